@@ -17,8 +17,7 @@ import click
 import numpy as np
 from scipy import sparse
 
-from shiftsvd.runs.keeper import slack_of
-from shiftsvd.runs.memory import parse_bytes
+from shiftsvd.runs.memory import parse_bytes, slack_of
 from tests.support.bombs import BOMBS
 from tests.support.meter import Measured, measured
 

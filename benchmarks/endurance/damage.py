@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.endurance.commands import Command, data, left, mixed, outputs
 from benchmarks.endurance.decoys import tree
 from benchmarks.endurance.kills import told
-from shiftsvd.runs.temporary import stage_of
+from shiftsvd.runs.outputs import stage_of
 
 LEAST = 6  # records of the run that is damaged
 Damage = Callable[[list[Path], np.random.Generator], None]

@@ -44,7 +44,10 @@ class Setting:
     def __str__(self) -> str:
         if not self.has_value:
             return self.name
-        return f'{self.name}="{self.value}"' if isinstance(self.value, str) else f"{self.name}={self.value!r}"
+        written = repr(self.value)
+        if isinstance(self.value, str) and written == f"'{self.value}'":  # nothing in it is escaped
+            written = f'"{self.value}"'
+        return f"{self.name}={written}"
 
 
 Part = str | Setting

@@ -17,8 +17,7 @@ import pytest
 import shiftsvd as ss
 from benchmarks.endurance.decoys import Tree, lost, plant, tree
 from shiftsvd.runs.checkpoints import LOCK
-from shiftsvd.runs.outputs import Outputs
-from shiftsvd.runs.temporary import BEFORE, lock_of, stage_of
+from shiftsvd.runs.outputs import BEFORE, Outputs, lock_of, stage_of
 from tests.support.commands import invoke, verbs
 
 pytest.importorskip("fcntl", reason="pipes with names")

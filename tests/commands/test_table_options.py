@@ -68,13 +68,13 @@ def test_marks_at_the_beginning_tell_the_encoding(encoding: str, tmp_path: Path)
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16-le", "utf-16-be"])
 def test_other_encodings_are_refused_until_they_are_said(encoding: str, tmp_path: Path) -> None:
     path = text(tmp_path, "é,b\n1,2\n3,5\n", encoding)
-    assert f"encoding='{encoding if 'utf' in encoding else 'latin-1'}'" in refusal(path)
+    assert f'encoding="{encoding if "utf" in encoding else "latin-1"}"' in refusal(path)
     assert dense(path, encoding=encoding)[1].features.tolist() == ["é", "b"]
 
 
 def test_a_byte_that_is_no_text_beyond_the_first_lines_is_refused_with_the_remedy(tmp_path: Path) -> None:
     path = text(tmp_path, "name,b\n" + "".join(f"x{i},2\n" for i in range(300)) + "é,4\n", "latin-1")
-    assert "encoding='latin-1'" in refusal(path)
+    assert 'encoding="latin-1"' in refusal(path)
     assert dense(path, encoding="latin-1")[1].samples[-1] == "é"
 
 
@@ -86,17 +86,17 @@ def test_thousands_are_recognised_where_the_other_mark_stands_beside_them(tmp_pa
 def test_a_mark_that_may_mean_two_things_is_refused(tmp_path: Path) -> None:
     path = text(tmp_path, "a;b\n1,234;2\n5,678;3\n")
     message = refusal(path)
-    assert "decimal=','" in message
-    assert "thousands=','" in message
+    assert 'decimal=","' in message
+    assert 'thousands=","' in message
     assert dense(path, decimal=",")[0][0, 0] == 1.234
     assert dense(path, thousands=",")[0][0, 0] == 1234
 
 
 def test_numbers_written_otherwise_far_below_are_refused_with_the_mark(tmp_path: Path) -> None:
     path = text(tmp_path, "a;b\n" + "1,5;2\n" * 300 + "1.234,5;3\n")
-    assert "thousands='.'" in refusal(path)
+    assert 'thousands="."' in refusal(path)
     assert dense(path, thousands=".", decimal=",")[0][-1].tolist() == [1234.5, 3]
-    assert "decimal=','" in refusal(text(tmp_path, "a;b\n" + "1;2\n" * 300 + "1,25;3\n"))
+    assert 'decimal=","' in refusal(text(tmp_path, "a;b\n" + "1;2\n" * 300 + "1,25;3\n"))
 
 
 def test_points_are_not_taken_for_thousands_where_they_cut_off_no_three_digits(tmp_path: Path) -> None:
@@ -131,8 +131,8 @@ PEOPLE = "id,name,born,sex,height,weight\n" + "".join(
 def test_all_columns_of_text_are_named_with_what_helps(tmp_path: Path) -> None:
     message = refusal(text(tmp_path, PEOPLE))
     assert "'name' (the text 'p0'), 'born' (the date '1950-01-02'), 'sex' (the text 'F')" in message
-    assert "one_hot='sex'" in message
-    assert "ids='name'" in message
+    assert 'one_hot="sex"' in message
+    assert 'ids="name"' in message
     assert "drop=['name', 'born', 'sex']" in message
 
 
@@ -190,7 +190,7 @@ def test_a_row_without_a_class_is_missing_in_all_of_them(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"drop": "heigth"}, "no column 'heigth', got drop='heigth'; did you mean 'height'"),
+        ({"drop": "heigth"}, "no column 'heigth', got drop=\"heigth\"; did you mean 'height'"),
         ({"ids": "nobody"}, "no column 'nobody'"),
         ({"columns": []}, "must be numbers"),
         ({"columns": ["sex"]}, "must be numbers"),
@@ -209,8 +209,8 @@ def test_choices_that_cannot_be_are_refused(settings: dict, message: str, tmp_pa
 
 def test_choices_are_refused_where_there_is_no_table(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.eye(3))
-    assert "ids='x' is for tables" in refusal(tmp_path / "a.npy", ids="x")
-    assert "drop='value' is for tables" in refusal(text(tmp_path, "row,column,value\n0,1,2\n"), drop="value")
+    assert 'ids="x" is for tables' in refusal(tmp_path / "a.npy", ids="x")
+    assert 'drop="value" is for tables' in refusal(text(tmp_path, "row,column,value\n0,1,2\n"), drop="value")
     pd.DataFrame({"a": [1.0, 2.0]}).to_parquet(tmp_path / "a.parquet")
     assert "sep says how a text is written" in refusal(tmp_path / "a.parquet", sep=";")
 
@@ -255,8 +255,8 @@ def test_numbers_that_tell_rows_apart_are_named(name: str, values: np.ndarray, k
     frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
     (message,) = warned(path)
     assert f"column {name!r} looks like identifiers" in message
-    assert f"ids={name!r}" in message
-    assert f"drop={name!r}" in message
+    assert f'ids="{name}"' in message
+    assert f'drop="{name}"' in message
     assert warned(path, ids=name) == warned(path, drop=name) == warned(path, columns=[name, "a", "b"]) == []
 
 
@@ -283,7 +283,7 @@ def test_classes_that_are_numbers_are_named(tmp_path: Path) -> None:
 def test_a_last_row_that_is_called_a_total_is_named_and_can_be_left_out(name: str, tmp_path: Path) -> None:
     path = text(tmp_path, f"who,a,b\nx,1,2.5\ny,3,4\nz,9,1\n{name},13,8\n")
     (message,) = warned(path)
-    assert f"comment={name!r}" in message
+    assert f'comment="{name}"' in message
     assert warned(path, comment=name) == []
     assert dense(path, comment=name)[0].tolist() == [[1, 2.5], [3, 4], [9, 1]]
 
@@ -321,7 +321,7 @@ def test_names_that_repeat_are_told(tmp_path: Path, caplog: pytest.LogCaptureFix
     told = noticed(caplog, text(tmp_path, ",a,a,b\nx,1,2,3\nx,4,5,6\n"))
     columns, rows = told[1:]
     assert columns.startswith("names of columns are not unique: 2 columns are called 'a'; all of them count; rename")
-    assert columns.endswith("drop='a' leaves out all of that name")
+    assert columns.endswith('drop="a" leaves out all of that name')
     assert rows.startswith("names of rows are not unique: 2 rows are called 'x'; all of them count; let another column")
 
 
@@ -331,7 +331,7 @@ def test_a_first_line_that_may_be_a_row_is_told(tmp_path: Path, caplog: pytest.L
 
 
 def test_text_that_repeats_does_not_name_rows(tmp_path: Path) -> None:
-    assert "one_hot='species'" in refusal(text(tmp_path, "species,a\nx,1\ny,2\nx,3\n"))
+    assert 'one_hot="species"' in refusal(text(tmp_path, "species,a\nx,1\ny,2\nx,3\n"))
 
 
 def test_missing_entries_are_named_by_their_columns(tmp_path: Path) -> None:

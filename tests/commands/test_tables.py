@@ -151,14 +151,20 @@ def test_a_label_column_colours_the_scores_and_is_no_feature(tmp_path: Path, fil
     assert invoke("fit", file, *CHOSEN).exit_code == 2  # nothing to colour
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
+@pytest.mark.parametrize("kind", ["csv", "parquet", "feather", "arrow"])
 def test_label_columns_are_read_of_every_kind_of_table(kind: str, file: Path, frame: "pd.DataFrame") -> None:
     from shiftsvd.io.choices import Choices
     from shiftsvd.io.formats.table import read_column
 
     frame.loc[3, "group"] = None
     path = file.with_suffix(f".{kind}")
-    frame.to_csv(path, index=False) if kind == "csv" else getattr(frame, f"to_{kind}")(path)
+    if kind == "arrow":  # a stream
+        pa = pytest.importorskip("pyarrow")
+        content = pa.Table.from_pandas(frame)
+        with pa.ipc.new_stream(path, content.schema) as stream:
+            stream.write_table(content, max_chunksize=7)
+    else:
+        frame.to_csv(path, index=False) if kind == "csv" else getattr(frame, f"to_{kind}")(path)
     found = read_column([path, path], "group", None, Choices.of(drop=["group", "sex", "date, of birth"]), along=True)
     assert np.asarray(found)[:4].tolist() == ["case", "control", "case", "missing"]
     assert len(np.asarray(found)) == 60

@@ -114,7 +114,7 @@ def test_damage_is_named_or_harmless(kind: str, tmp_path: Path) -> None:
         errors = [outcome for outcome in outcomes if outcome["path"] in copies and "kind" in outcome]
         assert len(errors) > N_MUTATIONS / 10  # else this damages nothing
         for outcome in errors:
-            assert outcome["kind"] in ("ValueError", "NotFinite", "OSError", "FileNotFoundError"), outcome
+            assert outcome["kind"] in ("ValueError", "Refused", "NotFinite", "OSError", "FileNotFoundError"), outcome
             assert outcome["error"].startswith(outcome["path"]), outcome
 
 

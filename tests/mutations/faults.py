@@ -581,8 +581,8 @@ FAULTS = (
     fault(
         "where a block of an array begins",
         "io/formats/numpy_files.py",
-        "offset=self.offset + lo * n * self.dtype.itemsize",
-        "offset=self.offset",
+        "start = self.offset + lo * n * self.dtype.itemsize",
+        "start = self.offset",
         "io/test_streaming.py",
         "io",
     ),

@@ -18,7 +18,7 @@ import pytest
 import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.runs import checkpoints
-from shiftsvd.runs.temporary import stage_of
+from shiftsvd.runs.outputs import stage_of
 from tests.support.containers import Held
 from tests.support.sparse_rows import sparse_rows
 

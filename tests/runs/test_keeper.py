@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from shiftsvd.cli import main
-from shiftsvd.runs import keeper, memory
-from shiftsvd.runs.keeper import slack_of
+from shiftsvd.runs import memory
+from shiftsvd.runs.memory import slack_of
 from tests.support.bombs import BOMBS, Words
 from tests.support.commands import done, invoke
 from tests.support.meter import Measured, measured
@@ -73,7 +73,7 @@ def test_an_honest_file_larger_than_the_limit_is_no_alarm(tmp_path: Path) -> Non
 def test_only_a_command_of_its_own_process_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     np.save(tmp_path / "X.npy", np.random.default_rng(0).random((30, 5)))
     begun: list[object] = []
-    monkeypatch.setattr(keeper, "keep_memory", lambda *given: begun.append(given))
+    monkeypatch.setattr(memory, "keep_memory", lambda *given: begun.append(given))
     assert invoke("info", tmp_path / "X.npy", "--memory", "1G").exit_code == 0
     assert not begun
     monkeypatch.setattr(sys, "argv", ["shiftsvd", "info", str(tmp_path / "X.npy"), "--memory", "1G"])
@@ -84,7 +84,7 @@ def test_only_a_command_of_its_own_process_is_kept(monkeypatch: pytest.MonkeyPat
 
 ALLOCATES = """
 import sys, time
-from shiftsvd.runs.keeper import keep_memory, temporary_folder
+from shiftsvd.runs.memory import keep_memory, temporary_folder
 with temporary_folder("kept-", parent=sys.argv[1]) as folder:
     (folder / "file").write_text("text")
     keep_memory("10M", "data.csv")
@@ -108,7 +108,7 @@ def test_a_process_ends_with_one_line_and_no_temporary_folder(kernels: str, tmp_
 
 HOLDS_THE_GIL = """
 import ctypes
-from shiftsvd.runs.keeper import keep_memory
+from shiftsvd.runs.memory import keep_memory
 library = ctypes.PyDLL(None)
 library.valloc.restype = ctypes.c_void_p
 memory = ctypes.c_void_p(library.valloc(2_000_000_000))
@@ -135,7 +135,7 @@ def test_the_default_limit_does_not_grow_once_a_command_works_with_it(monkeypatc
 
 ENDED = """
 from shiftsvd.cli import main
-from shiftsvd.runs.checkpoints import _Reads as Kept
+from shiftsvd.runs.checkpoints import _Journal as Kept
 kept = Kept.keep
 def keep(self, what, record):
     kept(self, what, record)

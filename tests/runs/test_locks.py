@@ -15,8 +15,7 @@ import pytest
 
 from shiftsvd.runs import locks
 from shiftsvd.runs.locks import held, myself
-from shiftsvd.runs.outputs import Outputs, write_all
-from shiftsvd.runs.temporary import MARK, lock_of, stage_of
+from shiftsvd.runs.outputs import MARK, Outputs, lock_of, stage_of, write_all
 
 SHIFTSVD = [sys.executable, "-c", "from shiftsvd.cli import main; main()"]
 

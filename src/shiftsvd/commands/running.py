@@ -128,7 +128,7 @@ def _label_column() -> str | None:
 
 def _keep_memory(ctx: click.Context) -> None:
     from shiftsvd.kernels import default_threads
-    from shiftsvd.runs.keeper import keep_memory
+    from shiftsvd.runs.memory import keep_memory
 
     # Zarr's dozens of threads and Arrow's allocators keep memory that no estimate counts, and are no faster.
     os.environ.setdefault("ZARR_THREADING__MAX_WORKERS", str(default_threads()))

@@ -1,4 +1,4 @@
-"""What a reader returns and how it fails: names, `Opened`, errors that start with the file name, limits on sizes."""
+"""What a reader returns, and how it fails: names, `Opened`, errors that start with the file name, limits on sizes."""
 
 import bz2
 import gzip
@@ -17,7 +17,7 @@ from typing import IO, Any, Literal, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.errors import Refused, plain_lines
+from shiftsvd.errors import Part, Refused, Setting, plain_lines
 from shiftsvd.runs.memory import beyond, limit_of
 
 # What the libraries below raise on damaged files, beside OSError.
@@ -57,7 +57,7 @@ class Names(NamedTuple):
 
     See Also
     --------
-    io.open_matrix : Gives them with the matrix.
+    io.open_matrix : Returns them with the matrix.
 
     Examples
     --------
@@ -72,23 +72,12 @@ class Names(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """What a file of single cells says of its features.
-
-    Attributes
-    ----------
-    names : array of str
-    ids : array of str, or None
-        Which differ where names may not.
-    types : array of str, or None
-        Of which kind each one is, such as "Gene Expression" or "Antibody Capture".
-    usual : str, or None
-        The type that is taken where nothing is said; None for all of them.
-    """
+    """What a file of single cells says of its features."""
 
     names: Labels
-    ids: Labels | None = None
-    types: Labels | None = None
-    usual: str | None = None
+    ids: Labels | None = None  # identifiers, which are unique where names may not be
+    types: Labels | None = None  # such as "Gene Expression" or "Antibody Capture"
+    usual: str | None = None  # the type that is taken by default; None for all of them
 
     def at(self, places: Any) -> "Features":
         ids, types = (None if each is None else each[places] for each in (self.ids, self.types))
@@ -107,24 +96,24 @@ class Opened:
     matrix : array, sparse matrix, or RowSource
         As it is stored: a `RowSource` where the file can be read a range of rows at a time.
     rows, columns : arrays of str, or None
-        Names of the rows and columns that the file speaks of.
+        Names of the rows and columns of the file.
     samples : "rows" or "columns"
-        Where the samples are by the convention of the format, or by what the file says.
+        Where the samples are in the file, by the convention of the format, or by what the file says.
     transposed : bool
-        Whether `matrix` is the adjoint of what the file speaks of: a file in the order of its columns is a source of
-        columns. `rows`, `columns` and `samples` are not concerned.
+        Whether `matrix` is the adjoint of the matrix in the file: a file that stores columns is a source of columns.
+        `rows`, `columns` and `samples` refer to the file in either case.
     features : Features, or None
-        What the file says of its features beside their names; nothing where somebody says that they are samples.
+        What the file says of its features beside their names; None where the caller says that they are samples.
     places : array of int, or None
         Which features of the file these are; None for all of them.
-    unsaid : str, or None
-        What those are to know who do not say where the samples are.
+    unsaid : parts of a text, or None
+        A notice for callers who do not say where the samples are.
     table : bool
         Whether it is a table, whose columns can be left out.
 
     See Also
     --------
-    io.open_matrix : Opens files, and gives an operator.
+    io.open_matrix : Opens files, and returns an operator.
 
     Examples
     --------
@@ -141,7 +130,7 @@ class Opened:
     transposed: bool = False
     features: Features | None = None
     places: Any = None
-    unsaid: str | None = None
+    unsaid: Sequence[Part] | None = None
     table: bool = False
 
     @property
@@ -150,7 +139,7 @@ class Opened:
         return self.transposed == (self.samples == "rows")
 
     def with_features(self, names: Labels | None) -> "Opened":
-        """The file with other names of features.
+        """Return the same file with other names of features.
 
         Parameters
         ----------
@@ -166,33 +155,28 @@ class Opened:
 
     @property
     def names(self) -> Names:
-        """The names of the samples and of the features."""
+        """The names of the samples, and of the features."""
         return Names(*((self.rows, self.columns) if self.samples == "rows" else (self.columns, self.rows)))
-
-
-class Unfit(ValueError):
-    """Of a file that was read, and is not what was asked for: who names the file does not say that it was not read."""
 
 
 @contextmanager
 def reading(path: Path | str, *parts: Path) -> Iterator[None]:
+    names = tuple(map(str, (path, *parts)))
     try:
         yield
     except Refused as error:
-        named = str(error).startswith((str(path), *map(str, parts)))
-        raise (error if named else error.after(f"{path}: ")).plain() from error.__cause__
+        raise (error if str(error).startswith(names) else error.after(f"{path}: ")).plain() from error.__cause__
     except (OSError, *_DAMAGED) as error:
-        said = str(error)
-        if not said.startswith((str(path), *map(str, parts))):
-            why = getattr(error, "strerror", None) or said or type(error).__name__
-            what = ":" if isinstance(error, Unfit) else " cannot be read:"
-            raise kind_of(error)(plain_lines(f"{path}{what} {why}")) from error
-        if said != plain_lines(said):
-            raise kind_of(error)(plain_lines(said)) from error
-        raise
+        text = str(error)
+        if not text.startswith(names):
+            why = getattr(error, "strerror", None) or text or type(error).__name__
+            text = f"{path} cannot be read: {why}"
+        elif text == plain_lines(text):
+            raise
+        raise raisable(error)(plain_lines(text)) from error
 
 
-def kind_of(error: Exception) -> type[Exception]:
+def raisable(error: Exception) -> type[Exception]:
     kinds = (FileNotFoundError, PermissionError, IsADirectoryError, OSError)
     return next((kind for kind in kinds if isinstance(error, kind)), ValueError)
 
@@ -205,13 +189,11 @@ def optional(module: str, extra: str) -> Any:
         raise ImportError(f"this file needs the package {package}, which is not installed: {remedy}") from error
 
 
-_LONGEST_LINE = 1 << 28  # of a text file: a row of ten million numbers
+_LONGEST_LINE = 1 << 28  # bytes of a line of a text file: a row of ten million numbers
 NAME = 100  # bytes of a name, as Python holds it and in an array
-COLUMN = 400  # bytes for each column of a text: its name, its cells in the first rows, and what is told of it
+_COLUMN = 400  # bytes for each column of a text: its name, and its cells in the first rows
 _LONGEST_NAME = 1000  # characters; NumPy pads all names to the longest
-
-
-IN_PARTS = "convert the file to .h5ad where there is room: that is read in parts"
+_IN_PARTS = "convert the file to .h5ad where there is room: that is read in parts"
 TRANSPOSED = "store it the other way round, as .h5ad, or as triplets: each column of a table takes memory of its own"
 
 
@@ -228,10 +210,11 @@ def open_bytes(path: Path) -> IO[bytes]:
     return bz2.open(path, "rb") if kind == "bzip2" else open(path, "rb")
 
 
-def bounded(path: Path | str, n_bytes: int, memory_limit: int | str | None, remedy: str = IN_PARTS) -> None:
+def bounded(path: Path | str, n_bytes: int, memory_limit: int | str | None, remedy: str = _IN_PARTS) -> None:
     limit = limit_of(memory_limit)
     if limit is not None and n_bytes > limit:
-        raise ValueError(f"{path} would take about {beyond(n_bytes, limit)} of memory; raise memory_limit, or {remedy}")
+        needs = f"{path} would take about {beyond(n_bytes, limit)} of memory; raise "
+        raise Refused(needs, Setting("memory_limit"), f", or {remedy}")
 
 
 def plausible_shape(path: Path, shape: Sequence[int], memory_limit: int | str | None) -> None:
@@ -243,12 +226,8 @@ def plausible_shape(path: Path, shape: Sequence[int], memory_limit: int | str | 
 def bounded_lines(
     path: Path, stream: IO[bytes], memory_limit: int | str | None, growth: int = 2, *, kept: bool = True
 ) -> Iterator[bytes]:
-    """The lines of an open file, until what is made of them (`growth` bytes of each byte) would not fit.
-
-    What is made of a line goes with it, unless it is `kept`.
-    """
-    limit, used = limit_of(memory_limit), 0
-    longest = longest_line(memory_limit, growth)
+    # `growth` bytes of memory for each byte of a line, which the next line reuses unless it is `kept`.
+    limit, used, longest = limit_of(memory_limit), 0, longest_line(memory_limit, growth)
     while line := stream.readline(longest):
         used = growth * len(line) + (used if kept else 0)
         if len(line) == _LONGEST_LINE:
@@ -263,12 +242,12 @@ def longest_line(memory_limit: int | str | None, growth: int) -> int:
     return _LONGEST_LINE if limit is None else min(_LONGEST_LINE, limit // growth + 1)
 
 
-def too_long(path: Path, longest: int) -> ValueError:
-    remedy = "" if longest == _LONGEST_LINE else ", and whether memory_limit may be raised"
-    return ValueError(f"{path} has a line of more than {longest:,} bytes; look whether it is a text file{remedy}")
+def too_long(path: Path, longest: int) -> Refused:
+    remedy = () if longest == _LONGEST_LINE else (", and whether ", Setting("memory_limit"), " may be raised")
+    return Refused(f"{path} has a line of more than {longest:,} bytes; look whether it is a text file", *remedy)
 
 
-def bounded_width(path: Path, n_columns: int, memory_limit: int | str | None, each: int = COLUMN) -> None:
+def bounded_width(path: Path, n_columns: int, memory_limit: int | str | None, each: int = _COLUMN) -> None:
     bounded(f"{path}: {n_columns:,} columns", each * n_columns, memory_limit, TRANSPOSED)
 
 

@@ -1,11 +1,12 @@
-"""What whoever opens a table says of it: what its columns are, and how its text is written."""
+"""Settings for tables: which columns are features, and how a text is written."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
+from itertools import combinations
 from typing import Any, Self
 
-from shiftsvd.io.base import Unfit
+from shiftsvd.errors import Refused, Setting, refuse
 
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
 _SHOWN = 8  # names of columns in an error
@@ -23,17 +24,17 @@ class Choices:
     ids : str or None
         The column that names the rows.
     drop : tuple of str
-        Columns that are left out.
+        Columns to leave out.
     columns : tuple of str
         The only columns that are features; empty: all.
     one_hot : dict
-        Columns of classes, each with its classes in order; empty where they are still to be found.
+        Columns of classes, each with its classes in order; empty classes are found in the table.
     sep, decimal, thousands, encoding, comment : str or None
-        How a text is written; None: as it is recognised.
+        How a text is written; None: detect it.
     may_lack : tuple of str
-        Columns that need not be there.
+        Columns that a table may lack.
     remembered : bool
-        Whether they are those of a fit, whose features decide what counts.
+        Whether a fit made these settings, whose features decide which columns count.
 
     See Also
     --------
@@ -66,12 +67,12 @@ class Choices:
         one_hot: Columns | Mapping[str, Iterable[str]] = (),
         **settings: Any,
     ) -> Self:
-        """The choices from arguments as `open_matrix` takes them, which are refused where they cannot be.
+        """Validate arguments as `open_matrix` takes them, and return the choices.
 
         Parameters
         ----------
         drop : str, or iterable of str
-            Columns that are left out.
+            Columns to leave out.
         columns : str, or iterable of str
             The only columns that are features; empty: all.
         one_hot : str, iterable of str, or mapping of str to classes
@@ -102,78 +103,74 @@ class Choices:
         for name in ("sep", "decimal", "thousands"):
             mark = getattr(self, name)
             if mark is not None and len(_SEPARATORS.get(mark.lower(), mark) if name == "sep" else mark) != 1:
-                raise ValueError(f"{name} must be one character, got {mark!r}")
+                raise refuse(name, "be one character", mark)
         if self.decimal is not None and self.decimal == self.thousands:
-            raise ValueError(f"decimal and thousands must be different marks, got {self.decimal!r} for both")
+            both = f" must be different marks, got {self.decimal!r} for both"
+            raise Refused(Setting("decimal"), " and ", Setting("thousands"), both)
         if self.comment == "":
-            raise ValueError("comment must be what lines of comment begin with, got an empty text")
+            raise Refused(Setting("comment"), " must be what lines of comment begin with, got an empty text")
         if self.encoding is not None:
             try:
                 "".encode(self.encoding)
             except LookupError:
-                raise ValueError(
-                    f"encoding must be one that Python knows, such as latin-1, cp1252 or utf-16, got {self.encoding!r}"
-                ) from None
-        uses = [
-            ("ids", self.named_ids),
-            ("drop", self.drop),
-            ("columns", self.columns),
-            ("one_hot", tuple(self.one_hot)),
-        ]
-        for use, these in uses:
-            for other, those in uses:
-                if use < other and (both := set(these) & set(those)) and {use, other} != {"columns", "one_hot"}:
-                    raise ValueError(f"a column has one use: {min(both)!r} is in {use}= and in {other}=")
+                known = "be one that Python knows, such as latin-1, cp1252 or utf-16"
+                raise refuse("encoding", known, self.encoding) from None
+        uses = {"ids": self.named_ids, "drop": self.drop, "columns": self.columns, "one_hot": tuple(self.one_hot)}
+        for use, other in combinations(uses, 2):
+            both_uses = set(uses[use]) & set(uses[other])
+            if both_uses and (use, other) != ("columns", "one_hot"):
+                name = min(both_uses)
+                raise Refused(f"a column has one use: {name!r} is in ", Setting(use), " and in ", Setting(other))
 
     @property
     def named_ids(self) -> tuple[str, ...]:
-        """The column of names, as a list of at most one."""
+        """The column that names the rows, if one is given."""
         return () if self.ids is None else (self.ids,)
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The names of all columns of which something is said."""
+        """The names of all columns that a setting names."""
         return (*self.named_ids, *self.drop, *self.columns, *self.one_hot)
 
     @property
     def given(self) -> list[str]:
-        """The names of the settings that say something."""
+        """The names of the settings that are given."""
         settings = [each.name for each in fields(self) if each.name not in ("may_lack", "remembered")]
         return [name for name in settings if getattr(self, name) not in (None, (), {})]
 
     @property
     def told(self) -> dict[str, Any]:
-        """What was said, as JSON has it."""
+        """The given settings, as JSON holds them."""
         values = {name: getattr(self, name) for name in self.given}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @property
     def of_texts(self) -> list[str]:
-        """The names of those settings that say something of how a text is written."""
+        """The names of the given settings that describe how a text is written."""
         return [name for name in self.given if name in ("sep", "decimal", "thousands", "encoding", "comment")]
 
     def refuse_for(self, what: str, but: Sequence[str] = ()) -> None:
-        """Refuse what is said of columns and texts where there are none to choose.
+        """Refuse settings of tables for a file that is none.
 
         Parameters
         ----------
         what : str
-            What there is in place of a table, for the message.
+            What the file is, for the message.
         but : sequence of str
             Settings that have a meaning there.
 
         Raises
         ------
         ValueError
-            If anything else is said.
+            If any other setting is given.
         """
         if these := [name for name in self.given if name not in but]:
             value = getattr(self, these[0])
-            told = said(these[0], [value] if isinstance(value, str) else list(value))
-            raise Unfit(f"{told} is for tables of numbers, got it for {what}; leave it out")
+            given = naming(these[0], [value] if isinstance(value, str) else list(value))
+            raise Refused(given, f" is for tables of numbers, got it for {what}; leave it out")
 
     def check_names(self, names: Sequence[str]) -> None:
-        """Refuse columns that a table with these names has not, or has twice where one is meant.
+        """Refuse columns that a table lacks, or has twice where one is needed.
 
         Parameters
         ----------
@@ -183,28 +180,25 @@ class Choices:
         Raises
         ------
         ValueError
-            With the name that is meant, where one is alike.
+            With the closest name of the table, if one is similar.
         """
         there = set(names)
         for name in self.named:
             if name not in there and name not in self.may_lack:
                 close = get_close_matches(name, names, 1)
-                told = f"did you mean {close[0]!r}? it has" if close else "it has"
-                raise Unfit(f"it has no column {name!r}, got {said(self._use(name), [name])}; {told} {shown(names)}")
+                told = f"; did you mean {close[0]!r}? it has " if close else "; it has "
+                use = next(use for use in ("ids", "drop", "columns", "one_hot") if name in (getattr(self, use) or ()))
+                raise Refused(f"it has no column {name!r}, got ", Setting(use, name), f"{told}{shown(names)}")
         for name in (*self.named_ids, *self.one_hot):
             if list(names).count(name) > 1:
-                raise Unfit(f"{name!r} must be one column, and several are called so; rename them first")
+                raise Refused(f"{name!r} must be one column, and several are called so; rename them first")
         for name in self.one_hot:
             if any(other.startswith(name + JOIN) for other in names):
-                raise Unfit(
-                    f"columns that begin with '{name}{JOIN}' would be taken for classes of {name!r}; rename them"
-                )
-
-    def _use(self, name: str) -> str:
-        return next(use for use in ("ids", "drop", "columns", "one_hot") if name in (getattr(self, use) or ()))
+                taken = f"columns that begin with '{name}{JOIN}' would be taken for classes of {name!r}; rename them"
+                raise Refused(taken)
 
     def leaves_out(self, name: str) -> bool:
-        """Whether a column is no feature, by what was said.
+        """Return whether these settings leave a column out of the features.
 
         Parameters
         ----------
@@ -214,13 +208,13 @@ class Choices:
         Returns
         -------
         bool
-            True of the names of rows, of what is dropped, and of what is not among chosen columns.
+            True for the column that names the rows, for dropped columns, and for all that are not among `columns`.
         """
         chosen = not self.columns or name in self.columns or name in self.one_hot
         return name in self.drop or name == self.ids or not chosen
 
     def learned(self, features: Iterable[str] | None) -> Self:
-        """The choices for other tables: the classes as a fit found them, and every column may be absent.
+        """Return the choices for other tables: with the classes that a fit found, and every column may be absent.
 
         Parameters
         ----------
@@ -240,17 +234,17 @@ class Choices:
         return replace(self, one_hot=one_hot, may_lack=self.named, remembered=True)
 
     def beside(self, others: "Choices") -> "Choices":
-        """The choices, changed by what is said now: more columns to leave out, other uses of columns.
+        """Return the choices changed by others: more columns to leave out, other uses of columns.
 
         Parameters
         ----------
         others : Choices
-            What is said now.
+            The settings to add.
 
         Returns
         -------
         Choices
-            The settings, in which what is said now wins.
+            The settings, in which `others` win.
         """
         now = {name: getattr(others, name) for name in others.given}
         uses = (*others.named_ids, *others.columns, *others.one_hot)
@@ -258,27 +252,27 @@ class Choices:
         return replace(self, **now, may_lack=tuple(name for name in self.may_lack if name not in others.named))
 
     def of_parts(self) -> Self:
-        """The choices for files side by side, each with columns of its own.
+        """Return the choices for files side by side, each with columns of its own.
 
         Returns
         -------
         Choices
-            The settings for one of the files: columns that are named need not be in it.
+            The settings for one of the files, which may lack any column but `ids`.
         """
         return replace(self, may_lack=(*self.drop, *self.columns, *self.one_hot))
 
 
-NOTHING = Choices()  # said
+NOTHING = Choices()
 
 
 def _listed(names: Columns) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(dict.fromkeys(map(str, names)))
 
 
-def shown(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(map(repr, names[:_SHOWN]))}{more}"
+def shown(names: Sequence[str], most: int = _SHOWN) -> str:
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{', '.join(map(repr, names[:most]))}{more}"
 
 
-def said(setting: str, names: Sequence[str]) -> str:
-    return f"{setting}={(names[0] if len(names) == 1 else list(names))!r}"
+def naming(setting: str, names: Sequence[str]) -> Setting:
+    return Setting(setting, names[0] if len(names) == 1 else list(names))

@@ -13,6 +13,7 @@ from scipy.sparse import coo_array, csr_array, issparse
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.validation import sound_structure
+from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.extend import Decoder
 from shiftsvd.io.base import Orient
 from shiftsvd.io.choices import NOTHING, Choices
@@ -30,15 +31,10 @@ Bucket = tuple[int, int]  # columns of the file: rows of the adjoint
 
 
 def adjoint_blocks(source: RowSource, n_bytes: int, folder: Path) -> Iterator[csr_array | npt.NDArray[Any]]:
-    """Blocks of rows of the adjoint, of about so many bytes.
-
-    The file is read once (twice if it is sparse: entries are counted first, so that buckets are of equal size). Every
-    block is scattered over the buckets, files in `folder`; then each bucket is read once.
-    """
-    if source.sparse:
-        yield from _sparse(source, n_bytes, folder)
-    else:
-        yield from _dense(source, n_bytes, folder)
+    # Blocks of rows of about so many bytes. The file is read once (twice if it is sparse: entries are counted first, so
+    # that buckets are of equal size). Every block is scattered over the buckets, files in `folder`; then each bucket is
+    # read once.
+    return _sparse(source, n_bytes, folder) if source.sparse else _dense(source, n_bytes, folder)
 
 
 def _dense(source: RowSource, n_bytes: int, folder: Path) -> Iterator[npt.NDArray[Any]]:
@@ -120,53 +116,53 @@ def convert(
 ) -> None:
     """Write the matrix of a file, samples as rows, in the layout of AnnData; or VCF, BCF and BGEN as a file of PLINK.
 
-    Sparse matrices become a CSR group, others an array in chunks of rows; the names of samples and features go along.
-    Files of variants are read here alone, since a fit would decode them again in each pass.
+    Sparse matrices become a CSR group, others an array in chunks of rows, with the names of samples and features.
+    Only `convert` reads files of variants: a fit would decode them again in each pass.
 
     Parameters
     ----------
     path_in : str or Path
         A file or folder that `open_matrix` reads, or ``"-"`` for standard input; or .vcf, .vcf.gz, .bcf, .bgen.
     path_out : str or Path
-        .h5ad or .h5 for HDF5, .zarr for Zarr; of variants also .pgen and .bed, with their tables beside them. It
+        .h5ad or .h5 for HDF5, .zarr for Zarr; for variants also .pgen and .bed, with their tables beside them. It
         appears when it is complete.
     format : str, optional
-        The format of what is read, as in `open_matrix`.
+        The format of `path_in`, as in `open_matrix`.
     key : str, optional
-        The element inside the file, as in `open_matrix`. Of a VCF the field that is read: "GT" (calls), "DS", "GP" or
-        "HDS" (dosages); default: DS where the head declares it, else GT, and GT first for a .bed, which holds calls.
+        The element inside the file, as in `open_matrix`. For a VCF the field to read: "GT" (calls), "DS", "GP" or "HDS"
+        (dosages); default: DS where the head declares it, else GT, and GT first for a .bed, which holds calls.
     orient : "rows" or "columns", optional
         Where the samples are in the file, as in `open_matrix`.
     feature_types : "all", a type such as "Antibody Capture", or list of them, optional
-        Which features to take, as in `open_matrix`.
+        Which features to keep, as in `open_matrix`.
     force : bool
-        Replace a file that exists, or a .zarr folder that holds nothing but what `convert` wrote.
+        Replace a file that exists, or a .zarr folder that holds nothing but the output of `convert`.
     memory_limit : int (bytes) or str such as "2GB", optional
-        What can be read in parts is written in parts that fit. Default: half of the available memory.
+        Files that can be read in parts are written in parts that fit. Default: half of the available memory.
     compression : "gzip", "zstd", "none" or None
         None is the same as "none": the fastest to read.
     choices : Choices, optional
-        What is said of a table: ``shiftsvd.io.Choices.of(ids="sample", drop="date")``, with arguments of `open_matrix`.
+        Settings for a table: ``shiftsvd.io.Choices.of(ids="sample", drop="date")``, with arguments of `open_matrix`.
     allow_external : bool
         As in `open_matrix`.
 
     Raises
     ------
     ValueError, OSError
-        If the input cannot be read or the output not be written; what was at `path_out` is then there still.
+        If the input cannot be read or the output cannot be written; `path_out` is unchanged then.
 
     See Also
     --------
-    io.open_matrix : Opens what was written.
+    io.open_matrix : Opens the output.
 
     Notes
     -----
     Costs one read. A file in the order of its columns that does not fit in memory is read twice and goes through
     temporary files beside the output, of about three times its size.
 
-    Of VCF, BCF and BGEN variants of two alleles are taken, and dosages are those of the second one. As in PLINK 2,
-    genotypes of one copy count twice, phase is forgotten, and dosages within 0.1 of a whole number are calls.
-    Half-calls are missing. Warnings count what is left out. Variants without names are called by place and alleles.
+    Of VCF, BCF and BGEN only variants of two alleles are kept, and dosages count the second one. As in PLINK 2,
+    genotypes of one copy count twice, phase is dropped, and dosages within 0.1 of a whole number are calls. Half-calls
+    are missing. Warnings count what is left out. Variants without names are named by their place and alleles.
 
     Examples
     --------
@@ -224,7 +220,8 @@ def _refuse_matrix_options(path: Path, orient: Orient | None, feature_types: Fea
     choices.refuse_for("genotypes")
     for name, value in (("orient", orient), ("feature_types", feature_types)):
         if value is not None:
-            raise ValueError(f"{name} is for matrices, got {value!r} for the genotypes in {path}; leave it out")
+            of_matrices = f" is for matrices, got {value!r} for the genotypes in {path}; leave it out"
+            raise Refused(Setting(name), of_matrices)
 
 
 def _refuse(path: Path, compression: str | None, targets: Mapping[str, tuple[str, ...]]) -> None:
@@ -232,9 +229,9 @@ def _refuse(path: Path, compression: str | None, targets: Mapping[str, tuple[str
     if path.suffix not in suffixes:
         raise ValueError(f"{path} must end in {', '.join(suffixes)}: those are the formats that are written")
     if compression not in COMPRESSIONS:
-        raise ValueError(f'compression must be "gzip", "zstd" or "none", got {compression!r}')
+        raise refuse("compression", 'be "gzip", "zstd" or "none"', compression)
     if path.suffix in targets and compression not in (None, "none"):
-        raise ValueError(f'compression must be "none" for {path.suffix}, got {compression!r}')
+        raise refuse("compression", f'be "none" for {path.suffix}', compression)
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}; make it first")
 

@@ -15,8 +15,9 @@ from shiftsvd.backends.columns import Places, SomeColumns, SomeRows
 from shiftsvd.backends.files import DiskRows, left_beside
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.validation import SHOWN, NotFinite
-from shiftsvd.io.base import Labels, Names, Opened, Orient, Unfit, reading
-from shiftsvd.io.choices import NOTHING, Choices, Columns, said
+from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.io.base import Labels, Names, Opened, Orient, reading
+from shiftsvd.io.choices import NOTHING, Choices, Columns, naming
 from shiftsvd.io.formats.table import with_classes
 from shiftsvd.io.sniff import format_of, formats
 from shiftsvd.io.spooling import refuse_device, rereadable
@@ -36,16 +37,18 @@ def of_types(path: Path, opened: Opened, wanted: FeatureTypes) -> Opened:
     asked, features = _asked(wanted), opened.features
     if features is None or features.types is None:
         if asked not in (None, [EVERY]):
-            given = ", ".join([wanted] if isinstance(wanted, str) else map(str, wanted or ()))
-            raise ValueError(f"{path} has no types of features; leave out feature_types, got {given}")
+            leave_out = Setting("feature_types"), f", got {', '.join(asked or ())}"
+            raise Refused(f"{path} has no types of features; leave out ", *leave_out)
         return opened
     types = features.types
     places = _places(path, types, asked, features.usual)
-    counts, left = _counts(types[places]), _counts(np.delete(types, places))
+    counts, left = Counter(types[places].tolist()), Counter(np.delete(types, places).tolist())
     if asked is None and left:
-        notice(f'{path}: {_told(left)} left out, {_told(counts)} taken; feature_types="{EVERY}" keeps all')
+        taken = f"{path}: {_counted(left)} left out, {_counted(counts)} taken; "
+        notice(taken, Setting("feature_types", EVERY), " keeps all")
     elif asked is None and len(counts) > 1:
-        notice(f'{path}: {_told(counts)} taken together; feature_types="Gene Expression" takes some')
+        together = f"{path}: {_counted(counts)} taken together; "
+        notice(together, Setting("feature_types", "Gene Expression"), " takes some")
     return some_features(opened, places) if left else opened
 
 
@@ -53,9 +56,7 @@ def _asked(wanted: FeatureTypes) -> list[str] | None:
     several: Any = [wanted] if isinstance(wanted, str) else wanted
     known = several is None or (isinstance(several, Sequence) and all(isinstance(each, str) for each in several))
     if not known or several in ([], ()):
-        raise ValueError(
-            f'feature_types must be "{EVERY}", a type such as "Gene Expression" or a list of them, got {wanted!r}'
-        )
+        raise refuse("feature_types", f'be "{EVERY}", a type such as "Gene Expression" or a list of them', wanted)
     return None if several is None else list(several)
 
 
@@ -65,19 +66,14 @@ def _places(path: Path, types: Labels, asked: list[str] | None, usual: str | Non
         return np.arange(len(types))
     names = [usual or ""] if asked is None else asked
     if unknown := [name for name in names if name.casefold() not in there]:
-        raise ValueError(
-            f"{path} has no features of type {', '.join(map(repr, unknown))}; it has {_told(_counts(types))}"
-        )
+        have = f"it has {_counted(Counter(types.tolist()))}"
+        raise ValueError(f"{path} has no features of type {', '.join(map(repr, unknown))}; {have}")
     return np.flatnonzero(np.isin(types, [there[name.casefold()] for name in names]))
 
 
-def _counts(types: Labels) -> Counter[str]:
-    return Counter(types.tolist())
-
-
-def _told(counts: Counter[str]) -> str:
-    told = [f"{count} {name or 'without a type'}" for name, count in counts.most_common(_SHOWN)]
-    return ", ".join([*told, *(["..."] if len(counts) > _SHOWN else [])])
+def _counted(counts: Counter[str]) -> str:
+    each = [f"{count} {name or 'without a type'}" for name, count in counts.most_common(_SHOWN)]
+    return ", ".join([*each, *(["..."] if len(counts) > _SHOWN else [])])
 
 
 def some_features(opened: Opened, places: Places) -> Opened:
@@ -120,16 +116,16 @@ def open_matrix(
     comment: str | None = None,
     allow_external: bool = False,
 ) -> tuple[Operator, Names]:
-    """The matrix in a file, samples as rows, and the names of its samples and features.
+    """Open a file as a matrix with samples as rows, and return the names of its samples and features.
 
     Parameters
     ----------
     path : str or Path, or a list of them
-        A file or folder, or ``"-"`` for standard input. Several are one matrix, with `stack`.
+        A file or folder, or ``"-"`` for standard input. Several files become one matrix, with `stack`.
     stack : "rows" or "columns", needed for several files
-        "rows": files on top of each other, each with samples of its own and the same features; "columns": side by
-        side, each with features of its own and the same samples. Where files have names for what is the same, names
-        decide: other ones are refused, and another order is put right, or refused where the file is stored by them.
+        "rows": files on top of each other, with other samples and the same features; "columns": side by side, with
+        other features and the same samples. Names of what files share are matched: other names are refused. Another
+        order is put right, or refused where the file is stored by what it shares.
     format : str, optional
         A name of a format, such as "csv". Default: by the suffix, or else by what the file begins with.
     key : str, optional
@@ -142,25 +138,25 @@ def open_matrix(
     memory_limit : int (bytes) or str such as "2GB", optional
         Default: half of the available memory.
     stream : bool, optional
-        Whether the matrix stays in the file and is read again in each pass. Default: where it would take more than half
-        of `memory_limit`.
+        Whether to leave the matrix in the file and read it again in each pass. Default: where it would take more than
+        half of `memory_limit`.
     feature_types : "all", a type such as "Antibody Capture", or list of them, optional
-        Of matrices of 10x, and of AnnData with ``var["feature_types"]``: which features to take. Default: of 10x "Gene
+        Of matrices of 10x, and of AnnData with ``var["feature_types"]``: which features to keep. Default: of 10x "Gene
         Expression", where there is such, and of AnnData all; a notice counts what is left out, or taken together.
     join : "inner" or "outer", optional
-        Of files with ``stack="rows"``, whose features are matched by name: take those that all files have, or all that
-        any file has, with zeros where a file lacks one; a notice counts them. Default: they have to be the same.
+        For files with ``stack="rows"``, whose features are matched by name: keep the features that all files have, or
+        all that any file has, with zeros where a file lacks one; a notice counts them. Default: require the same ones.
     ids : str, optional
         Of a table: the column that names its rows. Default: the first one, if it has no name, or is text and every row
         has another. Columns without names are called by their numbers from 1.
     drop, columns : names of columns, or one
-        Of a table: those that are left out; the only ones that are features. Default: all are features.
+        Of a table: columns to leave out; the only columns that are features. Default: all are features.
     one_hot : names of columns, or one, or a mapping from each name to its classes
         Of a table: columns of classes. Each class becomes a column of zeros and ones, in the place of its column; "F"
         of "sex" is called "sex=F". With a mapping other classes are refused. A row without a class is missing in all.
     sep, decimal, thousands, encoding, comment : str, optional
-        Of a text: what is between cells; before fractions; between thousands; a codec of Python; what lines begin with
-        that are left out. Default: as the first lines tell, and decimal points and UTF-8 where they do not.
+        Of a text: the delimiter; the marks before fractions and between thousands; a codec of Python; the beginning of
+        lines to leave out. Default: detected in the first lines, else decimal points and UTF-8.
     allow_external : bool
         Whether HDF5 (also .h5ad, 10x, NetCDF) and Zarr may lead to other files: by external links, virtual datasets,
         external storage, symbolic links out of a folder. Such files can make any file of this machine look like data;
@@ -176,20 +172,20 @@ def open_matrix(
     Raises
     ------
     ValueError, OSError
-        If the file cannot be read, or does not hold one matrix; the message begins with its name. Columns of a table
-        that are no numbers are named with the argument that helps.
+        If the file cannot be read, or does not hold one matrix; the message begins with its name. For columns of a
+        table that are no numbers it names the argument that helps.
     ImportError
         If the format needs a package that is not installed.
 
     See Also
     --------
-    io.Choices : What is known of a table.
+    io.Choices : The settings for tables.
     svd : Takes what is opened.
 
     Notes
     -----
-    Costs one read of the data where they are taken into memory, else none. Classes that are not said cost another read
-    of their columns. Columns of a table that look like identifiers, and a last row of totals, are named in a warning.
+    Costs one read of the data where they are taken into memory, else none. Finding the classes of `one_hot` costs
+    another read of their columns. A warning names columns of a table that look like identifiers, and a row of totals.
 
     Examples
     --------
@@ -201,17 +197,8 @@ def open_matrix(
     >>> A.shape, names.samples
     ((3, 2), None)
     """
-    choices = Choices.of(
-        drop,
-        columns,
-        one_hot,
-        ids=ids,
-        sep=sep,
-        decimal=decimal,
-        thousands=thousands,
-        encoding=encoding,
-        comment=comment,
-    )
+    written = {"sep": sep, "decimal": decimal, "thousands": thousands, "encoding": encoding, "comment": comment}
+    choices = Choices.of(drop, columns, one_hot, ids=ids, **written)
     where: dict[str, Any] = {"stack": stack, "format": format, "key": key, "orient": orient}
     where |= {"feature_types": feature_types, "join": join}
     with external_files(allow_external):
@@ -233,16 +220,16 @@ def open_chosen(
     join: Join | None = None,
 ) -> tuple[Operator, Names]:
     if orient not in (None, "rows", "columns"):
-        raise ValueError(f'orient must be "rows" or "columns", where the samples are, got {orient!r}')
+        raise refuse("orient", 'be "rows" or "columns", where the samples are', orient)
     if stack not in (None, "rows", "columns"):
-        raise ValueError(f'stack must be "rows" or "columns", what each file has of its own, got {stack!r}')
+        raise refuse("stack", 'be "rows" or "columns", what each file has of its own', stack)
     paths = listed(path)
     with ExitStack() as spool:
         given, paths = paths, spool.enter_context(rereadable(paths, format))
         opened = read_files(paths, stack, format, key, orient, memory_limit, bool(stream), feature_types, join, choices)
         A, names = operator_of(paths, opened, Resources(memory_limit, n_threads), stream)
         if paths != given and isinstance(opened.matrix, RowSource):
-            # It may be read again: the file goes when that goes.
+            # The temporary file may be read again: remove it with the source.
             weakref.finalize(opened.matrix, spool.pop_all().close)
     return A, names
 
@@ -250,7 +237,7 @@ def open_chosen(
 def listed(path: str | Path | Sequence[str | Path]) -> list[Path]:
     paths = [Path(path)] if isinstance(path, str | Path) else [Path(each) for each in path]
     if not paths:
-        raise ValueError("path must name at least one file, got an empty list")
+        raise Refused(Setting("path"), " must name at least one file, got an empty list")
     if len(paths) > 1 and Path("-") in paths:
         raise ValueError("standard input cannot be stacked with files; write it to a file")
     return paths
@@ -274,10 +261,12 @@ def named_as(paths: Sequence[Path], opened: Opened, by_features: bool) -> Iterat
         found = (error.turned() if by_features else error).found
         names, drop = opened.names.features, None
         if opened.table and names is not None:
-            drop = said("drop", [str(names[j]) for j in found.columns[0][:SHOWN]])
+            drop = naming("drop", [str(names[j]) for j in found.columns[0][:SHOWN]])
         raise NotFinite(replace(found, names=names, where=f"{several(paths)}: ", drop=drop)) from None
+    except Refused:
+        raise
     except ValueError as error:
-        raise Unfit(str(error)) from error
+        raise Refused(str(error)) from error
 
 
 def read_files(
@@ -293,8 +282,8 @@ def read_files(
     choices: Choices = NOTHING,
 ) -> Opened:
     if join is not None and (join not in JOINS or stack != "rows" or len(paths) < 2):
-        raise ValueError(f'join must be "inner" or "outer", of several files with stack="rows", got {join!r}')
-
+        of = Setting("stack", "rows"), f", got {join!r}"
+        raise Refused(Setting("join"), ' must be "inner" or "outer", of several files with ', *of)
     if len(paths) > 1:
         choices = choices.of_parts() if stack == "columns" else with_classes(paths, format, choices)
 
@@ -308,11 +297,10 @@ def read_files(
 
 def _oriented(path: Path, opened: Opened, orient: Orient | None, feature_types: FeatureTypes) -> Opened:
     if orient is None and opened.unsaid:
-        notice(opened.unsaid)
-    if orient in (None, opened.samples):
-        return of_types(path, opened, feature_types)
-    turned = replace(opened, samples=orient, features=None)  # what it says of features is of what are samples now
-    return of_types(path, turned, feature_types)
+        notice(*opened.unsaid)
+    if orient not in (None, opened.samples):
+        opened = replace(opened, samples=orient, features=None)  # `features` describes the samples then
+    return of_types(path, opened, feature_types)
 
 
 def read_file(
@@ -351,7 +339,8 @@ def _beside(source: RowSource, held: int) -> int:
 def held_or_streamed(matrix: Any, resources: Resources, stream: bool | None = None) -> Any:
     if not isinstance(matrix, RowSource):
         if stream:
-            raise ValueError("this format can only be read whole; convert it to .h5ad, or leave out stream=True")
+            whole = "this format can only be read whole; convert it to .h5ad, or leave out "
+            raise Refused(whole, Setting("stream", True))
         return matrix
     if stream is None:
         limit = limit_of(resources.memory_limit)

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from shiftsvd.errors import refuse
+from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.extend import Decoder, Format, extensions, merged
 from shiftsvd.names import resolve
 
@@ -146,7 +146,8 @@ def _by_content(path: Path, content: str) -> str:
     if content == "something else" and (named := named_format(path)):
         return named
     known = "; ".join(f"{name} ({', '.join(known.suffixes) or known.description})" for name, known in formats().items())
-    raise ValueError(f"{path} is of no known format by its name or content; give the format, one of: {known}")
+    no_known = f"{path} is of no known format by its name or content; give the "
+    raise Refused(no_known, Setting("format"), f", one of: {known}")
 
 
 def _head(path: Path) -> bytes:

@@ -1,20 +1,20 @@
 """What can be read only once, standard input and named pipes, as files that can be read again."""
 
 import os
-import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from io import FileIO
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import IO, Final
 
 from shiftsvd.backends.validation import NotFinite
-from shiftsvd.io.base import PIPED, kind_of
+from shiftsvd.errors import Refused, Setting, Worded
+from shiftsvd.io.base import PIPED, raisable
 from shiftsvd.io.sniff import formats
-from shiftsvd.runs.keeper import temporary_folder
+from shiftsvd.runs.memory import temporary_folder
 
 _PATIENCE: Final = 10.0  # seconds for somebody to open a pipe for writing
 _PAUSE: Final = 0.02  # seconds between two looks
@@ -24,16 +24,17 @@ _PIECE: Final = 1 << 20  # bytes that are copied at once
 @contextmanager
 def spooled(format: str | None) -> Iterator[Path]:  # noqa: A002
     if format is None or format not in formats():
-        raise ValueError(f"standard input needs its format, one of {', '.join(formats())}, got {format!r}")
+        one_of = f", one of {', '.join(formats())}, got {format!r}"
+        raise Refused("standard input needs its ", Setting("format"), one_of)
     if "folder" in formats()[format].contents:
         raise ValueError(f"standard input cannot be a folder, which {format} is; give its path")
-    with _copied(sys.stdin.buffer, PIPED, PIPED) as path:
+    with _copied(_pieces(sys.stdin.buffer), PIPED, PIPED) as path:
         yield path
 
 
 @contextmanager
 def spooled_pipe(pipe: Path) -> Iterator[Path]:
-    with _reading(pipe) as stream, _copied(stream, pipe.name, str(pipe)) as path:
+    with _copied(_pieces_of_pipe(pipe), pipe.name, str(pipe)) as path:
         yield path
 
 
@@ -41,10 +42,8 @@ def spooled_pipe(pipe: Path) -> Iterator[Path]:
 def rereadable(paths: Sequence[Path], format: str | None) -> Iterator[list[Path]]:  # noqa: A002
     with ExitStack() as stack:
         yield [
-            stack.enter_context(spooled(format))
-            if str(path) == "-"
-            else stack.enter_context(spooled_pipe(path))
-            if is_pipe(path)
+            stack.enter_context(spooled(format) if str(path) == "-" else spooled_pipe(path))
+            if str(path) == "-" or is_pipe(path)
             else path
             for path in paths
         ]
@@ -65,39 +64,36 @@ def refuse_device(path: Path | str) -> None:
 
 
 @contextmanager
-def _copied(stream: IO[bytes], name: str, told: str) -> Iterator[Path]:
+def _copied(pieces: Iterable[bytes], name: str, told: str) -> Iterator[Path]:
     with temporary_folder("shiftsvd-") as folder:
         path = folder / name
         with path.open("wb") as file:
-            shutil.copyfileobj(stream, file, _PIECE)
+            file.writelines(pieces)
         try:
             yield path
         except NotFinite as error:
             raise error.but(where=error.found.where.replace(str(path), told)) from error
+        except Worded as error:
+            parts = (part.replace(str(path), told) if isinstance(part, str) else part for part in error.args)
+            raise type(error)(*parts) from error
         except (ValueError, OSError) as error:
-            raise kind_of(error)(str(error).replace(str(path), told)) from error
+            raise raisable(error)(str(error).replace(str(path), told)) from error
 
 
-@contextmanager
-def _reading(pipe: Path) -> Iterator[IO[bytes]]:
+def _pieces(stream: IO[bytes] | FileIO) -> Iterator[bytes]:
+    while piece := stream.read(_PIECE):
+        yield piece
+
+
+def _pieces_of_pipe(pipe: Path) -> Iterator[bytes]:
     handle = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     until = time.monotonic() + _PATIENCE
     with open(handle, "rb", buffering=0) as file:
-        # Without waiting, nothing is None where somebody has opened the pipe, and empty where nobody has.
+        # A read that does not wait gives None where somebody has opened the pipe, and b"" where nobody has.
         while (first := file.read(_PIECE)) == b"":
             if time.monotonic() > until:
                 raise ValueError(f"{pipe} is a pipe that nobody writes to")
             time.sleep(_PAUSE)
         os.set_blocking(handle, True)
-        yield cast("IO[bytes]", _Again(first or b"", file))
-
-
-class _Again:
-    """A stream with what was read of it before."""
-
-    def __init__(self, first: bytes, stream: IO[bytes] | FileIO) -> None:
-        self._first, self._stream = first, stream
-
-    def read(self, size: int) -> bytes:
-        first, self._first = self._first, b""
-        return first or self._stream.read(size) or b""
+        yield first or b""
+        yield from _pieces(file)

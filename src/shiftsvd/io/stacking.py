@@ -9,15 +9,15 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from shiftsvd.backends.columns import Among, SomeColumns, SomeRows
-from shiftsvd.backends.columns import Places as Indices
 from shiftsvd.backends.source import HeldRows, OnTop, RowSource, SideBySide, bytes_of
+from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import Labels, Opened, Orient, bounded, labels, reading
 from shiftsvd.runs.memory import parse_bytes
 from shiftsvd.runs.messages import notice
 
 Join = Literal["inner", "outer"]
 JOINS = get_args(Join)
-Places = dict[str, int]
+Index = dict[str, int]
 
 
 def common_features(
@@ -27,37 +27,36 @@ def common_features(
     if all(np.array_equal(names, named[0]) for names in named):
         return list(opened)
     places = [_places(path, names) for path, names in zip(paths, named, strict=True)]
-    every = dict.fromkeys(chain.from_iterable(names.tolist() for names in named))
+    every = dict.fromkeys(chain.from_iterable(places))
     common = [name for name in every if all(name in known for known in places)]
     if not common:
         raise ValueError(f"{paths[0]} and {len(paths) - 1} more have no feature in common; are they named alike?")
-    taken = common if join == "inner" else list(every)
-    _tell(paths, named, len(common), len(every), join)
-    wanted = labels(paths[0], taken, memory_limit)
-    found = list(zip(paths, opened, places, strict=True))
-    if all(each.by_features and _ascend(known, taken) for _, each, known in found):
-        some = [SomeRows(each.matrix, _places_of(known, taken)) for _, each, known in found]
-        return [_with(each, matrix, wanted) for each, matrix in zip(opened, some, strict=True)]
-    return [_taken(path, each, known, wanted, memory_limit) for path, each, known in found]
-
-
-def _places_of(known: Places, names: Sequence[str]) -> Indices:
-    return np.array([known[name] for name in names if name in known], np.intp)
-
-
-def _ascend(known: Places, names: Sequence[str]) -> bool:
-    places = _places_of(known, names)
-    return len(places) == len(names) and bool(np.all(np.diff(places) > 0))
+    names = common if join == "inner" else list(every)
+    _tell(sorted(map(len, places)), len(common), len(every), join)
+    wanted = labels(paths[0], names, memory_limit)
+    at = [np.array([known[name] for name in names if name in known], np.intp) for known in places]
+    if all(each.by_features for each in opened) and all(len(j) == len(names) and np.all(np.diff(j) > 0) for j in at):
+        return [_with(each, SomeRows(each.matrix, j), wanted) for each, j in zip(opened, at, strict=True)]
+    found = []
+    for path, each, known, j in zip(paths, opened, places, at, strict=True):
+        by_samples = _by_samples(path, each, memory_limit) if each.by_features else each
+        matrix: RowSource = SomeColumns(by_samples.matrix, j)
+        if len(j) < len(names):
+            among = np.array([place for place, name in enumerate(names) if name in known], np.intp)
+            matrix = Among(matrix, among, len(names))
+        found.append(_with(by_samples, matrix, wanted))
+    return found
 
 
 def _named(path: Path, opened: Opened) -> Labels:
     names = opened.names.features
     if names is None:
-        raise ValueError(f"{path} has no names of features to match by; leave out join, where sizes have to agree")
+        no_names = f"{path} has no names of features to match by; leave out "
+        raise Refused(no_names, Setting("join"), ", where sizes have to agree")
     return names
 
 
-def _places(path: Path, names: Labels) -> Places:
+def _places(path: Path, names: Labels) -> Index:
     known = {name: j for j, name in enumerate(names.tolist())}
     if len(known) < len(names):
         twice = next(name for j, name in enumerate(names.tolist()) if known[name] != j)
@@ -65,22 +64,12 @@ def _places(path: Path, names: Labels) -> Places:
     return known
 
 
-def _tell(paths: Sequence[Path], named: Sequence[Labels], n_common: int, n_all: int, join: Join) -> None:
-    counts = [len(names) for names in named]
-    each = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{counts[0]}"
-    of_all = f"{len(paths)} files have {each} features, {n_common} in common of {n_all}"
-    told = (
-        f"the other {n_all - n_common} are left out" if join == "inner" else f"all {n_all} are taken, 0 where one lacks"
-    )
+def _tell(counts: list[int], n_common: int, n_all: int, join: Join) -> None:
+    each = f"{counts[0]} to {counts[-1]}" if counts[0] < counts[-1] else f"{counts[0]}"
+    of_all = f"{len(counts)} files have {each} features, {n_common} in common of {n_all}"
+    left, taken = f"the other {n_all - n_common} are left out", f"all {n_all} are taken, 0 where one lacks"
+    told = left if join == "inner" else taken
     notice(f"{of_all}: {told}" if n_common < n_all else f"{of_all}, in different orders")
-
-
-def _taken(path: Path, opened: Opened, known: Places, wanted: Labels, memory_limit: int | str | None) -> Opened:
-    names = wanted.tolist()
-    opened = _by_samples(path, opened, memory_limit) if opened.by_features else opened
-    some = SomeColumns(opened.matrix, _places_of(known, names))
-    at = np.array([j for j, name in enumerate(names) if name in known], np.intp)
-    return _with(opened, some if len(at) == len(names) else Among(some, at, len(names)), wanted)
 
 
 def _with(opened: Opened, matrix: RowSource, names: Labels) -> Opened:
@@ -113,15 +102,12 @@ def read_stack(
     parts_only: bool = False,
     join: Join | None = None,
 ) -> Opened:
-    """What `read` finds in each file as one matrix: more samples (rows) or more features (columns) than in one.
-
-    Everything is held against each other before any numbers are multiplied; what can be read in blocks stays in its
-    file, with `parts_only` nothing else is taken.
-    """
+    # Names and sizes are compared before any numbers are multiplied. What can be read in blocks stays in its file; with
+    # `parts_only` nothing else is accepted.
     if stack not in KINDS:
-        raise ValueError(
-            f'{several(paths)} need stack="rows" (each file has other samples) or stack="columns" (other features), '
-            f"got {stack!r}"
+        raise Refused(
+            *(f"{several(paths)} need ", Setting("stack", "rows"), " (each file has other samples) or "),
+            *(Setting("stack", "columns"), f" (other features), got {stack!r}"),
         )
     for path in paths:
         if not path.exists():
@@ -132,8 +118,10 @@ def read_stack(
         opened.append(read(path, left))
         if not isinstance(opened[-1].matrix, RowSource):
             if parts_only:
-                raise ValueError(f"{path} can only be read whole; convert it to .h5ad, or leave out stream=True")
-            opened[-1] = replace(opened[-1], matrix=_held(path, opened[-1].matrix))
+                whole = f"{path} can only be read whole; convert it to .h5ad, or leave out "
+                raise Refused(whole, Setting("stream", True))
+            with reading(path):
+                opened[-1] = replace(opened[-1], matrix=HeldRows(opened[-1].matrix, str(path)))
             left = None if left is None else max(1, left - bytes_of(opened[-1].matrix))
     if join is not None:
         opened = common_features(paths, opened, join, memory_limit)
@@ -187,11 +175,6 @@ def _common(paths: Sequence[Path], opened: Sequence[Opened]) -> bool:
     return next(iter(found), False)
 
 
-def _held(path: Path, matrix: Any) -> HeldRows:
-    with reading(path):
-        return HeldRows(matrix, str(path))
-
-
 def _first_named(opened: Sequence[Opened], shared: str) -> tuple[int, Labels | None]:
     named = ((i, getattr(each.names, shared)) for i, each in enumerate(opened))
     return next(((i, names) for i, names in named if names is not None), (0, None))
@@ -202,8 +185,8 @@ def _order(first: Path, known: Labels | None, path: Path, names: Labels | None, 
         return None
     for missing, verb in ((_only(known, names), "lacks"), (_only(names, known), "has")):
         if missing:
-            remedy = '; join="inner" takes those of all files' if what == "features" else ""
-            raise ValueError(f"{path} must have the {what} of {first}: it {verb} {missing}{remedy}")
+            remedy = ("; ", Setting("join", "inner"), " takes those of all files") if what == "features" else ()
+            raise Refused(f"{path} must have the {what} of {first}: it {verb} {missing}", *remedy)
     if len(known) != len(names) or len(set(names.tolist())) < len(names):
         raise ValueError(f"{path} has the {what} of {first} in another order, and some names occur twice")
     place = {name: j for j, name in enumerate(names.tolist())}
@@ -218,10 +201,8 @@ def _joined(paths: Sequence[Path], named: Sequence[Labels | None], what: str) ->
     for i, names in enumerate(named if what == "features" else ()):
         new = set(names.tolist()) - set(_NAMELESS)  # type: ignore[union-attr]
         if again := sorted(new & seen.keys()):
-            raise ValueError(
-                f"{paths[i]} must have features of its own to lie beside {paths[seen[again[0]]]}, "
-                f"both have {_some(again)}"
-            )
+            first, both = paths[seen[again[0]]], _some(again)
+            raise ValueError(f"{paths[i]} must have features of its own to lie beside {first}, both have {both}")
         seen |= dict.fromkeys(new, i)
     return joined
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
-from shiftsvd.io.base import Unfit, reading
+from shiftsvd.errors import Refused
+from shiftsvd.io.base import reading
 from shiftsvd.model_file.coding import code, decode, text_array
 from shiftsvd.model_file.container import (
     FORMAT,
@@ -156,7 +157,7 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
         model = _decoded(*read(path))
         if not isinstance(model, kind):
             wanted = " or ".join(name for name in KINDS if issubclass(kind_class(name), kind))
-            raise Unfit(f"it holds a {type(model).__name__}, where {wanted} is wanted")
+            raise Refused(f"it holds a {type(model).__name__}, where {wanted} is wanted")
     if hasattr(model, "unseen_variance_"):
         warn(
             f"{path} holds what partial_fit found, but not its stream: partial_fit begins anew, and neither refine "

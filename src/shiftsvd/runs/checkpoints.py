@@ -5,7 +5,6 @@ import json
 import os
 import platform
 import re
-import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -13,7 +12,7 @@ from contextvars import ContextVar
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from zipfile import BadZipFile
 
 import numpy as np
@@ -23,8 +22,9 @@ from shiftsvd.events import holding
 from shiftsvd.kernels import instruction_set
 from shiftsvd.numerics.digests import told
 from shiftsvd.runs.locks import files_of, held
-from shiftsvd.runs.outputs import FULL
-from shiftsvd.runs.temporary import (
+from shiftsvd.runs.messages import warn
+from shiftsvd.runs.outputs import (
+    FULL,
     MARK,
     kind_of,
     left_stages,
@@ -38,23 +38,7 @@ from shiftsvd.runs.temporary import (
 Record = Mapping[str, npt.NDArray[Any]]
 
 
-class Journal(Protocol):
-    """Keeps one record for each read of the data, in their order.
-
-    A solver is a function of its seed and of what its reads gave. Replaying those repeats a broken run bit by bit,
-    whatever the solver, and nothing of its inner state has to be stored.
-    """
-
-    def replay(self, what: str) -> Record | None: ...
-
-    def keep(self, what: str, record: Record) -> None: ...
-
-
-_journal: ContextVar[Journal | None] = ContextVar("_journal", default=None)
-
-
-def kept_in(journal: Journal) -> AbstractContextManager[None]:
-    return holding(_journal, journal)
+_journal: ContextVar["_Journal | None"] = ContextVar("_journal", default=None)
 
 
 def unkept() -> AbstractContextManager[None]:
@@ -100,37 +84,37 @@ DIGEST: Final = 32  # bytes of the checksum that a record begins with
 def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
     """Make fits inside this block resumable.
 
-    Every read of the data leaves its result in `folder`, a file each. After a kill, the same program with the same
-    folder replays them and goes on with the read that was broken off; the result has the same bits as that of an
-    unbroken run. When the block ends without an error, these files are removed, and the folder if it is empty then and
-    was not before.
+    Every read of the data leaves its result in a file of `folder`. After a kill, the same program with the same folder
+    replays these results and continues with the read that was interrupted; its result has the same bits as that of an
+    unbroken run. When the block ends without an error, these files are removed, and so is the folder, if it is empty
+    then and was not before.
 
     Parameters
     ----------
     folder : path
-        Made if it is not there. Takes ``8 n b`` bytes for each read of a panel of b columns.
+        Made if it does not exist. Takes ``8 n b`` bytes for each read of a panel of b columns.
     run : str
-        What tells this run from others, such as the settings and the file.
+        A text that distinguishes this run from others, such as the settings and the file.
 
     Yields
     ------
     None
-        Nothing is bound: fits find the folder themselves while the block runs.
+        Fits find the folder themselves while the block runs.
 
     Raises
     ------
     ValueError
         If the folder holds the reads of another run (also one with another seed: fix `random_state` or `rng`), or other
-        files and no checkpoint; nothing in it is touched then.
+        files and no checkpoint. Nothing in the folder is changed then.
     BlockingIOError
-        If another process, or another block of this one, works in the folder.
+        If another process, or another block of this one, uses the folder.
     OSError
-        If its disk is full: nothing is lost, and the same program goes on when there is room.
+        If its disk is full. Nothing is lost: the same program continues when there is room.
 
     Warns
     -----
     UserWarning
-        Of a record that is not as it was written, which is named: its read is made again.
+        If a record is damaged; the warning names its file, and the read is made again.
 
     See Also
     --------
@@ -139,14 +123,14 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
 
     Notes
     -----
-    A result is known by all that it depends on: data, shift, scale, weights, what is read in place of missing entries,
-    transformations and what they learned, the panel, and the versions of this package, NumPy and SciPy, the kernels
-    and the kind of machine. Where one of these is another after the kill, the folder is refused. Files are told by
-    their path, size and times: one that was written to, touched or restored is another one, whatever it holds.
+    A record is identified by everything that its result depends on: data, shift, scale, weights, fillings of missing
+    entries, transformations and what they learned, the panel, and the versions of this package, NumPy and SciPy, the
+    kernels and the kind of machine. If one of these changes after the kill, the folder is refused. Files are identified
+    by their path, size and times: a file that was written, touched or restored is another one, whatever it holds.
 
-    Of matrices in memory only reads are kept that take longer than to keep them (of some ten million products on), and
-    products with their short side alone; the others are made again. What is read in blocks depends on the memory:
-    with a `memory_limit` both runs decide alike.
+    Of matrices in memory only reads are kept that take longer than to keep them (from some ten million products on),
+    and products with their short side alone; the others are made again. Whether a file is read in blocks depends on
+    the memory: with a `memory_limit` both runs decide alike.
 
     Examples
     --------
@@ -159,17 +143,21 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
     _refuse_others(home)  # before anything is written to it, a lock included
     was_empty = home.is_dir() and not _listed(home)
     with held(home / LOCK, home):
-        reads = _Reads(home, run)
-        with kept_in(reads):
+        journal = _Journal(home, run)
+        with holding(_journal, journal):
             yield
-        reads.clear()
+        journal.clear()
     if not was_empty:  # an empty folder that somebody made stays
         with suppress(OSError):  # somebody else's files, or somebody who waits for the folder
             home.rmdir()
 
 
-class _Reads:
-    """A folder with one file for each read."""
+class _Journal:
+    """One record for each read of the data, a file each, in their order.
+
+    A solver is a function of its seed and of what its reads gave. Replaying the reads repeats a broken run bit by bit,
+    whatever the solver, and nothing of its inner state has to be stored.
+    """
 
     def __init__(self, home: Path, run: str) -> None:
         self.home, self.number = home, 0
@@ -181,7 +169,7 @@ class _Reads:
             if (known := _known(file)) == about:
                 return
             if there != {file}:  # alone it is of a run that ended before any read
-                raise ValueError(_foreign(home, *_others(known)))
+                raise ValueError(_foreign(home, known))
         self._write(file, json.dumps(about).encode())
 
     def replay(self, what: str) -> Record | None:
@@ -189,29 +177,24 @@ class _Reads:
         if kind_of(file) is None:
             return None
         try:
-            if not file.is_file():
-                raise OSError("it is not a file")  # a pipe would be waited for
-            content = file.read_bytes()
-        except OSError as error:
-            self._damaged(file, str(error))
+            record = self._read(file)
+            name = str(record.pop("what"))
+        except UNREADABLE as error:
+            warn(f"{file} is damaged ({error}); this read is made again")
             return None
-        if content[:DIGEST] != self._digest(content[DIGEST:]):
-            self._damaged(file, "it is not as it was written")
-            return None
-        try:
-            with np.load(io.BytesIO(content[DIGEST:]), allow_pickle=False) as stored:
-                record = {name: stored[name] for name in stored.files}
-            kept = str(record.pop("what"))
-        except UNREADABLE as error:  # though its checksum is right
-            self._damaged(file, str(error))
-            return None
-        if kept != what:
+        if name != what:
             raise ValueError(_foreign(self.home))
         self.number += 1
         return record
 
-    def _damaged(self, file: Path, why: str) -> None:
-        warnings.warn(f"{file} is damaged ({why}); this read is made again", stacklevel=2)
+    def _read(self, file: Path) -> dict[str, npt.NDArray[Any]]:
+        if not file.is_file():
+            raise OSError("it is not a file")  # a pipe would be waited for
+        content = file.read_bytes()
+        if content[:DIGEST] != self._digest(content[DIGEST:]):
+            raise ValueError("it is not as it was written")
+        with np.load(io.BytesIO(content[DIGEST:]), allow_pickle=False) as stored:
+            return dict(stored)
 
     def keep(self, what: str, record: Record) -> None:
         content = io.BytesIO()
@@ -232,8 +215,7 @@ class _Reads:
         part = stage_of(file)
         try:
             with part.open("xb") as out:
-                for piece in content:
-                    out.write(piece)
+                out.writelines(content)
             settle(part)
             rename(part, file)
             settle_folder(self.home)
@@ -270,7 +252,10 @@ def _listed(home: Path) -> set[Path]:
         return set()
 
 
-def _foreign(home: Path, *others: str) -> str:
+def _foreign(home: Path, known: Mapping[str, Any] | None = None) -> str:
+    by: Any = (known or {}).get("by")
+    now = _software() if isinstance(by, dict) else {}
+    others = [f"made by {name} {by.get(name)}, not {mine}" for name, mine in now.items() if by.get(name) != mine]
     why = ", ".join(others) or "other data, settings, seed, machine or versions"
     return f"{home} holds the checkpoint of another run ({why}); repeat that run, or name another folder"
 
@@ -278,13 +263,6 @@ def _foreign(home: Path, *others: str) -> str:
 def _software() -> dict[str, str]:
     versions = {name: version(name) for name in ("shiftsvd", "numpy", "scipy")}
     return versions | {"kernels": instruction_set(), "machine": platform.machine()}
-
-
-def _others(known: dict[str, Any]) -> list[str]:
-    by = known.get("by")
-    if not isinstance(by, dict):
-        return []
-    return [f"made by {name} {by.get(name)}, not {now}" for name, now in _software().items() if by.get(name) != now]
 
 
 def _known(file: Path) -> dict[str, Any]:

@@ -1,18 +1,27 @@
-"""Memory: sizes as people write them, what is free, what may be taken, and how much a process has grown."""
+"""Memory: sizes as people write them, what is free, the limit and its keeper, and the growth of a process."""
 
 import ctypes
 import math
 import os
+import shutil
 import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
 
-from shiftsvd.kernels import thread_count
+from shiftsvd.errors import Refused, Setting, Spell, refuse
+from shiftsvd.kernels import best, thread_count
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 # Bytes of its own memory that the command takes whatever the data are: its packages, and those of formats and reports
 # (benchmarks/claims/memory_promises.py).
 PROGRAM = 150_000_000
-MOST = 2**14  # bytes that are read of what the system tells: all of a process, and the first lines of the memory
+_MOST_READ = 2**14  # bytes read of /proc/self/status and /proc/meminfo: all of the first, the head of the second
 
 
 def parse_bytes(size: int | float | str) -> int:
@@ -22,9 +31,9 @@ def parse_bytes(size: int | float | str) -> int:
         try:
             size = float(text.removesuffix(unit)) * _UNITS[unit]
         except ValueError:
-            raise ValueError(f'memory_limit must be bytes or a text such as "2GB", got {size!r}') from None
+            raise refuse("memory_limit", 'be bytes or a text such as "2GB"', size) from None
     if not size > 0:
-        raise ValueError(f"memory_limit must be positive, got {size!r}")
+        raise refuse("memory_limit", "be positive", size)
     return int(min(size, sys.maxsize))  # inf is no limit
 
 
@@ -37,7 +46,7 @@ def shown_bytes(n_bytes: float, digits: int = 3) -> str:
 
 
 def beyond(needed: float, limit: int) -> str:
-    for digits in range(3, 9):
+    for digits in range(3, 9):  # as many as make the two numbers differ
         unit = 10.0 ** (math.floor(math.log10(max(needed, 1))) + 1 - digits)
         enough = math.ceil(needed / unit) * unit if unit > 1 else needed
         if shown_bytes(enough, digits) != shown_bytes(limit, digits):
@@ -54,14 +63,14 @@ def available_memory() -> int | None:
         return int(pages * os.sysconf("SC_PAGE_SIZE")) if pages > 0 else None
 
 
+_most_by_default: list[int] = [2**63 - 1]
+
+
 def limit_of(memory_limit: int | str | None) -> int | None:
     if memory_limit is not None:
         return parse_bytes(memory_limit)
     free = available_memory()
     return free and min(free // 2, *_most_by_default)
-
-
-_most_by_default: list[int] = [2**63 - 1]
 
 
 def limit_by_default(limit: int) -> None:
@@ -73,15 +82,20 @@ def spare(needed: float, memory_limit: int | str | None) -> bool:
     return limit is None or needed <= limit
 
 
-class OverLimit(ValueError):
-    """More memory is needed than the limit allows."""
+class OverLimit(Refused):
+    """More memory is needed than the limit allows; the arguments end with needed, limit, what, and fewer of what."""
 
-    def __init__(self, needed: int, limit: int, what: str, fewer: str) -> None:
-        super().__init__(f"{what} needs about {beyond(needed, limit)}; raise memory_limit or ask for fewer {fewer}")
-        self.needed, self.limit, self.what, self.fewer = needed, limit, what, fewer
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+
+    def worded(self, spell: Spell) -> str:
+        *before, needed, limit, what, fewer = self.args
+        setting = spell(Setting("memory_limit"))
+        return f"{''.join(before)}{what} needs about {beyond(needed, limit)}; raise {setting} or ask for fewer {fewer}"
 
     def beside(self, held: int) -> "OverLimit":
-        return OverLimit(self.needed + held, self.limit + held, self.what, self.fewer)
+        *before, needed, limit, what, fewer = self.args
+        return OverLimit(*before, needed + held, limit + held, what, fewer)
 
 
 def affordable(needed: int, memory_limit: int | str | None, what: str, fewer: str = "components") -> None:
@@ -92,16 +106,13 @@ def affordable(needed: int, memory_limit: int | str | None, what: str, fewer: st
 
 @dataclass(frozen=True)
 class Resources:
-    """What a caller lets a run take, as it was given; threads that there cannot be are refused.
-
-    Public functions have arguments of these two names: ``as_operator(X, **vars(resources))``.
-    """
+    """Memory and threads that a run may take, as they were given: ``as_operator(X, **vars(resources))``."""
 
     memory_limit: int | str | None = None
     n_threads: int | None = None
 
     def __post_init__(self) -> None:
-        thread_count(self.n_threads)
+        thread_count(self.n_threads)  # refuses an impossible number
 
 
 class MemoryWatch:
@@ -134,10 +145,7 @@ def own_bytes() -> int | None:
 
 
 def release() -> None:
-    """Give memory that was freed back to the system, which the allocators of C and of Arrow keep for later use.
-
-    Without it each stage of a command would begin with what the largest one before it has left behind.
-    """
+    # Allocators keep what was freed: each stage of a command would begin with the peak of the largest one before it.
     if "pyarrow" in sys.modules:
         sys.modules["pyarrow"].default_memory_pool().release_unused()
     if sys.platform == "linux":
@@ -156,8 +164,80 @@ def _of_process(*names: str) -> list[int | None]:
 def _kilobytes(path: str, *names: str) -> list[int | None]:
     file = os.open(path, os.O_RDONLY)
     try:
-        text = b"\n" + os.read(file, MOST)
+        text = b"\n" + os.read(file, _MOST_READ)
     finally:
         os.close(file)
     found = (text.partition(f"\n{name}:".encode())[2].split(maxsplit=1) for name in names)
     return [int(words[0]) if words else None for words in found]
+
+
+# The keeper ends a command with one line once its memory passes the limit. The compiled watcher is a thread without the
+# GIL, which libraries hold while they unpack a chunk. Limits of the system do not serve: RLIMIT_DATA counts memory that
+# is reserved and never touched, and libraries abort where an allocation fails (benchmarks/claims/bombs.py).
+
+# Bytes beyond the limit that the command takes itself: 150 MB with the packages of a format, 40 MB while a report is
+# drawn, 30 MB as the client of Dask's workers, and some room (fits of 3000 x 60 in each format took up to 195 MB).
+_OWN: Final = 250_000_000
+_PAUSE: Final = 0.002  # seconds between two looks of the watcher in Python
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
+_STATM: Final = Path("/proc/self/statm")
+_folders: list[str] = []  # temporary folders, removed before the process ends
+
+
+def slack_of(limit: int) -> int:
+    return limit // 10 + _OWN
+
+
+def keep_memory(memory_limit: int | str | None, files: str) -> None:
+    """End this process with code 1 once its anonymous memory has grown by more than the limit and the slack.
+
+    Without a limit the default of this moment holds until the process ends. Systems without /proc have no keeper.
+    """
+    limit = limit_of(memory_limit)
+    if limit is None:
+        return
+    if memory_limit is None:
+        limit_by_default(limit)
+    line = (
+        f"Error: {files} took more memory than the limit of {shown_bytes(limit)} and a slack of "
+        f"{shown_bytes(slack_of(limit))} allow. If the file is sound, give a larger --memory."
+    )
+    _keep(limit + slack_of(limit), line)
+
+
+@contextmanager
+def temporary_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as folder:
+        _folders.append(folder)
+        _discard(_folders)
+        try:
+            yield Path(folder)
+        finally:
+            _folders.remove(folder)
+            _discard(_folders)
+
+
+def _keep_in_python(limit: int, line: str) -> None:
+    if _STATM.exists():
+        Thread(target=_watch, args=(_anonymous() + limit, line), daemon=True).start()
+
+
+def _watch(most: int, line: str) -> None:
+    while _anonymous() <= most:
+        time.sleep(_PAUSE)
+    if sys.stderr.isatty():
+        line = f"\r\x1b[2K\x1b[?25h{line}"  # a progress bar may have hidden the cursor in the middle of a line
+    os.write(2, f"{line}\n".encode())
+    for folder in _folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
+
+
+def _anonymous() -> int:
+    _, resident, shared, *_ = map(int, _STATM.read_text().split())
+    return (resident - shared) * _PAGE
+
+
+_native = getattr(best, "_compiled", None)
+_keep: Callable[[int, str], object] = getattr(_native, "keep", _keep_in_python)
+_discard: Callable[[Sequence[str]], object] = getattr(_native, "discard", lambda folders: None)

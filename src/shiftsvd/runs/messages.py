@@ -1,36 +1,31 @@
-"""Warnings that name the user's line, and consent to external files."""
+"""Warnings that name the user's line, notices, and consent to external files."""
 
+import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import FrameType
 from typing import Final
 
 from shiftsvd.errors import Part, Worded
+from shiftsvd.events import holding
 
 HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-
-
-# Whose frames lie between a user's line and ours: what calls our methods, and what wraps our functions.
+# Packages whose frames lie between a user's line and ours: scikit-learn calls our methods, the others wrap functions.
 BETWEEN = ("sklearn", "joblib", "numpy", "contextlib")
-
-
-# A level of the log between INFO and WARNING, for what is as it should be and yet good to know: the command shows it.
-NOTICE: Final = 25
-
-
-said: set[tuple[str, int]] = set()  # the lines that warn once, and have
+LOG: Final = logging.getLogger("shiftsvd")
+NOTICE: Final = 25  # level of the log between INFO and WARNING; the command shows it
+said: set[tuple[str, int]] = set()  # lines that warn once, and have
 
 
 class Advice(Worded, UserWarning):
-    """A warning about data or settings: what warnings of the library are, unless they have a class of their own."""
+    """A warning about data or settings."""
 
 
 class Notice(Advice):
-    """What was decided where nothing was said, and what decides otherwise: the command tells it as a line."""
+    """A decision of a default, with the setting that decides otherwise; the command prints it as a line."""
 
 
 class ValuesWarning(Advice):
@@ -41,7 +36,7 @@ class ValuesWarning(Advice):
     Parameters
     ----------
     *parts : str or Setting
-        What it says.
+        The text, and the settings that it names.
 
     See Also
     --------
@@ -58,11 +53,15 @@ class ValuesWarning(Advice):
 
 
 class ValuesNotice(ValuesWarning, Notice):
-    """Raw counts where logarithms are usual: a fit of them as they are may be meant."""
+    """Raw counts where logarithms are usual; a fit of raw counts may be intended."""
 
 
 def notice(*parts: Part) -> None:
     warn(*parts, category=Notice)
+
+
+def log_notice(*parts: Part) -> None:
+    LOG.log(NOTICE, Notice(*parts).plain())  # as a value, whose settings the command spells as its options
 
 
 def warn_once(*parts: Part) -> None:
@@ -93,17 +92,12 @@ def _depth(frame: FrameType | None, prefixes: tuple[str, ...]) -> int:
     return depth
 
 
-_ALLOWED: ContextVar[bool] = ContextVar("shiftsvd_allow_external", default=False)
+_external: ContextVar[bool] = ContextVar("shiftsvd_allow_external", default=False)
 
 
-@contextmanager
-def external_files(allowed: bool) -> Iterator[None]:
-    before = _ALLOWED.set(allowed or _ALLOWED.get())
-    try:
-        yield
-    finally:
-        _ALLOWED.reset(before)
+def external_files(allowed: bool) -> AbstractContextManager[None]:
+    return holding(_external, allowed or _external.get())
 
 
 def external_allowed() -> bool:
-    return _ALLOWED.get()
+    return _external.get()

@@ -1,29 +1,125 @@
-"""Outputs that appear whole or not at all, and never replace others unasked."""
+"""Outputs that appear whole or not at all, and never replace others unasked: temporary files, locks, renaming."""
 
 import errno
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from secrets import token_hex
 from types import TracebackType
 from typing import Final, Self
 
+from shiftsvd.errors import Part, Setting, Worded
 from shiftsvd.runs.locks import held
-from shiftsvd.runs.temporary import (
-    kind_of,
-    lock_of,
-    remove_stages,
-    rename,
-    replaceable,
-    settle,
-    settle_folder,
-    stage_of,
-)
 
+MARK: Final = "shiftsvd"
+BEFORE: Final = f".{MARK}-before"  # of a folder that is about to be replaced
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-DEVICES: Final = Path("/dev")  # /dev/stdout is a link: --force would replace it for all users of the machine
+_DEVICES: Final = Path("/dev")  # /dev/stdout is a link: --force would replace it for all users of the machine
+_UNSETTLED: Final = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS)  # of a folder, on some file systems
+_KINDS: Final = {
+    stat.S_IFREG: "a file",
+    stat.S_IFLNK: "a link",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class Occupied(Worded, FileExistsError):
+    """The place of an output is taken."""
+
+    def __init__(self, *parts: Part) -> None:
+        self.args = parts  # OSError would take two arguments for a number and its text
+
+
+def kind_of(path: Path) -> str | None:
+    try:
+        return _KINDS.get(stat.S_IFMT(path.lstat().st_mode), "no file")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def lock_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{MARK}-lock")
+
+
+def stage_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{MARK}-{token_hex(8)}")
+
+
+def left_stages(folder: Path, names: str) -> list[Path]:
+    """Return the stages in a folder of files whose names match a regular expression; no links, pipes or devices.
+
+    Whoever removes them holds the lock of those files: then the run that made them has ended.
+    """
+    pattern = re.compile(rf"\.({names})\.{MARK}-[0-9a-f]{{16}}")
+    with suppress(PermissionError, FileNotFoundError):  # a folder that can be written to but not listed
+        there = [path for path in folder.iterdir() if pattern.fullmatch(path.name)]
+        return [path for path in there if kind_of(path) in ("a file", "a folder")]
+    return []
+
+
+def remove_stages(folder: Path, names: str) -> None:
+    for path in left_stages(folder, names):
+        if kind_of(path) == "a file":
+            path.unlink(missing_ok=True)
+            continue
+        for before in path.glob(f"*{BEFORE}"):
+            if kind_of(place := folder / before.name.removesuffix(BEFORE)) is None:
+                before.rename(place)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _replaceable(path: Path, by_folder: bool) -> str | None:
+    kind = kind_of(path)
+    if kind == "a folder" and not by_folder:
+        raise FileExistsError(
+            f"{path} cannot be written: it is a folder that shiftsvd did not write; give another name"
+        )
+    if kind not in (None, "a file", "a link", "a folder"):
+        raise FileExistsError(f"{path} cannot be written: it is {kind}, which is never replaced; give another name")
+    return kind
+
+
+def rename(part: Path, path: Path) -> None:
+    kind = _replaceable(path, part.is_dir())
+    if kind is None or not part.is_dir():
+        part.replace(path)
+        return
+    aside = part.with_name(f"{part.name}{BEFORE}")  # no system call replaces a folder that is not empty
+    path.rename(aside)
+    try:
+        part.rename(path)
+    except OSError:
+        aside.rename(path)
+        raise
+
+
+def settle(part: Path) -> None:
+    for each in part.rglob("*") if part.is_dir() else (part,):
+        if each.is_file():
+            with each.open("rb+") as file:
+                os.fsync(file.fileno())
+
+
+def settle_folder(folder: Path) -> None:
+    try:
+        handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    except PermissionError:  # of a folder that cannot be listed, and of all folders of Windows
+        return
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _UNSETTLED:
+            raise
+    finally:
+        os.close(handle)
 
 
 def _no_folder(path: Path) -> bool:
@@ -31,30 +127,25 @@ def _no_folder(path: Path) -> bool:
 
 
 def refuse(paths: Iterable[Path], force: bool, recognised: Callable[[Path], bool] = _no_folder) -> None:
-    """Raise before any work if an output exists, or cannot be made.
+    """Raise OSError before any work if an output exists, or cannot be made.
 
     With `force` an output replaces a file, a link (never its target), or a folder that is `recognised` as an earlier
     output; nothing else.
-
-    Raises
-    ------
-    OSError
-        If a path exists and cannot be replaced, or its folder can neither be written to nor be made.
     """
     for path in paths:
-        if replaceable(path, recognised(path)) is not None and not force:
-            raise FileExistsError(f"{path} exists; give force=True to replace it, or another name")
-        _refuse_folder(path, force)
+        if _replaceable(path, recognised(path)) is not None and not force:
+            raise _exists(f"{path} exists")
+        folder = next(parent for parent in path.absolute().parents if kind_of(parent) is not None)
+        if folder == path.absolute().parent and not folder.exists():
+            if not force:
+                raise _exists(f"{folder} is a link to nothing")
+            folder = next(parent for parent in folder.parents if kind_of(parent) is not None)
+        if not folder.is_dir() or not os.access(folder, os.W_OK) or folder.resolve() == _DEVICES:
+            raise NotADirectoryError(f"{path} cannot be written: {folder} is not a folder that may be written to")
 
 
-def _refuse_folder(path: Path, force: bool) -> None:
-    folder = next(parent for parent in path.absolute().parents if kind_of(parent) is not None)
-    if folder == path.absolute().parent and not folder.exists():
-        if not force:
-            raise FileExistsError(f"{folder} is a link to nothing; give force=True to replace it, or another name")
-        folder = next(parent for parent in folder.parents if kind_of(parent) is not None)
-    if not folder.is_dir() or not os.access(folder, os.W_OK) or folder.resolve() == DEVICES:
-        raise NotADirectoryError(f"{path} cannot be written: {folder} is not a folder that may be written to")
+def _exists(what: str) -> Occupied:
+    return Occupied(f"{what}; give ", Setting("force", True), " to replace it, or another name")
 
 
 class Outputs:
@@ -84,13 +175,18 @@ class Outputs:
             undone.callback(self._undo)
             for folder in dict.fromkeys(path.parent for path in self._paths):
                 if not folder.exists():
-                    self._make_parents(folder)
+                    self._made += [parent for parent in folder.parents if not parent.exists()]
+                    folder.parent.mkdir(parents=True, exist_ok=True)
                     self._lock(folder)
+                locked = folder
                 if folder.exists():  # by now, maybe
                     _free(folder)
+                    locked = self._in(folder)[0]
                     for path in self._in(folder):
                         self._lock(path)
-                self._stage(folder, self._in(folder)[0] if folder.exists() else folder)
+                remove_stages(locked.parent, re.escape(locked.name))
+                self._stages[folder] = stage_of(locked)
+                self._stages[folder].mkdir()
             self._refuse()  # by now another process may have written them
             undone.pop_all()
         return self
@@ -133,15 +229,6 @@ class Outputs:
 
     def _lock(self, path: Path) -> None:
         self._locks.enter_context(held(lock_of(path), path))
-
-    def _stage(self, folder: Path, locked: Path) -> None:
-        remove_stages(locked.parent, re.escape(locked.name))
-        self._stages[folder] = stage_of(locked)
-        self._stages[folder].mkdir()
-
-    def _make_parents(self, folder: Path) -> None:
-        self._made += [parent for parent in folder.parents if not parent.exists()]
-        folder.parent.mkdir(parents=True, exist_ok=True)
 
     def _undo(self) -> None:
         for stage in self._stages.values():

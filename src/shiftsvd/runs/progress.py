@@ -19,7 +19,7 @@ PAUSE: Final = 0.5
 @contextmanager
 def progress(kind: str = "auto", quiet: bool = False) -> Iterator[Listener]:
     if kind == "json":
-        yield JsonLines(sys.stderr)
+        yield _json_lines(sys.stderr)
     elif (kind == "always" or (kind == "auto" and not quiet and sys.stderr.isatty())) and _threads_start():
         with _bars() as listen:
             yield listen
@@ -63,18 +63,16 @@ def _bars() -> Iterator[Listener]:
         yield listen
 
 
-class JsonLines:
-    """One object a line for machines: stage, done, total, worst; every completed unit, and twice a second between."""
+def _json_lines(stream: TextIO) -> Listener:
+    # For machines: every completed unit, and twice a second between.
+    told: dict[str, tuple[int, float]] = {}  # of each stage the whole units done, and when that was written
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._told: dict[str, tuple[int, float]] = {}  # stage: whole units done, and when that was said
-
-    def __call__(self, event: Event) -> None:
+    def listen(event: Event) -> None:
         now, whole = time.monotonic(), math.floor(event.done + 1e-6)  # shares of a pass add up to it but for rounding
-        before, when = self._told.get(event.stage, (-1, 0.0))
-        if whole == before and now - when < PAUSE:
-            return
-        self._told[event.stage] = whole, now
-        line = {"stage": event.stage, "done": round(event.done, 6), "total": event.total, "worst": event.worst}
-        print(json.dumps(line), file=self._stream, flush=True)
+        before, when = told.get(event.stage, (-1, 0.0))
+        if whole != before or now - when >= PAUSE:
+            told[event.stage] = whole, now
+            line = {"stage": event.stage, "done": round(event.done, 6), "total": event.total, "worst": event.worst}
+            print(json.dumps(line), file=stream, flush=True)
+
+    return listen

@@ -7,13 +7,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from shiftsvd.errors import Setting
 from shiftsvd.io.base import PIPED, Features, Labels, Opened, bounded_lines, labels, open_bytes, reading
 from shiftsvd.io.formats.market import comments, read_matrix
 from shiftsvd.io.formats.mtx import unsaid
 from shiftsvd.io.storage.chunked import csr_rows
 from shiftsvd.io.storage.hdf5 import open_hdf5
-from shiftsvd.io.storage.tree import Tree, attribute, column, column_names, is_array, is_sparse
-from shiftsvd.io.storage.zarr import open_zarr
+from shiftsvd.io.storage.tree import Field, Tree, attribute, column, column_names, is_array, is_sparse, open_zarr
 
 GENES: Final = "Gene Expression"  # what the matrices of 10x call their genes
 TYPES = "feature_types"  # the column of var that says of which type each variable is
@@ -80,20 +80,9 @@ def _names(tree: Tree, frame: str | None, length: int) -> Labels | None:
         field = next(
             name for name in ("index", "_index", *(node.dtype.names or ())) if name in (node.dtype.names or ())
         )
-        return tree.texts(_Field(node, field), length)
+        return tree.texts(Field(node, field), length)
     index = attribute(node, "_index") or "_index"
     return tree.texts(node[index], length) if index in node else None
-
-
-class _Field:
-    """One field of a table."""
-
-    def __init__(self, table: Any, field: str) -> None:
-        self._table, self._field = table, field
-        self.name, self.shape, self.chunks, self.dtype = table.name, table.shape, table.chunks, table.dtype
-
-    def __getitem__(self, rows: Any) -> Any:
-        return self._table[self._field][rows]
 
 
 _PACKED = ("", ".gz", ".bz2")
@@ -222,13 +211,14 @@ def is_tenx_folder(path: Path) -> bool:
 def beside_matrix(path: Path, matrix: Any, memory_limit: int | str | None) -> Opened | None:
     """A MatrixMarket file with the names and the orientation that the files of 10x beside it, or its comments, tell."""
     m, n = matrix.shape
-    columns = f'{PIPED if path.name == PIPED else path}: the samples are its {n} columns (orient="rows" for its rows),'
+    samples = f"{PIPED if path.name == PIPED else path}: the samples are its {n} columns ("
+    columns = samples, Setting("orient", "rows"), " for its rows), by "
     found = beside(path)
     if found is not None and fits(found, (m, n), memory_limit):
-        return replace(named(matrix, found, memory_limit), unsaid=f"{columns} by the files of 10x beside it")
+        return replace(named(matrix, found, memory_limit), unsaid=(*columns, "the files of 10x beside it"))
     if found is not None and fits(found, (n, m), memory_limit):
         turned = named(matrix.T, found, memory_limit)
         return replace(turned, matrix=matrix, rows=turned.columns, columns=turned.rows, samples="rows")
     if all(word in comments(path) for word in _CELLRANGER):
-        return Opened(matrix, samples="columns", unsaid=f"{columns} by its comments, which are those of 10x")
+        return Opened(matrix, samples="columns", unsaid=(*columns, "its comments, which are those of 10x"))
     return Opened(matrix, unsaid=unsaid(path, m)) if MATRIX in path.name else None

@@ -1,6 +1,7 @@
 """Columns of a table: names, numbers, categories, triplets, and why a column is refused."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -9,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array
 
-from shiftsvd.io.base import Labels, Opened, Unfit, bounded, labels, optional, plausible_shape
-from shiftsvd.io.choices import JOIN, Choices, said
-from shiftsvd.io.formats.text import NO_CLASS, Marks, is_gap, looks_like_number, without_signs
+from shiftsvd.errors import Part, Refused, Setting
+from shiftsvd.io.base import Opened, bounded, labels, optional, plausible_shape
+from shiftsvd.io.choices import JOIN, Choices, naming
+from shiftsvd.io.formats.text import NO_CLASS, WRITINGS, Marks, is_gap, looks_like_number, without_signs
 
 _SHOWN = 6  # columns in an error
 _LONGEST = 40  # characters of a cell in an error
@@ -26,68 +28,58 @@ _DATE: Final = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?"
     r"|\d{1,2}[- ]?[A-Za-z]{3,9}\.?[- ,]*\d{2,4}|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
 )
-_OTHER_MARKS = (
-    Marks(".", None),
-    Marks(",", None),
-    Marks(".", ","),
-    Marks(",", "."),
-    *(Marks(decimal, mark) for decimal in ".," for mark in " '\u00a0\u202f\u2019"),
-)
+_OTHER_MARKS = (*WRITINGS, *(Marks(decimal, mark) for decimal in ".," for mark in " '\u00a0\u202f\u2019"))
 
 
-def not_numbers(columns: Mapping[str, Sequence[str]], marks: Marks) -> str:
+def not_numbers(columns: Mapping[str, Sequence[str]], marks: Marks, *more: Part) -> Refused:
     wrong = {
         name: [cell.strip() for cell in cells if not is_gap(cell) and not marks.is_number(cell)] or [""]
         for name, cells in columns.items()
     }
     some = {name: min(cells, key=_is_otherwise) for name, cells in list(wrong.items())[:_SHOWN]}
     many = f" and {len(wrong) - _SHOWN:,} more" if len(wrong) > _SHOWN else ""
-    shown = ", ".join(f"{name!r} ({_kind(cell)} {_short(cell)!r})" for name, cell in some.items())
+    kinds = {name: "the date" if _DATE.fullmatch(cell) else "the text" for name, cell in some.items()}
+    shown = ", ".join(f"{name!r} ({kinds[name]} {_short(cell)!r})" for name, cell in some.items())
     word = "column" if len(wrong) == 1 else "columns"
-    return f"{word} {shown}{many} must be numbers; {_remedies(wrong, columns, marks)}"
+    return Refused(f"{word} {shown}{many} must be numbers; ", *_remedies(wrong, columns, marks), *more)
 
 
-def _remedies(wrong: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence[str]], marks: Marks) -> str:
+def _remedies(wrong: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence[str]], marks: Marks) -> list[Part]:
+    if len(columns) > 1 and all(
+        len(columns[name]) > 1 and each == [columns[name][0].strip()] for name, each in wrong.items()
+    ):
+        return ["the first row below the header is none: leave it out, if these are units"]
     other = {name: _other_marks(cells, marks) for name, cells in wrong.items()}
-    written = next((found for found in other.values() if found is not None), None)
-    told = [] if written is None else [f"{_written(written, marks)} reads them"]
-    if _is_first_row(wrong, columns):
-        return "the first row below the header is none: leave it out, if these are units"
+    told: list[list[Part]] = []
+    if written := next((found for found in other.values() if found is not None), None):
+        given = {"decimal": written.decimal, "thousands": written.thousands}
+        changed = [[Setting(name, mark)] for name, mark in given.items() if mark and mark != getattr(marks, name)]
+        told.append([*_joined(changed), " reads them"])
     signs = [name for name, found in other.items() if found is None and all(map(looks_like_number, wrong[name]))]
     if signs:
         cell = wrong[signs[0]][0]
-        told.append(f"{_short(cell)!r} may be written {_short(without_signs(cell))}, without other signs")
+        told.append([f"{_short(cell)!r} may be written {_short(without_signs(cell))}, without other signs"])
     left = [name for name, found in other.items() if found is None and name not in signs]
     for setting, does in _DOES.items():
-        helped = [name for name in left if setting in _settings(wrong[name], columns[name])]
-        if helped:
-            told.append(f"{said(setting, helped[: _SHOWN if setting in ('one_hot', 'drop') else 1])} {does}")
-    return ", ".join(told)
+        if helped := [name for name in left if setting in _settings(wrong[name], columns[name])]:
+            told.append([naming(setting, helped[: _SHOWN if setting in ("one_hot", "drop") else 1]), f" {does}"])
+    return _joined(told)
 
 
-def _is_first_row(wrong: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence[str]]) -> bool:
-    first = [
-        cells[0].strip() for name, cells in columns.items() if len(cells) > 1 and wrong[name] == [cells[0].strip()]
-    ]
-    return len(first) == len(columns) > 1
+def _joined(each: Sequence[Sequence[Part]]) -> list[Part]:
+    return [part for parts in each for part in (", ", *parts)][1:]
 
 
 def _settings(wrong: Sequence[str], cells: Sequence[str]) -> tuple[str, ...]:
     there = [cell for cell in cells if not is_gap(cell)]
-    if len(wrong) < len(there) or len(there) == 1:
-        return ("ids", "drop") if len(set(there)) == len(cells) > 1 else ("drop",)  # a text among numbers
     all_differ = len(set(there)) == len(cells)
+    if len(wrong) < len(there) or len(there) == 1:  # a text among numbers
+        return ("ids", "drop") if all_differ and len(cells) > 1 else ("drop",)
     if _DATE.fullmatch(wrong[0]):
         return ("ids", "drop") if all_differ else ("drop",)
-    return (
-        ("ids", "drop")
-        if all_differ and len(there) >= _FEW
-        else ("one_hot", "ids" if all_differ else "label_column", "drop")
-    )
-
-
-def _kind(cell: str) -> str:
-    return "the date" if _DATE.fullmatch(cell) else "the text"
+    if all_differ and len(there) >= _FEW:
+        return "ids", "drop"
+    return "one_hot", "ids" if all_differ else "label_column", "drop"
 
 
 def _is_otherwise(cell: str) -> bool:
@@ -96,13 +88,6 @@ def _is_otherwise(cell: str) -> bool:
 
 def _other_marks(cells: Sequence[str], marks: Marks) -> Marks | None:
     return next((each for each in _OTHER_MARKS if each != marks and all(map(each.is_number, cells))), None)
-
-
-def _written(found: Marks, marks: Marks) -> str:
-    named = {"decimal": found.decimal, "thousands": found.thousands}
-    return ", ".join(
-        f"{name}={mark!r}" for name, mark in named.items() if mark is not None and mark != getattr(marks, name)
-    )
 
 
 def _short(cell: str) -> str:
@@ -122,51 +107,71 @@ _NAMES: Final = re.compile(
 )
 
 
-class Roles(NamedTuple):
-    """Positions of the columns.
+class Layout(NamedTuple):
+    """What the columns of a table become, by their positions."""
 
-    Attributes
-    ----------
-    label : int or None
-        Of the column that names the rows.
-    why : str or None
-        The reason why it does, where nobody said so.
-    features : list of int
-        Of numbers and classes, in the order of the table.
-    classes : list of int
-        Of those that are classes.
-    """
+    label: int | None  # names the rows
+    numbers: Sequence[int]  # the features, in their order
+    dtype: np.dtype[Any] = np.dtype(np.float64)  # holds them all
+    classes: Mapping[int, Sequence[str]] = {}  # of those that are classes; each class becomes an indicator
+    why: str | None = None  # the first column names the rows, where no setting says so
 
-    label: int | None
-    why: str | None
-    features: list[int]
-    classes: list[int]
+    @property
+    def numeric(self) -> list[int]:
+        return [j for j in self.numbers if j not in self.classes]
+
+    @property
+    def unknown(self) -> list[int]:
+        return [j for j, classes in self.classes.items() if not classes]
+
+    @property
+    def width(self) -> int:
+        return len(self.numbers) - len(self.classes) + sum(map(len, self.classes.values()))
+
+    def named(self, names: Sequence[str]) -> list[str]:
+        return [
+            name
+            for j in self.numbers
+            for name in ([names[j] + JOIN + one for one in self.classes[j]] if j in self.classes else [names[j]])
+        ]
+
+    def with_classes(self, columns: Iterable[tuple[int, Any]]) -> "Layout":
+        found = defaultdict[int, set[str]](set)
+        for j, column in columns:
+            found[j].update(one for one in class_texts(column).unique().to_pylist() if one is not None)
+        return self._replace(classes={**self.classes, **{j: in_order(classes) for j, classes in found.items()}})
+
+    def within(self, columns: Sequence[int]) -> "Layout":
+        at = {j: place for place, j in enumerate(columns)}
+        label = None if self.label is None else at[self.label]
+        classes = {at[j]: classes for j, classes in self.classes.items()}
+        return Layout(label, [at[j] for j in self.numbers], self.dtype, classes)
 
 
-def roles_of(names: Sequence[str], rows: Cells, short: bool, marks: Marks, choices: Choices) -> Roles:
-    """The roles of columns by their names and first rows; `short` where the header lacks the first name.
-
-    Raises
-    ------
-    ValueError
-        If columns that are said are not there, or features are no numbers.
-    """
+def layout_of_text(names: Sequence[str], rows: Cells, short: bool, marks: Marks, choices: Choices) -> Layout:
+    # By the names and the first rows; `short` where the header lacks the first name.
     choices.check_names(names)
-    label, why = _role_label(names, rows, short, marks, choices)
+    label, why = _label_of_text(names, rows, short, marks, choices)
     empty = {j for j, name in enumerate(names) if name == "" and all(row[j].strip() == "" for row in rows)}
-    features = [j for j, name in enumerate(names) if j not in (label, *empty) and not choices.leaves_out(name)]
-    classes = [j for j in features if names[j] in choices.one_hot]
-    if not features:
-        raise ValueError("it has no column of numbers" + (" left" if choices.given else ""))
-    numbers = set(features) - set(classes)
-    wrong = [j for j in sorted(numbers) if not all(is_gap(row[j]) or marks.is_number(row[j]) for row in rows)]
+    form = _layout(names, label, empty, choices)
+    cells = {j: [row[j] for row in rows] for j in form.numeric}
+    wrong = {names[j]: each for j, each in cells.items() if not all(map(marks.reads, each))}
     if wrong:
-        uncut = ("", "; are its columns separated by something else? sep=' ' says by what")[len(names) == 1]
-        raise ValueError(not_numbers({names[j]: [row[j] for row in rows] for j in wrong}, marks) + uncut)
-    return Roles(label, why, features, classes)
+        uncut = ("; are its columns separated by something else? ", Setting("sep", " "), " says by what")
+        raise not_numbers(wrong, marks, *(uncut if len(names) == 1 else ()))
+    return form._replace(why=why)
 
 
-def _role_label(
+def _layout(names: Sequence[str], label: int | None, hidden: set[int], choices: Choices) -> Layout:
+    features = [j for j, name in enumerate(names) if j not in (label, *hidden) and not choices.leaves_out(name)]
+    if not features:
+        raise Refused("it has no column of numbers" + (" left" if choices.given else ""))
+    return Layout(
+        label, features, classes={j: choices.one_hot[names[j]] for j in features if names[j] in choices.one_hot}
+    )
+
+
+def _label_of_text(
     names: Sequence[str], rows: Cells, short: bool, marks: Marks, choices: Choices
 ) -> tuple[int | None, str | None]:
     if choices.ids is not None and choices.ids in names:
@@ -179,15 +184,12 @@ def _role_label(
     if name == "":
         return 0, "it has no name"
     cells = [row[0].strip() for row in rows]
-    if all(is_gap(cell) or marks.is_number(cell) for cell in cells):
+    if all(map(marks.reads, cells)):
         return None, None
     if len(set(cells)) == len(cells) and not any(map(looks_like_number, cells)):
         return 0, "it is text, and no two rows have the same"
-    return (0, "it is text, and called so") if says_names(name) else (None, None)
-
-
-def says_names(name: str) -> bool:
-    return says_identifiers(name) or _NAMES.fullmatch(name.strip()) is not None
+    is_name = says_identifiers(name) or _NAMES.fullmatch(name.strip()) is not None
+    return (0, "it is text, and called so") if is_name else (None, None)
 
 
 def says_identifiers(name: str) -> bool:
@@ -195,66 +197,25 @@ def says_identifiers(name: str) -> bool:
     return _IDENTIFIERS.fullmatch(name) is not None or _CAMEL.fullmatch(name) is not None
 
 
-class Layout(NamedTuple):
-    """What the columns of batches become.
-
-    Attributes
-    ----------
-    label : int or None
-        Position of the column that names the rows.
-    numbers : sequence of int
-        Positions of the features, in their order.
-    dtype : dtype
-        The type that holds them all.
-    classes : mapping
-        Of those features that are classes: their positions, each with its classes; each becomes an indicator.
-    """
-
-    label: int | None
-    numbers: Sequence[int]
-    dtype: np.dtype[Any]
-    classes: Mapping[int, Sequence[str]] = {}
-
-    @property
-    def width(self) -> int:
-        return len(self.numbers) - len(self.classes) + sum(map(len, self.classes.values()))
-
-    def named(self, names: Sequence[str]) -> list[str]:
-        if not self.classes:
-            return [names[j] for j in self.numbers]
-        each = (
-            [names[j] + JOIN + one for one in self.classes[j]] if j in self.classes else [names[j]]
-            for j in self.numbers
-        )
-        return [name for names in each for name in names]
+def layout_of_schema(schema: Any, choices: Choices) -> Layout:
+    choices.check_names(schema.names)
+    index = set(_stored_index(schema)).difference(choices.columns)  # of pandas, and no data
+    hidden = {j for j, name in enumerate(schema.names) if name in index}
+    form = _layout(schema.names, _label(schema, choices), hidden, choices)
+    fields = [schema.field(j) for j in form.numeric]
+    for field in fields:
+        _check_numbers(field)
+    single = all(field.type == optional("pyarrow", "parquet").float32() for field in fields)
+    return form._replace(dtype=np.dtype(np.float32 if single else np.float64))
 
 
-def layout(path: Path, schema: Any, choices: Choices) -> Layout:
-    names = schema.names
-    choices.check_names(names)
-    label = _label(schema, choices)
-    index = {name for name in _stored_index(schema) if name not in choices.columns}  # of pandas, and no data
-    numbers = [j for j, name in enumerate(names) if j != label and name not in index and not choices.leaves_out(name)]
-    if not numbers:
-        raise ValueError(f"{path} has no column of numbers" + (" left" if choices.given else ""))
-    classes = {j: choices.one_hot[names[j]] for j in numbers if names[j] in choices.one_hot}
-    for j in numbers:
-        if j not in classes:
-            _check_numbers(path, schema.field(j))
-    single = all(
-        optional("pyarrow", "parquet").types.is_float32(schema.field(j).type) for j in numbers if j not in classes
-    )
-    return Layout(label, numbers, np.dtype(np.float32 if single else np.float64), classes)
-
-
-def _check_numbers(path: Path, field: Any) -> None:
+def _check_numbers(field: Any) -> None:
     types = optional("pyarrow", "parquet").types
-    kind = field.type
-    if any(known(kind) for known in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)):
-        return
-    drop = f"{said('drop', [field.name])} leaves it out"
-    helps = f"{said('one_hot', [field.name])} makes a column of each class, {drop}" if is_text(kind) else drop
-    raise ValueError(f"{path}: column {field.name!r} must be numbers, got {kind}; {helps}")
+    kinds = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    if not any(is_kind(field.type) for is_kind in kinds):
+        settings = ("one_hot", "drop") if is_text(field.type) else ("drop",)
+        helps = _joined([[Setting(setting, field.name), f" {_DOES[setting]}"] for setting in settings])
+        raise Refused(f"column {field.name!r} must be numbers, got {field.type}; ", *helps)
 
 
 def _label(schema: Any, choices: Choices) -> int | None:
@@ -283,12 +244,16 @@ def texts(column: Any) -> list[str]:
     return ["" if value is None else str(value) for value in column.to_pylist()]
 
 
+def sound(batch: Any) -> Any:
+    batch.validate(full=True)  # else damaged offsets are followed out of the file
+    return batch
+
+
 def to_numbers(batch: Any, form: Layout) -> npt.NDArray[Any]:
     if not form.classes:
         return _numbers(batch, form.numbers, form.dtype)
     X = np.empty((batch.num_rows, form.width), form.dtype)
-    plain = [j for j in form.numbers if j not in form.classes]
-    numbers = iter(_numbers(batch, plain, form.dtype).T if plain else ())
+    numbers = iter(_numbers(batch, form.numeric, form.dtype).T if form.numeric else ())
     place = 0
     for j in form.numbers:
         found = _indicators(batch, j, form.classes[j]) if j in form.classes else next(numbers)[:, None]
@@ -314,7 +279,7 @@ def _indicators(batch: Any, j: int, classes: Sequence[str]) -> npt.NDArray[np.fl
     codes = pc.index_in(given, value_set=pa.array(classes, pa.string()))
     unknown = given.filter(pc.and_(codes.is_null(), given.is_valid()))
     if len(unknown):
-        raise Unfit(f"{unknown[0].as_py()!r} is none of the classes {', '.join(map(repr, classes))}")
+        raise Refused(f"{unknown[0].as_py()!r} is none of the classes {', '.join(map(repr, classes))}")
     found = codes.fill_null(-1).to_numpy(zero_copy_only=False)
     X = np.where(found < 0, np.nan, 0.0)[:, None] + np.zeros(len(classes))
     known = np.flatnonzero(found >= 0)
@@ -328,15 +293,6 @@ def class_texts(column: Any) -> Any:
         column = pc.if_else(column, "True", "False")  # as pandas writes them in texts
     trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
     return pc.if_else(pc.is_in(trimmed, pa.array(NO_CLASS)), pa.scalar(None, pa.string()), trimmed)
-
-
-def found_classes(batches: Iterable[Any], positions: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    found: dict[int, set[str]] = {j: set() for j in positions}
-    for batch in batches:
-        batch.validate(full=True)
-        for j in positions:
-            found[j].update(one for one in class_texts(batch.column(j)).unique().to_pylist() if one is not None)
-    return {j: in_order(those) for j, those in found.items()}
 
 
 def in_order(classes: Iterable[str]) -> tuple[str, ...]:
@@ -375,59 +331,54 @@ def positions(names: Sequence[str], key: str | None) -> Positions | None:
 def gather(
     path: Path, batches: Iterable[Any], where: Positions, memory_limit: int | str | None, *, digits: bool = False
 ) -> Opened:
-    rows, columns = _Axis(path, "row", digits=digits), _Axis(path, "column", digits=digits)
+    rows, columns = _Axis("row", digits), _Axis("column", digits)
     values: list[npt.NDArray[Any]] = []
     count = 0
     for batch in batches:
-        batch.validate(full=True)  # else damaged offsets are followed out of the file
         count += batch.num_rows
         bounded(path, _BYTES * count, memory_limit)
         rows.add(batch.column(where[0]))
         columns.add(batch.column(where[1]))
         values.append(column_of_numbers(batch.column(where[2])))
     if not count:
-        raise ValueError(f"{path} has no triplets")
+        raise Refused("it has no triplets")
     i, j = rows.places(), columns.places()
     shape = int(i.max()) + 1, int(j.max()) + 1
     plausible_shape(path, shape, memory_limit)
     X = coo_array((np.concatenate(values), (i, j)), shape=shape).tocsr()
-    return Opened(X, rows.names(memory_limit), columns.names(memory_limit))
+    named = (labels(path, axis.names, memory_limit) if axis.names else None for axis in (rows, columns))
+    return Opened(X, next(named), next(named))
 
 
 class _Axis:
-    """The rows, or the columns, that triplets name one after another."""
+    """The rows, or the columns, that triplets name one after another; `digits` may be positions."""
 
-    def __init__(self, path: Path, what: str, *, digits: bool) -> None:
-        self._path, self._what, self._digits = path, what, digits
-        self._seen: dict[str, int] = {}
+    def __init__(self, what: str, digits: bool) -> None:
+        self._what, self._digits = what, digits
+        self.names: dict[str, int] = {}
         self._parts: list[npt.NDArray[Any]] = []
 
     def add(self, column: Any) -> None:
         pa = optional("pyarrow", "parquet")
         if column.null_count:
-            raise ValueError(f"{self._path} has triplets without a {self._what}; drop them first")
+            raise Refused(f"it has triplets without a {self._what}; drop them first")
         if is_text(column.type):
             encoded = column.cast(pa.string()).dictionary_encode()
-            codes = [self._seen.setdefault(name, len(self._seen)) for name in encoded.dictionary.to_pylist()]
+            codes = [self.names.setdefault(name, len(self.names)) for name in encoded.dictionary.to_pylist()]
             self._parts.append(np.array(codes, np.int64)[encoded.indices.to_numpy()])
         elif pa.types.is_integer(column.type):
             self._parts.append(column.to_numpy(zero_copy_only=False).astype(np.int64))
         else:
-            raise ValueError(
-                f"{self._path}: the {self._what}s of triplets must be positions or names, got {column.type}"
-            )
+            raise Refused(f"the {self._what}s of triplets must be positions or names, got {column.type}")
 
     def places(self) -> npt.NDArray[np.int64]:
         places = np.concatenate(self._parts)
-        if self._digits and all(map(_is_whole, self._seen)):
-            places = np.array([int(text) for text in self._seen], np.int64)[places]
-            self._seen = {}
+        if self._digits and all(map(_is_whole, self.names)):
+            places = np.array([int(text) for text in self.names], np.int64)[places]
+            self.names = {}
         if places.min() < 0:
-            raise ValueError(f"{self._path}: the positions of {self._what}s count from 0, got {places.min()}")
+            raise Refused(f"the positions of {self._what}s count from 0, got {places.min()}")
         return places
-
-    def names(self, memory_limit: int | str | None) -> Labels | None:
-        return labels(self._path, self._seen, memory_limit) if self._seen else None
 
 
 def _is_whole(text: str) -> bool:

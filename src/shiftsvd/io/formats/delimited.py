@@ -3,39 +3,30 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import bounded_lines, bounded_width, optional
 from shiftsvd.io.choices import Choices
-from shiftsvd.io.formats.columns import (
-    Layout,
-    Positions,
-    Roles,
-    found_classes,
-    not_numbers,
-    positions,
-    roles_of,
-    texts,
-    to_numbers,
-)
+from shiftsvd.io.formats.columns import Layout, Positions, layout_of_text, not_numbers, positions, texts, to_numbers
 from shiftsvd.io.formats.text import (
     GAPS,
-    OTHER_ENCODING,
     Marks,
     Written,
     beginning,
     for_arrow,
     is_gap,
-    leading_comments,
     looks_like_number,
     marks_of,
     opened,
+    undecoded,
     written,
 )
 from shiftsvd.runs.memory import limit_of
@@ -46,32 +37,15 @@ _SHOWN = 60  # characters of a line in an error
 
 
 class Head(NamedTuple):
-    """What the first lines of a text tell: how it is cut, what its columns are called, and which are what.
-
-    Attributes
-    ----------
-    written : Written
-    separator : str
-    marks : Marks
-    width : int
-        Columns of the table.
-    names : list of str, or None
-    skip : int
-        Bytes before the first row, of what `written` makes of the file.
-    roles : Roles
-    classes : mapping
-        Columns of classes by their names, each with its classes where they are known.
-    triplets : positions of the three columns, or None
-    """
+    """What the first lines of a text tell: how it is cut, what its columns are called, and what they become."""
 
     written: Written
     separator: str
     marks: Marks
-    width: int
+    width: int  # columns of the table
     names: Sequence[str] | None
-    skip: int
-    roles: Roles
-    classes: Mapping[str, Sequence[str]]
+    skip: int  # bytes before the first row, of what `written` makes of the file
+    form: Layout
     triplets: Positions | None
 
     @property
@@ -79,7 +53,7 @@ class Head(NamedTuple):
         return _numbered(self.width) if self.names is None else self.names
 
 
-class Record(NamedTuple):
+class TextRow(NamedTuple):
     """The cells of one row, and the bytes up to its end."""
 
     cells: list[str]
@@ -87,19 +61,15 @@ class Record(NamedTuple):
 
 
 def head_of(path: Path, key: str | None, choices: Choices, memory_limit: int | str | None = None) -> Head:
-    """The head of a text, from its first lines: how it is written, what its columns are, where rows begin.
-
-    A first line of numbers only is a row, but for 0, 1, 2, ...: these are the names that pandas gives.
-    """
     how, text, is_all = _text(path, choices, memory_limit)
     separator, found = _cut(path, text, is_all, choices.sep)
     above, records = _without_blank(found)
     first, *others = records
     cells = [cell.strip() for cell in first.cells]
     columns = zip(*(each.cells for each in others or records), strict=False)
-    with _told_of(path):
-        marks = marks_of(list(columns), choices.decimal, choices.thousands)
+    marks = marks_of(list(columns), choices.decimal, choices.thousands)
     is_number = _number_in(marks)
+    # A first line of numbers is a row, but for 0, 1, 2, ...: these are the names that pandas gives.
     if all(map(is_number, cells)) and cells != [str(j) for j in range(len(cells))]:
         names, rows, skip, short = None, records, above, False
     elif not others:
@@ -113,23 +83,14 @@ def head_of(path: Path, key: str | None, choices: Choices, memory_limit: int | s
     width = len(cells) if names is None else len(names)
     _check_widths(path, records, rows, width)
     if names is not None:
-        _check_header(path, names, rows)
+        _check_header(names, rows)
     where = positions(cells if names is None else names, key) if names or key else None
     if where and names and key and is_number(names[2]):
         names, skip, rows = None, above, records
     called = _numbered(width) if names is None else names
-    with _told_of(path):
-        cut = [row.cells for row in rows]
-        roles = Roles(None, None, [], []) if where else roles_of(called, cut, short, marks, choices)
-    return Head(how, separator, marks, width, names, skip, roles, choices.one_hot, where)
-
-
-@contextmanager
-def _told_of(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    cut = [row.cells for row in rows]
+    form = Layout(None, []) if where else layout_of_text(called, cut, short, marks, choices)
+    return Head(how, separator, marks, width, names, skip, form, where)
 
 
 def _numbered(width: int) -> list[str]:
@@ -143,46 +104,41 @@ def _number_in(marks: Marks) -> Callable[[str], bool]:
 def _text(path: Path, choices: Choices, memory_limit: int | str | None) -> tuple[Written, str, bool]:
     how = written(path, choices.encoding, choices.comment)
     text, is_all = beginning(path, how, memory_limit)
-    if choices.comment is None and (first := _SEP_LINE.match(text)):
-        how = how._replace(comment=first[0].strip())
+    if choices.comment is None and (comment := _comment_of(text)):
+        how = how._replace(comment=comment)
         text, is_all = beginning(path, how, memory_limit)
-    elif choices.comment is None:
-        comments, rest = leading_comments(text)
-        if comments and not _is_header(comments[-1], rest):
-            how = how._replace(comment="#")
-            text, is_all = beginning(path, how, memory_limit)
     if not text.strip():
         raise ValueError(f"{path} is empty")
     first_line = text.lstrip().partition("\n")[0]
-    marks = [choices.sep] if choices.sep else _SEPARATORS
-    bounded_width(path, 1 + max(first_line.count(mark) for mark in marks), memory_limit)
+    bounded_width(path, 1 + max(map(first_line.count, choices.sep or _SEPARATORS)), memory_limit)
     return how, text, is_all
 
 
-def _is_header(line: str, rest: str) -> bool:
-    after = rest.partition("\n")[0]
+def _comment_of(text: str) -> str | None:
+    if first := _SEP_LINE.match(text):
+        return first[0].strip()
+    lines = text.splitlines()
+    above = list(takewhile(lambda line: line.startswith("#") or not line.strip(), lines))
+    comments = [line for line in above if line.strip()]
+    return "#" if comments and not _is_header(comments[-1], "".join(lines[len(above) : len(above) + 1])) else None
+
+
+def _is_header(line: str, after: str) -> bool:
     counts = [line.count(mark) for mark in _SEPARATORS]
     is_data = any(Marks().is_number(cell) for cell in re.split(r"[,\t;|]", after))
     return is_data and any(counts) and counts == [after.count(mark) for mark in _SEPARATORS]
 
 
-def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[str, list[Record]]:
-    """The separator of the cells, and the rows that are cut by it.
-
-    The one that cuts all rows alike and leaves most cells as numbers; of several, the one that makes most cells.
-    """
+def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[str, list[TextRow]]:
     line = next(line for line in io.StringIO(text) if line.strip())
-    marks = next(([mark for mark in _SEPARATORS if mark in where] for where in (line, text) if _has_mark(where)), [","])
-    there = [separator] if separator else marks
-    tried = [(mark, _records(path, text, is_all, mark)) for mark in there]
-    return max(tried, key=lambda each: _fitness(each[1])) if len(tried) > 1 else tried[0]
+    found = ([mark for mark in _SEPARATORS if mark in where] for where in (line, text))
+    marks = [separator] if separator else next(filter(None, found), [","])
+    tried = {mark: _records(path, text, is_all, mark) for mark in marks}
+    best = max(marks, key=lambda mark: _fitness(tried[mark])) if len(marks) > 1 else marks[0]
+    return best, tried[best]
 
 
-def _has_mark(text: str) -> bool:
-    return any(mark in text for mark in _SEPARATORS)
-
-
-def _fitness(records: Sequence[Record]) -> tuple[bool, float, int]:
+def _fitness(records: Sequence[TextRow]) -> tuple[bool, float, int]:  # equal row lengths, numeric cells, many columns
     widths = {len(each.cells) for each in records[1:]} or {len(records[0].cells)}
     cells = [cell for each in records[1:] for cell in each.cells[:1000]]
     numbers = sum(is_gap(cell) or looks_like_number(cell) for cell in cells)
@@ -190,8 +146,8 @@ def _fitness(records: Sequence[Record]) -> tuple[bool, float, int]:
     return alike, numbers / max(1, len(cells)), max(widths)
 
 
-def _records(path: Path, text: str, is_all: bool, separator: str) -> list[Record]:
-    found: list[Record] = []
+def _records(path: Path, text: str, is_all: bool, separator: str) -> list[TextRow]:
+    found: list[TextRow] = []
     end = 0
 
     def lines() -> Iterator[str]:
@@ -201,30 +157,28 @@ def _records(path: Path, text: str, is_all: bool, separator: str) -> list[Record
             yield line
 
     try:
-        found.extend(Record(cells, end) for cells in csv.reader(lines(), delimiter=separator, strict=True) if cells)
+        found.extend(TextRow(cells, end) for cells in csv.reader(lines(), delimiter=separator, strict=True) if cells)
     except csv.Error as error:
         if is_all or len(found) < 2:
             raise ValueError(f"{path} cannot be read: {error} in its first lines") from error
     return found
 
 
-def _without_blank(records: list[Record]) -> tuple[int, list[Record]]:
+def _without_blank(records: Sequence[TextRow]) -> tuple[int, Sequence[TextRow]]:
     count = next((i for i, row in enumerate(records) if any(map(str.strip, row.cells))), 0)
     return records[count - 1].end if count else 0, records[count:]
 
 
-def _check_header(path: Path, names: Sequence[str], rows: Sequence[Record]) -> None:
-    below = [cell.strip() for cell in _without_blank(list(rows))[1][0].cells]
+def _check_header(names: Sequence[str], rows: Sequence[TextRow]) -> None:
+    below = [cell.strip() for cell in _without_blank(rows)[1][0].cells]
     is_title = len(names) > 2 and any(names) and not any(names[1:])
     if is_title and all(below) and not any(looks_like_number(cell) or is_gap(cell) for cell in below):
-        line = " ".join(below)
-        raise ValueError(
-            f"{path}: {names[0]!r} seems to be a title, and the table to begin with the line {line[:_SHOWN]!r}: "
-            f"leave out those above it, as comment={names[0]!r} does"
-        )
+        line = " ".join(below)[:_SHOWN]
+        seems = f"{names[0]!r} seems to be a title, and the table to begin with the line {line!r}: "
+        raise Refused(seems, "leave out those above it, as ", Setting("comment", names[0]), " does")
 
 
-def _check_widths(path: Path, records: Sequence[Record], rows: Sequence[Record], width: int) -> None:
+def _check_widths(path: Path, records: Sequence[TextRow], rows: Sequence[TextRow], width: int) -> None:
     number = next(
         (i for i, row in enumerate(rows, start=len(records) - len(rows) + 1) if len(row.cells) != width), None
     )
@@ -234,7 +188,7 @@ def _check_widths(path: Path, records: Sequence[Record], rows: Sequence[Record],
     begins = next(i for i in range(len(widths)) if len(set(widths[i:])) == 1) + 1
     helps = "every row must have as many as the header"
     if 1 < begins < len(widths):
-        first = " ".join(_without_blank(list(records[begins - 1 :]))[1][0].cells)
+        first = " ".join(_without_blank(records[begins - 1 :])[1][0].cells)
         helps = f"the table seems to begin with the line {first[:_SHOWN]!r}: leave out those above it"
     raise ValueError(f"{path}: row {number} has {widths[number - 1]} cells, where {width} are expected; {helps}")
 
@@ -249,50 +203,25 @@ _WIDE = 1 << 13  # columns; Arrow takes some ten kilobytes for each
 
 
 def parts(path: Path, head: Head, memory_limit: int | str | None) -> tuple[list[str] | None, Iterator[Part]]:
-    places = {j: place for place, j in enumerate(_read_columns(head))}
-    classes = _classes(path, head, places, memory_limit)
-    label = None if head.roles.label is None else places[head.roles.label]
-    form = Layout(label, [places[j] for j in head.roles.features], np.dtype(np.float64), classes)
-    names = None if head.names is None and not classes else form.named([head.called[j] for j in places])
-    if head.width > _WIDE and not classes:
+    form = head.form.with_classes(_columns(path, head, head.form.unknown, memory_limit))
+    names = None if head.names is None and not form.classes else form.named(head.called)
+    if head.width > _WIDE and not form.classes:
         return names, _wide(path, head, memory_limit)
     return names, _narrow(path, head, form, memory_limit)
 
 
-def _read_columns(head: Head) -> list[int]:
-    roles = head.roles
-    return sorted({*roles.features, *(() if roles.label is None else (roles.label,))})
+def _columns(path: Path, head: Head, columns: Sequence[int], memory_limit: int | str | None) -> Iterator[Any]:
+    if columns:
+        for batch in batches(path, head, columns, memory_limit):
+            yield from zip(columns, batch.columns, strict=True)
 
 
 def _narrow(path: Path, head: Head, form: Layout, memory_limit: int | str | None) -> Iterator[Part]:
-    numbers = [j for j in form.numbers if j not in form.classes]
-    with batches(path, head, _read_columns(head), memory_limit) as found:
-        for batch in found:
-            batch.validate(full=True)  # else damaged offsets are followed out of the file
-            if head.marks.thousands is not None:
-                batch = _read_numbers(path, head, batch, numbers)
-            names = [] if form.label is None else texts(batch.column(form.label))
-            yield to_numbers(batch, form), names
-
-
-def _read_numbers(path: Path, head: Head, batch: Any, numbers: Sequence[int]) -> Any:
-    for j in numbers:
-        name = batch.schema.names[j]
-        with _naming(path, head, int(name)):
-            batch = batch.set_column(j, name, head.marks.numbers(batch.column(j)))
-    return batch
-
-
-def _classes(
-    path: Path, head: Head, places: dict[int, int], memory_limit: int | str | None
-) -> dict[int, Sequence[str]]:
-    said = {j: head.classes.get(head.called[j], ()) for j in head.roles.classes}
-    unknown = [j for j, classes in said.items() if not classes]
-    if unknown:
-        with batches(path, head, unknown, memory_limit) as found:
-            classes = found_classes(found, range(len(unknown)))
-        said |= {j: classes[i] for i, j in enumerate(unknown)}
-    return {places[j]: classes for j, classes in said.items()}
+    columns = sorted({*form.numbers, *(() if form.label is None else (form.label,))})
+    form = form.within(columns)
+    for batch in batches(path, head, columns, memory_limit):
+        names = [] if form.label is None else texts(batch.column(form.label))
+        yield to_numbers(batch, form), names
 
 
 def block_bytes(memory_limit: int | str | None) -> int:
@@ -300,36 +229,42 @@ def block_bytes(memory_limit: int | str | None) -> int:
     return _BLOCK if limit is None else int(np.clip(limit // _SHARE, _LEAST, _BLOCK))
 
 
-@contextmanager
 def batches(
     path: Path, head: Head, columns: Sequence[int], memory_limit: int | str | None = None, *, as_text: bool = False
-) -> Iterator[Iterator[Any]]:
+) -> Iterator[Any]:
     pa, arrow_csv = optional("pyarrow", "parquet"), optional("pyarrow.csv", "parquet")
-    words = {*head.roles.classes, head.roles.label, *(head.triplets[:2] if head.triplets else ())}
+    words = {*head.form.classes, head.form.label, *(head.triplets[:2] if head.triplets else ())}
+    words |= set(columns) if as_text else set()
     names = [str(j) for j in range(head.width)]
     number = pa.float64() if head.marks.thousands is None else pa.string()
     with for_arrow(path, head.written, head.skip, memory_limit) as stream, _naming(path, head):
-        yield arrow_csv.open_csv(
+        for batch in arrow_csv.open_csv(
             stream,
             arrow_csv.ReadOptions(
                 column_names=names, block_size=max(block_bytes(memory_limit), _WIDEST * head.width), use_threads=False
             ),
             arrow_csv.ParseOptions(delimiter=head.separator, newlines_in_values=True),
             arrow_csv.ConvertOptions(
-                column_types={names[j]: pa.string() if as_text or j in words else number for j in columns},
+                column_types={names[j]: pa.string() if j in words else number for j in columns},
                 include_columns=[names[j] for j in columns],
                 null_values=GAPS,
                 decimal_point=head.marks.decimal,
             ),
-        )
+        ):
+            if head.marks.thousands is not None:
+                for i, j in enumerate(columns):
+                    if j not in words:
+                        with _naming(path, head, j):
+                            batch = batch.set_column(i, names[j], head.marks.numbers(batch.column(i)))
+            yield batch
 
 
 def _wide(path: Path, head: Head, memory_limit: int | str | None) -> Iterator[Part]:
-    label, features = head.roles.label, head.roles.features
+    label, features = head.form.label, head.form.numbers
     step = max(1, block_bytes(memory_limit) // (8 * len(features)))
     block, names = [], []
     for cells in _rows(path, head, memory_limit):
-        block.append(_row(path, head, cells))
+        block.append(_row(head, cells))
         names += [] if label is None else [cells[label]]
         if len(block) == step:
             yield np.array(block), names
@@ -349,17 +284,17 @@ def _rows(path: Path, head: Head, memory_limit: int | str | None) -> Iterator[li
                 yield cells
 
 
-def _row(path: Path, head: Head, cells: Sequence[str]) -> npt.NDArray[np.float64]:
-    features, marks = head.roles.features, head.marks
+def _row(head: Head, cells: Sequence[str]) -> npt.NDArray[np.float64]:
+    features, marks = head.form.numbers, head.marks
     chosen = cells if len(features) == len(cells) else [cells[j] for j in features]
     if "_" not in "".join(chosen):  # 1_0 is 10 to Python alone
         try:
             return np.array([cell or "nan" for cell in chosen], np.float64)
         except ValueError:
             pass
-    wrong = [j for j, cell in zip(features, chosen, strict=True) if not (is_gap(cell) or marks.is_number(cell))]
+    wrong = [j for j, cell in zip(features, chosen, strict=True) if not marks.reads(cell)]
     if wrong:
-        raise ValueError(f"{path}: {not_numbers({head.called[j]: [cells[j]] for j in wrong}, marks)}")
+        raise not_numbers({head.called[j]: [cells[j]] for j in wrong}, marks)
     return np.array([marks.number(cell) for cell in chosen])
 
 
@@ -367,16 +302,15 @@ def _row(path: Path, head: Head, cells: Sequence[str]) -> npt.NDArray[np.float64
 def _naming(path: Path, head: Head, j: int | None = None) -> Iterator[None]:
     try:
         yield
+    except Refused:
+        raise
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not {head.written.encoding.upper()}; {OTHER_ENCODING}") from error
-    except ValueError as error:
-        text = str(error)
-        if text.startswith(str(path)):
-            raise
-        if "invalid UTF8" in text:
-            raise ValueError(f"{path} is not UTF-8; {OTHER_ENCODING}") from error
-        found = re.search(r"(?:column #(\d+).*?)?invalid value '(.*)'", text, re.DOTALL)
+        raise undecoded(path, head.written) from error
+    except ValueError as error:  # of Arrow
+        if "invalid UTF8" in str(error):
+            raise undecoded(path, head.written) from error
+        found = re.search(r"(?:column #(\d+).*?)?invalid value '(.*)'", str(error), re.DOTALL)
         if not found:
             raise
         name = head.called[int(found[1]) if found[1] else j or 0]
-        raise ValueError(f"{path}: {not_numbers({name: [found[2]]}, head.marks)}") from error
+        raise not_numbers({name: [found[2]]}, head.marks) from error

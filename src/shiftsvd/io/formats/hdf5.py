@@ -6,8 +6,7 @@ from typing import Any, cast
 from shiftsvd.io.base import Labels, Opened, optional, reading
 from shiftsvd.io.sniff import claimed, formats
 from shiftsvd.io.storage.hdf5 import open_hdf5
-from shiftsvd.io.storage.tree import Tree, is_array, is_sparse
-from shiftsvd.io.storage.zarr import open_zarr
+from shiftsvd.io.storage.tree import Tree, is_array, is_sparse, open_zarr
 from shiftsvd.names import resolve
 
 

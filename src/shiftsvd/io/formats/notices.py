@@ -1,6 +1,5 @@
 """Notices about tables: identifiers, categories, totals, repeated names, each with a remedy."""
 
-import logging
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -10,13 +9,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.io.base import Labels, Opened
-from shiftsvd.io.choices import Choices, said
+from shiftsvd.errors import Part, Setting
+from shiftsvd.io.base import PIPED, Labels, Opened
+from shiftsvd.io.choices import JOIN, Choices, naming, shown
 from shiftsvd.io.formats.columns import says_identifiers
 from shiftsvd.io.formats.text import Marks
-from shiftsvd.runs.messages import NOTICE, warn
+from shiftsvd.runs.messages import log_notice, warn
 
-LOG = logging.getLogger("shiftsvd")
 _SHOWN = 5  # names in a notice
 _RUN, _SHUFFLED = 5, 20  # rows from which 1, 2, 3, ... in order, and in any order, are no chance
 _ABREAST = 16  # columns that are summed at once, the first few of which settle it
@@ -31,8 +30,8 @@ _TOTAL: Final = re.compile(
 )
 
 
-def called(path: Path) -> str:
-    return path.name if path.name == "standard input" else str(path)
+def _called(path: Path) -> str:
+    return path.name if path.name == PIPED else str(path)
 
 
 def tell(path: Path, opened: Opened, choices: Choices) -> None:
@@ -41,17 +40,12 @@ def tell(path: Path, opened: Opened, choices: Choices) -> None:
         return  # a model says which columns count
     matrix = opened.matrix
     names = [str(j + 1) for j in range(matrix.shape[1])] if opened.columns is None else opened.columns.tolist()
-    free = [j for j, name in enumerate(names) if name not in choices.columns and not _is_indicator(name, choices)]
+    indicators = tuple(f"{column}{JOIN}" for column in choices.one_hot)
+    free = [j for j, name in enumerate(names) if name not in choices.columns and not name.startswith(indicators)]
     tell_columns(path, {names[j]: matrix[:, j] for j in _whole(matrix, free)})
     if not tell_total(path, opened.rows) and len(matrix) > 3 and _is_sum(matrix):
-        warn(
-            f"{called(path)}: the last row is the sum of the others, and would count as a sample; "
-            "remove it from the file"
-        )
-
-
-def _is_indicator(name: str, choices: Choices) -> bool:
-    return any(name.startswith(f"{column}=") for column in choices.one_hot)
+        is_sum = "the last row is the sum of the others, and would count as a sample; remove it from the file"
+        warn(f"{_called(path)}: {is_sum}")
 
 
 def _whole(matrix: npt.NDArray[Any], columns: Sequence[int]) -> list[int]:
@@ -61,23 +55,24 @@ def _whole(matrix: npt.NDArray[Any], columns: Sequence[int]) -> list[int]:
 
 
 def tell_columns(path: Path, columns: dict[str, npt.NDArray[Any]]) -> None:
-    identifiers = [name for name, values in columns.items() if looks_like_identifiers(name, values)]
+    identifiers = [name for name, values in columns.items() if _looks_like_identifiers(name, values)]
     if identifiers:
         warn(
-            f"{called(path)}: {_named(identifiers)} like identifiers or dates, and would count as numbers: "
-            f"{said('ids', identifiers[:1])} names the rows by it, {said('drop', identifiers[:_SHOWN])} leaves it out"
+            f"{_called(path)}: {_named(identifiers)} like identifiers or dates, and would count as numbers: ",
+            *(Setting("ids", identifiers[0]), " names the rows by it, "),
+            *(naming("drop", identifiers[:_SHOWN]), " leaves it out"),
         )
     classes = [name for name, values in columns.items() if _CLASS.fullmatch(name.strip()) and _few(values)]
     if classes:
         warn(
-            f"{called(path)}: {_named(classes)} like classes, and would count as numbers: "
-            f"{said('one_hot', classes[:_SHOWN])} makes a column of each class, "
-            f"{said('drop', classes[:_SHOWN])} leaves it out, "
-            f"{said('label_column', classes[:1])} colours the report of `shiftsvd fit`"
+            f"{_called(path)}: {_named(classes)} like classes, and would count as numbers: ",
+            *(naming("one_hot", classes[:_SHOWN]), " makes a column of each class, "),
+            *(naming("drop", classes[:_SHOWN]), " leaves it out, "),
+            *(Setting("label_column", classes[0]), " colours the report of `shiftsvd fit`"),
         )
 
 
-def looks_like_identifiers(name: str, values: npt.NDArray[Any]) -> bool:
+def _looks_like_identifiers(name: str, values: npt.NDArray[Any]) -> bool:
     m = len(values)
     if m < 2:
         return False
@@ -102,10 +97,8 @@ def tell_total(path: Path, rows: Labels | None) -> bool:
     ends = () if rows is None or len(rows) < 2 else (("last", str(rows[-1])), ("first", str(rows[0])))
     for where, name in ends:
         if _TOTAL.fullmatch(name):
-            warn(
-                f"{called(path)}: the {where} row is called {name!r}, and would count as a sample; "
-                f"comment={name!r} leaves it out"
-            )
+            is_called = f"{_called(path)}: the {where} row is called {name!r}, and would count as a sample; "
+            warn(is_called, Setting("comment", name), " leaves it out")
             return True
     return False
 
@@ -128,40 +121,34 @@ def tell_repeated(path: Path, opened: Opened) -> None:
         counts = Counter(names.tolist())
         twice = [name for name, count in counts.items() if count > 1]
         n_alike = sum(counts[name] for name in twice)
-        told = f"names of {what} are not unique: {n_alike:,} {what} are called {_listed(twice)}"
-        LOG.log(NOTICE, "%s: %s; %s", called(path), told, _remedy(what, twice))
+        told = f"{_called(path)}: names of {what} are not unique: {n_alike:,} {what} are called {shown(twice, _SHOWN)}"
+        log_notice(f"{told}; all of them count; ", *_remedy(what, twice))
 
 
-def _remedy(what: str, twice: Sequence[str]) -> str:
+def _remedy(what: str, twice: Sequence[str]) -> tuple[Part, ...]:
     if what == "rows":
-        return "all of them count; let another column name the rows (ids), if these are to be told apart"
-    return f"all of them count; rename them, or {said('drop', twice[:_SHOWN])} leaves out all of that name"
+        return "let another column name the rows (", Setting("ids"), "), if these are to be told apart"
+    return "rename them, or ", naming("drop", twice[:_SHOWN]), " leaves out all of that name"
 
 
 def tell_label(path: Path, name: str, why: str | None) -> None:
     if why is not None:
-        LOG.log(NOTICE, "%s: the first column%s names the rows: %s", called(path), f" {name!r}" if name else "", why)
+        log_notice(f"{_called(path)}: the first column{f' {name!r}' if name else ''} names the rows: {why}")
 
 
 def tell_empty(path: Path, count: int) -> None:
     if count:
-        rows, are = ("row", "is") if count == 1 else (f"{count:,} rows", "are")
-        LOG.log(NOTICE, "%s: the last %s of empty cells %s left out", called(path), rows, are)
+        rows = "row of empty cells is" if count == 1 else f"{count:,} rows of empty cells are"
+        log_notice(f"{_called(path)}: the last {rows} left out")
 
 
 def tell_header(path: Path, names: Sequence[str] | None) -> None:
     if names is None:
-        LOG.log(
-            NOTICE, "%s: has no header, as its first line is numbers; columns are called by their numbers", called(path)
-        )
-    elif len(names) > 1 and names[0] and all(Marks().is_number(name) for name in names[1:]):
-        LOG.log(NOTICE, "%s: the first line is taken for the header, though %r is a number", called(path), names[1])
+        no_header = "has no header, as its first line is numbers; columns are called by their numbers"
+        log_notice(f"{_called(path)}: {no_header}")
+    elif len(names) > 1 and names[0] and all(map(Marks().is_number, names[1:])):
+        log_notice(f"{_called(path)}: the first line is taken for the header, though {names[1]!r} is a number")
 
 
 def _named(names: Sequence[str]) -> str:
-    return f"column {_listed(names)} looks" if len(names) == 1 else f"columns {_listed(names)} look"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return ", ".join(map(repr, names[:_SHOWN])) + more
+    return f"column {shown(names)} looks" if len(names) == 1 else f"columns {shown(names, _SHOWN)} look"

@@ -12,59 +12,58 @@ import numpy as np
 from scipy import sparse
 
 from shiftsvd.backends.source import RowSource
+from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import Labels, Opened, bounded, labels, plausible_shape, reading
 from shiftsvd.io.storage.chunked import fingerprint_of, row_edges
 
-_HEADER = 1 << 16  # more than any header of a matrix of numbers
+_HEADER = 1 << 16  # bytes, more than any header of a matrix of numbers
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def _header(name: str, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"{name} has the unknown version {version}")
+    try:
+        shape, fortran, dtype = _HEADERS[version](file)
+    except (SyntaxError, tokenize.TokenError) as error:
+        raise ValueError(f"{name} is damaged: its header cannot be parsed") from error
+    if dtype.hasobject:
+        raise ValueError(f"{name} holds Python objects, which are not loaded; save numbers or text")
+    if any(size < 0 for size in shape):
+        raise ValueError(f"{name} is damaged: it has the shape {shape}")
+    return shape, fortran, dtype
 
 
 def read_npy(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
     with reading(path):
         if key is not None:
-            raise ValueError(f"{path} holds one array, which has no key; got key={key!r}")
-        shape, fortran, dtype, offset = _npy_header(path)
+            raise Refused(f"{path} holds one array, which has no key; got ", Setting("key", key))
+        with path.open("rb") as file:
+            head = io.BytesIO(file.read(_HEADER))
+        shape, fortran, dtype = _header(str(path), head)
+        if len(shape) != 2 or dtype.kind not in "fciub":
+            raise ValueError(f"{path} must hold a matrix of numbers, got shape {shape} of {dtype}")
         plausible_shape(path, shape, memory_limit)
-        claimed, there = offset + shape[0] * shape[1] * dtype.itemsize, path.stat().st_size
+        claimed, there = head.tell() + shape[0] * shape[1] * dtype.itemsize, path.stat().st_size
         if claimed != there:
             raise ValueError(f"{path} should have {claimed} bytes by its header, but has {there}; it is damaged")
-    source = NpyRows(path, shape[::-1] if fortran else shape, dtype, offset, conjugate=fortran)
-    return Opened(source, transposed=fortran)
-
-
-def _npy_header(path: Path) -> tuple[tuple[int, int], bool, np.dtype[Any], int]:
-    with path.open("rb") as file:
-        head = io.BytesIO(file.read(_HEADER))
-    version = np.lib.format.read_magic(head)
-    if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"{path} has version {version} of the format, which is not for matrices of numbers")
-    parse = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = parse(head)
-    if len(shape) != 2 or dtype.kind not in "fciub":
-        raise ValueError(f"{path} must hold a matrix of numbers, got shape {shape} of {dtype}")
-    return shape, fortran, dtype, head.tell()
+        about = str(path), fingerprint_of(path), shape[::-1] if fortran else shape, dtype.newbyteorder("=")
+        return Opened(NpyRows(*about, dtype, head.tell(), conjugate=fortran), transposed=fortran)
 
 
 @dataclass(frozen=True, eq=False)
 class NpyRows(RowSource):
     """Rows of a matrix that lies in a file row after row, from `offset` on."""
 
-    path: Path
+    name: str
+    fingerprint: str
     shape: tuple[int, int]
+    dtype: np.dtype[Any]
     stored_dtype: np.dtype[Any]
     offset: int
-    conjugate: bool = False
+    conjugate: bool
     sparse = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", self.stored_dtype.newbyteorder("="))
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return str(self.path)
-
-    @property
-    def fingerprint(self) -> str:  # type: ignore[override]
-        return fingerprint_of(self.path)
 
     def edges(self, n_bytes: int) -> list[int]:
         return row_edges(self.shape, self.dtype.itemsize, 1, n_bytes)
@@ -72,9 +71,8 @@ class NpyRows(RowSource):
     def read(self, lo: int, hi: int) -> np.ndarray[Any, Any]:
         n = self.shape[1]
         with reading(self.name):
-            flat = np.fromfile(
-                self.path, self.stored_dtype, (hi - lo) * n, offset=self.offset + lo * n * self.dtype.itemsize
-            )
+            start = self.offset + lo * n * self.dtype.itemsize
+            flat = np.fromfile(self.name, self.stored_dtype, (hi - lo) * n, offset=start)
             if len(flat) < (hi - lo) * n:
                 raise ValueError(f"{self.name} ends within rows {lo} to {hi}; it was cut off")
             block = flat.reshape(hi - lo, n).astype(self.dtype, copy=False)
@@ -82,7 +80,6 @@ class NpyRows(RowSource):
 
 
 _NAMES = ("row_names", "column_names")
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _PLACES = {"indices", "indptr", "row", "col", "offsets"}  # what says where values are
 _FORMATS = ("csr", "csc", "coo", "bsr", "dia")
 
@@ -107,27 +104,12 @@ def _members(path: Path, memory_limit: int | str | None) -> dict[str, tuple[tupl
             if not info.filename.endswith(".npy"):
                 continue
             with archive.open(info) as file:
-                shape, dtype = _npz_header(path, info.filename, file)
+                shape, _, dtype = _header(f"{path}: {info.filename}", file)
                 n_bytes = math.prod(shape) * dtype.itemsize + file.tell()
             if n_bytes != info.file_size:
                 raise ValueError(f"{path} is damaged: {info.filename} has {info.file_size} bytes, not {n_bytes}")
             members[info.filename.removesuffix(".npy")] = (shape, dtype)
     return members
-
-
-def _npz_header(path: Path, member: str, file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    version = np.lib.format.read_magic(file)
-    if version not in _HEADERS:
-        raise ValueError(f"{path}: {member} has the unknown version {version}")
-    try:
-        shape, _, dtype = _HEADERS[version](file)
-    except (SyntaxError, tokenize.TokenError) as error:
-        raise ValueError(f"{path} is damaged: the header of {member} cannot be parsed") from error
-    if dtype.hasobject:
-        raise ValueError(f"{path}: {member} holds Python objects, which are not loaded; save numbers or text")
-    if any(size < 0 for size in shape):
-        raise ValueError(f"{path} is damaged: {member} has the shape {shape}")
-    return shape, dtype
 
 
 def _sparse(path: Path, members: dict[str, Any], memory_limit: int | str | None) -> Any:
@@ -156,7 +138,8 @@ def _pick(path: Path, members: dict[str, tuple[tuple[int, ...], np.dtype[Any]]],
     if key is not None:
         raise ValueError(f"{path} has no 2-D array of numbers named {key!r}; it has: {listed}")
     if len(found) != 1:
-        raise ValueError(f"{path} must hold one 2-D array of numbers, or the key must name one; it has: {listed}")
+        one = f"{path} must hold one 2-D array of numbers, or the "
+        raise Refused(one, Setting("key"), f" must name one; it has: {listed}")
     return found[0]
 
 

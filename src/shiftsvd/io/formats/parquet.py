@@ -2,7 +2,7 @@
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import pairwise
@@ -29,10 +29,10 @@ from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.formats.columns import (
     Layout,
     column_of_numbers,
-    found_classes,
     gather,
-    layout,
+    layout_of_schema,
     positions,
+    sound,
     texts,
     to_numbers,
 )
@@ -57,9 +57,9 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
     where = positions(names, key)
     if where:
         choices.refuse_for("triplets")
-        return gather(path, file.iter_batches(use_threads=False), where, memory_limit)
-    form = layout(path, file.schema_arrow, choices)
-    form = form._replace(classes=_classes(file, form))
+        return gather(path, map(sound, file.iter_batches(use_threads=False)), where, memory_limit)
+    form = layout_of_schema(file.schema_arrow, choices)
+    form = form.with_classes((j, column(file, j)) for j in form.unknown)
     limit = limit_of(memory_limit)
     batch = _BATCH if limit is None else int(np.clip(limit // _SHARE, _LEAST, _BATCH))
     source = ParquetRows(path, file.metadata, form, batch)
@@ -82,18 +82,11 @@ def _bounded_footer(path: Path, memory_limit: int | str | None) -> None:
     bounded(f"{path}: its footer", _PARSED * min(length, path.stat().st_size), memory_limit, TRANSPOSED)
 
 
-def _classes(file: Any, form: Layout) -> dict[int, Sequence[str]]:
-    unknown = [j for j, classes in form.classes.items() if not classes]
-    found = {j: found_classes([column(file, j)], [0])[0] for j in unknown}
-    return {**form.classes, **found}
-
-
 def column(file: Any, j: int) -> Any:
     name = file.schema_arrow.names[j]
-    table = file.read(columns=[name], use_threads=False)
-    table.validate(full=True)
+    table = sound(file.read(columns=[name], use_threads=False))
     # A name with a dot brings columns with it that it could be the parent of.
-    return table.select([table.schema.get_field_index(name)])
+    return table.column(table.schema.get_field_index(name))
 
 
 def _suspects(file: Any, form: Layout, choices: Choices) -> Iterator[tuple[int, npt.NDArray[Any]]]:
@@ -102,20 +95,17 @@ def _suspects(file: Any, form: Layout, choices: Choices) -> Iterator[tuple[int, 
         is_free = j not in form.classes and names[j] not in choices.columns and names.count(names[j]) == 1
         whole = is_integer(file.schema_arrow.field(j).type)
         if is_free and whole and (is_telling(names[j]) or _counts(file.metadata, names[j])):
-            yield j, column_of_numbers(column(file, j).column(0).combine_chunks())
+            yield j, column_of_numbers(column(file, j).combine_chunks())
 
 
 def _counts(metadata: Any, name: str) -> bool:
-    least: list[Any] = []
-    most: list[Any] = []
-    for g in range(metadata.num_row_groups):
-        group = metadata.row_group(g)
-        at = [c for c in range(group.num_columns) if group.column(c).path_in_schema == name]
-        told = group.column(at[0]).statistics if at else None
-        if told is None or not told.has_min_max:
-            return False
-        least, most = [*least, told.min], [*most, told.max]
-    return bool(least) and (max(most) - min(least) == metadata.num_rows - 1 or all(map(are_dates, (*least, *most))))
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    columns = (column for group in groups for column in map(group.column, range(group.num_columns)))
+    stored = [column.statistics for column in columns if column.path_in_schema == name]
+    if not stored or not all(each is not None and each.has_min_max for each in stored):
+        return False
+    ends = [end for each in stored for end in (each.min, each.max)]
+    return bool(max(ends) - min(ends) == metadata.num_rows - 1 or all(map(are_dates, ends)))
 
 
 def opened(path: Path, metadata: Any = None, batch: int = _BATCH) -> Any:
@@ -128,19 +118,10 @@ def opened(path: Path, metadata: Any = None, batch: int = _BATCH) -> Any:
 def _row_names(path: Path, file: Any, form: Layout, memory_limit: int | str | None) -> Labels | None:
     if form.label is None:
         return None
-    name = file.schema_arrow.names[form.label]
-    rows: list[str] = []
-    for batch in file.iter_batches(columns=[name], use_threads=False):
-        batch.validate(full=True)
-        # A name with a dot brings columns with it that it could be the parent of.
-        rows += texts(batch.column(batch.schema.get_field_index(name)))
+    rows = texts(column(file, form.label))
     if len(rows) != file.metadata.num_rows:
         raise ValueError(f"{path} is damaged: {len(rows)} names for {file.metadata.num_rows} rows")
     return labels(path, rows, memory_limit)
-
-
-def _size(group: Any) -> int:
-    return int(group.total_byte_size)
 
 
 class ParquetRows(RowSource):
@@ -169,7 +150,8 @@ class ParquetRows(RowSource):
 
     @cached_property
     def _pages(self) -> int:
-        group = max(map(self._metadata.row_group, range(self._metadata.num_row_groups)), key=_size, default=None)
+        groups = map(self._metadata.row_group, range(self._metadata.num_row_groups))
+        group = max(groups, key=lambda group: int(group.total_byte_size), default=None)
         columns = [] if group is None else map(group.column, range(group.num_columns))
         return 3 * sum(min(int(column.total_uncompressed_size), _PAGE) for column in columns) // 2
 

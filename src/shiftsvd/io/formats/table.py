@@ -1,6 +1,7 @@
 """Tables: CSV, TSV, Parquet and Arrow files as matrices, and one column read by itself."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,19 +9,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.io.base import NAME, Labels, Opened, Unfit, bounded, labels, optional, plausible_shape, reading
-from shiftsvd.io.choices import Choices
+from shiftsvd.errors import Refused, Setting
+from shiftsvd.io.base import NAME, Labels, Opened, bounded, labels, optional, plausible_shape, reading
+from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.formats import delimited, parquet
-from shiftsvd.io.formats.columns import found_classes, gather, in_order, layout, positions, texts, to_numbers
+from shiftsvd.io.formats.columns import gather, in_order, layout_of_schema, positions, sound, texts, to_numbers
 from shiftsvd.io.formats.delimited import head_of
 from shiftsvd.io.formats.notices import tell, tell_empty, tell_header, tell_label
-from shiftsvd.io.formats.text import NO_CLASS, Marks, is_gap
-from shiftsvd.io.sniff import format_of, formats
+from shiftsvd.io.formats.text import NO_CLASS, Marks
+from shiftsvd.io.sniff import content_of, format_of, formats
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """The cells of a column, and what it is called; an array to whoever asks for one."""
+    """The name and the cells of a column; NumPy makes an array of numbers or texts of it."""
 
     name: str
     cells: Sequence[str]
@@ -37,13 +39,7 @@ class Column:
 
 
 def read_column(paths: Sequence[Path], name: str, format: str | None, choices: Choices, *, along: bool) -> Column:  # noqa: A002
-    """The column of that name: of all files, whose rows are `along` each other, or else of the first that has it.
-
-    Raises
-    ------
-    ValueError
-        If the files are no tables, or lack it.
-    """
+    # Of all files, whose rows are `along` each other, or else of the first one that has the column.
     found = []
     for path in paths:
         with reading(path):
@@ -68,89 +64,72 @@ def with_classes(paths: Sequence[Path], format: str | None, choices: Choices) ->
 
 
 def _cells(path: Path, name: str, kind: str, choices: Choices) -> list[str] | None:
-    if kind in ("parquet", "arrow"):
-        return _stored_cells(path, name, kind)
-    head = head_of(path, "matrix", choices)
-    if name not in head.called:
-        return None
-    with delimited.batches(path, head, [list(head.called).index(name)], as_text=True) as batches:
-        return [cell for batch in batches for cell in texts(batch.column(0))]
-
-
-def _stored_cells(path: Path, name: str, kind: str) -> list[str] | None:
     if kind == "parquet":
         file = parquet.opened(path)
         names = file.schema_arrow.names
-        return None if name not in names else texts(parquet.column(file, names.index(name)).column(0))
-    feather = optional("pyarrow.feather", "parquet")
-    table = feather.read_table(str(path), memory_map=False)
-    return None if name not in table.column_names else texts(table.column(name))
+        return None if name not in names else texts(parquet.column(file, names.index(name)))
+    if kind == "arrow":
+        with _arrow(path) as (schema, stored):
+            j = schema.get_field_index(name)
+            return None if j < 0 else [cell for batch in stored for cell in texts(batch.column(j))]
+    head = head_of(path, "matrix", choices)
+    if name not in head.called:
+        return None
+    batches = delimited.batches(path, head, [list(head.called).index(name)], as_text=True)
+    return [cell for batch in batches for cell in texts(batch.column(0))]
 
 
 def _values(cells: Sequence[str]) -> npt.NDArray[Any]:
     plain = Marks()
-    if all(is_gap(cell) or plain.is_number(cell) for cell in cells):
+    if all(map(plain.reads, cells)):
         numbers = np.array([plain.number(cell) for cell in cells])
         return numbers.astype(np.int64) if np.array_equal(numbers, np.floor(numbers)) else numbers
     return np.array([cell or "missing" for cell in cells], np.str_)
 
 
-_KEYS = (None, "matrix", "triplets")
-
-
-def read(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices | None = None) -> Opened:
-    """The matrix of a table.
-
-    A table of numbers has the names of its rows in its first column if that is text, and those of its columns
-    in its header. A table of three columns called row, column, value (or row, col; i, j; user, item; and x, rating)
-    is triplets: their rows and columns are positions that count from 0, or names, in the order of their first use;
-    values of the same place are summed. The key "matrix" or "triplets" decides for itself.
-    """
-    if key not in _KEYS:
-        raise ValueError(f'{path}: the key of a table must be "matrix" or "triplets", got {key!r}')
-    choices = choices or Choices()
+def read(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices = NOTHING) -> Opened:
+    # A table of three columns called row, column, value (or row, col; i, j; user, item; and x, rating) holds triplets:
+    # their rows and columns are positions that count from 0, or names, in the order of their first use; values of the
+    # same place are summed. The key "matrix" or "triplets" overrides the names.
+    if key not in (None, "matrix", "triplets"):
+        must = f' of a table must be "matrix" or "triplets", got {key!r}'
+        raise Refused(f"{path}: the ", Setting("key"), must)
     with reading(path):
-        with open(path, "rb") as file:
-            magic = file.read(6)
-        is_parquet, is_arrow = magic[:4] == b"PAR1", magic == b"ARROW1" or magic[:4] == b"\xff\xff\xff\xff"
-        if (is_parquet or is_arrow) and choices.of_texts and not choices.remembered:
-            raise Unfit(f"{choices.of_texts[0]} says how a text is written, and this is none; leave it out")
-        if is_parquet:
+        content = content_of(path)
+        if content in ("Parquet", "Arrow") and choices.of_texts and not choices.remembered:
+            raise Refused(Setting(choices.of_texts[0]), " says how a text is written, and this is none; leave it out")
+        if content == "Parquet":
             return parquet.read(path, key, memory_limit, choices)
-        if is_arrow:
-            return _read_arrow(path, key, memory_limit, choices, stream=magic != b"ARROW1")
-        return _read_text(path, key, memory_limit, choices)
+        return (_read_arrow if content == "Arrow" else _read_text)(path, key, memory_limit, choices)
 
 
-def _read_arrow(
-    path: Path, key: str | None, memory_limit: int | str | None, choices: Choices, *, stream: bool
-) -> Opened:
+@contextmanager
+def _arrow(path: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
     pa, ipc = optional("pyarrow", "parquet"), optional("pyarrow.ipc", "parquet")
     with pa.OSFile(str(path)) as source:
-        # The default pool keeps what was freed for itself.
-        pool = pa.system_memory_pool()
-        table = ipc.open_stream(source, memory_pool=pool) if stream else ipc.open_file(source, memory_pool=pool)
-        batches: Iterable[Any] = map(
-            _sound, table if stream else (table.get_batch(i) for i in range(table.num_record_batches))
-        )
-        places = positions(table.schema.names, key)
+        is_stream, pool = source.read(6) != b"ARROW1", pa.system_memory_pool()  # the default pool keeps what was freed
+        source.seek(0)
+        table = ipc.open_stream(source, memory_pool=pool) if is_stream else ipc.open_file(source, memory_pool=pool)
+        stored = table if is_stream else map(table.get_batch, range(table.num_record_batches))
+        yield table.schema, map(sound, stored)
+
+
+def _read_arrow(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices) -> Opened:
+    with _arrow(path) as (schema, stored):
+        batches: Iterable[Any] = stored
+        places = positions(schema.names, key)
         if places:
             choices.refuse_for("triplets")
             return gather(path, batches, places, memory_limit)
-        form = layout(path, table.schema, choices)
-        batches = list(batches) if form.classes else batches
-        unknown = [j for j, classes in form.classes.items() if not classes]
-        form = form._replace(classes={**form.classes, **found_classes(batches if unknown else (), unknown)})
+        form = layout_of_schema(schema, choices)
+        if form.unknown:
+            batches = list(batches)
+            form = form.with_classes((j, batch.column(j)) for batch in batches for j in form.unknown)
         parts = (
             (to_numbers(batch, form), [] if form.label is None else texts(batch.column(form.label)))
             for batch in batches
         )
-        return _gather(path, parts, form.named(table.schema.names), form.label is not None, memory_limit, choices)
-
-
-def _sound(batch: Any) -> Any:
-    batch.validate(full=True)
-    return batch
+        return _gather(path, parts, form.named(schema.names), form.label is not None, memory_limit, choices)
 
 
 def _read_text(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices) -> Opened:
@@ -158,12 +137,12 @@ def _read_text(path: Path, key: str | None, memory_limit: int | str | None, choi
     tell_empty(path, head.written.empty)
     if head.triplets:
         choices.refuse_for("triplets", choices.of_texts)
-        with delimited.batches(path, head, range(head.width), memory_limit) as batches:
-            return gather(path, batches, head.triplets, memory_limit, digits=True)
+        batches = delimited.batches(path, head, range(head.width), memory_limit)
+        return gather(path, batches, head.triplets, memory_limit, digits=True)
     names, parts = delimited.parts(path, head, memory_limit)
     tell_header(path, head.names)
-    tell_label(path, head.called[0], head.roles.why)
-    return _gather(path, parts, names, head.roles.label is not None, memory_limit, choices)
+    tell_label(path, head.called[0], head.form.why)
+    return _gather(path, parts, names, head.form.label is not None, memory_limit, choices)
 
 
 def _below(matrix: npt.NDArray[Any], block: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -4,36 +4,20 @@ import codecs
 import io
 import re
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
+from shiftsvd.errors import Part, Refused, Setting
 from shiftsvd.io.base import bounded_lines, longest_line, open_bytes, optional, packing, too_long
 
-# In a column of numbers; each is refused, or filled, as a missing entry.
+# Missing values in a column of numbers.
 GAPS: Final = (
-    *(
-        "",
-        "NA",
-        "N/A",
-        "n/a",
-        "na",
-        "NaN",
-        "nan",
-        "NAN",
-        "-nan",
-        "-NaN",
-        "<NA>",
-        "None",
-        "none",
-        "NONE",
-        "NULL",
-        "null",
-    ),
-    *("Null", "(null)", "\\N", ".", "-", "--", "?", "*", "#N/A", "#N/A N/A", "#NA", "#DIV/0!", "#VALUE!", "#REF!"),
-    *("#NUM!", "#NAME?", "#NULL!", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN", "missing", "Missing", "MISSING"),
+    *("", "NA", "N/A", "n/a", "na", "NaN", "nan", "NAN", "-nan", "-NaN", "<NA>", "None", "none", "NONE"),
+    *("NULL", "null", "Null", "(null)", "\\N", ".", "-", "--", "?", "*", "#N/A", "#N/A N/A", "#NA", "#DIV/0!"),
+    *("#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+    *("missing", "Missing", "MISSING"),
 )
-# In a column of classes, where signs and "none" may be one.
+# Missing values in a column of classes, where signs and "none" may be a class.
 NO_CLASS: Final = ("", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A", "NULL", "null")
 _GAPS = frozenset(GAPS)
 _BESIDE = str.maketrans("\u2212", "-", "€$£¥% '\u00a0\u202f\u2019")  # what may stand in or beside a number
@@ -45,7 +29,7 @@ _GROUPS = r"[+-]?[1-9]\d{{0,2}}({0}\d{{3}})+"  # whole, as thousands are cut off
 
 
 class Marks(NamedTuple):
-    """What stands before fractions, and between thousands."""
+    """The marks before fractions and between thousands."""
 
     decimal: str = "."
     thousands: str | None = None
@@ -59,6 +43,9 @@ class Marks(NamedTuple):
                 return False
             cell = cell.replace(self.decimal, ".")
         return _NUMBER.fullmatch(cell) is not None
+
+    def reads(self, cell: str) -> bool:
+        return is_gap(cell) or self.is_number(cell)
 
     def number(self, cell: str) -> float:
         if is_gap(cell):
@@ -89,7 +76,7 @@ def is_gap(cell: str) -> bool:
 
 def looks_like_number(cell: str) -> bool:
     bare = without_signs(cell)
-    return any(marks.is_number(bare) for marks in _WRITINGS)
+    return any(marks.is_number(bare) for marks in WRITINGS)
 
 
 def without_signs(cell: str) -> str:
@@ -98,34 +85,26 @@ def without_signs(cell: str) -> str:
 
 
 def marks_of(columns: Sequence[Sequence[str]], decimal: str | None, thousands: str | None) -> Marks:
-    """How the numbers of these columns are written, where nobody says it.
-
-    A column speaks for commas if all its cells are numbers then, and one is none with points; and the other way round.
-    "1,234" speaks for neither.
-
-    Raises
-    ------
-    ValueError
-        If columns disagree, or none of them tells.
-    """
+    # A column speaks for commas if all its cells are numbers with decimal commas, and one is none with points; and the
+    # other way round. "1,234" speaks for neither.
     if decimal is not None or thousands is not None:
         return Marks(decimal or ("," if thousands == "." else "."), thousands)
     if not any("," in cell for cells in columns for cell in cells):
         return Marks()
-    said: dict[Marks, str] = {}
+    examples: dict[Marks, str] = {}
     unclear = None
     for cells in columns:
         found = [cell.strip() for cell in cells if not is_gap(cell)]
-        own = [marks for marks in _WRITINGS if found and all(map(marks.is_number, found))]
-        told = [marks for marks in own if any(_tells(marks, cell) for cell in found)]
-        if told:
-            said.setdefault(told[0], next(cell for cell in found if _tells(told[0], cell)))
-        elif own and any("," in cell for cell in found):
-            unclear = unclear or next(cell for cell in found if "," in cell)
-    return _agreed(said, unclear)
+        own = [marks for marks in WRITINGS if found and all(map(marks.is_number, found))]
+        telling = ((marks, cell) for marks in own for cell in found if _tells(marks, cell))
+        if first := next(telling, None):
+            examples.setdefault(*first)
+        elif own:
+            unclear = unclear or next((cell for cell in found if "," in cell), None)
+    return _agreed(examples, unclear)
 
 
-_WRITINGS = (Marks(".", None), Marks(",", None), Marks(",", "."), Marks(".", ","))
+WRITINGS = (Marks(".", None), Marks(",", None), Marks(",", "."), Marks(".", ","))
 
 
 def _tells(marks: Marks, cell: str) -> bool:
@@ -135,25 +114,22 @@ def _tells(marks: Marks, cell: str) -> bool:
     return exact.fullmatch(cell) is not None and not re.fullmatch(_GROUPS.format(re.escape(other)), cell)
 
 
-def _agreed(said: dict[Marks, str], unclear: str | None) -> Marks:
-    decimals = {marks.decimal: cell for marks, cell in said.items()}
+def _agreed(examples: dict[Marks, str], unclear: str | None) -> Marks:
+    decimals = {marks.decimal: cell for marks, cell in examples.items()}
     if len(decimals) > 1:
-        point, comma = decimals["."], decimals[","]
-        raise ValueError(f"it has both {point!r} and {comma!r}; say which is a number, decimal='.' or decimal=','")
+        both = f"it has both {decimals['.']!r} and {decimals[',']!r}; say which is a number, "
+        raise Refused(both, Setting("decimal", "."), " or ", Setting("decimal", ","))
     if not decimals and unclear is not None:
-        whole = unclear.replace(",", "")
-        raise ValueError(
-            f"{unclear!r} may be {unclear.replace(',', '.', 1)} or {whole}; say decimal=',' or thousands=','"
-        )
+        either = f"{unclear!r} may be {unclear.replace(',', '.', 1)} or {unclear.replace(',', '')}; say "
+        raise Refused(either, Setting("decimal", ","), " or ", Setting("thousands", ","))
     if unclear is not None and "." in decimals:
         return Marks(".", ",")
-    return max(said, key=lambda marks: marks.thousands is not None, default=Marks())
+    return max(examples, key=lambda marks: marks.thousands is not None, default=Marks())
 
 
 _CHUNK = 1 << 20  # bytes that are decoded at once
-_LINES, _BYTES = 200, 1 << 20  # of the beginning that is looked at; two lines at least
-_DECODED = 8  # bytes of memory for each byte that is looked at: as it is, joined, decoded, and as lines again
-_COMMENT = "#"
+_LINES, _BYTES = 200, 1 << 20  # of the beginning, from which the table is detected; two lines at least
+_DECODED = 8  # bytes of memory for each byte of the beginning: as it is, joined, decoded, and as lines again
 _TAIL, _LONG_TAIL = 1 << 16, 1 << 26  # bytes at the end of a file in which rows of empty cells are counted
 _BLANK = ",;|\t \r\n"  # what such rows consist of
 _MARKS = {
@@ -166,23 +142,12 @@ _MARKS = {
 
 
 class Written(NamedTuple):
-    """How the bytes of a text become lines.
-
-    Attributes
-    ----------
-    encoding : str
-    mark : int
-        Bytes of the byte order mark of a text in UTF-8.
-    comment : str or None
-        What lines begin with that are left out.
-    empty : int
-        Rows of nothing but separators at the end, as spreadsheets leave them below a table, which are left out.
-    """
+    """How the bytes of a text become lines."""
 
     encoding: str = "utf-8"
-    mark: int = 0
-    comment: str | None = None
-    empty: int = 0
+    mark: int = 0  # bytes of the byte order mark of a text in UTF-8
+    comment: str | None = None  # the beginning of lines to leave out
+    empty: int = 0  # rows of nothing but separators at the end, as spreadsheets leave them below a table
 
     @property
     def plain(self) -> bool:
@@ -193,14 +158,11 @@ def written(path: Path, encoding: str | None, comment: str | None) -> Written:
     with open_bytes(path) as stream:
         begin = stream.read(4096)
     mark = next((mark for mark in _MARKS if begin.startswith(mark)), b"")
-    if mark and encoding is None:
-        encoding = _MARKS[mark]
-    name = codecs.lookup(encoding or "utf-8").name.removesuffix("-sig")
-    if name == "utf-8":
-        if encoding is None and b"\0" in begin:
-            raise ValueError(f"{path} has zero bytes: {_remedy_for_zeros(begin)}")
-        return Written("utf-8", len(mark) if mark == codecs.BOM_UTF8 else 0, comment, _empty_rows(path))
-    return Written(name, 0, comment, _empty_rows(path))
+    name = codecs.lookup(encoding or _MARKS.get(mark, "utf-8")).name.removesuffix("-sig")
+    if name == "utf-8" and encoding is None and b"\0" in begin:
+        raise Refused(f"{path} has zero bytes: ", *_remedy_for_zeros(begin))
+    n_marked = len(mark) if name == "utf-8" and mark == codecs.BOM_UTF8 else 0
+    return Written(name, n_marked, comment, _empty_rows(path))
 
 
 def _empty_rows(path: Path) -> int:
@@ -217,17 +179,19 @@ def _empty_rows(path: Path) -> int:
     return sum(bool(line.strip()) or b"\t" in line for line in end[1:])
 
 
-def _remedy_for_zeros(begin: bytes) -> str:
+def _remedy_for_zeros(begin: bytes) -> tuple[Part, ...]:
     even, odd = begin[::2].count(0), begin[1::2].count(0)
     if max(even, odd) < len(begin) // 4:
-        return "it is no text"
-    return f"it may be UTF-16; give encoding='utf-16-{'le' if odd > even else 'be'}'"
+        return ("it is no text",)
+    return "it may be UTF-16; give ", Setting("encoding", f"utf-16-{'le' if odd > even else 'be'}")
 
 
 def opened(path: Path, how: Written, memory_limit: int | str | None = None) -> IO[bytes]:
     stream = open_bytes(path)
     stream.read(how.mark)
-    return stream if how.plain else io.BufferedReader(_Cleaned(path, stream, how, longest_line(memory_limit, _DECODED)))
+    if how.plain:
+        return stream
+    return io.BufferedReader(_Pieces(_cleaned(path, stream, how, longest_line(memory_limit, _DECODED)), stream))
 
 
 def for_arrow(path: Path, how: Written, skip: int, memory_limit: int | str | None = None) -> Any:
@@ -247,86 +211,72 @@ def beginning(path: Path, how: Written, memory_limit: int | str | None = None) -
     lines: list[bytes] = []
     size, filled = 0, 0
     with opened(path, how, memory_limit) as stream:
-        try:
-            for line in bounded_lines(path, stream, memory_limit, _DECODED):
-                lines.append(line)
-                size += len(line)
-                filled += bool(line.strip())
-                if filled >= 2 and (len(lines) >= _LINES or size >= _BYTES):
-                    break
-        except UnicodeDecodeError as error:
-            raise _undecoded(path, error, how) from None
+        for line in bounded_lines(path, stream, memory_limit, _DECODED):
+            lines.append(line)
+            size += len(line)
+            filled += bool(line.strip())
+            if filled >= 2 and (len(lines) >= _LINES or size >= _BYTES):
+                break
         is_all = not stream.read(1)
-    text = b"".join(lines)
     try:
-        return text.decode("utf-8"), is_all
+        return b"".join(lines).decode("utf-8"), is_all
     except UnicodeDecodeError as error:
-        raise _undecoded(path, error, how) from None
+        raise undecoded(path, how, error) from None
 
 
-def _undecoded(path: Path, error: UnicodeDecodeError, how: Written) -> ValueError:
-    line = error.object[: error.start].count(b"\n") + 1
-    where = f" (line {line} has the byte 0x{error.object[error.start]:02x})" if how.plain else ""
-    return ValueError(f"{path} is not {how.encoding.upper()}{where}; {OTHER_ENCODING}")
+def undecoded(path: Path, how: Written, error: UnicodeDecodeError | None = None) -> Refused:
+    where = ""
+    if error is not None and how.plain:
+        line = error.object[: error.start].count(b"\n") + 1
+        where = f" (line {line} has the byte 0x{error.object[error.start]:02x})"
+    is_not = f"{path} is not {how.encoding.upper()}{where}; give its "
+    return Refused(is_not, Setting("encoding", "latin-1"), ", or cp1252, utf-16")
 
 
-OTHER_ENCODING = "give its encoding='latin-1', or cp1252, utf-16"
+class _Pieces(io.RawIOBase):
+    """A stream of the pieces that are made of another one."""
 
-
-def leading_comments(text: str) -> tuple[list[str], str]:
-    lines = text.splitlines(keepends=True)
-    found = list(takewhile(lambda line: line.startswith(_COMMENT) or not line.strip(), lines))
-    return [line for line in found if line.strip()], "".join(lines[len(found) :])
-
-
-class _Cleaned(io.RawIOBase):
-    """An open text as UTF-8, without lines of comment and without rows of empty cells at its end."""
-
-    def __init__(self, path: Path, stream: IO[bytes], how: Written, longest: int) -> None:
-        self._stream, self._how, self._path, self._longest = stream, how, path, longest
-        self._parts = self._cleaned()
-        self._left = memoryview(b"")
+    def __init__(self, pieces: Iterator[bytes], source: IO[bytes]) -> None:
+        self._pieces, self._source, self._left = pieces, source, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         while not self._left:
-            part = next(self._parts, None)
-            if part is None:
+            piece = next(self._pieces, None)
+            if piece is None:
                 return 0
-            self._left = memoryview(part)
+            self._left = memoryview(piece)
         count = min(len(buffer), len(self._left))
         buffer[:count], self._left = self._left[:count], self._left[count:]
         return count
 
     def close(self) -> None:
-        self._stream.close()
+        self._source.close()
         super().close()
 
-    def _cleaned(self) -> Iterator[bytes]:
-        decoder, rest, quoted = codecs.getincrementaldecoder(self._how.encoding)(), "", False
-        held = ""  # what may be the end of the table
-        while True:
-            chunk = self._stream.read(_CHUNK)
-            text = rest + self._decoded(decoder, chunk)
-            end = text.rfind("\n") + 1 if chunk else len(text)
-            if len(text) - end > self._longest:
-                raise too_long(self._path, self._longest)
-            kept, rest = text[:end], text[end:]
-            if self._how.comment is not None:
-                kept, quoted = _without(kept, self._how.comment, quoted)
-            if self._how.empty:
-                kept, held = _split(held + kept)
-            yield kept.encode("utf-8")
-            if not chunk:
-                return
 
-    def _decoded(self, decoder: Any, chunk: bytes) -> str:
+def _cleaned(path: Path, stream: IO[bytes], how: Written, longest: int) -> Iterator[bytes]:
+    # In UTF-8, without lines of comment, and without rows of empty cells at the end.
+    decoder = codecs.getincrementaldecoder(how.encoding)()
+    rest, quoted, chunk = "", False, b"before the first one"
+    held = ""  # what may be the end of the table
+    while chunk:
+        chunk = stream.read(_CHUNK)
         try:
-            return str(decoder.decode(chunk, not chunk)).removeprefix("\ufeff")
+            text = rest + decoder.decode(chunk, not chunk).removeprefix("\ufeff")
         except UnicodeDecodeError as error:
-            raise _undecoded(self._path, error, self._how) from None
+            raise undecoded(path, how, error) from None
+        end = text.rfind("\n") + 1 if chunk else len(text)
+        if len(text) - end > longest:
+            raise too_long(path, longest)
+        kept, rest = text[:end], text[end:]
+        if how.comment is not None:
+            kept, quoted = _without(kept, how.comment, quoted)
+        if how.empty:
+            kept, held = _split(held + kept)
+        yield kept.encode("utf-8")
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from shiftsvd.backends.validation import sound_structure
 from shiftsvd.io.base import Labels, optional
 from shiftsvd.io.storage.hdf5 import SteadyFile
-from shiftsvd.runs.temporary import kind_of
+from shiftsvd.runs.outputs import kind_of
 
 Block = csr_array | npt.NDArray[Any]
 COMPRESSIONS = (None, "none", "gzip", "zstd")

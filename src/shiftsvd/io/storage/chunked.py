@@ -1,7 +1,7 @@
 """Rows of matrices that lie in HDF5 or Zarr: dense arrays, and groups of data, indices and indptr."""
 
-import logging
 import math
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,9 +15,7 @@ from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import bounded, plausible_shape, reading
 from shiftsvd.io.storage.hdf5 import H5Array
 from shiftsvd.runs.memory import shown_bytes
-from shiftsvd.runs.messages import NOTICE
-
-LOG = logging.getLogger("shiftsvd")
+from shiftsvd.runs.messages import log_notice
 
 _SLACK, _MOST_PACKED = 2**30, 10_000  # a file may unpack to so much, or to so many times its size
 # Chunks that may have less bytes than this without being refused, or without a notice (HDF5 makes none that are
@@ -38,8 +36,8 @@ class Stored(Protocol):
     def chunks(self) -> tuple[int, ...] | None: ...
 
 
-class Lazy(Stored, Protocol):
-    """An array in a file: `H5Array`, or what Zarr gives."""
+class StoredArray(Stored, Protocol):
+    """An array in a file: `H5Array`, or an array of Zarr."""
 
     def __getitem__(self, rows: slice, /) -> Any: ...
 
@@ -48,7 +46,7 @@ class Lazy(Stored, Protocol):
 class ArrayRows(RowSource):
     """Rows of a dense array."""
 
-    array: Lazy
+    array: StoredArray
     name: str
     fingerprint: str
     shape: tuple[int, int]
@@ -61,7 +59,7 @@ class ArrayRows(RowSource):
 
     def decoding_bytes(self, readers: int) -> int:
         if isinstance(self.array, H5Array) or not self.array.chunks:
-            return readers * decoding(self.array)
+            return readers * _decoding(self.array)
         return readers * self.array.chunks[0] * self.shape[1] * self.dtype.itemsize
 
     def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
@@ -73,8 +71,8 @@ class ArrayRows(RowSource):
 class CsrRows(RowSource):
     """Rows of a CSR group, of which only `indptr` is in memory; of a CSC group, the rows of its adjoint."""
 
-    data: Lazy
-    indices: Lazy
+    data: StoredArray
+    indices: StoredArray
     indptr: npt.NDArray[np.int64]
     name: str
     fingerprint: str
@@ -88,7 +86,7 @@ class CsrRows(RowSource):
         return int(self.indptr[-1])
 
     def decoding_bytes(self, readers: int) -> int:
-        return readers * max(decoding(self.data), decoding(self.indices))
+        return readers * max(_decoding(self.data), _decoding(self.indices))
 
     def edges(self, n_bytes: int) -> list[int]:
         index = 4 if max(n_bytes, self.shape[1]) <= np.iinfo(np.int32).max else 8
@@ -106,19 +104,16 @@ class CsrRows(RowSource):
             return csr_array((data, indices, self.indptr[lo : hi + 1] - first), shape=(hi - lo, self.shape[1]))
 
 
-def decoding(array: Lazy) -> int:
-    """Bytes that a read of a range takes to decode chunks, beside what it gives.
-
-    A chunk is held as it was packed, inflated, and in the order of its numbers; Zarr decodes the first and the last
-    chunk of a range, of which only a part is wanted, at the same time.
-    """
-    inside_hdf5 = isinstance(array, H5Array)
-    if not array.chunks or (inside_hdf5 and not array.is_unpacked_here):  # type: ignore[attr-defined]
-        return 0
-    return int((3 if inside_hdf5 else 6) * math.prod(array.chunks) * np.dtype(array.dtype).itemsize)
+def _decoding(array: StoredArray) -> int:
+    # A chunk is held as it was packed, inflated, and in the order of its numbers; Zarr decodes the first and the last
+    # chunk of a range, of which only a part is wanted, at the same time.
+    copies = 6
+    if isinstance(array, H5Array):
+        copies = 3 if array.filters else 0  # else HDF5 keeps them
+    return int(copies * math.prod(array.chunks) * np.dtype(array.dtype).itemsize) if array.chunks else 0
 
 
-def array_rows(array: Lazy, path: Path, key: str, memory_limit: int | str | None) -> ArrayRows:
+def array_rows(array: StoredArray, path: Path, key: str, memory_limit: int | str | None) -> ArrayRows:
     name = f"{path}:{key}"
     dtype = np.dtype(array.dtype)
     if len(array.shape) != 2 or dtype.kind not in "fciub":
@@ -131,7 +126,7 @@ def array_rows(array: Lazy, path: Path, key: str, memory_limit: int | str | None
 
 
 def csr_rows(
-    parts: dict[str, Lazy],
+    parts: dict[str, StoredArray],
     shape: tuple[int, int],
     path: Path,
     key: str,
@@ -139,13 +134,6 @@ def csr_rows(
     *,
     conjugate: bool = False,
 ) -> CsrRows:
-    """A source over the `data`, `indices` and `indptr` of a CSR of this shape; nothing is allocated unchecked.
-
-    Raises
-    ------
-    ValueError
-        If the sizes do not agree, or `indptr` does not rise from 0 to the number of stored entries.
-    """
     name = f"{path}:{key}"
     data, indices, indptr = (parts[part] for part in ("data", "indices", "indptr"))
     plausible_shape(Path(name), shape, memory_limit)
@@ -177,37 +165,30 @@ def row_edges(shape: tuple[int, int], itemsize: int, chunk: int, n_bytes: int) -
 
 
 def fingerprint_of(path: Path, key: str = "") -> str:
-    """Path, element, size and times of the last change, of a folder those of all its files.
-
-    Times that can be set (of the content) and times that cannot (of the entry in the file system): what was written
-    in place is known by them also where its size and its date were put back.
-    """
-    stats = [file.stat() for file in (path.rglob("*") if path.is_dir() else [path])]
+    # Times that can be set (of the content) and times that cannot (of the entry in the file system): a file that was
+    # written in place has another fingerprint also where its size and its date were put back.
+    stats = _stats(path)
     size, changed = sum(stat.st_size for stat in stats), max(stat.st_mtime_ns for stat in stats)
     return f"{path.absolute()}:{key}:{size}:{changed}:{max(stat.st_ctime_ns for stat in stats)}"
 
 
-def size_of(path: Path) -> int:
-    return sum(file.stat().st_size for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file())
+def _stats(path: Path) -> list[os.stat_result]:
+    return [file.stat() for file in (path.rglob("*") if path.is_dir() else [path])]
 
 
 def credible(name: str, path: Path, array: Stored, memory_limit: int | str | None) -> None:
     itemsize = np.dtype(array.dtype).itemsize
-    claimed = math.prod(array.shape) * itemsize
-    if claimed > max(_SLACK, _MOST_PACKED * size_of(path)):
-        raise ValueError(f"{name} claims {claimed} bytes, in a file of {size_of(path)}; it is damaged")
+    claimed, size = math.prod(array.shape) * itemsize, sum(stat.st_size for stat in _stats(path))
+    if claimed > max(_SLACK, _MOST_PACKED * size):
+        raise ValueError(f"{name} claims {claimed} bytes, in a file of {size}; it is damaged")
     if array.chunks is None:
         return
     chunk = math.prod(array.chunks) * itemsize
     bounded(f"{name}: one chunk", chunk, memory_limit)
     count = math.prod(-(-size // max(step, 1)) for size, step in zip(array.shape, array.chunks, strict=False))
     if count > _MANY and chunk < _TINY:
-        raise ValueError(
-            f"{name} is cut into {count} chunks of {chunk} bytes, which takes too long to read; write it in larger ones"
-        )
+        cut = f"{name} is cut into {count} chunks of {chunk} bytes, which takes too long to read"
+        raise ValueError(f"{cut}; write it in larger ones")
     if count > _MANY and chunk < _SMALL:
-        LOG.log(
-            NOTICE,
-            "%s has %s chunks of %s, so each read takes about %.0f s. Write it in larger chunks with shiftsvd convert.",
-            *(name, f"{count:,}", shown_bytes(chunk), _SECONDS * count),
-        )
+        seconds = f"each read takes about {_SECONDS * count:.0f} s. Write it in larger chunks with shiftsvd convert."
+        log_notice(f"{name} has {count:,} chunks of {shown_bytes(chunk)}, so {seconds}")

@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib import import_module
 from io import SEEK_END, FileIO
-from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Final
 from weakref import ref
@@ -16,68 +15,117 @@ from weakref import ref
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import optional
 from shiftsvd.runs.messages import external_allowed
 
-_MOST: Final = 100_000  # links that are looked at: some seconds
-_REMEDY: Final = "allow_external=True follows it, if you trust the file"
+_MOST: Final = 100_000  # links that are checked: some seconds
+_DEFLATE, _SHUFFLE, _SEQUENCE = 1, 2, 9  # numbers of filters, and of a class of types, fixed by the HDF5 library
 
 
-def refuse_outside(path: Path, root: Any) -> None:
-    """Look at every link and dataset of an HDF5 file once, reading none, and refuse what leads out of the file.
+@contextmanager
+def open_hdf5(path: Path) -> Iterator[Any]:
+    # Numbers are read by way of `H5Array`. A file that may reach others is opened by its name: through a `GuardedFile`
+    # HDF5 would take it for all of them.
+    h5py = _h5py()
+    if external_allowed():
+        with h5py.File(path, "r") as root:
+            yield root
+        return
+    with GuardedFile(path) as file, h5py.File(file, "r") as root:
+        file.width = root.id.get_create_plist().get_sizes()[1]
+        _check_objects(path, root)
+        yield root
 
-    Raises
-    ------
-    ValueError
-        If there is an external link, a virtual dataset (which may name any file, or itself: HDF5 2.0 crashes then), or
-        one whose numbers lie in another file; or if there are too many links to look at.
-    """
+
+def _h5py() -> Any:
+    h5py = optional("h5py", "hdf5")
+    with suppress(ImportError):
+        import_module("hdf5plugin")
+    return h5py
+
+
+def _check_objects(path: Path, root: Any) -> None:
+    # Every link, dataset and attribute once, before any is read. Whatever leads out of the file is refused: an external
+    # link, a virtual dataset (which may name any file, or itself: HDF5 2.0 crashes then), numbers that lie in another
+    # file. So is a type that does not exist, on which HDF5 2.0 crashes, too.
     h5l, h5o = (import_module(f"h5py.{part}") for part in ("h5l", "h5o"))
     inside = {h5l.TYPE_HARD, h5l.TYPE_SOFT}
     waiting, seen, count = [(b"", root.id)], {_address(h5o.get_info(root.id))}, 0
+    _check_attributes(path, b"/", root.id)
     while waiting:
         prefix, group = waiting.pop()
         for name in group:
             key, kind, count = prefix + b"/" + name, group.links.get_info(name).type, count + 1
             if kind not in inside:
-                raise _refusal(path, key, "a link into another file")
+                raise _outside(path, key, "a link into another file")
             if count > _MOST:
-                raise ValueError(
-                    f"{path} has more than {_MOST} links, too many to see whether one leads out of the file; "
-                    "allow_external=True does not look, if you trust the file"
-                )
+                many = f"{path} has more than {_MOST} links, too many to see whether one leads out of the file; "
+                raise Refused(many, Setting("allow_external", True), " does not look, if you trust the file")
             if kind == h5l.TYPE_SOFT:
-                continue  # a path within the file, whose links are all looked at
+                continue  # a path within the file, whose links are all checked
             info = h5o.get_info(group, name)
             if _address(info) in seen:
                 continue
             seen.add(_address(info))
+            node = h5o.open(group, name)
+            _check_attributes(path, key, node)
             if info.type == h5o.TYPE_GROUP:
-                waiting.append((key, h5o.open(group, name)))
+                waiting.append((key, node))
             elif info.type == h5o.TYPE_DATASET:
-                refuse_storage(path, key, h5o.open(group, name))
+                _check_dataset(path, key, node)
 
 
-def refuse_storage(path: Path, key: bytes | str, dataset: Any) -> None:
+def _check_dataset(path: Path, key: bytes, dataset: Any) -> None:
     settings = dataset.get_create_plist()
     if settings.get_layout() == import_module("h5py.h5d").VIRTUAL:
-        raise _refusal(path, key, "a virtual dataset, made of parts of other files")
+        raise _outside(path, key, "a virtual dataset, made of parts of other files")
     if settings.get_external_count():
-        raise _refusal(path, key, "a dataset whose numbers lie in another file")
+        raise _outside(path, key, "a dataset whose numbers lie in another file")
+    _check_type(path, key, dataset)
+
+
+def _check_attributes(path: Path, key: bytes, node: Any) -> None:
+    h5a = import_module("h5py.h5a")
+    for i in range(h5a.get_num_attrs(node)):
+        _check_type(path, key, h5a.open(node, index=i))
+
+
+def _check_type(path: Path, key: bytes, described: Any) -> None:
+    kind = described.get_type()
+    if kind.get_class() == _SEQUENCE and kind.encode()[3] & 15:
+        raise ValueError(f"{path}:{_shown(key)} has a type that does not exist; the file is damaged")
 
 
 def _address(info: Any) -> tuple[int, int]:
     return info.fileno, info.addr
 
 
-def _refusal(path: Path, key: bytes | str, what: str) -> ValueError:
-    named = key.decode("utf-8", "replace") if isinstance(key, bytes) else key
-    return ValueError(f"{path}:{named} is {what}, which is not read; {_REMEDY}")
+def _shown(key: bytes) -> str:
+    return key.decode("utf-8", "replace")
+
+
+def _outside(path: Path, key: bytes, what: str) -> Refused:
+    is_outside = f"{path}:{_shown(key)} is {what}, which is not read; "
+    return Refused(is_outside, Setting("allow_external", True), " follows it, if you trust the file")
+
+
+def look_through(path: Path) -> None:
+    # For packages that open the file by themselves: reads every text once, through the `GuardedFile`.
+    h5py = _h5py()
+
+    def visit(_: str, node: Any) -> None:
+        dict(node.attrs)
+        if isinstance(node, h5py.Dataset) and h5py.check_string_dtype(node.dtype) is not None and node.ndim < 2:
+            node[()]
+
+    with open_hdf5(path) as root:
+        visit("", root)
+        root.visititems(visit)
 
 
 _COLLECTION = b"GCOL\x01\0\0\0"  # where HDF5 keeps texts of any length: signature, version, reserved
 _HEADER = 16  # bytes before the first text of a collection, and before each text
-_SUPERBLOCK = b"\x89HDF\r\n\x1a\n"
 
 
 class GuardedFile(FileIO):
@@ -86,9 +134,7 @@ class GuardedFile(FileIO):
     The library reads each piece of its own bookkeeping in one go, so that a collection is seen at its beginning.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._width = self._length_bytes()
+    width = 8  # bytes of a length
 
     def readinto(self, buffer: Any) -> int:
         at, n_bytes = self.tell(), super().readinto(buffer) or 0
@@ -96,14 +142,6 @@ class GuardedFile(FileIO):
         if data.startswith(_COLLECTION):
             self._check_collection(at, data)
         return n_bytes
-
-    def _length_bytes(self) -> int:
-        for start in (0, *(2**power for power in range(9, 20))):
-            self.seek(start)
-            block = self.read(16) or b""
-            if block.startswith(_SUPERBLOCK) and len(block) == 16:
-                return block[14 if block[8] < 2 else 10]
-        raise OSError(f"{self.name} cannot be read: it does not begin like HDF5")
 
     def _check_collection(self, start: int, data: bytes) -> None:
         size, at = self._number(data, 8), _HEADER
@@ -119,7 +157,7 @@ class GuardedFile(FileIO):
             raise OSError(f"{self.name} cannot be read: its collection of texts at byte {start} is damaged")
 
     def _number(self, data: bytes, at: int) -> int:
-        return int.from_bytes(data[at : at + self._width], "little")
+        return int.from_bytes(data[at : at + self.width], "little")
 
 
 class SteadyFile(FileIO):
@@ -161,58 +199,6 @@ class SteadyFile(FileIO):
 
 # Datasets that are open at once, up to three of a file: of many files that are stacked, the system opens 256 or 1024.
 MOST_OPEN = 96
-_DEFLATE, _SHUFFLE, _SEQUENCE = 1, 2, 9  # numbers of filters, and of a class of types, fixed by the HDF5 library
-
-
-@contextmanager
-def open_hdf5(path: Path) -> Iterator[Any]:
-    """What a file says of itself; numbers are read by way of `H5Array`.
-
-    A file that may reach others is opened by its name: through `GuardedFile` HDF5 would take it for all of them.
-    """
-    h5py = _h5py()
-    if external_allowed():
-        with h5py.File(path, "r") as root:
-            yield root
-        return
-    with GuardedFile(path) as file, h5py.File(file, "r") as root:
-        refuse_outside(path, root)
-        yield root
-
-
-def attribute_of(node: Any, name: str) -> Any:
-    if hasattr(node.attrs, "get_id"):
-        sound_type(node.attrs.get_id(name), f"{node.name}: attribute {name}")
-    return node.attrs[name]
-
-
-def sound_type(described: Any, name: str) -> None:
-    type_id = described.get_type()
-    if type_id.get_class() == _SEQUENCE and type_id.encode()[3] & 15:
-        raise ValueError(f"{name} has a type that does not exist; the file is damaged")
-
-
-def look_through(path: Path) -> None:
-    h5py = _h5py()
-
-    def visit(_: str, node: Any) -> None:
-        for name in node.attrs:
-            attribute_of(node, name)
-        if isinstance(node, h5py.Dataset):
-            sound_type(node.id, node.name)
-            if h5py.check_string_dtype(node.dtype) is not None and node.ndim < 2:
-                node[()]
-
-    with open_hdf5(path) as root:
-        visit("", root)
-        root.visititems(visit)
-
-
-def _h5py() -> Any:
-    h5py = optional("h5py", "hdf5")
-    with suppress(ImportError):
-        import_module("hdf5plugin")
-    return h5py
 
 
 class H5Array:
@@ -220,12 +206,11 @@ class H5Array:
 
     _opened: ClassVar[deque[Any]] = deque()  # weak references to those that are open, the first opened first
 
-    def __init__(self, path: Path, key: str, allowed: bool | None = None) -> None:
+    def __init__(self, path: Path, key: str) -> None:
         self.path, self.key = path, key
-        self._allowed = external_allowed() if allowed is None else allowed
 
     def __reduce__(self) -> Any:
-        return type(self), (self.path, self.key, self._allowed)
+        return type(self), (self.path, self.key)
 
     @cached_property
     def dataset(self) -> Any:
@@ -233,10 +218,7 @@ class H5Array:
         while len(self._opened) > MOST_OPEN:
             with suppress(IndexError, TypeError):  # another thread was first; the array is gone, and None has no vars
                 vars(self._opened.popleft()()).pop("dataset", None)
-        dataset = _h5py().File(self.path, "r")[self.key]
-        if not self._allowed:
-            refuse_storage(self.path, self.key, dataset.id)
-        return dataset
+        return _h5py().File(self.path, "r")[self.key]
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -251,16 +233,12 @@ class H5Array:
     def chunks(self) -> tuple[int, ...] | None:
         return self.dataset.chunks and tuple(self.dataset.chunks)
 
-    @property
-    def is_unpacked_here(self) -> bool:
-        return bool(self._filters)
-
     def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
         lo, hi = rows.start, rows.stop
-        return self._unpacked(lo, hi) if self._filters else np.asarray(self.dataset[lo:hi])
+        return self._unpacked(lo, hi) if self.filters else np.asarray(self.dataset[lo:hi])
 
     @cached_property
-    def _filters(self) -> tuple[int, ...]:
+    def filters(self) -> tuple[int, ...]:
         plist = self.dataset.id.get_create_plist()
         filters = tuple(plist.get_filter(i)[0] for i in range(plist.get_nfilters()))
         plain = import_module("h5py").h5t.py_create(self.dtype) == self.dataset.id.get_type()
@@ -268,37 +246,30 @@ class H5Array:
 
     def _unpacked(self, lo: int, hi: int) -> npt.NDArray[Any]:
         out = np.empty((hi - lo, *self.shape[1:]), self.dtype)
-        for corner in self._corners(lo, hi):
-            chunk = self._chunk(corner)
-            first, last = max(lo, corner[0]), min(hi, corner[0] + len(chunk))
-            within = (slice(first - corner[0], last - corner[0]), *(slice(None) for _ in corner[1:]))
-            target = (slice(first - lo, last - lo), *map(slice, corner[1:], np.add(corner, chunk.shape)[1:].tolist()))
-            out[target] = chunk[within]
+        everything = (slice(lo, hi), *(slice(0, size) for size in self.shape[1:]))
+        chunks = self.dataset.chunks
+        for region in self.dataset.iter_chunks(everything) if lo < hi else ():
+            corner = tuple(part.start - part.start % step for part, step in zip(region, chunks, strict=True))
+            within = tuple(slice(part.start - at, part.stop - at) for part, at in zip(region, corner, strict=True))
+            rows, *across = region
+            out[slice(rows.start - lo, rows.stop - lo), *across] = self._chunk(corner)[within]
         return out
-
-    def _corners(self, lo: int, hi: int) -> Iterator[tuple[int, ...]]:
-        assert self.chunks is not None
-        across = zip(self.shape[1:], self.chunks[1:], strict=True)
-        yield from product(
-            range(lo - lo % self.chunks[0], hi, self.chunks[0]), *(range(0, size, step) for size, step in across)
-        )
 
     def _chunk(self, corner: tuple[int, ...]) -> npt.NDArray[Any]:
         assert self.chunks is not None
-        kept = tuple(slice(min(c, size - k)) for c, size, k in zip(self.chunks, self.shape, corner, strict=True))
         try:
             skipped, raw = self.dataset.id.read_direct_chunk(corner)
         except (RuntimeError, MemoryError):  # h5py asks for the memory of an unknown size where no chunk was written
             if self.dataset.id.get_chunk_info_by_coord(corner).byte_offset is not None:
                 raise
-            return np.full(self.chunks, self.dataset.fillvalue, self.dtype)[kept]  # never written
+            return np.full(self.chunks, self.dataset.fillvalue, self.dtype)  # never written
         n_bytes = math.prod(self.chunks) * self.dtype.itemsize
-        for i, code in reversed(list(enumerate(self._filters))):
+        for i, code in reversed(list(enumerate(self.filters))):
             if not skipped >> i & 1:
                 raw = _inflated(raw, n_bytes) if code == _DEFLATE else _unshuffled(raw, self.dtype.itemsize)
         if len(raw) != n_bytes:
             raise ValueError(f"{self.path}:{self.key}: a chunk has {len(raw)} bytes, not {n_bytes}; it is damaged")
-        return np.frombuffer(raw, self.dtype).reshape(self.chunks)[kept]
+        return np.frombuffer(raw, self.dtype).reshape(self.chunks)
 
 
 def _inflated(raw: bytes, n_bytes: int) -> bytes:

@@ -1,42 +1,40 @@
-"""Groups, attributes, matrices, names and data frames in HDF5 and Zarr."""
+"""Groups, attributes, matrices, names and data frames in HDF5 and Zarr; folders of Zarr, opened safely."""
 
+import json
+import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io.base import Labels, labels
-from shiftsvd.io.storage.chunked import Lazy, array_rows, credible, csr_rows
-from shiftsvd.io.storage.hdf5 import H5Array, attribute_of, sound_type
+from shiftsvd.errors import Refused, Setting
+from shiftsvd.io.base import Labels, bounded, labels, optional
+from shiftsvd.io.storage.chunked import StoredArray, array_rows, credible, csr_rows
+from shiftsvd.io.storage.hdf5 import H5Array
 from shiftsvd.runs.messages import external_allowed
 
 _PARTS = ("data", "indices", "indptr")
-_DEEPEST, _MOST, _SHOWN = 6, 1000, 20  # levels and nodes of a group that are looked at, nodes named in a message
+_DEEPEST, _MOST, _SHOWN = 6, 1000, 20  # levels and nodes of a group that are listed, nodes named in a message
+Column = npt.NDArray[Any]  # floats or integers, truth values, or objects: texts, and None for what is missing
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """An open file.
-
-    Attributes
-    ----------
-    path : Path
-    root : h5py.File, zarr.Group or zarr.Array
-    memory_limit : int, str or None
-    """
+    """An open file of HDF5, or an open group or array of Zarr."""
 
     path: Path
     root: Any
     memory_limit: int | str | None = None
 
-    def lazy(self, node: Any) -> Lazy:
+    def lazy(self, node: Any) -> StoredArray:
         if not type(node).__module__.startswith("h5py"):
-            return cast("Lazy", node)
+            return cast("StoredArray", node)
         return H5Array(Path(node.file.filename) if external_allowed() else self.path, node.name)
 
     def find(self, key: str) -> Any:
@@ -59,12 +57,12 @@ class Tree:
     def matrices(self) -> list[str]:
         if is_array(self.root):
             return [""]
-        return [key for key, node in walk(self.root) if is_sparse(node) or (is_array(node) and is_matrix(node))]
+        return [key for key, node in _walk(self.root) if _is_matrix(node)]
 
     def only_matrix(self) -> str:
         keys = self.matrices()
         if len(keys) != 1:
-            raise ValueError(f"{self.path} has {self.content()}; one must be chosen by key")
+            raise Refused(f"{self.path} has {self.content()}; one must be chosen by ", Setting("key"))
         return keys[0]
 
     def content(self) -> str:
@@ -75,30 +73,78 @@ class Tree:
         return f"{len(keys)} matrices: {', '.join(map(repr, keys[:_SHOWN]))}{more}"
 
     def texts(self, node: Any, length: int) -> Labels:
+        names = ("" if value is None else str(value) for value in self.column(node, length).tolist())
+        return labels(self.path, names, self.memory_limit)
+
+    def column(self, node: Any, length: int | None = None, categories: Any = None) -> Column:
         if is_array(node):
-            return labels(self.path, self._flat(node, length), self.memory_limit)
+            return self._classes(self.values(node, length), categories)
         if "codes" in node:
-            categories = self._flat(node["categories"], None)
-            codes = np.asarray(self._flat(node["codes"], length, texts=False))
-            # A missing value has code -1.
-            return labels(self.path, np.array([*categories, ""], dtype=object)[codes].tolist(), self.memory_limit)
-        return labels(self.path, self._flat(node["values"], length), self.memory_limit)
+            return self._classes(self.values(node["codes"], length), node["categories"])
+        values = _plain(self.values(node["values"], length))
+        return _without(values, self.values(node["mask"], length).astype(bool)) if "mask" in node else values
 
-    def _flat(self, node: Any, length: int | None, texts: bool = True) -> list[Any]:
-        values = self.values(node, length, "names").tolist()
-        return [_text(value) for value in values] if texts else values
+    def _classes(self, codes: Column, categories: Any) -> Column:
+        if categories is None:
+            return _plain(codes)
+        known = _plain(self.values(categories, None)).astype(object)
+        if codes.dtype.kind not in "iu" or codes.max(initial=-1) >= len(known) or codes.min(initial=0) < -1:
+            raise ValueError(f"{self.path}: codes of categories must be in -1..{len(known) - 1}; the file is damaged")
+        return _without(known[np.maximum(codes, 0)] if len(known) else np.full(len(codes), None), codes < 0)
 
-    def values(self, node: Any, length: int | None, what: str = "values") -> npt.NDArray[Any]:
+    def values(self, node: Any, length: int | None) -> npt.NDArray[Any]:
         name = f"{self.path}:{node.name}"
         if len(node.shape) != 1 or (length is not None and node.shape[0] != length):
-            raise ValueError(f"{name} must be {length} {what}, got an array of shape {node.shape}")
+            raise ValueError(f"{name} must be {length} values, got an array of shape {node.shape}")
         credible(name, self.path, node, self.memory_limit)
-        if hasattr(node, "id"):
-            sound_type(node.id, name)
         return np.asarray(node[...])
 
 
-def walk(group: Any) -> Iterator[tuple[str, Any]]:
+def _without(values: Column, gaps: Column) -> Column:
+    if not gaps.any():
+        return values
+    kind = np.float64 if values.dtype.kind in "iuf" else object
+    values = values.astype(kind)
+    values[gaps] = np.nan if kind is np.float64 else None
+    return values
+
+
+def _plain(values: Column) -> Column:
+    if values.dtype.kind in "fiub":
+        return values
+    plain = np.empty(len(values), object)
+    plain[:] = [value.decode() if isinstance(value, bytes) else value for value in values.tolist()]
+    return plain
+
+
+def column_names(frame: Any) -> list[str]:
+    if is_array(frame):  # before AnnData 0.7
+        return [name for name in frame.dtype.names or () if name not in ("index", "_index")]
+    index = frame.attrs.get("_index", "_index")
+    there = [name for name in frame if name != index and not name.startswith("__")]
+    told = [_text(name) for name in frame.attrs.get("column-order", ())]
+    return [*(name for name in told if name in there), *(name for name in there if name not in told)]
+
+
+def column(tree: Tree, frame: Any, name: str, length: int | None = None) -> Column:
+    if is_array(frame):
+        return tree.column(Field(frame, name), length, tree.root.get(f"uns/{name}_categories"))
+    older = frame.get("__categories", {})  # before AnnData 0.8
+    return tree.column(frame[name], length, older.get(name))
+
+
+class Field:
+    """One field of a structured array, as AnnData wrote data frames before 0.7."""
+
+    def __init__(self, table: Any, field: str) -> None:
+        self._table, self._field = table, field
+        self.name, self.shape, self.chunks, self.dtype = table.name, table.shape, table.chunks, table.dtype
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self._table[self._field][rows]
+
+
+def _walk(group: Any) -> Iterator[tuple[str, Any]]:
     level, seen = [("", group)], {_identity(group, "")}
     for _ in range(_DEEPEST):
         below = []
@@ -121,7 +167,9 @@ def is_array(node: Any) -> bool:
     return hasattr(node, "shape")
 
 
-def is_matrix(node: Any) -> bool:
+def _is_matrix(node: Any) -> bool:
+    if not is_array(node):
+        return is_sparse(node)
     return node.shape is not None and len(node.shape) == 2 and np.dtype(node.dtype).kind in "fciub"
 
 
@@ -130,7 +178,7 @@ def is_sparse(node: Any) -> bool:
 
 
 def attribute(node: Any, *names: str) -> str | None:
-    return next((_text(attribute_of(node, name)) for name in names if name in node.attrs), None)
+    return next((_text(node.attrs[name]) for name in names if name in node.attrs), None)
 
 
 def _text(value: Any) -> str:
@@ -139,7 +187,7 @@ def _text(value: Any) -> str:
 
 def _encoding(node: Any, name: str) -> tuple[str, tuple[int, int]]:
     kind = attribute(node, "encoding-type", "h5sparse_format") or ""
-    sizes = next((attribute_of(node, key) for key in ("shape", "h5sparse_shape") if key in node.attrs), None)
+    sizes = next((node.attrs[key] for key in ("shape", "h5sparse_shape") if key in node.attrs), None)
     if not kind.startswith(("csr", "csc")) or sizes is None or len(sizes) != 2:
         raise ValueError(
             f'{name} must say in its attributes encoding-type "csr_matrix" or "csc_matrix", and shape, '
@@ -148,56 +196,48 @@ def _encoding(node: Any, name: str) -> tuple[str, tuple[int, int]]:
     return kind, (int(sizes[0]), int(sizes[1]))
 
 
-Column = npt.NDArray[Any]  # floats or integers, truth values, or objects: texts, and None for what is missing
+_METADATA: Final = (".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json")
+_PARSED: Final = 32  # bytes of memory for each byte of JSON: "[]," is a list
+_METADATA_REMEDY: Final = "remove attributes that hold data: they belong in arrays"
+_RUN: Final = ("pickle", "numcodecs.pickle")  # codecs that execute what they read
 
 
-def column_names(frame: Any) -> list[str]:
-    if is_array(frame):  # before AnnData 0.7
-        return [name for name in frame.dtype.names or () if name not in ("index", "_index")]
-    index = frame.attrs.get("_index", "_index")
-    there = [name for name in frame if name != index and not name.startswith("__")]
-    told = [name.decode() if isinstance(name, bytes) else str(name) for name in frame.attrs.get("column-order", ())]
-    return [*(name for name in told if name in there), *(name for name in there if name not in told)]
+def open_zarr(path: Path, memory_limit: int | str | None) -> Any:
+    zarr = optional("zarr", "zarr")
+    root = Path(os.path.realpath(path))
+    for file in _files(path):
+        _refuse_others(path, root, file)
+        if file.name in _METADATA:
+            bounded(f"{file.path}: its metadata", _PARSED * file.stat().st_size, memory_limit, _METADATA_REMEDY)
+            _refuse_codecs(path, Path(file.path))
+    return zarr.open(str(path), mode="r")
 
 
-def column(tree: Tree, frame: Any, name: str, length: int | None = None) -> Column:
-    if is_array(frame):
-        return _with_categories(tree, np.asarray(frame[name]), tree.root.get(f"uns/{name}_categories"), length)
-    node = frame[name]
-    if is_array(node):
-        older = frame.get("__categories")  # before AnnData 0.8
-        categories = None if older is None or name not in older else older[name]
-        return _with_categories(tree, tree.values(node, length), categories, length)
-    if "codes" in node:
-        return _with_categories(tree, tree.values(node["codes"], length), node["categories"], length)
-    values = tree.values(node["values"], length)
-    return _without(values, tree.values(node["mask"], length).astype(bool)) if "mask" in node else _plain(values)
+def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
+    waiting = [str(folder)]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                yield entry
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
 
 
-def _with_categories(tree: Tree, codes: Column, categories: Any, length: int | None) -> Column:
-    if length is not None and len(codes) != length:
-        raise ValueError(f"{tree.path} must have {length} values in every column of a frame, got {len(codes)}")
-    if categories is None:
-        return _plain(codes)
-    known = _plain(tree.values(categories, None)).astype(object)
-    if codes.dtype.kind not in "iu" or codes.max(initial=-1) >= len(known) or codes.min(initial=0) < -1:
-        raise ValueError(f"{tree.path}: codes of categories must be in -1..{len(known) - 1}; the file is damaged")
-    return _without(known[np.maximum(codes, 0)] if len(known) else np.full(len(codes), None), codes < 0)
+def _refuse_others(path: Path, root: Path, entry: os.DirEntry[str]) -> None:
+    if entry.is_symlink() and not external_allowed() and not Path(os.path.realpath(entry.path)).is_relative_to(root):
+        out = f"{path} has a link out of its folder, {os.path.relpath(entry.path, path)}, which is not followed; "
+        raise Refused(out, Setting("allow_external", True), " follows it, if you trust the file")
+    try:
+        mode = entry.stat().st_mode
+    except FileNotFoundError:
+        return  # a link to what is not there: a chunk that was never written
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise ValueError(f"{path} has {os.path.relpath(entry.path, path)}, which is no file; remove it")
 
 
-def _without(values: Column, gaps: Column) -> Column:
-    if not gaps.any():
-        return _plain(values)
-    kind = np.float64 if values.dtype.kind in "iuf" else object
-    values = _plain(values).astype(kind)
-    values[gaps] = np.nan if kind is np.float64 else None
-    return values
+def _refuse_codecs(path: Path, file: Path) -> None:
+    def refuse(node: dict[str, Any]) -> None:
+        if node.get("id") in _RUN or node.get("name") in _RUN:  # in the second version of the format, and in the third
+            raise ValueError(f"{path} is packed with pickle, which runs what it reads; write it with another codec")
 
-
-def _plain(values: Column) -> Column:
-    if values.dtype.kind in "fiub":
-        return values
-    texts = [value.decode() if isinstance(value, bytes) else value for value in values.tolist()]
-    plain = np.empty(len(texts), object)
-    plain[:] = texts
-    return plain
+    json.loads(file.read_bytes(), object_hook=refuse)

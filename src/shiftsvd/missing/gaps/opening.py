@@ -10,7 +10,8 @@ from scipy.sparse import issparse
 
 from shiftsvd.backends.columns import SomeColumns
 from shiftsvd.backends.source import RowSource, Stacked
-from shiftsvd.io.base import Names, Opened, Orient, Unfit, reading
+from shiftsvd.errors import Refused
+from shiftsvd.io.base import Names, Opened, Orient, reading
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.opening import FeatureTypes, held_bytes, held_or_streamed, listed, named_as, read_files
 from shiftsvd.io.spooling import rereadable
@@ -104,7 +105,7 @@ def open_with_gaps(
         with reading(several(paths), *paths):
             X = held_or_streamed(opened.matrix, resources) if streams else _held(opened, memory_limit)
             if unobserved and not issparse(X):
-                raise Unfit("it is dense, and NaN marks what is missing there: unobserved is for sparse matrices")
+                raise Refused("it is dense, and NaN marks what is missing there: unobserved is for sparse matrices")
             with named_as(paths, opened, by_features=False):
                 gaps = gaps_of(X, unobserved, **vars(resources))
     return gaps, opened.names
@@ -114,7 +115,7 @@ def _held(opened: Opened, memory_limit: int | str | None) -> Any:
     limit, X = limit_of(memory_limit), opened.matrix
     if isinstance(X, RowSource):
         if limit is not None and held_bytes(X) > limit:
-            raise Unfit(
+            raise Refused(
                 f"it takes {beyond(held_bytes(X), limit)} of memory; only "
                 "files with samples as rows and NaN for what is missing are read in blocks, and for the mean only; "
                 "convert it, or raise memory_limit"
