@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.base import clone
 
+from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.estimators.fitted import FittedPCA
 from shiftsvd.estimators.settings import random_generator
+from shiftsvd.front import integer
 from shiftsvd.kernels import threads
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator
@@ -19,55 +21,49 @@ if TYPE_CHECKING:
 
 
 class BatchPCA(FittedPCA):
-    """What `PCA` does with batches."""
+    """A `PCA` that learns from batches."""
 
     _stream: Stream | None = None  # what `partial_fit` has kept so far
-    _count: int | None = None  # components, where it is the first batch that decides
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Add rows to those that it was given before, one or many from the first batch on; sparse X stays sparse.
+        """Add a batch of one or more rows to those of earlier calls; sparse X stays sparse.
 
         Parameters
         ----------
         X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            The batch.
         y : ignored
+            For scikit-learn.
         sample_weight : array of shape (n_samples,), optional
             Frequencies, as in `fit`; in one batch all may be 0.
 
         Returns
         -------
         PCA
-            Fitted from the second row on. Mean and total variance are exact. Up to 4096 features all of the scatter
-            matrix is kept where `memory_limit` allows; then ``info_.value_errors`` bound what rounding did to each
-            singular value. Beyond, the components are those of a sketch of ``ell = k + max(k, n_oversamples)`` columns:
-            each exact variance lies between `explained_variance_` and that plus `unseen_variance_`, but for rounding;
-            ``info_.value_errors`` bound both.
+            Fitted from the second row on. Mean and total variance are exact.
 
         Raises
         ------
         ValueError
-            For data or settings that cannot be: a scale that would have to be learned, a share of the variance.
+            For invalid data or settings: a scale that would have to be learned, a share of the variance.
 
         Notes
         -----
-        Kept are a triangular factor of dense rows, the squares of sparse batches of more than 256 rows, and the rows
-        that wait to be added: at most 4 n_features^2 numbers (540 MB for 4096 features). The factor errs in each
-        column relative to the norm of that column, so columns of very different sizes keep their digits; squares do,
-        too, unless such columns nearly depend on each other. A value that rounding does not tell from 0 is reported
-        as 0, with an infinite error unless it is proven to be below ``2 max(m, n) eps`` times the norm of the data.
+        Up to 4096 features, if `memory_limit` allows, the whole scatter matrix S is kept: a triangular factor of dense
+        rows, the squares of sparse batches of more than 256 rows, and the rows that wait to be added, at most
+        4 n_features^2 numbers (540 MB for 4096 features). The rounding error of each column is relative to its norm,
+        so columns of very different sizes keep their digits, in squares, too, unless such columns nearly depend on each
+        other. ``info_.value_errors`` bound the error of each singular value. A value that rounding cannot tell from 0
+        is reported as 0, with an infinite error unless it is below ``2 max(m, n) eps`` times the norm of the data.
 
-        A sketch has 4 n_features x ell numbers: ``S Omega`` for the scatter matrix S, to which neither the order nor
-        the size of batches matters beyond rounding, and the
-        `ell` directions found so far, as by IncrementalPCA but sparse and with more of them; those depend on the order
-        by what `ell` directions cannot hold. Both together are at least as near to S as the sketch alone, and never
-        more than S. `shiftsvd.merge_pca` joins what was fitted apart, and `refine` comes nearer to the exact
-        components. Two reads of a batch; six at most of one with more than ell rows, where a sketch is kept. The solver
-        settings of `fit` do not matter here, and what `fit` was given does not belong to the stream: the first
-        `partial_fit` begins anew.
-
-        Frobenius norm of what 50 components leave of sparse counts, 60 000 x 2 000, over the least there is, less 1:
-        0 whole; with a sketch of 2 k columns 0.00003 in 1 batch, 0.0002 in 7, 0.0008 in 1000. IncrementalPCA of
-        scikit-learn: 0.001 in 7, 0.003 in 1000 (benchmarks/claims/batches.py).
+        Beyond, 4 n_features x ell numbers are kept, with ``ell = k + max(k, n_oversamples)``: the sketch ``S Omega``,
+        which depends neither on the order nor on the size of batches beyond rounding, and the `ell` directions found
+        so far, as by IncrementalPCA but sparse and with more of them, which depend on the order by what `ell`
+        directions cannot hold. Each exact variance lies between `explained_variance_` and that plus
+        `unseen_variance_`, and ``info_.value_errors`` include this. `shiftsvd.merge_pca` joins separate fits, and
+        `refine` comes nearer to the exact components. Two reads of a batch; at most six of one with more than ell rows,
+        if a sketch is kept. The settings of the solver do not matter here. The first `partial_fit` after `fit` begins
+        anew.
 
         References
         ----------
@@ -86,17 +82,21 @@ class BatchPCA(FittedPCA):
         1000
         """
         if self.missing != "error":
-            raise ValueError(f'partial_fit needs missing="error", got {self.missing!r}; fill the gaps first')
+            got = f", got {self.missing!r}; fill the gaps first"
+            raise Refused("partial_fit needs ", Setting("missing", "error"), got)
         if self.preprocess is not None:
-            raise ValueError(
-                f"partial_fit cannot learn preprocess={self.preprocess!r}, which would change with every batch; "
-                "use fit, or give partial_fit what is transformed already"
+            raise Refused(
+                *("partial_fit cannot learn ", Setting("preprocess", self.preprocess)),
+                ", which would change with every batch; use fit, or give partial_fit what is transformed already",
             )
+        return self._add(X, sample_weight)
+
+    def _add(self, X: Any, sample_weight: Any = None) -> Self:
         stream = self._stream
         A = self._operator(X, reset=stream is None)
         weights = _weights(sample_weight, A.shape[0])
         with threads(self.n_threads):
-            stream = stream or self._begin()
+            stream = stream or self._begin(self._wanted(A.shape))
             stream.update(A, weights)
         self._keep(stream)
         return self
@@ -121,8 +121,7 @@ class BatchPCA(FittedPCA):
         stream = self._stream
         if stream is None:
             raise ValueError("refine continues a stream: call partial_fit first")
-        if isinstance(passes, bool) or not isinstance(passes, int | np.integer) or passes < 1:
-            raise ValueError(f"passes must be a positive integer, got {passes!r}")
+        passes = integer("passes", passes, 1)
         A = self._operator(X)
         weights = _weights(sample_weight, A.shape[0])
         with threads(self.n_threads):
@@ -135,14 +134,14 @@ class BatchPCA(FittedPCA):
         stream = self._stream
         if _is_fitted(name) and "info_" not in vars(self) and stream is not None and stream.moments.count > 1:
             with threads(self.n_threads):
-                self.__dict__.update(self._made(stream))
+                vars(self).update(self._made(stream))
         if name not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return vars(self)[name]
 
     def _made(self, stream: Stream) -> dict[str, Any]:
         n = self.n_features_in_
-        return stream.fitted(self._wanted(n), self._vector(n))
+        return stream.fitted(self._wanted((n, n)), self._vector(n))
 
     def _keep(self, stream: Stream) -> None:
         # Recovery takes longer than a small batch: measured 30 ms beside 5 ms for 60 rows of 2000 features.
@@ -150,23 +149,23 @@ class BatchPCA(FittedPCA):
         self._stream = stream
 
     def _forget(self) -> None:
-        for name in [name for name in vars(self) if name == "_stream" or _is_fitted(name)]:
+        for name in [name for name in vars(self) if name in ("_stream", "_freedom") or _is_fitted(name)]:
             del self.__dict__[name]
 
-    def _begin(self) -> Stream:
+    def _begin(self, k: int) -> Stream:
         n = self.n_features_in_
-        k, scale = self._wanted(n), self._divisor(n)
+        if is_named(self.scale):
+            raise Refused(
+                *("partial_fit cannot learn ", Setting("scale", self.scale)),
+                ", since the scale would change with every batch; give it as a vector, or use fit",
+            )
         self._vector(n)
-        rng = partial(random_generator, self.random_state)
+        scale, rng = resolve_scale(self.scale, n, None), partial(random_generator, self.random_state)
         return Stream.begin(n, k, self.n_oversamples, scale, rng, self.memory_limit)
 
-    def _wanted(self, n: int) -> int:
-        k = self.n_components
-        if k is None:
-            return n
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n:
-            raise ValueError(f"partial_fit needs n_components in 1..{n} for {n} features, or None, got {k!r}")
-        return int(k)
+    def _wanted(self, shape: tuple[int, int]) -> int:
+        n, k = shape[1], self.n_components
+        return n if k is None else integer("n_components", k, 1, n, f" or None for partial_fit with {n} features")
 
     def _vector(self, n: int) -> Vector | None:
         if isinstance(self.shift, str) and self.shift == "mean":
@@ -174,20 +173,14 @@ class BatchPCA(FittedPCA):
         if self.shift is None:
             return np.zeros(n)
         if isinstance(self.shift, str | Operator) or not hasattr(self.shift, "__len__"):
-            raise ValueError(f'partial_fit takes shift="mean", None or a vector, got {self.shift!r}; use fit')
-        return finite_vector("shift", self.shift, n, "feature")
-
-    def _divisor(self, n: int) -> Vector | None:
-        if is_named(self.scale):
-            raise ValueError(
-                f"partial_fit cannot learn scale={self.scale!r}, since the scale would change with every batch; "
-                "give it as a vector, or use fit"
+            raise Refused(
+                *("partial_fit takes ", Setting("shift", "mean"), f", None or a vector, got {self.shift!r}; use fit")
             )
-        return resolve_scale(self.scale, n, None)
+        return finite_vector("shift", self.shift, n, "feature")
 
 
 def merge_pca(a: "PCA", b: "PCA") -> "PCA":
-    """Put two fits by `partial_fit` together: one `PCA` of the rows of both, as if it had been given all.
+    """Merge two fits by `partial_fit` into one `PCA` of the rows of both.
 
     Parameters
     ----------
@@ -198,8 +191,8 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     Returns
     -------
     PCA
-        With the settings of `a`. It can be merged and fitted further. What does not depend on the order of batches
-        (`PCA.partial_fit`) does not depend on that of merges.
+        With the settings of `a`. It can be merged and fitted further. The order of merges matters no more than that
+        of batches in `PCA.partial_fit`.
 
     Raises
     ------
@@ -225,14 +218,14 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     for one in (a, b):
         if getattr(one, "_stream", None) is None:
             raise ValueError(f"merge_pca takes estimators fitted by partial_fit, got {one!r} without a stream")
+    assert a._stream is not None
+    assert b._stream is not None
     _check_alike(a, b)
     names = getattr(a, "feature_names_in_", getattr(b, "feature_names_in_", None))
     both: PCA = clone(a)
     both.n_features_in_ = a.n_features_in_
     if names is not None:
         both.feature_names_in_ = names
-    assert a._stream is not None
-    assert b._stream is not None
     both._keep(a._stream.merged(b._stream))
     return both
 
@@ -250,11 +243,10 @@ def _check_alike(a: "PCA", b: "PCA") -> None:
             "Select the same columns before both fits."
         )
     shift, other = (one._vector(one.n_features_in_) for one in (a, b))
-    alike = shift is other if shift is None or other is None else np.array_equal(shift, other)
-    if not alike:
-        raise ValueError(
-            f"merge_pca needs fits with the same shift, got shift={_short(a.shift)} and shift={_short(b.shift)}. "
-            "Call set_params(shift=...) on one of them; a stream can be read about any shift."
+    if not np.array_equal(shift, other):  # type: ignore[arg-type]  # both may be None
+        raise Refused(
+            f"merge_pca needs fits with the same shift, got shift={_short(a.shift)} and shift={_short(b.shift)}. Call "
+            "set_params(shift=...) on one of them; a stream can be read about any shift."
         )
 
 
@@ -267,7 +259,7 @@ def _listed(names: Any) -> str:
 
 
 def _is_fitted(name: str) -> bool:
-    return name.endswith("_") and not name.startswith("_") and not name.endswith("_in_")
+    return name.endswith("_") and not name.startswith("_") and not name.endswith(("_in_", "batch_size_"))
 
 
 def _weights(sample_weight: Any, m: int) -> Vector | None:
@@ -276,5 +268,5 @@ def _weights(sample_weight: Any, m: int) -> Vector | None:
     weights = np.full(m, sample_weight) if np.ndim(sample_weight) == 0 else sample_weight
     weights = finite_vector("sample_weight", weights, m, "sample")
     if np.iscomplexobj(weights) or np.any(weights < 0):
-        raise ValueError("sample_weight must be real and not negative, got complex or negative entries")
+        raise refuse("sample_weight", "be real and not negative", "complex or negative entries")
     return weights

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigvalsh
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 from shiftsvd.backends import as_operator, is_lazy, unlabelled
 from shiftsvd.backends.columns import Places
 from shiftsvd.backends.validation import before_sklearn
-from shiftsvd.estimators.native import taken
+from shiftsvd.errors import Part, Refused
+from shiftsvd.estimators.native import dispatched, taken
+from shiftsvd.missing.gaps import Gaps
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.runs.memory import Resources
@@ -68,21 +71,29 @@ MOST_LOST: Final = 0.5
 NAMED: Final = 3  # features in an error
 
 
-def aligned(fitted: Model, names: Sequence[Any], file: str, max_absent: float, remedy: str) -> Model:
-    """The model with its features in the order of `file`, which has these; some of them may be absent.
-
-    Features that have a part in sums of rows alone may always be absent. `remedy` says how to allow others to be.
-    """
+# The model with its features in the order of `file`, which has these. Some may be absent: so many of the features of
+# components, and any that only enter sums of rows. `remedy` says how to allow more.
+def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *remedy: Part) -> Model:
     pca: Any = fitted
     known = pca.feature_names_in_
     model, found = [str(name) for name in known], [str(name) for name in names]
     if model == found:
         return fitted
-    place = {name: j for j, name in enumerate(model)}
-    of_components = kept_of(getattr(pca, "preprocess_", ()), len(model))
-    lacking = _lacking([model[j] for j in of_components], place, found, file, max_absent, remedy)
-    if len(place) < len(model):
-        raise ValueError(f"{file}: features in another order than those of the model, whose names are not unique")
+    place, there = {name: j for j, name in enumerate(model)}, set(found)
+    needed = [model[j] for j in kept_of(getattr(pca, "preprocess_", ()), len(model))]
+    lacking = [name for name in needed if name not in there]
+    if len(lacking) > max_absent * len(needed):
+        raise Refused(f"{file}: lacks features of the model: {_some(lacking)}; ", *remedy)
+    if unknown := [name for name in found if name not in place]:
+        raise ValueError(f"{file}: has features that the model does not know: {_some(unknown)}")
+    if len(there) < len(found) or len(place) < len(model):
+        of = "" if len(there) < len(found) else " of the model"
+        raise ValueError(
+            f"{file}: names of features{of} are not unique, and their order differs from the model, so columns cannot be "
+            "matched. Make the names unique."
+        )
+    if lacking:
+        notice(f"{file}: {len(lacking)} of {len(needed)} features of the components absent, and unobserved")
     places = np.array([place[name] for name in found], np.intp)
     moved: Any = copy(pca)
     moved.feature_names_in_, moved.n_features_in_ = known[places], len(places)
@@ -98,22 +109,6 @@ def aligned(fitted: Model, names: Sequence[Any], file: str, max_absent: float, r
         moved.shift_ = pca.shift_.at(order)
     result: Model = moved
     return result
-
-
-def _lacking(
-    needed: list[str], place: dict[str, int], found: list[str], file: str, max_absent: float, remedy: str
-) -> list[str]:
-    there = set(found)
-    lacking = [name for name in needed if name not in there]
-    if len(lacking) > max_absent * len(needed):
-        raise ValueError(f"{file}: lacks features of the model: {_some(lacking)}; {remedy}")
-    if unknown := [name for name in found if name not in place]:
-        raise ValueError(f"{file}: has features that the model does not know: {_some(unknown)}")
-    if len(there) < len(found):
-        raise ValueError(f"{file}: names of features are not unique, and in another order than those of the model")
-    if lacking:
-        notice(f"{file}: {len(lacking)} of {len(needed)} features of the components absent, and unobserved")
-    return lacking
 
 
 def _some(names: list[str]) -> str:
@@ -134,8 +129,8 @@ def least_squares(V: Panel, there: Places) -> Panel:
     return np.asarray(cho_solve(cho_factor(G), W.conj().T).conj().T)
 
 
-class Named(Estimator):
-    """What scikit-learn asks of every estimator that finds components: names for its output."""
+class Components(Estimator):
+    """What scikit-learn asks of estimators of components: the number of output columns, and tags for sparse data."""
 
     @property
     def _n_features_out(self) -> int:
@@ -144,10 +139,6 @@ class Named(Estimator):
     @property
     def _resources(self) -> Resources:
         return Resources(self.memory_limit, self.n_threads)
-
-
-class Components(Named):
-    """Tags of scikit-learn that estimators of components have: sparse data are taken."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -160,28 +151,44 @@ def is_unread(X: Any) -> bool:
     return isinstance(X, Operator) or is_lazy(X)
 
 
-def counted(estimator: Any, X: Any, reset: bool) -> Operator:
-    A = as_operator(X, memory_limit=estimator.memory_limit)
-    count_columns(estimator, A, reset)
-    return A
-
-
-def validated(estimator: Any, X: Any, reset: bool, **kinds: Any) -> Any:
-    X = taken(X)
-    if not kinds.keys() - {"ensure_min_samples"} and _as_it_is_read(estimator, X, reset, **kinds):
+def checked(estimator: Any, X: Any, reset: bool, least: int = 1, on_device: bool = False) -> Any:
+    """Return what `as_operator` takes: at least `least` rows with the features of the estimator, or new ones."""
+    if _as_it_is_read(estimator, X, reset, least):
         count_columns(estimator, X, reset)
         return X
-    X = before_sklearn(X)
-    kinds = {"accept_sparse": ("csr", "csc"), "dtype": "numeric", "ensure_all_finite": False, **kinds}
-    return validate_data(estimator, X, reset=reset, **kinds)
+    name = type(estimator).__name__
+    if is_unread(X) or isinstance(X, Gaps) or (on_device and dispatched(X)):
+        A = X if isinstance(X, Gaps) else as_operator(X, memory_limit=estimator.memory_limit)
+        if A.shape[0] < least:
+            given = f"Found array with {A.shape[0]} sample(s)"
+            raise ValueError(f"{given} while a minimum of {least} is required by {name}")
+        count_columns(estimator, A, reset)
+        return A
+    if hasattr(X, "rmatmat"):
+        raise TypeError(
+            f"{name} takes arrays, sparse matrices, data frames and what open_matrix gives, got {type(X).__name__}; "
+            "use svd, which takes any operator"
+        )
+    return validate_data(
+        estimator,
+        before_sklearn(taken(X)),
+        reset=reset,
+        accept_sparse=("csr", "csc"),
+        dtype="numeric",
+        ensure_all_finite=False,
+        ensure_min_samples=least,
+    )
 
 
-def _as_it_is_read(estimator: Any, X: Any, reset: bool, ensure_min_samples: int = 1) -> bool:
-    if type(X) is not np.ndarray or X.dtype not in (np.float32, np.float64) or X.ndim != 2:
+def _as_it_is_read(estimator: Any, X: Any, reset: bool, least: int) -> bool:
+    plain = type(X) is np.ndarray and X.dtype in (np.float32, np.float64)
+    sparse = not plain and issparse(X)
+    if sparse:
+        plain = X.format in ("csr", "csc") and X.dtype.kind in "fiub"
+    if not plain or X.ndim != 2 or X.shape[0] < least or X.shape[1] < 1:
         return False
     known = vars(estimator)
-    alike = "feature_names_in_" not in known and known.get("n_features_in_") == X.shape[1]
-    return X.shape[0] >= max(ensure_min_samples, 1) and X.shape[1] >= 1 and (reset or alike)
+    return reset or ("feature_names_in_" not in known and known.get("n_features_in_") == X.shape[1])
 
 
 def count_columns(estimator: Any, A: Any, reset: bool) -> None:
@@ -198,13 +205,12 @@ def count_columns(estimator: Any, A: Any, reset: bool) -> None:
         )
 
 
-def scores(estimator: Any, X: Any, found: Callable[[Any], Any], by_row: bool = True) -> Any:
-    if not (is_lazy(X) and by_row):
-        return found(X)
+def scores_by_row(estimator: Any, X: Any) -> Any:
+    """Return the scores of a Dask array as one; nothing is computed."""
     from shiftsvd.backends.dask import lazy_scores
 
-    counted(estimator, X, reset=False)
-    return lazy_scores(_as_it_is(estimator), unlabelled(X))
+    checked(estimator, X, reset=False)
+    return lazy_scores(_without_stream(estimator), unlabelled(X))
 
 
 def points(estimator: Any, Z: Any, found: Callable[[Panel], Panel], by_row: bool = True) -> Any:
@@ -217,10 +223,10 @@ def points(estimator: Any, Z: Any, found: Callable[[Panel], Panel], by_row: bool
         return found(Z)
     from shiftsvd.backends.dask import lazy_points
 
-    return lazy_points(_as_it_is(estimator), unlabelled(Z))
+    return lazy_points(_without_stream(estimator), unlabelled(Z))
 
 
-def _as_it_is(estimator: Any) -> Any:
+def _without_stream(estimator: Any) -> Any:
     frozen = copy(estimator)
     vars(frozen).pop("_stream", None)
     return frozen

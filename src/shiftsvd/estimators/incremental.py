@@ -2,20 +2,22 @@
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
+from itertools import chain
 from typing import Any, ClassVar, Self
 
-import numpy as np
 from sklearn.utils import gen_batches
 
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.validation import named
+from shiftsvd.errors import Refused, Setting
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.features import is_unread
+from shiftsvd.front import integer
 from shiftsvd.kernels import threads
 from shiftsvd.operators import Operator
 from shiftsvd.streaming.stream import Stream
 
-BATCH = 5  # rows of a batch for each feature, where nothing is said, as in scikit-learn
+BATCH = 5  # rows of a batch for each feature by default, as in scikit-learn
 
 
 @dataclass(eq=False, repr=False)
@@ -27,20 +29,20 @@ class IncrementalPCA(BatchPCA):
     n_components : int or None
         None is the smaller one of rows and columns of the first batch.
     whiten : bool
-        Scores of unit variance.
+        Scale the scores to unit variance.
     copy : bool
         Accepted for compatibility; input is never written.
     batch_size : int, optional
-        Rows of X that `fit` takes at once. Default: five for each feature. It changes memory and time, and up to 4096
-        features not the result, but for rounding.
+        Rows of X that `fit` takes at once. Default: five for each feature. Up to 4096 features it changes memory and
+        time, and the result only by rounding.
     n_oversamples : int
-        What a sketch keeps beyond the components, at least as many more, of more than 4096 features.
+        What a sketch of more than 4096 features keeps beyond the components, at least as many more.
     random_state : int, Generator, RandomState or None
-        Of that sketch. None is fresh entropy; the global state is never read.
+        Seed of that sketch. None is fresh entropy; the global state is never read.
     n_threads : int, optional
         Default: the cores that this process may use. The result does not depend on it.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. What would need more is refused.
+        Default: half of the available memory. A fit that needs more is refused.
 
     Attributes
     ----------
@@ -63,12 +65,12 @@ class IncrementalPCA(BatchPCA):
     See Also
     --------
     PCA : ``partial_fit`` with sample weights, shifts and scales.
-    merge_pca : Joins what was fitted apart.
+    merge_pca : Merge separate fits.
 
     Notes
     -----
     Up to 4096 features the components are those of all rows at once; scikit-learn's are of what each batch left. Sparse
-    rows stay sparse, in `partial_fit` too, where scikit-learn's refuses them. Two reads of a batch.
+    rows stay sparse, in `partial_fit`, too. Two reads of a batch.
 
     References
     ----------
@@ -94,7 +96,7 @@ class IncrementalPCA(BatchPCA):
     n_threads: int | None = None
     memory_limit: int | str | None = None
 
-    # What a stream of batches also asks for, and is no setting here.
+    # Settings of `PCA` that are none here.
     shift: ClassVar[Any] = "mean"
     scale: ClassVar[Any] = None
     missing: ClassVar[Any] = "error"
@@ -102,30 +104,34 @@ class IncrementalPCA(BatchPCA):
     preprocess: ClassVar[Any] = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the components of X, `batch_size` rows after another; what was fitted before is forgotten.
+        """Find the components of X in batches of `batch_size` rows; earlier fits are forgotten.
 
         Parameters
         ----------
         X : array, sparse matrix, data frame, or what `shiftsvd.io.open_matrix` gives
             Of shape (n_samples, n_features); a file is read in its own blocks.
         y : ignored
-            Not used; there for scikit-learn.
+            For scikit-learn.
 
         Returns
         -------
         IncrementalPCA
-            The fitted estimator itself.
+            The estimator itself.
 
         Raises
         ------
         ValueError
-            For data or settings that cannot be.
+            For invalid data or settings.
         """
-        size = self._rows_at_once()
+        size = self.batch_size if self.batch_size is None else integer("batch_size", self.batch_size, 1, of=" or None")
         X = self._checked(X, reset=True, least=1)
         size = BATCH * X.shape[1] if size is None else size
-        with threads(self.n_threads), named(getattr(self, "feature_names_in_", None)):
-            stream = self._streamed(X, size)
+        with threads(self.n_threads), named(vars(self).get("feature_names_in_")):
+            batches = self._batches(X, size)
+            first = next(batches)
+            stream = self._begin(self._first(first.shape))
+            for A in chain([first], batches):
+                stream.update(A)
             self._keep(stream)
             if stream.moments.count > 1:
                 vars(self).update(self._made(stream))
@@ -138,90 +144,57 @@ class IncrementalPCA(BatchPCA):
         Parameters
         ----------
         X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            The first batch has at least as many rows as components are wanted.
+            The first batch needs at least as many rows as components.
         y : ignored
-            Not used; there for scikit-learn.
+            For scikit-learn.
         check_input : bool
             Accepted for compatibility; input is always checked.
 
         Returns
         -------
         IncrementalPCA
-            The fitted estimator itself.
+            The estimator itself.
 
         Raises
         ------
         ValueError
-            For data or settings that cannot be, or a number of components that has changed.
+            For invalid data or settings, or a changed number of components.
         """
         stream = self._stream
-        A = self._operator(X, reset=stream is None)
-        if stream is None:
-            self._count = self._first(A.shape)
-        elif self.n_components not in (None, self._count):
-            raise ValueError(
-                f"n_components has changed from {self._count} to {self.n_components!r} between calls to partial_fit; "
-                "set it back, or begin anew with fit"
+        if stream is not None and self.n_components not in (None, stream.k):
+            raise Refused(
+                *(Setting("n_components"), f" has changed from {stream.k} to {self.n_components!r} between calls to "),
+                "partial_fit; set it back, or begin anew with fit",
             )
-        with threads(self.n_threads):
-            stream = stream or self._begin()
-            stream.update(A)
-        self._keep(stream)
-        return self
-
-    def _rows_at_once(self) -> int | None:
-        size = self.batch_size
-        if size is not None and (isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1):
-            raise ValueError(f"batch_size must be a positive integer or None, got {size!r}")
-        return None if size is None else int(size)
-
-    def _streamed(self, X: Any, size: int) -> Stream:
-        batches = self._batches(X, size)
-        first, before = next(batches), self._count
-        self._count, whole = self._first(first.shape), False
-        try:
-            stream = self._begin()
-            stream.update(first)
-            for A in batches:
-                stream.update(A)
-            whole = True
-        finally:  # of a fit that was refused midway nothing is left
-            self._count = self._count if whole else before
-        return stream
+        return self._add(X)
 
     def _batches(self, X: Any, size: int) -> Iterator[Operator]:
         if is_unread(X):
             yield X
             return
-        resources = vars(self._resources)
         for batch in gen_batches(X.shape[0], size, min_batch_size=self.n_components or 0):
-            yield as_operator(X[batch], **resources)
+            yield as_operator(X[batch], **vars(self._resources))
 
     def _first(self, shape: tuple[int, int]) -> int:
-        k, (m, n) = self.n_components, shape
-        if k is None:
+        m, n = shape
+        if self.n_components is None:
             return min(m, n)
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-            raise ValueError(f"n_components must be a positive integer or None, got {k!r}")
+        k = integer("n_components", self.n_components, 1, of=" or None")
         if k > n:
-            raise ValueError(
-                f"n_components={k} invalid for n_features={n}, need more rows than columns for IncrementalPCA "
-                "processing; ask for fewer"
+            raise Refused(
+                *(Setting("n_components", k), f" invalid for n_features={n}, need more rows than columns for "),
+                "IncrementalPCA processing; ask for fewer",
             )
         if k > m:
-            raise ValueError(
-                f"n_components={k} must be less or equal to the batch number of samples {m} for the first "
-                "partial_fit call. Give it more rows at once, or ask for fewer"
+            raise Refused(
+                *(Setting("n_components", k), f" must be less or equal to the batch number of samples {m} for the "),
+                "first partial_fit call. Give it more rows at once, or ask for fewer",
             )
-        return int(k)
+        return k
 
-    def _wanted(self, n: int) -> int:
-        return n if self._count is None else self._count
-
-    def _keep(self, stream: Stream) -> None:
-        kept = {name: value for name, value in vars(self).items() if name == "batch_size_"}
-        super()._keep(stream)
-        vars(self).update(kept)
+    def _wanted(self, shape: tuple[int, int]) -> int:
+        k = None if self._stream is None else self._stream.k
+        return self._first(shape) if k is None else k
 
     def _made(self, stream: Stream) -> dict[str, Any]:
         moments = stream.moments

@@ -11,7 +11,9 @@ from scipy.sparse import csr_array
 from sklearn import get_config
 
 from shiftsvd.backends.device import Arrays, arrays_of
+from shiftsvd.kernels import threads
 
+Model = TypeVar("Model")
 P = ParamSpec("P")
 R = TypeVar("R")
 DISPATCH = "sklearn.set_config(array_api_dispatch=True)"
@@ -19,14 +21,13 @@ _told: set[str] = set()  # libraries whose users have read the notice
 
 
 def dispatched(X: Any) -> Arrays | None:
-    return arrays_of(X) if get_config()["array_api_dispatch"] else None
+    arrays = arrays_of(X)
+    return arrays if arrays is not None and get_config()["array_api_dispatch"] else None
 
 
+# Estimators work on the host: with a tensor there as NumPy's or SciPy's, after one notice. An array on another device
+# is refused, since nobody asked for a copy of it.
 def taken(X: Any) -> Any:
-    """X for an estimator that works on the host: a tensor there as NumPy's or SciPy's, with one notice.
-
-    An array on another device is refused: a copy of it would be nothing that anybody asked for.
-    """
     arrays = arrays_of(X)
     if arrays is None:
         return X
@@ -48,42 +49,38 @@ def taken(X: Any) -> Any:
     return S.T if by_columns else S
 
 
-def here(Z: Any) -> Any:
+def on_host(Z: Any) -> Any:
     arrays = arrays_of(Z)
     return Z if arrays is None else arrays.down(Z)
 
 
-def fitted_natively(fit: Callable[P, R]) -> Callable[P, R]:
-    @wraps(fit)
-    def inside(*args: P.args, **named: P.kwargs) -> R:
-        self = cast("Any", args[0])
-        arrays = dispatched(args[1] if len(args) > 1 else named.get("X"))
-        fitted = fit(*args, **named)
-        vars(self).pop("_learned", None)
-        if arrays is not None:
-            here = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
-            here = {name: value for name, value in here.items() if value.dtype.kind in "fc"}
-            self._learned = arrays, here
-            vars(self).update({name: arrays.up(np.ascontiguousarray(value)) for name, value in here.items()})
-        return fitted
-
-    return inside
+def settled(estimator: Any, X: Any) -> None:
+    """Move what was learned from X to the device of X; the host keeps its own."""
+    arrays = dispatched(X)
+    vars(estimator).pop("_learned", None)
+    if arrays is not None:
+        host = {name: x for name, x in vars(estimator).items() if isinstance(x, np.ndarray) and x.dtype.kind in "fc"}
+        estimator._learned = arrays, host
+        vars(estimator).update({name: arrays.up(np.ascontiguousarray(value)) for name, value in host.items()})
 
 
 def natively(method: Callable[P, R]) -> Callable[P, R]:
+    """Compute on the host, with one BLAS thread, and return arrays on the device of X."""
+
     @wraps(method)
     def inside(*args: P.args, **named: P.kwargs) -> R:
-        self, *given = args
+        self, *given = cast("tuple[Any, ...]", args)
         learned = vars(self).get("_learned")
         X = given[0] if given else named.get("X")
         arrays = dispatched(X) if X is not None else learned and learned[0]
-        found: Any = cast("Any", method)(hosted(self), *given, **named)
+        with threads(self.n_threads):
+            found: Any = cast("Any", method)(self if learned is None else hosted(self), *given, **named)
         return cast("R", arrays.up(np.ascontiguousarray(found)) if arrays and isinstance(found, np.ndarray) else found)
 
     return inside
 
 
-def hosted(estimator: Any) -> Any:
+def hosted(estimator: Model) -> Model:
     learned = vars(estimator).get("_learned")
     if learned is None:
         return estimator

@@ -86,11 +86,12 @@ class Stream:
     n_passes: int = 0
     seconds: float = 0.0
     n_joined: int = 0
+    k: int | None = None  # components that it was begun for
 
     @classmethod
-    def empty(cls, scatter: Scatter, scale: Vector | None = None) -> "Stream":
+    def empty(cls, scatter: Scatter, scale: Vector | None = None, k: int | None = None) -> "Stream":
         n = len(scatter.B)
-        return cls(scatter, scale, Moments(0.0, np.zeros(n), np.zeros(n)))
+        return cls(scatter, scale, Moments(0.0, np.zeros(n), np.zeros(n)), k=k)
 
     @classmethod
     def begin(
@@ -100,9 +101,9 @@ class Stream:
         needed = WholeScatter.bytes(n, default_threads())
         if ell == n or (n <= max(WHOLE, 4 * ell) and spare(needed, memory_limit)):
             affordable(needed, memory_limit, what)
-            return cls.empty(WholeScatter.empty(n), scale)
+            return cls.empty(WholeScatter.empty(n), scale, k)
         affordable(SketchedScatter.bytes(n, ell), memory_limit, what)
-        return cls.empty(SketchedScatter.empty(n, ell, rng()), scale)
+        return cls.empty(SketchedScatter.empty(n, ell, rng()), scale, k)
 
     def update(self, A: Operator, weights: Vector | None = None) -> None:
         started = time.perf_counter()
@@ -130,7 +131,7 @@ class Stream:
                 "both with the same random_state, n_components, n_oversamples, scale and memory_limit"
             )
         both = Stream(self.scatter.added(other.scatter), self.scale, self.moments, self.n_rows + other.n_rows)
-        both.n_joined = self.n_joined + other.n_joined
+        both.n_joined, both.k = self.n_joined + other.n_joined, self.k
         both._join(other.moments)
         both.dtype = np.result_type(self.dtype, other.dtype)
         both.n_passes, both.seconds = max(self.n_passes, other.n_passes), self.seconds + other.seconds
