@@ -88,10 +88,8 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
         raise ValueError(f"{file}: has features that the model does not know: {_some(unknown)}")
     if len(there) < len(found) or len(place) < len(model):
         of = "" if len(there) < len(found) else " of the model"
-        raise ValueError(
-            f"{file}: names of features{of} are not unique, and their order differs from the model, so columns cannot be "
-            "matched. Make the names unique."
-        )
+        why = "and file and model have different orders, so columns cannot be matched. Make the names unique."
+        raise ValueError(f"{file}: names of features{of} are not unique, {why}")
     if lacking:
         notice(f"{file}: {len(lacking)} of {len(needed)} features of the components absent, and unobserved")
     places = np.array([place[name] for name in found], np.intp)
