@@ -172,18 +172,15 @@ def suggest_k(
     -----
     - "elbow": the last component before the spectrum, on a log scale, lies farthest below its chord from first to
       last (Satopaa et al. 2011). It always finds one, and it moves with `max_k`.
-    - "parallel": values well above the largest one of the same data with every column permuted on its own (Horn 1965;
-      Buja & Eyuboglu 1992), sparse data among the places of their rows. Since the variance of strong components
-      would hide weak ones there, the permuted columns are shrunk to what the components found so far leave of them,
-      until no more are found (after the deflation of Dobriban & Owen 2019, without its dense residual). It is for
-      noise whose variance may differ between columns, not between rows. Two or three times `n_draws` leading
-      components, one copy of the data at a time.
+    - "parallel": values above the largest one of the same data with every column permuted on its own, sparse data
+      among the places of their rows (Horn 1965; Buja & Eyuboglu 1992). Permuted columns are shrunk to what the
+      components found so far leave of them, until no more are found (after Dobriban & Owen 2019). For noise whose
+      variance may differ between columns, not between rows. Two or three times `n_draws` leading components.
     - "gavish-donoho": values above the optimal hard threshold ``lambda(b) sqrt(max(m, n)) sigma_k`` with ``b`` the
       ratio of the sides and ``lambda(b)^2 = 2 (b + 1) + 8 b / (b + 1 + sqrt(b^2 + 14 b + 1))`` (Gavish & Donoho
-      2014), for noise of one variance in all entries. The median value being unknown, the noise is that of the
-      trace left over, ``sigma_k^2 = (||A||_F^2 - sum_{j <= k} s_j^2) / ((m - k) (n - k))``, with the smallest k
-      that agrees with itself; m is one less if the mean is subtracted.
-    - "cv": bi-cross-validation (Owen & Perry 2009). With a block ``A11`` of rows and columns held out, the others
+      2014), for noise of one variance in all entries, ``sigma_k^2 = (||A||_F^2 - sum_{j <= k} s_j^2) / ((m - k)
+      (n - k))`` with the smallest k that agrees with itself; m is one less if the mean is subtracted.
+    - "cv": bi-cross-validation (Owen & Perry 2009): with a block ``A11`` of rows and columns held out, the others
       predict it as ``A12 (A22)_k^+ A21``; the k with the least squared error over all ``folds^2`` blocks.
 
     `warm_start` continues a fit of k components to more.

@@ -13,7 +13,7 @@ from sklearn.utils import gen_batches
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.validation import named
 from shiftsvd.errors import Refused, Setting, refuse
-from shiftsvd.estimators.features import is_unread
+from shiftsvd.estimators.features import checked, is_unread
 from shiftsvd.estimators.fitted import FittedPCA
 from shiftsvd.estimators.settings import random_generator
 from shiftsvd.front import integer
@@ -193,6 +193,9 @@ BATCH = 5  # rows of a batch for each feature by default, as in scikit-learn
 class IncrementalPCA(BatchPCA):
     """Principal components of rows that come in batches, with the settings and attributes of scikit-learn's.
 
+    `fit` takes `batch_size` rows at a time, or a file of `shiftsvd.io.open_matrix` in its own blocks. The first batch
+    of `partial_fit` needs as many rows as components; it takes no weights, and always checks its input.
+
     Parameters
     ----------
     n_components : int or None
@@ -273,27 +276,8 @@ class IncrementalPCA(BatchPCA):
     preprocess: ClassVar[Any] = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the components of X in batches of `batch_size` rows; earlier fits are forgotten.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, or what `shiftsvd.io.open_matrix` gives
-            Of shape (n_samples, n_features); a file is read in its own blocks.
-        y : ignored
-            For scikit-learn.
-
-        Returns
-        -------
-        IncrementalPCA
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            For invalid data or settings.
-        """
         size = self.batch_size if self.batch_size is None else integer("batch_size", self.batch_size, 1, of=" or None")
-        X = self._checked(X, reset=True, least=1)
+        X = checked(self, X, reset=True)
         size = BATCH * X.shape[1] if size is None else size
         with threads(self.n_threads), named(vars(self).get("feature_names_in_")):
             batches = self._batches(X, size)
@@ -308,27 +292,6 @@ class IncrementalPCA(BatchPCA):
         return self
 
     def partial_fit(self, X: Any, y: Any = None, check_input: bool = True) -> Self:
-        """Add the rows of X to those before; sparse rows stay sparse.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            The first batch needs at least as many rows as components.
-        y : ignored
-            For scikit-learn.
-        check_input : bool
-            Accepted for compatibility; input is always checked.
-
-        Returns
-        -------
-        IncrementalPCA
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            For invalid data or settings, or a changed number of components.
-        """
         stream = self._stream
         if stream is not None and self.n_components not in (None, stream.k):
             raise Refused(
@@ -413,42 +376,32 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
             raise ValueError(f"merge_pca takes estimators fitted by partial_fit, got {one!r} without a stream")
     assert a._stream is not None
     assert b._stream is not None
-    _check_alike(a, b)
-    names = getattr(a, "feature_names_in_", getattr(b, "feature_names_in_", None))
-    both: PCA = clone(a)
-    both.n_features_in_ = a.n_features_in_
-    if names is not None:
-        both.feature_names_in_ = names
-    both._keep(a._stream.merged(b._stream))
-    return both
-
-
-def _check_alike(a: "PCA", b: "PCA") -> None:
-    if a.n_features_in_ != b.n_features_in_:
+    n, m = a.n_features_in_, b.n_features_in_
+    if n != m:
         raise ValueError(
-            f"merge_pca needs fits of the same features, got {a.n_features_in_} and {b.n_features_in_} of them. "
-            "Fit both on the same columns."
+            f"merge_pca needs fits of the same features, got {n} and {m} of them. Fit both on the same columns."
         )
     names, others = (getattr(one, "feature_names_in_", None) for one in (a, b))
     if names is not None and others is not None and not np.array_equal(names, others):
         raise ValueError(
-            f"merge_pca needs the same features in the same order, got {_listed(names)} and {_listed(others)}. "
-            "Select the same columns before both fits."
+            f"merge_pca needs the same features in the same order, got {_short(list(names))} and "
+            f"{_short(list(others))}. Select the same columns before both fits."
         )
-    shift, other = (one._vector(one.n_features_in_) for one in (a, b))
-    if not np.array_equal(shift, other):  # type: ignore[arg-type]  # both may be None
+    if not np.array_equal(a._vector(n), b._vector(n)):  # type: ignore[arg-type]  # both may be None
         raise Refused(
             f"merge_pca needs fits with the same shift, got shift={_short(a.shift)} and shift={_short(b.shift)}. Call "
             "set_params(shift=...) on one of them; a stream can be read about any shift."
         )
+    both: PCA = clone(a)
+    both.n_features_in_ = n
+    if names is not None or others is not None:
+        both.feature_names_in_ = others if names is None else names
+    both._keep(a._stream.merged(b._stream))
+    return both
 
 
 def _short(setting: Any) -> str:
     return " ".join(f"{setting!r:.80}".split())
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(map(str, names[:3])) + (", ..." if len(names) > 3 else "")
 
 
 def _is_fitted(name: str) -> bool:

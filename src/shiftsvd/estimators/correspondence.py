@@ -31,7 +31,8 @@ class CorrespondenceAnalysis(Components):
     """Rows and columns of a table of counts as points: ``D_r^-1/2 (P - r c^T) D_c^-1/2 = U S V^T``.
 
     P is the table divided by its total, r and c are its row and column sums. The expectation ``r c^T`` is a
-    low-rank shift, so that a sparse table stays sparse.
+    low-rank shift, so that a sparse table stays sparse. Tables hold counts, or other numbers of at least 0; of an
+    operator only the sums are checked. `transform` returns `row_coordinates` as an array, or as `set_output` says.
 
     Parameters
     ----------
@@ -103,25 +104,6 @@ class CorrespondenceAnalysis(Components):
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the components of a table.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_rows, n_columns)
-            Counts, or other numbers of at least 0; of an operator only the sums are checked.
-        y : ignored
-            For scikit-learn.
-
-        Returns
-        -------
-        CorrespondenceAnalysis
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            For negative numbers, an empty table, or invalid settings.
-        """
         check_solver(self.solver, self.n_components)
         self._fit(self._table(X, reset=True), labels_of(X)[0], self._column_names(X))
         return self
@@ -166,22 +148,9 @@ class CorrespondenceAnalysis(Components):
         return labelled(self._project(X), labels_of(X)[0])
 
     def fit_transform(self, X: Any, y: Any = None) -> Panel:
-        """``fit(X).transform(X)``: principal coordinates of the rows, shape (n_rows, n_components)."""
         return self.fit(X).transform(X)
 
     def transform(self, X: Any) -> Panel:
-        """Return `row_coordinates` as an array, or as `set_output` says.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_rows, n_columns)
-            Rows with the columns of the fit.
-
-        Returns
-        -------
-        array of shape (n_rows, n_components)
-            The principal coordinates of each row.
-        """
         return self._project(X)
 
     @as_one_fit

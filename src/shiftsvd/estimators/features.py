@@ -1,26 +1,33 @@
-"""Features and labels of the data of an estimator: checked, matched by name, given back."""
+"""What estimators are given: data that are checked, their features and labels, arrays on a device, Dask arrays."""
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, cast
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigvalsh
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 from shiftsvd.backends import as_operator, is_lazy, unlabelled
 from shiftsvd.backends.columns import Places
+from shiftsvd.backends.device import Arrays, arrays_of
 from shiftsvd.backends.validation import before_sklearn
 from shiftsvd.errors import Part, Refused
-from shiftsvd.estimators.native import dispatched, taken
+from shiftsvd.kernels import threads
 from shiftsvd.missing.gaps import Gaps
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.runs.memory import Resources
-from shiftsvd.runs.messages import notice
+from shiftsvd.runs.messages import notice, warn_once
 from shiftsvd.transforms.chains import kept_of, reordered
+
+Model = TypeVar("Model")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 if TYPE_CHECKING:  # of a class whose bases have no types, a type checker would not hold calls to the settings
 
@@ -35,6 +42,138 @@ else:
 
     class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """What scikit-learn gives its estimators."""
+
+
+class Components(Estimator):
+    """What scikit-learn asks of estimators of components: the number of output columns, and tags for sparse data."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from X.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_samples, n_features)
+            Training data, or what the description of the class names.
+        y : ignored
+            For scikit-learn.
+
+        Returns
+        -------
+        The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            For invalid data or settings, before anything is computed.
+        """
+        raise NotImplementedError
+
+    def transform(self, X: Any) -> Any:
+        """Return the scores of rows, with what was learned from the training data.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_samples, n_features)
+            Rows with the features of the fit.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+            Of a Dask array, a Dask array with the same chunks of rows; nothing is computed.
+        """
+        raise NotImplementedError
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Fit to X and return its scores, as `transform` does."""
+        return self.fit(X, y).transform(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    @property
+    def _resources(self) -> Resources:
+        return Resources(self.memory_limit, self.n_threads)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+# ---- data
+
+
+def is_unread(X: Any) -> bool:
+    return isinstance(X, Operator) or is_lazy(X)
+
+
+def checked(estimator: Any, X: Any, reset: bool, least: int = 1, on_device: bool = False) -> Any:
+    """Return what `as_operator` takes: at least `least` rows with the features of the estimator, or new ones."""
+    name, known = type(estimator).__name__, vars(estimator)
+    if not _is_plain(X, least) or ("feature_names_in_" in known and not reset):
+        if hasattr(X, "rmatmat") and not isinstance(X, Operator):
+            kinds = "arrays, sparse matrices, data frames and what open_matrix gives"
+            raise TypeError(f"{name} takes {kinds}, got {type(X).__name__}; use svd, which takes any operator")
+        if not (is_unread(X) or isinstance(X, Gaps) or (on_device and dispatched(X))):
+            how = {"accept_sparse": ("csr", "csc"), "ensure_all_finite": False, "ensure_min_samples": least}
+            return validate_data(estimator, before_sklearn(taken(X)), reset=reset, **how)
+        X = X if isinstance(X, Gaps) else as_operator(X, memory_limit=estimator.memory_limit)
+        if X.shape[0] < least:
+            raise ValueError(
+                f"Found array with {X.shape[0]} sample(s) while a minimum of {least} is required by {name}"
+            )
+    if X.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported by {name}, got {X}; use svd")
+    if reset:
+        estimator.n_features_in_ = X.shape[1]
+        for attribute in ("feature_names_in_", "table_"):
+            known.pop(attribute, None)
+    elif X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {name} is expecting {estimator.n_features_in_} features as input"
+        )
+    return X
+
+
+def _is_plain(X: Any, least: int) -> bool:
+    # Arrays of which scikit-learn would check again what `as_operator` does.
+    plain = type(X) is np.ndarray and X.dtype in (np.float32, np.float64)
+    sparse = not plain and issparse(X)
+    if sparse:
+        plain = X.format in ("csr", "csc") and X.dtype.kind in "fiub"
+    return plain and X.ndim == 2 and X.shape[0] >= least and X.shape[1] >= 1
+
+
+def scores_by_row(estimator: Any, X: Any) -> Any:
+    """Return the scores of a Dask array as one; nothing is computed."""
+    from shiftsvd.backends.dask import lazy_scores
+
+    checked(estimator, X, reset=False)
+    return lazy_scores(_without_stream(estimator), unlabelled(X))
+
+
+def points(estimator: Any, Z: Any, found: Callable[[Panel], Panel], by_row: bool = True) -> Any:
+    lazy = is_lazy(Z) and by_row
+    Z = Z if lazy else np.asarray(unmasked("scores", Z))
+    k = len(estimator.components_)
+    if Z.ndim != 2 or Z.shape[1] != k:
+        raise ValueError(f"scores must have shape (n_samples, {k}), got {Z.shape}")
+    if not lazy:
+        return found(Z)
+    from shiftsvd.backends.dask import lazy_points
+
+    return lazy_points(_without_stream(estimator), unlabelled(Z))
+
+
+def _without_stream(estimator: Any) -> Any:
+    frozen = copy(estimator)
+    vars(frozen).pop("_stream", None)
+    return frozen
+
+
+# ---- labels and names of features
 
 
 def labels_of(X: Any) -> tuple[Any, Any]:
@@ -65,9 +204,7 @@ def feature_names_of(model: Any) -> Any:
     return None if names is None else names[kept_of(getattr(model, "preprocess_", ()), len(names))]
 
 
-Model = TypeVar("Model")
-# Of the squared length of any direction among the components, what absent features may take.
-MOST_LOST: Final = 0.5
+MOST_LOST: Final = 0.5  # of the squared length of any direction among the components, for absent features
 NAMED: Final = 3  # features in an error
 
 
@@ -127,104 +264,72 @@ def least_squares(V: Panel, there: Places) -> Panel:
     return np.asarray(cho_solve(cho_factor(G), W.conj().T).conj().T)
 
 
-class Components(Estimator):
-    """What scikit-learn asks of estimators of components: the number of output columns, and tags for sparse data."""
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
-
-    @property
-    def _resources(self) -> Resources:
-        return Resources(self.memory_limit, self.n_threads)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
+# ---- arrays on a device
 
 
-def is_unread(X: Any) -> bool:
-    return isinstance(X, Operator) or is_lazy(X)
+def dispatched(X: Any) -> Arrays | None:
+    arrays = arrays_of(X)
+    return arrays if arrays is not None and get_config()["array_api_dispatch"] else None
 
 
-def checked(estimator: Any, X: Any, reset: bool, least: int = 1, on_device: bool = False) -> Any:
-    """Return what `as_operator` takes: at least `least` rows with the features of the estimator, or new ones."""
-    if _as_it_is_read(estimator, X, reset, least):
-        count_columns(estimator, X, reset)
+# Estimators work on the host: with a tensor there as NumPy's or SciPy's, after one notice. An array on another device
+# is refused, since nobody asked for a copy of it.
+def taken(X: Any) -> Any:
+    arrays, dispatch = arrays_of(X), "sklearn.set_config(array_api_dispatch=True)"
+    if arrays is None:
         return X
-    name = type(estimator).__name__
-    if is_unread(X) or isinstance(X, Gaps) or (on_device and dispatched(X)):
-        A = X if isinstance(X, Gaps) else as_operator(X, memory_limit=estimator.memory_limit)
-        if A.shape[0] < least:
-            given = f"Found array with {A.shape[0]} sample(s)"
-            raise ValueError(f"{given} while a minimum of {least} is required by {name}")
-        count_columns(estimator, A, reset)
-        return A
-    if hasattr(X, "rmatmat"):
+    if not arrays.on_host:
         raise TypeError(
-            f"{name} takes arrays, sparse matrices, data frames and what open_matrix gives, got {type(X).__name__}; "
-            "use svd, which takes any operator"
+            f"estimators take arrays on the host, got one of {arrays!r}; call {dispatch} for PCA to work "
+            "there, use svd, or give a copy on the host"
         )
-    return validate_data(
-        estimator,
-        before_sklearn(taken(X)),
-        reset=reset,
-        accept_sparse=("csr", "csc"),
-        dtype="numeric",
-        ensure_all_finite=False,
-        ensure_min_samples=least,
-    )
+    library = type(X).__module__.partition(".")[0]
+    warn_once(f"arrays of {library} are taken as NumPy's, and so are the results; {dispatch} leaves them")
+    arrays.check(X)
+    if not arrays.is_sparse(X):
+        return arrays.down(X)
+    C, by_columns = arrays.sound_csr(X)
+    data, indices, indptr = (arrays.down(part) for part in arrays.parts(C))
+    S = csr_array((data, indices, indptr), shape=tuple(C.shape))
+    return S.T if by_columns else S
 
 
-def _as_it_is_read(estimator: Any, X: Any, reset: bool, least: int) -> bool:
-    plain = type(X) is np.ndarray and X.dtype in (np.float32, np.float64)
-    sparse = not plain and issparse(X)
-    if sparse:
-        plain = X.format in ("csr", "csc") and X.dtype.kind in "fiub"
-    if not plain or X.ndim != 2 or X.shape[0] < least or X.shape[1] < 1:
-        return False
-    known = vars(estimator)
-    return reset or ("feature_names_in_" not in known and known.get("n_features_in_") == X.shape[1])
+def on_host(Z: Any) -> Any:
+    arrays = arrays_of(Z)
+    return Z if arrays is None else arrays.down(Z)
 
 
-def count_columns(estimator: Any, A: Any, reset: bool) -> None:
-    name = type(estimator).__name__
-    if A.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported by {name}, got {A}; use svd")
-    if reset:
-        estimator.n_features_in_ = A.shape[1]
-        for name in ("feature_names_in_", "table_"):
-            vars(estimator).pop(name, None)
-    elif A.shape[1] != estimator.n_features_in_:
-        raise ValueError(
-            f"X has {A.shape[1]} features, but {name} is expecting {estimator.n_features_in_} features as input"
-        )
+def settled(estimator: Any, X: Any) -> None:
+    """Move what was learned from X to the device of X; the host keeps its own."""
+    arrays = dispatched(X)
+    vars(estimator).pop("_learned", None)
+    if arrays is not None:
+        host = {name: x for name, x in vars(estimator).items() if isinstance(x, np.ndarray) and x.dtype.kind in "fc"}
+        estimator._learned = arrays, host
+        vars(estimator).update({name: arrays.up(np.ascontiguousarray(value)) for name, value in host.items()})
 
 
-def scores_by_row(estimator: Any, X: Any) -> Any:
-    """Return the scores of a Dask array as one; nothing is computed."""
-    from shiftsvd.backends.dask import lazy_scores
+def natively(method: Callable[P, R]) -> Callable[P, R]:
+    """Compute on the host, with one BLAS thread, and return arrays on the device of X."""
 
-    checked(estimator, X, reset=False)
-    return lazy_scores(_without_stream(estimator), unlabelled(X))
+    @wraps(method)
+    def inside(*args: P.args, **named: P.kwargs) -> R:
+        self, *given = cast("tuple[Any, ...]", args)
+        learned = vars(self).get("_learned")
+        X = given[0] if given else named.get("X")
+        arrays = dispatched(X) if X is not None else learned and learned[0]
+        with threads(self.n_threads):
+            found: Any = cast("Any", method)(self if learned is None else hosted(self), *given, **named)
+        return cast("R", arrays.up(np.ascontiguousarray(found)) if arrays and isinstance(found, np.ndarray) else found)
 
-
-def points(estimator: Any, Z: Any, found: Callable[[Panel], Panel], by_row: bool = True) -> Any:
-    lazy = is_lazy(Z) and by_row
-    Z = Z if lazy else np.asarray(unmasked("scores", Z))
-    k = len(estimator.components_)
-    if Z.ndim != 2 or Z.shape[1] != k:
-        raise ValueError(f"scores must have shape (n_samples, {k}), got {Z.shape}")
-    if not lazy:
-        return found(Z)
-    from shiftsvd.backends.dask import lazy_points
-
-    return lazy_points(_without_stream(estimator), unlabelled(Z))
+    return inside
 
 
-def _without_stream(estimator: Any) -> Any:
-    frozen = copy(estimator)
-    vars(frozen).pop("_stream", None)
-    return frozen
+def hosted(estimator: Model) -> Model:
+    learned = vars(estimator).get("_learned")
+    if learned is None:
+        return estimator
+    host = copy(estimator)
+    vars(host).pop("_learned")
+    vars(host).update(learned[1])
+    return host

@@ -13,11 +13,19 @@ from sklearn.utils.validation import check_is_fitted
 from shiftsvd.backends import is_lazy
 from shiftsvd.backends.validation import named
 from shiftsvd.errors import Refused, Setting, refuse
-from shiftsvd.estimators.features import Components, aligned, checked, points, scores_by_row
-from shiftsvd.estimators.native import hosted, natively, on_host
+from shiftsvd.estimators.features import (
+    Components,
+    aligned,
+    checked,
+    hosted,
+    natively,
+    on_host,
+    points,
+    scores_by_row,
+)
 from shiftsvd.estimators.settings import data_of_rows
 from shiftsvd.kernels import stepwise
-from shiftsvd.missing.fits import given, mean_rows, regressed_rows
+from shiftsvd.missing.fits import mean_rows, regressed_rows, with_missing
 from shiftsvd.missing.gaps import Observed, with_nan
 from shiftsvd.names import LazyArray
 from shiftsvd.numerics.moments import Vector
@@ -81,34 +89,19 @@ def _is_number(variances: Vector) -> Vector:
     return np.asarray((variances >= ends.smallest_normal) & (variances < ends.max))
 
 
-def deviations(S: Vector, variances: Vector, freedom: float, dtype: Any) -> Vector:
-    d = S / np.sqrt(freedom) if beyond(S, variances) else np.sqrt(variances)
-    eps, most = np.finfo(dtype).eps, d.max(initial=0)
-    return np.asarray(np.maximum(d, eps * (most if most > 0 else 1)))
-
-
-def refuse_beyond(S: Vector, variances: Vector) -> None:
-    if beyond(S, variances):
-        raise ValueError(
-            f"the variances of this model leave the range of numbers (the first singular value is {S[0]:.3g}), and "
-            "likelihoods and covariances need them; fit X times a power of two"
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class PPCA:
     """A Gaussian of covariance ``D (V diag(variance - noise) V^T + noise I) D`` with D the scales of the features."""
 
-    components: Panel  # V^T, shape (k, n)
-    variance: Vector
+    V: Panel  # shape (n, k)
+    variance: Vector  # of the components, at least the noise
     noise: float
     scale: Vector | None
 
     def log_likelihood(self, scores: Panel, rest: Vector) -> Vector:
-        k, n = self.components.shape
-        variance = self._variance()
-        squares = (scores.astype(np.float64) ** 2 / variance).sum(axis=1)
-        log_det = np.log(variance).sum()
+        n, k = self.V.shape
+        squares = (scores.astype(np.float64) ** 2 / self.variance).sum(axis=1)
+        log_det = np.log(self.variance).sum()
         dimensions = n if k == n or self.noise > 0 else k
         if k < dimensions:
             log_det += (n - k) * np.log(self.noise)
@@ -120,24 +113,19 @@ class PPCA:
         return np.where(off, -np.inf, likelihood)
 
     def covariance(self) -> Panel:
-        V = self.components.T.astype(np.float64)
-        C = (V * (self._variance() - self.noise)) @ V.T
+        C = (self.V * (self.variance - self.noise)) @ self.V.T
         C[np.diag_indices_from(C)] += self.noise
         return self._in_units(C, 1)
 
     def precision(self) -> Panel:
-        V = self.components.T.astype(np.float64)
-        k, n = self.components.shape
+        V, (n, k) = self.V, self.V.shape
         if k == n:
-            return self._in_units((V / self._variance()) @ V.T, -1)
+            return self._in_units((V / self.variance) @ V.T, -1)
         if self.noise <= 0:
             raise ValueError(f"the noise variance is 0: with {k} components the covariance has no inverse; keep fewer")
-        P = V * (1 / self._variance() - 1 / self.noise) @ V.T
+        P = V * (1 / self.variance - 1 / self.noise) @ V.T
         P[np.diag_indices_from(P)] += 1 / self.noise
         return self._in_units(P, -1)
-
-    def _variance(self) -> Vector:
-        return np.maximum(self.variance.astype(np.float64), max(self.noise, np.finfo(np.float64).tiny))
 
     def _in_units(self, C: Panel, power: int) -> Panel:
         if self.scale is None:
@@ -231,7 +219,7 @@ class FittedPCA(Components):
 
     def _scored(self, X: Any, prepared: Prepared, data: Any) -> Generator[tuple[int, Panel], None, None]:
         A = self._operator(X)
-        for lo, Z in prepared.of(A, data).row_products(self._loadings):
+        for lo, Z in prepared.of(A, data).row_products(self.components_.T.astype(np.float64)):
             yield lo, (Z / self._deviations() if self.whiten else Z).astype(A.dtype, copy=False)
 
     def on_features(self, names: Iterable[Any], max_absent: float = 0.0) -> Self:
@@ -344,7 +332,7 @@ class FittedPCA(Components):
     def _likelihoods(self, X: Any, groups: Any, covariates: Any) -> Vector:
         model = self._model()
         A = self._minus_shift(self._operator(X), groups, covariates)
-        Z = _joined(A.row_products(self._loadings))
+        Z = _joined(A.row_products(model.V))
         rest = np.asarray((A - LowRank(Z, self.components_.T)).row_squares())
         check_size("rows", max(1.0, largest_of(Z), float(np.sqrt(rest.max(initial=0)))), SQUARED)
         return model.log_likelihood(Z, rest)
@@ -369,12 +357,9 @@ class FittedPCA(Components):
         return regressed_rows(A, self.mean_, self.scale_, self.components_, variances, noise)
 
     def _observed(self, X: Any, reset: bool, least: int = 1) -> Observed:
-        X = self._checked(X, reset, least)
+        X = checked(self, X if self.missing == "error" else with_nan(X), reset, least, on_device=True)
         with named(vars(self).get("feature_names_in_")):
-            return given(X, self.shift, self.missing, self.unobserved, self._resources)
-
-    def _checked(self, X: Any, reset: bool, least: int) -> Any:
-        return checked(self, X if self.missing == "error" else with_nan(X), reset, least, on_device=True)
+            return with_missing(X, self.missing, self.unobserved, self._resources)
 
     def _prepared(self, groups: Any, covariates: Any) -> tuple[Prepared, Any]:
         known = vars(self)
@@ -388,23 +373,27 @@ class FittedPCA(Components):
         prepared, data = self._prepared(groups, covariates)
         return prepared.of(A, data)
 
-    @property
-    def _loadings(self) -> Panel:
-        return self.components_.T.astype(np.float64)  # type: ignore[no-any-return]
-
     def _deviations(self) -> Vector:
         freedom = vars(self).get("_freedom", self.n_samples_ - 1)
-        return deviations(self.singular_values_, self.explained_variance_, freedom, self.components_.dtype)
+        S, variances = self.singular_values_, self.explained_variance_
+        d = S / np.sqrt(freedom) if beyond(S, variances) else np.sqrt(variances)
+        eps, most = np.finfo(self.components_.dtype).eps, d.max(initial=0)
+        return np.asarray(np.maximum(d, eps * (most if most > 0 else 1)))
 
     def _model(self) -> PPCA:
         check_is_fitted(self, "components_")
-        refuse_beyond(self.singular_values_, self.explained_variance_)
-        variance, noise = self.explained_variance_.astype(np.float64), self.noise_variance_
+        S, variance, noise = self.singular_values_, self.explained_variance_.astype(np.float64), self.noise_variance_
+        if beyond(S, self.explained_variance_):
+            raise ValueError(
+                f"the variances of this model leave the range of numbers (the first singular value is {S[0]:.3g}), and "
+                "likelihoods and covariances need them; fit X times a power of two"
+            )
         if self.whiten:
             # scikit-learn multiplies the excess variance by the variance once more, and its own tests hold it
             # to that. A drop-in follows, though a change of units of the scores should not change the model.
             variance = noise + np.maximum(variance - noise, 0) * variance
-        return PPCA(self.components_, variance, noise, self.scale_)
+        floor = max(noise, np.finfo(np.float64).tiny)
+        return PPCA(self.components_.T.astype(np.float64), np.maximum(variance, floor), noise, self.scale_)
 
     def save(
         self,

@@ -22,6 +22,9 @@ from shiftsvd.solvers import Solver
 class LSA(Components):
     """Weights of words by scikit-learn's TfidfVectorizer, their leading singular vectors, and rows of length 1.
 
+    `fit` and `transform` take iterables of texts; matrices and frames raise TypeError. A text without any of the terms
+    is at 0, or at the place of the empty text if the mean is subtracted.
+
     Parameters
     ----------
     n_components : int, or float in (0, 1)
@@ -129,47 +132,13 @@ class LSA(Components):
     memory_limit: int | str | None = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the terms and the components of texts.
-
-        Parameters
-        ----------
-        X : iterable of str
-            The texts.
-        y : ignored
-            For scikit-learn.
-
-        Returns
-        -------
-        LSA
-            The estimator itself.
-
-        Raises
-        ------
-        TypeError
-            If X is a matrix or a frame, or holds something else than texts.
-        ValueError
-            If no words are left, or for invalid settings.
-        """
         self._fit(X)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Panel:
-        """``fit(X).transform(X)``; the words are counted once."""
         return self._placed(self._fit(X))
 
     def transform(self, X: Any) -> Panel:
-        """Return the coordinates of texts.
-
-        Parameters
-        ----------
-        X : iterable of str
-            Texts, whose words are counted as in the fit.
-
-        Returns
-        -------
-        array of shape (n_texts, n_components)
-            A text without any of the terms is at 0, or where the empty text is if the mean is subtracted.
-        """
         check_is_fitted(self, "svd_")
         return self._placed(self.vectorizer_.transform(self._texts(X)))
 

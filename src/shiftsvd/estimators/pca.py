@@ -8,8 +8,8 @@ import numpy as np
 from shiftsvd import names
 from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.estimators.batches import BatchPCA
+from shiftsvd.estimators.features import settled
 from shiftsvd.estimators.fitted import beyond, in_range, minka_rank
-from shiftsvd.estimators.native import settled
 from shiftsvd.estimators.settings import as_one_fit, random_generator, shift_of_rows, solver_of, wanted
 from shiftsvd.front import decompose, learned, tolerance
 from shiftsvd.operators import Panel
@@ -30,8 +30,8 @@ class PCA(BatchPCA):
     Parameters
     ----------
     n_components : int, float in (0, 1), "mle" or None
-        Number of components; the share of the variance to exceed with the fewest components; Minka's estimate (up to
-        5000 features); None is min(n_samples, n_features), whatever the weights of the samples.
+        Number of components; the share of the variance to exceed with the fewest; Minka's estimate (up to 5000
+        features); None is min(n_samples, n_features).
     copy : bool
         Accepted for compatibility; input is never written.
     whiten : bool
@@ -43,27 +43,23 @@ class PCA(BatchPCA):
     iterated_power : int or "auto"
         Power iterations of the randomized solvers given by name; "auto" is 7 or 4, as in scikit-learn.
     n_oversamples : int
-        Extra samples of the randomized solvers given by name ("shifted-randomized": at least k of them), and of
-        `partial_fit`, at least k.
+        Extra samples of the randomized solvers given by name, and of `partial_fit`, there at least k.
     power_iteration_normalizer : {"auto", "QR", "LU", "CholeskyQR2", "none"}
         Normalization between the power iterations of "randomized".
     random_state : int, Generator, RandomState or None
         None is fresh entropy; the global state is never read.
     shift : "mean", None, array of shape (n_features,), "rows", "both", `GroupMeans()` or `Covariates()`
-        What to subtract: the column means, nothing, a vector, the mean of each row, the means of rows and columns
-        (double centring), the mean of the group of a row (`fit`, `transform` and the others take `groups`), the fit
-        of a regression on known covariates (they take `covariates`).
+        What to subtract, as in `svd`. `fit`, `transform` and the others take the `groups` of rows for `GroupMeans()`,
+        and known `covariates` for `Covariates()`.
     scale : None, "std" or True, "pareto", or positive array of shape (n_features,)
-        Divisor of the columns after the shift: their standard deviation, its square root, a vector. Columns without
-        variance are not scaled; a warning counts them.
+        Divisor of the columns after the shift, as in `svd`.
     solver : str or Solver
         "auto", "lanczos", "gram", "exact", "randomized", "shifted-randomized", or an object such as
         ``RandomizedSVD(n_iter=7)``, which has its own settings.
     missing : "error", "mean" or "em"
-        Treatment of NaN. "mean": missing entries equal the column means of the observed ones, in new rows, too; the
+        Treatment of NaN, in new rows, too. "mean": missing entries equal the column means of the observed ones, and the
         scale is that of the observed entries. "em": they equal a model of n_components and column means fitted to the
-        observed entries (`complete_matrix`), and a regression projects new rows. Neither fills X in. The variances are
-        those of the completed matrix, and `Info.heldout_r2` in `info_` says how well the model predicts.
+        observed entries (`complete_matrix`), and a regression projects new rows. Neither fills X in.
     n_threads : int, optional
         Default: the cores that this process may use. The result does not depend on it.
     memory_limit : int (bytes) or str such as "2GB", optional
@@ -76,13 +72,13 @@ class PCA(BatchPCA):
     unobserved : bool
         Treat entries that a sparse X does not store as missing, as in ratings; by default they are zeros.
     penalty : float of at least 0, or "auto"
-        Amount by which the completion with ``missing="em"`` shrinks its singular values; see `complete_matrix`.
+        Amount by which the completion shrinks its singular values; see `complete_matrix`.
     max_iter : int
         Most steps of the completion. One that has not converged by then warns, and has ``info_.converged=False``.
     preprocess : transformation, its name, or list of them
-        Transformations of the entries before anything else, such as ``LogNormalize()``, "pearson" or
-        "pearson:theta=10": see `preprocess`. Nothing becomes dense. `transform` applies what they learned to new rows;
-        means, scales, variances and `inverse_transform` are those of the transformed matrix.
+        Transformations of the entries before anything else, such as ``LogNormalize()`` or "pearson:theta=10": see
+        `preprocess`. Nothing becomes dense. `transform` applies what they learned to new rows; means, scales, variances
+        and `inverse_transform` are those of the transformed matrix.
 
     Attributes
     ----------
@@ -93,8 +89,8 @@ class PCA(BatchPCA):
         about the shift. If the square leaves the range of numbers (data beyond 1e154, or below 1e-154) it is the
         largest number, or 0 or inaccurate, like `noise_variance_`; a warning says so. All else is right at any scale.
     explained_variance_ratio_ : array of shape (n_components_,)
-        Its share of the total variance of the shifted, scaled matrix; 0 if that is 0. With ``missing="em"`` most of the
-        completed matrix may be the model's own, so shares close to 1 say nothing of the fit; ``info_.heldout_r2`` does.
+        Its share of the total variance of the shifted, scaled matrix. With ``missing="em"`` most of the completed
+        matrix may be the model's own, so shares close to 1 say nothing of the fit; ``info_.heldout_r2`` does.
     singular_values_ : array of shape (n_components_,)
         Values, variances and ratios are float64; components and scores have the type of the data.
     mean_ : array of shape (n_features,)
@@ -131,10 +127,8 @@ class PCA(BatchPCA):
     Notes
     -----
     Cost: one read to check the values, one pass for the moments, and those of the solver (`Info.n_passes`); shifts that
-    differ between rows take two more.
-
-    scikit-learn's metadata routing brings `groups` and `covariates` through pipelines and cross-validation:
-    ``pca.set_fit_request(groups=True).set_transform_request(groups=True)``.
+    differ between rows take two more. scikit-learn's metadata routing brings `groups` and `covariates` through
+    pipelines: ``pca.set_fit_request(groups=True).set_transform_request(groups=True)``.
 
     References
     ----------
@@ -210,7 +204,7 @@ class PCA(BatchPCA):
         k = wanted(self.n_components, shape, self.svd_solver)
         rng = random_generator(self.random_state)
         tol, solver = tolerance(self.solver, self.tol), solver_of(self, k, shape)
-        shift = shift_of_rows(self.shift, {"groups": groups, "covariates": covariates})
+        shift = shift_of_rows(self.shift, self.missing, {"groups": groups, "covariates": covariates})
         weights = row_weights(sample_weight, A.shape[0])
         preparation = Preparation(shift, self.scale, weights, self.scale_ddof, entries)
         count, limit = min(shape) if k == "mle" else k or 1, self.memory_limit

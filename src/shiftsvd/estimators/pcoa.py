@@ -14,7 +14,7 @@ from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.dense import BLOCK
 from shiftsvd.backends.validation import unmasked_matrix
 from shiftsvd.errors import Setting, refuse
-from shiftsvd.estimators.features import Estimator, has_ids, labelled, labels_of
+from shiftsvd.estimators.features import Components, has_ids, labelled, labels_of
 from shiftsvd.estimators.settings import as_one_fit, random_generator
 from shiftsvd.front import integer
 from shiftsvd.kernels import ordered, thread_count, threads
@@ -32,12 +32,16 @@ SMALL = 2000  # points up to which all eigenvalues are computed, as they take se
 
 
 @dataclass(eq=False, repr=False)
-class PCoA(Estimator):
+class PCoA(Components):
     """Principal coordinate analysis (classical scaling): the largest eigenvalues of ``B = -1/2 J S J``.
 
     S holds the squared distances, and J subtracts the mean. B is Hermitian but, unless the distances are Euclidean,
     has negative eigenvalues, which a singular value decomposition would take for large ones. It is never formed beyond
     2000 points.
+
+    `fit` takes distances, symmetric and 0 on the diagonal, as an array, a data frame or an object with ``data`` and
+    ``ids``, or an operator of **squared** distances; with a `metric`, features. `transform` takes the distances of
+    further points to those of the fit, or their features, and returns their coordinates (Gower 1968).
 
     Parameters
     ----------
@@ -106,26 +110,6 @@ class PCoA(Estimator):
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the coordinates.
-
-        Parameters
-        ----------
-        X : array, data frame, object with ``data`` and ``ids``, or Operator, of shape (n_samples, n_samples)
-            Distances, symmetric and 0 on the diagonal; an operator must hold the **squared** distances. With a
-            `metric`, an array or data frame of shape (n_samples, n_features).
-        y : ignored
-            For scikit-learn.
-
-        Returns
-        -------
-        PCoA
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            For invalid distances or settings.
-        """
         names = labels_of(X)[0]
         S = self._squared(X)
         n, k = S.shape[0], self.n_components
@@ -158,23 +142,10 @@ class PCoA(Estimator):
         self.n_passes_ = found.n_passes
 
     def fit_transform(self, X: Any, y: Any = None) -> Panel:
-        """``fit(X).coordinates_`` as an array."""
         return np.asarray(self.fit(X).coordinates_)
 
     @as_one_fit
     def transform(self, X: Any) -> Panel:
-        """Return the coordinates of further points, from their distances to the fitted ones (Gower 1968).
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n_points, n_samples), or (n_points, n_features) with a `metric`
-            Distances of the new points to the fitted ones, or their features.
-
-        Returns
-        -------
-        array of shape (n_points, n_components)
-            The coordinates of the new points.
-        """
         check_is_fitted(self, "eigenvalues_")
         D = validate_data(self, unmasked_matrix(X), reset=False, dtype=np.float64)
         if self.metric != "precomputed":
@@ -227,6 +198,7 @@ class PCoA(Estimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
         tags.input_tags.pairwise = tags.input_tags.positive_only = self.metric == "precomputed"
         tags.transformer_tags.preserves_dtype = ["float64"]
         return tags

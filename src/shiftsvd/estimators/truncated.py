@@ -119,25 +119,6 @@ class TruncatedSVD(Components):
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the components of X.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_samples, n_features)
-            Training data.
-        y : ignored
-            For scikit-learn.
-
-        Returns
-        -------
-        TruncatedSVD
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            For invalid data or settings, before anything is computed.
-        """
         A = self._operator(X, reset=True)
         entries = as_transforms(self.preprocess)
         k = self._wanted((A.shape[0], width(entries, A.shape[1])))
@@ -185,8 +166,7 @@ class TruncatedSVD(Components):
     def fit_transform(self, X: Any, y: Any = None) -> Panel: ...
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """``fit(X).transform(X)``: scores of every row, shape (n_samples, n_components)."""
-        return self.fit(X).transform(X)
+        return super().fit_transform(X, y)
 
     @overload
     def transform(self, X: LazyArray) -> LazyArray: ...
@@ -195,18 +175,6 @@ class TruncatedSVD(Components):
     def transform(self, X: Any) -> Panel: ...
 
     def transform(self, X: Any) -> Any:
-        """Return the scores ``X components_.T``; one pass.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_samples, n_features)
-            Rows with the features of the fit.
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
-            Of a Dask array, a Dask array with the same chunks of rows; nothing is computed.
-        """
         check_is_fitted(self, "components_")
         if is_lazy(X):
             return scores_by_row(self, X)
