@@ -209,12 +209,8 @@ class IncrementalPCA(BatchPCA):
         time, and the result only by rounding.
     n_oversamples : int
         What a sketch of more than 4096 features keeps beyond the components, at least as many more.
-    random_state : int, Generator, RandomState or None
-        Seed of that sketch. None is fresh entropy; the global state is never read.
-    n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
-    memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. A fit that needs more is refused.
+    random_state, n_threads, memory_limit : optional
+        As in `PCA`; the seed is that of the sketch.
 
     Attributes
     ----------

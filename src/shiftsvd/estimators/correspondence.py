@@ -38,16 +38,8 @@ class CorrespondenceAnalysis(Components):
     ----------
     n_components : int
         Number of dimensions.
-    solver : str or Solver
-        As in `svd`.
-    tol : float, optional
-        Relative accuracy of the singular values, for solvers given by name. Default 1e-4.
-    random_state : int, Generator, RandomState or None
-        None is fresh entropy; the global state is never read.
-    n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
-    memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. A fit that needs more is refused.
+    solver, tol, random_state, n_threads, memory_limit : optional
+        As in `PCA`.
 
     Attributes
     ----------
@@ -300,16 +292,8 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
     ----------
     n_components : int
         Number of dimensions.
-    solver : str or Solver
-        As in `svd`.
-    tol : float, optional
-        Relative accuracy of the singular values, for solvers given by name. Default 1e-4.
-    random_state : int, Generator, RandomState or None
+    solver, tol, random_state, n_threads, memory_limit : optional
         As in `PCA`.
-    n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
-    memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. A fit that needs more is refused.
     correction : None, "benzecri" or "greenacre"
         Indicators inflate the inertia. With K columns, an eigenvalue above 1/K becomes
         ``(K / (K - 1) (lambda - 1/K))^2`` and any other 0; percentages are of the sum of these (Benzécri), or of

@@ -34,45 +34,12 @@ class LSA(Components):
         that mean.
     normalize : bool
         Divide the coordinates of each text by their length, so that products are cosines.
-    strip_accents : {"ascii", "unicode"}, callable or None
-        Remove accents. This and the next settings down to `sublinear_tf` are those of
-        `sklearn.feature_extraction.text.TfidfVectorizer`.
-    lowercase : bool
-        Convert to lower case.
-    analyzer : {"word", "char", "char_wb"} or callable
-        Make terms of words or of letters.
-    stop_words : "english", list of str, or None
-        Words to leave out.
-    token_pattern : str
-        The regular expression of a word.
-    ngram_range : (int, int)
-        The least and the most words of a term.
-    max_df, min_df : int, or float in [0, 1]
-        The most and the least texts in which a term occurs: a count, or a share of the texts.
-    max_features : int, optional
-        Keep so many of the most frequent terms.
-    preprocessor, tokenizer : callable, optional
-        Change a text before it is split, and split it into words.
-    vocabulary : dict or list of str, optional
-        The terms, in place of those of the texts.
-    norm : {"l1", "l2"} or None
-        Norm to which the weights of each text are scaled.
-    use_idf : bool
-        Give rare terms more weight.
-    smooth_idf : bool
-        Add one to document frequencies.
-    sublinear_tf : bool
-        Replace a count by ``1 + log(count)``.
-    solver : str or Solver
-        As in `svd`.
-    tol : float, optional
-        Relative accuracy of the singular values, for solvers given by name. Default 1e-4.
-    random_state : int, Generator, RandomState or None
-        None is fresh entropy; the global state is never read.
-    n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
-    memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. A fit that needs more is refused.
+    strip_accents, lowercase, analyzer, stop_words, token_pattern, ngram_range, max_df, min_df, max_features : optional
+        As in `sklearn.feature_extraction.text.TfidfVectorizer`, which makes terms and weights of the texts.
+    preprocessor, tokenizer, vocabulary, norm, use_idf, smooth_idf, sublinear_tf : optional
+        Likewise.
+    solver, tol, random_state, n_threads, memory_limit : optional
+        As in `PCA`.
 
     Attributes
     ----------

@@ -53,12 +53,8 @@ class PCoA(Components):
     tol : float
         Relative accuracy of the square roots of the eigenvalues, which are the lengths of the coordinates, beyond 2000
         points; up to there all digits are computed.
-    random_state : int, Generator, RandomState or None
-        None is fresh entropy; the global state is never read.
-    n_threads : int, optional
-        Default: the cores that this process may use.
-    memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. A fit that needs more is refused.
+    random_state, n_threads, memory_limit : optional
+        As in `PCA`.
 
     Attributes
     ----------

@@ -42,16 +42,8 @@ class TruncatedSVD(Components):
         Extra samples of ``algorithm="randomized"``.
     power_iteration_normalizer : {"auto", "QR", "LU", "CholeskyQR2", "none"}
         Normalization between the power iterations.
-    random_state : int, Generator, RandomState or None
-        None is fresh entropy; the global state is never read.
-    tol : float, optional
-        Relative accuracy of the singular values. Default 1e-4, or down to rounding for ``algorithm="arpack"``.
-    solver : str or Solver
-        "auto", "lanczos", "gram", "exact", "randomized", or an object such as ``RandomizedSVD(n_iter=7)``.
-    n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
-    memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. A fit that needs more is refused.
+    random_state, tol, solver, n_threads, memory_limit : optional
+        As in `PCA`; ``algorithm="arpack"`` is accurate down to rounding by default.
     preprocess : transformation, its name, or list of them
         Transformations of the entries first, such as `TfIdf` or `PMI`: see `shiftsvd.transforms`. Nothing becomes
         dense. `transform` applies what they learned to new rows; X below is the transformed matrix.
