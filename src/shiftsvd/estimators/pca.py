@@ -10,8 +10,9 @@ from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.features import settled
 from shiftsvd.estimators.fitted import beyond, in_range, minka_rank
-from shiftsvd.estimators.settings import as_one_fit, random_generator, shift_of_rows, solver_of, wanted
+from shiftsvd.estimators.settings import random_generator, shift_of_rows, solver_of, wanted
 from shiftsvd.front import decompose, learned, tolerance
+from shiftsvd.kernels import threads
 from shiftsvd.operators import Panel
 from shiftsvd.preparation.covariates import Covariates, GroupMeans
 from shiftsvd.preparation.prepare import Preparation, Prepared
@@ -196,29 +197,29 @@ class PCA(BatchPCA):
         settled(self, X)
         return self
 
-    @as_one_fit
     def _learn(self, X: Any, sample_weight: Any = None, groups: Any = None, covariates: Any = None) -> Prepared:
-        A = self._observed(X, reset=True, least=2)
-        entries = as_transforms(self.preprocess)
-        shape = A.shape[0], width(entries, A.shape[1])
-        k = wanted(self.n_components, shape, self.svd_solver)
-        rng = random_generator(self.random_state)
-        tol, solver = tolerance(self.solver, self.tol), solver_of(self, k, shape)
-        shift = shift_of_rows(self.shift, self.missing, {"groups": groups, "covariates": covariates})
-        weights = row_weights(sample_weight, A.shape[0])
-        preparation = Preparation(shift, self.scale, weights, self.scale_ddof, entries)
-        count, limit = min(shape) if k == "mle" else k or 1, self.memory_limit
-        completion = self.missing, rng, self.penalty, self.max_iter
-        prepared, account = learned(A, preparation, count, solver, tol, limit, *completion)
-        variance, unit = prepared.total_variance
-        F = decompose(prepared.of_own, count, solver, tol, rng, limit, off=prepared.off)
-        F.info = account.told(F.info)
-        if k == "mle":
-            F = F.truncate(minka_rank(np.ldexp(F.S, -unit) ** 2 / (prepared.count - 1), int(prepared.count)))
-        # Only now: a fit that is refused leaves the estimator as it was.
-        self._forget()
-        self._set(F, prepared, len(F.S) if k else 0, variance, unit)
-        self.n_iter_ = account.n_iter
+        with threads(self.n_threads):
+            A = self._observed(X, reset=True, least=2)
+            entries = as_transforms(self.preprocess)
+            shape = A.shape[0], width(entries, A.shape[1])
+            k = wanted(self.n_components, shape, self.svd_solver)
+            rng = random_generator(self.random_state)
+            tol, solver = tolerance(self.solver, self.tol), solver_of(self, k, shape)
+            shift = shift_of_rows(self.shift, self.missing, {"groups": groups, "covariates": covariates})
+            weights = row_weights(sample_weight, A.shape[0])
+            preparation = Preparation(shift, self.scale, weights, self.scale_ddof, entries)
+            count, limit = min(shape) if k == "mle" else k or 1, self.memory_limit
+            completion = self.missing, rng, self.penalty, self.max_iter
+            prepared, account = learned(A, preparation, count, solver, tol, limit, *completion)
+            variance, unit = prepared.total_variance
+            F = decompose(prepared.of_own, count, solver, tol, rng, limit, off=prepared.off)
+            F.info = account.told(F.info)
+            if k == "mle":
+                F = F.truncate(minka_rank(np.ldexp(F.S, -unit) ** 2 / (prepared.count - 1), int(prepared.count)))
+            # Only now: a fit that is refused leaves the estimator as it was.
+            self._forget()
+            self._set(F, prepared, len(F.S) if k else 0, variance, unit)
+            self.n_iter_ = account.n_iter
         return prepared
 
     def _set(self, F: SVDResult, prepared: Prepared, k: int, variance: float, unit: int) -> None:
