@@ -193,11 +193,6 @@ class PCA(BatchPCA):
         ValueError
             For invalid data or settings, before anything is computed.
         """
-        self._learn(X, sample_weight, groups, covariates)
-        settled(self, X)
-        return self
-
-    def _learn(self, X: Any, sample_weight: Any = None, groups: Any = None, covariates: Any = None) -> Prepared:
         with threads(self.n_threads):
             A = self._observed(X, reset=True, least=2)
             entries = as_transforms(self.preprocess)
@@ -220,7 +215,8 @@ class PCA(BatchPCA):
             self._forget()
             self._set(F, prepared, len(F.S) if k else 0, variance, unit)
             self.n_iter_ = account.n_iter
-        return prepared
+        settled(self, X)
+        return self
 
     def _set(self, F: SVDResult, prepared: Prepared, k: int, variance: float, unit: int) -> None:
         B, freedom, S = prepared.of_own, prepared.count - 1, F.S[:k]
