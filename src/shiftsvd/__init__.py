@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from shiftsvd.accuracy import spectral_norm as spectral_norm
     from shiftsvd.backends import as_operator as as_operator
     from shiftsvd.backends import centered as centered
-    from shiftsvd.choosing.suggest import Suggestion as Suggestion
-    from shiftsvd.choosing.suggest import suggest_k as suggest_k
-    from shiftsvd.choosing.suggest import warm_start as warm_start
+    from shiftsvd.choosing import Suggestion as Suggestion
+    from shiftsvd.choosing import suggest_k as suggest_k
+    from shiftsvd.choosing import warm_start as warm_start
+    from shiftsvd.estimators.batches import IncrementalPCA as IncrementalPCA
     from shiftsvd.estimators.batches import merge_pca as merge_pca
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis as CorrespondenceAnalysis
     from shiftsvd.estimators.correspondence import MultipleCorrespondenceAnalysis as MultipleCorrespondenceAnalysis
-    from shiftsvd.estimators.incremental import IncrementalPCA as IncrementalPCA
     from shiftsvd.estimators.lsa import LSA as LSA
     from shiftsvd.estimators.pca import PCA as PCA
     from shiftsvd.estimators.pcoa import PCoA as PCoA
@@ -79,10 +79,9 @@ if TYPE_CHECKING:
 _NAMES = {
     "accuracy": ("frobenius_error", "halko_bound", "residuals", "spectral_norm"),
     "backends": ("as_operator", "centered"),
-    "choosing.suggest": ("Suggestion", "suggest_k", "warm_start"),
-    "estimators.batches": ("merge_pca",),
+    "choosing": ("Suggestion", "suggest_k", "warm_start"),
+    "estimators.batches": ("IncrementalPCA", "merge_pca"),
     "estimators.correspondence": ("CorrespondenceAnalysis", "MultipleCorrespondenceAnalysis"),
-    "estimators.incremental": ("IncrementalPCA",),
     "estimators.lsa": ("LSA",),
     "estimators.pca": ("PCA",),
     "estimators.pcoa": ("PCoA",),

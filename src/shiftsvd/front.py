@@ -8,11 +8,13 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from shiftsvd.backends.files import LEAST_BLOCK, DiskRows
+from shiftsvd.errors import Part, Refused, Setting, refuse
 from shiftsvd.kernels import threads
 from shiftsvd.missing import Account, check_unused, completed, with_missing
+from shiftsvd.missing.gaps import Observed
 from shiftsvd.names import MAX_ITER, MissingName, ScaleName, ShiftName, SolverName, VectorLike
 from shiftsvd.operators import Adjoint, Operator
-from shiftsvd.preparation.prepare import Preparation
+from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.preparation.scales import row_weights
 from shiftsvd.result import SVDResult, native
 from shiftsvd.runs.memory import OverLimit, Resources, affordable, parse_bytes
@@ -49,83 +51,80 @@ def svd(
     max_iter: int = MAX_ITER,
     preprocess: Preprocess | None = None,
 ) -> SVDResult:
-    """The k leading singular triplets of ``(X - shift) diag(1 / scale)``, which is never formed.
+    """Compute the k leading singular triplets of ``(X - shift) diag(1 / scale)``, which is never formed.
 
     Parameters
     ----------
     X : anything that `as_operator` takes, of shape (m, n)
         Rows are samples, columns are features. Complex data work.
     k : int in 1..min(m, n), or float in (0, 1)
-        Number of components; a float is the share of the squared Frobenius norm to exceed, by the fewest
-        components ("exact", "gram" and "lanczos" can).
+        Number of components. A float is the share of the squared Frobenius norm to exceed with the fewest components
+        ("exact", "gram" and "lanczos").
     shift : None, "mean", "rows", "both", array of shape (n,), `Covariates`, `GroupMeans`, `LowRank` or `Operator`
-        What is subtracted: nothing, the column means, the row means, both (and their common mean is added: double
-        centring), a vector from every row, what a regression explains, the means of groups of rows, any matrix.
-        Any other object with ``resolve(A, moments, weights)`` that returns a `LowRank` will do (`shiftsvd.shifts`).
+        What to subtract: nothing, the column means, the row means, both (and add the common mean: double centring),
+        a vector from every row, the fit of a regression, the means of groups of rows, any matrix. An object with
+        ``resolve(A, moments, weights)`` that returns a `LowRank` works, too (`shiftsvd.shifts`).
     scale : None, "std" or True, "pareto", or positive array of shape (n,)
-        What the columns are divided by after the shift: the standard deviation of the columns of ``X - shift``, its
-        square root, a vector. Columns without variance are left as they are, with a warning that counts them.
+        Divisor of the columns after the shift: the standard deviation of the columns of ``X - shift``, its square
+        root, a vector. Columns without variance are not scaled; a warning counts them.
     solver : str or Solver
         "auto", "lanczos", "gram", "exact", "randomized", "shifted-randomized", or an object such as
-        ``RandomizedSVD(n_iter=7)``. `auto_solver` tells which one "auto" is, and `estimate` what it will take.
+        ``RandomizedSVD(n_iter=7)``. `auto_solver` returns the choice of "auto", `estimate` its cost.
     tol : float
-        Relative accuracy of the values, for solvers given by name; a solver object has its own, and `tol` beside it is
-        refused. Components that do not reach it are named in a warning. 0 means down to rounding.
+        Relative accuracy of the values, for solvers given by name; a solver object has its own. A warning names the
+        components that do not reach it. 0 means down to rounding.
     rng : int, Generator or None
         Seed of the test matrix; None is fresh entropy.
     n_threads : int, optional
         Default: the cores that this process may use. The result does not depend on it, but see `memory_limit`.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. What would need more is refused. Where it is tight, ``solver="auto"``
-        may take another solver for another number of threads, since they need memory too; name one for the same bits.
+        Default: half of the available memory. A fit that needs more is refused. Near the limit ``solver="auto"`` may
+        choose another solver for another number of threads, which need memory, too; name a solver for the same bits.
     certify : bool
         Compute residuals and bounds of the value errors; three more passes, four with `Exact`.
     scale_ddof : 0 or 1
-        Deviations are roots of sums of squares over ``m - scale_ddof``.
+        Standard deviations divide by ``m - scale_ddof``.
     sample_weight : array of shape (m,), optional
         Frequencies of the rows: means and deviations are weighted, and the triplets are those of
         ``diag(sqrt(sample_weight)) (X - shift) diag(1 / scale)``.
     missing : "error", "mean" or "em"
-        What to do with NaN. "mean", for ``shift="mean"``: missing entries equal the column means of the observed ones,
-        and cost nothing. "em": they equal a model of rank k and the biases that the shift names ("mean", "rows",
-        "both" or None), fitted to the observed entries; see `complete_matrix`. Neither fills X in. `Info.n_missing`
-        counts them. The triplets, and `Info.frobenius_error`, are those of the completed matrix, which holds the
-        model's own entries: how well it predicts others is `Info.heldout_r2`.
+        Treatment of NaN. "mean", for ``shift="mean"``: missing entries equal the column means of the observed ones.
+        "em", for ``shift="mean"``, "rows", "both" or None: they equal a model of rank k fitted to the observed
+        entries; see `complete_matrix`. Neither fills X in. The triplets are those of the completed matrix.
     unobserved : bool
-        Whether entries that a sparse X does not store are missing, as in ratings; by default they are zeros.
+        Treat entries that a sparse X does not store as missing, as in ratings; by default they are zeros.
     penalty : float of at least 0, or "auto"
-        Of the completion: what is subtracted from its singular values; see `complete_matrix`.
+        Amount by which the completion shrinks its singular values; see `complete_matrix`.
     max_iter : int
-        Of the completion: the most steps. One that is not done by then gives ``Info.converged=False``, and a warning.
+        Most steps of the completion. One that has not converged by then warns, and has ``Info.converged=False``.
     preprocess : transformation, its name, or list of them
-        What is done to the entries before anything else, such as `LogNormalize` or `PearsonResiduals`: see
-        `shiftsvd.transforms`. Nothing becomes dense. Weights mean repeated rows. X may have no missing entries.
+        Transformations of the entries before anything else, such as `LogNormalize`: see `shiftsvd.transforms`. Nothing
+        becomes dense. Weights mean repeated rows. X may have no missing entries.
 
     Returns
     -------
     SVDResult
         Unpacks to U (m, k), S (k,) descending, Vh (k, n). Of an array on a device, these are arrays of its library
-        there, and ``to_host()`` is the same on the host: see `shiftsvd.result.DeviceResult`.
+        there, and ``to_host()`` returns them on the host: see `shiftsvd.result.DeviceResult`.
 
     Raises
     ------
     ValueError
-        For data or settings that cannot be: each message gives the rule, the value and the remedy.
+        For invalid data or settings; each message gives the rule, the value and the remedy.
     TypeError
-        Where X is no matrix at all.
+        If X is no matrix.
 
     See Also
     --------
-    estimate : What it will take, before anything is done.
+    estimate : Predict the memory, passes and time.
     PCA : The same as an estimator.
 
     Notes
     -----
-    Passes: those of the solver (`Info.n_passes`), one to check the values of X, and one for the moments
-    where shift or scale need them; one more for "rows", "both", `Covariates` and `GroupMeans`, and one for "std"
-    or "pareto" after a shift that is not the same for all rows. Where squares leave the range of numbers (norms beyond
-    1e90, or below 1e-90), a power of two is taken out of the data, which takes two passes more, and with a named scale
-    up to five; operators of SciPy are multiplied by a few vectors first, to see.
+    Passes: those of the solver (`Info.n_passes`), one to check the values of X, and one for the moments if shift or
+    scale need them; one more for "rows", "both", `Covariates` and `GroupMeans`, and one for "std" or "pareto" after a
+    shift that differs between rows. For norms beyond 1e90 or below 1e-90, whose squares leave the range of numbers,
+    the data are divided by a power of two, which takes two more passes, and with a named scale up to five.
 
     References
     ----------
@@ -139,34 +138,49 @@ def svd(
     >>> S
     array([6.32455532])
     """
-    if isinstance(solver, Solver) and tol is not _LEFT_OUT:
-        raise ValueError(f"tol fills solvers given by name; set it in the solver object, got tol={tol} beside {solver}")
-    check_tol(tol)
+    tol = tolerance(solver, None if tol is _LEFT_OUT else tol)
     rng = generator(rng)
     with threads(n_threads):
         A = with_missing(X, missing, unobserved, Resources(memory_limit, n_threads))
         check_unused(missing, penalty, max_iter)
         entries = as_transforms(preprocess)
-        share = float(k) if isinstance(k, float | np.floating) else None
-        if share is None:
-            check_rank(int(k) if isinstance(k, np.integer) else k, (A.shape[0], width(entries, A.shape[1])))  # type: ignore[arg-type]
-        elif not 0 < share < 1:
-            raise ValueError(f"k must be an integer, or a share of the variance between 0 and 1, got {k}")
-        weights = row_weights(sample_weight, A.shape[0])
-        check_complete(entries, missing)
-        preparation = Preparation(shift, scale, weights, scale_ddof, entries, accuracy(solver, tol))
-        preparation.check(A.shape[1])
-        check_solver(solver, k)
-        moments, account = None, Account()
-        if not isinstance(A, Operator):
-            A, moments, account = completed(A, missing, shift, k, weights, rng, penalty, max_iter)
-        k = k if share is None else share
-        A = planned(A, entries, k, solver, tol, memory_limit)
-        prepared = preparation.learn(A, moments)
-        B = prepared.of(A)
-        F = decompose(B, k, solver, tol, rng, memory_limit, certify, prepared.off)
+        if not isinstance(k, float | np.floating):
+            check_rank(k, (A.shape[0], width(entries, A.shape[1])))
+        elif not 0 < k < 1:
+            raise refuse("k", "be an integer, or a share of the variance between 0 and 1", k)
+        k = float(k) if isinstance(k, np.floating) else k
+        preparation = Preparation(shift, scale, row_weights(sample_weight, A.shape[0]), scale_ddof, entries)
+        prepared, account = learned(A, preparation, k, solver, tol, memory_limit, missing, rng, penalty, max_iter)
+        F = decompose(prepared.of_own, k, solver, tol, rng, memory_limit, certify, prepared.off)
         F.info = account.told(F.info)
         return native(F, X)
+
+
+def learned(
+    A: Observed,
+    preparation: Preparation,
+    k: int | float,
+    solver: str | Solver,
+    tol: float,
+    memory_limit: int | str | None,
+    missing: str,
+    rng: np.random.Generator,
+    penalty: float | Literal["auto"] = "auto",
+    max_iter: int = MAX_ITER,
+) -> tuple[Prepared, Account]:
+    entries = preparation.entries
+    if entries and missing != "error":
+        raise Refused(
+            *(Setting("preprocess"), " needs ", Setting("missing", "error"), f", got {missing!r}: "),
+            "sums of rows and columns with gaps are not those that transformations mean",
+        )
+    # Transformations and shifts know nothing of solvers, and ask for an accuracy.
+    accuracy = getattr(solver, "tol", 0.0) if isinstance(solver, Solver) else 0.0 if solver == "exact" else tol
+    preparation = replace(preparation, tol=float(accuracy))
+    preparation.check(A.shape[1])
+    check_solver(solver, k)
+    A, moments, account = completed(A, missing, preparation.shift, k, preparation.weights, rng, penalty, max_iter)
+    return preparation.learn(planned(A, entries, k, solver, tol, memory_limit), moments), account
 
 
 def decompose(
@@ -184,6 +198,9 @@ def decompose(
     return chosen(A, k, rng, tol=tol) if off is None else known_to(off, chosen, A, k, rng, tol)
 
 
+# Reads of a file are planned before it is read for the shift: in blocks so small, by so few threads, that the fit stays
+# within the limit. A fit that exceeds it with one thread and the smallest blocks is refused with what those need, which
+# depends neither on the limit nor on the machine. `decompose` sees what shift, scale and transformations add.
 def planned(
     A: Operator,
     entries: tuple[Transform, ...],
@@ -192,12 +209,6 @@ def planned(
     tol: float,
     memory_limit: int | str | None,
 ) -> Operator:
-    """Plan the reads of a file, before it is read for the shift: so small blocks and so few threads that it fits.
-
-    A fit that one thread with the smallest blocks would take beyond the limit is refused, with what those need: that
-    changes with neither the limit nor the machine. What shift and scale add is seen by `decompose`; so are entries that
-    are changed.
-    """
     read = A.A if isinstance(A, Adjoint) else A
     if not isinstance(read, DiskRows) or entries:
         return A  # others may have to be read to know their costs
@@ -226,15 +237,23 @@ def within(memory_limit: int | str | None, A: Operator, k: int | float, solver: 
     return chosen
 
 
-def accuracy(solver: str | Solver, tol: float) -> float:
+# ---- settings that estimators share
+
+
+def tolerance(solver: object, tol: float | None) -> float:
+    if tol is None:
+        return TOL
     if isinstance(solver, Solver):
-        return float(getattr(solver, "tol", 0.0))
-    return 0.0 if solver == "exact" else tol
-
-
-def check_complete(entries: tuple[Transform, ...], missing: str) -> None:
-    if entries and missing != "error":
-        raise ValueError(
-            f'preprocess needs missing="error", got {missing!r}: sums of rows and columns with gaps are not those that '
-            "transformations mean"
+        raise Refused(
+            *(Setting("tol"), " fills solvers given by name; set it in the solver object, got "),
+            *(Setting("tol", tol), f" beside {solver}"),
         )
+    check_tol(tol)
+    return tol
+
+
+def integer(name: str, value: object, least: int, most: int | None = None, of: str = "", remedy: Part = "") -> int:
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= value <= (most or value):
+        return int(value)
+    kinds = "a positive integer" if least == 1 else f"an integer of at least {least}"
+    raise refuse(name, f"be {kinds if most is None else f'an integer in {least}..{most}'}{of}", value, remedy)

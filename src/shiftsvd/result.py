@@ -20,17 +20,14 @@ Lazy = Panel | Callable[[], Panel]
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """What is known of each component: see `Info`.
-
-    `late` are the components that did not converge; `complete` says whether nothing was missed above what is allowed.
-    """
+    """Accuracy of each component, as in `Info`, and whether it suffices."""
 
     residuals: Vector
     value_errors: Vector
-    late: Vector
+    late: Vector  # components that did not converge
     vector_errors: Vector
     missed_below: float | None
-    complete: bool
+    complete: bool  # no value above what is allowed was missed
     remedy: str = "A larger tol, more passes, or data in double precision may help"
 
     @property
@@ -44,59 +41,59 @@ class Certificate:
 
 @dataclass(frozen=True, eq=False)
 class Info:
-    """How a factorization came about, and what is known of its accuracy.
+    """How a factorization was computed, and how accurate it is.
 
     Parameters
     ----------
     solver : str
         The solver and its settings.
     n_passes : int
-        Reads of the data by the solver; a fused gram is one. Not counted: the read for the moments, those for
-        `frobenius_error`, and that for the long-side factor of `Exact` where it is asked for.
+        Reads of the data by the solver; a fused gram product counts as one. The reads for the moments, for
+        `frobenius_error`, and for the long-side factor of `Exact` are not counted.
     sample_size : int
         Columns of the largest panel multiplied.
     rank : int
-        How many of the k values are above ``max(m, n) eps sigma_1``, with eps that of double precision; the others are
-        reported as 0. Where products were made in single precision alone, as by the randomized solvers of dense single
-        precision data, they are those above ``sqrt(max(m, n)) eps sigma_1``.
+        Number of the k values above ``max(m, n) eps sigma_1``, with eps of double precision; the others are reported
+        as 0. For products in single precision alone, as by the randomized solvers of dense single precision data, the
+        threshold is ``sqrt(max(m, n)) eps sigma_1``.
     residuals : array of shape (k,), or None
-        ``sqrt((||A v - sigma u||^2 + ||A^H u - sigma v||^2) / 2) / sigma_1``; None if not asked for.
+        ``sqrt((||A v - sigma u||^2 + ||A^H u - sigma v||^2) / 2) / sigma_1``; None if not computed.
     value_errors : array of shape (k,), or None
-        Bounds of ``|sigma - exact| / sigma``, given that no value between the last one and `missed_below` was missed;
-        of ``certify=True`` where it did not converge, and wherever too much may have been missed, given nothing.
+        Bounds of ``|sigma - exact| / sigma``, if no value between the last one and `missed_below` was missed. Bounds by
+        ``certify=True`` of a run that did not converge, or that may have missed too much, need no such condition.
     converged : bool or None
-        Whether every value error is within the tolerance and nothing far above the last value can have been missed:
-        ``missed_below <= sigma_k (1 + max(tol, 0.05))``; None if they were not asked for.
+        Whether every value error is within the tolerance and no value far above the last one can have been missed:
+        ``missed_below <= sigma_k (1 + max(tol, 0.05))``. None if neither was computed.
     frobenius_error : float or None
-        ``||A - U S Vh||_F`` of the factors that are returned, to a hundredth down to ``10 eps ||A||_F`` with eps that
-        of the data; None where the norm of A cannot be had cheaply. A difference of squares while that has the
-        digits; where the rest is a tiny share of the squares (1e-10 of double precision data, 1e-4 of single ones) it
-        takes a product more, or in the end a pass that forms the residual piece by piece. Operators with more than 1000
-        columns that only multiply have a floor instead: some ``1e-7 ||A||_F``.
+        ``||A - U S Vh||_F`` of the returned factors, to a hundredth, down to ``10 eps ||A||_F`` with eps of the data;
+        None where the norm of A is expensive. It is a difference of squares while that has enough digits. Where the
+        rest is a tiny share of the squares (1e-10 in double precision, 1e-4 in single precision) it takes one more
+        product, or a pass that forms the residual piece by piece. Operators with more than 1000 columns that only
+        multiply have a floor of about ``1e-7 ||A||_F`` instead.
     seconds : float or None
-        Wall time of the solver; None in a model that was read from a file: the same fit gives the same file.
+        Wall time of the solver; None in a model that was read from a file.
     peak_bytes : int or None
-        By how much the process grew past its size at the start; None where the system does not tell or the
-        process had been larger before, and in a model that was read from a file.
+        Growth of the process beyond its size at the start; None if the system does not report it, if the process was
+        larger before, and in a model that was read from a file.
     vector_errors : array of shape (k,), or None
-        Bounds of the sine of the angle of each vector, left or right, to the exact space of its value and of those that
-        its residual does not tell from it; 1 where no gap beyond rounding says anything, and for values reported as 0.
-        Given what `value_errors` are given.
+        Bounds of the sine of the angle between each vector, left or right, and the exact space of its value and of the
+        values that its residual cannot tell from it; under the same condition as `value_errors`. 1 where no gap beyond
+        rounding separates them, and for values reported as 0.
     missed_below : float or None
         No value that was not returned exceeds this, with probability 1 - 1e-9 over `rng` (see `BlockLanczos`); None
-        where nothing is known.
+        if nothing is known.
     heldout_r2 : float or None
-        With ``missing="em"``: ``1 - SSE(model) / SSE(biases)`` on 4 % of the observed entries, which neither was
-        fitted to; 0 is no better than the biases that the shift names, and less is worse. See `complete_matrix`. None
-        without a completion, and where there are too few entries to tell.
+        With ``missing="em"``: ``1 - SSE(model) / SSE(biases)`` on 4 % of the observed entries, held out from both fits.
+        0 is no better than the biases that the shift names; see `complete_matrix`. None without a completion, or with
+        too few entries.
     n_missing : int or None
-        How many entries of X are missing; None where they are an error.
+        Number of missing entries of X; None if missing entries are an error.
     completed : bool or None
-        Whether the completion came to rest; if not, `converged` is False. None without a completion.
+        Whether the completion converged; if not, `converged` is False. None without a completion.
 
     See Also
     --------
-    svd : Gives one with its result.
+    svd : Returns one with its result.
     PCA : Keeps it as ``info_``.
 
     Examples
@@ -131,24 +128,24 @@ class SVDResult(Operator):
     Parameters
     ----------
     U : array of shape (m, k)
-        In the precision of the data, as Vh is.
+        In the precision of the data, like Vh.
     S : array of shape (k,), descending
-        In double precision whatever the data are, as `info` is: its bounds hold for what is returned.
+        Always in double precision, like the bounds in `info`.
     Vh : array of shape (k, n)
         The largest entry of each row is real and positive.
     info : Info
-        How it was found, and what is certain of it: bounds of errors, passes, what may have been missed.
+        How it was computed, and how accurate it is.
 
     See Also
     --------
-    svd : Makes one.
+    svd : Returns one.
     LowRank : A matrix of low rank without an order.
 
     Notes
     -----
-    The factor on the long side of A is computed when it is first asked for; until then the result keeps
-    hold of A. Unpacking, pickling and multiplying ask for it. U of a Dask array with more rows than columns is a Dask
-    array in chunks of rows, computed where its own ``compute`` or a product asks for it.
+    The factor on the long side of A is computed on first access, such as by unpacking, pickling or multiplying; until
+    then the result keeps a reference to A. U of a Dask array with more rows than columns is a Dask array in chunks of
+    rows, computed by its own ``compute`` or by a product.
 
     Examples
     --------
@@ -169,7 +166,7 @@ class SVDResult(Operator):
         return self._U
 
     @property
-    def _left(self) -> Panel:
+    def _left(self) -> Panel:  # perhaps still on a device
         if callable(self._U):
             self._U = self._U()
         return self._U
@@ -181,79 +178,101 @@ class SVDResult(Operator):
             self._Vh = self._Vh()
         return self._Vh
 
+    # Everything below works with the factors on the host; a result on a device differs in these two alone.
+    @property
+    def _host(self) -> "SVDResult":
+        return self
+
+    def _beside(self, F: "SVDResult") -> "SVDResult":
+        return F
+
     @property
     def shape(self) -> tuple[int, int]:  # type: ignore[override]
         """Rows and columns (m, n) of the matrix ``U S Vh``."""
-        return self._left.shape[0], self.Vh.shape[1]
+        F = self._host
+        return F._left.shape[0], F.Vh.shape[1]
 
     @property
     def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
-        """The kind of numbers of the factors U and Vh."""
-        return np.dtype((self.Vh if not callable(self._Vh) else self.U).dtype)
+        """Data type of the factors U and Vh."""
+        F = self._host
+        return np.dtype((F.Vh if not callable(F._Vh) else F.U).dtype)
 
     def __iter__(self) -> Iterator[Panel]:
         return iter((self.U, self.S, self.Vh))
 
     def matmat(self, V: Panel) -> Panel:
-        return np.asarray(self.U @ (self._values[:, None] * (self.Vh @ V)))
+        F = self._host
+        return np.asarray(F.U @ (F._values[:, None] * (F.Vh @ V)))
 
     def rmatmat(self, W: Panel) -> Panel:
-        return np.asarray(self.Vh.conj().T @ (self._values[:, None] * (self.U.conj().T @ W)))
+        F = self._host
+        return np.asarray(F.Vh.conj().T @ (F._values[:, None] * (F.U.conj().T @ W)))
 
     @property
     def _values(self) -> Vector:
         return self.S.astype(np.finfo(self.dtype).dtype, copy=False)
 
     def frobenius_norm(self) -> float:
-        return length(self.S)
+        return length(self._host.S)
 
     def as_low_rank(self) -> LowRank:
-        """``L R^H`` with L = U S, in double precision.
+        """Return ``L R^H`` with L = U S, in double precision.
 
         Returns
         -------
         LowRank
             The factorization with thin factors.
         """
-        return LowRank(self.U * self.S, self.Vh.conj().T)
+        F = self._host
+        return LowRank(F.U * F.S, F.Vh.conj().T)
 
     @property
     def H(self) -> "SVDResult":
-        return SVDResult(lambda: self.Vh.conj().T, self.S, lambda: self.U.conj().T, self.info)
+        F = self._host
+        return self._beside(SVDResult(lambda: F.Vh.conj().T, F.S, lambda: F.U.conj().T, F.info))
 
     def truncate(self, k: int) -> "SVDResult":
-        """The first k components.
+        """Return the first k components.
 
         Parameters
         ----------
         k : int
-            How many components.
+            Number of components to keep.
 
         Returns
         -------
         SVDResult
             The first k triplets, with their part of the account.
         """
-        if not 1 <= k <= len(self.S):
-            raise ValueError(f"k must be in 1..{len(self.S)}, got {k}; fit more components to have more")
+        F, info = self._host, self.info
+        if not 1 <= k <= len(F.S):
+            raise ValueError(f"k must be in 1..{len(F.S)}, got {k}; fit more components to have more")
+        missed, error = info.missed_below, info.frobenius_error
+        if missed is not None and k < len(F.S) and info.value_errors is not None:
+            missed = max(missed, float(F.S[k] * (1 + info.value_errors[k])))
+
+        def first(values: Vector | None) -> Vector | None:
+            return None if values is None else values[:k]
+
         info = replace(
-            self.info,
-            rank=min(self.info.rank, k),
-            residuals=_first(self.info.residuals, k),
-            value_errors=_first(self.info.value_errors, k),
-            vector_errors=_first(self.info.vector_errors, k),
-            missed_below=self._missed_by(k),
-            frobenius_error=self._error_of(k),
+            info,
+            rank=min(info.rank, k),
+            residuals=first(info.residuals),
+            value_errors=first(info.value_errors),
+            vector_errors=first(info.vector_errors),
+            missed_below=missed,
+            frobenius_error=None if error is None else float(np.hypot(error, length(F.S[k:]))),
         )
-        return SVDResult(lambda: self._left[:, :k], self.S[:k], lambda: self.Vh[:k], info)
+        return self._beside(SVDResult(lambda: F._left[:, :k], F.S[:k], lambda: F.Vh[:k], info))
 
     def times_power(self, e: int) -> "SVDResult":
-        """The result of ``2^e A``: what is in the units of A is multiplied, and nothing is rounded.
+        """Return the result of ``2^e A``; nothing is rounded.
 
         Parameters
         ----------
         e : int
-            The exponent of the power of two.
+            Exponent of the power of two.
 
         Returns
         -------
@@ -262,31 +281,19 @@ class SVDResult(Operator):
         """
         if e == 0:
             return self
+        F = self._host
         error, missed = (
-            None if x is None else float(np.ldexp(x, e)) for x in (self.info.frobenius_error, self.info.missed_below)
+            None if x is None else float(np.ldexp(x, e)) for x in (F.info.frobenius_error, F.info.missed_below)
         )
-        info = replace(self.info, frobenius_error=error, missed_below=missed)
-        return SVDResult(lambda: self._left, np.ldexp(self.S, e), lambda: self.Vh, info)
+        info = replace(F.info, frobenius_error=error, missed_below=missed)
+        return self._beside(SVDResult(lambda: F._left, np.ldexp(F.S, e), lambda: F.Vh, info))
 
     def __repr__(self) -> str:
-        return f"<SVDResult of {len(self.S)} components by {self.info.solver}>"
+        return f"<SVDResult of {len(self._host.S)} components by {self.info.solver}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SVDResult, (self.U, self.S, self.Vh, self.info)
-
-    def _missed_by(self, k: int) -> float | None:
-        missed = self.info.missed_below
-        if missed is None or k == len(self.S) or self.info.value_errors is None:
-            return missed
-        return max(missed, float(self.S[k] * (1 + self.info.value_errors[k])))
-
-    def _error_of(self, k: int) -> float | None:
-        error = self.info.frobenius_error
-        return None if error is None else float(np.hypot(error, length(self.S[k:])))
-
-
-def _first(values: Vector | None, k: int) -> Vector | None:
-    return None if values is None else values[:k]
+        F = self._host
+        return SVDResult, (F.U, F.S, F.Vh, F.info)
 
 
 def signed(U: Lazy, Vh: Lazy) -> tuple[Lazy, Lazy]:
@@ -315,13 +322,13 @@ class DeviceResult(SVDResult):
     Attributes
     ----------
     U, S, Vh : arrays of the library of the data, of shapes (m, k), (k,) and (k, n)
-        Vh and S are copied to the device when they are first asked for; U of a tall matrix is made there.
+        Vh and S are copied to the device on first access; U of a tall matrix is made there.
     info : Info
         The account of the fit, in NumPy.
 
     See Also
     --------
-    SVDResult : What `to_host` gives; an operator like this one.
+    SVDResult : What `to_host` returns; an operator like this one.
 
     Notes
     -----
@@ -333,82 +340,40 @@ class DeviceResult(SVDResult):
         self.info = host.info
 
     def to_host(self) -> SVDResult:
-        """The same triplets as NumPy arrays.
+        """Return the same triplets as NumPy arrays.
 
         Returns
         -------
         SVDResult
-            What `svd` gives for data on the host.
+            As `svd` returns for data on the host.
         """
         return self._result
+
+    @property
+    def _host(self) -> SVDResult:
+        return self._result
+
+    def _beside(self, F: SVDResult) -> "DeviceResult":
+        return DeviceResult(F, self._arrays)
 
     @cached_property
     def U(self) -> Any:
         left = self._result._left
-        return left.x if isinstance(left, DevicePanel) else self._arrays.up(np.ascontiguousarray(left))
+        return left.x if isinstance(left, DevicePanel) else self._up(left)
 
     @cached_property
     def S(self) -> Any:  # type: ignore[override]
-        return self._arrays.up(np.ascontiguousarray(self._result.S))
+        return self._up(self._result.S)
 
     @cached_property
     def Vh(self) -> Any:
-        return self._arrays.up(np.ascontiguousarray(self._result.Vh))
+        return self._up(self._result.Vh)
 
-    @property
-    def shape(self) -> tuple[int, int]:  # type: ignore[override]
-        return self._result.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
-        return self._result.dtype
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter((self.U, self.S, self.Vh))
-
-    def matmat(self, V: Panel) -> Panel:
-        return self._result.matmat(V)
-
-    def rmatmat(self, W: Panel) -> Panel:
-        return self._result.rmatmat(W)
-
-    @property
-    def _values(self) -> Vector:
-        return self._result.S
-
-    def frobenius_norm(self) -> float:
-        return self._result.frobenius_norm()
-
-    def as_low_rank(self) -> LowRank:
-        return self._result.as_low_rank()
-
-    @property
-    def H(self) -> "DeviceResult":
-        return DeviceResult(self._result.H, self._arrays)
-
-    def truncate(self, k: int) -> "DeviceResult":
-        """The first k components, on the device.
-
-        Parameters
-        ----------
-        k : int
-            How many components.
-
-        Returns
-        -------
-        DeviceResult
-            The first k triplets, with their part of the account.
-        """
-        return DeviceResult(self._result.truncate(k), self._arrays)
-
-    def times_power(self, e: int) -> "DeviceResult":
-        return DeviceResult(self._result.times_power(e), self._arrays)
+    def _up(self, values: Panel) -> Any:
+        return self._arrays.up(np.ascontiguousarray(values))
 
     def __repr__(self) -> str:
-        return f"<SVDResult of {len(self._result.S)} components by {self.info.solver}, {self._arrays!r}>"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self._result.__reduce__()
+        return f"{super().__repr__()[:-1]}, {self._arrays!r}>"
 
 
 def native(F: SVDResult, X: Any) -> SVDResult:

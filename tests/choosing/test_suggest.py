@@ -5,8 +5,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.choosing.rules import permuted
-from shiftsvd.choosing.suggest import METHODS, _told
+from shiftsvd.choosing import METHODS, permuted, suggested
 from shiftsvd.io import open_matrix
 from tests.support.matrices import EPS
 
@@ -184,7 +183,7 @@ def test_more_may_stand_out_than_were_looked_at() -> None:
         assert ss.suggest_k(ss.PCA(4).fit(D), "gavish-donoho").k == 4
     assert ss.suggest_k(D, "gavish-donoho", max_k=8).k == 5
     with pytest.warns(UserWarning, match="stand out, all there are: take a share of the variance"):
-        _told(4, {"component": np.arange(1.0, 5)}, "parallel", 4)
+        suggested(4, {"component": np.arange(1.0, 5)}, "parallel", 4)
 
 
 def test_files_have_an_elbow_and_a_threshold(tmp_path) -> None:

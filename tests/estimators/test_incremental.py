@@ -103,6 +103,13 @@ def test_what_cannot_be_is_refused_and_leaves_what_was_there():
         ipca.set_params(n_components=2).partial_fit(X)
 
 
+def test_a_merge_keeps_the_number_of_components():
+    three, of_first = (ss.IncrementalPCA(k).partial_fit(X[:10]) for k in (3, None))
+    rest = ss.IncrementalPCA(3).partial_fit(X[10:])
+    assert np.allclose(ss.merge_pca(three, rest).singular_values_, ss.IncrementalPCA(3).fit(X).singular_values_)
+    assert ss.merge_pca(of_first, rest).n_components_ == of_first.n_components_ == 10
+
+
 def test_a_stream_in_memory_that_may_not_be_written_to_goes_on(tmp_path):
     joblib = pytest.importorskip("joblib")
     for fitted in (ss.IncrementalPCA(3).fit(X), ss.PCA(3).partial_fit(X)):

@@ -40,7 +40,7 @@ def test_n_components_of_truncated_solvers_is_at_least_1(svd_solver):
     for k in (0.5, True):
         message = f"n_components must be an integer with svd_solver='{svd_solver}', got {k}"
         refuses(message, lambda k=k: ss.PCA(k, svd_solver=svd_solver).fit(X))
-    message = f"n_components='mle' cannot be a string with svd_solver='{svd_solver}'; leave svd_solver out"
+    message = f'n_components="mle" cannot be a string with svd_solver={svd_solver!r}; leave svd_solver out'
     refuses(message, lambda: ss.PCA("mle", svd_solver=svd_solver).fit(X))
 
 
@@ -50,7 +50,7 @@ def test_booleans_and_words_are_no_number_of_components():
 
 
 def test_minka_needs_tall_data_of_at_most_5000_features():
-    message = "n_components='mle' is only supported if n_samples >= n_features, got 6 x 10"
+    message = 'n_components="mle" is only supported if n_samples >= n_features, got 6 x 10'
     refuses(message, lambda: ss.PCA("mle").fit(X.T))
     refuses("at most 5000 features, got 5001", lambda: ss.PCA("mle").fit(csr_array((5002, 5001))))
 
@@ -175,7 +175,7 @@ SETTINGS = [
     ({"svd_solver": "full", "solver": ss.Exact()}, "give svd_solver or solver, not both; got 'full' and Exact"),
     ({"tol": 1e-3, "solver": ss.Exact()}, "tol fills solvers given by name; set it in the solver object, got"),
     ({"tol": "tight"}, "tol must be at least 0 and less than 1, got tight"),
-    ({"iterated_power": -1, "solver": "randomized"}, 'must be "auto" or an integer of at least 0, got -1'),
+    ({"iterated_power": -1, "solver": "randomized"}, 'must be an integer of at least 0 or "auto", got -1'),
     ({"iterated_power": 1.5, "svd_solver": "randomized"}, "iterated_power must be"),
     ({"n_oversamples": -1, "solver": "randomized"}, "n_oversamples must be an integer of at least 0, got -1"),
     ({"n_oversamples": None, "solver": "shifted-randomized"}, "must be an integer of at least 0, got None"),

@@ -70,7 +70,7 @@ def test_help_of_svd_opens_with_its_names_and_what_it_does() -> None:
     page = " ".join(
         pydoc.plain(pydoc.render_doc(shiftsvd.svd)).split()
     )  # the newest Python breaks the line at each name
-    head, said, _ = page.partition("The k leading singular triplets of")
+    head, said, _ = page.partition("Compute the k leading singular triplets of")
     head = head.replace("( X", "(X")
     assert "svd(X: 'Any', k: 'int | float', *, shift: 'ShiftName | VectorLike | Operator | Shift | None' =" in head
     assert said

@@ -441,9 +441,10 @@ FAULTS = (
     ),
     fault(
         "the deviations above permuted values",
-        "choosing/rules.py",
+        "choosing.py",
         "np.mean(draws) + n_deviations * np.std(draws, ddof=1)",
         "np.mean(draws)",
+        "choosing",
     ),
     fault(
         "the observed in a mean",

@@ -9,7 +9,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
-from shiftsvd.choosing.rules import rows_of
+from shiftsvd.choosing import resampling
 from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.preparation.shifts import Plain
 from shiftsvd.solvers import Exact
@@ -252,7 +252,7 @@ USERS = {
     "PCA": lambda: ss.PCA(2, scale=True, solver="exact").fit(X),
     "TruncatedSVD": lambda: ss.TruncatedSVD(2, solver="exact").fit(X),
     "suggest_k": lambda: ss.suggest_k(X, "gavish-donoho", scale="std", max_k=3),
-    "resampling": lambda: rows_of(X, "mean", "std").operator(),
+    "resampling": lambda: resampling(X, "mean", "std").operator(),
 }
 
 

@@ -305,7 +305,7 @@ def test_labels_that_were_not_seen_are_refused_by_name():
 REFUSED = {
     "no groups": (ss.GroupMeans(), {}, r"shift=GroupMeans\(\) needs groups: give groups=..., one for each row"),
     "no covariates": (ss.Covariates(), {}, r"shift=Covariates\(intercept=True\) needs covariates"),
-    "groups for a mean": ("mean", {"groups": GROUPS}, r"groups are for shift=GroupMeans\(\), got shift='mean'"),
+    "groups for a mean": ("mean", {"groups": GROUPS}, r"groups are for shift=GroupMeans\(\), got shift=.mean."),
     "both": (ss.GroupMeans(), {"groups": GROUPS, "covariates": C}, r"covariates are for shift=Covariates\(\)"),
     "labels inside": (ss.GroupMeans(GROUPS), {"groups": GROUPS}, r"in PCA GroupMeans\(\) is empty, .*fit\(X, groups="),
     "values inside": (ss.Covariates(C), {}, r"in PCA Covariates\(\) is empty, .*fit\(X, covariates="),

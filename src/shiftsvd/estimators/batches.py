@@ -1,13 +1,22 @@
-"""PCA of batches: what is kept between them, and the fitted attributes that are made of it when asked for."""
+"""PCA of batches: what `PCA` keeps between them, IncrementalPCA as in scikit-learn, and the merging of fits."""
 
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils import gen_batches
 
+from shiftsvd.backends import as_operator
+from shiftsvd.backends.validation import named
+from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.estimators.features import checked, is_unread
 from shiftsvd.estimators.fitted import FittedPCA
 from shiftsvd.estimators.settings import random_generator
+from shiftsvd.front import integer
 from shiftsvd.kernels import threads
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator
@@ -19,55 +28,49 @@ if TYPE_CHECKING:
 
 
 class BatchPCA(FittedPCA):
-    """What `PCA` does with batches."""
+    """A `PCA` that learns from batches."""
 
     _stream: Stream | None = None  # what `partial_fit` has kept so far
-    _count: int | None = None  # components, where it is the first batch that decides
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Add rows to those that it was given before, one or many from the first batch on; sparse X stays sparse.
+        """Add a batch of one or more rows to those of earlier calls; sparse X stays sparse.
 
         Parameters
         ----------
         X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            The batch.
         y : ignored
+            For scikit-learn.
         sample_weight : array of shape (n_samples,), optional
             Frequencies, as in `fit`; in one batch all may be 0.
 
         Returns
         -------
         PCA
-            Fitted from the second row on. Mean and total variance are exact. Up to 4096 features all of the scatter
-            matrix is kept where `memory_limit` allows; then ``info_.value_errors`` bound what rounding did to each
-            singular value. Beyond, the components are those of a sketch of ``ell = k + max(k, n_oversamples)`` columns:
-            each exact variance lies between `explained_variance_` and that plus `unseen_variance_`, but for rounding;
-            ``info_.value_errors`` bound both.
+            Fitted from the second row on. Mean and total variance are exact.
 
         Raises
         ------
         ValueError
-            For data or settings that cannot be: a scale that would have to be learned, a share of the variance.
+            For invalid data or settings: a scale that would have to be learned, a share of the variance.
 
         Notes
         -----
-        Kept are a triangular factor of dense rows, the squares of sparse batches of more than 256 rows, and the rows
-        that wait to be added: at most 4 n_features^2 numbers (540 MB for 4096 features). The factor errs in each
-        column relative to the norm of that column, so columns of very different sizes keep their digits; squares do,
-        too, unless such columns nearly depend on each other. A value that rounding does not tell from 0 is reported
-        as 0, with an infinite error unless it is proven to be below ``2 max(m, n) eps`` times the norm of the data.
+        Up to 4096 features, if `memory_limit` allows, the whole scatter matrix S is kept: a triangular factor of dense
+        rows, the squares of sparse batches of more than 256 rows, and the rows that wait to be added, at most
+        4 n_features^2 numbers (540 MB for 4096 features). The rounding error of each column is relative to its norm,
+        so columns of very different sizes keep their digits, in squares, too, unless such columns nearly depend on each
+        other. ``info_.value_errors`` bound the error of each singular value. A value that rounding cannot tell from 0
+        is reported as 0, with an infinite error unless it is below ``2 max(m, n) eps`` times the norm of the data.
 
-        A sketch has 4 n_features x ell numbers: ``S Omega`` for the scatter matrix S, to which neither the order nor
-        the size of batches matters beyond rounding, and the
-        `ell` directions found so far, as by IncrementalPCA but sparse and with more of them; those depend on the order
-        by what `ell` directions cannot hold. Both together are at least as near to S as the sketch alone, and never
-        more than S. `shiftsvd.merge_pca` joins what was fitted apart, and `refine` comes nearer to the exact
-        components. Two reads of a batch; six at most of one with more than ell rows, where a sketch is kept. The solver
-        settings of `fit` do not matter here, and what `fit` was given does not belong to the stream: the first
-        `partial_fit` begins anew.
-
-        Frobenius norm of what 50 components leave of sparse counts, 60 000 x 2 000, over the least there is, less 1:
-        0 whole; with a sketch of 2 k columns 0.00003 in 1 batch, 0.0002 in 7, 0.0008 in 1000. IncrementalPCA of
-        scikit-learn: 0.001 in 7, 0.003 in 1000 (benchmarks/claims/batches.py).
+        Beyond, 4 n_features x ell numbers are kept, with ``ell = k + max(k, n_oversamples)``: the sketch ``S Omega``,
+        which depends neither on the order nor on the size of batches beyond rounding, and the `ell` directions found
+        so far, as by IncrementalPCA but sparse and with more of them, which depend on the order by what `ell`
+        directions cannot hold. Each exact variance lies between `explained_variance_` and that plus
+        `unseen_variance_`, and ``info_.value_errors`` include this. `shiftsvd.merge_pca` joins separate fits, and
+        `refine` comes nearer to the exact components. Two reads of a batch; at most six of one with more than ell rows,
+        if a sketch is kept. The settings of the solver do not matter here. The first `partial_fit` after `fit` begins
+        anew.
 
         References
         ----------
@@ -86,17 +89,21 @@ class BatchPCA(FittedPCA):
         1000
         """
         if self.missing != "error":
-            raise ValueError(f'partial_fit needs missing="error", got {self.missing!r}; fill the gaps first')
+            got = f", got {self.missing!r}; fill the gaps first"
+            raise Refused("partial_fit needs ", Setting("missing", "error"), got)
         if self.preprocess is not None:
-            raise ValueError(
-                f"partial_fit cannot learn preprocess={self.preprocess!r}, which would change with every batch; "
-                "use fit, or give partial_fit what is transformed already"
+            raise Refused(
+                *("partial_fit cannot learn ", Setting("preprocess", self.preprocess)),
+                ", which would change with every batch; use fit, or give partial_fit what is transformed already",
             )
+        return self._add(X, sample_weight)
+
+    def _add(self, X: Any, sample_weight: Any = None) -> Self:
         stream = self._stream
         A = self._operator(X, reset=stream is None)
         weights = _weights(sample_weight, A.shape[0])
         with threads(self.n_threads):
-            stream = stream or self._begin()
+            stream = stream or self._begin(self._wanted(A.shape))
             stream.update(A, weights)
         self._keep(stream)
         return self
@@ -121,8 +128,7 @@ class BatchPCA(FittedPCA):
         stream = self._stream
         if stream is None:
             raise ValueError("refine continues a stream: call partial_fit first")
-        if isinstance(passes, bool) or not isinstance(passes, int | np.integer) or passes < 1:
-            raise ValueError(f"passes must be a positive integer, got {passes!r}")
+        passes = integer("passes", passes, 1)
         A = self._operator(X)
         weights = _weights(sample_weight, A.shape[0])
         with threads(self.n_threads):
@@ -135,14 +141,14 @@ class BatchPCA(FittedPCA):
         stream = self._stream
         if _is_fitted(name) and "info_" not in vars(self) and stream is not None and stream.moments.count > 1:
             with threads(self.n_threads):
-                self.__dict__.update(self._made(stream))
+                vars(self).update(self._made(stream))
         if name not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return vars(self)[name]
 
     def _made(self, stream: Stream) -> dict[str, Any]:
         n = self.n_features_in_
-        return stream.fitted(self._wanted(n), self._vector(n))
+        return stream.fitted(self._wanted((n, n)), self._vector(n))
 
     def _keep(self, stream: Stream) -> None:
         # Recovery takes longer than a small batch: measured 30 ms beside 5 ms for 60 rows of 2000 features.
@@ -150,23 +156,23 @@ class BatchPCA(FittedPCA):
         self._stream = stream
 
     def _forget(self) -> None:
-        for name in [name for name in vars(self) if name == "_stream" or _is_fitted(name)]:
+        for name in [name for name in vars(self) if name in ("_stream", "_freedom") or _is_fitted(name)]:
             del self.__dict__[name]
 
-    def _begin(self) -> Stream:
+    def _begin(self, k: int) -> Stream:
         n = self.n_features_in_
-        k, scale = self._wanted(n), self._divisor(n)
+        if is_named(self.scale):
+            raise Refused(
+                *("partial_fit cannot learn ", Setting("scale", self.scale)),
+                ", since the scale would change with every batch; give it as a vector, or use fit",
+            )
         self._vector(n)
-        rng = partial(random_generator, self.random_state)
+        scale, rng = resolve_scale(self.scale, n, None), partial(random_generator, self.random_state)
         return Stream.begin(n, k, self.n_oversamples, scale, rng, self.memory_limit)
 
-    def _wanted(self, n: int) -> int:
-        k = self.n_components
-        if k is None:
-            return n
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n:
-            raise ValueError(f"partial_fit needs n_components in 1..{n} for {n} features, or None, got {k!r}")
-        return int(k)
+    def _wanted(self, shape: tuple[int, int]) -> int:
+        n, k = shape[1], self.n_components
+        return n if k is None else integer("n_components", k, 1, n, f" or None for partial_fit with {n} features")
 
     def _vector(self, n: int) -> Vector | None:
         if isinstance(self.shift, str) and self.shift == "mean":
@@ -174,20 +180,159 @@ class BatchPCA(FittedPCA):
         if self.shift is None:
             return np.zeros(n)
         if isinstance(self.shift, str | Operator) or not hasattr(self.shift, "__len__"):
-            raise ValueError(f'partial_fit takes shift="mean", None or a vector, got {self.shift!r}; use fit')
+            raise Refused(
+                *("partial_fit takes ", Setting("shift", "mean"), f", None or a vector, got {self.shift!r}; use fit")
+            )
         return finite_vector("shift", self.shift, n, "feature")
 
-    def _divisor(self, n: int) -> Vector | None:
-        if is_named(self.scale):
-            raise ValueError(
-                f"partial_fit cannot learn scale={self.scale!r}, since the scale would change with every batch; "
-                "give it as a vector, or use fit"
+
+BATCH = 5  # rows of a batch for each feature by default, as in scikit-learn
+
+
+@dataclass(eq=False, repr=False)
+class IncrementalPCA(BatchPCA):
+    """Principal components of rows that come in batches, with the settings and attributes of scikit-learn's.
+
+    `fit` takes `batch_size` rows at a time, or a file of `shiftsvd.io.open_matrix` in its own blocks. The first batch
+    of `partial_fit` needs as many rows as components; it takes no weights, and always checks its input.
+
+    Parameters
+    ----------
+    n_components : int or None
+        None is the smaller one of rows and columns of the first batch.
+    whiten : bool
+        Scale the scores to unit variance.
+    copy : bool
+        Accepted for compatibility; input is never written.
+    batch_size : int, optional
+        Rows of X that `fit` takes at once. Default: five for each feature. Up to 4096 features it changes memory and
+        time, and the result only by rounding.
+    n_oversamples : int
+        What a sketch of more than 4096 features keeps beyond the components, at least as many more.
+    random_state, n_threads, memory_limit : optional
+        As in `PCA`; the seed is that of the sketch.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components_, n_features)
+        The largest entry of each is positive.
+    explained_variance_, explained_variance_ratio_, singular_values_ : array of shape (n_components_,)
+    mean_, var_ : array of shape (n_features,)
+        Means and variances (over n) of the columns of all rows so far, exact.
+    noise_variance_ : float
+        Mean variance of the components that are left out.
+    n_components_, n_samples_seen_, n_features_in_ : int
+    batch_size_ : int
+        Rows that `fit` took at once.
+    unseen_variance_ : float
+        No exact variance is larger than `explained_variance_` by more; 0 up to 4096 features.
+    feature_names_in_ : array of str
+        If X was a data frame.
+    info_ : Info
+
+    See Also
+    --------
+    PCA : ``partial_fit`` with sample weights, shifts and scales.
+    merge_pca : Merge separate fits.
+
+    Notes
+    -----
+    Up to 4096 features the components are those of all rows at once; scikit-learn's are of what each batch left. Sparse
+    rows stay sparse, in `partial_fit`, too. Two reads of a batch.
+
+    References
+    ----------
+    Ross, Lim, Lin & Yang (2008), Incremental learning for robust visual tracking.
+
+    Examples
+    --------
+    >>> import shiftsvd as ss
+    >>> from scipy.sparse import random_array
+    >>> X = random_array((1000, 50), density=0.05, format="csr", rng=0)
+    >>> ipca = ss.IncrementalPCA(n_components=3, batch_size=200)
+    >>> ipca.fit_transform(X).shape, ipca.partial_fit(X[:10]).n_samples_seen_
+    ((1000, 3), 1010)
+    """
+
+    n_components: int | None = None
+    _: KW_ONLY
+    whiten: bool = False
+    copy: bool = True
+    batch_size: int | None = None
+    n_oversamples: int = 10
+    random_state: Any = None
+    n_threads: int | None = None
+    memory_limit: int | str | None = None
+
+    # Settings of `PCA` that are none here.
+    shift: ClassVar[Any] = "mean"
+    scale: ClassVar[Any] = None
+    missing: ClassVar[Any] = "error"
+    unobserved: ClassVar[bool] = False
+    preprocess: ClassVar[Any] = None
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        size = self.batch_size if self.batch_size is None else integer("batch_size", self.batch_size, 1, of=" or None")
+        X = checked(self, X, reset=True)
+        size = BATCH * X.shape[1] if size is None else size
+        with threads(self.n_threads), named(vars(self).get("feature_names_in_")):
+            batches = self._batches(X, size)
+            first = next(batches)
+            stream = self._begin(self._first(first.shape))
+            for A in chain([first], batches):
+                stream.update(A)
+            self._keep(stream)
+            if stream.moments.count > 1:
+                vars(self).update(self._made(stream))
+        self.batch_size_ = size
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, check_input: bool = True) -> Self:
+        stream = self._stream
+        if stream is not None and self.n_components not in (None, stream.k):
+            raise Refused(
+                *(Setting("n_components"), f" has changed from {stream.k} to {self.n_components!r} between calls to "),
+                "partial_fit; set it back, or begin anew with fit",
             )
-        return resolve_scale(self.scale, n, None)
+        return self._add(X)
+
+    def _batches(self, X: Any, size: int) -> Iterator[Operator]:
+        if is_unread(X):
+            yield X
+            return
+        for batch in gen_batches(X.shape[0], size, min_batch_size=self.n_components or 0):
+            yield as_operator(X[batch], **vars(self._resources))
+
+    def _first(self, shape: tuple[int, int]) -> int:
+        m, n = shape
+        if self.n_components is None:
+            return min(m, n)
+        k = integer("n_components", self.n_components, 1, of=" or None")
+        if k > n:
+            raise Refused(
+                *(Setting("n_components", k), f" invalid for n_features={n}, need more rows than columns for "),
+                "IncrementalPCA processing; ask for fewer",
+            )
+        if k > m:
+            raise Refused(
+                *(Setting("n_components", k), f" must be less or equal to the batch number of samples {m} for the "),
+                "first partial_fit call. Give it more rows at once, or ask for fewer",
+            )
+        return k
+
+    def _wanted(self, shape: tuple[int, int]) -> int:
+        k = None if self._stream is None else self._stream.k
+        return self._first(shape) if k is None else k
+
+    def _made(self, stream: Stream) -> dict[str, Any]:
+        moments = stream.moments
+        assert moments.M2 is not None
+        seen = {"var_": moments.M2 / moments.count, "n_samples_seen_": round(moments.count)}
+        return super()._made(stream) | seen
 
 
 def merge_pca(a: "PCA", b: "PCA") -> "PCA":
-    """Put two fits by `partial_fit` together: one `PCA` of the rows of both, as if it had been given all.
+    """Merge two fits by `partial_fit` into one `PCA` of the rows of both.
 
     Parameters
     ----------
@@ -198,8 +343,8 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     Returns
     -------
     PCA
-        With the settings of `a`. It can be merged and fitted further. What does not depend on the order of batches
-        (`PCA.partial_fit`) does not depend on that of merges.
+        With the settings of `a`. It can be merged and fitted further. The order of merges matters no more than that
+        of batches in `PCA.partial_fit`.
 
     Raises
     ------
@@ -225,49 +370,38 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     for one in (a, b):
         if getattr(one, "_stream", None) is None:
             raise ValueError(f"merge_pca takes estimators fitted by partial_fit, got {one!r} without a stream")
-    _check_alike(a, b)
-    names = getattr(a, "feature_names_in_", getattr(b, "feature_names_in_", None))
-    both: PCA = clone(a)
-    both.n_features_in_ = a.n_features_in_
-    if names is not None:
-        both.feature_names_in_ = names
     assert a._stream is not None
     assert b._stream is not None
-    both._keep(a._stream.merged(b._stream))
-    return both
-
-
-def _check_alike(a: "PCA", b: "PCA") -> None:
-    if a.n_features_in_ != b.n_features_in_:
+    n, m = a.n_features_in_, b.n_features_in_
+    if n != m:
         raise ValueError(
-            f"merge_pca needs fits of the same features, got {a.n_features_in_} and {b.n_features_in_} of them. "
-            "Fit both on the same columns."
+            f"merge_pca needs fits of the same features, got {n} and {m} of them. Fit both on the same columns."
         )
     names, others = (getattr(one, "feature_names_in_", None) for one in (a, b))
     if names is not None and others is not None and not np.array_equal(names, others):
         raise ValueError(
-            f"merge_pca needs the same features in the same order, got {_listed(names)} and {_listed(others)}. "
-            "Select the same columns before both fits."
+            f"merge_pca needs the same features in the same order, got {_short(list(names))} and "
+            f"{_short(list(others))}. Select the same columns before both fits."
         )
-    shift, other = (one._vector(one.n_features_in_) for one in (a, b))
-    alike = shift is other if shift is None or other is None else np.array_equal(shift, other)
-    if not alike:
-        raise ValueError(
-            f"merge_pca needs fits with the same shift, got shift={_short(a.shift)} and shift={_short(b.shift)}. "
-            "Call set_params(shift=...) on one of them; a stream can be read about any shift."
+    if not np.array_equal(a._vector(n), b._vector(n)):  # type: ignore[arg-type]  # both may be None
+        raise Refused(
+            f"merge_pca needs fits with the same shift, got shift={_short(a.shift)} and shift={_short(b.shift)}. Call "
+            "set_params(shift=...) on one of them; a stream can be read about any shift."
         )
+    both: PCA = clone(a)
+    both.n_features_in_ = n
+    if names is not None or others is not None:
+        both.feature_names_in_ = others if names is None else names
+    both._keep(a._stream.merged(b._stream))
+    return both
 
 
 def _short(setting: Any) -> str:
     return " ".join(f"{setting!r:.80}".split())
 
 
-def _listed(names: Any) -> str:
-    return ", ".join(map(str, names[:3])) + (", ..." if len(names) > 3 else "")
-
-
 def _is_fitted(name: str) -> bool:
-    return name.endswith("_") and not name.startswith("_") and not name.endswith("_in_")
+    return name.endswith("_") and not name.startswith("_") and not name.endswith(("_in_", "batch_size_"))
 
 
 def _weights(sample_weight: Any, m: int) -> Vector | None:
@@ -276,5 +410,5 @@ def _weights(sample_weight: Any, m: int) -> Vector | None:
     weights = np.full(m, sample_weight) if np.ndim(sample_weight) == 0 else sample_weight
     weights = finite_vector("sample_weight", weights, m, "sample")
     if np.iscomplexobj(weights) or np.any(weights < 0):
-        raise ValueError("sample_weight must be real and not negative, got complex or negative entries")
+        raise refuse("sample_weight", "be real and not negative", "complex or negative entries")
     return weights

@@ -11,9 +11,10 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from shiftsvd.algebra.generic import gram_matrix, least
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.validation import before_sklearn
-from shiftsvd.estimators.features import Components, counted, is_pandas, is_unread, labelled, labels_of, validated
-from shiftsvd.estimators.settings import as_one_fit, random_generator, tolerance
-from shiftsvd.front import decompose
+from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.estimators.features import Components, checked, is_pandas, is_unread, labelled, labels_of
+from shiftsvd.estimators.settings import as_one_fit, random_generator
+from shiftsvd.front import decompose, integer, tolerance
 from shiftsvd.kernels import threads
 from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
@@ -30,22 +31,15 @@ class CorrespondenceAnalysis(Components):
     """Rows and columns of a table of counts as points: ``D_r^-1/2 (P - r c^T) D_c^-1/2 = U S V^T``.
 
     P is the table divided by its total, r and c are its row and column sums. The expectation ``r c^T`` is a
-    low-rank shift, so that a sparse table stays sparse.
+    low-rank shift, so that a sparse table stays sparse. Tables hold counts, or other numbers of at least 0; of an
+    operator only the sums are checked. `transform` returns `row_coordinates` as an array, or as `set_output` says.
 
     Parameters
     ----------
     n_components : int
-        How many dimensions to find.
-    solver : str or Solver
-        As in `svd`.
-    tol : float, optional
-        Relative accuracy of the singular values, for solvers given by name. Default 1e-4.
-    random_state : int, Generator, RandomState or None
-        None is fresh entropy; the global state is never read.
-    n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
-    memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. What would need more is refused.
+        Number of dimensions.
+    solver, tol, random_state, n_threads, memory_limit : optional
+        As in `PCA`.
 
     Attributes
     ----------
@@ -58,7 +52,7 @@ class CorrespondenceAnalysis(Components):
     row_coordinates_, column_coordinates_ : array or DataFrame of shape (n_rows, n_components), (n_columns, ...)
         Principal coordinates ``D_r^-1/2 U S`` and ``D_c^-1/2 V S``. Empty rows and columns are at 0.
     row_contributions_, column_contributions_ : array or DataFrame, shapes as above
-        The part of a component's inertia that is due to each row or column; the parts sum to 1.
+        Share of each row or column in the inertia of a component.
     row_masses_, column_masses_ : array of shape (n_rows,), (n_columns,)
         r and c.
     components_ : array of shape (n_components, n_columns)
@@ -67,7 +61,7 @@ class CorrespondenceAnalysis(Components):
     feature_names_in_ : array of str
         If the table was a data frame.
     info_ : Info
-        Solver, passes, rank, and what is known of the accuracy.
+        Solver, passes, rank, and accuracy.
 
     See Also
     --------
@@ -102,33 +96,14 @@ class CorrespondenceAnalysis(Components):
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the components of a table.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_rows, n_columns)
-            Counts, or other numbers of at least 0 (of an operator, only their sums are looked at).
-        y : ignored
-            Not used; there for scikit-learn.
-
-        Returns
-        -------
-        CorrespondenceAnalysis
-            The fitted estimator itself.
-
-        Raises
-        ------
-        ValueError
-            For negative numbers, an empty table, or settings that cannot be.
-        """
         check_solver(self.solver, self.n_components)
-        A = self._table(X, reset=True)
-        self._fit(A, labels_of(X)[0], self._column_names(X))
+        self._fit(self._table(X, reset=True), labels_of(X)[0], self._column_names(X))
         return self
 
     def _fit(self, A: Operator, rows: Any, columns: Any) -> None:
-        k = _components(self.n_components, A.shape)
-        tol = tolerance(self.tol, self.solver)
+        of = f" for a table of {A.shape[0]} x {A.shape[1]}"
+        k = integer("n_components", self.n_components, 1, min(A.shape), of)
+        tol = tolerance(self.solver, self.tol)
         rng = random_generator(self.random_state)
         B, r, c = independent(A)
         inertia = B.frobenius_norm()
@@ -141,16 +116,16 @@ class CorrespondenceAnalysis(Components):
         self.row_masses_, self.column_masses_ = r, c
         self.components_ = np.asarray(F.Vh, A.dtype)
         self.singular_values_ = S
-        self.eigenvalues_ = S**2
-        self.total_inertia_ = inertia**2
-        self.percentage_of_variance_ = 100 * _share(self.eigenvalues_, self.total_inertia_)
+        self.eigenvalues_, self.total_inertia_ = S**2, inertia**2
+        total = self.total_inertia_
+        self.percentage_of_variance_ = 100 * (self.eigenvalues_ / total) if total > 0 else np.zeros(k)
         self.row_coordinates_ = labelled((_power(r, -0.5)[:, None] * U * S).astype(A.dtype), rows)
         self.column_coordinates_ = labelled((_power(c, -0.5)[:, None] * V * S).astype(A.dtype), columns)
         self.row_contributions_, self.column_contributions_ = labelled(U**2, rows), labelled(V**2, columns)
         self.info_ = F.info
 
     def row_coordinates(self, X: Any) -> Any:
-        """Principal coordinates of rows, of the fitted table or further ones with the same columns.
+        """Return principal coordinates of rows, of the fitted table or of others with the same columns.
 
         Parameters
         ----------
@@ -165,27 +140,14 @@ class CorrespondenceAnalysis(Components):
         return labelled(self._project(X), labels_of(X)[0])
 
     def fit_transform(self, X: Any, y: Any = None) -> Panel:
-        """``fit(X).transform(X)``: principal coordinates of the rows, shape (n_rows, n_components)."""
         return self.fit(X).transform(X)
 
     def transform(self, X: Any) -> Panel:
-        """`row_coordinates` as an array, or as `set_output` says.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_rows, n_columns)
-            Rows with the columns of the fit.
-
-        Returns
-        -------
-        array of shape (n_rows, n_components)
-            The principal coordinates of each row; a data frame where `set_output` says so.
-        """
         return self._project(X)
 
     @as_one_fit
     def row_cosine_similarities(self, X: Any) -> Any:
-        """Squared cosines: how much of a row's squared distance from the centre each component shows.
+        """Return squared cosines: the share of each component in a row's squared distance from the centre.
 
         Parameters
         ----------
@@ -195,15 +157,14 @@ class CorrespondenceAnalysis(Components):
         Returns
         -------
         array, or DataFrame if X is one, of shape (n_rows, n_components)
-            The share of each component in the squared distance of a row from the centre.
+            The squared cosines of each row.
         """
-        check_is_fitted(self, "components_")
-        profiles = self._row_profiles(self._table(X, reset=False))
+        profiles = self._row_profiles(self._table(X))
         return labelled(_cosines(profiles, self.components_.T), labels_of(X)[0])
 
     @as_one_fit
     def column_coordinates(self, X: Any) -> Any:
-        """Principal coordinates of columns, of the fitted table or further ones with the same rows.
+        """Return principal coordinates of columns, of the fitted table or of others with the same rows.
 
         Parameters
         ----------
@@ -220,7 +181,7 @@ class CorrespondenceAnalysis(Components):
 
     @as_one_fit
     def column_cosine_similarities(self, X: Any) -> Any:
-        """Squared cosines: how much of a column's squared distance from the centre each component shows.
+        """Return squared cosines: the share of each component in a column's squared distance from the centre.
 
         Parameters
         ----------
@@ -230,17 +191,15 @@ class CorrespondenceAnalysis(Components):
         Returns
         -------
         array, or DataFrame if X is one, of shape (n_columns, n_components)
-            The share of each component in the squared distance of a column from the centre.
+            The squared cosines of each column.
         """
         profiles, U = self._column_profiles(X)
         return labelled(_cosines(profiles, U), self._column_names(X))
 
     @as_one_fit
     def _project(self, X: Any) -> Panel:
-        check_is_fitted(self, "components_")
-        A = self._table(X, reset=False)
-        F = self._row_profiles(A).matmat(self.components_.T.astype(np.float64))
-        return np.asarray(F, A.dtype)
+        A = self._table(X)
+        return np.asarray(self._row_profiles(A).matmat(self.components_.T.astype(np.float64)), A.dtype)
 
     def _row_profiles(self, A: Operator) -> Scaled:
         c = self.column_masses_
@@ -259,19 +218,19 @@ class CorrespondenceAnalysis(Components):
         profiles = Scaled(A - LowRank(r, sums), _power(r, -0.5), _power(sums, -1)).H
         return profiles, np.sqrt(r)[:, None] * np.asarray(self.row_coordinates_) * _power(S, -1)
 
-    def _table(self, X: Any, reset: bool) -> Operator:
-        return self._checked(counted(self, X, reset) if is_unread(X) else validated(self, X, reset))
+    def _table(self, X: Any, reset: bool = False) -> Operator:
+        if not reset:
+            check_is_fitted(self, "components_")
+        return self._counts(checked(self, X, reset))
 
     def _columns(self, X: Any) -> Operator:
-        kinds = ("csr", "csc")
-        return self._checked(
-            X if is_unread(X) else check_array(before_sklearn(X), accept_sparse=kinds, ensure_all_finite=False)
-        )
+        if not is_unread(X):
+            X = check_array(before_sklearn(X), accept_sparse=("csr", "csc"), ensure_all_finite=False)
+        return self._counts(X)
 
-    def _checked(self, X: Any) -> Operator:
+    def _counts(self, X: Any) -> Operator:
         A = as_operator(X, **vars(self._resources))
-        entries = X.data if hasattr(X, "nnz") else X
-        smallest = least(A) if is_unread(X) else entries.min(initial=0)
+        smallest = least(A) if is_unread(X) else (X.data if hasattr(X, "nnz") else X).min(initial=0)
         if smallest is not None and smallest < 0:
             raise ValueError(
                 f"Negative values in data passed to {type(self).__name__}: a table must hold counts or other "
@@ -288,17 +247,12 @@ class CorrespondenceAnalysis(Components):
         return tags
 
 
-def _components(k: Any, shape: tuple[int, int]) -> int:
-    most = min(shape)
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= most:
-        raise ValueError(
-            f"n_components must be an integer in 1..{most} for a table of {shape[0]} x {shape[1]}, got {k!r}"
-        )
-    return int(k)
-
-
 def independent(A: Operator) -> tuple[Scaled, Vector, Vector]:
-    rows, columns = _sums(A)
+    with threads(A.costs.n_threads):
+        rows, columns = (np.asarray(T.matmat(np.ones((T.shape[1], 1)))[:, 0]) for T in (A, A.H))
+    for name, sums in (("row", rows), ("column", columns)):
+        if np.any(sums < 0):
+            raise ValueError(f"a table must hold no negative numbers, got {int((sums < 0).sum())} negative {name} sums")
     total = float(rows.sum())
     if not total > 0:
         raise ValueError("a table must hold something, got one whose sum is 0")
@@ -308,15 +262,6 @@ def independent(A: Operator) -> tuple[Scaled, Vector, Vector]:
     return Scaled(A - LowRank(rows, c), _power(rows, -0.5), _power(columns, -0.5)), rows / total, c
 
 
-def _sums(A: Operator) -> tuple[Vector, Vector]:
-    with threads(A.costs.n_threads):
-        rows, columns = (np.asarray(T.matmat(np.ones((T.shape[1], 1)))[:, 0]) for T in (A, A.H))
-    for name, sums in (("row", rows), ("column", columns)):
-        if np.any(sums < 0):
-            raise ValueError(f"a table must hold no negative numbers, got {int((sums < 0).sum())} negative {name} sums")
-    return rows, columns
-
-
 def _check_sums(sums: Vector) -> None:
     for size in (sums.max(initial=0), sums.min(where=sums > 0, initial=1)):
         check_size("sums of the rows and columns of a table", float(size))
@@ -324,10 +269,6 @@ def _check_sums(sums: Vector) -> None:
 
 def _power(x: Vector, p: float) -> Vector:
     return np.where(x > 0, np.where(x > 0, x, 1) ** p, 0)
-
-
-def _share(values: Vector, total: float) -> Vector:
-    return values / total if total > 0 else np.zeros_like(values)
 
 
 def _cosines(profiles: Operator, V: Panel) -> Panel:
@@ -344,33 +285,28 @@ CORRECTIONS = (None, "benzecri", "greenacre")
 class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
     """Correspondence analysis of the indicator matrix Z of categorical columns, one entry a row and column.
 
+    X is a data frame or array of shape (n_rows, n_columns) everywhere, also in `column_coordinates`. Every distinct
+    value is a category; of pandas' categorical columns, the declared categories. Missing values are refused.
+
     Parameters
     ----------
     n_components : int
-        How many dimensions to find.
-    solver : str or Solver
-        As in `svd`.
-    tol : float, optional
-        Relative accuracy of the singular values, for solvers given by name. Default 1e-4.
-    random_state : int, Generator, RandomState or None
+        Number of dimensions.
+    solver, tol, random_state, n_threads, memory_limit : optional
         As in `PCA`.
-    n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
-    memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. What would need more is refused.
     correction : None, "benzecri" or "greenacre"
         Indicators inflate the inertia. With K columns, an eigenvalue above 1/K becomes
         ``(K / (K - 1) (lambda - 1/K))^2`` and any other 0; percentages are of the sum of these (Benzécri), or of
-        ``K / (K - 1) (sum lambda^2 - (J - K) / K^2)`` (Greenacre; J categories). Coordinates stay as they are.
+        ``K / (K - 1) (sum lambda^2 - (J - K) / K^2)`` (Greenacre; J categories). Coordinates do not change.
     unknown : "error" or "ignore"
-        What `transform` does with a category that was not seen: refuse it, or place the row by its other columns.
+        Treatment of categories that `fit` did not see: refuse them, or place the row by its other columns.
 
     Attributes
     ----------
     categories_ : list of arrays
         The categories of each column, in the order of the columns of Z.
     column_names_ : list of str
-        Of the columns of Z, such as "colour__red"; the index of `column_coordinates_` where the data are a frame.
+        Of the columns of Z, such as "colour__red"; the index of `column_coordinates_` if X is a frame.
     eigenvalues_ : array of shape (n_components,)
         Inertia of each component, corrected.
     total_inertia_ : float
@@ -407,56 +343,25 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the components of categories.
-
-        Parameters
-        ----------
-        X : data frame or array of shape (n_rows, n_columns)
-            Every distinct value is a category; the declared ones of pandas' categorical columns are.
-        y : ignored
-
-        Returns
-        -------
-        MultipleCorrespondenceAnalysis
-
-        Raises
-        ------
-        ValueError
-            For missing values, or settings that cannot be.
-        """
         if self.correction not in CORRECTIONS:
-            raise ValueError(f'correction must be None, "benzecri" or "greenacre", got {self.correction!r}')
+            raise refuse("correction", 'be None, "benzecri" or "greenacre"', self.correction)
         if self.unknown not in ("error", "ignore"):
-            raise ValueError(f'unknown must be "error" or "ignore", got {self.unknown!r}')
+            raise refuse("unknown", 'be "error" or "ignore"', self.unknown)
         X = self._categories(X, reset=True)
-        names = [name for name, _ in self._columns_of(X)]
-        self.categories_ = [_learned(name, column) for name, column in self._columns_of(X)]
-        self.column_names_ = [
-            f"{name}__{category}" for name, known in zip(names, self.categories_, strict=True) for category in known
-        ]
+        columns = list(self._columns_of(X))
+        self.categories_ = [_learned(name, column) for name, column in columns]
+        known = zip(columns, self.categories_, strict=True)
+        self.column_names_ = [f"{name}__{category}" for (name, _), own in known for category in own]
         Z = self._indicators(X)
         self._fit(Z, labels_of(X)[0], self._column_names(X))
         if self.correction is not None:
             self._correct(Z)
         return self
 
-    def column_coordinates(self, X: Any) -> Any:
-        """Principal coordinates of the categories of the fitted columns, for rows like the fitted ones.
-
-        Parameters
-        ----------
-        X : data frame or array of shape (n_rows, n_columns)
-
-        Returns
-        -------
-        array, or DataFrame if X is one, with a row for each category
-        """
-        return super().column_coordinates(X)
-
     def _correct(self, Z: Operator) -> None:
         J, K = Z.shape[1], self.n_features_in_
         if K < 2:
-            raise ValueError(f"a correction needs at least 2 columns, got {K}; use correction=None")
+            raise Refused(f"a correction needs at least 2 columns, got {K}; use ", Setting("correction", None))
         affordable(24 * J * J, self.memory_limit, f"correcting for {J} categories")
         with threads(Z.costs.n_threads):
             everything = np.linalg.eigvalsh(gram_matrix(independent(Z)[0]))
@@ -467,11 +372,11 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
         self.eigenvalues_ = _adjusted(self.eigenvalues_, K)
         self.percentage_of_variance_ = 100 * self.eigenvalues_ / total if total > 0 else 0 * self.eigenvalues_
 
-    def _table(self, X: Any, reset: bool) -> Operator:
+    def _table(self, X: Any, reset: bool = False) -> Operator:
         return self._indicators(self._categories(X, reset))
 
     def _columns(self, X: Any) -> Operator:
-        return self._table(X, reset=False)
+        return self._table(X)
 
     def _column_names(self, X: Any) -> Any:
         return self.column_names_ if is_pandas(X) else None
@@ -487,41 +392,41 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
         unmasked("categories", X, "give them a category of their own")
         return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
 
-    def _names(self) -> list[str]:
-        return [str(name) for name in getattr(self, "feature_names_in_", map("x{}".format, range(self.n_features_in_)))]
-
     def _columns_of(self, X: Any) -> Iterator[tuple[str, Any]]:
         if is_pandas(X):
             yield from ((str(name), X.iloc[:, j]) for j, name in enumerate(X.columns))
         else:
-            yield from ((name, X[:, j]) for j, name in enumerate(self._names()))
+            names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
+            yield from ((str(name), X[:, j]) for j, name in enumerate(names))
 
     def _indicators(self, X: Any) -> Operator:
-        m = X.shape[0]
         sizes = [len(known) for known in self.categories_]
         first = np.concatenate([[0], np.cumsum(sizes)])
-        indices = np.empty((m, len(sizes)), np.int32)
-        absent = np.zeros(m, np.int64)
+        indices = np.empty((X.shape[0], len(sizes)), np.int32)
         for j, (name, column) in enumerate(self._columns_of(X)):
             codes = _codes(column, self.categories_[j])
-            if (codes < 0).any():
+            absent = codes < 0
+            if absent.any():
                 _refuse_missing(name, column)
                 if self.unknown == "error":
-                    _refuse_unknown(name, column, codes)
-                absent += codes < 0
+                    value, count = np.asarray(column)[absent][0], int(absent.sum())
+                    raise Refused(
+                        f"column {name} holds {count} values of categories that were not in the fitted data, such as ",
+                        *(f"{value!r}; use ", Setting("unknown", "ignore")),
+                        " to place their rows by the other columns",
+                    )
             np.add(codes, first[j], out=indices[:, j], casting="unsafe")
-            indices[codes < 0, j] = -1
-        indptr = np.concatenate([[0], np.cumsum(len(sizes) - absent)])
-        kept = indices[indices >= 0] if absent.any() else indices.ravel()
-        Z = csr_array((np.ones(len(kept), np.int8), kept, indptr), shape=(m, int(first[-1])))
+            indices[absent, j] = -1
+        there = indices >= 0
+        indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+        kept = indices.ravel() if there.all() else indices[there]
+        Z = csr_array((np.ones(len(kept), np.int8), kept, indptr), shape=(len(indices), int(first[-1])))
         return as_operator(Z, **vars(self._resources))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        tags.input_tags.positive_only = False
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
+        tags.input_tags.sparse = tags.input_tags.positive_only = False
+        tags.input_tags.categorical = tags.input_tags.string = True
         tags.transformer_tags.preserves_dtype = []
         return tags
 
@@ -551,26 +456,15 @@ def _codes(column: Any, known: Any) -> Panel:
 
 
 def _refuse_missing(name: str, column: Any) -> None:
-    n = _missing(column)
+    values = column if is_pandas(column) else np.asarray(column)
+    if values.dtype.kind == "f":
+        n = int((~np.isfinite(values)).sum())
+    elif is_pandas(column):
+        n = int(column.isna().sum())
+    else:
+        n = sum(x is None or x != x for x in values) if values.dtype.kind == "O" else 0
     if n:
         raise ValueError(
             f"column {name} holds {n} missing or infinite values (NaN, inf, None); drop them, or fill them with a "
             "category of their own"
         )
-
-
-def _missing(column: Any) -> int:
-    values = column if is_pandas(column) else np.asarray(column)
-    if values.dtype.kind == "f":
-        return int((~np.isfinite(values)).sum())
-    if is_pandas(column):
-        return int(column.isna().sum())
-    return sum(x is None or x != x for x in values) if values.dtype.kind == "O" else 0
-
-
-def _refuse_unknown(name: str, column: Any, codes: Panel) -> None:
-    value = np.asarray(column)[codes < 0][0]
-    raise ValueError(
-        f"column {name} holds {int((codes < 0).sum())} values of categories that were not in the fitted data, such as "
-        f'{value!r}; use unknown="ignore" to place their rows by the other columns'
-    )

@@ -1,23 +1,33 @@
-"""Features and labels of the data of an estimator: checked, matched by name, given back."""
+"""What estimators are given: data that are checked, their features and labels, arrays on a device, Dask arrays."""
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, cast
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigvalsh
+from scipy.sparse import csr_array, issparse
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 from shiftsvd.backends import as_operator, is_lazy, unlabelled
 from shiftsvd.backends.columns import Places
+from shiftsvd.backends.device import Arrays, arrays_of
 from shiftsvd.backends.validation import before_sklearn
-from shiftsvd.estimators.native import taken
+from shiftsvd.errors import Part, Refused
+from shiftsvd.kernels import threads
+from shiftsvd.missing.gaps import Gaps
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.runs.memory import Resources
-from shiftsvd.runs.messages import notice
+from shiftsvd.runs.messages import notice, warn_once
 from shiftsvd.transforms.chains import kept_of, reordered
+
+Model = TypeVar("Model")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 if TYPE_CHECKING:  # of a class whose bases have no types, a type checker would not hold calls to the settings
 
@@ -32,6 +42,138 @@ else:
 
     class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """What scikit-learn gives its estimators."""
+
+
+class Components(Estimator):
+    """What scikit-learn asks of estimators of components: the number of output columns, and tags for sparse data."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from X.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_samples, n_features)
+            Training data, or what the description of the class names.
+        y : ignored
+            For scikit-learn.
+
+        Returns
+        -------
+        The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            For invalid data or settings, before anything is computed.
+        """
+        raise NotImplementedError
+
+    def transform(self, X: Any) -> Any:
+        """Return the scores of rows, with what was learned from the training data.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_samples, n_features)
+            Rows with the features of the fit.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+            Of a Dask array, a Dask array with the same chunks of rows; nothing is computed.
+        """
+        raise NotImplementedError
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Fit to X and return its scores, as `transform` does."""
+        return self.fit(X, y).transform(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    @property
+    def _resources(self) -> Resources:
+        return Resources(self.memory_limit, self.n_threads)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+# ---- data
+
+
+def is_unread(X: Any) -> bool:
+    return isinstance(X, Operator) or is_lazy(X)
+
+
+def checked(estimator: Any, X: Any, reset: bool, least: int = 1, on_device: bool = False) -> Any:
+    """Return what `as_operator` takes: at least `least` rows with the features of the estimator, or new ones."""
+    name, known = type(estimator).__name__, vars(estimator)
+    if not _is_plain(X, least) or ("feature_names_in_" in known and not reset):
+        if hasattr(X, "rmatmat") and not isinstance(X, Operator):
+            kinds = "arrays, sparse matrices, data frames and what open_matrix gives"
+            raise TypeError(f"{name} takes {kinds}, got {type(X).__name__}; use svd, which takes any operator")
+        if not (is_unread(X) or isinstance(X, Gaps) or (on_device and dispatched(X))):
+            how = {"accept_sparse": ("csr", "csc"), "ensure_all_finite": False, "ensure_min_samples": least}
+            return validate_data(estimator, before_sklearn(taken(X)), reset=reset, **how)
+        X = X if isinstance(X, Gaps) else as_operator(X, memory_limit=estimator.memory_limit)
+        if X.shape[0] < least:
+            raise ValueError(
+                f"Found array with {X.shape[0]} sample(s) while a minimum of {least} is required by {name}"
+            )
+    if X.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported by {name}, got {X}; use svd")
+    if reset:
+        estimator.n_features_in_ = X.shape[1]
+        for attribute in ("feature_names_in_", "table_"):
+            known.pop(attribute, None)
+    elif X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {name} is expecting {estimator.n_features_in_} features as input"
+        )
+    return X
+
+
+def _is_plain(X: Any, least: int) -> bool:
+    # Arrays of which scikit-learn would check again what `as_operator` does.
+    plain = type(X) is np.ndarray and X.dtype in (np.float32, np.float64)
+    sparse = not plain and issparse(X)
+    if sparse:
+        plain = X.format in ("csr", "csc") and X.dtype.kind in "fiub"
+    return plain and X.ndim == 2 and X.shape[0] >= least and X.shape[1] >= 1
+
+
+def scores_by_row(estimator: Any, X: Any) -> Any:
+    """Return the scores of a Dask array as one; nothing is computed."""
+    from shiftsvd.backends.dask import lazy_scores
+
+    checked(estimator, X, reset=False)
+    return lazy_scores(_without_stream(estimator), unlabelled(X))
+
+
+def points(estimator: Any, Z: Any, found: Callable[[Panel], Panel], by_row: bool = True) -> Any:
+    lazy = is_lazy(Z) and by_row
+    Z = Z if lazy else np.asarray(unmasked("scores", Z))
+    k = len(estimator.components_)
+    if Z.ndim != 2 or Z.shape[1] != k:
+        raise ValueError(f"scores must have shape (n_samples, {k}), got {Z.shape}")
+    if not lazy:
+        return found(Z)
+    from shiftsvd.backends.dask import lazy_points
+
+    return lazy_points(_without_stream(estimator), unlabelled(Z))
+
+
+def _without_stream(estimator: Any) -> Any:
+    frozen = copy(estimator)
+    vars(frozen).pop("_stream", None)
+    return frozen
+
+
+# ---- labels and names of features
 
 
 def labels_of(X: Any) -> tuple[Any, Any]:
@@ -62,27 +204,31 @@ def feature_names_of(model: Any) -> Any:
     return None if names is None else names[kept_of(getattr(model, "preprocess_", ()), len(names))]
 
 
-Model = TypeVar("Model")
-# Of the squared length of any direction among the components, what absent features may take.
-MOST_LOST: Final = 0.5
+MOST_LOST: Final = 0.5  # of the squared length of any direction among the components, for absent features
 NAMED: Final = 3  # features in an error
 
 
-def aligned(fitted: Model, names: Sequence[Any], file: str, max_absent: float, remedy: str) -> Model:
-    """The model with its features in the order of `file`, which has these; some of them may be absent.
-
-    Features that have a part in sums of rows alone may always be absent. `remedy` says how to allow others to be.
-    """
+# The model with its features in the order of `file`, which has these. Some may be absent: so many of the features of
+# components, and any that only enter sums of rows. `remedy` says how to allow more.
+def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *remedy: Part) -> Model:
     pca: Any = fitted
     known = pca.feature_names_in_
     model, found = [str(name) for name in known], [str(name) for name in names]
     if model == found:
         return fitted
-    place = {name: j for j, name in enumerate(model)}
-    of_components = kept_of(getattr(pca, "preprocess_", ()), len(model))
-    lacking = _lacking([model[j] for j in of_components], place, found, file, max_absent, remedy)
-    if len(place) < len(model):
-        raise ValueError(f"{file}: features in another order than those of the model, whose names are not unique")
+    place, there = {name: j for j, name in enumerate(model)}, set(found)
+    needed = [model[j] for j in kept_of(getattr(pca, "preprocess_", ()), len(model))]
+    lacking = [name for name in needed if name not in there]
+    if len(lacking) > max_absent * len(needed):
+        raise Refused(f"{file}: lacks features of the model: {_some(lacking)}; ", *remedy)
+    if unknown := [name for name in found if name not in place]:
+        raise ValueError(f"{file}: has features that the model does not know: {_some(unknown)}")
+    if len(there) < len(found) or len(place) < len(model):
+        of = "" if len(there) < len(found) else " of the model"
+        why = "and file and model have different orders, so columns cannot be matched. Make the names unique."
+        raise ValueError(f"{file}: names of features{of} are not unique, {why}")
+    if lacking:
+        notice(f"{file}: {len(lacking)} of {len(needed)} features of the components absent, and unobserved")
     places = np.array([place[name] for name in found], np.intp)
     moved: Any = copy(pca)
     moved.feature_names_in_, moved.n_features_in_ = known[places], len(places)
@@ -98,22 +244,6 @@ def aligned(fitted: Model, names: Sequence[Any], file: str, max_absent: float, r
         moved.shift_ = pca.shift_.at(order)
     result: Model = moved
     return result
-
-
-def _lacking(
-    needed: list[str], place: dict[str, int], found: list[str], file: str, max_absent: float, remedy: str
-) -> list[str]:
-    there = set(found)
-    lacking = [name for name in needed if name not in there]
-    if len(lacking) > max_absent * len(needed):
-        raise ValueError(f"{file}: lacks features of the model: {_some(lacking)}; {remedy}")
-    if unknown := [name for name in found if name not in place]:
-        raise ValueError(f"{file}: has features that the model does not know: {_some(unknown)}")
-    if len(there) < len(found):
-        raise ValueError(f"{file}: names of features are not unique, and in another order than those of the model")
-    if lacking:
-        notice(f"{file}: {len(lacking)} of {len(needed)} features of the components absent, and unobserved")
-    return lacking
 
 
 def _some(names: list[str]) -> str:
@@ -134,93 +264,72 @@ def least_squares(V: Panel, there: Places) -> Panel:
     return np.asarray(cho_solve(cho_factor(G), W.conj().T).conj().T)
 
 
-class Named(Estimator):
-    """What scikit-learn asks of every estimator that finds components: names for its output."""
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
-
-    @property
-    def _resources(self) -> Resources:
-        return Resources(self.memory_limit, self.n_threads)
+# ---- arrays on a device
 
 
-class Components(Named):
-    """Tags of scikit-learn that estimators of components have: sparse data are taken."""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
+def dispatched(X: Any) -> Arrays | None:
+    arrays = arrays_of(X)
+    return arrays if arrays is not None and get_config()["array_api_dispatch"] else None
 
 
-def is_unread(X: Any) -> bool:
-    return isinstance(X, Operator) or is_lazy(X)
-
-
-def counted(estimator: Any, X: Any, reset: bool) -> Operator:
-    A = as_operator(X, memory_limit=estimator.memory_limit)
-    count_columns(estimator, A, reset)
-    return A
-
-
-def validated(estimator: Any, X: Any, reset: bool, **kinds: Any) -> Any:
-    X = taken(X)
-    if not kinds.keys() - {"ensure_min_samples"} and _as_it_is_read(estimator, X, reset, **kinds):
-        count_columns(estimator, X, reset)
+# Estimators work on the host: with a tensor there as NumPy's or SciPy's, after one notice. An array on another device
+# is refused, since nobody asked for a copy of it.
+def taken(X: Any) -> Any:
+    arrays, dispatch = arrays_of(X), "sklearn.set_config(array_api_dispatch=True)"
+    if arrays is None:
         return X
-    X = before_sklearn(X)
-    kinds = {"accept_sparse": ("csr", "csc"), "dtype": "numeric", "ensure_all_finite": False, **kinds}
-    return validate_data(estimator, X, reset=reset, **kinds)
-
-
-def _as_it_is_read(estimator: Any, X: Any, reset: bool, ensure_min_samples: int = 1) -> bool:
-    if type(X) is not np.ndarray or X.dtype not in (np.float32, np.float64) or X.ndim != 2:
-        return False
-    known = vars(estimator)
-    alike = "feature_names_in_" not in known and known.get("n_features_in_") == X.shape[1]
-    return X.shape[0] >= max(ensure_min_samples, 1) and X.shape[1] >= 1 and (reset or alike)
-
-
-def count_columns(estimator: Any, A: Any, reset: bool) -> None:
-    name = type(estimator).__name__
-    if A.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported by {name}, got {A}; use svd")
-    if reset:
-        estimator.n_features_in_ = A.shape[1]
-        for name in ("feature_names_in_", "table_"):
-            vars(estimator).pop(name, None)
-    elif A.shape[1] != estimator.n_features_in_:
-        raise ValueError(
-            f"X has {A.shape[1]} features, but {name} is expecting {estimator.n_features_in_} features as input"
+    if not arrays.on_host:
+        raise TypeError(
+            f"estimators take arrays on the host, got one of {arrays!r}; call {dispatch} for PCA to work "
+            "there, use svd, or give a copy on the host"
         )
+    library = type(X).__module__.partition(".")[0]
+    warn_once(f"arrays of {library} are taken as NumPy's, and so are the results; {dispatch} leaves them")
+    arrays.check(X)
+    if not arrays.is_sparse(X):
+        return arrays.down(X)
+    C, by_columns = arrays.sound_csr(X)
+    data, indices, indptr = (arrays.down(part) for part in arrays.parts(C))
+    S = csr_array((data, indices, indptr), shape=tuple(C.shape))
+    return S.T if by_columns else S
 
 
-def scores(estimator: Any, X: Any, found: Callable[[Any], Any], by_row: bool = True) -> Any:
-    if not (is_lazy(X) and by_row):
-        return found(X)
-    from shiftsvd.backends.dask import lazy_scores
-
-    counted(estimator, X, reset=False)
-    return lazy_scores(_as_it_is(estimator), unlabelled(X))
+def on_host(Z: Any) -> Any:
+    arrays = arrays_of(Z)
+    return Z if arrays is None else arrays.down(Z)
 
 
-def points(estimator: Any, Z: Any, found: Callable[[Panel], Panel], by_row: bool = True) -> Any:
-    lazy = is_lazy(Z) and by_row
-    Z = Z if lazy else np.asarray(unmasked("scores", Z))
-    k = len(estimator.components_)
-    if Z.ndim != 2 or Z.shape[1] != k:
-        raise ValueError(f"scores must have shape (n_samples, {k}), got {Z.shape}")
-    if not lazy:
-        return found(Z)
-    from shiftsvd.backends.dask import lazy_points
-
-    return lazy_points(_as_it_is(estimator), unlabelled(Z))
+def settled(estimator: Any, X: Any) -> None:
+    """Move what was learned from X to the device of X; the host keeps its own."""
+    arrays = dispatched(X)
+    vars(estimator).pop("_learned", None)
+    if arrays is not None:
+        host = {name: x for name, x in vars(estimator).items() if isinstance(x, np.ndarray) and x.dtype.kind in "fc"}
+        estimator._learned = arrays, host
+        vars(estimator).update({name: arrays.up(np.ascontiguousarray(value)) for name, value in host.items()})
 
 
-def _as_it_is(estimator: Any) -> Any:
-    frozen = copy(estimator)
-    vars(frozen).pop("_stream", None)
-    return frozen
+def natively(method: Callable[P, R]) -> Callable[P, R]:
+    """Compute on the host, with one BLAS thread, and return arrays on the device of X."""
+
+    @wraps(method)
+    def inside(*args: P.args, **named: P.kwargs) -> R:
+        self, *given = cast("tuple[Any, ...]", args)
+        learned = vars(self).get("_learned")
+        X = given[0] if given else named.get("X")
+        arrays = dispatched(X) if X is not None else learned and learned[0]
+        with threads(self.n_threads):
+            found: Any = cast("Any", method)(self if learned is None else hosted(self), *given, **named)
+        return cast("R", arrays.up(np.ascontiguousarray(found)) if arrays and isinstance(found, np.ndarray) else found)
+
+    return inside
+
+
+def hosted(estimator: Model) -> Model:
+    learned = vars(estimator).get("_learned")
+    if learned is None:
+        return estimator
+    host = copy(estimator)
+    vars(host).pop("_learned")
+    vars(host).update(learned[1])
+    return host

@@ -10,14 +10,23 @@ import numpy as np
 from scipy.special import gammaln
 from sklearn.utils.validation import check_is_fitted
 
-from shiftsvd.backends import as_operator
+from shiftsvd.backends import is_lazy
 from shiftsvd.backends.validation import named
-from shiftsvd.estimators.features import Components, aligned, count_columns, is_unread, points, scores, validated
-from shiftsvd.estimators.native import dispatched, here, hosted, natively
-from shiftsvd.estimators.settings import as_one_fit, data_of_rows
+from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.estimators.features import (
+    Components,
+    aligned,
+    checked,
+    hosted,
+    natively,
+    on_host,
+    points,
+    scores_by_row,
+)
+from shiftsvd.estimators.settings import data_of_rows
 from shiftsvd.kernels import stepwise
-from shiftsvd.missing.fits import given, mean_rows, regressed_rows
-from shiftsvd.missing.gaps import Gaps, with_nan
+from shiftsvd.missing.fits import mean_rows, regressed_rows, with_missing
+from shiftsvd.missing.gaps import Observed, with_nan
 from shiftsvd.names import LazyArray
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.powers import SQUARED, check_size, largest_of
@@ -33,9 +42,10 @@ VALUES = ("singular_values_", "explained_variance_", "explained_variance_ratio_"
 
 def as_sklearn(model: Any) -> Any:
     if hasattr(model, "shift_") or of_each_row(model.shift):
-        raise ValueError(f"classes of scikit-learn subtract one vector from all rows, got shift={model.shift!r}")
+        raise Refused("classes of scikit-learn subtract one vector from all rows, got ", Setting("shift", model.shift))
     if model.preprocess is not None:
-        raise ValueError(f"classes of scikit-learn do not transform entries, got preprocess={model.preprocess!r}")
+        got = Setting("preprocess", model.preprocess)
+        raise Refused("classes of scikit-learn do not transform entries, got ", got)
     from sklearn import decomposition  # which loads much that a fit does not need
 
     pca = decomposition.PCA(model.n_components_, whiten=model.whiten)
@@ -65,7 +75,7 @@ def in_range(explained: Vector, unit: int) -> Vector:
         warn(
             "variances leave the range of float64: explained_variance_ and noise_variance_ are the largest "
             "number there is, or 0 or short of digits; singular_values_, components_, explained_variance_ratio_ and "
-            "scores are right",
+            "scores are right"
         )
     return variances
 
@@ -79,34 +89,19 @@ def _is_number(variances: Vector) -> Vector:
     return np.asarray((variances >= ends.smallest_normal) & (variances < ends.max))
 
 
-def deviations(S: Vector, variances: Vector, freedom: float, dtype: Any) -> Vector:
-    d = S / np.sqrt(freedom) if beyond(S, variances) else np.sqrt(variances)
-    eps, most = np.finfo(dtype).eps, d.max(initial=0)
-    return np.asarray(np.maximum(d, eps * (most if most > 0 else 1)))
-
-
-def refuse_beyond(S: Vector, variances: Vector) -> None:
-    if beyond(S, variances):
-        raise ValueError(
-            f"the variances of this model leave the range of numbers (the first singular value is {S[0]:.3g}), and "
-            "likelihoods and covariances need them; fit X times a power of two"
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class PPCA:
     """A Gaussian of covariance ``D (V diag(variance - noise) V^T + noise I) D`` with D the scales of the features."""
 
-    components: Panel  # V^T, shape (k, n)
-    variance: Vector
+    V: Panel  # shape (n, k)
+    variance: Vector  # of the components, at least the noise
     noise: float
     scale: Vector | None
 
     def log_likelihood(self, scores: Panel, rest: Vector) -> Vector:
-        k, n = self.components.shape
-        variance = self._variance()
-        squares = (scores.astype(np.float64) ** 2 / variance).sum(axis=1)
-        log_det = np.log(variance).sum()
+        n, k = self.V.shape
+        squares = (scores.astype(np.float64) ** 2 / self.variance).sum(axis=1)
+        log_det = np.log(self.variance).sum()
         dimensions = n if k == n or self.noise > 0 else k
         if k < dimensions:
             log_det += (n - k) * np.log(self.noise)
@@ -118,24 +113,19 @@ class PPCA:
         return np.where(off, -np.inf, likelihood)
 
     def covariance(self) -> Panel:
-        V = self.components.T.astype(np.float64)
-        C = (V * (self._variance() - self.noise)) @ V.T
+        C = (self.V * (self.variance - self.noise)) @ self.V.T
         C[np.diag_indices_from(C)] += self.noise
         return self._in_units(C, 1)
 
     def precision(self) -> Panel:
-        V = self.components.T.astype(np.float64)
-        k, n = self.components.shape
+        V, (n, k) = self.V, self.V.shape
         if k == n:
-            return self._in_units((V / self._variance()) @ V.T, -1)
+            return self._in_units((V / self.variance) @ V.T, -1)
         if self.noise <= 0:
             raise ValueError(f"the noise variance is 0: with {k} components the covariance has no inverse; keep fewer")
-        P = V * (1 / self._variance() - 1 / self.noise) @ V.T
+        P = V * (1 / self.variance - 1 / self.noise) @ V.T
         P[np.diag_indices_from(P)] += 1 / self.noise
         return self._in_units(P, -1)
-
-    def _variance(self) -> Vector:
-        return np.maximum(self.variance.astype(np.float64), max(self.noise, np.finfo(np.float64).tiny))
 
     def _in_units(self, C: Panel, power: int) -> Panel:
         if self.scale is None:
@@ -173,7 +163,7 @@ def _log_evidence(spectrum: Vector, k: int, n_samples: int) -> float:
 
 
 class FittedPCA(Components):
-    """What `PCA` does once it is fitted, whether by `fit` or by batches; its attributes are told there."""
+    """A fitted `PCA`, whether by `fit` or by batches; the attributes are documented there."""
 
     variants_: Any  # `shiftsvd.genetics.Variants` that the features are: of models that the command fits to genotypes
 
@@ -184,13 +174,13 @@ class FittedPCA(Components):
     def transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Panel: ...
 
     @natively
-    @as_one_fit
     def transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
-        """Scores ``(X - shift) diag(1 / scale_) components_.T``, with the shift and scale of the training data.
+        """Return the scores ``(X - shift) diag(1 / scale_) components_.T``, with the shift and scale of the fit.
 
         Parameters
         ----------
         X : array, sparse matrix, data frame or Dask array of shape (n_samples, n_features)
+            Rows with the features of the fit; sparse X stays sparse. One pass.
         groups, covariates : array, optional
             Those of these rows, as in `fit`; the group means and coefficients are those of the training data.
 
@@ -204,64 +194,59 @@ class FittedPCA(Components):
         ------
         ValueError
             For groups that no training row is in.
-
-        Notes
-        -----
-        One pass; sparse X stays sparse.
         """
-        check_is_fitted(self, "components_")
-        prepared, _ = self._prepared(groups, covariates)
-        return scores(self, X, lambda X: _joined(self.iter_scores(X, groups, covariates)), prepared.shift.needs is None)
+        prepared, data = self._prepared(groups, covariates)
+        if data is None and is_lazy(X):
+            return scores_by_row(self, X)
+        return _joined(self._scored(X, prepared, data))
 
     def iter_scores(self, X: Any, groups: Any = None, covariates: Any = None) -> Iterator[tuple[int, Panel]]:
-        """Scores part by part: ``(first row, scores of the rows from there on)``, in order.
+        """Yield the scores part by part, in order; one pass that holds neither the data of a file nor their scores.
 
         Parameters
         ----------
         X : what `transform` takes, or an operator such as `shiftsvd.io.open_matrix` gives
+            Rows with the features of the fit.
         groups, covariates : array, optional
             As in `transform`.
 
         Yields
         ------
         (int, array of shape (rows, n_components_))
-
-        Notes
-        -----
-        One pass. Data that are read from a file are never held, nor are their scores.
+            The first row of a part, and the scores of its rows.
         """
-        yield from stepwise(self._scored(X, groups, covariates), self.n_threads)
+        yield from stepwise(self._scored(X, *self._prepared(groups, covariates)), self.n_threads)
 
-    def _scored(self, X: Any, groups: Any, covariates: Any) -> Generator[tuple[int, Panel], None, None]:
-        check_is_fitted(self, "components_")
+    def _scored(self, X: Any, prepared: Prepared, data: Any) -> Generator[tuple[int, Panel], None, None]:
         A = self._operator(X)
-        for lo, Z in self._score_parts(self._minus_shift(A, groups, covariates)):
+        for lo, Z in prepared.of(A, data).row_products(self.components_.T.astype(np.float64)):
             yield lo, (Z / self._deviations() if self.whiten else Z).astype(A.dtype, copy=False)
 
     def on_features(self, names: Iterable[Any], max_absent: float = 0.0) -> Self:
-        """The model for rows that have these features, in this order, of which some may be absent.
+        """Return the model for rows that have these features, in this order, of which some may be absent.
 
         Parameters
         ----------
         names : names of the features of such rows
-            All of them are features of the model, whose names `fit` has learned: see `feature_names_in_`.
+            All must be features of the model, see `feature_names_in_`.
         max_absent : float
-            The share of the features of the components that may be absent. They are unobserved: scores are those by
-            which the components come nearest, in least squares, to the features that are there.
+            Largest share of the components' features that may be absent. They are treated as unobserved: scores are
+            the least-squares fit of the components to the present features.
 
         Returns
         -------
-        A copy of the model, for `transform`: its components are no longer orthonormal where features are absent.
+        A copy of the model, for `transform`
+            Its components are no longer orthonormal if features are absent.
 
         Raises
         ------
         ValueError
-            If more are absent (fewer are counted in a notice), if some are unknown or there twice, if the model knows
-            no names, or if some direction among the components would lose half of its squared length.
+            If more features are absent (a notice counts fewer), some are unknown or duplicate, the model has no names,
+            or some direction among the components would lose half of its squared length.
 
         Notes
         -----
-        No pass: ``V`` becomes ``W (W^H W)^-1``, W being the rows of V of the features that are there.
+        No pass: ``V`` becomes ``W (W^H W)^-1``, where W holds the rows of V of the present features.
 
         Examples
         --------
@@ -274,25 +259,31 @@ class FittedPCA(Components):
         """
         check_is_fitted(self, "components_")
         if not 0 <= max_absent <= 1:
-            raise ValueError(f"max_absent must be a share from 0 to 1, got {max_absent!r}")
+            raise refuse("max_absent", "be a share from 0 to 1", max_absent)
         if getattr(self, "feature_names_in_", None) is None:
             raise ValueError("the model knows no names of its features; fit it to a data frame")
-        return aligned(self, list(names), "names", max_absent, "max_absent lets so many be unobserved")
+        remedy = Setting("max_absent"), " lets so many be unobserved"
+        return aligned(self, list(names), "names", max_absent, *remedy)
 
     @natively
-    @as_one_fit
     def inverse_transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
-        """Points in the space of the data, in its units, from scores of shape (n_samples, n_components_).
+        """Return the points in the space of the data, in its units, that have these scores.
 
-        Means of groups and what covariates explain are added back, the means of columns too; the own means of rows,
-        which ``shift="rows"`` and "both" subtract, are not known.
+        Means of groups, the fit of covariates and column means are added back. The means of the rows themselves, which
+        ``shift="rows"`` and "both" subtract, are not known.
+
+        Parameters
+        ----------
+        X : array or Dask array of shape (n_samples, n_components_)
+            Scores, as `transform` gives them.
+        groups, covariates : array, optional
+            As in `transform`.
 
         Returns
         -------
         array of shape (n_samples, n_features)
             Of a Dask array, a Dask array, as with `transform`.
         """
-        check_is_fitted(self, "components_")
         prepared, data = self._prepared(groups, covariates)
 
         def found(Z: Panel) -> Panel:
@@ -302,52 +293,62 @@ class FittedPCA(Components):
             back = back + prepared.points(len(Z), data)
             return np.asarray(back.astype(np.result_type(Z.dtype, self.components_.dtype)))
 
-        return points(self, here(X), found, prepared.shift.needs is None)
+        return points(self, on_host(X), found, data is None)
 
     @natively
-    @as_one_fit
     def score_samples(self, X: Any, groups: Any = None, covariates: Any = None) -> Vector:
-        """Log-likelihood of each row under the probabilistic model, in the units of X; shape (n_samples,).
+        """Return the log-likelihood of each row under the probabilistic model, in the units of X.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows with the features of the fit.
+        groups, covariates : array, optional
+            As in `transform`.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Where the noise variance is 0 the model is a degenerate normal distribution on the space of the components;
+            it is minus infinity elsewhere.
+
+        Raises
+        ------
+        ValueError
+            If the variances leave the range of numbers (see `explained_variance_`), as `score`, `get_covariance` and
+            `get_precision` do.
 
         Notes
         -----
-        Two passes; no matrix of n_features x n_features is formed (Tipping & Bishop 1999). Where the noise
-        variance is 0 the model lives on the space of the components: the likelihood is that of the
-        degenerate normal distribution there, minus infinity elsewhere. Where the variances leave the range of
-        numbers (see `explained_variance_`) this, `score`, `get_covariance` and `get_precision` raise ValueError.
+        Two passes; no matrix of n_features x n_features is formed (Tipping & Bishop 1999).
         """
         return self._likelihoods(X, groups, covariates)
 
-    def _likelihoods(self, X: Any, groups: Any, covariates: Any) -> Vector:
-        check_is_fitted(self, "components_")
-        refuse_beyond(self.singular_values_, self.explained_variance_)
-        A = self._minus_shift(self._operator(X), groups, covariates)
-        Z = _joined(self._score_parts(A))
-        rest = np.asarray((A - LowRank(Z, self.components_.T)).row_squares())
-        check_size("rows", max(1.0, largest_of(Z), float(np.sqrt(rest.max(initial=0)))), SQUARED)
-        return self._model().log_likelihood(Z, rest)
-
     @natively
     def score(self, X: Any, y: Any = None, groups: Any = None, covariates: Any = None) -> float:
-        """Mean log-likelihood of the rows."""
+        """Return the mean of `score_samples` over the rows; y is ignored."""
         return float(np.mean(self._likelihoods(X, groups, covariates)))
 
+    def _likelihoods(self, X: Any, groups: Any, covariates: Any) -> Vector:
+        model = self._model()
+        A = self._minus_shift(self._operator(X), groups, covariates)
+        Z = _joined(A.row_products(model.V))
+        rest = np.asarray((A - LowRank(Z, self.components_.T)).row_squares())
+        check_size("rows", max(1.0, largest_of(Z), float(np.sqrt(rest.max(initial=0)))), SQUARED)
+        return model.log_likelihood(Z, rest)
+
     @natively
-    @as_one_fit
     def get_covariance(self) -> Panel:
-        """Covariance of the model in the units of X, shape (n_features, n_features)."""
-        check_is_fitted(self, "components_")
+        """Return the covariance of the model in the units of X, shape (n_features, n_features)."""
         return self._model().covariance()
 
     @natively
-    @as_one_fit
     def get_precision(self) -> Panel:
-        """Inverse of `get_covariance`, by the formula of Woodbury."""
-        check_is_fitted(self, "components_")
+        """Return the inverse of `get_covariance`, by Woodbury's formula."""
         return self._model().precision()
 
     def _operator(self, X: Any, reset: bool = False) -> Operator:
-        A = self._given(X, reset)
+        A = self._observed(X, reset)
         if isinstance(A, Operator):
             return A
         if self.missing == "mean" or not self.n_components_:
@@ -355,53 +356,44 @@ class FittedPCA(Components):
         variances, noise = self.explained_variance_, self.noise_variance_
         return regressed_rows(A, self.mean_, self.scale_, self.components_, variances, noise)
 
-    def _given(self, X: Any, reset: bool, least: int = 0) -> Operator | Gaps:
-        X = self._checked(X, reset, least)
-        with named(getattr(self, "feature_names_in_", None)):
-            return given(X, self.shift, self.missing, self.unobserved, self._resources)
-
-    def _checked(self, X: Any, reset: bool, least: int) -> Any:
-        if isinstance(X, Gaps) or is_unread(X) or dispatched(X):
-            A: Any = X if isinstance(X, Gaps) else as_operator(X, memory_limit=self.memory_limit)
-            if A.shape[0] < least:
-                raise ValueError(
-                    f"Found array with {A.shape[0]} sample(s) while a minimum of {least} is required by PCA"
-                )
-            count_columns(self, A, reset)
-            return A
-        if hasattr(X, "rmatmat"):
-            kind = type(X).__name__
-            raise TypeError(
-                f"PCA takes arrays, sparse matrices, data frames and what open_matrix gives, got {kind}; "
-                "use svd, which takes any operator"
-            )
-        X = X if self.missing == "error" else with_nan(X)
-        return validated(self, X, reset, ensure_min_samples=max(least, 1))  # an operator may have none
+    def _observed(self, X: Any, reset: bool, least: int = 1) -> Observed:
+        X = checked(self, X if self.missing == "error" else with_nan(X), reset, least, on_device=True)
+        with named(vars(self).get("feature_names_in_")):
+            return with_missing(X, self.missing, self.unobserved, self._resources)
 
     def _prepared(self, groups: Any, covariates: Any) -> tuple[Prepared, Any]:
-        shift: Learned = getattr(self, "shift_", None) or Plain(self.mean_, of_each_row(self.shift))
+        known = vars(self)
+        if "components_" not in known:
+            check_is_fitted(self, "components_")  # those of a stream are made now
+        shift: Learned = known.get("shift_") or Plain(self.mean_, of_each_row(self.shift))
         data = data_of_rows(shift.needs, self.shift, {"groups": groups, "covariates": covariates})
-        return Prepared(shift, self.scale_, getattr(self, "preprocess_", ())), data
+        return Prepared(shift, self.scale_, known.get("preprocess_", ())), data
 
     def _minus_shift(self, A: Operator, groups: Any, covariates: Any) -> Operator:
         prepared, data = self._prepared(groups, covariates)
         return prepared.of(A, data)
 
-    def _score_parts(self, A: Operator) -> Iterator[tuple[int, Panel]]:
-        return A.row_products(self.components_.T.astype(np.float64))
-
     def _deviations(self) -> Vector:
-        freedom = getattr(self, "_freedom", self.n_samples_ - 1)
-        return deviations(self.singular_values_, self.explained_variance_, freedom, self.components_.dtype)
+        freedom = vars(self).get("_freedom", self.n_samples_ - 1)
+        S, variances = self.singular_values_, self.explained_variance_
+        d = S / np.sqrt(freedom) if beyond(S, variances) else np.sqrt(variances)
+        eps, most = np.finfo(self.components_.dtype).eps, d.max(initial=0)
+        return np.asarray(np.maximum(d, eps * (most if most > 0 else 1)))
 
     def _model(self) -> PPCA:
-        refuse_beyond(self.singular_values_, self.explained_variance_)
-        variance, noise = self.explained_variance_.astype(np.float64), self.noise_variance_
+        check_is_fitted(self, "components_")
+        S, variance, noise = self.singular_values_, self.explained_variance_.astype(np.float64), self.noise_variance_
+        if beyond(S, self.explained_variance_):
+            raise ValueError(
+                f"the variances of this model leave the range of numbers (the first singular value is {S[0]:.3g}), and "
+                "likelihoods and covariances need them; fit X times a power of two"
+            )
         if self.whiten:
             # scikit-learn multiplies the excess variance by the variance once more, and its own tests hold it
             # to that. A drop-in follows, though a change of units of the scores should not change the model.
             variance = noise + np.maximum(variance - noise, 0) * variance
-        return PPCA(self.components_, variance, noise, self.scale_)
+        floor = max(noise, np.finfo(np.float64).tiny)
+        return PPCA(self.components_.T.astype(np.float64), np.maximum(variance, floor), noise, self.scale_)
 
     def save(
         self,
@@ -416,12 +408,13 @@ class FittedPCA(Components):
         Parameters
         ----------
         path : path
+            Of the file.
         force : bool
-            Replace a file of that name.
+            Overwrite an existing file.
         names : sequence of str, optional
             Names of the features, in place of `feature_names_in_`.
         source : str, optional
-            Where the data came from, for whoever reads the file.
+            Origin of the data, for readers of the file.
         """
         from shiftsvd.model_file import save_model
 
@@ -429,19 +422,19 @@ class FittedPCA(Components):
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """The fitted model in a file that `save` wrote; see `shiftsvd.load_model`."""
+        """Read a fitted model from a file that `save` wrote; see `shiftsvd.load_model`."""
         from shiftsvd.model_file import load_model
 
         return load_model(path, cls)
 
     def to_sklearn(self) -> Any:
-        """The same transform by classes of scikit-learn alone, fitted.
+        """Return the same transform by fitted classes of scikit-learn alone.
 
         Returns
         -------
         sklearn.decomposition.PCA
-            Or, where there is a scale, a Pipeline of a StandardScaler that only divides (so that it takes sparse
-            data) and a PCA of the scaled data.
+            With a scale, a Pipeline of a StandardScaler that only divides (so that it takes sparse data) and a PCA of
+            the scaled data.
 
         Notes
         -----
@@ -454,7 +447,6 @@ class FittedPCA(Components):
         >>> ss.PCA(n_components=5, random_state=0).fit(load_digits().data).to_sklearn()
         PCA(n_components=5)
         """
-
         check_is_fitted(self, "components_")
         return as_sklearn(self)
 

@@ -9,7 +9,8 @@ from scipy.sparse import issparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.utils.validation import check_is_fitted
 
-from shiftsvd.estimators.features import Named
+from shiftsvd.errors import refuse
+from shiftsvd.estimators.features import Components
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.estimators.truncated import TruncatedSVD
 from shiftsvd.names import SolverName
@@ -18,8 +19,11 @@ from shiftsvd.solvers import Solver
 
 
 @dataclass(eq=False, repr=False)
-class LSA(Named):
+class LSA(Components):
     """Weights of words by scikit-learn's TfidfVectorizer, their leading singular vectors, and rows of length 1.
+
+    `fit` and `transform` take iterables of texts; matrices and frames raise TypeError. A text without any of the terms
+    is at 0, or at the place of the empty text if the mean is subtracted.
 
     Parameters
     ----------
@@ -27,48 +31,15 @@ class LSA(Named):
         At most the number of texts and of terms; 100 to 300 is usual.
     center : bool
         Subtract the mean of the texts, as PCA does; the weights stay sparse. Without, the first component is mostly
-        that mean, how alike all texts are.
+        that mean.
     normalize : bool
         Divide the coordinates of each text by their length, so that products are cosines.
-    strip_accents : {"ascii", "unicode"}, callable or None
-        Whether letters lose their accents; this and what follows down to `sublinear_tf` goes to
-        `sklearn.feature_extraction.text.TfidfVectorizer`.
-    lowercase : bool
-        Whether capitals become small letters.
-    analyzer : {"word", "char", "char_wb"} or callable
-        Whether terms are made of words or of letters.
-    stop_words : "english", list of str, or None
-        Words that are left out.
-    token_pattern : str
-        The regular expression of a word.
-    ngram_range : (int, int)
-        How many words, at least and at most, make a term.
-    max_df, min_df : int, or float in [0, 1]
-        In how many texts a term may and must occur: a count, or a share of the texts.
-    max_features : int, optional
-        Only so many of the most frequent terms.
-    preprocessor, tokenizer : callable, optional
-        What a text goes through before it is cut, and what cuts it into words.
-    vocabulary : dict or list of str, optional
-        The terms themselves, in place of those of the texts.
-    norm : {"l1", "l2"} or None
-        The norm that the weights of each text get.
-    use_idf : bool
-        Whether rare terms weigh more.
-    smooth_idf : bool
-        Whether document frequencies are counted as if one more text held every term.
-    sublinear_tf : bool
-        Whether a count becomes ``1 + log(count)``.
-    solver : str or Solver
-        As in `svd`.
-    tol : float, optional
-        Relative accuracy of the singular values, for solvers given by name. Default 1e-4.
-    random_state : int, Generator, RandomState or None
-        None is fresh entropy; the global state is never read.
-    n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
-    memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. What would need more is refused.
+    strip_accents, lowercase, analyzer, stop_words, token_pattern, ngram_range, max_df, min_df, max_features : optional
+        As in `sklearn.feature_extraction.text.TfidfVectorizer`, which makes terms and weights of the texts.
+    preprocessor, tokenizer, vocabulary, norm, use_idf, smooth_idf, sublinear_tf : optional
+        Likewise.
+    solver, tol, random_state, n_threads, memory_limit : optional
+        As in `PCA`.
 
     Attributes
     ----------
@@ -128,58 +99,24 @@ class LSA(Named):
     memory_limit: int | str | None = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the terms and the components of texts.
-
-        Parameters
-        ----------
-        X : iterable of str
-            The texts.
-        y : ignored
-            Not used; there for scikit-learn.
-
-        Returns
-        -------
-        LSA
-            The fitted estimator itself.
-
-        Raises
-        ------
-        TypeError
-            If X is a matrix or a frame, or holds what is no text.
-        ValueError
-            If no words are left, or for settings that cannot be.
-        """
         self._fit(X)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Panel:
-        """``fit(X).transform(X)``; the words are counted once."""
         return self._placed(self._fit(X))
 
     def transform(self, X: Any) -> Panel:
-        """The coordinates of texts.
-
-        Parameters
-        ----------
-        X : iterable of str
-            Texts, whose words are counted as those of the fit were.
-
-        Returns
-        -------
-        array of shape (n_texts, n_components)
-            A text without any of the terms is at 0, or where the empty text is if the mean is subtracted.
-        """
         check_is_fitted(self, "svd_")
         return self._placed(self.vectorizer_.transform(self._texts(X)))
 
     def inverse_transform(self, X: Any) -> Panel:
-        """The weights of the terms that coordinates stand for.
+        """Return the weights of terms that have these coordinates.
 
         Parameters
         ----------
         X : array of shape (n_texts, n_components)
-            Coordinates, as `transform` gives them. With `normalize` they have lost the lengths of the texts, and their
-            weights are those of texts of length 1 among the components.
+            Coordinates, as `transform` gives them. With `normalize` the weights are those of texts of length 1 among
+            the components.
 
         Returns
         -------
@@ -190,24 +127,24 @@ class LSA(Named):
         return np.asarray(self.svd_.inverse_transform(X))
 
     def top_terms(self, component: int, n: int = 10) -> list[str]:
-        """The n terms that weigh most in a component, by size, the heaviest first.
+        """Return the n terms of largest weight in a component.
 
         Parameters
         ----------
         component : int
             From 0.
         n : int
-            How many terms.
+            Number of terms.
 
         Returns
         -------
         list of str
-            The terms of this component, that of the largest weight first.
+            The terms, that of the largest weight first.
         """
         check_is_fitted(self, "svd_")
         k = len(self.components_)
         if not 0 <= component < k:
-            raise ValueError(f"component must be in 0..{k - 1}, got {component}")
+            raise refuse("component", f"be in 0..{k - 1}", component)
         order = np.argsort(-np.abs(self.components_[component]), kind="stable")[:n]
         return [str(term) for term in self.terms_[order]]
 
@@ -240,9 +177,9 @@ class LSA(Named):
             raise TypeError(f"LSA takes texts, got {type(wrong[1]).__name__} as number {wrong[0]}: {wrong[1]!r:.60}")
         return X
 
-    def _with_settings(self, kind: Any, **known: Any) -> Any:
+    def _with_settings(self, kind: Any, **fixed: Any) -> Any:
         names = signature(kind).parameters
-        return kind(**{name: x for name, x in self.get_params(deep=False).items() if name in names} | known)
+        return kind(**{name: x for name, x in self.get_params(deep=False).items() if name in names} | fixed)
 
     def _placed(self, weights: Any) -> Panel:
         Z = np.asarray(self.svd_.transform(weights))
@@ -254,5 +191,6 @@ class LSA(Named):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
-        tags.input_tags.two_d_array = False
+        tags.input_tags.sparse = tags.input_tags.two_d_array = False
+        tags.transformer_tags.preserves_dtype = ["float64"]
         return tags

@@ -13,10 +13,13 @@ from shiftsvd.algebra.operator import Costs
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.dense import BLOCK
 from shiftsvd.backends.validation import unmasked_matrix
-from shiftsvd.estimators.features import Estimator, has_ids, labelled, labels_of
+from shiftsvd.errors import Setting, refuse
+from shiftsvd.estimators.features import Components, has_ids, labelled, labels_of
 from shiftsvd.estimators.settings import as_one_fit, random_generator
+from shiftsvd.front import integer
 from shiftsvd.kernels import ordered, thread_count, threads
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import phases
 from shiftsvd.numerics.powers import check_size
 from shiftsvd.operators import Derived, Operator, Panel
 from shiftsvd.runs.memory import affordable
@@ -29,47 +32,47 @@ SMALL = 2000  # points up to which all eigenvalues are computed, as they take se
 
 
 @dataclass(eq=False, repr=False)
-class PCoA(Estimator):
+class PCoA(Components):
     """Principal coordinate analysis (classical scaling): the largest eigenvalues of ``B = -1/2 J S J``.
 
     S holds the squared distances, and J subtracts the mean. B is Hermitian but, unless the distances are Euclidean,
     has negative eigenvalues, which a singular value decomposition would take for large ones. It is never formed beyond
     2000 points.
 
+    `fit` takes distances, symmetric and 0 on the diagonal, as an array, a data frame or an object with ``data`` and
+    ``ids``, or an operator of **squared** distances; with a `metric`, features. `transform` takes the distances of
+    further points to those of the fit, or their features, and returns their coordinates (Gower 1968).
+
     Parameters
     ----------
     n_components : int, optional
-        Default: as many as there are points; beyond 2000 points it must be given.
+        Default: the number of points; required beyond 2000 points.
     metric : str or callable
         "precomputed": X holds distances. Else X holds the points' features, and this is the metric of
         `sklearn.metrics.pairwise_distances`, such as "braycurtis".
     tol : float
-        Relative accuracy of the square roots of the eigenvalues, which are the lengths of the coordinates; beyond
-        2000 points, below which it is all digits.
-    random_state : int, Generator, RandomState or None
-        None is fresh entropy; the global state is never read.
-    n_threads : int, optional
-        Default: the cores that this process may use.
-    memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. What would need more is refused.
+        Relative accuracy of the square roots of the eigenvalues, which are the lengths of the coordinates, beyond 2000
+        points; up to there all digits are computed.
+    random_state, n_threads, memory_limit : optional
+        As in `PCA`.
 
     Attributes
     ----------
     coordinates_ : array or DataFrame of shape (n_samples, n_components)
-        ``V sqrt(lambda)``; 0 where the eigenvalue is negative.
+        ``V sqrt(lambda)``; 0 for negative eigenvalues.
     eigenvalues_ : array of shape (n_components,)
-        The largest, descending; negative ones are told as they are.
+        The largest, descending; they may be negative.
     proportion_explained_ : array of shape (n_components,)
         Eigenvalues over the sum of all positive ones; 0 for negative ones.
     negative_share_ : float
-        Sum of the negative eigenvalues' sizes over that of all; exact up to 2000 points, beyond that an estimate by
-        stochastic Lanczos quadrature, good to a few percent where there are many of them.
+        Share of the negative eigenvalues in the sum of all absolute values; exact up to 2000 points, beyond that an
+        estimate by stochastic Lanczos quadrature, good to a few percent if there are many of them.
     lowest_eigenvalue_ : float
         The most negative eigenvalue; beyond 2000 points an upper bound of it.
     trace_ : float
         The sum of all eigenvalues, exact.
     value_errors_ : array of shape (n_components,), or None
-        Bounds of the relative errors of the square roots; None where all digits were computed.
+        Bounds of the relative errors of the square roots; None if all digits were computed.
     n_passes_ : int
         Products with the distances.
     n_features_in_ : int
@@ -103,44 +106,25 @@ class PCoA(Estimator):
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the coordinates.
-
-        Parameters
-        ----------
-        X : array, data frame, object with ``data`` and ``ids``, or Operator, of shape (n_samples, n_samples)
-            Distances, symmetric and 0 on the diagonal; an operator must hold the **squared** distances. With a
-            `metric`, an array or data frame of shape (n_samples, n_features).
-        y : ignored
-            Not used; there for scikit-learn.
-
-        Returns
-        -------
-        PCoA
-            The fitted estimator itself.
-
-        Raises
-        ------
-        ValueError
-            For what cannot be distances, or settings that cannot be.
-        """
         names = labels_of(X)[0]
         S = self._squared(X)
-        n = S.shape[0]
-        k = _components(self.n_components, n)
+        n, k = S.shape[0], self.n_components
+        small = n <= SMALL
+        k = n if k is None and small else integer("n_components", k, 1, n, f" for {n} points")
         check_tol(self.tol)
         rng = random_generator(self.random_state)
         with threads(S.costs.n_threads):
             means = _means(S, rng)
             B = DoubleCentred(S)
-            found = self._everything(B, k) if n <= SMALL else self._leading(B, k, rng)
+            found = self._everything(B, k) if small else self._leading(B, k, rng)
         if not found.converged:
             worst = float(found.value_errors.max())
-            warn(f"eigenvalues did not converge: relative errors up to {worst:.1e}; a larger tol may do")
-        self._set(found, means, n <= SMALL, names)
+            warn(f"eigenvalues did not converge: relative errors up to {worst:.1e}. Raise ", Setting("tol"), ".")
+        self._set(found, means, small, names)
         return self
 
     def _set(self, found: Eigenpairs, means: Vector, exact: bool, names: Any) -> None:
-        self._means, self._vectors = means, _signed(found.vectors)
+        self._means, self._vectors = means, found.vectors * phases(found.vectors.T)
         # The diagonal of S is 0, so that the trace of -1/2 J S J is that of its mean alone.
         self.trace_ = float(means.sum() / 2)
         positive = max(self.trace_ + found.negative, float(np.maximum(found.values, 0).sum()))
@@ -154,23 +138,10 @@ class PCoA(Estimator):
         self.n_passes_ = found.n_passes
 
     def fit_transform(self, X: Any, y: Any = None) -> Panel:
-        """``fit(X).coordinates_`` as an array."""
         return np.asarray(self.fit(X).coordinates_)
 
     @as_one_fit
     def transform(self, X: Any) -> Panel:
-        """The coordinates of further points (Gower 1968), from their distances to the fitted ones.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n_points, n_samples), or (n_points, n_features) where there is a metric
-            Distances of the new points to those of the fit, or, where there is a metric, their features.
-
-        Returns
-        -------
-        array of shape (n_points, n_components)
-            The coordinates of the new points.
-        """
         check_is_fitted(self, "eigenvalues_")
         D = validate_data(self, unmasked_matrix(X), reset=False, dtype=np.float64)
         if self.metric != "precomputed":
@@ -182,13 +153,11 @@ class PCoA(Estimator):
     def _squared(self, X: Any) -> Operator:
         if isinstance(X, Operator):
             if self.metric != "precomputed":
-                raise ValueError(
-                    f'an operator holds squared distances: metric must be "precomputed", got {self.metric!r}'
-                )
+                raise refuse("metric", 'be "precomputed" for an operator, which holds squared distances', self.metric)
             if X.shape[0] != X.shape[1] or X.dtype.kind == "c":
                 raise ValueError(f"squared distances must be a real square matrix, got {X}")
             self.n_features_in_ = X.shape[1]
-            self.__dict__.pop("feature_names_in_", None)
+            vars(self).pop("feature_names_in_", None)
             return X
         unmasked_matrix(X)
         X = X.data if has_ids(X) else X
@@ -225,6 +194,7 @@ class PCoA(Estimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
         tags.input_tags.pairwise = tags.input_tags.positive_only = self.metric == "precomputed"
         tags.transformer_tags.preserves_dtype = ["float64"]
         return tags
@@ -268,14 +238,6 @@ def _centred(V: Panel) -> Panel:
     return np.asarray(V - V.mean(axis=0))
 
 
-def _components(k: Any, n: int) -> int:
-    if k is None and n <= SMALL:
-        return n
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n:
-        raise ValueError(f"n_components must be an integer in 1..{n} for {n} points, got {k!r}")
-    return int(k)
-
-
 def _distances(D: Panel) -> None:
     n = len(D)
     least, largest = float(D.min()), float(D.max())
@@ -300,8 +262,3 @@ def _means(S: Operator, rng: np.random.Generator) -> Vector:
     if np.any(SV[:, 0] < 0):
         raise ValueError(f"squared distances must be at least 0, got a column of {S} with a negative sum")
     return np.asarray(SV[:, 0] / S.shape[0])
-
-
-def _signed(V: Panel) -> Panel:
-    signs = np.sign(V[np.abs(V).argmax(axis=0), np.arange(V.shape[1])])
-    return np.asarray(V * np.where(signs == 0, 1, signs))

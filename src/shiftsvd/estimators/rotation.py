@@ -5,6 +5,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from shiftsvd.errors import Setting, refuse
+from shiftsvd.front import integer
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import phases
 from shiftsvd.numerics.powers import check_size, largest_of
@@ -17,15 +19,15 @@ Method = Literal["varimax", "promax"]
 
 @dataclass(frozen=True, eq=False)
 class Rotation:
-    """Rotated components, and how to rotate scores: what `rotate` returns.
+    """Rotated components, and the matrices that rotate scores: the result of `rotate`.
 
     Parameters
     ----------
     components : array of shape (k, n)
-        Of length 1, the largest entry of each positive, by falling `squares`. They are not orthogonal.
+        Of length 1, the largest entry of each positive, by descending `squares`. They are not orthogonal.
     squares : array of shape (k,)
-        What each one explains, in squares of the units of S: the squared lengths of the rotated loadings. With varimax
-        they add up to the sum of ``S**2``.
+        The squared lengths of the rotated loadings, in squares of the units of S. With varimax their sum is that of
+        ``S**2``.
     to_scores : array of shape (k, k)
         ``Z @ to_scores`` are the rotated scores of scores ``Z = U S``, and ``Z @ to_scores @ components`` is ``Z Vh``.
     duals : array of shape (k, n)
@@ -33,15 +35,15 @@ class Rotation:
     correlations : array of shape (k, k)
         Of the rotated scores: the identity with varimax.
     criterion : float
-        The variance of the squared loadings within components, summed: what varimax maximizes.
+        The variance of the squared loadings within components, summed, which varimax maximizes.
     n_iter : int
         Sweeps over all pairs of components.
     converged : bool
-        Whether the last one turned nothing any more.
+        Whether the last sweep rotated nothing.
 
     See Also
     --------
-    rotate : Makes one.
+    rotate : Returns one.
 
     Examples
     --------
@@ -65,7 +67,7 @@ class Rotation:
 def rotate(
     V: Any, S: Any, method: Method = "varimax", *, power: float = 4, kaiser: bool = True, max_iter: int = 1000
 ) -> Rotation:
-    """Varimax or promax rotation of the loadings ``V diag(S)`` of known components.
+    """Rotate the loadings ``V diag(S)`` of known components by varimax or promax.
 
     Parameters
     ----------
@@ -76,21 +78,21 @@ def rotate(
     method : {"varimax", "promax"}
         "varimax" keeps scores uncorrelated; "promax" lets them correlate, and makes small loadings smaller.
     power : float above 1
-        Of promax: the loadings are fitted to their powers.
+        Power of the loadings to which promax fits.
     kaiser : bool
-        Let every feature count alike, whatever the components explain of it (Kaiser's normalisation).
+        Give every feature the same weight, whatever the components explain of it (Kaiser's normalisation).
     max_iter : int
-        The most sweeps over all pairs of components.
+        Most sweeps over all pairs of components.
 
     Returns
     -------
     Rotation
-        The rotated components, by what they explain, and what rotates scores.
+        The rotated components, and the matrices that rotate scores.
 
     Raises
     ------
     ValueError
-        For other shapes, values that are not positive, or settings that cannot be.
+        For other shapes, values that are not positive, or invalid settings.
 
     See Also
     --------
@@ -99,7 +101,7 @@ def rotate(
 
     Notes
     -----
-    No pass over the data. A sweep of varimax costs ``O(n k^2)``, and there are some ten.
+    No pass over the data. A sweep of varimax costs ``O(n k^2)``, and about ten are needed.
 
     References
     ----------
@@ -117,16 +119,15 @@ def rotate(
     """
     V, S = _checked(V, S)
     if method not in get_args(Method):
-        raise ValueError(f'method must be "varimax" or "promax", got {method!r}')
+        raise refuse("method", 'be "varimax" or "promax"', method)
     if not isinstance(power, int | float | np.number) or not power > 1:
-        raise ValueError(f'power must be a number above 1, got {power!r}; method="varimax" has none')
-    if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 1:
-        raise ValueError(f"max_iter must be an integer of at least 1, got {max_iter!r}")
+        raise refuse("power", "be a number above 1", power, "varimax needs none")
+    max_iter = integer("max_iter", max_iter, 1)
     L = V * S
     check_size("loadings", largest_of(L))
     found = varimax(L, kaiser, max_iter) if method == "varimax" else promax(L, power, kaiser, max_iter)
     if not found.converged:
-        warn(f"the rotation still turns components after {found.n_iter} sweeps; give a larger max_iter")
+        warn(f"the rotation still turns components after {found.n_iter} sweeps; give a larger ", Setting("max_iter"))
     lengths = np.linalg.norm(found.loadings, axis=0)
     order = np.argsort(-lengths, kind="stable")
     back = np.linalg.inv(found.T)

@@ -7,12 +7,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.algebra.scaled import in_units
-from shiftsvd.backends import as_operator
+from shiftsvd.backends import as_operator, is_lazy
 from shiftsvd.backends.validation import named
-from shiftsvd.estimators.features import Components, counted, is_unread, points, scores, validated
+from shiftsvd.errors import Setting, refuse
+from shiftsvd.estimators.features import Components, checked, points, scores_by_row
 from shiftsvd.estimators.fitted import in_range
-from shiftsvd.estimators.settings import as_one_fit, random_generator, tolerance
-from shiftsvd.front import accuracy, decompose, planned
+from shiftsvd.estimators.settings import as_one_fit, either, random_generator
+from shiftsvd.front import decompose, integer, learned, tolerance
 from shiftsvd.kernels import threads
 from shiftsvd.names import LazyArray, NormalizerName, SolverName
 from shiftsvd.operators import Operator, Panel
@@ -20,7 +21,6 @@ from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.result import SVDResult
 from shiftsvd.runs.messages import warn_once
 from shiftsvd.solvers import BlockLanczos, RandomizedSVD, Solver
-from shiftsvd.solvers.auto import check_solver
 from shiftsvd.transforms.chains import Preprocess, apply_all, as_transforms, width
 
 ALIGNED = 0.99  # cosine from which on a component is taken for the mean
@@ -33,31 +33,22 @@ class TruncatedSVD(Components):
     Parameters
     ----------
     n_components : int, or float in (0, 1)
-        A share of the squared Frobenius norm to exceed, by the fewest components.
+        Number of components, or the share of the squared Frobenius norm to exceed with the fewest components.
     algorithm : {"arpack", "randomized"}, optional
         scikit-learn's spelling of `solver`, with scikit-learn's meaning; give one of the two.
     n_iter : int
-        Power iterations where ``algorithm="randomized"``.
+        Power iterations of ``algorithm="randomized"``.
     n_oversamples : int
-        Extra samples where ``algorithm="randomized"``.
+        Extra samples of ``algorithm="randomized"``.
     power_iteration_normalizer : {"auto", "QR", "LU", "CholeskyQR2", "none"}
-        Where ``algorithm="randomized"``.
-    random_state : int, Generator, RandomState or None
-        None is fresh entropy; the global state is never read.
-    tol : float, optional
-        Relative accuracy of the singular values. Default 1e-4, or down to rounding for ``algorithm="arpack"``.
-    solver : str or Solver
-        "auto", "lanczos", "gram", "exact", "randomized", or an object such as ``RandomizedSVD(n_iter=7)``.
-    n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
-    memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. What would need more is refused.
+        Normalization between the power iterations.
+    random_state, tol, solver, n_threads, memory_limit : optional
+        As in `PCA`; ``algorithm="arpack"`` is accurate down to rounding by default.
     preprocess : transformation, its name, or list of them
-        What is done to the entries first, such as `TfIdf` or `PMI`: see `shiftsvd.transforms`. Nothing becomes dense.
-        `transform` does with new rows what was learned from those of the training; X is the transformed matrix below.
+        Transformations of the entries first, such as `TfIdf` or `PMI`: see `shiftsvd.transforms`. Nothing becomes
+        dense. `transform` applies what they learned to new rows; X below is the transformed matrix.
     warn_mean : bool
-        Whether a first component that is the mean of the rows gives a warning, once in a process; `mean_alignment_`
-        tells it in any case.
+        Warn, once in a process, if the first component is the mean of the rows, see `mean_alignment_`.
 
     Attributes
     ----------
@@ -65,17 +56,16 @@ class TruncatedSVD(Components):
         The largest entry of each is positive.
     singular_values_ : array of shape (n_components,)
     explained_variance_ : array of shape (n_components,)
-        Variance of the scores, about their mean; the largest number, or 0 or short of digits, with a warning, where
-        the square leaves the range of numbers. It need not descend: most of a first component that is the mean is
-        no variance.
+        Variance of the scores, about their mean. It need not descend, as most of a first component that is the mean is
+        no variance. If the square leaves the range of numbers it is the largest number, or 0 or inaccurate; a
+        warning says so.
     explained_variance_ratio_ : array of shape (n_components,)
         Its share of the exact total variance of X.
     mean_alignment_ : array of shape (n_components,)
         ``|cos|`` of the angle between each component and the mean of the rows. Above 0.99 the first component says
-        only that the data are off-centre, and once in a process a warning does as well; `PCA` subtracts the mean,
-        from sparse data too.
+        only that the data are off-centre; `PCA` subtracts the mean, from sparse data, too.
     preprocess_ : tuple of Fitted
-        What the transformations have learned; only where there are any.
+        What the transformations have learned; only if there are any.
     n_features_in_ : int
     feature_names_in_ : array of str
         If X was a data frame.
@@ -121,38 +111,16 @@ class TruncatedSVD(Components):
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the components of X.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_samples, n_features)
-            The rows that components are learned from.
-        y : ignored
-            Not used; there for scikit-learn.
-
-        Returns
-        -------
-        TruncatedSVD
-            The fitted estimator itself.
-
-        Raises
-        ------
-        ValueError
-            For data or settings that cannot be; nothing is computed before they are checked.
-        """
         A = self._operator(X, reset=True)
         entries = as_transforms(self.preprocess)
         k = self._wanted((A.shape[0], width(entries, A.shape[1])))
-        tol = tolerance(self.tol, self.solver)
-        solver, rng = self._solver(), random_generator(self.random_state)
-        check_solver(solver, k)
-        preparation = Preparation(entries=entries, tol=accuracy(solver, tol))
-        A = planned(A, preparation.entries, k, solver, tol, self.memory_limit)
-        prepared = preparation.learn(A)
-        B = prepared.of(A)
+        tol, solver = tolerance(self.solver, self.tol), self._solver()
+        rng, limit = random_generator(self.random_state), self.memory_limit
+        prepared, _ = learned(A, Preparation(entries=entries), k, solver, tol, limit, "error", rng)
+        B = prepared.of_own
         centred = Preparation("mean").learn(B)
         squares, _ = centred.total_squares
-        F = decompose(B, k, solver, tol, rng, self.memory_limit, off=prepared.off)
+        F = decompose(B, k, solver, tol, rng, limit, off=prepared.off)
         vars(self).pop("preprocess_", None)
         if entries:
             self.preprocess_ = prepared.entries
@@ -161,7 +129,8 @@ class TruncatedSVD(Components):
             warn_once(
                 f"the first component is the mean of the rows (|cos| = {self.mean_alignment_[0]:.4f}), so that only "
                 f"{len(F.S) - 1} of {len(F.S)} components describe how rows differ; PCA subtracts the mean, and keeps "
-                "sparse data sparse; warn_mean=False is silent, and so are later fits of this process",
+                "sparse data sparse; ",
+                *(Setting("warn_mean", False), " is silent, and so are later fits of this process"),
             )
         return self
 
@@ -169,7 +138,7 @@ class TruncatedSVD(Components):
         V, mean = F.Vh.T.astype(np.float64), centred.column_means
         with threads(A.costs.n_threads):
             # Not sigma^2 / m minus a squared mean: that cancels where the first component is the mean.
-            B, unit, norm = in_units(centred.of(A))
+            B, unit, norm = in_units(centred.of_own)
             G = B.gram(V)
         variance = np.maximum(np.einsum("ij,ij->j", V, G), 0) / A.shape[0]
         total = (norm**2 if unit and norm is not None else squares) / A.shape[0]
@@ -189,8 +158,7 @@ class TruncatedSVD(Components):
     def fit_transform(self, X: Any, y: Any = None) -> Panel: ...
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """``fit(X).transform(X)``: scores of every row, shape (n_samples, n_components)."""
-        return self.fit(X).transform(X)
+        return super().fit_transform(X, y)
 
     @overload
     def transform(self, X: LazyArray) -> LazyArray: ...
@@ -199,22 +167,9 @@ class TruncatedSVD(Components):
     def transform(self, X: Any) -> Panel: ...
 
     def transform(self, X: Any) -> Any:
-        """The scores ``X components_.T``, shape (n_samples, n_components); one pass.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_samples, n_features)
-            Rows with the features of the fit.
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
-            Of a Dask array, a Dask array with the same chunks of rows; nothing is computed.
-        """
         check_is_fitted(self, "components_")
-        return scores(self, X, self._scores)
-
-    def _scores(self, X: Any) -> Panel:
+        if is_lazy(X):
+            return scores_by_row(self, X)
         A = self._operator(X, reset=False)
         with threads(A.costs.n_threads):
             Z = apply_all(getattr(self, "preprocess_", ()), A).matmat(self.components_.T.astype(np.float64))
@@ -222,7 +177,7 @@ class TruncatedSVD(Components):
 
     @as_one_fit
     def inverse_transform(self, X: Any) -> Any:
-        """The points in the space of the data that have these scores.
+        """Return the points in the space of the data that have these scores.
 
         Parameters
         ----------
@@ -238,34 +193,24 @@ class TruncatedSVD(Components):
         return points(self, X, lambda Z: np.asarray(Z @ self.components_))
 
     def _operator(self, X: Any, reset: bool) -> Operator:
-        if is_unread(X):
-            return counted(self, X, reset)
-        X = validated(self, X, reset)
+        X = checked(self, X, reset)
         with named(getattr(self, "feature_names_in_", None)):
             return as_operator(X, **vars(self._resources))
 
     def _wanted(self, shape: tuple[int, int]) -> int | float:
-        k, most = self.n_components, min(shape)
+        k, (m, n) = self.n_components, shape
         if isinstance(k, float | np.floating) and 0 < k < 1:
             return float(k)
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= most:
-            raise ValueError(
-                f"n_components must be an integer in 1..{most} for a {shape[0]} x {shape[1]} matrix "
-                f"(n_features = {shape[1]}), or a share in (0, 1), got {k!r}"
-            )
-        return int(k)
+        of = f" for a {m} x {n} matrix (n_features = {n}), or a share in (0, 1)"
+        return integer("n_components", k, 1, min(shape), of)
 
     def _solver(self) -> str | Solver:
+        name = either(self.solver, algorithm=self.algorithm)
         if self.algorithm is None:
-            return self.solver
+            return name
         if self.algorithm not in ("arpack", "randomized"):
-            raise ValueError(f'algorithm must be "arpack", "randomized" or None, got {self.algorithm!r}')
-        if not (isinstance(self.solver, str) and self.solver == "auto"):
-            raise ValueError(f"give algorithm or solver, not both; got {self.algorithm!r} and {self.solver!r}")
+            raise refuse("algorithm", 'be "arpack", "randomized" or None', self.algorithm)
         if self.algorithm == "arpack":
             return BlockLanczos(self.tol or 0)
-        for name in ("n_iter", "n_oversamples"):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < 0:
-                raise ValueError(f"{name} must be an integer of at least 0, got {value!r}")
-        return RandomizedSVD(int(self.n_oversamples), int(self.n_iter), self.power_iteration_normalizer)
+        extra, n_iter = (integer(name, getattr(self, name), 0) for name in ("n_oversamples", "n_iter"))
+        return RandomizedSVD(extra, n_iter, self.power_iteration_normalizer)

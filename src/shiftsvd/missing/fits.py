@@ -18,12 +18,6 @@ from shiftsvd.runs.memory import Resources
 LEAST, MOST = 1e-9, 1e9
 
 
-def given(X: Any, shift: Any, missing: str, unobserved: bool, resources: Resources) -> Observed:
-    if missing != "error" and not (shift is None or (isinstance(shift, str) and shift == "mean")):
-        raise ValueError(f'missing={missing!r} of PCA is for shift="mean" or None, got {shift!r}')
-    return with_missing(X, missing, unobserved, resources)
-
-
 def mean_rows(gaps: Gaps, mean: Vector) -> Operator:
     return gaps.filled(repeated(mean, gaps.shape[0]))
 

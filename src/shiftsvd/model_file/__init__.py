@@ -30,8 +30,8 @@ from shiftsvd.runs.messages import warn
 from shiftsvd.runs.outputs import refuse
 
 if TYPE_CHECKING:
+    from shiftsvd.estimators.batches import IncrementalPCA
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis
-    from shiftsvd.estimators.incremental import IncrementalPCA
     from shiftsvd.estimators.lsa import LSA
     from shiftsvd.estimators.pca import PCA
     from shiftsvd.estimators.pcoa import PCoA

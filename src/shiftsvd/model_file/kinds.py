@@ -270,7 +270,7 @@ KINDS: Final = {
         made=_batches_made,
     ),
     "IncrementalPCA": Kind(
-        "shiftsvd.estimators.incremental",
+        "shiftsvd.estimators.batches",
         {
             **PRINCIPAL,
             "var_": numbers("n", least=0),

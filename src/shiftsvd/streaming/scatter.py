@@ -36,6 +36,9 @@ MODERATE = 32.0
 SQUARED = 1e-7
 # Rounding has to leave this multiple of itself of what lies beyond the components, so that the rest has digits.
 LEAST_REST = 1000.0
+# Basis of a search in a large batch, in columns of the test matrix. Sparse counts of 60 000 x 2 000 in one batch, ell =
+# 2k, error over the optimum less 1: 1e-3 with a basis of 2 ell, 3e-5 with 4, 1e-6 with 6 (7 batches: 1e-3, 2e-4, 1e-4).
+BASIS = 4
 
 
 class ScatterPairs(NamedTuple):
@@ -49,26 +52,14 @@ class ScatterPairs(NamedTuple):
 
 @dataclass(eq=False)
 class Scatter(ABC):
-    """``S = sum of C^T C`` over batches of centred rows C; grows in place.
+    """``S = sum of C^T C`` over batches of centred rows C; grows in place."""
 
-    A batch of few rows is a few columns of ``B B^T``, which wait until there are many.
-
-    Attributes
-    ----------
-    B : array of shape (n_features, capacity), by columns
-        Of which the first `used` are set.
-    used : int
-    slack : array of shape (n_features,)
-        The rounding error of entry (i, j) of the sums of squares is at most ``sqrt(slack[i] slack[j])``.
-    """
-
-    B: Panel
+    B: Panel  # columns that wait or are kept, shape (n_features, capacity), by columns; `used` of them are set
     used: int
-    slack: Vector
+    slack: Vector  # the rounding error of entry (i, j) of the squares is at most ``sqrt(slack[i] slack[j])``
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        if "slack" not in state:
-            raise ValueError("An older shiftsvd pickled this stream without error bounds. Stream its rows again.")
+        # Arrays that joblib maps from a file cannot be written.
         fixed = (name for name, value in state.items() if isinstance(value, np.ndarray) and not value.flags.writeable)
         vars(self).update(state | {name: np.array(state[name]) for name in fixed})
 
@@ -76,17 +67,18 @@ class Scatter(ABC):
     def columns(self) -> Panel:
         return self.B[:, : self.used]
 
-    def add(self, C: Operator, weights: Vector | None, squares: Vector) -> int:
-        """``S += C^T diag(weights) C``; how often C was read. C is read before anything changes.
+    @property
+    def size(self) -> int:
+        return len(self.B)
 
-        `squares` are the squared column norms at whose level squares of C round: those before the shift where products
-        subtract the shift afterwards.
-        """
-        # Sparse rows that wait are made dense, which pays for few of them.
+    # S += C^T diag(weights) C; returns the number of reads of C, the first of them before anything changes. `squares`
+    # are the squared column norms at whose level squares of C round: those before a shift that products subtract last.
+    def add(self, C: Operator, weights: Vector | None, squares: Vector) -> int:
+        # A batch of few rows is a few columns of B B^T. Sparse rows that wait are made dense, which pays for few.
         few = self.B.shape[1] if is_dense(C) else WAITING
         if C.shape[0] > few // 2:
             return self.add_rows(C, weights, squares)
-        self.add_columns(_rows(C, weights).T)
+        self.add_columns(np.concatenate(list(_weighted(C, weights, C.shape[0]))).T)
         return 1
 
     def _append(self, P: Panel) -> None:
@@ -98,6 +90,12 @@ class Scatter(ABC):
             self.B[:, self.used : self.used + part.shape[1]] = part
             self.used += part.shape[1]
 
+    def same_kind(self, other: "Scatter") -> bool:
+        return type(self) is type(other)
+
+    def refine(self, C: Operator, weights: Vector | None) -> int:
+        return 0  # reads: nothing is sketched
+
     @abstractmethod
     def add_rows(self, C: Operator, weights: Vector | None, squares: Vector) -> int: ...
 
@@ -108,20 +106,10 @@ class Scatter(ABC):
     def _make_room(self) -> None: ...
 
     @abstractmethod
-    def same_kind(self, other: "Scatter") -> bool: ...
-
-    @abstractmethod
     def added(self, other: Self) -> Self: ...
 
     @abstractmethod
-    def refine(self, C: Operator, weights: Vector | None) -> int: ...
-
-    @abstractmethod
     def leading(self, k: int, slip: Vector) -> ScatterPairs: ...
-
-    @property
-    @abstractmethod
-    def size(self) -> int: ...
 
 
 def is_dense(C: Operator) -> bool:
@@ -134,47 +122,22 @@ def _weighted(C: Operator, weights: Vector | None, rows: int) -> Iterator[Panel]
         yield block if roots is None else roots[lo : lo + len(block)] * block
 
 
-def _rows(C: Operator, weights: Vector | None) -> Panel:
-    return np.concatenate(list(_weighted(C, weights, C.shape[0])))
-
-
 @dataclass(eq=False)
 class WholeScatter(Scatter):
     """The whole scatter matrix ``R^T R + S``: the triangular factor of dense rows, the squares of sparse ones.
 
-    Columns of B wait to be added to R. A factor errs by eps in each column, where squares lose what is below the root
-    of eps; but the squares of sparse rows take a share of the time of a factor of them, which would be dense.
-
-    Attributes
-    ----------
-    R : array of shape (n_features, n_features)
-        Upper triangle.
-    S : array of shape (n_features, n_features), by columns, or None
-        None until there are squares.
-    doubt : float
-        R is the exact factor of columns that differ from those of C by so much, relative to their norms.
-
-    References
-    ----------
-    Demmel, Grigori, Hoemmen & Langou (2012), Communication-optimal QR (the sequential TSQR).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from shiftsvd.streaming.scatter import WholeScatter
-    >>> scatter = WholeScatter.empty(2)
-    >>> scatter.add_columns(np.array([[3.0, 0.0], [0.0, 2.0]]))
-    >>> scatter.leading(1, np.zeros(2)).values
-    array([3.])
+    Columns of B wait to be added to R (the sequential TSQR of Demmel, Grigori, Hoemmen & Langou 2012). A factor errs
+    by eps in each column, while squares lose what is below the root of eps; but the squares of sparse rows take a share
+    of the time of their factor, which would be dense.
     """
 
-    R: Panel
-    S: Panel | None = None
-    doubt: float = 0.0
+    R: Panel  # upper triangle
+    S: Panel | None = None  # by columns
+    doubt: float = 0.0  # R is exact for columns that differ from those of C by this, relative to their norms
 
     @classmethod
     def empty(cls, n: int) -> "WholeScatter":
-        return cls(np.empty((n, _capacity(n)), order="F"), 0, np.zeros(n), np.zeros((n, n)))
+        return cls(np.empty((n, max(WAITING, 2 * n)), order="F"), 0, np.zeros(n), np.zeros((n, n)))
 
     @staticmethod
     def bytes(n: int, n_threads: int) -> int:
@@ -207,9 +170,6 @@ class WholeScatter(Scatter):
             self._factorize(as_operator(self.columns.T), None)
         self.used = 0
 
-    def same_kind(self, other: Scatter) -> bool:
-        return isinstance(other, WholeScatter)
-
     def added(self, other: "WholeScatter") -> "WholeScatter":
         both = deepcopy(self)
         if other.R.any():
@@ -220,9 +180,6 @@ class WholeScatter(Scatter):
             both.slack = self.slack + other.slack + EPS / 2 * np.diagonal(both.S)
         both._append(other.columns)
         return both
-
-    def refine(self, C: Operator, weights: Vector | None) -> int:
-        return 0
 
     def leading(self, k: int, slip: Vector) -> ScatterPairs:
         self._make_room()
@@ -249,27 +206,14 @@ class WholeScatter(Scatter):
         errors = np.minimum(*(_factor_errors(values, F, which, slip, slack) for which in (known, np.zeros(n, bool))))
         return ScatterPairs(values[:k], vectors[:, :k], errors[:k], float(values[k:] @ values[k:]))
 
-    @property
-    def size(self) -> int:
-        return len(self.R)
 
-
-def _capacity(n: int) -> int:
-    return max(WAITING, 2 * n)
-
-
+# R of the QR factorization of R above these blocks of rows P, and the growth of its rounding; None if Householder's
+# rounds less. With W = P R^-1, R^T R + P^T P = R^T (I + W^T W) R: the squares of a W of moderate size lose nothing, and
+# take half of the time of a QR factorization or less.
 def _updated(R: Panel, blocks: Iterator[Panel]) -> tuple[Panel | None, float]:
-    """R of the QR of R upon these blocks of rows, and how its rounding grew; None where Householder's has less.
-
-    With ``W = P R^-1``, ``R^T R + P^T P = R^T (I + W^T W) R``. As long as W is of moderate size its squares lose
-    nothing, and they take half of the time of a QR factorization or less.
-    """
     n, lengths = len(R), np.linalg.norm(R, axis=0)
-    near, at, least = (
-        np.triu(R),
-        np.diag_indices(len(R)),
-        n * EPS * lengths,
-    )  # all that rounding leaves, if columns repeat
+    near, at = np.triu(R), np.diag_indices(n)
+    least = n * EPS * lengths  # all that rounding leaves, if columns repeat
     near[at] = np.where(np.abs(near[at]) > least, near[at], np.where(lengths > 0, least, 1))
 
     @unwarned
@@ -284,12 +228,10 @@ def _updated(R: Panel, blocks: Iterator[Panel]) -> tuple[Panel | None, float]:
     return np.where(lengths > 0, np.linalg.cholesky(M).T @ near, 0), size
 
 
+# Bounds of the errors of the singular values of F: relative to each as far as the `known` columns are independent. With
+# D the lengths of the known columns, ||D x|| <= (||F x|| + ||F_rest|| ||x||) / sigma_min(F_known D^-1), so that errors
+# of these columns move a value by a share of itself, however small it is (Demmel & Veselic 1992).
 def _factor_errors(values: Vector, F: Panel, known: Vector, slip: Vector, slack: Vector) -> Vector:
-    """Bound the errors of the singular values of F: relative to each as far as the `known` columns are independent.
-
-    With D the lengths of the known columns, ``||D x|| <= (||F x|| + ||F_rest|| ||x||) / sigma_min(F_known D^-1)``, so
-    that errors of these columns move a value by a share of itself, however small it is (Demmel & Veselic 1992).
-    """
     lengths, least = np.linalg.norm(F[:, known], axis=0), 1.0
     if known.any():
         least = float(np.linalg.svd(F[:, known] / lengths, compute_uv=False)[-1])
@@ -306,59 +248,29 @@ def _root(G: Panel) -> tuple[Panel, float]:
     return np.sqrt(np.maximum(w, 0))[:, None] * V.T, float(max(-w[0], 0)) + 2 * len(G) * EPS
 
 
+# One-sided Jacobi keeps the digits of columns of any lengths (Drmac & Veselic 2008, New fast and accurate Jacobi SVD).
 def _jacobi(F: Panel) -> tuple[Vector, Panel]:
-    """Singular values and right vectors by one-sided Jacobi, which keeps what lies in columns of any lengths.
-
-    Drmac & Veselic (2008), New fast and accurate Jacobi SVD algorithm.
-    """
     values, _, V, scale, _, info = dgejsv(F, joba=0, jobu=3, jobv=0, jobp=0)
     if info:
         raise np.linalg.LinAlgError(f"LAPACK's dgejsv ended with {info}")
     return values * (scale[0] / scale[1]), V
 
 
-# Basis of a search in a large batch, in columns of the test matrix. Sparse counts of 60 000 x 2 000 in one batch, ell =
-# 2k, error over the optimum less 1: 1e-3 with a basis of 2 ell, 3e-5 with 4, 1e-6 with 6 (7 batches: 1e-3, 2e-4, 1e-4).
-BASIS = 4
-
-
 @dataclass(eq=False)
 class SketchedScatter(Scatter):
     """``Y = S Omega``, and ``B B^T <= S`` of the leading directions; S itself is nowhere.
 
-    The sketch is linear: neither the order nor the size of batches matters to it beyond rounding. The directions are
-    those of an incremental SVD that keeps `ell` of them; what it drops depends on the order, but never makes it pass S.
-    What is recovered, ``T = B B^T + nystrom(Y - B B^T Omega)``, lies between the Nystrom approximation of S by the
-    sketch alone and S, in the order of semidefinite matrices, since Schur complements grow with their matrix. So
+    The sketch is linear: neither the order nor the size of batches matters to it beyond rounding (Tropp, Yurtsever,
+    Udell & Cevher 2017). The directions are those of an incremental SVD that keeps `ell` of them (Ross, Lim, Lin & Yang
+    2008), in a large batch by block Krylov (Musco & Musco 2015); what it drops depends on the order, but B B^T never
+    exceeds S. ``T = B B^T + nystrom(Y - B B^T Omega)``, which is recovered, lies between the Nystrom approximation of S
+    by the sketch alone and S, in the order of semidefinite matrices, since Schur complements grow with their matrix. So
     the eigenvalues of S lie between those of T and those plus ``trace(S) - trace(T)``, whatever the order.
-
-    Attributes
-    ----------
-    Omega : array of shape (n_features, ell)
-        The test matrix; sketches with the same one merge.
-    Y : array of shape (n_features, ell)
-    eps : float
-        Rounding unit of the products that Y is the sum of.
-
-    References
-    ----------
-    Tropp, Yurtsever, Udell & Cevher (2017), Fixed-rank approximation of a positive-semidefinite matrix from streaming
-    data; Ross, Lim, Lin & Yang (2008), Incremental learning for robust visual tracking; Musco & Musco (2015),
-    Randomized block Krylov methods for stronger and faster approximate singular value decomposition.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from shiftsvd.streaming.scatter import SketchedScatter
-    >>> sketch = SketchedScatter.empty(5, 2, np.random.default_rng(0))
-    >>> sketch.add_columns(np.outer(np.ones(5), [1.0, 2.0]))
-    >>> sketch.leading(1, np.zeros(5)).values.round(12)
-    array([5.])
     """
 
-    Omega: Panel
+    Omega: Panel  # test matrix of shape (n_features, ell); sketches with the same one merge
     Y: Panel
-    eps: float = EPS
+    eps: float = EPS  # rounding unit of the products that Y is the sum of
 
     @classmethod
     def empty(cls, n: int, ell: int, rng: Generator) -> "SketchedScatter":
@@ -403,9 +315,7 @@ class SketchedScatter(Scatter):
         self.B[:, : self.used] = B
 
     def same_kind(self, other: Scatter) -> bool:
-        if not isinstance(other, SketchedScatter):
-            return False
-        return self.Omega is other.Omega or np.array_equal(self.Omega, other.Omega)
+        return isinstance(other, SketchedScatter) and np.array_equal(self.Omega, other.Omega)
 
     def added(self, other: "SketchedScatter") -> "SketchedScatter":
         both = replace(self, B=self.B.copy(order="F"), Y=self.Y + other.Y, slack=self.slack + other.slack)
@@ -434,11 +344,9 @@ class SketchedScatter(Scatter):
         return int(self.Omega.shape[1])
 
 
+# Eigenpairs of Y (Omega^T Y)^+ Y^T, at most those of the S behind Y = S Omega (Tropp et al. 2017); `rounding` is the
+# size of the rounding errors of a column of Y.
 def nystrom(Y: Panel, Omega: Panel, rounding: float) -> tuple[Vector, Panel]:
-    """Eigenpairs of ``Y (Omega^T Y)^+ Y^T``, at most those of the S behind ``Y = S Omega`` (Tropp et al. 2017).
-
-    `rounding` is how large the rounding errors of a column of Y are.
-    """
     Q, R = qr(Omega)
     Y = linalg.solve_triangular(R, Y.T, trans="T", check_finite=False).T  # S Q
     # The small shift makes the core definite in spite of rounding; it comes off the values again.

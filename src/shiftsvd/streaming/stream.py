@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 
+from shiftsvd.errors import Refused, Setting
 from shiftsvd.kernels import default_threads
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.orth import phases
@@ -41,68 +42,42 @@ class StreamSpectrum(NamedTuple):
 class Stream:
     """What is kept of all rows so far: moments and a scatter matrix, which grow in place.
 
-    Batches and merges add to it by the update of Chan et al., so that nothing cancels however far from the origin the
-    data are; the mean and the total variance are exact, whatever is kept of the scatter matrix.
-
-    Attributes
-    ----------
-    scatter : Scatter
-        Of the centred rows, divided by the scale.
-    scale : array of shape (n_features,), or None
-    moments : Moments
-        Count (the sum of the weights), mean, and squared deviations of each column.
-    n_rows : int
-    dtype : numpy.dtype
-        Of the results; float64 once a batch was.
-    n_passes : int
-        Reads of each row, at most.
-    seconds : float
-        Spent on it so far.
-    n_joined : int
-        How often the means of two groups of rows were joined, each time with a rounding error.
-
-    References
-    ----------
-    Chan, Golub & LeVeque (1983), Algorithms for computing the sample variance.
-
-    Examples
-    --------
-    >>> import numpy as np, shiftsvd as ss
-    >>> from shiftsvd.streaming.scatter import WholeScatter
-    >>> from shiftsvd.streaming.stream import Stream
-    >>> X = np.random.default_rng(0).random((100, 5))
-    >>> stream = Stream.empty(WholeScatter.empty(5))
-    >>> for part in (X[:1], X[1:]):
-    ...     stream.update(ss.as_operator(part))
-    >>> bool(np.allclose(stream.moments.mean, X.mean(axis=0)))
-    True
+    Batches and merges add to it by the update of Chan, Golub & LeVeque (1983), so that nothing cancels however far from
+    the origin the data are; the mean and the total variance are exact, whatever is kept of the scatter matrix.
     """
 
-    scatter: Scatter
+    scatter: Scatter  # of the centred rows, divided by the scale
     scale: Vector | None
-    moments: Moments
+    moments: Moments  # count (the sum of the weights), mean and squared deviations of each column
     n_rows: int = 0
-    dtype: np.dtype[Any] = np.dtype(np.float32)
-    n_passes: int = 0
+    dtype: np.dtype[Any] = np.dtype(np.float32)  # of the results; float64 once a batch was
+    n_passes: int = 0  # reads of each row, at most
     seconds: float = 0.0
-    n_joined: int = 0
+    n_joined: int = 0  # how often the means of two groups of rows were joined, each time with a rounding error
+    k: int | None = None  # components that it was begun for
 
     @classmethod
-    def empty(cls, scatter: Scatter, scale: Vector | None = None) -> "Stream":
+    def empty(cls, scatter: Scatter, scale: Vector | None = None, k: int | None = None) -> "Stream":
         n = len(scatter.B)
-        return cls(scatter, scale, Moments(0.0, np.zeros(n), np.zeros(n)))
+        return cls(scatter, scale, Moments(0.0, np.zeros(n), np.zeros(n)), k=k)
 
     @classmethod
     def begin(
-        cls, n: int, k: int, n_oversamples: int, scale: Vector | None, rng: Callable[[], Generator], memory_limit: Any
+        cls,
+        n: int,
+        k: int,
+        n_oversamples: int,
+        scale: Vector | None,
+        rng: Callable[[], Generator],
+        memory_limit: int | str | None,
     ) -> "Stream":
         ell, what = min(k + max(k, n_oversamples), n), f"streaming {k} components of {n} features"
         needed = WholeScatter.bytes(n, default_threads())
         if ell == n or (n <= max(WHOLE, 4 * ell) and spare(needed, memory_limit)):
             affordable(needed, memory_limit, what)
-            return cls.empty(WholeScatter.empty(n), scale)
+            return cls.empty(WholeScatter.empty(n), scale, k)
         affordable(SketchedScatter.bytes(n, ell), memory_limit, what)
-        return cls.empty(SketchedScatter.empty(n, ell, rng()), scale)
+        return cls.empty(SketchedScatter.empty(n, ell, rng()), scale, k)
 
     def update(self, A: Operator, weights: Vector | None = None) -> None:
         started = time.perf_counter()
@@ -125,12 +100,13 @@ class Stream:
     def merged(self, other: "Stream") -> "Stream":
         a, b = (np.ones(1) if one.scale is None else one.scale for one in (self, other))
         if not (np.array_equal(a, b) and self.scatter.same_kind(other.scatter)):
-            raise ValueError(
-                f"streams merge if they have the same scale and the same test matrix, got {self} and {other}; begin "
-                "both with the same random_state, n_components, n_oversamples, scale and memory_limit"
+            raise Refused(
+                f"streams merge if they have the same scale and the same test matrix, got {self} and {other}; begin ",
+                *("both with the same ", Setting("random_state")),
+                ", n_components, n_oversamples, scale and memory_limit",
             )
         both = Stream(self.scatter.added(other.scatter), self.scale, self.moments, self.n_rows + other.n_rows)
-        both.n_joined = self.n_joined + other.n_joined
+        both.n_joined, both.k = self.n_joined + other.n_joined, self.k
         both._join(other.moments)
         both.dtype = np.result_type(self.dtype, other.dtype)
         both.n_passes, both.seconds = max(self.n_passes, other.n_passes), self.seconds + other.seconds
@@ -162,50 +138,25 @@ class Stream:
         if self.scatter.size < len(squares):  # a sketch: what is left of the total, with its rounding
             rest = max(total - kept, 0.0)
             unseen = max(rest - found.rest, 0.0) + max(self.n_rows, len(squares)) * EPS * total
-        return StreamSpectrum(
-            np.minimum(found.values, np.sqrt(total)),
-            found.vectors,
-            found.errors,
-            total,
-            float(np.linalg.norm(slip)),
-            rest,
-            unseen,
-        )
+        values, slip_norm = np.minimum(found.values, np.sqrt(total)), float(np.linalg.norm(slip))
+        return StreamSpectrum(values, found.vectors, found.errors, total, slip_norm, rest, unseen)
 
     def fitted(self, k: int, shift: Vector | None) -> dict[str, Any]:
         started, count, mean = time.perf_counter(), self.moments.count, self.moments.mean
         n = len(mean)
         k = min(k, self.n_rows, n)
         found = self.spectrum(k, shift)
-        V = found.vectors.T
-        info = self._account(found)
-        values = np.where(np.arange(k) < info.rank, found.values, 0)
-        variances, left_out = values**2 / (count - 1), min(n, count) - k
-        seconds = self.seconds + time.perf_counter() - started
-        return {
-            "mean_": mean if shift is None else shift,
-            "scale_": self.scale,
-            "n_samples_": self.n_rows,
-            "n_components_": k,
-            "components_": (V / phases(V)[:, None]).astype(self.dtype),
-            "singular_values_": values,
-            "explained_variance_": variances,
-            "explained_variance_ratio_": values**2 / found.total if found.total > 0 else np.zeros(k),
-            "noise_variance_": found.rest / (count - 1) / left_out if left_out > 0 else 0.0,
-            "unseen_variance_": found.unseen / (count - 1),
-            "info_": replace(info, seconds=seconds),
-        }
-
-    def _account(self, found: StreamSpectrum) -> Info:
-        values, n = found.values, len(self.scatter.B)
-        upper = np.sqrt((values + found.errors) ** 2 + found.unseen)
+        upper = np.sqrt((found.values + found.errors) ** 2 + found.unseen)
         # A value that cannot be told from 0 is reported as 0, and so is every one after it.
-        told = np.logical_and.accumulate(values > found.errors)
-        errors = np.full(len(values), np.inf)
+        told = np.logical_and.accumulate(found.values > found.errors)
+        values = np.where(told, found.values, 0)
+        errors = np.full(k, np.inf)
         errors[told] = np.maximum(upper - values, found.errors)[told] / values[told]
         nothing = 2 * max(self.n_rows, n) * EPS * np.sqrt(found.total) + found.slip
         errors[~told & (upper <= nothing)] = 0
-        return Info(
+        left_out, V = min(n, count) - k, found.vectors.T
+        components = (V / phases(V)[:, None]).astype(self.dtype)
+        info = Info(
             solver=f"Streaming(sample_size={self.scatter.size})",
             n_passes=self.n_passes,
             sample_size=self.scatter.size,
@@ -214,9 +165,22 @@ class Stream:
             value_errors=errors,
             converged=bool(np.all(errors <= TOL)),
             frobenius_error=None,
-            seconds=None,
+            seconds=self.seconds + time.perf_counter() - started,
             peak_bytes=None,
         )
+        return {
+            "mean_": mean if shift is None else shift,
+            "scale_": self.scale,
+            "n_samples_": self.n_rows,
+            "n_components_": k,
+            "components_": components,
+            "singular_values_": values,
+            "explained_variance_": values**2 / (count - 1),
+            "explained_variance_ratio_": values**2 / found.total if found.total > 0 else np.zeros(k),
+            "noise_variance_": found.rest / (count - 1) / left_out if left_out > 0 else 0.0,
+            "unseen_variance_": found.unseen / (count - 1),
+            "info_": info,
+        }
 
     def _centred(self, A: Operator, mean: Vector) -> Operator:
         return Prepared(Plain(mean), self.scale).of(A)

@@ -12,7 +12,8 @@ from sklearn import config_context
 
 import shiftsvd as ss
 from shiftsvd.backends import device
-from shiftsvd.estimators import native
+from shiftsvd.estimators import features
+from shiftsvd.runs import messages
 from tests.backends.device.test_device import MAKE, kinds, numbers, strict, torch_of
 from tests.support import fake_device
 from tests.support.fake_device import FarCSR
@@ -21,12 +22,12 @@ from tests.support.fake_device import FarCSR
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(device.ADAPTERS, "tests", fake_device.__name__)
-    monkeypatch.setattr(native, "_told", set())
+    monkeypatch.setattr(messages, "said", set())
 
 
 @pytest.fixture
 def dispatch(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(native, "get_config", lambda: {"array_api_dispatch": True})
+    monkeypatch.setattr(features, "get_config", lambda: {"array_api_dispatch": True})
 
 
 @pytest.mark.parametrize("layout", ["dense", "csr", "csc", "coo"])

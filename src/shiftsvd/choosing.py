@@ -1,0 +1,484 @@
+"""How many components: four rules by the spectrum, by permuted data or by held-out data, each with its evidence."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, get_args
+
+import numpy as np
+from numpy.random import Generator
+from scipy.sparse import csr_array, issparse
+
+from shiftsvd.backends import as_operator, is_lazy
+from shiftsvd.backends.validation import from_frame, is_frame, sound_places
+from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.front import decompose, integer
+from shiftsvd.kernels import threads
+from shiftsvd.names import RuleName, ScaleName, ShiftName, VectorLike
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.powers import check_size, largest_of, length
+from shiftsvd.operators import Adjoint, Operator, Scaled
+from shiftsvd.preparation.prepare import Preparation, Prepared
+from shiftsvd.preparation.shifts import Plain
+from shiftsvd.result import SVDResult
+from shiftsvd.runs.memory import Resources
+from shiftsvd.runs.messages import warn
+from shiftsvd.shifts import Shift
+from shiftsvd.sketch import generator
+from shiftsvd.solvers import BlockLanczos
+from shiftsvd.solvers.base import TOL, check_rank
+from shiftsvd.transforms.base import Transform
+from shiftsvd.transforms.chains import Preprocess, as_transforms, learn_all
+
+METHODS: Final = get_args(RuleName)
+MAX_K: Final = 30
+UNLIMITED: Final = Resources()
+EPS: Final = float(np.finfo(np.float64).eps)
+ENOUGH: Final = 1e-3  # relative accuracy of a permuted value: far below its standard deviation
+
+
+@dataclass(frozen=True, eq=False)
+class Suggestion:
+    """A number of components, and the evidence for it.
+
+    Parameters
+    ----------
+    k : int
+        0 if nothing stands out.
+    method : str
+        The rule, as `suggest_k` names it.
+    table : dict of str to array
+        The evidence, one row for each number of components, as for ``pandas.DataFrame(suggestion.table)``: "component"
+        and "value" with "chord" (elbow), or "threshold" (parallel, gavish-donoho); "components" and "error" (cv).
+
+    See Also
+    --------
+    suggest_k : Returns one.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.random.default_rng(0).standard_normal((200, 20)) @ np.diag([9.0] * 3 + [1.0] * 17)
+    >>> ss.suggest_k(X, rng=0).k
+    3
+    """
+
+    k: int
+    method: str
+    table: dict[str, Vector] = field(repr=False)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the evidence: the values of all components, and how many of them stand out.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+            The axes with the evidence: a line, and a mark at `k`.
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib: ``pip install 'shiftsvd[plot]'``.
+        """
+        if ax is None:
+            try:
+                import matplotlib.pyplot as plt
+            except ImportError as error:
+                raise ImportError("plots need matplotlib; pip install 'shiftsvd[plot]'") from error
+            ax = plt.subplots(layout="constrained")[1]
+        (at, numbers), *columns = self.table.items()
+        for style, (name, values) in zip(("o-", "--"), columns, strict=False):
+            ax.plot(numbers, values, style, label=name, markersize=4)
+        ax.axvline(self.k + (at == "component") / 2, color="0.5", linewidth=1, label=f"k = {self.k}")
+        ax.set(xlabel=at, ylabel=columns[0][0], title=f"How many components: {self.method}")
+        if "value" in self.table and self.table["value"].min() > 0:
+            ax.set_yscale("log")
+        ax.legend()
+        return ax
+
+
+def suggest_k(
+    fitted: Any,
+    method: RuleName = "elbow",
+    *,
+    X: Any = None,
+    shift: ShiftName | VectorLike | Operator | Shift | None = "mean",
+    scale: bool | ScaleName | VectorLike | None = None,
+    max_k: int | None = None,
+    n_draws: int = 20,
+    n_deviations: float = 3.0,
+    folds: int = 3,
+    rng: int | Generator | None = None,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+    preprocess: Preprocess | None = None,
+) -> Suggestion:
+    """Suggest a number of components, by one of four rules.
+
+    Parameters
+    ----------
+    fitted : fitted estimator, SVDResult, or the data, of shape (m, n)
+        "elbow" and "gavish-donoho" reuse a fit, up to its number of components.
+    method : {"elbow", "parallel", "gavish-donoho", "cv"}
+        See the notes.
+    X : array or sparse matrix of shape (m, n), optional
+        The data of a fit, which "parallel" and "cv" need.
+    shift, scale : str, array, Operator or None
+        As in `svd`, for data, and for the data of an SVDResult; an estimator has its own. "parallel" and "cv" take
+        the mean, a vector or None.
+    max_k : int, optional
+        Largest number of components. Default 30, or all of the matrix or the fit.
+    n_draws : int
+        Permutations of "parallel".
+    n_deviations : float
+        Number of standard deviations by which values must exceed the mean of the permuted ones.
+    folds : int
+        Parts of the rows and of the columns, one of each held out at a time by "cv".
+    rng : int, Generator or None
+        As in `svd`.
+    n_threads : int, optional
+        Default: the cores that this process may use. The result does not depend on it.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. A fit that needs more is refused.
+    preprocess : transformation, its name, or list of them
+        As in `svd`, for data, and for the data of an SVDResult; an estimator has its own. "parallel" and "cv" take
+        transformations that keep zeros.
+
+    Returns
+    -------
+    Suggestion
+        ``.k``, ``.table`` and ``.plot()``.
+
+    Raises
+    ------
+    ValueError
+        For a rule that needs the data without data, or invalid settings.
+
+    Warns
+    -----
+    UserWarning
+        If all `max_k` components stand out, so that there may be more.
+
+    See Also
+    --------
+    Suggestion : What is returned.
+    PCA : ``n_components=0.9`` takes a share of the variance.
+
+    Notes
+    -----
+    - "elbow": the last component before the spectrum, on a log scale, lies farthest below its chord from first to
+      last (Satopaa et al. 2011). It always finds one, and it moves with `max_k`.
+    - "parallel": values above the largest one of the same data with every column permuted on its own, sparse data
+      among the places of their rows (Horn 1965; Buja & Eyuboglu 1992). Permuted columns are shrunk to what the
+      components found so far leave of them, until no more are found (after Dobriban & Owen 2019). For noise whose
+      variance may differ between columns, not between rows. Two or three times `n_draws` leading components.
+    - "gavish-donoho": values above the optimal hard threshold ``lambda(b) sqrt(max(m, n)) sigma_k`` with ``b`` the
+      ratio of the sides and ``lambda(b)^2 = 2 (b + 1) + 8 b / (b + 1 + sqrt(b^2 + 14 b + 1))`` (Gavish & Donoho
+      2014), for noise of one variance in all entries, ``sigma_k^2 = (||A||_F^2 - sum_{j <= k} s_j^2) / ((m - k)
+      (n - k))`` with the smallest k that agrees with itself; m is one less if the mean is subtracted.
+    - "cv": bi-cross-validation (Owen & Perry 2009): with a block ``A11`` of rows and columns held out, the others
+      predict it as ``A12 (A22)_k^+ A21``; the k with the least squared error over all ``folds^2`` blocks.
+
+    `warm_start` continues a fit of k components to more.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((200, 3)) @ rng.standard_normal((3, 50)) + 0.5 * rng.standard_normal((200, 50))
+    >>> [ss.suggest_k(X, method, rng=0).k for method in ("elbow", "parallel", "gavish-donoho", "cv")]
+    [3, 3, 3, 3]
+    """
+    if method not in METHODS:
+        raise refuse("method", f"be one of {', '.join(METHODS)}", method)
+    max_k = None if max_k is None else integer("max_k", max_k, 1, of=" or None")
+    rng = generator(rng)
+    known = spectrum_of(fitted)
+    if known is None:
+        X = fitted if X is None else X
+    elif not isinstance(fitted, SVDResult):
+        shift, scale = _vector_shift(fitted), getattr(fitted, "scale_", None)
+        preprocess = getattr(fitted, "preprocess", None)
+    entries = as_transforms(preprocess)
+    with threads(n_threads):
+        if method in ("elbow", "gavish-donoho"):
+            if known is None:
+                A = as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
+                B = Preparation(shift, scale, entries=entries).learn(A).of_own
+                F = decompose(B, _most(max_k, A.shape), "auto", TOL, rng, memory_limit)
+                known = of_result(F, centred=isinstance(shift, str))
+            held = len(known.S) if X is None else None
+            rule = elbow if method == "elbow" else hard_threshold
+            return suggested(*rule(known.first(max_k or MAX_K)), method, min(known.shape), held)
+        if X is None:
+            raise ValueError(f'method={method!r} needs the data: suggest_k(fitted, {method!r}, X=X), or "elbow"')
+        data = resampling(X, shift, scale, entries, Resources(memory_limit, n_threads))
+        most = _most(max_k, data.X.shape)
+        if method == "parallel":
+            found = parallel(data, most, n_draws, n_deviations, rng)
+        else:
+            found = bi_cross_validation(data, most, folds, rng)
+        return suggested(*found, method, min(data.X.shape))
+
+
+def warm_start(fitted: Any, tol: float = TOL) -> BlockLanczos:
+    """Return the solver that begins with the components of a fit, to find more of them or those of similar data.
+
+    Parameters
+    ----------
+    fitted : fitted estimator or SVDResult
+        An estimator must have at least as many samples as features; an SVDResult may be of any shape.
+    tol : float
+        As in `BlockLanczos`.
+
+    Returns
+    -------
+    BlockLanczos
+        A solver for another fit of the same or similar data.
+
+    Raises
+    ------
+    ValueError
+        For an estimator of wide data, which does not keep the vectors on the short side.
+
+    See Also
+    --------
+    BlockLanczos : Begins from these vectors.
+    PCA : ``solver=warm_start(fitted)`` takes it.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.random.default_rng(0).random((500, 40))
+    >>> F = ss.svd(X, 5, shift="mean", rng=0)
+    >>> ss.svd(X, 10, shift="mean", solver=ss.warm_start(F), rng=0).info.converged
+    True
+    """
+    if isinstance(fitted, SVDResult):
+        m, n = fitted.shape
+        start = fitted.U if m < n else fitted.Vh.conj().T
+        return BlockLanczos(tol, start=np.asarray(start, np.result_type(start, np.float64)))
+    if fitted.n_samples_ < fitted.n_features_in_:
+        raise ValueError(
+            f"an estimator of {fitted.n_samples_} samples x {fitted.n_features_in_} features does not keep the left "
+            "vectors; give the SVDResult of svd"
+        )
+    return BlockLanczos(tol, start=fitted.components_.T.astype(np.float64))
+
+
+def suggested(k: int, table: dict[str, Vector], method: str, most: int, held: int | None = None) -> Suggestion:
+    last = int(next(iter(table.values()))[-1])
+    if k >= last and method != "elbow":
+        more = Setting("max_k", min(2 * last, most))
+        remedy: tuple[Any, ...] = "and there may be more: raise ", Setting("max_k"), ", such as ", more
+        if last >= most:
+            remedy = ("all there are: take a share of the variance, or leave out none",)
+        elif held is not None and last >= held:
+            remedy = f"all of this fit, and there may be more: give the data, suggest_k(X, {method!r}, ", more, ")"
+        warn(f"all {last} components that were looked at stand out, ", *remedy)
+    return Suggestion(int(k), method, table)
+
+
+def _most(max_k: int | None, shape: tuple[int, int]) -> int:
+    if max_k is not None:
+        check_rank(max_k, shape)
+    return max_k or max(min(MAX_K, min(shape) - 1), 1)
+
+
+def _vector_shift(fitted: Any) -> Any:
+    shift = getattr(fitted, "shift", "mean")
+    own = hasattr(fitted, "shift_") or (isinstance(shift, str) and shift != "mean")
+    return shift if own else np.asarray(fitted.mean_, np.float64)
+
+
+# ---- rules by the spectrum
+
+Evidence = tuple[int, dict[str, Vector]]  # a number of components, and the table of the evidence
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Leading singular values, the norm of what they leave over, and the degrees of freedom of rows and columns."""
+
+    S: Vector
+    rest: float | None
+    shape: tuple[int, int]
+
+    def first(self, k: int) -> "Spectrum":
+        rest = None if self.rest is None else float(np.hypot(self.rest, length(self.S[k:])))
+        return Spectrum(self.S[:k], rest, self.shape)
+
+    def noise(self, k: int) -> float:
+        rest = self.first(k).rest
+        if rest is None:
+            raise ValueError('this needs the Frobenius norm, which the operator does not know; use "elbow"')
+        (m, n), floor = self.shape, EPS * length(self.S)  # rounding is not noise
+        return max(rest, floor) / float(np.sqrt(max(m - k, 1) * max(n - k, 1)))
+
+
+def spectrum_of(fitted: Any) -> Spectrum | None:
+    if isinstance(fitted, SVDResult):
+        return of_result(fitted)
+    if not hasattr(fitted, "singular_values_"):
+        return None
+    S = np.asarray(fitted.singular_values_, np.float64)
+    share = float(np.sum(fitted.explained_variance_ratio_, dtype=np.float64))
+    centred = isinstance(getattr(fitted, "shift", "mean"), str)
+    rest = getattr(getattr(fitted, "info_", None), "frobenius_error", None) if len(S) else None
+    if rest is None:
+        rest = length(S) * float(np.sqrt(max(1 / share - 1, 0))) if share > 0 else 0.0
+    return Spectrum(S, rest, (fitted.n_samples_ - centred, fitted.n_features_in_))
+
+
+def of_result(F: SVDResult, centred: bool = False) -> Spectrum:
+    return Spectrum(F.S.astype(np.float64), F.info.frobenius_error, (F.shape[0] - centred, F.shape[1]))
+
+
+def elbow(known: Spectrum) -> Evidence:
+    S = known.S[known.S > 0]
+    if len(S) < 3:
+        raise ValueError(f"an elbow needs at least 3 values that are not 0, got {len(S)}; give more components")
+    chord = np.exp(np.linspace(np.log(S[0]), np.log(S[-1]), len(S)))
+    return int(np.argmax(chord / S)), evidence(S, chord=chord)
+
+
+def hard_threshold(known: Spectrum) -> Evidence:
+    (m, n), S = known.shape, known.S
+    b = min(m, n) / max(m, n)
+    factor = np.sqrt(2 * (b + 1) + 8 * b / (b + 1 + np.sqrt(b * b + 14 * b + 1)))
+    above, k = 0, -1
+    while above > k:  # each step leaves out more of the signal, so that the threshold falls
+        k = above
+        threshold = factor * np.sqrt(max(m, n)) * known.noise(k)
+        above = int(np.sum(threshold < S))
+    return k, evidence(S, threshold=np.full(len(S), threshold))
+
+
+def evidence(S: Vector, **beside: Vector) -> dict[str, Vector]:
+    return {"component": np.arange(1, len(S) + 1), "value": S, **beside}
+
+
+# ---- rules by permuted and held-out data
+
+
+@dataclass(frozen=True, eq=False)
+class Resampling:
+    """Data whose rows and columns can be taken and permuted, with the shift and scale of their columns."""
+
+    X: Any  # a NumPy array or a CSR
+    mean: Vector | None
+    scale: Vector | None
+    resources: Resources
+
+    def operator(self, i: Vector | None = None, j: Vector | None = None) -> Operator:
+        X = self.X if i is None else self.X[i][:, j]
+        columns = slice(None) if j is None else j
+        A = as_operator(X, **vars(self.resources))
+        shift = Plain(np.zeros(A.shape[1]) if self.mean is None else self.mean[columns])
+        return Prepared(shift, None if self.scale is None else self.scale[columns]).of(A)
+
+    def svd(self, A: Operator, k: int, rng: Generator, tol: float = TOL) -> SVDResult:
+        return decompose(A, k, "auto", tol, rng, self.resources.memory_limit)
+
+
+def resampling(
+    X: Any, shift: Any, scale: Any, entries: tuple[Transform, ...] = (), resources: Resources = UNLIMITED
+) -> Resampling:
+    if isinstance(X, Operator) or is_lazy(X) or (hasattr(X, "matmat") and not issparse(X)):
+        raise ValueError(f'"parallel" and "cv" need an array or a sparse matrix in memory, got {X}; use "elbow"')
+    X = from_frame(X) if is_frame(X) else X
+    known_zeros = issparse(X)
+    sound_places(X)
+    X = csr_array(X) if known_zeros else np.asarray(X)
+    check_size('the entries for "parallel" and "cv"', largest_of(X))
+    A = as_operator(X, **vars(resources))
+    if entries:
+        A, X = _transformed(A, X, entries)
+    if not (shift is None or (isinstance(shift, str) and shift == "mean") or isinstance(shift, list | np.ndarray)):
+        takes = Setting("shift", "mean"), f", None or a vector, got {shift!r}"
+        raise Refused('"parallel" and "cv" take ', *takes)
+    prepared = Preparation(shift, scale).learn(A)
+    return Resampling(X, None if shift is None else prepared.points(1)[0], prepared.scale, resources)
+
+
+def _transformed(A: Operator, X: Any, entries: tuple[Transform, ...]) -> tuple[Operator, Any]:
+    if changes := [each for each in entries if not each.keeps_zeros]:
+        raise ValueError(
+            f'"parallel" and "cv" take stored entries apart, and {changes[0]} makes zeros into other numbers; '
+            'use "elbow" or "gavish-donoho"'
+        )
+    B = learn_all(entries, A, None, TOL).B
+    stored = B.H if isinstance(B, Adjoint) else B
+    if not hasattr(stored, "X"):
+        raise Refused('"parallel" and "cv" need room for the transformed entries; raise ', Setting("memory_limit"))
+    return B, stored.X if stored is B else csr_array(stored.X.T) if issparse(X) else stored.X.T
+
+
+def permuted(X: Any, rng: Generator) -> Any:
+    if isinstance(X, np.ndarray):
+        return rng.permuted(X, axis=0)
+    C: Any = X.tocsc()
+    counts = np.diff(C.indptr)
+    rows = [rng.choice(C.shape[0], count, replace=False) for count in counts]
+    return csr_array((C.data, (np.concatenate(rows), np.repeat(np.arange(C.shape[1]), counts))), shape=C.shape)
+
+
+def parallel(data: Resampling, most: int, n_draws: int, n_deviations: float, rng: Generator) -> Evidence:
+    n_draws = integer("n_draws", n_draws, 2)
+    if not n_deviations >= 0:
+        raise refuse("n_deviations", "be at least 0", n_deviations)
+    if data.mean is None:
+        raise Refused(
+            *('"parallel" needs ', Setting("shift", "mean")),
+            ": permuted columns keep their means, which would hide the rest",
+        )
+    (m, n), A = data.X.shape, data.operator()
+    F = data.svd(A, most, rng)
+    S, squares = F.S.astype(np.float64), np.asarray(A.column_squares())
+    parts = S[:, None] ** 2 * np.abs(F.Vh) ** 2  # what each component holds of each column
+    above, k = 0, -1
+    while above > k:
+        k = above
+        # Permutation spreads the variance of strong components over all others, which would hide the weaker ones.
+        left = np.maximum(squares - parts[:k].sum(axis=0), 0) / np.where(squares > 0, squares, 1)
+        share = np.sqrt(left * (m * n) / (max(m - k, 1) * max(n - k, 1)))
+        draws = []
+        for _ in range(n_draws):
+            drawn = replace(data, X=permuted(data.X, rng)).operator()
+            draws.append(float(data.svd(Scaled(drawn, cols=share), 1, rng, ENOUGH).S[0]))
+        threshold = float(np.mean(draws) + n_deviations * np.std(draws, ddof=1))
+        above = int(np.argmin(np.append(S > threshold, False)))
+    return k, evidence(S, threshold=np.full(len(S), threshold))
+
+
+def bi_cross_validation(data: Resampling, most: int, folds: int, rng: Generator) -> Evidence:
+    m, n = data.X.shape
+    folds = integer("folds", folds, 2, min(m, n), f" for a {m} x {n} matrix")
+    k = min(most, m - -(-m // folds), n - -(-n // folds))
+    parts = [(i, j) for i in _folds(m, folds, rng) for j in _folds(n, folds, rng)]
+    errors = sum(_held_out(data, i, j, k, rng) for i, j in parts) / (m * n)
+    return int(np.argmin(errors)), {"components": np.arange(k + 1), "error": np.asarray(errors)}
+
+
+def _held_out(data: Resampling, i: Vector, j: Vector, k: int, rng: Generator) -> Vector:
+    F = data.svd(data.operator(i, j), k, rng)  # A22
+    inverse = np.where(F.S > 0, 1 / np.where(F.S > 0, F.S, 1), 0)
+    L = data.operator(~i, j).matmat(F.Vh.conj().T * inverse)
+    R = data.operator(i, ~j).rmatmat(F.U)
+    A11 = data.operator(~i, ~j)
+    square = A11.frobenius_norm()
+    assert square is not None
+    # ||A11 - L R^H||^2 for the leading columns of L and R, without forming it
+    cross = np.cumsum(np.sum(L.conj() * A11.matmat(R), axis=0).real)
+    G = ((L.conj().T @ L) * (R.conj().T @ R).T).real
+    own = np.diagonal(np.cumsum(np.cumsum(G, axis=0), axis=1))
+    return np.concatenate([[square**2], square**2 - 2 * cross + own])
+
+
+def _folds(size: int, folds: int, rng: Generator) -> Iterator[Vector]:
+    part = rng.permutation(size) % folds
+    return (part != fold for fold in range(folds))
