@@ -13,20 +13,6 @@ ShiftName = Literal["mean", "rows", "both"]
 ScaleName = Literal["std", "pareto"]
 MissingName = Literal["error", "mean", "em"]
 BiasName = Literal["columns", "rows", "both"]
-TransformName = Literal[
-    "log-normalize",
-    "pearson",
-    "deviance",
-    "pmi",
-    "tfidf",
-    "bm25",
-    "clr",
-    "ranks",
-    "sqrt",
-    "freeman-tukey",
-    "anscombe",
-    "binarize",
-]
 FormatName = Literal[
     "npy",
     "npz",

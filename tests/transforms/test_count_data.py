@@ -13,9 +13,10 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.cli import main
-from shiftsvd.transforms.chains import BY_NAME
+from shiftsvd.transforms import by_name
 from tests.support.values import HONEST, LOGARITHMS, corrected, counted, most_variable, per
 
+BY_NAME = by_name()
 OF_COUNTS = sorted(name for name, kind in BY_NAME.items() if kind.of_counts)
 LOOKS = "takes counts, but the entries look like logarithms"
 RAW = "The entries look like raw counts: whole numbers up to "

@@ -13,8 +13,7 @@ from shiftsvd.preparation.scales import check_scale, is_named, moments_in_units,
 from shiftsvd.preparation.shifts import Learned, check_shift, learn_shift, needs_moments
 from shiftsvd.solvers.known import Off
 from shiftsvd.transforms.base import Fitted, Transform, units
-from shiftsvd.transforms.chains import Own as Changed
-from shiftsvd.transforms.chains import apply_all, learn_all, width
+from shiftsvd.transforms.chains import Transformed, apply_all, learn_all, width
 
 # What an entry loses by rounding to single precision.
 ROUNDED = 2.0**-24
@@ -82,7 +81,7 @@ class Own:
     S: Operator | None
     weights: Vector | None
     moments: Moments | None  # of B
-    changed: Changed
+    changed: Transformed
     scaled_by_itself: bool = False  # whether the scale errs by as much as they do
 
     @cached_property

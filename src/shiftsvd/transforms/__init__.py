@@ -1,30 +1,84 @@
 """Transformations of entries, such as residuals of null models, as lazy matrices: sparse minus low rank."""
 
-from shiftsvd.runs.messages import ValuesWarning
-from shiftsvd.transforms.base import Fitted, Transform
-from shiftsvd.transforms.chains import Select, preprocess
-from shiftsvd.transforms.counting import BM25, CLR, PMI, LogNormalize, TfIdf
-from shiftsvd.transforms.elementwise import Anscombe, Binarize, Elementwise, FreemanTukey, Sqrt
-from shiftsvd.transforms.ranks import Ranks
-from shiftsvd.transforms.residuals import DevianceResiduals, PearsonResiduals
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = [
-    "BM25",
-    "CLR",
-    "PMI",
-    "Anscombe",
-    "Binarize",
-    "DevianceResiduals",
-    "Elementwise",
-    "Fitted",
-    "FreemanTukey",
-    "LogNormalize",
-    "PearsonResiduals",
-    "Ranks",
-    "Select",
-    "Sqrt",
-    "TfIdf",
-    "Transform",
-    "ValuesWarning",
-    "preprocess",
-]
+from shiftsvd.errors import Part, Setting
+from shiftsvd.names import lazy, resolve
+
+if TYPE_CHECKING:
+    from shiftsvd.runs.messages import ValuesWarning as ValuesWarning
+    from shiftsvd.transforms.base import Fitted as Fitted
+    from shiftsvd.transforms.base import Transform as Transform
+    from shiftsvd.transforms.chains import Select as Select
+    from shiftsvd.transforms.chains import preprocess as preprocess
+    from shiftsvd.transforms.counting import BM25 as BM25
+    from shiftsvd.transforms.counting import CLR as CLR
+    from shiftsvd.transforms.counting import PMI as PMI
+    from shiftsvd.transforms.counting import LogNormalize as LogNormalize
+    from shiftsvd.transforms.counting import TfIdf as TfIdf
+    from shiftsvd.transforms.elementwise import Anscombe as Anscombe
+    from shiftsvd.transforms.elementwise import Binarize as Binarize
+    from shiftsvd.transforms.elementwise import Elementwise as Elementwise
+    from shiftsvd.transforms.elementwise import FreemanTukey as FreemanTukey
+    from shiftsvd.transforms.elementwise import Sqrt as Sqrt
+    from shiftsvd.transforms.ranks import Ranks as Ranks
+    from shiftsvd.transforms.residuals import DevianceResiduals as DevianceResiduals
+    from shiftsvd.transforms.residuals import PearsonResiduals as PearsonResiduals
+
+# A new transformation needs its class, and its lines in this file: where it is, here and above, and its name for
+# `preprocess=` and `--preprocess`. The command and model files read these tables; the order is that of the help text.
+_HOMES: Final = {
+    "base": ("Fitted", "Transform"),
+    "chains": ("Select", "preprocess"),
+    "counting": ("BM25", "CLR", "PMI", "LogNormalize", "TfIdf"),
+    "count_data": ("ValuesWarning",),
+    "elementwise": ("Anscombe", "Binarize", "Elementwise", "FreemanTukey", "Sqrt"),
+    "ranks": ("Ranks",),
+    "residuals": ("DevianceResiduals", "PearsonResiduals"),
+}
+NAMED: Final = {
+    "log-normalize": "LogNormalize",
+    "pearson": "PearsonResiduals",
+    "deviance": "DevianceResiduals",
+    "pmi": "PMI",
+    "tfidf": "TfIdf",
+    "bm25": "BM25",
+    "clr": "CLR",
+    "ranks": "Ranks",
+    "sqrt": "Sqrt",
+    "freeman-tukey": "FreemanTukey",
+    "anscombe": "Anscombe",
+    "binarize": "Binarize",
+}
+__all__ = sorted(name for names in _HOMES.values() for name in names)
+
+if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every name
+    __getattr__, __dir__ = lazy(__name__, _HOMES)
+
+
+def places() -> dict[str, str]:
+    """Return the place "module:Class" of each transformation, by its name; nothing is imported."""
+    # The only place for transformations of extensions: merge those of shiftsvd.extend.extensions() here.
+    return {name: f"{__name__}:{cls}" for name, cls in NAMED.items()}
+
+
+def by_name() -> dict[str, type["Transform"]]:
+    return {name: resolve(place) for name, place in places().items()}
+
+
+def classes() -> dict[str, type[Any]]:
+    """Return the classes that a model file may hold, by their names: transformations and what they learn."""
+    others = (f"{__name__}{name}" for name in (":Elementwise", ":Select", ":Fitted", ".smooth:Smooth"))
+    return {cls.__name__: cls for cls in (*by_name().values(), *map(resolve, others))}
+
+
+class Named(Setting):
+    """A transformation in a message: its class in Python, `--preprocess NAME` in the command."""
+
+    def __str__(self) -> str:
+        return places()[self.value].rpartition(":")[2]
+
+
+def shown(how: "Transform") -> Part:
+    names = {cls: name for name, cls in by_name().items()}
+    return Named("preprocess", names[type(how)]) if type(how) in names else type(how).__name__
