@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -63,6 +64,8 @@ class Transform(ABC):
     learns: ClassVar[tuple[int, int]] = (0, 0)  # how many numbers of each column, and of all
     of_counts: ClassVar[bool] = False  # counts are expected: negative entries are refused, logarithms warned of
     selects: ClassVar[bool] = False  # leaves columns out, and changes no entry
+    # A quantity of rows and one of columns: zeros become stored entries where their product exceeds 1.
+    stored_zeros: ClassVar[tuple[int, int] | None] = None
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and told(self) == told(other)
@@ -216,10 +219,6 @@ class Transform(ABC):
         """
         return n
 
-    def stored_zeros(self) -> tuple[int, int] | None:
-        """Return a quantity of rows and one of columns: zeros whose product of both exceeds 1 become stored entries."""
-        return None
-
     def learn(self, A: Any, weights: Any = None, *, tol: float = TOL) -> "Fitted":
         """Learn what new rows need, from the rows of A.
 
@@ -370,7 +369,7 @@ class Fitted:
         none = np.zeros((A.shape[0], 0))
         if not self.how.terms(np.ones(0), tuple(np.ones((self.columns.shape[1], 0)))):
             return none
-        sums, _ = generic.entry_sums(A, Terms(RowTerms(self.how), none, self.columns))
+        sums, _ = generic.entry_sums(A, Terms(partial(_row_terms, self.how), none, self.columns))
         return self.how.quantities(finite_sums(sums), self)
 
     def of(self, A: Any, R: Panel | None = None) -> Operator:
@@ -398,141 +397,60 @@ class Fitted:
             raise ValueError(
                 f"{type(self.how).__name__} was learned from {len(self.columns)} columns, got {A.shape[1]}"
             )
-        B, Z = self.parts(A, self.rows(A) if R is None else R)
+        B, Z = parts(self, A, self.rows(A) if R is None else R)
         return B if Z is None else B - Z
 
-    def parts(self, A: Operator, R: Panel) -> tuple[Operator, LowRank | None]:
-        """Transform the rows of A in two parts, for fits that subtract a shift of their own.
 
-        Parameters
-        ----------
-        A : Operator of shape (m, n)
-            The rows, before the transformation.
-        R : array of shape (m, p)
-            The quantities of the rows.
-
-        Returns
-        -------
-        (Operator, LowRank or None)
-            The changed entries, and what is subtracted from them.
-        """
-        if self.selects:
-            return some_columns(A, self.kept), None
-        return generic.with_entries(A, self.change(A, R, held_as(A, self.tol))), self.zeros(R)
-
-    def change(self, A: Operator, R: Panel, dtype: Any) -> Change:
-        """Return the change of stored entries, and the zeros that become stored entries.
-
-        Parameters
-        ----------
-        A : Operator of shape (m, n)
-            The rows, before the transformation.
-        R : array of shape (m, p)
-            The quantities of the rows.
-        dtype : dtype
-            The precision of the changed entries.
-
-        Returns
-        -------
-        Change
-            The function of entries that every kind of matrix applies in its own way.
-
-        Raises
-        ------
-        ValueError
-            If too many zeros would become stored entries.
-        """
-        more = self.how.stored_zeros()
-        change = Change(EntryOf(self.how, self.known, self.table), R, self.columns, dtype=dtype, more=more)
-        n_more = change.n_more()
-        if not n_more:
-            return replace(change, more=None)
-        (m, n), stored = A.shape, A.costs.stored
-        if n_more > MORE * stored and stored < m * n:
-            raise Refused(
-                f"{self.how} cuts off zeros, which makes up to {n_more:,} of them stored entries. The matrix stores "
-                f"{stored:,} entries, and at most {MORE:.0%} more are added. Raise ",
-                *(Setting("clip"), ", or give ", Setting("theta"), " a number of at most clip^2."),
-            )
-        return change
-
-    def zeros(self, R: Panel) -> LowRank | None:
-        """Return minus what zeros become in rows of these quantities, or None where they stay zeros.
-
-        Parameters
-        ----------
-        R : array of shape (m, p)
-            The quantities of the rows.
-
-        Returns
-        -------
-        LowRank of shape (m, n), or None
-            What `parts` subtracts.
-        """
-        if self.right is None:
-            return None
-        exact, smooth = self.how.left(R, self), self.smooth
-        if smooth is None:
-            return LowRank(-exact, self.right)
-        smooth = smooth.reaching(R[:, 0])
-        return LowRank(-np.hstack([exact, smooth.left(R[:, 0])]), np.hstack([self.right, smooth.right]))
-
-    def errors(self, R: Panel, weights: Vector | None) -> Vector | float:
-        """Bound the norms of the columns of ``diag(sqrt(weights)) E``, where E is the error of the interpolation.
-
-        Parameters
-        ----------
-        R : array of shape (m, p)
-            The quantities of the rows.
-        weights : array of shape (m,), or None
-            A factor of each row; None is 1 for all.
-
-        Returns
-        -------
-        array of shape (n,), or 0.0
-            The bounds; 0 where nothing is interpolated.
-        """
-        return 0.0 if self.smooth is None else self.smooth.errors(R[:, 0], weights)
-
-    def rounding(self, R: Panel, weights: Vector | None) -> Vector | float:
-        """Bound the norms of the columns of the rounding of entries that are differences, beside `units` of each.
-
-        Parameters
-        ----------
-        R : array of shape (m, p)
-            The quantities of the rows.
-        weights : array of shape (m,), or None
-            A factor of each row; None is 1 for all.
-
-        Returns
-        -------
-        array of shape (n,), or 0.0
-            The bounds; 0 where entries round relative to themselves alone.
-        """
-        L, right = self.how.rounded_at(R, self)
-        if self.smooth is not None:
-            L, right = np.hstack([L, self.smooth.left(R[:, 0])]), np.hstack([right, self.smooth.right_sizes])
-        squares = np.sum(L**2 if weights is None else weights[:, None] * L**2, axis=0)
-        return np.asarray(units(self.columns.shape[0], len(R)) * (np.abs(right) @ np.sqrt(squares)))
+def parts(fitted: Fitted, A: Operator, R: Panel) -> tuple[Operator, LowRank | None]:
+    """Return the changed entries of A, and the matrix that is subtracted from them for what zeros become."""
+    if fitted.selects:
+        return some_columns(A, fitted.kept), None
+    return generic.with_entries(A, _change(fitted, A, R)), zeros_of(fitted, R)
 
 
-# Functions of entries are values, as workers of a cluster get them.
+def _change(fitted: Fitted, A: Operator, R: Panel) -> Change:
+    how, dtype = fitted.how, held_as(A, fitted.tol)
+    change = Change(EntryOf(how, fitted.known, fitted.table), R, fitted.columns, dtype=dtype, more=how.stored_zeros)
+    n_more = change.n_more()
+    if not n_more:
+        return replace(change, more=None)
+    (m, n), stored = A.shape, A.costs.stored
+    if n_more > MORE * stored and stored < m * n:
+        raise Refused(
+            f"{how} cuts off up to {n_more:,} zeros, which become stored entries: more than {MORE:.0%} of {stored:,}; ",
+            *("raise ", Setting("clip"), ", or give ", Setting("theta"), " a number of at most clip^2"),
+        )
+    return change
 
 
-@dataclass(frozen=True, eq=False)
-class RowTerms:
-    """Terms of rows, for `entry_sums`."""
+def zeros_of(fitted: Fitted, R: Panel) -> LowRank | None:
+    if fitted.right is None:
+        return None
+    exact, smooth = fitted.how.left(R, fitted), fitted.smooth
+    if smooth is None:
+        return LowRank(-exact, fitted.right)
+    smooth = smooth.reaching(R[:, 0])
+    return LowRank(-np.hstack([exact, smooth.left(R[:, 0])]), np.hstack([fitted.right, smooth.right]))
 
-    how: Transform
 
-    def __call__(self, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
-        check_counts(self.how, x)
-        return self.how.terms(x, c), ()
+def bounds(fitted: Fitted, R: Panel, weights: Vector | None) -> tuple[Vector | float, Vector]:
+    """Bound the norms of the columns of ``diag(sqrt(weights)) E``, for two errors E of the transformed rows.
+
+    The first is the error of the interpolation of zeros, the second the rounding of entries that are differences, in
+    addition to `units` of each entry.
+    """
+    L, right = fitted.how.rounded_at(R, fitted)
+    errors: Vector | float = 0.0
+    if fitted.smooth is not None:
+        errors = fitted.smooth.errors(R[:, 0], weights)
+        L, right = np.hstack([L, fitted.smooth.left(R[:, 0])]), np.hstack([right, fitted.smooth.right_sizes])
+    squares = np.sum(L**2 if weights is None else weights[:, None] * L**2, axis=0)
+    return errors, np.asarray(units(fitted.columns.shape[0], len(R)) * (np.abs(right) @ np.sqrt(squares)))
 
 
 @dataclass(frozen=True, eq=False)
 class EntryOf:
-    """Changed entries, for `with_entries`."""
+    """The function of `with_entries`: a value, as workers of a cluster get it."""
 
     how: Transform
     known: Vector
@@ -543,16 +461,15 @@ class EntryOf:
         return self.how.entry(x, r, c, self.known, self.table)
 
 
-@dataclass(frozen=True, eq=False)
-class MarginTerms:
-    """Entries, for sums of rows, and weighted entries and counts, for sums of columns, by the parts of weights."""
+def _row_terms(how: Transform, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
+    check_counts(how, x)
+    return how.terms(x, c), ()
 
-    how: Transform
 
-    def __call__(self, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
-        check_counts(self.how, x)
-        x = x * c[0] if c else x
-        return (x,), (sum(r) * x, *(part * (x != 0) for part in r))
+def _margin_terms(how: Transform, x: Vector, parts: Quantities, c: Quantities) -> SumsOf:
+    check_counts(how, x)
+    x = x * c[0] if c else x
+    return (x,), (sum(parts) * x, *(part * (x != 0) for part in parts))
 
 
 class Margins(NamedTuple):
@@ -567,7 +484,7 @@ class Margins(NamedTuple):
 def margins(how: Transform, A: Operator, weights: Vector, columns: Panel | None = None) -> Margins:
     parts = weight_parts(weights)
     C = np.zeros((A.shape[1], 0)) if columns is None else columns
-    r, c = generic.entry_sums(A, Terms(MarginTerms(how), parts, C))
+    r, c = generic.entry_sums(A, Terms(partial(_margin_terms, how), parts, C))
     present = c[:, 1:]
     absent = left_over(parts, len(weights), present)
     return Margins(finite_sums(r)[:, 0], finite_sums(c)[:, 0], present.sum(axis=1), absent)

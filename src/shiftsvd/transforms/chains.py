@@ -18,7 +18,7 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.transforms import by_name
-from shiftsvd.transforms.base import Fitted, Transform, checked, frequencies, held_as, require
+from shiftsvd.transforms.base import Fitted, Transform, bounds, checked, frequencies, held_as, parts, require
 from shiftsvd.transforms.count_data import warn_unless_counts
 
 
@@ -110,8 +110,8 @@ class Transformed:
 
     fitted: tuple[Fitted, ...]
     B: Operator
-    errors: Vector | float = 0.0  # of the columns, as `Fitted.errors`
-    rounding: Vector | float = 0.0  # likewise
+    errors: Vector | float = 0.0  # of the columns; see `bounds`
+    rounding: Vector | float = 0.0
     rounded: Operator | None = None  # the changed entries alone, where they were rounded to single precision
 
 
@@ -133,12 +133,12 @@ def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, t
         if selection is not None:
             known.append(selection.learn_rows(B, w, tol)[0])
             fitted, B = fitted.at(known[-1].kept), some_columns(B, known[-1].kept)
-        stored, zeros = fitted.parts(B, R)
+        stored, zeros = parts(fitted, B, R)
         B = stored if zeros is None else stored - zeros
         if fitted.selects:
             errors, rounding = (part[fitted.kept] if np.ndim(part) else part for part in (errors, rounding))
         else:
-            errors, rounding = fitted.errors(R, weights), fitted.rounding(R, weights)
+            errors, rounding = bounds(fitted, R, weights)
     rounded = stored if stored.dtype == np.float32 and not all(each.selects for each in how) else None
     return Transformed(tuple(known), B, errors, rounding, rounded)
 

@@ -71,10 +71,7 @@ class LogNormalize(OfCounts):
 
     def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
         if self.size_factors is not None:
-            raise Refused(
-                *("LogNormalize with ", Setting("size_factors"), " transforms the rows that these were given for. "),
-                *("Leave ", Setting("size_factors"), " out to transform other rows."),
-            )
+            raise Refused(Setting("size_factors"), " are those of the training rows; other rows have none")
         return _over(fitted.known[0], sums)
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
@@ -233,7 +230,7 @@ class PMI(OfCounts):
     context_power : float
         Values below 1 raise the shares of rare columns (Levy, Goldberg & Dagan 2015).
     positive : bool
-        Replace negative values by 0; needs ``smoothing=0``.
+        Replace negative values by 0; needs ``smoothing=0``, since smoothed zeros that are cut off have no low rank.
 
     See Also
     --------
@@ -264,15 +261,7 @@ class PMI(OfCounts):
         for name, value in (("smoothing", self.smoothing), ("context_power", self.context_power)):
             require(0 <= value < np.inf, name, "be a finite number of at least 0", value)
         if self.positive and self.smoothing:
-            raise Refused(
-                *(
-                    Setting("positive", True),
-                    " needs ",
-                    Setting("smoothing", 0),
-                    f", got {self.smoothing!r}: smoothed ",
-                ),
-                "zeros that are cut off are not of low rank",
-            )
+            raise Refused(Setting("positive", True), " needs ", Setting("smoothing", 0), f", got {self.smoothing!r}")
 
     @property
     def keeps_zeros(self) -> bool:  # type: ignore[override]

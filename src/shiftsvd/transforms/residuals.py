@@ -81,6 +81,7 @@ class PearsonResiduals(NullModel):
     """
 
     learns: ClassVar[tuple[int, int]] = (3, 2)
+    stored_zeros: ClassVar[tuple[int, int]] = (0, 2)
     theta: float | Vector | Literal["estimate"] = THETA
     clip: float | None = None
     log_rates: Vector | None = field(default=None, repr=False)
@@ -126,9 +127,6 @@ class PearsonResiduals(NullModel):
             if cut.any():
                 change = np.where(cut, np.copysign(clip, x - mu) + mu / deviation, change)
         return change if mu.all() else np.where(mu > 0, change, 0)
-
-    def stored_zeros(self) -> tuple[int, int]:
-        return 0, 2
 
 
 def _scatter(x: Vector, r: Quantities, c: Quantities) -> SumsOf:
@@ -179,10 +177,7 @@ class DevianceResiduals(NullModel):
         require(self.model in get_args(DevianceName), "model", 'be "poisson", "binomial" or "nb"', self.model)
         if self.theta is not None:
             if self.model != "nb":
-                raise Refused(
-                    *(Setting("theta"), " is of ", Setting("model", "nb"), f", got theta={self.theta!r} "),
-                    f"beside model={self.model!r}",
-                )
+                raise Refused(Setting("theta"), " is of ", Setting("model", "nb"), f", got model={self.model!r}")
             _own_positive(self, "theta", "be a number above 0, inf, or a vector of them")
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
