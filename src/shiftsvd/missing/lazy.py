@@ -1,4 +1,4 @@
-"""Dask arrays in which NaN is a missing entry, filled in the tasks that read them."""
+"""Dask arrays with missing entries, filled in the tasks that read them."""
 
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -12,8 +12,7 @@ from dask import delayed
 from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.dask import dask_operator
 from shiftsvd.kernels import threads
-from shiftsvd.missing.gaps.base import HeldGaps
-from shiftsvd.missing.gaps.memory import ArrayGaps
+from shiftsvd.missing.gaps import ArrayGaps, HeldGaps
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 
