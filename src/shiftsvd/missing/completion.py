@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from shiftsvd.errors import Setting, refuse
 from shiftsvd.kernels import threads
-from shiftsvd.missing.gaps import Gaps, HeldGaps, gaps_of
+from shiftsvd.missing.gaps import Gaps, HeldGaps, Hidden, gaps_of
 from shiftsvd.names import MAX_ITER, BiasName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import orth
@@ -359,17 +359,15 @@ def _inner(S: LowRank, T: LowRank) -> float:
 # Share of the observed entries that are left out, and the fewest: from ten, the standard error of R^2 is about a half.
 SHARE, LEAST = 0.04, 10
 
-Apart = tuple[Gaps, Vector, Vector, Vector]  # what is fitted; row, column and value of the entries left out
 
-
-def kept_apart(gaps: Gaps, rng: np.random.Generator) -> Apart | None:
+def kept_apart(gaps: Gaps, rng: np.random.Generator) -> Hidden | None:
     if not isinstance(gaps, HeldGaps):  # a second fit of a file would read it as often again
         return None
     apart = gaps.hide(rng, SHARE)
     return apart if len(apart[1]) >= LEAST else None
 
 
-def explained(apart: Apart, state: State, biases: str | None) -> float | None:
+def explained(apart: Hidden, state: State, biases: str | None) -> float | None:
     """Return ``1 - SSE(model) / SSE(biases)`` on the entries left out, or None if the biases leave only rounding."""
     train, i, j, x = apart
     largest = float(np.max(np.abs(x)))

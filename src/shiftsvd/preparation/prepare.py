@@ -9,8 +9,15 @@ import numpy as np
 from shiftsvd.names import TOL
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import Operator, Panel, Scaled
-from shiftsvd.preparation.scales import check_scale, is_named, moments_in_units, resolve_scale, squares_in_units
-from shiftsvd.preparation.shifts import Learned, check_shift, learn_shift, needs_moments
+from shiftsvd.preparation.scales import (
+    ScaleLike,
+    check_scale,
+    is_named,
+    moments_in_units,
+    resolve_scale,
+    squares_in_units,
+)
+from shiftsvd.preparation.shifts import Learned, ShiftLike, check_shift, learn_shift, needs_moments
 from shiftsvd.solvers.known import Off
 from shiftsvd.transforms.base import Fitted, Transform, units
 from shiftsvd.transforms.chains import Transformed, apply_all, learn_all, width
@@ -22,8 +29,8 @@ ROUNDED = 2.0**-24  # relative error of rounding to single precision
 class Preparation:
     """The settings of ``diag(sqrt(weights)) (A - shift) diag(1 / scale)``; nothing is known of A yet."""
 
-    shift: Any = None
-    scale: Any = None
+    shift: ShiftLike = None
+    scale: ScaleLike = None
     weights: Vector | None = None  # frequencies of the rows that it is learned from
     ddof: int = 0  # deviations are roots of sums of squares over m - ddof
     entries: tuple[Transform, ...] = ()  # transformations of entries, before the shift, in this order

@@ -7,11 +7,14 @@ import numpy as np
 from shiftsvd.algebra.generic import as_low_rank, column_exponents
 from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.names import VectorLike
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, NOTHING
 from shiftsvd.operators import Operator, repeated
 from shiftsvd.runs.messages import warn
+
+ScaleLike = bool | str | VectorLike | None
 
 
 def finite_vector(name: str, values: Any, size: int, per: str) -> Vector:
@@ -117,16 +120,16 @@ def _squares(A: Operator, weights: Vector | None) -> Vector | None:
     return np.concatenate([w @ np.abs(block) ** 2 for block in blocks])
 
 
-def check_scale(scale: Any, n: int, ddof: int) -> None:
+def check_scale(scale: ScaleLike, n: int, ddof: int) -> None:
     resolve_scale(scale, n, Moments(2.0, np.zeros(n), np.ones(n)), ddof=ddof)
 
 
-def is_named(scale: Any) -> bool:
+def is_named(scale: ScaleLike) -> bool:
     return scale is True or isinstance(scale, str)
 
 
 def resolve_scale(
-    scale: Any,
+    scale: ScaleLike,
     n: int,
     after: Moments | None,
     before: Moments | None = None,

@@ -8,10 +8,10 @@ import numpy as np
 from shiftsvd.algebra.generic import row_moments
 from shiftsvd.algebra.operator import check_same_shape
 from shiftsvd.errors import refuse
-from shiftsvd.names import ShiftName
+from shiftsvd.names import ShiftName, VectorLike
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
-from shiftsvd.preparation.scales import finite_vector, is_named
+from shiftsvd.preparation.scales import ScaleLike, finite_vector, is_named
 
 SHIFTS = 'None, "mean", "rows", "both", a vector, Covariates, GroupMeans, a LowRank or an Operator'
 NAMES = get_args(ShiftName)
@@ -56,6 +56,9 @@ class Shift(Protocol):
         LowRank of shape (m, n)
             The matrix that is subtracted from A.
         """
+
+
+ShiftLike = str | VectorLike | Shift | Operator | None
 
 
 class Learned(Protocol):
@@ -217,11 +220,11 @@ def plain(name: str, moments: Moments) -> Plain:
     return Plain(moments.mean - moments.mean.mean(), rows=True) if name == "both" else Plain(moments.mean)
 
 
-def of_each_row(shift: Any) -> bool:
+def of_each_row(shift: ShiftLike) -> bool:
     return isinstance(shift, str) and shift in ("rows", "both")
 
 
-def check_shift(shift: Any, n: int) -> None:
+def check_shift(shift: ShiftLike, n: int) -> None:
     if isinstance(shift, str):
         if shift not in NAMES:
             raise refuse("shift", f"be {SHIFTS}", shift)
@@ -230,7 +233,7 @@ def check_shift(shift: Any, n: int) -> None:
 
 
 def learn_shift(
-    shift: Any, A: Operator, moments: Moments | None, weights: Vector | None = None
+    shift: ShiftLike, A: Operator, moments: Moments | None, weights: Vector | None = None
 ) -> tuple[Operator | None, Learned]:
     n = A.shape[1]
     check_shift(shift, n)
@@ -247,6 +250,6 @@ def learn_shift(
     return learned.of(A), learned
 
 
-def needs_moments(shift: Any, scale: Any) -> bool:
+def needs_moments(shift: ShiftLike, scale: ScaleLike) -> bool:
     named = isinstance(shift, str) or (isinstance(shift, Shift) and not isinstance(shift, Operator))
     return named or is_named(scale)

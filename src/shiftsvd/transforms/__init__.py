@@ -1,5 +1,6 @@
 """Transformations of entries, such as residuals of null models, as lazy matrices: sparse minus low rank."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from shiftsvd.errors import Part, Setting
@@ -72,13 +73,17 @@ def classes() -> dict[str, type[Any]]:
     return {cls.__name__: cls for cls in (*by_name().values(), *map(resolve, others))}
 
 
-class Named(Setting):
-    """A transformation in a message: its class in Python, `--preprocess NAME` in the command."""
+@dataclass(frozen=True)
+class Spelled(Setting):
+    """A setting of the command that Python has another text for."""
+
+    text: str = ""
 
     def __str__(self) -> str:
-        return places()[self.value].rpartition(":")[2]
+        return self.text
 
 
 def shown(how: "Transform") -> Part:
-    names = {cls: name for name, cls in by_name().items()}
-    return Named("preprocess", names[type(how)]) if type(how) in names else type(how).__name__
+    """Return a transformation for a message: its class in Python, `--preprocess NAME` in the command."""
+    cls, names = type(how).__name__, {cls: name for name, cls in by_name().items()}
+    return Spelled("preprocess", names[type(how)], cls) if type(how) in names else cls

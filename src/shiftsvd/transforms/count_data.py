@@ -19,13 +19,14 @@ from shiftsvd.events import unheard
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Adjoint, Operator
 from shiftsvd.runs.messages import ValuesNotice, ValuesWarning, warn
-from shiftsvd.transforms import shown
+from shiftsvd.transforms import Spelled, shown
 
 if TYPE_CHECKING:
     from shiftsvd.transforms.base import Transform
 
 # A sample is STRETCHES stretches of rows, each of at most ROWS rows and, if dense, ENTRIES entries.
 STRETCHES, ROWS, ENTRIES = 4, 64, 2**17
+IGNORED: Final = Spelled("trust_values", True, "ignore shiftsvd.transforms.ValuesWarning")
 FEW: Final = 20  # samples of fewer entries say nothing
 BASES: Final = {"natural logarithms": np.e, "logarithms of base 2": 2.0, "logarithms of base 10": 10.0}
 LARGEST: Final = 30.0  # logarithm: of base 2, of a billion
@@ -39,11 +40,9 @@ EQUAL: Final = 5e-3  # relative difference of equal sums of rows, in single prec
 def warn_of_logarithms(method: Part, A: Operator, logged: bool = False) -> None:
     for sample in samples_of(A):
         if evidence := sample.logarithms(logged):
-            warn(
-                *(method, f" takes counts, but the entries look like logarithms: {evidence}. Give the raw counts, or "),
-                "leave the transformation out. If these are counts, ignore shiftsvd.transforms.ValuesWarning.",
-                category=ValuesWarning,
-            )
+            looks = f" takes counts, but the entries look like logarithms: {evidence}."
+            remedy = " Give the raw counts, or leave the transformation out. If these are counts, "
+            warn(method, looks, remedy, IGNORED, ".", category=ValuesWarning)
             return
 
 
