@@ -39,6 +39,7 @@ class SupportsArray(Protocol):
 
 # Unlike NumPy's ArrayLike a text is none of these, so that no misspelt name passes for an array.
 VectorLike = Sequence[complex] | SupportsArray
+ScaleLike = bool | str | VectorLike | None
 
 
 class Lazy(Protocol):

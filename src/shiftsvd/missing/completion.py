@@ -368,7 +368,7 @@ def kept_apart(gaps: Gaps, rng: np.random.Generator) -> Hidden | None:
 
 
 def explained(apart: Hidden, state: State, biases: str | None) -> float | None:
-    """Return ``1 - SSE(model) / SSE(biases)`` on the entries left out, or None if the biases leave only rounding."""
+    # 1 - SSE(model) / SSE(biases) on the entries left out, or None if the biases leave only rounding.
     train, i, j, x = apart
     largest = float(np.max(np.abs(x)))
     unit = largest if largest > 0 else 1.0  # squares of the entries themselves may leave the range of numbers
@@ -390,7 +390,7 @@ def _begun(
     max_iter: int,
     rng: np.random.Generator,
 ) -> tuple[float, float | None, float | None, State]:
-    """Return the penalty and the first state of the fit to all entries, and errors on entries that were held out."""
+    # The penalty, its error on entries held out, R^2 on other entries, and the first state of the fit to all entries.
     apart, error = kept_apart(gaps, rng), None
     train = gaps if apart is None else apart[0]
     if isinstance(penalty, str):

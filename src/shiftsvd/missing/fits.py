@@ -52,12 +52,9 @@ def mean_rows(gaps: Gaps, mean: Vector) -> Operator:
 def regressed_rows(
     gaps: Gaps, mean: Vector, scale: Vector | None, components: Panel, variances: Vector, noise: float
 ) -> Operator:
-    """Replace missing entries by a regression on the observed entries of their rows, through the components.
-
-    With V the components at the observed entries of a row, x those entries about the mean and in units of the scale:
-    ``y = (V^H V + diag(ridge))^-1 V^H x``. The ridge of probabilistic PCA is ``noise / (variance - noise)``: the less a
-    component varies, the less it is trusted. Rows without gaps keep their scores ``V^H x``.
-    """
+    # Missing entries are V y. With V at the observed entries of a row, and x those entries about the mean and in units
+    # of the scale, y = (V^H V + diag(ridge))^-1 V^H x. The ridge of probabilistic PCA, noise / (variance - noise),
+    # trusts a component less if it varies less. Rows without gaps keep their scores V^H x.
     V = components.T.astype(np.float64)
     ridge = np.clip(noise / np.maximum(variances - noise, noise / MOST + np.finfo(float).tiny), LEAST, MOST)
     ones = np.ones(gaps.shape[0])
@@ -95,12 +92,9 @@ def completed(
     penalty: float | Literal["auto"] = "auto",
     max_iter: int = MAX_ITER,
 ) -> tuple[Operator, Moments | None, Account]:
-    """Return the matrix that a fit decomposes, the moments of its columns, and an account of its missing entries.
-
-    With "mean", missing entries equal the shift, and the moments are those of the observed entries. With "em", they are
-    those of a fitted model with the same biases as the shift. An operator has no missing entries; its moments are
-    computed later, if they are needed.
-    """
+    # The matrix that a fit decomposes, and the moments of its columns: with "mean", missing entries equal the shift,
+    # and the moments are those of the observed entries; with "em", both are those of a model with the biases of the
+    # shift.
     if isinstance(gaps, Operator):
         return gaps, None, Account()
     name = shift if isinstance(shift, str) or shift is None else type(shift).__name__

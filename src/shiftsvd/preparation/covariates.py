@@ -31,7 +31,7 @@ class Design:
 
     @classmethod
     def learn(cls, covariates: Sequence[str], groups: Sequence[str], column: Lookup) -> "Design":
-        """Learn the labels of columns: of all `groups`, and of `covariates` that are no numbers."""
+        # Labels are learned of all `groups`, and of `covariates` that are no numbers.
         names = (*covariates, *groups)
         if twice := [name for j, name in enumerate(names) if name in names[:j]]:
             what = Setting("covariates"), " and ", Setting("groups")

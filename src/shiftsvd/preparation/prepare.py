@@ -6,17 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.names import TOL
+from shiftsvd.names import TOL, ScaleLike
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import Operator, Panel, Scaled
-from shiftsvd.preparation.scales import (
-    ScaleLike,
-    check_scale,
-    is_named,
-    moments_in_units,
-    resolve_scale,
-    squares_in_units,
-)
+from shiftsvd.preparation.scales import check_scale, is_named, moments_in_units, resolve_scale, squares_in_units
 from shiftsvd.preparation.shifts import Learned, ShiftLike, check_shift, learn_shift, needs_moments
 from shiftsvd.solvers.known import Off
 from shiftsvd.transforms.base import Fitted, Transform, units

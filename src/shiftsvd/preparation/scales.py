@@ -7,14 +7,12 @@ import numpy as np
 from shiftsvd.algebra.generic import as_low_rank, column_exponents
 from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.errors import Refused, Setting, refuse
-from shiftsvd.names import VectorLike
+from shiftsvd.names import ScaleLike
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, NOTHING
 from shiftsvd.operators import Operator, repeated
 from shiftsvd.runs.messages import warn
-
-ScaleLike = bool | str | VectorLike | None
 
 
 def finite_vector(name: str, values: Any, size: int, per: str) -> Vector:
@@ -67,10 +65,8 @@ def moments_after(A: Operator, S: Operator | None, moments: Moments, weights: Ve
 def moments_in_units(
     A: Operator, S: Operator | None, moments: Moments, weights: Vector | None = None
 ) -> tuple[Moments, Moments, Vector | int]:
-    """Return the moments of the columns before the shift and after it, and exponents e: columns are divided by ``2^e``.
-
-    e is 0 unless squares of some column leave the range of numbers; then A is read two or three times more.
-    """
+    # The moments of the columns before the shift and after it, of columns over 2^e, and e: 0 unless squares of some
+    # column leave the range of numbers; then A is read two or three times more.
     after = moments_after(A, S, moments, weights)
     if _in_range(moments) and _in_range(after):
         return moments, after, 0
@@ -86,11 +82,8 @@ def moments_in_units(
 
 
 def squares_in_units(after: Moments, scale: Vector | None, e: Vector | int, B: Operator) -> tuple[float, int]:
-    """Return the sum of squares of all shifted, scaled entries over ``4^unit``, and unit: 0 while squares are numbers.
-
-    Computed from the moments, of columns over ``2^e``, without cancellation; where that fails, the prepared matrix B is
-    read.
-    """
+    # The sum of squares of all shifted, scaled entries over 4^unit, and unit: 0 while squares are numbers. From the
+    # moments of columns over 2^e, without cancellation; where that fails, the prepared matrix B is read.
     assert after.M2 is not None
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         squares = after.M2 + after.count * after.mean**2
@@ -137,7 +130,6 @@ def resolve_scale(
     exponents: Vector | int = 0,
     rows: int = 1,
 ) -> Vector | None:
-    """Return the divisors of the n columns, or None, from the moments of columns over ``2^exponents``."""
     if isinstance(ddof, bool) or ddof not in (0, 1):
         raise refuse("scale_ddof", "be 0 or 1", ddof)
     if scale is None or scale is False:

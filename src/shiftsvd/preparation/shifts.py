@@ -8,10 +8,10 @@ import numpy as np
 from shiftsvd.algebra.generic import row_moments
 from shiftsvd.algebra.operator import check_same_shape
 from shiftsvd.errors import refuse
-from shiftsvd.names import ShiftName, VectorLike
+from shiftsvd.names import ScaleLike, ShiftName, VectorLike
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
-from shiftsvd.preparation.scales import ScaleLike, finite_vector, is_named
+from shiftsvd.preparation.scales import finite_vector, is_named
 
 SHIFTS = 'None, "mean", "rows", "both", a vector, Covariates, GroupMeans, a LowRank or an Operator'
 NAMES = get_args(ShiftName)

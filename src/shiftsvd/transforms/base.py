@@ -204,21 +204,6 @@ class Transform(ABC):
         """
         return known
 
-    def n_columns(self, n: int) -> int:
-        """Return the number of columns after the transformation.
-
-        Parameters
-        ----------
-        n : int
-            Columns before the transformation.
-
-        Returns
-        -------
-        int
-            Columns after it; n by default.
-        """
-        return n
-
     def learn(self, A: Any, weights: Any = None, *, tol: float = TOL) -> "Fitted":
         """Learn what new rows need, from the rows of A.
 
@@ -402,7 +387,7 @@ class Fitted:
 
 
 def parts(fitted: Fitted, A: Operator, R: Panel) -> tuple[Operator, LowRank | None]:
-    """Return the changed entries of A, and the matrix that is subtracted from them for what zeros become."""
+    # The changed entries of A, and the matrix that is subtracted from them for what zeros become.
     if fitted.selects:
         return some_columns(A, fitted.kept), None
     return generic.with_entries(A, _change(fitted, A, R)), zeros_of(fitted, R)
@@ -434,11 +419,8 @@ def zeros_of(fitted: Fitted, R: Panel) -> LowRank | None:
 
 
 def bounds(fitted: Fitted, R: Panel, weights: Vector | None) -> tuple[Vector | float, Vector]:
-    """Bound the norms of the columns of ``diag(sqrt(weights)) E``, for two errors E of the transformed rows.
-
-    The first is the error of the interpolation of zeros, the second the rounding of entries that are differences, in
-    addition to `units` of each entry.
-    """
+    # Of the columns of diag(sqrt(weights)) E: the norms for E the error of the interpolation of zeros, and for E the
+    # rounding of entries that are differences, in addition to `units` of each entry.
     L, right = fitted.how.rounded_at(R, fitted)
     errors: Vector | float = 0.0
     if fitted.smooth is not None:

@@ -73,8 +73,20 @@ class Select(Transform):
         object.__setattr__(self, "places", places)
 
     def n_columns(self, n: int) -> int:
+        """Return how many of n columns are kept.
+
+        Parameters
+        ----------
+        n : int
+            Columns before the selection.
+
+        Returns
+        -------
+        int
+            Columns after it.
+        """
         if self.places.dtype != bool:
-            require(self.places[-1] < n, "places", f"be in 0..{n - 1}", self.places[-1])
+            require(self.places[-1] < n, "places", f"be in 0..{n - 1}", int(self.places[-1]))
             return len(self.places)
         if len(self.places) != n:
             raise Refused(Setting("places"), f" must be a mask of the {n} columns, got {len(self.places)} truth values")
@@ -157,7 +169,7 @@ def apply_all(fitted: tuple[Fitted, ...], A: Operator) -> Operator:
 
 
 def stages(steps: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield each step, and the selection after it: entries of other columns are not changed at all."""
+    # Each step with the selection that follows it: entries of other columns are not changed at all.
     for before, step, after in zip((None, *steps), steps, (*steps[1:], None), strict=False):
         selection = after if after is not None and after.selects and not step.selects else None
         if not step.selects or before is None or before.selects:
@@ -173,15 +185,12 @@ def kept_of(fitted: Sequence[Fitted], n: int) -> Places:
 
 def width(how: Sequence[Transform], n: int) -> int:
     for each in how:
-        n = each.n_columns(n)
+        n = each.n_columns(n) if isinstance(each, Select) else n
     return n
 
 
 def reordered(fitted: Sequence[Fitted], order: Places) -> tuple[tuple[Fitted, ...], Places]:
-    """Return the steps for rows with other columns, or in another order; and the order of the columns that are kept.
-
-    ``order[j]`` is the place that column j of such rows had.
-    """
+    # For rows whose column j had the place order[j]; the second value is that order for the columns that are kept.
     moved = []
     for each in fitted:
         moved.append(each.at(order))
@@ -202,10 +211,7 @@ FORMS: Final[dict[Any, Form]] = {
 
 
 def named(text: str) -> Transform:
-    """Return the transformation of a text: ``NAME``, or ``NAME:key=value,...`` with the settings of its class.
-
-    Settings that are vectors have no text. ValueError for unknown names, keys and values.
-    """
+    # NAME, or NAME:key=value,... with the settings of the class; settings that are vectors have no text.
     name, colon, rest = text.partition(":")
     known = by_name()
     require(name in known, "preprocess", f"be one of {', '.join(known)}", text)

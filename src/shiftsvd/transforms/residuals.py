@@ -216,12 +216,10 @@ def _counts(x: Vector, mu: Vector, inverse: Vector) -> tuple[Vector, Vector, Vec
 
 
 def loss(x: Vector, mu: Vector, d: Vector, inverse: Vector | float = 0.0) -> Vector:
-    """``x log(x / mu) - (x + theta) log((x + theta) / (mu + theta))``, ``x log(x / mu) - (x - mu)`` for infinite theta.
-
-    Computed as ``x P - theta Q`` for x above mu, else as its negative: P is the difference of both logarithms, Q the
-    second one. That holds for any sizes of x, mu and theta; the error of the root is at most a rounding of that of a
-    zero.
-    """
+    # x log(x / mu) - (x + theta) log((x + theta) / (mu + theta)), or x log(x / mu) - (x - mu) for infinite theta, for
+    # x, mu and theta of any sizes: x P - theta Q for x above mu, else its negative. P is the difference of both
+    # logarithms, Q the second one. The error of the root is at most a rounding of the root of a zero
+    # (test_many_digits.py).
     low, size = np.minimum(x, mu), np.abs(d)
     P = np.log1p(np.where(x > 0, size / low / (1 + np.maximum(x, mu) * inverse), 0))
     part = size / (1 + low * inverse)

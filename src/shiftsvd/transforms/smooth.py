@@ -28,10 +28,8 @@ SHARE, LEAST = 1e-4, 1e-14
 
 
 def value(name: str, t: Panel) -> Panel:
-    """Return what a zero becomes where the expectation mu is ``theta exp(t)``, over ``sqrt(theta)``.
-
-    Pearson: ``-sqrt(mu) / sqrt(1 + mu / theta)``. Deviance: ``-sqrt(2 theta log(1 + mu / theta))``.
-    """
+    # What a zero becomes, over sqrt(theta), where the expectation mu is theta exp(t).
+    # Pearson: -sqrt(mu) / sqrt(1 + mu / theta). Deviance: -sqrt(2 theta log(1 + mu / theta)).
     if name == "pearson":
         return np.asarray(-np.exp(-0.5 * np.logaddexp(0, -t)))
     return np.asarray(-np.sqrt(2 * np.logaddexp(0, t)))
@@ -42,7 +40,7 @@ class Smooth:
     """``scale_j f(log r_i + b_j)`` as ``L R^T``, with L made of the margins r of any rows.
 
     Interpolation at Chebyshev nodes in b, ``f(a + b) = sum_l f(a + t_l) l_l(b)``: new rows never extrapolate. The
-    functions of a, ``f(a + t_l)``, are then compressed: up to the margin `largest` they are combinations of a few.
+    functions of a, ``f(a + t_l)``, are compressed to the few that they are combinations of up to the margin `largest`.
     """
 
     name: SmoothName
@@ -128,12 +126,9 @@ def probes(x: Vector) -> tuple[Vector, Vector, int]:
 
 
 def chebyshev(lo: float, hi: float, accuracy: float) -> Vector:
-    """Return so many nodes in an interval that the bound of the Bernstein ellipse meets this accuracy.
-
-    With h half the length of the interval, f(a + .) is analytic and bounded by M inside the ellipse whose smaller half
-    axis is ``0.9 pi / h``. With rho the sum of both half axes, the error is at most ``4 M rho^(1 - q) / (rho - 1)``
-    (Trefethen 2013, theorem 8.2).
-    """
+    # So many nodes q that the bound of the Bernstein ellipse meets this accuracy: with h half the length of the
+    # interval, f(a + .) is analytic and bounded by M inside the ellipse whose smaller half axis is 0.9 pi / h; with rho
+    # the sum of both half axes, the error is at most 4 M rho^(1 - q) / (rho - 1) (Trefethen 2013, theorem 8.2).
     half = max((hi - lo) / 2, 1e-3)
     minor = STRIP * pi / half
     rho = minor + sqrt(1 + minor**2)
