@@ -81,7 +81,7 @@ class Gaps(ABC):
 
     def row_blocks(self, width: int = 1) -> list[Rows]:
         m = self.shape[0]
-        return cut(m, min(BLOCK // width, m * BLOCK // max(self.stored, 1)))
+        return cut(m, min(BLOCK // max(width, 1), m * BLOCK // max(self.stored, 1)))
 
     def observed(self) -> tuple[Vector, Vector]:
         ones = np.ones((self.shape[1], 1))
