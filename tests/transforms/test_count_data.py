@@ -225,7 +225,7 @@ def test_the_command_tells_of_logarithms_and_of_raw_counts(tmp_path: Path) -> No
     assert "\n" not in said
     said = told(*fit, logged, "--preprocess", "log-normalize")
     assert said.startswith(f"warning: --preprocess log-normalize {LOOKS}: as natural logarithms, ")
-    assert said.endswith("If these are counts, give --trust-values.")
+    assert said.endswith("If these are counts, silence this with --trust-values.")
     assert "\n" not in said
     said = told(*fit, logged, "--top-features", 40, "--flavor", "seurat_v3")
     assert said.startswith(f"warning: --flavor seurat_v3 {LOOKS}")

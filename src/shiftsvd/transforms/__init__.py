@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from shiftsvd.errors import Part, Setting
+from shiftsvd.extend import merged
 from shiftsvd.names import lazy, resolve
 
 if TYPE_CHECKING:
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
 # A new transformation needs its class, and its lines in this file: where it is, here and above, and its name for
 # `preprocess=` and `--preprocess`. The command and model files read these tables; the order is that of the help text.
 _HOMES: Final = {
-    "base": ("Fitted", "Transform"),
-    "chains": ("Select", "preprocess"),
-    "counting": ("BM25", "CLR", "PMI", "LogNormalize", "TfIdf"),
-    "count_data": ("ValuesWarning",),
-    "elementwise": ("Anscombe", "Binarize", "Elementwise", "FreemanTukey", "Sqrt"),
-    "ranks": ("Ranks",),
-    "residuals": ("DevianceResiduals", "PearsonResiduals"),
+    "shiftsvd.runs.messages": ("ValuesWarning",),
+    "shiftsvd.transforms.base": ("Fitted", "Transform"),
+    "shiftsvd.transforms.chains": ("Select", "preprocess"),
+    "shiftsvd.transforms.counting": ("BM25", "CLR", "PMI", "LogNormalize", "TfIdf"),
+    "shiftsvd.transforms.elementwise": ("Anscombe", "Binarize", "Elementwise", "FreemanTukey", "Sqrt"),
+    "shiftsvd.transforms.ranks": ("Ranks",),
+    "shiftsvd.transforms.residuals": ("DevianceResiduals", "PearsonResiduals"),
 }
 NAMED: Final = {
     "log-normalize": "LogNormalize",
@@ -58,9 +59,8 @@ if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every
 
 
 def places() -> dict[str, str]:
-    """Return the place "module:Class" of each transformation, by its name; nothing is imported."""
-    # The only place for transformations of extensions: merge those of shiftsvd.extend.extensions() here.
-    return {name: f"{__name__}:{cls}" for name, cls in NAMED.items()}
+    """Return the place "module:Class" of each transformation, those of extensions too; no class is imported."""
+    return {name: f"{__name__}:{cls}" for name, cls in NAMED.items()} | merged("transforms")
 
 
 def by_name() -> dict[str, type["Transform"]]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # A sample is STRETCHES stretches of rows, each of at most ROWS rows and, if dense, ENTRIES entries.
 STRETCHES, ROWS, ENTRIES = 4, 64, 2**17
-IGNORED: Final = Spelled("trust_values", True, "ignore shiftsvd.transforms.ValuesWarning")
+IGNORED: Final = Spelled("trust_values", True, "a filter of shiftsvd.transforms.ValuesWarning")
 FEW: Final = 20  # samples of fewer entries say nothing
 BASES: Final = {"natural logarithms": np.e, "logarithms of base 2": 2.0, "logarithms of base 10": 10.0}
 LARGEST: Final = 30.0  # logarithm: of base 2, of a billion
@@ -41,7 +41,7 @@ def warn_of_logarithms(method: Part, A: Operator, logged: bool = False) -> None:
     for sample in samples_of(A):
         if evidence := sample.logarithms(logged):
             looks = f" takes counts, but the entries look like logarithms: {evidence}."
-            remedy = " Give the raw counts, or leave the transformation out. If these are counts, "
+            remedy = " Give the raw counts, or leave the transformation out. If these are counts, silence this with "
             warn(method, looks, remedy, IGNORED, ".", category=ValuesWarning)
             return
 
