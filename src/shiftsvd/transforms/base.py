@@ -204,6 +204,21 @@ class Transform(ABC):
         """
         return known
 
+    def n_columns(self, n: int) -> int:
+        """Return the number of columns after the transformation.
+
+        Parameters
+        ----------
+        n : int
+            Columns before the transformation.
+
+        Returns
+        -------
+        int
+            Columns after it; n by default.
+        """
+        return n
+
     def learn(self, A: Any, weights: Any = None, *, tol: float = TOL) -> "Fitted":
         """Learn what new rows need, from the rows of A.
 

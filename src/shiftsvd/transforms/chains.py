@@ -73,18 +73,6 @@ class Select(Transform):
         object.__setattr__(self, "places", places)
 
     def n_columns(self, n: int) -> int:
-        """Return how many of n columns are kept.
-
-        Parameters
-        ----------
-        n : int
-            Columns before the selection.
-
-        Returns
-        -------
-        int
-            Columns after it.
-        """
         if self.places.dtype != bool:
             require(self.places[-1] < n, "places", f"be in 0..{n - 1}", int(self.places[-1]))
             return len(self.places)
@@ -185,7 +173,7 @@ def kept_of(fitted: Sequence[Fitted], n: int) -> Places:
 
 def width(how: Sequence[Transform], n: int) -> int:
     for each in how:
-        n = each.n_columns(n) if isinstance(each, Select) else n
+        n = each.n_columns(n)
     return n
 
 
