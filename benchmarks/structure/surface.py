@@ -23,7 +23,7 @@ from benchmarks.structure.docstrings import public, resolved
 from shiftsvd.cli import main as command
 from shiftsvd.io.sniff import formats
 from shiftsvd.model_file.kinds import KINDS
-from shiftsvd.transforms.chains import BY_NAME
+from shiftsvd.transforms import NAMED
 
 
 def names() -> Iterator[str]:
@@ -122,7 +122,7 @@ def main() -> None:
     found = [*names(), *options()]
     found += [f"format {name} {known.suffixes} {known.description}" for name, known in formats().items()]
     found += [f"kind {name} {sorted([*kind.fitted, *kind.sometimes])}" for name, kind in KINDS.items()]
-    found += [f"transformation {name}" for name in BY_NAME]
+    found += [f"transformation {name}" for name in NAMED]
     with tempfile.TemporaryDirectory() as folder:
         found += outputs(Path(folder))
     found += [f"top {name}" for name in dir(ss)]

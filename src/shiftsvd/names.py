@@ -13,20 +13,6 @@ ShiftName = Literal["mean", "rows", "both"]
 ScaleName = Literal["std", "pareto"]
 MissingName = Literal["error", "mean", "em"]
 BiasName = Literal["columns", "rows", "both"]
-TransformName = Literal[
-    "log-normalize",
-    "pearson",
-    "deviance",
-    "pmi",
-    "tfidf",
-    "bm25",
-    "clr",
-    "ranks",
-    "sqrt",
-    "freeman-tukey",
-    "anscombe",
-    "binarize",
-]
 FormatName = Literal[
     "npy",
     "npz",
@@ -53,6 +39,7 @@ class SupportsArray(Protocol):
 
 # Unlike NumPy's ArrayLike a text is none of these, so that no misspelt name passes for an array.
 VectorLike = Sequence[complex] | SupportsArray
+ScaleLike = bool | str | VectorLike | None
 
 
 class Lazy(Protocol):

@@ -16,7 +16,7 @@ from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.source import HeldRows, OnTop, SideBySide
 from shiftsvd.io import open_matrix
 from shiftsvd.io.opening import read_file
-from shiftsvd.missing.gaps.opening import open_with_gaps
+from shiftsvd.missing.opening import open_with_gaps
 from shiftsvd.operators import LowRank
 from shiftsvd.runs.checkpoints import DIGEST
 from shiftsvd.testing import check_operator

@@ -136,7 +136,11 @@ def test_each_subcommand_says_what_it_can_do_about_them(tmp_path: Path, X) -> No
             1,
             "no column 'agee', got --label-column agee; did you",
         ),
-        (["fit", "X.npy", "--missing", "mean", "--unobserved"], 1, "NaN marks what is missing there: --unobserved is"),
+        (
+            ["fit", "X.npy", "--missing", "mean", "--unobserved"],
+            1,
+            "--unobserved is for sparse matrices",
+        ),
         (["fit", "X.npy", "--preprocess", "pearson"], 1, "--preprocess pearson takes numbers of at least 0, got -"),
         (["fit", "X.npy", "--top-features", "2", "--flavor", "seurat_v3", "-k", "1"], 1, "--flavor seurat_v3 ranks"),
         (["fit", "X.npy", "--feature-types", "Genes"], 1, "leave out --feature-types, got Genes"),

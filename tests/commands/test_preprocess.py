@@ -6,7 +6,7 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +14,9 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.io import open_matrix
-from shiftsvd.names import TransformName
-from shiftsvd.transforms.chains import BY_NAME, as_transforms, forms_of, named
+from shiftsvd.transforms import NAMED, by_name, classes
+from shiftsvd.transforms.chains import as_transforms, forms_of, named
+from shiftsvd.transforms.smooth import Smooth
 from tests.support.commands import invoke, told
 from tests.support.sampling import in_turn
 from tests.support.transformed import ROWS, counts
@@ -35,10 +36,11 @@ def values_of(D: np.ndarray) -> np.ndarray:
 
 
 def test_every_name_is_of_a_class_and_every_class_but_those_of_functions_has_one() -> None:
-    assert tuple(BY_NAME) == get_args(TransformName)
+    known = by_name()
     public = {getattr(ss.transforms, name) for name in ss.transforms.__all__ if isinstance(getattr(ss, name, 0), type)}
-    assert public - set(BY_NAME.values()) == {ss.Elementwise, ss.Select}
-    for name, cls in BY_NAME.items():
+    assert public - set(known.values()) == {ss.Elementwise, ss.Select}
+    assert {*public, ss.transforms.Fitted, Smooth} == set(classes().values())
+    for name, cls in known.items():
         assert named(name) == cls()
         assert set(forms_of(cls)) <= {field.name for field in fields(cls)}
 
@@ -61,7 +63,7 @@ def test_settings_are_those_of_the_class(text: str, value: Any) -> None:
     assert named(text) == value
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("name", NAMED)
 def test_values_and_scores_are_those_of_the_dense_matrix(name: str, file: Path, tmp_path: Path) -> None:
     dense = {"deviance": "deviance, poisson"}.get(name, name)
     if name == "binarize":
@@ -214,7 +216,7 @@ def test_entries_without_a_meaning_are_errors_of_the_data(change: float, name: s
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("name", NAMED)
 def test_a_file_of_zeros_has_values_of_zero_and_an_empty_one_is_refused(name: str, tmp_path: Path) -> None:
     np.save(tmp_path / "zeros.npy", np.zeros((6, 5)))
     result = invoke("fit", tmp_path / "zeros.npy", "-k", 2, "--preprocess", name, "--json")

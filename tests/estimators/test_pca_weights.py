@@ -216,7 +216,7 @@ def test_columns_without_variance_are_left_as_they_are_with_one_warning_that_cou
 def test_weights_of_0_can_leave_a_column_without_variance():
     X = falling((20, 5))
     X[:10, 1] = 4.0
-    with pytest.warns(UserWarning, match="1 columns have no variance"):
+    with pytest.warns(UserWarning, match="1 column has no variance and is not scaled"):
         pca = ss.PCA(2, scale=True).fit(X, sample_weight=np.arange(20) < 10)
     assert pca.scale_[1] == 1
 

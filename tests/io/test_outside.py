@@ -11,7 +11,7 @@ from numpy.testing import assert_equal
 
 from shiftsvd.cli import main
 from shiftsvd.io import convert, open_matrix
-from shiftsvd.missing.gaps.opening import open_with_gaps
+from shiftsvd.missing.opening import open_with_gaps
 from shiftsvd.scanpy.annotations import Place
 from tests.support import hostile_trees as trees
 from tests.support.hostile_run import NUMBER, canary_at

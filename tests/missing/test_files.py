@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.missing.gaps.opening import open_with_gaps
+from shiftsvd.missing.opening import open_with_gaps
 from tests.support.holes import holed, stored_nan
 
 

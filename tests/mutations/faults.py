@@ -382,8 +382,8 @@ FAULTS = (
     fault(
         "the root of the weights",
         "preparation/prepare.py",
-        "np.sqrt(self.own.weights)",
-        "self.own.weights",
+        "np.sqrt(own.weights)",
+        "own.weights",
         "estimators/test_pca_weights.py",
         "preparation",
     ),
@@ -448,7 +448,7 @@ FAULTS = (
     ),
     fault(
         "the observed in a mean",
-        "missing/gaps/memory.py",
+        "missing/gaps.py",
         "found = kernels.moments(seen, (0, m), parts)",
         "found = kernels.moments(X, (0, m), parts)",
         "missing/test_missing.py",
@@ -464,7 +464,7 @@ FAULTS = (
     ),
     fault(
         "the last entry of a row, hidden",
-        "missing/gaps/base.py",
+        "missing/gaps.py",
         "_earlier(rows) < in_row[rows] - 1",
         "_earlier(rows) < in_row[rows]",
         "missing/test_held_out.py",

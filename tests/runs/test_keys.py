@@ -16,8 +16,8 @@ from shiftsvd.backends import blocked
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.source import HeldRows
 from shiftsvd.io import open_matrix
-from shiftsvd.missing.gaps.file import FileGaps
-from shiftsvd.missing.gaps.opening import open_with_gaps
+from shiftsvd.missing.gaps import FileGaps
+from shiftsvd.missing.opening import open_with_gaps
 from shiftsvd.numerics.digests import told
 from shiftsvd.runs import checkpoints
 

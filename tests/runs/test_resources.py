@@ -12,7 +12,7 @@ from scipy import sparse
 import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.io import open_matrix
-from shiftsvd.missing.gaps.opening import open_with_gaps
+from shiftsvd.missing.opening import open_with_gaps
 from shiftsvd.runs.memory import Resources, affordable
 
 X = np.random.default_rng(0).standard_normal((40, 12))

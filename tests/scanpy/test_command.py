@@ -235,7 +235,7 @@ def test_cells_of_a_batch_that_no_cell_was_of_are_refused(tmp_path: Path) -> Non
     model = tmp_path / "out" / "model.safetensors"
     result = invoke("transform", model, written(tmp_path / "b.h5ad", other), "-o", tmp_path / "Z.npy")
     assert result.exit_code == 1
-    assert "'batch' has 1 labels that no row had that was learned from, whose share is unknown: '7'" in result.stderr
+    assert "'batch' has labels that no training row has: '7'" in result.stderr
     del other.obs["batch"]
     result = invoke("transform", model, written(tmp_path / "c.h5ad", other), "-o", tmp_path / "Z.npy")
     assert "no column 'batch' in obs" in result.stderr

@@ -11,7 +11,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.preparation.prepare import Preparation
-from shiftsvd.transforms.base import units
+from shiftsvd.transforms.base import parts, units
 
 Array = np.ndarray
 Numbers = list[Any]  # of mpf
@@ -251,7 +251,7 @@ def compare(case: Case, data: Data, rng: np.random.Generator, k: int = 3) -> Rat
     prepared = Preparation(weights=data.weights, entries=(case.how,), tol=tol).learn(A)
     (fitted,), own = prepared.entries, prepared.own
     assert own is not None
-    stored, zeros = fitted.parts(A, fitted.rows(A))
+    stored, zeros = parts(fitted, A, fitted.rows(A))
     made = [[mpf(x) for x in row] for row in (stored @ np.eye(A.shape[1])).tolist()]
     if zeros is not None:
         L, R = zeros.L.tolist(), zeros.R.tolist()

@@ -13,9 +13,10 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.cli import main
-from shiftsvd.transforms.chains import BY_NAME
+from shiftsvd.transforms import by_name
 from tests.support.values import HONEST, LOGARITHMS, corrected, counted, most_variable, per
 
+BY_NAME = by_name()
 OF_COUNTS = sorted(name for name, kind in BY_NAME.items() if kind.of_counts)
 LOOKS = "takes counts, but the entries look like logarithms"
 RAW = "The entries look like raw counts: whole numbers up to "
@@ -224,7 +225,7 @@ def test_the_command_tells_of_logarithms_and_of_raw_counts(tmp_path: Path) -> No
     assert "\n" not in said
     said = told(*fit, logged, "--preprocess", "log-normalize")
     assert said.startswith(f"warning: --preprocess log-normalize {LOOKS}: as natural logarithms, ")
-    assert said.endswith("If these are counts, give --trust-values.")
+    assert said.endswith("If these are counts, silence this with --trust-values.")
     assert "\n" not in said
     said = told(*fit, logged, "--top-features", 40, "--flavor", "seurat_v3")
     assert said.startswith(f"warning: --flavor seurat_v3 {LOOKS}")

@@ -13,6 +13,7 @@ from scipy import sparse
 import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.source import RowSource
+from shiftsvd.transforms.base import zeros_of
 from shiftsvd.transforms.chains import apply_all, learn_all
 from shiftsvd.transforms.ranks import first_not_below
 from tests.support.matrices import EPS
@@ -293,10 +294,10 @@ def test_rows_that_lack_columns_are_expected_to_have_been_as_large(name: str) ->
     rates, sizes = X.sum(axis=0) / X.sum(), np.arange(1.0, 6.0)
     model, there = np.outer(sizes, rates), np.flatnonzero(np.arange(24) % 3)
     R = sizes[:, None]
-    part, whole = fitted.at(there), fitted.zeros(R)
+    part, whole = fitted.at(there), zeros_of(fitted, R)
     sums = model[:, there].sum(axis=1, keepdims=True)
     np.testing.assert_allclose(part.how.quantities(sums, part), R, rtol=1e-12)
-    found, wanted = part.zeros(R), whole
+    found, wanted = zeros_of(part, R), whole
     assert found is not None
     assert wanted is not None
     np.testing.assert_allclose(formed(found), formed(wanted)[:, there], atol=1e-9)

@@ -77,7 +77,7 @@ def test_chunked_fields_with_gaps_give_the_same(missing: Any, held: bool, monkey
 def test_lazy_gaps_are_those_of_the_array() -> None:
     dask_array = pytest.importorskip("dask.array")
     from shiftsvd.missing.gaps import gaps_of
-    from shiftsvd.missing.gaps.lazy import LazyGaps
+    from shiftsvd.missing.lazy import LazyGaps
 
     rng = np.random.default_rng(0)
     X = np.where(rng.random((30, 20)) < 0.3, np.nan, rng.standard_normal((30, 20)))

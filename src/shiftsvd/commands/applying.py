@@ -24,7 +24,7 @@ from shiftsvd.io.base import Labels
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.opening import open_chosen
 from shiftsvd.missing.gaps import Observed
-from shiftsvd.missing.gaps.opening import open_with_gaps
+from shiftsvd.missing.opening import open_with_gaps
 from shiftsvd.names import resolve
 from shiftsvd.operators import Operator
 from shiftsvd.runs.outputs import Outputs, refuse

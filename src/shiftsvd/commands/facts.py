@@ -20,7 +20,7 @@ from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
 from shiftsvd.io.sniff import format_of
 from shiftsvd.kernels import default_threads, instruction_set, lacking
-from shiftsvd.missing.gaps.opening import n_missing
+from shiftsvd.missing.opening import n_missing
 from shiftsvd.model_file import describe
 
 Facts = dict[str, Any]

@@ -29,9 +29,8 @@ from shiftsvd.events import listening
 from shiftsvd.io import Names
 from shiftsvd.io.formats.table import Column, read_column
 from shiftsvd.io.opening import open_chosen
-from shiftsvd.missing.gaps import Gaps, Observed
-from shiftsvd.missing.gaps.file import FileGaps
-from shiftsvd.missing.gaps.opening import open_with_gaps
+from shiftsvd.missing.gaps import FileGaps, Gaps, Observed
+from shiftsvd.missing.opening import open_with_gaps
 from shiftsvd.names import MAX_ITER, SolverName
 from shiftsvd.operators import LowRank, Operator
 from shiftsvd.result import Info

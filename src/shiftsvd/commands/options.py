@@ -11,8 +11,9 @@ import click
 
 from shiftsvd.errors import plain
 from shiftsvd.extend import extensions, merged
-from shiftsvd.names import MAX_ITER, TOL, FormatName, MissingName, ScaleName, SolverName, TransformName
+from shiftsvd.names import MAX_ITER, TOL, FormatName, MissingName, ScaleName, SolverName
 from shiftsvd.runs.progress import KINDS
+from shiftsvd.transforms import places
 
 F = TypeVar("F", bound=Callable[..., Any])
 # In the order of a help; the headings of extensions stand in the place of "...".
@@ -96,7 +97,7 @@ OUTPUT: Final = click.Path(allow_dash=True)  # that it is no folder is for `chec
 SOLVERS: Final = get_args(SolverName)
 SCALES: Final = (*get_args(ScaleName), *(name for each in extensions() for name in each.scales), "none")
 MISSING: Final = get_args(MissingName)
-TRANSFORMS: Final = (*get_args(TransformName), *merged("transforms"))
+TRANSFORMS: Final = tuple(places())
 FORMATS: Final = (*get_args(FormatName), *merged("formats"))
 # Components where none are asked for, if there are so many.
 USUAL: Final = 50

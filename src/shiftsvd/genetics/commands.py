@@ -45,7 +45,7 @@ from shiftsvd.io import Names
 from shiftsvd.io.opening import operator_of
 from shiftsvd.io.stacking import several
 from shiftsvd.missing.gaps import Observed
-from shiftsvd.missing.gaps.opening import n_missing
+from shiftsvd.missing.opening import n_missing
 from shiftsvd.operators import Operator
 
 SCALE: Final = "patterson"

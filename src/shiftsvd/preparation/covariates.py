@@ -1,6 +1,6 @@
-"""Shifts learned from groups or covariates, and the design matrix of named columns."""
+"""Shifts learned from groups or covariates of rows, and the design matrix of named columns."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -8,50 +8,38 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import qr, solve_triangular
 
+from shiftsvd.errors import Part, Refused, Setting
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.numerics.powers import check_size
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
+from shiftsvd.preparation.shifts import Learned, Learning
 from shiftsvd.runs.memory import beyond, limit_of
 
 Column = npt.NDArray[Any]  # numbers, truth values, or objects: labels
 Lookup = Callable[[str], Column]  # a column by its name
-_SHOWN = 5  # labels in an error
+_SHOWN = 3  # labels in an error
 
 
 @dataclass(frozen=True)
 class Design:
-    """Columns that stand for what is known of each row.
-
-    Attributes
-    ----------
-    names : tuple of str
-    sizes : tuple of int
-        How many labels each of them has; 0 for numbers.
-    levels : tuple of str
-        The labels of all of them, one after another.
-    """
+    """The design matrix of named columns: numbers as they are, labels one-hot encoded."""
 
     names: tuple[str, ...]
-    sizes: tuple[int, ...]
-    levels: tuple[str, ...] = ()
+    sizes: tuple[int, ...]  # labels of each column; 0 for numbers
+    levels: tuple[str, ...] = ()  # the labels of all columns, one after another
 
     @classmethod
     def learn(cls, covariates: Sequence[str], groups: Sequence[str], column: Lookup) -> "Design":
-        """Numbers and labels as the columns are; those of `groups` are labels also where they are numbers.
-
-        Raises
-        ------
-        ValueError
-            If a column is named twice, or has a label for every row.
-        """
+        # Labels are learned of all `groups`, and of `covariates` that are no numbers.
         names = (*covariates, *groups)
         if twice := [name for j, name in enumerate(names) if name in names[:j]]:
-            raise ValueError(f"covariates and groups must be different columns, got {twice[0]!r} twice")
+            what = Setting("covariates"), " and ", Setting("groups")
+            raise Refused(*what, f" must be different columns, got {twice[0]!r} twice")
         sizes, levels = [], list[str]()
         for name in names:
             values = column(name)
-            known = _levels(name, values) if name in groups or values.dtype == object else []
+            known = sorted(set(_texts(name, values))) if name in groups or values.dtype == object else []
             if len(known) == len(values) > 1:
                 raise ValueError(f"{name!r} has another label for each of {len(values)} rows: nothing would be left")
             sizes.append(len(known))
@@ -63,67 +51,62 @@ class Design:
         return sum(max(size, 1) for size in self.sizes)
 
     def of(self, column: Lookup) -> Panel:
-        """The matrix of these rows, shape (m, width), in double precision.
-
-        Raises
-        ------
-        ValueError
-            For missing values, labels that no row had that it was learned from, and what takes too much memory.
-        """
         parts, first = list[Panel](), 0
         for name, size in zip(self.names, self.sizes, strict=True):
             values = column(name)
-            self._affordable(len(values))
+            _affordable(len(values), self.width, "covariates")
             known = self.levels[first : first + size]
-            parts.append(_indicators(name, values, known) if size else _numbers(name, values)[:, None])
+            parts.append(_one_hot(repr(name), _texts(name, values), known) if size else _numbers(name, values))
             first += size
         return np.concatenate(parts, axis=1)
-
-    def _affordable(self, m: int) -> None:
-        needed, limit = 3 * 8 * m * self.width, limit_of(None)
-        if limit is not None and needed > limit:
-            raise ValueError(
-                f"{self.width} covariates of {m} rows need about {beyond(needed, limit)}; put rare groups together"
-            )
 
 
 def _texts(name: str, values: Column) -> list[str]:
     items = values.tolist()
-    if missing := sum(item is None or type(item).__name__ == "NAType" or item != item for item in items):
+    if missing := sum(map(_is_missing, items)):
         raise ValueError(f"{name!r} must have a label for every row, {missing} of {len(items)} have none")
     return [str(int(item)) if isinstance(item, float) and item.is_integer() else str(item) for item in items]
 
 
-def _levels(name: str, values: Column) -> list[str]:
-    return sorted(set(_texts(name, values)))
+def _is_missing(label: Any) -> bool:
+    return type(label).__name__ in ("NoneType", "NAType") or bool(label != label)
 
 
-def _indicators(name: str, values: Column, levels: Iterable[str]) -> Panel:
-    place = {label: j for j, label in enumerate(levels)}
-    texts = _texts(name, values)
-    if unseen := sorted(set(texts) - place.keys()):
-        few = ", ".join(map(repr, unseen[:_SHOWN]))
-        raise ValueError(
-            f"{name!r} has {len(unseen)} labels that no row had that was learned from, whose share is unknown: "
-            f"{few}; fit with rows of every label"
-        )
-    L = np.zeros((len(texts), len(place)))
-    L[np.arange(len(texts)), [place[text] for text in texts]] = 1
-    return L
-
-
-def _numbers(name: str, values: Column) -> Column:
+def _numbers(name: str, values: Column) -> Panel:
     if values.dtype.kind not in "fiub":
-        raise ValueError(f"{name!r} must be numbers, as in the rows that were learned from, got {values.dtype}")
+        raise ValueError(f"{name!r} must be numbers, as in the training data, got {values.dtype}")
     numbers = values.astype(np.float64)
     if bad := int((~np.isfinite(numbers)).sum()):
         raise ValueError(f"{name!r} must be finite numbers, {bad} of {len(numbers)} are not; fill them")
-    return numbers
+    return numbers[:, None]
+
+
+def _affordable(m: int, width: int, what: str) -> None:
+    needed, limit = 3 * 8 * m * width, limit_of(None)
+    if limit is not None and needed > limit:
+        raise ValueError(f"{width} {what} of {m} rows need about {beyond(needed, limit)}; put rare groups together")
+
+
+def _one_hot(what: Part, labels: Sequence[Any], known: Sequence[Any]) -> Panel:
+    place = {label: j for j, label in enumerate(known)}
+    if unseen := sorted(map(repr, set(labels) - place.keys())):
+        few = ", ".join(unseen[:_SHOWN]) + (f" and {len(unseen) - _SHOWN} more" if len(unseen) > _SHOWN else "")
+        raise Refused(what, f" has labels that no training row has: {few}. Fit with rows of every label.")
+    return _indicators(labels, place)
+
+
+def _indicators(labels: Sequence[Any], place: dict[Any, int]) -> Panel:
+    _affordable(len(labels), len(place), "groups")
+    places = np.array([place.get(label, -1) for label in labels])
+    known = np.flatnonzero(places >= 0)
+    L = np.zeros((len(labels), len(place)))
+    L[known, places[known]] = 1
+    return L
 
 
 @dataclass(frozen=True)
-class GroupMeans:
-    """The mean of the group that a row belongs to: what batches, sites or subjects have in common.
+class GroupMeans(Learning):
+    """Subtract from each row the mean of its group, such as a batch, a site or a subject.
 
     Parameters
     ----------
@@ -132,13 +115,13 @@ class GroupMeans:
 
     See Also
     --------
-    Covariates : What columns of numbers explain, too.
+    Covariates : Regression on columns of numbers.
 
     Notes
     -----
-    ``X - L R^H``, where L says which row is in which group and R holds the means, weighted where there are weights.
-    One read more than the column means take, two of single precision data. The means are as many numbers as groups
-    times columns.
+    ``X - L R^H``: L has a column of indicators for each group, and R holds the means, which are weighted if there are
+    weights. One read more than the column means take, two for single precision data. The means are as many numbers as
+    groups times columns.
 
     Examples
     --------
@@ -150,47 +133,12 @@ class GroupMeans:
 
     labels: Any = field(default=None, compare=False, repr=False)
 
-    def resolve(self, A: Operator, moments: Moments, weights: Vector | None = None) -> LowRank:
-        """The means of the groups, one for each row, as a matrix of low rank.
-
-        Parameters
-        ----------
-        A : Operator of shape (m, n)
-            The matrix that the shift is learned from.
-        moments : Moments
-            The moments of its columns, with the same weights.
-        weights : array of shape (m,), optional
-            How much each row counts; None is 1 for all.
-
-        Returns
-        -------
-        LowRank of shape (m, n)
-            In each row the mean of its group: an indicator of groups times their means.
-        """
-        return self.learn(A, moments, weights)[0]
-
     def learn(self, A: Operator, moments: Moments, weights: Vector | None = None) -> "tuple[LowRank, LearnedGroups]":
-        """The shift of A, and that of other rows of the same groups.
-
-        Parameters
-        ----------
-        A : Operator of shape (m, n)
-            The matrix that the shift is learned from.
-        moments : Moments
-            The moments of its columns, with the same weights.
-        weights : array of shape (m,), optional
-            How much each row counts; None is 1 for all.
-
-        Returns
-        -------
-        (LowRank of shape (m, n), LearnedGroups)
-            What is subtracted from A, and what subtracts the same from other rows.
-        """
         labels = _labels(self.labels, A.shape[0])
         w = np.ones(len(labels)) if weights is None else np.asarray(weights, np.float64)
-        known = {label for label, weight in zip(labels, w, strict=True) if weight > 0}
-        groups = tuple(sorted(known, key=lambda label: (type(label).__name__, label)))
-        L = _one_hot(labels, groups)
+        there = {label for label, weight in zip(labels, w, strict=True) if weight > 0}
+        groups = tuple(sorted(there, key=lambda label: (type(label).__name__, label)))
+        L = _indicators(labels, {group: j for j, group in enumerate(groups)})
         weighted = L if weights is None else w[:, None] * L
         means = np.tile(moments.mean, (len(groups), 1))
         # About what is known: single precision data far off-centre lose digits, which the second round finds.
@@ -201,8 +149,8 @@ class GroupMeans:
 
 
 @dataclass(frozen=True, eq=False)
-class LearnedGroups:
-    """The groups that a fit has seen and their means: what `GroupMeans` subtracts from other rows.
+class LearnedGroups(Learned):
+    """The groups of a fit and their means, which `GroupMeans` subtracts from other rows.
 
     Parameters
     ----------
@@ -230,74 +178,27 @@ class LearnedGroups:
     means: Panel
 
     def of(self, A: Operator, data: Any = None) -> LowRank:
-        """The means of the groups of the rows of A, as a matrix of low rank.
-
-        Parameters
-        ----------
-        A : Operator of shape (m, n)
-            The rows.
-        data : array of shape (m,)
-            The group of each row, one of `groups`.
-
-        Returns
-        -------
-        LowRank of shape (m, n)
-            The matrix to subtract from A.
-        """
-        return LowRank(self._places(data, A.shape[0]), self.means.conj().T)
+        return LowRank(self._indicators(data, A.shape[0]), self.means.conj().T)
 
     def points(self, m: int, data: Any = None) -> Panel:
-        """The mean of the group of each row.
-
-        Parameters
-        ----------
-        m : int
-            How many rows there are.
-        data : array of shape (m,)
-            The group of each row, one of `groups`.
-
-        Returns
-        -------
-        array of shape (m, n)
-            The means, formed, for `inverse_transform`.
-        """
-        return np.asarray(self._places(data, m) @ self.means)
+        return np.asarray(self._indicators(data, m) @ self.means)
 
     def at(self, places: Any) -> "LearnedGroups":
-        """The means for the columns at these places.
-
-        Parameters
-        ----------
-        places : array of int or bool, or slice
-            Which columns stay, in the order of the rows that are to come.
-
-        Returns
-        -------
-        LearnedGroups
-            The same groups with the means of those columns alone.
-        """
         return LearnedGroups(self.groups, self.means[:, places])
 
-    def _places(self, labels: Any, m: int) -> Panel:
-        labels = _labels(labels, m)
-        if unseen := set(labels) - set(self.groups):
-            few = ", ".join(sorted(map(repr, unseen))[:5])
-            raise ValueError(
-                f"groups holds {len(unseen)} labels that no training row has, whose mean is unknown: {few}; "
-                "fit with rows of every group"
-            )
-        return _one_hot(labels, self.groups)
+    def _indicators(self, labels: Any, m: int) -> Panel:
+        return _one_hot(Setting("groups"), _labels(labels, m), self.groups)
 
 
 @dataclass(frozen=True)
-class Covariates:
-    """What a linear regression of every column on known covariates explains; the residuals are left.
+class Covariates(Learning):
+    """Subtract a linear regression of every column on known covariates; the residuals are left.
 
     Parameters
     ----------
     values : array of shape (m, p) or (m,), optional
-        The design matrix. Left out in `PCA`, which takes it as ``fit(X, covariates=values)``. Columns that depend on
-        others are no error. Categories are one-hot encoded first.
+        The design matrix. Left out in `PCA`, which takes it as ``fit(X, covariates=values)``. Columns may be linearly
+        dependent. Categories must be one-hot encoded.
     intercept : bool
         Also remove the column means.
 
@@ -307,9 +208,9 @@ class Covariates:
 
     Notes
     -----
-    ``(I - Q Q^H) X = X - Q (X^H Q)^H`` with an orthonormal basis Q of the design, from a QR with pivoting; with weights
-    w, that of ``diag(sqrt(w))`` times the design, and the regression is the weighted one. One read more than the
-    column means take, two of dense single precision data.
+    ``(I - Q Q^H) X = X - Q (X^H Q)^H`` with an orthonormal basis Q of the design, from a QR with pivoting. With weights
+    w, Q is a basis of ``diag(sqrt(w))`` times the design, and the regression is the weighted one. One read more than
+    the column means take, two for dense single precision data.
 
     Examples
     --------
@@ -323,44 +224,9 @@ class Covariates:
     values: Any = field(default=None, compare=False, repr=False)
     intercept: bool = True
 
-    def resolve(self, A: Operator, moments: Moments, weights: Vector | None = None) -> LowRank:
-        """The shift that the design explains of the data, as a matrix of low rank.
-
-        Parameters
-        ----------
-        A : Operator of shape (m, n)
-            The matrix that the shift is learned from.
-        moments : Moments
-            The moments of its columns, with the same weights.
-        weights : array of shape (m,), optional
-            How much each row counts; None is 1 for all.
-
-        Returns
-        -------
-        LowRank of shape (m, n)
-            The fitted values of the regression of every column, of the rank of the design.
-        """
-        return self.learn(A, moments, weights)[0]
-
     def learn(
         self, A: Operator, moments: Moments, weights: Vector | None = None
     ) -> "tuple[LowRank, LearnedCovariates]":
-        """The shift of A, and that of other rows by the same coefficients.
-
-        Parameters
-        ----------
-        A : Operator of shape (m, n)
-            The matrix that the shift is learned from.
-        moments : Moments
-            The moments of its columns, with the same weights.
-        weights : array of shape (m,), optional
-            How much each row counts; None is 1 for all.
-
-        Returns
-        -------
-        (LowRank of shape (m, n), LearnedCovariates)
-            What is subtracted from A, and what subtracts the same from other rows.
-        """
         m, n = A.shape
         C = _design(self.values, m)
         w = np.ones(m) if weights is None else np.asarray(weights, np.float64)
@@ -380,8 +246,8 @@ class Covariates:
 
 
 @dataclass(frozen=True, eq=False)
-class LearnedCovariates:
-    """A regression on covariates, ``mean + (C - centre) coefficients``: what `Covariates` subtracts from other rows.
+class LearnedCovariates(Learned):
+    """A regression on covariates, ``mean + (C - centre) coefficients``, which `Covariates` subtracts from other rows.
 
     Parameters
     ----------
@@ -390,7 +256,7 @@ class LearnedCovariates:
     centre : array of shape (p,)
         The mean of each covariate; 0 without an intercept.
     coefficients : array of shape (p, n)
-        What a unit of each covariate adds to each column.
+        The change of each column for a unit of each covariate.
 
     See Also
     --------
@@ -412,102 +278,48 @@ class LearnedCovariates:
     coefficients: Panel
 
     def of(self, A: Operator, data: Any = None) -> LowRank:
-        """What the covariates of the rows of A explain, as a matrix of low rank.
-
-        Parameters
-        ----------
-        A : Operator of shape (m, n)
-            The rows.
-        data : array of shape (m, p) or (m,)
-            The covariates of each row, in the columns of the fit.
-
-        Returns
-        -------
-        LowRank of shape (m, n)
-            The matrix to subtract from A.
-        """
         m = A.shape[0]
         return LowRank(self._off(data, m), self.coefficients.conj().T).merge(repeated(self.mean, m))
 
     def points(self, m: int, data: Any = None) -> Panel:
-        """What the covariates explain, formed.
-
-        Parameters
-        ----------
-        m : int
-            How many rows there are.
-        data : array of shape (m, p) or (m,)
-            The covariates of each row, in the columns of the fit.
-
-        Returns
-        -------
-        array of shape (m, n)
-            The fitted values, formed, for `inverse_transform`.
-        """
         return np.asarray(self.mean + self._off(data, m) @ self.coefficients)
 
     def at(self, places: Any) -> "LearnedCovariates":
-        """The regression for the columns at these places.
-
-        Parameters
-        ----------
-        places : array of int or bool, or slice
-            Which columns stay, in the order of the rows that are to come.
-
-        Returns
-        -------
-        LearnedCovariates
-            The same covariates with the coefficients of those columns alone.
-        """
         return LearnedCovariates(self.mean[places], self.centre, self.coefficients[:, places])
 
     def _off(self, values: Any, m: int) -> Panel:
         C = _design(values, m)
         if C.shape[1] != len(self.centre):
-            raise ValueError(f"covariates must have {len(self.centre)} columns, as in fit, got {C.shape[1]}")
+            width = f" must have {len(self.centre)} columns, as in fit, got {C.shape[1]}"
+            raise Refused(Setting("covariates"), width)
         return C - self.centre
 
 
 def _labels(labels: Any, m: int) -> list[Any]:
+    groups = Setting("groups")
     if labels is None:
         raise ValueError("GroupMeans needs the group of every row: GroupMeans(labels), or fit(X, groups=labels) of PCA")
     array = np.asarray(unmasked("groups", labels, "give these rows a label of their own"))
     if array.shape != (m,):
-        raise ValueError(f"groups must hold one label per row, shape ({m},), got shape {array.shape}")
+        raise Refused(groups, f" must hold one label per row, shape ({m},), got shape {array.shape}")
     known: list[Any] = array.tolist()
-    missing = sum(type(label).__name__ in ("NoneType", "NAType") or label != label for label in known)
-    if missing:
-        raise ValueError(f"groups must not hold missing labels, got {missing}; give them a label of their own")
+    if missing := sum(map(_is_missing, known)):
+        raise Refused(groups, f" must not hold missing labels, got {missing}; give them a label of their own")
     return known
 
 
-def _one_hot(labels: list[Any], groups: tuple[Any, ...]) -> Panel:
-    needed, limit = 3 * 8 * len(labels) * len(groups), limit_of(None)
-    if limit is not None and needed > limit:
-        raise ValueError(
-            f"{len(groups)} groups of {len(labels)} rows need about {beyond(needed, limit)}; put rare groups together"
-        )
-    place = {group: j for j, group in enumerate(groups)}
-    places = np.array([place.get(label, -1) for label in labels])
-    known = np.flatnonzero(places >= 0)
-    L = np.zeros((len(labels), len(groups)))
-    L[known, places[known]] = 1
-    return L
-
-
 def _design(values: Any, m: int) -> Panel:
+    covariates = Setting("covariates")
     if values is None:
         raise ValueError("Covariates needs a design matrix: Covariates(values), or fit(X, covariates=values) of PCA")
     C = np.asarray(unmasked("covariates", values))
     C = C[:, None] if C.ndim == 1 else C
     if C.ndim != 2 or C.dtype.kind not in "fciub" or len(C) != m or not C.shape[1]:
-        raise ValueError(
-            f"covariates must be a numeric array of shape ({m}, p) or ({m},), got {C.dtype} {np.shape(values)}; "
-            "one-hot encode categories"
-        )
+        got = f"got {C.dtype} {np.shape(values)}; one-hot encode categories"
+        raise Refused(covariates, f" must be a numeric array of shape ({m}, p) or ({m},), {got}")
     C = C.astype(np.result_type(C, np.float64))
-    if not np.isfinite(C).all():
-        raise ValueError(f"covariates must be finite, got {int((~np.isfinite(C)).sum())} NaN or infinite entries")
+    if bad := int((~np.isfinite(C)).sum()):
+        raise Refused(covariates, f" must be finite, got {bad} NaN or infinite entries")
     for size in np.abs(C).max(axis=0, initial=0):
         check_size("covariates", float(size))
     return C
@@ -517,7 +329,7 @@ def _basis(C: Panel, centre: Vector, w: Vector) -> tuple[Panel, Panel]:
     D, root = C - centre, np.sqrt(w)[:, None]
     eps = max(C.shape) * float(np.finfo(np.float64).eps)
     norms = np.linalg.norm(root * D, axis=0)
-    # What rounding leaves of a constant column is no direction.
+    # A constant column is a direction of rounding alone.
     there = norms > eps * np.linalg.norm(root * C, axis=0)
     unit = np.where(there, 1 / np.where(there, norms, 1), 0)
     Q, R, order = qr(root * D * unit, mode="economic", pivoting=True)
@@ -526,5 +338,5 @@ def _basis(C: Panel, centre: Vector, w: Vector) -> tuple[Panel, Panel]:
     T = np.zeros((C.shape[1], r), R.dtype)
     T[order[:r]] = solve_triangular(R[:r, :r], np.eye(r))
     T *= unit[:, None]
-    # Q is orthonormal whatever the condition of D; only rows without weight are not in it.
+    # Q is orthonormal whatever the condition of D; rows without weight are not in Q, and are D T.
     return np.where(root > 0, Q[:, :r] / np.where(root > 0, root, 1), D @ T), T

@@ -1,4 +1,4 @@
-"""Preparation: what is done to data before they are decomposed, as one value, and what does the same to other rows."""
+"""Preparation: transformations, shift, scale and weights as one value, and the same preparation of other rows."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,54 +6,28 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.names import TOL
+from shiftsvd.names import TOL, ScaleLike
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import Operator, Panel, Scaled
 from shiftsvd.preparation.scales import check_scale, is_named, moments_in_units, resolve_scale, squares_in_units
-from shiftsvd.preparation.shifts import Learned, check_shift, learn_shift, needs_moments
+from shiftsvd.preparation.shifts import Learned, ShiftLike, check_shift, learn_shift, needs_moments
 from shiftsvd.solvers.known import Off
 from shiftsvd.transforms.base import Fitted, Transform, units
-from shiftsvd.transforms.chains import Own as Changed
-from shiftsvd.transforms.chains import apply_all, learn_all, width
+from shiftsvd.transforms.chains import Transformed, apply_all, learn_all, width
 
-# What an entry loses by rounding to single precision.
-ROUNDED = 2.0**-24
+ROUNDED = 2.0**-24  # relative error of rounding to single precision
 
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """``diag(sqrt(weights)) (A - shift) diag(1 / scale)``, as it is asked for: nothing is known of A yet.
+    """The settings of ``diag(sqrt(weights)) (A - shift) diag(1 / scale)``; nothing is known of A yet."""
 
-    Attributes
-    ----------
-    shift, scale : as in `shiftsvd.svd`
-    weights : array of shape (m,), or None
-        Frequencies of the rows that it is learned from.
-    ddof : 0 or 1
-        Deviations are roots of sums of squares over ``m - ddof``, m being the number of rows.
-    entries : tuple of transformations
-        What is done to the entries before the shift, in this order.
-    tol : float
-        Relative accuracy of singular values that transformations are to allow.
-
-    Examples
-    --------
-    >>> import numpy as np, shiftsvd as ss
-    >>> from shiftsvd.preparation.prepare import Preparation
-    >>> A = ss.as_operator(np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 10.0]]))
-    >>> prepared = Preparation("mean", "std").learn(A)
-    >>> prepared.points(1), prepared.scale.round(3)
-    (array([[3., 6.]]), array([1.633, 3.266]))
-    >>> prepared.of(ss.as_operator(np.array([[3.0, 6.0]]))) @ np.eye(2)
-    array([[0., 0.]])
-    """
-
-    shift: Any = None
-    scale: Any = None
-    weights: Vector | None = None
-    ddof: int = 0
-    entries: tuple[Transform, ...] = ()
-    tol: float = TOL
+    shift: ShiftLike = None
+    scale: ScaleLike = None
+    weights: Vector | None = None  # frequencies of the rows that it is learned from
+    ddof: int = 0  # deviations are roots of sums of squares over m - ddof
+    entries: tuple[Transform, ...] = ()  # transformations of entries, before the shift, in this order
+    tol: float = TOL  # relative accuracy of singular values that transformations must allow
 
     def check(self, n: int) -> None:
         n = width(self.entries, n)
@@ -67,23 +41,23 @@ class Preparation:
         if moments is None and needs_moments(self.shift, self.scale):
             moments = B.moments(weights)
         S, shift = learn_shift(self.shift, B, moments, weights)
-        own = Own(A, B, S, weights, moments, changed, is_named(self.scale))
+        own = Training(A, B, S, weights, moments, changed, is_named(self.scale))
         before, after, e = own.in_units if is_named(self.scale) else (None, None, 0)
         scale = resolve_scale(self.scale, B.shape[1], after, before, self.ddof, e, B.shape[0])
         return Prepared(shift, scale, changed.fitted, own)
 
 
 @dataclass(frozen=True, eq=False)
-class Own:
-    """The rows that a preparation was learned from, and what is known of them."""
+class Training:
+    """The rows that a preparation was learned from, and their statistics."""
 
     A: Operator
     B: Operator  # A with its entries changed
     S: Operator | None
     weights: Vector | None
     moments: Moments | None  # of B
-    changed: Changed
-    scaled_by_itself: bool = False  # whether the scale errs by as much as they do
+    changed: Transformed
+    scaled_by_itself: bool = False  # the scale follows from these rows, and errs with them
 
     @cached_property
     def known_moments(self) -> Moments:
@@ -95,7 +69,7 @@ class Own:
         if rounded is None:
             return errors
         squares = rounded.column_squares(self.weights)
-        assert squares is not None  # all kinds whose entries can be changed know them
+        assert squares is not None  # every kind of matrix whose entries can be changed computes them
         return np.asarray(errors + ROUNDED * np.sqrt(squares))
 
     @cached_property
@@ -105,37 +79,29 @@ class Own:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A shift and a scale that are known, for any rows; `own` where they were learned.
-
-    Attributes
-    ----------
-    shift : Learned
-    scale : array of shape (n,), or None
-    entries : tuple of what transformations have learned
-    own : Own, or None
-    """
+    """A shift and a scale that were learned, for any rows; `own` are those that they were learned from."""
 
     shift: Learned
     scale: Vector | None = None
     entries: tuple[Fitted, ...] = ()
-    own: Own | None = None
+    own: Training | None = None
 
     def of(self, A: Operator, data: Any = None) -> Operator:
-        """``(A - shift) diag(1 / scale)`` of any rows, with what the shift has to know of them.
-
-        The rows that it was learned from have the shift that was found, so that it is not made twice, and their
-        weights: ``diag(sqrt(weights)) (A - shift) diag(1 / scale)``.
-        """
+        """Return ``(A - shift) diag(1 / scale)``; of its own rows `of_own`, with their weights."""
         if self.own is not None and self.own.A is A:
             return self.of_own
         B = apply_all(self.entries, A)
         return self._scaled(B, self.shift.of(B, data))
 
+    @property
+    def training(self) -> Training:
+        assert self.own is not None
+        return self.own
+
     @cached_property
     def of_own(self) -> Operator:
-        assert self.own is not None
-        rows = None if self.own.weights is None else np.sqrt(self.own.weights)
-        return self._scaled(self.own.B, self.own.S, rows)
+        own = self.training
+        return self._scaled(own.B, own.S, None if own.weights is None else np.sqrt(own.weights))
 
     def _scaled(self, B: Operator, S: Operator | None, rows: Vector | None = None) -> Operator:
         B = B if S is None else B - S
@@ -147,14 +113,11 @@ class Prepared:
 
     @cached_property
     def total_squares(self) -> tuple[float, int]:
-        """(sum of the squared, weighted entries of its own rows over ``4^unit``, unit), without cancellation.
-
-        unit is 0 while squares are numbers. No read where the shift is one vector; else one.
-        """
-        assert self.own is not None
-        _, after, e = self.own.in_units
+        # (sum of the squared, weighted entries of its own rows over 4^unit, unit), without cancellation; unit
+        # is 0 while squares are numbers. No read if the shift is one vector, else one.
+        _, after, e = self.training.in_units
         if after.M2 is None:
-            raise ValueError(f"the variances of the columns are needed, which {self.own.A} cannot give; use svd")
+            raise ValueError(f"the variances of the columns are needed, which {self.training.A} cannot give; use svd")
         return squares_in_units(after, self.scale, e, self.of_own)
 
     @property
@@ -164,21 +127,18 @@ class Prepared:
 
     @property
     def column_means(self) -> Vector:
-        assert self.own is not None
-        return self.own.known_moments.mean
+        return self.training.known_moments.mean
 
     @property
     def off(self) -> Off | None:
-        assert self.own is not None
+        own = self.training
         if not self.entries:
             return None
-        by_itself = (1 + self.own.scaled_by_itself) / (1.0 if self.scale is None else self.scale)
-        error, rounding = (
-            float(np.linalg.norm(each * by_itself)) for each in (self.own.errors, self.own.changed.rounding)
-        )
-        return Off(error, rounding, units(*self.own.A.shape) * (1 + self.own.scaled_by_itself))
+        by_itself = (1 + own.scaled_by_itself) / (1.0 if self.scale is None else self.scale)
+        error, rounding = (float(np.linalg.norm(each * by_itself)) for each in (own.errors, own.changed.rounding))
+        return Off(error, rounding, units(*own.A.shape) * (1 + own.scaled_by_itself))
 
     @property
     def count(self) -> float:
-        assert self.own is not None
-        return float(self.own.A.shape[0]) if self.own.weights is None else float(self.own.weights.sum())
+        own = self.training
+        return float(own.A.shape[0]) if own.weights is None else float(own.weights.sum())

@@ -1,4 +1,4 @@
-"""Scales by name, the moments they come from, and vectors that users give."""
+"""Scales by name, the moments that they follow from, and the validation of vectors of users."""
 
 from typing import Any
 
@@ -6,6 +6,8 @@ import numpy as np
 
 from shiftsvd.algebra.generic import as_low_rank, exponents
 from shiftsvd.algebra.scaled import times_powers
+from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.names import ScaleLike
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, NOTHING
@@ -16,38 +18,37 @@ from shiftsvd.runs.messages import warn
 def finite_vector(name: str, values: Any, size: int, per: str) -> Vector:
     vector = np.asarray(unmasked(name, values))
     if vector.dtype.kind not in "fciub" or vector.shape != (size,):
-        raise ValueError(
-            f"{name} must be a numeric vector with one entry per {per}, shape ({size},), "
-            f"got {vector.dtype} {vector.shape}"
-        )
-    vector = vector.astype(np.result_type(vector, np.float64))  # a copy: what the caller does to his is his
-    if not np.isfinite(vector).all():
-        raise ValueError(f"{name} must be finite, got {int((~np.isfinite(vector)).sum())} NaN or infinite entries")
+        shape = f"shape ({size},), got {vector.dtype} {vector.shape}"
+        raise Refused(Setting(name), f" must be a numeric vector with one entry per {per}, {shape}")
+    vector = vector.astype(np.result_type(vector, np.float64))  # a copy, which the caller cannot change
+    if bad := int((~np.isfinite(vector)).sum()):
+        raise Refused(Setting(name), f" must be finite, got {bad} NaN or infinite entries")
     return vector
 
 
 def row_weights(sample_weight: Any, m: int) -> Vector | None:
     if sample_weight is None:
         return None
-    weights = np.asarray(unmasked("sample_weight", sample_weight))
+    name = "sample_weight"
+    weights = np.asarray(unmasked(name, sample_weight))
     weights = np.full(m, float(weights)) if weights.ndim == 0 else weights
-    weights = finite_vector("sample_weight", weights, m, "sample")
+    weights = finite_vector(name, weights, m, "sample")
     if np.iscomplexobj(weights):
-        raise ValueError("sample_weight must be real, got complex numbers")
+        raise Refused(Setting(name), " must be real, got complex numbers")
     if np.any(weights < 0):
-        raise ValueError(f"sample_weight must not be negative, got {int((weights < 0).sum())} negative entries")
+        raise Refused(Setting(name), f" must not be negative, got {int((weights < 0).sum())} negative entries")
     if not weights.sum() > 1:
-        raise ValueError(
-            f"sample_weight counts rows: not all may be zero, and their sum must exceed 1, got {weights.sum():g}"
-        )
+        sum_of = f"their sum must exceed 1, got {weights.sum():g}"
+        raise Refused(Setting(name), f" counts rows: not all may be zero, and {sum_of}")
     return weights
 
 
 SCALES = 'None, "std", "pareto" or a vector'
-# Of operators that only multiply, the squares of so many columns are worth their products, so many at a time.
+# Operators that only multiply give squares of columns by products with unit vectors: of at most MOST_COLUMNS columns,
+# COLUMNS at a time.
 MOST_COLUMNS, COLUMNS = 1000, 64
-ROUNDINGS = 8  # that entries of a constant column may differ by
-LEAST_SIZE = 2.0**-300  # of the entries of a column whose squares are summed as they are; the largest is its inverse
+ROUNDINGS = 8  # rounding units by which entries of a constant column may differ
+LEAST_SIZE = 2.0**-300  # least size of entries of a column whose squares are summed as they are; the largest: 1 over it
 
 
 def moments_after(A: Operator, S: Operator | None, moments: Moments, weights: Vector | None = None) -> Moments:
@@ -57,17 +58,15 @@ def moments_after(A: Operator, S: Operator | None, moments: Moments, weights: Ve
         return moments if mu is None else Moments(moments.count, moments.mean - mu, moments.M2)
     mean = moments.mean if S is None else moments.mean - S.moments(weights).mean
     B = A if S is None else A - S
-    # The means go inside too: a difference of squares would cancel.
+    # The means are subtracted before entries are squared: a difference of squares would cancel.
     return Moments(moments.count, mean, _squares(B - repeated(mean, A.shape[0]), weights))
 
 
 def moments_in_units(
     A: Operator, S: Operator | None, moments: Moments, weights: Vector | None = None
 ) -> tuple[Moments, Moments, Vector | int]:
-    """(moments of the columns before the shift, after it, exponents e): of A and S, over ``2^e`` in each column.
-
-    e is 0 unless squares of some column leave the range of numbers; then A is read two times more, or three.
-    """
+    # The moments of the columns before the shift and after it, of columns over 2^e, and e: 0 unless squares of some
+    # column leave the range of numbers; then A is read two or three times more.
     after = moments_after(A, S, moments, weights)
     if _in_range(moments) and _in_range(after):
         return moments, after, 0
@@ -77,16 +76,14 @@ def moments_in_units(
     e = np.where(e == NOTHING, 0, e)
     B, T = times_powers(A, 0, -e), None if S is None else times_powers(S, 0, -e)
     found = B.moments(weights)
-    # Where entries are missing, means stand for them: they count for nothing, and add nothing to the squares.
+    # Missing entries are replaced by means: they do not count, and add nothing to the squares.
     before = Moments(moments.count, found.mean, found.M2)
     return before, moments_after(B, T, before, weights), e
 
 
 def squares_in_units(after: Moments, scale: Vector | None, e: Vector | int, B: Operator) -> tuple[float, int]:
-    """(sum of squares of all shifted, scaled entries over ``4^unit``, unit); unit is 0 while squares are numbers.
-
-    From the moments, of columns over ``2^e``, without cancellation; B is the prepared matrix, read where that fails.
-    """
+    # The sum of squares of all shifted, scaled entries over 4^unit, and unit: 0 while squares are numbers. From the
+    # moments of columns over 2^e, without cancellation; where that fails, the prepared matrix B is read.
     assert after.M2 is not None
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         squares = after.M2 + after.count * after.mean**2
@@ -116,16 +113,16 @@ def _squares(A: Operator, weights: Vector | None) -> Vector | None:
     return np.concatenate([w @ np.abs(block) ** 2 for block in blocks])
 
 
-def check_scale(scale: Any, n: int, ddof: int) -> None:
+def check_scale(scale: ScaleLike, n: int, ddof: int) -> None:
     resolve_scale(scale, n, Moments(2.0, np.zeros(n), np.ones(n)), ddof=ddof)
 
 
-def is_named(scale: Any) -> bool:
+def is_named(scale: ScaleLike) -> bool:
     return scale is True or isinstance(scale, str)
 
 
 def resolve_scale(
-    scale: Any,
+    scale: ScaleLike,
     n: int,
     after: Moments | None,
     before: Moments | None = None,
@@ -133,33 +130,31 @@ def resolve_scale(
     exponents: Vector | int = 0,
     rows: int = 1,
 ) -> Vector | None:
-    """What the n columns are divided by, from their moments after the shift and before it; None if nothing.
-
-    The moments are those of so many rows, of columns over ``2^exponents``.
-    """
     if isinstance(ddof, bool) or ddof not in (0, 1):
-        raise ValueError(f"scale_ddof must be 0 or 1, got {ddof!r}")
+        raise refuse("scale_ddof", "be 0 or 1", ddof)
     if scale is None or scale is False:
         return None
     if is_named(scale):
         if scale not in (True, "std", "pareto") or after is None:
-            raise ValueError(f"scale must be {SCALES}, got {scale!r}")
+            raise refuse("scale", f"be {SCALES}", scale)
         deviation = _deviations(after, before or after, ddof, exponents, rows)
         return np.sqrt(deviation) if scale == "pareto" else deviation
     divisor = finite_vector("scale", scale, n, "feature")
     if np.iscomplexobj(divisor) or np.any(divisor <= 0):
-        raise ValueError(f"scale must be positive, got {int(np.sum(~(divisor.real > 0)))} entries that are not")
+        bad = int(np.sum(~(divisor.real > 0)))
+        raise Refused(Setting("scale"), f" must be positive, got {bad} entries that are not")
     return divisor
 
 
 def _deviations(after: Moments, before: Moments, ddof: int, exponents: Vector | int, rows: int) -> Vector:
     variance = after.variance(ddof)
-    # Rounding leaves of a constant column a few units of each entry about its mean; of products with a shift of a rank
-    # above 1, as many as there are rows, as scikit-learn judges. Weights do not count here: they may sum to 1e12.
+    # Entries of a constant column differ from its mean by a few rounding units; after a shift of a rank above 1 by as
+    # many as there are rows, as in scikit-learn. Sums of weights are no measure of that: they may be 1e12.
     roundings = ROUNDINGS if after.M2 is before.M2 else max(rows, ROUNDINGS)
     size = np.abs(before.mean) ** 2 + (0 if before.M2 is None else before.variance(0))
     rounding = roundings * np.finfo(np.float64).eps
     constant = (variance == 0) | (after.variance(0) <= rounding**2 * size)
-    if constant.any():
-        warn(f"{int(constant.sum())} columns have no variance and are not scaled")
+    if n_constant := int(constant.sum()):
+        said = "column has no variance and is" if n_constant == 1 else "columns have no variance and are"
+        warn(f"{n_constant} {said} not scaled")
     return np.where(constant, 1.0, np.ldexp(np.sqrt(np.where(constant, 1.0, variance)), exponents))

@@ -1,4 +1,4 @@
-"""What is subtracted: shifts by their names, and what takes the same from other rows."""
+"""Shifts by their names, shifts that are learned, and the same shifts of other rows."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
@@ -7,10 +7,10 @@ import numpy as np
 
 from shiftsvd.algebra.generic import row_moments
 from shiftsvd.algebra.operator import check_same_shape
-from shiftsvd.names import ShiftName
+from shiftsvd.errors import refuse
+from shiftsvd.names import ScaleLike, ShiftName, VectorLike
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
-from shiftsvd.preparation.covariates import Covariates, GroupMeans
 from shiftsvd.preparation.scales import finite_vector, is_named
 
 SHIFTS = 'None, "mean", "rows", "both", a vector, Covariates, GroupMeans, a LowRank or an Operator'
@@ -19,11 +19,11 @@ NAMES = get_args(ShiftName)
 
 @runtime_checkable
 class Shift(Protocol):
-    """A rule for what to subtract, which is known once there is a matrix; any class with a `resolve` is one.
+    """A rule for what to subtract from a matrix; any class with a `resolve` is one.
 
     See Also
     --------
-    GroupMeans : One that is learned.
+    GroupMeans : A shift that is learned.
     shifts.Learned : What is learned.
 
     Examples
@@ -40,7 +40,7 @@ class Shift(Protocol):
     """
 
     def resolve(self, A: Operator, moments: Moments, weights: Vector | None) -> LowRank:
-        """The shift of A; fits call this once, before they look for components.
+        """Return the shift of A; fits call this once.
 
         Parameters
         ----------
@@ -54,17 +54,20 @@ class Shift(Protocol):
         Returns
         -------
         LowRank of shape (m, n)
-            What is subtracted from A.
+            The matrix that is subtracted from A.
         """
 
 
+ShiftLike = str | VectorLike | Shift | Operator | None
+
+
 class Learned(Protocol):
-    """A shift of some rows, with what it takes to shift others in the same way.
+    """A shift that was learned from some rows, and shifts others in the same way.
 
     Attributes
     ----------
     needs : str or None
-        The argument of `fit` that holds what has to be known of every row, such as "groups".
+        The argument of `fit` that holds the data of every row that the shift depends on, such as "groups".
 
     See Also
     --------
@@ -79,17 +82,17 @@ class Learned(Protocol):
     ('groups', [10.0, 10.0, 2.0])
     """
 
-    needs: ClassVar[str | None]  # what has to be known of every row
+    needs: ClassVar[str | None]
 
     def of(self, A: Operator, data: Any = None) -> Operator | None:
-        """The shift of the rows of A; None where nothing is subtracted.
+        """Return the shift of the rows of A; None where nothing is subtracted.
 
         Parameters
         ----------
         A : Operator of shape (m, n)
             The rows.
         data : array of shape (m,) or (m, p), optional
-            What `needs` names, of each row; left out where nothing is needed.
+            The data of each row that `needs` names, such as its group.
 
         Returns
         -------
@@ -98,28 +101,28 @@ class Learned(Protocol):
         """
 
     def points(self, m: int, data: Any = None) -> Panel:
-        """What is added back to m rows, whose entries are not there to look at.
+        """Return the numbers that `inverse_transform` adds back to m rows.
 
         Parameters
         ----------
         m : int
-            How many rows there are.
+            Number of rows.
         data : array of shape (m,) or (m, p), optional
-            What `needs` names, of each row; left out where nothing is needed.
+            The data of each row that `needs` names, such as its group.
 
         Returns
         -------
         array of shape (m, n), or (1, n) for a shift that all rows share
-            The numbers that were subtracted, formed, for `inverse_transform`.
+            The numbers that were subtracted, formed.
         """
 
     def at(self, places: Any) -> "Learned":
-        """The shift for rows that have their columns in another order, or only some of them.
+        """Return the shift for rows that have only some of the columns, or have them in another order.
 
         Parameters
         ----------
         places : array of int or bool, or slice
-            Which columns stay, in the order of the rows that are to come.
+            The columns of those rows, in their order.
 
         Returns
         -------
@@ -128,9 +131,51 @@ class Learned(Protocol):
         """
 
 
+class Learning:
+    """A shift that is learned: other rows are shifted in the same way."""
+
+    def resolve(self, A: Operator, moments: Moments, weights: Vector | None = None) -> LowRank:
+        """Return the shift of A alone; see `learn`.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The matrix that the shift is learned from.
+        moments : Moments
+            The moments of its columns, with the same weights.
+        weights : array of shape (m,), optional
+            How much each row counts; None is 1 for all.
+
+        Returns
+        -------
+        LowRank of shape (m, n)
+            The matrix that is subtracted from A.
+        """
+        return self.learn(A, moments, weights)[0]
+
+    def learn(self, A: Operator, moments: Moments, weights: Vector | None = None) -> tuple[LowRank, Learned]:
+        """Learn the shift from the rows of A.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The matrix that the shift is learned from.
+        moments : Moments
+            The moments of its columns, with the same weights.
+        weights : array of shape (m,), optional
+            How much each row counts; None is 1 for all.
+
+        Returns
+        -------
+        (LowRank of shape (m, n), Learned)
+            The matrix that is subtracted from A, and the shift of other rows.
+        """
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, eq=False)
-class Plain:
-    """``1 mean^T``, and the own mean of every row where `rows` says so."""
+class Plain(Learned):
+    """``1 mean^T``, and with `rows` the mean of each row."""
 
     needs: ClassVar[str | None] = None
     mean: Vector
@@ -149,8 +194,8 @@ class Plain:
 
 
 @dataclass(frozen=True, eq=False)
-class Fixed:
-    """A matrix, which says what is subtracted from the rows that it was made for, and nothing of others."""
+class Fixed(Learned):
+    """A matrix: the shift of the rows that it was made for, and of no others."""
 
     needs: ClassVar[str | None] = None
     S: Operator
@@ -162,7 +207,7 @@ class Fixed:
         return self.S
 
     def at(self, places: Any) -> "Fixed":
-        raise ValueError("a shift that is a matrix says nothing of rows whose columns are in another order")
+        raise ValueError("a shift that is a matrix has its columns in one order, and no rule for another")
 
     def points(self, m: int, data: Any = None) -> Panel:
         return self.S.matmat(np.eye(self.S.shape[1]))
@@ -171,24 +216,24 @@ class Fixed:
 def plain(name: str, moments: Moments) -> Plain:
     if name == "rows":
         return Plain(np.zeros_like(moments.mean), rows=True)
-    # X - 1 mu^T - rho 1^T + g 1 1^T, where g is the mean of both: that of mu is left to rho.
+    # X - 1 mu^T - rho 1^T + g 1 1^T with g the mean of all entries: g is subtracted from mu here, and stays in rho.
     return Plain(moments.mean - moments.mean.mean(), rows=True) if name == "both" else Plain(moments.mean)
 
 
-def of_each_row(shift: Any) -> bool:
+def of_each_row(shift: ShiftLike) -> bool:
     return isinstance(shift, str) and shift in ("rows", "both")
 
 
-def check_shift(shift: Any, n: int) -> None:
+def check_shift(shift: ShiftLike, n: int) -> None:
     if isinstance(shift, str):
         if shift not in NAMES:
-            raise ValueError(f"shift must be {SHIFTS}, got {shift!r}")
+            raise refuse("shift", f"be {SHIFTS}", shift)
     elif not (shift is None or isinstance(shift, Operator | Shift)):
         finite_vector("shift", shift, n, "feature")
 
 
 def learn_shift(
-    shift: Any, A: Operator, moments: Moments | None, weights: Vector | None = None
+    shift: ShiftLike, A: Operator, moments: Moments | None, weights: Vector | None = None
 ) -> tuple[Operator | None, Learned]:
     n = A.shape[1]
     check_shift(shift, n)
@@ -199,12 +244,12 @@ def learn_shift(
         learned = Plain(np.zeros(n) if shift is None else finite_vector("shift", shift, n, "feature"))
     else:
         assert moments is not None
-        if isinstance(shift, GroupMeans | Covariates):
+        if isinstance(shift, Learning):
             return shift.learn(A, moments, weights)
         learned = plain(shift, moments) if isinstance(shift, str) else Fixed(shift.resolve(A, moments, weights))
     return learned.of(A), learned
 
 
-def needs_moments(shift: Any, scale: Any) -> bool:
+def needs_moments(shift: ShiftLike, scale: ScaleLike) -> bool:
     named = isinstance(shift, str) or (isinstance(shift, Shift) and not isinstance(shift, Operator))
     return named or is_named(scale)

@@ -25,6 +25,7 @@ from shiftsvd.scanpy.flavors import (
     residual_variances,
     standardised_variances,
 )
+from shiftsvd.transforms import Spelled
 from shiftsvd.transforms.base import EntryOf, Transform, checked
 from shiftsvd.transforms.chains import learn_all
 from shiftsvd.transforms.count_data import warn_of_logarithms, warn_unless_counts
@@ -150,7 +151,7 @@ def rank(
     if asked.of_logarithms:
         warn_unless_counts(steps, A, logged)
         return _by_dispersion(A, asked, steps, batches, names, base)
-    warn_of_logarithms(f"flavor {asked.flavor}", A, logged)
+    warn_of_logarithms(Spelled("flavor", asked.flavor, f"flavor {asked.flavor}"), A, logged)
     sums, stored = group_moments(A, _look(A, Counts(asked.flavor), batches))
     moments = with_zeros(stored, batches.sizes)
     whole = all_groups(moments)

@@ -1,7 +1,8 @@
-"""Transformations of entries as values: what is asked for, what is learned of it, and the matrix that it makes."""
+"""Transformations of entries as values: settings, what is learned of rows, and the operator of transformed rows."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -9,18 +10,20 @@ import numpy as np
 from shiftsvd.algebra import generic
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.columns import Places, some_columns
+from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.names import TOL
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.entrywise import Change, Quantities, Terms
 from shiftsvd.numerics.moments import Vector, left_over, weight_parts
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.transforms import shown
 from shiftsvd.transforms.count_data import warn_unless_counts
 from shiftsvd.transforms.smooth import Smooth
 
-# Tolerances from which on changed entries of single precision data are rounded to single precision, too.
+# From this tolerance on, changed entries of single precision data are rounded to single precision.
 SINGLE = 1e-5
-# The share of its entries that a matrix may store more of for zeros that are cut off.
+# Zeros that are cut off may add this share of the stored entries to a sparse matrix.
 MORE = 0.25
 EPS = float(np.finfo(np.float64).eps)
 # Rounding units that an entry loses by its own operations, at most.
@@ -30,15 +33,15 @@ SumsOf = tuple[tuple[Vector, ...], tuple[Vector, ...]]  # terms of rows, and of 
 
 @dataclass(frozen=True, eq=False)
 class Transform(ABC):
-    """What is to become of the entries of a matrix: settings alone, nothing is known of the data yet.
+    """The settings of a transformation of entries; nothing is known of the data yet.
 
-    A subclass says what is learned of the columns (`learn_rows`), what of a row each entry has to know (`terms`,
-    `quantities`), what becomes of an entry (`entry`), and what zeros become (`left`, and `right` of what is learned).
+    A subclass learns from the columns (`learn_rows`), sums terms over each row (`terms`, `quantities`), changes entries
+    (`entry`), and gives what zeros become as a product of two factors (`left`, and `Fitted.right`).
 
     See Also
     --------
     Elementwise : From a function of one number.
-    transforms.Fitted : What `learn` gives.
+    transforms.Fitted : What `learn` returns.
 
     Examples
     --------
@@ -57,10 +60,12 @@ class Transform(ABC):
            [0., 9.]])
     """
 
-    keeps_zeros: ClassVar[bool] = True  # whether zeros stay zeros: whatever makes them numbers can only come last
+    keeps_zeros: ClassVar[bool] = True  # zeros stay zeros; a transformation that changes them can only come last
     learns: ClassVar[tuple[int, int]] = (0, 0)  # how many numbers of each column, and of all
-    of_counts: ClassVar[bool] = False  # whether it takes counts, so that logarithms are a mistake
-    selects: ClassVar[bool] = False  # whether it is no change of entries, but leaves columns out
+    of_counts: ClassVar[bool] = False  # counts are expected: negative entries are refused, logarithms warned of
+    selects: ClassVar[bool] = False  # leaves columns out, and changes no entry
+    # A quantity of rows and one of columns: zeros become stored entries where their product exceeds 1.
+    stored_zeros: ClassVar[tuple[int, int] | None] = None
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and told(self) == told(other)
@@ -70,16 +75,16 @@ class Transform(ABC):
 
     @abstractmethod
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple["Fitted", Panel]:
-        """What new rows need, and what is known of the rows of A: `learn` and fits call this once.
+        """Learn from the rows of A; `learn` and fits call this once.
 
         Parameters
         ----------
         A : Operator of shape (m, n)
-            The rows to learn from; its entries can be looked at.
+            The rows to learn from, of a kind whose entries can be read.
         weights : array of shape (m,)
             How often each row counts.
         tol : float
-            Relative accuracy of singular values that what zeros become is to allow.
+            Relative accuracy of singular values that the approximation of changed zeros must allow.
 
         Returns
         -------
@@ -88,24 +93,24 @@ class Transform(ABC):
         """
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        """The numbers for each entry whose sums over a row are what its entries have to know.
+        """Compute the terms of each entry that are summed over its row.
 
         Parameters
         ----------
         x : array of shape (nnz,)
             Entries.
         c : tuple of q arrays of shape (nnz,)
-            What is known of the column of each entry.
+            What was learned of the column of each entry.
 
         Returns
         -------
         tuple of p arrays of shape (nnz,)
-            The numbers that are summed over each row; none by default.
+            The terms; none by default.
         """
         return ()
 
     def quantities(self, sums: Panel, fitted: "Fitted") -> Panel:
-        """The quantities of rows, from the sums of their terms.
+        """Compute the quantities of rows from the sums of their terms.
 
         Parameters
         ----------
@@ -117,13 +122,13 @@ class Transform(ABC):
         Returns
         -------
         array of shape (m, p)
-            The quantities, which `entry` gets for the row of each entry; the sums themselves by default.
+            The quantities that `entry` gets for the row of each entry; the sums themselves by default.
         """
         return sums
 
     @abstractmethod
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        """What becomes of entries x, less what becomes of a zero in their place.
+        """Change entries, and subtract what a zero in the same place becomes.
 
         Parameters
         ----------
@@ -132,9 +137,9 @@ class Transform(ABC):
         r : tuple of p arrays of shape (nnz,)
             The quantities of the row of each entry.
         c : tuple of q arrays of shape (nnz,)
-            What is known of the column of each entry.
+            What was learned of the column of each entry.
         known : array
-            Numbers that are known of all.
+            What was learned of all columns together.
         table : array of shape (t, 3), or None
             The values of all columns, for transformations that learn them; see `Ranks`.
 
@@ -145,14 +150,14 @@ class Transform(ABC):
         """
 
     def left(self, R: Panel, fitted: "Fitted") -> Panel:
-        """The factor L of what zeros become, ``L R^T``.
+        """Compute the factor L of what zeros become, ``L R^T``.
 
         Parameters
         ----------
         R : array of shape (m, p)
             The quantities of the rows.
         fitted : Fitted
-            What was learned, whose `right` is R.
+            What was learned; its `right` is the factor of the columns.
 
         Returns
         -------
@@ -162,7 +167,7 @@ class Transform(ABC):
         return np.ones((len(R), 1))
 
     def rounded_at(self, R: Panel, fitted: "Fitted") -> tuple[Panel, Panel]:
-        """Return factors of the sizes ``|L| |R|^T`` of what entries are differences of: entries round at these.
+        """Bound the sizes at which entries round, by a product ``|L| |R|^T``: those of the terms of a difference.
 
         Parameters
         ----------
@@ -174,33 +179,33 @@ class Transform(ABC):
         Returns
         -------
         (array of shape (m, s), array of shape (n, s))
-            Those of what zeros become by default; of no columns where zeros stay zeros.
+            By default the factors of what zeros become; without columns where zeros stay zeros.
         """
         if fitted.right is None:
             return np.zeros((len(R), 0)), np.zeros((len(fitted.columns), 0))
         return self.left(R, fitted), fitted.right
 
     def of_some(self, known: Vector, columns: Panel, places: Vector) -> Vector:
-        """What is known of all where rows have only the columns at these places.
+        """Adapt what was learned of all columns together to rows that have only some of them.
 
         Parameters
         ----------
         known : array
-            Numbers that are known of all.
+            What was learned of all columns together.
         columns : array of shape (n, q)
-            What is known of each column.
+            What was learned of each column.
         places : array of int
-            Which columns stay.
+            The columns that the rows have.
 
         Returns
         -------
         array
-            The numbers for those columns; the same ones by default.
+            The numbers for those columns; unchanged by default.
         """
         return known
 
     def n_columns(self, n: int) -> int:
-        """How many columns there are after the transformation.
+        """Return the number of columns after the transformation.
 
         Parameters
         ----------
@@ -214,12 +219,8 @@ class Transform(ABC):
         """
         return n
 
-    def stored_zeros(self) -> tuple[int, int] | None:
-        """Which quantities of a row and a column have a product above 1 where a zero becomes a stored entry."""
-        return None
-
     def learn(self, A: Any, weights: Any = None, *, tol: float = TOL) -> "Fitted":
-        """What new rows need: from the rows of A, as often as their weights say.
+        """Learn what new rows need, from the rows of A.
 
         Parameters
         ----------
@@ -228,7 +229,7 @@ class Transform(ABC):
         weights : array of shape (m,), optional
             How often each row counts.
         tol : float
-            Relative accuracy of singular values that what zeros become is to allow.
+            Relative accuracy of singular values that the approximation of changed zeros must allow.
 
         Returns
         -------
@@ -241,26 +242,36 @@ class Transform(ABC):
 
 
 @dataclass(frozen=True, eq=False)
+class OfCounts(Transform):
+    """A transformation of counts that knows the sum of each row."""
+
+    of_counts: ClassVar[bool] = True
+
+    def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
+        return (x,)
+
+
+@dataclass(frozen=True, eq=False)
 class Fitted:
     """What a transformation has learned: it makes the operator of any rows.
 
     Parameters
     ----------
     how : Transform
-        The settings that it was learned by.
+        The settings.
     columns : array of shape (n, q)
-        What is known of each column.
+        What was learned of each column.
     known : array
-        Numbers that are known of all.
+        What was learned of all columns together.
     right : array of shape (n, s), or None
         R of what zeros become, ``L R^T``, where that is exact; None where they stay zeros.
     smooth : Smooth, or None
-        What is added to it by interpolation.
+        What interpolation adds to ``L R^T``.
     table : array of shape (t, 3), or None
-        The values of all columns, one after another, where what becomes of them is learned from them: see `Ranks`.
+        The values of all columns, one after another, where the change of an entry depends on them; see `Ranks`.
     tol : float
-        Relative accuracy of singular values that changed entries are to allow: they are held in single precision
-        where the data are, and this is not below `SINGLE`.
+        Relative accuracy of singular values that changed entries must allow. From 1e-5 on, changed entries of single
+        precision data are kept in single precision.
 
     See Also
     --------
@@ -284,7 +295,7 @@ class Fitted:
     tol: float = 0.0
 
     def check(self, n: int) -> None:
-        """Refuse what cannot have been learned of n columns, such as a damaged file may hold.
+        """Validate what was read from a file as learned from n columns.
 
         Parameters
         ----------
@@ -308,29 +319,29 @@ class Fitted:
 
     @property
     def selects(self) -> bool:
-        """Whether columns are left out."""
+        """True if columns are left out."""
         return self.how.selects
 
     @property
     def kept(self) -> Places:
-        """The places of the columns that stay, of a step that selects columns."""
+        """The places of the columns that are kept, for a step that selects columns."""
         return np.flatnonzero(self.columns[:, 0])
 
     def at(self, places: Any) -> "Fitted":
-        """What was learned, for rows that have only some of the columns: a mask, or places in the order of those rows.
+        """Return what was learned for rows that have only some of the columns, or have them in another order.
 
         Null models expect of a row as much as those columns lead them to: ``r_i`` is the sum of its counts over the sum
-        of ``c_j / T``, both over the columns that are there. Other sums and lengths of rows are those of what there is.
+        of ``c_j / T``, both over the columns of the rows. Other sums and lengths of rows are those of their columns.
 
         Parameters
         ----------
         places : array of int or bool, or slice
-            Which columns are there, in the order of those rows.
+            The columns of those rows, in their order.
 
         Returns
         -------
         Fitted
-            The learned numbers of those columns alone.
+            What was learned of those columns alone.
         """
         j = np.arange(len(self.columns))[places]
         smooth = self.smooth
@@ -343,7 +354,7 @@ class Fitted:
         )
 
     def rows(self, A: Operator) -> Panel:
-        """The quantities of the rows of A; a read, where there are any.
+        """Compute the quantities of the rows of A: one read, or none where the transformation has no terms.
 
         Parameters
         ----------
@@ -355,14 +366,14 @@ class Fitted:
         array of shape (m, p)
             The quantities, from the sums of each row.
         """
-        count = len(self.how.terms(np.ones(0), tuple(np.ones((self.columns.shape[1], 0)))))
-        if not count:
-            return np.zeros((A.shape[0], 0))
-        sums, _ = generic.entry_sums(A, Terms(RowTerms(self.how), np.zeros((A.shape[0], 0)), self.columns))
+        none = np.zeros((A.shape[0], 0))
+        if not self.how.terms(np.ones(0), tuple(np.ones((self.columns.shape[1], 0)))):
+            return none
+        sums, _ = generic.entry_sums(A, Terms(partial(_row_terms, self.how), none, self.columns))
         return self.how.quantities(finite_sums(sums), self)
 
     def of(self, A: Any, R: Panel | None = None) -> Operator:
-        """The transformed rows of A.
+        """Transform the rows of A.
 
         Parameters
         ----------
@@ -373,7 +384,7 @@ class Fitted:
 
         Returns
         -------
-        Operator of shape (m, n), or as many columns as stay
+        Operator of shape (m, n), or as many columns as are kept
             The transformed rows, sparse minus low rank where zeros become other numbers.
 
         Raises
@@ -386,176 +397,91 @@ class Fitted:
             raise ValueError(
                 f"{type(self.how).__name__} was learned from {len(self.columns)} columns, got {A.shape[1]}"
             )
-        B, Z = self.parts(A, self.rows(A) if R is None else R)
+        B, Z = parts(self, A, self.rows(A) if R is None else R)
         return B if Z is None else B - Z
 
-    def parts(self, A: Operator, R: Panel) -> tuple[Operator, LowRank | None]:
-        """The transformed rows of A in two parts, for fits that go on to subtract a shift of their own.
 
-        Parameters
-        ----------
-        A : Operator of shape (m, n)
-            The rows, before the transformation.
-        R : array of shape (m, p)
-            The quantities of the rows.
-
-        Returns
-        -------
-        (Operator, LowRank or None)
-            What the stored entries become, and what is subtracted from it.
-        """
-        if self.selects:
-            return some_columns(A, self.kept), None
-        return generic.with_entries(A, self.change(A, R, held_as(A, self.tol))), self.zeros(R)
-
-    def change(self, A: Operator, R: Panel, dtype: Any) -> Change:
-        """What becomes of stored entries, and which zeros have to be stored.
-
-        Parameters
-        ----------
-        A : Operator of shape (m, n)
-            The rows, before the transformation.
-        R : array of shape (m, p)
-            The quantities of the rows.
-        dtype : dtype
-            The precision of the changed entries.
-
-        Returns
-        -------
-        Change
-            The function of entries that every kind of matrix applies in its own way.
-
-        Raises
-        ------
-        ValueError
-            If too many zeros would become stored entries.
-        """
-        change = Change(EntryOf(self.how, self.known, self.table), R, self.columns, dtype=dtype)
-        places = self.how.stored_zeros()
-        if places is None:
-            return change
-        change = replace(change, more=places)
-        more = change.n_more()
-        if not more:
-            return replace(change, more=None)
-        (m, n), stored = A.shape, A.costs.stored
-        if more > MORE * stored and stored < m * n:
-            raise ValueError(
-                f"{self.how} makes up to {more} zeros stored entries, more than {MORE:.0%} of the {stored} that there "
-                "are, since it cuts them off; raise clip, or give theta a number of at most clip^2"
-            )
-        return change
-
-    def zeros(self, R: Panel) -> LowRank | None:
-        """The negatives of what zeros become in rows of these quantities; None where they stay zeros.
-
-        Parameters
-        ----------
-        R : array of shape (m, p)
-            The quantities of the rows.
-
-        Returns
-        -------
-        LowRank of shape (m, n), or None
-            What `parts` subtracts.
-        """
-        if self.right is None:
-            return None
-        exact, smooth = self.how.left(R, self), self.smooth
-        if smooth is None:
-            return LowRank(-exact, self.right)
-        smooth = smooth.reaching(R[:, 0])
-        return LowRank(-np.hstack([exact, smooth.left(R[:, 0])]), np.hstack([self.right, smooth.right]))
-
-    def errors(self, R: Panel, weights: Vector | None) -> Vector | float:
-        """The bounds of the norms of the columns of ``diag(sqrt(weights)) E``, E being what interpolation errs by.
-
-        Parameters
-        ----------
-        R : array of shape (m, p)
-            The quantities of the rows.
-        weights : array of shape (m,), or None
-            A factor of each row; None is 1 for all.
-
-        Returns
-        -------
-        array of shape (n,), or 0.0
-            The bounds, which fits add to those of their values; 0 where nothing is interpolated.
-        """
-        return 0.0 if self.smooth is None else self.smooth.errors(R[:, 0], weights)
-
-    def rounding(self, R: Panel, weights: Vector | None) -> Vector | float:
-        """Bound the norms of the columns of what rounding does to entries that are differences, beside `units` of each.
-
-        Parameters
-        ----------
-        R : array of shape (m, p)
-            The quantities of the rows.
-        weights : array of shape (m,), or None
-            A factor of each row; None is 1 for all.
-
-        Returns
-        -------
-        array of shape (n,), or 0.0
-            The bounds; 0 where entries round relative to themselves alone.
-        """
-        L, right = self.how.rounded_at(R, self)
-        if self.smooth is not None:
-            L, right = np.hstack([L, self.smooth.left(R[:, 0])]), np.hstack([right, self.smooth.right_sizes])
-        squares = np.sum(L**2 if weights is None else weights[:, None] * L**2, axis=0)
-        return np.asarray(units(self.columns.shape[0], len(R)) * (np.abs(right) @ np.sqrt(squares)))
+def parts(fitted: Fitted, A: Operator, R: Panel) -> tuple[Operator, LowRank | None]:
+    # The changed entries of A, and the matrix that is subtracted from them for what zeros become.
+    if fitted.selects:
+        return some_columns(A, fitted.kept), None
+    return generic.with_entries(A, _change(fitted, A, R)), zeros_of(fitted, R)
 
 
-@dataclass(frozen=True, eq=False)
-class RowTerms:
-    """What is summed over rows, as `entry_sums` takes it."""
+def _change(fitted: Fitted, A: Operator, R: Panel) -> Change:
+    how, dtype = fitted.how, held_as(A, fitted.tol)
+    change = Change(EntryOf(how, fitted.known, fitted.table), R, fitted.columns, dtype=dtype, more=how.stored_zeros)
+    n_more = change.n_more()
+    if not n_more:
+        return replace(change, more=None)
+    (m, n), stored = A.shape, A.costs.stored
+    if n_more > MORE * stored and stored < m * n:
+        raise Refused(
+            f"{how} cuts off up to {n_more:,} zeros, which become stored entries: more than {MORE:.0%} of {stored:,}; ",
+            *("raise ", Setting("clip"), ", or give ", Setting("theta"), " a number of at most clip^2"),
+        )
+    return change
 
-    how: Transform
 
-    def __call__(self, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
-        return self.how.terms(x, c), ()
+def zeros_of(fitted: Fitted, R: Panel) -> LowRank | None:
+    if fitted.right is None:
+        return None
+    exact, smooth = fitted.how.left(R, fitted), fitted.smooth
+    if smooth is None:
+        return LowRank(-exact, fitted.right)
+    smooth = smooth.reaching(R[:, 0])
+    return LowRank(-np.hstack([exact, smooth.left(R[:, 0])]), np.hstack([fitted.right, smooth.right]))
+
+
+def bounds(fitted: Fitted, R: Panel, weights: Vector | None) -> tuple[Vector | float, Vector]:
+    # Of the columns of diag(sqrt(weights)) E: the norms for E the error of the interpolation of zeros, and for E the
+    # rounding of entries that are differences, in addition to `units` of each entry.
+    L, right = fitted.how.rounded_at(R, fitted)
+    errors: Vector | float = 0.0
+    if fitted.smooth is not None:
+        errors = fitted.smooth.errors(R[:, 0], weights)
+        L, right = np.hstack([L, fitted.smooth.left(R[:, 0])]), np.hstack([right, fitted.smooth.right_sizes])
+    squares = np.sum(L**2 if weights is None else weights[:, None] * L**2, axis=0)
+    return errors, np.asarray(units(fitted.columns.shape[0], len(R)) * (np.abs(right) @ np.sqrt(squares)))
 
 
 @dataclass(frozen=True, eq=False)
 class EntryOf:
-    """What becomes of entries, as `with_entries` takes it."""
+    """The function of `with_entries`: a value, as workers of a cluster get it."""
 
     how: Transform
     known: Vector
     table: Panel | None
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Vector:
+        check_counts(self.how, x)
         return self.how.entry(x, r, c, self.known, self.table)
 
 
-@dataclass(frozen=True, eq=False)
-class SumsOfEntries:
-    """Sums of the rows, and weighted sums and counts of the columns, by the parts of weights."""
+def _row_terms(how: Transform, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
+    check_counts(how, x)
+    return how.terms(x, c), ()
 
-    how: Transform
 
-    def __call__(self, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
-        (x,) = self.how.terms(x, c)
-        return (x,), (sum(r) * x, *(part * (x != 0) for part in r))
+def _margin_terms(how: Transform, x: Vector, parts: Quantities, c: Quantities) -> SumsOf:
+    check_counts(how, x)
+    x = x * c[0] if c else x
+    return (x,), (sum(parts) * x, *(part * (x != 0) for part in parts))
 
 
 class Margins(NamedTuple):
-    """Sums of rows and columns, and how much the rows weigh that have an entry in a column, and that have none."""
+    """Sums of rows and columns, and the weight of the rows that have an entry in a column, and that have none."""
 
     rows: Vector
     columns: Vector
     present: Vector
     absent: Vector
 
-    @property
-    def shares(self) -> Vector:
-        return shares(self.columns)
-
 
 def margins(how: Transform, A: Operator, weights: Vector, columns: Panel | None = None) -> Margins:
     parts = weight_parts(weights)
     C = np.zeros((A.shape[1], 0)) if columns is None else columns
-    r, c = generic.entry_sums(A, Terms(SumsOfEntries(how), parts, C))
+    r, c = generic.entry_sums(A, Terms(partial(_margin_terms, how), parts, C))
     present = c[:, 1:]
     absent = left_over(parts, len(weights), present)
     return Margins(finite_sums(r)[:, 0], finite_sums(c)[:, 0], present.sum(axis=1), absent)
@@ -590,8 +516,11 @@ def frequencies(weights: Any, A: Operator) -> Vector:
     return np.ones(A.shape[0]) if weights is None else np.asarray(unmasked("weights", weights), np.float64)
 
 
-def not_negative(x: Vector, how: Transform) -> None:
-    if x.size and x.min() < 0:
-        raise ValueError(
-            f"{type(how).__name__} takes numbers of at least 0, got {x.min():g}; give it counts, not what is centred"
-        )
+def check_counts(how: Transform, x: Vector) -> None:
+    if how.of_counts and x.size and x.min() < 0:
+        raise Refused(shown(how), f" takes numbers of at least 0, got {x.min():g}; give it counts, not what is centred")
+
+
+def require(kept: bool, name: str, rule: str, value: Any) -> None:
+    if not kept:
+        raise refuse(name, rule, value)

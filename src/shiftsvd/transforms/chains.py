@@ -11,17 +11,15 @@ import numpy as np
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.columns import Places, some_columns
 from shiftsvd.backends.entries import bytes_kept
-from shiftsvd.names import TOL, TransformName
+from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.names import TOL
 from shiftsvd.numerics.entrywise import Quantities
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.transforms.base import Fitted, Transform, checked, frequencies, held_as
+from shiftsvd.transforms import by_name
+from shiftsvd.transforms.base import Fitted, Transform, bounds, checked, frequencies, held_as, parts, require
 from shiftsvd.transforms.count_data import warn_unless_counts
-from shiftsvd.transforms.counting import BM25, CLR, PMI, LogNormalize, TfIdf
-from shiftsvd.transforms.elementwise import Anscombe, Binarize, FreemanTukey, Sqrt
-from shiftsvd.transforms.ranks import Ranks
-from shiftsvd.transforms.residuals import DevianceResiduals, PearsonResiduals
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,34 +61,37 @@ class Select(Transform):
     def __post_init__(self) -> None:
         places = np.array(unmasked("places", self.places))
         if places.ndim != 1 or not places.size or places.dtype.kind not in "biu":
-            raise ValueError(f"places must be a mask or places of columns, got {places.dtype} of shape {places.shape}")
-        if places.dtype == bool and not places.any():
-            raise ValueError("places must keep a column at least, got a mask that is false everywhere")
+            raise Refused(
+                Setting("places"), f" must be a mask or places of columns, got {places.dtype} of shape {places.shape}"
+            )
         if places.dtype != bool:
             places = np.sort(places).astype(np.int64)
             if places[0] < 0 or np.any(np.diff(places) == 0):
-                raise ValueError("places must be counted from 0, each of them once")
+                raise Refused(Setting("places"), " must be counted from 0, each of them once")
+        elif not places.any():
+            raise Refused(Setting("places"), " must keep a column at least, got a mask that is false everywhere")
         object.__setattr__(self, "places", places)
 
     def n_columns(self, n: int) -> int:
-        if self.places.dtype == bool and len(self.places) != n:
-            raise ValueError(f"places must be a mask of the {n} columns, got {len(self.places)} truth values")
-        if self.places.dtype != bool and self.places[-1] >= n:
-            raise ValueError(f"places must be in 0..{n - 1}, got {self.places[-1]}")
-        return int(self.places.sum()) if self.places.dtype == bool else len(self.places)
+        if self.places.dtype != bool:
+            require(self.places[-1] < n, "places", f"be in 0..{n - 1}", int(self.places[-1]))
+            return len(self.places)
+        if len(self.places) != n:
+            raise Refused(Setting("places"), f" must be a mask of the {n} columns, got {len(self.places)} truth values")
+        return int(self.places.sum())
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
-        n = A.shape[1]
+        m, n = A.shape
         self.n_columns(n)
-        marks = np.zeros(n)
+        marks = np.zeros((n, 1))
         marks[self.places] = 1
-        return Fitted(self, marks[:, None], np.zeros(0)), np.zeros((A.shape[0], 0))
+        return Fitted(self, marks, np.zeros(0)), np.zeros((m, 0))
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
         return x
 
 
-# The rank of what zeros become, about, where it is interpolated; and vectors of rows that are held while it is made.
+# Where what zeros become is interpolated: its rank, about, and the vectors of rows that are held while it is made.
 RANK, VECTORS = 16, 6
 
 
@@ -104,46 +105,48 @@ def kept_bytes(how: tuple[Transform, ...], A: Operator, tol: float) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Own:
-    """The rows that transformations were learned from, transformed, and how far off they may be."""
+class Transformed:
+    """The rows that transformations were learned from, transformed, and bounds of their errors."""
 
     fitted: tuple[Fitted, ...]
     B: Operator
-    errors: Vector | float = 0.0  # of the columns, as `Fitted.errors`
-    rounding: Vector | float = 0.0  # likewise
+    errors: Vector | float = 0.0  # of the columns; see `bounds`
+    rounding: Vector | float = 0.0
     rounded: Operator | None = None  # the changed entries alone, where they were rounded to single precision
 
 
-def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, tol: float) -> Own:
+def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, tol: float) -> Transformed:
     if not how:
-        return Own((), A)
-    warn_unless_counts(how, checked(A))
-    w = frequencies(weights, A)
+        return Transformed((), A)
+    B = checked(A)
+    warn_unless_counts(how, B)
+    w = frequencies(weights, B)
     known: list[Fitted] = []
     several = sum(not each.selects for each in how) > 1
-    B = checked(A)
     errors: Any = 0.0
     rounding: Any = 0.0
     for each, selection in stages(how):
         fitted, R = each.learn_rows(B, w, tol)
-        # What one rounds to single precision, the next might make more of.
+        # The next transformation might enlarge what this one rounds to single precision.
         fitted = replace(fitted, tol=0.0 if several else tol)
         known.append(fitted)
         if selection is not None:
             known.append(selection.learn_rows(B, w, tol)[0])
             fitted, B = fitted.at(known[-1].kept), some_columns(B, known[-1].kept)
-        stored, zeros = fitted.parts(B, R)
+        stored, zeros = parts(fitted, B, R)
         B = stored if zeros is None else stored - zeros
         if fitted.selects:
             errors, rounding = (part[fitted.kept] if np.ndim(part) else part for part in (errors, rounding))
         else:
-            errors, rounding = fitted.errors(R, weights), fitted.rounding(R, weights)
+            errors, rounding = bounds(fitted, R, weights)
     rounded = stored if stored.dtype == np.float32 and not all(each.selects for each in how) else None
-    return Own(tuple(known), B, errors, rounding, rounded)
+    return Transformed(tuple(known), B, errors, rounding, rounded)
 
 
 def apply_all(fitted: tuple[Fitted, ...], A: Operator) -> Operator:
-    warn_unless_counts([each.how for each in fitted], checked(A) if fitted else A)
+    if not fitted:
+        return A
+    warn_unless_counts([each.how for each in fitted], checked(A))
     for each, selection in stages(fitted):
         if selection is None:
             A = each.of(A)
@@ -154,6 +157,7 @@ def apply_all(fitted: tuple[Fitted, ...], A: Operator) -> Operator:
 
 
 def stages(steps: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    # Each step with the selection that follows it: entries of other columns are not changed at all.
     for before, step, after in zip((None, *steps), steps, (*steps[1:], None), strict=False):
         selection = after if after is not None and after.selects and not step.selects else None
         if not step.selects or before is None or before.selects:
@@ -174,10 +178,7 @@ def width(how: Sequence[Transform], n: int) -> int:
 
 
 def reordered(fitted: Sequence[Fitted], order: Places) -> tuple[tuple[Fitted, ...], Places]:
-    """Fitted steps for rows with other columns, or in another order; and the order of columns that are left.
-
-    ``order[j]`` is the place that column j of such rows had.
-    """
+    # For rows whose column j had the place order[j]; the second value is that order for the columns that are kept.
     moved = []
     for each in fitted:
         moved.append(each.at(order))
@@ -188,22 +189,7 @@ def reordered(fitted: Sequence[Fitted], order: Places) -> tuple[tuple[Fitted, ..
 
 
 Preprocess = Transform | str | Sequence[Transform | str]  # what settings may hold
-Form = tuple[str, Callable[[str], Any]]  # what a value may be, and how it is read; ValueError or KeyError if it is not
-
-BY_NAME: Final[dict[TransformName, type[Transform]]] = {
-    "log-normalize": LogNormalize,
-    "pearson": PearsonResiduals,
-    "deviance": DevianceResiduals,
-    "pmi": PMI,
-    "tfidf": TfIdf,
-    "bm25": BM25,
-    "clr": CLR,
-    "ranks": Ranks,
-    "sqrt": Sqrt,
-    "freeman-tukey": FreemanTukey,
-    "anscombe": Anscombe,
-    "binarize": Binarize,
-}
+Form = tuple[str, Callable[[str], Any]]  # a kind of value, and its reader: ValueError or KeyError for other texts
 FORMS: Final[dict[Any, Form]] = {
     float: ("a number", float),
     int: ("a whole number", int),
@@ -213,15 +199,11 @@ FORMS: Final[dict[Any, Form]] = {
 
 
 def named(text: str) -> Transform:
-    """The transformation that a text asks for: ``NAME``, or ``NAME:key=value,...`` with the settings of its class.
-
-    Settings that are vectors have no text. ValueError for names, keys and values that there are not.
-    """
+    # NAME, or NAME:key=value,... with the settings of the class; settings that are vectors have no text.
     name, colon, rest = text.partition(":")
-    cls = {str(known): found for known, found in BY_NAME.items()}.get(name)
-    if cls is None:
-        raise ValueError(f"preprocess must be one of {', '.join(BY_NAME)}, got {text!r}")
-    forms, values = forms_of(cls), dict[str, Any]()
+    known = by_name()
+    require(name in known, "preprocess", f"be one of {', '.join(known)}", text)
+    forms, values = forms_of(known[name]), dict[str, Any]()
     for pair in rest.split(",") if colon else ():
         key, equals, value = pair.partition("=")
         if key not in forms:
@@ -230,7 +212,7 @@ def named(text: str) -> Transform:
         if not equals or key in values:
             raise ValueError(f"settings must be key=value, each key once, got {pair!r} in {text!r}")
         values[key] = _read(f"{key} of {name}", forms[key], value)
-    return cls(**values)
+    return known[name](**values)
 
 
 def forms_of(cls: type[Transform]) -> dict[str, list[Form]]:
@@ -258,9 +240,7 @@ def _read(what: str, forms: list[Form], text: str) -> Any:
 def as_transforms(how: Preprocess | None) -> tuple[Transform, ...]:
     several = () if how is None else (how,) if isinstance(how, Transform | str) else how
     if not isinstance(several, Sequence) or not all(isinstance(each, Transform | str) for each in several):
-        raise ValueError(
-            f"preprocess must be a transformation such as LogNormalize(), a name or a list of them, got {how!r}"
-        )
+        raise refuse("preprocess", "be a transformation such as LogNormalize(), a name or a list of them", how)
     known = tuple(named(each) if isinstance(each, str) else each for each in several)
     for first, second in pairwise(each for each in known if not each.selects):
         if not first.keeps_zeros:
@@ -270,20 +250,20 @@ def as_transforms(how: Preprocess | None) -> tuple[Transform, ...]:
 
 
 def preprocess(X: Any, how: Preprocess) -> Operator:
-    """The transformed matrix as an operator: sparse minus low rank, never dense.
+    """Return the transformed matrix as an operator: sparse minus low rank, never dense.
 
     Parameters
     ----------
     X : anything that `as_operator` takes, of shape (m, n)
-        An array, a sparse matrix, a data frame, a Dask array, or what `shiftsvd.io.open_matrix` gives.
+        An array, a sparse matrix, a data frame, a Dask array, or a file opened by `shiftsvd.io.open_matrix`.
     how : transformation, its name, or list of them
-        From `shiftsvd.transforms`; each is learned from what those before it have made. Names are those of the command,
+        From `shiftsvd.transforms`; each is learned from the result of those before it. Names are those of the command,
         such as "pearson" or "log-normalize:target_sum=none".
 
     Returns
     -------
     Operator of shape (m, n)
-        The transformed matrix, as an operator.
+        The transformed matrix; with fewer columns where `Select` is among the transformations.
 
     Raises
     ------

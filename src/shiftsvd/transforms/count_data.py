@@ -1,8 +1,8 @@
 """Recognise raw counts, and logarithms of counts, by a sample of the entries; warn where a method takes the other."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property, singledispatch
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -13,69 +13,61 @@ from shiftsvd.backends.entries import entries
 from shiftsvd.backends.files import DiskRows, Reread, rows_operator
 from shiftsvd.backends.source import rows_of
 from shiftsvd.backends.sparse import SparseRows
+from shiftsvd.errors import Part
 from shiftsvd.events import unheard
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Adjoint, Operator
 from shiftsvd.runs.messages import ValuesNotice, ValuesWarning, warn
+from shiftsvd.transforms import Spelled, shown
 
 if TYPE_CHECKING:
     from shiftsvd.transforms.base import Transform
 
-# Rows of a sample: so many stretches of the matrix, each of at most so many rows, and of so many entries if dense.
+# A sample is STRETCHES stretches of rows, each of at most ROWS rows and, if dense, ENTRIES entries.
 STRETCHES, ROWS, ENTRIES = 4, 64, 2**17
-FEW: Final = 20  # entries that say nothing yet
+IGNORED: Final = Spelled("trust_values", True, "a filter of shiftsvd.transforms.ValuesWarning")
+FEW: Final = 20  # samples of fewer entries say nothing
 BASES: Final = {"natural logarithms": np.e, "logarithms of base 2": 2.0, "logarithms of base 10": 10.0}
 LARGEST: Final = 30.0  # logarithm: of base 2, of a billion
-# Of logarithms of counts all told entries are whole multiples, of corrected counts 0.06 by chance; variances of columns
-# are the mean and more for counts, 0.7 of it for corrected ones, below 0.05 for intensities (tests/support/values.py).
+# Exponentials of logarithms of counts are whole multiples of the least of their row: a share of 1; for corrected counts
+# a share of 0.06, by chance. The variance of a column over its mean is at least 1 for counts, 0.7 for corrected counts,
+# below 0.05 for intensities (tests/support/values.py).
 MULTIPLES, VARYING = 0.9, 0.15
-EQUAL: Final = 5e-3  # relative: sums of rows that differ by less are the same, in single precision and rounded texts
+EQUAL: Final = 5e-3  # relative difference of equal sums of rows, in single precision and rounded texts
 
 
-def warn_of_logarithms(method: str, A: Operator, logged: bool = False) -> None:
+def warn_of_logarithms(method: Part, A: Operator, logged: bool = False) -> None:
     for sample in samples_of(A):
         if evidence := sample.logarithms(logged):
-            warn(
-                f"{method} takes counts, but the entries look like logarithms: {evidence}. Give the raw counts, or "
-                "leave the transformation out. If these are counts, ignore shiftsvd.transforms.ValuesWarning.",
-                category=ValuesWarning,
-            )
+            looks = f" takes counts, but the entries look like logarithms: {evidence}."
+            remedy = " Give the raw counts, or leave the transformation out. If these are counts, silence this with "
+            warn(method, looks, remedy, IGNORED, ".", category=ValuesWarning)
             return
 
 
-def warn_of_counts(A: Operator, remedy: str) -> None:
+def warn_of_counts(A: Operator, *remedy: Part) -> None:
     samples = samples_of(A)
     if samples and all(sample.raw_counts for sample in samples):
         largest = max(float(sample.x.max()) for sample in samples)
-        warn(f"The entries look like raw counts: whole numbers up to {largest:,.0f}. {remedy}", category=ValuesNotice)
+        said = f"The entries look like raw counts: whole numbers up to {largest:,.0f}. "
+        warn(said, *remedy, category=ValuesNotice)
 
 
 def warn_unless_counts(how: "Sequence[Transform]", A: Operator, logged: bool = False) -> None:
     first = next((each for each in how if not each.selects), None)
     if first is not None and first.of_counts:
-        warn_of_logarithms(type(first).__name__, A, logged)
+        warn_of_logarithms(shown(first), A, logged)
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Some entries of a matrix that are not 0.
-
-    Attributes
-    ----------
-    x : array of shape (count,)
-    i, j : array of int, of shape (count,)
-        Their rows and columns, counted from 0 in the sample.
-    shape : (int, int)
-        Of the sample.
-    whole_rows : bool
-        Whether it has all columns.
-    """
+    """Some entries of a matrix that are not 0."""
 
     x: Vector
-    i: Vector
+    i: Vector  # rows and columns of the entries, counted from 0 in the sample
     j: Vector
-    shape: tuple[int, int]
-    whole_rows: bool
+    shape: tuple[int, int]  # of the sample
+    whole_rows: bool  # has all columns
 
     @cached_property
     def fractional(self) -> Vector:
@@ -123,8 +115,9 @@ class Sample:
 
 def samples_of(A: Operator) -> list[Sample]:
     if isinstance(A, Adjoint):
-        turned = DenseRows(A.A.X.T) if isinstance(A.A, DenseRows) and A.A.shift is None else None
-        return samples_of(turned) if turned is not None else [_turned(sample) for sample in samples_of(A.A)]
+        if isinstance(A.A, DenseRows) and A.A.shift is None:
+            return samples_of(DenseRows(A.A.X.T))
+        return [replace(each, i=each.j, j=each.i, shape=each.shape[::-1], whole_rows=False) for each in samples_of(A.A)]
     m, n = A.shape
     rows = max(1, min(ROWS, m, ENTRIES // n))
     starts = np.unique(np.linspace(0, m - rows, min(STRETCHES, -(-m // rows))).astype(int)).tolist()
@@ -133,38 +126,19 @@ def samples_of(A: Operator) -> list[Sample]:
     return [sample for sample in found if sample is not None]
 
 
-def _turned(sample: Sample) -> Sample:
-    return Sample(sample.x, sample.j, sample.i, sample.shape[::-1], False)
-
-
-@singledispatch
-def _stretch(A: Operator, lo: int, hi: int) -> Sample | None:
-    return None
-
-
-@_stretch.register(SparseRows)
-@_stretch.register(DenseRows)
-def _(A: SparseRows | DenseRows, lo: int, hi: int) -> Sample | None:
-    if A.shift is not None:
+def _stretch(A: Any, lo: int, hi: int) -> Sample | None:
+    known = isinstance(A, SparseRows | DenseRows | DiskRows | Reread)
+    if not known or A.shift is not None:
         return None
+    if isinstance(A, DiskRows):
+        return _stretch(rows_operator(rows_of(A.source, lo, hi), None, None, *A.source.place(lo), 0), 0, hi - lo)
+    if isinstance(A, Reread):  # whose first block alone is cheap
+        if lo:
+            return None
+        B: Any = some_rows(A, np.arange(min(hi, A.blocks()[0][1])))
+        lo, hi = B.blocks()[0]
+        return _stretch(B._block((lo, hi)), 0, hi - lo)
     stored = entries(A, (lo, hi))
     there = stored[0] != 0
     x, i, j = (part[there] for part in stored)
     return Sample(x, i, j, (hi - lo, A.shape[1]), True)
-
-
-@_stretch.register
-def _(A: DiskRows, lo: int, hi: int) -> Sample | None:
-    if A.shift is not None:
-        return None
-    return _stretch(rows_operator(rows_of(A.source, lo, hi), None, None, *A.source.place(lo), 0), 0, hi - lo)
-
-
-@_stretch.register
-def _(A: Reread, lo: int, hi: int) -> Sample | None:
-    if lo or A.shift is not None:
-        return None
-    hi = min(hi, A.blocks()[0][1])
-    B: Any = some_rows(A, np.arange(hi))
-    lo, hi = B.blocks()[0]
-    return _stretch(B._block((lo, hi)), 0, hi - lo)

@@ -1,25 +1,27 @@
-"""Weights of counts by their rows and columns: normalised counts, text, co-occurrence, log ratios."""
+"""Weights of counts by the sums of their rows and columns: normalised counts, text, co-occurrence, log ratios."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
 from shiftsvd.algebra import generic
+from shiftsvd.errors import Refused, Setting
 from shiftsvd.numerics.entrywise import Quantities, Terms
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.transforms.base import EPS, Fitted, SumsOf, Transform, margins, not_negative, shares
+from shiftsvd.transforms.base import EPS, Fitted, OfCounts, SumsOf, margins, require, shares
 
+ClrName = Literal["clr", "robust", "seurat"]
 NOTHING = np.zeros(0)
-# Numbers whose squares are summed as they are, and what others are multiplied or divided by: sums of 2^50 squares are
-# in range then, with all their digits.
+# Squares of numbers between SMALL and LARGE are summed as they are, others times or over UNIT^2: sums of 2^50 squares
+# stay in the range of numbers then, with all their digits.
 SMALL, LARGE, UNIT = 2.0**-480, 2.0**480, 2.0**600
 
 
 @dataclass(frozen=True, eq=False)
-class LogNormalize(Transform):
+class LogNormalize(OfCounts):
     """``log(1 + x t / r_i)``: counts of rows of equal sums t, on a logarithmic scale.
 
     Parameters
@@ -31,7 +33,7 @@ class LogNormalize(Transform):
     max_fraction : float
         The largest share of a row's counts that a column may have, for ``exclude_highly_expressed``.
     size_factors : array of shape (m,), optional
-        Given in place of ``r_i / t``. Other rows have none, so that nothing else can be transformed by it.
+        Used in place of ``r_i / t``. Other rows have none and cannot be transformed.
 
     See Also
     --------
@@ -51,7 +53,6 @@ class LogNormalize(Transform):
            [0.        , 1.60943791]])
     """
 
-    of_counts: ClassVar[bool] = True
     learns: ClassVar[tuple[int, int]] = (1, 1)
     target_sum: float | None = 1e4
     exclude_highly_expressed: bool = False
@@ -59,20 +60,18 @@ class LogNormalize(Transform):
     size_factors: Vector | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.target_sum is not None and not 0 < self.target_sum < np.inf:
-            raise ValueError(f"target_sum must be a finite number above 0, or None, got {self.target_sum!r}")
+        target = self.target_sum
+        require(target is None or 0 < target < np.inf, "target_sum", "be a finite number above 0, or None", target)
+        require(0 < self.max_fraction < 1, "max_fraction", "be between 0 and 1", self.max_fraction)
         if self.size_factors is not None:
             object.__setattr__(self, "size_factors", np.array(unmasked("size_factors", self.size_factors), np.float64))
-        if not 0 < self.max_fraction < 1:
-            raise ValueError(f"max_fraction must be between 0 and 1, got {self.max_fraction!r}")
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        not_negative(x, self)
-        return (x * c[0] if c else x,)
+        return (x * c[0],)
 
     def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
         if self.size_factors is not None:
-            raise ValueError("LogNormalize(size_factors=...) knows the rows it was given for; other rows have none")
+            raise Refused(Setting("size_factors"), " are those of the training rows; other rows have none")
         return _over(fitted.known[0], sums)
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
@@ -80,12 +79,14 @@ class LogNormalize(Transform):
         if self.size_factors is not None:
             s = self.size_factors
             if s.shape != (A.shape[0],) or not np.all(s > 0):
-                raise ValueError(f"size_factors must be positive, one for each of the {A.shape[0]} rows, got {s.shape}")
+                raise Refused(
+                    Setting("size_factors"), f" must be positive, one for each of the {A.shape[0]} rows, got {s.shape}"
+                )
             return Fitted(self, counted, np.ones(1)), 1 / s[:, None]
         r = margins(self, A, weights).rows
         if self.exclude_highly_expressed:
             most = np.where(weights > 0, self.max_fraction * r, np.inf)
-            high = generic.entry_sums(A, Terms(Above(), most[:, None], counted))[1]
+            high = generic.entry_sums(A, Terms(_above, most[:, None], counted))[1]
             counted = np.where(high == 0, 1.0, 0.0)
             r = margins(self, A, weights, counted).rows
         there = (r > 0) & (weights > 0)
@@ -93,29 +94,24 @@ class LogNormalize(Transform):
         return Fitted(self, counted, np.array([target])), _over(target, r[:, None])
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        not_negative(x, self)
         return np.asarray(np.log1p(x * r[0]))
 
 
-@dataclass(frozen=True, eq=False)
-class Above:
-    """Which entries exceed a number of their row."""
-
-    def __call__(self, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
-        return (), ((x > r[0]).astype(np.float64),)
+def _above(x: Vector, r: Quantities, c: Quantities) -> SumsOf:
+    return (), ((x > r[0]).astype(np.float64),)
 
 
 @dataclass(frozen=True, eq=False)
-class TfIdf(Transform):
-    """Frequencies of terms times how rare they are, as scikit-learn's `TfidfTransformer` has them.
+class TfIdf(OfCounts):
+    """Frequencies of terms times inverse document frequencies, as in scikit-learn's `TfidfTransformer`.
 
     Parameters
     ----------
     norm : "l2", "l1" or None
         Of each row.
     use_idf, smooth_idf, sublinear_tf : bool
-        As there: ``idf_j = log((1 + m) / (1 + df_j)) + 1``, without the ones in the fraction if it is not smooth; with
-        `sublinear_tf`, ``1 + log(x)`` in place of x.
+        As in scikit-learn: ``idf_j = log((1 + m) / (1 + df_j)) + 1``, without the ones in the fraction if it is not
+        smooth; with `sublinear_tf`, ``1 + log(x)`` in place of x.
 
     See Also
     --------
@@ -134,7 +130,6 @@ class TfIdf(Transform):
            [0., 2.]])
     """
 
-    of_counts: ClassVar[bool] = True
     learns: ClassVar[tuple[int, int]] = (1, 0)
     norm: Literal["l1", "l2"] | None = "l2"
     use_idf: bool = True
@@ -142,13 +137,9 @@ class TfIdf(Transform):
     sublinear_tf: bool = False
 
     def __post_init__(self) -> None:
-        if self.norm not in ("l1", "l2", None):
-            raise ValueError(f'norm must be "l1", "l2" or None, got {self.norm!r}')
+        require(self.norm in ("l1", "l2", None), "norm", 'be "l1", "l2" or None', self.norm)
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        not_negative(x, self)
-        if not c:
-            return (x,)
         if self.norm is None:
             return ()
         weight = self._weight(x, c)
@@ -166,7 +157,6 @@ class TfIdf(Transform):
         return fitted, fitted.rows(A)
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        not_negative(x, self)
         weight = self._weight(x, c)
         return weight * r[0] if r else weight
 
@@ -177,15 +167,15 @@ class TfIdf(Transform):
 
 
 @dataclass(frozen=True, eq=False)
-class BM25(Transform):
-    """``idf_j x (k1 + 1) / (x + k1 (1 - b + b r_i / average))``: how much a term says of a text.
+class BM25(OfCounts):
+    """``idf_j x (k1 + 1) / (x + k1 (1 - b + b r_i / average))``: relevance of a term to a text.
 
     Parameters
     ----------
     k1 : float
-        How soon more of the same term says no more.
+        Saturation: for small values, repeated terms add little.
     b : float in [0, 1]
-        How far long texts count less.
+        Strength of the correction for the length of a text.
 
     See Also
     --------
@@ -206,18 +196,13 @@ class BM25(Transform):
     (2, 2)
     """
 
-    of_counts: ClassVar[bool] = True
     learns: ClassVar[tuple[int, int]] = (1, 1)
     k1: float = 1.2
     b: float = 0.75
 
     def __post_init__(self) -> None:
-        if not (0 < self.k1 < np.inf and 0 <= self.b <= 1):
-            raise ValueError(f"k1 must be a finite number above 0 and b in [0, 1], got {self.k1!r} and {self.b!r}")
-
-    def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        not_negative(x, self)
-        return (x,)
+        require(0 < self.k1 < np.inf, "k1", "be a finite number above 0", self.k1)
+        require(0 <= self.b <= 1, "b", "be in [0, 1]", self.b)
 
     def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
         return np.asarray(self.k1 * (1 - self.b + self.b * sums / fitted.known[0]))
@@ -230,23 +215,22 @@ class BM25(Transform):
         return fitted, self.quantities(r[:, None], fitted)
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        not_negative(x, self)
         return np.asarray(c[0] * (self.k1 + 1) * (x / np.where(x > 0, x + r[0], 1)))
 
 
 @dataclass(frozen=True, eq=False)
-class PMI(Transform):
-    """Pointwise mutual information of rows and columns, ``log((x + a) / (r'_i p_j))``, all of it.
+class PMI(OfCounts):
+    """Pointwise mutual information of rows and columns, ``log((x + a) / (r'_i p_j))``.
 
     Parameters
     ----------
     smoothing : float
         The number a that is added to every count, zeros too: ``r'_i = r_i + a n`` and ``p_j`` proportional to
-        ``(c_j + a m)^context_power``. With 0, what is not stored has no value, and stays 0.
+        ``(c_j + a m)^context_power``. With 0, entries that are not stored have no value, and stay 0.
     context_power : float
-        Below 1, rare columns are taken for less rare (Levy, Goldberg & Dagan 2015).
+        Values below 1 raise the shares of rare columns (Levy, Goldberg & Dagan 2015).
     positive : bool
-        Negative values become 0; for ``smoothing=0`` alone.
+        Replace negative values by 0; needs ``smoothing=0``, since smoothed zeros that are cut off have no low rank.
 
     See Also
     --------
@@ -268,7 +252,6 @@ class PMI(Transform):
            [-0.91629073,  0.47000363]])
     """
 
-    of_counts: ClassVar[bool] = True
     learns: ClassVar[tuple[int, int]] = (1, 0)
     smoothing: float = 1.0
     context_power: float = 0.75
@@ -276,21 +259,13 @@ class PMI(Transform):
 
     def __post_init__(self) -> None:
         for name, value in (("smoothing", self.smoothing), ("context_power", self.context_power)):
-            if not 0 <= value < np.inf:
-                raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
+            require(0 <= value < np.inf, name, "be a finite number of at least 0", value)
         if self.positive and self.smoothing:
-            raise ValueError(
-                f"positive=True needs smoothing=0, got {self.smoothing!r}: smoothed zeros that are cut off are not "
-                "of low rank"
-            )
+            raise Refused(Setting("positive", True), " needs ", Setting("smoothing", 0), f", got {self.smoothing!r}")
 
     @property
     def keeps_zeros(self) -> bool:  # type: ignore[override]
         return self.smoothing == 0
-
-    def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        not_negative(x, self)
-        return (x,)
 
     def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
         r = sums + self.smoothing * len(fitted.columns)
@@ -307,7 +282,6 @@ class PMI(Transform):
         return fitted, self.quantities(r[:, None], fitted)
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        not_negative(x, self)
         if self.smoothing:
             return np.log1p(x / self.smoothing)
         with np.errstate(divide="ignore"):
@@ -322,6 +296,82 @@ class PMI(Transform):
 
     def left(self, R: Panel, fitted: Fitted) -> Panel:
         return np.hstack([np.log(self.smoothing) - np.log(R), np.ones_like(R)])
+
+
+@dataclass(frozen=True, eq=False)
+class CLR(OfCounts):
+    """Centred log ratios of compositions: ``log(x + c)`` minus its mean over the row, or one of two variants.
+
+    Parameters
+    ----------
+    pseudocount : float
+        The number c, for "clr": its logarithm cancels, ``log(1 + x / c) - mean_j log(1 + x_ij / c)``.
+    kind : "clr", "robust" or "seurat"
+        "robust": ``log(x)`` minus its mean over the nonzero entries of the row; zeros stay zeros (Martino et al. 2019).
+        "seurat": ``log(1 + x / exp(mean_j log(1 + x_ij)))``, as Seurat normalises proteins; zeros stay zeros.
+
+    See Also
+    --------
+    LogNormalize : Logarithms of shares, whose zeros stay zeros.
+
+    Notes
+    -----
+    The mean is over all columns, also over zeros. What is subtracted from zeros has rank 1. One read.
+
+    References
+    ----------
+    Aitchison (1986), The statistical analysis of compositional data; Martino et al. (2019), A novel sparse
+    compositional technique reveals microbial perturbations.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.preprocess(np.array([[1.0, 0.0], [7.0, 1.0]]), ss.CLR()) @ np.eye(2)
+    array([[ 0.34657359, -0.34657359],
+           [ 0.69314718, -0.69314718]])
+    """
+
+    pseudocount: float = 1.0
+    kind: ClrName = "clr"
+
+    def __post_init__(self) -> None:
+        require(0 < self.pseudocount < np.inf, "pseudocount", "be a finite number above 0", self.pseudocount)
+        require(self.kind in get_args(ClrName), "kind", 'be "clr", "robust" or "seurat"', self.kind)
+
+    @property
+    def keeps_zeros(self) -> bool:  # type: ignore[override]
+        return self.kind != "clr"
+
+    def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
+        return (self._log(x), (x > 0).astype(np.float64))
+
+    def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
+        count = np.maximum(sums[:, 1:], 1) if self.kind == "robust" else len(fitted.columns)
+        mean = sums[:, :1] / count
+        return np.exp(-mean) if self.kind == "seurat" else mean
+
+    def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
+        n = A.shape[1]
+        fitted = Fitted(self, np.zeros((n, 0)), np.zeros(0), np.ones((n, 1)) if self.kind == "clr" else None)
+        return fitted, fitted.rows(A)
+
+    def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
+        if self.kind == "seurat":
+            return np.asarray(np.log1p(x * r[0]))
+        return np.where(x > 0, self._log(x) - r[0], 0) if self.kind == "robust" else self._log(x)
+
+    def _log(self, x: Vector) -> Vector:
+        if self.kind != "robust":
+            return np.log1p(x / (self.pseudocount if self.kind == "clr" else 1))
+        with np.errstate(divide="ignore"):
+            return np.where(x > 0, np.log(x), 0)
+
+    def rounded_at(self, R: Panel, fitted: Fitted) -> tuple[Panel, Panel]:
+        mean = -np.log(R) if self.kind == "seurat" else R
+        return mean, np.ones((len(fitted.columns), 1))
+
+    def left(self, R: Panel, fitted: Fitted) -> Panel:
+        return np.negative(R)
 
 
 def squares_by_size(x: Vector) -> tuple[Vector, Vector, Vector]:
@@ -348,84 +398,3 @@ def _median(values: Vector, weights: Vector) -> float:
     half, rounding = total[-1] / 2, 1 + len(total) * EPS
     places = np.searchsorted(total, half / rounding, "left"), np.searchsorted(total, half * rounding, "right")
     return float(np.mean([values[order[min(place, len(values) - 1)]] for place in places]))
-
-
-@dataclass(frozen=True, eq=False)
-class CLR(Transform):
-    """Centred log ratios of compositions: ``log(x + c)`` less its mean over the columns of the row, or a kin of it.
-
-    Parameters
-    ----------
-    pseudocount : float
-        The number c, for "clr": its logarithm cancels, ``log(1 + x / c) - mean_j log(1 + x_ij / c)``.
-    kind : "clr", "robust" or "seurat"
-        "robust": ``log(x)`` less its mean over the entries of the row that are not 0; zeros stay (Martino et al. 2019).
-        "seurat": ``log(1 + x / exp(mean_j log(1 + x_ij)))``, as Seurat's normalisation of proteins; zeros stay zeros.
-
-    See Also
-    --------
-    LogNormalize : Logarithms of shares, whose zeros stay zeros.
-
-    Notes
-    -----
-    The mean is over all columns, those that are not stored too: what is subtracted from zeros is of rank 1. One read.
-
-    References
-    ----------
-    Aitchison (1986), The statistical analysis of compositional data; Martino et al. (2019), A novel sparse
-    compositional technique reveals microbial perturbations.
-
-    Examples
-    --------
-    >>> import numpy as np, shiftsvd as ss
-    >>> ss.preprocess(np.array([[1.0, 0.0], [7.0, 1.0]]), ss.CLR()) @ np.eye(2)
-    array([[ 0.34657359, -0.34657359],
-           [ 0.69314718, -0.69314718]])
-    """
-
-    of_counts: ClassVar[bool] = True
-    pseudocount: float = 1.0
-    kind: Literal["clr", "robust", "seurat"] = "clr"
-
-    def __post_init__(self) -> None:
-        if not 0 < self.pseudocount < np.inf:
-            raise ValueError(f"pseudocount must be a finite number above 0, got {self.pseudocount!r}")
-        if self.kind not in ("clr", "robust", "seurat"):
-            raise ValueError(f'kind must be "clr", "robust" or "seurat", got {self.kind!r}')
-
-    @property
-    def keeps_zeros(self) -> bool:  # type: ignore[override]
-        return self.kind != "clr"
-
-    def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        not_negative(x, self)
-        return (self._log(x), (x > 0).astype(np.float64))
-
-    def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
-        count = np.maximum(sums[:, 1:], 1) if self.kind == "robust" else len(fitted.columns)
-        mean = sums[:, :1] / count
-        return np.exp(-mean) if self.kind == "seurat" else mean
-
-    def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
-        n = A.shape[1]
-        fitted = Fitted(self, np.zeros((n, 0)), np.zeros(0), np.ones((n, 1)) if self.kind == "clr" else None)
-        return fitted, fitted.rows(A)
-
-    def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        not_negative(x, self)
-        if self.kind == "seurat":
-            return np.asarray(np.log1p(x * r[0]))
-        return np.where(x > 0, self._log(x) - r[0], 0) if self.kind == "robust" else self._log(x)
-
-    def _log(self, x: Vector) -> Vector:
-        if self.kind != "robust":
-            return np.log1p(x / (self.pseudocount if self.kind == "clr" else 1))
-        with np.errstate(divide="ignore"):
-            return np.where(x > 0, np.log(x), 0)
-
-    def rounded_at(self, R: Panel, fitted: Fitted) -> tuple[Panel, Panel]:
-        mean = -np.log(R) if self.kind == "seurat" else R
-        return mean, np.ones((len(fitted.columns), 1))
-
-    def left(self, R: Panel, fitted: Fitted) -> Panel:
-        return np.negative(R)

@@ -1,4 +1,4 @@
-"""Functions of single entries, which know nothing of their row: what they make of a zero is a shift."""
+"""Functions of one entry, whatever its row and column: what zeros become is a shift."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -7,23 +7,24 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from shiftsvd.errors import refuse
 from shiftsvd.numerics.entrywise import Quantities
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.transforms.base import Fitted, Transform, not_negative
+from shiftsvd.transforms.base import Fitted, Transform, require
 
 
 @dataclass(frozen=True, eq=False)
 class OfEntry(Transform):
-    """``f(x)``: nothing is learned but the number of columns, without a read."""
+    """``f(x)``: only the number of columns is learned, without a read."""
 
     @abstractmethod
     def value(self, x: Vector) -> Vector:
-        """The function f of each entry, which a subclass says."""
+        """Compute ``f(x)`` of each entry."""
 
     @property
     def at_zero(self) -> float:
-        """``f(0)``, which all entries that are not stored become."""
+        """``f(0)``, the value of all entries that are not stored."""
         return float(self.value(np.zeros(1))[0])
 
     @property
@@ -41,7 +42,7 @@ class OfEntry(Transform):
 
 @dataclass(frozen=True, eq=False)
 class Sqrt(OfEntry):
-    """``sqrt(x)``, of which the variance of Poisson counts is about 1/4.
+    """``sqrt(x)``: Poisson counts then have a variance of about 1/4.
 
     See Also
     --------
@@ -59,7 +60,6 @@ class Sqrt(OfEntry):
     of_counts: ClassVar[bool] = True
 
     def value(self, x: Vector) -> Vector:
-        not_negative(x, self)
         return np.sqrt(x)
 
 
@@ -82,13 +82,12 @@ class FreemanTukey(OfEntry):
     of_counts: ClassVar[bool] = True
 
     def value(self, x: Vector) -> Vector:
-        not_negative(x, self)
         return np.asarray(np.sqrt(x) + np.sqrt(x + 1))
 
 
 @dataclass(frozen=True, eq=False)
 class Anscombe(OfEntry):
-    """``2 sqrt(x + 3/8)``, of which the variance of Poisson counts is about 1 (Anscombe 1948).
+    """``2 sqrt(x + 3/8)``: Poisson counts then have a variance of about 1 (Anscombe 1948).
 
     See Also
     --------
@@ -105,7 +104,6 @@ class Anscombe(OfEntry):
     of_counts: ClassVar[bool] = True
 
     def value(self, x: Vector) -> Vector:
-        not_negative(x, self)
         return 2 * np.sqrt(x + 0.375)
 
 
@@ -132,8 +130,7 @@ class Binarize(OfEntry):
     threshold: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.threshold < np.inf:
-            raise ValueError(f"threshold must be a finite number of at least 0, got {self.threshold!r}")
+        require(0 <= self.threshold < np.inf, "threshold", "be a finite number of at least 0", self.threshold)
 
     def value(self, x: Vector) -> Vector:
         return (x > self.threshold).astype(np.float64)
@@ -163,11 +160,10 @@ class Elementwise(OfEntry):
     f: Callable[[Any], Any]
 
     def __post_init__(self) -> None:
-        if not callable(self.f):
-            raise ValueError(f"f must be a function of a vector, got {self.f!r}")
+        require(callable(self.f), "f", "be a function of a vector", self.f)
         found = np.asarray(self.f(np.zeros(2)))
         if found.shape != (2,) or found.dtype.kind not in "fiub" or not np.isfinite(found).all():
-            raise ValueError(f"f must give one finite number for each zero of a vector, got {found!r} of two zeros")
+            raise refuse("f", "give one finite number for each zero of a vector", found, "it was given two zeros")
 
     def value(self, x: Vector) -> Vector:
         return np.asarray(self.f(x), np.float64)

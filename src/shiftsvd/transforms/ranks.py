@@ -9,7 +9,7 @@ from shiftsvd.algebra import generic
 from shiftsvd.numerics.entrywise import Quantities, Values
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.transforms.base import Fitted, Transform
+from shiftsvd.transforms.base import Fitted, Transform, require
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,18 +19,18 @@ class Ranks(Transform):
     Parameters
     ----------
     quantiles : int, optional
-        Keep about so many values of a column, and every value that more than this share of the rows have: ranks are
-        then off by at most ``m / quantiles``. By default all distinct values are kept, 24 bytes each.
+        Keep about this many values of a column, and each value that more than ``m / quantiles`` rows have: ranks then
+        err by at most ``m / quantiles``. By default all distinct values are kept, 24 bytes each.
 
     See Also
     --------
-    Binarize : Whether there is an entry at all.
+    Binarize : 1 for entries above a threshold.
 
     Notes
     -----
-    The zeros of a column share one rank: what they become is a constant for each column, of rank 1. Negative entries
-    come before zeros, -0.0 is zero, NaN is refused. A value that no training row has ranks between its neighbours: half
-    a rank above those below it. With weights, rows are repeated. One read.
+    The zeros of a column share one rank, so that they become a matrix of rank 1. Negative entries come before zeros,
+    -0.0 is zero, NaN is refused. A value that no training row has ranks between its neighbours, half a rank above those
+    below it. With weights, rows are repeated. One read.
 
     Examples
     --------
@@ -46,22 +46,19 @@ class Ranks(Transform):
     quantiles: int | None = None
 
     def __post_init__(self) -> None:
-        if self.quantiles is not None and not self.quantiles >= 2:
-            raise ValueError(f"quantiles must be at least 2, or None, got {self.quantiles!r}")
+        require(self.quantiles is None or self.quantiles >= 2, "quantiles", "be at least 2, or None", self.quantiles)
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
         (m, n), total = A.shape, float(weights.sum())
-        counted = Values(Frequency(), weights[:, None], np.zeros((n, 0)))
-        lines, values, counts = generic.entry_values(A, counted)
-        # A zero of every column, too, whether or not some row has it.
+        lines, values, counts = generic.entry_values(A, Values(_frequency, weights[:, None], np.zeros((n, 0))))
+        # Each column has a zero, too, even if no row does.
         zeros = np.maximum(total - np.bincount(lines, counts, minlength=n), 0)
         lines, values = np.r_[lines, np.arange(n)], np.r_[values, np.zeros(n)]
         counts = np.r_[counts, zeros]
         order = np.lexsort((values, lines))
         lines, values, counts = lines[order], values[order], counts[order]
         above = np.cumsum(counts)
-        ends = np.cumsum(np.bincount(lines, minlength=n))
-        starts = np.r_[0, ends[:-1]]
+        starts, ends = _stretches(lines, n)
         below = above - counts - (above - counts)[starts][lines]
         if self.quantiles is not None:
             step = total / self.quantiles
@@ -69,8 +66,7 @@ class Ranks(Transform):
             new = np.r_[True, (place[1:] != place[:-1]) | (lines[1:] != lines[:-1])]
             kept = new | (counts > step) | (values == 0)
             lines, values, counts, below = lines[kept], values[kept], counts[kept], below[kept]
-            ends = np.cumsum(np.bincount(lines, minlength=n))
-            starts = np.r_[0, ends[:-1]]
+            starts, ends = _stretches(lines, n)
         zero = values == 0
         rank = below[zero] + (counts[zero] + 1) / 2
         columns, table = np.stack([starts, ends, rank], axis=1), np.stack([values, below, counts]).T
@@ -89,19 +85,18 @@ class Ranks(Transform):
         return np.asarray(rank - c[2])
 
 
-@dataclass(frozen=True, eq=False)
-class Frequency:
-    """How often each entry counts: as its row does."""
+def _frequency(x: Vector, r: Quantities, c: Quantities) -> Vector:
+    return r[0]
 
-    def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Vector:
-        return r[0]
+
+def _stretches(lines: Vector, n: int) -> tuple[Vector, Vector]:
+    ends = np.cumsum(np.bincount(lines, minlength=n))
+    return np.r_[0, ends[:-1]], ends
 
 
 def first_not_below(x: Vector, values: Vector, start: Vector, end: Vector) -> Vector:
-    """Where the first of the ascending values from `start` to `end` is that is not below x.
-
-    Counts are mostly 0, 1, 2, ...: a value lies where it would then, or is sought by halving steps.
-    """
+    """Find the first of the ascending values from `start` to `end` that is not below x."""
+    # Counts are mostly 0, 1, 2, ...: the place of a value follows from it. Others are found by bisection.
     with np.errstate(over="ignore"):  # beyond the range of numbers is beyond all places
         guess = np.clip(x - values.take(start), 0, end - start - 1)
     place: Vector = start + guess.astype(np.int64)

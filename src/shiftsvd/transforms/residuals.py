@@ -1,33 +1,29 @@
-"""Residuals of null models: what is left of counts beyond what the sums of their row and column say."""
+"""Residuals of null models, in which the expectation of a count follows from the sums of its row and column."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from shiftsvd.algebra import generic
+from shiftsvd.errors import Refused, Setting
 from shiftsvd.numerics.entrywise import Quantities, Terms
 from shiftsvd.numerics.moments import Vector, left_over, weight_parts
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.transforms.base import Fitted, SumsOf, Transform, margins, not_negative
-from shiftsvd.transforms.smooth import Smooth
+from shiftsvd.transforms.base import Fitted, OfCounts, SumsOf, Transform, margins, require, shares
+from shiftsvd.transforms.smooth import Smooth, SmoothName
 
-THETA = 100.0  # the overdispersion that is taken where none is given (Lause et al. 2021)
-LINEAR = 1e-17  # numbers that log(1 + y) does not change
+THETA = 100.0  # default of the overdispersion (Lause et al. 2021)
+LINEAR = 1e-17  # log(1 + y) is y for smaller y
 DevianceName = Literal["poisson", "binomial", "nb"]
 
 
 @dataclass(frozen=True, eq=False)
-class NullModel(Transform):
-    """What is left of counts beyond ``mu_ij = r_i q_j``; `known` ends with how much of a row its columns hold."""
+class NullModel(OfCounts):
+    """Residuals of counts about ``mu_ij = r_i q_j``; `known` ends with the expected share of a row in its columns."""
 
     keeps_zeros: ClassVar[bool] = False
-    of_counts: ClassVar[bool] = True
-
-    def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        not_negative(x, self)
-        return (x,)
 
     def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
         return np.asarray(sums / fitted.known[-1])
@@ -36,7 +32,7 @@ class NullModel(Transform):
         rates = columns[:, 0]
         share = known[-1] * rates[places].sum() / rates.sum()
         if not share > 0:
-            raise ValueError(f"{self} expects no counts in the columns that are there, which tell nothing then")
+            raise ValueError(f"{self} expects no counts in the columns of these rows, which say nothing about it")
         return np.append(known[:-1], share)
 
     def left(self, R: Panel, fitted: Fitted) -> Panel:
@@ -51,11 +47,11 @@ class PearsonResiduals(NullModel):
     ----------
     theta : float, inf, array of shape (n,), or "estimate"
         The overdispersion of a negative binomial model; inf is the Poisson model; a vector has one for each column;
-        "estimate" takes the moments of each column, ``1 / theta_j = sum_i ((x - mu)^2 - mu) / sum_i mu^2``, or inf.
+        "estimate" is the method of moments, ``1 / theta_j = sum_i ((x - mu)^2 - mu) / sum_i mu^2``, or inf.
     clip : float, optional
-        Residuals are cut off at plus and minus this; default sqrt(m), as scanpy does, inf for none.
+        Residuals are cut off at plus and minus this; default sqrt(m), as in scanpy, inf for none.
     log_rates : array of shape (n,), optional
-        Given in place of ``log(c_j / T)``, as the offset model of sctransform has them: ``mu_ij = r_i exp(beta_j)``.
+        Used in place of ``log(c_j / T)``, as in the offset model of sctransform: ``mu_ij = r_i exp(beta_j)``.
 
     See Also
     --------
@@ -64,12 +60,12 @@ class PearsonResiduals(NullModel):
 
     Notes
     -----
-    A stored x becomes ``x / sqrt(mu + mu^2 / theta)`` (cut off) plus ``f(mu)``, and a zero ``f(mu) = -sqrt(mu) / sqrt(1
-    + mu / theta)``, a function of ``log r_i + log c_j`` of low rank: sqrt(mu) for the Poisson model, else to the
-    accuracy that is asked for. ``|f| < sqrt(theta)``, so that zeros are never cut off while ``clip >= sqrt(theta)``;
-    else those that are become stored entries, and ValueError is raised where these are more than a quarter as many.
-    Rows and columns without counts are expected to have none: their entries become 0, those of new rows in columns
-    without training counts too. There is no floor of the variance. One read; two for "estimate".
+    A stored x becomes ``x / sqrt(mu + mu^2 / theta)`` (cut off) plus ``f(mu)``, and a zero becomes ``f(mu) = -sqrt(mu)
+    / sqrt(1 + mu / theta)``. As a function of ``log r_i + log c_j``, f is of rank 1 for the Poisson model, and of low
+    rank to the accuracy of the fit for others. ``|f| < sqrt(theta)``: no zero is cut off if ``clip >= sqrt(theta)``.
+    Otherwise zeros that are cut off become stored entries, and ValueError is raised if these are more than a quarter of
+    the stored entries. Entries of rows and columns without counts become 0, also those of new rows in columns without
+    training counts. The variance has no floor. One read; two for "estimate".
 
     References
     ----------
@@ -85,22 +81,22 @@ class PearsonResiduals(NullModel):
     """
 
     learns: ClassVar[tuple[int, int]] = (3, 2)
+    stored_zeros: ClassVar[tuple[int, int]] = (0, 2)
     theta: float | Vector | Literal["estimate"] = THETA
     clip: float | None = None
     log_rates: Vector | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not (isinstance(self.theta, str) and self.theta == "estimate"):
-            positive("theta", self.theta, 'a number above 0, inf, a vector of them or "estimate"')
-            object.__setattr__(self, "theta", own(self.theta))
+            _own_positive(self, "theta", 'be a number above 0, inf, a vector of them or "estimate"')
         if self.log_rates is not None:
-            object.__setattr__(self, "log_rates", own(unmasked("log_rates", self.log_rates)))
+            object.__setattr__(self, "log_rates", _own(unmasked("log_rates", self.log_rates)))
         if self.clip is not None:
-            positive("clip", self.clip, "a number above 0, or None")
+            _own_positive(self, "clip", "be a number above 0, or None")
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
         found = margins(self, A, weights)
-        r, rates = found.rows, found.shares
+        r, rates = found.rows, shares(found.columns)
         if self.log_rates is not None:
             rates = np.exp(of_columns("log_rates", self.log_rates, rates))
         theta = self._theta(A, r, rates, weights)
@@ -116,7 +112,7 @@ class PearsonResiduals(NullModel):
             return of_columns("theta", self.theta, rates)
         parts = weight_parts(weights * r**2)
         R = np.hstack([r[:, None], weights[:, None], parts])
-        sums = generic.entry_sums(A, Terms(Scatter(), R, rates[:, None]))[1]
+        sums = generic.entry_sums(A, Terms(_scatter, R, rates[:, None]))[1]
         stored, squares, absent = sums[:, 0], float(weights @ r**2), left_over(parts, len(r), sums[:, 1:])
         excess = stored + rates**2 * absent - rates * (weights @ r)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -132,22 +128,15 @@ class PearsonResiduals(NullModel):
                 change = np.where(cut, np.copysign(clip, x - mu) + mu / deviation, change)
         return change if mu.all() else np.where(mu > 0, change, 0)
 
-    def stored_zeros(self) -> tuple[int, int]:
-        return 0, 2
 
-
-@dataclass(frozen=True, eq=False)
-class Scatter:
-    """Weighted squares of ``x - mu`` in the entries of a column, and the parts of ``w r^2`` of their rows."""
-
-    def __call__(self, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
-        row, weight, *parts = r
-        return (), (weight * (x - row * c[0]) ** 2, *parts)
+def _scatter(x: Vector, r: Quantities, c: Quantities) -> SumsOf:
+    row, weight, *parts = r
+    return (), (weight * (x - row * c[0]) ** 2, *parts)
 
 
 @dataclass(frozen=True, eq=False)
 class DevianceResiduals(NullModel):
-    """Signed roots of the deviance of each count from what a null model expects, ``mu_ij = r_i c_j / T``.
+    """Signed roots of the deviance of each count from its expectation in a null model, ``mu_ij = r_i c_j / T``.
 
     Parameters
     ----------
@@ -162,10 +151,10 @@ class DevianceResiduals(NullModel):
 
     Notes
     -----
-    A zero becomes ``-sqrt(2 mu)``, ``-sqrt(-2 r_i log(1 - p_j))``, or ``-sqrt(2 theta log(1 + mu / theta))``: of rank 1
-    exactly, the last one of low rank to the accuracy that is asked for. Rows and columns without counts become 0. A
-    column that holds all counts (``p_j = 1``) is refused for "binomial": nothing else would be possible in any row. One
-    read.
+    A zero becomes ``-sqrt(2 mu)`` (Poisson) or ``-sqrt(-2 r_i log(1 - p_j))`` (binomial), of rank 1 exactly, or
+    ``-sqrt(2 theta log(1 + mu / theta))``, of low rank to the accuracy of the fit. Rows and columns without counts
+    become 0. For "binomial", a column that holds all counts (``p_j = 1``) is refused: it leaves no other outcome for a
+    row. One read.
 
     References
     ----------
@@ -185,23 +174,21 @@ class DevianceResiduals(NullModel):
     theta: float | Vector | None = None
 
     def __post_init__(self) -> None:
-        if self.model not in ("poisson", "binomial", "nb"):
-            raise ValueError(f'model must be "poisson", "binomial" or "nb", got {self.model!r}')
+        require(self.model in get_args(DevianceName), "model", 'be "poisson", "binomial" or "nb"', self.model)
         if self.theta is not None:
             if self.model != "nb":
-                raise ValueError(f'theta is of model="nb", got theta={self.theta!r} beside model={self.model!r}')
-            positive("theta", self.theta, "a number above 0, inf, or a vector of them")
-            object.__setattr__(self, "theta", own(self.theta))
+                raise Refused(Setting("theta"), " is of ", Setting("model", "nb"), f", got model={self.model!r}")
+            _own_positive(self, "theta", "be a number above 0, inf, or a vector of them")
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
         found = margins(self, A, weights)
-        r, rates = found.rows, found.shares
+        r, rates = found.rows, shares(found.columns)
         if self.model == "binomial":
             others = _of_others(found.columns)
             if rates.any() and not others.all():
                 raise ValueError(
-                    f"column {int(np.argmax(rates))} holds all counts: of a binomial model nothing is left to tell; "
-                    "leave the column out, or give at least two columns that have counts"
+                    f"Column {int(np.argmax(rates))} holds all counts, so that a binomial model leaves no residuals. "
+                    "Give at least two columns that have counts."
                 )
             right = -np.sqrt(-2 * _log_of_rest(rates, others))
             return Fitted(self, np.stack([rates, others], axis=1), np.ones(1), right[:, None]), r[:, None]
@@ -229,11 +216,10 @@ def _counts(x: Vector, mu: Vector, inverse: Vector) -> tuple[Vector, Vector, Vec
 
 
 def loss(x: Vector, mu: Vector, d: Vector, inverse: Vector | float = 0.0) -> Vector:
-    """``x log(x / mu) - (x + theta) log((x + theta) / (mu + theta))``, ``x log(x / mu) - (x - mu)`` for infinite theta.
-
-    It is ``x P - theta Q`` where x is above mu, else its negative, with P the difference of both logarithms and Q the
-    second one: x, mu and theta may be of any sizes, and the root is right to a rounding of that of a zero.
-    """
+    # x log(x / mu) - (x + theta) log((x + theta) / (mu + theta)), or x log(x / mu) - (x - mu) for infinite theta, for
+    # x, mu and theta of any sizes: x P - theta Q for x above mu, else its negative. P is the difference of both
+    # logarithms, Q the second one. The error of the root is at most a rounding of the root of a zero
+    # (test_many_digits.py).
     low, size = np.minimum(x, mu), np.abs(d)
     P = np.log1p(np.where(x > 0, size / low / (1 + np.maximum(x, mu) * inverse), 0))
     part = size / (1 + low * inverse)
@@ -254,7 +240,7 @@ def _log_of_rest(rates: Vector, others: Vector) -> Vector:
     return np.where(rates > 0.5, np.log(np.where(others > 0, others, 1)), np.log1p(-np.minimum(rates, 0.5)))
 
 
-def _null_model(how: Transform, name: Any, columns: Panel, r: Vector, tol: float) -> Fitted:
+def _null_model(how: Transform, name: SmoothName, columns: Panel, r: Vector, tol: float) -> Fitted:
     rates, inverse = columns[:, 0], columns[:, 1]
     poisson = inverse == 0
     right = np.where(poisson, -np.sqrt(rates * (2 if name == "deviance" else 1)), 0)[:, None]
@@ -267,18 +253,21 @@ def _null_model(how: Transform, name: Any, columns: Panel, r: Vector, tol: float
     return Fitted(how, columns, np.ones(1), right, smooth)
 
 
-def positive(name: str, value: Any, rule: str) -> None:
+def _own_positive(how: Transform, name: str, rule: str) -> None:
+    value = getattr(how, name)
     numbers = np.asarray(unmasked(name, value))
-    if numbers.dtype.kind not in "fiu" or not np.all(numbers > 0):
-        raise ValueError(f"{name} must be {rule}, got {value!r}")
+    require(numbers.dtype.kind in "fiu" and bool(np.all(numbers > 0)), name, rule, value)
+    object.__setattr__(how, name, _own(value))
 
 
-def own(value: Any) -> float | Vector:
+def _own(value: Any) -> float | Vector:
     return np.array(value, np.float64) if np.ndim(value) else float(value)
 
 
 def of_columns(name: str, value: Any, like: Vector) -> Vector:
     numbers = np.asarray(value, np.float64)
     if numbers.ndim and numbers.shape != like.shape:
-        raise ValueError(f"{name} must be a number, or one for each of {len(like)} columns, got shape {numbers.shape}")
+        raise Refused(
+            Setting(name), f" must be a number, or one for each of {len(like)} columns, got shape {numbers.shape}"
+        )
     return np.array(np.broadcast_to(numbers, like.shape))

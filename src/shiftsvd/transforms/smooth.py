@@ -1,4 +1,4 @@
-"""A smooth function of two margins as a matrix of low rank: interpolation in the margins of the columns alone."""
+"""A smooth function of two margins as a matrix of low rank, by interpolation in the margins of the columns."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,25 +13,23 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 
 SmoothName = Literal["pearson", "deviance"]
-# How much of the strip in which the functions are analytic, |Im t| < pi, an ellipse is to fill.
+# The functions are analytic in the strip |Im t| < pi; the ellipse of the bound fills this share of it.
 STRIP = 0.9
 AT_ONCE = 4096  # margins
-# Distance of the points of the rows' log margins at which functions are compressed, and how far below the others they
-# begin: what is smaller is exp(t / 2) to rounding; and how far beyond the largest margin they go.
+# Log margins of rows at which functions are compressed: the distance of two; how far below the log margins of the
+# columns they begin, where f is exp(t / 2) to rounding; and how far they go beyond the largest one.
 STEP, BELOW, BEYOND = 0.125, 72.0, 1.0
-# Points of the check, rows by columns; how many of them lie on a lobe of the error, at least; and what errors between
-# them may exceed those at them by.
+# Points at which errors are computed, rows by columns; points on a lobe of the error, at least; and the factor by which
+# errors between points may exceed those at them.
 CHECKED, LOBE, MARGIN = 400, 5, 2.0
-# Accuracy of an entry for each unit of tolerance: entries of residuals are of size 1, and the k-th value is taken to be
-# at least a thousandth of the Frobenius norm. What is left over is bounded afterwards, whatever it is.
+# Accuracy of an entry for each unit of tolerance: entries of residuals are of size 1, and the k-th value is at least a
+# thousandth of the Frobenius norm, as a rule. `errors` bounds what is left in any case.
 SHARE, LEAST = 1e-4, 1e-14
 
 
 def value(name: str, t: Panel) -> Panel:
-    """What a zero becomes where the expectation is ``theta exp(t)``, over ``sqrt(theta)``.
-
-    Pearson: ``-sqrt(mu) / sqrt(1 + mu / theta)``. Deviance: ``-sqrt(2 theta log(1 + mu / theta))``.
-    """
+    # What a zero becomes, over sqrt(theta), where the expectation mu is theta exp(t).
+    # Pearson: -sqrt(mu) / sqrt(1 + mu / theta). Deviance: -sqrt(2 theta log(1 + mu / theta)).
     if name == "pearson":
         return np.asarray(-np.exp(-0.5 * np.logaddexp(0, -t)))
     return np.asarray(-np.sqrt(2 * np.logaddexp(0, t)))
@@ -42,26 +40,14 @@ class Smooth:
     """``scale_j f(log r_i + b_j)`` as ``L R^T``, with L made of the margins r of any rows.
 
     Interpolation at Chebyshev nodes in b, ``f(a + b) = sum_l f(a + t_l) l_l(b)``: new rows never extrapolate. The
-    functions of a, ``f(a + t_l)``, are then compressed to the few that they are combinations of up to `largest`.
-
-    Attributes
-    ----------
-    name : "pearson" or "deviance"
-        Which function f is.
-    offsets : array of shape (n,)
-        b; minus infinity for columns that have no expectation, or that are none of these.
-    scale : array of shape (n,)
-    largest : float
-        The largest margin of a row.
-    tol : float
-        Each entry is accurate to `SHARE` times this.
+    functions of a, ``f(a + t_l)``, are compressed to the few that they are combinations of up to the margin `largest`.
     """
 
     name: SmoothName
-    offsets: Vector
+    offsets: Vector  # b of each column; minus infinity for columns without an expectation, or with another function
     scale: Vector
-    largest: float
-    tol: float
+    largest: float  # margin of a row
+    tol: float  # each entry is accurate to SHARE times this
 
     def reaching(self, margins: Vector) -> "Smooth":
         most = float(margins.max(initial=0))
@@ -140,12 +126,9 @@ def probes(x: Vector) -> tuple[Vector, Vector, int]:
 
 
 def chebyshev(lo: float, hi: float, accuracy: float) -> Vector:
-    """Nodes in an interval, as many as the Bernstein ellipse says that this accuracy takes.
-
-    With h half of its length, f(a + .) is analytic and bounded by M inside the ellipse whose smaller half axis is
-    ``0.9 pi / h``, and the error is at most ``4 M rho^(1 - q) / (rho - 1)`` (Trefethen 2013, theorem 8.2), rho being
-    the sum of both half axes.
-    """
+    # So many nodes q that the bound of the Bernstein ellipse meets this accuracy: with h half the length of the
+    # interval, f(a + .) is analytic and bounded by M inside the ellipse whose smaller half axis is 0.9 pi / h; with rho
+    # the sum of both half axes, the error is at most 4 M rho^(1 - q) / (rho - 1) (Trefethen 2013, theorem 8.2).
     half = max((hi - lo) / 2, 1e-3)
     minor = STRIP * pi / half
     rho = minor + sqrt(1 + minor**2)

@@ -419,7 +419,7 @@ def gaps_within(Y: Any, resources: Resources) -> Gaps:
         return gaps_of(Y, **vars(resources))
     if spare(2 * Y.nbytes, resources.memory_limit):
         return gaps_of(Y.compute(), **vars(resources))
-    from shiftsvd.missing.gaps.lazy import LazyGaps
+    from shiftsvd.missing.lazy import LazyGaps
 
     return LazyGaps(Y, resources.memory_limit)
 

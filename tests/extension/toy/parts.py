@@ -24,7 +24,7 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
 class Brighten(Elementwise):
     """``log(1 + x)``, by a name of its own."""
 
-    function: Any = np.log1p
+    f: Any = np.log1p
 
 
 @click.command()

@@ -10,7 +10,7 @@ from scipy.sparse import issparse
 
 from shiftsvd.backends.columns import SomeColumns
 from shiftsvd.backends.source import RowSource, Stacked
-from shiftsvd.errors import Refused
+from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.io.base import Names, Opened, Orient, reading
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.opening import FeatureTypes, held_bytes, held_or_streamed, listed, named_as, read_files
@@ -54,49 +54,8 @@ def open_with_gaps(
     choices: Choices = NOTHING,
     allow_external: bool = False,
 ) -> tuple[Gaps, Names]:
-    """The matrix in a file with its missing entries, samples as rows, and the names of its samples and features.
-
-    Parameters
-    ----------
-    path, stack, format, key, orient, n_threads, memory_limit, feature_types, join
-        As in `open_matrix`.
-    unobserved : bool
-        Whether entries that a sparse matrix does not store are missing, and not only stored NaN.
-    whole : bool
-        Whether it has to be in memory, as ``missing="em"`` needs it for a fit.
-    choices : Choices, optional
-        What is said of a table.
-    allow_external : bool
-        As in `open_matrix`.
-
-    Returns
-    -------
-    gaps : what ``PCA(missing="mean")`` and ``PCA(missing="em")`` take, of shape (n_samples, n_features)
-    names : Names
-
-    Raises
-    ------
-    ValueError, OSError
-        If the file cannot be read, or has to be in memory and is larger than `memory_limit`; the message begins with
-        its name.
-
-    Notes
-    -----
-    Stays in the file as with `open_matrix`, if it has samples as rows and NaN for what is missing, and need not be
-    whole.
-
-    Examples
-    --------
-    >>> import numpy as np, shiftsvd as ss, tempfile
-    >>> from shiftsvd.missing.gaps.opening import open_with_gaps
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.save(f"{folder}/X.npy", [[1.0, 2.0], [np.nan, 4.0], [3.0, 9.0]])
-    ...     gaps, names = open_with_gaps(f"{folder}/X.npy")
-    >>> ss.PCA(1, missing="mean").fit(gaps).mean_
-    array([2., 5.])
-    """
     if orient not in (None, "rows", "columns"):
-        raise ValueError(f'orient must be "rows" or "columns", where the samples are, got {orient!r}')
+        raise refuse("orient", 'be "rows" or "columns", where the samples are', orient)
     resources, given = Resources(memory_limit, n_threads), listed(path)
     with external_files(allow_external), rereadable(given, format) as paths:
         piped = paths != given
@@ -104,8 +63,6 @@ def open_with_gaps(
         streams = not (whole or unobserved or piped or opened.by_features)
         with reading(several(paths), *paths):
             X = held_or_streamed(opened.matrix, resources) if streams else _held(opened, memory_limit)
-            if unobserved and not issparse(X):
-                raise Refused("it is dense, and NaN marks what is missing there: unobserved is for sparse matrices")
             with named_as(paths, opened, by_features=False):
                 gaps = gaps_of(X, unobserved, **vars(resources))
     return gaps, opened.names
@@ -116,9 +73,11 @@ def _held(opened: Opened, memory_limit: int | str | None) -> Any:
     if isinstance(X, RowSource):
         if limit is not None and held_bytes(X) > limit:
             raise Refused(
-                f"it takes {beyond(held_bytes(X), limit)} of memory; only "
-                "files with samples as rows and NaN for what is missing are read in blocks, and for the mean only; "
-                "convert it, or raise memory_limit"
+                f"it takes {beyond(held_bytes(X), limit)} of memory. Files with samples as rows, in which NaN marks ",
+                "missing entries, are read in blocks for ",
+                Setting("missing", "mean"),
+                ". Convert the file, or raise ",
+                Setting("memory_limit"),
             )
         X = X.read(0, X.shape[0])
     return X.conj().T if opened.by_features else X

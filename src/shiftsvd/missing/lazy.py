@@ -1,4 +1,4 @@
-"""Dask arrays in which NaN is a missing entry, filled in the tasks that read them."""
+"""Dask arrays with missing entries, filled in the tasks that read them."""
 
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -12,8 +12,7 @@ from dask import delayed
 from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.dask import dask_operator
 from shiftsvd.kernels import threads
-from shiftsvd.missing.gaps.base import HeldGaps
-from shiftsvd.missing.gaps.memory import ArrayGaps
+from shiftsvd.missing.gaps import ArrayGaps, HeldGaps
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 
@@ -61,14 +60,7 @@ class LazyGaps(HeldGaps):
         return np.asarray(self.X.vindex[i, j].compute())
 
     def without(self, i: Vector, j: Vector) -> "LazyGaps":
-        first = [np.cumsum([0, *sizes[:-1]]) for sizes in self.X.chunks]
-        block = tuple(np.searchsorted(starts, at, "right") - 1 for starts, at in zip(first, (i, j), strict=True))
-        order = np.lexsort(block[::-1])
-        own: dict[tuple[int, int], Any] = {}
-        for a, b in sorted(set(zip(*(part.tolist() for part in block), strict=True))):
-            here = order[(block[0][order] == a) & (block[1][order] == b)]
-            own[a, b] = (i[here] - first[0][a], j[here] - first[1][b])
-        return replace(self, X=self.X.map_blocks(_holed, own=own, dtype=self.X.dtype, meta=self.X._meta))
+        return replace(self, X=self.X.map_blocks(_holed, i=i, j=j, dtype=self.X.dtype, meta=self.X._meta))
 
     def _missing(self, rows: Rows) -> Any:
         return da.isnan(self.X[slice(*rows)]).astype(np.float64)
@@ -89,9 +81,11 @@ def _filled(X: Panel, L: Panel, R: Panel) -> Panel:
     return np.where(np.isnan(X), L @ R.conj().T, X)
 
 
-def _holed(X: Panel, own: dict[tuple[int, int], Any], block_id: tuple[int, int] | None = None) -> Panel:
-    if block_id not in own:
+def _holed(X: Panel, i: Vector, j: Vector, block_info: Any = None) -> Panel:
+    (top, bottom), (left, right) = block_info[0]["array-location"]
+    here = (i >= top) & (i < bottom) & (j >= left) & (j < right)
+    if not here.any():
         return X
     out = X.copy()
-    out[own[block_id]] = np.nan
+    out[i[here] - top, j[here] - left] = np.nan
     return out

@@ -1,0 +1,449 @@
+"""Matrices with missing entries: observed entries stay where they are, and a low-rank matrix replaces the others."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import reduce
+from hashlib import blake2b
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from shiftsvd.backends.blocked import Rows, cut
+from shiftsvd.backends.dense import BLOCK, DenseRows, native_dtype
+from shiftsvd.backends.device import arrays_of
+from shiftsvd.backends.files import DiskRows
+from shiftsvd.backends.source import Changed, RowSource
+from shiftsvd.backends.sparse import SparseRows, adjoint_of, by_rows, coordinates
+from shiftsvd.backends.validation import (
+    BadValues,
+    NotFinite,
+    canonical,
+    finite_dense,
+    from_frame,
+    is_frame,
+    named,
+    numeric_array,
+    sound_structure,
+)
+from shiftsvd.errors import Refused, Setting
+from shiftsvd.kernels import default_threads, kernels_for, ordered
+from shiftsvd.kernels.twin import CSR, take_rows
+from shiftsvd.numerics.moments import Moments, Vector, beside_zeros, left_over, observed, of_observed, weight_parts
+from shiftsvd.operators import Adjoint, LowRank, Operator, Panel
+from shiftsvd.runs.memory import affordable
+
+# Observed entries that are held out to choose a setting: a tenth, and at most so many, which tell any two settings
+# apart.
+TENTH, HIDDEN = 0.1, 100_000
+NOTHING = np.zeros(0, np.int64)
+
+Hidden = tuple["Gaps", Vector, Vector, Vector]  # fewer observed entries; row, column and value of the others
+Missing = tuple[Any, float]  # a matrix M and a number c: the entries of M + c are 1 where entries are missing, else 0
+
+
+class Gaps(ABC):
+    """A matrix of shape (m, n) with missing entries.
+
+    It is no operator before something replaces them: `filled` takes a low-rank matrix S and returns
+    ``P_observed(X) + P_missing(S)``, without forming it.
+    """
+
+    X: Any  # what holds the entries
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        m, n = self.X.shape
+        return int(m), int(n)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return native_dtype(self.X.dtype)
+
+    @property
+    def stored(self) -> int:
+        return self.shape[0] * self.shape[1]
+
+    @abstractmethod
+    def filled(self, S: LowRank) -> Operator: ...
+
+    @abstractmethod
+    def absent(self, W: Panel, rows: Rows) -> Panel: ...
+
+    @abstractmethod
+    def absent_below(self, w: Vector) -> Vector: ...
+
+    @abstractmethod
+    def observed_moments(self, w: Vector) -> Moments: ...
+
+    @abstractmethod
+    def hide(self, rng: np.random.Generator, share: float = TENTH) -> Hidden: ...
+
+    def row_blocks(self, width: int = 1) -> list[Rows]:
+        m = self.shape[0]
+        return cut(m, min(BLOCK // max(width, 1), m * BLOCK // max(self.stored, 1)))
+
+    def observed(self) -> tuple[Vector, Vector]:
+        ones = np.ones((self.shape[1], 1))
+        absent = [self.absent(ones, rows)[:, 0] for rows in self.row_blocks()]
+        return self.shape[1] - np.concatenate(absent), self.shape[0] - self.absent_below(np.ones(self.shape[0]))
+
+    def n_missing(self) -> int:
+        return round(float(self.absent_below(np.ones(self.shape[0])).sum()))
+
+    def moments(self, weights: Vector | None = None) -> Moments:
+        m = self.shape[0]
+        moments = self.observed_moments(np.ones(m) if weights is None else weights)
+        nothing = np.flatnonzero(~(np.asarray(moments.count) > 0))
+        if len(nothing):
+            columns = np.stack([nothing, np.full_like(nothing, m)])
+            raise NotFinite(BadValues(m * len(nothing), 0, columns[:, :0], columns, gaps=True, nothing_else=True))
+        return moments
+
+
+class HeldGaps(Gaps):
+    """Gaps of a matrix in memory or of Dask: more entries can be made missing without a change of the matrix."""
+
+    def draw(self, rng: np.random.Generator, share: float) -> tuple[Vector, Vector]:
+        m, n = self.shape
+        return np.divmod(np.unique(rng.integers(0, m * n, min(int(m * n * share), HIDDEN))), n)
+
+    @abstractmethod
+    def at(self, i: Vector, j: Vector) -> Vector: ...
+
+    @abstractmethod
+    def without(self, i: Vector, j: Vector) -> Gaps: ...
+
+    def hide(self, rng: np.random.Generator, share: float = TENTH) -> Hidden:
+        i, j = self.draw(rng, share)
+        x = self.at(i, j)
+        there = np.flatnonzero(~is_missing(x))
+        kept = there[_spared(i[there], j[there], *self.observed(), rng)]
+        i, j = i[kept], j[kept]
+        return self.without(i, j), i, j, x[kept]
+
+
+def _spared(i: Vector, j: Vector, in_row: Vector, in_column: Vector, rng: np.random.Generator) -> Vector:
+    order = rng.permutation(len(i))
+    kept = np.empty(len(i), bool)
+    rows, columns = i[order], j[order]
+    kept[order] = (_earlier(rows) < in_row[rows] - 1) & (_earlier(columns) < in_column[columns] - 1)
+    return kept
+
+
+def _earlier(labels: Vector) -> Vector:
+    order = np.argsort(labels, kind="stable")
+    ascending = labels[order]
+    found = np.empty(len(labels), np.int64)
+    found[order] = np.arange(len(labels)) - np.searchsorted(ascending, ascending)
+    return found
+
+
+def is_missing(x: Vector) -> Vector:
+    return np.isnan(x) if x.dtype.kind in "fc" else np.zeros(x.shape, bool)
+
+
+class BlockGaps(HeldGaps):
+    """Gaps of a matrix in memory, read in blocks of rows."""
+
+    n_threads: int
+
+    @abstractmethod
+    def missing(self, rows: Rows) -> Missing: ...
+
+    @abstractmethod
+    def block_moments(self, rows: Rows, w: Vector) -> Moments: ...
+
+    def absent(self, W: Panel, rows: Rows) -> Panel:
+        M, c = self.missing(rows)
+        return np.asarray(c * W.sum(axis=0) + M @ W)
+
+    def absent_below(self, w: Vector) -> Vector:
+        found: Any = 0.0
+        for lo, hi in self.row_blocks():
+            M, c = self.missing((lo, hi))
+            found = found + (c * w[lo:hi].sum() + M.T @ w[lo:hi])
+        return np.asarray(found)
+
+    def observed_moments(self, w: Vector) -> Moments:
+        parts = ordered(lambda rows: self.block_moments(rows, w[slice(*rows)]), self.row_blocks(), self.n_threads)
+        return reduce(Moments.merge, parts)
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayGaps(BlockGaps):
+    """An array in which NaN is a missing entry, and so are the entries (i, j) of `holes`, which are sorted by rows."""
+
+    X: Panel
+    n_threads: int = 1
+    holes: tuple[Vector, Vector] = (NOTHING, NOTHING)
+
+    def rows(self, lo: int, hi: int) -> Panel:
+        block, (i, j) = self.X[lo:hi], self.holes
+        own = slice(*np.searchsorted(i, [lo, hi]))
+        if own.start < own.stop:
+            block = block.copy()
+            block[i[own] - lo, j[own]] = np.nan
+        return block
+
+    def filled(self, S: LowRank) -> Operator:
+        X = Patched(self, S)
+        if self.shape[0] >= self.shape[1]:
+            return DenseRows(cast("Panel", X), n_threads=self.n_threads)
+        conjugate = self.dtype.kind == "c"
+        return Adjoint(DenseRows(cast("Panel", X.T), conjugate=conjugate, n_threads=self.n_threads))
+
+    def missing(self, rows: Rows) -> Missing:
+        return is_missing(self.rows(*rows)), 0.0
+
+    def block_moments(self, rows: Rows, w: Vector) -> Moments:
+        return of_observed(self.rows(*rows).astype(self.dtype, copy=False), w)
+
+    def at(self, i: Vector, j: Vector) -> Vector:
+        n = self.shape[1]
+        hidden = np.isin(i * n + j, self.holes[0] * n + self.holes[1])
+        return np.where(hidden, np.nan, self.X[i, j]).astype(self.X.dtype)
+
+    def without(self, i: Vector, j: Vector) -> "ArrayGaps":
+        i, j = np.r_[self.holes[0], i], np.r_[self.holes[1], j]
+        by_row = np.argsort(i, kind="stable")
+        return replace(self, holes=(i[by_row], j[by_row]))
+
+
+class Patched:
+    """What `DenseRows` asks of an array: slices of its rows, in double precision where NaN is replaced."""
+
+    def __init__(self, gaps: ArrayGaps, S: LowRank) -> None:
+        self.gaps, self.S = gaps, S
+        self.shape, self.dtype = gaps.X.shape, gaps.X.dtype
+
+    @property
+    def T(self) -> "Patched":
+        turned = ArrayGaps(self.gaps.X.T).without(*self.gaps.holes[::-1])
+        return Patched(turned, LowRank(self.S.R.conj(), self.S.L.conj()))
+
+    def __getitem__(self, rows: slice) -> Panel:
+        lo, hi, _ = rows.indices(self.shape[0])
+        block = self.gaps.rows(lo, hi)
+        gap = is_missing(block)
+        if not gap.any():
+            return block
+        # Rows of S formed as a block: BLAS is done with them before the places of a few gaps are found.
+        out = block.astype(np.result_type(block, self.S.dtype))
+        np.copyto(out, self.S.rows(lo, hi), where=gap)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class SparseGaps(BlockGaps):
+    """A CSR in which a stored NaN is a missing entry."""
+
+    X: CSR
+    n_threads: int = 1
+    memory_limit: int | str | None = None
+    unstored: ClassVar[float]  # 1 where entries that are not stored are missing, 0 where they are zeros
+
+    @property
+    def stored(self) -> int:
+        return int(self.X.nnz)
+
+    def missing(self, rows: Rows) -> Missing:
+        X = take_rows(self.X, *rows)
+        beyond = csr_array((is_missing(X.data) - self.unstored, X.indices, X.indptr), shape=X.shape, copy=False)
+        return beyond, self.unstored
+
+    def block_moments(self, rows: Rows, w: Vector) -> Moments:
+        kernels, X, m = kernels_for(self.dtype), take_rows(self.X, *rows), rows[1] - rows[0]
+        seen, parts = _without_gaps(X), weight_parts(w)
+        found = kernels.moments(seen, (0, m), parts)
+        if self.unstored:
+            return observed(found)
+        stored = found[0] if seen is X else kernels.moments(X, (0, m), parts)[0]
+        return beside_zeros(observed(found), left_over(parts, m, stored))
+
+    def at(self, i: Vector, j: Vector) -> Vector:
+        return _at(self.X, i, j)
+
+    def _like(self, data: Vector) -> CSR:
+        C = csr_array((data, self.X.indices, self.X.indptr), shape=self.shape, copy=False)
+        C.has_canonical_format = True
+        return C
+
+    def _operator(self, data: Vector) -> SparseRows:
+        return SparseRows(self._like(data), n_threads=self.n_threads, memory_limit=self.memory_limit)
+
+    def _row_of(self, places: Vector) -> Vector:
+        return np.searchsorted(self.X.indptr, places, side="right") - 1
+
+
+def _without_gaps(X: CSR) -> CSR:
+    seen = ~is_missing(X.data)
+    if seen.all():
+        return X
+    indptr = np.concatenate([[0], np.cumsum(seen)]).astype(X.indptr.dtype)[X.indptr]
+    return csr_array((X.data[seen], X.indices[seen], indptr), shape=X.shape, copy=False)
+
+
+def _at(X: CSR, i: Vector, j: Vector) -> Vector:
+    return np.asarray(X[i, j]).ravel() if len(i) else np.empty(0, X.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredGaps(SparseGaps):
+    """Entries that are not stored are observed zeros."""
+
+    unstored: ClassVar[float] = 0.0
+
+    def without(self, i: Vector, j: Vector) -> "StoredGaps":
+        gone = csr_array((np.full(len(i), np.nan, self.X.dtype), (i, j)), shape=self.shape)
+        return replace(self, X=csr_array(self.X + gone))
+
+    def filled(self, S: LowRank) -> Operator:
+        return replace(self._operator(self.patched(S)), kind=self.dtype)
+
+    def patched(self, S: LowRank) -> Vector:
+        data: Vector = self.X.data
+        gaps = np.flatnonzero(is_missing(data))
+        if len(gaps):
+            dtype = np.result_type(data, S.dtype)
+            needed = len(data) * dtype.itemsize
+            affordable(needed, self.memory_limit, "filling the missing entries of a sparse matrix")
+            data = data.astype(dtype)
+            data[gaps] = S.at(self._row_of(gaps), self.X.indices[gaps])
+        return data
+
+
+@dataclass(frozen=True, eq=False)
+class UnstoredGaps(SparseGaps):
+    """Entries that are not stored are missing, as in ratings."""
+
+    unstored: ClassVar[float] = 1.0
+
+    def draw(self, rng: np.random.Generator, share: float) -> tuple[Vector, Vector]:
+        there = np.flatnonzero(~is_missing(self.X.data))
+        places = np.sort(rng.choice(there, min(int(len(there) * share), HIDDEN), replace=False))
+        return self._row_of(places), self.X.indices[places]
+
+    def without(self, i: Vector, j: Vector) -> "UnstoredGaps":
+        data = self.X.data.copy()
+        data[_at(self._like(np.arange(self.X.nnz)), i, j)] = np.nan
+        return replace(self, X=self._like(data))
+
+    def filled(self, S: LowRank) -> Operator:
+        residuals = np.empty(self.X.nnz, np.result_type(self.X.dtype, S.dtype))
+        S = by_rows(S)
+
+        def part(rows: Rows) -> None:
+            places = slice(self.X.indptr[rows[0]], self.X.indptr[rows[1]])
+            i, j = coordinates(take_rows(self.X, *rows))
+            off = self.X.data[places] - S.at(rows[0] + i, j)
+            residuals[places] = np.where(is_missing(off), 0, off)
+
+        for _ in ordered(part, self.row_blocks(), self.n_threads):
+            pass
+        return self._operator(residuals) - LowRank(-S.L, S.R)
+
+
+@dataclass(frozen=True, eq=False)
+class FileGaps(Gaps):
+    """A matrix in a file in which NaN is a missing entry; entries that are not stored are 0."""
+
+    X: DiskRows
+
+    @property
+    def stored(self) -> int:
+        return self.X.source.stored
+
+    def filled(self, S: LowRank) -> Operator:
+        return replace(self.X, source=PatchedSource(self.X.source, S), memo={})
+
+    def absent(self, W: Panel, rows: Rows) -> Panel:
+        return self._read(rows).absent(W, (0, rows[1] - rows[0]))
+
+    def absent_below(self, w: Vector) -> Vector:
+        return np.asarray(sum(self._read(rows).absent_below(w[slice(*rows)]) for rows in self.X.blocks()))
+
+    def observed_moments(self, w: Vector) -> Moments:
+        parts = self.X._each(lambda rows: self._read(rows).observed_moments(w[slice(*rows)]))
+        merged: Moments = reduce(Moments.merge, (part for _, part in parts))
+        return merged
+
+    def row_blocks(self, width: int = 1) -> list[Rows]:
+        return self.X.blocks()
+
+    def hide(self, rng: np.random.Generator, share: float = TENTH) -> Hidden:
+        raise Refused(
+            *(Setting("penalty", "auto"), f" needs the matrix in memory, got {self.X.source.name}; give a number, or "),
+            Setting("missing", "mean"),
+        )
+
+    def _read(self, rows: Rows) -> Gaps:
+        X = sound_rows(self.X.source, *rows)
+        return StoredGaps(X) if isinstance(X, csr_array) else ArrayGaps(X)
+
+
+class PatchedSource(Changed):
+    """A file whose missing entries are replaced by those of a low-rank matrix."""
+
+    def __init__(self, source: RowSource, S: LowRank) -> None:
+        # A read that is kept belongs to the matrix S.
+        super().__init__(source, f"filled {blake2b(S.L.tobytes() + S.R.tobytes(), digest_size=16).hexdigest()}")
+        self.S = S
+
+    def read(self, lo: int, hi: int) -> Any:
+        X, S = sound_rows(self.source, lo, hi), LowRank(self.S.L[lo:hi], self.S.R)
+        if not isinstance(X, csr_array):
+            return Patched(ArrayGaps(X), S)[:]
+        X.data = StoredGaps(X).patched(S)
+        return X
+
+
+def sound_rows(source: RowSource, lo: int, hi: int) -> Any:
+    X = source.read(lo, hi)
+    if isinstance(X, csr_array):
+        try:
+            sound_structure(X)
+        except ValueError as error:
+            raise ValueError(f"{source.name}, rows {lo} to {hi}: {error}") from None
+    return X
+
+
+Observed = Operator | Gaps  # a matrix, with missing entries if something is to replace them
+
+
+def gaps_of(
+    X: Any, unobserved: bool = False, n_threads: int | None = None, memory_limit: int | str | None = None
+) -> Gaps:
+    if isinstance(X, Gaps):
+        return X
+    threads = n_threads or default_threads()
+    if isinstance(X, DiskRows) and not unobserved and X.shift is None:
+        return FileGaps(X)
+    if is_frame(X):
+        with named(X.columns):
+            return gaps_of(from_frame(X), unobserved, n_threads, memory_limit)
+    if issparse(X):
+        C, by_columns = canonical(X, threads, memory_limit, allow_nan=True)
+        if by_columns:
+            affordable(C.nnz * (C.dtype.itemsize + C.indices.itemsize), memory_limit, "converting CSC to CSR")
+            C = adjoint_of(C)
+        return UnstoredGaps(C, threads, memory_limit) if unobserved else StoredGaps(C, threads, memory_limit)
+    if unobserved:
+        raise Refused(
+            Setting("unobserved", True), " is for sparse matrices, and it is dense: NaN marks missing entries"
+        )
+    if hasattr(X, "rmatmat") or type(X).__module__.partition(".")[0] == "dask" or arrays_of(X) is not None:
+        kinds = "arrays in memory, sparse matrices and files opened by open_matrix"
+        remedy = "of a Dask array, fill them: da.where(da.isnan(X), da.nanmean(X, axis=0), X)"
+        raise TypeError(f"missing entries are found in {kinds}, got {X}; {remedy}")
+    X = _in_floats(numeric_array(with_nan(X)))
+    finite_dense(X, allow_nan=True)
+    return ArrayGaps(X, threads)
+
+
+def with_nan(X: Any) -> Any:
+    return _in_floats(X).filled(np.nan) if isinstance(X, np.ma.MaskedArray) else X
+
+
+def _in_floats(X: Any) -> Any:
+    return X if X.dtype.kind in "fc" else X.astype(np.float64)
