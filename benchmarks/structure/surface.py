@@ -22,7 +22,7 @@ import shiftsvd as ss
 from benchmarks.structure.docstrings import public, resolved
 from shiftsvd.cli import main as command
 from shiftsvd.io.sniff import FORMATS
-from shiftsvd.model_file.kinds import KINDS
+from shiftsvd.model_file.kinds import kinds
 from shiftsvd.transforms.chains import BY_NAME
 
 
@@ -121,7 +121,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     found = [*names(), *options()]
     found += [f"format {name} {known.suffixes} {known.description}" for name, known in FORMATS.items()]
-    found += [f"kind {name} {sorted([*kind.fitted, *kind.sometimes])}" for name, kind in KINDS.items()]
+    found += [f"kind {name} {sorted([*kind.fitted, *kind.sometimes])}" for name, kind in kinds().items()]
     found += [f"transformation {name}" for name in BY_NAME]
     with tempfile.TemporaryDirectory() as folder:
         found += outputs(Path(folder))
