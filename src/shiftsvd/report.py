@@ -175,7 +175,7 @@ def _page(fit: Fit, drawn: Drawn, names: Any) -> dict[str, Any]:
 def table(fit: Fit) -> list[Row]:
     shares, known, info = fit.shares, fit.cumulative(), fit.info
     columns = (
-        np.asarray(fit.model.singular_values_ if fit.is_estimator else fit.model.S, np.float64),
+        fit.singular_values,
         fit.variances,
         shares,
         None if known is None else known[0],
@@ -231,7 +231,7 @@ def _between(lower: float, share: float, upper: float) -> dict[str, str | None]:
 
 def _missed(fit: Fit) -> dict[str, Any]:
     level = getattr(fit.info, "missed_below", None)
-    S = np.asarray(fit.model.singular_values_ if fit.is_estimator else fit.model.S, np.float64)
+    S = fit.singular_values
     if level is None or not len(S):
         return {"level": None, "far": False}
     return {

@@ -7,14 +7,14 @@ import numpy as np
 
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
-from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, checked_component, given_or_new, largest, read, short
+from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, FitDisplay, largest, read, short
 from shiftsvd.plot.points import ScoresDisplay
 
 FEW = 6  # bars for which there is room at least
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class LoadingsDisplay:
+class LoadingsDisplay(FitDisplay):
     """The largest entries of a component, by name; made by `loadings`.
 
     Parameters
@@ -52,48 +52,14 @@ class LoadingsDisplay:
     def from_estimator(
         cls, estimator: Any, component: int = 1, *, top: int = 20, names: Any = None, ax: Any = None
     ) -> Self:
-        """The plot of a fitted estimator or an SVDResult.
-
-        Parameters
-        ----------
-        estimator : fitted estimator such as `PCA`, or SVDResult
-            The fit that is drawn.
-        component : int
-            Counted from 1.
-        top : int
-            How many features.
-        names : sequence of n_features names, optional
-            Default: those of the data frame that was fitted, or numbers from 1.
-        ax : matplotlib Axes, optional
-            Default: those of a new figure.
-
-        Returns
-        -------
-        LoadingsDisplay
-            The plot, drawn.
-        """
         fit = read(estimator)
-        values = fit.components[checked_component(component, fit.k) - 1]
+        values = fit.components[fit.places((component,))[0]]
         chosen = largest(np.abs(values), top)
         chosen = chosen[np.argsort(-values[chosen], kind="stable")]
         labels = fit.feature_names(names)
         return cls(values=values[chosen], names=[labels[j] for j in chosen], component=component).plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> Self:
-        """Draw what this display holds, on `ax` or on a new figure.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Default: those of a new figure.
-
-        Returns
-        -------
-        LoadingsDisplay
-            This plot, with `ax_` and `figure_`.
-        """
-        self.ax_ = given_or_new(ax)
-        self.figure_ = self.ax_.figure
+    def _draw(self) -> None:
         at = np.arange(len(self.values))
         self.ax_.barh(at, self.values, color=np.where(self.values >= 0, BLUE, ORANGE))
         names = [short(name) for name in self.names]
@@ -103,11 +69,10 @@ class LoadingsDisplay:
         self.ax_.set(title=f"Loadings of PC{self.component}", xlabel="loading")
         self.ax_.set_ylim(max(len(at), FEW) - 0.4, -0.6)  # few bars are not broad ones
         self.ax_.axvline(0, color=GREY, linewidth=0.8)
-        return self
 
 
 @dataclass(eq=False, repr=False)
-class BiplotDisplay:
+class BiplotDisplay(FitDisplay):
     """Samples as dots and features as arrows; made by `biplot`.
 
     Parameters
@@ -157,61 +122,18 @@ class BiplotDisplay:
         color: Any = None,
         ax: Any = None,
     ) -> Self:
-        """The plot of the rows of X, of the scores Z, or of the rows behind an SVDResult.
-
-        Parameters
-        ----------
-        estimator : fitted estimator such as `PCA`, or SVDResult
-            The fit that is drawn.
-        X : array, sparse matrix or Operator of shape (m, n_features), optional
-            Rows whose scores are drawn; one pass.
-        Z : array of shape (m, k), optional
-            Scores, where they are there already.
-        components : pair of int
-            Which two, counted from 1.
-        top : int
-            How many features.
-        names : sequence of n_features names, optional
-            Default: those of the data frame that was fitted, or numbers from 1.
-        color : array of shape (m,), optional
-            A number or a class for each row.
-        ax : matplotlib Axes, optional
-            Default: those of a new figure.
-
-        Returns
-        -------
-        BiplotDisplay
-            The plot, drawn.
-        """
         fit = read(estimator)
-        places = [checked_component(component, fit.k) - 1 for component in components]
+        places = fit.places(components)
         arrows = fit.components[places].T
         if getattr(estimator, "whiten", False):
             arrows = arrows * np.sqrt(fit.variances[places])
         chosen = largest(np.hypot(*arrows.T), top)
         labels = fit.feature_names(names)
-        points = ScoresDisplay.from_estimator(estimator, X, Z=Z, components=components, color=color, ax=ax)
-        return cls(points, arrows=arrows[chosen], names=[labels[j] for j in chosen])._draw()
+        points = ScoresDisplay._of(fit, X, Z, components, color)
+        return cls(points, arrows=arrows[chosen], names=[labels[j] for j in chosen]).plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> Self:
-        """Draw what this display holds, on `ax` or on a new figure.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Default: those of a new figure.
-
-        Returns
-        -------
-        BiplotDisplay
-            This plot, with `ax_` and `figure_`.
-        """
-        self.points.plot(ax=ax)
-        return self._draw()
-
-    def _draw(self) -> Self:
-        self.ax_ = self.points.ax_
-        self.figure_ = self.ax_.figure
+    def _draw(self) -> None:
+        self.points.plot(ax=self.ax_)
         limits = np.array([self.ax_.get_xlim(), self.ax_.get_ylim()])
         room = np.min(np.abs(limits), axis=1)  # to the nearer side of the origin
         longest = np.max(np.abs(self.arrows), axis=0, initial=0)
@@ -223,7 +145,6 @@ class BiplotDisplay:
             side = {"ha": "left" if tip[0] >= 0 else "right", "va": "bottom" if tip[1] >= 0 else "top"}
             self.ax_.annotate(short(name), tip, **side, fontsize="small", color=ORANGE, parse_math=False)
         self.ax_.set_title(f"{self.ax_.get_title()}; arrows: loadings × {self.factor_:.3g}", fontsize="medium")
-        return self
 
 
 def loadings(
