@@ -316,6 +316,14 @@ def test_names_are_drawn_as_they_are() -> None:
     assert len(short("x" * 99)) == 24
 
 
+def test_names_of_samples_are_taken_by_their_places() -> None:
+    names = pd.Series([f"sample {i}" for i in range(120)], index=range(119, -1, -1))
+    written = [text.get_text() for text in drawn(scores(FITS["PCA"], X, labels=names)).ax_.texts]
+    Z = FITS["PCA"].transform(X)[:, :2]
+    far = np.argmax((Z**2 / Z.var(axis=0)).sum(axis=1))
+    assert f"sample {far}" in written
+
+
 def test_names_of_a_data_frame_are_used() -> None:
     frame = pd.DataFrame(X, columns=[f"gene {j}" for j in range(9)])
     assert loadings(ss.PCA(n_components=2).fit(frame), top=1).names == ["gene 0"]

@@ -54,25 +54,25 @@ def save_model(
     model : estimator of this package, or GenotypePCA
         Fitted: any of the classes that end with PCA, SVD, LSA, CorrespondenceAnalysis or PCoA.
     path : path
-        Where the file is written; it appears when it is complete.
+        The file, which appears when it is complete.
     force : bool
-        Replace a file of that name.
+        Replace an existing file.
     names : sequence of str, optional
         Names of the features, in place of the model's `feature_names_in_`.
     source : str, optional
-        Where the data came from, for whoever reads the file.
+        Where the data came from, as a note in the file.
 
     Raises
     ------
     FileExistsError
-        If there is a file of that name, and `force` is false.
+        If the file exists, and `force` is false.
     OSError, ValueError
-        If the file cannot be written, or holds what a file cannot: a solver that is not one of this package, a
-        function, names that are neither texts nor numbers. A random generator is not stored, and the file says so.
+        If the file cannot be written, or the model has a value that cannot be stored: a solver that is not one of this
+        package, a function, names that are neither texts nor numbers. A random generator is replaced by a note.
 
     See Also
     --------
-    load_model : Reads it again.
+    load_model : Read the file.
 
     Examples
     --------
@@ -120,19 +120,19 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
     path : path
         A file that `save_model` wrote.
     kind : type or tuple of types, optional
-        The class that it must be of, or those that it may be of.
+        The class of the model, or the classes that are accepted.
 
     Returns
     -------
     estimator, or GenotypePCA
-        Of the class that was saved, fitted. What `set_output` had set is not in the file, nor is the stream of batches
-        of a PCA or IncrementalPCA, as a warning says: its first `partial_fit` begins anew.
+        The fitted model, of the class that was saved. The file has neither the output format of `set_output` nor the
+        stream of batches of a PCA or IncrementalPCA: its first `partial_fit` begins anew, as a warning says.
 
     Raises
     ------
     ValueError
-        If the file is damaged, is not a model, holds one of another kind, or is of a version that this package does
-        not know. Nothing in a file is run, and reading takes memory in proportion to its size.
+        If the file is damaged, is no model file, holds a model of another class, or has a version that this package
+        does not know. Nothing in a file is run, and reading takes memory in proportion to its size.
     OSError
         If it cannot be read.
     ImportError
@@ -140,7 +140,7 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
 
     See Also
     --------
-    save_model : Writes what this reads.
+    save_model : Write the file.
 
     Examples
     --------

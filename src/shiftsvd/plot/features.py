@@ -1,4 +1,4 @@
-"""What the components are made of: the largest loadings, and samples and features in one plot."""
+"""Loadings: the largest of a component, and a biplot of samples and features."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
@@ -10,7 +10,7 @@ from shiftsvd.operators import Panel
 from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, FitDisplay, largest, read, short
 from shiftsvd.plot.points import ScoresDisplay
 
-FEW = 6  # bars for which there is room at least
+FEW = 6  # bars that an axis has room for at least
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -67,7 +67,7 @@ class LoadingsDisplay(FitDisplay):
         size = "medium" if roomy else "small" if len(at) <= 20 else "x-small"
         self.ax_.set_yticks(at, names, parse_math=False, fontsize=size)
         self.ax_.set(title=f"Loadings of PC{self.component}", xlabel="loading")
-        self.ax_.set_ylim(max(len(at), FEW) - 0.4, -0.6)  # few bars are not broad ones
+        self.ax_.set_ylim(max(len(at), FEW) - 0.4, -0.6)
         self.ax_.axvline(0, color=GREY, linewidth=0.8)
 
 
@@ -87,7 +87,7 @@ class BiplotDisplay(FitDisplay):
     Attributes
     ----------
     factor_ : float
-        What the arrows are enlarged by.
+        The factor by which the arrows are enlarged.
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
 
@@ -150,7 +150,7 @@ class BiplotDisplay(FitDisplay):
 def loadings(
     estimator_or_result: Any, component: int = 1, top: int = 20, names: Any = None, ax: Any = None
 ) -> LoadingsDisplay:
-    """The entries of a component with the largest magnitude, by the names of the features.
+    """Plot the entries of a component with the largest magnitude, by the names of the features.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def loadings(
     component : int
         Counted from 1.
     top : int
-        How many.
+        How many features.
     names : sequence of n_features names, optional
         Default: those of the data frame that was fitted, or numbers from 1.
     ax : matplotlib Axes, optional
@@ -172,7 +172,7 @@ def loadings(
 
     See Also
     --------
-    plot.LoadingsDisplay : What is returned.
+    plot.LoadingsDisplay : The class of the plot.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def biplot(
     color: Any = None,
     ax: Any = None,
 ) -> BiplotDisplay:
-    """The samples as dots, and the features with the longest arrows: the inner product of both is the entry of X.
+    """Plot samples as dots, and the features with the longest arrows: the inner product of both is the entry of X.
 
     The dots are the scores, the arrows the loadings (those of whitened scores times the deviations), so
     that ``point . arrow`` is the shifted, scaled entry as far as two components give it; all arrows are
@@ -209,7 +209,7 @@ def biplot(
     X : array, sparse matrix or Operator of shape (m, n_features), optional
         Rows whose scores are drawn; one pass.
     Z : array of shape (m, k), optional
-        Scores, where they are there already.
+        Scores, if they have been computed already.
     components : pair of int
         Which two, counted from 1.
     top : int
@@ -228,7 +228,7 @@ def biplot(
 
     See Also
     --------
-    plot.BiplotDisplay : What is returned.
+    plot.BiplotDisplay : The class of the plot.
     plot.scores : Without features.
 
     References

@@ -1,4 +1,4 @@
-"""What every plot reads from a fit, be it an estimator or an SVDResult, and the Display that draws it."""
+"""The numbers that plots take from an estimator or an SVDResult, and the base of all plots."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Fit:
     variances : array of shape (k,)
         Explained variances; of an SVDResult the squared singular values.
     total : float or None
-        What the shares are of; None if it is not known.
+        The total variance; None if it is not known.
     errors : array of shape (k,), or None
         Bounds of the relative errors of the singular values.
     """
@@ -171,7 +171,7 @@ class Display(ABC):
     figure_: Any
 
     def plot(self, *, ax: Any = None) -> Self:
-        """Draw what this display holds, on `ax` or on a new figure.
+        """Draw this plot on `ax` or on a new figure.
 
         Parameters
         ----------

@@ -79,7 +79,7 @@ class ScoresDisplay(FitDisplay):
     Parameters
     ----------
     points : array of shape (m, 2), or ScoreRaster
-        The scores of each sample, or what was counted of many.
+        The scores of each sample, or the counts of many samples.
     components : pair of int
         Their numbers, from 1.
     shares : pair of floats, optional
@@ -161,12 +161,13 @@ class ScoresDisplay(FitDisplay):
         self.ax_.ticklabel_format(scilimits=(-3, 3))  # longer labels would overlap
         if not isinstance(points, ScoreRaster):
             self._draw_points(points, colours)
-        elif colours is None and len(points.sample) < points.n:
+        elif colours is None and points.n > len(points.sample_rows):
             self._draw_counts(points.counts, points.grid, points.clipped)
         else:
-            if len(points.sample) < points.n:
-                self.ax_.set_title(f"Scores of {len(points.sample):,} of {points.n:,} samples")
-            self._draw_points(points.sample, colours and replace(colours, values=colours.values[points.sample_rows]))
+            sample, rows = points.sample, points.sample_rows
+            if points.n > len(rows):
+                self.ax_.set_title(f"Scores of {len(rows):,} of {points.n:,} samples")
+            self._draw_points(sample, colours and replace(colours, values=colours.values[rows]))
         if self.labels is not None:
             self._write_names(*farthest(points))
 
@@ -277,7 +278,7 @@ def scores(
     labels: Any = None,
     ax: Any = None,
 ) -> ScoresDisplay:
-    """The samples in the plane of two components: dots, or a raster for more than 20 000.
+    """Plot the samples in the plane of two components: dots, or a raster of more than 20 000 samples.
 
     Parameters
     ----------
@@ -286,15 +287,15 @@ def scores(
     X : array or sparse matrix of shape (m, n_features), optional
         Rows for an estimator to transform.
     Z : array of shape (m, k), or ScoreRaster, optional
-        Scores, where they have been computed already, at least of the components drawn; X or Z, not both.
+        Scores, if they have been computed already, at least of the components drawn; X or Z, not both.
     components : pair of int
         Counted from 1.
     color : array of shape (m,), optional
         Numbers are drawn on a scale with a bar. Text, categories, and integers of at most 20 different values are
-        classes with a legend: the 20 most frequent, and "other". Where there are many points, a cell has the
-        mean of its numbers, or its most frequent class; of a ScoreRaster the sampled rows are drawn.
+        classes with a legend: the 20 most frequent, and "other". A cell of a raster has the mean of its numbers,
+        or its most frequent class; of a ScoreRaster the sampled rows are drawn.
     labels : sequence of m names, optional
-        Written beside the 15 samples farthest from the middle, but for those that would overlap.
+        Written beside the 15 samples farthest from the middle, except for names that would overlap others.
     ax : matplotlib Axes, optional
         Default: those of a new figure.
 
@@ -310,7 +311,7 @@ def scores(
 
     See Also
     --------
-    plot.ScoresDisplay : What is returned.
+    plot.ScoresDisplay : The class of the plot.
     plot.biplot : With the features.
 
     Examples

@@ -16,7 +16,7 @@ NAMED = 15  # points that may have their names beside them
 
 @dataclass(frozen=True)
 class Grid:
-    """A square number of cells over a rectangle; what lies outside counts for the cell at the edge."""
+    """Cells over a rectangle, as many along both sides; points outside count for the cells at the edge."""
 
     low: Vector  # of x and y
     high: Vector
@@ -114,12 +114,12 @@ class ScoreRaster:
 
     @classmethod
     def of(cls, estimator: Any, *, components: tuple[int, int] = (1, 2), **settings: Any) -> Self:
-        """An empty raster for the scores of a fitted estimator.
+        """Return an empty raster for the scores of a fitted estimator.
 
         Parameters
         ----------
         estimator : fitted estimator such as `PCA`, or SVDResult
-            The fit whose variances the grid is laid by.
+            The fit whose standard deviations set the size of the grid.
         components : pair of int
             Which two, counted from 1.
         **settings

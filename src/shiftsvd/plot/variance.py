@@ -11,7 +11,7 @@ from shiftsvd.operators import repeated
 from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, Display, Fit, FitDisplay, is_dominated, read
 
 BARS = 40  # more components are a line
-ROUNDING = 1e-8  # what is less beside the largest value is not drawn on a logarithmic axis
+ROUNDING = 1e-8  # of the largest value: smaller ones are not drawn on a logarithmic axis
 
 Band = tuple[Vector, Vector]
 
@@ -31,7 +31,7 @@ class ScreeDisplay(FitDisplay):
     cumulative_bounds : pair of arrays of shape (k,), optional
         Lower and upper bound of the running sum.
     whole : str
-        What the shares are of.
+        The quantity whose shares are drawn.
 
     Attributes
     ----------
@@ -115,9 +115,9 @@ class ReconstructionErrorDisplay(FitDisplay):
     bounds : pair of arrays of shape (k + 1,), optional
         Lower and upper bound of the errors.
     new_errors : array of shape (k + 1,), optional
-        The same of rows that the fit need not have seen.
+        The same for other rows than those of the fit.
     whole : str, optional
-        What the errors are relative to, if not to the data.
+        The matrix that the errors are relative to, if not the data.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ class NorthDisplay(Display):
     shares, errors, nominal : arrays of shape (k,)
         Shares of the total variance, their standard errors, and those that they would have of independent samples.
     separated : array of shape (k,)
-        Whether a mode is told from its neighbours.
+        Whether a mode is separated from its neighbours.
 
     Attributes
     ----------
@@ -225,14 +225,14 @@ class NorthDisplay(Display):
 
 
 def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
-    """The variance of each component and its running sum, as shares of the total, with their bounds.
+    """Plot the variance of each component and the running sum, as shares of the total, with their bounds.
 
-    Where one component dwarfs most of the others their axis is logarithmic.
+    The axis is logarithmic if one component dwarfs the others.
 
     Parameters
     ----------
     result_or_estimator : SVDResult, or fitted estimator such as `PCA`
-        Where the norm of the matrix behind an SVDResult is not known, the squared singular values are drawn.
+        The squared singular values are drawn if the norm of the matrix behind an SVDResult is not known.
     ax : matplotlib Axes, optional
         Default: those of a new figure.
 
@@ -243,7 +243,7 @@ def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
 
     See Also
     --------
-    plot.ScreeDisplay : What is returned.
+    plot.ScreeDisplay : The class of the plot.
     suggest_k : How many components.
 
     Examples
@@ -258,7 +258,7 @@ def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
 
 
 def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None) -> ReconstructionErrorDisplay:
-    """What the first 0, 1, ..., k components leave: ``||A - A_j||_F / ||A||_F`` of the shifted, scaled data A.
+    """Plot the error that the first 0, 1, ..., k components leave, ``||A - A_j||_F / ||A||_F`` of shifted, scaled A.
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None
 
     See Also
     --------
-    plot.ReconstructionErrorDisplay : What is returned.
+    plot.ReconstructionErrorDisplay : The class of the plot.
     plot.scree : The variances.
 
     Notes
@@ -301,12 +301,12 @@ def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None
 
 
 def north(errors: Any, ax: Any = None) -> NorthDisplay:
-    """The variances of the modes of a field with North's bars, one standard error to each side.
+    """Plot the variances of the modes of a field with North's bars, one standard error to each side.
 
     Parameters
     ----------
     errors : xarray.Dataset
-        What `shiftsvd.xarray.north` gave. Thick grey bars are those of independent samples.
+        The result of `shiftsvd.xarray.north`. Thick grey bars are those of independent samples.
     ax : matplotlib Axes, optional
         Default: those of a new figure.
 
@@ -322,7 +322,7 @@ def north(errors: Any, ax: Any = None) -> NorthDisplay:
 
     See Also
     --------
-    plot.NorthDisplay : What is returned.
+    plot.NorthDisplay : The class of the plot.
     xarray.north : The errors.
 
     Examples
