@@ -5,9 +5,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
-from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.random import BitGenerator, Generator, RandomState, SeedSequence
@@ -17,7 +16,7 @@ from shiftsvd.io.base import Unfit, reading
 from shiftsvd.model_file.coding import code, decode, text_array
 from shiftsvd.model_file.container import FORMAT, MAX_HEADER, VERSION, Metadata, Tensors, digest, listed, read
 from shiftsvd.model_file.container import write as write_file
-from shiftsvd.model_file.kinds import ByName, Kind, Sizes, check_finite, check_type, class_of, kinds
+from shiftsvd.model_file.kinds import ByName, Kind, Sizes, arguments, check_finite, check_type, class_of, kinds
 from shiftsvd.result import Info
 from shiftsvd.runs.messages import warn
 from shiftsvd.runs.outputs import refuse
@@ -260,18 +259,17 @@ def _restored(kind: str, settings: ByName, fitted: ByName) -> Any:
         if isinstance(value, dict) and set(value) == PARTS:
             fitted[name] = _restored(**value)
     cls, its = class_of(kind), kinds()[kind]
-    _check_settings(cls, settings)
+    _check_settings(kind, settings)
     sizes = _check_fitted(its, fitted)
     fitted |= {attribute: sizes[letter] for attribute, letter in its.sizes.items()}
     its.agree(settings, fitted)
     return its.made(cls, settings, fitted)
 
 
-def _check_settings(cls: type[Any], settings: ByName) -> None:
-    known = signature(cls).parameters if hasattr(cls, "get_params") else {}
-    if unknown := set(settings) - set(known):
-        raise ValueError(f"{cls.__name__} has no setting {listed(unknown)}; a newer shiftsvd may have: update it")
-    hints = get_type_hints(cls.__init__)
+def _check_settings(kind: str, settings: ByName) -> None:
+    hints = arguments(kind) if hasattr(class_of(kind), "get_params") else {}
+    if unknown := set(settings) - set(hints):
+        raise ValueError(f"{kind} has no setting {listed(unknown)}; a newer shiftsvd may have: update it")
     for name, value in settings.items():
         check_type(name, value, hints[name], any_text=True)  # a name is judged when it is used, as in any model
         if isinstance(value, np.ndarray | tuple):

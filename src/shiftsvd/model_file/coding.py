@@ -11,17 +11,16 @@ is a function of NumPy, and {"float": "inf"} is what JSON has no number for.
 import math
 from collections.abc import Iterable
 from importlib import import_module
-from inspect import signature
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.io.base import labels
 from shiftsvd.model_file.container import Tensors, listed
-from shiftsvd.model_file.kinds import check_type, class_of, values
+from shiftsvd.model_file.kinds import arguments, check_type, class_of, values
 
 # Fields of solvers in older files: their names of today, or None if they are no settings any more.
 OLDER: Final = {"normalizer": "power_iteration_normalizer", "reason": None}
@@ -42,7 +41,7 @@ def code(value: Any, name: str, tensors: Tensors) -> Any:
     if isinstance(value, float | np.floating):
         return float(value) if math.isfinite(value) else {"float": repr(float(value))}
     if kind in values() and type(value) is class_of(kind):
-        found = {field: getattr(value, field) for field in signature(type(value)).parameters}
+        found = {field: getattr(value, field) for field in arguments(kind)}
         return {"type": kind, "fields": {field: code(one, f"{name}.{field}", tensors) for field, one in found.items()}}
     if isinstance(value, np.ufunc) and getattr(np, own := str(value.__name__), None) is value:
         return {"ufunc": own}
@@ -195,9 +194,9 @@ def _frozen(name: str, found: dict[str, Any]) -> Any:
     cls = class_of(name)
     if values()[name].module == "shiftsvd.solvers":
         found = {now: value for field, value in found.items() if (now := OLDER.get(field, field)) is not None}
-    if unknown := set(found) - set(signature(cls).parameters):
+    hints = arguments(name)
+    if unknown := set(found) - set(hints):
         raise ValueError(f"{name} has no field {listed(unknown)}; a newer shiftsvd may have: pip install -U shiftsvd")
-    hints = get_type_hints(cls)
     for field, value in found.items():
         check_type(f"{name}.{field}", value, hints[field])
     return cls(**found)

@@ -9,9 +9,10 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from inspect import signature
 from itertools import repeat
 from types import UnionType
-from typing import Any, Concatenate, Final, Literal, ParamSpec, Union, get_args, get_origin
+from typing import Any, Concatenate, Final, Literal, ParamSpec, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -43,8 +44,9 @@ def must(fits: bool, name: str, rule: str, value: Any) -> None:
 
 
 def check_type(name: str, value: Any, hint: Any, any_text: bool = False) -> None:
-    wanted = hint.__name__ if isinstance(hint, type) else re.sub(r"\b(\w+\.)+", "", str(hint))
-    must(_is(value, hint, any_text), name, f"be {wanted}", value)
+    if not _is(value, hint, any_text):
+        wanted = hint.__name__ if isinstance(hint, type) else re.sub(r"\b(\w+\.)+", "", str(hint))
+        must(False, name, f"be {wanted}", value)
 
 
 def _is(value: Any, hint: Any, any_text: bool) -> bool:
@@ -509,3 +511,10 @@ def values() -> dict[str, Value]:
 def class_of(name: str) -> type[Any]:
     found: type[Any] = resolve(f"{(kinds() | values())[name].module}:{name}")
     return found
+
+
+@cache
+def arguments(name: str) -> dict[str, Any]:
+    cls = class_of(name)
+    hints = get_type_hints(cls)
+    return {argument: hints[argument] for argument in signature(cls).parameters}
