@@ -17,7 +17,7 @@ RELEASE, PYTHON = "trixie", "python3.13"
 # kernels for SME whose products are wrong there (qemu 7.2, OpenBLAS 0.3.34).
 PROCESSOR = "neoverse-n1"
 TESTS = ["tests/kernels", "tests/algebra/test_operators.py", "tests/runs/test_determinism.py"]
-NEEDED = ["numpy", "scipy", "scikit-learn", "threadpoolctl", "click", "rich", "safetensors", "filelock"]
+NEEDED = ["numpy", "scipy", "scikit-learn", "threadpoolctl", "click", "rich", "filelock"]
 TESTING = ["pytest", "pytest-timeout", "hypothesis", "pandas", "polars"]
 
 

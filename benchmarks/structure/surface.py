@@ -22,7 +22,7 @@ import shiftsvd as ss
 from benchmarks.structure.docstrings import public, resolved
 from shiftsvd.cli import main as command
 from shiftsvd.io.sniff import formats
-from shiftsvd.model_file.kinds import KINDS
+from shiftsvd.model_file.kinds import kinds
 from shiftsvd.transforms import NAMED
 
 
@@ -121,7 +121,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     found = [*names(), *options()]
     found += [f"format {name} {known.suffixes} {known.description}" for name, known in formats().items()]
-    found += [f"kind {name} {sorted([*kind.fitted, *kind.sometimes])}" for name, kind in KINDS.items()]
+    found += [f"kind {name} {sorted([*kind.fitted, *kind.sometimes])}" for name, kind in kinds().items()]
     found += [f"transformation {name}" for name in NAMED]
     with tempfile.TemporaryDirectory() as folder:
         found += outputs(Path(folder))

@@ -16,7 +16,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from shiftsvd.names import lazy
+from shiftsvd.names import lazy, resolve
 
 if TYPE_CHECKING:
     from shiftsvd.commands.hooks import Hooks as Hooks
@@ -123,8 +123,8 @@ class Extension:
         Names for ``preprocess=`` and ``--preprocess``, each with the "module:class" of a `Transform`.
     kinds : str or None
         "module:mapping" of kinds of models that files may hold, by the names of their classes.
-    values : mapping of str to str
-        Classes of frozen values that model files may hold, by name, each with its module.
+    values : str or None
+        "module:mapping" of frozen values that model files may hold, by the names of their classes.
     options : mapping of str to str
         "module:tuple" of click options, by the verb that they belong to.
     help : mapping of str to str
@@ -158,7 +158,7 @@ class Extension:
     beside: str | None = None
     transforms: Mapping[str, str] = field(default_factory=dict)
     kinds: str | None = None
-    values: Mapping[str, str] = field(default_factory=dict)
+    values: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     help: Mapping[str, str] = field(default_factory=dict)
     examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -210,6 +210,12 @@ def _is_of(point: EntryPoint, missing: str) -> bool:
 def merged(part: str) -> dict[Any, Any]:
     """Return a mapping of all extensions as one."""
     return {key: value for each in extensions() for key, value in getattr(each, part).items()}
+
+
+def tables(part: str) -> dict[str, Any]:
+    """Return as one what extensions name as "module:mapping"."""
+    places = (getattr(each, part) for each in extensions())
+    return {name: value for place in places if place is not None for name, value in resolve(place).items()}
 
 
 def public_modules() -> dict[str, str]:

@@ -2,21 +2,18 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from shiftsvd.errors import plain_lines
-from shiftsvd.plot.features import LoadingsDisplay
+from shiftsvd import plot
+from shiftsvd.errors import Refused, Setting, plain_lines
+from shiftsvd.plot import ScoreRaster
 from shiftsvd.plot.fitted import Fit, largest, percent, read, short
-from shiftsvd.plot.points import ScoresDisplay
-from shiftsvd.plot.raster import ScoreRaster
 from shiftsvd.plot.svg import drawing, inline_svg
-from shiftsvd.plot.variance import ReconstructionErrorDisplay, ScreeDisplay
 from shiftsvd.plot.words import settings_of, shown, solver
 from shiftsvd.runs.memory import shown_bytes
 from shiftsvd.runs.outputs import Outputs, refuse
@@ -29,34 +26,16 @@ PLANES: Final = ((1, 2), (1, 3), (2, 3))  # components whose scores are drawn be
 DRAWN: Final = 4  # components whose loadings are drawn
 LISTED: Final = 10  # components up to which the loadings of others are listed
 BARS: Final = 15  # features in a drawing
-SAYS: Final = 0.02  # of the largest loading: what is smaller is not drawn
+SAYS: Final = 0.02  # of the largest loading: smaller ones are not drawn
 NAMED: Final = 8  # features at either end of a list
-CLOSE: Final = 4  # places after the point, of percent, that bounds are told to at most
+LEAST: Final = 0.05  # of the largest loading: smaller ones are not listed
+CLOSE: Final = 4  # digits after the point, of percent, to which bounds are given at most
 FAR: Final = 1.05  # times the last value: up to there a fit that converged may have missed others
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """What is drawn of the samples: scores, the names of those far out, a column that colours them."""
-
-    scores: Any
-    samples: Any
-    colors: Any
-
-
-@dataclass(frozen=True)
-class Row:
-    """A line of the report's table: one component."""
-
-    number: int
-    value: float
-    variance: float
-    share: float | None
-    cumulative: float | None
-    residual: float | None
-    error: float | None
-    angle: float | None
-    converged: str
+# Facts of a fit, as `Info` has them; each is None where nothing is known.
+FACTS: Final = (
+    *("solver", "n_passes", "residuals", "vector_errors", "converged", "seconds", "peak_bytes", "missed_below"),
+    *("heldout_r2", "n_missing", "completed"),
+)
 
 
 def write(
@@ -73,31 +52,31 @@ def write(
     peak_bytes: int | None = None,
     force: bool = False,
 ) -> None:
-    """Write a report of a fit: what was read, what was found, and how far it can be trusted.
+    """Write a report of a fit: the data, the settings, the variances with their bounds, scores and loadings.
 
     Parameters
     ----------
     path : path of the file
-        Written under another name first, so that it appears whole or not at all.
+        The file appears whole or not at all.
     model : fitted `PCA`, or SVDResult
-        Also one that was loaded, without its data.
+        A loaded model, too, without its data.
     scores : array of shape (m, k), ScoreRaster, or list of ScoreRaster, optional
-        The first columns are enough. Drawn as a raster where there are many, so that the file stays small. An
-        SVDResult has its own.
+        The first columns are enough. Many samples are drawn as a raster, so that the file stays small. An
+        SVDResult has its own scores.
     samples : sequence of m names, optional
-        Those of the samples farthest out are written beside them.
+        Names of the samples, written beside those farthest out.
     source : mapping, optional
-        What was read: each name with its value, in this order.
+        Facts about the data, in this order.
     command : str, optional
-        What repeats the fit.
+        The command that repeats the fit.
     names : sequence of n_features names, optional
         Default: those of the data frame that was fitted, or numbers from 1.
     colors : array of shape (m,), optional
         A column to colour the scores by, as in `shiftsvd.plot.scores`.
     seconds, peak_bytes : optional
-        Of the whole run. Default: those of the solver.
+        Time and memory of the whole run. Default: those of the solver.
     force : bool
-        Replace a file that exists.
+        Replace an existing file.
 
     Raises
     ------
@@ -126,10 +105,13 @@ def write(
     refuse([target], force)
     template = _template()
     fit = read(model)
-    page = _page(fit, Drawn(scores, samples, colors), names) | {
+    info = {name: getattr(fit.info, name, None) for name in FACTS}
+    measured = {"seconds": seconds, "peak_bytes": peak_bytes}
+    page = _page(fit, info, fit.feature_names(getattr(names, "features", names))) | {
+        "scores_figures": list(_scores_figures(fit, scores, samples, colors)) if fit.k else [],
         "source": {name: shown(value) for name, value in (source or {}).items()},
         "command": command,
-        "facts": _facts(fit, seconds, peak_bytes),
+        "facts": _facts(info | {name: value for name, value in measured.items() if value is not None}),
     }
     text = plain_lines(str(template.render(page)))
     with Outputs([target], force) as outputs:
@@ -148,68 +130,56 @@ def _template() -> Any:
     return environment.get_template("report.html.j2")
 
 
-def _page(fit: Fit, drawn: Drawn, names: Any) -> dict[str, Any]:
-    labels = fit.feature_names(getattr(names, "features", names))
-    rows = table(fit)
-    info = fit.info
+def _page(fit: Fit, info: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    rows = _rows(fit, info)
     return {
         "title": type(fit.model).__name__ if fit.is_estimator else "Singular value decomposition",
         "k": fit.k,
         "quantity": "variance" if fit.is_estimator else "squared norm",
         "rows": rows[:ROWS],
-        "late": [row.number for row in rows if row.converged == "no" and not _is_unfinished(info)],
-        "gaps": _gaps(info),
-        "converged": None if info is None else info.converged,
+        "late": [row["number"] for row in rows if row["converged"] == "no"],
+        "info": info,
         "certificate": _certificate(fit),
-        "missed": _missed(fit),
+        "missed": _missed(fit, info["missed_below"]),
         "settings": settings_of(fit.model),
         "variance_figures": list(_variance_figures(fit)) if fit.k else [],
-        "scores_figures": list(_scores_figures(fit, drawn)) if fit.k else [],
-        "loadings_figures": list(_loadings_figures(fit, labels)),
-        "loadings": _top_loadings(fit, labels),
+        "loadings_figures": list(_loadings_figures(fit, names)),
+        "loadings": list(_top_loadings(fit, names)),
         "version": version("shiftsvd"),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     }
 
 
-def table(fit: Fit) -> list[Row]:
-    shares, known, info = fit.shares, fit.cumulative(), fit.info
-    columns = (
-        np.asarray(fit.model.singular_values_ if fit.is_estimator else fit.model.S, np.float64),
-        fit.variances,
-        shares,
-        None if known is None else known[0],
-        getattr(info, "residuals", None),
-        fit.errors,
-        getattr(info, "vector_errors", None),
-    )
-    lists: list[list[Any]] = [[None] * fit.k if column is None else [float(x) for x in column] for column in columns]
-    return [Row(*line) for line in zip(range(1, fit.k + 1), *lists, _verdicts(fit), strict=True)]
+def _rows(fit: Fit, info: dict[str, Any]) -> list[dict[str, Any]]:
+    known = fit.cumulative()
+    columns: dict[str, Any] = {
+        "value": fit.singular_values,
+        "variance": fit.variances,
+        "share": fit.shares,
+        "cumulative": None if known is None else known[0],
+        "residual": info["residuals"],
+        "error": fit.errors,
+        "angle": info["vector_errors"],
+    }
+    lists = {
+        name: [None] * fit.k if values is None else np.asarray(values).tolist() for name, values in columns.items()
+    }
+    lists |= {"number": [*range(1, fit.k + 1)], "converged": _verdicts(fit, info)}
+    return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
 
 
-def _verdicts(fit: Fit) -> list[str]:
-    if _is_unfinished(fit.info):
+def _verdicts(fit: Fit, info: dict[str, Any]) -> list[str]:
+    if info["completed"] is False:
         return ["no"] * fit.k
-    converged = getattr(fit.info, "converged", None)
-    if converged is None or fit.errors is None:
+    if info["converged"] is None or fit.errors is None:
         return ["–"] * fit.k
-    if converged:
+    if info["converged"]:
         return ["yes"] * fit.k
     settings = (getattr(getattr(fit.model, "solver", None), "tol", None), getattr(fit.model, "tol", None))
     tol = next((float(tol) for tol in settings if tol is not None), TOL)
     late = ~(np.asarray(fit.errors) <= tol)
-    # Some did not: if the tolerance that is known here does not tell which, none is called converged.
+    # Some did not converge: if the tolerance that is known here does not tell which, none is called converged.
     return ["no" if one else "yes" if late.any() else "?" for one in late]
-
-
-def _is_unfinished(info: Any) -> bool:
-    return getattr(info, "completed", None) is False
-
-
-def _gaps(info: Any) -> dict[str, Any]:
-    count, completed = getattr(info, "n_missing", None), getattr(info, "completed", None)
-    r2 = getattr(info, "heldout_r2", None)
-    return {"count": count, "model": completed is not None, "unfinished": completed is False, "r2": r2}
 
 
 def _certificate(fit: Fit) -> dict[str, Any]:
@@ -229,75 +199,55 @@ def _between(lower: float, share: float, upper: float) -> dict[str, str | None]:
     return {"off": None, "lower": f"{100 * lower:.4f} %", "upper": f"{100 * upper:.4f} %"}
 
 
-def _missed(fit: Fit) -> dict[str, Any]:
-    level = getattr(fit.info, "missed_below", None)
-    S = np.asarray(fit.model.singular_values_ if fit.is_estimator else fit.model.S, np.float64)
-    if level is None or not len(S):
+def _missed(fit: Fit, level: float | None) -> dict[str, Any]:
+    if level is None or not fit.k:
         return {"level": None, "far": False}
-    return {
-        "level": f"{level / S[-1]:.4g} times the last one" if S[-1] > 0 else number(level),
-        "far": level > FAR * S[-1],
+    last = fit.singular_values[-1]
+    return {"level": f"{level / last:.4g} times the last one" if last > 0 else number(level), "far": level > FAR * last}
+
+
+def _facts(info: dict[str, Any]) -> dict[str, str]:
+    r2 = "too few to tell" if info["heldout_r2"] is None else f"{info['heldout_r2']:.3f}"
+    facts: dict[str, tuple[Any, Callable[[Any], str]]] = {
+        "Solver": (info["solver"], solver),
+        "Reads of the data": (info["n_passes"], str),
+        "Missing entries": (info["n_missing"], "{:,}".format),
+        "R² of held-out entries": (None if info["completed"] is None else r2, str),
+        "Time": (info["seconds"], lambda seconds: f"{seconds:.3g} s" if seconds < 600 else f"{seconds / 60:.0f} min"),
+        "Peak memory": (info["peak_bytes"], shown_bytes),
     }
+    return {name: written(value) for name, (value, written) in facts.items() if value is not None}
 
 
-def _facts(fit: Fit, seconds: float | None, peak_bytes: int | None) -> dict[str, str]:
-    info = fit.info
-    facts: dict[str, str] = {}
-    if info is not None:
-        facts = {"Solver": solver(info.solver), "Reads of the data": str(info.n_passes)}
-        seconds = info.seconds if seconds is None else seconds
-        peak_bytes = info.peak_bytes if peak_bytes is None else peak_bytes
-        facts |= _facts_of_gaps(_gaps(info))
-    if seconds is not None:
-        facts["Time"] = f"{seconds:.3g} s" if seconds < 600 else f"{seconds / 60:.0f} min"
-    if peak_bytes is not None:
-        facts["Peak memory"] = shown_bytes(peak_bytes)
-    return facts
-
-
-def _facts_of_gaps(gaps: dict[str, Any]) -> dict[str, str]:
-    facts = {} if gaps["count"] is None else {"Missing entries": f"{gaps['count']:,}"}
-    if gaps["model"]:
-        facts["R² of held-out entries"] = "too few to tell" if gaps["r2"] is None else f"{gaps['r2']:.3f}"
-    return facts
+def _figure(title: str, height: float, draw: Callable[..., Any], *what: Any, **how: Any) -> str:
+    with drawing(4.4, height) as ax:
+        draw(*what, ax=ax, **how)
+        legend, figure = ax.get_legend(), ax.figure
+        if legend is not None:  # below the axes, which keep their height
+            figure.draw_without_rendering()
+            figure.set_figheight(height + legend.get_window_extent().height / figure.dpi)
+        return inline_svg(figure, title)
 
 
 def _variance_figures(fit: Fit) -> Iterator[str]:
-    with drawing(4.4, 3.2) as ax:
-        ScreeDisplay.from_estimator(fit.model, ax=ax)
-        yield inline_svg(ax.figure, 0, "Explained variance")
+    yield _figure("Explained variance", 3.2, plot.scree, fit.model)
     if fit.total:
-        with drawing(4.4, 3.2) as ax:
-            ReconstructionErrorDisplay.from_estimator(fit.model, ax=ax)
-            yield inline_svg(ax.figure, 1, "Error of the reconstruction")
+        yield _figure("Error of the reconstruction", 3.2, plot.reconstruction_error, fit.model)
 
 
-def _scores_figures(fit: Fit, drawn: Drawn) -> Iterator[str]:
-    scores = drawn.scores
+def _scores_figures(fit: Fit, scores: Any, samples: Any, colors: Any) -> Iterator[str]:
     if scores is None and not fit.is_estimator:
         scores = np.asarray(fit.model.U * fit.model.S)
-    for place, (pair, Z) in enumerate([] if scores is None else _planes(fit, scores), start=2):
-        with drawing(4.4, 4.0) as ax:
-            how = {"components": pair, "color": drawn.colors, "labels": drawn.samples}
-            ScoresDisplay.from_estimator(fit.model, Z=Z, ax=ax, **how)
-            _make_room(ax)
-            yield inline_svg(ax.figure, place, f"Scores of components {pair[0]} and {pair[1]}")
-
-
-def _make_room(ax: Any) -> None:
-    legend, figure = ax.get_legend(), ax.figure
-    if legend is not None:
-        figure.draw_without_rendering()
-        figure.set_figheight(figure.get_figheight() + legend.get_window_extent().height / figure.dpi)
+    for pair, Z in [] if scores is None else _planes(fit, scores):
+        title, how = f"Scores of components {pair[0]} and {pair[1]}", {"color": colors, "labels": samples}
+        yield _figure(title, 4.0, plot.scores, fit.model, Z=Z, components=pair, **how)
 
 
 def _loadings_figures(fit: Fit, names: list[str]) -> Iterator[str]:
-    for component in range(1, min(fit.k, DRAWN) + 1):
-        with drawing(4.4, 3.8) as ax:
-            size = np.abs(fit.components[component - 1])
-            top = int(np.clip(np.count_nonzero(size > SAYS * size.max(initial=0)), 1, BARS))
-            LoadingsDisplay.from_estimator(fit.model, component, top=top, names=names, ax=ax)
-            yield inline_svg(ax.figure, 1 + len(PLANES) + component, f"Loadings of component {component}")
+    for component, values in enumerate(fit.components[:DRAWN], start=1):
+        size = np.abs(values)
+        top = int(np.clip(np.count_nonzero(size > SAYS * size.max(initial=0)), 1, BARS))
+        yield _figure(f"Loadings of component {component}", 3.8, plot.loadings, fit.model, component, top, names)
 
 
 def planes_of(k: int) -> list[tuple[int, int]]:
@@ -309,20 +259,18 @@ def _planes(fit: Fit, scores: Any) -> list[tuple[tuple[int, int], Any]]:
     if rasters and all(isinstance(raster, ScoreRaster) for raster in rasters):
         return [(raster.components, raster) for raster in rasters]
     if np.ndim(scores) != 2:
-        raise ValueError(f"scores must have shape (m, k), got {np.shape(scores)}")
+        raise Refused(Setting("scores"), f" must have shape (m, k), got {np.shape(scores)}")
     return [(pair, scores) for pair in planes_of(min(fit.k, np.shape(scores)[1]))]
 
 
-def _top_loadings(fit: Fit, names: list[str]) -> list[dict[str, Any]]:
-    found = []
+def _top_loadings(fit: Fit, names: list[str]) -> Iterator[dict[str, Any]]:
     for place, values in enumerate(fit.components[DRAWN:LISTED], start=DRAWN + 1):
-        least = 0.05 * np.max(np.abs(values))  # what is smaller says nothing
-        ends = [
+        least = LEAST * np.max(np.abs(values))
+        positive, negative = (
             [(short(names[j], 60), float(values[j])) for j in largest(sign * values, NAMED) if sign * values[j] > least]
             for sign in (1, -1)
-        ]
-        found.append({"number": place, "positive": ends[0], "negative": ends[1]})
-    return found
+        )
+        yield {"number": place, "positive": positive, "negative": negative}
 
 
 def number(value: float | None) -> str:

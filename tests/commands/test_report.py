@@ -253,7 +253,6 @@ def test_every_model_has_a_report_with_and_without_scores(model: Any, tmp_path: 
 
 
 def test_a_loaded_model_has_the_same_report(tmp_path: Path) -> None:
-    pytest.importorskip("safetensors")
     PCA.save(tmp_path / "model.safetensors")
     loaded = ss.load_model(tmp_path / "model.safetensors")
     time = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC")

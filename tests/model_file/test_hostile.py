@@ -65,6 +65,11 @@ def raw(header: bytes | Any, content: bytes = b"", size: int | None = None) -> b
 ONE = {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}
 OURS = {"format": "shiftsvd-model", "version": "1"}
 
+
+def raw_ours(header: dict[str, Any], content: bytes = b"") -> bytes:
+    return raw({"__metadata__": OURS, **header}, content)
+
+
 HEADERS = {
     "nothing": (b"", "damaged|header"),
     "half a length": (b"\1\2\3", "damaged|header"),
@@ -72,39 +77,40 @@ HEADERS = {
     "length of exabytes": (raw({}, size=2**63), "a header of 9223372036854775808 bytes"),
     "all ones": (b"\xff" * 100, "a header of 18446744073709551615 bytes"),
     "no JSON": (raw(b"not json"), "Expecting value|damaged"),
-    "no UTF-8": (raw(b'{"\xff": 1}'), "does not begin with a header of texts"),
-    "no object": (raw([1, 2]), "an object is wanted"),
-    "a number": (raw(b"1" * 5000), "digits|object is wanted"),
+    "no UTF-8": (raw(b'{"\xff": 1}'), "header is not that of safetensors"),
+    "no object": (raw([1, 2]), "header is not that of safetensors"),
+    "a number": (raw(b"1" * 5000), "digits|header is not"),
     "deep lists": (raw(b"[" * 500_000), "recursion"),
     "deep objects": (raw(b'{"a":' * 100_000), "recursion"),
-    "many lists": (raw(b"[" + b"[]," * 300_000 + b"[]]"), "object is wanted"),
-    "NaN": (raw(b'{"a": NaN}'), "NaN is not a number"),
-    "a name twice": (raw(b'{"__metadata__":{"format":"a","format":"b"}}'), "twice"),
-    "a tensor twice": (raw(b'{"a":%s,"a":%s}' % ((json.dumps(ONE).encode(),) * 2), bytes(8)), "twice"),
-    "overlapping tensors": (raw({"a": ONE, "b": ONE}, bytes(8)), "damaged"),
-    "a hole": (raw({"a": ONE | {"data_offsets": [8, 16]}}, bytes(16)), "damaged"),
-    "bytes left over": (raw({"a": ONE}, bytes(16)), "damaged"),
-    "bytes missing": (raw({"a": ONE}, bytes(7)), "damaged"),
-    "offsets backwards": (raw({"a": ONE | {"data_offsets": [8, 0]}}, bytes(8)), "damaged"),
-    "negative offsets": (raw({"a": ONE | {"data_offsets": [-8, 0]}}, bytes(8)), "damaged"),
-    "negative shape": (raw({"a": ONE | {"shape": [-1]}}, bytes(8)), "damaged"),
-    "shape of exabytes": (raw({"a": ONE | {"shape": [10**9, 10**9]}}, bytes(8)), "damaged"),
-    "shape that overflows": (raw({"a": ONE | {"shape": [2**62, 2**62, 2**62]}}, bytes(8)), "damaged"),
+    "many lists": (raw(b"[" + b"[]," * 300_000 + b"[]]"), "header is not that of safetensors"),
+    "NaN": (raw_ours({"a": float("nan")}), "header is not that of safetensors"),
+    "a name twice": (raw(b'{"__metadata__":{"format":"a","format":"b"}}'), "its format is 'b'"),
+    "a tensor twice": (raw(raw_ours({"a": ONE, "b": ONE})[8:].replace(b'"b"', b'"a"'), bytes(16)), "leave bytes over"),
+    "overlapping tensors": (raw_ours({"a": ONE, "b": ONE}, bytes(8)), "damaged"),
+    "a hole": (raw_ours({"a": ONE | {"data_offsets": [8, 16]}}, bytes(16)), "damaged"),
+    "bytes left over": (raw_ours({"a": ONE}, bytes(16)), "damaged"),
+    "bytes missing": (raw_ours({"a": ONE}, bytes(7)), "damaged"),
+    "offsets backwards": (raw_ours({"a": ONE | {"data_offsets": [8, 0]}}, bytes(8)), "damaged"),
+    "negative offsets": (raw_ours({"a": ONE | {"data_offsets": [-8, 0]}}, bytes(8)), "damaged"),
+    "negative shape": (raw_ours({"a": ONE | {"shape": [-1]}}, bytes(8)), "damaged"),
+    "shape of exabytes": (raw_ours({"a": ONE | {"shape": [10**9, 10**9]}}, bytes(8)), "damaged"),
+    "shape that overflows": (raw_ours({"a": ONE | {"shape": [2**62, 2**62, 2**62]}}, bytes(8)), "damaged"),
     "shape of gigabytes": (
-        raw({"__metadata__": OURS, "a": ONE | {"shape": [10**9], "data_offsets": [0, 8 * 10**9]}}, bytes(8)),
+        raw_ours({"a": ONE | {"shape": [10**9], "data_offsets": [0, 8 * 10**9]}}, bytes(8)),
         "damaged",
     ),
     "nothing times exabytes": (
-        raw({"__metadata__": OURS, "a": ONE | {"shape": [0, 2**63], "data_offsets": [0, 0]}}),
-        "dimension|header must hold",
+        raw_ours({"a": ONE | {"shape": [0, 2**63], "data_offsets": [0, 0]}}),
+        "dimension",
     ),
-    "seventy dimensions": (raw({"__metadata__": OURS, "a": ONE | {"shape": [1] * 70}}, bytes(8)), "dimension"),
+    "seventy dimensions": (raw_ours({"a": ONE | {"shape": [1] * 70}}, bytes(8)), "dimension"),
     "a type that NumPy has not": (
-        raw({"__metadata__": OURS, "a": ONE | {"dtype": "BF16", "shape": [4]}}, bytes(8)),
-        "bfloat16|header must hold",
+        raw_ours({"a": ONE | {"dtype": "BF16", "shape": [4]}}, bytes(8)),
+        "header is not that of safetensors",
     ),
-    "an unknown type": (raw({"a": ONE | {"dtype": "F640"}}, bytes(8)), "damaged"),
-    "metadata that are no text": (raw({"__metadata__": {"format": 1}}), "damaged"),
+    "an unknown type": (raw_ours({"a": ONE | {"dtype": "F640"}}, bytes(8)), "damaged"),
+    "metadata that are no text": (raw({"__metadata__": {"format": 1}}), "its format is 1"),
+    "metadata that are a list": (raw({"__metadata__": [1]}), "header is not that of safetensors"),
     "no metadata": (raw({"a": ONE}, bytes(8)), "no model file: its format is None"),
     "a model of others": (raw({"__metadata__": {"format": "pt"}, "a": ONE}, bytes(8)), "its format is 'pt'"),
     "no version": (raw({"__metadata__": {"format": "shiftsvd-model"}}), "version None"),
@@ -188,10 +194,10 @@ LIES = {
     "mean is single": (tensor("mean_", np.ones(3, "f4")), "mean_ must be an array of float64"),
     "mean is a matrix": (tensor("mean_", np.ones((1, 3))), r"mean_ must be .* shape \(3,\), got float64 \(1, 3\)"),
     "variances are integers": (tensor("explained_variance_", np.ones(2, int)), "variance_ must be an array of float64"),
-    "variances are negative": (tensor("explained_variance_", np.array([1, -1], "f4")), "must not be negative"),
+    "variances are negative": (tensor("explained_variance_", np.array([1, -1], "f4")), "must be at least 0, got -1"),
     "components hold NaN": (tensor("components_", np.full((2, 3), np.nan, "f4")), "components_ must be finite, got 6"),
     "mean is infinite": (tensor("mean_", [1, 2, np.inf]), "mean_ must be finite"),
-    "scale is zero": (tensor("scale_", [1.0, 0, 1]), "scale_ must not be below the least positive"),
+    "scale is zero": (tensor("scale_", [1.0, 0, 1]), "scale_ must be at least 4.9.*e-324, got 0"),
     "the given scale is NaN": (tensor("settings.scale", [1.0, np.nan, 1]), "scale must be finite"),
     "residuals are too many": (tensor("info_.residuals", np.ones(3)), "one residual and one bound for each of 2"),
     "names are too few": (tensor("feature_names_in_.ends", np.array([1, 4])), r"feature_names_in_ must be .* \(3,\)"),
@@ -206,8 +212,8 @@ LIES = {
     "whiten is text": (put("settings/whiten", "yes"), "whiten must be bool, got 'yes'"),
     "n_components is true or so": (put("settings/n_components", {"float": "1e5"}), "is no value"),
     "n_threads is a float": (put("settings/n_threads", 1.5), "n_threads must be int | None, got 1.5"),
-    "shift is a number": (put("settings/shift", 3), "shift must be str"),
-    "solver is none": (put("settings/solver", None), "solver must be str"),
+    "shift is a number": (put("settings/shift", 3), "shift must be .*Sequence"),
+    "solver is none": (put("settings/solver", None), r"solver must be Union\[Literal"),
     "solver is a list": (put("settings/solver", ["lanczos"]), "is no value"),
     "solver is not ours": (put("settings/solver", {"type": "os.system", "fields": {}}), "'os.system' is none of"),
     "solver is a sketch": (put("settings/solver", {"type": "Gaussian", "fields": {}}), "solver must be "),
@@ -222,11 +228,11 @@ LIES = {
     "info is text": (put("fitted/info_", "fine"), "nothing refers to: 'info_.residuals'"),
     "info is a solver": (put("fitted/info_/type", "Exact"), "Exact has no field 'converged'"),
     "info has no count": (put("fitted/info_/fields/n_passes", "ten"), "Info.n_passes must be int"),
-    "info has r2 above 1": (put("fitted/info_/fields/heldout_r2", 1.5), "heldout_r2 must be a number and at most 1"),
-    "info has no r2": (put("fitted/info_/fields/heldout_r2", {"float": "nan"}), "heldout_r2 must be a number"),
+    "info has r2 above 1": (put("fitted/info_/fields/heldout_r2", 1.5), "heldout_r2 must be at most 1, got 1.5"),
+    "info has no r2": (put("fitted/info_/fields/heldout_r2", {"float": "nan"}), "heldout_r2 must be finite"),
     "info misses values below 0": (
         put("fitted/info_/fields/missed_below", -1.0),
-        "missed_below must be a number of at least 0",
+        "missed_below must be at least 0",
     ),
     "info counts below 0": (put("fitted/info_/fields/n_missing", -1), "n_missing must be an integer of at least 0"),
     "info counts truths": (put("fitted/info_/fields/n_missing", True), "n_missing must be an integer of at least 0"),
@@ -234,14 +240,14 @@ LIES = {
         lambda _, x: x["fitted"]["info_"]["fields"].update(completed=False, converged=True),
         "has an unfinished completion",
     ),
-    "penalty is none": (put("settings/penalty", None), "penalty must be float | str"),
-    "steps are none": (put("fitted/n_iter_", 0), "n_iter_ must be a positive integer"),
+    "penalty is none": (put("settings/penalty", None), r"penalty must be Union\[float, Literal"),
+    "steps are none": (put("fitted/n_iter_", 0), "n_iter_ must be an integer of at least 1"),
     "info is short": (lambda _, x: x["fitted"]["info_"]["fields"].pop("rank"), "missing 1 required"),
-    "noise is negative": (put("fitted/noise_variance_", -1.0), "noise_variance_ must be a number of at least 0"),
-    "noise is infinite": (put("fitted/noise_variance_", {"float": "inf"}), "noise_variance_ must be a number"),
-    "noise is NaN": (put("fitted/noise_variance_", {"float": "nan"}), "noise_variance_ must be a number"),
-    "samples are no number": (put("fitted/n_samples_", True), "n_samples_ must be a positive integer"),
-    "samples are none": (put("fitted/n_samples_", 0), "n_samples_ must be a positive integer"),
+    "noise is negative": (put("fitted/noise_variance_", -1.0), "noise_variance_ must be at least 0"),
+    "noise is infinite": (put("fitted/noise_variance_", {"float": "inf"}), "noise_variance_ must be finite"),
+    "noise is NaN": (put("fitted/noise_variance_", {"float": "nan"}), "noise_variance_ must be finite"),
+    "samples are no number": (put("fitted/n_samples_", True), "n_samples_ must be an integer of at least 1"),
+    "samples are none": (put("fitted/n_samples_", 0), "n_samples_ must be an integer of at least 1"),
     "names are a number": (
         lambda t, x: (
             x["fitted"].update(feature_names_in_=3),
@@ -249,7 +255,7 @@ LIES = {
         ),
         "feature_names_in_ must be ",
     ),
-    "settings are a list": (lambda _, x: x.update(settings=[1]), "an object is wanted"),
+    "settings are a list": (lambda _, x: x.update(settings=[1]), "is no value"),
     "a text is missing": (lambda _, x: x.pop("provenance"), "its header must hold"),
     "a text is too many": (lambda _, x: x.update(script="import os"), "its header must hold"),
 }  # fmt: skip
@@ -272,7 +278,7 @@ def test_another_kind_is_refused(tmp_path: Path) -> None:
 def test_texts_within_the_header_are_guarded_too(tmp_path: Path) -> None:
     path = tmp_path / "texts.safetensors"
     tensors, texts = first_version()
-    for text, message in (("[" * 100_000, "recursion"), ('{"a": 1, "a": 2}', "twice"), ("{", "Expecting")):
+    for text, message in (("[" * 100_000, "recursion"), ('{"a": 1, "a": 2}', "nothing refers to"), ("{", "Expecting")):
         written_by_hand(path, tensors, texts | {"settings": text})
         refused(path, message)
     deep: Any = 1

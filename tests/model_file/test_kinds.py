@@ -14,8 +14,7 @@ from sklearn.exceptions import NotFittedError
 import shiftsvd as ss
 from shiftsvd.cli import main
 from shiftsvd.model_file import describe, save_model
-from shiftsvd.model_file.checking import check_type
-from shiftsvd.model_file.kinds import KINDS
+from shiftsvd.model_file.kinds import check_type, kinds
 from tests.support.model_files import data, first_version, written_by_hand
 from tests.support.transformed import ROWS, counts
 
@@ -214,8 +213,8 @@ def test_every_estimator_of_the_package_has_an_entry() -> None:
         name for name in ss.__all__ if isinstance(getattr(ss, name), type) and hasattr(getattr(ss, name), "fit")
     }
     assert "PCA" in estimators
-    assert estimators <= set(KINDS)
-    assert {type(made()[0]).__name__ for made in MODELS.values()} == set(KINDS) - {
+    assert estimators <= set(kinds())
+    assert {type(made()[0]).__name__ for made in MODELS.values()} == set(kinds()) - {
         "PCA",
         "IncrementalPCA",
     }  # of batches: above

@@ -156,7 +156,7 @@ LIES: dict[str, tuple[str, Callable[[Any, Any], object], str]] = {
     "a solver for a shift": (
         "covariates",
         lambda t, x: x["settings"].update(shift={"type": "Exact", "fields": {}}),
-        "shift must be str",
+        "shift must be .*Sequence",
     ),
     "a name of Python": (
         "covariates",
@@ -178,7 +178,11 @@ LIES: dict[str, tuple[str, Callable[[Any, Any], object], str]] = {
         lambda t, x: x["settings"].update(token_pattern="(("),
         "token_pattern must be a regular expression",
     ),
-    "a function for words": ("words, settings", lambda t, x: x["settings"].update(analyzer=None), "analyzer must be"),
+    "a function for words": (
+        "words, settings",
+        lambda t, x: x["settings"].update(analyzer=None),
+        "'analyzer' parameter .* must be",
+    ),
     "too many categories": (
         "categories, frame",
         lambda t, x: t.update({"categories_.1": np.arange(9)}),

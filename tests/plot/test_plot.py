@@ -13,8 +13,8 @@ from sklearn.decomposition import PCA as SklearnPCA  # noqa: N811
 
 import shiftsvd as ss
 from shiftsvd.plot import ScoreRaster, biplot, loadings, reconstruction_error, scores, scree
-from shiftsvd.plot.colours import Classes, Scale, colouring
 from shiftsvd.plot.fitted import read, short
+from shiftsvd.plot.points import colouring
 from shiftsvd.plot.raster import Grid
 from shiftsvd.plot.svg import drawing
 
@@ -282,22 +282,25 @@ def test_points_far_out_are_counted_at_the_edge_and_said() -> None:
 
 
 def test_what_is_a_scale_and_what_are_classes() -> None:
-    assert colouring(None, 3) is None
-    assert isinstance(colouring([0.5, 1.5, 2.5], 3), Scale)
-    assert isinstance(colouring(np.arange(30), 30), Scale)
+    assert colouring(None) is None
+    for numbers in ([0.5, 1.5, 2.5], np.arange(30)):
+        found = colouring(numbers)
+        assert found is not None
+        assert found.names is None
     for classes in ([0, 1, 0], ["a", "b", "a"], [True, False, True], pd.Series([1.5, 2.5, 1.5], dtype="category")):
-        found = colouring(classes, 3)
-        assert isinstance(found, Classes)
+        found = colouring(classes)
+        assert found is not None
+        assert found.names is not None
         assert len(found.names) == 2
-        assert found.codes[0] == found.codes[2] != found.codes[1]
+        assert found.values[0] == found.values[2] != found.values[1]
 
 
 def test_twenty_classes_are_kept_and_the_rest_is_other() -> None:
     labels = np.array([f"c{j:02d}" for j in range(25) for _ in range(j + 1)])
-    found = colouring(labels, len(labels))
-    assert isinstance(found, Classes)
-    assert found.names == [*(f"c{j:02d}" for j in range(5, 25)), "other"]
-    assert np.all((found.codes == 20) == np.isin(labels, [f"c{j:02d}" for j in range(5)]))
+    found = colouring(labels)
+    assert found is not None
+    assert found.names == (*(f"c{j:02d}" for j in range(5, 25)), "other")
+    assert np.all((found.values == 20) == np.isin(labels, [f"c{j:02d}" for j in range(5)]))
     assert len(np.unique(found.palette(), axis=0)) == 21
 
 
@@ -311,6 +314,14 @@ def test_names_are_drawn_as_they_are() -> None:
     assert sorted(text.get_text() for text in texts) == sorted(names[:3])
     assert short("line\nbreak\x1b") == "line break\N{REPLACEMENT CHARACTER}"
     assert len(short("x" * 99)) == 24
+
+
+def test_names_of_samples_are_taken_by_their_places() -> None:
+    names = pd.Series([f"sample {i}" for i in range(120)], index=range(119, -1, -1))
+    written = [text.get_text() for text in drawn(scores(FITS["PCA"], X, labels=names)).ax_.texts]
+    Z = FITS["PCA"].transform(X)[:, :2]
+    far = np.argmax((Z**2 / Z.var(axis=0)).sum(axis=1))
+    assert f"sample {far}" in written
 
 
 def test_names_of_a_data_frame_are_used() -> None:
@@ -377,8 +388,8 @@ def test_a_raster_does_not_depend_on_the_blocks() -> None:
 def test_a_raster_counts_every_row_once() -> None:
     raster = filled(10)
     assert raster.n == raster.counts.sum() == len(MANY)
-    x, y = raster.grid.x, raster.grid.y
-    inside = np.all(np.abs(MANY[:, :2]) <= [x[1], y[1]], axis=1)
+    x, y = zip(raster.grid.low, raster.grid.high, strict=True)
+    inside = np.all(np.abs(MANY[:, :2]) <= raster.grid.high, axis=1)
     assert raster.clipped == np.sum(~inside)
     want, *_ = np.histogram2d(MANY[inside, 1], MANY[inside, 0], bins=400, range=(y, x))
     assert np.abs(want - raster.counts).sum() <= 4 * (raster.clipped + 1)  # rounding at the edges of cells
@@ -400,7 +411,7 @@ def test_a_raster_of_a_fit_is_drawn_as_counts_or_as_the_sample(fit_of_many: Any)
     Z = fit_of_many.transform(MANY)
     raster = ScoreRaster.of(fit_of_many, size=500)
     raster.add(Z)
-    assert raster.grid.x[1] == pytest.approx(6 * Z[:, 0].std(), rel=1e-3)
+    assert raster.grid.high[0] == pytest.approx(6 * Z[:, 0].std(), rel=1e-3)
     (image,) = drawn(scores(fit_of_many, Z=raster)).ax_.get_images()
     assert np.ma.filled(image.get_array(), 0).sum() == len(MANY)
     coloured = drawn(scores(fit_of_many, Z=raster, color=Z[:, 0]))

@@ -26,6 +26,8 @@ EXTENSION: Final = Extension(
         {".pgen": (".pvar", ".psam"), ".bed": (".bim", ".fam")},
         "shiftsvd.genetics.decoding:refusal",
     ),
+    kinds="shiftsvd.genetics.models:KINDS",
+    values="shiftsvd.genetics.models:VALUES",
     options={"fit": "shiftsvd.genetics.options:OF_FIT", "transform": "shiftsvd.genetics.options:OF_TRANSFORM"},
     scales=("patterson",),
     hooks="shiftsvd.genetics.commands:GenotypeHooks",

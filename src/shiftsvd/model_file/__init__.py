@@ -3,50 +3,39 @@
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, overload
 
 import numpy as np
+from numpy.random import BitGenerator, Generator, RandomState, SeedSequence
 
-from shiftsvd.errors import Refused
+from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import reading
 from shiftsvd.model_file.coding import code, decode, text_array
-from shiftsvd.model_file.container import (
-    FORMAT,
-    MAX_HEADER,
-    VERSION,
-    Metadata,
-    Tensors,
-    digest,
-    listed,
-    own_version,
-    parsed,
-    read,
-    write,
-)
-from shiftsvd.model_file.kinds import KINDS, kind_class
-from shiftsvd.model_file.models import RANDOM, parts, restored
+from shiftsvd.model_file.container import FORMAT, MAX_HEADER, VERSION, Metadata, Tensors, digest, listed, read
+from shiftsvd.model_file.container import write as write_file
+from shiftsvd.model_file.kinds import ByName, Kind, Sizes, arguments, check_finite, check_type, class_of, kinds
+from shiftsvd.result import Info
 from shiftsvd.runs.messages import warn
 from shiftsvd.runs.outputs import refuse
 
 if TYPE_CHECKING:
-    from shiftsvd.estimators.batches import IncrementalPCA
-    from shiftsvd.estimators.correspondence import CorrespondenceAnalysis
-    from shiftsvd.estimators.lsa import LSA
-    from shiftsvd.estimators.pca import PCA
-    from shiftsvd.estimators.pcoa import PCoA
-    from shiftsvd.estimators.truncated import TruncatedSVD
-    from shiftsvd.genetics import GenotypePCA
+    import shiftsvd as ss
 
     # MultipleCorrespondenceAnalysis is a CorrespondenceAnalysis.
-    Stored: TypeAlias = PCA | IncrementalPCA | TruncatedSVD | LSA | CorrespondenceAnalysis | PCoA | GenotypePCA
+    Estimator: TypeAlias = ss.PCA | ss.IncrementalPCA | ss.TruncatedSVD | ss.LSA | ss.CorrespondenceAnalysis | ss.PCoA
+    Stored: TypeAlias = Estimator | ss.genetics.GenotypePCA
 
 Model = TypeVar("Model")
 
 # The metadata of a file: "format", "version", "kind", three JSON objects ("settings", "fitted", "provenance") whose
 # values are coded as `shiftsvd.model_file.coding` says, and "sha256", the checksum of all of it and of the tensors.
-TEXTS = ("settings", "fitted", "provenance")
-NAMES = "feature_names_in_"
+TEXTS: Final = ("settings", "fitted", "provenance")
+PARTS: Final = {"kind", "settings", "fitted"}  # of a model within a model
+NAMES: Final = "feature_names_in_"
+RANDOM: Final = (BitGenerator, Generator, RandomState, SeedSequence)  # not stored
 
 
 def save_model(
@@ -64,25 +53,25 @@ def save_model(
     model : estimator of this package, or GenotypePCA
         Fitted: any of the classes that end with PCA, SVD, LSA, CorrespondenceAnalysis or PCoA.
     path : path
-        Where the file is written; it appears when it is complete.
+        The file, which appears when it is complete.
     force : bool
-        Replace a file of that name.
+        Replace an existing file.
     names : sequence of str, optional
         Names of the features, in place of the model's `feature_names_in_`.
     source : str, optional
-        Where the data came from, for whoever reads the file.
+        Where the data came from, as a note in the file.
 
     Raises
     ------
     FileExistsError
-        If there is a file of that name, and `force` is false.
+        If the file exists, and `force` is false.
     OSError, ValueError
-        If the file cannot be written, or holds what a file cannot: a solver that is not one of this package, a
-        function, names that are neither texts nor numbers. A random generator is not stored, and the file says so.
+        If the file cannot be written, or the model has a value that cannot be stored: a solver that is not one of this
+        package, a function, names that are neither texts nor numbers. A random generator is replaced by a note.
 
     See Also
     --------
-    load_model : Reads it again.
+    load_model : Read the file.
 
     Examples
     --------
@@ -98,12 +87,16 @@ def save_model(
     """
     path = Path(path)
     refuse([path], force)
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}; make it first")
     try:
         metadata, tensors = _encoded(model, names, source)
-        _decoded(metadata, tensors)  # what is written can be read
+        _decoded(metadata, tensors)  # so that no file is written that could not be read
+    except Refused as error:
+        raise error.after(f"{path} is not written: ") from None
     except ValueError as error:
         raise type(error)(f"{path} is not written: {error}") from None
-    write(path, metadata, tensors, force)
+    write_file(path, metadata, tensors, force)
 
 
 @overload
@@ -126,19 +119,19 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
     path : path
         A file that `save_model` wrote.
     kind : type or tuple of types, optional
-        The class that it must be of, or those that it may be of.
+        The class of the model, or the classes that are accepted.
 
     Returns
     -------
     estimator, or GenotypePCA
-        Of the class that was saved, fitted. What `set_output` had set is not in the file, nor is the stream of batches
-        of a PCA or IncrementalPCA, as a warning says: its first `partial_fit` begins anew.
+        The fitted model, of the class that was saved. The file has neither the output format of `set_output` nor the
+        stream of batches of a PCA or IncrementalPCA: its first `partial_fit` begins anew, as a warning says.
 
     Raises
     ------
     ValueError
-        If the file is damaged, is not a model, holds one of another kind, or is of a version that this package does
-        not know. Nothing in a file is run, and reading takes memory in proportion to its size.
+        If the file is damaged, is no model file, holds a model of another class, or has a version that this package
+        does not know. Nothing in a file is run, and reading takes memory in proportion to its size.
     OSError
         If it cannot be read.
     ImportError
@@ -146,7 +139,7 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
 
     See Also
     --------
-    save_model : Writes what this reads.
+    save_model : Write the file.
 
     Examples
     --------
@@ -156,7 +149,7 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
     with reading(path):
         model = _decoded(*read(path))
         if not isinstance(model, kind):
-            wanted = " or ".join(name for name in KINDS if issubclass(kind_class(name), kind))
+            wanted = " or ".join(name for name in kinds() if issubclass(class_of(name), kind))
             raise Refused(f"it holds a {type(model).__name__}, where {wanted} is wanted")
     if hasattr(model, "unseen_variance_"):
         warn(
@@ -166,7 +159,7 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
     return model
 
 
-def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+def describe(path: str | os.PathLike[str]) -> ByName:
     path = Path(path)
     with reading(path):
         metadata, tensors = read(path)
@@ -177,13 +170,11 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _encoded(model: Any, names: Sequence[str] | None, source: str | None) -> tuple[Metadata, Tensors]:
-    said, sizes = parts(model)
+    said, sizes = _parts(model)
     if names is not None:
-        if NAMES not in KINDS[said["kind"]].sometimes:
-            raise ValueError(f"a {said['kind']} has no names of features, got {names!r:.80}")
-        said["fitted"][NAMES] = text_array(names)
+        said["fitted"][NAMES] = _given_names(names, said["kind"])
     provenance = {
-        "shiftsvd": own_version(),
+        "shiftsvd": version("shiftsvd"),
         "n_samples": sizes.get("m"),
         "n_features": getattr(model, "n_features_in_", sizes.get("n")),
         "seed": _seed(getattr(model, "random_state", None)),
@@ -191,20 +182,61 @@ def _encoded(model: Any, names: Sequence[str] | None, source: str | None) -> tup
     }
     tensors: Tensors = {}
     metadata = {"format": FORMAT, "version": VERSION, "kind": said["kind"]}
-    for text, values in {"settings": said["settings"], "fitted": said["fitted"], "provenance": provenance}.items():
-        prefix = "" if text == "fitted" else f"{text}."
+    for text, prefix, values in (
+        ("settings", "settings.", said["settings"]),
+        ("fitted", "", said["fitted"]),
+        ("provenance", "provenance.", provenance),
+    ):
         coded = {name: code(value, prefix + name, tensors) for name, value in values.items()}
         metadata[text] = json.dumps(coded, allow_nan=False)
     if sum(map(len, metadata.values())) > MAX_HEADER // 4:
-        raise ValueError(f"its settings take more than {MAX_HEADER // 4} bytes as text; shorten `source` or settings")
+        raise Refused(
+            f"its settings take more than {MAX_HEADER // 4} bytes as text; shorten ", Setting("source"), " or settings"
+        )
     metadata["sha256"] = digest(metadata, tensors)
     return metadata, tensors
+
+
+def _given_names(names: Sequence[str], kind: str) -> Any:
+    if NAMES not in kinds()[kind].sometimes:
+        raise Refused(f"a {kind} has no names of features; leave ", Setting("names"), f" out, got {names!r:.80}")
+    if strange := [name for name in names if not isinstance(name, str)]:
+        raise Refused(Setting("names"), f" of features must be text, got {strange[0]!r}")
+    return text_array(names)
 
 
 def _seed(seed: Any) -> Any:
     if isinstance(seed, RANDOM):
         return f"not stored: {type(seed).__name__}"
     return seed if isinstance(seed, int | np.integer | str | None) else "in the settings"
+
+
+def _parts(model: Any) -> tuple[ByName, Sizes]:
+    name = type(model).__name__
+    if name not in kinds() or type(model) is not class_of(name):
+        raise ValueError(f"a model file holds one of {', '.join(kinds())}, got {name}")
+    kind = kinds()[name]
+    there = [name for name in kind.sometimes if getattr(model, name, None) is not None]
+    settings = _settings(model, next(iter(kind.fitted)))
+    fitted = kind.taken(model, [*kind.fitted, *there])
+    sizes = _check_fitted(kind, fitted)
+    return {"kind": name, "settings": settings, "fitted": {name: _part(one) for name, one in fitted.items()}}, sizes
+
+
+def _part(value: Any) -> Any:
+    if isinstance(value, Info):  # the same fit gives the same file
+        return replace(value, seconds=None, peak_bytes=None)
+    return _parts(value)[0] if type(value).__name__ in kinds() else value
+
+
+def _settings(model: Any, attribute: str) -> ByName:
+    if not hasattr(model, "get_params"):
+        return {}
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(model, attribute)
+    settings: ByName = model.get_params(deep=False)
+    return {name: None if isinstance(value, RANDOM) else value for name, value in settings.items()}
 
 
 def _decoded(metadata: Metadata, tensors: Tensors) -> Any:
@@ -214,7 +246,45 @@ def _decoded(metadata: Metadata, tensors: Tensors) -> Any:
     if metadata["sha256"] != digest(metadata, tensors):
         raise ValueError("it is damaged: its content does not have the checksum that it states")
     left = dict(tensors)
-    said = {text: {name: decode(value, left) for name, value in parsed(metadata[text]).items()} for text in TEXTS}
+    said = {text: decode({"entries": json.loads(metadata[text])}, left) for text in TEXTS}
     if left:
         raise ValueError(f"it holds tensors that nothing refers to: {listed(left)}")
-    return restored(metadata["kind"], said["settings"], said["fitted"])
+    return _restored(metadata["kind"], said["settings"], said["fitted"])
+
+
+def _restored(kind: str, settings: ByName, fitted: ByName) -> Any:
+    if kind not in kinds():
+        raise ValueError(f"it holds a {kind!r:.80}, which must be one of: {', '.join(kinds())}")
+    for name, value in fitted.items():
+        if isinstance(value, dict) and set(value) == PARTS:
+            fitted[name] = _restored(**value)
+    cls, its = class_of(kind), kinds()[kind]
+    _check_settings(kind, settings)
+    sizes = _check_fitted(its, fitted)
+    fitted |= {attribute: sizes[letter] for attribute, letter in its.sizes.items()}
+    its.agree(settings, fitted)
+    return its.made(cls, settings, fitted)
+
+
+def _check_settings(kind: str, settings: ByName) -> None:
+    hints = arguments(kind) if hasattr(class_of(kind), "get_params") else {}
+    if unknown := set(settings) - set(hints):
+        raise ValueError(f"{kind} has no setting {listed(unknown)}; a newer shiftsvd may have: update it")
+    for name, value in settings.items():
+        check_type(name, value, hints[name], any_text=True)  # a name is judged when it is used, as in any model
+        if isinstance(value, np.ndarray | tuple):
+            check_finite(name, value)
+    check_finite("solver.start", getattr(settings.get("solver"), "start", None))
+
+
+def _check_fitted(kind: Kind, fitted: ByName) -> Sizes:
+    if missing := set(kind.fitted) - set(fitted):
+        raise ValueError(f"the fitted {listed(missing)} is missing")
+    checks = {**kind.fitted, **kind.sometimes}
+    if unknown := set(fitted) - set(checks):
+        raise ValueError(f"it has the unknown fitted {listed(unknown)}; a newer shiftsvd may know: update it")
+    sizes: Sizes = {}
+    for name, check in checks.items():
+        if name in fitted:
+            check(name, fitted[name], sizes)
+    return sizes

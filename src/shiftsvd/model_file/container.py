@@ -1,15 +1,14 @@
-"""The file itself: tensors under a JSON header, read with suspicion, written whole or not at all."""
+"""The safetensors file itself: tensors under a JSON header, read with suspicion, written whole or not at all."""
 
 import json
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from importlib.metadata import version
-from json import JSONDecodeError
 from math import prod
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,103 +19,72 @@ Tensors = dict[str, npt.NDArray[Any]]
 Metadata = dict[str, str]
 
 FORMAT, VERSION = "shiftsvd-model", "1"
-# Names are tensors, so a header is small whatever the model; what parsing one can take is bounded by this.
-MAX_HEADER = 2**20
-_DTYPES = {"BOOL": "?", "F16": "<f2", "F32": "<f4", "F64": "<f8"} | {
-    f"{sign}{8 * size}": f"<{kind}{size}" for sign, kind in (("I", "i"), ("U", "u")) for size in (1, 2, 4, 8)
+# Names are tensors, so a header is small whatever the model; this bounds the memory that parsing a header can take.
+MAX_HEADER: Final = 2**20
+# In the order of the tensors in a file, as the package safetensors writes them: numbers of 8 bytes first, aligned.
+_NUMBERS: Final = ("U64", "I64", "F64", "F32", "U32", "I32", "F16", "U16", "I16", "I8", "U8")
+_DTYPES: Final = {code: np.dtype(f"<{code[0].lower()}{int(code[1:]) // 8}") for code in _NUMBERS} | {
+    "BOOL": np.dtype(bool)
 }
 
 
 def write(path: Path, metadata: Metadata, tensors: Tensors, force: bool) -> None:
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
-    if not path.absolute().parent.is_dir():
-        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}; make it first")
-    try:
-        with Outputs([path], force) as outputs:
-            part = outputs.part(path)
-            part.touch()
-            mode = part.stat().st_mode  # as any file of this user's; safetensors makes files for the owner alone
-            save_file(tensors, part, metadata)
-            _sort_header(part)
-            part.chmod(mode)
-    except (OSError, SafetensorError) as error:
-        if isinstance(error, FileExistsError):
-            raise
-        raise OSError(f"{path} cannot be written: {error}") from error
+    codes = {dtype: code for code, dtype in _DTYPES.items()}
+    order = sorted(tensors, key=lambda name: ([*codes].index(_little(tensors[name])), name))
+    header: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for name in order:
+        tensor = tensors[name]
+        begin, end = end, end + tensor.nbytes
+        header[name] = {"dtype": codes[_little(tensor)], "shape": tensor.shape, "data_offsets": (begin, end)}
+    text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    with Outputs([path], force) as outputs, outputs.part(path).open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.writelines(_bytes(tensors[name]) for name in order)
 
 
-def _sort_header(part: Path) -> None:
-    with part.open("rb+") as file:
-        size = int.from_bytes(file.read(8), "little")
-        written = file.read(size)
-        header = json.dumps(json.loads(written), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-        if len(header) <= size:
-            file.seek(8)
-            file.write(header.ljust(size))
+def _little(tensor: npt.NDArray[Any]) -> np.dtype[Any]:
+    return tensor.dtype.newbyteorder("<")
+
+
+def _bytes(tensor: npt.NDArray[Any]) -> memoryview:
+    return np.asarray(tensor, _little(tensor), order="C").reshape(-1).view(np.uint8).data
 
 
 def read(path: Path) -> tuple[Metadata, Tensors]:
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError("it is not a regular file")
     with path.open("rb") as file:
-        header, size = _header(file), os.fstat(file.fileno()).st_size
-        metadata, start = header.pop("__metadata__", {}), file.tell()
-        if not _are_texts(metadata):
-            raise ValueError("it is damaged, or no model file: its metadata are no texts")
-        placed = {name: _placed(name, tensor, start) for name, tensor in header.items()}
-        ends = [start, *sorted(each.end for each in placed.values())]
-        _check_length(size, ends[-1])
-        if sorted(each.begin for each in placed.values()) != ends[:-1] or ends[-1] != size:
-            raise ValueError("it is damaged, or no model file: its tensors overlap, or leave bytes over")
-        _check_version(metadata)
-        return metadata, {name: each.read(file) for name, each in placed.items()}
+        size = int.from_bytes(file.read(8), "little")
+        if size > MAX_HEADER:
+            raise ValueError(f"it is no model file: a header of {size} bytes, where {MAX_HEADER} is the most")
+        _check_length(file, 8 + size)
+        try:
+            header = json.loads(file.read(size))
+            metadata = header.pop("__metadata__", {})
+            _check_version(metadata)
+            return metadata, dict(_tensors(file, header))
+        except (AttributeError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError):
+            raise ValueError("it is damaged, or no model file: its header is not that of safetensors") from None
 
 
-class _Placed(NamedTuple):
-    """A tensor in a file: its type and shape, and its first byte and the byte after its last one."""
+def _tensors(file: IO[bytes], header: dict[str, Any]) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    start = end = file.tell()
+    for name, said in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        dtype, shape = _DTYPES[said["dtype"]], said["shape"]
+        begin, end = end, end + dtype.itemsize * prod(shape)
+        if said["data_offsets"] != [begin - start, end - start] or min(shape, default=0) < 0:
+            raise ValueError(f"it is damaged: the place of {name!r:.80} is not that of an array of shape {shape!r:.80}")
+        _check_length(file, end)  # each time, since the file may be truncated meanwhile
+        values = np.fromfile(file, dtype, prod(shape))
+        yield name, values.astype(dtype.newbyteorder("="), copy=False).reshape(shape)
+    if end != os.fstat(file.fileno()).st_size:
+        raise ValueError("it is damaged: its tensors leave bytes over")
 
-    dtype: np.dtype[Any]
-    shape: list[int]
-    begin: int
-    end: int
 
-    def read(self, file: IO[bytes]) -> npt.NDArray[Any]:
-        file.seek(self.begin)
-        values = np.fromfile(file, self.dtype, prod(self.shape))
-        _check_length(self.begin + values.nbytes, self.end)  # the file may have been truncated meanwhile
-        return values.astype(self.dtype.newbyteorder("="), copy=False).reshape(self.shape)
-
-
-def _header(file: IO[bytes]) -> dict[str, Any]:
+def _check_length(file: IO[bytes], least: int) -> None:
     there = os.fstat(file.fileno()).st_size
-    size = int.from_bytes(file.read(8), "little")
-    if size > MAX_HEADER:
-        raise ValueError(f"it is no model file: a header of {size} bytes, where {MAX_HEADER} is the most")
-    _check_length(there, 8 + size)
-    try:
-        return parsed(file.read(size).decode())
-    except (UnicodeDecodeError, JSONDecodeError):
-        raise ValueError("it is damaged, or no model file: it does not begin with a header of texts") from None
-
-
-def _are_texts(metadata: Any) -> bool:
-    return isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values())
-
-
-def _placed(name: str, tensor: Any, start: int) -> _Placed:
-    try:
-        dtype, shape, (begin, end) = np.dtype(_DTYPES[tensor["dtype"]]), tensor["shape"], tensor["data_offsets"]
-        whole = all(type(count) is int and count >= 0 for count in (*shape, begin, end))
-        if whole and end - begin == prod(shape) * dtype.itemsize:
-            return _Placed(dtype, shape, start + begin, start + end)
-    except (KeyError, TypeError, ValueError):
-        pass
-    raise ValueError(f"it is damaged, or no model file: its header must hold type, shape and place of {name!r:.80}")
-
-
-def _check_length(there: int, least: int) -> None:
     if there == 0:
         raise ValueError("it is empty")
     if there < least:
@@ -130,27 +98,9 @@ def _check_version(metadata: Metadata) -> None:
         raise ValueError(f"it is no model file: its format is {metadata.get('format')!r:.80}, not {FORMAT!r}")
     if metadata.get("version") != VERSION:
         raise ValueError(
-            f"it is a model file of version {metadata.get('version')!r:.80}, and shiftsvd {own_version()} reads "
+            f"it is a model file of version {metadata.get('version')!r:.80}, and shiftsvd {version('shiftsvd')} reads "
             f"version {VERSION!r}; update with pip install -U shiftsvd"
         )
-
-
-def parsed(text: str) -> dict[str, Any]:
-    found = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
-    if not isinstance(found, dict):
-        raise ValueError(f"its header is damaged: an object is wanted, got {text!r:.80}")
-    return found
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("its header is damaged: a name appears twice")
-    return found
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"its header is damaged: {name} is not a number")
 
 
 def digest(metadata: Metadata, tensors: Tensors) -> str:
@@ -158,16 +108,11 @@ def digest(metadata: Metadata, tensors: Tensors) -> str:
     for name in sorted(set(metadata) - {"sha256"}):
         summed.update(f"{name}={metadata[name]}\n".encode())
     for name in sorted(tensors):
-        tensor = tensors[name]
-        summed.update(f"{name} {tensor.dtype.name} {list(tensor.shape)}\n".encode())
-        summed.update(np.ascontiguousarray(tensor).data.cast("B") if tensor.size else b"")
+        summed.update(f"{name} {tensors[name].dtype.name} {list(tensors[name].shape)}\n".encode())
+        summed.update(_bytes(tensors[name]))
     return summed.hexdigest()
 
 
 def listed(names: Iterable[str]) -> str:
     ordered = sorted(names)
     return ", ".join(f"{name!r:.80}" for name in ordered[:5]) + (" ..." if len(ordered) > 5 else "")
-
-
-def own_version() -> str:
-    return version("shiftsvd")

@@ -1,48 +1,176 @@
-"""The kinds of models that a file may hold, and what belongs to each.
+"""The kinds of models and the frozen values that a file may hold, and what each must be.
 
-Another estimator is one entry of `KINDS`; another frozen value that one may keep, such as a learned shift, is one name
-in `shiftsvd.model_file.coding.VALUES`.
+Another estimator is one entry of `KINDS`, another frozen value one of `VALUES`; transformations come from their own
+table.
 """
 
+import math
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
-from typing import Any, Final
+from functools import cache
+from inspect import signature
+from itertools import repeat
+from types import UnionType
+from typing import Any, Concatenate, Final, Literal, ParamSpec, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from shiftsvd.extend import tables
 from shiftsvd.missing import MISSING
-from shiftsvd.model_file.checking import (
-    POSITIVE,
-    Check,
-    Sizes,
-    account,
-    count,
-    named,
-    names,
-    number,
-    numbers,
-    optional,
-    record,
-    texts,
-    vectors,
-)
-from shiftsvd.names import TOL
+from shiftsvd.names import TOL, SupportsArray, resolve
 from shiftsvd.numerics.bounds import rounding_bounds
+from shiftsvd.preparation.covariates import Design
+from shiftsvd.result import Info
 from shiftsvd.shifts import Covariates, GroupMeans
-from shiftsvd.transforms import Fitted
+from shiftsvd.transforms import Fitted, places
 from shiftsvd.transforms.chains import as_transforms
 
-Values = dict[str, Any]
+ByName = dict[str, Any]  # settings or attributes
+# Sizes by their letters, and the type of the data as "dtype": the first array that has one sets it for all.
+Sizes = dict[str, Any]
+Check = Callable[[str, Any, Sizes], None]  # of a value by its name; raises ValueError
+P = ParamSpec("P")
+
+_POSITIVE: Final = float(np.nextafter(0.0, 1.0))
 
 
-def _attributes(model: Any, names: list[str]) -> Values:
-    return {name: getattr(model, name) for name in names}
+# ---- a value by its annotation
 
 
-def _estimator(cls: type[Any], settings: Values, fitted: Values) -> Any:
+def must(fits: bool, name: str, rule: str, value: Any) -> None:
+    if not fits:
+        got = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else f"{value!r:.80}"
+        raise ValueError(f"{name} must {rule}, got {got}")
+
+
+def check_type(name: str, value: Any, hint: Any, any_text: bool = False) -> None:
+    if not _is(value, hint, any_text):
+        wanted = hint.__name__ if isinstance(hint, type) else re.sub(r"\b(\w+\.)+", "", str(hint))
+        must(False, name, f"be {wanted}", value)
+
+
+def _is(value: Any, hint: Any, any_text: bool) -> bool:
+    origin, parts = get_origin(hint), get_args(hint)
+    # Since NumPy 2.5 NDArray[...] is a name for a type, and no class.
+    if (named := getattr(origin or hint, "__value__", None)) is not None:
+        return _is(value, named, any_text)
+    if origin in (Union, UnionType):
+        return any(_is(value, part, any_text) for part in parts)
+    if origin is Literal:
+        return isinstance(value, str) and (any_text or value in parts)
+    if origin is dict:
+        of_key, of_item = parts
+        return isinstance(value, dict) and all(
+            _is(key, of_key, any_text) and _is(item, of_item, any_text) for key, item in value.items()
+        )
+    if origin is tuple:
+        parts = parts[:1] * len(value) if parts[-1] is ... and isinstance(value, tuple) else parts
+        return isinstance(value, tuple) and len(value) == len(parts) and all(map(_is, value, parts, repeat(any_text)))
+    if hint is Any:
+        return value is None or isinstance(value, bool | int | float | str | list | dict | np.ndarray)
+    known = {float: float | int, Sequence: list | tuple, SupportsArray: np.ndarray}
+    return isinstance(value, known.get(origin or hint, origin or hint))
+
+
+def check_finite(name: str, value: Any) -> None:
+    array = np.asarray(value)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got {int((~np.isfinite(array)).sum())} NaN or infinite entries")
+
+
+# ---- arrays and numbers, by sizes that must agree
+
+
+def _check(function: Callable[Concatenate[str, Any, Sizes, P], None]) -> Callable[P, Check]:
+    def made(*args: P.args, **kwargs: P.kwargs) -> Check:
+        return lambda name, value, sizes: function(name, value, sizes, *args, **kwargs)
+
+    return made
+
+
+def _sized(name: str, value: Any, dtype: str, letters: str, sizes: Sizes) -> None:
+    there = isinstance(value, np.ndarray) and value.ndim == len(letters)
+    for letter, size in zip(letters, value.shape if there else (), strict=False):
+        sizes.setdefault(letter, size)
+    shape = tuple(sizes.get(letter, letter) for letter in letters)
+    wanted = f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
+    fits = there and dtype == str(value.dtype) and value.shape == shape
+    must(fits, name, f"be an array of {dtype} and shape {wanted}", value)
+
+
+@_check
+def numbers(
+    name: str,
+    value: Any,
+    sizes: Sizes,
+    letters: str = "",  # of the axes; none for a single number
+    dtype: str = "float64",  # "data": single or double as in the first such array; "values": double, or old files' data
+    least: float = -math.inf,
+    most: float = math.inf,
+) -> None:
+    own = str(getattr(value, "dtype", None))
+    if dtype == "data":
+        dtype = sizes.setdefault("dtype", own if own in ("float32", "float64") else "float32 or float64")
+    elif dtype == "values":
+        dtype = "float32" if own == sizes.get("dtype") == "float32" else "float64"
+    if letters:
+        _sized(name, value, dtype, letters, sizes)
+    else:
+        must(isinstance(value, float), name, "be a number", value)
+    check_finite(name, value)
+    low, high = float(np.min(value, initial=math.inf)), float(np.max(value, initial=-math.inf))
+    must(low >= least, name, f"be at least {least:g}", low)
+    must(high <= most, name, f"be at most {most:g}", high)
+
+
+@_check
+def texts(name: str, value: Any, sizes: Sizes, letter: str, fixed: bool = False) -> None:
+    own = getattr(value, "dtype", np.dtype(object))
+    _sized(name, value, str(own) if fixed and own.kind == "U" else "str" if fixed else "object", letter, sizes)
+
+
+@_check
+def count(name: str, value: Any, sizes: Sizes, letter: str | None = None, least: int = 1) -> None:
+    must(type(value) is int and value >= least, name, f"be an integer of at least {least}", value)
+    if letter is not None:
+        must(sizes.setdefault(letter, value) == value, name, f"be {sizes[letter]}, as the arrays are", value)
+
+
+@_check
+def optional(name: str, value: Any, sizes: Sizes, inner: Check) -> None:
+    if value is not None:
+        inner(name, value, sizes)
+
+
+@_check
+def framed(name: str, value: Any, sizes: Sizes, inner: Check) -> None:
+    inner(name, value.to_numpy() if hasattr(value, "to_numpy") else value, sizes)
+
+
+@_check
+def fields(name: str, value: Any, sizes: Sizes, /, **checks: Check) -> None:
+    for field_name, check in checks.items():
+        check(f"{name}.{field_name}", getattr(value, field_name), sizes)
+
+
+@_check
+def a(name: str, value: Any, sizes: Sizes, *types: str) -> None:
+    own = type(value).__name__
+    must(own in types, name, f"be {' or '.join(types)}", value)
+    if own in values():
+        values()[own].check(name, value, sizes)
+
+
+def each(check: Check, names: str) -> dict[str, Check]:
+    return dict.fromkeys(names.split(), check)
+
+
+# ---- kinds and values
+
+
+def _estimator(cls: type[Any], settings: ByName, fitted: ByName) -> Any:
     model = cls(**settings)
     vars(model).update(fitted)
     return model
@@ -55,61 +183,100 @@ class Kind:
     Attributes
     ----------
     module : str
-        Where its class lives, which is imported when a model of the kind arrives.
-    fitted : dict
-        What every fitted one has, and what that must be, in the order in which it is checked.
-    sometimes : dict
-        What it may have besides.
+        The module of its class, imported when a model of the kind is read or written.
+    fitted, sometimes : dict
+        Checks of the attributes of every fitted model, in the order in which they are made, and of those of some.
     sizes : dict
-        Attributes that are sizes, by the letters that they have in the checks.
+        Attributes that are sizes, with their letters in the checks.
     agree : callable
-        Raises a ValueError where settings and fitted attributes do not fit together.
+        Raises ValueError if the settings and the fitted attributes do not fit together.
     taken : callable
-        What `fitted` and `sometimes` name, of a model.
+        Returns these attributes of a model.
     made : callable
-        A model of the class with these settings and attributes.
+        Returns a model of the class with these settings and attributes.
     """
 
     module: str
     fitted: Mapping[str, Check]
     sometimes: Mapping[str, Check] = field(default_factory=dict)
     sizes: Mapping[str, str] = field(default_factory=dict)
-    agree: Callable[[Values, Values], None] = lambda settings, fitted: None
-    taken: Callable[[Any, list[str]], Values] = _attributes
-    made: Callable[[type[Any], Values, Values], Any] = _estimator
+    agree: Callable[[ByName, ByName], None] = lambda settings, fitted: None
+    taken: Callable[[Any, list[str]], ByName] = lambda model, names: {name: getattr(model, name) for name in names}
+    made: Callable[[type[Any], ByName, ByName], Any] = _estimator
 
 
-def kind_class(name: str) -> type[Any]:
-    found: type[Any] = getattr(import_module(KINDS[name].module), name)
-    return found
+@dataclass(frozen=True)
+class Value:
+    """A frozen value: the module of its class, and what is checked of it beside the annotations of its fields."""
+
+    module: str
+    check: Check = lambda name, value, sizes: None
 
 
-def _learned_as_asked(settings: Values, fitted: Values) -> None:
+# ---- checks of one value
+
+
+def _info(name: str, value: Info, sizes: Sizes) -> None:
+    for known in (value.residuals, value.value_errors, value.vector_errors):
+        if known is not None and known.shape != (max(sizes["k"], 1),):
+            raise ValueError(f"{name} must have one residual and one bound for each of {sizes['k']} components")
+    fields(missed_below=optional(numbers(least=0)), n_missing=optional(count(least=0)))(name, value, sizes)
+    if value.heldout_r2 is not None:
+        numbers(most=1)(f"{name}.heldout_r2", float(value.heldout_r2), sizes)
+    if value.completed is False and value.converged is not False:
+        raise ValueError(f"{name} has an unfinished completion, and must not have converged, got {value.converged}")
+
+
+def _design(name: str, value: Design, sizes: Sizes) -> None:
+    labelled = len(value.names) == len(value.sizes) and min(value.sizes, default=0) >= 0
+    fits = labelled and sum(value.sizes) == len(value.levels) and value.width == sizes.get("p")
+    must(fits, name, f"have labels for the {sizes.get('p', 'known')} columns of the regression", value)
+
+
+def _distinct(name: str, value: Any, sizes: Sizes) -> None:
+    must(len(value) == len(set(value)) == sizes["g"], name, f"be {sizes['g']} labels that differ", value)
+
+
+def _loadings(name: str, value: Any, sizes: Sizes) -> None:
+    numbers("kn", "data")(name, value, sizes)
+    sizes["i"] = sizes["n"]  # the features of the input, unless transformations keep some alone
+
+
+def _transformations(name: str, value: Any, sizes: Sizes) -> None:
+    learned = isinstance(value, tuple) and value and all(isinstance(each, Fitted) for each in value)
+    must(bool(learned), name, "be what some transformations have learned", value)
+    left = sizes["i"] = len(value[0].columns) if any(each.selects for each in value) else sizes["n"]
+    for each in value:
+        each.check(left)
+        left = len(each.kept) if each.selects else left
+    must(left == sizes["n"], name, f"leave the {sizes['n']} columns of the components", left)
+
+
+def _categories(name: str, value: Any, sizes: Sizes) -> None:
+    must(isinstance(value, list), name, "be a list of vectors", value)
+    sizes["c"] = len(value)
+    for one in value:
+        check_finite(name, np.asarray(one))
+    known = [len({*np.asarray(one).ravel().tolist()}) for one in value]
+    differ = all(known) and sum(known) == sum(map(len, value)) == sizes["n"]
+    must(differ, name, f"be {sizes['n']} that differ, some of each column", known)
+
+
+def _column_names(name: str, value: Any, sizes: Sizes) -> None:
+    fits = isinstance(value, list) and len(value) == sizes["n"] and all(isinstance(x, str) for x in value)
+    must(fits, name, f"be a list of {sizes['n']} texts", value)
+
+
+# ---- settings and attributes that must agree
+
+
+def _learned_as_asked(settings: ByName, fitted: ByName) -> None:
     asked, learned = as_transforms(settings.get("preprocess")), fitted.get("preprocess_", ())
     if tuple(each.how for each in learned) != asked:
         raise ValueError(f"preprocess_ must be learned as preprocess={settings.get('preprocess')!r:.80} asks for")
 
 
-def loadings(name: str, value: Any, sizes: Sizes) -> None:
-    numbers("kn", "data")(name, value, sizes)
-    sizes["i"] = sizes["n"]
-
-
-def transformations(name: str, value: Any, sizes: Sizes) -> None:
-    if not isinstance(value, tuple) or not value or not all(isinstance(each, Fitted) for each in value):
-        raise ValueError(f"{name} must be what some transformations have learned, got {value!r:.80}")
-    left = sizes["i"] = len(value[0].columns) if any(each.selects for each in value) else sizes["n"]
-    for each in value:
-        each.check(left)
-        left = len(each.kept) if each.selects else left
-    if left != sizes["n"]:
-        raise ValueError(f"{name} must leave the {sizes['n']} columns of the components, got {left}")
-
-
-# ---- what belongs to one kind only
-
-
-def _shift_as_set(settings: Values, fitted: Values) -> None:
+def _shift_as_set(settings: ByName, fitted: ByName) -> None:
     _learned_as_asked(settings, fitted)
     missing, unobserved = settings.get("missing", "error"), settings.get("unobserved", False)
     if missing not in MISSING or (unobserved and missing == "error"):
@@ -120,50 +287,23 @@ def _shift_as_set(settings: Values, fitted: Values) -> None:
         raise ValueError(f"the fitted shift_ must be {wanted} for shift={settings.get('shift')!r}, got {learned}")
 
 
-def _columns(name: str, value: Any, sizes: Sizes) -> None:
-    record(Design={})(name, value, sizes)
-    alike = len(value.names) == len(value.sizes) and all(isinstance(x, str) for x in (*value.names, *value.levels))
-    if not alike or any(type(size) is not int or size < 0 for size in value.sizes):
-        raise ValueError(f"{name} must be names with their numbers of labels, got {value!r:.80}")
-    if sum(value.sizes) != len(value.levels) or value.width != sizes.get("p"):
-        raise ValueError(f"{name} must have {sizes.get('p', 'the')} columns of the regression, got {value.width}")
-
-
-def _distinct(name: str, value: Any, sizes: Sizes) -> None:
-    if len(value) != sizes["g"] or len(set(value)) < len(value):
-        raise ValueError(f"{name} must be {sizes['g']} labels that differ, got {len(value)}")
-
-
-def _categories_as_columns(settings: Values, fitted: Values) -> None:
-    n_known, n_columns = [len(set(known.tolist())) for known in fitted["categories_"]], len(fitted["column_masses_"])
-    if not sum(n_known) == sum(map(len, fitted["categories_"])) == n_columns or not all(n_known):
-        raise ValueError(f"categories_ must be {n_columns} that differ, some of each column, got {n_known!r:.80}")
-
-
-def _points_as_metric(settings: Values, fitted: Values) -> None:
+def _points_as_metric(settings: ByName, fitted: ByName) -> None:
     points = fitted.get("_points")
     if (points is None) != (settings.get("metric", "precomputed") == "precomputed"):
         raise ValueError(f"points are for a metric, got metric={settings.get('metric')!r} and _points={points!r:.80}")
     n_features = len(fitted["_means"]) if points is None else points.shape[1]
-    if fitted["n_features_in_"] != n_features:
-        raise ValueError(f"n_features_in_ must be {n_features}, got {fitted['n_features_in_']}")
+    must(fitted["n_features_in_"] == n_features, "n_features_in_", f"be {n_features}", fitted["n_features_in_"])
 
 
-def _used_as_frequent(settings: Values, fitted: Values) -> None:
-    p = fitted["frequencies"][fitted["used"]]
-    if np.any((p <= 0) | (p >= 1)):
-        raise ValueError("frequencies of the variants that are used must be between 0 and 1")
-    gone = fitted.get("n_left_out", 0) + fitted.get("n_filtered", 0)
-    if gone > np.count_nonzero(~fitted["used"]):
-        raise ValueError(f"n_left_out and n_filtered must not be more than are not used, got {gone}")
+# ---- models that are more than their settings and attributes
 
 
-def _words_taken(model: Any, names: list[str]) -> Values:
+def _words_taken(model: Any, names: list[str]) -> ByName:
     weights = model.vectorizer_.idf_ if model.use_idf else None
     return {"terms_": model.terms_, "idf_": weights, "svd_": model.svd_}
 
 
-def _words_made(cls: type[Any], settings: Values, fitted: Values) -> Any:
+def _words_made(cls: type[Any], settings: ByName, fitted: ByName) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     model, svd, terms = cls(**settings), fitted["svd_"], fitted["terms_"]
@@ -175,7 +315,7 @@ def _words_made(cls: type[Any], settings: Values, fitted: Values) -> Any:
     except re.error as error:
         raise ValueError(f"token_pattern must be a regular expression, got {model.token_pattern!r:.80}") from error
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what fit had to say of these settings, it said
+        warnings.simplefilter("ignore")  # fit has warned of these settings already
         vectorizer = model._with_settings(TfidfVectorizer, vocabulary=place).fit([""])
     if model.use_idf:
         vectorizer.idf_ = fitted["idf_"]
@@ -186,9 +326,9 @@ def _words_made(cls: type[Any], settings: Values, fitted: Values) -> Any:
     return model
 
 
-def _batches_made(cls: type[Any], settings: Values, fitted: Values) -> Any:
+def _batches_made(cls: type[Any], settings: ByName, fitted: ByName) -> Any:
     info, S = fitted["info_"], fitted["singular_values_"]
-    if info.solver.startswith("Streaming(ell="):
+    if info.solver.startswith("Streaming(ell="):  # of an older version, whose bounds left out what its squares lost
         scale = 1.0 if fitted["scale_"] is None else fitted["scale_"]
         shares, freedom = fitted["explained_variance_ratio_"].sum(), fitted["explained_variance_"].sum()
         count = 1 + (S @ S / freedom if freedom > 0 else 0)
@@ -204,65 +344,43 @@ def _batches_made(cls: type[Any], settings: Values, fitted: Values) -> Any:
 
 # ---- the kinds
 
-SPECTRA: Final = {
-    "components_": loadings,
-    "singular_values_": numbers("k", "values", least=0),
-    "explained_variance_": numbers("k", "values", least=0),
-    "explained_variance_ratio_": numbers("k", "values", least=0),
+_SPECTRA: Final = {
+    "components_": _loadings,
+    **each(numbers("k", "values", least=0), "singular_values_ explained_variance_ explained_variance_ratio_"),
 }
-TABLE: Final = {
+_PRINCIPAL: Final = {
+    **_SPECTRA,
+    "mean_": numbers("n"),
+    "scale_": optional(numbers("n", least=_POSITIVE)),
+    "noise_variance_": numbers(least=0),
+    "n_samples_": count("m"),
+    "info_": a("Info"),
+}
+_TABLE: Final = {
     "components_": numbers("kn", "data"),
-    "singular_values_": numbers("k", least=0),
-    "eigenvalues_": numbers("k", least=0),
-    "total_inertia_": number(least=0),
-    "percentage_of_variance_": numbers("k", least=0),
+    **each(numbers("k", least=0), "singular_values_ eigenvalues_ percentage_of_variance_"),
+    "total_inertia_": numbers(least=0),
     "row_masses_": numbers("m", least=0),
     "column_masses_": numbers("n", least=0),
-    "row_coordinates_": named(numbers("mk", "data")),
-    "column_coordinates_": named(numbers("nk", "data")),
-    "row_contributions_": named(numbers("mk", "data", least=0)),
-    "column_contributions_": named(numbers("nk", "data", least=0)),
-    "info_": account,
-}
-VARIANTS: Final = record(
-    Variants={
-        **dict.fromkeys(("chromosomes", "names", "positions"), texts("n", fixed=True)),
-        **dict.fromkeys(("first", "second"), texts("n")),
-    }
-)
-LEARNED: Final = record(
-    LearnedGroups={"means": numbers("gn"), "groups": _distinct},
-    LearnedCovariates={"mean": numbers("n"), "centre": numbers("p"), "coefficients": numbers("pn")},
-)
-
-
-def choices(name: str, value: Any, sizes: Sizes) -> None:
-    record(Choices={})(name, value, sizes)
-    if not all(isinstance(each, str) for each in (*value.named, *sum(map(tuple, value.one_hot.values()), ()))):
-        raise ValueError(f"{name} must name columns and classes by texts, got {value!r:.80}")
-
-
-PRINCIPAL: Final = {
-    **SPECTRA,
-    "mean_": numbers("n"),
-    "scale_": optional(numbers("n", least=POSITIVE)),
-    "noise_variance_": number(least=0),
-    "n_samples_": count("m"),
-    "info_": account,
+    "row_coordinates_": framed(numbers("mk", "data")),
+    "column_coordinates_": framed(numbers("nk", "data")),
+    "row_contributions_": framed(numbers("mk", "data", least=0)),
+    "column_contributions_": framed(numbers("nk", "data", least=0)),
+    "info_": a("Info"),
 }
 
 KINDS: Final = {
     "PCA": Kind(
         "shiftsvd.estimators.pca",
-        PRINCIPAL,
+        _PRINCIPAL,
         {
-            "variants_": VARIANTS,
-            "table_": choices,
-            "preprocess_": transformations,
+            "variants_": a("Variants"),
+            "table_": a("Choices"),
+            "preprocess_": _transformations,
             "feature_names_in_": texts("i"),
-            "shift_": LEARNED,
-            "design_": _columns,
-            "unseen_variance_": number(least=0),
+            "shift_": a("LearnedGroups", "LearnedCovariates"),
+            "design_": a("Design"),
+            "unseen_variance_": numbers(least=0),
             "n_iter_": count(),
         },
         {"n_components_": "k", "n_features_in_": "i"},
@@ -272,10 +390,10 @@ KINDS: Final = {
     "IncrementalPCA": Kind(
         "shiftsvd.estimators.batches",
         {
-            **PRINCIPAL,
+            **_PRINCIPAL,
             "var_": numbers("n", least=0),
             "n_samples_seen_": count("m"),
-            "unseen_variance_": number(least=0),
+            "unseen_variance_": numbers(least=0),
         },
         {"feature_names_in_": texts("i"), "batch_size_": count()},
         {"n_components_": "k", "n_features_in_": "i"},
@@ -283,60 +401,84 @@ KINDS: Final = {
     ),
     "TruncatedSVD": Kind(
         "shiftsvd.estimators.truncated",
-        {**SPECTRA, "mean_alignment_": numbers("k", least=0), "info_": account},
-        {"preprocess_": transformations, "feature_names_in_": texts("i")},
+        {**_SPECTRA, "mean_alignment_": numbers("k", least=0), "info_": a("Info")},
+        {"preprocess_": _transformations, "feature_names_in_": texts("i")},
         {"n_features_in_": "i"},
         agree=_learned_as_asked,
     ),
     "LSA": Kind(
         "shiftsvd.estimators.lsa",
-        {"terms_": texts("n"), "idf_": optional(numbers("n")), "svd_": record(PCA={}, TruncatedSVD={})},
+        {"terms_": texts("n"), "idf_": optional(numbers("n")), "svd_": a("PCA", "TruncatedSVD")},
         taken=_words_taken,
         made=_words_made,
     ),
     "CorrespondenceAnalysis": Kind(
-        "shiftsvd.estimators.correspondence", TABLE, {"feature_names_in_": texts("n")}, {"n_features_in_": "n"}
+        "shiftsvd.estimators.correspondence", _TABLE, {"feature_names_in_": texts("n")}, {"n_features_in_": "n"}
     ),
     "MultipleCorrespondenceAnalysis": Kind(
         "shiftsvd.estimators.correspondence",
-        {**TABLE, "categories_": vectors("c"), "column_names_": names("n")},
+        {**_TABLE, "categories_": _categories, "column_names_": _column_names},
         {"feature_names_in_": texts("c")},
         {"n_features_in_": "c"},
-        agree=_categories_as_columns,
     ),
     "PCoA": Kind(
         "shiftsvd.estimators.pcoa",
         {
             "eigenvalues_": numbers("k"),
-            "coordinates_": named(numbers("mk")),
+            "coordinates_": framed(numbers("mk")),
             "proportion_explained_": numbers("k", least=0),
-            "negative_share_": number(least=0),
-            "lowest_eigenvalue_": number(),
-            "trace_": number(),
             "value_errors_": optional(numbers("k", least=0)),
-            "n_passes_": count(),
-            "n_features_in_": count(),
+            "negative_share_": numbers(least=0),
+            **each(numbers(), "lowest_eigenvalue_ trace_"),
+            **each(count(), "n_passes_ n_features_in_"),
             "_means": numbers("m"),
             "_vectors": numbers("mk"),
         },
         {"feature_names_in_": texts("q"), "_points": numbers("mp")},
         agree=_points_as_metric,
     ),
-    "GenotypePCA": Kind(
-        "shiftsvd.genetics",
-        {
-            "eigenvalues": numbers("k", least=0),
-            "eigenvectors": numbers("mk"),
-            "loadings": numbers("nk"),
-            "explained_variance_ratio": numbers("k", least=0),
-            "frequencies": numbers("n", least=0, most=1),
-            "samples": record(Samples={"families": texts("m", fixed=True), "names": texts("m", fixed=True)}),
-            "variants": VARIANTS,
-            "used": numbers("n", "bool"),
-            "info": account,
-        },
-        {"n_left_out": count(least=0), "n_filtered": count(least=0), "learned": numbers("m", "bool")},
-        agree=_used_as_frequent,
-        made=lambda cls, settings, fitted: cls(**fitted),
-    ),
 }
+
+_MODULES: Final = {
+    "shiftsvd.sketch": "Gaussian Rademacher SparseSign SRFT",
+    "shiftsvd.solvers": "BlockLanczos Exact Gram RandomizedSVD ShiftedRandomizedSVD",
+    "shiftsvd.shifts": "Covariates GroupMeans",
+    "shiftsvd.transforms": "Elementwise Select Fitted",
+    "shiftsvd.transforms.smooth": "Smooth",
+    "shiftsvd.io.choices": "Choices",
+}
+VALUES: Final = {
+    **{name: Value(module) for module, names in _MODULES.items() for name in names.split()},
+    "LearnedCovariates": Value(
+        "shiftsvd.shifts", fields(mean=numbers("n"), centre=numbers("p"), coefficients=numbers("pn"))
+    ),
+    "LearnedGroups": Value("shiftsvd.shifts", fields(means=numbers("gn"), groups=_distinct)),
+    "Design": Value("shiftsvd.preparation.covariates", _design),
+    "Info": Value("shiftsvd.result", _info),
+}
+
+
+# ---- all kinds and values, those of extensions too
+
+
+@cache
+def kinds() -> dict[str, Kind]:
+    return KINDS | tables("kinds")
+
+
+@cache
+def values() -> dict[str, Value]:
+    transforms = (place.split(":") for place in places().values())
+    return VALUES | {name: Value(module) for module, name in transforms} | tables("values")
+
+
+def class_of(name: str) -> type[Any]:
+    found: type[Any] = resolve(f"{(kinds() | values())[name].module}:{name}")
+    return found
+
+
+@cache
+def arguments(name: str) -> dict[str, Any]:
+    cls = class_of(name)
+    hints = get_type_hints(cls)
+    return {argument: hints[argument] for argument in signature(cls).parameters}

@@ -7,8 +7,14 @@ before ``matplotlib.pyplot.show()`` is called.
 from shiftsvd.plot.features import BiplotDisplay, LoadingsDisplay, biplot, loadings
 from shiftsvd.plot.points import ScoresDisplay, scores
 from shiftsvd.plot.raster import ScoreRaster
-from shiftsvd.plot.spectrum import NorthDisplay, north
-from shiftsvd.plot.variance import ReconstructionErrorDisplay, ScreeDisplay, reconstruction_error, scree
+from shiftsvd.plot.variance import (
+    NorthDisplay,
+    ReconstructionErrorDisplay,
+    ScreeDisplay,
+    north,
+    reconstruction_error,
+    scree,
+)
 
 __all__ = [
     "BiplotDisplay",

@@ -1,4 +1,4 @@
-"""What the components are made of: the largest loadings, and samples and features in one plot."""
+"""Loadings: the largest of a component, and a biplot of samples and features."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
@@ -7,14 +7,14 @@ import numpy as np
 
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
-from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, checked_component, given_or_new, largest, read, short
+from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, FitDisplay, largest, read, short
 from shiftsvd.plot.points import ScoresDisplay
 
-FEW = 6  # bars for which there is room at least
+FEW = 6  # bars that an axis has room for at least
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class LoadingsDisplay:
+class LoadingsDisplay(FitDisplay):
     """The largest entries of a component, by name; made by `loadings`.
 
     Parameters
@@ -52,48 +52,14 @@ class LoadingsDisplay:
     def from_estimator(
         cls, estimator: Any, component: int = 1, *, top: int = 20, names: Any = None, ax: Any = None
     ) -> Self:
-        """The plot of a fitted estimator or an SVDResult.
-
-        Parameters
-        ----------
-        estimator : fitted estimator such as `PCA`, or SVDResult
-            The fit that is drawn.
-        component : int
-            Counted from 1.
-        top : int
-            How many features.
-        names : sequence of n_features names, optional
-            Default: those of the data frame that was fitted, or numbers from 1.
-        ax : matplotlib Axes, optional
-            Default: those of a new figure.
-
-        Returns
-        -------
-        LoadingsDisplay
-            The plot, drawn.
-        """
         fit = read(estimator)
-        values = fit.components[checked_component(component, fit.k) - 1]
+        values = fit.components[fit.places((component,))[0]]
         chosen = largest(np.abs(values), top)
         chosen = chosen[np.argsort(-values[chosen], kind="stable")]
         labels = fit.feature_names(names)
         return cls(values=values[chosen], names=[labels[j] for j in chosen], component=component).plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> Self:
-        """Draw what this display holds, on `ax` or on a new figure.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Default: those of a new figure.
-
-        Returns
-        -------
-        LoadingsDisplay
-            This plot, with `ax_` and `figure_`.
-        """
-        self.ax_ = given_or_new(ax)
-        self.figure_ = self.ax_.figure
+    def _draw(self) -> None:
         at = np.arange(len(self.values))
         self.ax_.barh(at, self.values, color=np.where(self.values >= 0, BLUE, ORANGE))
         names = [short(name) for name in self.names]
@@ -101,13 +67,12 @@ class LoadingsDisplay:
         size = "medium" if roomy else "small" if len(at) <= 20 else "x-small"
         self.ax_.set_yticks(at, names, parse_math=False, fontsize=size)
         self.ax_.set(title=f"Loadings of PC{self.component}", xlabel="loading")
-        self.ax_.set_ylim(max(len(at), FEW) - 0.4, -0.6)  # few bars are not broad ones
+        self.ax_.set_ylim(max(len(at), FEW) - 0.4, -0.6)
         self.ax_.axvline(0, color=GREY, linewidth=0.8)
-        return self
 
 
 @dataclass(eq=False, repr=False)
-class BiplotDisplay:
+class BiplotDisplay(FitDisplay):
     """Samples as dots and features as arrows; made by `biplot`.
 
     Parameters
@@ -122,7 +87,7 @@ class BiplotDisplay:
     Attributes
     ----------
     factor_ : float
-        What the arrows are enlarged by.
+        The factor by which the arrows are enlarged.
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
 
@@ -157,61 +122,18 @@ class BiplotDisplay:
         color: Any = None,
         ax: Any = None,
     ) -> Self:
-        """The plot of the rows of X, of the scores Z, or of the rows behind an SVDResult.
-
-        Parameters
-        ----------
-        estimator : fitted estimator such as `PCA`, or SVDResult
-            The fit that is drawn.
-        X : array, sparse matrix or Operator of shape (m, n_features), optional
-            Rows whose scores are drawn; one pass.
-        Z : array of shape (m, k), optional
-            Scores, where they are there already.
-        components : pair of int
-            Which two, counted from 1.
-        top : int
-            How many features.
-        names : sequence of n_features names, optional
-            Default: those of the data frame that was fitted, or numbers from 1.
-        color : array of shape (m,), optional
-            A number or a class for each row.
-        ax : matplotlib Axes, optional
-            Default: those of a new figure.
-
-        Returns
-        -------
-        BiplotDisplay
-            The plot, drawn.
-        """
         fit = read(estimator)
-        places = [checked_component(component, fit.k) - 1 for component in components]
+        places = fit.places(components)
         arrows = fit.components[places].T
         if getattr(estimator, "whiten", False):
             arrows = arrows * np.sqrt(fit.variances[places])
         chosen = largest(np.hypot(*arrows.T), top)
         labels = fit.feature_names(names)
-        points = ScoresDisplay.from_estimator(estimator, X, Z=Z, components=components, color=color, ax=ax)
-        return cls(points, arrows=arrows[chosen], names=[labels[j] for j in chosen])._draw()
+        points = ScoresDisplay._of(fit, X, Z, components, color)
+        return cls(points, arrows=arrows[chosen], names=[labels[j] for j in chosen]).plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> Self:
-        """Draw what this display holds, on `ax` or on a new figure.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Default: those of a new figure.
-
-        Returns
-        -------
-        BiplotDisplay
-            This plot, with `ax_` and `figure_`.
-        """
-        self.points.plot(ax=ax)
-        return self._draw()
-
-    def _draw(self) -> Self:
-        self.ax_ = self.points.ax_
-        self.figure_ = self.ax_.figure
+    def _draw(self) -> None:
+        self.points.plot(ax=self.ax_)
         limits = np.array([self.ax_.get_xlim(), self.ax_.get_ylim()])
         room = np.min(np.abs(limits), axis=1)  # to the nearer side of the origin
         longest = np.max(np.abs(self.arrows), axis=0, initial=0)
@@ -223,13 +145,12 @@ class BiplotDisplay:
             side = {"ha": "left" if tip[0] >= 0 else "right", "va": "bottom" if tip[1] >= 0 else "top"}
             self.ax_.annotate(short(name), tip, **side, fontsize="small", color=ORANGE, parse_math=False)
         self.ax_.set_title(f"{self.ax_.get_title()}; arrows: loadings × {self.factor_:.3g}", fontsize="medium")
-        return self
 
 
 def loadings(
     estimator_or_result: Any, component: int = 1, top: int = 20, names: Any = None, ax: Any = None
 ) -> LoadingsDisplay:
-    """The entries of a component with the largest magnitude, by the names of the features.
+    """Plot the entries of a component with the largest magnitude, by the names of the features.
 
     Parameters
     ----------
@@ -238,7 +159,7 @@ def loadings(
     component : int
         Counted from 1.
     top : int
-        How many.
+        How many features.
     names : sequence of n_features names, optional
         Default: those of the data frame that was fitted, or numbers from 1.
     ax : matplotlib Axes, optional
@@ -251,7 +172,7 @@ def loadings(
 
     See Also
     --------
-    plot.LoadingsDisplay : What is returned.
+    plot.LoadingsDisplay : The class of the plot.
 
     Examples
     --------
@@ -275,7 +196,7 @@ def biplot(
     color: Any = None,
     ax: Any = None,
 ) -> BiplotDisplay:
-    """The samples as dots, and the features with the longest arrows: the inner product of both is the entry of X.
+    """Plot samples as dots, and the features with the longest arrows: the inner product of both is the entry of X.
 
     The dots are the scores, the arrows the loadings (those of whitened scores times the deviations), so
     that ``point . arrow`` is the shifted, scaled entry as far as two components give it; all arrows are
@@ -288,7 +209,7 @@ def biplot(
     X : array, sparse matrix or Operator of shape (m, n_features), optional
         Rows whose scores are drawn; one pass.
     Z : array of shape (m, k), optional
-        Scores, where they are there already.
+        Scores, if they have been computed already.
     components : pair of int
         Which two, counted from 1.
     top : int
@@ -307,7 +228,7 @@ def biplot(
 
     See Also
     --------
-    plot.BiplotDisplay : What is returned.
+    plot.BiplotDisplay : The class of the plot.
     plot.scores : Without features.
 
     References

@@ -1,11 +1,13 @@
-"""What every plot reads from a fit, be it an estimator or an SVDResult."""
+"""The numbers that plots take from an estimator or an SVDResult, and the base of all plots."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.errors import refuse
 from shiftsvd.estimators.features import feature_names_of
 from shiftsvd.estimators.fitted import beyond
 from shiftsvd.numerics.moments import Vector
@@ -18,8 +20,8 @@ ORANGE: Final = "#e07b39"
 GREY: Final = "#8a8a8a"
 SHORTEST: Final = 2.0**-400  # a first singular value below this, or above its inverse, is not squared
 LONGEST: Final = 24  # characters of a name in a plot
-LEAST: Final = 1e-12  # a share that is less is none
-DWARFED: Final = 0.05  # of the largest value: what is less can hardly be seen beside it
+LEAST: Final = 1e-12  # a smaller share is printed as 0
+DWARFED: Final = 0.05  # of the largest value: smaller ones can hardly be seen beside it
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +34,7 @@ class Fit:
     variances : array of shape (k,)
         Explained variances; of an SVDResult the squared singular values.
     total : float or None
-        What the shares are of; None where it is not known.
+        The total variance; None if it is not known.
     errors : array of shape (k,), or None
         Bounds of the relative errors of the singular values.
     """
@@ -59,6 +61,10 @@ class Fit:
         return getattr(self.info, "completed", None) is not None
 
     @property
+    def singular_values(self) -> Vector:
+        return np.asarray(self.model.singular_values_ if self.is_estimator else self.model.S, np.float64)
+
+    @property
     def components(self) -> Panel:
         return real(self.model.components_ if self.is_estimator else self.model.Vh, "components")
 
@@ -67,8 +73,7 @@ class Fit:
         return None if self.total is None else self.share_of(self.variances)
 
     def share_of(self, variances: Vector) -> Vector:
-        assert self.total is not None
-        return variances / self.total if self.total > 0 else np.zeros(len(variances))
+        return variances / self.total if self.total else np.zeros(len(variances))
 
     def bounds(self) -> tuple[Vector, Vector] | None:
         if self.errors is None:
@@ -79,35 +84,32 @@ class Fit:
         return lower, upper if self.total is None else np.minimum(upper, self.total)
 
     def cumulative(self) -> tuple[Vector, Vector, Vector] | None:
-        shares = self.shares
-        if shares is None:
+        if self.total is None:
             return None
         lower, upper = self.bounds() or (self.variances, self.variances)
-        low, high = np.cumsum(self.share_of(lower)), np.cumsum(self.share_of(upper))
-        return np.cumsum(shares), low, np.minimum(high, 1)
+        share, low, high = (np.cumsum(self.share_of(values)) for values in (self.variances, lower, upper))
+        return share, low, np.minimum(high, 1)
 
     def feature_names(self, names: Any = None) -> list[str]:
         n = self.components.shape[1]
-        if names is None:
-            names = feature_names_of(self.model)
+        names = feature_names_of(self.model) if names is None else names
         if names is None:
             return [f"feature {j}" for j in range(1, n + 1)]
         if len(names) != n:
-            raise ValueError(f"names must have one entry for each of the {n} features, got {len(names)}")
+            raise refuse("names", f"have one entry for each of the {n} features", len(names))
         return [str(name) for name in names]
+
+    def places(self, components: tuple[int, ...]) -> list[int]:
+        for number in components:
+            if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 1 <= number <= self.k:
+                raise ValueError(f"components are counted from 1 to {self.k}, got {number!r}")
+        return [int(number) - 1 for number in components]
 
 
 def read(model: Any) -> Fit:
-    """What a plot needs of a fitted estimator or an SVDResult.
-
-    Raises
-    ------
-    TypeError
-        If it is neither.
-    """
     if isinstance(model, SVDResult):
         S, error = np.asarray(model.S, np.float64), model.info.frobenius_error
-        if S[0] > 0 and not SHORTEST < S[0] < 1 / SHORTEST:  # over the first, where squares are no numbers themselves
+        if S[0] > 0 and not SHORTEST < S[0] < 1 / SHORTEST:  # over the first, whose square is out of range
             S, error = S / S[0], None if error is None else error / S[0]
         squares = S**2
         total = None if error is None else float(squares.sum()) + error**2
@@ -116,21 +118,18 @@ def read(model: Any) -> Fit:
         kind = type(model).__name__
         raise TypeError(f"a plot needs a fitted estimator or an SVDResult, got {kind}; call fit first")
     variances = np.asarray(model.explained_variance_, np.float64)
+    ratios = np.asarray(model.explained_variance_ratio_, np.float64)
     errors = getattr(getattr(model, "info_", None), "value_errors", None)
-    if beyond_range(model):  # as shares of the total, where they are no numbers themselves
-        return Fit(model, np.asarray(model.explained_variance_ratio_, np.float64), 1.0, errors)
-    return Fit(model, variances, _total_variance(model, variances), errors)
+    if beyond_range(model):
+        return Fit(model, ratios, 1.0, errors)
+    if share := float(ratios.sum()):
+        return Fit(model, variances, float(variances.sum()) / share, errors)
+    n_values = int(min(model.n_samples_, model.n_features_in_))  # all of them noise: there are no components
+    return Fit(model, variances, float(model.noise_variance_) * n_values, errors)
 
 
 def beyond_range(model: Any) -> bool:
     return hasattr(model, "singular_values_") and beyond(model.singular_values_, model.explained_variance_)
-
-
-def _total_variance(model: Any, variances: Vector) -> float:
-    shares = float(np.sum(model.explained_variance_ratio_, dtype=np.float64))
-    if shares > 0:
-        return float(np.sum(variances)) / shares
-    return float(model.noise_variance_) * int(min(model.n_samples_, model.n_features_in_))  # no components
 
 
 def is_dominated(values: Vector) -> bool:
@@ -145,15 +144,9 @@ def real(values: Any, what: str) -> Panel:
     return np.asarray(values, np.float64)
 
 
-def checked_component(component: Any, k: int) -> int:
-    if isinstance(component, bool) or not isinstance(component, int | np.integer) or not 1 <= component <= k:
-        raise ValueError(f"components are counted from 1 to {k}, got {component!r}")
-    return int(component)
-
-
 def largest(values: npt.NDArray[Any], top: int) -> npt.NDArray[np.intp]:
     if top < 1:
-        raise ValueError(f"top must be at least 1, got {top}")
+        raise refuse("top", "be at least 1", top)
     return np.argsort(-values, kind="stable")[:top]
 
 
@@ -171,11 +164,56 @@ def short(name: Any, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def given_or_new(ax: Any) -> Any:
-    if ax is not None:
-        return ax
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("plots need matplotlib; pip install 'shiftsvd[plot]'") from error
-    return plt.subplots(layout="constrained")[1]
+class Display(ABC):
+    """A plot: the numbers that it shows, and the axes on which they are drawn."""
+
+    ax_: Any
+    figure_: Any
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """Draw this plot on `ax` or on a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        Display
+            This plot, with `ax_` and `figure_`.
+        """
+        if ax is None:
+            try:
+                import matplotlib.pyplot as plt
+            except ImportError as error:
+                raise ImportError("plots need matplotlib; pip install 'shiftsvd[plot]'") from error
+            ax = plt.subplots(layout="constrained")[1]
+        self.ax_, self.figure_ = ax, ax.figure
+        self._draw()
+        return self
+
+    @abstractmethod
+    def _draw(self) -> None: ...
+
+
+class FitDisplay(Display):
+    """A plot of a fit."""
+
+    @classmethod
+    @abstractmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
+        """Plot a fitted estimator or an SVDResult; the function of the same plot documents the other parameters.
+
+        Parameters
+        ----------
+        estimator : fitted estimator such as `PCA`, or SVDResult
+            The fit that is drawn.
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        Display
+            The plot, drawn.
+        """

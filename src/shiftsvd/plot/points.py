@@ -1,30 +1,85 @@
-"""The scores: one dot for each sample, or a raster where there are many."""
+"""The scores: one dot for each sample, or a raster of many; a column of the samples as colour, and names beside few."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Panel
-from shiftsvd.plot.colours import Classes, Colouring, Scale, colouring, scale_colours
-from shiftsvd.plot.fitted import BLUE, GREY, Fit, checked_component, given_or_new, percent, read, short
-from shiftsvd.plot.naming import write_names
+from shiftsvd.plot.fitted import BLUE, GREY, Fit, FitDisplay, percent, read, short
 from shiftsvd.plot.raster import Grid, ScoreRaster, farthest, finite
 
 MANY: Final = 20_000  # more points are a raster
 CRISP: Final = 500  # more points are an image, also in vector formats
 BINS: Final = 256
+MOST: Final = 20  # classes with a colour of their own
+OTHER: Final = "other"
+LETTER: Final = np.array([0.06, 0.14])  # inches: the width and the height of a letter of small names
+
+
+@dataclass(frozen=True, eq=False)
+class Colouring:
+    """A number for each sample, or the code of a class where there are names of classes."""
+
+    values: Vector
+    title: str
+    names: tuple[str, ...] | None = None  # the last may be OTHER, the rest of them
+
+    def palette(self) -> npt.NDArray[Any]:
+        from matplotlib import colormaps
+        from matplotlib.colors import to_rgba
+
+        names = self.names or ()
+        rest = names[-1:] == (OTHER,)
+        count = len(names) - rest
+        colours = colormaps["tab10"](range(10))
+        if count > len(colours):  # tab20 has a pair of greys, which would be taken for the rest
+            more = colormaps["tab20"](range(20))
+            colours = np.vstack([more[:14], more[16:], colormaps["tab20b"]([1, 3])])
+        return np.vstack([colours[:count], [to_rgba(GREY)]]) if rest else colours[:count]
+
+
+def colouring(color: Any) -> Colouring | None:
+    # Numbers are a scale; categories, and integers of at most MOST different values, are classes.
+    if color is None:
+        return None
+    title = str(getattr(color, "name", None) or "")
+    category = str(getattr(color, "dtype", "")).lower().startswith(("categor", "enum"))
+    values = np.asarray(unmasked("color", color))
+    if values.dtype.kind == "f" and not category:
+        return Colouring(values.astype(np.float64), title)
+    integers = values.dtype.kind in "iu" and not category
+    found, codes = np.unique(values if integers else values.astype(str), return_inverse=True)
+    if integers and len(found) > MOST:
+        return Colouring(values.astype(np.float64), title)
+    names = tuple(short(name) for name in found)
+    if len(names) <= MOST:
+        return Colouring(codes, title, names)
+    kept = np.sort(np.argsort(-np.bincount(codes), kind="stable")[:MOST])
+    number = np.full(len(names), MOST)
+    number[kept] = np.arange(MOST)
+    return Colouring(number[codes], title, (*(names[one] for one in kept), OTHER))
+
+
+def _scale(missing: str = "none") -> Any:
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap(colormaps["viridis"](np.linspace(0.3, 0.88, 256))).with_extremes(bad=missing)
 
 
 @dataclass(eq=False, repr=False)
-class ScoresDisplay:
+class ScoresDisplay(FitDisplay):
     """Scores of two components, coloured by a column; made by `scores`.
 
     Parameters
     ----------
     points : array of shape (m, 2), or ScoreRaster
-        The scores of each sample, or what was counted of many.
+        The scores of each sample, or the counts of many samples.
     components : pair of int
         Their numbers, from 1.
     shares : pair of floats, optional
@@ -59,6 +114,18 @@ class ScoresDisplay:
     color: Any = None
     labels: Any = None
 
+    def __post_init__(self) -> None:
+        m = self._n
+        if self.color is not None and np.shape(self.color) != (m,):
+            shape = np.shape(self.color)
+            raise Refused(Setting("color"), f" must have one value for each of the {m} samples, got shape {shape}")
+        if self.labels is not None and len(self.labels) != m:
+            raise refuse("labels", f"have one name for each of the {m} samples", len(self.labels))
+
+    @property
+    def _n(self) -> int:
+        return self.points.n if isinstance(self.points, ScoreRaster) else len(self.points)
+
     @classmethod
     def from_estimator(
         cls,
@@ -71,155 +138,110 @@ class ScoresDisplay:
         labels: Any = None,
         ax: Any = None,
     ) -> Self:
-        """The plot of the rows of X, of the scores Z, or of the rows behind an SVDResult.
+        return cls._of(read(estimator), X, Z, components, color, labels).plot(ax=ax)
 
-        Parameters
-        ----------
-        estimator : fitted estimator such as `PCA`, or SVDResult
-            The fit that is drawn.
-        X : array, sparse matrix or Operator of shape (m, n_features), optional
-            Rows whose scores are drawn; one pass.
-        Z : array of shape (m, k), optional
-            Scores, where they are there already.
-        components : pair of int
-            Which two, counted from 1.
-        color : array of shape (m,), optional
-            A number or a class for each row.
-        labels : sequence of m names, optional
-            Names of the rows, written beside few points.
-        ax : matplotlib Axes, optional
-            Default: those of a new figure.
+    @classmethod
+    def _of(cls, fit: Fit, X: Any, Z: Any, components: tuple[int, int], color: Any, labels: Any = None) -> Self:
+        places = fit.places(components)
+        if isinstance(Z, ScoreRaster):
+            if tuple(components) != tuple(Z.components):
+                raise Refused(f"the raster holds components {Z.components}, got ", Setting("components", components))
+            points: Any = Z
+        else:
+            points = finite(_scores_of(fit, X, Z, max(components))[:, places])
+        shares = None if fit.shares is None else (float(fit.shares[places[0]]), float(fit.shares[places[1]]))
+        return cls(points, components=components, shares=shares, color=color, labels=labels)
 
-        Returns
-        -------
-        ScoresDisplay
-            The plot, drawn.
-        """
-        fit = read(estimator)
-        places = [checked_component(component, fit.k) - 1 for component in components]
-        if isinstance(Z, ScoreRaster) and tuple(components) != tuple(Z.components):
-            raise ValueError(f"the raster holds components {Z.components}, got components={components}")
-        points = Z if isinstance(Z, ScoreRaster) else finite(_scores_of(fit, X, Z, max(components))[:, places])
-        known = fit.shares
-        shares = None if known is None else (float(known[places[0]]), float(known[places[1]]))
-        display = cls(points, components=components, shares=shares, color=color, labels=labels)
-        return display.plot(ax=ax)
-
-    def plot(self, *, ax: Any = None) -> Self:
-        """Draw what this display holds, on `ax` or on a new figure.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Default: those of a new figure.
-
-        Returns
-        -------
-        ScoresDisplay
-            This plot, with `ax_` and `figure_`.
-        """
-        m = self.points.n if isinstance(self.points, ScoreRaster) else len(self.points)
-        colours = colouring(self.color, m)
-        if self.labels is not None and len(self.labels) != m:
-            raise ValueError(f"labels must have one name for each of the {m} samples, got {len(self.labels)}")
-        self.ax_ = given_or_new(ax)
-        self.figure_ = self.ax_.figure
-        self.ax_.set_title(f"Scores of {m:,} samples")
-        shares = self.shares or (None, None)
-        self.ax_.set(xlabel=_axis(self.components[0], shares[0]), ylabel=_axis(self.components[1], shares[1]))
+    def _draw(self) -> None:
+        points, colours = self.points, colouring(self.color)
+        axes = [f"PC{j}" for j in self.components]
+        if self.shares is not None:
+            axes = [f"{name} ({percent(share)})" for name, share in zip(axes, self.shares, strict=True)]
+        self.ax_.set(title=f"Scores of {self._n:,} samples", xlabel=axes[0], ylabel=axes[1])
         self.ax_.ticklabel_format(scilimits=(-3, 3))  # longer labels would overlap
-        if isinstance(self.points, ScoreRaster):
-            self._raster(self.points, colours)
+        if not isinstance(points, ScoreRaster):
+            self._draw_points(points, colours)
+        elif colours is None and points.n > len(points.sample_rows):
+            self._draw_counts(points.counts, points.grid, points.clipped)
         else:
-            self._draw(self.points, colours)
-            if self.labels is not None:
-                self._name(*farthest(self.points))
-        return self
+            sample, rows = points.sample, points.sample_rows
+            if points.n > len(rows):
+                self.ax_.set_title(f"Scores of {len(rows):,} of {points.n:,} samples")
+            self._draw_points(sample, colours and replace(colours, values=colours.values[rows]))
+        if self.labels is not None:
+            self._write_names(*farthest(points))
 
-    def _raster(self, raster: ScoreRaster, colours: Colouring | None) -> None:
-        points, rows, labels = raster.sample, raster.sample_rows, self.labels
-        if colours is None and len(points) < raster.n:
-            self._density(raster.counts, raster.grid, raster.clipped)
-        else:
-            if len(points) < raster.n:
-                self.ax_.set_title(f"Scores of {len(points):,} of {raster.n:,} samples")
-            self._draw(points, None if colours is None else colours.take(rows))
-        if labels is not None:
-            self._name(*raster.farthest)
-
-    def _draw(self, points: Panel, colours: Colouring | None) -> None:
-        (self._cells if len(points) > MANY else self._dots)(points, colours)
-
-    def _name(self, points: Panel, rows: npt.NDArray[Any]) -> None:
-        write_names(self.ax_, points, np.array([str(self.labels[row]) for row in rows], object))
-
-    def _dots(self, points: Panel, colours: Colouring | None) -> None:
+    def _draw_points(self, points: Panel, colours: Colouring | None) -> None:
+        if len(points) > MANY:
+            self._draw_cells(points, colours)
+            return
         size = float(np.clip(4e4 / max(len(points), 1), 3, 25))
         look = {"s": size, "linewidths": 0, "alpha": 0.8, "rasterized": len(points) > CRISP}
-        if isinstance(colours, Scale):
-            dots = self.ax_.scatter(*points.T, c=colours.values, cmap=scale_colours(GREY), plotnonfinite=True, **look)
-            self._bar(dots, colours.title)
-        elif colours is not None:
-            self.ax_.scatter(*points.T, c=colours.palette()[colours.codes], **look)
-            self._legend(colours)
-        else:
+        if colours is None:
             self.ax_.scatter(*points.T, color=BLUE, **look)
-
-    def _cells(self, points: Panel, colours: Colouring | None) -> None:
-        grid = Grid.around(points, BINS)
-        counts = grid.count(points)
-        if isinstance(colours, Scale):
-            image = self._image(_means(grid, points, colours), grid, counts, cmap=scale_colours())
-            self._bar(image, f"{colours.title} (mean)".strip())
-        elif colours is not None:
-            self._image(_majority(grid, points, colours, counts), grid, counts)
-            self._legend(colours)
+        elif colours.names is None:
+            dots = self.ax_.scatter(*points.T, c=colours.values, cmap=_scale(GREY), plotnonfinite=True, **look)
+            self._draw_bar(dots, colours.title)
         else:
-            self._density(counts, grid, grid.outside(points))
-            return
-        self._say_clipped(grid.outside(points))
+            self.ax_.scatter(*points.T, c=colours.palette()[colours.values], **look)
+            self._draw_legend(colours)
 
-    def _density(self, counts: npt.NDArray[np.int64], grid: Grid, clipped: int) -> None:
+    def _draw_cells(self, points: Panel, colours: Colouring | None) -> None:
+        grid = Grid.around(points, BINS)
+        counts, clipped = grid.count(points), grid.outside(points)
+        if colours is None:
+            self._draw_counts(counts, grid, clipped)
+            return
+        if colours.names is None:
+            image = self._draw_image(_means(grid, points, colours.values), grid, counts, cmap=_scale())
+            self._draw_bar(image, f"{colours.title} (mean)".strip())
+        else:
+            self._draw_image(_majority(grid, points, colours, counts), grid, counts)
+            self._draw_legend(colours)
+        self._say_clipped(clipped)
+
+    def _draw_counts(self, counts: npt.NDArray[np.int64], grid: Grid, clipped: int) -> None:
         from matplotlib.colors import LogNorm
 
-        norm = LogNorm(1, max(2, int(counts.max(initial=0))))
-        image = self._image(np.ma.array(counts, mask=counts == 0), grid, counts, cmap=scale_colours(), norm=norm)
-        bar = self._bar(image, "samples in a cell")
+        norm = LogNorm(1, max(2, int(counts.max())))
+        image = self._draw_image(np.ma.array(counts, mask=counts == 0), grid, counts, cmap=_scale(), norm=norm)
+        bar = self._draw_bar(image, "samples in a cell")
         bar.minorticks_off()
         bar.ax.yaxis.set_major_formatter(lambda count, _: f"{count:,.0f}")
         self._say_clipped(clipped)
 
-    def _image(self, pixels: Any, grid: Grid, counts: npt.NDArray[np.int64], **how: Any) -> Any:
+    def _draw_image(self, pixels: Any, grid: Grid, counts: npt.NDArray[np.int64], **how: Any) -> Any:
+        # Cells beyond the last points are left out, so that the axes end there.
         spans = []
-        for axis, limits in ((0, grid.x), (1, grid.y)):
-            filled = np.flatnonzero(counts.any(axis=axis))
-            low, high = (int(filled[0]), int(filled[-1]) + 1) if len(filled) else (0, grid.bins)
-            step = (limits[1] - limits[0]) / grid.bins
-            spans.append((low, high, limits[0] + low * step, limits[0] + high * step))
+        for axis, low, high in zip((0, 1), grid.low, grid.high, strict=True):
+            first, last = np.flatnonzero(counts.any(axis=axis))[[0, -1]]
+            step = (high - low) / grid.bins
+            spans.append((first, last + 1, low + first * step, low + (last + 1) * step))
         (left, right, *x), (bottom, top, *y) = spans
         how |= {"origin": "lower", "extent": (*x, *y), "aspect": "auto", "interpolation": "nearest"}
         image = self.ax_.imshow(pixels[bottom:top, left:right], **how)
         self.ax_.margins(0.03)
         return image
 
-    def _bar(self, colours: Any, title: str) -> Any:
+    def _draw_bar(self, colours: Any, title: str) -> Any:
         bar = self.figure_.colorbar(colours, ax=self.ax_, pad=0.02, aspect=30)
         bar.set_label(short(title), parse_math=False)
         bar.outline.set_visible(False)
         return bar
 
-    def _legend(self, classes: Classes) -> None:
+    def _draw_legend(self, classes: Colouring) -> None:
         from matplotlib import rcParams
         from matplotlib.lines import Line2D
         from matplotlib.transforms import offset_copy
 
-        longest = max((len(name) for name in classes.names), default=1)
-        columns = min(5 if longest <= 4 else 3 if longest <= 12 else 2, len(classes.names))
+        names = classes.names or ()
+        longest = max((len(name) for name in names), default=1)
+        columns = min(5 if longest <= 4 else 3 if longest <= 12 else 2, len(names))
         below = offset_copy(self.ax_.transAxes, self.figure_, y=-3.6 * rcParams["font.size"], units="points")
         marks = [Line2D([], [], linestyle="", marker="o", markersize=5, color=one) for one in classes.palette()]
         place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": below, "ncols": max(columns, 1)}
         looks = {"frameon": False, "handletextpad": 0.2, "columnspacing": 1.0, "fontsize": "small"}
-        legend = self.ax_.legend(marks, classes.names, title=short(classes.title), **place, **looks)
+        legend = self.ax_.legend(marks, names, title=short(classes.title), **place, **looks)
         for text in (*legend.get_texts(), legend.get_title()):
             text.set_parse_math(False)
 
@@ -227,6 +249,23 @@ class ScoresDisplay:
         if clipped:
             said = f"{self.ax_.get_title()}\n{clipped:,} lie farther out, drawn at the edge"
             self.ax_.set_title(said, fontsize="medium")
+
+    def _write_names(self, points: Panel, rows: npt.NDArray[Any]) -> None:
+        ax, labels = self.ax_, np.asarray(self.labels, object)
+        limits = np.array([ax.get_xlim(), ax.get_ylim()])
+        low, spans = limits[:, 0], limits[:, 1] - limits[:, 0]
+        extent = ax.get_window_extent()
+        width, height = LETTER * ax.figure.dpi / (extent.width, extent.height)
+        taken: list[tuple[float, float, float]] = []  # where names are, in shares of the axes
+        for point, label in zip(points, labels[rows], strict=True):
+            name = short(label)
+            x, y = np.clip((point - low) / spans, 0, (1, 1 - height))
+            side, offset, left = ("right", -4, x - width * len(name)) if x > 0.5 else ("left", 4, x)
+            right = left + width * len(name)
+            if all(left >= end or begin >= right or abs(y - line) >= height for begin, end, line in taken):
+                taken.append((left, right, y))
+                place = {"xytext": (offset, 3), "textcoords": "offset points", "ha": side}
+                ax.annotate(name, low + (x, y) * spans, **place, fontsize="x-small", parse_math=False)
 
 
 def scores(
@@ -239,7 +278,7 @@ def scores(
     labels: Any = None,
     ax: Any = None,
 ) -> ScoresDisplay:
-    """The samples in the plane of two components: dots, or a raster for more than 20 000.
+    """Plot the samples in the plane of two components: dots, or a raster of more than 20 000 samples.
 
     Parameters
     ----------
@@ -248,15 +287,15 @@ def scores(
     X : array or sparse matrix of shape (m, n_features), optional
         Rows for an estimator to transform.
     Z : array of shape (m, k), or ScoreRaster, optional
-        Scores, where they have been computed already, at least of the components drawn; X or Z, not both.
+        Scores, if they have been computed already, at least of the components drawn; X or Z, not both.
     components : pair of int
         Counted from 1.
     color : array of shape (m,), optional
         Numbers are drawn on a scale with a bar. Text, categories, and integers of at most 20 different values are
-        classes with a legend: the 20 most frequent, and "other". Where there are many points, a cell has the
-        mean of its numbers, or its most frequent class; of a ScoreRaster the sampled rows are drawn.
+        classes with a legend: the 20 most frequent, and "other". A cell of a raster has the mean of its numbers,
+        or its most frequent class; of a ScoreRaster the sampled rows are drawn.
     labels : sequence of m names, optional
-        Written beside the 15 samples farthest from the middle, but for those that would overlap.
+        Written beside the 15 samples farthest from the middle, except for names that would overlap others.
     ax : matplotlib Axes, optional
         Default: those of a new figure.
 
@@ -272,7 +311,7 @@ def scores(
 
     See Also
     --------
-    plot.ScoresDisplay : What is returned.
+    plot.ScoresDisplay : The class of the plot.
     plot.biplot : With the features.
 
     Examples
@@ -290,36 +329,34 @@ def scores(
 
 def _scores_of(fit: Fit, X: Any, Z: Any, least: int) -> Panel:
     if X is not None and Z is not None:
-        raise ValueError("give rows X or scores Z, not both")
+        raise Refused("give rows ", Setting("X"), " or scores ", Setting("Z"), ", not both")
     if Z is not None:
         given = np.asarray(Z)
         if given.ndim != 2 or not least <= given.shape[1] <= fit.k:
             columns = f"{least} to {fit.k} columns, the components in order"
-            raise ValueError(f"scores Z must have {columns}, got shape {given.shape}; rows to transform go in as X")
+            told = f" must have {columns}, got shape {given.shape}; rows to transform go in as "
+            raise Refused("scores ", Setting("Z"), told, Setting("X"))
         return given
     if not fit.is_estimator:
         if X is not None:
-            raise ValueError("an SVDResult holds its own scores; leave X out, or use PCA for new rows")
+            raise Refused("an SVDResult holds its own scores; leave ", Setting("X"), " out, or use PCA for new rows")
         return np.asarray(fit.model.U * fit.model.S)
     if X is None:
-        raise ValueError("an estimator does not keep its scores; give the rows as X, or scores as Z")
+        rows, scores = Setting("X"), Setting("Z")
+        raise Refused("an estimator does not keep its scores; give the rows as ", rows, ", or scores as ", scores)
     return np.asarray(fit.model.transform(X))
 
 
-def _axis(component: int, share: float | None) -> str:
-    return f"PC{component}" if share is None else f"PC{component} ({percent(share)})"
-
-
-def _means(grid: Grid, points: Panel, numbers: Scale) -> Any:
-    known = np.isfinite(numbers.values)
+def _means(grid: Grid, points: Panel, numbers: Vector) -> Any:
+    known = np.isfinite(numbers)
     counts = grid.count(points[known])
-    sums = np.bincount(grid.cells(points[known]), weights=numbers.values[known], minlength=counts.size)
+    sums = np.bincount(grid.cells(points[known]), weights=numbers[known], minlength=counts.size)
     return np.ma.array(sums.reshape(counts.shape) / np.maximum(counts, 1), mask=counts == 0)
 
 
-def _majority(grid: Grid, points: Panel, classes: Classes, counts: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    size, kinds = grid.bins**2, len(classes.names)
-    votes = np.bincount(classes.codes * size + grid.cells(points), minlength=kinds * size)
+def _majority(grid: Grid, points: Panel, classes: Colouring, counts: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    size, kinds = grid.bins**2, len(classes.palette())
+    votes = np.bincount(classes.values * size + grid.cells(points), minlength=kinds * size)
     winners = votes.reshape(kinds, grid.bins, grid.bins).argmax(axis=0)
     pixels = classes.palette()[winners]
     pixels[..., 3] = np.where(counts > 0, 0.45 + 0.55 * np.log1p(counts) / np.log1p(counts.max()), 0)

@@ -6,8 +6,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
-from shiftsvd.plot.fitted import beyond_range, checked_component, read, real
+from shiftsvd.plot.fitted import beyond_range, read, real
 
 Counts = npt.NDArray[np.int64]
 NAMED = 15  # points that may have their names beside them
@@ -15,10 +16,10 @@ NAMED = 15  # points that may have their names beside them
 
 @dataclass(frozen=True)
 class Grid:
-    """A square number of cells over a rectangle; what lies outside counts for the cell at the edge."""
+    """Cells over a rectangle, as many along both sides; points outside count for the cells at the edge."""
 
-    x: tuple[float, float]
-    y: tuple[float, float]
+    low: Vector  # of x and y
+    high: Vector
     bins: int
 
     @classmethod
@@ -26,23 +27,18 @@ class Grid:
         mean, deviation = points.mean(axis=0), points.std(axis=0)
         low = np.maximum(points.min(axis=0), mean - reach * deviation)
         high = np.minimum(points.max(axis=0), mean + reach * deviation)
-        high = np.where(high > low, high, low + 1)
-        return cls((float(low[0]), float(high[0])), (float(low[1]), float(high[1])), bins)
+        return cls(low, np.where(high > low, high, low + 1), bins)
 
     def cells(self, points: Panel) -> Counts:
-        columns, rows = (self._places(points[:, axis], limits) for axis, limits in enumerate((self.x, self.y)))
-        return rows * self.bins + columns
+        scaled = (points - self.low) * (self.bins / (self.high - self.low))
+        columns, rows = np.clip(scaled, 0, self.bins - 1).astype(np.int64).T
+        return np.asarray(rows * self.bins + columns)
 
     def outside(self, points: Panel) -> int:
-        low, high = np.array([self.x, self.y]).T
-        return int(np.any((points < low) | (points > high), axis=1).sum())
+        return int(np.any((points < self.low) | (points > self.high), axis=1).sum())
 
     def count(self, points: Panel) -> Counts:
         return np.bincount(self.cells(points), minlength=self.bins**2).reshape(self.bins, self.bins)
-
-    def _places(self, values: npt.NDArray[Any], limits: tuple[float, float]) -> Counts:
-        scaled = (values - limits[0]) * (self.bins / (limits[1] - limits[0]))
-        return np.clip(scaled, 0, self.bins - 1).astype(np.int64)
 
 
 class ScoreRaster:
@@ -104,8 +100,9 @@ class ScoreRaster:
         size: int = 20_000,
         rng: int | np.random.Generator | None = None,
     ) -> None:
-        half = [reach * float(one) if one > 0 else 1.0 for one in deviations]
-        self.grid = Grid((-half[0], half[0]), (-half[1], half[1]), bins)
+        self._deviations = np.array([float(one) if one > 0 else 1.0 for one in deviations])
+        half = np.where(np.asarray(deviations) > 0, reach * self._deviations, 1.0)
+        self.grid = Grid(-half, half, bins)
         self.components = components
         self.counts = np.zeros((bins, bins), np.int64)
         self.n = 0
@@ -113,17 +110,16 @@ class ScoreRaster:
         self._sample = np.empty((size, 2))
         self._rows = np.empty(size, np.int64)
         self._rng = np.random.default_rng(rng)
-        self._deviations = np.array([float(one) if one > 0 else 1.0 for one in deviations])
-        self._far = np.empty((0, 2)), np.empty(0, np.int64)
+        self.farthest: tuple[Panel, Counts] = np.empty((0, 2)), np.empty(0, np.int64)
 
     @classmethod
     def of(cls, estimator: Any, *, components: tuple[int, int] = (1, 2), **settings: Any) -> Self:
-        """An empty raster for the scores of a fitted estimator.
+        """Return an empty raster for the scores of a fitted estimator.
 
         Parameters
         ----------
         estimator : fitted estimator such as `PCA`, or SVDResult
-            The fit whose variances the grid is laid by.
+            The fit whose standard deviations set the size of the grid.
         components : pair of int
             Which two, counted from 1.
         **settings
@@ -135,7 +131,7 @@ class ScoreRaster:
             A grid without points; `add` counts them.
         """
         fit = read(estimator)
-        places = [checked_component(component, fit.k) - 1 for component in components]
+        places = fit.places(components)
         plain = estimator._deviations() if beyond_range(estimator) else np.sqrt(fit.variances)
         spread = np.ones(fit.k) if getattr(estimator, "whiten", False) else plain
         return cls((float(spread[places[0]]), float(spread[places[1]])), components=components, **settings)
@@ -158,10 +154,12 @@ class ScoreRaster:
         if block.ndim != 2 or block.shape[1] < last:
             raise ValueError(f"a block of scores must have at least {last} columns, got shape {block.shape}")
         points = finite(block[:, [one - 1 for one in self.components]])
-        self._note_farthest(points)
         self.counts += self.grid.count(points)
         self.clipped += self.grid.outside(points)
         rows = np.arange(self.n, self.n + len(points))
+        known, numbers = np.vstack([self.farthest[0], points]), np.append(self.farthest[1], rows)
+        far = _farthest(known / self._deviations)
+        self.farthest = known[far], numbers[far]
         size = len(self._rows)
         # Row t takes a place drawn from 0..t, if the sample has that place; of two the later stays.
         places = np.where(rows < size, rows, (self._rng.random(len(rows)) * (rows + 1)).astype(np.int64))
@@ -179,22 +177,13 @@ class ScoreRaster:
         """The numbers of the sampled rows, from 0."""
         return self._rows[self._order()]
 
-    @property
-    def farthest(self) -> tuple[Panel, Counts]:
-        """The `NAMED` rows farthest from 0 in units of the deviations, shape (at most 15, 2), and their numbers."""
-        return self._far
-
-    def _note_farthest(self, points: Panel) -> None:
-        known, rows = self._far
-        known, rows = np.vstack([known, points]), np.append(rows, np.arange(self.n, self.n + len(points)))
-        far = _farthest(known / self._deviations)
-        self._far = known[far], rows[far]
-
     def _order(self) -> npt.NDArray[np.intp]:
         return np.argsort(self._rows[: min(self.n, len(self._rows))])
 
 
-def farthest(points: Panel) -> tuple[Panel, Counts]:
+def farthest(points: Panel | ScoreRaster) -> tuple[Panel, Counts]:
+    if isinstance(points, ScoreRaster):
+        return points.farthest
     spread = points.std(axis=0)
     rows = _farthest((points - points.mean(axis=0)) / np.where(spread > 0, spread, 1))
     return points[rows], rows

@@ -9,26 +9,17 @@ from html import escape
 from typing import Any, Final
 
 # Colours that no figure has by chance; the page says what they are.
-_INK: Final = {"#010203": "currentColor", "#040506": "var(--dim)"}
+_INK, _DIM = "#010203", "#040506"
 _LOOK: Final = {
     "svg.fonttype": "none",  # text stays text: searchable, and a tenth of the size
-    "svg.hashsalt": "shiftsvd",
     "font.size": 11,
     "axes.titlesize": 12,
-    "axes.titlecolor": "#010203",
-    "axes.labelcolor": "#010203",
-    "text.color": "#010203",
-    "xtick.labelcolor": "#010203",
-    "ytick.labelcolor": "#010203",
-    "axes.edgecolor": "#040506",
-    "xtick.color": "#040506",
-    "ytick.color": "#040506",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.facecolor": "none",
-    "figure.facecolor": "none",
-    "savefig.facecolor": "none",
+    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), _INK),
+    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), _DIM),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
+    **dict.fromkeys(("axes.facecolor", "figure.facecolor", "savefig.facecolor"), "none"),
 }
+_NO_METADATA: Final = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
 @contextmanager
@@ -45,21 +36,20 @@ def drawing(width: float, height: float) -> Iterator[Any]:
         yield figure.subplots()
 
 
-def inline_svg(figure: Any, number: int, title: str) -> str:
+def inline_svg(figure: Any, title: str) -> str:
+    from matplotlib import rc_context
+
     out = io.StringIO()
-    figure.savefig(out, format="svg", dpi=150)
+    with rc_context({"svg.hashsalt": title}):  # what one figure refers to has other names in each
+        figure.savefig(out, format="svg", dpi=150, metadata=_NO_METADATA)
     text = out.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)
-    text = re.sub(r"<[^>]*>", lambda tag: _fitting(tag[0], f"f{number}-"), text)  # the words between tags stay
+    text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = re.sub(r'<g id="[\w.]+"', "<g", text)  # figure_1, axes_1, ...: the same in each figure
+    text = re.sub(r"<[^>]*>", _with_colours, text)  # the words between tags stay
     box = re.search(r'viewBox="[^"]*"', text)
     assert box is not None
     return f'<svg role="img" aria-label="{escape(title)}" {box[0]}>' + text[text.index(">") + 1 :]
 
 
-def _fitting(tag: str, prefix: str) -> str:
-    for sentinel, colour in _INK.items():
-        tag = tag.replace(sentinel, colour)
-    tag = re.sub(r'\bid="', f'id="{prefix}', tag)
-    return tag.replace("url(#", f"url(#{prefix}").replace('href="#', f'href="#{prefix}')
+def _with_colours(tag: re.Match[str]) -> str:
+    return tag[0].replace(_INK, "currentColor").replace(_DIM, "var(--dim)")

@@ -1,4 +1,4 @@
-"""How much the components explain: the scree plot, and the error of the reconstruction."""
+"""How much the components explain: the scree plot, the error of the reconstruction, variances with North's bars."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -8,16 +8,16 @@ import numpy as np
 from shiftsvd.backends import as_operator
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import repeated
-from shiftsvd.plot.fitted import BLUE, ORANGE, Fit, given_or_new, is_dominated, read
+from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, Display, Fit, FitDisplay, is_dominated, read
 
 BARS = 40  # more components are a line
-ROUNDING = 1e-8  # what is less beside the largest value is not drawn on a logarithmic axis
+ROUNDING = 1e-8  # of the largest value: smaller ones are not drawn on a logarithmic axis
 
 Band = tuple[Vector, Vector]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ScreeDisplay:
+class ScreeDisplay(FitDisplay):
     """Variance of each component, its share of the total, and the certificate; made by `scree`.
 
     Parameters
@@ -31,7 +31,7 @@ class ScreeDisplay:
     cumulative_bounds : pair of arrays of shape (k,), optional
         Lower and upper bound of the running sum.
     whole : str
-        What the shares are of.
+        The quantity whose shares are drawn.
 
     Attributes
     ----------
@@ -60,47 +60,19 @@ class ScreeDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
-        """The plot of a fitted estimator or an SVDResult.
-
-        Parameters
-        ----------
-        estimator : fitted estimator such as `PCA`, or SVDResult
-            The fit that is drawn.
-        ax : matplotlib Axes, optional
-            Default: those of a new figure.
-
-        Returns
-        -------
-        ScreeDisplay
-            The plot, drawn.
-        """
         fit = read(estimator)
         known, bounds = fit.cumulative(), fit.bounds()
         if known is None:
             return cls(values=fit.variances, bounds=bounds).plot(ax=ax)
         return cls(
             values=fit.share_of(fit.variances),
-            bounds=None if bounds is None else (fit.share_of(bounds[0]), fit.share_of(bounds[1])),
+            bounds=bounds and (fit.share_of(bounds[0]), fit.share_of(bounds[1])),
             cumulative=known[0],
-            cumulative_bounds=None if bounds is None else known[1:],
+            cumulative_bounds=bounds and known[1:],
             whole="variance, with missing entries by the model" if fit.is_completed else "variance",
         ).plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> Self:
-        """Draw what this display holds, on `ax` or on a new figure.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Default: those of a new figure.
-
-        Returns
-        -------
-        ScreeDisplay
-            This plot, with `ax_` and `figure_`.
-        """
-        self.ax_ = given_or_new(ax)
-        self.figure_ = self.ax_.figure
+    def _draw(self) -> None:
         at = np.arange(1, len(self.values) + 1)
         if len(at) <= BARS:
             self.ax_.bar(at, self.values, color=BLUE)
@@ -116,9 +88,7 @@ class ScreeDisplay:
             xlim=(0.3, len(at) + 0.7),
         )
         _scaled(self.ax_, self.values, in_percent=whole)
-        self.ax_.xaxis.get_major_locator().set_params(integer=True)
         self.cumulative_ax_ = self._cumulative(at) if whole else None
-        return self
 
     def _cumulative(self, at: Vector) -> Any:
         ax = self.ax_.twinx()
@@ -135,7 +105,7 @@ class ScreeDisplay:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ReconstructionErrorDisplay:
+class ReconstructionErrorDisplay(FitDisplay):
     """Relative error left by the first 0, 1, ..., k components; made by `reconstruction_error`.
 
     Parameters
@@ -145,9 +115,9 @@ class ReconstructionErrorDisplay:
     bounds : pair of arrays of shape (k + 1,), optional
         Lower and upper bound of the errors.
     new_errors : array of shape (k + 1,), optional
-        The same of rows that the fit need not have seen.
+        The same for other rows than those of the fit.
     whole : str, optional
-        What the errors are relative to, if not to the data.
+        The matrix that the errors are relative to, if not the data.
 
     Attributes
     ----------
@@ -174,27 +144,6 @@ class ReconstructionErrorDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any = None, *, ax: Any = None) -> Self:
-        """The plot of a fitted estimator or an SVDResult.
-
-        Parameters
-        ----------
-        estimator : fitted estimator such as `PCA`, or SVDResult
-            The fit that is drawn.
-        X : array or sparse matrix of shape (m, n_features), optional
-            Rows whose error is drawn beside that of the fit, for an estimator; two passes.
-        ax : matplotlib Axes, optional
-            Default: those of a new figure.
-
-        Returns
-        -------
-        ReconstructionErrorDisplay
-            The plot, drawn.
-
-        Raises
-        ------
-        ValueError
-            If the norm of the matrix is not known, or rows are given beside an SVDResult.
-        """
         fit = read(estimator)
         known = fit.cumulative()
         if known is None:
@@ -205,21 +154,7 @@ class ReconstructionErrorDisplay:
         whole = "the completed matrix" if fit.is_completed else ""
         return cls(errors=_left(share), bounds=bounds, new_errors=new, whole=whole).plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> Self:
-        """Draw what this display holds, on `ax` or on a new figure.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Default: those of a new figure.
-
-        Returns
-        -------
-        ReconstructionErrorDisplay
-            This plot, with `ax_` and `figure_`.
-        """
-        self.ax_ = given_or_new(ax)
-        self.figure_ = self.ax_.figure
+    def _draw(self) -> None:
         at = np.arange(len(self.errors))
         style = "o-" if len(at) <= BARS else "-"
         self.ax_.plot(at, self.errors, style, color=BLUE, markersize=3, label="fitted rows")
@@ -231,19 +166,73 @@ class ReconstructionErrorDisplay:
         relative = f"error relative to {self.whole}" if self.whole else "relative error"
         self.ax_.set(title="Error of the reconstruction", xlabel="components", ylabel=relative)
         _scaled(self.ax_, self.errors, in_percent=True)
-        self.ax_.xaxis.get_major_locator().set_params(integer=True)
-        return self
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class NorthDisplay(Display):
+    """Shares of the variance of modes, with bars as long as their standard errors; made by `north`.
+
+    Parameters
+    ----------
+    modes : array of shape (k,)
+        Their numbers, from 1.
+    shares, errors, nominal : arrays of shape (k,)
+        Shares of the total variance, their standard errors, and those that they would have of independent samples.
+    separated : array of shape (k,)
+        Whether a mode is separated from its neighbours.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    See Also
+    --------
+    plot.north : Draws one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shiftsvd.plot import NorthDisplay
+    >>> shares, errors = np.array([0.5, 0.2]), np.array([0.05, 0.02])
+    >>> bars = {"errors": errors, "nominal": errors / 2, "separated": np.array([True, True])}
+    >>> NorthDisplay(modes=np.array([1, 2]), shares=shares, **bars).plot().ax_.get_xlabel()
+    'mode'
+    """
+
+    modes: Vector
+    shares: Vector
+    errors: Vector
+    nominal: Vector
+    separated: Vector
+
+    def _draw(self) -> None:
+        for mask, colour, label in (
+            (self.separated, BLUE, "told from its neighbours"),
+            (~self.separated, ORANGE, "mixed with a neighbour"),
+        ):
+            if mask.any():
+                bars = {"yerr": self.errors[mask], "fmt": "o", "color": colour, "capsize": 3, "label": label}
+                self.ax_.errorbar(self.modes[mask], self.shares[mask], **bars)
+        self.ax_.errorbar(
+            *(self.modes, self.shares, self.nominal), fmt="none", ecolor=GREY, elinewidth=4, alpha=0.5, zorder=1
+        )
+        self.ax_.set(
+            title="Variances with North's bars", xlabel="mode", ylabel="share of the variance", xticks=self.modes
+        )
+        self.ax_.set_ylim(bottom=min(0.0, float(np.min(self.shares - self.errors))))
+        self.ax_.legend(frameon=False)
 
 
 def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
-    """The variance of each component and its running sum, as shares of the total, with their bounds.
+    """Plot the variance of each component and the running sum, as shares of the total, with their bounds.
 
-    Where one component dwarfs most of the others their axis is logarithmic.
+    The axis is logarithmic if one component dwarfs the others.
 
     Parameters
     ----------
     result_or_estimator : SVDResult, or fitted estimator such as `PCA`
-        Where the norm of the matrix behind an SVDResult is not known, the squared singular values are drawn.
+        The squared singular values are drawn if the norm of the matrix behind an SVDResult is not known.
     ax : matplotlib Axes, optional
         Default: those of a new figure.
 
@@ -254,7 +243,7 @@ def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
 
     See Also
     --------
-    plot.ScreeDisplay : What is returned.
+    plot.ScreeDisplay : The class of the plot.
     suggest_k : How many components.
 
     Examples
@@ -269,7 +258,7 @@ def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
 
 
 def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None) -> ReconstructionErrorDisplay:
-    """What the first 0, 1, ..., k components leave: ``||A - A_j||_F / ||A||_F`` of the shifted, scaled data A.
+    """Plot the error that the first 0, 1, ..., k components leave, ``||A - A_j||_F / ||A||_F`` of shifted, scaled A.
 
     Parameters
     ----------
@@ -292,7 +281,7 @@ def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None
 
     See Also
     --------
-    plot.ReconstructionErrorDisplay : What is returned.
+    plot.ReconstructionErrorDisplay : The class of the plot.
     plot.scree : The variances.
 
     Notes
@@ -311,6 +300,54 @@ def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None
     return ReconstructionErrorDisplay.from_estimator(estimator_or_result, X, ax=ax)
 
 
+def north(errors: Any, ax: Any = None) -> NorthDisplay:
+    """Plot the variances of the modes of a field with North's bars, one standard error to each side.
+
+    Parameters
+    ----------
+    errors : xarray.Dataset
+        The result of `shiftsvd.xarray.north`. Thick grey bars are those of independent samples.
+    ax : matplotlib Axes, optional
+        Default: those of a new figure.
+
+    Returns
+    -------
+    NorthDisplay
+        The plot, with its axes as ``ax_``.
+
+    Raises
+    ------
+    ValueError
+        For anything else, such as the modes themselves.
+
+    See Also
+    --------
+    plot.NorthDisplay : The class of the plot.
+    xarray.north : The errors.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray, shiftsvd.xarray as sx
+    >>> from shiftsvd.plot import north
+    >>> values = np.random.default_rng(0).standard_normal((100, 4, 5))
+    >>> eofs = sx.pca(xarray.DataArray(values, dims=("time", "lat", "lon")), 3)
+    >>> north(sx.north(eofs)).ax_.get_ylabel()
+    'share of the variance'
+    """
+    needed = ("explained_variance", "explained_variance_ratio", "standard_error", "nominal_error", "separated")
+    if missing := [name for name in needed if name not in getattr(errors, "data_vars", ())]:
+        raise ValueError(f"errors must be what shiftsvd.xarray.north gives, but {', '.join(missing)} is missing")
+    known = {name: np.asarray(errors[name].values) for name in needed}
+    unit = known["explained_variance_ratio"][0] / known["explained_variance"][0]
+    return NorthDisplay(
+        modes=errors.mode.values,
+        shares=known["explained_variance_ratio"],
+        errors=known["standard_error"] * unit,
+        nominal=known["nominal_error"] * unit,
+        separated=known["separated"].astype(bool),
+    ).plot(ax=ax)
+
+
 def _scaled(ax: Any, values: Vector, *, in_percent: bool) -> None:
     there = values[values > ROUNDING * values.max(initial=0)]
     if is_dominated(there):
@@ -320,6 +357,7 @@ def _scaled(ax: Any, values: Vector, *, in_percent: bool) -> None:
         ax.set_ylim(bottom=0)
     if in_percent:
         ax.yaxis.set_major_formatter(_in_percent)
+    ax.xaxis.get_major_locator().set_params(integer=True)
 
 
 def _in_percent(share: float, place: int | None = None) -> str:

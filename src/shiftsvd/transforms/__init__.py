@@ -1,7 +1,7 @@
 """Transformations of entries, such as residuals of null models, as lazy matrices: sparse minus low rank."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from shiftsvd.errors import Part, Setting
 from shiftsvd.extend import merged
@@ -65,12 +65,6 @@ def places() -> dict[str, str]:
 
 def by_name() -> dict[str, type["Transform"]]:
     return {name: resolve(place) for name, place in places().items()}
-
-
-def classes() -> dict[str, type[Any]]:
-    """Return the classes that a model file may hold, by their names: transformations and what they learn."""
-    others = (f"{__name__}{name}" for name in (":Elementwise", ":Select", ":Fitted", ".smooth:Smooth"))
-    return {cls.__name__: cls for cls in (*by_name().values(), *map(resolve, others))}
 
 
 @dataclass(frozen=True)

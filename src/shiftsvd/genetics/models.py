@@ -1,0 +1,42 @@
+"""Models of genotypes in files: what each attribute must be."""
+
+from typing import Final
+
+import numpy as np
+
+from shiftsvd.model_file.kinds import ByName, Kind, Value, a, count, each, fields, must, numbers, texts
+
+
+def _used_as_frequent(settings: ByName, fitted: ByName) -> None:
+    p = fitted["frequencies"][fitted["used"]]
+    if np.any((p <= 0) | (p >= 1)):
+        raise ValueError("frequencies of the variants that are used must be between 0 and 1")
+    gone = fitted.get("n_left_out", 0) + fitted.get("n_filtered", 0)
+    must(gone <= np.count_nonzero(~fitted["used"]), "n_left_out and n_filtered", "not be more than are not used", gone)
+
+
+KINDS: Final = {
+    "GenotypePCA": Kind(
+        "shiftsvd.genetics",
+        {
+            **each(numbers("k", least=0), "eigenvalues explained_variance_ratio"),
+            "eigenvectors": numbers("mk"),
+            "loadings": numbers("nk"),
+            "frequencies": numbers("n", least=0, most=1),
+            "samples": a("Samples"),
+            "variants": a("Variants"),
+            "used": numbers("n", "bool"),
+            "info": a("Info"),
+        },
+        {**each(count(least=0), "n_left_out n_filtered"), "learned": numbers("m", "bool")},
+        agree=_used_as_frequent,
+        made=lambda cls, settings, fitted: cls(**fitted),
+    )
+}
+VALUES: Final = {
+    "Samples": Value("shiftsvd.genetics.variants", fields(**each(texts("m", fixed=True), "families names"))),
+    "Variants": Value(
+        "shiftsvd.genetics.variants",
+        fields(**each(texts("n", fixed=True), "chromosomes names positions"), **each(texts("n"), "first second")),
+    ),
+}
