@@ -31,7 +31,6 @@ class Certificate:
     vector_errors: Vector
     missed_below: float | None
     complete: bool
-    remedy: str = "A larger tol, more passes, or data in double precision may help"
 
     @property
     def converged(self) -> bool:
