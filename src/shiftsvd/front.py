@@ -22,9 +22,8 @@ from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
 from shiftsvd.solvers.auto import asked_for, check_solver, solver_named
-from shiftsvd.solvers.base import TOL, check_rank, check_tol
+from shiftsvd.solvers.base import TOL, Off, check_rank, check_tol, known_to
 from shiftsvd.solvers.cost import tall
-from shiftsvd.solvers.known import Off, known_to
 from shiftsvd.transforms.base import Transform
 from shiftsvd.transforms.chains import Preprocess, as_transforms, width
 

@@ -28,7 +28,6 @@ class Certificate:
     vector_errors: Vector
     missed_below: float | None
     complete: bool  # no value above what is allowed was missed
-    remedy: str = "A larger tol, more passes, or data in double precision may help"
 
     @property
     def converged(self) -> bool:

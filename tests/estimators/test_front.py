@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
 import shiftsvd as ss
-from shiftsvd.solvers.base import components_for
+from shiftsvd.solvers.factors import components_for
 from tests.support.closeness import assert_close
 from tests.support.containers import CONTAINERS, FEW, content
 from tests.support.matrices import EPS, Array, in_double, values, with_values

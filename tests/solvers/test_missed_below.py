@@ -8,7 +8,8 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.solvers import probe
+from shiftsvd.solvers.constants import PROBES
+from shiftsvd.solvers.probe import Proven
 from tests.support.matrices import EPS, Array, in_double, with_values
 from tests.support.sampling import pairs
 
@@ -138,12 +139,8 @@ def test_a_stricter_tolerance_leaves_less_room_for_what_was_missed(shape: tuple[
     assert loose.n_passes <= found[1].n_passes
 
 
-def test_the_chances_that_the_probes_of_a_run_are_wrong_add_up_to_no_more_than_is_said(monkeypatch) -> None:
-    chances: list[float] = []
-    monkeypatch.setattr(probe, "Probe", lambda basis, columns, chance, noise: chances.append(chance))
-    run = probe.Missed(8, 1e-3)
-    while not run.used_up:
-        run.probe(None, 0.0)  # type: ignore[arg-type]
-    assert len(chances) == probe.PROBES
+def test_the_chances_that_the_probes_of_a_run_are_wrong_add_up_to_no_more_than_is_said() -> None:
+    chances = [Proven(8, n_probes=n).chance(1e-3) for n in range(PROBES)]
+    assert not Proven(8, n_probes=PROBES).lacks([(1, 0.0)])
     assert sum(chances) <= 1e-3
     assert min(chances) > 0

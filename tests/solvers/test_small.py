@@ -15,7 +15,8 @@ from sklearn import decomposition
 import shiftsvd as ss
 from shiftsvd.operators import LowRank
 from shiftsvd.runs import memory
-from shiftsvd.solvers.factors import PART_SUMMED, squares_rounding
+from shiftsvd.solvers.constants import PART_SUMMED
+from shiftsvd.solvers.factors import squares_rounding
 from shiftsvd.solvers.gram import Gram
 from tests.support.blocks import cut_small
 from tests.support.matrices import EPS, with_values

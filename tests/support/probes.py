@@ -5,13 +5,13 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import gammainc
 
-from shiftsvd.solvers.krylov import Basis
+from shiftsvd.solvers.krylov import Factorization
 from shiftsvd.solvers.probe import Chain, Probe
 from tests.support.matrices import Array
 
 
 def probe(
-    basis: Basis,
+    basis: Factorization,
     product: Callable[[Array], Array],
     columns: int,
     probability: float,
@@ -21,7 +21,7 @@ def probe(
     """A probe that goes on until ``done(level, top)``, or the space is at its end; gives the last level."""
     found = Probe(basis, columns, probability, noise)
     while True:
-        found.take(product(found.block))
+        found.take(product(basis.block))
         if basis.width == 0 or done(found.level, found.top):
             break
     found.end()

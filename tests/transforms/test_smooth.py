@@ -10,7 +10,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.result import Info
-from shiftsvd.solvers.known import off_by
+from shiftsvd.solvers.base import off_by
 from shiftsvd.transforms.chains import apply_all, learn_all
 from shiftsvd.transforms.smooth import SHARE, Smooth, chebyshev, interpolation
 from tests.support.transformed import counts, deviance, pearson

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     # MultipleCorrespondenceAnalysis is a CorrespondenceAnalysis.
     Estimator: TypeAlias = ss.PCA | ss.IncrementalPCA | ss.TruncatedSVD | ss.LSA | ss.CorrespondenceAnalysis | ss.PCoA
-    Stored: TypeAlias = Estimator | ss.genetics.GenotypePCA
+    Stored: TypeAlias = Estimator | Any  # or what an extension makes
 
 Model = TypeVar("Model")
 

@@ -11,7 +11,7 @@ from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import Operator, Panel, Scaled
 from shiftsvd.preparation.scales import check_scale, is_named, moments_in_units, resolve_scale, squares_in_units
 from shiftsvd.preparation.shifts import Learned, ShiftLike, check_shift, learn_shift, needs_moments
-from shiftsvd.solvers.known import Off
+from shiftsvd.solvers.base import Off
 from shiftsvd.transforms.base import Fitted, Transform, units
 from shiftsvd.transforms.chains import Transformed, apply_all, learn_all, width
 

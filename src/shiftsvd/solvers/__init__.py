@@ -5,8 +5,7 @@ from shiftsvd.solvers.base import Solver
 from shiftsvd.solvers.exact import Exact
 from shiftsvd.solvers.gram import Gram
 from shiftsvd.solvers.lanczos import BlockLanczos
-from shiftsvd.solvers.randomized import RandomizedSVD
-from shiftsvd.solvers.shifted_randomized import ShiftedRandomizedSVD
+from shiftsvd.solvers.randomized import RandomizedSVD, ShiftedRandomizedSVD
 
 __all__ = [
     "BlockLanczos",

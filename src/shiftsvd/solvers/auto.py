@@ -2,31 +2,27 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from shiftsvd.algebra.generic import gram_seconds
 from shiftsvd.backends import as_operator, centered
 from shiftsvd.backends.columns import some_rows
+from shiftsvd.errors import refuse
 from shiftsvd.events import unheard
 from shiftsvd.kernels import threads
 from shiftsvd.names import SolverName
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import parse_bytes
 from shiftsvd.solvers.base import TOL, Solver, check_rank
+from shiftsvd.solvers.constants import AT_ONCE, BLOCK, COUNTED, EXACT_SIDE, FLATTENS, GRAM_SIDE, ROWS_EACH, SAVED
 from shiftsvd.solvers.cost import Cost, Work, vector_bytes
 from shiftsvd.solvers.exact import Exact
 from shiftsvd.solvers.gram import Gram
-from shiftsvd.solvers.lanczos import BLOCK, BlockLanczos
-from shiftsvd.solvers.randomized import RandomizedSVD
-from shiftsvd.solvers.shifted_randomized import ShiftedRandomizedSVD
+from shiftsvd.solvers.lanczos import BlockLanczos
+from shiftsvd.solvers.randomized import RandomizedSVD, ShiftedRandomizedSVD
 from shiftsvd.transforms.chains import Preprocess, as_transforms, kept_bytes
-
-PROBED: Final = 400_000  # numbers of the larger of two parts of a matrix of which the passes are counted
-LEAST: Final = 4  # rows of such a part for each component, at the least
-# Of what passes grow by from one part to twice its rows, what they grow by at each doubling beyond.
-FLATTENS: Final = 0.6
 
 
 def timed_pass(A: Operator, k: int | float) -> tuple[float, float]:
@@ -40,15 +36,15 @@ def timed_pass(A: Operator, k: int | float) -> tuple[float, float]:
 
 
 def counted_passes(A: Operator, solver: Solver, k: int | float) -> int | None:
-    """How many passes block Lanczos is likely to take of a matrix in memory, by those of two parts of its rows.
+    """Predict the passes of block Lanczos over a matrix in memory, by those over two parts of its rows.
 
-    Each doubling of the rows sharpens the spectrum, and adds passes, the fewer the more rows there are. None where
-    that cannot be told: of other solvers, shares, files, and what is shifted already.
+    Each doubling of the rows sharpens the spectrum, and adds passes, the fewer the more rows there are. None for other
+    solvers, shares, files, and what is shifted already.
     """
     m = A.shape[0]
     if not isinstance(solver, BlockLanczos) or isinstance(k, float) or A.costs.file_bytes:
         return None
-    rows = min(m, max(m * PROBED // A.costs.stored, LEAST * int(k)))
+    rows = min(m, max(m * COUNTED // A.costs.stored, ROWS_EACH * int(k)))
     of_some, of_half = (_passes(A, solver, int(k), count) for count in (rows, rows // 2))
     if of_some is None or of_half is None:
         return None
@@ -76,16 +72,10 @@ BY_NAME: dict[str, type[Solver]] = {
     "randomized": RandomizedSVD,
     "shifted-randomized": ShiftedRandomizedSVD,
 }
-# Seconds by the model below which nobody waits: the answer may as well have all its digits.
-AT_ONCE = 0.02
-# Seconds by the model that squares have to save before they are tried in its place.
-SAVED = 7e-5
-# `Exact` and `Gram` hold n x n numbers; beyond these sides it must be asked for by name.
-EXACT_SIDE, GRAM_SIDE = 1000, 10_000
 
 
 def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | str | None = None) -> Solver:
-    """The solver that ``solver="auto"`` uses; its ``reason`` says why, with the seconds that the model foresees.
+    """Choose the solver that ``solver="auto"`` uses; its ``reason`` says why, with the seconds of the cost model.
 
     Parameters
     ----------
@@ -166,8 +156,7 @@ def check_solver(solver: Any, k: Any) -> None:
     elif solver in BY_NAME:
         BY_NAME[solver]().check_share(k)
     elif solver != "auto":
-        names = ", ".join(["auto", *BY_NAME])
-        raise ValueError(f"solver must be one of {names}, or a solver object, got {solver!r}")
+        raise refuse("solver", f"be one of {', '.join(['auto', *BY_NAME])}, or a solver object", solver)
 
 
 def solver_named(
@@ -184,7 +173,7 @@ def solver_named(
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a factorization will take, before anything is done.
+    """Predicted passes, memory and time of a factorization.
 
     Parameters
     ----------
@@ -233,7 +222,7 @@ def estimate(
     sample_weight: Any = None,
     memory_limit: int | str | None = None,
 ) -> Estimate:
-    """The memory and passes that `svd` and `PCA` need for k components of X.
+    """Predict the memory and passes that `svd` and `PCA` need for k components of X.
 
     Parameters
     ----------

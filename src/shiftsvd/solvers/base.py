@@ -3,29 +3,34 @@
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 
 from shiftsvd import names
+from shiftsvd.algebra.generic import shift_of
 from shiftsvd.algebra.scaled import in_units
+from shiftsvd.errors import Part, Refused, Setting, refuse
 from shiftsvd.events import foresee
 from shiftsvd.kernels import given_threads, threads
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.powers import length
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import Certificate, Info, Lazy, SVDResult, signed
 from shiftsvd.runs.memory import MemoryWatch
 from shiftsvd.runs.messages import warn
 from shiftsvd.sketch import generator
-from shiftsvd.solvers.certify import certificate_bytes, certify
+from shiftsvd.solvers.constants import APPROXIMATED, LEAST_APPROXIMATED, MISSED_TOL
 from shiftsvd.solvers.factors import Factors, rank_floor, remainder
-from shiftsvd.solvers.probe import MISSED_TOL
+from shiftsvd.solvers.reading import certificate_bytes, certify
 
 TOL = names.TOL
 # What a warning begins with that only `certify=True` gives, of solvers that know no tolerance.
 CERTIFIED = "not certified: "
 SHARED = 'solver="auto", "lanczos", "gram" or "exact"'
+UNTIL_CERTAIN = ", which goes on until every value is certain"
+REMEDIES = ", more passes, or data in double precision may help"
 
 
 @dataclass(frozen=True)
@@ -58,15 +63,14 @@ class Solver(ABC):
 
     takes_shares: ClassVar[bool] = False
     certifies_itself: ClassVar[bool] = False  # whether every run ends with a certificate, asked for or not
-    remedy: ClassVar[str] = (
-        'Use solver="lanczos", which goes on until every value is certain'  # of what certify=True finds
-    )
+    # The end of the warning about what certify=True finds.
+    remedy: ClassVar[tuple[Part, ...]] = ("Use ", Setting("solver", "lanczos"), UNTIL_CERTAIN)
     certify: bool = field(default=False, kw_only=True, repr=False)
     reason: str = field(default="", init=False, compare=False, repr=False)
 
     @abstractmethod
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
-        """The algorithm: k leading components of A, or as many as exceed a share k of its squared norm.
+        """Run the algorithm: find k leading components of A, or as many as exceed a share k of its squared norm.
 
         Parameters
         ----------
@@ -80,7 +84,7 @@ class Solver(ABC):
 
     @abstractmethod
     def peak_bytes(self, A: Operator, k: int) -> int:
-        """Memory beyond the data that k components and their right vectors take.
+        """Predict the memory beyond the data that k components and their right vectors take.
 
         Parameters
         ----------
@@ -91,7 +95,7 @@ class Solver(ABC):
         """
 
     def needed_bytes(self, A: Operator, k: int) -> int:
-        """Memory beyond the data that a run takes: that of the algorithm, or of the certificate that is asked for.
+        """Predict the memory beyond the data that a run takes, with the certificate that is asked for.
 
         Parameters
         ----------
@@ -110,7 +114,7 @@ class Solver(ABC):
 
     @abstractmethod
     def expected_passes(self, A: Operator, k: int) -> float:
-        """The reads of the data, as far as they can be foreseen.
+        """Predict the reads of the data.
 
         Parameters
         ----------
@@ -121,7 +125,7 @@ class Solver(ABC):
         """
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        """The fewest and the most reads of the data that are likely: the same where the data do not decide.
+        """Predict the fewest and the most reads of the data, which are the same where the data do not decide.
 
         Parameters
         ----------
@@ -139,7 +143,7 @@ class Solver(ABC):
         return expected, expected
 
     def check_share(self, k: int | float) -> None:
-        """Refuse a share of the variance that this solver cannot find.
+        """Raise ValueError for a share of the variance, if this solver cannot find one.
 
         Parameters
         ----------
@@ -147,12 +151,12 @@ class Solver(ABC):
             How many components, or the share of the variance that is wanted.
         """
         if _is_share(k) and not self.takes_shares:
-            raise ValueError(f"a share of the variance (k={k}) needs {SHARED}, got {self}")
+            raise Refused("a share of the variance (", Setting("k", float(k)), f") needs {SHARED}, got {self}")
 
     def __call__(
         self, A: Operator, k: int | float, rng: int | Generator | None = None, *, tol: float = TOL
     ) -> SVDResult:
-        """The k leading components of A.
+        """Find the k leading components of A.
 
         Parameters
         ----------
@@ -198,7 +202,7 @@ class Solver(ABC):
         if known is not None and not known.converged:
             _warn(known, float(F.S[-1]), F.info.missed_below)
         elif known is None and F.info.converged is False:
-            warn(CERTIFIED + _doubts(F.info, float(F.S[-1]), tol) + self.remedy)
+            warn(CERTIFIED + _doubts(F.info, float(F.S[-1]), tol), *self.remedy)
         return F
 
     def _result(self, A: Operator, k: int, factors: Factors, tol: float) -> SVDResult:
@@ -237,12 +241,13 @@ def _leading(F: Lazy, part: tuple[slice, slice], A: Operator) -> Lazy:
 
 
 def _warn(known: Certificate, last: float, missed: float | None) -> None:
-    told = []
-    if len(known.late):
-        told.append(_unconverged(known.value_errors, known.late) + known.remedy)
-    if not known.complete:
-        told.append(f"{_missable(missed, last)}: allow more passes, or a larger missed_tol")
-    warn("; ".join(told))
+    late, incomplete = len(known.late) > 0, not known.complete
+    told: list[Part] = []
+    if late:
+        told += [_unconverged(known.value_errors, known.late), "A larger ", Setting("tol"), REMEDIES]
+    if incomplete:
+        told += ["; " * late + _missable(missed, last), ": allow more passes, or a larger ", Setting("missed_tol")]
+    warn(*told)
 
 
 def _doubts(info: Info, last: float, tol: float) -> str:
@@ -279,16 +284,70 @@ def _is_share(k: int | float) -> bool:
 def check_rank(k: int, shape: tuple[int, int]) -> None:
     m, n = shape
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= min(m, n):
-        raise ValueError(f"k must be an integer in 1..{min(m, n)} for a {m} x {n} matrix, got {k!r}")
+        raise refuse("k", f"be an integer in 1..{min(m, n)} for a {m} x {n} matrix", k)
 
 
 def check_tol(tol: Any) -> None:
     if not isinstance(tol, int | float | np.floating) or not 0 <= tol < 1:
-        raise ValueError(f"tol must be at least 0 and less than 1, got {tol}; it is a relative accuracy, such as 1e-4")
+        raise refuse("tol", "be at least 0 and less than 1", tol, "it is a relative accuracy, such as 1e-4")
 
 
-def components_for(squares: Vector, share: float, total: float | None = None) -> int:
-    total = float(squares.sum()) if total is None else total
-    if total <= 0:
-        return 1
-    return min(int(np.searchsorted(np.cumsum(squares) / total, share, side="right")) + 1, len(squares))
+# --- matrices that are known to a norm only ---------------------------------------------------------------------------
+
+
+class Off(NamedTuple):
+    """What a matrix may be off by."""
+
+    error: float  # bound of the norm of what was approximated; a smaller tolerance makes it smaller
+    rounding: float  # bound of the norm of what rounding adds where entries are differences of larger numbers
+    units: float  # rounding of each entry, relative to itself
+
+
+def known_to(
+    off: Off, solver: Solver, A: Operator, k: int | float, rng: int | Generator | None, tol: float
+) -> SVDResult:
+    own: Any = solver
+    asked, share = getattr(solver, "tol", tol), 1 - APPROXIMATED if off.error else 1.0
+    stricter = replace(own, tol=share * asked) if hasattr(solver, "tol") else solver
+    F = stricter(A, k, rng, tol=share * tol)
+    F.info = replace(F.info, solver=repr(solver))
+    shift = shift_of(A)
+    size = np.hypot(length(F.S), F.info.frobenius_error or 0.0) + (shift.frobenius_norm() if shift else 0.0)
+    # Solvers of all digits have no tolerance of their own.
+    return off_by(F, off.error, tol if F.info.value_errors is None else asked, off.rounding + off.units * float(size))
+
+
+def off_by(F: SVDResult, error: float, tol: float, rounding: float = 0.0) -> SVDResult:
+    """Widen the bounds of components of A + E to those of A, where ``||E|| <= error + rounding``.
+
+    Values move by at most the norm of E (Weyl); vectors by at most twice its share of the gap (Wedin 1972). Warn of
+    values that `error` alone leaves uncertain to more than `tol`.
+    """
+    info, norm = F.info, error + rounding
+    missed = None if info.missed_below is None else info.missed_below + norm
+    # Exact solvers report no errors; their rounding is treated as zero.
+    own = np.zeros(len(F.S)) if info.value_errors is None else info.value_errors
+    with np.errstate(divide="ignore", invalid="ignore"):
+        least, errors = (own + np.where(F.S > 0, each / F.S, 0) for each in (error, norm))
+    vectors = None if info.vector_errors is None else _vectors(info.vector_errors, F.S, missed, norm)
+    late = least > max(tol, LEAST_APPROXIMATED) if error else np.zeros(len(F.S), bool)
+    if late.any() and info.converged is not False:
+        warn(
+            f"{int(late.sum())} components are not certain to tol={tol:g}, since what entries become is known to "
+            f"{error:.1e} only, in the norm of the matrix; a lesser ",
+            Setting("tol"),
+            " makes it more accurate",
+        )
+    converged = False if late.any() else info.converged
+    F.info = replace(info, value_errors=errors, vector_errors=vectors, missed_below=missed, converged=converged)
+    return F
+
+
+def _vectors(sines: Vector, S: Vector, missed: float | None, error: float) -> Vector:
+    below = np.append(S[1:], S[-1] if missed is None else missed)
+    above = np.append(np.inf, S[:-1])
+    gap = np.minimum(above - S, S - below) - 2 * error
+    with np.errstate(divide="ignore", invalid="ignore"):
+        more = np.where(gap > 0, 2 * error / gap, 1)
+    # The bound is that of the space of a cluster, whose gap to other values is not known here.
+    return np.asarray(np.minimum(sines + more, 1))

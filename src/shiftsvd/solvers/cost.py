@@ -1,4 +1,4 @@
-"""What a solver costs: an inspectable model of seconds, passes and memory."""
+"""The cost model of solvers: seconds, passes and memory (measure again on other processors: claims/kernels.py)."""
 
 from typing import Any, NamedTuple
 
@@ -13,15 +13,7 @@ THREADS = 2
 
 
 class Cost(NamedTuple):
-    """What a solver is expected to take.
-
-    Attributes
-    ----------
-    seconds : float
-        On two cores of about 3 GHz; only their ratios matter.
-    n_passes : float
-        Reads of the data.
-    """
+    """Expected seconds on two cores of about 3 GHz, whose ratios matter, and reads of the data."""
 
     seconds: float
     n_passes: float
@@ -70,12 +62,12 @@ OF_COLUMNS = 4
 
 
 def vector_bytes(A: Operator, k: int, shift: Any, is_weighted: bool) -> int:
-    """Bytes of the vectors that shift, scale and weights take beside a solver.
+    """Predict the bytes of the vectors that shift, scale and weights take beside a solver.
 
     For each column the right factor of the shift, moments, scale and its inverse. For each row the left factor of the
-    shift, which files are read without where all rows are shifted alike; where each row loses its own mean, moments of
-    the rows of each block and of all. Of such rows at most n - 1 components are left: where all of these are found,
-    what is left over is rounding, and the factors of shift and components are merged to measure it.
+    shift, but of files whose rows are all shifted alike; for row means, moments of the rows of each block and of all.
+    Centred rows have at most n - 1 components: where all of these are found, what is left over is rounding, and the
+    factors of shift and components are merged to measure it.
     """
     by_rows = isinstance(shift, str) and shift in ("rows", "both")
     rank = 0 if shift is None else shift.L.shape[1] if isinstance(shift, LowRank) else 1 + (by_rows and shift == "both")

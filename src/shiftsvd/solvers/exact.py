@@ -6,23 +6,21 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.algebra.generic import QR_ENTRIES, cancelled, gram_matrix, triangle
+from shiftsvd.errors import refuse
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.solvers.base import Solver, components_for
+from shiftsvd.solvers.base import Solver
+from shiftsvd.solvers.constants import EPS, PART_SUMMED, WITH_DIGITS
 from shiftsvd.solvers.cost import long_vectors, surroundings, tall
-from shiftsvd.solvers.factors import PART_SUMMED, Factors, long_factor, rounding, squares_rounding
-
-# So many times the rounding of squares has to be left over, so that the norm of what is left has its digits.
-LEAST_REST = 1000.0
-EPS = float(np.finfo(np.float64).eps)
+from shiftsvd.solvers.factors import Factors, components_for, long_factor, rounding, squares_rounding
 
 
 @dataclass(frozen=True, repr=False)
 class Exact(Solver):
     """All digits: a QR factorization of row blocks, one after the other, then the SVD of the last R.
 
-    Nothing of the long side is held: blocks of the shifted matrix are made dense one by one, in double
-    precision. Operators that know no blocks are multiplied by the identity.
+    Blocks of the shifted matrix are made dense one by one, in double precision, so that nothing of the long side is
+    held. Operators without blocks are multiplied by the identity.
 
     Parameters
     ----------
@@ -63,11 +61,11 @@ class Exact(Solver):
     tol: float = 0.0
 
     takes_shares = True
-    remedy = "The values are right to rounding, which their bounds are too coarse to show: these come from squares"
+    remedy = ("The values are right to rounding, which their bounds are too coarse to show: these come from squares",)
 
     def __post_init__(self) -> None:
         if not self.tol >= 0:
-            raise ValueError(f"tol must be at least 0, got {self.tol}")
+            raise refuse("tol", "be at least 0", self.tol)
 
     def __repr__(self) -> str:
         return f"Exact(tol={self.tol!r})" if self.tol > 0 else "Exact()"
@@ -101,7 +99,7 @@ class Exact(Solver):
         k = components_for(theta, share) if isinstance(share, float) else share
         eps = A.costs.gram_eps
         noise, rest = squares_rounding(A, G), float(theta[k:].sum())
-        if not (noise < 2 * PART_SUMMED * self.tol * theta[k - 1] and rest >= LEAST_REST * noise):
+        if not (noise < 2 * PART_SUMMED * self.tol * theta[k - 1] and rest >= WITH_DIGITS * noise):
             return None
         missed = float(np.sqrt(theta[k] + noise))
         S, V = np.sqrt(theta[:k]), V[:, :k]

@@ -1,4 +1,4 @@
-"""What an algorithm returns, what rounding leaves of it, and the norm of what it leaves over."""
+"""The factors that an algorithm returns, their rounding, and the norm of what they leave over."""
 
 from typing import NamedTuple
 
@@ -10,13 +10,11 @@ from shiftsvd.numerics.orth import graded_basis, inner
 from shiftsvd.numerics.panels import on_host, to_spare
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.result import Certificate, Lazy, SVDResult
-
-# What the rounding of squares may take of the tolerance where no value is read off the data themselves.
-PART_SUMMED = 0.1
+from shiftsvd.solvers.constants import EPS, ROUNDED_PART, TO_NEAREST, WHOLE_FACTOR, WITH_DIGITS
 
 
 class Factors(NamedTuple):
-    """What an algorithm returns: at least k values and vectors, the long-side factor as a function."""
+    """At least k values and vectors; the factor on the long side may be a function that makes it."""
 
     U: Lazy
     S: Vector
@@ -38,6 +36,13 @@ def _adjoint(F: Lazy) -> Lazy:
     return (lambda: on_host(F()).conj().T) if callable(F) else F.conj().T
 
 
+def components_for(squares: Vector, share: float, total: float | None = None) -> int:
+    total = float(squares.sum()) if total is None else total
+    if total <= 0:
+        return 1
+    return min(int(np.searchsorted(np.cumsum(squares) / total, share, side="right")) + 1, len(squares))
+
+
 def long_factor(A: Operator, V: Panel) -> Panel:
     lazy: Panel | None = lazy_basis(A, V)
     if lazy is not None:
@@ -50,55 +55,41 @@ def long_factor(A: Operator, V: Panel) -> Panel:
 def rounding(A: Operator, eps: float) -> float:
     # Single precision products leave noise that grows like the root of the length, not like the length:
     # max(m, n) eps would call a tenth of sigma_1 zero on a million rows.
-    double = float(np.finfo(np.float64).eps) * max(A.shape)
+    double = EPS * max(A.shape)
     return max(double, eps * float(np.sqrt(max(A.shape))) if eps > 1e-10 else 0.0)
 
 
 def squares_rounding(A: Operator, G: Panel) -> float:
-    """By how much the eigenvalues of a formed ``G = A^H A`` may be off: a sum of m products by m units of their sizes.
-
-    A shift that is not subtracted from the entries themselves rounds at the level of the data.
-    """
+    """Bound the rounding of the eigenvalues of a formed ``G = A^H A``."""
+    # A sum of m products is off by m units of their sizes; a shift that is not inside of entries rounds as the data do.
     shift = shift_of(A)
     square = float(np.trace(G).real) + (shift.frobenius_norm() ** 2 if shift else 0.0) + cancelled(A) ** 2
     return rounding(A, A.costs.gram_eps) * square
 
 
 def rank_floor(A: Operator, first: float, eps: float | None = None) -> float:
-    """Values up to this are rounding: of products of unit `eps`, or of the shift itself; `first` is the largest value.
+    """Return up to which size values are rounding of products of unit `eps`, or of the shift.
 
-    By default the products are those of `gram`: of most single precision data they are made in double precision, and
-    what lies far below the rounding of the data themselves is a value of the data as they were given.
+    `first` is the largest value. By default products are those of `gram`, which multiplies most single precision data
+    in double precision: values far below the rounding of such data are those of the data as they were given.
     """
     return max(rounding(A, A.costs.gram_eps if eps is None else eps) * float(first), shift_rounding(A))
 
 
-def shift_rounding(A: Operator, eps: float = float(np.finfo(np.float64).eps)) -> float:
+def shift_rounding(A: Operator, eps: float = EPS) -> float:
     shift = shift_of(A)
     size = (shift.frobenius_norm() if shift else 0.0) + cancelled(A)
     # Means are right to an ulp or two. Single products were off by 0.6 units (counts after their means).
     return (4 if eps < 1e-10 else 1) * eps * size if size else 0.0
 
 
-EPS = float(np.finfo(np.float64).eps)
-# A difference of squares that is so many times its own rounding is right to a thousandth.
-MARGIN = 1000.0
-# Where the rounding of one factor is more than this of what is left, both factors are needed as they are.
-PART = 0.2
-# Bytes of a factor up to which it is made whole for that, where the data are not held.
-HELD = 2**24
-# Rounding to nearest moves a number by so many units, as a root mean square over numbers of all sizes.
-NEAREST = 0.2
-
-
 def remainder(A: Operator, F: SVDResult, factors: Factors, norm: float | None) -> float | None:
-    """``||A - U S Vh||_F`` of the factors F, which are `factors` rounded; None where the norm of A is not known.
+    """Return ``||A - U S Vh||_F`` of the factors F, which are `factors` rounded; None where ||A|| is not known.
 
-    Every factorization here is a projection of A, ``A V V^H`` or ``U U^H A``, converged or not, so that its square is
-    ``||A||^2 - ||S||^2``: no read. Where rounding leaves too few digits of that difference,
-    single precision data have it made anew by one product in double precision, O(nnz k). If that is not enough
-    either, the residual is formed, entry by entry and piece by piece: one read and O(m n k), of a wide matrix in a
-    file two reads.
+    Every factorization here is a projection ``A V V^H`` or ``U U^H A``, converged or not, so that the square is
+    ``||A||^2 - ||S||^2``: no read. Where rounding leaves too few digits of that difference, it is made anew for single
+    precision data by one product in double precision, O(nnz k). If that is not enough, the residual is formed piece by
+    piece: one read and O(m n k), of a wide matrix in a file two reads.
     """
     if factors.rest is not None:
         dropped = float(np.linalg.norm(factors.S[: len(F.S)][F.S == 0]))  # values that are reported as 0
@@ -106,11 +97,11 @@ def remainder(A: Operator, F: SVDResult, factors: Factors, norm: float | None) -
     if norm is None:
         return None
     square = norm**2 - float(F.S @ F.S)
-    if square >= MARGIN * _doubt(A, norm, F.S, _unit(A)):
+    if square >= WITH_DIGITS * _doubt(A, norm, F.S, _unit(A)):
         return float(np.sqrt(square))
     direct = _of_product(A, F.S, factors, norm) if factors.factor_passes else (A - F).frobenius_norm()
-    small = not A.costs.file_bytes or 8 * max(A.shape) * len(F.S) <= HELD
-    if factors.factor_passes and direct is not None and small and _rounded(A, F.S) > PART * direct:
+    small = not A.costs.file_bytes or 8 * max(A.shape) * len(F.S) <= WHOLE_FACTOR
+    if factors.factor_passes and direct is not None and small and _rounded(A, F.S) > ROUNDED_PART * direct:
         direct = (A - F).frobenius_norm()  # the rounding of vectors is most of it: a model of that is not enough
     # Of an operator that only multiplies, and has many columns, the difference is all that can be known.
     return float(np.sqrt(max(square, _doubt(A, norm, F.S, _unit(A))))) if direct is None else direct
@@ -136,7 +127,7 @@ def _of_product(A: Operator, S: Vector, factors: Factors, norm: float) -> float 
         G = inner(V, B.gram(V))
         beside += _turned(G, S)
         square = norm**2 - float(np.trace(G).real)
-        if A.costs.eps == EPS and square >= MARGIN * _doubt(A, norm, S, B.costs.gram_eps):
+        if A.costs.eps == EPS and square >= WITH_DIGITS * _doubt(A, norm, S, B.costs.gram_eps):
             return float(np.sqrt(square + beside + _rounded(A, S) ** 2))
     W = V.astype(A.dtype).astype(V.dtype)
     square_of = _all_beyond(A, B, V, W, wide)
@@ -176,7 +167,7 @@ def _size(F: Panel) -> float:
 
 
 def _rounded(A: Operator, S: Vector) -> float:
-    return NEAREST * _unit(A) * float(np.linalg.norm(S))
+    return TO_NEAREST * _unit(A) * float(np.linalg.norm(S))
 
 
 def _unit(A: Operator) -> float:

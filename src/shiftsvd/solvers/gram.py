@@ -10,33 +10,27 @@ from scipy import linalg
 from shiftsvd.algebra.generic import fused, gram_matrix
 from shiftsvd.algebra.operator import Costs
 from shiftsvd.kernels import default_threads
-from shiftsvd.numerics.bounds import NEIGHBOURS
+from shiftsvd.numerics.bounds import NEIGHBOURS, Ritz
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import subtract_product
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.solvers.base import TOL, Solver, components_for
+from shiftsvd.solvers.base import TOL, Solver
+from shiftsvd.solvers.constants import LEADING_SIDE, MANY, MISSED_TOL, PART_OF_ALL, PART_SUMMED, PROBABILITY
 from shiftsvd.solvers.cost import long_vectors, surroundings, tall
-from shiftsvd.solvers.factors import PART_SUMMED, Factors, rank_floor, squares_rounding
-from shiftsvd.solvers.lanczos import BlockLanczos
-from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY
-from shiftsvd.solvers.products import Budget
-from shiftsvd.solvers.reading import read
-from shiftsvd.solvers.ritz import Ritz
-
-# From this share of all components on, all of them cost no more than some.
-MANY = 0.2
-# Up to this side LAPACK finds them, too, if squares have the digits: 2 ms for all of 200, block Lanczos 7 for ten of
-# them; 14 ms for fifty of 500, 54 of 1000, block Lanczos 45 and 66. The leading ones alone are quicker than all where
-# they are at most this part: 1.4 ms for ten of 200, 2.0 of 250.
-LEADING_SIDE, PART_OF_ALL = 1000, 0.15
+from shiftsvd.solvers.factors import Factors, components_for, rank_floor, squares_rounding
+from shiftsvd.solvers.lanczos import BlockLanczos, problem_of
+from shiftsvd.solvers.probe import Proven
+from shiftsvd.solvers.problem import Budget, Converged, Products
+from shiftsvd.solvers.reading import Snapshot, read
+from shiftsvd.solvers.solve import solve
 
 
 @dataclass(frozen=True)
 class Gram(Solver):
-    """``A^H A`` formed in double precision, n x n for an n-column short side, then its leading eigenvectors.
+    """``A^H A`` formed in double precision, n x n for a short side of n, then its leading eigenvectors.
 
-    The shift never meets uncentred sums where that could cancel: dense blocks are shifted before they are multiplied,
-    full columns of sparse data inside their entries, and what remains implicit is at most 99 % full. A last pass over
+    No centred sum is a difference of larger ones: dense blocks are shifted before they are multiplied, full columns of
+    sparse data inside their entries, and columns that are shifted implicitly are at most 99 % full. A last pass over
     the data takes the components from A itself, with the residuals that are reported.
 
     Parameters
@@ -103,19 +97,18 @@ class Gram(Solver):
         proven = noise < 2 * PART_SUMMED * self.tol * theta[k - 1]
         if few and not proven:  # leading values may have to be set apart
             return self._few(A, G, k, rng)
-        V, zero = Z[:, :k], rank_floor(A, float(np.sqrt(theta[0]))) ** 2
-        level = -np.inf if len(theta) == n else float(theta[-1])
-        rest = Ritz(theta[k:], np.zeros((0, len(theta) - k)), A.costs.gram_eps, level, zero=zero)
-        product = None
-        if proven and not self.last_pass:
-            product, rest = G @ V, replace(rest, measured=noise)
-        budget = Budget(limit=2, n_passes=1)
-        reading = read(A, V, k, rest, self.tol, self.missed_tol, budget, product=product)
-        return reading.factors(A, budget.n_passes, n)
+        V, level = Z[:, :k], -np.inf if len(theta) == n else float(theta[-1])
+        ritz = Ritz(theta, np.zeros((0, len(theta))), k, 0.0, level, zero=rank_floor(A, float(np.sqrt(theta[0]))) ** 2)
+        product, measured = (G @ V, noise) if proven and not self.last_pass else (None, 0.0)
+        p, budget = problem_of(self._leading(), A, k, A)[0], Budget(limit=2, n_passes=1, widest=n)
+        products = replace(Products.of(p, budget), precise=True)
+        stopped = Snapshot(ritz, V, V[:, :0], (), Proven(0), A.costs.gram_eps, measured, 1, Converged(), product)
+        return read(p, products, stopped, rng).factors(A, budget)
 
     def _few(self, A: Operator, G: Panel, k: int | float, rng: Generator) -> Factors:
-        run = self._leading().run(Formed(G), k, rng, A)
-        return run().factors(A, 1 + run.products.budget.n_passes, len(G))
+        p, budget = problem_of(self._leading(), Formed(G), k, A)
+        reading = solve(p, budget, rng)
+        return reading.factors(A, replace(budget, n_passes=1 + budget.n_passes, widest=len(G)))
 
     def expected_passes(self, A: Operator, k: int) -> float:
         return 2.0

@@ -1,6 +1,7 @@
-"""The basis of a block Lanczos run: orthonormal columns B, the projected matrix H = B^H G B, and what comes next."""
+"""The factorization that block Lanczos builds: an orthonormal basis B, H = B^H G B, and the next block."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -9,66 +10,84 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, orth, subtract_product, times
 from shiftsvd.numerics.panels import beside, lengths, put, room, sent, to_spare
 from shiftsvd.operators import Panel
+from shiftsvd.solvers.constants import EPS, SINGLE_ROUNDING, TOLD_BY_SQUARES, TWICE
 
-# A projection that leaves less than this of a column has lost digits of it: it is done again (Daniel et al. 1976).
-TWICE = 0.1
-# What a product in single precision adds that is no longer than this, relative to the longest product, is rounding.
-SINGLE_ROUNDING = 2 * float(np.finfo(np.float32).eps)
-# Squares of what is shorter than this, relative to the longest, are lost in rounding, or nearly so.
-TOLD_BY_SQUARES = 1e-6
+
+class RitzPairs(NamedTuple):
+    """Ritz values, descending, vectors in terms of B, and residuals in terms of the next block."""
+
+    theta: Vector
+    Z: Panel
+    E: Panel
+
+
+NONE = np.empty((0, 0))
 
 
 @dataclass(eq=False)
-class Basis:
+class Factorization:
     """``G B = B H + Q C E^H``: Q is the next block, and E picks the columns of B that were multiplied last.
 
-    While a probe is under way (`set_aside`), the Q of before waits, and what it tells of the residuals is left out.
+    An epoch ends when columns of B are dropped: what holds outside of B holds for all larger sizes of its epoch. During
+    a probe the Q of before is `aside`, and residuals lack what lies along it.
 
     Attributes
     ----------
     B : array (n, capacity), by columns
-        Orthonormal columns; the first `size` were multiplied, the `width` after them are Q. In single precision for
-        products that are: what is read and multiplied most is half as large, and rounded as they are.
+        Orthonormal columns; the first `size` were multiplied, the `width` after them are Q. In single precision if
+        products are, which halves what is read and multiplied most.
     H : array (capacity, capacity)
         Hermitian, in double precision; rows and columns up to size + width are set.
+    C : array (width, last)
+    columns : int
+        The basis is restarted before it has more.
+    b : int
+        Columns of the first block.
+    scale : float
+        The largest norm of a product so far, by which rounding is measured.
+    aside : (array, array), or None
+        The block that waits, and the residuals of all columns in its terms.
     """
 
-    B: Panel
-    H: Panel
     rng: Generator
+    capacity: int
+    B: Panel = field(default_factory=lambda: NONE)
+    H: Panel = field(default_factory=lambda: NONE)
+    C: Panel = field(default_factory=lambda: NONE)
+    columns: int = 0
+    b: int = 0
+    epoch: int = 0
     size: int = 0
     width: int = 0
-    last: int = 0  # columns that were multiplied last
-    C: Panel = field(default_factory=lambda: np.empty((0, 0)))  # (width, last)
-    scale: float = 0.0  # the largest norm of a product so far: what rounding is measured by
-    aside: tuple[Panel, Panel] | None = None  # the block that waits, and the residuals of all columns in its terms
+    last: int = 0
+    scale: float = 0.0
+    aside: tuple[Panel, Panel] | None = None
+    _ritz: tuple[tuple[int, int], RitzPairs] | None = None
 
     @classmethod
-    def of(
-        cls,
-        n: int,
-        capacity: int,
-        dtype: np.dtype[np.generic],
-        rng: Generator,
-        single: bool = False,
-        near: Panel | None = None,
-    ) -> "Basis":
-        held = np.result_type(np.complex64 if dtype.kind == "c" else np.float32) if single else dtype
-        B = room(np.empty((n, 0)) if near is None else near, capacity, held)
-        return cls(B, np.zeros((capacity, capacity), dtype), rng)
+    def of(cls, Q: Panel, capacity: int, rng: Generator, single: bool = False) -> "Factorization":
+        F = cls(rng, capacity, columns=capacity, b=Q.shape[1])
+        F.begin(Q, single)
+        return F
 
     @classmethod
-    def around(cls, V: Panel, theta: Vector, R: Panel, rng: Generator) -> "Basis":
+    def around(cls, V: Panel, theta: Vector, R: Panel, rng: Generator) -> "Factorization":
+        """Orthonormal V with Ritz values theta and residuals R."""
         n, k = V.shape
-        basis = cls.of(n, min(2 * k, n), V.dtype, rng)
-        basis.B[:, :k], basis.size, basis.last = V, k, k
-        basis.H[:k, :k] = np.diag(theta)
-        basis.scale = float(np.max(np.abs(theta), initial=0.0))
+        F = cls(rng, min(2 * k, n))
+        F._allocate(V, V.dtype)
+        F.B[:, :k], F.size, F.last = V, k, k
+        F.H[:k, :k] = np.diag(theta)
+        F.scale = float(np.max(np.abs(theta), initial=0.0))
         # However small residuals are, they have the rounding of products along V.
-        Q = basis._independent(R, _column_rounding(R) * basis.scale, n - k, k, whole=basis.scale)
-        basis.B[:, k : k + Q.shape[1]], basis.width = Q, Q.shape[1]
-        basis.C = inner(Q, R)
-        return basis
+        Q = F._independent(R, F.rounding, n - k, k, whole=F.scale)
+        F.C = inner(Q, R)
+        F._append(Q)
+        return F
+
+    @property
+    def n(self) -> int:
+        return int(self.B.shape[0])
 
     @property
     def block(self) -> Panel:
@@ -79,58 +98,76 @@ class Basis:
         return self.B.dtype != self.H.dtype
 
     @property
-    def room(self) -> int:
-        return int(self.B.shape[1]) - self.size - self.width
+    def full(self) -> bool:
+        return self.size >= self.n or self.width == 0
+
+    @property
+    def rounding(self) -> float:
+        """Norm up to which what is left of a product is rounding."""
+        return self._unit * self.scale
+
+    @property
+    def _unit(self) -> float:
+        return SINGLE_ROUNDING if self.single else self.n * EPS
 
     def reserve(self, columns: int) -> None:
-        have = self.B.shape[1]
+        have, columns = self.B.shape[1], min(columns, self.n)
         if columns > have:
             B = room(self.B, columns, self.B.dtype)
             B[:, : self.size + self.width] = self.B[:, : self.size + self.width]
             self.B, self.H = B, np.pad(self.H, (0, columns - have))
 
-    def begin(self, Q: Panel) -> None:
-        self.size = self.last = 0
-        self.width = Q.shape[1]
-        self.B[:, : self.width] = orth(Q)
+    # --- epochs ---------------------------------------------------------------------------------------------------
+
+    def begin(self, Q: Panel, single: bool = False) -> None:
+        """Begin anew with the span of Q as next block, in single precision or in that of Q."""
+        self._allocate(Q, np.result_type(np.complex64 if Q.dtype.kind == "c" else np.float32) if single else Q.dtype)
+        self.epoch, self.size, self.last, self.scale = self.epoch + 1, 0, 0, 0.0
+        self._append(orth(Q))
+
+    def _allocate(self, near: Panel, held: np.dtype[np.generic]) -> None:
+        self.B = NONE  # frees its memory first
+        self.B, self.H = room(near, self.capacity, held), np.zeros((self.capacity, self.capacity), near.dtype)
+
+    def restart(self, kept: int) -> None:
+        """Keep the first Ritz vectors, and drop the rest of the basis (Wu & Simon 2000)."""
+        theta, Z, _ = self.ritz()
+        width, Q, border = self.width, self.block.copy(), self._border(Z[:, :kept])
+        self.B[:, :kept] = self._times(Z[:, :kept])
+        self.B[:, kept : kept + width] = Q
         self.H[:] = 0
+        self.H[:kept, :kept] = np.diag(theta[:kept])
+        # The kept vectors all have a residual along Q: they count as multiplied last.
+        self.C, self.size, self.last, self.epoch = border, kept, kept, self.epoch + 1
 
-    def set_aside(self, columns: int) -> Panel:
-        n, end = self.B.shape[0], self.size
-        self.aside = self.block.copy(), self._border(np.eye(end, dtype=self.H.dtype))
-        Omega = self._normal(min(columns, n - end))
-        F = Omega
-        self.reserve(end + F.shape[1])
-        for _ in range(2):
-            F = self._held(F)
-            self._project(F, end)
-            F = orth(F)
-        self.width, self.last = F.shape[1], 0
-        self.B[:, end : end + self.width] = F
-        self.C = np.zeros((self.width, 0), self.H.dtype)
-        return inner(F, Omega)
+    # --- Ritz values ----------------------------------------------------------------------------------------------
 
-    def take_back(self) -> None:
-        assert self.aside is not None
-        D, C = self.aside
-        self.aside = None
-        end = self.size + self.width
-        self.reserve(min(end + D.shape[1], D.shape[0]))
-        known = np.zeros((end, D.shape[1]), D.dtype)
-        for _ in range(2):
-            known += self._project(D, end)
-        Q = self._independent(D, self._rounding, self.B.shape[0] - end, end, whole=1.0)
-        border = np.zeros((self.width + Q.shape[1], self.size), self.H.dtype)
-        border[: self.width, self.size - self.last :] = self.C
-        border[: self.width, : C.shape[1]] += known[self.size :] @ C
-        border[self.width :, : C.shape[1]] = inner(Q, D) @ C
-        self.B[:, end : end + Q.shape[1]] = Q
-        self.C, self.width, self.last = border, self.width + Q.shape[1], self.size
+    def ritz(self) -> RitzPairs:
+        now = self.epoch, self.size
+        if self._ritz is None or self._ritz[0] != now:
+            theta, Z = np.linalg.eigh(self.H[: self.size, : self.size])
+            theta, Z = theta[::-1], Z[:, ::-1]
+            self._ritz = now, RitzPairs(theta, Z, self._border(Z))
+        return self._ritz[1]
+
+    def vectors(self, count: int) -> Panel:
+        out = self._times(self.ritz().Z[:, :count])
+        return orth(out.astype(self.H.dtype)) if self.single else out
+
+    def _border(self, Z: Panel) -> Panel:
+        return np.asarray(self.C @ Z[self.size - self.last : self.size])
+
+    def _times(self, Z: Panel) -> Panel:
+        return times(self.B[:, : self.size], Z)
+
+    # --- a step ---------------------------------------------------------------------------------------------------
 
     def extend(self, W: Panel) -> None:
+        """Take in ``W = G Q``: Q becomes a part of the basis, and what is new in W the next block."""
         self.scale = self.scale or float(np.max(lengths(W), initial=0))
         W, unit = self._scaled(W)
         old, end = self.size, self.size + self.width
+        self.reserve(end + self.width)
         # What W has in common with the last blocks is large and known beforehand; the rest is rounding.
         near = max(0, old - self.last)
         coefficients, part = np.zeros((end, self.width), self.H.dtype), np.zeros((0, self.width))
@@ -149,39 +186,14 @@ class Basis:
         self.H[old:end, :old] = coefficients[:old].conj().T
         self.H[old:end, old:end] = (D + D.conj().T) / 2
         self.size, self.last = end, self.width
-        Q = self._next(W, squares, self.dropped() / unit)
+        Q = self._next(W, squares, self.rounding / unit)
         self.C = inner(Q, W) * unit
-        self.width = Q.shape[1]
-        put(self.B, end, Q)
+        self._append(Q)
         # The next projection finds these again; a check before it needs nothing but C.
 
-    def values(self) -> tuple[Vector, Panel, Panel]:
-        theta, Z = np.linalg.eigh(self.H[: self.size, : self.size])
-        theta, Z = theta[::-1], Z[:, ::-1]
-        return theta, Z, self._border(Z)
-
-    def residuals(self, Z: Panel) -> Panel:
-        return np.asarray(self.block @ self._border(Z))
-
-    def _border(self, Z: Panel) -> Panel:
-        return np.asarray(self.C @ Z[self.size - self.last : self.size])
-
-    def vectors(self, Z: Panel) -> Panel:
-        out = self._times(Z)
-        return orth(out.astype(self.H.dtype)) if self.single else out
-
-    def coupling(self, V: Panel, W: Panel, count: int) -> float:
-        R = W - V @ inner(V, W)
-        size = float(np.max(lengths(R), initial=0))
-        if size == 0:
-            return 0.0
-        return float(np.linalg.norm(inner(self.B[:, :count], (R / size).astype(self.B.dtype)), 2)) * size
-
-    def _times(self, Z: Panel) -> Panel:
-        return times(self.B[:, : self.size], Z)
-
-    def _held(self, W: Panel) -> Panel:
-        return W.astype(self.B.dtype)
+    def _append(self, Q: Panel) -> None:
+        put(self.B, self.size, Q)
+        self.width = Q.shape[1]
 
     def _scaled(self, W: Panel) -> tuple[Panel, float]:
         unit = 2.0 ** int(np.frexp(self.scale)[1]) if self.single else 1.0
@@ -197,33 +209,10 @@ class Basis:
         subtract_product(W, B, part)
         return part
 
-    def restart(self, theta: Vector, Z: Panel) -> None:
-        kept, width = Z.shape[1], self.width
-        border = self._border(Z)
-        Q = self.block.copy()
-        self.B[:, :kept] = self._times(Z)
-        self.B[:, kept : kept + width] = Q
-        self.H[:] = 0
-        self.H[:kept, :kept] = np.diag(theta)
-        # The kept vectors all have a residual along Q: they count as multiplied last.
-        self.C, self.size, self.last = border, kept, kept
-
-    def dropped(self) -> float:
-        return self._rounding * self.scale
-
-    @property
-    def _rounding(self) -> float:
-        return SINGLE_ROUNDING if self.single else _column_rounding(self.B)
-
     def _next(self, W: Panel, squares: Panel, noise: float) -> Panel:
-        """Orthonormal columns along those of W that are more than rounding, filled up with fresh ones.
-
-        `squares` is ``W^H W``.
-
-        Those of a probe are not filled up: they must know of nothing but its first block.
-        """
-        n, end = self.B.shape[0], self.size
-        width = min(W.shape[1], n - end, self.B.shape[1] - end)
+        # The block of a probe is not filled up: it must know of nothing but its first block.
+        end = self.size
+        width = min(W.shape[1], self.n - end, self.B.shape[1] - end)
         Q = self._independent(W, noise, width, end, squares=squares)
         if Q.shape[1] < width and self.aside is None:
             self.B[:, end : end + Q.shape[1]] = Q
@@ -233,9 +222,9 @@ class Basis:
     def _independent(
         self, W: Panel, noise: float, width: int, end: int, whole: float = 0.0, squares: Panel | None = None
     ) -> Panel:
-        """At most so many orthonormal columns, orthogonal to the first `end` of B, along what of W is above noise.
+        """Return at most `width` orthonormal columns, orthogonal to the first `end` of B, of what of W is above noise.
 
-        W is orthogonal to those but for rounding; `whole` is the length that its columns had before, `squares` is
+        W is orthogonal to those but for rounding; `whole` is the length of its columns before that, `squares` is
         ``W^H W``.
         """
         Q, width = W[:, :0].copy(), min(width, W.shape[1])
@@ -253,7 +242,7 @@ class Basis:
                 for _ in range(2):  # short columns have rounding along B
                     self._project(F, end)
                     subtract_product(F, Q, inner(Q, F))
-                    F = self._held(orth(F))
+                    F = orth(F).astype(self.B.dtype)
             elif not self.single:  # to single precision they are
                 F = orth(F)
             Q = beside(Q, F) if Q.shape[1] else F
@@ -266,15 +255,46 @@ class Basis:
     def _fresh(self, end: int, columns: int) -> Panel:
         F = self._normal(columns)
         for _ in range(2):
-            F = self._held(orth(F))
+            F = orth(F).astype(self.B.dtype)
             self._project(F, end)
         return orth(F)
 
     def _normal(self, columns: int) -> Panel:
-        shape = self.B.shape[0], columns
+        shape = self.n, columns
         F: Panel = self.rng.standard_normal(shape)
         return sent(self.B, F if self.H.dtype.kind == "f" else (F + 1j * self.rng.standard_normal(shape)) / np.sqrt(2))
 
+    # --- a block beside -------------------------------------------------------------------------------------------
 
-def _column_rounding(W: Panel) -> float:
-    return len(W) * float(np.finfo(np.float64).eps)
+    def set_aside(self, columns: int) -> Panel:
+        """Put a random block orthogonal to B in the place of Q; return its R in ``P Omega = X_0 R``."""
+        end = self.size
+        self.aside = self.block.copy(), self._border(np.eye(end, dtype=self.H.dtype))
+        Omega = self._normal(min(columns, self.n - end))
+        self.reserve(end + Omega.shape[1])
+        F = Omega
+        for _ in range(2):
+            F = F.astype(self.B.dtype)
+            self._project(F, end)
+            F = orth(F)
+        self.last, self.C = 0, np.zeros((F.shape[1], 0), self.H.dtype)
+        self.B[:, end : end + F.shape[1]], self.width = F, F.shape[1]
+        return inner(F, Omega)
+
+    def take_back(self) -> None:
+        """Put the block that was set aside beside the next one, so that residuals are complete again."""
+        assert self.aside is not None
+        D, C = self.aside
+        self.aside = None
+        end = self.size + self.width
+        self.reserve(end + D.shape[1])
+        known = np.zeros((end, D.shape[1]), D.dtype)
+        for _ in range(2):
+            known += self._project(D, end)
+        Q = self._independent(D, self._unit, self.n - end, end, whole=1.0)
+        border = np.zeros((self.width + Q.shape[1], self.size), self.H.dtype)
+        border[: self.width, self.size - self.last :] = self.C
+        border[: self.width, : C.shape[1]] += known[self.size :] @ C
+        border[self.width :, : C.shape[1]] = inner(Q, D) @ C
+        self.B[:, end : end + Q.shape[1]] = Q
+        self.C, self.width, self.last = border, self.width + Q.shape[1], self.size

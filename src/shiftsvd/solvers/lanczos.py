@@ -6,47 +6,42 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.algebra.generic import cancelled, fused, passes_per_step
+from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.kernels import default_threads
-from shiftsvd.operators import Operator, Panel
+from shiftsvd.numerics.bounds import residual_rounding
+from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL, Solver
+from shiftsvd.solvers.constants import (
+    BLOCK,
+    DIGITS,
+    DOUBT,
+    JUDGED,
+    LONG_COLUMNS,
+    MISSED_TOL,
+    NOISE,
+    PROBABILITY,
+    QUICKEST,
+    RESTARTED,
+    SINGLE,
+    STEPS,
+    SWEEPS,
+)
 from shiftsvd.solvers.cost import Work, long_vectors, surroundings, tall, wide
 from shiftsvd.solvers.factors import Factors
-from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY
-from shiftsvd.solvers.products import SINGLE, Budget, Products, Shape
-from shiftsvd.solvers.ritz import residual_rounding
-from shiftsvd.solvers.run import Run
-
-# Reads beside those that bring k columns in, at the least.
-QUICKEST = 2
-# Reads of noise, the slowest of natural spectra: (NOISE + RESTARTED k / b) (n / b)^(1/3) for blocks of b columns and a
-# short side n, as eigenvalues at the edge of the Marchenko-Pastur law lie n^(-2/3) apart. For n from 100 to 12 000, k
-# up to 100 and a tolerance of 1e-4, 6 + 1.2 k / b were measured; a fourth more is for what is drawn at random.
-NOISE, RESTARTED = 7.5, 1.5
-# Reads that measure the rounding of single precision, at the start and at the end, and one for digits of squares.
-JUDGED = 3
-# A tolerance ten times smaller takes a twentieth more.
-DIGITS = 20
-BLOCK = 16  # columns of a product by which the costs of a run are foreseen
-# So many roundings must fit into the tolerance before double data are multiplied in single precision.
-DOUBT = 100
-# The blocks that a probe is likely to take, for which the basis has room.
-SWEEPS = 6
-# Columns of a block where the basis is on the long side, whose room is scarce: those of dense data in memory.
-LONG_COLUMNS = 16, 32
-# Steps that the short side must have room for: with fewer, a basis there soon holds everything.
-STEPS = 4
+from shiftsvd.solvers.problem import Budget, Problem, Shape
+from shiftsvd.solvers.solve import solve
 
 
 @dataclass(frozen=True)
 class BlockLanczos(Solver):
-    """Golden, Underwood & Golub's block Lanczos on ``A^H A``, until every value is within `tol` of an exact one.
+    """Block Lanczos on ``A^H A``, until every value is within `tol` of an exact one.
 
-    Lives on the short side (of files of few rows, see Notes): a basis of some 2 k columns in double precision,
-    orthogonalized in full, with thick restarts. Residuals come free with every step. When they promise the tolerance,
-    a fresh random block goes through some more products, until it has shown that nothing above
+    The basis has some 2 k columns on the short side (of files of few rows, see Notes), is orthogonalized in full, and
+    restarted with its Ritz vectors. Residuals come free with every step. When they promise the tolerance, a fresh
+    random block goes through some more products, until it has shown that nothing above
     ``sigma_k (1 + max(tol, missed_tol))`` can have been missed; then the components are read off one last product with
-    the data, together with the residuals that are reported.
-    Products are in the precision of the data as long as the spectrum allows it, else in double.
+    the data, together with the residuals that are reported. Products are in the precision of the data as long as the
+    spectrum allows it, else in double.
 
     Parameters
     ----------
@@ -108,15 +103,15 @@ class BlockLanczos(Solver):
 
     def __post_init__(self) -> None:
         if not self.tol >= 0:
-            raise ValueError(f"tol must be at least 0, got {self.tol}")
+            raise refuse("tol", "be at least 0", self.tol)
         if not self.missed_tol >= 0:
-            raise ValueError(f"missed_tol must be at least 0, got {self.missed_tol}")
+            raise refuse("missed_tol", "be at least 0", self.missed_tol)
         if not 0 < self.miss_probability < 1:
-            raise ValueError(f"miss_probability must be between 0 and 1, got {self.miss_probability}")
+            raise refuse("miss_probability", "be between 0 and 1", self.miss_probability)
         for name in ("block_size", "max_basis", "max_passes"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int | np.integer) or value < 1):
-                raise ValueError(f"{name} must be a positive integer or None, got {value!r}")
+                raise refuse(name, "be a positive integer or None", value)
 
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
         own = (A.shape[0] >= A.shape[1]) != self.on_long_side(A, k)
@@ -124,35 +119,11 @@ class BlockLanczos(Solver):
 
     def _factors(self, A: Operator, k: int | float, rng: Generator) -> Factors:
         B = fused(A, self._expected_steps(k))
-        run = self.run(B, k, rng, B)
-        return run().factors(A, run.products.budget.n_passes, run.products.widest)
-
-    def run(self, G: Operator, k: int | float, rng: Generator, source: Operator) -> Run:
-        """A run on what is multiplied as `G`, whose components are read off `source`.
-
-        Parameters
-        ----------
-        G : Operator of shape (m, n)
-            The matrix that is multiplied in each step: `source`, or its numbers in a quicker order.
-        k : int, or float in (0, 1)
-            How many components, or the share of the squared norm that they are to reach.
-        rng : numpy.random.Generator
-            Draws the first block and the probe.
-        source : Operator of shape (m, n)
-            The matrix whose components and residuals are read off at the end.
-
-        Returns
-        -------
-        Run
-            The iteration before its first step; a call makes it.
-        """
-        shape = self.shape(k, source)
-        budget = Budget(self.max_passes or 40 + 20 * min(source.shape) // shape.block)
-        products = Products(G, budget, precise=not self.single(G), cancelled=cancelled(source))
-        return Run(self, shape, products, k, rng, source)
+        p, budget = problem_of(self, B, k, B)
+        return solve(p, budget, rng).factors(A, budget)
 
     def shape(self, k: int | float, A: Operator) -> Shape:
-        """How wide products and basis are: as wide as kernels want, less for few components, and a few steps more.
+        """Choose the columns of products, by what kernels are best with and by k, and those of the basis.
 
         Parameters
         ----------
@@ -170,7 +141,7 @@ class BlockLanczos(Solver):
         return self._shape(k, A, LONG_COLUMNS) if self.on_long_side(A, k) else shape
 
     def on_long_side(self, A: Operator, k: int | float) -> bool:
-        """Whether the basis lies on the long side, as saves every second read of data that are read by the short one.
+        """Return whether the basis lies on the long side, which halves the reads of data that are read by the short.
 
         Parameters
         ----------
@@ -199,7 +170,7 @@ class BlockLanczos(Solver):
         return Shape(b, wanted, held, min(held + (SWEEPS + 1) * b, n))
 
     def single(self, A: Operator) -> bool:
-        """Whether products begin in single precision: double data only where the spectrum is likely to allow it.
+        """Return whether products begin in single precision: of double data if the tolerance is likely to allow it.
 
         Parameters
         ----------
@@ -239,3 +210,35 @@ class BlockLanczos(Solver):
         threads = A.costs.n_threads or default_threads()
         panels = (threads + 9) * (k + b if k > b else 2 * b)  # the last reading goes along with a block
         return 8 * n * (room + panels) + surroundings(A, k + b) + long_vectors(A, k)
+
+
+def problem_of(solver: BlockLanczos, G: Operator, k: int | float, A: Operator) -> tuple[Problem, Budget]:
+    shape = solver.shape(k, A)
+    probing = solver.missed_tol, solver.miss_probability
+    start = None if solver.start is None else _checked(solver.start, G)
+    p = Problem(A, G, k, solver.tol, *probing, shape, _total(A, k), start, solver.single(G), cancelled(A))
+    return p, Budget(solver.max_passes or 40 + 20 * min(A.shape) // shape.block)
+
+
+def _checked(start: Panel, G: Operator) -> Panel:
+    start, n, dtype = np.asarray(start), G.shape[1], panel_dtype(G.dtype)
+    if start.ndim != 2 or start.shape[0] != n:
+        raise refuse("start", f"have {n} rows, one for each entry of the short side", start.shape)
+    if not np.isfinite(start).all():
+        raise Refused(Setting("start"), " must be finite, got NaN or infinite entries; drop those columns")
+    if np.iscomplexobj(start) and dtype.kind == "f":
+        start = np.hstack([start.real, start.imag])
+    largest = np.max(np.abs(start), axis=0)
+    return np.asarray(start / np.where(largest > 0, largest, 1), dtype)
+
+
+def _total(A: Operator, k: int | float) -> float:
+    if not isinstance(k, float):
+        return 0.0
+    norm = A.frobenius_norm()
+    if norm is None:
+        raise ValueError(
+            "a share of the variance needs the total, which this operator cannot give; "
+            "define frobenius_norm or ask for a number of components"
+        )
+    return norm**2

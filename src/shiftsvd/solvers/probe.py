@@ -1,41 +1,43 @@
 """The probe: a fresh random block that bounds, with a stated probability, what a basis can have missed."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
+from shiftsvd.numerics import bounds
+from shiftsvd.numerics.bounds import BEYOND, ROUNDING, TINY, Fact, Ritz
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import beside
 from shiftsvd.operators import Panel
-from shiftsvd.solvers.krylov import Basis
-from shiftsvd.solvers.ritz import Needs, Ritz
-
-# How likely a level may be exceeded, and how far above the last value it may lie where nothing else is asked for.
-PROBABILITY, MISSED_TOL = 1e-9, 0.05
-# Least distance of a level from the largest Ritz value, in units of the largest norm of a coefficient.
-NEAREST = 1e-4
-# Intervals tested in one call, and the ratio of the ends of the widest: wider intervals need more terms of the series.
-INTERVALS, WIDEST = 8, 1.3
-# Largest number of terms for an interval; the remainder of the series, in units of the length that excludes.
-MOST, REMAINDER = 30, 0.01
-# Precision of a level, relative to its distance from the largest Ritz value: of the last level of a probe, and of those
-# before it, since each product shrinks that distance several times.
-SOUGHT, COARSE = 1e-3, 0.1
-# Narrower blocks are too likely to have next to nothing of what is sought.
-LEAST_COLUMNS, LEAST_PROBABILITY = 8, 1e-15
-EPS = float(np.finfo(np.float64).eps)
+from shiftsvd.solvers.constants import (
+    COARSE,
+    EPS,
+    FIRST_GAIN,
+    FIRST_LEVEL,
+    GAIN,
+    INTERVALS,
+    LEAST_COLUMNS,
+    LEAST_PROBABILITY,
+    NEAREST,
+    PROBES,
+    REMAINDER,
+    SOUGHT,
+    TERMS,
+    WIDEST,
+)
+from shiftsvd.solvers.krylov import Factorization
+from shiftsvd.solvers.problem import Products
 
 
 class Chain:
     """Block Lanczos of ``P G P`` from a block ``P Omega = X_0 R`` of normal columns; P is orthogonal to a basis.
 
-    Let X be the blocks that were multiplied, X' the next block, E_1 and E the first and last blocks of columns of the
-    identity, and ``P G P X = X T + X' B E^H + F`` with rounding F. Let u be the eigenvector of the largest eigenvalue
-    lambda of ``P G P``, ``y = u^H X`` and ``w = u^H X'``. Then ``y (lambda - T) = w B E^H + u^H F``, so that w
-    determines y and ``u^H Omega = y E_1 R``, but for rounding; and ``||y||^2 + ||w||^2 <= ||u||^2 = 1``. The entries
-    of ``u^H Omega`` are standard normal, since u does not depend on Omega: with probability 1 - p their squares sum to
-    more than the p-quantile of chi^2. A lambda for which no w makes ``u^H Omega`` so long is excluded.
+    Let u be the eigenvector of the largest eigenvalue lambda. With probability 1 - p, ``||u^H Omega||^2`` exceeds the
+    p-quantile of chi^2. A lambda for which the coefficients of the chain allow no such u is excluded
+    (docs/how_it_works.rst, from eq. chain to eq. interval).
     """
 
     def __init__(self, R: Panel, probability: float) -> None:
@@ -105,7 +107,7 @@ class Chain:
         """
         c, h = (a + b) / 2, (b - a) / 2
         short = float(np.max(h / c))
-        order = int(np.clip(np.log(REMAINDER * self.shortest / self.length) / np.log(short), 1, MOST)) + 1
+        order = int(np.clip(np.log(REMAINDER * self.shortest / self.length) / np.log(short), 1, TERMS)) + 1
         at_a, at_b, at_c = (1 / (x[:, None] + self.gaps) for x in (a, b, c))
         K = self.last * at_b[:, None]
         D = np.eye(K.shape[1]) + K @ _adjoint(K)
@@ -127,96 +129,150 @@ def _adjoint(X: Panel) -> Panel:
 
 
 class Probe:
-    """A fresh random block on its way through G, which looks for what is orthogonal to a basis.
+    """A random block on its way through G, beside a basis, which grows by what the block has seen.
 
-    The basis grows by what the block has seen: what was missed is in it afterwards, and the level holds for whatever is
-    orthogonal to it, for as long as nothing is dropped from it.
-
-    Attributes
-    ----------
-    level : float
-        What nothing orthogonal to the basis exceeds, with the probability of the probe.
-    top : float
-        The largest Ritz value of the chain; none but infinity before the first product.
+    `level` bounds G outside of the basis; `top` is the largest Ritz value of the chain, below which no level can fall.
     """
 
-    def __init__(self, basis: Basis, columns: int, probability: float, noise: float) -> None:
-        self.basis, self.noise = basis, noise
-        self._chain = Chain(basis.set_aside(max(columns, LEAST_COLUMNS)), max(probability, LEAST_PROBABILITY))
+    def __init__(self, F: Factorization, columns: int, probability: float, noise: float) -> None:
+        self.F, self.noise = F, noise
+        self._chain = Chain(F.set_aside(max(columns, LEAST_COLUMNS)), max(probability, LEAST_PROBABILITY))
         self.level = self.top = np.inf
 
-    @property
-    def block(self) -> Panel:
-        return self.basis.block
-
     def take(self, product: Panel) -> None:
-        basis, old = self.basis, self.basis.size
-        basis.reserve(min(old + 2 * basis.width, basis.B.shape[0]))
-        basis.extend(product)
-        self._chain.add(basis.H[old : basis.size, old : basis.size], basis.C)
+        F, old = self.F, self.F.size
+        F.extend(product)
+        self._chain.add(F.H[old : F.size, old : F.size], F.C)
         self.level, self.top = self._chain.level(self._rounding(), COARSE), self._chain.top
 
     def end(self) -> None:
         whole = self._chain.level(self._rounding())
-        self.basis.take_back()
-        self.level = self.top + self.noise if self.basis.size == self.basis.B.shape[0] else whole
+        self.F.take_back()
+        self.level = self.top + self.noise if self.F.size == self.F.n else whole
 
     def _rounding(self) -> float:
-        return max(self.noise, self.basis.dropped())
+        return max(self.noise, self.F.rounding)
 
 
-# Probes that may find something, each as likely to be wrong as all after it.
-PROBES = 20
-
-
-class Missed:
-    """The books of the probes of one run.
-
-    A level holds for what is orthogonal to the basis, so a restart voids it (`forget`); what it said of the number of
-    eigenvalues above some mu is a fact of the matrix, and stays.
+@dataclass(frozen=True)
+class Proven:
+    """Upper bounds that probes have proven so far on eigenvalues of G.
 
     Attributes
     ----------
-    level : float
-        What no eigenvalue exceeds orthogonal to the basis.
     seen : int
-        Random columns that have been through the run: so many copies of a value can be there.
+        Random columns that were multiplied: so many copies of a value can be in the basis.
+    level : float
+        Bound of G outside of the basis of `epoch`, at the size of the probe and at all larger ones.
+    facts : tuple of (count, mu)
+        At most so many eigenvalues exceed mu, whatever happens to the basis.
+    n_probes : int
+        Probes so far; the j-th may be wrong with probability p / 2^j.
     """
 
-    def __init__(self, columns: int, probability: float) -> None:
-        self.columns, self.probability = columns, probability
-        self.level, self.seen = np.inf, columns
-        self.n_probes = 0
-        self._proven: Needs = []
+    seen: int
+    level: float = np.inf
+    epoch: int = 0
+    facts: tuple[Fact, ...] = ()
+    n_probes: int = 0
 
-    @property
-    def used_up(self) -> bool:
-        return self.n_probes >= PROBES
-
-    def forget(self) -> None:
-        self.level = np.inf
+    def level_of(self, F: Factorization) -> float:
+        return self.level if self.epoch == F.epoch else np.inf
 
     def limit(self, k: int) -> float:
-        return min((mu for count, mu in self._proven if count <= k), default=np.inf)
+        return min((mu for count, mu in self.facts if count <= k), default=np.inf)
 
-    def lacks(self, needs: Needs) -> bool:
-        return not all(self.limit(count) <= mu for count, mu in needs)
+    def lacks(self, needs: list[Fact]) -> bool:
+        return self.n_probes < PROBES and not all(self.limit(count) <= mu for count, mu in needs)
 
-    def probe(self, basis: Basis, noise: float) -> Probe:
-        self.n_probes += 1
-        self.seen += self.columns
-        return Probe(basis, self.columns, self.probability * 0.5**self.n_probes, noise)
-
-    def learn(self, probe: Probe, ritz: Ritz, k: int, needs: Needs) -> Ritz:
-        probe.end()
-        self.level = probe.level
-        above = replace(ritz, level=self.level)
-        self._proven += [fact for fact in [(k, above.limit(k)), *needs] if ritz.at_most(*fact, self.level)]
-        return above
+    def chance(self, probability: float) -> float:
+        """Probability that the next probe may take."""
+        return probability * 0.5 ** (self.n_probes + 1)
 
 
-def reduced(basis: Basis, ritz: Ritz, Z: Panel, count: int) -> Ritz:
-    if count == len(ritz.theta):
-        return ritz
-    basis.restart(ritz.theta[:count], Z[:, :count])
-    return ritz.first(count)
+class Proof(NamedTuple):
+    """What came of a probe: all that is proven, and the run as it was before, with its level."""
+
+    proven: Proven
+    kept: Ritz
+    V: Panel | None
+    block: Panel
+    product: Panel | None  # G V
+
+
+def prove(
+    G: Products,
+    F: Factorization,
+    ritz: Ritz,
+    needs: list[Fact],
+    proven: Proven,
+    probability: float,
+    V: Panel | None = None,
+    along: bool = True,
+    cold: bool = True,
+) -> Proof:
+    """Send a random block through G until it has shown the `needs`, or that it cannot show them.
+
+    F is reduced to the Ritz vectors that this takes, and holds what the block has seen afterwards. V may go `along` in
+    the product that is likely to be the last: not in the first one unless the run is `cold`, since what a start lacks
+    is found by the probe. Nothing is done where residuals are too large for any level to show the needs.
+    """
+    count, block, product = ready(ritz, needs), F.block.copy(), None
+    if count is None:
+        return Proof(proven, ritz, V, block, product)
+    if count < F.size:
+        F.restart(count)
+        ritz = ritz.first(count)
+    probe = Probe(F, F.b, proven.chance(probability), ritz.noise)
+    expected, gain = FIRST_LEVEL * float(ritz.theta[-1]) if cold else np.inf, FIRST_GAIN
+    while True:
+        if V is not None and along and F.size + F.width < F.n and meets(ritz, needs, expected):
+            W, along = G(beside(F.block, V)), False
+            W, product = W[:, : -V.shape[1]], W[:, -V.shape[1] :]
+        else:
+            W = G(F.block)
+        probe.take(W)
+        if F.full or not G.may_step() or meets(ritz, needs, probe.level) or not meets(ritz, needs, probe.top):
+            break
+        expected, gain = probe.top + (probe.level - probe.top) / gain, GAIN
+    probe.end()
+    kept = replace(ritz, level=probe.level)
+    facts = (fact for fact in [(kept.k, kept.limit), *needs] if bounds.shows(kept, fact, probe.level))
+    G.budget.widest = max(G.budget.widest, F.b)
+    seen = proven.seen + F.b
+    proven = Proven(seen, probe.level, F.epoch, (*proven.facts, *facts), proven.n_probes + 1)
+    return Proof(proven, kept, V, block, product)
+
+
+# --- what a probe has to show --------------------------------------------------------------------------------------
+
+
+def allowed(ritz: Ritz, missed_tol: float) -> float:
+    """Return up to where a missed eigenvalue may lie."""
+    relative = float(ritz.theta[ritz.k - 1]) * (1 + missed_tol) ** 2
+    return max(relative, 32 * ROUNDING * ritz.noise, ritz.zero, TINY)
+
+
+def needed(ritz: Ritz, most: float, seen: int) -> list[Fact]:
+    """Return what a probe has to show: at most k eigenvalues exceed `most`, and no copies of a value are left.
+
+    Where there are as many copies of a value as there were random columns to find them with, there may be more.
+    """
+    size, end = bounds.largest_group(ritz)
+    more = [(end, float(ritz.theta[end - 1] + ritz.theta[end]) / 2)] if size >= seen else []
+    return [(ritz.k, most), *more]
+
+
+def meets(ritz: Ritz, needs: list[Fact], below: float) -> bool:
+    return all(bounds.shows(ritz, fact, below) for fact in needs)
+
+
+def ready(ritz: Ritz, needs: list[Fact]) -> int | None:
+    """Return how many Ritz vectors a probe should keep, so that a level can show the needs."""
+    counts = (len(ritz.theta), 2 * ritz.k, ritz.k + BEYOND, ritz.k)
+    return next((count for count in counts if count <= len(ritz.theta) and _ripe(ritz.first(count), needs)), None)
+
+
+def _ripe(ritz: Ritz, needs: list[Fact]) -> bool:
+    least = float(ritz.theta[min(ritz.k + BEYOND, len(ritz.theta)) - 1])
+    return all(bounds.shows(ritz, (count, mu), (mu + min(mu, least)) / 2) for count, mu in needs)

@@ -1,0 +1,201 @@
+"""What a run of block Lanczos is to find, its products with G, counted, and why it stops."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+
+from shiftsvd.algebra.low_rank import Deflated
+from shiftsvd.numerics.bounds import residual_rounding
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import in_dtype, largest, norms
+from shiftsvd.operators import Operator, Panel, panel_dtype
+from shiftsvd.solvers.constants import SHARE, SINGLE, SINGLE_RANGE, UNLUCKY
+from shiftsvd.solvers.cost import Work
+from shiftsvd.solvers.factors import components_for, rank_floor
+
+
+class Shape(NamedTuple):
+    """Columns of what a run holds."""
+
+    block: int  # of a product
+    wanted: int  # components that the basis is made for
+    columns: int  # of the basis before it is restarted
+    room: int  # the same, and what a probe is likely to add
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """The k leading components of A, or a share k of its squared norm, by products with G."""
+
+    A: Operator
+    G: Operator  # A, or the same numbers in a quicker order
+    k: int | float
+    tol: float
+    missed_tol: float
+    miss_probability: float
+    shape: Shape
+    total: float  # squared norm of A, if k is a share
+    start: Panel | None  # approximate vectors to begin with
+    single: bool  # products begin in single precision
+    cancelled: float  # norm of what products with the data cancel
+    leader: float = 0.0  # largest value that was deflated: it is in the data, and projected out of A
+
+    @property
+    def n(self) -> int:
+        return self.G.shape[1]
+
+    @cached_property
+    def pause(self) -> float:
+        """Steps that take as long as a check."""
+        return Work.of(self.A).steps_per_check(self.shape.block, self.shape.columns)
+
+    def wanted(self, theta: Vector) -> int:
+        if isinstance(self.k, float):
+            return components_for(np.maximum(theta, 0), self.k, self.total)
+        return min(self.k, len(theta))
+
+    def lacking(self, theta: Vector) -> float:
+        """Squared norm that Ritz values lack of the share k."""
+        return self.total * self.k - float(np.sum(np.maximum(theta, 0))) if isinstance(self.k, float) else 0.0
+
+    def shares_products(self, precise: bool) -> bool:
+        """Whether components can be read off a product of the iteration."""
+        return self.G is self.A and (precise or self.A.dtype == np.float32)
+
+    def reads_in_single(self, eps: float) -> bool:
+        return self.A.dtype == np.float32 and eps > self.A.costs.gram_eps
+
+    def zero(self, first: float) -> float:
+        return rank_floor(self.A, max(first, self.leader)) ** 2
+
+    def deflated(self, V: Panel, leader: float) -> "Problem":
+        """What is orthogonal to V, to half of the tolerance: the other half is for what V adds to the bounds."""
+        A = Deflated(self.A, V)  # not of a formed G, which has lost the rest already
+        k, leader = int(self.k) - V.shape[1], max(self.leader, leader)
+        halved = replace(self, tol=SHARE * self.tol, miss_probability=self.miss_probability / 2)
+        return replace(halved, A=A, G=A, k=k, start=None, single=False, leader=leader)
+
+
+@dataclass(eq=False)
+class Budget:
+    """The reads of the data that one fit may make, of all its runs together."""
+
+    limit: int  # reads for the iteration; the last reading of the components may take one more
+    n_passes: int = 0
+    used: int = 0  # reads, and one for each product that reads nothing, so that every iteration ends
+    widest: int = 0  # columns of the widest block that was multiplied
+
+    def spend(self, reads: int) -> None:
+        self.n_passes += reads
+        self.used += max(reads, 1)
+
+    def allows(self, reads: int) -> bool:
+        return self.used + reads <= self.limit + 1
+
+
+@dataclass(eq=False)
+class Products:
+    """``G V``, in single precision as long as that holds them, with what is known of their rounding."""
+
+    gram: Callable[[Panel], Panel]
+    dtype: np.dtype[np.generic]  # double precision, of the field of G
+    budget: Budget
+    reads: int
+    last_reads: int  # of the reading that must follow the last product
+    double_eps: float
+    hidden: float = 0.0  # norm of what is in the data, but not in G
+    precise: bool = True  # in double precision
+    measured: float = 0.0  # rounding in single precision
+    n_steps: int = 0
+
+    @classmethod
+    def of(cls, p: Problem, budget: Budget) -> "Products":
+        reads, eps = p.G.costs.gram_reads, p.G.costs.gram_eps
+        last, hidden = max(p.A.costs.gram_reads, 1), max(p.leader, p.cancelled)
+        return cls(p.G.gram, panel_dtype(p.G.dtype), budget, reads, last, eps, hidden, not p.single)
+
+    @property
+    def eps(self) -> float:
+        return self.double_eps if self.precise else SINGLE
+
+    def may_step(self, steps: int = 1, more: int = 0) -> bool:
+        return self.budget.allows(steps * max(self.reads, 1) + self.last_reads + more)
+
+    def unseen(self, first: float) -> float:
+        """Rounding of a product that its size does not tell; `first` is the largest singular value."""
+        return residual_rounding(self.eps) * self.hidden * first if self.precise else self.measured
+
+    def __call__(self, V: Panel) -> Panel:
+        self.n_steps += 1
+        if not self.precise:
+            with np.errstate(over="ignore", invalid="ignore"):  # what leaves the range is seen by what comes of it
+                W = self._product(V.astype(np.float32, copy=False))
+            if self.n_steps > 1 or self._holds(V, W):
+                return W
+            self.precise = True
+        return in_dtype(self._product(V.astype(self.dtype, copy=False)), self.dtype)
+
+    def _product(self, V: Panel) -> Panel:
+        self.budget.spend(self.reads)
+        return self.gram(V)
+
+    def _holds(self, V: Panel, W: Panel) -> bool:
+        least, most = SINGLE_RANGE
+        if not least < largest(W) < most:
+            return False
+        self._compare(V[:, :2].astype(np.float32).astype(self.dtype), W[:, :2])
+        return True
+
+    def judge(self, V: Panel, W: Panel, rng: Generator) -> None:
+        """Measure single precision again, on two random combinations of columns V that were multiplied to W."""
+        # Sums of many equal terms lose more than those of random vectors, and components are such sums.
+        C = rng.standard_normal((V.shape[1], 2))
+        self._compare(V @ C, W @ C)
+
+    def _compare(self, V: Panel, W: Panel) -> None:
+        off = norms(self._product(V) - W)
+        self.measured = max(self.measured, UNLUCKY * float(off.max()))
+
+
+# --- why a run stops -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Later:
+    """Not yet: the next check comes after so many steps."""
+
+    steps: int
+
+
+@dataclass(frozen=True)
+class Converged:
+    """All errors are within the tolerance, by what is known inside the basis."""
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """Errors are above the tolerance, residuals at the level of rounding."""
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """Rounding of single precision takes too much of the tolerance."""
+
+
+@dataclass(frozen=True)
+class Leaders:
+    """Rounding of the first values, which are found, takes too much of the last ones."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The budget is used up, or the basis holds everything."""
+
+
+Outcome = Later | Converged | Stuck | Rounded | Leaders | Spent

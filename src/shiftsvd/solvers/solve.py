@@ -1,0 +1,255 @@
+"""Block Lanczos as one loop: take steps until values converge, prove that none was missed, read components off."""
+
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.random import Generator as Random
+
+from shiftsvd.algebra.generic import placed
+from shiftsvd.events import bounded
+from shiftsvd.numerics import bounds
+from shiftsvd.numerics.bounds import TINY, Fact, Ritz
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import beside, sent
+from shiftsvd.operators import Panel
+from shiftsvd.solvers.constants import FIRST_STEP, LEADING, LEAST_TOL, NEAR, PATIENCE, READINGS, SHARE
+from shiftsvd.solvers.krylov import Factorization, RitzPairs
+from shiftsvd.solvers.probe import Proof, Proven, allowed, needed, prove
+from shiftsvd.solvers.problem import (
+    Budget,
+    Converged,
+    Later,
+    Leaders,
+    Outcome,
+    Problem,
+    Products,
+    Rounded,
+    Spent,
+    Stuck,
+)
+from shiftsvd.solvers.reading import Reading, Snapshot, read, together
+
+Values = Generator[RitzPairs, int, None]
+History = list[tuple[float, float]]  # of each check, products so far and the largest error in units of the tolerance
+
+
+def solve(p: Problem, budget: Budget, rng: Random) -> Reading:
+    """Find the components of p within what is left of the budget."""
+    G, F, due = begin(p, budget, rng)
+    proven, history, readings = Proven(p.shape.block), [(0.0, np.inf)], 0
+    while True:
+        ritz, why = converge(ritz_values(G, F, p.wanted, due), partial(check, p, G, F, proven, history))
+        match why:
+            case Rounded():
+                due, history = begin_in_double(p, G, F, ritz, rng), [(0.0, np.inf)]
+                continue
+            case Leaders(count):
+                return beside_leaders(p, G, F, ritz.first(count), rng)
+            case Converged() | Stuck() if needs := unproven(p, ritz, proven):
+                V, along = F.vectors(ritz.k), p.shares_products(G.precise)
+                proof = prove(G, F, ritz, needs, proven, p.miss_probability, V, along, p.start is None)
+                proven, due = proof.proven, 1 if unproven(p, ritz, proof.proven) else 0
+                if due or isinstance(why, Stuck) or F.size == F.n:
+                    continue  # with what the probe has found: a step first, or a check at once
+                ritz, proven = tighter(p, G, ritz, proof)
+                reading = read(p, G, snapshot(G, F, ritz, proven, why, proof), rng)
+            case _:
+                reading, due = read(p, G, snapshot(G, F, ritz, proven, why), rng), 1
+        readings += 1
+        if reading.settled or readings == READINGS or not isinstance(why, Converged) or at_end(G, F):
+            return reading
+
+
+# --- steps and checks ------------------------------------------------------------------------------------------------
+
+
+def converge(values: Values, check: Callable[[RitzPairs], tuple[Ritz, Outcome]]) -> tuple[Ritz, Outcome]:
+    ritz, why = check(next(values))
+    while isinstance(why, Later):
+        ritz, why = check(values.send(why.steps))
+    return ritz, why
+
+
+def ritz_values(G: Products, F: Factorization, wanted: Callable[[Vector], int], due: int) -> Values:
+    """Take `due` steps, or as many as there is room for; yield Ritz pairs, and be sent how many steps come next."""
+    while True:
+        for _ in range(due):
+            if F.size and at_end(G, F):
+                break
+            step(G, F, wanted)
+        due = yield F.ritz()
+
+
+def step(G: Products, F: Factorization, wanted: Callable[[Vector], int]) -> None:
+    if F.size and F.size + 2 * F.width > F.columns < F.n:
+        make_room(F, wanted(F.ritz().theta))
+    G.budget.widest = max(G.budget.widest, F.width)
+    W = G(F.block)
+    if G.precise and F.single:  # as the first product may tell
+        F.begin(F.block.astype(G.dtype))
+        W = G(F.block)
+    F.extend(W)
+
+
+def make_room(F: Factorization, k: int) -> None:
+    # Half of the basis: with fewer, the values beyond the k-th are too few to tell how far those are from the rest.
+    keep = min(max(k + F.b, (F.columns - 2 * F.width) // 2), F.size)
+    F.columns = max(F.columns, min(keep + 2 * F.width + 4 * F.b, F.n))
+    if F.size + 2 * F.width > F.columns:
+        F.restart(keep)
+
+
+def at_end(G: Products, F: Factorization) -> bool:
+    return F.full or not G.may_step()
+
+
+# --- where a run begins ----------------------------------------------------------------------------------------------
+
+
+def begin(p: Problem, budget: Budget, rng: Random) -> tuple[Products, Factorization, int]:
+    G = Products.of(p, budget)
+    G.precise = G.precise or not G.may_step(FIRST_STEP)
+    Q = first_block(p, p.start, G.dtype, rng)
+    F = Factorization.of(Q, p.shape.room, rng, not G.precise)
+    F.columns = p.shape.columns
+    return G, F, first_check(p, p.start)
+
+
+def begin_in_double(p: Problem, G: Products, F: Factorization, ritz: Ritz, rng: Random) -> int:
+    G.precise = True
+    start = F.vectors(ritz.k + p.shape.block)
+    F.begin(first_block(p, start, G.dtype, rng))
+    return first_check(p, start)
+
+
+def first_check(p: Problem, start: Panel | None) -> int:
+    return -(-(2 * p.shape.wanted if start is None else start.shape[1]) // p.shape.block) + 1
+
+
+def first_block(p: Problem, start: Panel | None, dtype: np.dtype[np.generic], rng: Random) -> Panel:
+    width = p.shape.block
+    Q: Panel = rng.standard_normal((p.n, width)).astype(dtype)
+    if start is not None:
+        j = start.shape[1]
+        # More columns would make every product as wide as they are many, for the same space.
+        wide = j > width
+        Q = start @ rng.standard_normal((j, width)).astype(dtype) if wide else beside(start, sent(start, Q[:, j:]))
+    return placed(p.G, Q.astype(dtype))
+
+
+# --- a check ---------------------------------------------------------------------------------------------------------
+
+
+def check(
+    p: Problem, G: Products, F: Factorization, proven: Proven, history: History, pairs: RitzPairs
+) -> tuple[Ritz, Outcome]:
+    """Return Ritz values with what is known of the others, and whether they are good enough, or why not."""
+    theta, first, ended = pairs.theta, root_of(pairs.theta), at_end(G, F)
+    noise, zero = bounds.rounding_of(theta, G.eps, G.unseen(first)), p.zero(first)
+    ritz = Ritz(theta, pairs.E, p.wanted(theta), noise, proven.level_of(F), proven.limit(p.wanted(theta)), zero)
+    if p.lacking(theta) > 0 and not ended:  # a column adds no more than the first has
+        return ritz, Later(max(1, int(p.lacking(theta) / (p.shape.block * theta[0]))))
+    errors = excess_of(p, G, ritz)
+    worst, stuck = float(np.max(errors)), is_stuck(ritz, errors, history)
+    if not G.precise and G.may_step() and (stuck or bounds.loss(ritz) > SHARE * p.tol):
+        return ritz, Rounded()
+    if count := leaders(p, G, ritz):
+        return ritz, Leaders(count)
+    bounded(worst * p.tol)
+    history.append((float(G.n_steps), worst))
+    if ended or worst <= 1 or stuck:
+        return ritz, Spent() if ended else Converged() if worst <= 1 else Stuck()
+    return ritz, Later(steps_to_go(history, p.pause))
+
+
+def excess_of(p: Problem, G: Products, ritz: Ritz) -> Vector:
+    errors = bounds.value_errors(ritz)
+    if p.reads_in_single(G.eps):
+        errors = errors + ritz.noise / (2 * np.maximum(ritz.theta[: ritz.k], TINY))
+    return bounds.excess(ritz, p.tol, errors)
+
+
+def is_stuck(ritz: Ritz, errors: Vector, history: History) -> bool:
+    late = errors > 1
+    if not late.any():
+        return False
+    least = int(np.argmin([worst for _, worst in history]))
+    if len(history) - least > PATIENCE:
+        return bool(np.all(ritz.r[: ritz.k][late] <= NEAR * ritz.noise))
+    # Values that are right can be late for the neighbours that they cannot be told from yet.
+    return bool(np.all(bounds.worst_of_group(ritz)[late] <= ritz.noise))
+
+
+def steps_to_go(history: History, pause: float) -> int:
+    """Predict the steps until convergence by how fast the worst error fell between the last two checks.
+
+    At least as many as take as long as a check, unless errors that fall ten times a step may converge earlier.
+    """
+    (step0, worst0), (step1, worst1) = history[-2:]
+    # Convergence speeds up as it goes on.
+    if worst1 <= 2:
+        return 1
+    least = min(pause, np.log10(worst1))
+    if not np.isfinite(worst0) or not worst1 < worst0:
+        return int(np.clip(least, 2, 3))
+    rate = np.log(worst0 / worst1) / (step1 - step0)
+    return int(np.clip(max(0.5 * np.log(worst1) / rate, least), 1, 4))
+
+
+def unproven(p: Problem, ritz: Ritz, proven: Proven) -> list[Fact]:
+    needs = needed(ritz, allowed(ritz, max(p.tol, p.missed_tol)), proven.seen)
+    return needs if proven.lacks(needs) else []
+
+
+# --- what is read off ------------------------------------------------------------------------------------------------
+
+
+def tighter(p: Problem, G: Products, ritz: Ritz, proof: Proof) -> tuple[Ritz, Proven]:
+    """The level of a probe proves more than what was inferred before it, or less, where it is high."""
+    if np.max(excess_of(p, G, proof.kept)) <= 1:
+        return proof.kept, proof.proven
+    return replace(ritz, level=np.inf), replace(proof.proven, level=np.inf)
+
+
+def snapshot(
+    G: Products, F: Factorization, ritz: Ritz, proven: Proven, why: Outcome, proof: Proof | None = None
+) -> Snapshot:
+    """State of the run as it is, or as it was before the probe of a proof."""
+    whole = F.size == F.n
+    ritz = replace(ritz, level=-np.inf) if whole else ritz
+    if proof is None or proof.V is None:
+        # The last components of all mix with what is left out, by rounding: then nothing is.
+        V, block, product = F.vectors(F.n if whole and 2 * ritz.k > F.n else ritz.k), F.block, None
+    else:
+        V, block, product = proof.V, proof.block, proof.product
+    panels, measured = (F.B[:, : min(len(ritz.theta), F.size)],), G.unseen(root_of(ritz.theta))
+    return Snapshot(ritz, V, block, panels, proven, G.eps, measured, G.budget.n_passes, why, product)
+
+
+def root_of(theta: Vector) -> float:
+    return float(np.sqrt(max(theta[0], 0.0)))
+
+
+# --- leaders ---------------------------------------------------------------------------------------------------------
+
+
+def leaders(p: Problem, G: Products, ritz: Ritz) -> int:
+    """Count the first values that are found, and whose rounding hides the last ones."""
+    floor = max(p.tol, LEAST_TOL)
+    if isinstance(p.k, float) or not G.precise or bounds.loss(ritz) <= SHARE * floor or not G.may_step(more=1):
+        return 0
+    theta, r = ritz.theta[: ritz.k], ritz.r[: ritz.k]
+    ready = (theta >= LEADING * theta[0]) & (r <= NEAR * ritz.noise)
+    count = int(np.argmin(np.append(ready, False)))
+    return count if count < ritz.k else 0
+
+
+def beside_leaders(p: Problem, G: Products, F: Factorization, ritz: Ritz, rng: Random) -> Reading:
+    """Find what is orthogonal to the leaders by products that project them out, then read all off together."""
+    V, budget = placed(p.A, F.vectors(len(ritz.theta))), G.budget
+    budget.limit -= 1  # the read of all together
+    rest = solve(p.deflated(V, root_of(ritz.theta)), budget, rng)
+    budget.limit += 1
+    return together(p.A, ritz, V, rest, p.tol, budget)
