@@ -6,6 +6,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import shiftsvd
+from benchmarks.structure.docstrings import public
 
 ROOT = Path(shiftsvd.__file__).parent
 # Lowest first, one folder or module a line where two of a level might meet: CONTRIBUTING.md, "Where things are".
@@ -34,6 +35,8 @@ LAYERS = (
     ("report",),
     ("commands",),
     ("cli",),
+    ("extend.commands", "extend.files", "extend.fits", "extend.models", "extend.operators", "extend.running"),
+    ("extend.transforms",),
 )
 EXTENSIONS = ("genetics", "scanpy", "xarray")  # which the core does not import, and that do not import each other
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -46,8 +49,9 @@ def module_name(file: Path) -> str:
 
 
 def house(name: str) -> str:
-    """The part of the house that a module belongs to: its first name below the package."""
-    return name.split(".")[1]
+    """The part of the house that a module belongs to: its first name below the package, or a file for extensions."""
+    first = name.split(".")[1]
+    return name.removeprefix("shiftsvd.") if first == "extend" else first
 
 
 def imports(file: Path) -> Iterator[str]:
@@ -104,6 +108,22 @@ def test_modules_import_only_what_is_below_them() -> None:
             elif house(other) != house(name) and LEVEL[house(other)] >= LEVEL[house(name)]:
                 wrong.append(f"{name} imports {other}, which is not below it")
     assert not wrong, "\n".join([*wrong, "CONTRIBUTING.md, Where things are, says who may import whom"])
+
+
+def test_extensions_import_public_names_alone() -> None:
+    # So that each could be a distribution of its own: what the reference lists, and `shiftsvd.extend`.
+    known = {name for name, is_member in public() if not is_member}
+    wrong = []
+    for name, file in ((name, file) for name in EXTENSIONS for file in (ROOT / name).glob("*.py")):
+        own = f"shiftsvd.{name}"
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                wrong += [f"{file}: {alias.name}" for alias in node.names if alias.name.startswith("shiftsvd.")]
+            elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "shiftsvd":
+                if not (node.module + ".").startswith((own + ".", "shiftsvd.extend.")):
+                    asked = (f"{node.module}.{alias.name}" for alias in node.names)
+                    wrong += [f"{file}: {each}" for each in asked if each not in known]
+    assert not wrong, "\n".join([*wrong, "extensions import what is public, and shiftsvd.extend"])
 
 
 def test_no_relative_imports() -> None:

@@ -6,7 +6,7 @@ of what is missing are applied block by block.
 
 from typing import TYPE_CHECKING
 
-from shiftsvd.names import lazy
+from shiftsvd.extend import lazy
 
 if TYPE_CHECKING:
     from shiftsvd.genetics.analysis import GenotypePCA as GenotypePCA

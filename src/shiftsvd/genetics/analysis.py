@@ -9,6 +9,10 @@ from typing import Unpack
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd import Info
+from shiftsvd.extend.files import operator_of
+from shiftsvd.extend.operators import Panel, Vector, generator
+from shiftsvd.extend.running import Outputs, Resources, SolverName
 from shiftsvd.genetics.components import (
     TracyWidom,
     check_rank,
@@ -35,14 +39,6 @@ from shiftsvd.genetics.projection import Basis, Projection, projected
 from shiftsvd.genetics.scan import SelectionScan
 from shiftsvd.genetics.selection import Cohort, Filters, Selection, selected
 from shiftsvd.genetics.variants import Samples, Variants
-from shiftsvd.io.opening import operator_of
-from shiftsvd.names import SolverName
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Panel
-from shiftsvd.result import Info
-from shiftsvd.runs.memory import Resources
-from shiftsvd.runs.outputs import Outputs
-from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
 
 

@@ -13,14 +13,26 @@ from typing import Any, Final, cast
 import click
 import numpy as np
 
-from shiftsvd.commands.applying import aligned
-from shiftsvd.commands.hooks import Hooks, Run
-from shiftsvd.commands.options import say
-from shiftsvd.commands.results import as_text
-from shiftsvd.commands.settings import need_folder, option_of, table_format
-from shiftsvd.commands.tables import Block, Table, Write, component_names, csv_table, write_rows
-from shiftsvd.commands.writing import model_in
-from shiftsvd.estimators.batches import BatchPCA
+from shiftsvd import Operator
+from shiftsvd.extend.commands import (
+    Block,
+    Hooks,
+    Run,
+    Table,
+    Write,
+    aligned,
+    as_text,
+    component_names,
+    csv_table,
+    model_in,
+    need_folder,
+    option_of,
+    say,
+    table_format,
+    write_rows,
+)
+from shiftsvd.extend.files import n_missing, operator_of, several
+from shiftsvd.extend.fits import BatchPCA, Observed
 from shiftsvd.genetics.analysis import GenotypePCA
 from shiftsvd.genetics.components import Patterson, TracyWidom, patterson, tested
 from shiftsvd.genetics.extension import ProjectName
@@ -42,11 +54,6 @@ from shiftsvd.genetics.scan import SelectionScan, selection_scan
 from shiftsvd.genetics.selection import Cohort, Selection, selected
 from shiftsvd.genetics.variants import CHOICES, Samples, Variants, autosomal, n_ambiguous
 from shiftsvd.io import Names
-from shiftsvd.io.opening import operator_of
-from shiftsvd.io.stacking import several
-from shiftsvd.missing.gaps import Observed
-from shiftsvd.missing.opening import n_missing
-from shiftsvd.operators import Operator
 
 SCALE: Final = "patterson"
 NUMBER, ERROR = "n_variants", "{}_se"  # columns beside those of the components

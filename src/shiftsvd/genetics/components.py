@@ -7,20 +7,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import airy
 
-from shiftsvd.algebra.generic import fused, gram_matrix
-from shiftsvd.front import svd
+from shiftsvd import LowRank, Operator, SVDResult, svd
+from shiftsvd.extend.files import operator_of, several
+from shiftsvd.extend.operators import Panel, Vector, fused, gram_matrix, unmasked
+from shiftsvd.extend.running import Resources, spare, threads
 from shiftsvd.genetics.files import Parts, filled, joined, of_samples, some_of
 from shiftsvd.genetics.scan import SelectionScan, selection_scan
 from shiftsvd.genetics.selection import Cohort
 from shiftsvd.genetics.variants import Mask
-from shiftsvd.io.opening import operator_of
-from shiftsvd.io.stacking import several
-from shiftsvd.kernels import threads
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import unmasked
-from shiftsvd.operators import LowRank, Operator, Panel, Scaled
-from shiftsvd.result import SVDResult
-from shiftsvd.runs.memory import Resources, spare
+from shiftsvd.operators import Scaled
 
 MOST_EXACT: Final = 5000  # samples whose n x n relationship matrix is formed, if it fits
 PROBES: Final = 256  # of the estimate

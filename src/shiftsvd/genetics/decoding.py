@@ -11,8 +11,8 @@ from typing import IO, Any, Final, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.io.base import bounded, bounded_lines, open_bytes, optional, reading
-from shiftsvd.runs.messages import notice
+from shiftsvd.extend.files import bounded, bounded_lines, open_bytes, optional, reading
+from shiftsvd.extend.running import notice
 
 Dosages = npt.NDArray[np.float64]  # copies of the second allele of each sample, 0 to 2; NaN where there is no genotype
 

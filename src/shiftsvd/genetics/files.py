@@ -11,17 +11,12 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.extend.files import Opened, labels, read_file, stacked
+from shiftsvd.extend.operators import Panel, Vector
+from shiftsvd.extend.running import Resources, default_threads, notice, ordered, parse_bytes
 from shiftsvd.genetics import readers
 from shiftsvd.genetics.readers import Calls, Genotypes, Places, columns, table_of
 from shiftsvd.genetics.variants import Mask, Samples, Variants, fam_founders, read_samples, read_variants
-from shiftsvd.io.base import Opened, labels
-from shiftsvd.io.opening import read_file
-from shiftsvd.io.stacking import stacked
-from shiftsvd.kernels import default_threads, ordered
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Panel
-from shiftsvd.runs.memory import Resources, parse_bytes
-from shiftsvd.runs.messages import notice
 
 _NOBODY = ("0", "0")
 

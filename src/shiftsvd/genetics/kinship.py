@@ -8,11 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
+from shiftsvd.extend.running import Resources, affordable, default_threads
 from shiftsvd.genetics.files import Parts, block_size
 from shiftsvd.genetics.readers import Calls
 from shiftsvd.genetics.variants import Mask
-from shiftsvd.kernels import default_threads
-from shiftsvd.runs.memory import Resources, affordable
 
 Square = npt.NDArray[np.float32]
 

@@ -7,12 +7,11 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.extend.running import Resources, default_threads, ordered
 from shiftsvd.genetics.files import Parts, block_size, calls_between
 from shiftsvd.genetics.lists import positions_of
 from shiftsvd.genetics.readers import Calls
 from shiftsvd.genetics.variants import Mask, Variants, plain
-from shiftsvd.kernels import default_threads, ordered
-from shiftsvd.runs.memory import Resources
 
 Places = npt.NDArray[np.intp]
 Single = npt.NDArray[np.float32]

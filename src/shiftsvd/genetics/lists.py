@@ -7,8 +7,8 @@ from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
 
+from shiftsvd.extend.files import Labels, bounded_lines, open_bytes, reading
 from shiftsvd.genetics.variants import Mask, Samples, Variants, plain
-from shiftsvd.io.base import Labels, bounded_lines, open_bytes, reading
 
 Build = Literal["hg19", "hg38"]
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from shiftsvd.model_file.kinds import ByName, Kind, Value, a, count, each, fields, must, numbers, texts
+from shiftsvd.extend.models import ByName, Kind, Value, a, count, each, fields, must, numbers, texts
 
 
 def _used_as_frequent(settings: ByName, fitted: ByName) -> None:

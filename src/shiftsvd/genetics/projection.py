@@ -8,15 +8,13 @@ from typing import Final, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.extend.files import optional, reading, several
+from shiftsvd.extend.operators import Panel, Vector
+from shiftsvd.extend.running import limit_of
 from shiftsvd.genetics.extension import MatchName, ProjectName
 from shiftsvd.genetics.files import Parts, samples_of, variants_of
 from shiftsvd.genetics.matching import Match, matched
 from shiftsvd.genetics.variants import Mask, Samples, Variants, canonical
-from shiftsvd.io.base import optional, reading
-from shiftsvd.io.stacking import several
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Panel
-from shiftsvd.runs.memory import limit_of
 
 # Eigenvalues of G below this share of the largest: the variants that are there do not tell all components apart.
 _SINGULAR = 1e-10

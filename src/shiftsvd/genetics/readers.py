@@ -13,9 +13,18 @@ from typing import IO, Any, Final, Self, cast
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.backends.source import RowSource
-from shiftsvd.io.base import Labels, Opened, bounded_lines, labels, open_bytes, optional, plausible_shape, reading
-from shiftsvd.io.storage.chunked import fingerprint_of
+from shiftsvd.extend.files import (
+    Labels,
+    Opened,
+    RowSource,
+    bounded_lines,
+    fingerprint_of,
+    labels,
+    open_bytes,
+    optional,
+    plausible_shape,
+    reading,
+)
 
 COHORTS: Final = (
     "genotypes of different samples may count different alleles: merge the cohorts (plink2 --pmerge-list); "

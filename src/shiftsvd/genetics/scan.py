@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtrc, chdtri
 
+from shiftsvd.extend.operators import Panel
+from shiftsvd.extend.running import Resources
 from shiftsvd.genetics.files import Parts, over_blocks
 from shiftsvd.genetics.readers import Calls
-from shiftsvd.operators import Panel
-from shiftsvd.runs.memory import Resources
 
 Vector = npt.NDArray[np.float64]
 

@@ -8,6 +8,8 @@ from typing import Any, Final, Literal, NamedTuple, TypedDict, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.extend.files import several
+from shiftsvd.extend.running import Resources
 from shiftsvd.genetics.extension import Chromosomes
 from shiftsvd.genetics.files import (
     Beds,
@@ -36,8 +38,6 @@ from shiftsvd.genetics.lists import (
     listed_variants,
 )
 from shiftsvd.genetics.variants import CHOICES, Mask, Samples, Variants, autosomal, chosen
-from shiftsvd.io.stacking import several
-from shiftsvd.runs.memory import Resources
 
 Counts = npt.NDArray[np.int64]
 

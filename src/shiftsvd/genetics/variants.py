@@ -7,9 +7,9 @@ from typing import Final, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.extend.files import Labels, labels
 from shiftsvd.genetics.extension import Chromosomes
 from shiftsvd.genetics.readers import fields
-from shiftsvd.io.base import Labels, labels
 
 Alleles = npt.NDArray[np.object_]  # texts: an insertion may be long, and only a few are
 

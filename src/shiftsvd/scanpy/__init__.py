@@ -7,7 +7,7 @@ is needed, nor the dense copy that it makes.
 
 from typing import TYPE_CHECKING
 
-from shiftsvd.names import lazy
+from shiftsvd.extend import lazy
 
 if TYPE_CHECKING:
     from shiftsvd.scanpy.analysis import pca as pca

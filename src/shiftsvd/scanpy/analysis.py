@@ -6,15 +6,12 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.backends import as_operator
-from shiftsvd.backends.columns import Places
-from shiftsvd.estimators.pca import PCA
-from shiftsvd.names import SklearnSolverName, SolverName
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Operator, Panel
-from shiftsvd.preparation.covariates import Covariates, Design
-from shiftsvd.preparation.prepare import Preparation
-from shiftsvd.runs.memory import Resources
+from shiftsvd import PCA, Covariates, Operator, as_operator
+from shiftsvd.extend.files import Places
+from shiftsvd.extend.fits import Design, Preparation
+from shiftsvd.extend.operators import Panel, Vector
+from shiftsvd.extend.running import Resources, SklearnSolverName, SolverName
+from shiftsvd.extend.transforms import Preprocess, Transform, as_transforms, warn_of_counts, warn_unless_counts
 from shiftsvd.scanpy.stored import (
     Keys,
     Known,
@@ -36,9 +33,6 @@ from shiftsvd.scanpy.stored import (
     write_loadings,
 )
 from shiftsvd.solvers import Solver
-from shiftsvd.transforms.base import Transform
-from shiftsvd.transforms.chains import Preprocess, as_transforms
-from shiftsvd.transforms.count_data import warn_of_counts, warn_unless_counts
 
 _IF_THERE: Final = "highly_variable, where var has it"
 _MOST: Final = 50  # components, where no number is given

@@ -8,13 +8,23 @@ from typing import Any, Final
 
 import numpy as np
 
-from shiftsvd.backends.columns import Places
-from shiftsvd.io.base import Labels, Opened, Orient, optional
-from shiftsvd.io.opening import FeatureTypes, read_files
-from shiftsvd.io.sniff import format_of
-from shiftsvd.io.storage.anndata_store import mark
-from shiftsvd.io.storage.tree import Column, Tree, column, column_names, is_array
-from shiftsvd.runs.messages import Notice
+from shiftsvd.extend.files import (
+    Column,
+    FeatureTypes,
+    Labels,
+    Opened,
+    Orient,
+    Places,
+    Tree,
+    column,
+    column_names,
+    format_of,
+    is_array,
+    mark,
+    optional,
+    read_files,
+)
+from shiftsvd.extend.running import Notice
 from shiftsvd.scanpy.files import frames_of, is_anndata, opened_tree
 
 _WHOLE: Final = ("categories", "__categories")  # which have no value for each row

@@ -11,34 +11,29 @@ from typing import Any, Final
 import click
 import numpy as np
 
-from shiftsvd.backends.columns import Places, some_columns
-from shiftsvd.backends.entries import group_bytes
-from shiftsvd.backends.files import left_beside
-from shiftsvd.commands.hooks import Hooks, Run
-from shiftsvd.commands.settings import Settings, need_folder, option_of, refuse_beside_device
-from shiftsvd.commands.tables import Table, Write, texts_for
-from shiftsvd.estimators.batches import BatchPCA
-from shiftsvd.events import passes_so_far
-from shiftsvd.io.base import Labels, Names
-from shiftsvd.io.sniff import format_of
-from shiftsvd.io.stacking import several
-from shiftsvd.io.storage.tree import Column
-from shiftsvd.missing.gaps import Observed
-from shiftsvd.operators import Operator, Panel
-from shiftsvd.preparation.covariates import Covariates, Design
-from shiftsvd.runs.memory import affordable
-from shiftsvd.runs.messages import notice
+from shiftsvd import Covariates, Operator
+from shiftsvd.extend.commands import (
+    Hooks,
+    Run,
+    Settings,
+    Table,
+    Write,
+    need_folder,
+    option_of,
+    refuse_beside_device,
+    texts_for,
+)
+from shiftsvd.extend.files import Column, Labels, Names, Places, format_of, left_beside, several, some_columns
+from shiftsvd.extend.fits import BatchPCA, Design, Observed, asked_for, solver_named
+from shiftsvd.extend.operators import Panel, group_bytes
+from shiftsvd.extend.running import affordable, notice, passes_so_far
+from shiftsvd.extend.transforms import NullModel, Transform, as_transforms, warn_of_counts, warn_unless_counts
 from shiftsvd.scanpy.annotations import Disagreement, Place, of_features, of_samples
 from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.flavors import Batches
 from shiftsvd.scanpy.outputs import annotated
 from shiftsvd.scanpy.ranking import HighlyVariable, Ranking, rank
 from shiftsvd.scanpy.stored import booleans, with_selection
-from shiftsvd.solvers.auto import asked_for, solver_named
-from shiftsvd.transforms.base import Transform
-from shiftsvd.transforms.chains import as_transforms
-from shiftsvd.transforms.count_data import warn_of_counts, warn_unless_counts
-from shiftsvd.transforms.residuals import NullModel
 
 HIGHLY: Final = "highly_variable"  # the column of var that is used where no mask is named, as in scanpy
 OF_CELLS: Final = ("h5ad", "zarr", "10x", "10x-h5")  # formats of files that scanpy reads

@@ -7,13 +7,30 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from shiftsvd.errors import Setting
-from shiftsvd.io.base import PIPED, Features, Labels, Opened, bounded_lines, labels, open_bytes, reading
-from shiftsvd.io.formats.market import comments, read_matrix
-from shiftsvd.io.formats.mtx import unsaid
-from shiftsvd.io.storage.chunked import csr_rows
-from shiftsvd.io.storage.hdf5 import open_hdf5
-from shiftsvd.io.storage.tree import Field, Tree, attribute, column, column_names, is_array, is_sparse, open_zarr
+from shiftsvd.extend.files import (
+    PIPED,
+    Features,
+    Field,
+    Labels,
+    Opened,
+    Tree,
+    attribute,
+    bounded_lines,
+    column,
+    column_names,
+    comments,
+    csr_rows,
+    is_array,
+    is_sparse,
+    labels,
+    open_bytes,
+    open_hdf5,
+    open_zarr,
+    read_matrix,
+    reading,
+    unsaid,
+)
+from shiftsvd.extend.running import Setting
 
 GENES: Final = "Gene Expression"  # what the matrices of 10x call their genes
 TYPES = "feature_types"  # the column of var that says of which type each variable is

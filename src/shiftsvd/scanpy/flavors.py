@@ -5,13 +5,9 @@ from typing import Any, Final, Literal, NamedTuple, Self
 
 import numpy as np
 
-from shiftsvd.backends.entries import group_moments
-from shiftsvd.numerics.entrywise import Grouped, Looked, Quantities, group_sizes
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import Panel, unmasked
-from shiftsvd.operators import Operator
-from shiftsvd.transforms.base import EntryOf, shares
-from shiftsvd.transforms.smooth import chebyshev, interpolation
+from shiftsvd import Operator
+from shiftsvd.extend.operators import Grouped, Looked, Panel, Quantities, Vector, group_moments, group_sizes, unmasked
+from shiftsvd.extend.transforms import EntryOf, chebyshev, interpolation, shares
 
 # The share of a neighbourhood that a cell between two points may hold, as in the original implementation.
 CELL: Final = 0.2

@@ -5,18 +5,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from shiftsvd.backends import as_operator
+from shiftsvd import Operator, as_operator
+from shiftsvd.extend.operators import Vector
+from shiftsvd.extend.running import Resources, threads
+from shiftsvd.extend.transforms import Preprocess, as_transforms
 from shiftsvd.io import open_matrix
-from shiftsvd.kernels import threads
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Operator
-from shiftsvd.runs.memory import Resources
 from shiftsvd.scanpy.annotations import Place, of_samples
 from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.flavors import Batches, Cutoffs
 from shiftsvd.scanpy.ranking import HighlyVariable, Ranking, rank
 from shiftsvd.scanpy.stored import is_annotated, logged, matrix_of
-from shiftsvd.transforms.chains import Preprocess, as_transforms
 
 # What scanpy writes into ``var``, by flavor, in its order; what is of batches is there if there are any.
 _BATCHES: Final = ("highly_variable_nbatches", "highly_variable_intersection")

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.commands.results import of_gaps
-from shiftsvd.commands.tables import Block, Table, Write
+from shiftsvd.extend.commands import Block, Table, Write, of_gaps
+from shiftsvd.extend.files import mark
+from shiftsvd.extend.transforms import kept_of
 from shiftsvd.io import Names
-from shiftsvd.io.storage.anndata_store import mark
 from shiftsvd.scanpy.annotations import Place
 from shiftsvd.scanpy.stored import PEARSON, kept_design, kept_entries, kept_loadings, told_residuals
-from shiftsvd.transforms.chains import kept_of
 
 NAMES = 2**16  # that are texts at once
 

@@ -4,11 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.estimators.features import least_squares
-from shiftsvd.kernels import threads
-from shiftsvd.preparation.prepare import Prepared
-from shiftsvd.preparation.shifts import Learned, Plain
-from shiftsvd.runs.memory import Resources
+from shiftsvd.extend.fits import Learned, Plain, Prepared, least_squares
+from shiftsvd.extend.running import Resources, threads
+from shiftsvd.extend.transforms import warn_unless_counts
 from shiftsvd.scanpy.stored import (
     keys_of,
     logged,
@@ -19,7 +17,6 @@ from shiftsvd.scanpy.stored import (
     read_entries,
     read_loadings,
 )
-from shiftsvd.transforms.count_data import warn_unless_counts
 
 
 def project(

@@ -5,13 +5,18 @@ from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from shiftsvd.backends.entries import group_bytes, group_moments
-from shiftsvd.numerics.entrywise import Grouped, all_groups, with_zeros
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import Panel
-from shiftsvd.operators import Operator
-from shiftsvd.runs.memory import affordable
-from shiftsvd.runs.messages import warn
+from shiftsvd import Operator
+from shiftsvd.extend.operators import Grouped, Panel, Vector, all_groups, group_bytes, group_moments, with_zeros
+from shiftsvd.extend.running import affordable, warn
+from shiftsvd.extend.transforms import (
+    EntryOf,
+    Spelled,
+    Transform,
+    checked,
+    learn_all,
+    warn_of_logarithms,
+    warn_unless_counts,
+)
 from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.flavors import (
     Batches,
@@ -25,10 +30,6 @@ from shiftsvd.scanpy.flavors import (
     residual_variances,
     standardised_variances,
 )
-from shiftsvd.transforms import Spelled
-from shiftsvd.transforms.base import EntryOf, Transform, checked
-from shiftsvd.transforms.chains import learn_all
-from shiftsvd.transforms.count_data import warn_of_logarithms, warn_unless_counts
 
 OF_LOGARITHMS: Final = ("seurat", "cell_ranger")
 # How many features where no number is asked for, by flavors that have no cutoffs.

@@ -10,24 +10,23 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
 
-from shiftsvd.backends import as_operator, is_lazy
-from shiftsvd.backends.columns import Places, SomeColumns, SomeRows
-from shiftsvd.backends.validation import from_frame, is_frame, numeric_array, sound_places
-from shiftsvd.estimators.pca import PCA
-from shiftsvd.io.opening import held_or_streamed, read_file
-from shiftsvd.model_file.coding import code, decode
-from shiftsvd.numerics.entrywise import Quantities
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import unmasked
-from shiftsvd.operators import Operator, Panel
-from shiftsvd.preparation.covariates import Column, Design, LearnedCovariates
-from shiftsvd.runs.memory import Resources
-from shiftsvd.runs.messages import notice
-from shiftsvd.transforms.base import Fitted, Transform, checked
-from shiftsvd.transforms.chains import Select
-from shiftsvd.transforms.counting import LogNormalize
-from shiftsvd.transforms.elementwise import OfEntry
-from shiftsvd.transforms.residuals import PearsonResiduals
+from shiftsvd import PCA, LogNormalize, Operator, PearsonResiduals, Select, as_operator
+from shiftsvd.extend.files import Places, SomeColumns, SomeRows, held_or_streamed, read_file
+from shiftsvd.extend.fits import Column, Design, LearnedCovariates
+from shiftsvd.extend.models import code, decode
+from shiftsvd.extend.operators import (
+    Panel,
+    Quantities,
+    Vector,
+    from_frame,
+    is_frame,
+    is_lazy,
+    numeric_array,
+    sound_places,
+    unmasked,
+)
+from shiftsvd.extend.running import Resources, notice
+from shiftsvd.extend.transforms import Fitted, OfEntry, Transform, checked
 
 # Of the sum of a row whose absolute values sum to 1: what a file in single precision may change.
 _ROUNDING: Final = 4 * float(np.finfo(np.float32).eps)

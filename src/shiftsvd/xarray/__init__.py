@@ -5,7 +5,7 @@ The names are those of xeofs: components (EOFs), scores (principal component tim
 
 from typing import TYPE_CHECKING
 
-from shiftsvd.names import lazy
+from shiftsvd.extend import lazy
 
 if TYPE_CHECKING:
     from shiftsvd.xarray.coupling import coupled as coupled

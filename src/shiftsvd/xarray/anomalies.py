@@ -11,16 +11,21 @@ from pandas import Index, factorize, isna
 from xarray import DataArray
 
 from shiftsvd import Completion, Covariates, LowRank, Operator, SVDResult, as_operator, complete_matrix, svd
-from shiftsvd.errors import Refused, Setting, refuse
-from shiftsvd.io.base import optional
-from shiftsvd.missing import check_unused
-from shiftsvd.missing.fits import regressed_rows
-from shiftsvd.missing.gaps import Gaps, gaps_of
-from shiftsvd.names import BiasName, MissingName, SolverName
-from shiftsvd.numerics.panels import unmasked
+from shiftsvd.extend.files import optional
+from shiftsvd.extend.fits import Gaps, check_unused, gaps_of, regressed_rows
+from shiftsvd.extend.operators import generator, unmasked
+from shiftsvd.extend.running import (
+    BiasName,
+    MissingName,
+    Refused,
+    Resources,
+    Setting,
+    SolverName,
+    affordable,
+    refuse,
+    spare,
+)
 from shiftsvd.operators import Moments, Scaled
-from shiftsvd.runs.memory import Resources, affordable, spare
-from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
 from shiftsvd.xarray import fields
 from shiftsvd.xarray.fields import Attrs, Dim, Dims, Mask, Panel, Places, Stacked, Vector
@@ -419,7 +424,7 @@ def gaps_within(Y: Any, resources: Resources) -> Gaps:
         return gaps_of(Y, **vars(resources))
     if spare(2 * Y.nbytes, resources.memory_limit):
         return gaps_of(Y.compute(), **vars(resources))
-    from shiftsvd.missing.lazy import LazyGaps
+    from shiftsvd.extend.fits import LazyGaps
 
     return LazyGaps(Y, resources.memory_limit)
 

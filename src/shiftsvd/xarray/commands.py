@@ -6,11 +6,10 @@ from typing import Any
 import click
 import numpy as np
 
-from shiftsvd.commands.hooks import Hooks, Run
-from shiftsvd.commands.settings import option_of
-from shiftsvd.io.sniff import format_of
-from shiftsvd.missing.gaps import Gaps
-from shiftsvd.runs.messages import notice
+from shiftsvd.extend.commands import Hooks, Run, option_of
+from shiftsvd.extend.files import format_of
+from shiftsvd.extend.fits import Gaps
+from shiftsvd.extend.running import notice
 from shiftsvd.xarray.fields import Stacked, cell_weights, latitude_of
 from shiftsvd.xarray.netcdf import variable_of
 

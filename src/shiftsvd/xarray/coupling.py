@@ -7,8 +7,7 @@ import numpy as np
 from xarray import DataArray
 
 from shiftsvd import Operator, SVDResult
-from shiftsvd.errors import Refused, Setting, refuse
-from shiftsvd.names import MAX_ITER, MissingName, SolverName
+from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName, refuse
 from shiftsvd.operators import Product
 from shiftsvd.solvers import Solver
 from shiftsvd.xarray.anomalies import OF_EACH, Anomalies, FieldOptions, anomalies, check_modes, in_common, of_each

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.errors import Refused, Setting, refuse
-from shiftsvd.numerics.panels import unmasked
-from shiftsvd.runs.messages import notice
+from shiftsvd.extend.operators import unmasked
+from shiftsvd.extend.running import Refused, Setting, notice, refuse
 
 if TYPE_CHECKING:
     from pandas import Index

@@ -7,8 +7,7 @@ import numpy as np
 from xarray import DataArray
 
 from shiftsvd import SVDResult
-from shiftsvd.errors import Refused, Setting
-from shiftsvd.names import MAX_ITER, MissingName, SolverName
+from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName
 from shiftsvd.operators import Scaled, beside
 from shiftsvd.solvers import Solver
 from shiftsvd.xarray.anomalies import FieldOptions, anomalies, check_modes, in_common, of_each, products, regressed

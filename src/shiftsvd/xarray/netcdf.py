@@ -10,11 +10,21 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.backends.source import RowSource
-from shiftsvd.errors import Refused, Setting
-from shiftsvd.io.base import Labels, Opened, bounded, labels, optional, plausible_shape, reading
-from shiftsvd.io.storage.chunked import credible, fingerprint_of, row_edges
-from shiftsvd.io.storage.hdf5 import look_through
+from shiftsvd.extend.files import (
+    Labels,
+    Opened,
+    RowSource,
+    bounded,
+    credible,
+    fingerprint_of,
+    labels,
+    look_through,
+    optional,
+    plausible_shape,
+    reading,
+    row_edges,
+)
+from shiftsvd.extend.running import Refused, Setting
 
 # Cells of larger grids have no names: these would take more memory than a sample.
 MOST_CELLS: Final = 2_000_000

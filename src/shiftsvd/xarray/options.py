@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from shiftsvd.commands.options import under
+from shiftsvd.extend.commands import under
 
 OF_FIT: Final = (
     under(

@@ -6,9 +6,8 @@ import numpy as np
 import xarray
 from xarray import DataArray
 
-from shiftsvd.algebra.time_series import AnalyticSignal
-from shiftsvd.errors import Refused, Setting
-from shiftsvd.runs.memory import Resources
+from shiftsvd.extend.operators import AnalyticSignal
+from shiftsvd.extend.running import Refused, Resources, Setting
 from shiftsvd.xarray import fields
 from shiftsvd.xarray.anomalies import Regressors, Removed, gaps_within, regressed
 from shiftsvd.xarray.datasets import Dataset, as_in, check_fit, names_of, side, with_modes

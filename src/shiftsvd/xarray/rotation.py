@@ -6,7 +6,7 @@ import numpy as np
 from xarray import DataArray, Variable
 
 from shiftsvd import rotate as rotated
-from shiftsvd.errors import refuse
+from shiftsvd.extend.running import refuse
 from shiftsvd.xarray.datasets import Dataset, check_variances
 from shiftsvd.xarray.fields import Panel, filled, matrix
 

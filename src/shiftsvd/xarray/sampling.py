@@ -6,9 +6,8 @@ from typing import Any, Final
 import numpy as np
 from xarray import DataArray
 
-from shiftsvd.errors import refuse
-from shiftsvd.runs.memory import affordable
-from shiftsvd.sketch import generator
+from shiftsvd.extend.operators import generator
+from shiftsvd.extend.running import affordable, refuse
 from shiftsvd.xarray import fields
 from shiftsvd.xarray.anomalies import aligned
 from shiftsvd.xarray.datasets import Dataset, check_variances, with_modes

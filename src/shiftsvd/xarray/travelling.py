@@ -8,11 +8,8 @@ import numpy as np
 from xarray import concat
 
 from shiftsvd import Gram, SVDResult
-from shiftsvd.algebra.generic import gram_matrix, row_blocks
-from shiftsvd.algebra.low_rank import Deflated
-from shiftsvd.algebra.time_series import AnalyticSignal, Lagged
-from shiftsvd.errors import Refused, Setting, refuse
-from shiftsvd.names import MAX_ITER, MissingName, SolverName
+from shiftsvd.extend.operators import AnalyticSignal, Deflated, Lagged, gram_matrix, row_blocks
+from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName, refuse
 from shiftsvd.operators import Product
 from shiftsvd.solvers import Solver
 from shiftsvd.xarray.anomalies import Anomalies, FieldOptions, anomalies, check_modes

@@ -1,0 +1,40 @@
+"""What readers and writers of files are made of."""
+
+from shiftsvd.backends.columns import Places, SomeColumns, SomeRows, some_columns
+from shiftsvd.backends.files import left_beside
+from shiftsvd.backends.source import RowSource
+from shiftsvd.io.base import (
+    PIPED,
+    Features,
+    Labels,
+    Names,
+    Opened,
+    Orient,
+    bounded,
+    bounded_lines,
+    labels,
+    open_bytes,
+    optional,
+    plausible_shape,
+    reading,
+)
+from shiftsvd.io.formats.market import comments, read_matrix
+from shiftsvd.io.formats.mtx import unsaid
+from shiftsvd.io.opening import FeatureTypes, held_or_streamed, operator_of, read_file, read_files
+from shiftsvd.io.sniff import format_of
+from shiftsvd.io.stacking import several, stacked
+from shiftsvd.io.storage.anndata_store import mark
+from shiftsvd.io.storage.chunked import credible, csr_rows, fingerprint_of, row_edges
+from shiftsvd.io.storage.hdf5 import look_through, open_hdf5
+from shiftsvd.io.storage.tree import (
+    Column,
+    Field,
+    Tree,
+    attribute,
+    column,
+    column_names,
+    is_array,
+    is_sparse,
+    open_zarr,
+)
+from shiftsvd.missing.opening import n_missing

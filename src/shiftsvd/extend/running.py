@@ -1,0 +1,9 @@
+"""Memory, threads, messages, errors and outputs of a run."""
+
+from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.events import passes_so_far
+from shiftsvd.kernels import default_threads, ordered, threads
+from shiftsvd.names import MAX_ITER, BiasName, MissingName, SklearnSolverName, SolverName
+from shiftsvd.runs.memory import Resources, affordable, limit_of, parse_bytes, spare
+from shiftsvd.runs.messages import Notice, notice, warn
+from shiftsvd.runs.outputs import Outputs
