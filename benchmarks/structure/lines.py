@@ -67,7 +67,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--by-folder", action="store_true")
     by_folder = parser.parse_args().by_folder
-    files = sorted(ROOT.rglob("*.py"))
+    files = sorted(file for file in ROOT.rglob("*.py") if "docs" not in file.relative_to(ROOT).parts)
     texts = {file: file.read_text(encoding="utf-8") for file in files}
     code = {file: code_lines(text) for file, text in texts.items()}
     physical = {file: len(text.splitlines()) for file, text in texts.items()}
