@@ -107,7 +107,7 @@ CLAIMS = [
     Claim("docs/how_it_works.rst", "a set H is drawn at random, 4 %", "100 000 at most", SETTING),
     Claim("docs/how_it_works.rst", "For a model of a rank-5 matrix", "14 fits of 14", "make test"),
     Claim("docs/how_it_works.rst", "all takes 1.3 to 1.5 times the steps", "the steps", script("claims.missing")),
-    Claim("docs/guide/cells.rst", "difference of a variance was 1e-8", "1e-8", script("claims.cells")),
+    Claim("src/shiftsvd/scanpy/docs/cells.rst", "difference of a variance was 1e-8", "1e-8", script("claims.cells")),
     Claim("docs/guide/centring.rst", "a matrix of a million rows", "it is centred", ARITHMETIC),
     Claim("docs/guide/cluster.rst", "shows the peaks of workers", "1.5 GB", script("cluster.fits")),
     Claim("docs/guide/cluster.rst", "a panel has 15 MB", "15 MB", ARITHMETIC),
@@ -116,14 +116,17 @@ CLAIMS = [
     Claim("docs/guide/gpu.rst", "for 19,000 x 76,000 counts", "25 MB once", script("claims.device")),
     Claim("docs/guide/counts.rst", "Pearson residuals: of a million cells", "double precision", ARITHMETIC),
     Claim(
-        "docs/guide/genes.rst", "agree with those of scikit-misc to 1e-13", "1e-13", script("peers.companions newest")
+        "src/shiftsvd/scanpy/docs/genes.rst",
+        "agree with those of scikit-misc to 1e-13",
+        "1e-13",
+        script("peers.companions newest"),
     ),
     Claim("docs/guide/shifts.rst", "measured on 4 % of the observed entries", "left", SETTING),
     Claim("docs/guide/solvers.rst", "with probability at least 1 - 1e-9", "1 - 1e-9", SETTING),
     Claim("docs/guide/solvers.rst", "an interval of at most 5 %", "5 % above the last one returned", SETTING),
     Claim("docs/guide/solvers.rst", "explain more than 90 % of the variance", "variance", SETTING),
     Claim(
-        "docs/migrate/from_eofs.rst",
+        "src/shiftsvd/xarray/docs/from_eofs.rst",
         "variances of all three agree to 1e-14",
         "1e-14",
         script("peers.companions fields"),
@@ -131,17 +134,37 @@ CLAIMS = [
     Claim(
         "docs/migrate/from_irlba.rst", "On made-up counts of 5,000 cells", "those of all to 1e-5", script("peers.irlba")
     ),
-    Claim("docs/migrate/from_plink.rst", "2000 samples x 100 000 variants, 800 MB", "to 1e-6", "make test-all"),
     Claim(
-        "docs/migrate/from_plink.rst", '"10% of the variants", "mean"', "1.02, 1.02, 1.02", script("claims.projection")
+        "src/shiftsvd/genetics/docs/from_plink.rst",
+        "2000 samples x 100 000 variants, 800 MB",
+        "to 1e-6",
+        "make test-all",
     ),
     Claim(
-        "docs/migrate/from_plink.rst", "Mosaics of twelve haplotypes", "1.06, 1.13, 1.07", script("claims.projection")
+        "src/shiftsvd/genetics/docs/from_plink.rst",
+        '"10% of the variants", "mean"',
+        "1.02, 1.02, 1.02",
+        script("claims.projection"),
     ),
-    Claim("docs/migrate/from_scanpy.rst", "50 components to 1e-4", "some steps more", script("claims.middle")),
-    Claim("docs/migrate/from_scanpy.rst", "`tol`, 1e-6 here and 1e-4", "value", SETTING),
-    Claim("docs/migrate/from_scanpy.rst", "On 10,000 blood cells", "that agree to 3e-7", script("peers.tutorial")),
+    Claim(
+        "src/shiftsvd/genetics/docs/from_plink.rst",
+        "Mosaics of twelve haplotypes",
+        "1.06, 1.13, 1.07",
+        script("claims.projection"),
+    ),
+    Claim(
+        "src/shiftsvd/scanpy/docs/from_scanpy.rst", "50 components to 1e-4", "some steps more", script("claims.middle")
+    ),
+    Claim("src/shiftsvd/scanpy/docs/from_scanpy.rst", "`tol`, 1e-6 here and 1e-4", "value", SETTING),
+    Claim(
+        "src/shiftsvd/scanpy/docs/from_scanpy.rst",
+        "On 10,000 blood cells",
+        "that agree to 3e-7",
+        script("peers.tutorial"),
+    ),
 ]
+# Pages of an extension go with it.
+CLAIMS = [claim for claim in CLAIMS if (ROOT / claim.page).parent.is_dir()]
 
 
 def pages() -> list[Path]:
@@ -152,6 +175,7 @@ def pages() -> list[Path]:
         *sorted(docs.glob("*.rst")),
         *sorted(docs.glob("guide*/*.rst")),
         *sorted(docs.glob("migrate/*.rst")),
+        *sorted((ROOT / "src" / "shiftsvd").glob("*/docs/*.rst")),
     ]
 
 
