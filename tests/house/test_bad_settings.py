@@ -175,7 +175,7 @@ SETTINGS = [
     ({"svd_solver": "full", "solver": ss.Exact()}, "give svd_solver or solver, not both; got 'full' and Exact"),
     ({"tol": 1e-3, "solver": ss.Exact()}, "tol fills solvers given by name; set it in the solver object, got"),
     ({"tol": "tight"}, "tol must be at least 0 and less than 1, got 'tight'"),
-    ({"iterated_power": -1, "solver": "randomized"}, 'must be "auto" or an integer of at least 0, got -1'),
+    ({"iterated_power": -1, "solver": "randomized"}, 'must be an integer of at least 0 or "auto", got -1'),
     ({"iterated_power": 1.5, "svd_solver": "randomized"}, "iterated_power must be"),
     ({"n_oversamples": -1, "solver": "randomized"}, "n_oversamples must be an integer of at least 0, got -1"),
     ({"n_oversamples": None, "solver": "shifted-randomized"}, "must be an integer of at least 0, got None"),

@@ -76,7 +76,7 @@ def estimators(X: Array, sparse: csr_array, lazy: DaskArray) -> None:
 def models(path: "os.PathLike[str]", a: ss.PCA, b: ss.PCA) -> None:
     assert_type(ss.load_model(path, ss.PCA), ss.PCA)
     found = ss.load_model(path)
-    print(found.components_)  # wrong
+    print(found.components_)
     assert_type(ss.load_model(path, ss.genetics.GenotypePCA).n_used, int)
     assert_type(ss.merge_pca(a, b), ss.PCA)
     ss.merge_pca(a, 5)  # wrong

@@ -174,7 +174,7 @@ def test_a_completion_that_stopped_unfinished_has_not_converged_in_any_output(
     line = ("fit", file, "--missing", "em", "-k", 3, "--max-iter", 2, "--penalty", 0.5, "--solver", solver)
     result = invoke(*line, "--tol", 0.5, "--json", "-o", out)
     assert result.exit_code == 0
-    assert "step after 2: give a larger --max-iter, a larger penalty than 0.5, or fewer" in result.stderr
+    assert "step after 2: give a larger --max-iter, a larger --penalty than 0.5, or fewer" in result.stderr
     found = json.loads(result.stdout)
     assert (found["converged"], found["completed"]) == (False, False)
     assert (found["settings"]["penalty"], found["settings"]["max_iter"]) == (0.5, 2)

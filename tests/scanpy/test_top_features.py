@@ -15,7 +15,7 @@ from scipy import sparse
 import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
 from tests.support.commands import invoke, told
-from tests.support.places import DOCS
+from tests.support.places import ROOT
 from tests.support.ranked import FLAVORS, cells, frame_of, logarithms
 from tests.support.transformed import pearson
 
@@ -199,13 +199,13 @@ from shiftsvd.backends import columns
 from shiftsvd.io import opening
 opening.held_bytes, columns.HELD = lambda source: 2**50, 2**40
 from shiftsvd.runs import checkpoints
-keep, reads = checkpoints._Reads.keep, []
+keep, reads = checkpoints._Journal.keep, []
 def dying(self, what, record):
     keep(self, what, record)
     reads.append(what)
     if len(reads) == int(sys.argv[1]):
         os.kill(os.getpid(), signal.SIGKILL)
-checkpoints._Reads.keep = dying
+checkpoints._Journal.keep = dying
 from shiftsvd.cli import main
 main(sys.argv[2:])
 """
@@ -247,7 +247,7 @@ def test_workers_rank_what_they_read(file: Path) -> None:
 
 
 def test_commands_of_the_guide_run_as_they_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (DOCS / "guide" / "genes.rst").read_text(encoding="utf-8")
+    page = (ROOT / "src" / "shiftsvd" / "scanpy" / "docs" / "genes.rst").read_text(encoding="utf-8")
     lines = [line.removeprefix("   $ shiftsvd ").split() for line in page.splitlines() if line.startswith("   $ ")]
     assert [line[0] for line in lines] == ["fit", "transform", "fit", "fit"]
     monkeypatch.chdir(tmp_path)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,12 +76,15 @@ class Scaled(Derived):
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         parts = () if self.cols is None else (self.cols,)
         V = scaled(self.cols, V).astype(field_of(V.dtype, *parts), copy=False)
-        w = self._weights if weights is None else power(self.rows, weights)
-        return scaled(conj(self.cols), self.A.gram(V, w))
+        return scaled(conj(self.cols), self.A.gram(V, self._row_weights(weights)))
 
-    @cached_property
-    def _weights(self) -> Vector | None:
-        return read_only(power(self.rows))  # the same array each time: on a device it is sent once
+    def _row_weights(self, weights: Vector | None) -> Vector | None:
+        if weights is not None and weights.flags.writeable:
+            return power(self.rows, weights)
+        known: tuple[Vector | None, Vector | None] | None = vars(self).get("_weighed")
+        if known is None or known[0] is not weights:  # the same array each time: it is sent to a device once
+            known = vars(self)["_weighed"] = weights, read_only(power(self.rows, weights))
+        return known[1]
 
     def placed(self, V: Panel) -> Panel:
         return generic.placed(self.A, V)

@@ -24,9 +24,8 @@ from shiftsvd.runs.outputs import refuse
 if TYPE_CHECKING:
     import shiftsvd as ss
 
-    # MultipleCorrespondenceAnalysis is a CorrespondenceAnalysis.
-    Estimator: TypeAlias = ss.PCA | ss.IncrementalPCA | ss.TruncatedSVD | ss.LSA | ss.CorrespondenceAnalysis | ss.PCoA
-    Stored: TypeAlias = Estimator | Any  # or what an extension makes
+    # MultipleCorrespondenceAnalysis is a CorrespondenceAnalysis. A model of an extension has its type by `kind`.
+    Stored: TypeAlias = ss.PCA | ss.IncrementalPCA | ss.TruncatedSVD | ss.LSA | ss.CorrespondenceAnalysis | ss.PCoA
 
 Model = TypeVar("Model")
 
@@ -50,7 +49,7 @@ def save_model(
 
     Parameters
     ----------
-    model : estimator of this package, or GenotypePCA
+    model : estimator of this package, or of an extension
         Fitted: any of the classes that end with PCA, SVD, LSA, CorrespondenceAnalysis or PCoA.
     path : path
         The file, which appears when it is complete.
@@ -123,7 +122,7 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
 
     Returns
     -------
-    estimator, or GenotypePCA
+    estimator, or model of an extension
         The fitted model, of the class that was saved. The file has neither the output format of `set_output` nor the
         stream of batches of a PCA or IncrementalPCA: its first `partial_fit` begins anew, as a warning says.
 
@@ -246,10 +245,13 @@ def _decoded(metadata: Metadata, tensors: Tensors) -> Any:
     if metadata["sha256"] != digest(metadata, tensors):
         raise ValueError("it is damaged: its content does not have the checksum that it states")
     left = dict(tensors)
-    said = {text: decode({"entries": json.loads(metadata[text])}, left) for text in TEXTS}
-    if left:
-        raise ValueError(f"it holds tensors that nothing refers to: {listed(left)}")
-    return _restored(metadata["kind"], said["settings"], said["fitted"])
+    try:
+        said = {text: decode({"entries": json.loads(metadata[text])}, left) for text in TEXTS}
+        if left:
+            raise ValueError(f"it holds tensors that nothing refers to: {listed(left)}")
+        return _restored(metadata["kind"], said["settings"], said["fitted"])
+    except Refused as error:  # a setting in the file, not one of its reader
+        raise ValueError(str(error)) from None
 
 
 def _restored(kind: str, settings: ByName, fitted: ByName) -> Any:
