@@ -21,6 +21,9 @@ from shiftsvd.names import lazy, resolve
 if TYPE_CHECKING:
     from shiftsvd.commands.hooks import Hooks as Hooks
     from shiftsvd.commands.hooks import Run as Run
+    from shiftsvd.commands.options import names as names
+    from shiftsvd.commands.options import say as say
+    from shiftsvd.commands.options import under as under
 
 __all__ = ["Decoder", "Extension", "Format", "Hooks", "Run", "extensions"]
 
@@ -223,4 +226,5 @@ def public_modules() -> dict[str, str]:
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy(__name__, {"shiftsvd.commands.hooks": ("Hooks", "Run")})
+    homes = {"shiftsvd.commands.hooks": ("Hooks", "Run"), "shiftsvd.commands.options": ("names", "say", "under")}
+    __getattr__, __dir__ = lazy(__name__, homes)

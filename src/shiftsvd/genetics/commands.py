@@ -14,6 +14,7 @@ import click
 import numpy as np
 
 from shiftsvd import Operator
+from shiftsvd.extend import say
 from shiftsvd.extend.commands import (
     Block,
     Hooks,
@@ -27,7 +28,6 @@ from shiftsvd.extend.commands import (
     model_in,
     need_folder,
     option_of,
-    say,
     table_format,
     write_rows,
 )

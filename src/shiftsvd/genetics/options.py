@@ -4,7 +4,7 @@ from typing import Any, Final, get_args
 
 import click
 
-from shiftsvd.extend.commands import under
+from shiftsvd.extend import under
 from shiftsvd.genetics.extension import Chromosomes, MatchName, ProjectName
 
 _FILE: Final = click.Path(exists=True, dir_okay=False)

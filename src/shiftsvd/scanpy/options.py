@@ -4,7 +4,7 @@ from typing import Any, Final, get_args
 
 import click
 
-from shiftsvd.extend.commands import names, under
+from shiftsvd.extend import names, under
 from shiftsvd.scanpy.extension import FlavorName
 
 OF_FIT: Final[tuple[Any, ...]] = (

@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from shiftsvd.extend.commands import under
+from shiftsvd.extend import under
 
 OF_FIT: Final = (
     under(
