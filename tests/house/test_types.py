@@ -19,8 +19,13 @@ from shiftsvd.numerics.orth import NORMALIZERS
 from shiftsvd.solvers.auto import BY_NAME
 
 ROOT = Path(shiftsvd.__file__).parents[2]
-CALLS = Path(__file__).parent / "typed_calls.py"
-WRONG = {number for number, line in enumerate(CALLS.read_text().splitlines(), 1) if line.endswith("# wrong")}
+CALLS = sorted(Path(__file__).parents[1].glob("*/typed_*.py"))
+WRONG = {
+    (file.name, number)
+    for file in CALLS
+    for number, line in enumerate(file.read_text().splitlines(), 1)
+    if line.endswith("# wrong")
+}
 
 
 def needs(checker: str) -> pytest.MarkDecorator:
@@ -31,20 +36,28 @@ def needs(checker: str) -> pytest.MarkDecorator:
 @pytest.mark.slow
 @needs("mypy")
 def test_mypy_names_the_wrong_calls_and_no_others() -> None:
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"), str(CALLS)]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--config-file",
+        str(ROOT / "pyproject.toml"),
+        *map(str, CALLS),
+    ]
     environment = os.environ | {"MYPYPATH": str(ROOT / "src")}
     run = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
     assert "error: " in run.stdout, run.stdout + run.stderr
-    told = re.findall(rf"{CALLS.name}:(\d+): error", run.stdout)
+    told = re.findall(r"(typed_\w+\.py):(\d+): error", run.stdout)
     assert run.stdout.count(" error: ") == len(told), run.stdout  # none in the package itself
-    assert set(map(int, told)) == WRONG, run.stdout
+    assert {(file, int(line)) for file, line in told} == WRONG, run.stdout
 
 
 @pytest.mark.slow
 @needs("basedpyright")
 def test_basedpyright_names_the_wrong_calls_and_no_others(tmp_path: Path) -> None:
     settings = {
-        "include": [str(CALLS)],
+        "include": list(map(str, CALLS)),
         "extraPaths": [str(ROOT / "src")],
         "typeCheckingMode": "standard",
         "pythonVersion": "3.11",
@@ -54,7 +67,8 @@ def test_basedpyright_names_the_wrong_calls_and_no_others(tmp_path: Path) -> Non
     command = [sys.executable, "-m", "basedpyright", *options, "--project", str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True)
     told = json.loads(run.stdout)["generalDiagnostics"]
-    assert {one["range"]["start"]["line"] + 1 for one in told} == WRONG, run.stdout
+    found = {(Path(one["file"]).name, one["range"]["start"]["line"] + 1) for one in told}
+    assert found == WRONG, run.stdout
 
 
 @pytest.mark.parametrize("name", shiftsvd.__all__)

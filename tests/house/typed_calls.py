@@ -1,6 +1,7 @@
 """Calls that a type checker must let pass, and calls that it must name: the lines that end in ``# wrong``.
 
-Nothing here runs: `test_types.py` gives it to mypy and to basedpyright.
+Nothing here runs: `test_types.py` gives it, and the files like it beside the tests of extensions, to mypy and to
+basedpyright.
 """
 
 import os
@@ -77,7 +78,6 @@ def models(path: "os.PathLike[str]", a: ss.PCA, b: ss.PCA) -> None:
     assert_type(ss.load_model(path, ss.PCA), ss.PCA)
     found = ss.load_model(path)
     print(found.components_)
-    assert_type(ss.load_model(path, ss.genetics.GenotypePCA).n_used, int)
     assert_type(ss.merge_pca(a, b), ss.PCA)
     ss.merge_pca(a, 5)  # wrong
 
@@ -87,12 +87,6 @@ def modules(X: Array) -> None:
     ss.io.open_matrix("counts.mtx", orient="row")  # wrong
     ss.plot.scree(ss.PCA(5).fit(X))
     ss.plot.screen(X)  # wrong
-    ss.scanpy.pca(X, 5, solver="gram")
-    ss.scanpy.pca(X, 5, solver="grams")  # wrong
-    ss.genetics.pca("a.bed", 5, chromosomes="all")
-    ss.genetics.pca("a.bed", 5, chromosomes="every")  # wrong
-    ss.genetics.pca("a.bed", 5, solver="lanzos")  # wrong
-    ss.xarray.pca(X, 5, solver="lanzos")  # wrong
     ss.testing.check_operator(X)
     assert_type(ss.__version__, str)
     print(ss.nonsense)  # wrong

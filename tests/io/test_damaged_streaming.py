@@ -27,7 +27,7 @@ from tests.support.chunked import (
     write_tenx,
     write_zarr,
 )
-from tests.support.places import ROOT
+from tests.support.places import ROOT, readable_of
 
 N_MUTATIONS = 220
 ROOM = 2**30  # bytes of address space beyond what the libraries take
@@ -49,6 +49,7 @@ FORMATS: dict[str, Callable[[Path], Path]] = {
     "netcdf": write_netcdf,
     "netcdf, classic": lambda path: write_netcdf(path, "scipy"),
 }
+FORMATS = readable_of(FORMATS)
 
 
 def damaged(content: bytes, rng: np.random.Generator) -> bytes:

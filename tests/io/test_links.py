@@ -11,6 +11,7 @@ import shiftsvd as ss
 from shiftsvd.io import convert, open_matrix
 from tests.support import tenx
 from tests.support.commands import done
+from tests.support.places import readable_of
 
 X = np.random.default_rng(0).poisson(2.0, (20, 8)).astype(float)
 
@@ -96,6 +97,7 @@ def bed(folder: Path) -> str:
 MADE: dict[str, Callable[[Path], str]] = {
     made.__name__: made for made in (npy, csv, npz, parquet, h5ad, zarr, netcdf, classic, mtx, bed)
 } | {"folder of 10x": folder_of_10x, "matrix of 10x": matrix_of_10x}
+MADE = readable_of(MADE)
 
 
 @pytest.mark.filterwarnings("ignore::shiftsvd.runs.messages.Notice")

@@ -27,6 +27,7 @@ from tests.support.chunked import (
     write_tenx,
     write_zarr,
 )
+from tests.support.places import readable_of
 
 Write = Callable[[Path], Path]
 
@@ -67,6 +68,7 @@ CASES = {
     "netcdf": Case(write_netcdf),
     "netcdf, classic": Case(lambda p: write_netcdf(p, "scipy")),
 }
+CASES = readable_of(CASES)
 
 
 @pytest.fixture(params=CASES, ids=str)

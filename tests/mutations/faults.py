@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from tests.support.places import SOURCES, TESTS
+
 
 class Fault(NamedTuple):
     """What is wrong, in which file of the package, by which change, and the tests that are run, the likeliest first."""
@@ -816,4 +818,19 @@ FAULTS = (
         "scanpy/test_command.py",
         "commands",
     ),
+    fault(
+        "one extension instead of all",
+        "extend/__init__.py",
+        "return tuple(_loaded())",
+        "return tuple(_loaded())[:1]",
+        "extension",
+        "house",
+    ),
+)
+
+# An extension takes its faults and its tests with it.
+FAULTS = tuple(
+    each._replace(tests=tuple(name for name in each.tests if (TESTS / name).exists()))
+    for each in FAULTS
+    if (SOURCES / each.file).parent.is_dir()
 )

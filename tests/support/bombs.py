@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from tests.support.hostile_trees import anndata, sparse_group
+from tests.support.places import readable_of
 from tests.support.written import write_10x
 
 Words = list[Any]  # of a command: the subcommand and its arguments
@@ -560,3 +561,4 @@ BOMBS: dict[str, Bomb] = {
     "model: a tensor": model,
     "result.json: 60 MB of JSON": manifest,
 }
+BOMBS = readable_of(BOMBS)

@@ -21,6 +21,7 @@ import numpy as np
 from tests.support.hostile_files import CASES
 from tests.support.hostile_run import SECONDS, attempt, canary_at, limited, load_libraries, timed
 from tests.support.hostile_trees import Case, anndata, h5, sparse_group, zarr_folder
+from tests.support.places import readable_of
 from tests.support.written import (
     frame,
     triplets,
@@ -112,6 +113,7 @@ SOUND: dict[str, Case] = {
         "a.safetensors": write_model,
     }.items()
 }
+SOUND = readable_of(SOUND)
 
 
 def damage(content: bytes, rng: np.random.Generator, others: list[bytes]) -> bytes:

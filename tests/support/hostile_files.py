@@ -14,6 +14,7 @@ import pytest
 from scipy import sparse
 
 from tests.support.hostile_trees import TREES, Case, M, N, Rng, flipped, numbers
+from tests.support.places import readable_of
 from tests.support.written import frame, triplets, write_10x, write_csv, write_mtx, write_svmlight
 
 JUNK = [
@@ -362,4 +363,4 @@ FILES: dict[str, Case] = {
     "special files": special,
     "misnamed": misnamed,
 }
-CASES = TREES | FILES
+CASES = readable_of(TREES | FILES)
