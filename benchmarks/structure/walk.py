@@ -1,15 +1,17 @@
-"""The walk of a fit through the source: how deep, which files call each other both ways, which are entered again.
+"""The walk of a fit through the source: calls, files, depth, files that call each other, and those entered again.
 
     python -m benchmarks.structure.walk [--show]
 
-Depth: the most frames of the package on the stack of the calling thread. Both ways: pairs of files of which each calls
-functions of the other. Entered again: a file that calls another, which calls it back, both still on the stack.
+Calls of functions of the package by the calling thread; changes of file, where the caller is in another one. Depth:
+the most frames of the package on its stack. Both ways: pairs of files of which each calls functions of the other.
+Entered again: a file that calls another, which calls it back, both still on the stack.
 """
 
 import argparse
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
@@ -28,6 +30,9 @@ class Walk:
     """What a profiler sees of the frames of the package."""
 
     def __init__(self) -> None:
+        self.n_calls = 0
+        self.functions: Counter[str] = Counter()
+        self.changes = 0
         self.deepest: list[str] = []
         self.calls: set[tuple[str, str]] = set()
         self.again: set[str] = set()
@@ -42,6 +47,9 @@ class Walk:
                 stack.append(f"{here.f_code.co_filename[len(ROOT) + 1 :]}:{here.f_code.co_name}")
             here = here.f_back
         stack.reverse()
+        self.n_calls += 1
+        self.functions[stack[-1]] += 1
+        self.changes += len(stack) > 1 and stack[-1].split(":")[0] != stack[-2].split(":")[0]
         files = [name for name, _ in groupby(entry.split(":")[0] for entry in stack)]
         if len(stack) > len(self.deepest):
             self.deepest = stack
@@ -67,7 +75,7 @@ def walked(fit: Callable[[], object]) -> Walk:
 
 
 def fits(folder: Path) -> dict[str, Callable[[], object]]:
-    """Three fits: of a sparse matrix, of a Dask array, and the command's of a file that is read in parts."""
+    """Fits of a sparse matrix, a file, a Dask array, and the command's of a file; `transform` of 100 rows."""
     import anndata
     import dask.array as da
     from click.testing import CliRunner
@@ -96,7 +104,16 @@ def fits(folder: Path) -> dict[str, Callable[[], object]]:
         assert ran.exit_code == 0, ran.output
         return ran
 
+    np.save(folder / "x.npy", rng.standard_normal((2000, 300)))
+    pca, rows = ss.PCA(50, random_state=0).fit(X), X[:100]
+
+    def of_file() -> object:
+        A, _ = ss.io.open_matrix(folder / "x.npy", memory_limit="3M")
+        return ss.svd(A, 5, shift="mean", solver="lanczos", rng=0)
+
     return {
+        "transform of 100 rows": lambda: pca.transform(rows),
+        "svd(file)": of_file,
         'PCA(50, solver="lanczos").fit(csr)': lambda: ss.PCA(50, solver="lanczos", random_state=0).fit(X),
         "svd(dask)": lambda: ss.svd(D, 5, shift="mean", solver="lanczos", rng=0),
         "shiftsvd fit x.h5ad": command,
@@ -112,9 +129,15 @@ def main() -> None:
         for name, fit in fits(Path(folder)).items():
             walk = walked(fit)
             pairs = walk.both_ways()
-            print(f"{name}: depth {len(walk.deepest)}, {len(pairs)} pairs both ways, {len(walk.again)} entered again")
+            files = {name.split(":")[0] for name in walk.functions}
+            print(
+                f"{name}: {walk.n_calls:,} calls of {len(walk.functions)} functions in {len(files)} files, "
+                f"{walk.changes:,} changes of file, depth {len(walk.deepest)}, {len(pairs)} pairs both ways, "
+                f"{len(walk.again)} entered again"
+            )
             print("".join(f"    {pair}\n" for pair in pairs), end="")
             if show:
+                print("".join(f"    {n:,} times {name}\n" for name, n in walk.functions.most_common(30)), end="")
                 print("".join(f"    again: {way}\n" for way in sorted(walk.again)), end="")
                 print("".join(f"    {depth:2} {entry}\n" for depth, entry in enumerate(walk.deepest, 1)), end="")
 
