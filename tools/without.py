@@ -1,7 +1,8 @@
-"""Run core's tests in a copy of the checkout without the folder of an extension, and without its tests.
+"""Run the tests of the core, or build its pages, in a copy of the checkout without the folder of an extension.
 
     python tools/without.py genetics                       # all tests of the core that `make test` runs
     python tools/without.py genetics tests/io -m "not slow"
+    python tools/without.py genetics --docs                # the pages
 
 The copy has an environment of its own, which finds the sources of the copy and the packages of this interpreter.
 """
@@ -49,7 +50,9 @@ def main() -> int:
     assert (ROOT / "src" / "shiftsvd" / name / "extension.py").exists(), f"{name} is no extension"
     with tempfile.TemporaryDirectory(prefix=f"without-{name}-") as temporary:
         folder = copied(name, Path(temporary))
-        command = [environment(folder), "-m", "pytest", "-q", *(words or ["-n", "2", "-m", "not long"])]
+        tests = ["pytest", "-q", *(words or ["-n", "2", "-m", "not long"])]
+        docs = ["sphinx", "-q", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html"]
+        command = [environment(folder), "-m", *(docs if words == ["--docs"] else tests)]
         return subprocess.run(command, cwd=folder).returncode
 
 
