@@ -42,6 +42,9 @@ def environment(folder: Path) -> Path:
     ).stdout.strip()
     packages = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     Path(site, "here.pth").write_text("\n".join([str(folder / "src"), *packages]) + "\n", encoding="utf-8")
+    script = python.with_name("shiftsvd")
+    script.write_text(f"#!{python}\nimport sys\nfrom shiftsvd.cli import main\nsys.exit(main())\n", encoding="utf-8")
+    script.chmod(0o755)
     return python
 
 

@@ -20,6 +20,7 @@ from shiftsvd.missing.opening import open_with_gaps
 from shiftsvd.operators import LowRank
 from shiftsvd.runs.checkpoints import DIGEST
 from shiftsvd.testing import check_operator
+from tests.support.places import needs
 
 M, N = 440, 66
 SETTINGS: dict[str, Any] = {"n_components": 5, "random_state": 0, "solver": "lanczos"}
@@ -229,6 +230,7 @@ def test_what_is_read_whole_is_counted_in_one_limit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("make", [dense, counts])
 def test_names_decide_and_not_positions(make: Callable[[], Any], tmp_path: Path) -> None:
+    needs("scanpy")
     X, order = make(), np.random.default_rng(0).permutation(N)
     f = named("f", 0, N)
     a = write(tmp_path / "a.h5ad", X[:200], named("s", 0, 200), f)

@@ -89,7 +89,7 @@ CASES = {
         "fit IN/X.npy -k 2 -q --report --anndata --preprocess log-normalize --top-features 5 --scores parquet "
         "--components parquet -o OUT",
         "out",
-        "matplotlib jinja2 h5py pyarrow",
+        "matplotlib jinja2 h5py pyarrow anndata",
     ),
     "fit of genotypes": Case("fit IN/X.bed -k 2 -q --no-report --tracy-widom --scan -o OUT", "out", "bed_reader"),
     "transform": Case("transform IN/model.safetensors IN/X.npy -q -o OUT", "scores.csv"),
@@ -104,7 +104,7 @@ CASES = {
         "estimate IN/X.npy -k 2 --report --anndata --preprocess log-normalize --top-features 5 --scores csv "
         "--components csv --checkpoint HERE/kept -o HERE/out",
         "",
-        "matplotlib jinja2 h5py",
+        "matplotlib jinja2 h5py anndata",
         forced=False,
     ),
     "estimate of genotypes": Case("estimate IN/X.bed -k 2 --tracy-widom --scan -o HERE/out", "", "bed_reader", False),

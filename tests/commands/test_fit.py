@@ -14,6 +14,7 @@ import shiftsvd
 from shiftsvd.commands.fitting import _judged
 from shiftsvd.io import open_matrix
 from tests.support.commands import done
+from tests.support.places import needs
 
 TOP = (
     *("singular_values", "explained_variance", "explained_variance_ratio", "residuals", "value_errors", "converged"),
@@ -141,6 +142,7 @@ def test_scores_of_data_that_stay_in_their_file_are_those_of_data_in_memory(larg
 
 
 def test_anndata_holds_the_result_where_scanpy_looks_for_it(named: Path) -> None:
+    needs("scanpy")
     anndata = pytest.importorskip("anndata")
     out = named.parent / "out"
     done("fit", named, "-k", 3, "-o", out, "--anndata", "--scores", "npy", "--no-report")
@@ -156,6 +158,7 @@ def test_anndata_holds_the_result_where_scanpy_looks_for_it(named: Path) -> None
 
 
 def test_anndata_without_names_counts_from_zero(file: Path) -> None:
+    needs("scanpy")
     anndata = pytest.importorskip("anndata")
     done("fit", file, "-k", 1, "-o", file.parent / "out", "--anndata", "--no-report")
     found = anndata.read_h5ad(file.parent / "out" / "fit.h5ad")
@@ -346,6 +349,7 @@ def test_verbose_tells_which_solver_and_why(file: Path) -> None:
 
 
 def test_long_blocks_are_written_in_parts(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("scanpy")
     pytest.importorskip("pyarrow")
     pytest.importorskip("h5py")
     done("fit", file, "-k", 3, "-o", file.parent / "whole", "--scores", "csv", "--no-report", "--anndata")

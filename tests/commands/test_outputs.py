@@ -129,7 +129,7 @@ STILL = "what was there before is there still"
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "npy", "parquet", "h5ad"])
 def test_a_full_disk_is_a_clear_error_and_leaves_nothing_half_written(kind: str, file: Path) -> None:
-    pytest.importorskip({"parquet": "pyarrow", "h5ad": "h5py"}.get(kind, "numpy"))
+    pytest.importorskip({"parquet": "pyarrow", "h5ad": "anndata"}.get(kind, "numpy"))
     out = file.parent / "out"
     scores = ["--scores", "none", "--anndata"] if kind == "h5ad" else ["--scores", kind]
     line = shlex.join([*SHIFTSVD, "fit", str(file), "-k", "15", "-o", str(out), "--no-report", *scores])

@@ -19,6 +19,7 @@ from shiftsvd.transforms import NAMED, by_name
 from shiftsvd.transforms.chains import as_transforms, forms_of, named
 from shiftsvd.transforms.smooth import Smooth
 from tests.support.commands import invoke, told
+from tests.support.places import needs
 from tests.support.sampling import in_turn
 from tests.support.transformed import ROWS, counts
 
@@ -131,6 +132,7 @@ def test_features_in_another_order_find_what_was_learned_of_them(tmp_path: Path)
 
 
 def test_layers_of_a_file_are_transformed_and_left_as_they_are(tmp_path: Path) -> None:
+    needs("scanpy")
     anndata = pytest.importorskip("anndata")
     adata = anndata.AnnData(sparse.csr_matrix(np.log1p(X)), layers={"counts": sparse.csr_matrix(X)})
     adata.write_h5ad(tmp_path / "X.h5ad")

@@ -8,6 +8,7 @@ import pytest
 
 from shiftsvd.io import open_matrix
 from tests.support.commands import done, invoke
+from tests.support.places import needs
 
 pytest.importorskip("pyarrow")
 
@@ -144,6 +145,7 @@ def test_columns_without_any_number_are_named(tmp_path: Path) -> None:
 
 
 def test_estimate_takes_the_gaps_of_a_fit(tmp_path: Path) -> None:
+    needs("scanpy")
     path = written(tmp_path / "x.csv", "n,a,b,c\nr,1,3,2\ns,2,,5\nt,4,1,4\n")
     assert "n_passes" in done("estimate", path, "-k", 1, "--missing", "mean").stdout
     for options, said in (

@@ -12,12 +12,6 @@ from tests.support.places import ROOT, SOURCES
 
 EXTENSIONS = sorted(file.parent.name for file in SOURCES.glob("*/extension.py"))
 SOME = ("io/test_opening.py", "io/test_links.py", "commands/test_help.py", "house/test_layers.py")
-    "io/test_opening.py",
-    "io/test_links.py",
-    "commands/test_help.py",
-    "house/test_layers.py",
-    "house/test_public.py",
-)
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ import shiftsvd
 from shiftsvd.cli import main
 from tests.support.pages import commands_of, python_of
 from tests.support.people import PEOPLE
-from tests.support.places import DOCS, OF_EXTENSIONS, pages
+from tests.support.places import DOCS, OF_EXTENSIONS, needs, pages
 
 PAGES = sorted((DOCS / "migrate").glob("*.rst"))
 
@@ -51,6 +51,7 @@ def test_guide_from_irlba_runs_as_it_is_printed(tmp_path: Path) -> None:
 
 
 def test_commands_from_raw_counts_run_as_they_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("scanpy")
     anndata = pytest.importorskip("anndata")
     monkeypatch.chdir(tmp_path)
     for name, cells in (("counts.h5ad", 90), ("new.h5ad", 20)):

@@ -14,6 +14,7 @@ from shiftsvd.backends.validation import sound_structure
 from shiftsvd.io import convert, open_matrix
 from shiftsvd.io.convert import adjoint_blocks
 from shiftsvd.io.opening import read_file
+from tests.support.places import needs
 
 pytest.importorskip("h5py")
 
@@ -47,6 +48,7 @@ def out(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("compression", [None, "gzip", "zstd"])
 @pytest.mark.parametrize("stored", [csr_array, csc_array])
 def test_sparse_stays_sparse_and_the_same(tmp_path: Path, out: Path, stored: Any, compression: str | None) -> None:
+    needs("scanpy")
     if compression == "zstd":
         pytest.importorskip("hdf5plugin")
     save_npz(tmp_path / "X.npz", stored(matrix()))
@@ -84,6 +86,7 @@ def test_dense_is_turned_so_that_samples_are_rows(
 def test_convert_of_a_converted_file_turns_it_in_bounded_memory(
     tmp_path: Path, out: Path, orient: Any, dtype: str, memory_limit: str | None
 ) -> None:
+    needs("scanpy")
     X = matrix(900, 700, dtype)  # 190 000 entries: 2.3 MB or more
     save_npz(tmp_path / "X.npz", X)
     convert(tmp_path / "X.npz", tmp_path / "first.h5ad")
@@ -118,6 +121,7 @@ def test_the_blocks_of_the_adjoint_are_its_rows(tmp_path: Path, n_bytes: int, dt
 
 @pytest.mark.parametrize("kind", ["sparse", "dense"])
 def test_anndata_reads_what_was_written(tmp_path: Path, out: Path, kind: str) -> None:
+    needs("scanpy")
     anndata = pytest.importorskip("anndata")
     h5py = pytest.importorskip("h5py")
     X = matrix(dtype="i4")

@@ -11,7 +11,7 @@ import shiftsvd as ss
 from shiftsvd.io import convert, open_matrix
 from tests.support import tenx
 from tests.support.commands import done
-from tests.support.places import readable_of
+from tests.support.places import needs, readable_of
 
 X = np.random.default_rng(0).poisson(2.0, (20, 8)).astype(float)
 
@@ -77,11 +77,13 @@ def mtx(folder: Path) -> str:
 
 
 def folder_of_10x(folder: Path) -> str:
+    needs("scanpy")
     tenx.write_folder(folder / "X")
     return "X"
 
 
 def matrix_of_10x(folder: Path) -> str:
+    needs("scanpy")
     tenx.write_folder(folder)
     return next(path.name for path in folder.iterdir() if "matrix" in path.name)
 

@@ -18,6 +18,7 @@ from shiftsvd.io.opening import held_bytes, read_file
 from shiftsvd.io.sniff import format_of, formats
 from shiftsvd.names import resolve
 from tests.support.chunked import h5, matrix, write_h5ad, write_hdf5, write_npy, write_tenx, write_zarr
+from tests.support.places import needs, needs_reader
 
 
 def stdin(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
@@ -43,6 +44,8 @@ def test_every_format_has_a_reader(name: str) -> None:
     ],
 )
 def test_content_tells_where_the_name_does_not(tmp_path: Path, write: Any, name: str, expected: str) -> None:
+    needs_reader(expected)
+    needs_reader(write.__name__)
     path = write(tmp_path).rename(tmp_path / name)
     assert format_of(path, None) == expected
     assert open_matrix(path)[0].shape in ((37, 11), (11, 37))
@@ -65,6 +68,7 @@ def test_content_tells_where_the_name_does_not(tmp_path: Path, write: Any, name:
     ],
 )
 def test_names_and_first_bytes_agree(tmp_path: Path, name: str, content: bytes, expected: str) -> None:
+    needs_reader(name)
     (tmp_path / name).write_bytes(content)
     assert format_of(tmp_path / name, None) == expected
 
@@ -82,6 +86,7 @@ def test_names_and_first_bytes_agree(tmp_path: Path, name: str, content: bytes, 
     ],
 )
 def test_a_name_that_is_wrong_is_said(tmp_path: Path, name: str, content: bytes, match: str) -> None:
+    needs_reader(name)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=match):
         open_matrix(tmp_path / name)
@@ -108,6 +113,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("write", [write_h5ad, write_zarr])
 def test_a_key_chooses_an_element_and_its_names(tmp_path: Path, write: Any) -> None:
+    needs("scanpy")
     path = write(tmp_path)
     A, names = open_matrix(path, key="layers/twice")
     np.testing.assert_array_equal(A @ np.eye(11), 2 * matrix().toarray())
@@ -120,6 +126,7 @@ def test_a_key_chooses_an_element_and_its_names(tmp_path: Path, write: Any) -> N
 
 
 def test_raw_has_names_of_its_own(tmp_path: Path) -> None:
+    needs("scanpy")
     anndata = pytest.importorskip("anndata")
     full = anndata.AnnData(matrix())
     full.var_names = [f"full {j}" for j in range(11)]
@@ -134,6 +141,7 @@ def test_raw_has_names_of_its_own(tmp_path: Path) -> None:
 
 
 def test_names_may_be_categories_numbers_or_missing(tmp_path: Path) -> None:
+    needs("scanpy")
     with h5(tmp_path / "X.h5ad") as root:
         root["X"] = np.eye(3)
         obs = root.create_group("obs")
@@ -149,6 +157,7 @@ def test_names_may_be_categories_numbers_or_missing(tmp_path: Path) -> None:
 
 
 def test_anndata_of_old_is_read(tmp_path: Path) -> None:
+    needs("scanpy")
     X = matrix()
     with h5(tmp_path / "X.h5ad") as root:
         group = root.create_group("X")
@@ -202,6 +211,7 @@ def test_standard_input_is_read_and_not_left_behind(
 
 
 def test_standard_input_is_what_errors_call_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("scanpy")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     stdin(monkeypatch, b"no matrix")
     with pytest.raises(ValueError, match=r"^standard input is to be read as NumPy array"):

@@ -1,5 +1,6 @@
 """One matrix in every format that is read whole or as a table: the same numbers, names, and way round."""
 
+import importlib
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from shiftsvd.backends.source import RowSource
 from shiftsvd.io import Opened, open_matrix
 from shiftsvd.io.formats import mtx, svmlight, table
 from shiftsvd.io.formats.numpy_files import read_npy, read_npz
-from shiftsvd.scanpy.files import read_tenx_folder
+from tests.support.places import needs
 from tests.support.written import (
     COLUMNS,
     ROWS,
@@ -56,6 +57,11 @@ def ipc_stream(path: Path) -> Path:
     with pa.ipc.new_stream(path, content.schema) as stream:
         stream.write_table(content, max_chunksize=7)
     return path
+
+
+def read_tenx_folder(*of: Any) -> Any:
+    needs("scanpy")
+    return importlib.import_module("shiftsvd.scanpy.files").read_tenx_folder(*of)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """A fitted model of every kind that a file can hold, and what is asked of it."""
 
+import importlib
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from typing import Any
@@ -9,9 +10,8 @@ import pytest
 from sklearn.base import BaseEstimator
 
 import shiftsvd as ss
-from shiftsvd.genetics import GenotypePCA
-from shiftsvd.genetics.variants import Samples, Variants
 from tests.support.model_files import assert_same_values, data
+from tests.support.places import has
 
 pd = pytest.importorskip("pandas")
 
@@ -123,16 +123,16 @@ def genotypes_model() -> Made:
     names = [np.array([f"{what}{j}" for j in range(size)]) for what, size in zip("fsvcp", (m, m, n, n, n), strict=True)]
     alleles = np.array(["A", "G", "insertion" * 9, "0"], object)
     info = ss.svd(data((m, n)), k, solver="exact").info
-    model = GenotypePCA(
+    variants = importlib.import_module("shiftsvd.genetics.variants")
+    model = ss.genetics.GenotypePCA(
         *(S[:k] ** 2, U[:, :k], Vh[:k].T, S[:k] / 9, np.full(n, 0.25)),
-        *(Samples(*names[:2]), Variants(names[3], names[2], names[4], alleles, alleles[::-1].copy())),
+        *(variants.Samples(*names[:2]), variants.Variants(names[3], names[2], names[4], alleles, alleles[::-1].copy())),
         *(np.arange(n) < 3, info),
     )
     return model, lambda it: [it.n_used, repr(it), it.variants.first, it.samples.names]
 
 
 MODELS: dict[str, Callable[[], Made]] = {
-    "genotypes": genotypes_model,
     "truncated": lambda: truncated(data()),
     "truncated, single": lambda: truncated(data(dtype=np.float32), algorithm="randomized", n_iter=3),
     "truncated, frame": lambda: truncated(pd.DataFrame(data(), columns=list("abcdefghi")), solver=ss.Exact()),
@@ -156,3 +156,5 @@ MODELS: dict[str, Callable[[], Made]] = {
     "words, no weights": lambda: words(use_idf=False, stop_words="english", min_df=1),
     "words, letters": lambda: words(analyzer="char", ngram_range=(2, 3), max_features=10),
 }
+if has("genetics"):
+    MODELS["genotypes"] = genotypes_model

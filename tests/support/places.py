@@ -40,7 +40,7 @@ def needs(extension: str) -> None:
 
 # Words in the names of files and of cases that an extension reads.
 _READ_BY = {
-    "scanpy": ("h5ad", "anndata", "10x"),
+    "scanpy": ("h5ad", "anndata", "10x", "tenx"),
     "xarray": ("netcdf", ".nc", "classic"),
     "genetics": ("bed", "pgen", "vcf", "bgen", "plink"),
 }
@@ -50,6 +50,11 @@ def readable(name: str) -> bool:
     """Whether what is here reads the file or the case of this name."""
     absent = (word for extension, words in _READ_BY.items() if not has(extension) for word in words)
     return not any(word in name.lower() for word in absent)
+
+
+def needs_reader(name: str) -> None:
+    if not readable(name):
+        pytest.skip(f"the extension that reads {name} is not here")
 
 
 def readable_of(cases: dict[str, Case]) -> dict[str, Case]:

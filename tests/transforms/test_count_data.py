@@ -4,7 +4,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import anndata
 import dask.array as da
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from scipy import sparse
 import shiftsvd as ss
 from shiftsvd.cli import main
 from shiftsvd.transforms import by_name
+from tests.support.places import needs
 from tests.support.values import HONEST, LOGARITHMS, corrected, counted, most_variable, per
 
 BY_NAME = by_name()
@@ -32,7 +32,7 @@ def shares(seed: int = 0) -> Any:
 
 
 def cells(X: Any, marked: bool = False) -> Any:
-    adata = anndata.AnnData(X)
+    adata = pytest.importorskip("anndata").AnnData(X)
     adata.obs_names, adata.var_names = adata.obs_names + "c", adata.var_names + "g"
     if marked:
         adata.uns["log1p"] = {"base": None}
@@ -109,6 +109,7 @@ def test_fractions_are_taken_by_null_models_as_their_formulas_have_it() -> None:
 
 @pytest.mark.parametrize("flavor", ["seurat_v3", "seurat_v3_paper", "pearson_residuals"])
 def test_rankings_of_counts_look_in_the_same_way(flavor: Any) -> None:
+    needs("scanpy")
     with warned(f"flavor {flavor} {LOOKS}"):
         ss.scanpy.highly_variable(shares(), 20, flavor=flavor)
     rng = np.random.default_rng(0)
@@ -164,6 +165,7 @@ def test_one_file_of_several_may_hold_logarithms(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array, sparse.csc_array])
 def test_scanpy_pca_is_told_of_raw_counts_and_of_logarithms(layout: Any) -> None:
+    needs("scanpy")
     raw, logged = counted(np.random.default_rng(0)), shares()
     for X in (cells(layout(raw)), layout(raw)):
         with warned(RAW + r"\d+\. scanpy takes components of logarithms: give preprocess=\"log-normalize\"\."):
@@ -180,6 +182,7 @@ def test_scanpy_pca_is_told_of_raw_counts_and_of_logarithms(layout: Any) -> None
 
 def test_what_scanpy_marks_counts_where_entries_alone_say_nothing() -> None:
     """Logarithms of corrected counts, of some genes; and counts that were put back where logarithms were."""
+    needs("scanpy")
     rng = np.random.default_rng(0)
     X = most_variable(np.log1p(corrected(rng, counted(rng)) * rng.uniform(1.0, 9.0, (120, 1))))
     ss.scanpy.pca(cells(X), 2, preprocess="log-normalize")
@@ -199,6 +202,7 @@ def test_what_scanpy_marks_counts_where_entries_alone_say_nothing() -> None:
 
 
 def test_new_cells_of_logarithms_on_a_model_of_counts_are_told() -> None:
+    needs("scanpy")
     reference = cells(counted(np.random.default_rng(0)))
     ss.scanpy.pca(reference, 3, preprocess="log-normalize")
     ss.scanpy.project(cells(counted(np.random.default_rng(0))[:40]), reference)
@@ -215,6 +219,7 @@ def written(X: Any, path: Path, marked: bool = False) -> Path:
 
 
 def test_the_command_tells_of_logarithms_and_of_raw_counts(tmp_path: Path) -> None:
+    needs("scanpy")
     rng = np.random.default_rng(0)
     raw, logged = written(counted(rng), tmp_path / "raw.h5ad"), written(shares(), tmp_path / "logged.h5ad")
     fit = ("fit", "-k", 3)
@@ -245,6 +250,7 @@ def test_the_command_tells_of_logarithms_on_a_model_of_counts(tmp_path: Path) ->
 
 
 def test_the_command_goes_by_what_the_file_marks(tmp_path: Path) -> None:
+    needs("scanpy")
     rng = np.random.default_rng(0)
     X = most_variable(np.log1p(corrected(rng, counted(rng)) * rng.uniform(1.0, 9.0, (120, 1))))
     plain, marked = (written(X, tmp_path / f"{name}.h5ad", name == "marked") for name in ("plain", "marked"))
