@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
+from tests.support.places import needs
+
 M, N = 37, 11
 
 
@@ -84,6 +86,7 @@ def write_h5ad(path: Path, X: Any = None, **how: Any) -> Path:
 
 
 def write_zarr(path: Path, X: Any = None, zarr_format: int = 2, **how: Any) -> Path:
+    needs("scanpy")
     zarr = pytest.importorskip("zarr")
     root = zarr.open_group(str(path / "X.zarr"), mode="w", zarr_format=zarr_format)
     anndata(root, matrix() if X is None else X, **how)

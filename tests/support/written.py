@@ -12,6 +12,8 @@ from scipy import sparse
 from scipy.io import mmwrite
 from sklearn.datasets import dump_svmlight_file
 
+from tests.support.places import needs
+
 ROWS = [f"sample {i}" for i in range(30)]
 
 
@@ -56,6 +58,7 @@ def write_mtx(path: Path, X: Any = None) -> Path:
 
 
 def write_10x(path: Path, suffix: str, prefix: str = "") -> Path:
+    needs("scanpy")
     path.mkdir()
     write_mtx(path / f"{prefix}matrix.mtx{suffix}", sparse.coo_array(truth().T))
     write_text(path / f"{prefix}barcodes.tsv{suffix}", "".join(f"{name}\n" for name in ROWS))
