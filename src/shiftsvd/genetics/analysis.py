@@ -4,41 +4,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd import Info
-from shiftsvd.extend.files import operator_of
+from shiftsvd import Info, SVDResult, svd
 from shiftsvd.extend.operators import Panel, Vector, generator
-from shiftsvd.extend.running import Outputs, Resources, SolverName
-from shiftsvd.genetics.components import (
-    TracyWidom,
-    check_rank,
-    decomposed,
-    everybody,
-    patterson_matrix,
-    placed,
-    scanned,
-    tested,
-)
+from shiftsvd.extend.running import Outputs, Refused, Resources, Setting, SolverName, refuse
+from shiftsvd.genetics.components import Patterson, TracyWidom
 from shiftsvd.genetics.extension import Chromosomes, MatchName, ProjectName
-from shiftsvd.genetics.files import (
-    Beds,
-    beds,
-    eigenval,
-    eigenvec,
-    eigenvec_allele,
-    joined,
-    of_samples,
-    parts_of,
-    some_of,
-)
+from shiftsvd.genetics.files import RESULTS, Beds, Fileset, eigenval, eigenvec, eigenvec_allele, listed
 from shiftsvd.genetics.projection import Basis, Projection, projected
-from shiftsvd.genetics.scan import SelectionScan
+from shiftsvd.genetics.scan import SelectionScan, selection_scan
 from shiftsvd.genetics.selection import Cohort, Filters, Selection, selected
-from shiftsvd.genetics.variants import Samples, Variants
+from shiftsvd.genetics.variants import Mask, Samples, Variants
 from shiftsvd.solvers import Solver
 
 
@@ -187,12 +167,11 @@ class GenotypePCA:
         Vilhjálmsson (2020), Efficient toolkit implementing best practices for principal component analysis of
         population genetic data.
         """
-        parts = parts_of(beds(bed), None, None)
-        return projected(self.basis, parts, project, match, trust_ambiguous, memory_limit)
+        return projected(self.basis, Fileset.of(listed(bed)), project, match, trust_ambiguous, memory_limit)
 
     @property
     def basis(self) -> Basis:
-        """What projections of new samples take of these components: variants, means, scales, loadings, lengths."""
+        """The components as projections take them."""
         p = self.frequencies
         scale = np.where(self.used, np.sqrt(2 * p * (1 - p)), 1)
         lengths = np.sqrt(self.eigenvalues * self.n_used)
@@ -213,13 +192,12 @@ class GenotypePCA:
         OSError
             If a file exists and `force` is false.
         """
-        vectors, values, weights = (Path(f"{prefix}.{kind}") for kind in ("eigenvec", "eigenval", "eigenvec.allele"))
-        with Outputs([vectors, values, weights], force) as outputs:
+        vectors, values, weights = paths = [Path(f"{prefix}.{kind}") for kind in RESULTS]
+        with Outputs(paths, force) as outputs:
             with eigenvec(outputs.part(vectors), self.samples, self.eigenvectors.shape[1]) as write:
                 write(0, self.eigenvectors)
             eigenval(outputs.part(values), self.eigenvalues)
-            used = self.variants.at(self.used)
-            eigenvec_allele(outputs.part(weights), used, self.loadings[self.used])
+            eigenvec_allele(outputs.part(weights), self.variants.at(self.used), self.loadings[self.used])
 
 
 def pca(
@@ -315,42 +293,86 @@ def pca(
     <2 components of 20 samples x 50 variants (0 monomorphic and 0 not on autosomes dropped)>
     """
     selection, resources = Selection(chromosomes, **filters), Resources(memory_limit, n_threads)
-    paths = beds(bed)
-    cohort = selected(paths, parts_of(paths, None, memory_limit), selection, resources)
-    matrix, rng = patterson_matrix(cohort, resources, stream), generator(rng)
-    check_rank(cohort, matrix, k)
-    F = decomposed(matrix, k, resources, solver=solver, rng=rng, tol=tol)
-    kept = cohort.kept
-    used, p = placed(kept, matrix.both, False), placed(kept, matrix.mean / 2, 0.0)
-    V = placed(kept, F.Vh.T, 0.0)
+    cohort = selected(Fileset.of(listed(bed), None, memory_limit), selection, resources)
+    matrix, rng = Patterson.of(cohort.training.operator(resources, stream)), generator(rng)
+    _check_rank(cohort, matrix, k)
+    F = svd(matrix.A, k, shift=matrix.mean, scale=matrix.scale, solver=solver, rng=rng, tol=tol, **vars(resources))
+    kept, S, U = cohort.kept, F.S.astype(np.float64), F.U.astype(np.float64)
+    used, p, V = _placed(kept, matrix.both, False), _placed(kept, matrix.mean / 2, 0.0), _placed(kept, F.Vh.T, 0.0)
     V[~used] = 0
     if not kept.all():
         p[~kept] = _other_frequencies(cohort, resources)
-    S, U = F.S.astype(np.float64), F.U.astype(np.float64)
-    S2, n_used, n_left_out = S**2, int(used.sum()), cohort.removed.get("chromosomes", 0)
+    n_used, n_left_out = int(used.sum()), cohort.removed.get("chromosomes", 0)
     return GenotypePCA(
-        S2 / n_used,
-        everybody(cohort, matrix, F, resources, stream),
+        S**2 / n_used,
+        _all_eigenvectors(cohort, matrix, F, resources, stream),
         V,
-        S2 / matrix.total if matrix.total > 0 else np.zeros(k),
+        S**2 / matrix.total if matrix.total > 0 else np.zeros(k),
         p,
-        cohort.samples,
-        cohort.variants,
+        cohort.files.samples,
+        cohort.whole.variants,
         used,
         F.info,
         n_left_out,
         int(np.count_nonzero(~kept)) - n_left_out,
         cohort.learned,
         cohort.removed,
-        tested(matrix, U, S, n_used, rng, resources) if tracy_widom else None,
-        scanned(cohort, matrix, F, resources) if scan else None,
+        matrix.tested(U, S, rng, resources) if tracy_widom else None,
+        _scanned(cohort, matrix, U, resources) if scan else None,
     )
 
 
+def _check_rank(cohort: Cohort, matrix: Patterson, k: Any) -> None:
+    name, (m, n), n_used = cohort.whole.name, matrix.A.shape, int(np.count_nonzero(matrix.both))
+    if m < 2:
+        raise ValueError(f"{name} must have at least 2 samples, got {m}; `GenotypePCA.project` takes single ones")
+    if not n_used:
+        others = f"{cohort.removed.get('chromosomes', 0)} not on autosomes, which "
+        raise Refused(
+            f"{name} must have variants of which its samples have both alleles, got {n} that are monomorphic and ",
+            *(others, Setting("chromosomes", "all"), " would keep"),
+        )
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        raise refuse("k", "be a number of components, an integer", k)
+    most = min(m - 1, n_used)
+    if not 1 <= k <= most:
+        counts = f"{m} samples x {n_used} variants that take part"
+        raise refuse("k", f"be in 1..{most} for {counts}", k).after(f"{name}: ")
+
+
+def _all_eigenvectors(
+    cohort: Cohort, matrix: Patterson, F: SVDResult, resources: Resources, stream: bool | None
+) -> Panel:
+    # Samples that components were not learned on are projected, with the means of the others in place of missing
+    # genotypes: one read where there are any.
+    U, S, learned = F.U.astype(np.float64), F.S.astype(np.float64), cohort.learned
+    if learned is None or learned.all():
+        return U
+    Z = matrix.scaled(cohort.files.filled(matrix.mean).of_samples(~learned).operator(resources, stream))
+    lengths = np.where(S > np.finfo(np.float32).eps * S[0], S, np.inf)
+    out = np.empty((len(learned), len(S)))
+    out[learned], out[~learned] = U, Z.matmat(np.asarray(F.Vh.T)).astype(np.float64) / lengths
+    return out
+
+
+def _scanned(cohort: Cohort, matrix: Patterson, U: Panel, resources: Resources) -> SelectionScan:
+    z, statistics, inflation, p = selection_scan(cohort.training.some(matrix.both), U, resources)
+    used = _placed(cohort.kept, matrix.both, False)
+    return SelectionScan(
+        _placed(used, z, np.nan), _placed(used, statistics, np.nan), inflation, _placed(used, p, np.nan)
+    )
+
+
+def _placed(kept: Mask, values: npt.NDArray[Any], rest: bool | float) -> npt.NDArray[Any]:
+    out = np.full((len(kept), *values.shape[1:]), rest)
+    out[kept] = values
+    return out
+
+
 def _other_frequencies(cohort: Cohort, resources: Resources) -> Vector:
-    parts = some_of(parts_of(cohort.paths, None, resources.memory_limit), ~cohort.kept)
-    rows = np.flatnonzero(cohort.rows)[slice(None) if cohort.learned is None else cohort.learned]
-    training = np.isin(np.arange(len(cohort.rows)), rows)
-    others, _ = operator_of(cohort.paths, joined(of_samples(parts, training)), resources, stream=True)
+    training = cohort.rows.copy()
+    if cohort.learned is not None:
+        training[cohort.rows] = cohort.learned
+    others = cohort.whole.some(~cohort.kept).of_samples(training).operator(resources, stream=True)
     frequencies: Vector = np.clip(others.moments().mean / 2, 0, 1)
     return frequencies
