@@ -7,8 +7,9 @@ from shiftsvd.extend import Decoder, Extension, Format
 Chromosomes = Literal["autosomes", "all"]
 MatchName = Literal["auto", "position", "name"]
 ProjectName = Literal["lsq", "oadp", "mean"]
-# The largest values of filters.
+# The largest values of filters, and files that are written by `convert`, with those beside them.
 SHARES: Final[dict[str, float]] = {"mind": 1, "geno": 1, "hwe": 1, "maf": 0.5, "unrelated": 0.5}
+TARGETS: Final = {".pgen": (".pvar", ".psam"), ".bed": (".bim", ".fam")}
 
 EXTENSION: Final = Extension(
     name="genetics",
@@ -25,7 +26,7 @@ EXTENSION: Final = Extension(
     decoder=Decoder(
         (".vcf", ".vcf.gz", ".vcf.bgz", ".vcf.zst", ".bcf", ".bgen"),
         "shiftsvd.genetics.decoding:decode",
-        {".pgen": (".pvar", ".psam"), ".bed": (".bim", ".fam")},
+        TARGETS,
         "shiftsvd.genetics.decoding:refusal",
     ),
     kinds="shiftsvd.genetics.models:KINDS",
