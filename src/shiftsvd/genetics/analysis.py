@@ -24,7 +24,7 @@ from shiftsvd.solvers import Solver
 
 @dataclass(frozen=True, eq=False)
 class GenotypePCA:
-    """Components of genotypes, with the names of samples and variants; `shiftsvd.save_model` keeps all of it.
+    """Components of genotypes, with the names of samples and variants; `shiftsvd.save_model` writes it to a file.
 
     Parameters
     ----------
@@ -43,11 +43,11 @@ class GenotypePCA:
     variants : Variants
         Arrays `chromosomes`, `names`, `positions`, `first` and `second` (alleles).
     used : array of bool, of shape (n_variants,)
-        The variants that take part: they are on the chromosomes asked for, and not monomorphic.
+        The variants that take part: on the chosen `chromosomes`, not filtered, and not monomorphic.
     info : Info
         Solver, passes, and bounds of the errors of the singular values.
     n_left_out : int
-        How many variants are on other chromosomes than those asked for.
+        How many variants are not on the chosen `chromosomes`.
     n_filtered : int
         How many variants other filters removed.
     learned : array of bool, of shape (n_samples,), or None
@@ -55,9 +55,9 @@ class GenotypePCA:
     removed : dict
         How many variants or samples each filter removed, in their order; not kept in files of models.
     tracy_widom : TracyWidom, or None
-        The test of each component, where `pca` was asked for it; not kept in files of models.
+        The test of each component, by ``pca(..., tracy_widom=True)``; not kept in files of models.
     scan : SelectionScan, or None
-        The scan of all variants, where `pca` was asked for it; not kept in files of models.
+        The scan of all variants, by ``pca(..., scan=True)``; not kept in files of models.
 
     See Also
     --------
@@ -99,7 +99,7 @@ class GenotypePCA:
 
     @property
     def n_monomorphic(self) -> int:
-        """How many variants on the chromosomes asked for have one allele only."""
+        """How many variants have one allele only, of those that the filters keep."""
         return len(self.used) - self.n_used - self.n_left_out - self.n_filtered
 
     def __repr__(self) -> str:
@@ -117,7 +117,7 @@ class GenotypePCA:
         trust_ambiguous: bool = False,
         memory_limit: int | str | None = None,
     ) -> Projection:
-        """New samples on these components, by the frequencies of the training samples.
+        """Project new samples onto these components, with the frequencies of the training samples.
 
         Parameters
         ----------
@@ -215,19 +215,19 @@ def pca(
     scan: bool = False,
     **filters: Unpack[Filters],
 ) -> GenotypePCA:
-    """Principal components of the genotypes in a PLINK 1 file: samples x variants, ``(g - 2p) / sqrt(2 p (1 - p))``.
+    """Compute principal components of genotypes in PLINK files, samples x variants, ``(g - 2p) / sqrt(2 p (1 - p))``.
 
     Parameters
     ----------
     bed : path, or a list of them
-        A .bed file, beside which are its .bim and .fam; the suffix may be left out. Several are files of the same
-        samples and other variants, such as one for each chromosome.
+        A .bed with its .bim and .fam beside it, or a .pgen with .pvar and .psam; the suffix .bed is optional. Several
+        files have the same samples and other variants, such as one file for each chromosome.
     k : int
         Number of components: less than there are samples, and not more than variants take part.
     chromosomes : "autosomes" or "all"
-        "autosomes" leaves out variants on X, Y, XY, MT, M, PAR1, PAR2 and 23 to 26 (with or without "chr", in small
+        "autosomes" removes variants on X, Y, XY, MT, M, PAR1, PAR2 and 23 to 26 (with or without "chr", in small
         letters or capitals), which tell the sexes apart; where numbers above 26 occur, they are those of another
-        species, and all numbers stay. "all" leaves out none.
+        species, and all numbers are kept. "all" removes none.
     solver : str or Solver
         As in `shiftsvd.svd`.
     tol : float
@@ -239,22 +239,21 @@ def pca(
     memory_limit : int (bytes) or str such as "2GB", optional
         Default: half of the available memory. What would need more is refused.
     stream : bool, optional
-        Whether the genotypes stay in the file. Default: where they would take more than half of `memory_limit`, as
-        4 bytes each.
+        Whether to read the genotypes from the file in every pass. Default: where they would take more than half of
+        `memory_limit`, as 4 bytes each.
     tracy_widom : bool
         Also the Tracy-Widom test of each component, `GenotypePCA.tracy_widom`.
     scan : bool
         Also how much each variant stands out along the components, `GenotypePCA.scan`.
     **filters
-        Which samples and variants take part, by PLINK's names: `keep`, `remove`, `extract`, `exclude`,
-        `extract_range`, `exclude_range`, `exclude_long_range`, `mind`, `geno`, `hwe`, `hwe_midp`, `maf`, `unrelated`
-        and `indep_pairwise`, as in `Selection`, which also says in what order. With `unrelated` components are learned
-        on samples of which no two are related, and the others are projected.
+        Filters by PLINK's names, `keep`, `remove`, `extract`, `exclude`, `extract_range`, `exclude_range`,
+        `exclude_long_range`, `mind`, `geno`, `hwe`, `hwe_midp`, `maf`, `unrelated`, `indep_pairwise` and `indep_order`:
+        see `Selection`.
 
     Returns
     -------
     GenotypePCA
-        Components, eigenvalues, and what was left out.
+        Components, eigenvalues, and counts of what was removed.
 
     Raises
     ------

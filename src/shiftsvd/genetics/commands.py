@@ -71,9 +71,9 @@ class GenotypeHooks(Hooks):
         return settings.orient != "rows" and all(kind in ("bed", "pgen") for kind in kinds)
 
     def given(self, names: Iterable[str]) -> dict[str, Any]:
-        """The options of these that were given."""
-        extra = self.settings.extra
-        return {name: extra[name] for name in names if extra.get(name) not in (None, False)}
+        """The options of these that were given; 0 is a value."""
+        found = {name: self.settings.extra.get(name) for name in names}
+        return {name: value for name, value in found.items() if value is not None and value is not False}
 
     def refuse(self, given: Iterable[str]) -> None:
         for name in given:
@@ -110,16 +110,12 @@ class GenotypeHooks(Hooks):
             return {}
         if len(settings.files) > 1 and settings.stack == "rows":
             raise ValueError(f"{file}: {COHORTS}")
-        for asked, why in (
-            (settings.missing == "em" or settings.unobserved, f"{_MEANS}; leave out --missing"),
-            (settings.preprocess, f"{_MEANS}, which is no count; leave out --preprocess"),
-            (
-                settings.extra.get("top_features"),
-                "variants are not ranked, which are no counts; leave out --top-features",
-            ),
-        ):
-            if asked:
-                raise ValueError(f"{file}: {why}")
+        if settings.missing == "em" or settings.unobserved:
+            raise ValueError(f"{file}: {_MEANS}; leave out --missing")
+        if settings.preprocess:
+            raise ValueError(f"{file}: {_MEANS}, which is no count; leave out --preprocess")
+        if settings.extra.get("top_features"):
+            raise ValueError(f"{file}: variants are not ranked, which are no counts; leave out --top-features")
         scale = settings.scale or (SCALE if settings.shift == "mean" else None)
         if self.given(_TESTS) and scale != SCALE:
             tests = " and ".join(map(option_of, _TESTS))

@@ -60,7 +60,7 @@ class TracyWidom(NamedTuple):
     effective_markers : array of shape (k,)
         How many independent markers have as much spread of eigenvalues.
     errors : array of shape (k,)
-        Standard errors of the statistics, of the sum of squares that was estimated; 0 where it was computed.
+        Standard errors of the statistics where the sum of squared eigenvalues was estimated; 0 where it was computed.
 
     See Also
     --------
@@ -87,12 +87,12 @@ class TracyWidom(NamedTuple):
 def tracy_widom(
     eigenvalues: Any, rank: int, total: float, total_of_squares: float, standard_error: float = 0.0
 ) -> TracyWidom:
-    """The test for the leading eigenvalues of a relationship matrix of centred genotypes.
+    """Test the leading eigenvalues of a relationship matrix of centred genotypes.
 
     Parameters
     ----------
     eigenvalues : array of shape (k,)
-        The largest ones, in falling order.
+        The largest eigenvalues, in falling order.
     rank : int
         How many eigenvalues there are above zero: one less than samples, which centring takes, or as many as variants.
     total, total_of_squares : float

@@ -1,7 +1,7 @@
 """Who is related to whom: KING-robust kinship, and a set of samples of which no two are."""
 
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from shiftsvd.extend.running import Refused, Resources, Setting, affordable, default_threads
 from shiftsvd.genetics.files import Fileset, block_size
-from shiftsvd.genetics.variants import Mask
+from shiftsvd.genetics.variants import Mask, Samples
 
 Square = npt.NDArray[np.float32]
 
@@ -17,6 +17,38 @@ MOST: Final = 20_000  # samples whose pairs are counted; KING and plink2, which 
 _NUMBERS: Final = 4  # square matrices that are held
 _EPSILON: Final = 2.0**-44  # PLINK's: a kinship that exceeds the limit by less is not above it
 _WHOLE: Final = 2**24  # counts up to this are exact in single precision
+
+
+class Kinship(NamedTuple):
+    """Kinship of all pairs of samples, and a set of unrelated ones.
+
+    Parameters
+    ----------
+    samples : Samples
+        The samples, in the order of the file.
+    kinship : array of shape (n_samples, n_samples)
+        KING-robust: about 0.25 for parents, children and siblings, 0.125 and 0.0625 for the second and third degree,
+        0.5 for twins and duplicates; NaN where neither sample is heterozygous anywhere.
+    unrelated : array of bool, of shape (n_samples,)
+        A set of samples of which no two have a kinship above the cutoff.
+
+    See Also
+    --------
+    genetics.unrelated : Makes one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shiftsvd.genetics import Kinship, Samples
+    >>> samples = Samples(np.array(["f", "f"]), np.array(["mother", "child"]))
+    >>> found = Kinship(samples, np.array([[0.5, 0.25], [0.25, 0.5]]), np.array([True, False]))
+    >>> found.samples.names[found.unrelated].tolist()
+    ['mother']
+    """
+
+    samples: Samples
+    kinship: npt.NDArray[np.float64]
+    unrelated: Mask
 
 
 def kinship_matrix(files: Fileset, resources: Resources) -> npt.NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypedDict, Unpack, get_args
+from typing import Any, Final, Literal, TypedDict, Unpack, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,10 @@ from shiftsvd.extend.operators import Vector
 from shiftsvd.extend.running import Refused, Resources, Setting, refuse
 from shiftsvd.genetics.extension import SHARES, Chromosomes
 from shiftsvd.genetics.files import Beds, CallCounts, Fileset, call_counts, listed, missing_by_sample
-from shiftsvd.genetics.kinship import kinship_matrix, unrelated_mask
+from shiftsvd.genetics.kinship import Kinship, kinship_matrix, unrelated_mask
 from shiftsvd.genetics.linkage import BACKWARDS, FORWARDS, Windows, pruned
 from shiftsvd.genetics.lists import LONG_RANGE, Build, Listed, inside, listed_regions, listed_samples, listed_variants
-from shiftsvd.genetics.variants import Mask, Samples, autosomal, read_founders
+from shiftsvd.genetics.variants import Mask, autosomal, read_founders
 
 Counts = npt.NDArray[np.int64]
 
@@ -80,31 +80,31 @@ class Filters(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Selection:
-    """Which samples and variants take part; what is None removes nothing.
+    """Filters of samples and variants; None removes nothing.
 
-    Filters are applied in this order, which is plink2's: variants by chromosome, by name and by place; samples by name;
-    then `mind`, `geno`, `hwe`, `maf`, `unrelated`, and `indep_pairwise` last. Exact ties stay.
+    Filters are applied in plink2's order: variants by chromosome, by name and by position; samples by name; then
+    `mind`, `geno`, `hwe`, `maf`, `unrelated`, and `indep_pairwise` last. Exact ties are kept.
 
     Parameters
     ----------
     chromosomes : "autosomes" or "all"
-        Whether variants on sex chromosomes and mitochondria are left out, as in `pca`.
+        Whether to remove variants on sex chromosomes and mitochondria, as in `pca`.
     keep, remove : path, or list of names, or of pairs of a family and a name
-        Samples that are to stay, and to go: a file with FID and IID in each line, or IID alone, with or without a head.
+        Samples to keep, and to remove: a file with FID and IID in each line, or IID alone; a header is optional.
     extract, exclude : path, or list of names
-        Variants that are to stay, and to go: names in a file, with spaces or lines between them.
+        Variants to keep, and to remove: a file with their names, between spaces or in lines.
     extract_range, exclude_range : path
-        The same by place: chromosome, first and last position in each line, counted from 1, both inside ("range" of
-        PLINK 1, "bed1" of PLINK 2).
+        Positions of variants to keep, and to remove: chromosome, first and last position in each line, counted from 1,
+        both included ("range" of PLINK 1, "bed1" of PLINK 2).
     exclude_long_range : "hg19" or "hg38"
-        The build of the positions: 24 regions of long-range linkage in humans go (Price et al. 2008; Weale 2010). On
-        hg38 the ends of the nine that span a centromere are estimates.
+        The build of the positions: remove 24 regions of long-range linkage in humans (Price et al. 2008; Weale 2010).
+        On hg38 the ends of the nine that span a centromere are estimates.
     mind, geno : float
         The largest share of missing genotypes of a sample, and of a variant.
     hwe : float
         The smallest p value of the exact test of Hardy-Weinberg proportions, among founders, of variants on autosomes.
     hwe_midp : bool
-        Whether that is the mid-p value (PLINK's "midp").
+        Whether `hwe` is of the mid-p value (PLINK's "midp").
     maf : float
         The smallest frequency of the rarer allele, among founders.
     unrelated : float
@@ -174,14 +174,12 @@ def windows_of(given: Sequence[Any]) -> Windows:
     except (TypeError, ValueError):
         raise refuse(name, rule, given) from None
     by_position = text.endswith("kb")
-    if not (0 <= share < 1 and whole >= 1 and whole == float(step) and size < float("inf")):
+    if not (0 <= share < 1 and whole >= 1 and whole == float(step) and 0 < size < float("inf")):
         raise refuse(name, rule, given, "the step is at least 1, and the r^2 in 0..1")
     if by_position and whole != 1:
         raise Refused(Setting(name), f" needs a step of 1 for a window in kilobases, got {whole}")
     if not by_position and (size < max(2, whole) or not size.is_integer()):
         raise refuse(name, rule, given, "a window of variants is a whole number, and not shorter than the step")
-    if by_position and size <= 0:
-        raise refuse(name, rule, given)
     return Windows(round(1000 * size) if by_position else int(size), whole, share, by_position)
 
 
@@ -219,10 +217,6 @@ class Cohort:
     def autosomes(self) -> Mask:
         return autosomal(self.whole.variants.chromosomes)[self.kept]
 
-    @property
-    def founders(self) -> Mask:
-        return read_founders(self.whole.paths[0])[self.rows]
-
     def drop(self, name: str, out: Mask) -> None:
         of_samples, self.removed[name] = name in OF_SAMPLES, int(np.count_nonzero(out))
         if out.all():
@@ -239,14 +233,24 @@ def selected(files: Fileset, selection: Selection, resources: Resources) -> Coho
     # At most four reads: for `mind`, for the counts behind `geno`, `hwe` and `maf`, for kinship and for pruning.
     m, n = files.shape
     cohort = Cohort(files, files, np.ones(n, bool), np.ones(m, bool))
-    if selection.chromosomes == "autosomes" and not cohort.autosomes.all():
-        if not cohort.autosomes.any():
-            names = ", ".join(sorted(set(files.variants.chromosomes.tolist()))[:5])
-            keeps = Setting("chromosomes", "all"), " keeps these"
-            raise Refused(f"{files.name} must have variants on autosomes, got {names}; ", *keeps)
-        cohort.drop("chromosomes", ~cohort.autosomes)
-    for stage in (_by_lists, _by_counts, _by_kinship, _by_linkage):
-        stage(cohort, selection, resources)
+    others = ~cohort.autosomes if selection.chromosomes == "autosomes" else np.zeros(n, bool)
+    if others.all():
+        names = ", ".join(sorted(set(files.variants.chromosomes.tolist()))[:5])
+        keeps = Setting("chromosomes", "all"), " keeps these"
+        raise Refused(f"{files.name} must have variants on autosomes, got {names}; ", *keeps)
+    if others.any():
+        cohort.drop("chromosomes", others)
+    _by_lists(cohort, selection, resources)
+    _by_counts(cohort, selection, resources)
+    if selection.unrelated is not None:
+        kinship = kinship_matrix(cohort.files.some(cohort.autosomes), resources)
+        cohort.learned = unrelated_mask(kinship, selection.unrelated)
+        cohort.removed["unrelated"] = int(np.count_nonzero(~cohort.learned))
+    if selection.indep_pairwise is not None:
+        founders = _founders(cohort, selection)
+        founders = founders if cohort.learned is None else founders[cohort.learned]
+        windows = windows_of(selection.indep_pairwise)._replace(order=selection.indep_order)
+        cohort.drop("indep_pairwise", ~pruned(cohort.training, founders, windows, resources))
     return cohort
 
 
@@ -272,7 +276,7 @@ def _by_counts(cohort: Cohort, selection: Selection, resources: Resources) -> No
     limits = {name: getattr(selection, name) for name in ("geno", "hwe", "maf")}
     if all(limit is None for limit in limits.values()):
         return
-    counts = call_counts(cohort.files, _enough_founders(cohort, selection), resources)
+    counts = call_counts(cohort.files, _founders(cohort, selection), resources)
     for name, limit in limits.items():
         if limit is None:
             continue
@@ -286,63 +290,16 @@ def _by_counts(cohort: Cohort, selection: Selection, resources: Resources) -> No
         counts = CallCounts(*(each[~out] for each in counts))
 
 
-def _by_kinship(cohort: Cohort, selection: Selection, resources: Resources) -> None:
-    if selection.unrelated is not None:
-        kinship = kinship_matrix(cohort.files.some(cohort.autosomes), resources)
-        cohort.learned = unrelated_mask(kinship, selection.unrelated)
-        cohort.removed["unrelated"] = int(np.count_nonzero(~cohort.learned))
-
-
-def _by_linkage(cohort: Cohort, selection: Selection, resources: Resources) -> None:
-    if selection.indep_pairwise is not None:
-        founders = _enough_founders(cohort, selection)
-        windows = windows_of(selection.indep_pairwise)._replace(order=selection.indep_order)
-        founders = founders if cohort.learned is None else founders[cohort.learned]
-        cohort.drop("indep_pairwise", ~pruned(cohort.training, founders, windows, resources))
-
-
-def _enough_founders(cohort: Cohort, selection: Selection) -> Mask:
-    founders = cohort.founders
+def _founders(cohort: Cohort, selection: Selection) -> Mask:
+    path, founders = cohort.whole.paths[0], read_founders(cohort.whole.paths[0])[cohort.rows]
     counting = any(limit is not None for limit in (selection.hwe, selection.maf, selection.indep_pairwise))
     if counting and np.count_nonzero(founders) < _FOUNDERS:
-        needed = f"must have at least {_FOUNDERS} founders, samples whose parents are 0, for "
         raise Refused(
-            *(f"{cohort.whole.paths[0]} {needed}", Setting("hwe"), ", ", Setting("maf"), " and "),
-            *(Setting("indep_pairwise"), f", got {np.count_nonzero(founders)}; set the parents in the .fam to 0"),
+            *(f"{path} must have at least {_FOUNDERS} founders, samples whose parents are 0, for ", Setting("hwe")),
+            *(", ", Setting("maf"), " and ", Setting("indep_pairwise"), f", got {np.count_nonzero(founders)}; "),
+            "set the parents in the .fam to 0",
         )
     return founders
-
-
-class Kinship(NamedTuple):
-    """Who is related to whom.
-
-    Parameters
-    ----------
-    samples : Samples
-        The samples, in the order of the file.
-    kinship : array of shape (n_samples, n_samples)
-        KING-robust: about 0.25 for parents, children and siblings, 0.125 and 0.0625 for the second and third degree,
-        0.5 for twins and duplicates; NaN where neither sample is heterozygous anywhere.
-    unrelated : array of bool, of shape (n_samples,)
-        A set of samples of which no two have a kinship above the cutoff.
-
-    See Also
-    --------
-    genetics.unrelated : Makes one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from shiftsvd.genetics import Kinship, Samples
-    >>> samples = Samples(np.array(["f", "f"]), np.array(["mother", "child"]))
-    >>> found = Kinship(samples, np.array([[0.5, 0.25], [0.25, 0.5]]), np.array([True, False]))
-    >>> found.samples.names[found.unrelated].tolist()
-    ['mother']
-    """
-
-    samples: Samples
-    kinship: npt.NDArray[np.float64]
-    unrelated: Mask
 
 
 def unrelated(
@@ -354,7 +311,7 @@ def unrelated(
     memory_limit: int | str | None = None,
     **filters: Unpack[Filters],
 ) -> Kinship:
-    """Kinship of all pairs of samples in a PLINK 1 file, and a set of samples of which no two are related.
+    """Compute the kinship of all pairs of samples in PLINK files, and a set of samples of which no two are related.
 
     Parameters
     ----------
