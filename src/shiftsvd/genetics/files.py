@@ -216,21 +216,13 @@ def listed(bed: Beds) -> list[Path]:
 
 @dataclass(frozen=True, eq=False)
 class Fileset:
-    """Genotypes of the same samples in one file or several: all of them, or some variants and samples.
-
-    Attributes
-    ----------
-    parts : list of Genotypes
-        Those of the files that have any of the variants.
-    labels : array of str
-        Names of the samples: with their families where the names alone are not unique.
-    """
+    """Genotypes of the same samples in one file or several: all of them, or some variants and samples."""
 
     paths: list[Path]
-    parts: list[Genotypes]
+    parts: list[Genotypes]  # of the files that have any of the variants
     samples: Samples
     variants: Variants
-    labels: Labels
+    labels: Labels  # of the samples: with their families where the names alone are not unique
 
     @classmethod
     def of(cls, paths: list[Path], key: str | None = None, memory_limit: int | str | None = None) -> Self:

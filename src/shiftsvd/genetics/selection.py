@@ -185,29 +185,15 @@ def windows_of(given: Sequence[Any]) -> Windows:
 
 @dataclass(eq=False)
 class Cohort:
-    """The samples and variants of files that take part.
-
-    Attributes
-    ----------
-    whole, files : Fileset
-        All of the files, and what takes part.
-    kept, rows : arrays of bool
-        Which variants and samples of the files take part.
-    learned : array of bool, or None
-        Which of the samples that take part components are learned on; None: all of them.
-    removed : dict
-        How many variants or samples each filter removed, in the order of the filters.
-    absent : dict
-        How many names of a list the files lack.
-    """
+    """The samples and variants of files that take part."""
 
     whole: Fileset
-    files: Fileset
-    kept: Mask
-    rows: Mask
-    learned: Mask | None = None
-    removed: dict[str, int] = field(default_factory=dict)
-    absent: dict[str, int] = field(default_factory=dict)
+    files: Fileset  # what takes part
+    kept: Mask  # which variants of the whole
+    rows: Mask  # which samples of the whole
+    learned: Mask | None = None  # which samples of `files` components are learned on; None: all of them
+    removed: dict[str, int] = field(default_factory=dict)  # by each filter, in their order
+    absent: dict[str, int] = field(default_factory=dict)  # names of a list that the files lack
 
     @property
     def training(self) -> Fileset:
