@@ -194,7 +194,7 @@ class GenotypePCA:
         """
         vectors, values, weights = paths = [Path(f"{prefix}.{kind}") for kind in RESULTS]
         with Outputs(paths, force) as outputs:
-            with eigenvec(outputs.part(vectors), self.samples, self.eigenvectors.shape[1]) as write:
+            with eigenvec(outputs.part(vectors), self.samples, np.ones(len(self.eigenvalues))) as write:
                 write(0, self.eigenvectors)
             eigenval(outputs.part(values), self.eigenvalues)
             eigenvec_allele(outputs.part(weights), self.variants.at(self.used), self.loadings[self.used])

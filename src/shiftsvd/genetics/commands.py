@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -40,7 +40,7 @@ from shiftsvd.genetics.matching import n_ambiguous
 from shiftsvd.genetics.projection import Basis, Scores, Target
 from shiftsvd.genetics.scan import SelectionScan, selection_scan
 from shiftsvd.genetics.selection import OF_SAMPLES, Cohort, Filters, Selection, selected
-from shiftsvd.genetics.variants import Samples, Variants, autosomal
+from shiftsvd.genetics.variants import Variants, autosomal
 from shiftsvd.io import Names
 
 SCALE: Final = "patterson"
@@ -204,7 +204,8 @@ class GenotypeHooks(Hooks):
     ) -> Iterable[AbstractContextManager[Write]]:
         if "eigenvec" in paths:
             assert self.cohort is not None
-            yield _vectors(outputs.part(paths["eigenvec"]), self.cohort.files.samples, run.pca)
+            lengths = run.pca.singular_values_.astype(np.float64)
+            yield eigenvec(outputs.part(paths["eigenvec"]), self.cohort.files.samples, lengths)
 
     def write(self, run: Run, paths: Mapping[str, Path], outputs: Any) -> None:
         if self.cohort is None:
@@ -325,13 +326,6 @@ class GenotypeHooks(Hooks):
 
 def beside(variants: Variants) -> tuple[tuple[str, Any], ...]:
     return ("chromosome", variants.chromosomes), ("position", variants.positions), ("counted_allele", variants.first)
-
-
-@contextmanager
-def _vectors(path: Path, samples: Samples, pca: Any) -> Iterator[Write]:
-    lengths = pca.singular_values_.astype(np.float64)
-    with eigenvec(path, samples, len(lengths)) as write:
-        yield lambda first, block: write(first, block / np.where(lengths > 0, lengths, 1))
 
 
 def _n_used(pca: Any) -> int:

@@ -1,6 +1,5 @@
 """Components of genotypes scaled as Patterson et al. (2006), and the Tracy-Widom test."""
 
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -40,7 +39,7 @@ def squared_trace(
     return value, float(squares.std(ddof=1) / np.sqrt(PROBES))
 
 
-_NODES: Final = 80  # of the quadrature: the law is known to rounding
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(80)  # on (-1, 1); with 80 nodes the law is known to rounding
 _LENGTH: Final = 18.0  # of the interval above s in which the kernel is not zero, for s down to _LOWEST
 _LOWEST: Final = -12.0  # below it the law is 0 to 1e-60
 _HIGHEST: Final = 200.0  # above it the tail is below the smallest double: exp(-2/3 s^1.5)
@@ -162,21 +161,14 @@ def _tail(s: float) -> float:
         return float("nan")
     if s < _LOWEST or s > _HIGHEST:
         return float(s < _LOWEST)
-    nodes, weights = _quadrature()
     # The kernel decays in (x + y) / 2: from 0 on within less than six.
     length = _LENGTH + max(0.0, -s)
-    x, w = s + length * nodes, np.sqrt(length * weights)
+    x, w = s + length * ((_NODES + 1) / 2), np.sqrt(length * (_WEIGHTS / 2))
     kernel = w[:, None] * airy((x[:, None] + x) / 2)[0] / 2 * w
     eigenvalues = np.linalg.eigvalsh(kernel)
     # The logarithm of each factor 1 - lambda, so that a tail of 1e-40 keeps its digits. At least 0: rounding leaves
     # -0.0 or less of tails beyond all digits.
     return max(0.0, -float(np.expm1(np.log1p(-np.minimum(eigenvalues, 1 - 1e-16)).sum())))
-
-
-@lru_cache(maxsize=1)
-def _quadrature() -> tuple[Vector, Vector]:
-    x, w = np.polynomial.legendre.leggauss(_NODES)
-    return (x + 1) / 2, w / 2
 
 
 def patterson(mean: Vector) -> tuple[Vector, Mask]:

@@ -345,12 +345,12 @@ _ROWS: Final = 2**16  # variants that are turned into text at once
 
 
 @contextmanager
-def eigenvec(path: Path, samples: Samples, k: int) -> Iterator[Callable[[int, Panel], None]]:
+def eigenvec(path: Path, samples: Samples, lengths: Vector) -> Iterator[Callable[[int, Panel], None]]:
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write("\t".join(["#FID", "IID", *_names(k)]) + "\n")
+        file.write("\t".join(["#FID", "IID", *_names(len(lengths))]) + "\n")
 
-        def write(first: int, U: Panel) -> None:
-            part = slice(first, first + len(U))
+        def write(first: int, scores: Panel) -> None:
+            part, U = slice(first, first + len(scores)), scores / np.where(lengths > 0, lengths, 1)
             for family, name, row in zip(samples.families[part], samples.names[part], U, strict=True):
                 file.write("\t".join([family, name, *_numbers(row)]) + "\n")
 

@@ -272,8 +272,8 @@ class Target:
         half = (limit_of(memory_limit) or _ROOM) // 2  # for samples; the other one is for genotypes
         step = max(1, half // (8 * (_MATRICES * k * k + (2 * COUNT + 4) * (k + 1))))
         for lo in range(0, m, step):
-            group = _Group(self, slice(lo, min(lo + step, m)), min(_BLOCK, half // (8 * _COPIES)))
-            yield group.means() if method == "mean" else group.estimated(method)
+            rows = slice(lo, min(lo + step, m))
+            yield _scores(self, rows, min(_BLOCK, half // (8 * _COPIES)), method)
 
     def blocks(self, rows: slice, most: int) -> Iterator[tuple[Panel, Panel, Places]]:
         """Yield genotypes in units of the scale (NaN where missing), loadings, and which variants: at most `most`."""
@@ -290,74 +290,59 @@ class Target:
             first += source.shape[0]
 
 
-class _Group:
-    """Some of the new samples, and sums over their genotypes."""
-
-    def __init__(self, target: Target, rows: slice, most: int) -> None:
-        self._target, self._rows, self._most = target, rows, most
-        self._alive = target.basis.alive
-        self._m, self._k = rows.stop - rows.start, int(np.count_nonzero(self._alive))
-        self._n_variants = int(np.count_nonzero(target.basis.used))
-        self._products, self._gram = np.zeros((self._m, self._k)), np.zeros((1, self._k * (self._k + 1) // 2))
-        self._squares, self._n_present = np.zeros(self._m), np.zeros(self._m)
-        self._lacking = np.zeros((self._m, self._gram.shape[1]))
-        for X, V, _ in target.blocks(rows, most):
-            self._add(X, V)
-
-    def _add(self, X: Panel, V: Panel) -> None:
+def _scores(target: Target, rows: slice, most: int, method: ProjectName) -> Scores:
+    basis, m = target.basis, rows.stop - rows.start
+    k, n = int(np.count_nonzero(basis.alive)), int(np.count_nonzero(basis.used))
+    products, squares, n_present = np.zeros((m, k)), np.zeros(m), np.zeros(m)
+    gram, lacking = np.zeros((1, k * (k + 1) // 2)), np.zeros((m, k * (k + 1) // 2))
+    for X, V, _ in target.blocks(rows, most):
         missing = np.isnan(X)
         np.copyto(X, 0, where=missing)
-        self._products += X @ V
-        self._squares += np.einsum("ij,ij->i", X, X)
-        self._n_present += X.shape[1] - missing.sum(axis=1)
-        self._gram += packed(V).sum(axis=0)
+        products += X @ V
+        squares += np.einsum("ij,ij->i", X, X)
+        n_present += X.shape[1] - missing.sum(axis=1)
+        gram += packed(V).sum(axis=0)
         gaps = missing.any(axis=1)
-        self._lacking[gaps] += missing[gaps].astype(np.float64) @ packed(V)
+        lacking[gaps] += missing[gaps].astype(np.float64) @ packed(V)
 
-    def means(self) -> Scores:
-        return Scores(self._rows.start, self._whole(self._products), None, self._n_present)
-
-    def estimated(self, method: ProjectName) -> Scores:
-        if not self._k:
-            return self.means()._replace(errors=self._whole(self._products))
-        gram = unpacked(self._gram - self._lacking, self._k)
-        found = solved(gram, self._products, self._squares, self._n_present)
-        covariance = self._covariance(found)
-        scores = found.scores
-        if method == "oadp":
-            scores, covariance = self._beside_training(found, covariance)
-        errors = np.sqrt(np.maximum(np.einsum("mii->mi", covariance), 0))
-        return Scores(self._rows.start, self._whole(scores), self._whole(errors), self._n_present)
-
-    def _covariance(self, found: Solved) -> Panel:
-        some = self._n_present < self._n_variants
-        out = np.zeros((self._m, self._k, self._k))
-        if some.any():
-            spread, sums = np.zeros_like(self._lacking), Sums(self._target.stretch, self._m, self._k)
-            for X, V, places in self._target.blocks(self._rows, self._most):
-                residual = X - np.where(found.told[:, None], found.scores, 0) @ V.T
-                spread += np.nan_to_num(residual) ** 2 @ packed(V)
-                sums.add(places, residual, V)
-            squares = unpacked(spread, self._k)
-            alone, together = covariances(found, squares, self._n_present), sums.covariance(found, squares)
-            out[some] = (alone + together)[some]
+    def whole(values: Panel) -> Panel:
+        out = np.zeros((m, len(basis.lengths)))
+        out[:, basis.alive] = values
         return out
 
-    def _beside_training(self, found: Solved, covariance: Panel) -> tuple[Panel, Panel]:
-        told, lengths = found.told, self._target.basis.lengths[self._alive]
-        B = found.scores[told]
-        share = np.maximum(self._n_variants - self._k, 0) / (self._n_present[told] - self._k)
-        squares = np.einsum("mk,mk->m", B, B) + found.residual[told] * share
-        scores, moved = np.full_like(found.scores, np.nan), np.full_like(covariance, np.nan)
-        scores[told] = augmented(B, squares, lengths)
-        J = derivatives(B, squares, lengths)
-        moved[told] = J @ covariance[told] @ J.swapaxes(1, 2)
-        return scores, moved
+    if method == "mean" or not k:
+        return Scores(rows.start, whole(products), None if method == "mean" else whole(products), n_present)
+    found = solved(unpacked(gram - lacking, k), products, squares, n_present)
+    scores, covariance = found.scores, np.zeros((m, k, k))
+    if (some := n_present < n).any():
+        covariance[some] = _covariance(target, rows, most, found, n_present)[some]
+    if method == "oadp":
+        share = np.maximum(n - k, 0) / (n_present[found.told] - k)
+        scores, covariance = _beside_training(found, covariance, share, basis.lengths[basis.alive])
+    errors = np.sqrt(np.maximum(np.einsum("mii->mi", covariance), 0))
+    return Scores(rows.start, whole(scores), whole(errors), n_present)
 
-    def _whole(self, values: Panel) -> Panel:
-        out = np.zeros((len(values), len(self._alive)))
-        out[:, self._alive] = values
-        return out
+
+def _covariance(target: Target, rows: slice, most: int, found: Solved, n_present: Vector) -> Panel:
+    m, k = found.scores.shape
+    spread, sums = np.zeros((m, k * (k + 1) // 2)), Sums(target.stretch, m, k)
+    for X, V, places in target.blocks(rows, most):
+        residual = X - np.where(found.told[:, None], found.scores, 0) @ V.T
+        spread += np.nan_to_num(residual) ** 2 @ packed(V)
+        sums.add(places, residual, V)
+    squares = unpacked(spread, k)
+    return covariances(found, squares, n_present) + sums.covariance(found, squares)
+
+
+def _beside_training(found: Solved, covariance: Panel, share: Vector, lengths: Vector) -> tuple[Panel, Panel]:
+    told = found.told
+    B = found.scores[told]
+    squares = np.einsum("mk,mk->m", B, B) + found.residual[told] * share
+    scores, moved = np.full_like(found.scores, np.nan), np.full_like(covariance, np.nan)
+    scores[told] = augmented(B, squares, lengths)
+    J = derivatives(B, squares, lengths)
+    moved[told] = J @ covariance[told] @ J.swapaxes(1, 2)
+    return scores, moved
 
 
 def projected(
