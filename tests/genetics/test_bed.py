@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.genetics import readers
+from shiftsvd.genetics.files import read_bed
 from shiftsvd.genetics.variants import read_samples
 from shiftsvd.io import open_matrix
 
@@ -35,7 +35,7 @@ def filled(G: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def test_genotypes_are_counts_with_means_in_their_gaps(n_samples: int, tmp_path: Path) -> None:
     G = write(tmp_path / "a.bed", n_samples)
     G[0, np.isnan(G).all(axis=0)] = 0  # nothing is known of these variants: zero
-    opened = readers.read_bed(tmp_path / "a.bed", None, None)
+    opened = read_bed(tmp_path / "a.bed", None, None)
     X = opened.matrix.read(0, opened.matrix.shape[0])
     assert X.dtype == opened.matrix.dtype == np.float32
     np.testing.assert_array_equal(X, filled(G).T.astype(np.float32))
@@ -44,7 +44,7 @@ def test_genotypes_are_counts_with_means_in_their_gaps(n_samples: int, tmp_path:
 def test_names_are_those_beside_the_file(tmp_path: Path) -> None:
     samples, variants = [f"person{i}" for i in range(23)], [f"rs{j}" for j in range(41)]
     write(tmp_path / "a.bed", iid=samples, sid=variants)
-    opened = readers.read_bed(tmp_path / "a.bed", None, None)
+    opened = read_bed(tmp_path / "a.bed", None, None)
     assert opened.samples == "columns"
     assert opened.columns is not None
     assert opened.columns.tolist() == samples
@@ -56,7 +56,7 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
     write(tmp_path / "a.bed", fid=["f"] * 23, iid=["same"] * 2 + [f"i{i}" for i in range(21)])
     fam = tmp_path / "a.fam"
     fam.write_bytes(b"\xef\xbb\xbf" + fam.read_bytes())
-    assert read_samples(fam).families[0] == "f"
+    assert read_samples(tmp_path / "a.bed").families[0] == "f"
     names = open_matrix(tmp_path / "a.bed")[1].samples
     assert names is not None
     assert names[0] == "f_same"
@@ -64,7 +64,7 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
 
 def test_samples_of_the_same_name_are_told_apart_by_their_families(tmp_path: Path) -> None:
     write(tmp_path / "a.bed", 4, iid=["1", "2", "1", "2"], fid=["a", "a", "b", "b"])
-    opened = readers.read_bed(tmp_path / "a.bed", None, None)
+    opened = read_bed(tmp_path / "a.bed", None, None)
     assert opened.columns is not None
     assert opened.columns.tolist() == ["a_1", "a_2", "b_1", "b_2"]
 
@@ -91,7 +91,7 @@ def test_streamed_components_are_those_of_the_filled_matrix(tmp_path: Path) -> N
 @pytest.mark.parametrize("n_bytes", [1, 400, 10**6])
 def test_ranges_of_variants_make_up_the_whole(n_bytes: int, tmp_path: Path) -> None:
     G = write(tmp_path / "a.bed")
-    source = pickle.loads(pickle.dumps(readers.read_bed(tmp_path / "a.bed", None, None).matrix))
+    source = pickle.loads(pickle.dumps(read_bed(tmp_path / "a.bed", None, None).matrix))
     edges = source.edges(n_bytes)
     assert edges[0] == 0
     assert edges[-1] == 41
@@ -104,22 +104,20 @@ def test_ranges_of_variants_make_up_the_whole(n_bytes: int, tmp_path: Path) -> N
 def test_some_variants_with_other_means_are_those_rows(tmp_path: Path) -> None:
     G = write(tmp_path / "a.bed")
     kept, means = np.arange(41) % 3 != 1, np.linspace(0, 2, 41)
-    opened = readers.some(readers.filled(readers.read_bed(tmp_path / "a.bed", None, None), means), kept)
-    source = opened.matrix
-    assert opened.rows is not None
-    assert (source.shape, len(opened.rows)) == ((27, 23), 27)
+    whole = read_bed(tmp_path / "a.bed", None, None).matrix
+    source = whole.filled(means).at(kept)
+    assert source.shape == (27, 23)
     assert source.stored == 27 * 23
     want = np.where(np.isnan(G), means, G).T[kept].astype(np.float32)
     np.testing.assert_array_equal(np.vstack([source.read(*rows) for rows in pairwise(source.edges(400))]), want)
-    others = readers.some(readers.read_bed(tmp_path / "a.bed", None, None), kept).matrix
-    whole = readers.read_bed(tmp_path / "a.bed", None, None).matrix
+    others = whole.at(kept)
     assert len({source.fingerprint, others.fingerprint, whole.fingerprint}) == 3
     assert others.filled(means[kept]).fingerprint == source.fingerprint
 
 
 def refused(path: Path, match: str, name: str = "") -> None:
     with pytest.raises((ValueError, OSError), match=match) as error:
-        readers.read_bed(path, None, None)
+        read_bed(path, None, None)
     assert str(error.value).startswith(str(path.with_suffix(name) if name else path))
 
 
@@ -165,4 +163,4 @@ def test_what_lies_beside_must_be_there_and_have_names(beside: str, tmp_path: Pa
 def test_one_matrix_takes_no_key(tmp_path: Path) -> None:
     write(tmp_path / "a.bed")
     with pytest.raises(ValueError, match="holds one matrix without a name, so key must be None, got 'X'"):
-        readers.read_bed(tmp_path / "a.bed", "X", None)
+        read_bed(tmp_path / "a.bed", "X", None)

@@ -140,6 +140,11 @@ def test_what_cannot_be_is_refused(bed: Path, options: Any, message: str) -> Non
     assert message in result.stderr
 
 
+def test_a_limit_of_zero_is_a_limit(bed: Path, G: Any) -> None:
+    told = json.loads(done("fit", bed, "-k", 2, "--geno", 0, "--json").stdout)
+    assert told["removed"] == {"geno": np.isnan(G).any(axis=0).sum()}
+
+
 @pytest.fixture
 def sexed() -> Any:
     """Where the variants are that are not on autosomes."""

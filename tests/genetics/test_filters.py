@@ -8,20 +8,21 @@ import numpy as np
 import pytest
 
 from shiftsvd.genetics import Selection, pca
-from shiftsvd.genetics.files import founders_of, parts_of
+from shiftsvd.genetics.files import Fileset
 from shiftsvd.genetics.lists import LONG_RANGE
 from shiftsvd.genetics.selection import Cohort, exact_p, selected
+from shiftsvd.genetics.variants import read_founders
 from shiftsvd.runs.memory import Resources
 from tests.support.cohort import bed_reader, linked, ran, write
 
 
 def chosen(paths: Path | list[Path], resources: Resources = Resources(), **filters: Any) -> Cohort:  # noqa: B008
     paths = [paths] if isinstance(paths, Path) else paths
-    return selected(paths, parts_of(paths, None, None), Selection(**filters), resources)
+    return selected(Fileset.of(paths), Selection(**filters), resources)
 
 
 def names(cohort: Cohort) -> tuple[list[str], list[str]]:
-    return cohort.left.names.tolist(), cohort.samples.names.tolist()
+    return cohort.files.variants.names.tolist(), cohort.files.samples.names.tolist()
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def by_hand(G: Any, chromosomes: Any, size: int, step: int, r2: float, order: in
 def test_pruning_is_what_its_words_say(order: int, tmp_path: Path) -> None:
     G = linked(60, 150, gaps=0)
     path = write(tmp_path / "a.bed", G)
-    chromosomes = np.array([int(name) for name in chosen(path).variants.chromosomes])
+    chromosomes = np.array([int(name) for name in chosen(path).whole.variants.chromosomes])
     ours = chosen(path, indep_pairwise=(12, 4, 0.25), indep_order=order)
     assert names(ours)[0] == [f"rs{j}" for j in by_hand(G, chromosomes, 12, 4, 0.25, order)]
 
@@ -124,9 +125,9 @@ def test_pruning_goes_by_the_samples_that_are_learned_on(order: int, seed: int, 
     path = write(tmp_path / "a.bed", G, founders=0.9)
     cohort = chosen(path, unrelated=0.177, indep_pairwise=(12, 4, 0.2371), indep_order=order)
     assert cohort.learned is not None
-    own = cohort.learned & founders_of(path)
+    own = cohort.learned & read_founders(path)
     assert own.sum() < len(own) - 5
-    chromosomes = np.array([int(name) for name in cohort.variants.chromosomes])
+    chromosomes = np.array([int(name) for name in cohort.whole.variants.chromosomes])
     ours = names(cohort)[0]
     assert ours == [f"rs{j}" for j in by_hand(G[own], chromosomes, 12, 4, 0.2371, order)]
     assert ours != [f"rs{j}" for j in by_hand(G, chromosomes, 12, 4, 0.2371, order)]
@@ -184,7 +185,7 @@ def test_files_name_samples_and_variants(messy: Path, tmp_path: Path) -> None:
     some = file("some", "rs5 rs6", "", "rs9", "rs99999")
     assert names(chosen(messy, extract=some))[0] == ["rs5", "rs6", "rs9"]
     assert names(chosen(messy, extract=some, exclude=["rs6"]))[0] == ["rs5", "rs9"]
-    positions = chosen(messy).variants.positions.astype(int)
+    positions = chosen(messy).whole.variants.positions.astype(int)
     region = file("range", f"chr2 {positions[310]} {positions[320]} label", "# 1 1 2")
     assert names(chosen(messy, extract_range=region))[0] == [f"rs{j}" for j in range(310, 321)]
     assert len(names(chosen(messy, exclude_range=region))[0]) == 889
@@ -214,13 +215,13 @@ def test_components_are_those_of_a_file_of_what_is_left(messy: Path, tmp_path: P
         found = pca(messy, 3, stream=stream, **filters)
         np.testing.assert_allclose(found.eigenvalues, alone.eigenvalues, rtol=1e-5)
         np.testing.assert_allclose(np.abs(found.eigenvectors), np.abs(alone.eigenvectors), atol=1e-4)
-        assert found.samples.names.tolist() == left.samples.names.tolist()
+        assert found.samples.names.tolist() == left.files.samples.names.tolist()
         assert found.removed == left.removed
         assert found.n_used + found.n_filtered + found.n_monomorphic == 900
 
 
 def test_files_by_chromosome_are_filtered_as_one(messy: Path, tmp_path: Path) -> None:
-    G, all_of = bed_reader.open_bed(messy).read(), chosen(messy).variants
+    G, all_of = bed_reader.open_bed(messy).read(), chosen(messy).whole.variants
     paths = []
     for c in ("1", "2", "3"):
         on = all_of.chromosomes == c

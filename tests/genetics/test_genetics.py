@@ -115,7 +115,7 @@ def test_autosomes_are_told_by_their_names() -> None:
 
 def test_chromosomes_that_cannot_be_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.bed", genotypes(20, 60), chromosome=["X"] * 40 + ["MT"] * 20)
-    with pytest.raises(ValueError, match=r'a\.bed must have variants on autosomes, got MT, X; take "all"'):
+    with pytest.raises(ValueError, match=r'a\.bed must have variants on autosomes, got MT, X; chromosomes="all"'):
         pca(path)
     assert pca(path, 2, chromosomes="all").n_used == 60
     with pytest.raises(ValueError, match='chromosomes must be "autosomes" or "all", got \'X\''):
@@ -208,6 +208,13 @@ def test_small_letters_are_the_same_alleles(tmp_path: Path) -> None:
     projected = found.project(path, project="mean")
     np.testing.assert_allclose(projected.eigenvectors, found.eigenvectors, atol=1e-6)
     assert projected[2:6] == (100, 50, 0, 0)
+
+
+def test_a_component_of_one_variant_is_projected(tmp_path: Path) -> None:
+    G = genotypes(12, 3, gaps=0)
+    found = pca(write(tmp_path / "a.bed", G[:, :1].copy()), 1)
+    again = found.project(write(tmp_path / "b.bed", G), project="mean")
+    np.testing.assert_allclose(again.eigenvectors, found.eigenvectors, atol=1e-6)
 
 
 def test_components_of_nothing_take_nothing(tmp_path: Path) -> None:

@@ -54,10 +54,10 @@ def test_samples_are_read_in_any_order_and_any_of_them(bed: Path, tmp_path: Path
     order = np.random.default_rng(0).permutation(60)
     for path in (bed, pgen(tmp_path / "b.pgen", bed)):
         source = read_file(path, None, None, None).matrix
-        moved = source.of_samples(order)
+        moved = source.at(samples=order)
         np.testing.assert_array_equal(moved.calls(3, 40), source.calls(3, 40)[:, order])
         np.testing.assert_allclose(moved.read(3, 40), source.read(3, 40)[:, order], rtol=1e-6)
-        some = moved.of_samples(order < 20)
+        some = moved.at(samples=order < 20)
         np.testing.assert_array_equal(some.calls(0, 9), source.calls(0, 9)[:, order[order < 20]])
         assert moved.fingerprint != source.fingerprint
 
@@ -69,6 +69,14 @@ def test_components_and_filters_are_those_of_the_bed(bed: Path, tmp_path: Path) 
     np.testing.assert_allclose(ours.eigenvectors, want.eigenvectors, atol=1e-5)
     assert ours.removed == want.removed
     assert ours.variants.first.tolist() == want.variants.first.tolist()
+
+
+def test_projections_are_those_of_the_bed(bed: Path, tmp_path: Path) -> None:
+    found = pca(bed, 3)
+    for project in ("lsq", "mean"):
+        want = found.project(bed, project=project).eigenvectors
+        got = found.project(pgen(tmp_path / "b.pgen", bed), project=project).eigenvectors
+        np.testing.assert_allclose(got, want, atol=1e-9)
 
 
 def test_dosages_are_multiplied_and_calls_are_counted(bed: Path, tmp_path: Path) -> None:

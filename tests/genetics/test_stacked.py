@@ -67,3 +67,15 @@ def test_other_samples_in_one_of_the_files_are_refused(tmp_path: Path) -> None:
             act(paths)
     with pytest.raises(ValueError, match="at least one file"):
         pca([])
+
+
+def test_new_samples_may_be_in_another_order_in_each_file(tmp_path: Path) -> None:
+    model = pca(files(tmp_path, genotypes(M, N), "old")[0], 2)
+    G, order = genotypes(9, N, seed=4), np.random.default_rng(0).permutation(9)
+    paths, whole = files(tmp_path, G, "new")
+    moved, _ = files(tmp_path, G[order], "moved")
+    own = paths[0].with_suffix(".fam").read_text().splitlines(keepends=True)
+    for path in moved:
+        path.with_suffix(".fam").write_text("".join(own[i] for i in order))
+    found = model.project([paths[0], *moved[1:]])
+    np.testing.assert_allclose(found.eigenvectors, model.project(whole).eigenvectors, atol=1e-9)

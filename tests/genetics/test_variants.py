@@ -39,7 +39,7 @@ def genotypes(path: Path, **how: Any) -> Any:
     convert(path, out, force=True, **how)
     pytest.importorskip("pgenlib")
     source = read_file(out, None, None, None).matrix
-    return source._numbers(np.arange(source.shape[0])).T
+    return source.dosages().T
 
 
 def same(found: Any, want: Any) -> None:
@@ -91,7 +91,7 @@ def test_dosages_are_read_and_calls_where_there_are_none(tmp_path: Path) -> None
     done = ran("plink2", "--vcf", path, "dosage=DS", "--make-pgen", "--out", tmp_path / "theirs")
     assert "rror" not in done
     theirs = read_file(tmp_path / "theirs.pgen", None, None, None).matrix
-    same(theirs._numbers(np.arange(2)).T, dosages)
+    same(theirs.dosages().T, dosages)
 
 
 def test_probabilities_and_haplotype_dosages_are_summed(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_dosages_of_bgen_are_those_of_the_second_allele(tmp_path: Path) -> None:
     assert told == ["01\t10\trs1\tA\tG", "01\t30\trs3\tAT\tA", "0X\t40\tv4\tA\tG"]
     ran("plink2", "--bgen", path, "ref-first", "--max-alleles", "2", "--make-pgen", "--out", tmp_path / "theirs")
     theirs = read_file(tmp_path / "theirs.pgen", None, None, None).matrix
-    same(theirs._numbers(np.arange(2)).T, found[:, :2])
+    same(theirs.dosages().T, found[:, :2])
 
 
 @pytest.mark.parametrize("layout", [1, 2])

@@ -575,7 +575,7 @@ FAULTS = (
     ),
     fault(
         "what is missing, in a mean of genotypes",
-        "genetics/readers.py",
+        "genetics/files.py",
         "means /= np.maximum(G.shape[1] - missing.sum(axis=1), 1)",
         "means /= G.shape[1]",
         "genetics/test_bed.py",

@@ -2,7 +2,7 @@
 
 from shiftsvd.backends.columns import Places, SomeColumns, SomeRows, some_columns
 from shiftsvd.backends.files import left_beside
-from shiftsvd.backends.source import RowSource
+from shiftsvd.backends.source import OnTop, RowSource
 from shiftsvd.io.base import (
     PIPED,
     Features,

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from shiftsvd.genetics.analysis import pca as pca
     from shiftsvd.genetics.components import TracyWidom as TracyWidom
     from shiftsvd.genetics.components import tracy_widom as tracy_widom
+    from shiftsvd.genetics.kinship import Kinship as Kinship
     from shiftsvd.genetics.projection import Projection as Projection
     from shiftsvd.genetics.scan import SelectionScan as SelectionScan
-    from shiftsvd.genetics.selection import Kinship as Kinship
     from shiftsvd.genetics.selection import Selection as Selection
     from shiftsvd.genetics.selection import unrelated as unrelated
     from shiftsvd.genetics.variants import Samples as Samples
@@ -43,7 +43,8 @@ if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every
             "shiftsvd.genetics.components": ("TracyWidom", "tracy_widom"),
             "shiftsvd.genetics.projection": ("Projection",),
             "shiftsvd.genetics.scan": ("SelectionScan",),
-            "shiftsvd.genetics.selection": ("Kinship", "Selection", "unrelated"),
+            "shiftsvd.genetics.kinship": ("Kinship",),
+            "shiftsvd.genetics.selection": ("Selection", "unrelated"),
             "shiftsvd.genetics.variants": ("Samples", "Variants"),
         },
     )

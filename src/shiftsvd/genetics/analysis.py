@@ -4,47 +4,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd import Info
-from shiftsvd.extend.files import operator_of
+from shiftsvd import Info, SVDResult, svd
 from shiftsvd.extend.operators import Panel, Vector, generator
-from shiftsvd.extend.running import Outputs, Resources, SolverName
-from shiftsvd.genetics.components import (
-    TracyWidom,
-    check_rank,
-    decomposed,
-    everybody,
-    patterson_matrix,
-    placed,
-    scanned,
-    tested,
-)
+from shiftsvd.extend.running import Outputs, Refused, Resources, Setting, SolverName, refuse
+from shiftsvd.genetics.components import Patterson, TracyWidom
 from shiftsvd.genetics.extension import Chromosomes, MatchName, ProjectName
-from shiftsvd.genetics.files import (
-    Beds,
-    beds,
-    eigenval,
-    eigenvec,
-    eigenvec_allele,
-    joined,
-    of_samples,
-    parts_of,
-    some_of,
-)
+from shiftsvd.genetics.files import RESULTS, Beds, Fileset, eigenval, eigenvec, eigenvec_allele, listed
 from shiftsvd.genetics.projection import Basis, Projection, projected
-from shiftsvd.genetics.scan import SelectionScan
+from shiftsvd.genetics.scan import SelectionScan, selection_scan
 from shiftsvd.genetics.selection import Cohort, Filters, Selection, selected
-from shiftsvd.genetics.variants import Samples, Variants
+from shiftsvd.genetics.variants import Mask, Samples, Variants
 from shiftsvd.solvers import Solver
 
 
 @dataclass(frozen=True, eq=False)
 class GenotypePCA:
-    """Components of genotypes, with the names of samples and variants; `shiftsvd.save_model` keeps all of it.
+    """Components of genotypes, with the names of samples and variants; `shiftsvd.save_model` writes it to a file.
 
     Parameters
     ----------
@@ -63,11 +43,11 @@ class GenotypePCA:
     variants : Variants
         Arrays `chromosomes`, `names`, `positions`, `first` and `second` (alleles).
     used : array of bool, of shape (n_variants,)
-        The variants that take part: they are on the chromosomes asked for, and not monomorphic.
+        The variants that take part: on the chosen `chromosomes`, not filtered, and not monomorphic.
     info : Info
         Solver, passes, and bounds of the errors of the singular values.
     n_left_out : int
-        How many variants are on other chromosomes than those asked for.
+        How many variants are not on the chosen `chromosomes`.
     n_filtered : int
         How many variants other filters removed.
     learned : array of bool, of shape (n_samples,), or None
@@ -75,9 +55,9 @@ class GenotypePCA:
     removed : dict
         How many variants or samples each filter removed, in their order; not kept in files of models.
     tracy_widom : TracyWidom, or None
-        The test of each component, where `pca` was asked for it; not kept in files of models.
+        The test of each component, by ``pca(..., tracy_widom=True)``; not kept in files of models.
     scan : SelectionScan, or None
-        The scan of all variants, where `pca` was asked for it; not kept in files of models.
+        The scan of all variants, by ``pca(..., scan=True)``; not kept in files of models.
 
     See Also
     --------
@@ -119,7 +99,7 @@ class GenotypePCA:
 
     @property
     def n_monomorphic(self) -> int:
-        """How many variants on the chromosomes asked for have one allele only."""
+        """How many variants have one allele only, of those that the filters keep."""
         return len(self.used) - self.n_used - self.n_left_out - self.n_filtered
 
     def __repr__(self) -> str:
@@ -137,7 +117,7 @@ class GenotypePCA:
         trust_ambiguous: bool = False,
         memory_limit: int | str | None = None,
     ) -> Projection:
-        """New samples on these components, by the frequencies of the training samples.
+        """Project new samples onto these components, with the frequencies of the training samples.
 
         Parameters
         ----------
@@ -187,12 +167,11 @@ class GenotypePCA:
         Vilhjálmsson (2020), Efficient toolkit implementing best practices for principal component analysis of
         population genetic data.
         """
-        parts = parts_of(beds(bed), None, None)
-        return projected(self.basis, parts, project, match, trust_ambiguous, memory_limit)
+        return projected(self.basis, Fileset.of(listed(bed)), project, match, trust_ambiguous, memory_limit)
 
     @property
     def basis(self) -> Basis:
-        """What projections of new samples take of these components: variants, means, scales, loadings, lengths."""
+        """The components as projections take them."""
         p = self.frequencies
         scale = np.where(self.used, np.sqrt(2 * p * (1 - p)), 1)
         lengths = np.sqrt(self.eigenvalues * self.n_used)
@@ -213,13 +192,12 @@ class GenotypePCA:
         OSError
             If a file exists and `force` is false.
         """
-        vectors, values, weights = (Path(f"{prefix}.{kind}") for kind in ("eigenvec", "eigenval", "eigenvec.allele"))
-        with Outputs([vectors, values, weights], force) as outputs:
-            with eigenvec(outputs.part(vectors), self.samples, self.eigenvectors.shape[1]) as write:
+        vectors, values, weights = paths = [Path(f"{prefix}.{kind}") for kind in RESULTS]
+        with Outputs(paths, force) as outputs:
+            with eigenvec(outputs.part(vectors), self.samples, np.ones(len(self.eigenvalues))) as write:
                 write(0, self.eigenvectors)
             eigenval(outputs.part(values), self.eigenvalues)
-            used = self.variants.at(self.used)
-            eigenvec_allele(outputs.part(weights), used, self.loadings[self.used])
+            eigenvec_allele(outputs.part(weights), self.variants.at(self.used), self.loadings[self.used])
 
 
 def pca(
@@ -237,19 +215,19 @@ def pca(
     scan: bool = False,
     **filters: Unpack[Filters],
 ) -> GenotypePCA:
-    """Principal components of the genotypes in a PLINK 1 file: samples x variants, ``(g - 2p) / sqrt(2 p (1 - p))``.
+    """Compute principal components of genotypes in PLINK files, samples x variants, ``(g - 2p) / sqrt(2 p (1 - p))``.
 
     Parameters
     ----------
     bed : path, or a list of them
-        A .bed file, beside which are its .bim and .fam; the suffix may be left out. Several are files of the same
-        samples and other variants, such as one for each chromosome.
+        A .bed with its .bim and .fam beside it, or a .pgen with .pvar and .psam; the suffix .bed is optional. Several
+        files have the same samples and other variants, such as one file for each chromosome.
     k : int
         Number of components: less than there are samples, and not more than variants take part.
     chromosomes : "autosomes" or "all"
-        "autosomes" leaves out variants on X, Y, XY, MT, M, PAR1, PAR2 and 23 to 26 (with or without "chr", in small
+        "autosomes" removes variants on X, Y, XY, MT, M, PAR1, PAR2 and 23 to 26 (with or without "chr", in small
         letters or capitals), which tell the sexes apart; where numbers above 26 occur, they are those of another
-        species, and all numbers stay. "all" leaves out none.
+        species, and all numbers are kept. "all" removes none.
     solver : str or Solver
         As in `shiftsvd.svd`.
     tol : float
@@ -261,22 +239,21 @@ def pca(
     memory_limit : int (bytes) or str such as "2GB", optional
         Default: half of the available memory. What would need more is refused.
     stream : bool, optional
-        Whether the genotypes stay in the file. Default: where they would take more than half of `memory_limit`, as
-        4 bytes each.
+        Whether to read the genotypes from the file in every pass. Default: where they would take more than half of
+        `memory_limit`, as 4 bytes each.
     tracy_widom : bool
         Also the Tracy-Widom test of each component, `GenotypePCA.tracy_widom`.
     scan : bool
         Also how much each variant stands out along the components, `GenotypePCA.scan`.
     **filters
-        Which samples and variants take part, by PLINK's names: `keep`, `remove`, `extract`, `exclude`,
-        `extract_range`, `exclude_range`, `exclude_long_range`, `mind`, `geno`, `hwe`, `hwe_midp`, `maf`, `unrelated`
-        and `indep_pairwise`, as in `Selection`, which also says in what order. With `unrelated` components are learned
-        on samples of which no two are related, and the others are projected.
+        Filters by PLINK's names, `keep`, `remove`, `extract`, `exclude`, `extract_range`, `exclude_range`,
+        `exclude_long_range`, `mind`, `geno`, `hwe`, `hwe_midp`, `maf`, `unrelated`, `indep_pairwise` and `indep_order`:
+        see `Selection`.
 
     Returns
     -------
     GenotypePCA
-        Components, eigenvalues, and what was left out.
+        Components, eigenvalues, and counts of what was removed.
 
     Raises
     ------
@@ -315,42 +292,86 @@ def pca(
     <2 components of 20 samples x 50 variants (0 monomorphic and 0 not on autosomes dropped)>
     """
     selection, resources = Selection(chromosomes, **filters), Resources(memory_limit, n_threads)
-    paths = beds(bed)
-    cohort = selected(paths, parts_of(paths, None, memory_limit), selection, resources)
-    matrix, rng = patterson_matrix(cohort, resources, stream), generator(rng)
-    check_rank(cohort, matrix, k)
-    F = decomposed(matrix, k, resources, solver=solver, rng=rng, tol=tol)
-    kept = cohort.kept
-    used, p = placed(kept, matrix.both, False), placed(kept, matrix.mean / 2, 0.0)
-    V = placed(kept, F.Vh.T, 0.0)
+    cohort = selected(Fileset.of(listed(bed), None, memory_limit), selection, resources)
+    matrix, rng = Patterson.of(cohort.training.operator(resources, stream)), generator(rng)
+    _check_rank(cohort, matrix, k)
+    F = svd(matrix.A, k, shift=matrix.mean, scale=matrix.scale, solver=solver, rng=rng, tol=tol, **vars(resources))
+    kept, S, U = cohort.kept, F.S.astype(np.float64), F.U.astype(np.float64)
+    used, p, V = _placed(kept, matrix.both, False), _placed(kept, matrix.mean / 2, 0.0), _placed(kept, F.Vh.T, 0.0)
     V[~used] = 0
     if not kept.all():
         p[~kept] = _other_frequencies(cohort, resources)
-    S, U = F.S.astype(np.float64), F.U.astype(np.float64)
-    S2, n_used, n_left_out = S**2, int(used.sum()), cohort.removed.get("chromosomes", 0)
+    n_used, n_left_out = int(used.sum()), cohort.removed.get("chromosomes", 0)
     return GenotypePCA(
-        S2 / n_used,
-        everybody(cohort, matrix, F, resources, stream),
+        S**2 / n_used,
+        _all_eigenvectors(cohort, matrix, F, resources, stream),
         V,
-        S2 / matrix.total if matrix.total > 0 else np.zeros(k),
+        S**2 / matrix.total if matrix.total > 0 else np.zeros(k),
         p,
-        cohort.samples,
-        cohort.variants,
+        cohort.files.samples,
+        cohort.whole.variants,
         used,
         F.info,
         n_left_out,
         int(np.count_nonzero(~kept)) - n_left_out,
         cohort.learned,
         cohort.removed,
-        tested(matrix, U, S, n_used, rng, resources) if tracy_widom else None,
-        scanned(cohort, matrix, F, resources) if scan else None,
+        matrix.tested(U, S, rng, resources) if tracy_widom else None,
+        _scanned(cohort, matrix, U, resources) if scan else None,
     )
 
 
+def _check_rank(cohort: Cohort, matrix: Patterson, k: Any) -> None:
+    name, (m, n), n_used = cohort.whole.name, matrix.A.shape, int(np.count_nonzero(matrix.both))
+    if m < 2:
+        raise ValueError(f"{name} must have at least 2 samples, got {m}; `GenotypePCA.project` takes single ones")
+    if not n_used:
+        others = f"{cohort.removed.get('chromosomes', 0)} not on autosomes, which "
+        raise Refused(
+            f"{name} must have variants of which its samples have both alleles, got {n} that are monomorphic and ",
+            *(others, Setting("chromosomes", "all"), " would keep"),
+        )
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        raise refuse("k", "be a number of components, an integer", k)
+    most = min(m - 1, n_used)
+    if not 1 <= k <= most:
+        counts = f"{m} samples x {n_used} variants that take part"
+        raise refuse("k", f"be in 1..{most} for {counts}", k).after(f"{name}: ")
+
+
+def _all_eigenvectors(
+    cohort: Cohort, matrix: Patterson, F: SVDResult, resources: Resources, stream: bool | None
+) -> Panel:
+    # Samples that components were not learned on are projected, with the means of the others in place of missing
+    # genotypes: one read where there are any.
+    U, S, learned = F.U.astype(np.float64), F.S.astype(np.float64), cohort.learned
+    if learned is None or learned.all():
+        return U
+    Z = matrix.scaled(cohort.files.filled(matrix.mean).of_samples(~learned).operator(resources, stream))
+    lengths = np.where(S > np.finfo(np.float32).eps * S[0], S, np.inf)
+    out = np.empty((len(learned), len(S)))
+    out[learned], out[~learned] = U, Z.matmat(np.asarray(F.Vh.T)).astype(np.float64) / lengths
+    return out
+
+
+def _scanned(cohort: Cohort, matrix: Patterson, U: Panel, resources: Resources) -> SelectionScan:
+    z, statistics, inflation, p = selection_scan(cohort.training.some(matrix.both), U, resources)
+    used = _placed(cohort.kept, matrix.both, False)
+    return SelectionScan(
+        _placed(used, z, np.nan), _placed(used, statistics, np.nan), inflation, _placed(used, p, np.nan)
+    )
+
+
+def _placed(kept: Mask, values: npt.NDArray[Any], rest: bool | float) -> npt.NDArray[Any]:
+    out = np.full((len(kept), *values.shape[1:]), rest)
+    out[kept] = values
+    return out
+
+
 def _other_frequencies(cohort: Cohort, resources: Resources) -> Vector:
-    parts = some_of(parts_of(cohort.paths, None, resources.memory_limit), ~cohort.kept)
-    rows = np.flatnonzero(cohort.rows)[slice(None) if cohort.learned is None else cohort.learned]
-    training = np.isin(np.arange(len(cohort.rows)), rows)
-    others, _ = operator_of(cohort.paths, joined(of_samples(parts, training)), resources, stream=True)
+    training = cohort.rows.copy()
+    if cohort.learned is not None:
+        training[cohort.rows] = cohort.learned
+    others = cohort.whole.some(~cohort.kept).of_samples(training).operator(resources, stream=True)
     frequencies: Vector = np.clip(others.moments().mean / 2, 0, 1)
     return frequencies

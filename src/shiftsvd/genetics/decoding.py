@@ -3,27 +3,31 @@
 import shlex
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.extend.files import bounded, bounded_lines, open_bytes, optional, reading
-from shiftsvd.extend.running import notice
+from shiftsvd.extend.running import Refused, Setting, notice
+from shiftsvd.genetics.extension import TARGETS
+from shiftsvd.genetics.files import refuse_key
 
-Dosages = npt.NDArray[np.float64]  # copies of the second allele of each sample, 0 to 2; NaN where there is no genotype
+Dosages = npt.NDArray[np.float64]  # copies of the second allele of each sample, 0 to 2; NaN: missing
 
-UNKNOWN: Final = ("", ".")  # how files write that there is no name
+UNKNOWN: Final = ("", ".")  # missing names
 _PER_SAMPLE: Final = 200  # bytes: names, and the numbers of one variant in all their copies
 _LONGEST: Final = 100  # characters of a name that is made of alleles
 _TOLERANCE: Final = 1e-3  # of dosages that are written with few digits
+_DIPLOID: Final = 2
+_TRIPLOID: Final = "genotypes of more than two copies, which are missing"
 
 
 class Person(NamedTuple):
-    """One sample: its family and name, and its sex as PLINK codes it: 1, 2, or NA."""
+    """A sample; its sex as PLINK codes it: 1, 2, or NA."""
 
     family: str
     name: str
@@ -31,7 +35,7 @@ class Person(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """One variant of two alleles, the dosages being those of the second one."""
+    """A variant of two alleles; the dosages are those of the second one."""
 
     chromosome: str
     position: int
@@ -44,34 +48,31 @@ class Variant(NamedTuple):
 class VariantFile(ABC):
     """A file that is read once, from its first variant to its last.
 
-    Attributes
-    ----------
-    people : sequence of Person
-    dosages : bool
-        Whether dosages may lie between whole numbers.
-    reference_known : bool
-        Whether the first allele is that of the reference genome.
-    left_out : Counter
-        What was left out or became missing, in words, and how often.
+    Genotypes of one copy count twice, as in PLINK 2, and phase is ignored.
     """
 
-    people: Sequence[Person]
-    dosages: bool
-    reference_known: bool
+    dosages = True  # whether dosages may lie between whole numbers
+    reference_known = False  # whether the first allele is that of the reference genome
+    _file: Any
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.left_out: Counter[str] = Counter()
+    def __init__(self, path: Path, people: Sequence[Person], memory_limit: int | str | None) -> None:
+        self.path, self.people = path, people
+        self.left_out: Counter[str] = Counter()  # what was left out or became missing
+        if not people:
+            raise ValueError(f"{path} must hold genotypes of samples, got variants alone")
+        bounded(path, _PER_SAMPLE * len(people), memory_limit)
+        for person in people:
+            if any(text.split() != [text] for text in person):
+                raise ValueError(f"{path} must have sample names without spaces, got {person.name!r}; rename it there")
+        twice, count = Counter(person[:2] for person in people).most_common(1)[0]
+        if count > 1:
+            raise ValueError(f"{path} must have different names of samples, got {twice[1]!r} twice; rename one there")
 
     @abstractmethod
     def variants(self) -> Iterator[Variant]: ...
 
-    @abstractmethod
-    def close(self) -> None: ...
-
-    def told(self) -> None:
-        for what, count in self.left_out.items():
-            notice(f"{self.path}: {what}: {count:,}")
+    def close(self) -> None:
+        self._file.close()
 
     def checked(self, variant: Variant) -> Variant:
         chromosome, position, name, first, second, dosages = variant
@@ -82,64 +83,44 @@ class VariantFile(ABC):
             if text.split() != [text]:
                 self.refuse(name, f"chromosomes, names and alleles without spaces, got {text!r}")
         lowest, highest = np.nanmin(dosages, initial=0), np.nanmax(dosages, initial=0)
-        if lowest < -_TOLERANCE or highest > 2 + _TOLERANCE:
+        if lowest < -_TOLERANCE or highest > _DIPLOID + _TOLERANCE:
             worst = float(lowest if lowest < 0 else highest)
             self.refuse(name, f"dosages from 0 to the copies that a sample has (1 or 2), got {worst:.3g} of 2")
-        return Variant(chromosome, position, name, first, second, np.clip(dosages, 0, 2))
+        return Variant(chromosome, position, name, first, second, np.clip(dosages, 0, _DIPLOID))
 
     def refuse(self, name: str, rule: str) -> NoReturn:
         raise ValueError(f"{self.path} must have {rule} at {name}")
 
-
-def checked_people(path: Path, people: Sequence[Person], memory_limit: int | str | None) -> Sequence[Person]:
-    if not people:
-        raise ValueError(f"{path} must hold genotypes of samples, got variants alone")
-    bounded(path, _PER_SAMPLE * len(people), memory_limit)
-    for person in people:
-        if any(text.split() != [text] for text in person):
-            raise ValueError(f"{path} must have sample names without spaces, got {person.name!r}; rename it there")
-    if len({person[:2] for person in people}) < len(people):
-        twice = next(person for person, count in Counter(p[:2] for p in people).items() if count > 1)
-        raise ValueError(f"{path} must have different names of samples, got {twice[1]!r} twice; rename one there")
-    return people
+    def count(self, where: npt.NDArray[np.bool_], what: str) -> None:
+        if count := int(np.count_nonzero(where)):
+            self.left_out[what] += count
 
 
 FIELDS: Final = ("GT", "DS", "GP", "HDS")
 _END: Final = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")  # of a BGZF file
 _PADDING: Final = -2  # in place of the copies that a sample does not have
-_DIPLOID: Final = 2
 _SUM_OFF: Final = 0.05  # by how much probabilities that are written with two digits may miss 1
 
 
 class VcfFile(VariantFile):
-    """A VCF, plain or packed, or BCF.
-
-    Genotypes of one copy count twice, as PLINK 2 has it, half-calls are missing, and phase is forgotten.
-    """
+    """A VCF, plain or packed, or BCF; half-calls are missing."""
 
     reference_known = True
 
     def __init__(self, path: Path, field: str | None, memory_limit: int | str | None, calls: bool) -> None:
-        super().__init__(path)
         if field is not None and field not in FIELDS:
-            raise ValueError(f"key must be one of {', '.join(FIELDS)} for {path}, got {field!r}")
-        _complete(path)
+            raise Refused(Setting("key"), f" must be one of {', '.join(FIELDS)} for {path}, got {field!r}")
+        _check_end(path)
         with reading(path), _htslib():
             self._file = optional("cyvcf2", "vcf").VCF(str(path.absolute()))
-        self._field = self._chosen(field, calls)
-        self.dosages = self._field != "GT"
-        self.people = checked_people(path, [Person("0", name) for name in self._file.samples], memory_limit)
-
-    def _chosen(self, field: str | None, calls: bool) -> str:
         declared = [name for name in FIELDS if self._declares(name)]
-        usual = ("GT", "DS") if calls else ("DS", "GT")
-        chosen = field or next((name for name in usual if name in declared), None)
-        if chosen is None or chosen not in declared:
-            wanted = field or "GT or DS"
-            raise ValueError(
-                f"{self.path} must have genotypes in the field {wanted}, got {', '.join(declared) or 'none'}"
-            )
-        return chosen
+        usual = next((name for name in (("GT", "DS") if calls else ("DS", "GT")) if name in declared), None)
+        self._field = field or usual
+        if self._field not in declared:
+            have = ", ".join(declared) or "none"
+            raise ValueError(f"{path} must have genotypes in the field {field or 'GT or DS'}, got {have}")
+        self.dosages = self._field != "GT"
+        super().__init__(path, [Person("0", name) for name in self._file.samples], memory_limit)
 
     def _declares(self, name: str) -> bool:
         try:
@@ -147,9 +128,6 @@ class VcfFile(VariantFile):
         except KeyError:
             return False
         return True
-
-    def close(self) -> None:
-        self._file.close()
 
     def variants(self) -> Iterator[Variant]:
         with reading(self.path), _htslib():
@@ -179,15 +157,11 @@ class VcfFile(VariantFile):
             self.refuse(name, f"calls 0 and 1 of its two alleles, got {alleles.max()}")
         copies, known = (alleles != _PADDING).sum(axis=1), (alleles >= 0).sum(axis=1)
         half, many = (known > 0) & (known < copies), copies > _DIPLOID
-        self._count(half & ~many, "half-called genotypes, which are missing")
-        self._count(many & (known > 0), "genotypes of more than two copies, which are missing")
+        self.count(half & ~many, "half-called genotypes, which are missing")
+        self.count(many & (known > 0), _TRIPLOID)
         with np.errstate(invalid="ignore"):
             share = np.where(alleles > 0, 1, 0).sum(axis=1) / np.where((known == copies) & ~many, known, np.nan)
         return np.asarray(_DIPLOID * share), copies
-
-    def _count(self, where: Any, what: str) -> None:
-        if count := int(np.count_nonzero(where)):
-            self.left_out[what] += count
 
     def _of_field(self, values: Dosages, copies: Any, name: str) -> Dosages:
         if self._field == "GP":
@@ -209,7 +183,7 @@ class VcfFile(VariantFile):
         return np.where(told, _DIPLOID * counted / np.where(told, of * sums, 1), np.nan)
 
 
-def _complete(path: Path) -> None:
+def _check_end(path: Path) -> None:
     with reading(path), open(path, "rb") as file:
         head = file.read(18)
         if head[:2] != _END[:2] or head[12:14] != b"BC":
@@ -230,28 +204,17 @@ def _htslib() -> Iterator[None]:
 
 
 _SEXES: Final = frozenset({"1", "2"})
-_DIPLOID_BGEN: Final = 2
 
 
 class BgenFile(VariantFile):
-    """A BGEN, whose samples are named in it or in the .sample beside it.
-
-    Genotypes of one copy count twice, as PLINK 2 has it, and phase is forgotten.
-    """
-
-    dosages = True
-    reference_known = False
+    """A BGEN, whose samples are named in it or in the .sample beside it."""
 
     def __init__(self, path: Path, memory_limit: int | str | None) -> None:
-        super().__init__(path)
         with reading(path):
             self._file = optional("bgen", "bgen").BgenReader(str(path.absolute()), delay_parsing=True)
         inside, count = self._file.header.has_sample_ids, self._file.header.nsamples
         people = [Person("0", name) for name in self._file.samples] if inside else _listed(path, count, memory_limit)
-        self.people = checked_people(path, people, memory_limit)
-
-    def close(self) -> None:
-        self._file.close()
+        super().__init__(path, people, memory_limit)
 
     def variants(self) -> Iterator[Variant]:
         with reading(self.path):
@@ -260,17 +223,12 @@ class BgenFile(VariantFile):
                     self.left_out["variants of other than two alleles left out"] += 1
                     continue
                 name = record.rsid if record.rsid not in UNKNOWN else record.varid
+                copies, dosages = np.asarray(record.ploidy), np.asarray(record.alt_dosage, np.float64)
+                self.count(copies > _DIPLOID, _TRIPLOID)
+                told = (copies > 0) & (copies <= _DIPLOID)
+                dosages = np.where(told, dosages * _DIPLOID / np.where(told, copies, 1), np.nan)
                 first, second = record.alleles
-                dosages = self._dosages(record)
                 yield self.checked(Variant(record.chrom or "0", record.pos, name, first, second, dosages))
-
-    def _dosages(self, record: object) -> Dosages:
-        copies = np.asarray(record.ploidy)  # type: ignore[attr-defined]
-        dosages = np.asarray(record.alt_dosage, np.float64)  # type: ignore[attr-defined]
-        if many := int(np.count_nonzero(copies > _DIPLOID_BGEN)):
-            self.left_out["genotypes of more than two copies, which are missing"] += many
-        told = (copies > 0) & (copies <= _DIPLOID_BGEN)
-        return np.where(told, dosages * _DIPLOID_BGEN / np.where(told, copies, 1), np.nan)
 
 
 def _listed(path: Path, count: int, memory_limit: int | str | None) -> list[Person]:
@@ -294,95 +252,48 @@ def _listed(path: Path, count: int, memory_limit: int | str | None) -> list[Pers
     return [Person(row[0] if name else "0", row[name], own) for row, own in zip(people, sexes, strict=True)]
 
 
-SUFFIXES: Final = {".pgen": (".pvar", ".psam"), ".bed": (".bim", ".fam")}  # and what lies beside each
 _MISSING: Final = 3
 _UNITS, _NO_DOSAGE = 2**14, 2**16 - 1  # of a dosage in a .pgen
 _CALLED: Final = _UNITS // 10  # units that a call may be away from a whole number, as in PLINK 2
 _WEIGHTS: Final = np.array([1, 4, 16, 64], np.uint8)  # of four genotypes in a byte, the first one lowest
+_BED_CODES: Final = np.array([3, 2, 0, 1], np.uint8)
+_NO_CALL: Final = "dosages not within 0.1 of 0, 1 or 2, which are missing in a .bed (.pgen keeps them)"
 
 
-class PlinkWriter(ABC):
-    """A file of genotypes, and the tables beside it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def write(self, variants: Iterable[Variant], people: Sequence[Person]) -> int:
-        table, samples = (self._path.with_suffix(suffix) for suffix in SUFFIXES[self._path.suffix])
-        with samples.open("w", encoding="utf-8", newline="\n") as file:
-            self._write_people(file, people)
-        count = 0
-        with self._path.open("wb") as genotypes, table.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(self.head)
-            genotypes.write(self._begin(len(people), 0))
-            for variant in variants:
-                file.write(self._row(variant))
-                genotypes.write(self._packed(variant.dosages))
-                count += 1
-            genotypes.seek(0)
-            genotypes.write(self._begin(len(people), count))
-        return count
-
-    head = ""  # the first line of the table of variants
-
-    @abstractmethod
-    def _begin(self, n_samples: int, n_variants: int) -> bytes: ...
-
-    @abstractmethod
-    def _row(self, variant: Variant) -> str: ...
-
-    @abstractmethod
-    def _packed(self, dosages: Dosages) -> bytes: ...
-
-    @abstractmethod
-    def _write_people(self, file: IO[str], people: Sequence[Person]) -> None: ...
+def _written(file: VariantFile, out: Path) -> int:
+    """Write a .bed, which counts second alleles as the first ones of its .bim, or a .pgen of fixed width."""
+    of_bed, count = out.suffix == ".bed", 0
+    table, samples = (out.with_suffix(suffix) for suffix in TARGETS[out.suffix])
+    if of_bed:
+        rows = ["\t".join([*person[:2], "0", "0", person.sex.replace("NA", "0"), "-9"]) for person in file.people]
+    else:
+        rows = ["#FID\tIID\tSEX", *map("\t".join, file.people)]
+    samples.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8", newline="\n")
+    with out.open("wb") as genotypes, table.open("w", encoding="utf-8", newline="\n") as lines:
+        lines.write("" if of_bed else "#CHROM\tPOS\tID\tREF\tALT\n")
+        genotypes.write(_begin(file, of_bed, 0))
+        for chromosome, position, name, first, second, dosages in file.variants():
+            calls = called(dosages)
+            if of_bed:
+                file.count((calls == _MISSING) & ~np.isnan(dosages), _NO_CALL)
+                lines.write(f"{chromosome}\t{name}\t0\t{position}\t{second}\t{first}\n")
+                genotypes.write(_four_a_byte(_BED_CODES[calls]))
+            else:
+                lines.write(f"{chromosome}\t{position}\t{name}\t{first}\t{second}\n")
+                genotypes.write(_four_a_byte(calls))
+                genotypes.write(_sixteen_bits(dosages) if file.dosages else b"")
+            count += 1
+        genotypes.seek(0)
+        genotypes.write(_begin(file, of_bed, count))
+    return count
 
 
-class PgenWriter(PlinkWriter):
-    """A .pgen of fixed width: calls of 2 bits, and dosages of 16 where there are any."""
-
-    head = "#CHROM\tPOS\tID\tREF\tALT\n"
-
-    def __init__(self, path: Path, dosages: bool, reference_known: bool) -> None:
-        super().__init__(path)
-        self._dosages, self._known = dosages, reference_known
-
-    def _begin(self, n_samples: int, n_variants: int) -> bytes:
-        sizes = np.array([n_variants, n_samples], "<u4").tobytes()
-        return b"\x6c\x1b" + (b"\x03" if self._dosages else b"\x02") + sizes + (b"\x40" if self._known else b"\x80")
-
-    def _row(self, variant: Variant) -> str:
-        return f"{variant.chromosome}\t{variant.position}\t{variant.name}\t{variant.first}\t{variant.second}\n"
-
-    def _packed(self, dosages: Dosages) -> bytes:
-        calls = _four_a_byte(called(dosages)).tobytes()
-        if not self._dosages:
-            return calls
-        missing = np.isnan(dosages)
-        units = np.rint(np.where(missing, 0, dosages) * _UNITS)
-        return calls + np.where(missing, _NO_DOSAGE, units).astype("<u2").tobytes()
-
-    def _write_people(self, file: IO[str], people: Sequence[Person]) -> None:
-        file.write("#FID\tIID\tSEX\n")
-        file.writelines("\t".join(person) + "\n" for person in people)
-
-
-class BedWriter(PlinkWriter):
-    """A .bed that counts second alleles of variants, which come first there."""
-
-    def _begin(self, n_samples: int, n_variants: int) -> bytes:
+def _begin(file: VariantFile, of_bed: bool, n_variants: int) -> bytes:
+    if of_bed:
         return b"\x6c\x1b\x01"
-
-    def _row(self, variant: Variant) -> str:
-        return f"{variant.chromosome}\t{variant.name}\t0\t{variant.position}\t{variant.second}\t{variant.first}\n"
-
-    def _packed(self, dosages: Dosages) -> bytes:
-        codes = np.array([3, 2, 0, 1], np.uint8)[called(dosages)]
-        return _four_a_byte(codes).tobytes()
-
-    def _write_people(self, file: IO[str], people: Sequence[Person]) -> None:
-        rows = ((*person[:2], "0", "0", "0" if person.sex == "NA" else person.sex, "-9") for person in people)
-        file.writelines("\t".join(row) + "\n" for row in rows)
+    sizes = np.array([n_variants, len(file.people)], "<u4").tobytes()
+    kind, reference = (b"\x03" if file.dosages else b"\x02"), (b"\x40" if file.reference_known else b"\x80")
+    return b"\x6c\x1b" + kind + sizes + reference
 
 
 def called(dosages: Dosages) -> npt.NDArray[np.uint8]:
@@ -392,16 +303,19 @@ def called(dosages: Dosages) -> npt.NDArray[np.uint8]:
     return np.where(near, nearest, _MISSING).astype(np.uint8)
 
 
-def _four_a_byte(codes: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
+def _four_a_byte(codes: npt.NDArray[np.uint8]) -> bytes:
     padded = np.zeros(-(-len(codes) // 4) * 4, np.uint8)
     padded[: len(codes)] = codes
-    return np.asarray((padded.reshape(-1, 4) * _WEIGHTS).sum(axis=1, dtype=np.uint8))
+    return bytes((padded.reshape(-1, 4) * _WEIGHTS).sum(axis=1, dtype=np.uint8))
 
 
-_NO_CALL: Final = "dosages not within 0.1 of 0, 1 or 2, which are missing in a .bed (.pgen keeps them)"
+def _sixteen_bits(dosages: Dosages) -> bytes:
+    missing = np.isnan(dosages)
+    units = np.rint(np.where(missing, 0, dosages) * _UNITS)
+    return np.where(missing, _NO_DOSAGE, units).astype("<u2").tobytes()
 
 
-# How plink2 is told of a file.
+# The options of plink2 for a file.
 _TO_PGEN: Final = {
     (".vcf", ".vcf.gz", ".vcf.bgz", ".vcf.zst"): "--vcf {}",
     (".bcf",): "--bcf {}",
@@ -409,44 +323,31 @@ _TO_PGEN: Final = {
 }
 
 
-def plink2_line(path: Path) -> str:
-    """The command that makes a .pgen of a file with plink2."""
+def _plink2_line(path: Path) -> str:
     told = next(told for suffixes, told in _TO_PGEN.items() if path.name.lower().endswith(suffixes))
     return f"plink2 {told.format(shlex.quote(str(path)))} --max-alleles 2 --make-pgen --out NAME"
 
 
 def refusal(path: Path) -> str:
-    """What to do with a file that is decoded once, for those who would read it."""
     ours = "" if path.suffix.lower() == ".zst" else f"shiftsvd convert {shlex.quote(str(path))} NAME.pgen, or "
-    return f"genotypes must be PLINK's .bed or .pgen, got {path}; convert it with {ours}{plink2_line(path)}"
+    return f"genotypes must be PLINK's .bed or .pgen, got {path}; convert it with {ours}{_plink2_line(path)}"
 
 
 def decode(path: Path, out: Path, key: str | None, memory_limit: int | str | None) -> None:
     if path.suffix.lower() == ".zst":
         raise ValueError(refusal(path))
-    calls = out.suffix == ".bed"
-    with closing(_opened(path, key, memory_limit, calls)) as file:
-        writer = BedWriter(out) if calls else PgenWriter(out, file.dosages, file.reference_known)
-        count = writer.write(_counted(file) if calls else file.variants(), file.people)
-        if not count:
+    with closing(_opened(path, key, memory_limit, out.suffix == ".bed")) as file:
+        if not _written(file, out):
             raise ValueError(f"{path} must have at least one variant of two alleles")
-        file.told()
+        for what, count in file.left_out.items():
+            notice(f"{path}: {what}: {count:,}")
 
 
 def _opened(path: Path, key: str | None, memory_limit: int | str | None, calls: bool) -> VariantFile:
     try:
         if path.suffix.lower() != ".bgen":
             return VcfFile(path, key, memory_limit, calls)
-        if key is not None:
-            raise ValueError(f"{path} holds one matrix without a name, so key must be None, got {key!r}")
+        refuse_key(path, key)
         return BgenFile(path, memory_limit)
     except ImportError as error:
-        raise ImportError(f"{error}; or convert it with {plink2_line(path)}") from error
-
-
-def _counted(file: VariantFile) -> Iterator[Variant]:
-    for variant in file.variants():
-        lost = (called(variant.dosages) > 2) & ~np.isnan(variant.dosages)
-        if count := int(np.count_nonzero(lost)):
-            file.left_out[_NO_CALL] += count
-        yield variant
+        raise ImportError(f"{error}; or convert it with {_plink2_line(path)}") from error

@@ -7,13 +7,16 @@ from shiftsvd.extend import Decoder, Extension, Format
 Chromosomes = Literal["autosomes", "all"]
 MatchName = Literal["auto", "position", "name"]
 ProjectName = Literal["lsq", "oadp", "mean"]
+# The largest values of filters, and files that are written by `convert`, with those beside them.
+SHARES: Final[dict[str, float]] = {"mind": 1, "geno": 1, "hwe": 1, "maf": 0.5, "unrelated": 0.5}
+TARGETS: Final = {".pgen": (".pvar", ".psam"), ".bed": (".bim", ".fam")}
 
 EXTENSION: Final = Extension(
     name="genetics",
     module="shiftsvd.genetics",
     formats={
-        "bed": Format("shiftsvd.genetics.readers:read_bed", (".bed",), ("PLINK",), "PLINK 1 genotypes"),
-        "pgen": Format("shiftsvd.genetics.readers:read_pgen", (".pgen",), ("PLINK 2",), "PLINK 2 genotypes"),
+        "bed": Format("shiftsvd.genetics.files:read_bed", (".bed",), ("PLINK",), "PLINK 1 genotypes"),
+        "pgen": Format("shiftsvd.genetics.files:read_pgen", (".pgen",), ("PLINK 2",), "PLINK 2 genotypes"),
     },
     magic={
         **{b"\x6c\x1b" + bytes([order]): "PLINK" for order in (0, 1)},  # samples or variants first; the reader tells
@@ -23,7 +26,7 @@ EXTENSION: Final = Extension(
     decoder=Decoder(
         (".vcf", ".vcf.gz", ".vcf.bgz", ".vcf.zst", ".bcf", ".bgen"),
         "shiftsvd.genetics.decoding:decode",
-        {".pgen": (".pvar", ".psam"), ".bed": (".bim", ".fam")},
+        TARGETS,
         "shiftsvd.genetics.decoding:refusal",
     ),
     kinds="shiftsvd.genetics.models:KINDS",

@@ -1,197 +1,308 @@
-"""Genotype files: one per chromosome joined, counts of calls, and results as plink2 --pca writes them."""
+"""Genotype files: readers of .bed and .pgen, files of the same samples as one, results as plink2 --pca writes them."""
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.extend.files import Opened, labels, read_file, stacked
+from shiftsvd import Operator
+from shiftsvd.extend.files import (
+    Labels,
+    OnTop,
+    Opened,
+    Places,
+    RowSource,
+    fingerprint_of,
+    labels,
+    operator_of,
+    optional,
+    plausible_shape,
+    read_file,
+    reading,
+    several,
+    stacked,
+)
 from shiftsvd.extend.operators import Panel, Vector
-from shiftsvd.extend.running import Resources, default_threads, notice, ordered, parse_bytes
-from shiftsvd.genetics import readers
-from shiftsvd.genetics.readers import Calls, Genotypes, Places, columns, table_of
-from shiftsvd.genetics.variants import Mask, Samples, Variants, fam_founders, read_samples, read_variants
+from shiftsvd.extend.running import Refused, Resources, Setting, default_threads, notice, ordered, parse_bytes
+from shiftsvd.genetics.variants import Mask, Samples, Variants, columns, is_pgen, read_samples, read_variants, tables
 
-_NOBODY = ("0", "0")
-
-
-def pvar_variants(path: Path) -> Variants:
-    told = columns(path, ("CHROM", "ID", "POS", "ALT", "REF"))
-    chromosomes, names, positions = (labels(path, told[name], None) for name in ("CHROM", "ID", "POS"))
-    return Variants(chromosomes, names, positions, np.array(told["ALT"], object), np.array(told["REF"], object))
+COHORTS: Final = (
+    "genotypes of different samples may count different alleles: merge the cohorts (plink2 --pmerge-list); "
+    "files of the same samples are stacked by columns"
+)
+Calls = npt.NDArray[np.int8]  # counts of the first allele, 0 to 2; negative ones are missing
+_ALL: Final = slice(None)
+_BED: Final = b"\x6c\x1b\x01"  # the last byte: variants one after another
 
 
-def psam_samples(path: Path) -> Samples:
-    told = columns(path, ("FID", "IID"))
-    families = told.get("FID", ["0"] * len(told["IID"]))
-    return Samples(labels(path, families, None), labels(path, told["IID"], None))
+class Genotypes(RowSource):
+    """Counts of the first allele, variants x samples: some variants, ascending, and samples in any order.
+
+    Missing genotypes become the means that are given for their variants, else those of the other samples here.
+    """
+
+    sparse = False
+    dtype = np.dtype(np.float32)
+    unstackable = COHORTS
+
+    def __init__(
+        self,
+        path: Path,
+        in_file: tuple[int, int],
+        places: Places | None = None,
+        means: Vector | None = None,
+        samples: Places | None = None,
+    ) -> None:
+        self.path, self._in_file, self._means, self._samples = path, in_file, means, samples
+        self._places = np.arange(in_file[0]) if places is None else places
+        self.shape = len(self._places), in_file[1] if samples is None else len(samples)
+        self.name = str(path)
+        chosen = [places, means, samples]
+        self.fingerprint = fingerprint_of(path, "" if all(part is None for part in chosen) else _digest(chosen))
+
+    @abstractmethod
+    def _read(self, places: Places, dtype: type[np.generic], n_threads: int | None) -> npt.NDArray[Any]: ...
+
+    def at(self, variants: Mask | Places | slice = _ALL, samples: Mask | Places | slice = _ALL) -> Self:
+        own = self._samples
+        if samples is not _ALL:
+            own = (np.arange(self.shape[1]) if own is None else own)[samples]
+        means = None if self._means is None else self._means[variants]
+        return type(self)(self.path, self._in_file, self._places[variants], means, own)
+
+    def filled(self, means: Vector) -> Self:
+        return type(self)(self.path, self._in_file, self._places, means, self._samples)
+
+    def with_nan(self) -> Self:
+        return self.filled(np.full(self.shape[0], np.nan))
+
+    def edges(self, n_bytes: int) -> list[int]:
+        step = max(1, n_bytes // (4 * max(1, self.shape[1])))
+        return [*range(0, self.shape[0], step), self.shape[0]]
+
+    def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
+        G = self._read(self._places[lo:hi], np.float32, 1)
+        missing = np.isnan(G)
+        np.copyto(G, 0, where=missing)
+        means = _means(G, missing) if self._means is None else self._means[lo:hi]
+        np.copyto(G, means[:, None], where=missing, casting="same_kind")
+        return G
+
+    def dosages(self) -> npt.NDArray[np.float32]:
+        return self._read(self._places, np.float32, None)  # NaN where missing
+
+    def calls(self, lo: int, hi: int) -> Calls:
+        return self._read(self._places[lo:hi], np.int8, 1)
 
 
-def psam_founders(path: Path) -> Mask:
-    told = columns(path, ("IID", "PAT", "MAT"))
-    nobody = ["0"] * len(told["IID"])
-    parents = zip(told.get("PAT", nobody), told.get("MAT", nobody), strict=True)
-    return np.array([both == _NOBODY for both in parents], bool)
+def _means(G: npt.NDArray[np.float32], missing: Mask) -> npt.NDArray[np.float64]:
+    means: npt.NDArray[np.float64] = G.sum(axis=1, dtype=np.float64)
+    means /= np.maximum(G.shape[1] - missing.sum(axis=1), 1)
+    return means
+
+
+def _digest(parts: list[npt.NDArray[Any] | None]) -> str:
+    content = b"|".join(b"" if part is None else part.tobytes() for part in parts)
+    return blake2b(content, digest_size=8).hexdigest()
+
+
+class BedGenotypes(Genotypes):
+    """Variants of a .bed file."""
+
+    def _read(self, places: Places, dtype: type[np.generic], n_threads: int | None) -> npt.NDArray[Any]:
+        (n, m), samples = self._in_file, _ALL if self._samples is None else self._samples
+        open_bed = optional("bed_reader", "genetics").open_bed
+        with reading(self.path):
+            file = open_bed(self.path, iid_count=m, sid_count=n, num_threads=n_threads)
+            G: npt.NDArray[Any] = file.read((samples, places), dtype=np.dtype(dtype).name, order="F").T
+        return G
+
+
+class PgenGenotypes(Genotypes):
+    """Variants of a .pgen file; numbers are dosages where the file has them."""
+
+    def _read(self, places: Places, dtype: type[np.generic], n_threads: int | None) -> npt.NDArray[Any]:
+        G, own = np.empty((len(places), self.shape[1]), dtype), self._samples
+        with _pgen_reader(self.path, self._in_file[1], own) as reader, reading(self.path):
+            (reader.read_list if dtype is np.int8 else reader.read_dosages_list)(places.astype(np.uint32), G)
+        if dtype is not np.int8:
+            G[G < 0] = np.nan
+        return G if own is None or np.all(np.diff(own) > 0) else G[:, np.argsort(np.argsort(own))]
+
+
+def _pgen_reader(path: Path, n_samples: int, samples: Places | None) -> Any:
+    subset = None if samples is None else np.sort(samples).astype(np.uint32)
+    with reading(path):
+        return optional("pgenlib", "pgen").PgenReader(str(path).encode(), raw_sample_ct=n_samples, sample_subset=subset)
+
+
+def read_bed(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    refuse_key(path, key)
+    with reading(path), open(path, "rb") as file:
+        magic = file.read(len(_BED))
+    if magic[:2] != _BED[:2]:
+        raise ValueError(f"{path} is no PLINK 1 genotype file: it must begin with 6c1b, got {magic[:2].hex()}")
+    if magic != _BED:
+        raise ValueError(f"{path} must have its variants one after another; rewrite it with plink --make-bed")
+    optional("bed_reader", "genetics")
+    opened = _opened(BedGenotypes, path, memory_limit)
+    n, m = opened.matrix.shape
+    expected, size = len(_BED) + n * -(-m // 4), path.stat().st_size
+    if size != expected:
+        raise ValueError(
+            f"{path} must have {expected} bytes for the {n} variants of its .bim and the {m} samples of its .fam, got "
+            f"{size}"
+        )
+    return opened
+
+
+def read_pgen(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    refuse_key(path, key)
+    optional("pgenlib", "pgen")
+    opened = _opened(PgenGenotypes, path, memory_limit)
+    n, m = opened.matrix.shape
+    with _pgen_reader(path, m, None) as reader:
+        there = reader.get_variant_ct(), reader.get_raw_sample_ct()
+    if there != (n, m):
+        raise ValueError(f"{path} must have the {n} variants and {m} samples beside it, got {there}")
+    return opened
+
+
+def refuse_key(path: Path, key: str | None) -> None:
+    if key is not None:
+        raise Refused(f"{path} holds one matrix without a name, so ", Setting("key"), f" must be None, got {key!r}")
+
+
+def _opened(kind: type[Genotypes], path: Path, memory_limit: int | str | None) -> Opened:
+    of_variants, of_samples = tables(path, kind is PgenGenotypes)
+    samples, variants = (
+        columns(of_samples, ("FID", "IID"), memory_limit),
+        columns(of_variants, ("ID", "ALT"), memory_limit),
+    )
+    more = (name for name, alt in zip(*variants.values(), strict=True) if "," in alt and kind is PgenGenotypes)
+    if found := next(more, None):
+        raise ValueError(
+            f"{path} must have variants of two alleles, got {found} of more; keep the others with plink2 "
+            "--max-alleles 2 --make-pgen"
+        )
+    names = samples["IID"]
+    if len(set(names)) < len(names) and "FID" in samples:
+        names = ["_".join(pair) for pair in zip(samples["FID"], names, strict=True)]
+    shape = len(variants["ID"]), len(names)
+    plausible_shape(path, shape, memory_limit)
+    rows = labels(of_variants, variants["ID"], memory_limit)
+    return Opened(kind(path, shape), rows, labels(of_samples, names, memory_limit), samples="columns")
 
 
 Beds = str | PathLike[str] | Sequence[str | PathLike[str]]  # one file, or one for each chromosome
 _SUFFIXES: Final = (".bed", ".pgen")
-Parts = list[tuple[Path, Opened]]  # files, and the variants of each that are wanted
 
 
-def beds(bed: Beds) -> list[Path]:
+def listed(bed: Beds) -> list[Path]:
     given = [bed] if isinstance(bed, str | PathLike) else list(bed)
     if not given:
-        raise ValueError("bed must name at least one file, got an empty list")
+        raise Refused(Setting("bed"), " must name at least one file, got an empty list")
     return [Path(path) if Path(path).suffix.lower() in _SUFFIXES else Path(f"{path}.bed") for path in given]
 
 
-def variants_of(files: Sequence[Path]) -> Variants:
-    return _joined_variants([_variants(file) for file in files])
+@dataclass(frozen=True, eq=False)
+class Fileset:
+    """Genotypes of the same samples in one file or several: all of them, or some variants and samples."""
+
+    paths: list[Path]
+    parts: list[Genotypes]  # of the files that have any of the variants
+    samples: Samples
+    variants: Variants
+    labels: Labels  # of the samples: with their families where the names alone are not unique
+
+    @classmethod
+    def of(cls, paths: list[Path], key: str | None = None, memory_limit: int | str | None = None) -> Self:
+        opened = [read_file(path, "pgen" if is_pgen(path) else "bed", key, memory_limit) for path in paths]
+        joined = opened[0] if len(paths) == 1 else stacked(paths, "columns", opened)  # refuses samples that one lacks
+        samples, parts = read_samples(paths[0]), [each.matrix for each in opened]
+        for i, path in enumerate(paths[1:], 1):
+            order = _order(paths[0], samples, path)
+            parts[i] = parts[i] if order is None else parts[i].at(samples=order)
+        counts = Counter(zip(*map(np.ndarray.tolist, samples), strict=True))
+        if twice := [" ".join(sample) for sample, count in counts.items() if count > 1]:
+            shared = f"{len(twice)} names that several samples share, {twice[0]} first"
+            notice(f"{paths[0]} has {shared}: outputs have their order")
+        variants = Variants(*map(np.concatenate, zip(*map(read_variants, paths), strict=True)))
+        assert joined.columns is not None
+        return cls(paths, parts, samples, variants, joined.columns)
+
+    @property
+    def name(self) -> str:
+        return several(self.paths)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.samples.names), len(self.variants.names)
+
+    def some(self, kept: Mask) -> Self:
+        masks = zip(self.parts, np.split(kept, self.ends[:-1]), strict=True)
+        parts = [part.at(mask) for part, mask in masks if mask.any()]
+        return replace(self, parts=parts, variants=self.variants.at(kept))
+
+    def of_samples(self, kept: Mask) -> Self:
+        samples = Samples(*(each[kept] for each in self.samples))
+        parts = [part.at(samples=kept) for part in self.parts]
+        return replace(self, parts=parts, samples=samples, labels=self.labels[kept])
+
+    def filled(self, means: Vector) -> Self:
+        each = zip(self.parts, np.split(means, self.ends[:-1]), strict=True)
+        return replace(self, parts=[part.filled(own) for part, own in each])
+
+    @property
+    def ends(self) -> npt.NDArray[np.int64]:
+        return np.cumsum([part.shape[0] for part in self.parts])
+
+    def operator(self, resources: Resources, stream: bool | None = None) -> Operator:
+        """Return the genotypes, samples x variants, with means in place of missing ones."""
+        matrix = self.parts[0] if len(self.parts) == 1 else OnTop([*self.parts])
+        opened = Opened(matrix, self.variants.names, self.labels, samples="columns")
+        return operator_of(self.paths, opened, resources, stream)[0]
+
+    def calls(self, lo: int, hi: int) -> Calls:
+        starts = [0, *self.ends.tolist()]
+        spans = zip(self.parts, starts, pairwise(np.clip(starts, lo, hi).tolist()), strict=False)
+        found = [part.calls(a - start, b - start) for part, start, (a, b) in spans if a < b]
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
 
-def _joined_variants(read: Sequence[Variants]) -> Variants:
-    return Variants(*(np.concatenate(columns) for columns in zip(*read, strict=True)))
-
-
-def is_pgen(file: Path) -> bool:
-    return file.suffix.lower() == ".pgen"
-
-
-def _variants(file: Path) -> Variants:
-    return pvar_variants(table_of(file)) if is_pgen(file) else read_variants(file.with_suffix(".bim"))
-
-
-def _samples(file: Path) -> Samples:
-    return psam_samples(file.with_suffix(".psam")) if is_pgen(file) else read_samples(file.with_suffix(".fam"))
-
-
-def founders_of(file: Path) -> Mask:
-    return psam_founders(file.with_suffix(".psam")) if is_pgen(file) else fam_founders(file.with_suffix(".fam"))
-
-
-def samples_of(paths: Sequence[Path]) -> Samples:
-    first = _samples(paths[0])
-    for path in paths[1:]:
-        _order(paths[0], first, path)
-    _tell_of_twins(paths[0], first)
-    return first
-
-
-def _tell_of_twins(path: Path, samples: Samples) -> None:
-    counts = Counter(zip(samples.families.tolist(), samples.names.tolist(), strict=True))
-    twice = [" ".join(sample) for sample, count in counts.items() if count > 1]
-    if twice:
-        notice(f"{path} has {len(twice)} names that several samples share, {twice[0]} first: outputs have their order")
-
-
-def _order(reference: Path, first: Samples, path: Path) -> Places:
-    wanted, there = (list(zip(*map(np.ndarray.tolist, samples), strict=True)) for samples in (first, _samples(path)))
+def _order(reference: Path, first: Samples, path: Path) -> Places | None:
+    wanted, there = (list(zip(*map(np.ndarray.tolist, each), strict=True)) for each in (first, read_samples(path)))
     if wanted == there:
-        return np.arange(len(wanted))
+        return None
     place = {sample: i for i, sample in enumerate(there)}
     if len(place) < len(there) or sorted(wanted) != sorted(there):
         raise ValueError(f"{path} must have the samples of {reference}, each of them once, in any order")
     return np.array([place[sample] for sample in wanted])
 
 
-def parts_of(files: Sequence[Path], key: str | None, memory_limit: int | str | None) -> Parts:
-    parts = [(file, read_file(file, "pgen" if is_pgen(file) else "bed", key, memory_limit)) for file in files]
-    joined(parts)  # which names samples that a file lacks
-    if len(parts) == 1:
-        return parts
-    first = _samples(files[0])
-    return [(file, readers.of_places(opened, _order(files[0], first, file))) for file, opened in parts]
-
-
-def some_of(parts: Parts, kept: Mask) -> Parts:
-    masks = np.split(kept, np.cumsum([opened.matrix.shape[0] for _, opened in parts])[:-1])
-    wanted = zip(parts, masks, strict=True)
-    return [(path, readers.some(opened, mask)) for (path, opened), mask in wanted if mask.any()]
-
-
-def joined(parts: Parts) -> Opened:
-    paths, opened = zip(*parts, strict=True)
-    return opened[0] if len(parts) == 1 else stacked(paths, "columns", opened)
-
-
-def filled(parts: Parts, means: Vector) -> Parts:
-    ends = np.cumsum([opened.matrix.shape[0] for _, opened in parts])[:-1]
-    each = zip(parts, np.split(means, ends), strict=True)
-    return [(path, readers.filled(opened, own)) for (path, opened), own in each]
-
-
-def of_samples(parts: Parts, kept: Mask) -> Parts:
-    return [(path, readers.of_samples(opened, kept)) for path, opened in parts]
-
-
-_BLOCK: Final = 2**16  # variants that are made text of at once
-_HEAD: Final = ["#CHROM", "ID", "REF", "ALT", "A1"]
-
-
-@contextmanager
-def eigenvec(path: Path, samples: Samples, k: int) -> Iterator[Callable[[int, Panel], None]]:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write("\t".join(["#FID", "IID", *_names(k)]) + "\n")
-
-        def write(first: int, U: Panel) -> None:
-            part = slice(first, first + len(U))
-            for family, name, row in zip(samples.families[part], samples.names[part], U, strict=True):
-                file.write("\t".join([family, name, *_numbers(row)]) + "\n")
-
-        yield write
-
-
-def eigenval(path: Path, eigenvalues: Iterable[float]) -> None:
-    path.write_text("".join(f"{value:.9g}\n" for value in eigenvalues), encoding="utf-8", newline="\n")
-
-
-def eigenvec_allele(path: Path, variants: Variants, loadings: Panel) -> None:
-    """PLINK's file of the weights of both alleles of the n variants used: loadings times ``sqrt(n) / 2``.
-
-    ``plink2 --score FILE 2 5 header-read no-mean-imputation variance-standardize cols=+scoresums`` with the frequencies
-    of the samples (``--read-freq``) sums them up to ``sqrt(n)`` times the scores.
-    """
-    weights = loadings * (np.sqrt(len(loadings)) / 2)
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write("\t".join(_HEAD + _names(loadings.shape[1])) + "\n")
-        for lo in range(0, len(weights), _BLOCK):
-            part = slice(lo, lo + _BLOCK)
-            columns = zip(*(each[part] for each in variants), weights[part], strict=True)
-            for chromosome, name, _, first, second, row in columns:
-                told = f"{chromosome}\t{name}\t{second}\t{first}\t"
-                file.write("\t".join([told + second, *_numbers(-row)]) + "\n")
-                file.write("\t".join([told + first, *_numbers(row)]) + "\n")
-
-
-def _names(k: int) -> list[str]:
-    return [f"PC{j}" for j in range(1, k + 1)]
-
-
-def _numbers(row: Vector) -> Iterator[str]:
-    return (f"{value + 0.0:.9g}" for value in row)
-
-
 T = TypeVar("T")
 Numbers = npt.NDArray[np.int64]
 
-BLOCK: Final = 2**23  # genotypes of a block, a byte each; less where the limit is small
-_LEAST, _SHARE = 2**18, 64  # of the limit: blocks in work are several, and what is made of one is larger
+BLOCK: Final = 2**23  # genotypes of a block, a byte each; fewer where the memory limit is small
+_LEAST, _SHARE = 2**18, 64  # of the limit: several blocks are in work, and their results are larger
 
 
 class CallCounts(NamedTuple):
-    """How often variants have each genotype: counts of the first allele, 0 to 2, among those that are counted."""
+    """How many founders have each genotype of the variants (counts of the first allele), and how many samples none."""
 
     none: Numbers
     one: Numbers
     two: Numbers
-    missing: Numbers  # among all samples
+    missing: Numbers
 
     @property
     def frequencies(self) -> npt.NDArray[np.float64]:
@@ -206,46 +317,68 @@ def block_size(resources: Resources) -> int:
     return int(np.clip(parse_bytes(resources.memory_limit) // _SHARE, _LEAST, BLOCK))
 
 
-def over_blocks(parts: Parts, of_block: Callable[[Calls], T], resources: Resources, expanded: int = 1) -> Iterator[T]:
-    """What a function makes of the genotypes, block by block in the order of the variants; blocks end with files.
-
-    A function that makes numbers of so many bytes (`expanded`) of each genotype has smaller blocks.
-    """
+def over_blocks(files: Fileset, of_block: Callable[[Calls], T], resources: Resources, expanded: int = 1) -> Iterator[T]:
+    # `expanded`: bytes of the result for each genotype; blocks are as much smaller.
     size = block_size(resources) // expanded
-    rows = [(opened.matrix, lo, hi) for _, opened in parts for lo, hi in _ranges(opened.matrix, size)]
-
-    def made(row: tuple[Genotypes, int, int]) -> T:
-        source, lo, hi = row
-        return of_block(source.calls(lo, hi))
-
-    return ordered(made, rows, resources.n_threads or default_threads())
+    blocks = [(part, *rows) for part in files.parts for rows in pairwise(part.edges(4 * size))]
+    return ordered(lambda block: of_block(block[0].calls(*block[1:])), blocks, resources.n_threads or default_threads())
 
 
-def _ranges(source: Genotypes, size: int) -> Iterator[tuple[int, int]]:
-    return pairwise(source.edges(4 * size))  # which counts by numbers of four bytes
-
-
-def calls_between(parts: Parts, lo: int, hi: int) -> Calls:
-    blocks, first = [], 0
-    for _, opened in parts:
-        a, b = max(lo - first, 0), min(hi - first, opened.matrix.shape[0])
-        if a < b:
-            blocks.append(opened.matrix.calls(a, b))
-        first += opened.matrix.shape[0]
-    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-
-
-def missing_by_sample(parts: Parts, resources: Resources) -> Numbers:
-    found = over_blocks(parts, lambda G: np.count_nonzero(G < 0, axis=0), resources)
+def missing_by_sample(files: Fileset, resources: Resources) -> Numbers:
+    found = over_blocks(files, lambda G: np.count_nonzero(G < 0, axis=0), resources)
     total: Numbers = np.sum(list(found), axis=0, dtype=np.int64)
     return total
 
 
-def call_counts(parts: Parts, founders: Mask, resources: Resources) -> CallCounts:
+def call_counts(files: Fileset, founders: Mask, resources: Resources) -> CallCounts:
     def of_block(G: Calls) -> list[Numbers]:
         counted = G if founders.all() else G[:, founders]
         each = [np.count_nonzero(counted == value, axis=1) for value in range(3)]
         return [*each, np.count_nonzero(G < 0, axis=1)]
 
-    blocks = list(over_blocks(parts, of_block, resources))
+    blocks = list(over_blocks(files, of_block, resources))
     return CallCounts(*(np.concatenate(part) for part in zip(*blocks, strict=True)))
+
+
+RESULTS: Final = ("eigenvec", "eigenval", "eigenvec.allele")  # the files of plink2 --pca
+_ROWS: Final = 2**16  # variants that are turned into text at once
+
+
+@contextmanager
+def eigenvec(path: Path, samples: Samples, lengths: Vector) -> Iterator[Callable[[int, Panel], None]]:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write("\t".join(["#FID", "IID", *_names(len(lengths))]) + "\n")
+
+        def write(first: int, scores: Panel) -> None:
+            part, U = slice(first, first + len(scores)), scores / np.where(lengths > 0, lengths, 1)
+            for family, name, row in zip(samples.families[part], samples.names[part], U, strict=True):
+                file.write("\t".join([family, name, *_numbers(row)]) + "\n")
+
+        yield write
+
+
+def eigenval(path: Path, eigenvalues: Iterable[float]) -> None:
+    path.write_text("".join(f"{value:.9g}\n" for value in eigenvalues), encoding="utf-8", newline="\n")
+
+
+def eigenvec_allele(path: Path, variants: Variants, loadings: Panel) -> None:
+    # The weights of both alleles of the n used variants are loadings times sqrt(n) / 2. `plink2 --score FILE 2 5
+    # header-read no-mean-imputation variance-standardize cols=+scoresums` with the frequencies of the samples
+    # (`--read-freq`) sums them up to sqrt(n) times the scores.
+    weights = loadings * (np.sqrt(len(loadings)) / 2)
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write("\t".join(["#CHROM", "ID", "REF", "ALT", "A1", *_names(loadings.shape[1])]) + "\n")
+        for lo in range(0, len(weights), _ROWS):
+            part = slice(lo, lo + _ROWS)
+            rows = zip(*(each[part] for each in variants), weights[part], strict=True)
+            for chromosome, name, _, first, second, row in rows:
+                for allele, signed in ((second, -row), (first, row)):
+                    file.write("\t".join([chromosome, name, second, first, allele, *_numbers(signed)]) + "\n")
+
+
+def _names(k: int) -> list[str]:
+    return [f"PC{j + 1}" for j in range(k)]
+
+
+def _numbers(row: Vector) -> Iterator[str]:
+    return (f"{value + 0.0:.9g}" for value in row)

@@ -1,38 +1,68 @@
 """Who is related to whom: KING-robust kinship, and a set of samples of which no two are."""
 
-from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from shiftsvd.extend.running import Resources, affordable, default_threads
-from shiftsvd.genetics.files import Parts, block_size
-from shiftsvd.genetics.readers import Calls
-from shiftsvd.genetics.variants import Mask
+from shiftsvd.extend.running import Refused, Resources, Setting, affordable, default_threads
+from shiftsvd.genetics.files import Fileset, block_size
+from shiftsvd.genetics.variants import Mask, Samples
 
 Square = npt.NDArray[np.float32]
 
-MOST: Final = 20_000  # samples whose pairs are counted; more take KING or plink2, which count them by bits
+MOST: Final = 20_000  # samples whose pairs are counted; KING and plink2, which count them by bits, are for more
 _NUMBERS: Final = 4  # square matrices that are held
 _EPSILON: Final = 2.0**-44  # PLINK's: a kinship that exceeds the limit by less is not above it
 _WHOLE: Final = 2**24  # counts up to this are exact in single precision
 
 
-def kinship_matrix(parts: Parts, resources: Resources) -> npt.NDArray[np.float64]:
-    """Kinship of all pairs of samples, of shape ``(n, n)``, 0.5 on the diagonal; NaN where nobody is heterozygous.
+class Kinship(NamedTuple):
+    """Kinship of all pairs of samples, and a set of unrelated ones.
 
-    Notes
-    -----
-    KING-robust between families: Manichaikul et al. (2010), "Robust relationship inference in genome-wide association
-    studies", Bioinformatics 26, 2867-2873, equation 11, over variants that both have: ``1/2 - D / (4 min(h_i, h_j))``
-    with D the sum of squared differences and h the heterozygous genotypes of each. One read.
+    Parameters
+    ----------
+    samples : Samples
+        The samples, in the order of the file.
+    kinship : array of shape (n_samples, n_samples)
+        KING-robust: about 0.25 for parents, children and siblings, 0.125 and 0.0625 for the second and third degree,
+        0.5 for twins and duplicates; NaN where neither sample is heterozygous anywhere.
+    unrelated : array of bool, of shape (n_samples,)
+        A set of samples of which no two have a kinship above the cutoff.
+
+    See Also
+    --------
+    genetics.unrelated : Makes one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shiftsvd.genetics import Kinship, Samples
+    >>> samples = Samples(np.array(["f", "f"]), np.array(["mother", "child"]))
+    >>> found = Kinship(samples, np.array([[0.5, 0.25], [0.25, 0.5]]), np.array([True, False]))
+    >>> found.samples.names[found.unrelated].tolist()
+    ['mother']
     """
-    n = parts[0][1].matrix.shape[1]
-    _refuse_too_many(n, resources)
-    squared, smaller = _counts(parts, n, resources)
+
+    samples: Samples
+    kinship: npt.NDArray[np.float64]
+    unrelated: Mask
+
+
+def kinship_matrix(files: Fileset, resources: Resources) -> npt.NDArray[np.float64]:
+    # Manichaikul et al. (2010), "Robust relationship inference in genome-wide association studies", Bioinformatics 26,
+    # 2867-2873, equation 11 (between families), over variants that both have: 1/2 - D / (4 min(h_i, h_j)) with D the
+    # sum of squared differences and h the heterozygous genotypes of each. One read.
+    n, n_variants = files.shape
+    if n > MOST:
+        remedy = "find the unrelated ones with plink2 --king-cutoff, and give them as "
+        raise Refused(f"kinship is for up to {MOST:,} samples, got {n:,}; {remedy}", Setting("keep"))
+    affordable(_NUMBERS * 4 * n * n + 8 * block_size(resources), resources.memory_limit, f"kinship of {n:,} samples")
+    if n_variants > _WHOLE:
+        raise ValueError(f"kinship is counted over up to {_WHOLE:,} variants; prune or thin them first")
+    squared, smaller = _counts(files, n, resources)
     with np.errstate(divide="ignore", invalid="ignore"):
         kinship: npt.NDArray[np.float64] = np.divide(squared, 4 * smaller, dtype=np.float64)
     kinship = np.subtract(0.5, kinship, out=kinship)
@@ -42,49 +72,36 @@ def kinship_matrix(parts: Parts, resources: Resources) -> npt.NDArray[np.float64
 
 
 def unrelated_mask(kinship: npt.NDArray[np.float64], cutoff: float) -> Mask:
-    """Samples of which no two have a kinship above the cutoff, as many as a greedy choice finds.
-
-    Notes
-    -----
-    While pairs are left: if somebody has one relative only, that relative goes, which loses nothing; else whoever has
-    the most goes, the last of them if they are several.
-    """
+    # While related pairs remain, remove the relative of a sample that has exactly one; otherwise remove the sample with
+    # the most relatives (ties: the last).
     related = kinship > cutoff * (1 + _EPSILON)
     np.fill_diagonal(related, False)
     degrees, kept = related.sum(axis=1), np.ones(len(kinship), bool)
     while degrees.any():
         single = np.flatnonzero(degrees == 1)
-        goes = int(np.flatnonzero(related[single[0]])[0]) if len(single) else _last_largest(degrees)
-        degrees -= related[goes]
-        related[goes] = related[:, goes] = False
-        degrees[goes], kept[goes] = 0, False
+        most = len(degrees) - 1 - int(np.argmax(degrees[::-1]))
+        removed = int(np.flatnonzero(related[single[0]])[0]) if len(single) else most
+        degrees -= related[removed]
+        related[removed] = related[:, removed] = False
+        degrees[removed], kept[removed] = 0, False
     return kept
 
 
-def _last_largest(degrees: npt.NDArray[Any]) -> int:
-    return len(degrees) - 1 - int(np.argmax(degrees[::-1]))
-
-
-def _refuse_too_many(n: int, resources: Resources) -> None:
-    if n > MOST:
-        raise ValueError(
-            f"kinship is for up to {MOST:,} samples, got {n:,}; find the unrelated ones with plink2 --king-cutoff, and "
-            "keep them with keep="
-        )
-    affordable(_NUMBERS * 4 * n * n + 8 * block_size(resources), resources.memory_limit, f"kinship of {n:,} samples")
-
-
-def _counts(parts: Parts, n: int, resources: Resources) -> tuple[Square, Square]:
+def _counts(files: Fileset, n: int, resources: Resources) -> tuple[Square, Square]:
     alike, opposite, hets = (np.zeros((n, n), np.float32) for _ in range(3))
     with threadpool_limits(resources.n_threads or default_threads(), "blas"):
-        for G in _columns(parts, n, resources):
+        blocks = (
+            (part, *rows) for part in files.parts for rows in pairwise(part.edges(max(4 * n, block_size(resources))))
+        )
+        for part, lo, hi in blocks:
+            G = part.calls(lo, hi)
             het, low, high = ((G == value).astype(np.float32) for value in (1, 0, 2))
             alike += het.T @ het
             opposite += low.T @ high
             low += high
             low += het
             hets += het.T @ low
-    # Of one who is heterozygous and one who is not the difference is 1, of opposite ones 2.
+    # A heterozygous and a homozygous genotype differ by 1, opposite ones by 2.
     opposite += opposite.T
     opposite *= 4
     opposite += hets
@@ -92,11 +109,3 @@ def _counts(parts: Parts, n: int, resources: Resources) -> tuple[Square, Square]
     alike *= 2
     opposite -= alike
     return opposite, np.minimum(hets, hets.T)
-
-
-def _columns(parts: Parts, n: int, resources: Resources) -> Iterator[Calls]:
-    if sum(opened.matrix.shape[0] for _, opened in parts) > _WHOLE:
-        raise ValueError(f"kinship is counted over up to {_WHOLE:,} variants; prune or thin them first")
-    for _, opened in parts:
-        for lo, hi in pairwise(opened.matrix.edges(max(4 * n, block_size(resources)))):
-            yield opened.matrix.calls(lo, hi)

@@ -1,5 +1,6 @@
 """Pruning by linkage, in windows that slide along each chromosome: `plink2 --indep-pairwise`."""
 
+from collections import deque
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self
@@ -7,13 +8,11 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.extend.running import Resources, default_threads, ordered
-from shiftsvd.genetics.files import Parts, block_size, calls_between
-from shiftsvd.genetics.lists import positions_of
-from shiftsvd.genetics.readers import Calls
-from shiftsvd.genetics.variants import Mask, Variants, plain
+from shiftsvd.extend.files import Places
+from shiftsvd.extend.running import Refused, Resources, Setting, default_threads, ordered
+from shiftsvd.genetics.files import Calls, Fileset, block_size
+from shiftsvd.genetics.variants import Mask, Variants, plain, positions_of
 
-Places = npt.NDArray[np.intp]
 Single = npt.NDArray[np.float32]
 Majors = npt.NDArray[np.float64]  # how frequent major alleles are
 
@@ -26,12 +25,12 @@ _LEAST, _MOST = 32, 256  # variants that are compared at once with those in thei
 
 
 class Windows(NamedTuple):
-    """Windows of so many variants, or base pairs, that move on by so many variants, and the r^2 that is allowed."""
+    """Windows of so many variants, or base pairs, that move on by so many variants; the largest r^2 that is kept."""
 
     size: int
     step: int
     r2: float
-    by_position: bool = False  # size is in base pairs, and the window moves on by what makes it end later
+    by_position: bool = False  # size is in base pairs, and the window moves on until it ends later
     order: int = FORWARDS  # of comparisons in a window
 
 
@@ -43,18 +42,14 @@ class _Compared(NamedTuple):
     major: Majors
 
 
-def pruned(parts: Parts, variants: Variants, founders: Mask, windows: Windows, resources: Resources) -> Mask:
-    """Which variants stay, of those of the parts, which `variants` are; one read, and again of what two blocks share.
-
-    Notes
-    -----
-    Of a pair above the r^2 the variant whose major allele is the more frequent goes, the later one if both are as
-    frequent. In a window each variant is compared with the next ones from the start on, again and again until no pair
-    is left: the order of PLINK 1.9, and of plink2 until November 2023 (``--indep-order 1``). Since then plink2 goes
-    from the end of a window backwards, once (``--indep-order 2``). Correlations are of counts of alleles, among
-    founders whose genotypes are known at both. Variants with one allele go, and so do those on chromosome 0, which
-    have no place.
-    """
+def pruned(files: Fileset, founders: Mask, windows: Windows, resources: Resources) -> Mask:
+    # plink2 --indep-pairwise: return a mask of the variants to keep, in one read (what two blocks share is read twice).
+    # Of a pair above the r^2 remove the variant whose major allele is more frequent, the later one if both are as
+    # frequent. Order 1 (PLINK 1.9, and plink2 until November 2023) compares each variant of a window with the next ones
+    # from the start on, until no pair is left; order 2 (plink2 since then) compares from the end backwards, once.
+    # Correlations are of allele counts, among founders whose genotypes are known at both. Variants with one allele are
+    # removed, and so are those on chromosome 0, which have no position.
+    variants = files.variants
     kept, starts = np.ones(len(variants.names), bool), np.arange(len(variants.names))
     ends: list[int] = []  # of windows
     for name, lo, hi in _runs(variants):
@@ -65,9 +60,8 @@ def pruned(parts: Parts, variants: Variants, founders: Mask, windows: Windows, r
         for start, first, end in _windows(positions_of(variants)[lo:hi], windows):
             starts[lo + first : lo + end] = lo + start
             ends.append(lo + end)
-    major = np.full(len(kept), _ALONE)
-    found = _compared(parts, starts, founders, windows.r2, resources)
-    _decide(found, np.array(ends), kept, major, windows.order)
+    found = _compared(files, starts, founders, windows.r2, resources)
+    _decide(found, ends, kept, windows.order)
     return kept
 
 
@@ -78,9 +72,9 @@ def _runs(variants: Variants) -> Iterator[tuple[str, int, int]]:
     for lo, hi in pairwise(cuts):
         name = str(names[lo])
         if name in seen or (np.diff(positions[lo:hi]) < 0).any():
-            raise ValueError(
-                f"indep_pairwise needs variants in the order of their positions, got those of chromosome {name} "
-                "in another; sort them first (plink2 --sort-vars)"
+            raise Refused(
+                *(Setting("indep_pairwise"), " needs variants in the order of their positions, got those of "),
+                f"chromosome {name} in another; sort them first (plink2 --sort-vars)",
             )
         seen.add(name)
         yield name, lo, hi
@@ -100,18 +94,16 @@ def _windows(positions: npt.NDArray[np.int64], windows: Windows) -> Iterator[tup
 
 
 def _compared(
-    parts: Parts, starts: Places, founders: Mask, r2: float, resources: Resources
+    files: Fileset, starts: Places, founders: Mask, r2: float, resources: Resources
 ) -> Iterator[tuple[int, _Compared]]:
     n, size = len(starts), max(1, block_size(resources) // (_NUMBERS * len(founders)))
-    blocks = [(lo, min(lo + size, n)) for lo in range(0, n, size)]
 
-    def of_block(block: tuple[int, int]) -> tuple[int, _Compared]:
-        lo, hi = block
+    def of_block(lo: int) -> tuple[int, _Compared]:
         base = int(starts[lo])
-        G = calls_between(parts, base, hi)
+        G = files.calls(base, min(lo + size, n))
         return lo, _pairs(G if founders.all() else G[:, founders], base, lo, starts, r2)
 
-    return ordered(of_block, blocks, resources.n_threads or default_threads())
+    return ordered(of_block, range(0, n, size), resources.n_threads or default_threads())
 
 
 def _pairs(G: Calls, base: int, lo: int, starts: Places, r2: float) -> _Compared:
@@ -137,12 +129,10 @@ class _Counts(NamedTuple):
 
     @classmethod
     def of(cls, G: Calls) -> Self:
-        X = G.astype(np.float32)
-        X -= 1
-        if G.min(initial=0) >= 0:
-            return cls(X, np.abs(X), None)
-        known = (G >= 0).astype(np.float32)
-        X *= known
+        X, known = np.subtract(G, 1, dtype=np.float32), None
+        if G.min(initial=0) < 0:
+            known = (G >= 0).astype(np.float32)
+            X *= known
         return cls(X, np.abs(X), known)
 
     def part(self, lo: int, hi: int) -> Self:
@@ -150,7 +140,7 @@ class _Counts(NamedTuple):
         return type(self)(self.X[lo:hi], self.squares[lo:hi], known)
 
 
-def _above(G: _Counts, H: _Counts, r2: float) -> npt.NDArray[np.bool_]:
+def _above(G: _Counts, H: _Counts, r2: float) -> Mask:
     dot = _times(G.X, H.X)
     if G.known is None or H.known is None:
         known: Any = float(G.X.shape[1])
@@ -161,7 +151,7 @@ def _above(G: _Counts, H: _Counts, r2: float) -> npt.NDArray[np.bool_]:
         xx, yy = _times(G.squares, H.known), _times(G.known, H.squares)
     covariance = dot * known - x * y
     both = (xx * known - x * x) * (yy * known - y * y)
-    above: npt.NDArray[np.bool_] = covariance * covariance > r2 * (1 + _EPSILON) * both
+    above: Mask = covariance * covariance > r2 * (1 + _EPSILON) * both
     return above
 
 
@@ -177,23 +167,19 @@ def _major(G: Calls) -> Majors:
     return np.where(one_only, _ALONE, np.maximum(share, 1 - share))
 
 
-def _decide(found: Iterator[tuple[int, _Compared]], ends: Places, kept: Mask, major: Majors, order: int) -> None:
-    waiting: list[tuple[int, int]] = []
-    window, settle = 0, _forwards if order == FORWARDS else _backwards
+def _decide(found: Iterator[tuple[int, _Compared]], ends: list[int], kept: Mask, order: int) -> None:
+    major, waiting = np.full(len(kept), _ALONE), deque[tuple[int, int]]()
+    left, settle = deque(ends), _forwards if order == FORWARDS else _backwards
     for lo, block in found:
         hi = lo + len(block.major)
         major[lo:hi] = block.major
         kept[lo:hi] &= block.major < _ALONE
-        waiting += zip(block.later.tolist(), block.earlier.tolist(), strict=True)
-        place = 0
-        while window < len(ends) and ends[window] <= hi:
-            first, end = place, int(ends[window])
-            while place < len(waiting) and waiting[place][0] < end:
-                place += 1
-            if place > first:
-                settle(waiting[first:place], kept, major)
-            window += 1
-        del waiting[:place]
+        waiting.extend(zip(block.later.tolist(), block.earlier.tolist(), strict=True))
+        while left and left[0] <= hi:
+            end, pairs = left.popleft(), []
+            while waiting and waiting[0][0] < end:
+                pairs.append(waiting.popleft())
+            settle(pairs, kept, major)
 
 
 def _forwards(pairs: list[tuple[int, int]], kept: Mask, major: Majors) -> None:

@@ -1,5 +1,6 @@
 """Lists of samples, variants and genomic ranges in files, as PLINK reads them."""
 
+import re
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Final, Literal, NamedTuple, get_args
 import numpy as np
 
 from shiftsvd.extend.files import Labels, bounded_lines, open_bytes, reading
-from shiftsvd.genetics.variants import Mask, Samples, Variants, plain
+from shiftsvd.genetics.variants import Mask, Samples, Variants, plain, positions_of
 
 Build = Literal["hg19", "hg38"]
 
@@ -44,12 +45,12 @@ _HG38: Final = """
 """
 
 
-def _regions(text: str) -> tuple[Region, ...]:
-    split = (word.replace("-", ":").split(":") for word in text.split())
-    return tuple(Region(chromosome, int(first), int(last)) for chromosome, first, last in split)
-
-
-LONG_RANGE: Final[dict[str, tuple[Region, ...]]] = {"hg19": _regions(_HG19), "hg38": _regions(_HG38)}
+LONG_RANGE: Final = {
+    build: [
+        Region(name, int(first), int(last)) for name, first, last in (re.split("[:-]", each) for each in text.split())
+    ]
+    for build, text in (("hg19", _HG19), ("hg38", _HG38))
+}
 BUILDS: Final = get_args(Build)
 
 
@@ -64,16 +65,8 @@ def inside(variants: Variants, regions: Sequence[Region]) -> Mask:
     return mask
 
 
-def positions_of(variants: Variants) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    try:
-        return variants.positions.astype(np.int64)
-    except ValueError:
-        wrong = next(text for text in variants.positions.tolist() if not text.lstrip("-").isdecimal())
-        raise ValueError(f"the position of a variant must be a whole number, got {wrong!r}") from None
-
-
 Listed = str | PathLike[str] | Sequence[str] | Sequence[tuple[str, str]]  # a file, or what would stand in it
-_HEADS: Final = ("FID", "IID", "SID")
+_HEADERS: Final = ("FID", "IID", "SID")
 
 
 def listed_variants(given: Listed, names: Labels) -> tuple[Mask, int]:
@@ -83,15 +76,24 @@ def listed_variants(given: Listed, names: Labels) -> tuple[Mask, int]:
 
 
 def listed_samples(given: Listed, samples: Samples) -> tuple[Mask, int]:
-    rows = [tuple(row) for row in _rows(given)]
+    rows = [tuple(row[:2]) for row in _rows(given)]
     if rows and rows[0][0].startswith("#"):
-        rows = _by_head(given, rows)
-    pairs = {row[:2] for row in rows if len(row) > 1}
-    alone = {row[0] for row in rows if len(row) == 1}
-    _refuse_ambiguous(given, alone, samples)
+        rows = _without_header(given, rows)
+    pairs, alone = {row for row in rows if len(row) > 1}, {row[0] for row in rows if len(row) == 1}
+    names, counts = np.unique(samples.names, return_counts=True)
+    if twice := sorted(alone & set(names[counts > 1].tolist())):
+        what = given if isinstance(given, str | PathLike) else "the list of samples"
+        raise ValueError(f"{what} must give the family before a name that occurs twice, got {twice[0]} alone")
     there = list(zip(samples.families.tolist(), samples.names.tolist(), strict=True))
     mask = np.array([pair in pairs or pair[1] in alone for pair in there], bool)
     return mask, len(pairs - set(there)) + len(alone - {name for _, name in there})
+
+
+def _without_header(given: Listed, rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    header = [word.removeprefix("#") for word in rows[0]]
+    if "IID" not in header or header[0] not in _HEADERS:
+        raise ValueError(f"{given} must begin with #FID IID or #IID where it has a head, got {' '.join(rows[0])!r}")
+    return [row[:1] for row in rows[1:]] if header[0] == "IID" else rows[1:]
 
 
 def listed_regions(path: str | PathLike[str]) -> list[Region]:
@@ -121,20 +123,3 @@ def _rows(given: Listed) -> Iterator[list[str]]:
         for line in bounded_lines(path, stream, None):
             if words := line.decode("utf-8-sig").split():
                 yield words
-
-
-def _by_head(given: Listed, rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    head = [word.removeprefix("#") for word in rows[0]]
-    if "IID" not in head[:2] or head[0] not in _HEADS:
-        raise ValueError(f"{given} must begin with #FID IID or #IID where it has a head, got {' '.join(rows[0][:3])!r}")
-    if head[0] == "IID":
-        return [row[:1] for row in rows[1:]]
-    return [row[:2] for row in rows[1:]]
-
-
-def _refuse_ambiguous(given: Listed, alone: set[str], samples: Samples) -> None:
-    names, counts = np.unique(samples.names, return_counts=True)
-    twice = sorted(alone & set(names[counts > 1].tolist()))
-    if twice:
-        what = given if isinstance(given, str | PathLike) else "the list of samples"
-        raise ValueError(f"{what} must give the family before a name that occurs twice, got {twice[0]} alone")

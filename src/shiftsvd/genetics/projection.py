@@ -1,18 +1,17 @@
 """New samples on the components of others: least squares, OADP, standard errors."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple, get_args
 
 import numpy as np
-import numpy.typing as npt
 
-from shiftsvd.extend.files import optional, reading, several
+from shiftsvd.extend.files import Places
 from shiftsvd.extend.operators import Panel, Vector
-from shiftsvd.extend.running import limit_of
+from shiftsvd.extend.running import Refused, Setting, limit_of, refuse
 from shiftsvd.genetics.extension import MatchName, ProjectName
-from shiftsvd.genetics.files import Parts, samples_of, variants_of
+from shiftsvd.genetics.files import Fileset
 from shiftsvd.genetics.matching import Match, matched
 from shiftsvd.genetics.variants import Mask, Samples, Variants, canonical
 
@@ -20,29 +19,14 @@ from shiftsvd.genetics.variants import Mask, Samples, Variants, canonical
 _SINGULAR = 1e-10
 
 
-@dataclass(frozen=True, eq=False)
-class Solved:
-    """Scores of samples on k components, and what their standard errors take.
+class Solved(NamedTuple):
+    """Scores of m samples on k components, and what their standard errors depend on."""
 
-    Attributes
-    ----------
-    scores : array of shape (m, k)
-        NaN for samples with too few genotypes for so many components.
-    inverse : array of shape (m, k, k)
-        ``G^-1``.
-    gram : array of shape (m, k, k)
-        G.
-    residual : array of shape (m,)
-        Sum of squares of what the scores leave of the genotypes that are there.
-    told : array of bool, of shape (m,)
-        Which samples have scores.
-    """
-
-    scores: Panel
-    inverse: Panel
+    scores: Panel  # NaN for samples with too few genotypes for so many components
+    inverse: Panel  # of the Gram matrices, (m, k, k)
     gram: Panel
-    residual: Vector
-    told: Mask
+    residual: Vector  # sums of squares
+    told: Mask  # which samples have scores
 
 
 def solved(gram: Panel, products: Panel, squares: Vector, n_present: Vector) -> Solved:
@@ -81,14 +65,12 @@ def unpacked(sums: Panel, k: int) -> Panel:
     return out
 
 
-COUNT: Final = 50  # of stretches: of the human genome, 60 Mb each, longer than what relatives and linkage share
-_FURTHEST: Final = 2**62  # no position lies behind it
+COUNT: Final = 50  # stretches: of the human genome, 60 Mb each, longer than what relatives and linkage share
+_FURTHEST: Final = 2**62  # base pairs: no position is larger
 _NOWHERE: Final = -1
 
-Places = npt.NDArray[np.intp]
 
-
-def stretches(variants: Variants, used: npt.NDArray[np.bool_]) -> Places:
+def stretches(variants: Variants, used: Mask) -> Places:
     out = np.full(len(used), _NOWHERE)
     here = np.flatnonzero(used)
     _, chromosome = np.unique(canonical(variants.chromosomes[here])[0], return_inverse=True)
@@ -108,18 +90,12 @@ def stretches(variants: Variants, used: npt.NDArray[np.bool_]) -> Places:
     return out
 
 
-@dataclass(eq=False)
 class Sums:
-    """Sums over the variants of each stretch that samples have: of ``v_j e_j``, and of 1."""
+    """Sums over the variants of each stretch that m samples have: of ``v_j e_j``, and of 1."""
 
-    stretch: Places
-    residuals: Panel = field(init=False)
-    present: Panel = field(init=False)
-    sizes: Panel = field(init=False)
-
-    def begin(self, m: int, k: int) -> None:
-        count = int(self.stretch.max(initial=0)) + 1
-        self.sizes = np.bincount(self.stretch[self.stretch != _NOWHERE], minlength=count).astype(np.float64)
+    def __init__(self, stretch: Places, m: int, k: int) -> None:
+        self.stretch, count = stretch, int(stretch.max(initial=0)) + 1
+        self.sizes = np.bincount(stretch[stretch != _NOWHERE], minlength=count).astype(np.float64)
         self.residuals, self.present = np.zeros((count, m, k)), np.zeros((count, m))
 
     def add(self, places: Places, residual: Panel, V: Panel) -> None:
@@ -132,7 +108,7 @@ class Sums:
 
     def _freedom(self) -> Vector:
         total, squares = self.present.sum(axis=0), (self.present**2).sum(axis=0)
-        several = total**2 > squares * (1 + 1e-9)  # of one alone nothing is known
+        several = total**2 > squares * (1 + 1e-9)  # of a single stretch nothing is known
         return np.asarray(np.divide(total**2, total**2 - squares, out=np.zeros_like(total), where=several))
 
     def covariance(self, found: Solved, spread: Panel) -> Panel:
@@ -150,28 +126,16 @@ class Sums:
         return np.asarray((vectors * np.maximum(values, 0)[:, None, :]) @ vectors.swapaxes(1, 2))
 
 
-_STEP = 1e-4  # of the differences that derivatives are made of, as a share of what they are taken of
+_STEP = 1e-4  # of finite differences, as a share of the square root of the sums of squares
 
 
 def augmented(B: Panel, squares: Vector, lengths: Vector) -> Panel:
-    """Scores of new samples, each beside the training samples alone.
-
-    Parameters
-    ----------
-    B : array of shape (m, k)
-        Coordinates of the new samples along the loadings.
-    squares : array of shape (m,)
-        Sums of squares of the new samples over all variants, what is along no loading included.
-    lengths : array of shape (k,)
-        Singular values of the training samples, all positive.
-
-    Notes
-    -----
-    Training samples and a new one are ``diag(U, 1) [[D, 0], [b^T, h]]`` in an orthonormal system of k + 1 columns, with
-    ``h^2 = squares - b^T b``. The scores of all along k new components are ``diag(U, 1) W L^(1/2)``, with the
-    eigenvalues L and eigenvectors W of the square of the inner matrix. Procrustes takes those of the training samples,
-    ``U W_1 L^(1/2)``, back onto ``U D`` by the rotation R and the factor rho; the new sample goes along.
-    """
+    # OADP (Zhang, Dey & Lee 2020): scores of new samples, each beside the training samples alone, from coordinates B
+    # along the loadings, sums of squares over all variants, and the singular values of the training samples.
+    # Training samples and a new one are diag(U, 1) [[D, 0], [b^T, h]] in an orthonormal system of k + 1 columns, with
+    # h^2 = squares - b^T b. The scores of all along k new components are diag(U, 1) W L^(1/2), with the eigenvalues L
+    # and eigenvectors W of the square of the inner matrix. Procrustes maps those of the training samples, U W_1
+    # L^(1/2), back onto U D by the rotation R and the factor rho, and the new sample likewise.
     m, k = B.shape
     inner = np.zeros((m, k + 1, k + 1))
     inner[:, np.arange(k), np.arange(k)] = lengths**2
@@ -201,7 +165,7 @@ METHODS: Final = get_args(ProjectName)
 MATCHES: Final = get_args(MatchName)
 _BLOCK: Final = 2**22  # genotypes in memory at a time, in single copies
 _COPIES: Final = 6  # of a block of genotypes
-_ROOM: Final = 2**30  # bytes that are taken where the system tells no limit
+_ROOM: Final = 2**30  # bytes that are used where the system tells no limit
 _MATRICES: Final = 10  # of k x k for each sample
 # Singular values below this share of the first are rounding: genotypes are multiplied in single precision.
 _NOTHING: Final = float(np.finfo(np.float32).eps)
@@ -260,29 +224,15 @@ class Projection(NamedTuple):
     n_present: Vector
 
 
-@dataclass(frozen=True, eq=False)
-class Basis:
-    """Components as projections take them.
-
-    Attributes
-    ----------
-    variants : Variants
-    used : array of bool, of shape (n,)
-        The variants that take part.
-    mean, scale : array of shape (n,)
-        What is subtracted from the counts of the first allele, and what they are divided by then.
-    loadings : array of shape (n, k)
-        Of length 1.
-    lengths : array of shape (k,)
-        Singular values.
-    """
+class Basis(NamedTuple):
+    """Components as projections take them: of counts of the first alleles, less the mean, over the scale."""
 
     variants: Variants
-    used: Mask
+    used: Mask  # the variants that take part
     mean: Vector
     scale: Vector
-    loadings: Panel
-    lengths: Vector
+    loadings: Panel  # of length 1
+    lengths: Vector  # singular values
 
     @property
     def alive(self) -> Mask:
@@ -290,7 +240,7 @@ class Basis:
 
 
 class Scores(NamedTuple):
-    """Scores of some samples, ``V^T x``: of the samples from the first one on; errors are None where there are none."""
+    """Scores ``V^T x`` of some samples, from the first one on; errors are None for method "mean"."""
 
     first: int
     scores: Panel
@@ -300,132 +250,104 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """New samples in files of which the variants are matched with those of components."""
+    """New samples, whose variants are matched with those of components."""
 
     basis: Basis
-    parts: Parts
+    files: Fileset
     match: Match
 
     @classmethod
-    def of(cls, basis: Basis, parts: Parts, match: MatchName = "auto", trust_ambiguous: bool = False) -> "Target":
-        paths = [path for path, _ in parts]
-        found = matched(basis.variants, basis.used, variants_of(paths), several(paths), match, trust_ambiguous)
+    def of(cls, basis: Basis, files: Fileset, match: MatchName = "auto", trust_ambiguous: bool = False) -> "Target":
+        found = matched(basis.variants, basis.used, files.variants, files.name, match, trust_ambiguous)
         if not len(found.here):
-            raise ValueError(_nothing_in_common(several(paths), int(np.count_nonzero(basis.used)), found))
-        return cls(basis, parts, found)
+            raise _nothing_in_common(files.name, int(np.count_nonzero(basis.used)), found.counts)
+        return cls(basis, files, found)
 
     @cached_property
     def stretch(self) -> Places:
         return stretches(self.basis.variants, self.basis.used)
 
-    @property
-    def samples(self) -> Samples:
-        return samples_of([path for path, _ in self.parts])
-
     def scores(self, method: ProjectName, memory_limit: int | str | None = None) -> Iterator[Scores]:
-        m, k = self.parts[0][1].matrix.shape[1], len(self.basis.lengths)
+        m, k = self.files.shape[0], len(self.basis.lengths)
         half = (limit_of(memory_limit) or _ROOM) // 2  # for samples; the other one is for genotypes
         step = max(1, half // (8 * (_MATRICES * k * k + (2 * COUNT + 4) * (k + 1))))
         for lo in range(0, m, step):
-            group = _Group(self, slice(lo, min(lo + step, m)), min(_BLOCK, half // (8 * _COPIES)))
-            yield group.means() if method == "mean" else group.estimated(method)
+            rows = slice(lo, min(lo + step, m))
+            yield _scores(self, rows, min(_BLOCK, half // (8 * _COPIES)), method)
 
     def blocks(self, rows: slice, most: int) -> Iterator[tuple[Panel, Panel, Places]]:
-        """Genotypes of some samples in units of the scale, NaN where they are missing; loadings; which variants.
-
-        At most so many genotypes at a time, or one variant.
-        """
-        open_bed = optional("bed_reader", "genetics").open_bed
-        basis, first = self.basis, 0
-        step = max(1, most // (rows.stop - rows.start + packed(basis.loadings[:1]).shape[1]))
-        for path, opened in self.parts:
-            n, m = opened.matrix.shape
-            begin, end = np.searchsorted(self.match.there, [first, first + n])
-            with reading(path):
-                file = open_bed(path, iid_count=m, sid_count=n)
-                for lo in range(begin, end, step):
-                    part = self.match.part(lo, min(lo + step, end))
-                    G = file.read(np.s_[rows, part.there - first], dtype="float64")
-                    G = np.where(part.swapped, 2 - G, G)
-                    X = (G - basis.mean[part.here]) / basis.scale[part.here]
-                    yield X, basis.loadings[part.here][:, basis.alive], part.here
-            first += n
+        """Yield genotypes in units of the scale (NaN where missing), loadings, and which variants: at most `most`."""
+        basis, samples, first = self.basis, np.arange(rows.start, rows.stop), 0
+        step = max(1, most // (len(samples) + packed(basis.loadings[:1]).shape[1]))
+        for source in self.files.parts:
+            begin, end = np.searchsorted(self.match.there, [first, first + source.shape[0]])
+            for lo in range(begin, end, step):
+                part = self.match.part(lo, min(lo + step, end))
+                G = source.at(part.there - first, samples).dosages().T.astype(np.float64)
+                G = np.where(part.swapped, 2 - G, G)
+                X = (G - basis.mean[part.here]) / basis.scale[part.here]
+                yield X, basis.loadings[part.here][:, basis.alive], part.here
+            first += source.shape[0]
 
 
-class _Group:
-    """Some of the new samples, and what is summed over their genotypes."""
-
-    def __init__(self, target: Target, rows: slice, most: int) -> None:
-        self._target, self._rows, self._most = target, rows, most
-        self._alive = target.basis.alive
-        self._m, self._k = rows.stop - rows.start, int(np.count_nonzero(self._alive))
-        self._n_variants = int(np.count_nonzero(target.basis.used))
-        self._products, self._gram = np.zeros((self._m, self._k)), np.zeros((1, self._k * (self._k + 1) // 2))
-        self._squares, self._n_present = np.zeros(self._m), np.zeros(self._m)
-        self._lacking = np.zeros((self._m, self._gram.shape[1]))
-        for X, V, _ in target.blocks(rows, most):
-            self._add(X, V)
-
-    def _add(self, X: Panel, V: Panel) -> None:
+def _scores(target: Target, rows: slice, most: int, method: ProjectName) -> Scores:
+    basis, m = target.basis, rows.stop - rows.start
+    k, n = int(np.count_nonzero(basis.alive)), int(np.count_nonzero(basis.used))
+    products, squares, n_present = np.zeros((m, k)), np.zeros(m), np.zeros(m)
+    gram, lacking = np.zeros((1, k * (k + 1) // 2)), np.zeros((m, k * (k + 1) // 2))
+    for X, V, _ in target.blocks(rows, most):
         missing = np.isnan(X)
         np.copyto(X, 0, where=missing)
-        self._products += X @ V
-        self._squares += np.einsum("ij,ij->i", X, X)
-        self._n_present += X.shape[1] - missing.sum(axis=1)
-        self._gram += packed(V).sum(axis=0)
+        products += X @ V
+        squares += np.einsum("ij,ij->i", X, X)
+        n_present += X.shape[1] - missing.sum(axis=1)
+        gram += packed(V).sum(axis=0)
         gaps = missing.any(axis=1)
-        self._lacking[gaps] += missing[gaps].astype(np.float64) @ packed(V)
+        lacking[gaps] += missing[gaps].astype(np.float64) @ packed(V)
 
-    def means(self) -> Scores:
-        return Scores(self._rows.start, self._whole(self._products), None, self._n_present)
-
-    def estimated(self, method: ProjectName) -> Scores:
-        if not self._k:
-            return self.means()._replace(errors=self._whole(self._products))
-        gram = unpacked(self._gram - self._lacking, self._k)
-        found = solved(gram, self._products, self._squares, self._n_present)
-        covariance = self._covariance(found)
-        scores = found.scores
-        if method == "oadp":
-            scores, covariance = self._beside_training(found, covariance)
-        errors = np.sqrt(np.maximum(np.einsum("mii->mi", covariance), 0))
-        return Scores(self._rows.start, self._whole(scores), self._whole(errors), self._n_present)
-
-    def _covariance(self, found: Solved) -> Panel:
-        some = self._n_present < self._n_variants
-        out = np.zeros((self._m, self._k, self._k))
-        if some.any():
-            spread, sums = np.zeros_like(self._lacking), Sums(self._target.stretch)
-            sums.begin(self._m, self._k)
-            for X, V, places in self._target.blocks(self._rows, self._most):
-                residual = X - np.where(found.told[:, None], found.scores, 0) @ V.T
-                spread += np.nan_to_num(residual) ** 2 @ packed(V)
-                sums.add(places, residual, V)
-            squares = unpacked(spread, self._k)
-            alone, together = covariances(found, squares, self._n_present), sums.covariance(found, squares)
-            out[some] = (alone + together)[some]
+    def whole(values: Panel) -> Panel:
+        out = np.zeros((m, len(basis.lengths)))
+        out[:, basis.alive] = values
         return out
 
-    def _beside_training(self, found: Solved, covariance: Panel) -> tuple[Panel, Panel]:
-        told, lengths = found.told, self._target.basis.lengths[self._alive]
-        B = found.scores[told]
-        share = np.maximum(self._n_variants - self._k, 0) / (self._n_present[told] - self._k)
-        squares = np.einsum("mk,mk->m", B, B) + found.residual[told] * share
-        scores, moved = np.full_like(found.scores, np.nan), np.full_like(covariance, np.nan)
-        scores[told] = augmented(B, squares, lengths)
-        J = derivatives(B, squares, lengths)
-        moved[told] = J @ covariance[told] @ J.swapaxes(1, 2)
-        return scores, moved
+    if method == "mean" or not k:
+        return Scores(rows.start, whole(products), None if method == "mean" else whole(products), n_present)
+    found = solved(unpacked(gram - lacking, k), products, squares, n_present)
+    scores, covariance = found.scores, np.zeros((m, k, k))
+    if (some := n_present < n).any():
+        covariance[some] = _covariance(target, rows, most, found, n_present)[some]
+    if method == "oadp":
+        share = np.maximum(n - k, 0) / (n_present[found.told] - k)
+        scores, covariance = _beside_training(found, covariance, share, basis.lengths[basis.alive])
+    errors = np.sqrt(np.maximum(np.einsum("mii->mi", covariance), 0))
+    return Scores(rows.start, whole(scores), whole(errors), n_present)
 
-    def _whole(self, values: Panel) -> Panel:
-        out = np.zeros((len(values), len(self._alive)))
-        out[:, self._alive] = values
-        return out
+
+def _covariance(target: Target, rows: slice, most: int, found: Solved, n_present: Vector) -> Panel:
+    m, k = found.scores.shape
+    spread, sums = np.zeros((m, k * (k + 1) // 2)), Sums(target.stretch, m, k)
+    for X, V, places in target.blocks(rows, most):
+        residual = X - np.where(found.told[:, None], found.scores, 0) @ V.T
+        spread += np.nan_to_num(residual) ** 2 @ packed(V)
+        sums.add(places, residual, V)
+    squares = unpacked(spread, k)
+    return covariances(found, squares, n_present) + sums.covariance(found, squares)
+
+
+def _beside_training(found: Solved, covariance: Panel, share: Vector, lengths: Vector) -> tuple[Panel, Panel]:
+    told = found.told
+    B = found.scores[told]
+    squares = np.einsum("mk,mk->m", B, B) + found.residual[told] * share
+    scores, moved = np.full_like(found.scores, np.nan), np.full_like(covariance, np.nan)
+    scores[told] = augmented(B, squares, lengths)
+    J = derivatives(B, squares, lengths)
+    moved[told] = J @ covariance[told] @ J.swapaxes(1, 2)
+    return scores, moved
 
 
 def projected(
     basis: Basis,
-    parts: Parts,
+    files: Fileset,
     project: ProjectName,
     match: MatchName,
     trust_ambiguous: bool,
@@ -433,31 +355,28 @@ def projected(
 ) -> Projection:
     for name, value, choices in (("project", project, METHODS), ("match", match, MATCHES)):
         if value not in choices:
-            raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
-    target = Target.of(basis, parts, match, trust_ambiguous)
+            raise refuse(name, f"be one of {', '.join(choices)}", value)
+    target = Target.of(basis, files, match, trust_ambiguous)
     groups = list(target.scores(project, memory_limit))
-    found, alive = target.match, basis.alive
-
-    def in_units(panels: Sequence[Panel]) -> Panel:
-        return np.concatenate(panels) / np.where(alive, basis.lengths, 1)
-
+    units = np.where(basis.alive, basis.lengths, 1)
     errors = [group.errors for group in groups if group.errors is not None]
-    counts = found.counts
+    counts = {f"n_{name}": count for name, count in target.match.counts.items()}
     return Projection(
-        eigenvectors=in_units([group.scores for group in groups]),
-        samples=target.samples,
-        n_used=counts["matched"],
-        **{f"n_{name}": count for name, count in counts.items() if name != "matched"},
-        standard_errors=in_units(errors) if errors else None,
+        eigenvectors=np.concatenate([group.scores for group in groups]) / units,
+        samples=files.samples,
+        n_used=counts.pop("n_matched"),
+        **counts,
+        standard_errors=np.concatenate(errors) / units if errors else None,
         n_present=np.concatenate([group.n_present for group in groups]),
     )
 
 
-def _nothing_in_common(file: str, n: int, found: Match) -> str:
-    return (
-        f"{file} has none of the {n} variants of the components: {found.n_absent} are not there by chromosome and "
+def _nothing_in_common(file: str, n: int, counts: dict[str, int]) -> Refused:
+    return Refused(
+        f"{file} has none of the {n} variants of the components: {counts['absent']} are not there by chromosome and "
         "position, nor by name (bring both files to one build of the genome, or name variants alike: plink2 "
-        f"--set-all-var-ids), {found.n_mismatched} have other alleles there (bring both to one reference: plink2 "
-        f"--ref-from-fa), {found.n_ambiguous} have alleles A and T or C and G (if both files are of one strand, give "
-        f"trust_ambiguous=True), {found.n_unclear} cannot be told from others"
+        f"--set-all-var-ids), {counts['mismatched']} have other alleles there (bring both to one reference: plink2 "
+        f"--ref-from-fa), {counts['ambiguous']} have alleles A and T or C and G (if both files are of one strand, ",
+        "give ",
+        *(Setting("trust_ambiguous", True), f"), {counts['unclear']} cannot be told from others"),
     )

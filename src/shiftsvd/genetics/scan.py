@@ -8,8 +8,7 @@ from scipy.special import chdtrc, chdtri
 
 from shiftsvd.extend.operators import Panel
 from shiftsvd.extend.running import Resources
-from shiftsvd.genetics.files import Parts, over_blocks
-from shiftsvd.genetics.readers import Calls
+from shiftsvd.genetics.files import Calls, Fileset, over_blocks
 
 Vector = npt.NDArray[np.float64]
 
@@ -55,18 +54,12 @@ class SelectionScan(NamedTuple):
     p_values: Vector
 
 
-def selection_scan(parts: Parts, U: Panel, resources: Resources) -> SelectionScan:
-    """Scan the variants of the parts along the orthonormal vectors U of their samples; one read.
-
-    Notes
-    -----
-    Luu, Bazin & Blum (2017), "pcadapt: an R package to perform genome scans for selection based on principal component
-    analysis", Mol. Ecol. Resources 17, 67-77, as version 4 of the package computes it: z scores of a linear model among
-    samples whose genotype is known, distances by the orthogonalized Gnanadesikan-Kettenring estimate (one component:
-    squared distances from the median), p values after division by the inflation.
-    """
-    U = U.astype(np.float64)
-    z = np.concatenate(list(over_blocks(parts, lambda G: _t_statistics(G, U), resources, 8)))
+def selection_scan(files: Fileset, U: Panel, resources: Resources) -> SelectionScan:
+    # Luu, Bazin & Blum (2017), "pcadapt: an R package to perform genome scans for selection based on principal
+    # component analysis", Mol. Ecol. Resources 17, 67-77, as version 4 of the package computes it: z scores of a linear
+    # model among samples whose genotype is known, distances by the orthogonalized Gnanadesikan-Kettenring estimate (one
+    # component: squared distances from the median), p values after division by the inflation. One read.
+    z = np.concatenate(list(over_blocks(files, lambda G: _t_statistics(G, U), resources, 8)))
     statistics = robust_distances(z)
     k = z.shape[1]
     inflation = float(np.median(statistics) / chdtri(k, 0.5))
@@ -88,14 +81,10 @@ def _t_statistics(G: Calls, U: Panel) -> Panel:
 
 
 def robust_distances(X: Panel) -> Vector:
-    """Squared Mahalanobis distances of the rows of X by a covariance that few rows cannot spoil.
-
-    Notes
-    -----
-    Maronna & Zamar (2002), "Robust estimates of location and dispersion for high-dimensional datasets", Technometrics
-    44, 307-317: the covariance of two columns from tau scales of their sum and difference, made definite along its own
-    eigenvectors, twice; then mean and covariance of the rows within the 90 % of it. One column: by the median.
-    """
+    # Squared Mahalanobis distances of the rows by a covariance that few rows cannot spoil. Maronna & Zamar (2002),
+    # "Robust estimates of location and dispersion for high-dimensional datasets", Technometrics 44, 307-317: the
+    # covariance of two columns from tau scales of their sum and difference, made definite along its own eigenvectors,
+    # twice; then mean and covariance of the 90 % of the rows that are within it. One column: by the median.
     if X.shape[1] == 1:
         centred: Vector = (X[:, 0] - np.median(X[:, 0])) ** 2
         return centred

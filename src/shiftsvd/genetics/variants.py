@@ -1,21 +1,24 @@
-"""Samples and variants: .fam and .bim, founders, autosomes, alleles and strands."""
+"""The tables beside genotypes (.fam, .bim, .psam, .pvar): samples, variants, chromosomes and positions."""
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from itertools import dropwhile
 from pathlib import Path
-from typing import Final, NamedTuple, get_args
+from typing import IO, Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.extend.files import Labels, labels
-from shiftsvd.genetics.extension import Chromosomes
-from shiftsvd.genetics.readers import fields
+from shiftsvd.extend.files import Labels, Places, bounded_lines, labels, open_bytes, optional, reading
 
-Alleles = npt.NDArray[np.object_]  # texts: an insertion may be long, and only a few are
+Alleles = npt.NDArray[np.object_]  # not padded to the longest: few alleles are long insertions
+Mask = npt.NDArray[np.bool_]
 
 
 class Samples(NamedTuple):
-    """What a .fam says, one entry for each sample.
+    """The samples of a file, one entry for each.
 
     Parameters
     ----------
@@ -26,7 +29,7 @@ class Samples(NamedTuple):
 
     See Also
     --------
-    genetics.Variants : The other side.
+    genetics.Variants : The columns of the genotypes.
 
     Examples
     --------
@@ -41,7 +44,7 @@ class Samples(NamedTuple):
 
 
 class Variants(NamedTuple):
-    """What a .bim says, one entry for each variant; genotypes count the first allele.
+    """The variants of a file, one entry for each; genotypes count the first allele.
 
     Parameters
     ----------
@@ -52,13 +55,13 @@ class Variants(NamedTuple):
     positions : array of str, of shape (n_variants,)
         Base pairs from the beginning of the chromosome, as they are written.
     first : array of str, of shape (n_variants,)
-        The allele that genotypes count: A1 of PLINK 1.
+        The counted allele: A1 of PLINK 1, ALT of PLINK 2.
     second : array of str, of shape (n_variants,)
-        The other allele: A2 of PLINK 1.
+        The other allele: A2 of PLINK 1, REF of PLINK 2.
 
     See Also
     --------
-    genetics.Samples : The other side.
+    genetics.Samples : The rows of the genotypes.
 
     Examples
     --------
@@ -76,8 +79,8 @@ class Variants(NamedTuple):
     first: Alleles
     second: Alleles
 
-    def at(self, places: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> "Variants":
-        """The variants at some places, in that order.
+    def at(self, places: Places | Mask) -> "Variants":
+        """Return some of the variants.
 
         Parameters
         ----------
@@ -87,153 +90,140 @@ class Variants(NamedTuple):
         Returns
         -------
         Variants
-            Those variants.
+            Those variants, in the order of `places`.
         """
         texts = (self.chromosomes[places], self.names[places], self.positions[places])
         return Variants(*texts, self.first[places], self.second[places])
 
 
-def read_samples(path: Path) -> Samples:
-    rows = fields(path, (0, 1))
-    return Samples(*(labels(path, column, None) for column in rows))
+# Columns of the tables without a header, by their names in PLINK 2, and how the headers of the others begin.
+_COLUMNS: Final = {
+    ".fam": ["FID", "IID", "PAT", "MAT", "SEX", "PHENO1"],
+    ".bim": ["CHROM", "ID", "CM", "POS", "ALT", "REF"],
+}
+_FIRST: Final = {".pvar": ("#CHROM",), ".psam": ("#FID", "#IID")}
+_NOBODY: Final = ("0", "0")  # the parents of a founder
 
 
-def read_variants(path: Path) -> Variants:
-    *told, first, second = fields(path, (0, 1, 3, 4, 5))
-    chromosomes, names, positions = (labels(path, column, None) for column in told)
-    return Variants(chromosomes, names, positions, np.array(first, object), np.array(second, object))
+def is_pgen(genotypes: Path) -> bool:
+    return genotypes.suffix.lower() == ".pgen"
 
 
-CHOICES: Final = get_args(Chromosomes)
-_NOT_AUTOSOMES: Final = frozenset({"X", "Y", "XY", "MT", "M", "PAR1", "PAR2"})
-_LAST_HUMAN: Final = 26  # PLINK's codes of X, Y, XY and MT are 23 to 26
-_HUMAN_CODES: Final = range(23, _LAST_HUMAN + 1)
+def tables(genotypes: Path, of_pgen: bool) -> tuple[Path, Path]:
+    if not of_pgen:
+        return genotypes.with_suffix(".bim"), genotypes.with_suffix(".fam")
+    plain, packed = genotypes.with_suffix(".pvar"), genotypes.with_suffix(".pvar.zst")
+    return packed if packed.exists() and not plain.exists() else plain, genotypes.with_suffix(".psam")
+
+
+def columns(path: Path, wanted: Iterable[str], memory_limit: int | str | None = None) -> dict[str, list[str]]:
+    kind = ".pvar" if path.suffix == ".zst" else path.suffix
+    with reading(path), _open(path) as stream:
+        rows = _rows(path, stream, memory_limit)
+        header = _COLUMNS.get(kind) or _header(path, kind, rows)
+        found: dict[str, list[str]] = {name: [] for name in wanted if name in header}
+        places = [(column, header.index(name)) for name, column in found.items()]
+        for number, row in dropwhile(lambda row: kind == ".fam" and row[1][0].startswith("#"), rows):
+            if kind == ".bim" and len(row) == len(header) - 1:
+                row.insert(header.index("CM"), "0")  # optional in PLINK 1.9
+            if len(row) < len(header):
+                raise ValueError(f"{path} must have {len(header)} fields in each line, got {len(row)} in line {number}")
+            for column, place in places:
+                column.append(sys.intern(row[place]))
+    return found
+
+
+def _header(path: Path, kind: str, rows: Iterator[tuple[int, list[str]]]) -> list[str]:
+    header = next((row for _, row in rows if not row[0].startswith("##")), [""])
+    if header[0] not in _FIRST[kind]:
+        raise ValueError(
+            f"{path} must begin with {' or '.join(_FIRST[kind])}, got {' '.join(header[:2])!r}; write it with plink2 "
+            "--make-pgen"
+        )
+    return [header[0].removeprefix("#"), *header[1:]]
+
+
+def _rows(path: Path, stream: IO[bytes], memory_limit: int | str | None) -> Iterator[tuple[int, list[str]]]:
+    empty = 0
+    for number, line in enumerate(bounded_lines(path, stream, memory_limit), 1):
+        words = line.decode("utf-8-sig").split()
+        if words and empty:
+            raise ValueError(f"{path} must have no empty lines between others, got one in line {empty}")
+        if words:
+            yield number, words
+        else:
+            empty = empty or number
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[IO[bytes]]:
+    if path.suffix != ".zst":
+        with open_bytes(path) as stream:
+            yield stream
+        return
+    zstandard = optional("zstandard", "pgen")
+    try:
+        with path.open("rb") as packed:
+            unpacked = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
+            yield cast("IO[bytes]", BufferedReader(unpacked))
+    except zstandard.ZstdError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+
+
+def read_samples(genotypes: Path) -> Samples:
+    path = tables(genotypes, is_pgen(genotypes))[1]
+    found = columns(path, ("FID", "IID"))
+    families = found.get("FID", ["0"] * len(found["IID"]))
+    return Samples(labels(path, families, None), labels(path, found["IID"], None))
+
+
+def read_founders(genotypes: Path) -> Mask:
+    # A .psam without the columns PAT and MAT has founders only.
+    found = columns(tables(genotypes, is_pgen(genotypes))[1], ("IID", "PAT", "MAT"))
+    nobody = ["0"] * len(found["IID"])
+    parents = zip(found.get("PAT", nobody), found.get("MAT", nobody), strict=True)
+    return np.array([both == _NOBODY for both in parents], bool)
+
+
+def read_variants(genotypes: Path) -> Variants:
+    path = tables(genotypes, is_pgen(genotypes))[0]
+    found = columns(path, ("CHROM", "ID", "POS", "ALT", "REF"))
+    chromosomes, names, positions = (labels(path, found[name], None) for name in ("CHROM", "ID", "POS"))
+    return Variants(chromosomes, names, positions, np.array(found["ALT"], object), np.array(found["REF"], object))
+
+
+def positions_of(variants: Variants) -> npt.NDArray[np.int64]:
+    try:
+        return variants.positions.astype(np.int64)
+    except ValueError:
+        wrong = next(text for text in variants.positions.tolist() if not text.lstrip("-").isdecimal())
+        raise ValueError(f"the position of a variant must be a whole number, got {wrong!r}") from None
+
+
+_LAST_HUMAN: Final = 26  # PLINK numbers human chromosomes up to 26, and those of other species further
 # PLINK 2 has two codes for what PLINK 1 calls XY, the regions where X and Y pair.
 _CODES: Final = {"X": "23", "Y": "24", "XY": "25", "PAR1": "25", "PAR2": "25", "M": "26", "MT": "26"}
-
-Mask = npt.NDArray[np.bool_]
 
 
 def plain(chromosome: str) -> str:
     return chromosome.upper().removeprefix("CHR").lstrip("0")
 
 
-def autosomal(chromosomes: Labels) -> Mask:
-    """Where the chromosomes are not X, Y, XY, MT, M, PAR1, PAR2, nor 23 to 26.
-
-    Where a number above 26 occurs they are those of another species, and every number is an autosome. Names that
-    are not known, "0" among them, count as autosomes.
-    """
-    listed: list[str] = chromosomes.tolist()
-    names = {name: plain(name) for name in set(listed)}
-    human = _are_human(names.values())
-    out = {name for name, short in names.items() if short in _NOT_AUTOSOMES}
-    out |= {name for name, short in names.items() if human and short.isdecimal() and int(short) in _HUMAN_CODES}
-    return np.array([name not in out for name in listed], bool)
-
-
 def _are_human(names: Iterable[str]) -> bool:
-    return max((int(short) for short in names if short.isdecimal()), default=0) <= _LAST_HUMAN
+    return max((int(name) for name in names if name.isdecimal()), default=0) <= _LAST_HUMAN
+
+
+def autosomal(chromosomes: Labels) -> Mask:
+    # Among other species every number is an autosome. Unknown names, such as "0" and those of contigs, count as one.
+    listed: list[str] = chromosomes.tolist()
+    short = {name: plain(name) for name in set(listed)}
+    sexed = {*_CODES, *(_CODES.values() if _are_human(short.values()) else ())}
+    return np.array([short[name] not in sexed for name in listed], bool)
 
 
 def canonical(*files: Labels) -> list[list[str]]:
     listed: list[list[str]] = [chromosomes.tolist() for chromosomes in files]
     short = {name: plain(name) for name in set().union(*listed)}
     codes = _CODES if _are_human(short.values()) else {}
-    names = {name: codes.get(one, one) for name, one in short.items()}
+    names = {name: codes.get(each, each) for name, each in short.items()}
     return [[names[name] for name in own] for own in listed]
-
-
-def chosen(chromosomes: Labels, which: str, bed: Path) -> Mask:
-    if which == "all":
-        return np.ones(len(chromosomes), bool)
-    kept = autosomal(chromosomes)
-    if not kept.any():
-        names = ", ".join(sorted(set(chromosomes.tolist()))[:5])
-        raise ValueError(f'{bed} must have variants on autosomes, got {names}; take "all" chromosomes to keep them')
-    return kept
-
-
-_NOBODY: Final = ("0", "0")
-
-
-def fam_founders(path: Path) -> Mask:
-    return np.array([both == _NOBODY for both in zip(*fields(path, (2, 3)), strict=True)], bool)
-
-
-Codes = npt.NDArray[np.intp]  # alleles as numbers: 0 is not known, 1 to 4 are A, C, G, T
-
-UNKNOWN: Final = ("0", ".")  # how PLINK 1 and 2 call an allele that no sample of the file has
-INCOMPATIBLE: Final = 4  # the rank of records with other alleles
-_COMPLEMENT: Final = np.array([0, 4, 3, 2, 1])
-_N_LETTERS: Final = 4
-
-
-class Dictionary:
-    """Alleles as numbers, the same in all files; a, c, g, t are A, C, G, T, as some programs write bases in repeats."""
-
-    def __init__(self) -> None:
-        self._codes = {**dict.fromkeys(UNKNOWN, 0), **{letter: code for code, letter in enumerate("ACGT", 1)}}
-
-    def codes(self, alleles: npt.NDArray[np.object_]) -> Codes:
-        known = self._codes
-        return np.array([known.setdefault(allele.upper(), len(known)) for allele in alleles.tolist()], np.intp)
-
-
-class Relation(NamedTuple):
-    """How pairs of records relate, one entry for each pair.
-
-    Attributes
-    ----------
-    rank : array of int
-        0: both alleles are the same letters; 1: both are on the other strand; 2 and 3: the same where the new file
-        knows one allele only; `INCOMPATIBLE`: others. Less is more certain.
-    swapped : array of bool
-        The first allele here is the second there.
-    ambiguous : array of bool
-        A and T, or C and G: the other strand looks like swapped alleles, and letters cannot tell which it is.
-    """
-
-    rank: Codes
-    swapped: Mask
-    ambiguous: Mask
-
-    @classmethod
-    def of(cls, known: tuple[Codes, Codes], new: tuple[Codes, Codes]) -> "Relation":
-        first, second = known
-        letters = _is_letter(first) & _is_letter(second)
-        others = _complement(first), _complement(second)
-        same, swap = _fits(first, second, new), _fits(second, first, new)
-        same_there, swap_there = (letters & _fits(*pair, new) for pair in (others, others[::-1]))
-        direct, complement = same | swap, same_there | swap_there
-        partly = (new[0] == 0) | (new[1] == 0)
-        rank = np.where(direct, 0, np.where(complement, 1, INCOMPATIBLE)) + 2 * (partly & (direct | complement))
-        swapped = np.where(direct, swap & ~same, swap_there & ~same_there)
-        return cls(rank, swapped, letters & (others[0] == second) & (direct | complement))
-
-    @property
-    def fits(self) -> Mask:
-        return self.rank < INCOMPATIBLE
-
-    @property
-    def complemented(self) -> Mask:
-        return np.asarray(self.fits & (self.rank % 2 == 1))
-
-
-def n_ambiguous(first: npt.NDArray[np.object_], second: npt.NDArray[np.object_]) -> int:
-    book = Dictionary()
-    codes = book.codes(first), book.codes(second)
-    return int(np.count_nonzero(_is_letter(codes[0]) & (_complement(codes[0]) == codes[1])))
-
-
-def _is_letter(codes: Codes) -> Mask:
-    return (codes > 0) & (codes <= _N_LETTERS)
-
-
-def _complement(codes: Codes) -> Codes:
-    return np.where(_is_letter(codes), _COMPLEMENT[np.where(_is_letter(codes), codes, 0)], codes)
-
-
-def _fits(first: Codes, second: Codes, new: tuple[Codes, Codes]) -> Mask:
-    fits_first, fits_second = (first == new[0]) | (new[0] == 0), (second == new[1]) | (new[1] == 0)
-    return np.asarray(fits_first & fits_second & ((new[0] > 0) | (new[1] > 0)))
