@@ -100,7 +100,7 @@ void scatter(Rows<D, I> X, Panel<const T> Y, T *Z) {
 }
 
 // The products of a row with V and, at the same time, of the row before with its own result: loads of V overlap
-// with stores to Z (5 to 10 % faster than one after the other; benchmarks/kernels.py).
+// with stores to Z (5 to 10 % faster than one after the other; benchmarks/claims/kernels.py).
 template <int W, class D, class T, class I>
 inline Lanes<T, W> row_times_and_outer(const D *x, const I *j, std::int64_t n, const T *V, Lanes<T, W> y, const D *x0,
                                        const I *j0, std::int64_t n0, const Lanes<T, W> &y0, T *Z) {
