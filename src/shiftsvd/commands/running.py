@@ -17,7 +17,6 @@ import click
 
 from shiftsvd.commands import KEPT
 from shiftsvd.commands.options import EXTERNAL, LINE, SCALES, TRUSTED, as_given, write_options
-from shiftsvd.commands.spelling import spelled
 from shiftsvd.errors import Setting, Worded, plain, plain_lines
 from shiftsvd.runs.messages import NOTICE, Notice, ValuesWarning, external_files
 
@@ -80,8 +79,7 @@ class Subcommand(click.Command):
 
 def worded(said: BaseException) -> str:
     """The text of an error or a warning, with options in place of the settings of the library."""
-    known = isinstance(said, Worded) and any(isinstance(part, Setting) for part in said.args)
-    return said.worded(_typed) if isinstance(said, Worded) and known else spelled(str(said))
+    return said.worded(_typed) if isinstance(said, Worded) else str(said)
 
 
 def joined(names: Sequence[str]) -> str:
@@ -99,11 +97,12 @@ def _typed(setting: Setting) -> str:
     value = setting.value
     if not setting.has_value or value is True:
         return option
-    names = [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)]
+    names = (
+        [str(each) for each in value] if isinstance(value, list | tuple) else ["none" if value is None else str(value)]
+    )
     if setting.name == "drop" and names == [_label_column()]:
         option = "--label-column"
-    text = shlex.quote(joined(names) if setting.name in _OF_COLUMNS else names[0])
-    return f"{option} {text}"
+    return f"{option} {shlex.quote(joined(names) if setting.name in _OF_COLUMNS else names[0])}"
 
 
 def _options() -> dict[str, str]:
@@ -204,7 +203,7 @@ class _Plain(logging.Formatter):
     """Lines of the log without what steers a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = worded(record.msg) if isinstance(record.msg, Worded) else spelled(super().format(record))
+        text = worded(record.msg) if isinstance(record.msg, Worded) else super().format(record)
         return plain_lines(as_given(text))
 
 
