@@ -13,7 +13,7 @@ from scipy import io, sparse
 
 import shiftsvd as ss
 from shiftsvd.cli import main
-from shiftsvd.commands.options import TRANSFORMS
+from shiftsvd.commands.settings import TRANSFORMS
 from shiftsvd.io.sniff import formats
 from shiftsvd.runs.memory import beyond, shown_bytes
 from tests.support.commands import invoke

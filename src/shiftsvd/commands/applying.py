@@ -37,13 +37,13 @@ REMEDY = "--max-absent SHARE lets so many be unobserved"
 SCORES = Choices(ids="sample", may_lack=("sample",), remembered=True)
 
 
-def transform(model: Path, settings: Settings) -> None:
+def transform(settings: Settings) -> None:
     """Write the scores of the samples of a file."""
     _check_output(settings)
     hooks = hooks_of(settings)
     kinds = [resolve(place) for each in hooks for place in each.models]
-    pca = model_in(model, BatchPCA, *kinds)
-    made = next((made for each in hooks if (made := each.score(model, pca)) is not None), None)
+    pca = model_in(settings.model, BatchPCA, *kinds)
+    made = next((made for each in hooks if (made := each.score(settings.model, pca)) is not None), None)
     features = None
     if made is None:
         pca, A, names = _opened(pca, settings, hooks)
@@ -55,13 +55,13 @@ def transform(model: Path, settings: Settings) -> None:
         _write(made[0], made[1], settings)
 
 
-def inverse(model: Path, settings: Settings) -> None:
+def inverse(settings: Settings) -> None:
     """Write samples from their scores."""
     _check_output(settings)
-    pca = model_in(model, BatchPCA)
+    pca = model_in(settings.model, BatchPCA)
     if hasattr(pca, "design_"):
         raise ValueError(
-            f"{model} has regressed {', '.join(pca.design_.names)} out, which scores do not tell: use fit.h5ad"
+            f"{settings.model} has regressed {', '.join(pca.design_.names)} out, which scores do not tell: use fit.h5ad"
         )
     Z, names, places = _open_scores(pca, settings)
     features = feature_names_of(pca)
@@ -72,13 +72,13 @@ def inverse(model: Path, settings: Settings) -> None:
     _write(table, blocks, settings)
 
 
-def report(model: Path, settings: Settings) -> None:
+def report(settings: Settings) -> None:
     """Write a page about a model, and its scores if there are any."""
     from shiftsvd import report as page
 
     out = Path(str(settings.out))
     refuse([out], settings.force)
-    pca = model_in(model, BatchPCA)
+    pca = model_in(settings.model, BatchPCA)
     rasters, samples = score_rasters(pca) if settings.files else [], None
     if rasters:
         Z, (samples, _), places = _open_scores(pca, settings)
@@ -91,7 +91,7 @@ def report(model: Path, settings: Settings) -> None:
             pca,
             scores=rasters or None,
             samples=samples,
-            source={"model": str(model)},
+            source={"model": str(settings.model)},
             command=typed(),
             names=feature_names_of(pca),
         )

@@ -107,8 +107,8 @@ def settled(given: Settings) -> tuple[Settings, list[Hooks]]:
     if checked.scale == "none":
         checked = checked.changed(scale=None)
     label = checked.label_column
-    if label is not None and label not in checked.choices.drop and not any(each.labels_beside() for each in hooks):
-        checked = replace(checked, choices=replace(checked.choices, drop=(*checked.choices.drop, label)))
+    if label is not None and label not in checked.drop and not any(each.labels_beside() for each in hooks):
+        checked = replace(checked, labelled=True)
     for each in hooks:
         each.settings = checked
     return checked, hooks

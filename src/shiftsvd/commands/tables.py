@@ -12,7 +12,6 @@ from typing import Any, BinaryIO, Final
 import click
 import numpy as np
 
-from shiftsvd.commands.options import SAFE
 from shiftsvd.errors import plain
 from shiftsvd.runs.messages import Notice
 
@@ -22,7 +21,7 @@ _BEGINS: Final = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")  # the last four are 
 @contextmanager
 def texts_for(table: str) -> Iterator[Callable[[Any], str]]:
     context = click.get_current_context(silent=True)
-    safe = context is not None and bool(context.meta.get(SAFE))
+    safe = context is not None and bool(context.params.get("spreadsheet_safe"))
     found: list[str] = []  # the first one, and as many empty ones as there are others
 
     def text(value: Any) -> str:
