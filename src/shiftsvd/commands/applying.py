@@ -38,7 +38,6 @@ SCORES = Choices(ids="sample", may_lack=("sample",), remembered=True)
 
 
 def transform(settings: Settings) -> None:
-    """Write the scores of the samples of a file."""
     _check_output(settings)
     hooks = hooks_of(settings)
     kinds = [resolve(place) for each in hooks for place in each.models]
@@ -56,7 +55,6 @@ def transform(settings: Settings) -> None:
 
 
 def inverse(settings: Settings) -> None:
-    """Write samples from their scores."""
     _check_output(settings)
     pca = model_in(settings.model, BatchPCA)
     if hasattr(pca, "design_"):
@@ -73,7 +71,6 @@ def inverse(settings: Settings) -> None:
 
 
 def report(settings: Settings) -> None:
-    """Write a page about a model, and its scores if there are any."""
     from shiftsvd import report as page
 
     out = Path(str(settings.out))
@@ -113,7 +110,6 @@ def _opened(pca: BatchPCA, settings: Settings, hooks: Sequence[Hooks]) -> tuple[
 
 
 def aligned(pca: BatchPCA, n_features: int, names: Labels | None, file: str, max_absent: float = 0.0) -> BatchPCA:
-    """The model with its features in the order of the file."""
     if getattr(pca, "feature_names_in_", None) is None or names is None:
         if n_features != pca.n_features_in_:
             raise ValueError(f"{file}: {n_features} features, but the model was fitted on {pca.n_features_in_}")
@@ -142,7 +138,6 @@ def _rows(Z: Operator, width: int, places: Any) -> Iterator[tuple[int, Block]]:
 
 
 def _check_output(settings: Settings) -> None:
-    """Refuse an output that cannot be written, before any work."""
     out = str(settings.out)
     format_named(table_format(out))
     if out != "-":

@@ -12,9 +12,8 @@ from shiftsvd.backends.device import devices, products
 from shiftsvd.backends.source import RowSource
 from shiftsvd.commands.hooks import hooks_of
 from shiftsvd.commands.options import as_given
-from shiftsvd.commands.results import of_gaps
 from shiftsvd.commands.settings import Settings
-from shiftsvd.commands.writing import model_in
+from shiftsvd.commands.writing import model_in, of_gaps
 from shiftsvd.errors import plain
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
@@ -96,7 +95,6 @@ def _named(samples: Any, features: Any) -> Facts:
 
 
 def of_model(settings: Settings) -> Facts:
-    """What a model file holds; with other files behind it, what an extension says of both."""
     file, *others = settings.files
     hooks = hooks_of(settings)
     if others:

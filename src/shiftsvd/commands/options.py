@@ -51,7 +51,6 @@ def under(heading: str, *options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 def parameters(*decorators: Callable[[F], F]) -> list[click.Parameter]:
-    """Return the parameters that decorators would give to a command, in this order."""
 
     def function() -> None: ...
 
@@ -81,7 +80,6 @@ def _of_type(annotation: Any) -> dict[str, Any]:
 
 
 def option_of(name: str) -> str:
-    """The option of a setting as it is typed."""
     return f"--{name.replace('_', '-')}"
 
 
@@ -90,7 +88,6 @@ def heading_of(parameter: click.Parameter) -> str:
 
 
 def write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> bool:
-    """Write the options under their headings, and return whether there are so many that this helps."""
     options = [each for each in command.get_params(ctx) if isinstance(each, click.Option)]
     told = [(heading_of(each), record) for each in options if (record := each.get_help_record(ctx))]
     if len(told) < MANY:
@@ -219,7 +216,6 @@ def worded(said: BaseException) -> str:
 
 
 def joined(names: Sequence[str]) -> str:
-    """Names of columns as options take them."""
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(names)
     return line.getvalue()

@@ -107,7 +107,6 @@ def _with_remedy(error: BaseException) -> BaseException:
 
 
 def _line(error: BaseException) -> str:
-    """One line that says what is wrong, and with which file."""
     text = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         text = f"{error.filename}: {error.strerror}"
@@ -144,8 +143,6 @@ def _warnings_as_lines(quiet: bool, trusted: bool) -> Iterator[None]:
 
 
 class _Plain(logging.Formatter):
-    """Lines of the log without what steers a terminal."""
-
     def format(self, record: logging.LogRecord) -> str:
         text = worded(record.msg) if isinstance(record.msg, Worded) else super().format(record)
         return plain_lines(as_given(text))

@@ -234,7 +234,6 @@ class Settings:
 
     @property
     def file(self) -> str:
-        """What the files are called in messages."""
         from shiftsvd.io.stacking import several
 
         return as_given(several(self.paths))
@@ -307,13 +306,11 @@ class Settings:
 
 
 def need_folder(name: str, value: Any) -> None:
-    """Refuse an option that writes into a folder where there is none."""
     if value:
         raise click.UsageError(f"{option_of(name)} needs a folder: -o out/")
 
 
 def check_files(settings: Settings) -> None:
-    """Refuse several files that nobody says how to put together, and standard input without a format."""
     files, stack = settings.files, settings.stack
     if len(files) > 1 and stack is None:
         raise click.UsageError(
@@ -347,7 +344,6 @@ def _check_missing(settings: Settings) -> None:
 
 
 def device_named(name: str) -> str:
-    """The device that an option names; refused where it is not there."""
     from shiftsvd.backends.device import chosen
 
     try:
@@ -377,13 +373,11 @@ def refuse_beside_device(device: str, options: list[str]) -> None:
 
 
 def check_share(k: int | float | None, solver: str) -> None:
-    """Refuse a share of the variance where the solver needs a number."""
     if isinstance(k, float) and solver in COUNTED:
         raise click.BadParameter(f"a share of the variance needs another solver than {solver}", param_hint="'-k'")
 
 
 def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | float:
-    """The number of components, or the usual one; more than there are is refused."""
     if k is None:
         return min(USUAL, *shape)
     if isinstance(k, int) and k > min(shape):

@@ -59,27 +59,14 @@ Write = Callable[[int, Block], None]  # first row, rows from there on; called in
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What is known of a table before its first row.
-
-    Attributes
-    ----------
-    columns : list of str
-    n_rows : int
-    dtype : numpy.dtype
-    names : sequence of str, or None
-        Of the rows; they become the first column.
-    of : str
-        What a row is: the head of that column.
-    beside : pairs of a head and texts
-        More columns of texts after the names, of tables with names that are comma separated text.
-    """
+    """What is known of a table before its first row."""
 
     columns: list[str]
     n_rows: int
     dtype: np.dtype[Any]
-    names: Any = None
-    of: str = "sample"
-    beside: tuple[tuple[str, Any], ...] = ()
+    names: Any = None  # of the rows; they become the first column
+    of: str = "sample"  # what a row is: the head of that column
+    beside: tuple[tuple[str, Any], ...] = ()  # heads and texts of more columns, after the names, in CSV
 
     @property
     def head(self) -> list[str]:
@@ -147,13 +134,6 @@ WRITERS: Final[dict[str, Format]] = {"parquet": parquet_table, "csv": csv_table,
 
 
 def format_named(name: str) -> Format:
-    """A writer by its name, if the packages it needs are there.
-
-    Raises
-    ------
-    ValueError
-        If they are not, or the name is unknown.
-    """
     if name not in WRITERS:
         raise ValueError(f"tables are written as .{', .'.join(WRITERS)}, got {name!r}")
     if name == "parquet" and find_spec("pyarrow") is None:

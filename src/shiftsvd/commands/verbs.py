@@ -20,7 +20,6 @@ _TABLE_OUT: Final = click.Path(allow_dash=True)  # that it is no folder is for `
 
 
 def named(settings: str) -> list[click.Parameter]:
-    """The options of settings, by their names."""
     return [declared(_SETTINGS[name]) for name in settings.split()]
 
 
@@ -33,7 +32,6 @@ def out(says: str, **more: Any) -> click.Option:
 
 
 def of_extensions(verb: str) -> list[click.Parameter]:
-    """The options that extensions declare for a verb."""
     return parameters(*(each for one in extensions() if verb in one.options for each in resolve(one.options[verb])))
 
 
@@ -183,7 +181,7 @@ def estimate(settings: Settings) -> None:
     from a short probe.
     """
     from shiftsvd.commands.facts import lines
-    from shiftsvd.commands.predicting import estimated
+    from shiftsvd.commands.fitting import estimated
 
     click.echo(lines(estimated(settings), settings.json_out))
 
