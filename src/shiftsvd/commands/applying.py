@@ -10,7 +10,7 @@ import numpy as np
 
 from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.backends.validation import named
-from shiftsvd.commands.hooks import Hooks, hooks_of
+from shiftsvd.commands.hooks import Hooks, first_answer, hooks_of
 from shiftsvd.commands.options import say, typed
 from shiftsvd.commands.settings import Settings, table_format
 from shiftsvd.commands.tables import Block, Table, component_names, format_named, write_rows
@@ -42,13 +42,13 @@ def transform(settings: Settings) -> None:
     hooks = hooks_of(settings)
     kinds = [resolve(place) for each in hooks for place in each.models]
     pca = model_in(settings.model, BatchPCA, *kinds)
-    made = next((made for each in hooks if (made := each.score(settings.model, pca)) is not None), None)
+    made = first_answer(each.score(settings.model, pca) for each in hooks)
     features = None
     if made is None:
         pca, A, names = _opened(pca, settings, hooks)
         dtype = np.dtype(settings.dtype or A.dtype)
         table = Table(component_names(pca.n_components_), A.shape[0], dtype, names.samples)
-        C = next((C for each in hooks if (C := each.covariates(pca)) is not None), None)
+        C = first_answer(each.covariates(pca) for each in hooks)
         made, features = (table, pca.iter_scores(A, covariates=C)), names.features
     with named(features), progress(settings.progress, settings.quiet) as listen, listening(listen):
         _write(made[0], made[1], settings)
@@ -97,7 +97,7 @@ def report(settings: Settings) -> None:
 
 def _opened(pca: BatchPCA, settings: Settings, hooks: Sequence[Hooks]) -> tuple[BatchPCA, Observed, Names]:
     """The model with its features in the order of the files, and the samples, whose gaps it knows how to treat."""
-    found = next((found for each in hooks if (found := each.open_new(pca)) is not None), None)
+    found = first_answer(each.open_new(pca) for each in hooks)
     if found is not None:
         return found
     choices = getattr(pca, "table_", NOTHING).beside(settings.choices)

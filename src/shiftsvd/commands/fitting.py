@@ -4,7 +4,7 @@ import json
 import logging
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib import import_module
@@ -20,7 +20,7 @@ from shiftsvd.backends.device import HOST, moved
 from shiftsvd.backends.files import bytes_in_memory, counted, left_beside
 from shiftsvd.backends.validation import named
 from shiftsvd.commands.cluster import workers
-from shiftsvd.commands.hooks import Hooks, Run, hooks_of
+from shiftsvd.commands.hooks import Hooks, Run, first_answer, hooks_of
 from shiftsvd.commands.options import say
 from shiftsvd.commands.settings import Settings, within
 from shiftsvd.commands.tables import ENTRIES
@@ -130,8 +130,7 @@ def settled(given: Settings) -> tuple[Settings, list[Hooks]]:
 
 
 def opened(settings: Settings, hooks: Sequence[Hooks]) -> Run:
-    found = next((found for each in hooks if (found := each.open()) is not None), None)
-    A, names = _opened(settings) if found is None else found
+    A, names = first_answer(each.open() for each in hooks) or _opened(settings)
     shift = None if settings.shift == "none" else settings.shift
     steps = as_transforms(settings.preprocess)
     run = Run(settings, spread(A, settings), names, A.shape[1], steps, shift=shift, scale=settings.scale)
@@ -161,7 +160,7 @@ def _labels(run: Run, hooks: Sequence[Hooks]) -> Column | None:
     settings = run.settings
     if settings.label_column is None:
         return None
-    found = next((found for each in hooks if (found := each.labels(settings.label_column)) is not None), None)
+    found = first_answer(each.labels(settings.label_column) for each in hooks)
     if found is not None:
         label = Column(settings.label_column, found)
     else:
@@ -302,7 +301,7 @@ def estimated(given: Settings) -> dict[str, Any]:
         _import_writers(paths)
         release()
         packages = _program(held) - program
-        stages["scores"] = model + packages + written_bytes(A, names, count, paths)
+        stages["scores"] = model + packages + written_bytes(A, names.samples is not None, count, paths)
         stages["report"] = model + packages + DRAWN * ("report" in paths)
     seconds = foreseen.seconds_per_pass
     return {
@@ -344,12 +343,12 @@ def _import_writers(paths: Mapping[str, Path]) -> None:
             import_module(name)
 
 
-def written_bytes(A: Operator, names: Iterable[Any], k: int, paths: Mapping[str, Path]) -> int:
+def written_bytes(A: Operator, named_rows: bool, k: int, paths: Mapping[str, Path]) -> int:
     m = A.shape[0]
     if A.costs.file_bytes:
         made = A.costs.working_bytes
     else:
         made = (8 + A.dtype.itemsize) * m * k + 8 * m  # in double and as they are written; the factor of the shift
     rows = min(m, max(1, ENTRIES // k))
-    text = rows * (k * AS_TEXT + AS_NAME * (next(iter(names)) is not None))
+    text = rows * (k * AS_TEXT + AS_NAME * named_rows)
     return made + text * ("scores" in paths)

@@ -229,9 +229,8 @@ def _typed(setting: Setting) -> str:
     value = setting.value
     if not setting.has_value or value is True:
         return option
-    names = (
-        [str(each) for each in value] if isinstance(value, list | tuple) else ["none" if value is None else str(value)]
-    )
+    several = value if isinstance(value, list | tuple) else ["none" if value is None else value]
+    names = [str(each) for each in several]
     if setting.name == "drop" and names == [_label_column()]:
         option = "--label-column"
     return f"{option} {shlex.quote(joined(names) if setting.name in _OF_COLUMNS else names[0])}"
@@ -246,7 +245,7 @@ def _options() -> dict[str, str]:
     group = root if isinstance(root, click.Group) else click.Group()
     others = (group.get_command(context, name) for name in group.list_commands(context))
     options = [each for verb in (*others, context.command) if verb is not None for each in verb.params]
-    known = {str(each.name).rstrip("_"): max(each.opts, key=len) for each in options if isinstance(each, click.Option)}
+    known = {str(each.name): max(each.opts, key=len) for each in options if isinstance(each, click.Option)}
     return known | _ALIASES
 
 

@@ -134,8 +134,6 @@ WRITERS: Final[dict[str, Format]] = {"parquet": parquet_table, "csv": csv_table,
 
 
 def format_named(name: str) -> Format:
-    if name not in WRITERS:
-        raise ValueError(f"tables are written as .{', .'.join(WRITERS)}, got {name!r}")
     if name == "parquet" and find_spec("pyarrow") is None:
         raise ValueError("Parquet needs pyarrow: pip install 'shiftsvd[parquet]', or write .csv or .npy")
     return WRITERS[name]

@@ -8,7 +8,7 @@ import click
 
 from shiftsvd.commands.options import FILE, MATRIX, declared, parameters, say
 from shiftsvd.commands.running import Subcommand
-from shiftsvd.commands.settings import USUAL, Settings, check_files, device_named, table_format
+from shiftsvd.commands.settings import USUAL, Settings, check_files, device_named
 from shiftsvd.extend import extensions
 from shiftsvd.names import resolve
 
@@ -16,7 +16,7 @@ _SETTINGS: Final = {each.name: each for each in fields(Settings)}
 _MODEL: Final = click.Argument(["model"], type=FILE)
 _TABLE: Final = "ids drop columns one_hot sep decimal thousands encoding comment"
 _DATA: Final = f"format key orient feature_types allow_external {_TABLE}"
-_TABLE_OUT: Final = click.Path(allow_dash=True)  # that it is no folder is for `table_format` to say
+_TABLE_OUT: Final = click.Path(allow_dash=True)  # that it is no folder is for `settings.table_format` to say
 
 
 def named(settings: str) -> list[click.Parameter]:
@@ -120,7 +120,6 @@ def transform(settings: Settings) -> None:
     unless they are given again.
     """
     check_files(settings)
-    table_format(str(settings.out))
     from shiftsvd.commands.applying import transform as run
 
     run(settings)
@@ -141,7 +140,6 @@ def inverse(settings: Settings) -> None:
     SCORES is a table (.parquet, .csv, .npy) as `fit` and `transform` write it; the samples are in the units of the
     data.
     """
-    table_format(str(settings.out))
     from shiftsvd.commands.applying import inverse as run
 
     run(settings)
