@@ -35,14 +35,7 @@ LAYERS = (
     ("report",),
     ("commands",),
     ("cli",),
-    (
-        "extend.commands",
-        "extend.files",
-        "extend.fits",
-        "extend.models",
-        "extend.operators",
-        "extend.running",
-    ),
+    ("extend.commands", "extend.files", "extend.fits", "extend.models", "extend.operators", "extend.running"),
     ("extend.transforms",),
 )
 EXTENSIONS = ("genetics", "scanpy", "xarray")  # which the core does not import, and that do not import each other

@@ -178,7 +178,7 @@ def transforms(ctx: click.Context, parameter: click.Parameter, value: tuple[str,
         try:
             as_transforms(value)
         except ValueError as error:
-            raise click.BadParameter(str(error)) from None
+            raise click.BadParameter(worded(error)) from None
     return value
 
 
