@@ -8,8 +8,8 @@ import click
 
 from paper import EXPERIMENTS
 from shiftsvd.commands import ending
-from shiftsvd.commands.options import FILE
-from shiftsvd.commands.running import Subcommand, worded
+from shiftsvd.commands.options import FILE, worded
+from shiftsvd.commands.running import Subcommand
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 EPILOG = """

@@ -9,6 +9,7 @@ import numpy as np
 
 from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.device import Arrays, DevicePanel, arrays_of
+from shiftsvd.errors import refuse
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import phases
 from shiftsvd.numerics.panels import on_host
@@ -246,7 +247,7 @@ class SVDResult(Operator):
         """
         F, info = self._host, self.info
         if not 1 <= k <= len(F.S):
-            raise ValueError(f"k must be in 1..{len(F.S)}, got {k}; fit more components to have more")
+            raise refuse("k", f"be in 1..{len(F.S)}", k, "fit more components to have more")
         missed, error = info.missed_below, info.frobenius_error
         if missed is not None and k < len(F.S) and info.value_errors is not None:
             missed = max(missed, float(F.S[k] * (1 + info.value_errors[k])))

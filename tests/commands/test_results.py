@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shiftsvd.commands.results import COLUMNS, Result
+from shiftsvd.commands.writing import COLUMNS, Result
 
 
 def account(**told: Any) -> Result:

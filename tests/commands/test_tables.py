@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from shiftsvd.cli import main
 from shiftsvd.commands import writing
-from shiftsvd.commands.running import joined
+from shiftsvd.commands.options import joined
 from shiftsvd.model_file import load_model
 from tests.support.commands import done, invoke
 

@@ -81,7 +81,7 @@ def test_names_and_first_bytes_agree(tmp_path: Path, name: str, content: bytes, 
         ("X.mtx", b"1 2 3\n", "is called like MatrixMarket .*, but it holds something else"),
         ("X.csv", b"PAR1", "is called like comma-separated table .*, but it holds Parquet"),
         ("X.bed", b"chr1\t1\t2\n", "PLINK 1 genotypes .*, but it holds something else"),
-        ("X", b"hello", "of no known format .*; give the format, one of: npy"),
+        ("X", b"hello", "of no known format .*; give format, one of: npy"),
         ("X.npy", b"", "but it holds something else"),
     ],
 )

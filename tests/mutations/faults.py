@@ -804,7 +804,7 @@ FAULTS = (
     ),
     fault(
         "a tolerance in the table of a fit",
-        "commands/results.py",
+        "commands/writing.py",
         "e is not None and e <= self.tol",
         "e is not None",
         "commands/test_results.py",

@@ -10,7 +10,7 @@ import numpy as np
 
 from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.backends.validation import named
-from shiftsvd.commands.hooks import Hooks, hooks_of
+from shiftsvd.commands.hooks import Hooks, first_answer, hooks_of
 from shiftsvd.commands.options import say, typed
 from shiftsvd.commands.settings import Settings, table_format
 from shiftsvd.commands.tables import Block, Table, component_names, format_named, write_rows
@@ -37,31 +37,29 @@ REMEDY = "--max-absent SHARE lets so many be unobserved"
 SCORES = Choices(ids="sample", may_lack=("sample",), remembered=True)
 
 
-def transform(model: Path, settings: Settings) -> None:
-    """Write the scores of the samples of a file."""
+def transform(settings: Settings) -> None:
     _check_output(settings)
     hooks = hooks_of(settings)
     kinds = [resolve(place) for each in hooks for place in each.models]
-    pca = model_in(model, BatchPCA, *kinds)
-    made = next((made for each in hooks if (made := each.score(model, pca)) is not None), None)
+    pca = model_in(settings.model, BatchPCA, *kinds)
+    made = first_answer(each.score(settings.model, pca) for each in hooks)
     features = None
     if made is None:
         pca, A, names = _opened(pca, settings, hooks)
         dtype = np.dtype(settings.dtype or A.dtype)
         table = Table(component_names(pca.n_components_), A.shape[0], dtype, names.samples)
-        C = next((C for each in hooks if (C := each.covariates(pca)) is not None), None)
+        C = first_answer(each.covariates(pca) for each in hooks)
         made, features = (table, pca.iter_scores(A, covariates=C)), names.features
     with named(features), progress(settings.progress, settings.quiet) as listen, listening(listen):
         _write(made[0], made[1], settings)
 
 
-def inverse(model: Path, settings: Settings) -> None:
-    """Write samples from their scores."""
+def inverse(settings: Settings) -> None:
     _check_output(settings)
-    pca = model_in(model, BatchPCA)
+    pca = model_in(settings.model, BatchPCA)
     if hasattr(pca, "design_"):
         raise ValueError(
-            f"{model} has regressed {', '.join(pca.design_.names)} out, which scores do not tell: use fit.h5ad"
+            f"{settings.model} has regressed {', '.join(pca.design_.names)} out, which scores do not tell: use fit.h5ad"
         )
     Z, names, places = _open_scores(pca, settings)
     features = feature_names_of(pca)
@@ -72,13 +70,12 @@ def inverse(model: Path, settings: Settings) -> None:
     _write(table, blocks, settings)
 
 
-def report(model: Path, settings: Settings) -> None:
-    """Write a page about a model, and its scores if there are any."""
+def report(settings: Settings) -> None:
     from shiftsvd import report as page
 
     out = Path(str(settings.out))
     refuse([out], settings.force)
-    pca = model_in(model, BatchPCA)
+    pca = model_in(settings.model, BatchPCA)
     rasters, samples = score_rasters(pca) if settings.files else [], None
     if rasters:
         Z, (samples, _), places = _open_scores(pca, settings)
@@ -91,7 +88,7 @@ def report(model: Path, settings: Settings) -> None:
             pca,
             scores=rasters or None,
             samples=samples,
-            source={"model": str(model)},
+            source={"model": str(settings.model)},
             command=typed(),
             names=feature_names_of(pca),
         )
@@ -100,7 +97,7 @@ def report(model: Path, settings: Settings) -> None:
 
 def _opened(pca: BatchPCA, settings: Settings, hooks: Sequence[Hooks]) -> tuple[BatchPCA, Observed, Names]:
     """The model with its features in the order of the files, and the samples, whose gaps it knows how to treat."""
-    found = next((found for each in hooks if (found := each.open_new(pca)) is not None), None)
+    found = first_answer(each.open_new(pca) for each in hooks)
     if found is not None:
         return found
     choices = getattr(pca, "table_", NOTHING).beside(settings.choices)
@@ -113,7 +110,6 @@ def _opened(pca: BatchPCA, settings: Settings, hooks: Sequence[Hooks]) -> tuple[
 
 
 def aligned(pca: BatchPCA, n_features: int, names: Labels | None, file: str, max_absent: float = 0.0) -> BatchPCA:
-    """The model with its features in the order of the file."""
     if getattr(pca, "feature_names_in_", None) is None or names is None:
         if n_features != pca.n_features_in_:
             raise ValueError(f"{file}: {n_features} features, but the model was fitted on {pca.n_features_in_}")
@@ -142,7 +138,6 @@ def _rows(Z: Operator, width: int, places: Any) -> Iterator[tuple[int, Block]]:
 
 
 def _check_output(settings: Settings) -> None:
-    """Refuse an output that cannot be written, before any work."""
     out = str(settings.out)
     format_named(table_format(out))
     if out != "-":

@@ -26,14 +26,7 @@ def has_cluster(scheduler: str | None, n_workers: int | None) -> bool:
 
 @contextmanager
 def workers(scheduler: str | None, n_workers: int | None) -> Iterator[None]:
-    """Compute on the workers of the scheduler at this address, or on so many processes here, or in this process.
-
-    Raises
-    ------
-    OSError
-        Where no scheduler answers, or it has no workers, or a block dies with one worker after another, or processes of
-        this machine do not start again. Where workers of a scheduler leave, others are waited for, as Dask does.
-    """
+    """Compute on the workers of the scheduler at this address, or on so many processes here, or in this process."""
     if not has_cluster(scheduler, n_workers):
         yield
         return

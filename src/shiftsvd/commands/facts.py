@@ -10,11 +10,10 @@ import numpy as np
 
 from shiftsvd.backends.device import devices, products
 from shiftsvd.backends.source import RowSource
-from shiftsvd.commands.hooks import hooks_of
+from shiftsvd.commands.hooks import first_answer, hooks_of
 from shiftsvd.commands.options import as_given
-from shiftsvd.commands.results import of_gaps
 from shiftsvd.commands.settings import Settings
-from shiftsvd.commands.writing import model_in
+from shiftsvd.commands.writing import model_in, of_gaps
 from shiftsvd.errors import plain
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
@@ -96,11 +95,10 @@ def _named(samples: Any, features: Any) -> Facts:
 
 
 def of_model(settings: Settings) -> Facts:
-    """What a model file holds; with other files behind it, what an extension says of both."""
     file, *others = settings.files
     hooks = hooks_of(settings)
     if others:
-        told = next((told for each in hooks if (told := each.compare(file, others)) is not None), None)
+        told = first_answer(each.compare(file, others) for each in hooks)
         if told is None:
             raise click.UsageError(f"{file} is a model: give no other files")
         return dict(told)

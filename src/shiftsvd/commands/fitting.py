@@ -1,12 +1,14 @@
-"""`shiftsvd fit`: open, prepare, fit, write, report."""
+"""`shiftsvd fit` and `shiftsvd estimate`: open, prepare, fit, write, report; or predict what that takes."""
 
 import json
 import logging
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -15,31 +17,40 @@ import numpy as np
 from shiftsvd.algebra.operator import Derived
 from shiftsvd.backends.blocked import Blocked
 from shiftsvd.backends.device import HOST, moved
-from shiftsvd.backends.files import counted, left_beside
+from shiftsvd.backends.files import bytes_in_memory, counted, left_beside
 from shiftsvd.backends.validation import named
 from shiftsvd.commands.cluster import workers
-from shiftsvd.commands.hooks import Hooks, Run, hooks_of
+from shiftsvd.commands.hooks import Hooks, Run, first_answer, hooks_of
 from shiftsvd.commands.options import say
-from shiftsvd.commands.results import Result, printed
 from shiftsvd.commands.settings import Settings, within
-from shiftsvd.commands.writing import advise_scale, leave_out_components, planned, write_files, write_scores
+from shiftsvd.commands.tables import ENTRIES
+from shiftsvd.commands.writing import (
+    Result,
+    advise_scale,
+    leave_out_components,
+    planned,
+    printed,
+    write_files,
+    write_scores,
+)
 from shiftsvd.estimators.features import feature_names_of
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
+from shiftsvd.front import planned as planned_for
 from shiftsvd.io import Names
 from shiftsvd.io.formats.table import Column, read_column
 from shiftsvd.io.opening import open_chosen
 from shiftsvd.missing.gaps import FileGaps, Gaps, Observed
 from shiftsvd.missing.opening import open_with_gaps
 from shiftsvd.names import MAX_ITER, SolverName
-from shiftsvd.operators import LowRank, Operator
+from shiftsvd.operators import LowRank, Operator, repeated
 from shiftsvd.result import Info
 from shiftsvd.runs.checkpoints import checkpoint
-from shiftsvd.runs.memory import release, spare
+from shiftsvd.runs.memory import PROGRAM, MemoryWatch, own_bytes, release, spare
 from shiftsvd.runs.messages import notice
 from shiftsvd.runs.outputs import Outputs
 from shiftsvd.runs.progress import progress
-from shiftsvd.solvers import BlockLanczos, Gram, Solver
+from shiftsvd.solvers import BlockLanczos, Gram, Solver, estimate
 from shiftsvd.solvers.auto import asked_for, solver_named
 from shiftsvd.solvers.base import CERTIFIED
 from shiftsvd.solvers.constants import MISSED_TOL
@@ -49,11 +60,16 @@ from shiftsvd.transforms.chains import as_transforms
 LOG = logging.getLogger("shiftsvd")
 # Memory for bounds of errors that a solver does not give by itself, where no limit is set.
 ROOM: Final = "1GB"
+# Bytes of a number of a table while it is text or a column of Arrow, and of a name as a Python object
+# (benchmarks/claims/foreseen_memory.py).
+AS_TEXT: Final = 100
+AS_NAME: Final = 80
+# Bytes that drawing the report takes beside its packages (benchmarks/claims/foreseen_memory.py).
+DRAWN: Final = 15_000_000
 PANEL: Final = 16  # columns of the panels that most fits multiply by, about
 
 
 def run(given: Settings) -> None:
-    """Fit, and print or write the result."""
     settings, hooks = settled(given)
     paths = planned(settings, hooks)
     outputs = Outputs(paths.values(), settings.force)
@@ -97,7 +113,6 @@ def run(given: Settings) -> None:
 
 
 def settled(given: Settings) -> tuple[Settings, list[Hooks]]:
-    """The settings, checked and with what extensions add to them, and the hooks of the extensions."""
     checked = given.check()
     hooks = hooks_of(checked)
     for each in hooks:
@@ -107,17 +122,15 @@ def settled(given: Settings) -> tuple[Settings, list[Hooks]]:
     if checked.scale == "none":
         checked = checked.changed(scale=None)
     label = checked.label_column
-    if label is not None and label not in checked.choices.drop and not any(each.labels_beside() for each in hooks):
-        checked = replace(checked, choices=replace(checked.choices, drop=(*checked.choices.drop, label)))
+    if label is not None and label not in checked.drop and not any(each.labels_beside() for each in hooks):
+        checked = replace(checked, labelled=True)
     for each in hooks:
         each.settings = checked
     return checked, hooks
 
 
 def opened(settings: Settings, hooks: Sequence[Hooks]) -> Run:
-    """Open the files, and let the hooks decide what takes part."""
-    found = next((found for each in hooks if (found := each.open()) is not None), None)
-    A, names = _opened(settings) if found is None else found
+    A, names = first_answer(each.open() for each in hooks) or _opened(settings)
     shift = None if settings.shift == "none" else settings.shift
     steps = as_transforms(settings.preprocess)
     run = Run(settings, spread(A, settings), names, A.shape[1], steps, shift=shift, scale=settings.scale)
@@ -136,7 +149,6 @@ def _opened(settings: Settings) -> tuple[Observed, Names]:
 
 
 def spread(A: Observed, settings: Settings) -> Observed:
-    """The matrix; for a cluster, one whose blocks the workers read from the path."""
     if not settings.on_cluster or not isinstance(A, Operator):
         return A
     from shiftsvd.backends.dask import on_workers
@@ -145,11 +157,10 @@ def spread(A: Observed, settings: Settings) -> Observed:
 
 
 def _labels(run: Run, hooks: Sequence[Hooks]) -> Column | None:
-    """The column that colours the report: beside the matrix, or of a table."""
     settings = run.settings
     if settings.label_column is None:
         return None
-    found = next((found for each in hooks if (found := each.labels(settings.label_column)) is not None), None)
+    found = first_answer(each.labels(settings.label_column) for each in hooks)
     if found is not None:
         label = Column(settings.label_column, found)
     else:
@@ -172,7 +183,6 @@ def _notice_unless_kept(run: Run) -> None:
 
 
 def fitted(run: Run, k: int | float) -> PCA:
-    """The components, with bounds of their errors."""
     settings, A, names = run.settings, run.A, run.names
     memory = left_beside(A, settings.memory)
     solver = solver_of(run.taken(), k, settings, memory)
@@ -241,3 +251,104 @@ def solver_of(given: Observed, k: int | float, settings: Settings, memory: int |
     solver = replace(named, certify=room if settings.certify is None else settings.certify)
     object.__setattr__(solver, "reason", named.reason)
     return solver
+
+
+# Estimates
+
+
+def estimated(given: Settings) -> dict[str, Any]:
+    # The data are opened as `fit` opens them, so that what they and the program hold is measured; what a fit does later
+    # is predicted, stage by stage. Freed memory goes back to the system between stages, so the largest one decides.
+    settings, hooks = settled(given)
+    _check_foreseen(settings)
+    paths = planned(settings, hooks)
+    watch = MemoryWatch()
+    run = opened(settings, hooks)
+    A, names, C = run.A, run.names, run.covariates
+    held = bytes_in_memory((A, *names, C))
+    release()
+    opening, program = watch.passed(), _program(held)
+    if isinstance(A, Gaps):
+        with named(names.features):
+            A = A.filled(repeated(A.moments().mean, A.shape[0]))
+        run = replace(run, A=A)
+    reads, ranking = (
+        (sum(each) for each in zip(*(each.foresee(run) for each in hooks), strict=True)) if hooks else (0, 0)
+    )
+    B = run.taken()
+    assert isinstance(B, Operator)
+    k = within(settings.k, B.shape, settings.file)
+    memory = left_beside(A, settings.memory)
+    solver = solver_of(B, k, settings, memory)
+    with counted(A):
+        B = planned_for(B, run.steps, k, solver, settings.tol, memory)
+    foreseen = estimate(
+        B,
+        k,
+        solver,
+        tol=settings.tol,
+        probe=True,
+        preprocess=settings.preprocess,
+        shift=None if settings.shift == "none" else "mean",
+        memory_limit=memory,
+    )
+    # Columns of covariates about the centre, as a basis, and copies; and the coefficients.
+    regressed = 0 if C is None else 8 * C.shape[1] * (5 * B.shape[0] + 2 * B.shape[1])
+    count = asked_for(B, k)
+    model = (count + 6) * B.shape[1] * 8
+    stages = {"opening": opening, "ranking": ranking, "fit": foreseen.peak_bytes + regressed}
+    if paths:
+        _import_writers(paths)
+        release()
+        packages = _program(held) - program
+        stages["scores"] = model + packages + written_bytes(A, names.samples is not None, count, paths)
+        stages["report"] = model + packages + DRAWN * ("report" in paths)
+    seconds = foreseen.seconds_per_pass
+    return {
+        "file": settings.file,
+        "samples": B.shape[0],
+        "features": B.shape[1],
+        "preprocess": list(settings.preprocess) or None,
+        "solver": repr(foreseen.solver),
+        "reason": foreseen.solver.reason or None,
+        "peak_bytes": max(stages.values()),
+        "peak_of": max(stages, key=lambda name: stages[name]),
+        "held_bytes": held,
+        "program_bytes": program,
+        "n_passes": foreseen.n_passes + reads,
+        "passes_range": [n + reads for n in foreseen.passes_range],
+        "seconds_per_pass": seconds,
+        "seconds": None if seconds is None or foreseen.seconds is None else foreseen.seconds + seconds * reads,
+    }
+
+
+def _check_foreseen(settings: Settings) -> None:
+    if settings.missing == "em" and not settings.filled:
+        raise click.UsageError("--missing em cannot be foreseen: it takes as many steps as the gaps ask for; give mean")
+    for name in ("device", "scheduler", "workers"):
+        if getattr(settings, name) is not None:
+            raise click.UsageError(f"estimate is of one process on the host; leave out --{name}")
+
+
+def _program(held: int) -> int:
+    own = own_bytes()
+    return PROGRAM if own is None else max(own - held, 0)
+
+
+def _import_writers(paths: Mapping[str, Path]) -> None:
+    if any(path.suffix == ".parquet" for path in paths.values()):
+        import_module("pyarrow.parquet")
+    if "report" in paths:
+        for name in ("matplotlib.figure", "matplotlib.backends.backend_svg", "jinja2", "shiftsvd.report"):
+            import_module(name)
+
+
+def written_bytes(A: Operator, named_rows: bool, k: int, paths: Mapping[str, Path]) -> int:
+    m = A.shape[0]
+    if A.costs.file_bytes:
+        made = A.costs.working_bytes
+    else:
+        made = (8 + A.dtype.itemsize) * m * k + 8 * m  # in double and as they are written; the factor of the shift
+    rows = min(m, max(1, ENTRIES // k))
+    text = rows * (k * AS_TEXT + AS_NAME * named_rows)
+    return made + text * ("scores" in paths)

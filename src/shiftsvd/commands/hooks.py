@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from shiftsvd.names import resolve
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.runs.outputs import Outputs
 from shiftsvd.transforms.base import Transform
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(eq=False)
@@ -402,6 +404,10 @@ class Hooks:
         return None
 
 
+def first_answer(answers: Iterable[Answer | None]) -> Answer | None:
+    """Return the first answer of an extension that is not None; later ones are not asked."""
+    return next((each for each in answers if each is not None), None)
+
+
 def hooks_of(settings: Settings) -> list[Hooks]:
-    """The hooks of all extensions for one run."""
     return [resolve(each.hooks)(settings) for each in extensions() if each.hooks is not None]

@@ -1,34 +1,37 @@
-"""Options that several subcommands share, with their validation and their headings in help."""
+"""Options of the command: their headings, types and checks; nothing heavy is imported here."""
 
 import csv
+import io
 import os
+import shlex
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_args
+from types import NoneType
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 
 import click
 
-from shiftsvd.errors import plain
-from shiftsvd.extend import extensions, merged
-from shiftsvd.names import MAX_ITER, TOL, FormatName, MissingName, ScaleName, SolverName
-from shiftsvd.runs.progress import KINDS
-from shiftsvd.transforms import places
+from shiftsvd.errors import Setting, Worded, plain
 
 F = TypeVar("F", bound=Callable[..., Any])
-# In the order of a help; the headings of extensions stand in the place of "...".
-HEADINGS: Final = (
-    "Components",
-    "Data",
-    "Tables",
-    "...",
-    "Preparation",
-    "Missing entries",
-    "Resources",
-    "Output",
-    "Messages",
-)
-MANY: Final = 12  # options of a help that is cut
+# Settings by their headings, in the order of a help; the headings of extensions stand in the place of "...".
+HEADINGS: Final = {
+    "Components": "k solver solvers rounds tol certify seed",
+    "Data": "stack join format key orient feature_types allow_external max_absent",
+    "Tables": "ids drop columns one_hot sep decimal thousands encoding comment label_column",
+    "...": "",
+    "Preparation": "preprocess trust_values shift scale",
+    "Missing entries": "missing unobserved penalty max_iter",
+    "Resources": "threads memory device devices scheduler workers checkpoint",
+    "Output": "out scores components report dtype compression json_out force spreadsheet_safe",
+    "Messages": "progress quiet verbose",
+}
+_HEADING: Final = {name: heading for heading, names in HEADINGS.items() for name in names.split()}
+MANY: Final = 12  # options of a help that is divided by headings
+SPOOLED: Final = "shiftsvd.commands.spooled"  # where click keeps which files stand for which pipes
+LINE: Final = "shiftsvd.commands.line"  # where click keeps the command as it was typed
 
 
 def under(heading: str, *options: Callable[[F], F]) -> Callable[[F], F]:
@@ -47,30 +50,56 @@ def under(heading: str, *options: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
+def parameters(*decorators: Callable[[F], F]) -> list[click.Parameter]:
+
+    def function() -> None: ...
+
+    for decorate in reversed(decorators):
+        decorate(function)
+    return list(reversed(vars(function).get("__click_params__", [])))
+
+
+def declared(setting: "Field[Any]", **other: Any) -> click.Option:
+    """Return the option of a setting; `other` overrides its settings of click."""
+    names, says, more = setting.metadata["option"]
+    default = {} if setting.default in (MISSING, None, ()) or setting.default is False else {"default": setting.default}
+    shown = {"show_default": True} if default else {}
+    settings = {"help": says, **_of_type(setting.type), **default, **shown, **more, **other}
+    made = click.Option([*(names or (option_of(setting.name),)), setting.name], **settings)
+    vars(made)["heading"] = _HEADING[setting.name]
+    return made
+
+
+def _of_type(annotation: Any) -> dict[str, Any]:
+    kinds = get_args(annotation) if NoneType in get_args(annotation) else (annotation,)
+    if get_origin(kinds[0]) is Literal:
+        return {"type": click.Choice(get_args(kinds[0]))}
+    if kinds[0] is bool:
+        return {"default": None} if len(kinds) > 1 else {"is_flag": True}
+    return {"type": click.IntRange(min=1)} if kinds[0] is int else {}
+
+
+def option_of(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def heading_of(parameter: click.Parameter) -> str:
-    return str(getattr(parameter, "heading", HEADINGS[-1]))
+    return str(getattr(parameter, "heading", "Messages"))
 
 
 def write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> bool:
-    """Write the options under their headings, and return whether there are so many that this helps."""
     options = [each for each in command.get_params(ctx) if isinstance(each, click.Option)]
     told = [(heading_of(each), record) for each in options if (record := each.get_help_record(ctx))]
     if len(told) < MANY:
         return False
-    place = HEADINGS.index("...")
-    more = dict.fromkeys(heading for heading, _ in told if heading not in HEADINGS)
-    for heading in (*HEADINGS[:place], *more, *HEADINGS[place + 1 :]):
+    headings = list(HEADINGS)
+    place = headings.index("...")
+    headings[place : place + 1] = dict.fromkeys(heading for heading, _ in told if heading not in HEADINGS)
+    for heading in headings:
         if lines := [record for found, record in told if found == heading]:
             with formatter.section(heading):
                 formatter.write_dl(lines)
     return True
-
-
-EXTERNAL = "shiftsvd.commands.external"  # where click keeps whether files may reach other files
-SPOOLED = "shiftsvd.commands.spooled"  # and which files stand for which pipes
-TRUSTED = "shiftsvd.commands.trusted"  # where click keeps whether values are what they are taken for
-SAFE = "shiftsvd.commands.safe"  # where click keeps whether texts are to be defused for spreadsheets
-LINE = "shiftsvd.commands.line"  # where click keeps the command as it was typed
 
 
 class Matrix(click.Path):
@@ -93,19 +122,12 @@ class Matrix(click.Path):
 # A matrix may be a folder, and "-" is stdin. Whether there is one, and what it holds, is for the readers to say.
 MATRIX: Final = Matrix(exists=True, allow_dash=True)
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
-OUTPUT: Final = click.Path(allow_dash=True)  # that it is no folder is for `checks.tables` to say
-SOLVERS: Final = get_args(SolverName)
-SCALES: Final = (*get_args(ScaleName), *(name for each in extensions() for name in each.scales), "none")
-MISSING: Final = get_args(MissingName)
-TRANSFORMS: Final = tuple(places())
-FORMATS: Final = (*get_args(FormatName), *merged("formats"))
-# Components where none are asked for, if there are so many.
-USUAL: Final = 50
-# Solvers that cannot be asked for a share of the variance.
-COUNTED: Final = ("randomized", "shifted-randomized")
 
 
-def _components(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | float | None:
+# Checks of values, as callbacks of click
+
+
+def components(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | float | None:
     if value is None:
         return None
     number = _number(value)
@@ -123,7 +145,7 @@ def _number(value: str) -> float:
         return -1.0
 
 
-def _penalty(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | str | None:
+def penalty(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | str | None:
     if value is None or value == "auto":
         return value
     number = _number(value)
@@ -132,13 +154,13 @@ def _penalty(ctx: click.Context, parameter: click.Parameter, value: str | None) 
     return number
 
 
-def _tolerance(ctx: click.Context, parameter: click.Parameter, value: float) -> float:
+def tolerance(ctx: click.Context, parameter: click.Parameter, value: float) -> float:
     if not 0 <= value < 1:
         raise click.BadParameter(f"{value:g} is no relative accuracy: 0 (rounding) or more, and less than 1")
     return value
 
 
-def _memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+def memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     if value is not None:
         from shiftsvd.runs.memory import parse_bytes
 
@@ -149,14 +171,14 @@ def _memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -
     return value
 
 
-def _transforms(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+def transforms(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     if value:
         from shiftsvd.transforms.chains import as_transforms
 
         try:
             as_transforms(value)
         except ValueError as error:
-            raise click.BadParameter(str(error)) from None
+            raise click.BadParameter(worded(error)) from None
     return value
 
 
@@ -169,232 +191,69 @@ def names(ctx: click.Context, parameter: click.Parameter, value: str | None) -> 
     return names
 
 
-def _trust(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
-    ctx.meta[TRUSTED] = value
-
-
-def _allow(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
-    ctx.meta[EXTERNAL] = value
-
-
-components = under(
-    "Components",
-    click.option(
-        "-k",
-        "k",
-        metavar="NUMBER",
-        callback=_components,
-        help="Components; below 1: the share of variance to exceed, by the fewest.  [default: 50, or all there are]",
-    ),
-)
-preprocess = under(
-    "Preparation",
-    click.option(
-        "--preprocess",
-        metavar="NAME:KEY=VALUE,...",
-        multiple=True,
-        callback=_transforms,
-        shell_complete=lambda ctx, parameter, begun: [name for name in TRANSFORMS if name.startswith(begun)],
-        help="What is done to the entries first, such as pearson, or pearson:theta=10,clip=inf; several times: one "
-        f"after another. NAME: {', '.join(TRANSFORMS)}.  [default: nothing]",
-    ),
-)
-
-
-trust_values = under(
-    "Preparation",
-    click.option(
-        "--trust-values",
-        is_flag=True,
-        expose_value=False,
-        callback=_trust,
-        help="No warning where counts are needed and entries look like logarithms, and no notice of raw counts.",
-    ),
-)
-
-
-missing = under(
-    "Missing entries",
-    click.option(
-        "--missing",
-        type=click.Choice(MISSING),
-        default="error",
-        show_default=True,
-        help="What NaN stand for: nothing, they are refused; the mean; a model fitted to the other entries.",
-    ),
-    click.option("--unobserved", is_flag=True, help="What a sparse file does not store is missing too, as in ratings."),
-    click.option(
-        "--penalty",
-        metavar="NUMBER",
-        callback=_penalty,
-        help="Of --missing em: by what singular values are lessened.  [default: auto, by held-out entries]",
-    ),
-    click.option(
-        "--max-iter", type=click.IntRange(min=1), help=f"Of --missing em: the most steps.  [default: {MAX_ITER}]"
-    ),
-)
-solver = under(
-    "Components",
-    click.option(
-        "--solver",
-        type=click.Choice(SOLVERS),
-        default="auto",
-        show_default=True,
-        help="What finds them; auto: the cheapest of lanczos, gram and exact.",
-    ),
-)
-tol = under(
-    "Components",
-    click.option(
-        "--tol", callback=_tolerance, default=TOL, show_default=True, help="Largest relative error of a singular value."
-    ),
-)
-force = under("Output", click.option("--force", is_flag=True, help="Replace outputs that exist."))
-as_json = under("Output", click.option("--json", "json_out", is_flag=True, help="Print one JSON object on stdout."))
-threads = under(
-    "Resources", click.option("--threads", type=click.IntRange(min=1), help="Threads.  [default: the cores there are]")
-)
-memory = under(
-    "Resources",
-    click.option(
-        "--memory",
-        metavar="SIZE",
-        callback=_memory,
-        help="Memory for data and solver, such as 2G, beside the program (0.15 GB).  [default: half of what is free]",
-    ),
-)
-dtype = under(
-    "Output",
-    click.option(
-        "--dtype",
-        type=click.Choice(["float32", "float64"]),
-        help="Numbers that are written.  [default: the precision of the data]",
-    ),
-)
-progress = under(
-    "Messages",
-    click.option(
-        "--progress",
-        type=click.Choice(KINDS),
-        default="auto",
-        show_default=True,
-        help="Bars on stderr, or one JSON object a line.",
-    ),
-)
-talk = under(
-    "Messages",
-    click.option(
-        "--quiet",
-        "-q",
-        is_flag=True,
-        help="Nothing on stderr but warnings, errors, and a --progress that is asked for.",
-    ),
-    click.option("--verbose", "-v", count=True, help="Say more; twice: with the place of an error."),
-)
-inside = under(
-    "Data",
-    click.option(
-        "--format",
-        "format_",
-        metavar="NAME",
-        type=click.Choice(FORMATS),
-        help="Format of the file, such as csv, mtx.  [default: by its name and content]",
-    ),
-    click.option("--key", metavar="NAME", help="Which matrix of the file: layers/counts, raw/X, a variable."),
-    click.option("--orient", type=click.Choice(["rows", "columns"]), help="Where the samples are."),
-    click.option(
-        "--feature-types",
-        metavar="NAMES",
-        callback=names,
-        help='Types of features to take, with commas between them, or all.  [default: of 10x "Gene Expression"]',
-    ),
-    click.option(
-        "--allow-external",
-        is_flag=True,
-        expose_value=False,
-        callback=_allow,
-        help="Follow HDF5 and Zarr into other files, by links and virtual datasets, of data you trust.",
-    ),
-)
-stack = under(
-    "Data",
-    click.option(
-        "--stack",
-        type=click.Choice(["rows", "columns"]),
-        help="Several files as one matrix: rows: each has other samples; columns: other features.",
-    ),
-    click.option(
-        "--join",
-        type=click.Choice(["inner", "outer"]),
-        help="Features of --stack rows by name: those of all files, or of any, 0 where one lacks.  [default: the same]",
-    ),
-)
-resources = under("Resources", threads, memory)
-device = under(
-    "Resources",
-    click.option(
-        "--device",
-        metavar="NAME",
-        help="Multiply on a card, by PyTorch: cuda, cuda:1; auto: on one if there is one.  [default: cpu]",
-    ),
-)
-workers = under(
-    "Resources",
-    click.option("--scheduler", metavar="ADDRESS", help="Read and multiply on the workers of a Dask scheduler."),
-    click.option("--workers", type=click.IntRange(min=1), help="The same on so many processes of this machine."),
-)
-
-
-def _listed(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+def columns(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.strip() for one in value for row in csv.reader([one], skipinitialspace=True) for name in row)
 
 
-def _several(name: str, says: str) -> Any:
-    return click.option(name, metavar="COLUMNS", multiple=True, callback=_listed, help=says)
+# Lines on stderr
+
+# Settings of the library that are called otherwise in the command.
+_ALIASES: Final = {
+    "memory_limit": "--memory",
+    "mask_var": "--mask",
+    "n_components": "-k",
+    "n_threads": "--threads",
+    "random_state": "--seed",
+    "rng": "--seed",
+    "stream": "--scheduler and --workers",
+}
+_OF_COLUMNS: Final = ("drop", "columns", "one_hot")
 
 
-table = under(
-    "Tables",
-    click.option(
-        "--ids",
-        metavar="COLUMN",
-        help="What names the rows.  [default: the first column, if it has no name, or is text that never repeats]",
-    ),
-    _several("--drop", "Columns that are left out: date,comment; names with commas in quotes."),
-    _several("--columns", "The only columns that are features.  [default: all]"),
-    _several("--one-hot", "Columns of classes: each class becomes a column of zeros and ones, as in sex=F."),
-    click.option("--sep", metavar="CHARACTER", help="What is between cells; also tab, space.  [default: as it looks]"),
-    click.option(
-        "--decimal", metavar="CHARACTER", help='What is before fractions, such as ",".  [default: as it looks]'
-    ),
-    click.option("--thousands", metavar="CHARACTER", help="What is between thousands.  [default: as it looks]"),
-    click.option("--encoding", metavar="NAME", help="Such as latin-1, cp1252.  [default: UTF-8, or as its mark says]"),
-    click.option("--comment", metavar="TEXT", help="Lines that begin so are left out.  [default: # at the beginning]"),
-)
-label_column = under(
-    "Tables",
-    click.option(
-        "--label-column",
-        metavar="COLUMN",
-        help="Colour the scores in the report by this column of a table, which is no feature then, or of obs.",
-    ),
-)
+def worded(said: BaseException) -> str:
+    """The text of an error or a warning, with options in place of the settings of the library."""
+    return said.worded(_typed) if isinstance(said, Worded) else str(said)
 
 
-def _safe(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
-    ctx.meta[SAFE] = value
+def joined(names: Sequence[str]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(names)
+    return line.getvalue()
 
 
-spreadsheet_safe = under(
-    "Output",
-    click.option(
-        "--spreadsheet-safe",
-        is_flag=True,
-        expose_value=False,
-        callback=_safe,
-        help="Put an apostrophe before names in CSV that spreadsheets would take for formulas.",
-    ),
-)
+def _typed(setting: Setting) -> str:
+    """A setting as it is typed in this verb, or as Python has it where no option sets it."""
+    option = _options().get(setting.name)
+    if option is None:
+        return str(setting)
+    value = setting.value
+    if not setting.has_value or value is True:
+        return option
+    several = value if isinstance(value, list | tuple) else ["none" if value is None else value]
+    names = [str(each) for each in several]
+    if setting.name == "drop" and names == [_label_column()]:
+        option = "--label-column"
+    return f"{option} {shlex.quote(joined(names) if setting.name in _OF_COLUMNS else names[0])}"
+
+
+def _options() -> dict[str, str]:
+    """The options of all verbs by the names of their settings; those of the verb that runs win."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return {}
+    root = context.find_root().command
+    group = root if isinstance(root, click.Group) else click.Group()
+    others = (group.get_command(context, name) for name in group.list_commands(context))
+    options = [each for verb in (*others, context.command) if verb is not None for each in verb.params]
+    known = {str(each.name): max(each.opts, key=len) for each in options if isinstance(each, click.Option)}
+    return known | _ALIASES
+
+
+def _label_column() -> str | None:
+    """The column that colours the report: it is dropped from a table without --drop."""
+    given = click.get_current_context().params
+    label = given.get("label_column")
+    return None if label in given.get("drop", ()) else label
 
 
 def typed() -> str:
@@ -402,6 +261,7 @@ def typed() -> str:
 
 
 def as_given(text: str) -> str:
+    """Return the text with pipes by their own names."""
     context = click.get_current_context(silent=True)
     for file, pipe in ({} if context is None else context.meta.get(SPOOLED, {})).items():
         text = text.replace(file, pipe)

@@ -1,7 +1,5 @@
 """How a verb runs: warnings and errors become single lines on stderr that name options, and exit codes."""
 
-import csv
-import io
 import logging
 import os
 import re
@@ -9,32 +7,21 @@ import shlex
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 import click
 
 from shiftsvd.commands import KEPT
-from shiftsvd.commands.options import EXTERNAL, LINE, SCALES, TRUSTED, as_given, write_options
-from shiftsvd.commands.spelling import spelled
-from shiftsvd.errors import Setting, Worded, plain, plain_lines
+from shiftsvd.commands.options import LINE, as_given, worded, write_options
+from shiftsvd.commands.settings import SCALES
+from shiftsvd.errors import Worded, plain, plain_lines
 from shiftsvd.runs.messages import NOTICE, Notice, ValuesWarning, external_files
 
 CAUGHT: Final = (ValueError, OSError, ImportError, MemoryError)
 NO_THREAD: Final = "can't start new thread"  # in the RuntimeError of Python, here and on workers; fits go on without
 _SHOWN: Final = 3  # files that a line names
-# Settings of the library that are called otherwise in the command.
-_ALIASES: Final = {
-    "memory_limit": "--memory",
-    "mask_var": "--mask",
-    "n_components": "-k",
-    "n_threads": "--threads",
-    "random_state": "--seed",
-    "rng": "--seed",
-    "stream": "--scheduler and --workers",
-}
-_OF_COLUMNS: Final = ("drop", "columns", "one_hot")
 # What helps with missing entries, by the verb that met them.
 _FILL: Final = {
     "fit": "--missing mean or --missing em says what stands for them",
@@ -65,8 +52,12 @@ class Subcommand(click.Command):
             quiet = bool(ctx.params.get("quiet"))
             if ctx.obj == KEPT and "memory" in ctx.params:
                 _keep_memory(ctx)
-            allowed = external_files(bool(ctx.meta.get(EXTERNAL)))
-            with allowed, _warnings_as_lines(quiet, bool(ctx.meta.get(TRUSTED))), _log_as_lines(verbose, quiet):
+            allowed = external_files(bool(ctx.params.get("allow_external")))
+            with (
+                allowed,
+                _warnings_as_lines(quiet, bool(ctx.params.get("trust_values"))),
+                _log_as_lines(verbose, quiet),
+            ):
                 return super().invoke(ctx)
         except BrokenPipeError:
             raise  # `commands.ending` knows what to do
@@ -76,54 +67,6 @@ class Subcommand(click.Command):
             if verbose >= 2:
                 click.echo(plain_lines(traceback.format_exc()), err=True)
             raise click.ClickException(_line(_with_remedy(error))) from None
-
-
-def worded(said: BaseException) -> str:
-    """The text of an error or a warning, with options in place of the settings of the library."""
-    known = isinstance(said, Worded) and any(isinstance(part, Setting) for part in said.args)
-    return said.worded(_typed) if isinstance(said, Worded) and known else spelled(str(said))
-
-
-def joined(names: Sequence[str]) -> str:
-    """Names of columns as options take them."""
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(names)
-    return line.getvalue()
-
-
-def _typed(setting: Setting) -> str:
-    """A setting as it is typed in this verb, or as Python has it where no option sets it."""
-    option = _options().get(setting.name)
-    if option is None:
-        return str(setting)
-    value = setting.value
-    if not setting.has_value or value is True:
-        return option
-    names = [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)]
-    if setting.name == "drop" and names == [_label_column()]:
-        option = "--label-column"
-    text = shlex.quote(joined(names) if setting.name in _OF_COLUMNS else names[0])
-    return f"{option} {text}"
-
-
-def _options() -> dict[str, str]:
-    """The options of all verbs by the names of their settings; those of the verb that runs win."""
-    context = click.get_current_context(silent=True)
-    if context is None:
-        return {}
-    root = context.find_root().command
-    group = root if isinstance(root, click.Group) else click.Group()
-    others = (group.get_command(context, name) for name in group.list_commands(context))
-    options = [each for verb in (*others, context.command) if verb is not None for each in verb.params]
-    known = {str(each.name).rstrip("_"): max(each.opts, key=len) for each in options if isinstance(each, click.Option)}
-    return known | _ALIASES
-
-
-def _label_column() -> str | None:
-    """The column that colours the report: it is dropped from a table without --drop."""
-    given = click.get_current_context().params
-    label = given.get("label_column")
-    return None if label in given.get("drop", ()) else label
 
 
 def _keep_memory(ctx: click.Context) -> None:
@@ -164,7 +107,6 @@ def _with_remedy(error: BaseException) -> BaseException:
 
 
 def _line(error: BaseException) -> str:
-    """One line that says what is wrong, and with which file."""
     text = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         text = f"{error.filename}: {error.strerror}"
@@ -201,10 +143,8 @@ def _warnings_as_lines(quiet: bool, trusted: bool) -> Iterator[None]:
 
 
 class _Plain(logging.Formatter):
-    """Lines of the log without what steers a terminal."""
-
     def format(self, record: logging.LogRecord) -> str:
-        text = worded(record.msg) if isinstance(record.msg, Worded) else spelled(super().format(record))
+        text = worded(record.msg) if isinstance(record.msg, Worded) else super().format(record)
         return plain_lines(as_given(text))
 
 

@@ -1,90 +1,239 @@
-"""The settings of a run of the command: one typed value made from the options, which all verbs read."""
+"""The settings of a run of the command, each with its option: one typed value, which all verbs read."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 
 import click
 
-from shiftsvd.commands.options import COUNTED, USUAL, as_given
-from shiftsvd.names import MAX_ITER, TOL, MissingName, SolverName
+from shiftsvd.commands import options
+from shiftsvd.commands.options import as_given, option_of, worded
+from shiftsvd.extend import extensions, merged
+from shiftsvd.names import MAX_ITER, TOL, FormatName, MissingName, ScaleName, SolverName
+from shiftsvd.runs.progress import KINDS
+from shiftsvd.transforms import places
 
 if TYPE_CHECKING:
     from shiftsvd.io.choices import Choices
     from shiftsvd.runs.memory import Resources
 
-Orient = Literal["rows", "columns"]
-# Options of tables, which become `choices`.
+SCALES: Final = (*get_args(ScaleName), *(name for each in extensions() for name in each.scales), "none")
+TRANSFORMS: Final = tuple(places())
+FORMATS: Final = (*get_args(FormatName), *merged("formats"))
 OF_TABLES: Final = ("ids", "drop", "columns", "one_hot", "sep", "decimal", "thousands", "encoding", "comment")
+USUAL: Final = 50  # components where none are asked for, if there are so many
+COUNTED: Final = ("randomized", "shifted-randomized")  # solvers that cannot be asked for a share of the variance
+Orient = Literal["rows", "columns"]
+
+
+def option(says: str, *names: str, default: Any = None, **more: Any) -> Any:
+    """A setting with an option; the names of the option and its type in click follow from those of the setting."""
+    return field(default=default, metadata={"option": (names, says, more)})
+
+
+def _columns(says: str) -> Any:
+    return option(says, default=(), metavar="COLUMNS", multiple=True, callback=options.columns)
+
+
+def _completed(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+    return [name for name in TRANSFORMS if name.startswith(begun)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The options of a verb; what it lacks has its default. `extra` holds the options that extensions declare."""
 
+    model: Path = Path()
     files: tuple[str, ...] = ()
-    stack: Orient | None = None
-    join: Literal["inner", "outer"] | None = None
-    format: str | None = None
-    key: str | None = None
-    orient: Orient | None = None
-    feature_types: tuple[str, ...] | None = None
-    choices: "Choices"
-    label_column: str | None = None
-    k: int | float | None = None
-    preprocess: tuple[str, ...] = ()
-    shift: str = "mean"
-    scale: str | None = None
-    missing: MissingName = "error"
-    unobserved: bool = False
+    stack: Orient | None = option("Several files as one matrix: rows: each has other samples; columns: other features.")
+    join: Literal["inner", "outer"] | None = option(
+        "Features of --stack rows by name: those of all files, or of any, 0 where one lacks.  [default: the same]"
+    )
+    format: str | None = option(
+        "Format of the file, such as csv, mtx.  [default: by its name and content]",
+        metavar="NAME",
+        type=click.Choice(FORMATS),
+    )
+    key: str | None = option("Which matrix of the file: layers/counts, raw/X, a variable.", metavar="NAME")
+    orient: Orient | None = option("Where the samples are.")
+    feature_types: tuple[str, ...] | None = option(
+        'Types of features to take, with commas between them, or all.  [default: of 10x "Gene Expression"]',
+        metavar="NAMES",
+        callback=options.names,
+    )
+    allow_external: bool = option(
+        "Follow HDF5 and Zarr into other files, by links and virtual datasets, of data you trust.", default=False
+    )
+    max_absent: float | None = option(
+        "Largest share of the features of MODEL that may be absent; they are unobserved.  [default: 0, or 0.1 where "
+        "MODEL takes some of the features of its file]",
+        metavar="SHARE",
+        type=click.FloatRange(0, 1),
+    )
+    compression: Literal["none", "gzip", "zstd"] | None = option("Of OUT.  [default: none]")
+
+    ids: str | None = option(
+        "What names the rows.  [default: the first column, if it has no name, or is text that never repeats]",
+        metavar="COLUMN",
+    )
+    drop: tuple[str, ...] = _columns("Columns that are left out: date,comment; names with commas in quotes.")
+    columns: tuple[str, ...] = _columns("The only columns that are features.  [default: all]")
+    one_hot: tuple[str, ...] = _columns(
+        "Columns of classes: each class becomes a column of zeros and ones, as in sex=F."
+    )
+    sep: str | None = option("What is between cells; also tab, space.  [default: as it looks]", metavar="CHARACTER")
+    decimal: str | None = option('What is before fractions, such as ",".  [default: as it looks]', metavar="CHARACTER")
+    thousands: str | None = option("What is between thousands.  [default: as it looks]", metavar="CHARACTER")
+    encoding: str | None = option("Such as latin-1, cp1252.  [default: UTF-8, or as its mark says]", metavar="NAME")
+    comment: str | None = option("Lines that begin so are left out.  [default: # at the beginning]", metavar="TEXT")
+    label_column: str | None = option(
+        "Colour the scores in the report by this column of a table, which is no feature then, or of obs.",
+        metavar="COLUMN",
+    )
+
+    preprocess: tuple[str, ...] = option(
+        "What is done to the entries first, such as pearson, or pearson:theta=10,clip=inf; several times: one after "
+        f"another. NAME: {', '.join(TRANSFORMS)}.  [default: nothing]",
+        default=(),
+        metavar="NAME:KEY=VALUE,...",
+        multiple=True,
+        callback=options.transforms,
+        shell_complete=_completed,
+    )
+    trust_values: bool = option(
+        "No warning where counts are needed and entries look like logarithms, and no notice of raw counts.",
+        default=False,
+    )
+    shift: Literal["mean", "none"] = option("What to subtract.", default="mean")
+    scale: str | None = option(
+        "Divide features by their standard deviation (also alone: --scale), by its root (pareto), or genotypes by "
+        "sqrt(2 p (1 - p)) with allele frequency p (patterson).  [default: none; patterson for .bed]",
+        type=click.Choice(SCALES),
+        metavar=f"[{'|'.join(SCALES)}]",
+    )
+
+    missing: MissingName = option(
+        "What NaN stand for: nothing, they are refused; the mean; a model fitted to the other entries.", default="error"
+    )
     filled: bool = False  # whether the reader of the files leaves no missing entries
-    penalty: float | Literal["auto"] | None = None
-    max_iter: int | None = None
-    solver: SolverName = "auto"
-    tol: float = TOL
-    certify: bool | None = None
-    seed: int = 0
-    threads: int | None = None
-    memory: str | None = None
-    scheduler: str | None = None
-    workers: int | None = None
-    device: str | None = None
-    dtype: str | None = None
-    checkpoint: str | None = None
-    out: str | None = None
-    scores: str | None = None
-    components: str | None = None
-    report: bool | None = None
-    max_absent: float | None = None
-    json_out: bool = False
-    progress: str = "auto"
-    force: bool = False
-    quiet: bool = False
-    verbose: int = 0
+    unobserved: bool = option("What a sparse file does not store is missing too, as in ratings.", default=False)
+    penalty: float | Literal["auto"] | None = option(
+        "Of --missing em: by what singular values are lessened.  [default: auto, by held-out entries]",
+        metavar="NUMBER",
+        callback=options.penalty,
+    )
+    max_iter: int | None = option(f"Of --missing em: the most steps.  [default: {MAX_ITER}]")
+
+    k: int | float | None = option(
+        "Components; below 1: the share of variance to exceed, by the fewest.  [default: 50, or all there are]",
+        "-k",
+        type=str,
+        metavar="NUMBER",
+        callback=options.components,
+    )
+    solver: SolverName = option("What finds them; auto: the cheapest of lanczos, gram and exact.", default="auto")
+    solvers: tuple[SolverName, ...] = option(
+        "May be given several times.",
+        "--solver",
+        default=("auto", "lanczos", "gram", "randomized"),
+        multiple=True,
+        type=click.Choice(["auto", "lanczos", "gram", "exact", "randomized"]),
+    )
+    rounds: int = option("Runs of each solver.", default=3)
+    tol: float = option("Largest relative error of a singular value.", default=TOL, callback=options.tolerance)
+    certify: bool | None = option(
+        "Bound the errors of solvers that do not do so themselves, such as randomized.", "--certify/--no-certify"
+    )
+    seed: int = option("The same seed, the same bits.", default=0, type=click.IntRange(min=0))
+
+    threads: int | None = option("Threads.  [default: the cores there are]")
+    memory: str | None = option(
+        "Memory for data and solver, such as 2G, beside the program (0.15 GB).  [default: half of what is free]",
+        metavar="SIZE",
+        callback=options.memory,
+    )
+    device: str | None = option(
+        "Multiply on a card, by PyTorch: cuda, cuda:1; auto: on one if there is one.  [default: cpu]", metavar="NAME"
+    )
+    devices: tuple[str, ...] = option(
+        "Where to multiply: cpu, or a GPU by PyTorch: cuda, cuda:1; auto: a GPU if there is one. May be given several "
+        "times.",
+        "--device",
+        default=("cpu",),
+        metavar="NAME",
+        multiple=True,
+    )
+    scheduler: str | None = option("Read and multiply on the workers of a Dask scheduler.", metavar="ADDRESS")
+    workers: int | None = option("The same on so many processes of this machine.")
+    checkpoint: str | None = option(
+        "Folder that keeps each read; the same command continues after it was killed.", type=click.Path(file_okay=False)
+    )
+
+    out: str | None = option(
+        "Folder.  [default: print, and write nothing]", *("-o", "--out"), type=click.Path(file_okay=False)
+    )
+    scores: Literal["parquet", "csv", "npy", "none"] | None = option(
+        "Format of the scores.  [default: csv for a CSV or TSV, else parquet if pyarrow is installed]"
+    )
+    components: Literal["csv", "parquet", "none"] | None = option(
+        "Format of the components; the model has the same numbers.  [default: csv; none above 10 million numbers]"
+    )
+    report: bool | None = option(
+        "Also write report.html.  [default: if matplotlib and jinja2 are installed]", "--report/--no-report"
+    )
+    dtype: Literal["float32", "float64"] | None = option(
+        "Numbers that are written.  [default: the precision of the data]"
+    )
+    json_out: bool = option("Print one JSON object on stdout.", "--json", default=False)
+    force: bool = option("Replace outputs that exist.", default=False)
+    spreadsheet_safe: bool = option(
+        "Put an apostrophe before names in CSV that spreadsheets would take for formulas.", default=False
+    )
+
+    progress: str = option("Bars on stderr, or one JSON object a line.", default="auto", type=click.Choice(KINDS))
+    quiet: bool = option(
+        "Nothing on stderr but warnings, errors, and a --progress that is asked for.", *("--quiet", "-q"), default=False
+    )
+    verbose: int = option(
+        "Say more; twice: with the place of an error.",
+        *("--verbose", "-v"),
+        default=0,
+        count=True,
+        type=click.IntRange(min=0),
+        show_default=False,
+    )
+    labelled: bool = False  # whether the column of labels is one of the table, which is no feature
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
         """The settings of the options as click gives them; refuses options of tables that no table can have."""
+        known = {each.name for each in fields(cls)}
+        said = {name: value for name, value in given.items() if name in known}
+        if "file" in given:  # verbs of one file
+            said["files"] = () if given["file"] is None else (str(given["file"]),)
+        extra = {name: value for name, value in given.items() if name not in known and name != "file"}
+        settings = cls(**said, extra=extra)
+        try:
+            settings.choices  # noqa: B018  # checked when they are made
+        except ValueError as error:
+            raise click.UsageError(worded(error)) from None
+        return settings
+
+    @cached_property
+    def choices(self) -> "Choices":
+        """The options of tables, as the readers take them."""
         from shiftsvd.io.choices import Choices
 
-        given = {name.rstrip("_"): value for name, value in given.items()}
-        known = {each.name for each in fields(cls)}
-        said = {name: given.pop(name) for name in OF_TABLES if name in given}
-        extra = {name: given.pop(name) for name in list(given) if name not in known}
-        try:
-            choices = Choices.of(**said)
-        except ValueError as error:
-            from shiftsvd.commands.running import worded
-
-            raise click.UsageError(worded(error)) from None
-        return cls(**given, choices=choices, extra=extra)
+        made = Choices.of(**{name: getattr(self, name) for name in OF_TABLES})
+        label = self.label_column if self.labelled else None
+        return made if label is None else replace(made, drop=(*made.drop, label))
 
     @property
     def file(self) -> str:
-        """What the files are called in messages."""
         from shiftsvd.io.stacking import several
 
         return as_given(several(self.paths))
@@ -156,19 +305,12 @@ class Settings:
         return checked
 
 
-def option_of(name: str) -> str:
-    """The option of a setting as it is typed."""
-    return f"--{name.replace('_', '-')}"
-
-
 def need_folder(name: str, value: Any) -> None:
-    """Refuse an option that writes into a folder where there is none."""
     if value:
         raise click.UsageError(f"{option_of(name)} needs a folder: -o out/")
 
 
 def check_files(settings: Settings) -> None:
-    """Refuse several files that nobody says how to put together, and standard input without a format."""
     files, stack = settings.files, settings.stack
     if len(files) > 1 and stack is None:
         raise click.UsageError(
@@ -202,7 +344,6 @@ def _check_missing(settings: Settings) -> None:
 
 
 def device_named(name: str) -> str:
-    """The device that an option names; refused where it is not there."""
     from shiftsvd.backends.device import chosen
 
     try:
@@ -232,13 +373,11 @@ def refuse_beside_device(device: str, options: list[str]) -> None:
 
 
 def check_share(k: int | float | None, solver: str) -> None:
-    """Refuse a share of the variance where the solver needs a number."""
     if isinstance(k, float) and solver in COUNTED:
         raise click.BadParameter(f"a share of the variance needs another solver than {solver}", param_hint="'-k'")
 
 
 def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | float:
-    """The number of components, or the usual one; more than there are is refused."""
     if k is None:
         return min(USUAL, *shape)
     if isinstance(k, int) and k > min(shape):

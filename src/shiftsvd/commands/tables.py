@@ -12,7 +12,6 @@ from typing import Any, BinaryIO, Final
 import click
 import numpy as np
 
-from shiftsvd.commands.options import SAFE
 from shiftsvd.errors import plain
 from shiftsvd.runs.messages import Notice
 
@@ -22,7 +21,7 @@ _BEGINS: Final = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")  # the last four are 
 @contextmanager
 def texts_for(table: str) -> Iterator[Callable[[Any], str]]:
     context = click.get_current_context(silent=True)
-    safe = context is not None and bool(context.meta.get(SAFE))
+    safe = context is not None and bool(context.params.get("spreadsheet_safe"))
     found: list[str] = []  # the first one, and as many empty ones as there are others
 
     def text(value: Any) -> str:
@@ -60,27 +59,14 @@ Write = Callable[[int, Block], None]  # first row, rows from there on; called in
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What is known of a table before its first row.
-
-    Attributes
-    ----------
-    columns : list of str
-    n_rows : int
-    dtype : numpy.dtype
-    names : sequence of str, or None
-        Of the rows; they become the first column.
-    of : str
-        What a row is: the head of that column.
-    beside : pairs of a head and texts
-        More columns of texts after the names, of tables with names that are comma separated text.
-    """
+    """What is known of a table before its first row."""
 
     columns: list[str]
     n_rows: int
     dtype: np.dtype[Any]
-    names: Any = None
-    of: str = "sample"
-    beside: tuple[tuple[str, Any], ...] = ()
+    names: Any = None  # of the rows; they become the first column
+    of: str = "sample"  # what a row is: the head of that column
+    beside: tuple[tuple[str, Any], ...] = ()  # heads and texts of more columns, after the names, in CSV
 
     @property
     def head(self) -> list[str]:
@@ -148,15 +134,6 @@ WRITERS: Final[dict[str, Format]] = {"parquet": parquet_table, "csv": csv_table,
 
 
 def format_named(name: str) -> Format:
-    """A writer by its name, if the packages it needs are there.
-
-    Raises
-    ------
-    ValueError
-        If they are not, or the name is unknown.
-    """
-    if name not in WRITERS:
-        raise ValueError(f"tables are written as .{', .'.join(WRITERS)}, got {name!r}")
     if name == "parquet" and find_spec("pyarrow") is None:
         raise ValueError("Parquet needs pyarrow: pip install 'shiftsvd[parquet]', or write .csv or .npy")
     return WRITERS[name]

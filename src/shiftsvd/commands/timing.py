@@ -4,15 +4,14 @@ import json
 import statistics
 import time
 import warnings
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import numpy as np
 
 from shiftsvd.backends import as_operator, centered
 from shiftsvd.backends.device import HOST, moved
-from shiftsvd.commands.settings import within
+from shiftsvd.commands.settings import USUAL, Settings, within
 from shiftsvd.io import open_matrix
 from shiftsvd.kernels import default_threads, instruction_set
 from shiftsvd.names import SolverName
@@ -21,30 +20,21 @@ from shiftsvd.result import SVDResult
 from shiftsvd.solvers import auto_solver, estimate
 from shiftsvd.solvers.auto import solver_named
 
-
-class Asked(NamedTuple):
-    """What is timed: solvers, each on devices, so many times."""
-
-    solvers: tuple[SolverName, ...]
-    devices: tuple[str, ...]
-    rounds: int
-    tol: float
-
-
 Row = tuple[str, SolverName]  # a device, and a solver on it
 
 
-def run(path: Path, k: int, asked: Asked, json_out: bool) -> None:
+def run(asked: Settings) -> None:
+    path, k = asked.files[0], int(asked.k or USUAL)
     X, _ = open_matrix(path)
-    within(k, X.shape, str(path))
+    within(k, X.shape, path)
     A = centered(X)
     placed = {device: centered(_placed(X, device)) for device in asked.devices}
     for device in asked.devices:
         if device != HOST:
             _fit(placed[device], k, asked.solvers[0], asked.tol)  # what is compiled for a card is compiled once
     rows = _timed(placed, k, asked)
-    if json_out:
-        document = {"file": str(path), "shape": list(A.shape), "stored": A.costs.stored, "k": k, "solvers": rows}
+    if asked.json_out:
+        document = {"file": path, "shape": list(A.shape), "stored": A.costs.stored, "k": k, "solvers": rows}
         click.echo(json.dumps(document))
         return
     click.echo(f"{path}: {A.shape[0]:,} x {A.shape[1]:,}, {A.costs.stored:,} numbers, {A.dtype}, centred; k = {k}")
@@ -66,7 +56,7 @@ def _placed(X: Any, device: str) -> Any:
         raise ValueError(f"--device: {error}") from None
 
 
-def _timed(placed: dict[str, Operator], k: int, asked: Asked) -> list[dict[str, Any]]:
+def _timed(placed: dict[str, Operator], k: int, asked: Settings) -> list[dict[str, Any]]:
     runs: dict[Row, list[SVDResult]] = {(device, name): [] for device in placed for name in asked.solvers}
     seconds: dict[Row, list[float]] = {row: [] for row in runs}
     for _ in range(asked.rounds):

@@ -1,131 +1,67 @@
 """The verbs of the command, with their options; what they do is imported when they run."""
 
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import fields, replace
 from typing import Any, Final
 
 import click
 
-from shiftsvd.commands import options
-from shiftsvd.commands.options import under
+from shiftsvd.commands.options import FILE, MATRIX, declared, parameters, say
 from shiftsvd.commands.running import Subcommand
-from shiftsvd.commands.settings import Settings, check_files, device_named, table_format
+from shiftsvd.commands.settings import USUAL, Settings, check_files, device_named
 from shiftsvd.extend import extensions
 from shiftsvd.names import resolve
 
-Declare = Callable[[Any], Any]
+_SETTINGS: Final = {each.name: each for each in fields(Settings)}
+_MODEL: Final = click.Argument(["model"], type=FILE)
+_TABLE: Final = "ids drop columns one_hot sep decimal thousands encoding comment"
+_DATA: Final = f"format key orient feature_types allow_external {_TABLE}"
+_TABLE_OUT: Final = click.Path(allow_dash=True)  # that it is no folder is for `settings.table_format` to say
 
 
-def declared(*decorators: Declare) -> Declare:
-    """Several options as one decorator, in this order."""
-
-    def decorate(function: Any) -> Any:
-        for option in reversed(decorators):
-            function = option(function)
-        return function
-
-    return decorate
+def named(settings: str) -> list[click.Parameter]:
+    return [declared(_SETTINGS[name]) for name in settings.split()]
 
 
-def of_extensions(verb: str) -> Declare:
-    """The options that extensions declare for a verb."""
-    return declared(
-        *(option for each in extensions() if verb in each.options for option in resolve(each.options[verb]))
-    )
+def files(metavar: str, **more: Any) -> click.Argument:
+    return click.Argument(["files"], metavar=metavar, type=MATRIX, nargs=-1, **more)
 
 
-def verb(*examples: str) -> Declare:
+def out(says: str, **more: Any) -> click.Option:
+    return declared(_SETTINGS["out"], required=True, help=says, **more)
+
+
+def of_extensions(verb: str) -> list[click.Parameter]:
+    return parameters(*(each for one in extensions() if verb in one.options for each in resolve(one.options[verb])))
+
+
+def verb(*examples: str, takes: list[click.Parameter]) -> Callable[[Callable[[Settings], None]], click.Command]:
     """A command named as its function, with the paragraphs and the examples that extensions add to its help."""
 
-    def decorate(function: Any) -> click.Command:
-        name = function.__name__
-        more = [each.help[name] for each in extensions() if name in each.help]
-        function.__doc__ = "\n\n    ".join([function.__doc__.rstrip(), *more])
+    def decorate(function: Callable[[Settings], None]) -> click.Command:
+        name, said = function.__name__, str(function.__doc__).rstrip()
+        text = "\n\n    ".join([said, *(each.help[name] for each in extensions() if name in each.help)])
         lines = [*examples, *(line for each in extensions() for line in each.examples.get(name, ()))]
         told = "\n".join(f"  shiftsvd {line}" for line in lines)
-        command: click.Command = click.command(cls=Subcommand, epilog=f"\b\nExamples:\n{told}")(function)
-        return command
+        return Subcommand(
+            name,
+            params=takes,
+            callback=lambda **given: function(Settings.of(given)),
+            help=text,
+            epilog=f"\b\nExamples:\n{told}",
+        )
 
     return decorate
 
 
-_OPTIONS_OF_FIT: Final = declared(
-    click.argument("files", metavar="FILE...", type=options.MATRIX, nargs=-1, required=True),
-    options.stack,
-    options.components,
-    options.inside,
-    options.table,
-    options.label_column,
-    options.preprocess,
-    options.trust_values,
-    of_extensions("fit"),
-    under(
-        "Preparation",
-        click.option(
-            "--shift", type=click.Choice(["mean", "none"]), default="mean", show_default=True, help="What to subtract."
-        ),
-        click.option(
-            "--scale",
-            type=click.Choice(options.SCALES),
-            metavar=f"[{'|'.join(options.SCALES)}]",
-            help="Divide features by their standard deviation (also alone: --scale), by its root (pareto), or "
-            "genotypes by sqrt(2 p (1 - p)) with allele frequency p (patterson).  [default: none; patterson for .bed]",
-        ),
-    ),
-    options.missing,
-    options.solver,
-    options.tol,
-    under(
-        "Components",
-        click.option(
-            "--certify/--no-certify",
-            default=None,
-            help="Bound the errors of solvers that do not do so themselves, such as randomized.",
-        ),
-        click.option(
-            "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed, the same bits."
-        ),
-    ),
-    options.resources,
-    options.device,
-    options.workers,
-    under(
-        "Resources",
-        click.option(
-            "--checkpoint",
-            type=click.Path(file_okay=False),
-            help="Folder that keeps each read; the same command continues after it was killed.",
-        ),
-    ),
-    under(
-        "Output",
-        click.option(
-            "-o", "--out", type=click.Path(file_okay=False), help="Folder.  [default: print, and write nothing]"
-        ),
-        click.option(
-            "--scores",
-            type=click.Choice(["parquet", "csv", "npy", "none"]),
-            help="Format of the scores.  [default: csv for a CSV or TSV, else parquet if pyarrow is installed]",
-        ),
-        click.option(
-            "--components",
-            type=click.Choice(["csv", "parquet", "none"]),
-            help="Format of the components; the model has the same numbers.  "
-            "[default: csv; none above 10 million numbers]",
-        ),
-        click.option(
-            "--report/--no-report",
-            default=None,
-            help="Also write report.html.  [default: if matplotlib and jinja2 are installed]",
-        ),
-    ),
-    options.dtype,
-    options.as_json,
-    options.force,
-    options.spreadsheet_safe,
-    options.progress,
-    options.talk,
-)
+_OPTIONS_OF_FIT: Final = [
+    files("FILE...", required=True),
+    *named(f"stack join k {_DATA} label_column preprocess trust_values"),
+    *of_extensions("fit"),
+    *named("shift scale missing unobserved penalty max_iter solver tol certify seed threads memory device"),
+    *named("scheduler workers checkpoint out scores components report dtype json_out force spreadsheet_safe"),
+    *named("progress quiet verbose"),
+]
 
 
 @verb(
@@ -133,9 +69,9 @@ _OPTIONS_OF_FIT: Final = declared(
     "fit table.csv -k 2 --scale -o out/",
     "fit ratings.npz -k 5 --missing em --unobserved",
     "fit counts.npz -k 10 --preprocess pearson --memory 1G -o residuals/",
+    takes=_OPTIONS_OF_FIT,
 )
-@_OPTIONS_OF_FIT
-def fit(**given: Any) -> None:
+def fit(settings: Settings) -> None:
     """Find the principal components of a file.
 
     FILE ("-": standard input) is a table with a sample in each row, or a matrix in any other format that `shiftsvd
@@ -156,7 +92,6 @@ def fit(**given: Any) -> None:
     the same samples and other features. Names decide what is the same; files of several formats may be mixed. Where
     features are not the same in all, --join takes those of all files, or of any.
     """
-    settings = Settings.of(given)
     from shiftsvd.commands.fitting import run
 
     run(settings)
@@ -165,35 +100,17 @@ def fit(**given: Any) -> None:
 @verb(
     "transform out/model.safetensors new.mtx.gz -o scores.parquet",
     "transform out/model.safetensors new.mtx.gz -o - | head -3",
+    takes=[
+        _MODEL,
+        files("FILE...", required=True),
+        *named("stack join"),
+        out('.parquet, .csv or .npy; "-" prints CSV.', type=_TABLE_OUT),
+        *named("format key orient feature_types allow_external max_absent"),
+        *of_extensions("transform"),
+        *named(f"trust_values {_TABLE} threads memory dtype progress force spreadsheet_safe quiet verbose"),
+    ],
 )
-@click.argument("model", type=options.FILE)
-@click.argument("files", metavar="FILE...", type=options.MATRIX, nargs=-1, required=True)
-@options.stack
-@under(
-    "Output",
-    click.option("-o", "--out", type=options.OUTPUT, required=True, help='.parquet, .csv or .npy; "-" prints CSV.'),
-)
-@options.inside
-@under(
-    "Data",
-    click.option(
-        "--max-absent",
-        metavar="SHARE",
-        type=click.FloatRange(0, 1),
-        help="Largest share of the features of MODEL that may be absent; they are unobserved.  [default: 0, or 0.1 "
-        "where MODEL takes some of the features of its file]",
-    ),
-)
-@of_extensions("transform")
-@options.trust_values
-@options.table
-@options.resources
-@options.dtype
-@options.progress
-@options.force
-@options.spreadsheet_safe
-@options.talk
-def transform(model: Path, **given: Any) -> None:
+def transform(settings: Settings) -> None:
     """Write the scores of new samples.
 
     The samples are those of FILE ("-": standard input), the components those of MODEL, a file that `fit` wrote.
@@ -202,51 +119,42 @@ def transform(model: Path, **given: Any) -> None:
     least squares. Several files are one matrix, as `fit` stacks them. Options of tables of the fit hold here, too,
     unless they are given again.
     """
-    settings = Settings.of(given)
     check_files(settings)
-    table_format(str(settings.out))
     from shiftsvd.commands.applying import transform as run
 
-    run(model, settings)
+    run(settings)
 
 
-@verb("inverse out/model.safetensors out/scores.parquet -o restored.npy")
-@click.argument("model", type=options.FILE)
-@click.argument("file", metavar="SCORES", type=options.MATRIX)
-@click.option("-o", "--out", type=options.OUTPUT, required=True, help='.npy, .csv or .parquet; "-" prints CSV.')
-@options.resources
-@options.dtype
-@options.force
-@options.spreadsheet_safe
-@options.talk
-def inverse(model: Path, file: str, **given: Any) -> None:
+@verb(
+    "inverse out/model.safetensors out/scores.parquet -o restored.npy",
+    takes=[
+        _MODEL,
+        click.Argument(["file"], metavar="SCORES", type=MATRIX),
+        out('.npy, .csv or .parquet; "-" prints CSV.', type=_TABLE_OUT),
+        *named("threads memory dtype force spreadsheet_safe quiet verbose"),
+    ],
+)
+def inverse(settings: Settings) -> None:
     """Write the samples that have given scores.
 
     SCORES is a table (.parquet, .csv, .npy) as `fit` and `transform` write it; the samples are in the units of the
     data.
     """
-    settings = Settings.of(given | {"files": (file,)})
-    table_format(str(settings.out))
     from shiftsvd.commands.applying import inverse as run
 
-    run(model, settings)
+    run(settings)
 
 
-@verb("info", "info counts.npz", "info out/model.safetensors --json")
-@click.argument("files", metavar="[FILE]...", type=options.MATRIX, nargs=-1)
-@options.stack
-@options.inside
-@options.table
-@options.memory
-@options.as_json
-@options.talk
-def info(**given: Any) -> None:
+@verb(
+    *("info", "info counts.npz", "info out/model.safetensors --json"),
+    takes=[files("[FILE]..."), *named(f"stack join {_DATA} memory json_out quiet verbose")],
+)
+def info(settings: Settings) -> None:
     """Say what a file holds.
 
     FILE ("-": standard input) is a matrix or a model; without it: what this installation runs on. Several files are
     one matrix, as `fit` stacks them.
     """
-    settings = Settings.of(given)
     from shiftsvd.commands import facts
 
     if not settings.files:
@@ -259,104 +167,96 @@ def info(**given: Any) -> None:
     click.echo(facts.lines(told, settings.json_out))
 
 
-@verb("estimate counts.npz -k 10", "estimate counts.npz -k 10 --preprocess log-normalize --memory 1G -o out/")
-@_OPTIONS_OF_FIT
-def estimate(**given: Any) -> None:
+@verb(
+    *("estimate counts.npz -k 10", "estimate counts.npz -k 10 --preprocess log-normalize --memory 1G -o out/"),
+    takes=_OPTIONS_OF_FIT,
+)
+def estimate(settings: Settings) -> None:
     """Predict the memory, passes and time of a fit.
 
     The options are those of `shiftsvd fit`: put "estimate" in the place of "fit". Nothing is decomposed or written. The
     memory is that of the data that are held, of the work beside them, and of the program; the time of a read comes
     from a short probe.
     """
-    settings = Settings.of(given)
     from shiftsvd.commands.facts import lines
-    from shiftsvd.commands.predicting import estimated
+    from shiftsvd.commands.fitting import estimated
 
     click.echo(lines(estimated(settings), settings.json_out))
 
 
-@verb("convert counts.mtx.gz counts.zarr", "convert counts.npz big.h5ad --compression gzip")
-@click.argument("file", metavar="IN", type=options.MATRIX)
-@click.argument("out", metavar="OUT", type=click.Path())
-@options.inside
-@options.table
-@click.option("--compression", type=click.Choice(["none", "gzip", "zstd"]), help="Of OUT.  [default: none]")
-@options.memory
-@options.force
-@options.talk
-def convert(file: str, out: str, compression: str | None, **given: Any) -> None:
+@verb(
+    *("convert counts.mtx.gz counts.zarr", "convert counts.npz big.h5ad --compression gzip"),
+    takes=[
+        click.Argument(["file"], metavar="IN", type=MATRIX),
+        click.Argument(["out"], metavar="OUT", type=click.Path()),
+        *named(f"{_DATA} compression memory force quiet verbose"),
+    ],
+)
+def convert(settings: Settings) -> None:
     """Write a matrix in another format.
 
     OUT (.h5ad, .h5 or .zarr) has the layout of AnnData: rows are samples, sparse data compressed by rows. What does
     not fit in memory is written block by block; names of samples and features go with it.
     """
-    settings = Settings.of(given | {"files": (file,)})
     check_files(settings)
     from shiftsvd.io.convert import convert as run
 
     run(
-        file,
-        out,
+        settings.files[0],
+        str(settings.out),
         format=settings.format,
         key=settings.key,
         orient=settings.orient,
         feature_types=settings.feature_types,
         force=settings.force,
         memory_limit=settings.memory,
-        compression=compression,
+        compression=settings.compression,
         choices=settings.choices,
     )
-    options.say(f"written: {out}", settings.quiet)
+    say(f"written: {settings.out}", settings.quiet)
 
 
-@verb("report out/model.safetensors out/scores.parquet -o report.html")
-@click.argument("model", type=options.FILE)
-@click.argument("file", metavar="[SCORES]", type=options.MATRIX, required=False)
-@click.option("-o", "--out", type=click.Path(), required=True, help="The page, report.html.")
-@options.memory
-@options.force
-@options.talk
-def report(model: Path, file: str | None, **given: Any) -> None:
+@verb(
+    "report out/model.safetensors out/scores.parquet -o report.html",
+    takes=[
+        _MODEL,
+        click.Argument(["file"], metavar="[SCORES]", type=MATRIX, required=False),
+        out("The page, report.html.", type=click.Path()),
+        *named("memory force quiet verbose"),
+    ],
+)
+def report(settings: Settings) -> None:
     """Write a page about a model.
 
     One file that needs no other; with a plot of SCORES (.parquet, .csv, .npy) if they are given.
     """
-    settings = Settings.of(given | {"files": () if file is None else (file,)})
     from shiftsvd.commands.applying import report as run
 
-    run(model, settings)
+    run(settings)
 
 
-@verb("bench counts.npz -k 5 --solver gram --solver lanczos --rounds 1")
-@click.argument("file", type=options.FILE)
-@click.option("-k", "k", type=click.IntRange(min=1), default=options.USUAL, show_default=True, help="Components.")
-@click.option(
-    "--solver",
-    "solvers",
-    multiple=True,
-    type=click.Choice(["auto", "lanczos", "gram", "exact", "randomized"]),
-    default=("auto", "lanczos", "gram", "randomized"),
-    show_default=True,
-    help="May be given several times.",
+@verb(
+    "bench counts.npz -k 5 --solver gram --solver lanczos --rounds 1",
+    takes=[
+        click.Argument(["file"], type=FILE),
+        declared(
+            _SETTINGS["k"],
+            type=click.IntRange(min=1),
+            default=USUAL,
+            show_default=True,
+            metavar=None,
+            callback=None,
+            help="Components.",
+        ),
+        *named("solvers rounds tol devices"),
+        declared(_SETTINGS["json_out"], help="Print one JSON object instead of a table."),
+    ],
 )
-@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Runs of each solver.")
-@options.tol
-@click.option(
-    "--device",
-    "devices",
-    metavar="NAME",
-    multiple=True,
-    default=("cpu",),
-    show_default=True,
-    help="Where to multiply: cpu, or a GPU by PyTorch: cuda, cuda:1; auto: a GPU if there is one. May be given "
-    "several times.",
-)
-@click.option("--json", "json_out", is_flag=True, help="Print one JSON object instead of a table.")
-def bench(file: Path, k: int, devices: tuple[str, ...], json_out: bool, **asked: Any) -> None:
+def bench(settings: Settings) -> None:
     """Time the solvers on a file.
 
     FILE is a matrix in any format that `shiftsvd info` reads; its columns are centred.
     """
-    from shiftsvd.commands.timing import Asked, run
+    from shiftsvd.commands.timing import run
 
-    run(file, k, Asked(devices=tuple(dict.fromkeys(map(device_named, devices))), **asked), json_out)
+    run(replace(settings, devices=tuple(dict.fromkeys(map(device_named, settings.devices)))))

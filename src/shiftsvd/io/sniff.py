@@ -146,7 +146,7 @@ def _by_content(path: Path, content: str) -> str:
     if content == "something else" and (named := named_format(path)):
         return named
     known = "; ".join(f"{name} ({', '.join(known.suffixes) or known.description})" for name, known in formats().items())
-    no_known = f"{path} is of no known format by its name or content; give the "
+    no_known = f"{path} is of no known format by its name or content; give "
     raise Refused(no_known, Setting("format"), f", one of: {known}")
 
 

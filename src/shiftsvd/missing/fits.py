@@ -31,11 +31,12 @@ def with_missing(X: Any, missing: str, unobserved: bool, resources: Resources) -
 
 
 def check_unused(missing: str, penalty: float | str, max_iter: int) -> None:
-    unused = [] if isinstance(penalty, str) and penalty == "auto" else [f"penalty={penalty!r}"]
-    unused += [] if max_iter == MAX_ITER else [f"max_iter={max_iter!r}"]
+    unused = [] if isinstance(penalty, str) and penalty == "auto" else [Setting("penalty", penalty)]
+    unused += [] if max_iter == MAX_ITER else [Setting("max_iter", max_iter)]
     if missing != "em" and unused:
-        got = f", got {', '.join(unused)} with missing={missing!r}"
-        raise Refused(Setting("penalty"), " and ", Setting("max_iter"), " are for ", Setting("missing", "em"), got)
+        got = [part for setting in unused for part in (", ", setting)][1:]
+        rule = Setting("penalty"), " and ", Setting("max_iter"), " are for ", Setting("missing", "em")
+        raise Refused(*rule, ", got ", *got, " with ", Setting("missing", missing))
 
 
 def mean_rows(gaps: Gaps, mean: Vector) -> Operator:

@@ -10,7 +10,7 @@ from shiftsvd import PCA, Covariates, Operator, as_operator
 from shiftsvd.extend.files import Places
 from shiftsvd.extend.fits import Design, Preparation
 from shiftsvd.extend.operators import Panel, Vector
-from shiftsvd.extend.running import Resources, SklearnSolverName, SolverName
+from shiftsvd.extend.running import Refused, Resources, Setting, SklearnSolverName, SolverName
 from shiftsvd.extend.transforms import Preprocess, Transform, as_transforms, warn_of_counts, warn_unless_counts
 from shiftsvd.scanpy.stored import (
     Keys,
@@ -221,7 +221,7 @@ def _look(how: tuple[Transform, ...], A: Operator, marked: bool = False) -> None
     if how:
         warn_unless_counts(how, A, marked)
     else:
-        warn_of_counts(A, 'scanpy takes components of logarithms: give preprocess="log-normalize".')
+        warn_of_counts(A, "scanpy takes components of logarithms: give ", Setting("preprocess", "log-normalize"), ".")
 
 
 def _design(
@@ -287,7 +287,8 @@ def _mask(mask: Any, use_highly_variable: bool | None) -> Any:
     if use_highly_variable is None:
         return mask
     if not _left_out(mask):
-        raise ValueError(f"give mask_var or use_highly_variable, not both; got {mask!r} and {use_highly_variable!r}")
+        got = f" or use_highly_variable, not both; got {mask!r} and {use_highly_variable!r}"
+        raise Refused("give ", Setting("mask_var"), got)
     return "highly_variable" if use_highly_variable else None
 
 
@@ -299,7 +300,7 @@ def _mask_name(adata: Any, mask: Any, obsm: str | None) -> Any:
     if _left_out(mask):
         return "highly_variable" if obsm is None and "highly_variable" in adata.var else None
     if mask is not None and obsm is not None:
-        raise ValueError(f"mask_var is of genes and must be left out beside obsm={obsm!r}")
+        raise Refused(Setting("mask_var"), " is of genes and must be left out beside ", Setting("obsm", obsm))
     return mask
 
 

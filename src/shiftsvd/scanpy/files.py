@@ -30,7 +30,7 @@ from shiftsvd.extend.files import (
     reading,
     unsaid,
 )
-from shiftsvd.extend.running import Setting
+from shiftsvd.extend.running import Refused, Setting
 
 GENES: Final = "Gene Expression"  # what the matrices of 10x call their genes
 TYPES = "feature_types"  # the column of var that says of which type each variable is
@@ -152,7 +152,8 @@ def _matrix(path: Path, key: str | None) -> Path:
     if len(found) == 1:
         return found[0]
     listed = ", ".join(file.name for file in files) or "none"
-    raise ValueError(f"{path} must have one matrix.mtx (.gz), or key must be the prefix of its name; there: {listed}")
+    rule = f" must be the prefix of its name; there: {listed}"
+    raise Refused(f"{path} must have one matrix.mtx (.gz), or ", Setting("key"), rule)
 
 
 def _prefix(file: Path) -> str:
@@ -190,7 +191,7 @@ def read_tenx_h5(path: Path, key: str | None, memory_limit: int | str | None) ->
     with reading(path), open_hdf5(path) as root:
         tree, found = Tree(path, root, memory_limit), genomes(root)
         if key is None and len(found) != 1:
-            raise ValueError(f"{path} must have one matrix of 10x, got {found or 'none'}; choose one by key")
+            raise Refused(f"{path} must have one matrix of 10x, got {found or 'none'}; choose one by ", Setting("key"))
         group = tree.find((key or found[0]).strip("/"))
         if not _is_genome(group):
             raise ValueError(f"{path} has no matrix of 10x at {key!r}, but at {found}")

@@ -7,7 +7,8 @@ import numpy as np
 
 from shiftsvd import Operator
 from shiftsvd.extend.operators import Grouped, Looked, Panel, Quantities, Vector, group_moments, group_sizes, unmasked
-from shiftsvd.extend.transforms import EntryOf, chebyshev, interpolation, shares
+from shiftsvd.extend.running import Refused, Setting
+from shiftsvd.extend.transforms import EntryOf, Spelled, chebyshev, interpolation, shares
 
 # The share of a neighbourhood that a cell between two points may hold, as in the original implementation.
 CELL: Final = 0.2
@@ -107,9 +108,12 @@ class Batches(NamedTuple):
         else:
             known = np.asarray(unmasked("batch", labels, "leave these rows out"))
             if known.shape != (n_rows,):
-                raise ValueError(f"batch must have one label for each of the {n_rows} rows, got shape {known.shape}")
+                raise Refused(
+                    Setting("batch"), f" must have one label for each of the {n_rows} rows, got shape {known.shape}"
+                )
             if without := int(sum(map(_missing, known.tolist()))):
-                raise ValueError(f"batch must have a label for every row, got {without} without; leave these rows out")
+                without_any = f" must have a label for every row, got {without} without; leave these rows out"
+                raise Refused(Setting("batch"), without_any)
             names, codes = np.unique(known.astype(str) if known.dtype == object else known, return_inverse=True)
         sizes = group_sizes(codes, len(names))
         if labels is None and n_rows < 2:
@@ -301,10 +305,13 @@ class Counts:
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Looked:
         if x.size and x.min() < 0:
-            raise ValueError(
-                f"flavor {self.flavor} ranks counts, which are at least 0, got {x.min():g}; give it the raw counts"
-            )
+            rest = f" ranks counts, which are at least 0, got {x.min():g}; give it the raw counts"
+            raise Refused(flavored(self.flavor), rest)
         return (x, (x != np.rint(x)).astype(np.float64)), (x,)
+
+
+def flavored(name: str) -> Spelled:
+    return Spelled("flavor", name, f"flavor {name}")
 
 
 @dataclass(frozen=True, eq=False)

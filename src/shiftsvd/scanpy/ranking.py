@@ -7,10 +7,9 @@ import numpy as np
 
 from shiftsvd import Operator
 from shiftsvd.extend.operators import Grouped, Panel, Vector, all_groups, group_bytes, group_moments, with_zeros
-from shiftsvd.extend.running import affordable, warn
+from shiftsvd.extend.running import Refused, Setting, affordable, warn
 from shiftsvd.extend.transforms import (
     EntryOf,
-    Spelled,
     Transform,
     checked,
     learn_all,
@@ -25,6 +24,7 @@ from shiftsvd.scanpy.flavors import (
     Cutoffs,
     Logarithms,
     chosen_by_rank,
+    flavored,
     normalised,
     of_batches,
     residual_variances,
@@ -82,12 +82,15 @@ class HighlyVariable:
 
     def check_steps(self, steps: tuple[Transform, ...]) -> None:
         if not self.of_logarithms and steps:
-            raise ValueError(f"flavor {self.flavor} ranks raw counts; leave preprocess out")
+            raise Refused(flavored(self.flavor), " ranks raw counts; leave ", Setting("preprocess"), " out")
         for step in steps:
             if not step.keeps_zeros:
-                raise ValueError(
-                    f"flavor {self.flavor} ranks logarithms of counts, not {step}; give LogNormalize(), or a flavor of "
-                    "raw counts: seurat_v3 or pearson_residuals"
+                raise Refused(
+                    *(flavored(self.flavor), f" ranks logarithms of counts, not {step}; give "),
+                    *(
+                        Setting("preprocess", "log-normalize"),
+                        ", or a flavor of raw counts: seurat_v3 or pearson_residuals",
+                    ),
                 )
 
 
@@ -152,7 +155,7 @@ def rank(
     if asked.of_logarithms:
         warn_unless_counts(steps, A, logged)
         return _by_dispersion(A, asked, steps, batches, names, base)
-    warn_of_logarithms(Spelled("flavor", asked.flavor, f"flavor {asked.flavor}"), A, logged)
+    warn_of_logarithms(flavored(asked.flavor), A, logged)
     sums, stored = group_moments(A, _look(A, Counts(asked.flavor), batches))
     moments = with_zeros(stored, batches.sizes)
     whole = all_groups(moments)
@@ -185,15 +188,15 @@ def _by_dispersion(
         A, look = _of_last_step(A, steps, look)
     fractions, stored = group_moments(A, look)
     if not steps and not fractions.any() and stored[0].any():
-        raise ValueError(
-            f"flavor {asked.flavor} ranks logarithms, but all entries are whole numbers; give "
-            'preprocess="log-normalize" with raw counts, or flavor="seurat_v3"'
+        raise Refused(
+            *(flavored(asked.flavor), " ranks logarithms, but all entries are whole numbers; give "),
+            *(Setting("preprocess", "log-normalize"), " with raw counts, or ", Setting("flavor", "seurat_v3")),
         )
     moments = with_zeros(stored, batches.sizes)
     if not np.isfinite(moments).all():
-        raise ValueError(
-            f"flavor {asked.flavor} takes exponentials of logarithms, and those of these entries are beyond the range "
-            'of numbers; give preprocess="log-normalize" with raw counts'
+        raise Refused(
+            *(flavored(asked.flavor), " takes exponentials of logarithms, and those of these entries are beyond the "),
+            *("range of numbers; give ", Setting("preprocess", "log-normalize"), " with raw counts"),
         )
     wanted = asked.cutoffs if asked.n_top is None else int(asked.n_top)
     each = [_of_batch(moments[:, :, b], asked, wanted, batches.given) for b in range(batches.n)]

@@ -25,7 +25,7 @@ from shiftsvd.extend.operators import (
     sound_places,
     unmasked,
 )
-from shiftsvd.extend.running import Resources, notice
+from shiftsvd.extend.running import Refused, Resources, Setting, notice, refuse
 from shiftsvd.extend.transforms import Fitted, OfEntry, Transform, checked
 
 # Of the sum of a row whose absolute values sum to 1: what a file in single precision may change.
@@ -111,7 +111,8 @@ def names_of(what: str, given: str | Sequence[str] | None) -> tuple[str, ...]:
 def obs_column(adata: Any) -> Callable[[str], Column]:
     def column(name: str) -> Column:
         if name not in adata.obs:
-            raise ValueError(f"covariates and groups must be columns of obs, got {name!r}; obs has {list(adata.obs)}")
+            rule = f" must be columns of obs, got {name!r}; obs has {list(adata.obs)}"
+            raise Refused(Setting("covariates"), " and ", Setting("groups"), rule)
         series = adata.obs[name]
         is_label = type(series.dtype).__name__ == "CategoricalDtype" or series.dtype.kind not in "fiub"
         values: Column = series.to_numpy(object) if is_label else _numbers(series)
@@ -330,7 +331,7 @@ def mask_of(adata: Any, mask: Any) -> Mask:
     if not isinstance(mask, str):
         return booleans(_in_order(mask, adata.var_names), adata.n_vars)
     if mask not in adata.var:
-        raise ValueError(f"mask_var must be a column of var or an array, got {mask!r}; var has {list(adata.var)}")
+        raise refuse("mask_var", "be a column of var or an array", mask, f"var has {list(adata.var)}")
     return booleans(adata.var[mask], adata.n_vars, f"the column {mask!r} of var")
 
 
@@ -346,17 +347,19 @@ def booleans(mask: Any, n_vars: int, told: str = "it") -> Mask:
     if values.dtype == object:
         values = _from_objects(values, told)
     if values.dtype != bool or values.shape != (n_vars,):
-        raise ValueError(f"mask_var must be {n_vars} booleans, got {values.dtype} of shape {values.shape}")
+        raise Refused(Setting("mask_var"), f" must be {n_vars} booleans, got {values.dtype} of shape {values.shape}")
     if not values.any():
-        raise ValueError("mask_var must be true for a gene at least; give mask_var=None to take them all")
+        rule = " must be true for a gene at least; give "
+        raise Refused(Setting("mask_var"), rule, Setting("mask_var", None), " to take them all")
     return values
 
 
 def _from_objects(values: Any, told: str) -> Any:
     if gaps := sum(x is None or type(x).__name__ == "NAType" or x != x for x in values.flat):
-        raise ValueError(
-            f"mask_var must be true or false for every gene, but {told} misses {gaps} of {values.size}; "
-            "use .fillna(False).astype(bool), or mask_var=None to take them all"
+        raise Refused(
+            Setting("mask_var"),
+            f" must be true or false for every gene, but {told} misses {gaps} of {values.size}; ",
+            *("use .fillna(False).astype(bool), or ", Setting("mask_var", None), " to take them all"),
         )
     return values.astype(bool) if all(isinstance(x, bool | np.bool_) for x in values.flat) else values
 

@@ -262,14 +262,14 @@ def _doubts(info: Info, last: float, tol: float) -> str:
 def _unconverged(errors: Vector, late: Vector) -> str:
     return (
         f"{len(late)} components did not converge: {_ranges(late + 1)}; "
-        f"their relative errors are bounded by {errors[late].max():.1e} (see info.value_errors). "
+        f"their relative errors are bounded by {errors[late].max():.1e} (see value_errors). "
     )
 
 
 def _missable(missed: float | None, last: float) -> str:
     level = missed if missed is None or last == 0 else missed / last
     above = "any value" if level is None else f"values up to {level:.3g}{' sigma_k' if last else ''}"
-    return f"{above} may have been missed (see info.missed_below)"
+    return f"{above} may have been missed (see missed_below)"
 
 
 def _ranges(numbers: Vector) -> str:

@@ -138,7 +138,7 @@ def _pick(path: Path, members: dict[str, tuple[tuple[int, ...], np.dtype[Any]]],
     if key is not None:
         raise ValueError(f"{path} has no 2-D array of numbers named {key!r}; it has: {listed}")
     if len(found) != 1:
-        one = f"{path} must hold one 2-D array of numbers, or the "
+        one = f"{path} must hold one 2-D array of numbers, or "
         raise Refused(one, Setting("key"), f" must name one; it has: {listed}")
     return found[0]
 
