@@ -35,7 +35,7 @@ FALLBACK := $(addprefix tests/,algebra/test_operators.py backends/test_backends.
 # Whoever has no tests left takes some of the other's: a file stays in one process as far as it can, with what it has made.
 PYTEST := -m pytest -q -n 2 --dist worksteal
 
-.PHONY: help demo test test-all test-oldest test-newest test-sdist test-installs test-emulated test-device torch lint lint-workflows format \
+.PHONY: help demo test test-all test-oldest test-newest test-sdist test-installs test-emulated test-device test-without torch lint lint-workflows format \
 	fuzz soak paper bench docs dist wheels wheels-elsewhere check-dist check-tag clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -50,6 +50,10 @@ test: $(TEST) ## the tests
 test-all: $(TEST) ## the tests, those that take minutes too
 	@SHIFTSVD_KERNELS=$(KERNELS) $(BIN)/python $(PYTEST)
 	@SHIFTSVD_KERNELS=off $(BIN)/python $(PYTEST) -m "not long" $(FALLBACK)
+
+test-without: $(TEST) $(DOCS) ## the tests and pages of the core without an extension: make test-without NAME=genetics
+	@SHIFTSVD_KERNELS=$(KERNELS) $(BIN)/python tools/without.py $(NAME)
+	@$(BIN)/python tools/without.py $(NAME) --docs
 
 fuzz: $(TEST) ## damaged and hostile files to every reader; MINUTES=10; what goes wrong is kept in fuzz-out
 	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m tests.support.fuzz --minutes $(or $(MINUTES),1) $(ARGS)

@@ -193,6 +193,7 @@ def test_what_does_not_go_with_it_is_refused_as_usage(more: tuple[str, ...], fil
 
 
 def test_genotypes_are_refused(tmp_path: Path) -> None:
+    needs("genetics")
     to_bed = pytest.importorskip("bed_reader").to_bed
     to_bed(tmp_path / "X.bed", np.random.default_rng(0).integers(0, 3, (20, 30)))
     result = invoke("fit", tmp_path / "X.bed", "-k", 2, "--preprocess", "binarize")

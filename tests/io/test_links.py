@@ -128,6 +128,7 @@ def test_files_and_those_that_belong_to_them_may_be_links(kind: str, tmp_path: P
 
 
 def test_a_model_lists_of_samples_and_a_checkpoint_may_be_links(tmp_path: Path) -> None:
+    needs("genetics")
     (tmp_path / "store").mkdir()
     bed(tmp_path / "store")
     (tmp_path / "store" / "keep").write_text("".join(f"f s{i}\n" for i in range(15)))
