@@ -3,9 +3,7 @@
 from shiftsvd.algebra.generic import fused, gram_matrix, row_blocks
 from shiftsvd.algebra.low_rank import Deflated
 from shiftsvd.algebra.time_series import AnalyticSignal, Lagged
-from shiftsvd.backends import is_lazy
 from shiftsvd.backends.entries import group_bytes, group_moments
-from shiftsvd.backends.validation import from_frame, is_frame, numeric_array, sound_places
 from shiftsvd.numerics.entrywise import Grouped, Looked, Quantities, all_groups, group_sizes, with_zeros
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import unmasked

@@ -1,50 +1,37 @@
 """`shiftsvd.scanpy.pca`: principal components of AnnData objects, files and arrays."""
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd import PCA, Covariates, Operator, as_operator
-from shiftsvd.extend.files import Places
-from shiftsvd.extend.fits import Design, Preparation
+from shiftsvd import PCA, Covariates, Operator, as_operator, centered
+from shiftsvd.extend.files import some_columns
+from shiftsvd.extend.fits import Design
 from shiftsvd.extend.operators import Panel, Vector
 from shiftsvd.extend.running import Resources, SklearnSolverName, SolverName
-from shiftsvd.extend.transforms import Preprocess, Transform, as_transforms, warn_of_counts, warn_unless_counts
+from shiftsvd.extend.transforms import Preprocess, apply_all, as_transforms, warn_of_counts, warn_unless_counts
 from shiftsvd.scanpy.stored import (
-    Keys,
-    Known,
     MarginsName,
-    Step,
+    Mask,
     booleans,
-    indexable,
     is_annotated,
     keys_of,
-    learned,
+    loadings_of,
     logged,
     mask_of,
     matrix_of,
     names_of,
     obs_column,
-    transformed,
-    write_design,
-    write_entries,
-    write_loadings,
+    unstructured,
+    with_selection,
 )
 from shiftsvd.solvers import Solver
+from shiftsvd.transforms import Transform
 
 _IF_THERE: Final = "highly_variable, where var has it"
 _MOST: Final = 50  # components, where no number is given
-
-
-class _Fit(NamedTuple):
-    """What is found in a matrix."""
-
-    pca: PCA
-    scores: Panel
-    variance: Vector
-    ratio: Vector
 
 
 def pca(
@@ -183,41 +170,57 @@ def pca(
         random_state=random_state,
         **vars(resources),
     )
-    mask_var = _mask(mask_var, use_highly_variable)
-    if not is_annotated(data):
+    if use_highly_variable is not None:
+        if not _left_out(mask_var):
+            got = f"got {mask_var!r} and {use_highly_variable!r}"
+            raise ValueError(f"give mask_var or use_highly_variable, not both; {got}")
+        mask_var = "highly_variable" if use_highly_variable else None
+    annotated, mask, design, C = is_annotated(data), None, None, None
+    if annotated:
+        if copy and data.isbacked:
+            raise ValueError("copy must be False for a backed AnnData object; what is written stays in memory")
+        design = _design(data, names_of("covariates", covariates), names_of("groups", groups), zero_center, obsm)
+        if design is not None:
+            model.shift, C = Covariates(), design.of(obs_column(data))
+        mask_var = _mask_name(data, mask_var, obsm)
+        mask = None if mask_var is None else mask_of(data, mask_var)
+        A = _operator(data, layer, obsm, mask if not how else None, resources)
+    else:
         refused = {"layer": layer, "obsm": obsm, "key_added": key_added, "covariates": covariates, "groups": groups}
         if given := [name for name, value in refused.items() if value is not None]:
             raise ValueError(f"{', '.join(given)} must be left out for what is not AnnData, got {type(data).__name__}")
-        every, A = _array(data, None, resources), _array(data, mask_var, resources)
-        columns = (
-            None if mask_var is None or _left_out(mask_var) else np.flatnonzero(booleans(mask_var, every.shape[1]))
-        )
-        _look(how, every)
-        fit = _fit(model, A, dtype, learned(how, every, A, columns, margins, tol), None)
-        return (fit.scores, fit.pca.components_, fit.ratio, fit.variance) if return_info else fit.scores
-    if copy and data.isbacked:
-        raise ValueError("copy must be False for a backed AnnData object; what is written stays in memory")
-    design = _design(data, names_of("covariates", covariates), names_of("groups", groups), zero_center, obsm)
-    name = _mask_name(data, mask_var, obsm)
-    mask = None if name is None else mask_of(data, name)
-    columns = None if mask is None else np.flatnonzero(mask)
-    A = _operator(data, layer, obsm, columns, resources)
-    every = A if columns is None or not how else _operator(data, layer, obsm, None, resources)
+        A = as_operator(data, **vars(resources))
+        mask = None if mask_var is None or _left_out(mask_var) else booleans(mask_var, A.shape[1])
+        A = A if mask is None or how else some_columns(A, np.flatnonzero(mask))
     if obsm is None:
-        _look(how, every, logged(data, layer))
-    steps = learned(how, every, A, columns, margins, tol)
-    fit = _fit(model, A, dtype, steps, None if design is None else design.of(obs_column(data)))
-    adata = data.copy() if copy else data
-    told = name if isinstance(name, str) else mask  # a Series in uns could not be written to a file
-    _write(adata, fit, columns, keys_of(key_added), _params(zero_center, scale, told, layer, obsm))
-    if steps:
-        write_entries(adata, keys_of(key_added).uns, steps, columns, layer or "adata.X")
-    if design is not None:
-        write_design(adata, keys_of(key_added).uns, design, fit.pca.shift_)
+        _look(how, A, annotated and logged(data, layer))
+    model.preprocess = (with_selection(how, np.flatnonzero(mask), margins) if how and mask is not None else how) or None
+    model.n_components = _number(n_comps, A.shape[0], A.shape[1] if mask is None else int(mask.sum()))
+    model.fit(A, covariates=C)
+    model.design_ = design
+    Z = model.transform(A, covariates=C)
+    scores, variance, ratio = Z.astype(dtype, copy=False), model.explained_variance_, model.explained_variance_ratio_
+    if not zero_center:
+        variance, ratio = _about_means(model, Z, A)
+    if not annotated:
+        return (scores, model.components_, ratio, variance) if return_info else scores
+    told = mask_var if isinstance(mask_var, str) else mask  # a Series in uns could not be written to a file
+    named = isinstance(told, str) and told == "highly_variable"
+    params = {"zero_center": zero_center, "use_highly_variable": named, "mask_var": told}
+    others = {"layer": layer, "obsm": obsm, "scale": scale or None}
+    params |= {name: value for name, value in others.items() if value is not None}
+    adata, keys = data.copy() if copy else data, keys_of(key_added)
+    variances = {"variance": variance, "variance_ratio": ratio}
+    adata.obsm[keys.obsm] = scores
+    if obsm is None:
+        adata.varm.update(loadings_of(model, adata.n_vars, slice(None) if mask is None else mask, keys))
+    else:
+        variances["components"] = model.components_
+    adata.uns.update(unstructured(model, keys.uns, params, variances, adata.var_names, layer or "adata.X"))
     return adata if copy else None
 
 
-def _look(how: tuple[Transform, ...], A: Operator, marked: bool = False) -> None:
+def _look(how: tuple[Transform, ...], A: Operator, marked: bool) -> None:
     if how:
         warn_unless_counts(how, A, marked)
     else:
@@ -236,26 +239,18 @@ def _design(
     return Design.learn(covariates, groups, obs_column(adata))
 
 
-def _fit(model: PCA, A: Operator, dtype: npt.DTypeLike, steps: tuple[Step, ...], C: Panel | None) -> _Fit:
-    model.n_components = _number(model.n_components, A)
-    model.preprocess = tuple(Known(step) for step in steps) or None
-    model.shift = model.shift if C is None else Covariates()
-    model.fit(A, covariates=C)
-    vars(model).pop("preprocess_", None)  # which is done already, with sums that may be of other genes too
-    A = transformed(steps, A)
-    Z = model.transform(A, covariates=C)
-    variance, ratio = model.explained_variance_, model.explained_variance_ratio_
-    if model.shift is None:
-        # Of the scores about their means; fit would have refused what has no variances.
-        squares, unit = Preparation("mean", model.scale_).learn(A).total_squares
-        total = np.ldexp(squares, 2 * unit) / A.shape[0]
-        variance = np.var(Z, axis=0, dtype=np.float64).astype(variance.dtype)
-        ratio = (variance / total if total > 0 else np.zeros_like(variance)).astype(variance.dtype)
-    return _Fit(model, Z.astype(dtype, copy=False), variance, ratio)
+def _about_means(model: PCA, scores: Panel, A: Operator) -> tuple[Vector, Vector]:
+    # Of the scores about their means; fit would have refused what has no variances.
+    B = apply_all(getattr(model, "preprocess_", ()), A)
+    scale: Any = 1 if model.scale_ is None else model.scale_
+    total = np.sum(centered(B).column_squares() / scale**2) / B.shape[0]
+    kind = model.explained_variance_.dtype
+    variance = np.var(scores, axis=0, dtype=np.float64).astype(kind)
+    return variance, (variance / total if total > 0 else np.zeros_like(variance)).astype(kind)
 
 
-def _number(k: Any, A: Operator) -> int:
-    least, told = min(A.shape), f"{A.shape[0]} cells x {A.shape[1]} genes"
+def _number(k: Any, m: int, n: int) -> int:
+    least, told = min(m, n), f"{m} cells x {n} genes"
     if k is None and least < 2:
         raise ValueError(f"without n_comps there must be at least 2 cells and 2 genes, got {told}")
     k = min(least - 1, _MOST) if k is None else k
@@ -264,31 +259,14 @@ def _number(k: Any, A: Operator) -> int:
     return int(k)
 
 
-def _array(X: Any, mask: Any, resources: Resources) -> Operator:
-    if mask is not None and not _left_out(mask):
-        X = indexable(X)
-        X = X[:, np.flatnonzero(booleans(mask, X.shape[1]))]
-    return as_operator(X, **vars(resources))
-
-
-def _operator(
-    adata: Any, layer: str | None, obsm: str | None, columns: Places | None, resources: Resources
-) -> Operator:
+def _operator(adata: Any, layer: str | None, obsm: str | None, mask: Mask | None, resources: Resources) -> Operator:
     if obsm is None:
-        return matrix_of(adata, layer, columns, resources)
+        return matrix_of(adata, layer, None if mask is None else np.flatnonzero(mask), resources)
     if layer is not None:
         raise ValueError(f"one of layer and obsm must be left out, got layer={layer!r} and obsm={obsm!r}")
     if obsm not in adata.obsm:
         raise ValueError(f"obsm must be one of {list(adata.obsm)}, got {obsm!r}")
     return as_operator(adata.obsm[obsm], **vars(resources))
-
-
-def _mask(mask: Any, use_highly_variable: bool | None) -> Any:
-    if use_highly_variable is None:
-        return mask
-    if not _left_out(mask):
-        raise ValueError(f"give mask_var or use_highly_variable, not both; got {mask!r} and {use_highly_variable!r}")
-    return "highly_variable" if use_highly_variable else None
 
 
 def _left_out(mask: Any) -> bool:
@@ -301,20 +279,3 @@ def _mask_name(adata: Any, mask: Any, obsm: str | None) -> Any:
     if mask is not None and obsm is not None:
         raise ValueError(f"mask_var is of genes and must be left out beside obsm={obsm!r}")
     return mask
-
-
-def _params(zero_center: bool, scale: bool, mask: Any, layer: str | None, obsm: str | None) -> dict[str, Any]:
-    named = isinstance(mask, str) and mask == "highly_variable"
-    params = {"zero_center": zero_center, "use_highly_variable": named, "mask_var": mask}
-    others = {"layer": layer, "obsm": obsm, "scale": scale or None}
-    return params | {name: value for name, value in others.items() if value is not None}
-
-
-def _write(adata: Any, fit: _Fit, columns: Places | None, keys: Keys, params: dict[str, Any]) -> None:
-    told = {"params": params, "variance": fit.variance, "variance_ratio": fit.ratio}
-    adata.obsm[keys.obsm] = fit.scores
-    if "obsm" in params:
-        adata.uns[keys.uns] = told | {"components": fit.pca.components_}
-        return
-    write_loadings(adata, keys.varm, fit.pca, slice(None) if columns is None else columns)
-    adata.uns[keys.uns] = told

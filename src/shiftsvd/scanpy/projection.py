@@ -4,19 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.extend.fits import Learned, Plain, Prepared, least_squares
-from shiftsvd.extend.running import Resources, threads
-from shiftsvd.extend.transforms import warn_unless_counts
-from shiftsvd.scanpy.stored import (
-    keys_of,
-    logged,
-    matrix_of,
-    obs_column,
-    places_of,
-    read_design,
-    read_entries,
-    read_loadings,
-)
+from shiftsvd.extend.fits import on_places
+from shiftsvd.extend.running import Resources
+from shiftsvd.extend.transforms import kept_of, warn_unless_counts
+from shiftsvd.scanpy.stored import keys_of, logged, matrix_of, obs_column, places_of, read_model
 
 
 def project(
@@ -74,21 +65,15 @@ def project(
     True
     """
     keys = keys_of(key_added)
-    known = read_loadings(reference, keys.varm, keys.uns)
-    entries = read_entries(reference, keys.uns, known.genes)
-    regression = read_design(reference, keys.uns, len(known.genes))
-    places = places_of(adata, known.genes, "of the components", max_absent)
+    model, genes = read_model(reference, keys)
+    steps, design = getattr(model, "preprocess_", ()), getattr(model, "design_", None)
+    places = places_of(adata, genes[kept_of(steps, len(genes))], "of the components", max_absent)
+    if any(each.selects for each in steps):
+        places = places_of(adata, genes, "that sums of cells go over", max_absent)
     there = np.flatnonzero(places >= 0)
     order = there[np.argsort(places[there])]  # files are read in their own order
-    V = least_squares(known.V, order)
-    C = None if regression is None else regression[0].of(obs_column(adata))
-    shift: Learned = Plain(known.shift[order]) if regression is None else regression[1].at(order)
     A = matrix_of(adata, layer, places[order], Resources())
-    if entries is not None:
-        warn_unless_counts([each.how for each in entries.fitted], A, logged(adata, layer))
-    A = A if entries is None else entries.of_cells(A, adata, layer, known.genes, order, max_absent)
-    B = Prepared(shift, known.scale[order]).of(A, C)
-    with threads(None):
-        parts = [part for _, part in B.row_products(V)]
+    warn_unless_counts([each.how for each in steps], A, logged(adata, layer))
+    Z = on_places(model, order).transform(A, covariates=None if design is None else design.of(obs_column(adata)))
     dtype = np.asarray(reference.obsm[keys.obsm]).dtype if keys.obsm in reference.obsm else np.float32
-    adata.obsm[keys.obsm] = np.concatenate(parts).astype(dtype)
+    adata.obsm[keys.obsm] = Z.astype(dtype)
