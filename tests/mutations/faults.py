@@ -512,7 +512,7 @@ FAULTS = (
         "scanpy",
         "scanpy/test_genes.py",
     ),
-    fault("ddof in a bin", "scanpy/flavors.py", "np.sqrt(squares / (count - 1))", "np.sqrt(squares / count)"),
+    fault("ddof in a bin", "scanpy/ranking.py", "np.sqrt(squares / (count - 1))", "np.sqrt(squares / count)"),
     fault(
         "alleles that are swapped",
         "genetics/projection.py",

@@ -4,7 +4,7 @@ from shiftsvd.algebra.generic import fused, gram_matrix, row_blocks
 from shiftsvd.algebra.low_rank import Deflated
 from shiftsvd.algebra.time_series import AnalyticSignal, Lagged
 from shiftsvd.backends.entries import group_bytes, group_moments
-from shiftsvd.numerics.entrywise import Grouped, Looked, Quantities, all_groups, group_sizes, with_zeros
+from shiftsvd.numerics.entrywise import Grouped, all_groups, with_zeros
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Panel

@@ -12,8 +12,7 @@ from shiftsvd.extend.transforms import Preprocess, as_transforms
 from shiftsvd.io import open_matrix
 from shiftsvd.scanpy.annotations import Place, of_samples
 from shiftsvd.scanpy.extension import FlavorName
-from shiftsvd.scanpy.flavors import Batches, Cutoffs
-from shiftsvd.scanpy.ranking import HighlyVariable, Ranking, rank
+from shiftsvd.scanpy.ranking import Batches, Cutoffs, HighlyVariable, Ranking, rank
 from shiftsvd.scanpy.stored import is_annotated, logged, matrix_of
 
 # What scanpy writes into ``var``, by flavor, in its order; what is of batches is there if there are any.
