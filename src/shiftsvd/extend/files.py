@@ -23,7 +23,7 @@ from shiftsvd.io.formats.mtx import unsaid
 from shiftsvd.io.opening import FeatureTypes, held_or_streamed, operator_of, read_file, read_files
 from shiftsvd.io.sniff import format_of
 from shiftsvd.io.stacking import several, stacked
-from shiftsvd.io.storage.anndata_store import mark
+from shiftsvd.io.storage.anndata_store import creating, mark, write_frame
 from shiftsvd.io.storage.chunked import credible, csr_rows, fingerprint_of, row_edges
 from shiftsvd.io.storage.hdf5 import look_through, open_hdf5
 from shiftsvd.io.storage.tree import (

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -31,16 +31,7 @@ from shiftsvd.scanpy.files import frames_of, is_anndata, opened_tree
 _WHOLE: Final = ("categories", "__categories")  # which have no value for each row
 _OF_DIMENSIONS: Final = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # which point into the other file
 _DEEPEST, _MOST = 2, 20  # groups within each other, of a frame, and parts of one that is a column
-_TEXT: Final = 64  # bytes of a text with what a file keeps for it, about
 Axis = Literal["samples", "features"]
-
-
-def _arrays(node: Any, depth: int = 0) -> Iterator[Any]:
-    if is_array(node):
-        yield node
-    else:
-        for name in _parts(node, depth):
-            yield from _arrays(node[name], depth + 1)
 
 
 def _parts(group: Any, depth: int) -> list[str]:
@@ -159,13 +150,6 @@ class Place:
                     _copy(tree, frame[name], target, name, places)
         texts = optional("h5py", "hdf5").string_dtype()
         target.attrs["column-order"] = np.array(names, texts) if names else np.empty(0)
-
-    def bytes_of_columns(self) -> int:
-        return sum(self._bytes(axis) for axis in get_args(Axis)) if len(self.paths) == 1 else 0
-
-    def _bytes(self, axis: Axis) -> int:
-        with self.frame(self.paths[0], axis) as found:
-            return 0 if found is None else sum(_TEXT * int(np.prod(node.shape)) for node in _arrays(found[1]))
 
     def opened(self, path: Path) -> Opened:
         with warnings.catch_warnings():
