@@ -764,17 +764,17 @@ FAULTS = (
     ),
     fault(
         "the place of a lag",
-        "algebra/time_series.py",
+        "xarray/time_series.py",
         "out[lag : lag + n, j * b : (j + 1) * b] = V",
         "out[:n, j * b : (j + 1) * b] = V",
-        "algebra/test_made_of_others.py",
+        "xarray/test_time_series.py",
     ),
     fault(
         "the adjoint of padding",
-        "algebra/time_series.py",
+        "xarray/time_series.py",
         "(before.T @ Y[:m] + after.T @ Y[2 * m :])",
         "(before.T @ Y[:m] - after.T @ Y[2 * m :])",
-        "algebra/test_made_of_others.py",
+        "xarray/test_time_series.py",
     ),
     fault(
         "what products cancel",
