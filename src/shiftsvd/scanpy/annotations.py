@@ -21,12 +21,13 @@ from shiftsvd.extend.files import (
     format_of,
     is_array,
     mark,
+    opened_tree,
     optional,
     read_files,
 )
 from shiftsvd.extend.running import Notice
 from shiftsvd.io import Opened
-from shiftsvd.scanpy.files import frames_of, is_anndata, opened_tree
+from shiftsvd.scanpy.files import frames_of, is_anndata
 
 _WHOLE: Final = ("categories", "__categories")  # which have no value for each row
 _OF_DIMENSIONS: Final = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # which point into the other file
