@@ -61,95 +61,93 @@ def pca(
     covariates: str | Sequence[str] | None = None,
     groups: str | Sequence[str] | None = None,
 ) -> Any:
-    """Principal components, as ``scanpy.pp.pca`` gives them; sparse data stay sparse, files stay on the disk.
+    """Compute principal components as ``scanpy.pp.pca`` does; sparse data stay sparse, files stay on the disk.
 
     Parameters
     ----------
     data : AnnData of n_obs x n_vars, or array or sparse matrix of that shape
-        Views, layers, and files opened with ``backed="r"`` too: those are read block by block where they would take
-        more than half of `memory_limit`.
+        Views, layers, and files opened with ``backed="r"`` too. A file that would take more than half of `memory_limit`
+        is read block by block.
     n_comps : int, optional
-        Default: 50, or one less than the smaller side of the matrix where that is not above 50; 2 cells and 2 genes
-        are needed then.
+        Default: 50, or one less than the smaller side of the matrix if that is at most 50; the default needs 2 cells
+        and 2 genes.
     layer, obsm : str, optional
-        What to take in place of `X`.
+        The matrix to decompose instead of `X`.
     zero_center : bool
-        Subtract the means of the genes. If not, the variances are those of the scores about their means, as in
+        Subtract the means of the genes. Otherwise variances are those of the scores about their means, as in
         scikit-learn's `TruncatedSVD`.
     scale : bool
-        Divide by the standard deviations (ddof 1), as ``scanpy.pp.scale`` without clipping does; `X` is left as it is.
-        For new cells use `project` then: ``scanpy.tl.ingest`` multiplies `X` as it finds it, which must be scaled.
+        Divide by the standard deviations (ddof 1), as ``scanpy.pp.scale`` without clipping does; `X` is not changed.
+        Use `project` for new cells then: ``scanpy.tl.ingest`` expects that `X` itself is scaled.
     svd_solver : str, optional
         A name of scikit-learn's solvers, as in `shiftsvd.PCA`; "tsqr" is "full".
     chunked : bool
-        Accepted for compatibility: files and Dask arrays are read block by block anyway, and not less accurately.
+        Accepted for compatibility: files and Dask arrays are read block by block anyway, at full accuracy.
     chunk_size : int, optional
         Accepted for compatibility: `memory_limit` decides how much is read at once.
     random_state : int, Generator or RandomState
         Seed of the solver; the same seed gives the same bits.
     return_info : bool
-        For arrays: return components and variances too.
+        For arrays, return components and variances too.
     mask_var : str, array of bool or None
-        The genes to take: a column of `var` or a mask. A Series whose index holds the names of the genes goes by these,
-        any other mask by position. Default: "highly_variable" if there is such a column.
+        The genes to use: a column of `var` or a mask. A Series whose index holds the names of the genes is matched by
+        name, any other mask by position. Default: "highly_variable" if there is such a column.
     use_highly_variable : bool, optional
-        The older spelling, in scanpy, of ``mask_var="highly_variable"`` and ``mask_var=None``.
+        The older spelling in scanpy of ``mask_var="highly_variable"`` and ``mask_var=None``.
     dtype : dtype
         Of the scores.
     key_added : str, optional
-        The key of what is written, in place of "X_pca", "PCs" and "pca".
+        The key of all results, instead of "X_pca", "PCs" and "pca".
     copy : bool
-        Return a copy with the results in place of writing them into `data`.
+        Write the results into a copy, and return it.
     solver : str or Solver
         As in `shiftsvd.PCA`.
     tol : float
         Relative accuracy of the singular values.
     preprocess : transformation, its name, or list of them
-        As in `shiftsvd.PCA`, for raw counts: "pearson" gives what ``scanpy.experimental.pp
-        .normalize_pearson_residuals_pca`` gives without its dense residuals, "log-normalize" what ``normalize_total``
-        and ``log1p`` before `pca` do.
+        As in `shiftsvd.PCA`, for raw counts: "pearson" is ``scanpy.experimental.pp.normalize_pearson_residuals_pca``
+        without its dense residuals, "log-normalize" is `pca` after ``normalize_total`` and ``log1p``.
     margins : "all", "mask" or None
-        The genes that sums of cells go over. By default library sizes (`LogNormalize`) are of all genes, and whatever
-        else a transformation learns is of those in the mask, as in scanpy.
+        The genes that transformations learn from. By default library sizes (`LogNormalize`) are sums over all genes,
+        and other transformations learn from the genes in the mask, as in scanpy.
     n_threads : int, optional
         As in `shiftsvd.svd`.
     memory_limit : int (bytes) or str such as "2GB", optional
         As in `shiftsvd.PCA`.
     covariates : str or list of str, optional
-        Columns of `obs` that are regressed out of every gene, in one regression with a constant: numbers as they are,
-        and a coefficient for each label of text and categories. With ``scale=True`` what is left is divided by its
-        standard deviation, as ``scanpy.pp.regress_out`` and ``scanpy.pp.scale`` do; `X` stays as it is.
+        Columns of `obs` to regress out of every gene, in one regression with a constant: numbers as they are, and a
+        coefficient for each label of text and categories. With ``scale=True`` the residuals are divided by their
+        standard deviation, as ``scanpy.pp.regress_out`` and ``scanpy.pp.scale`` do; `X` is not changed.
     groups : str or list of str, optional
-        Columns of `obs` that are labels also where they are numbers, such as the batch: of one alone, the mean of its
-        group is subtracted from each cell. Several, and covariates beside them, are one regression.
+        Columns of `obs` that are labels even if they are numbers, such as the batch. One column subtracts from each
+        cell the mean of its group; several columns, or covariates too, are one regression.
 
     Returns
     -------
     None, or AnnData
-        The copy, if there is to be one. Written are ``obsm["X_pca"]`` (scores), ``varm["PCs"]`` (loadings; rows of 0
-        for genes outside the mask), ``uns["pca"]`` (params, variance, variance_ratio), and
-        ``varm["PCs_shift_scale"]``, for `project`: what was subtracted from each gene, what it was divided by, and the
-        sum of its loadings, by which `project` knows them (0 outside the mask). What `preprocess` has learned is in
-        ``uns["pca"]["preprocess"]``, and what scanpy tells of residuals, but for themselves, in
-        ``uns["pearson_residuals_normalization"]``. What covariates explain is in
-        ``uns["pca"]["design"]``. Of an obsm, the components are in ``uns["pca"]["components"]``.
+        The copy, with ``copy=True``. Results are ``obsm["X_pca"]`` (scores), ``varm["PCs"]`` (loadings; rows of 0 for
+        genes outside the mask), ``uns["pca"]`` (params, variance, variance_ratio), and ``varm["PCs_shift_scale"]`` for
+        `project`: the shift and the scale of each gene, and the sum of its loadings, by which `project` recognises
+        them (0 outside the mask). The learned parts of `preprocess` are in ``uns["pca"]["preprocess"]``, scanpy's
+        settings of residuals in ``uns["pearson_residuals_normalization"]``, the regression on covariates in
+        ``uns["pca"]["design"]``. Components of an obsm are in ``uns["pca"]["components"]``.
     array, or (array, array, array, array)
         For arrays: the scores; with `return_info` also components, variance ratios and variances.
 
     Raises
     ------
     ValueError
-        For data or settings that cannot be.
+        For invalid data or settings.
 
     See Also
     --------
-    scanpy.project : New cells on its components.
-    scanpy.highly_variable : Genes first.
+    scanpy.project : Scores of new cells.
+    scanpy.highly_variable : Choose genes first.
 
     Notes
     -----
-    Cost: as `shiftsvd.PCA`, and a pass for the scores. scanpy's `batch_key` ranks genes within batches, and is not
-    about components: `groups` is what takes batches out of these.
+    Cost: as `shiftsvd.PCA`, and a pass for the scores, which with `preprocess` takes one more for sums of cells.
+    scanpy's `batch_key` ranks genes within batches; `groups` removes batch means from the components.
 
     Examples
     --------

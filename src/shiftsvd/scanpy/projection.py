@@ -1,4 +1,4 @@
-"""Scores of other cells on the components of a reference, whose genes they may lack in part."""
+"""Scores of other cells on the components of a reference; some of its genes may be absent."""
 
 from typing import Any
 
@@ -18,31 +18,31 @@ def project(
     key_added: str | None = None,
     max_absent: float = 0.1,
 ) -> None:
-    """The scores of other cells on the components of a reference, by what was learned from the reference.
+    """Compute the scores of other cells on the components of a reference, with its shift, scale and transformations.
 
     Parameters
     ----------
     adata : AnnData
-        New cells, treated as those of the reference were. Genes are found by their names; others do no harm. The
-        scores are written to ``obsm["X_pca"]``, and ``varm`` and ``uns`` are left alone.
+        New cells, processed as those of the reference. Genes are matched by name; other genes are ignored. The scores
+        are written to ``obsm["X_pca"]``; ``varm`` and ``uns`` are not changed.
     reference : AnnData
-        What `pca` has been run on, or fit.h5ad of ``shiftsvd fit --anndata``.
+        The result of `pca`, or fit.h5ad of ``shiftsvd fit --anndata``.
     layer : str, optional
-        What to take in place of `X`.
+        The layer to use instead of `X`.
     key_added : str, optional
-        As it was given to `pca`.
+        As in `pca`.
     max_absent : float
-        The share of the genes of the components, and of those that library sizes are of, that the new cells may lack. A
-        notice counts them. They are unobserved: scores are those by which the components come nearest, in least
-        squares, to the genes that are there, and sums of cells go over these.
+        Largest share of the genes of the components, and of the genes of library sizes, that the new cells may lack;
+        a notice counts them. Absent genes are unobserved: scores are the least-squares fit of the components to the
+        present genes, and sums of cells are over these.
 
     Raises
     ------
     ValueError
-        If the reference has no such components, or others than `pca` wrote (as after ``scanpy.pp.pca``), or if they are
-        of an obsm; if the new cells lack more genes than `max_absent` allows, or so many that some direction among the
-        components loses half of its squared length, or names of genes are not unique; if `obs` lacks a column that
-        was regressed out, or has labels there that the reference has not.
+        If the reference has no such components, or has components of an obsm or of ``scanpy.pp.pca``; if the new cells
+        lack more genes than `max_absent` allows, or so many that some direction among the components loses half of its
+        squared length, or names of genes are not unique; if `obs` lacks a column that was regressed out, or has labels
+        there that the reference does not have.
 
     See Also
     --------
@@ -50,8 +50,8 @@ def project(
 
     Notes
     -----
-    One pass, and one for sums of cells. Sparse data stay sparse. A gene of the reference that is outside its mask is
-    not needed, but for library sizes. Where `pca` was given raw counts, the new cells have to have such.
+    One pass, and one for sums of cells. Sparse data stay sparse. Genes outside the mask of the reference are needed for
+    library sizes only. If `pca` transformed raw counts, the new cells must be raw counts too.
 
     Examples
     --------
