@@ -81,18 +81,21 @@ class HighlyVariable:
                 raise refuse(name, rule, value)
 
     @property
+    def named(self) -> Setting:
+        return Setting("flavor", self.flavor)
+
+    @property
     def of_logarithms(self) -> bool:
         return self.flavor in OF_LOGARITHMS
 
     def check_steps(self, steps: tuple[Transform, ...]) -> None:
         if not self.of_logarithms and steps:
-            raise Refused(f"flavor {self.flavor} ranks raw counts; leave ", Setting("preprocess"), " out")
+            raise Refused(self.named, " ranks raw counts; leave ", Setting("preprocess"), " out")
         for step in steps:
             if not step.keeps_zeros:
-                raise ValueError(
-                    f"flavor {self.flavor} ranks logarithms of counts, not {step}; give LogNormalize(), or a flavor of "
-                    "raw counts: seurat_v3 or pearson_residuals"
-                )
+                counted = Setting("flavor", "seurat_v3"), " or ", Setting("flavor", "pearson_residuals")
+                remedy = NORMALIZED, ", or a flavor of raw counts: ", *counted
+                raise Refused(self.named, f" ranks logarithms of counts, not {step}; give ", *remedy)
 
 
 class Batches(NamedTuple):
@@ -109,9 +112,11 @@ class Batches(NamedTuple):
         else:
             known = np.asarray(unmasked("batch", labels, "leave these rows out"))
             if known.shape != (n_rows,):
-                raise ValueError(f"batch must have one label for each of the {n_rows} rows, got shape {known.shape}")
+                rule = f" must have one label for each of the {n_rows} rows, got shape {known.shape}"
+                raise Refused(Setting("batch"), rule)
             if without := int(sum(map(_missing, known.tolist()))):
-                raise ValueError(f"batch must have a label for every row, got {without} without; leave these rows out")
+                rule = f" must have a label for every row, got {without} without; leave these rows out"
+                raise Refused(Setting("batch"), rule)
             names, codes = np.unique(known.astype(str) if known.dtype == object else known, return_inverse=True)
         sizes = np.bincount(codes, minlength=len(names)).astype(np.float64)
         if labels is None and n_rows < 2:
@@ -169,7 +174,7 @@ def rank(
         warn_unless_counts(steps, A, logged)
         found = _by_dispersion(A, asked, steps, batches, names, base)
     else:
-        warn_of_logarithms(Setting("flavor", asked.flavor), A, logged)
+        warn_of_logarithms(asked.named, A, logged)
         found = _by_variance(A, asked, batches)
     n_chosen = int(found["highly_variable"].sum())
     if not n_chosen:
@@ -195,7 +200,8 @@ Looked = tuple[Quantities, Quantities]
 
 def _of_counts(flavor: str, x: Vector, r: Quantities, c: Quantities) -> Looked:
     if x.size and x.min() < 0:
-        raise ValueError(f"flavor {flavor} ranks counts, which are at least 0, got {x.min():g}; give it the raw counts")
+        rule = f" ranks counts, which are at least 0, got {x.min():g}; give it the raw counts"
+        raise Refused(Setting("flavor", flavor), rule)
     return (x, (x != np.rint(x)).astype(np.float64)), (x,)
 
 
@@ -245,15 +251,12 @@ def _by_dispersion(
         C = np.repeat(C, batches.n, axis=1)
     fractions, stored = batches.look(A, partial(_of_logs, entry, asked.flavor == "seurat", base), R, C)
     if not steps and not fractions.any() and stored[0].any():
-        whole = f"flavor {asked.flavor} ranks logarithms, but all entries are whole numbers; give "
-        raise Refused(whole, NORMALIZED, " with raw counts, or ", Setting("flavor", "seurat_v3"))
+        whole = " ranks logarithms, but all entries are whole numbers; give "
+        raise Refused(asked.named, whole, NORMALIZED, " with raw counts, or ", Setting("flavor", "seurat_v3"))
     moments = with_zeros(stored, batches.sizes)
     if not np.isfinite(moments).all():
-        raise Refused(
-            f"flavor {asked.flavor} takes exponentials of logarithms, and those of these entries are beyond the range "
-            "of numbers; give ",
-            *(NORMALIZED, " with raw counts"),
-        )
+        beyond = " takes exponentials of logarithms, and those of these entries are beyond the range of numbers; give "
+        raise Refused(asked.named, beyond, NORMALIZED, " with raw counts")
     each = [_dispersions(moments[:, :, b], asked, batches.given) for b in range(batches.n)]
     if not batches.given:
         return each[0]

@@ -13,7 +13,7 @@ from shiftsvd.extend.files import Places, SomeColumns, SomeRows, held_or_streame
 from shiftsvd.extend.fits import Column
 from shiftsvd.extend.models import code, decode
 from shiftsvd.extend.operators import Panel, Vector, unmasked
-from shiftsvd.extend.running import Resources, notice
+from shiftsvd.extend.running import Refused, Resources, Setting, notice
 from shiftsvd.extend.transforms import OfEntry, kept_of
 from shiftsvd.transforms import Transform
 
@@ -227,18 +227,18 @@ def booleans(mask: Any, n_vars: int, told: str = "it") -> Mask:
     if values.dtype == object:
         values = _from_objects(values, told)
     if values.dtype != bool or values.shape != (n_vars,):
-        raise ValueError(f"mask_var must be {n_vars} booleans, got {values.dtype} of shape {values.shape}")
+        rule = f" must be {n_vars} booleans, got {values.dtype} of shape {values.shape}"
+        raise Refused(Setting("mask_var"), rule)
     if not values.any():
-        raise ValueError("mask_var must be true for a gene at least; give mask_var=None to take them all")
+        raise Refused(Setting("mask_var"), " must be true for a gene at least; give mask_var=None to take them all")
     return values
 
 
 def _from_objects(values: Any, told: str) -> Any:
     if gaps := sum(x is None or type(x).__name__ == "NAType" or x != x for x in values.flat):
-        raise ValueError(
-            f"mask_var must be true or false for every gene, but {told} misses {gaps} of {values.size}; "
-            "use .fillna(False).astype(bool), or mask_var=None to take them all"
-        )
+        missed = f" must be true or false for every gene, but {told} misses {gaps} of {values.size}; use "
+        remedy = ".fillna(False).astype(bool), or mask_var=None to take them all"
+        raise Refused(Setting("mask_var"), missed, remedy)
     return values.astype(bool) if all(isinstance(x, bool | np.bool_) for x in values.flat) else values
 
 
