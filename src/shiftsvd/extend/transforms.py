@@ -1,5 +1,6 @@
 """What transformations of entries are made of."""
 
+from shiftsvd.transforms import Spelled
 from shiftsvd.transforms.base import EntryOf, checked
 from shiftsvd.transforms.chains import Preprocess, apply_all, as_transforms, kept_of, learn_all
 from shiftsvd.transforms.count_data import warn_of_counts, warn_of_logarithms, warn_unless_counts

@@ -14,13 +14,14 @@ from shiftsvd.extend.fits import Column
 from shiftsvd.extend.models import code, decode
 from shiftsvd.extend.operators import Panel, Vector, unmasked
 from shiftsvd.extend.running import Refused, Resources, Setting, notice
-from shiftsvd.extend.transforms import OfEntry, kept_of
+from shiftsvd.extend.transforms import OfEntry, Spelled, kept_of
 from shiftsvd.transforms import Transform
 
 # Of the sum of a row whose absolute values sum to 1: what a file in single precision may change.
 _ROUNDING: Final = 4 * float(np.finfo(np.float32).eps)
 _DESIGN, _STEPS = "design", "preprocess"  # keys of what was learned, in ``uns["pca"]``
 _RESIDUALS: Final = "pearson_residuals_normalization"  # scanpy's own key
+_EVERY: Final = Spelled("mask_var", "none", "mask_var=None")
 MarginsName = Literal["all", "mask"]
 Mask = npt.NDArray[np.bool_]
 
@@ -230,15 +231,15 @@ def booleans(mask: Any, n_vars: int, told: str = "it") -> Mask:
         rule = f" must be {n_vars} booleans, got {values.dtype} of shape {values.shape}"
         raise Refused(Setting("mask_var"), rule)
     if not values.any():
-        raise Refused(Setting("mask_var"), " must be true for a gene at least; give mask_var=None to take them all")
+        raise Refused(Setting("mask_var"), " must be true for a gene at least; give ", _EVERY, " to take them all")
     return values
 
 
 def _from_objects(values: Any, told: str) -> Any:
     if gaps := sum(x is None or type(x).__name__ == "NAType" or x != x for x in values.flat):
         missed = f" must be true or false for every gene, but {told} misses {gaps} of {values.size}; use "
-        remedy = ".fillna(False).astype(bool), or mask_var=None to take them all"
-        raise Refused(Setting("mask_var"), missed, remedy)
+        remedy = ".fillna(False).astype(bool), or ", _EVERY, " to take them all"
+        raise Refused(Setting("mask_var"), missed, *remedy)
     return values.astype(bool) if all(isinstance(x, bool | np.bool_) for x in values.flat) else values
 
 
