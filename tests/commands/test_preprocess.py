@@ -187,6 +187,8 @@ def test_what_cannot_be_is_refused_as_usage(word: str, case: tuple[tuple[str, ..
 
 @pytest.mark.parametrize("more", [("--missing", "mean"), ("--missing", "em"), ("--scale", "patterson")])
 def test_what_does_not_go_with_it_is_refused_as_usage(more: tuple[str, ...], file: Path) -> None:
+    if "patterson" in more:
+        needs("genetics")
     result = invoke("fit", file, "--preprocess", "pearson", *more)
     assert result.exit_code == 2
     assert "--preprocess" in result.stderr

@@ -45,6 +45,7 @@ HOSTILE = {
     **{
         name: MODELS[name]
         for name in ("genotypes", "truncated", "table, names", "categories, frame", "points", "words, settings")
+        if name in MODELS  # genotypes go with their extension
     },
 }
 
@@ -212,7 +213,7 @@ LIES: dict[str, tuple[str, Callable[[Any, Any], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", LIES)
+@pytest.mark.parametrize("name", [name for name in LIES if LIES[name][0] in HOSTILE])
 def test_headers_of_every_kind_that_lie_are_refused(tmp_path: Path, name: str) -> None:
     model_name, change, message = LIES[name]
     path = tmp_path / "lies.safetensors"

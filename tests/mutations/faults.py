@@ -512,7 +512,7 @@ FAULTS = (
         "scanpy",
         "scanpy/test_genes.py",
     ),
-    fault("ddof in a bin", "scanpy/flavors.py", "np.sqrt(squares / (count - 1))", "np.sqrt(squares / count)"),
+    fault("ddof in a bin", "scanpy/ranking.py", "np.sqrt(squares / (count - 1))", "np.sqrt(squares / count)"),
     fault(
         "alleles that are swapped",
         "genetics/projection.py",
@@ -681,8 +681,8 @@ FAULTS = (
     fault(
         "genes in another order",
         "scanpy/projection.py",
-        "V = least_squares(known.V, order)",
-        "V = least_squares(known.V, there)",
+        "on_places(model, order)",
+        "on_places(model, there)",
         "scanpy/test_projection.py",
         "scanpy",
     ),
@@ -764,17 +764,17 @@ FAULTS = (
     ),
     fault(
         "the place of a lag",
-        "algebra/time_series.py",
+        "xarray/time_series.py",
         "out[lag : lag + n, j * b : (j + 1) * b] = V",
         "out[:n, j * b : (j + 1) * b] = V",
-        "algebra/test_made_of_others.py",
+        "xarray/test_time_series.py",
     ),
     fault(
         "the adjoint of padding",
-        "algebra/time_series.py",
+        "xarray/time_series.py",
         "(before.T @ Y[:m] + after.T @ Y[2 * m :])",
         "(before.T @ Y[:m] - after.T @ Y[2 * m :])",
-        "algebra/test_made_of_others.py",
+        "xarray/test_time_series.py",
     ),
     fault(
         "what products cancel",

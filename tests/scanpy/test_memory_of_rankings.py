@@ -1,6 +1,7 @@
 """Rankings and what follows them keep to the memory they are given, or are refused before anything is read."""
 
 import tracemalloc
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,9 @@ from shiftsvd.backends.source import InMemory
 from shiftsvd.cli import main
 from shiftsvd.numerics.entrywise import Grouped
 from shiftsvd.numerics.panels import mirror
-from shiftsvd.scanpy.flavors import Batches, Counts
-from shiftsvd.scanpy.ranking import HighlyVariable, rank
+from shiftsvd.scanpy.ranking import Batches, HighlyVariable, _of_counts, rank
 
+COUNTS = partial(_of_counts, "seurat_v3")
 X = sparse.csr_array(sparse.random_array((3000, 700), density=0.05, rng=np.random.default_rng(0), dtype=np.float32))
 
 
@@ -70,7 +71,7 @@ def test_a_formed_gram_matrix_of_shifted_sparse_rows_is_that_of_the_dense_matrix
 
 def test_columns_of_a_file_that_are_held_count_as_memory() -> None:
     A = streamed("100MB")
-    group_moments(A, Grouped(Counts("seurat_v3"), np.zeros(3000, int), np.zeros((3000, 0)), np.zeros((700, 1, 0)), 1))
+    group_moments(A, Grouped(COUNTS, np.zeros(3000, int), np.zeros((3000, 0)), np.zeros((700, 1, 0)), 1))
     places = np.arange(0, 700, 2)
     held = some_columns(A, places)
     assert not isinstance(held, DiskRows)
@@ -79,7 +80,7 @@ def test_columns_of_a_file_that_are_held_count_as_memory() -> None:
 
 def test_columns_are_held_only_where_a_solver_has_room_beside_them() -> None:
     A = streamed("5MB")
-    group_moments(A, Grouped(Counts("seurat_v3"), np.zeros(3000, int), np.zeros((3000, 0)), np.zeros((700, 1, 0)), 1))
+    group_moments(A, Grouped(COUNTS, np.zeros(3000, int), np.zeros((3000, 0)), np.zeros((700, 1, 0)), 1))
     assert isinstance(some_columns(A, np.arange(500)), DiskRows)
     assert not isinstance(some_columns(A, np.arange(100)), DiskRows)
 
@@ -98,7 +99,7 @@ def test_moments_of_groups_take_no_more_than_is_foreseen(batches: int) -> None:
     from shiftsvd.backends.entries import group_bytes
 
     A, codes = streamed(None), np.arange(3000) % batches
-    look = Grouped(Counts("seurat_v3"), codes, np.zeros((3000, 0)), np.zeros((700, batches, 0)), batches)
+    look = Grouped(COUNTS, codes, np.zeros((3000, 0)), np.zeros((700, batches, 0)), batches)
     assert peak_of(lambda: group_moments(A, look)) <= group_bytes(A, batches, 1)
 
 

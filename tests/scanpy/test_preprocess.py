@@ -136,6 +136,20 @@ def test_counts_of_a_layer_and_of_a_backed_file(tmp_path: Path) -> None:
     backed.file.close()
 
 
+@pytest.mark.filterwarnings("ignore::anndata.ImplicitModificationWarning")
+def test_a_view_of_a_dense_matrix_is_an_array() -> None:
+    adata = annotated(X, MASK)
+    dense = anndata.AnnData(X.astype(np.float32), adata.obs, adata.var)
+    view = dense[10:, ::-1]
+    pca(view, 3, preprocess="log-normalize")
+    whole = dense[10:, ::-1].copy()
+    pca(whole, 3, preprocess="log-normalize")
+    np.testing.assert_array_equal(view.obsm["X_pca"], whole.obsm["X_pca"])
+    for new in (dense[:5].copy(), dense[:5]):
+        project(new, whole)
+        assert new.obsm["X_pca"].shape == (5, 3)
+
+
 @pytest.mark.parametrize("options", [{"scale": True}, {"zero_center": False}])
 def test_scales_and_centring_come_afterwards(options: dict[str, Any]) -> None:
     scores, components, ratio, variance = pca(

@@ -9,8 +9,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
-from shiftsvd.scanpy.flavors import Batches, Cutoffs, loess
-from shiftsvd.scanpy.ranking import HighlyVariable, rank
+from shiftsvd.scanpy.ranking import Batches, Cutoffs, HighlyVariable, loess, rank
 from shiftsvd.transforms import LogNormalize
 from tests.support.containers import streamed
 from tests.support.ranked import FLAVORS, OF_LOGARITHMS, cells, frame_of, logarithms
@@ -172,7 +171,7 @@ def test_the_regression_is_that_of_scikit_misc() -> None:
         (lambda: rank(ss.as_operator(X), HighlyVariable(10)), "all entries are whole numbers"),
         (
             lambda: rank(ss.as_operator(X[:, :9]), HighlyVariable(3, "seurat_v3")),
-            "at least 4 of the 7 points, got span=0.3",
+            "at least 4 of the 7 points, got 0.3",
         ),
         (lambda: rank(ss.as_operator(0 * X), HighlyVariable(3), (LogNormalize(),)), "none of them varies"),
         (lambda: rank(ss.as_operator(X + 0.5 + 900 * (X > 9)), HighlyVariable(10)), "beyond the range of numbers"),

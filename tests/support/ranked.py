@@ -134,7 +134,7 @@ def frame_of(X: Array, flavor: str, n_top: Any, batch: Any = None, names: Any = 
         theta, clip = more.get("theta", 100.0), more.get("clip")
         scores, name = np.array([residual_variance(part, theta, clip) for part in parts]), "residual_variances"
     else:
-        from shiftsvd.scanpy.flavors import loess
+        from shiftsvd.scanpy.ranking import loess
 
         scores = np.array([standardised_variance(part, more.get("span", 0.3), loess) for part in parts])
         name = "variances_norm"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import signal
 
-from shiftsvd.algebra.time_series import AnalyticSignal
 from shiftsvd.backends import as_operator
 from shiftsvd.operators import Product
 from shiftsvd.xarray import coupled, extended, hilbert, joint, pca, project, reconstruct, rotate, side
+from shiftsvd.xarray.time_series import AnalyticSignal
 
 xarray = pytest.importorskip("xarray")
 

@@ -229,14 +229,21 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
         raise ValueError(f"{file}: names of features{of} are not unique, {why}")
     if lacking:
         notice(f"{file}: {len(lacking)} of {len(needed)} features of the components absent, and unobserved")
-    places = np.array([place[name] for name in found], np.intp)
+    return on_places(fitted, np.array([place[name] for name in found], np.intp))
+
+
+# The model for rows whose column j is the feature of the model at places[j]; other features are unobserved.
+def on_places(fitted: Model, places: Places) -> Model:
+    pca: Any = fitted
     moved: Any = copy(pca)
-    moved.feature_names_in_, moved.n_features_in_ = known[places], len(places)
+    moved.n_features_in_ = len(places)
+    if "feature_names_in_" in vars(pca):
+        moved.feature_names_in_ = pca.feature_names_in_[places]
     steps, order = reordered(getattr(pca, "preprocess_", ()), places)
     if steps:
         moved.preprocess_ = steps
     moved.components_, moved.mean_ = pca.components_[:, order], pca.mean_[order]
-    if lacking:
+    if len(order) < len(pca.mean_):
         V = least_squares(pca.components_.conj().T, order)
         moved.components_ = V.conj().T.astype(pca.components_.dtype)
     moved.scale_ = None if pca.scale_ is None else pca.scale_[order]

@@ -23,9 +23,9 @@ from shiftsvd.io.formats.mtx import unsaid
 from shiftsvd.io.opening import FeatureTypes, held_or_streamed, operator_of, read_file, read_files
 from shiftsvd.io.sniff import format_of
 from shiftsvd.io.stacking import several, stacked
-from shiftsvd.io.storage.anndata_store import mark
+from shiftsvd.io.storage.anndata_store import creating, mark, write_frame
 from shiftsvd.io.storage.chunked import credible, csr_rows, fingerprint_of, row_edges
-from shiftsvd.io.storage.hdf5 import look_through, open_hdf5
+from shiftsvd.io.storage.hdf5 import look_through
 from shiftsvd.io.storage.tree import (
     Column,
     Field,
@@ -35,6 +35,6 @@ from shiftsvd.io.storage.tree import (
     column_names,
     is_array,
     is_sparse,
-    open_zarr,
+    opened_tree,
 )
 from shiftsvd.missing.opening import n_missing

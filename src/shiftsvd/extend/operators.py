@@ -1,13 +1,11 @@
 """What operators and sums over their entries are made of."""
 
-from shiftsvd.algebra.generic import fused, gram_matrix, row_blocks
+from shiftsvd.algebra import generic
+from shiftsvd.algebra.generic import fused, gram_matrix
 from shiftsvd.algebra.low_rank import Deflated
-from shiftsvd.algebra.time_series import AnalyticSignal, Lagged
-from shiftsvd.backends import is_lazy
 from shiftsvd.backends.entries import group_bytes, group_moments
-from shiftsvd.backends.validation import from_frame, is_frame, numeric_array, sound_places
-from shiftsvd.numerics.entrywise import Grouped, Looked, Quantities, all_groups, group_sizes, with_zeros
+from shiftsvd.numerics.entrywise import Grouped, all_groups, with_zeros
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import unmasked
-from shiftsvd.operators import Panel
+from shiftsvd.operators import Derived, Panel, panel_dtype
 from shiftsvd.sketch import generator

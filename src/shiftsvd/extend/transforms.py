@@ -1,8 +1,8 @@
 """What transformations of entries are made of."""
 
 from shiftsvd.transforms import Spelled
-from shiftsvd.transforms.base import EntryOf, Fitted, Transform, checked, shares
-from shiftsvd.transforms.chains import Preprocess, as_transforms, kept_of, learn_all
+from shiftsvd.transforms.base import EntryOf, checked
+from shiftsvd.transforms.chains import Preprocess, apply_all, as_transforms, kept_of, learn_all
 from shiftsvd.transforms.count_data import warn_of_counts, warn_of_logarithms, warn_unless_counts
 from shiftsvd.transforms.elementwise import OfEntry
 from shiftsvd.transforms.residuals import NullModel

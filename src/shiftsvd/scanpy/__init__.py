@@ -14,11 +14,7 @@ if TYPE_CHECKING:
     from shiftsvd.scanpy.genes import highly_variable as highly_variable
     from shiftsvd.scanpy.projection import project as project
 
-__all__ = [
-    "highly_variable",
-    "pca",
-    "project",
-]
+__all__ = ["highly_variable", "pca", "project"]
 
 if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every name
     __getattr__, __dir__ = lazy(

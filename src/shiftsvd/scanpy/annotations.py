@@ -2,9 +2,10 @@
 
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -12,7 +13,6 @@ from shiftsvd.extend.files import (
     Column,
     FeatureTypes,
     Labels,
-    Opened,
     Orient,
     Places,
     Tree,
@@ -21,39 +21,18 @@ from shiftsvd.extend.files import (
     format_of,
     is_array,
     mark,
+    opened_tree,
     optional,
     read_files,
 )
 from shiftsvd.extend.running import Notice
-from shiftsvd.scanpy.files import frames_of, is_anndata, opened_tree
+from shiftsvd.io import Opened
+from shiftsvd.scanpy.files import frames_of, is_anndata
 
 _WHOLE: Final = ("categories", "__categories")  # which have no value for each row
 _OF_DIMENSIONS: Final = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # which point into the other file
 _DEEPEST, _MOST = 2, 20  # groups within each other, of a frame, and parts of one that is a column
-_TEXT: Final = 64  # bytes of a text with what a file keeps for it, about
-
-
-def copy_columns(tree: Tree, frame: str, target: Any, places: Places | None) -> None:
-    source = tree.root[frame]
-    names = [name for name in column_names(source) if name not in target]
-    for name in names:
-        if is_array(source) or "__categories" in source:  # as older versions have written them
-            _write_older(target, name, column(tree, source, name), places)
-        else:
-            _copy(tree, source[name], target, name, places)
-    target.attrs["column-order"] = np.array(names, optional("h5py", "hdf5").string_dtype()) if names else np.empty(0)
-
-
-def bytes_of_columns(tree: Tree, frame: str) -> int:
-    return sum(_TEXT * int(np.prod(node.shape)) for node in _arrays(tree.root[frame]))
-
-
-def _arrays(node: Any, depth: int = 0) -> Iterator[Any]:
-    if is_array(node):
-        yield node
-    else:
-        for name in _parts(node, depth):
-            yield from _arrays(node[name], depth + 1)
+Axis = Literal["samples", "features"]
 
 
 def _parts(group: Any, depth: int) -> list[str]:
@@ -102,6 +81,7 @@ def _write_older(target: Any, name: str, values: Any, places: Places | None) -> 
 
 
 _SHOWN = 20  # columns in an error
+Frame = tuple[Tree, Any]  # a data frame, in the tree of its file
 
 
 class Disagreement(ValueError):
@@ -120,57 +100,57 @@ class Place:
     feature_types: FeatureTypes = None
     memory_limit: int | str | None = None
 
-    def frame(self, path: Path, axis: str) -> str | None:
+    @contextmanager
+    def frame(self, path: Path, axis: Axis) -> Iterator[Frame | None]:
         if str(path) == "-" or format_of(path, self.format) not in ("h5ad", "zarr"):
-            return None
+            yield None
+            return
         with opened_tree(path, self.memory_limit) as tree:
-            if not is_anndata(tree.root):
-                return None
-            frame = frames_of(self.key)[(axis == "features") == (self.orient != "columns")]
-            return frame if frame is not None and frame in tree.root else None
+            name = frames_of(self.key)[(axis == "features") == (self.orient != "columns")]
+            yield (tree, tree.root[name]) if is_anndata(tree.root) and name in tree.root else None
 
-    def columns(self, path: Path, axis: str) -> list[str]:
-        frame = self.frame(path, axis)
-        if frame is None:
-            return []
-        with opened_tree(path, self.memory_limit) as tree:
-            return column_names(tree.root[frame])
+    def columns(self, path: Path, axis: Axis) -> list[str]:
+        with self.frame(path, axis) as found:
+            return [] if found is None else column_names(found[1])
 
     @property
     def logged(self) -> bool:
-        marked = [path for path in self.paths if self.key in (None, "X") and self.frame(path, "samples") is not None]
-        for path in marked:
-            with opened_tree(path, self.memory_limit) as tree:
-                if "uns/log1p" in tree.root:
-                    return True
-        return False
+        return self.key in (None, "X") and any(map(self._logged, self.paths))
 
-    def column(self, path: Path, axis: str, name: str) -> Column:
-        frame = self.frame(path, axis)
-        if frame is None:
-            raise ValueError(f"{path} has no columns that tell of its {axis}, got {name!r}; .h5ad and AnnData-Zarr do")
-        with opened_tree(path, self.memory_limit) as tree:
-            there = column_names(tree.root[frame])
+    def _logged(self, path: Path) -> bool:
+        with self.frame(path, "samples") as found:
+            return found is not None and "uns/log1p" in found[0].root
+
+    def column(self, path: Path, axis: Axis, name: str) -> Column:
+        with self.frame(path, axis) as found:
+            if found is None:
+                raise ValueError(
+                    f"{path} has no columns that tell of its {axis}, got {name!r}; .h5ad and AnnData-Zarr do"
+                )
+            tree, frame = found
+            there = column_names(frame)
             if name not in there:
                 more = f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else ""
                 told = f"{', '.join(there[:_SHOWN])}{more}" or "no column"
-                raise ValueError(f"{path} has no column {name!r} in {frame}; there: {told}")
-            return column(tree, tree.root[frame], name)
+                raise ValueError(f"{path} has no column {name!r} in {frame.name.strip('/')}; there: {told}")
+            return column(tree, frame, name)
 
-    def copy_columns(self, target: Any, axis: str) -> None:
-        frame = self.frame(self.paths[0], axis) if len(self.paths) == 1 else None
-        if frame is None:
+    def copy_columns(self, target: Any, axis: Axis) -> None:
+        if len(self.paths) > 1:
             return
-        places = self.opened(self.paths[0]).places if axis == "features" else None
-        with opened_tree(self.paths[0], self.memory_limit) as tree:
-            copy_columns(tree, frame, target, places)
-
-    def bytes_of_columns(self) -> int:
-        frames = [self.frame(self.paths[0], axis) for axis in ("samples", "features")] if len(self.paths) == 1 else []
-        if not any(frames):
-            return 0
-        with opened_tree(self.paths[0], self.memory_limit) as tree:
-            return sum(bytes_of_columns(tree, frame) for frame in frames if frame is not None)
+        with self.frame(self.paths[0], axis) as found:
+            if found is None:
+                return
+            tree, frame = found
+            places = self.opened(self.paths[0]).places if axis == "features" else None
+            names = [name for name in column_names(frame) if name not in target]
+            for name in names:
+                if is_array(frame) or "__categories" in frame:  # as older versions have written them
+                    _write_older(target, name, column(tree, frame, name), places)
+                else:
+                    _copy(tree, frame[name], target, name, places)
+        texts = optional("h5py", "hdf5").string_dtype()
+        target.attrs["column-order"] = np.array(names, texts) if names else np.empty(0)
 
     def opened(self, path: Path) -> Opened:
         with warnings.catch_warnings():
@@ -182,36 +162,27 @@ class Place:
 def of_samples(place: Place, name: str) -> Column:
     paths = place.paths if place.stack != "columns" else place.paths[:1]  # whose samples are those of the first
     parts = [place.column(path, "samples", name) for path in paths]
-    return parts[0] if len(parts) == 1 else np.concatenate([_common(part, parts) for part in parts])
-
-
-def _common(part: Column, parts: list[Column]) -> Column:
-    kinds = {"n" if each.dtype.kind in "iuf" else each.dtype.kind for each in parts}
-    return part if len(kinds) == 1 else part.astype(object)
+    if len({"n" if part.dtype.kind in "iuf" else part.dtype.kind for part in parts}) > 1:
+        parts = [part.astype(object) for part in parts]
+    return np.concatenate(parts)
 
 
 def of_features(place: Place, name: str) -> tuple[Column, Labels | None]:
     found = [_of_features(place, path, name) for path in place.paths]
     if len(found) == 1 or place.stack == "columns":
         names = [labels for _, labels in found if labels is not None]
-        values = [values for values, _ in found]
-        return np.concatenate(values), np.concatenate(names) if len(names) == len(found) else None
-    return _agreed(place.paths, name, found)
+        parts = [values for values, _ in found]
+        return np.concatenate(parts), np.concatenate(names) if len(names) == len(found) else None
+    known: dict[Any, Any] = {}
+    for path, (values, labels) in zip(place.paths, found, strict=True):
+        own = dict(zip(range(len(values)) if labels is None else labels.tolist(), values.tolist(), strict=True))
+        if other := next((feature for feature in own if known.get(feature, own[feature]) != own[feature]), None):
+            both = f"{place.paths[0]} and {path}"
+            raise Disagreement(f"{both} say different things of {other!r} in {name!r}; give one for all")
+        known |= own
+    return np.array(list(known.values())), None if found[0][1] is None else np.array(list(known))
 
 
 def _of_features(place: Place, path: Path, name: str) -> tuple[Column, Labels | None]:
     values, opened = place.column(path, "features", name), place.opened(path)
     return values if opened.places is None else values[opened.places], opened.names.features
-
-
-def _agreed(
-    paths: Sequence[Path], name: str, found: Sequence[tuple[Column, Labels | None]]
-) -> tuple[Column, Labels | None]:
-    known: dict[Any, Any] = {}
-    for path, (values, names) in zip(paths, found, strict=True):
-        of = range(len(values)) if names is None else names.tolist()
-        own = dict(zip(of, values.tolist(), strict=True))
-        if other := next((feature for feature in own if known.get(feature, own[feature]) != own[feature]), None):
-            raise Disagreement(f"{paths[0]} and {path} say different things of {other!r} in {name!r}; give one for all")
-        known |= own
-    return np.array(list(known.values())), None if found[0][1] is None else np.array(list(known))

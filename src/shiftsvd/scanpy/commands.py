@@ -26,14 +26,14 @@ from shiftsvd.extend.commands import (
 from shiftsvd.extend.files import Column, Labels, Names, Places, format_of, left_beside, several, some_columns
 from shiftsvd.extend.fits import BatchPCA, Design, Observed, asked_for, solver_named
 from shiftsvd.extend.operators import Panel, group_bytes
-from shiftsvd.extend.running import affordable, notice, passes_so_far
-from shiftsvd.extend.transforms import NullModel, Transform, as_transforms, warn_of_counts, warn_unless_counts
+from shiftsvd.extend.running import Refused, Setting, affordable, notice, passes_so_far
+from shiftsvd.extend.transforms import NullModel, as_transforms, warn_of_counts, warn_unless_counts
 from shiftsvd.scanpy.annotations import Disagreement, Place, of_features, of_samples
 from shiftsvd.scanpy.extension import FlavorName
-from shiftsvd.scanpy.flavors import Batches
 from shiftsvd.scanpy.outputs import annotated
-from shiftsvd.scanpy.ranking import HighlyVariable, Ranking, rank
+from shiftsvd.scanpy.ranking import Batches, HighlyVariable, Ranking, rank
 from shiftsvd.scanpy.stored import booleans, with_selection
+from shiftsvd.transforms import Transform
 
 HIGHLY: Final = "highly_variable"  # the column of var that is used where no mask is named, as in scanpy
 OF_CELLS: Final = ("h5ad", "zarr", "10x", "10x-h5")  # formats of files that scanpy reads
@@ -51,6 +51,10 @@ class CellHooks(Hooks):
     mask: str | None = None
     design: Design | None = None
     found: Ranking | None = None
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.lines: list[str] = []  # of the summary
 
     @cached_property
     def place(self) -> Place:
@@ -84,17 +88,21 @@ class CellHooks(Hooks):
             raise click.UsageError(f"{' and '.join(others)} chooses among features: give --top-features NUMBER")
 
     def _check_ranking(self, settings: Settings) -> None:
-        extra = settings.extra
-        if extra["mask"] not in (None, NONE):
+        if settings.extra["mask"] not in (None, NONE):
             raise click.UsageError("--mask and --top-features both choose features: give one of them")
         if settings.missing != "error":
             raise click.UsageError("--top-features needs data without gaps; leave out --missing")
-        steps = as_transforms(settings.preprocess)
-        asked = HighlyVariable(extra["top_features"], _flavor(extra["flavor"], steps))
         try:
-            asked.check_steps(steps if asked.of_logarithms else ())
+            asked, steps = self._asked()
+            asked.check_steps(steps)
         except ValueError as error:
             raise click.UsageError(f"--flavor: {error}") from None
+
+    def _asked(self) -> tuple[HighlyVariable, tuple[Transform, ...]]:
+        extra, steps = self.settings.extra, as_transforms(self.settings.preprocess)
+        usual: FlavorName = "pearson_residuals" if any(isinstance(each, NullModel) for each in steps) else "seurat"
+        asked = HighlyVariable(extra["top_features"], extra["flavor"] or usual)
+        return asked, steps if asked.of_logarithms else ()
 
     def outputs(self) -> Mapping[str, str | Path]:
         extra = self.settings.extra
@@ -128,8 +136,9 @@ class CellHooks(Hooks):
                 name = self.design.names[0]
                 raise ValueError(f"{settings.file}: {m} samples, but {len(run.covariates)} values of {name!r}")
             run.document["regressed_out"] = {"columns": list(self.design.names), "regressors": self.design.width}
+            self.lines.append(f"less what {', '.join(self.design.names)} explain")
         if places is not None:
-            self._take(run, places, {"mask": self.mask}, f"by {self.mask}")
+            self._take(run, places, {"mask": self.mask, "taken": len(places), "of": n}, f"by {self.mask}")
         run.width = min(run.width, top or run.width)
         run.scale_ddof = int(self.of_cells)
         if self.of_cells and isinstance(run.A, Operator):
@@ -139,12 +148,10 @@ class CellHooks(Hooks):
                 warn_of_counts(run.A, "Components of cells are usually of logarithms: give --preprocess log-normalize.")
 
     def _take(self, run: Run, places: Places, told: dict[str, Any], how: str) -> None:
-        n, taken = run.A.shape[1], len(places)
-        run.places, run.width, run.steps = places, taken, with_selection(run.steps, places)
-        run.features = f"{taken:,} of {n:,}, {how}"
-        counts = {"taken": taken, "of": n}
-        rest = {name: told.pop(name) for name in ("batch", "batches", "reads") if name in told}
-        run.document["features"] = told | counts | rest
+        counts = f"{len(places):,} of {run.A.shape[1]:,}"
+        run.places, run.width, run.steps = places, len(places), with_selection(run.steps, places)
+        run.features, run.document["features"] = f"{counts}, {how}", told
+        self.lines.insert(0, f"{counts} features, {how}")
 
     def _masked(self, name: str | None, features: Labels | None, n: int) -> tuple[str | None, Places | None]:
         if name == NONE or (name is None and not self._by_default()):
@@ -170,31 +177,27 @@ class CellHooks(Hooks):
         return why is None
 
     def select(self, run: Run) -> None:
-        settings, extra = self.settings, self.settings.extra
-        if not extra["top_features"]:
+        settings, column = self.settings, self.settings.extra["batch"]
+        if not settings.extra["top_features"]:
             return
-        assert isinstance(run.A, Operator)
-        steps = as_transforms(settings.preprocess)
-        asked = HighlyVariable(extra["top_features"], _flavor(extra["flavor"], steps))
-        memory = left_beside(run.A, settings.memory)
         # As many features as there will be, whichever: memory that a fit of them lacks is refused before the ranking.
-        some = run.taken()
+        A, some = run.A, run.taken()
+        assert isinstance(A, Operator)
         assert isinstance(some, Operator)
-        k = settings.k if settings.k is not None else min(run.width, run.A.shape[0])
+        memory = left_beside(A, settings.memory)
+        k = settings.k if settings.k is not None else min(some.shape)
         solver = solver_named(settings.solver, some, k, settings.tol, memory)
         what = f"finding components of {some.shape[1]} features"
         affordable(solver.peak_bytes(some, asked_for(some, k)), memory, what)
-        labels = None if extra["batch"] is None else of_samples(self.place, extra["batch"])
-        batches, before = Batches.of(labels, run.A.shape[0]), passes_so_far()
-        steps = steps if asked.of_logarithms else ()
-        self.found = rank(run.A, asked, steps, batches, run.names.features, memory_limit=memory)
-        after = passes_so_far()
-        reads = None if before is None or after is None else round(after - before, 2)
-        in_batches = {} if extra["batch"] is None else {"batch": extra["batch"], "batches": batches.n}
-        told = {"flavor": asked.flavor, "asked": asked.n_top, **in_batches, "reads": reads}
-        each = f" in each {extra['batch']}" if in_batches else ""
-        places = np.flatnonzero(self.found.mask)
-        self._take(run, places, told, f"by flavor {asked.flavor}{each}, in {reads:g} reads")
+        asked, steps = self._asked()
+        batches = Batches.of(None if column is None else of_samples(self.place, column), A.shape[0])
+        before = passes_so_far() or 0.0
+        self.found = rank(A, asked, steps, batches, run.names.features, memory_limit=memory)
+        places, reads = np.flatnonzero(self.found.mask), round((passes_so_far() or 0.0) - before, 2)
+        told = {"flavor": asked.flavor, "asked": asked.n_top, "taken": len(places), "of": A.shape[1]}
+        told |= {} if column is None else {"batch": column, "batches": batches.n}
+        each = "" if column is None else f" in each {column}"
+        self._take(run, places, told | {"reads": reads}, f"by flavor {asked.flavor}{each}, in {reads:g} reads")
 
     def foresee(self, run: Run) -> tuple[float, int]:
         if not self.settings.extra["top_features"]:
@@ -217,49 +220,35 @@ class CellHooks(Hooks):
             _write_features(outputs.part(paths["features"]), self.found, run.names.features)
 
     def summary(self, document: Mapping[str, Any]) -> Iterator[str]:
-        if features := document.get("features"):
-            counts = f"{features['taken']:,} of {features['of']:,} features"
-            batches = f" in each {features['batch']}" if "batch" in features else ""
-            ranked = f"by flavor {features.get('flavor')}{batches}, in {features.get('reads') or 0:g} reads"
-            yield f"{counts}, by {features['mask']}" if "mask" in features else f"{counts}, {ranked}"
-        if regressed := document.get("regressed_out"):
-            yield f"less what {', '.join(regressed['columns'])} explain"
+        yield from self.lines
 
     # transform
 
     def refine(self, pca: BatchPCA, A: Observed, names: Names) -> tuple[Observed, Names]:
-        how = [each.how for each in getattr(pca, "preprocess_", ())]
-        if how and isinstance(A, Operator):
-            warn_unless_counts(how, A, self.place.logged)
-        known, features = getattr(pca, "feature_names_in_", None), names.features
-        if known is None or features is None or not any(each.selects for each in getattr(pca, "preprocess_", ())):
+        steps, features, file = getattr(pca, "preprocess_", ()), names.features, self.settings.file
+        if steps and isinstance(A, Operator):
+            warn_unless_counts([each.how for each in steps], A, self.place.logged)
+        known = getattr(pca, "feature_names_in_", None)
+        if known is None or features is None or not any(each.selects for each in steps):
             return A, names
         there = {str(name) for name in known}
-        found = [str(name) for name in features]
-        places = np.flatnonzero([name in there for name in found])
-        left, absent = len(found) - len(places), len(there - set(found))
+        is_known = np.array([str(name) in there for name in features])
+        left, absent = np.count_nonzero(~is_known), len(there.difference(map(str, features)))
         most = MAX_ABSENT if self.settings.max_absent is None else self.settings.max_absent
         if absent > most * len(there):
-            raise ValueError(
-                f"{self.settings.file}: {absent} of {len(there)} features of the model are absent, more than "
-                "--max-absent lets be; fit on those of both"
+            raise Refused(
+                f"{file}: {absent} of {len(there)} features of the model are absent, more than ",
+                *(Setting("max_absent"), " lets be; fit on those of both"),
             )
         if left or absent:
-            notice(
-                f"{self.settings.file}: {left} features that the model does not know left out, {absent} of "
-                f"{len(there)} absent"
-            )
+            notice(f"{file}: {left} features that the model does not know left out, {absent} of {len(there)} absent")
         assert isinstance(A, Operator)
+        places = np.flatnonzero(is_known)
         return (some_columns(A, places) if left else A), names._replace(features=features[places])
 
     def covariates(self, pca: BatchPCA) -> Panel | None:
         design = getattr(pca, "design_", None)
         return None if design is None else design.of(partial(of_samples, self.place))
-
-
-def _flavor(flavor: FlavorName | None, steps: tuple[Transform, ...]) -> FlavorName:
-    usual: FlavorName = "pearson_residuals" if any(isinstance(step, NullModel) for step in steps) else "seurat"
-    return flavor or usual
 
 
 def _differs(place: Place) -> str | None:

@@ -1,7 +1,5 @@
 """Readers of AnnData (.h5ad, Zarr) and of 10x Genomics (folders, HDF5)."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -24,8 +22,7 @@ from shiftsvd.extend.files import (
     is_sparse,
     labels,
     open_bytes,
-    open_hdf5,
-    open_zarr,
+    opened_tree,
     read_matrix,
     reading,
     unsaid,
@@ -49,16 +46,6 @@ _NAMED_BY = {
 def read_anndata(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
     with opened_tree(path, memory_limit) as tree:
         return element(tree, key)
-
-
-@contextmanager
-def opened_tree(path: Path, memory_limit: int | str | None) -> Iterator[Tree]:
-    with reading(path):
-        if path.is_dir():
-            yield Tree(path, open_zarr(path, memory_limit), memory_limit)
-        else:
-            with open_hdf5(path) as root:
-                yield Tree(path, root, memory_limit)
 
 
 def is_anndata(root: Any) -> bool:
@@ -188,8 +175,8 @@ def _features_of_lines(path: Path, fields: Fields, memory_limit: int | str | Non
 
 
 def read_tenx_h5(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
-    with reading(path), open_hdf5(path) as root:
-        tree, found = Tree(path, root, memory_limit), genomes(root)
+    with opened_tree(path, memory_limit) as tree:
+        found = genomes(tree.root)
         if key is None and len(found) != 1:
             raise Refused(f"{path} must have one matrix of 10x, got {found or 'none'}; choose one by ", Setting("key"))
         group = tree.find((key or found[0]).strip("/"))

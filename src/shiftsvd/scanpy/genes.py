@@ -12,8 +12,7 @@ from shiftsvd.extend.transforms import Preprocess, as_transforms
 from shiftsvd.io import open_matrix
 from shiftsvd.scanpy.annotations import Place, of_samples
 from shiftsvd.scanpy.extension import FlavorName
-from shiftsvd.scanpy.flavors import Batches, Cutoffs
-from shiftsvd.scanpy.ranking import HighlyVariable, Ranking, rank
+from shiftsvd.scanpy.ranking import Batches, Cutoffs, HighlyVariable, Ranking, rank
 from shiftsvd.scanpy.stored import is_annotated, logged, matrix_of
 
 # What scanpy writes into ``var``, by flavor, in its order; what is of batches is there if there are any.
@@ -51,62 +50,62 @@ def highly_variable(
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
 ) -> Any:
-    """Highly variable genes, as ``scanpy.pp.highly_variable_genes`` finds them; files are read in blocks.
+    """Find highly variable genes as ``scanpy.pp.highly_variable_genes`` does; files are read in blocks.
 
     Parameters
     ----------
     data : AnnData of n_obs x n_vars, path, array or sparse matrix
         AnnData in memory, views, and files opened with ``backed="r"``; a path of any file that `open_matrix` reads.
     n_top_genes : int, optional
-        How many; "seurat" and "cell_ranger" take more where several are alike, as scanpy does. By default these two go
-        by the cutoffs, and the other flavors take 2000.
+        Number of genes; "seurat" and "cell_ranger" keep ties beyond it, as scanpy does. By default these two use the
+        cutoffs, and the other flavors take 2000.
     flavor : {"seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper", "pearson_residuals"}
         "seurat" and "cell_ranger" rank normalised dispersions of logarithms, "seurat_v3" variances of raw counts in
         units of what a regression on the mean expects (in "seurat_v3_paper" the number of batches comes first), and
         "pearson_residuals" variances of analytic Pearson residuals of raw counts.
     batch : str or array of shape (n_obs,), optional
-        A column of `obs` or labels: genes are ranked in each batch, and those that most batches choose are taken.
+        A column of `obs` or labels: genes are ranked in each batch, and the genes that most batches choose are taken.
     preprocess : transformation, its name, or list of them
-        What makes logarithms of raw counts, such as "log-normalize", for "seurat" and "cell_ranger". By default the
-        data are logarithms, as scanpy wants them.
+        The transformation of raw counts to logarithms, such as "log-normalize", for "seurat" and "cell_ranger". By
+        default the data are logarithms, as in scanpy.
     layer : str, optional
-        What to take in place of `X`; of a file, its ``layers/...``.
+        The layer to use instead of `X`, of AnnData or of a file.
     min_mean, max_mean, min_disp, max_disp : float
-        Between which means and normalised dispersions genes are taken where `n_top_genes` is not given.
+        Cutoffs of means and normalised dispersions, without `n_top_genes`.
     n_bins : int
-        Of means, for "seurat".
+        Bins of means, for "seurat".
     span : float
-        The share of genes that the regression of "seurat_v3" goes by at once.
+        Share of the genes in each local regression, for "seurat_v3".
     theta, clip : float
-        Of residuals; clip is sqrt(n_obs) by default, of each batch.
+        Overdispersion and largest size of residuals; clip is sqrt(n_obs) of each batch by default.
     inplace : bool
-        Write into ``var`` and ``uns["hvg"]`` of AnnData what scanpy writes there. If not, a frame is returned.
+        Write scanpy's columns of ``var``, and ``uns["hvg"]``, into AnnData. Otherwise return a data frame.
     n_threads : int, optional
         Default: the cores that this process may use. The result does not depend on it.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. What would need more is refused.
+        Default: half of the available memory. A ranking that would need more is refused.
 
     Returns
     -------
     None, DataFrame, or dict of arrays
-        Of AnnData None, or a frame of what would have been written. Of anything else a dict, with one number or truth
-        value for each gene, as the columns of ``var`` are called, and "names" where there are such.
+        For AnnData None, or a data frame of the columns. For other data a dict of the same columns, and of "names" if
+        the genes have names.
 
     Raises
     ------
     ValueError
-        For data or settings that cannot be: counts where logarithms are ranked, labels that are missing.
+        For invalid data or settings, such as counts where logarithms are ranked, or missing labels.
 
     See Also
     --------
-    scanpy.pca : Components of what was ranked.
+    scanpy.pca : Components of these genes.
 
     Notes
     -----
-    Reads: one, and one for library sizes where `preprocess` needs them; two for flavors of counts. Sums are in double
-    precision. The regression is the `loess` of scikit-misc (degree 2, interpolated), which is not needed here: fits
-    agree to rounding. Where scanpy refuses equal percentiles of means ("cell_ranger"), equal ones are one edge here,
-    and cells without counts have residuals of 0.
+    Reads: one, and one for library sizes if `preprocess` needs them; two for flavors of counts. Sums are in double
+    precision. The regression agrees to rounding with the `loess` of scikit-misc (degree 2, interpolated), which need
+    not be installed. Equal percentiles of means ("cell_ranger"), which scanpy refuses, are one edge of the bins, and
+    cells without counts have residuals of 0.
 
     References
     ----------

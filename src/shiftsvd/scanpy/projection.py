@@ -1,22 +1,13 @@
-"""Scores of other cells on the components of a reference, whose genes they may lack in part."""
+"""Scores of other cells on the components of a reference; some of its genes may be absent."""
 
 from typing import Any
 
 import numpy as np
 
-from shiftsvd.extend.fits import Learned, Plain, Prepared, least_squares
-from shiftsvd.extend.running import Resources, threads
-from shiftsvd.extend.transforms import warn_unless_counts
-from shiftsvd.scanpy.stored import (
-    keys_of,
-    logged,
-    matrix_of,
-    obs_column,
-    places_of,
-    read_design,
-    read_entries,
-    read_loadings,
-)
+from shiftsvd.extend.fits import on_places
+from shiftsvd.extend.running import Resources
+from shiftsvd.extend.transforms import kept_of, warn_unless_counts
+from shiftsvd.scanpy.stored import keys_of, logged, matrix_of, obs_column, places_of, read_model
 
 
 def project(
@@ -27,31 +18,31 @@ def project(
     key_added: str | None = None,
     max_absent: float = 0.1,
 ) -> None:
-    """The scores of other cells on the components of a reference, by what was learned from the reference.
+    """Compute the scores of other cells on the components of a reference, with its shift, scale and transformations.
 
     Parameters
     ----------
     adata : AnnData
-        New cells, treated as those of the reference were. Genes are found by their names; others do no harm. The
-        scores are written to ``obsm["X_pca"]``, and ``varm`` and ``uns`` are left alone.
+        New cells, processed as those of the reference. Genes are matched by name; other genes are ignored. The scores
+        are written to ``obsm["X_pca"]``; ``varm`` and ``uns`` are not changed.
     reference : AnnData
-        What `pca` has been run on, or fit.h5ad of ``shiftsvd fit --anndata``.
+        The result of `pca`, or fit.h5ad of ``shiftsvd fit --anndata``.
     layer : str, optional
-        What to take in place of `X`.
+        The layer to use instead of `X`.
     key_added : str, optional
-        As it was given to `pca`.
+        As in `pca`.
     max_absent : float
-        The share of the genes of the components, and of those that library sizes are of, that the new cells may lack. A
-        notice counts them. They are unobserved: scores are those by which the components come nearest, in least
-        squares, to the genes that are there, and sums of cells go over these.
+        Largest share of the genes of the components, and of the genes of library sizes, that the new cells may lack;
+        a notice counts them. Absent genes are unobserved: scores are the least-squares fit of the components to the
+        present genes, and sums of cells are over these.
 
     Raises
     ------
     ValueError
-        If the reference has no such components, or others than `pca` wrote (as after ``scanpy.pp.pca``), or if they are
-        of an obsm; if the new cells lack more genes than `max_absent` allows, or so many that some direction among the
-        components loses half of its squared length, or names of genes are not unique; if `obs` lacks a column that
-        was regressed out, or has labels there that the reference has not.
+        If the reference has no such components, or has components of an obsm or of ``scanpy.pp.pca``; if the new cells
+        lack more genes than `max_absent` allows, or so many that some direction among the components loses half of its
+        squared length, or names of genes are not unique; if `obs` lacks a column that was regressed out, or has labels
+        there that the reference does not have.
 
     See Also
     --------
@@ -59,8 +50,8 @@ def project(
 
     Notes
     -----
-    One pass, and one for sums of cells. Sparse data stay sparse. A gene of the reference that is outside its mask is
-    not needed, but for library sizes. Where `pca` was given raw counts, the new cells have to have such.
+    One pass, and one for sums of cells. Sparse data stay sparse. Genes outside the mask of the reference are needed for
+    library sizes only. If `pca` transformed raw counts, the new cells must be raw counts too.
 
     Examples
     --------
@@ -74,21 +65,15 @@ def project(
     True
     """
     keys = keys_of(key_added)
-    known = read_loadings(reference, keys.varm, keys.uns)
-    entries = read_entries(reference, keys.uns, known.genes)
-    regression = read_design(reference, keys.uns, len(known.genes))
-    places = places_of(adata, known.genes, "of the components", max_absent)
+    model, genes = read_model(reference, keys)
+    steps, design = getattr(model, "preprocess_", ()), getattr(model, "design_", None)
+    places = places_of(adata, genes[kept_of(steps, len(genes))], "of the components", max_absent)
+    if any(each.selects for each in steps):
+        places = places_of(adata, genes, "that sums of cells go over", max_absent)
     there = np.flatnonzero(places >= 0)
     order = there[np.argsort(places[there])]  # files are read in their own order
-    V = least_squares(known.V, order)
-    C = None if regression is None else regression[0].of(obs_column(adata))
-    shift: Learned = Plain(known.shift[order]) if regression is None else regression[1].at(order)
     A = matrix_of(adata, layer, places[order], Resources())
-    if entries is not None:
-        warn_unless_counts([each.how for each in entries.fitted], A, logged(adata, layer))
-    A = A if entries is None else entries.of_cells(A, adata, layer, known.genes, order, max_absent)
-    B = Prepared(shift, known.scale[order]).of(A, C)
-    with threads(None):
-        parts = [part for _, part in B.row_products(V)]
+    warn_unless_counts([each.how for each in steps], A, logged(adata, layer))
+    Z = on_places(model, order).transform(A, covariates=None if design is None else design.of(obs_column(adata)))
     dtype = np.asarray(reference.obsm[keys.obsm]).dtype if keys.obsm in reference.obsm else np.float32
-    adata.obsm[keys.obsm] = np.concatenate(parts).astype(dtype)
+    adata.obsm[keys.obsm] = Z.astype(dtype)

@@ -1,92 +1,136 @@
-"""Matrices of AnnData objects as operators, and what is stored in `varm` and `uns`."""
+"""Matrices and columns of AnnData objects, and the model in their `varm` and `uns`."""
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import issparse
 
-from shiftsvd import PCA, LogNormalize, Operator, PearsonResiduals, Select, as_operator
+from shiftsvd import PCA, Covariates, LogNormalize, Operator, PearsonResiduals, Select, as_operator
 from shiftsvd.extend.files import Places, SomeColumns, SomeRows, held_or_streamed, read_file
-from shiftsvd.extend.fits import Column, Design, LearnedCovariates
+from shiftsvd.extend.fits import Column
 from shiftsvd.extend.models import code, decode
-from shiftsvd.extend.operators import (
-    Panel,
-    Quantities,
-    Vector,
-    from_frame,
-    is_frame,
-    is_lazy,
-    numeric_array,
-    sound_places,
-    unmasked,
-)
+from shiftsvd.extend.operators import Panel, Vector, unmasked
 from shiftsvd.extend.running import Refused, Resources, Setting, notice, refuse
-from shiftsvd.extend.transforms import Fitted, OfEntry, Transform, checked
+from shiftsvd.extend.transforms import OfEntry, Spelled, kept_of
+from shiftsvd.transforms import Transform
 
 # Of the sum of a row whose absolute values sum to 1: what a file in single precision may change.
 _ROUNDING: Final = 4 * float(np.finfo(np.float32).eps)
-
-
-class Loadings(NamedTuple):
-    """What new cells are multiplied by, of the genes that take part."""
-
-    genes: Any  # their names, a pandas Index
-    V: Panel  # genes x components
-    shift: Vector
-    scale: Vector
+_DESIGN, _STEPS = "design", "preprocess"  # keys of what was learned, in ``uns["pca"]``
+_RESIDUALS: Final = "pearson_residuals_normalization"  # scanpy's own key
+_EVERY: Final = Spelled("mask_var", "none", "mask_var=None")
+MarginsName = Literal["all", "mask"]
+Mask = npt.NDArray[np.bool_]
 
 
 class Keys(NamedTuple):
     """Names of what is written."""
 
-    obsm: str
-    varm: str
-    uns: str
+    obsm: str = "X_pca"
+    varm: str = "PCs"
+    uns: str = "pca"
+
+    @property
+    def treated(self) -> str:
+        return f"{self.varm}_shift_scale"
 
 
 def keys_of(key_added: str | None) -> Keys:
-    return Keys("X_pca", "PCs", "pca") if key_added is None else Keys(key_added, key_added, key_added)
+    return Keys() if key_added is None else Keys(key_added, key_added, key_added)
 
 
-def write_loadings(adata: Any, key: str, pca: PCA, rows: Any) -> None:
-    for name, values in kept_loadings(pca, adata.n_vars, rows, key).items():
-        adata.varm[name] = values
+# ---- the model
 
 
-def kept_loadings(pca: PCA, n_genes: int, rows: Any, key: str) -> dict[str, Panel]:
+def loadings_of(pca: PCA, n_genes: int, rows: Any, keys: Keys) -> dict[str, Panel]:
     V = np.zeros((n_genes, pca.n_components_), pca.components_.dtype)
     V[rows] = pca.components_.T
     treated = np.zeros((n_genes, 3))
     treated[rows, 0] = pca.mean_
     treated[rows, 1] = 1 if pca.scale_ is None else pca.scale_
     treated[:, 2] = V.sum(axis=1, dtype=np.float64)
-    return {key: V, _treated(key): treated}
+    return {keys.varm: V, keys.treated: treated}
 
 
-def read_loadings(reference: Any, key: str, uns: str) -> Loadings:
-    params = reference.uns.get(uns, {}).get("params", {})
-    if "obsm" in params:
+def unstructured(
+    pca: PCA, key: str, params: dict[str, Any], variances: dict[str, Any], genes: Any, computed_on: str
+) -> dict[str, Any]:
+    """Return what belongs in `uns`; `genes` are the names of all of them."""
+    found: dict[str, Any] = {}
+    told = {"params": params, **variances}
+    fitted, design = getattr(pca, "preprocess_", ()), getattr(pca, "design_", None)
+    if steps := tuple(each for each in fitted if not each.selects):
+        n_all = next((number for number, each in enumerate(fitted) if each.selects), 0)
+        names = np.array(genes if n_all else genes[kept_of(fitted, len(genes))], object)
+        told[_STEPS] = _coded(steps, "fitted") | {"n_all": n_all, "genes": names}
+        params[_STEPS] = ", then ".join(str(each.how) for each in steps)
+        last = steps[-1]
+        if isinstance(last.how, PearsonResiduals):
+            clip = float(last.known[0])
+            found[_RESIDUALS] = {"theta": last.how.theta, "clip": clip, "computed_on": computed_on}
+    if design is not None:
+        told[_DESIGN] = _coded((design, pca.shift_), "design")
+        params["covariates"] = ", ".join(design.names)
+    return {key: told} | found
+
+
+def _coded(value: Any, name: str) -> dict[str, Any]:
+    tensors: dict[str, Any] = {}
+    text = json.dumps(code(value, name, tensors))
+    return {"text": text, **tensors}
+
+
+def _decoded(kept: dict[str, Any]) -> Any:
+    text = str(kept.pop("text"))
+    return decode(json.loads(text), {name: np.asarray(value) for name, value in kept.items()})
+
+
+def read_model(reference: Any, keys: Keys) -> tuple[PCA, Any]:
+    """Return the model that `pca` or the command has stored, and the names of the genes that it needs of new cells."""
+    told = reference.uns.get(keys.uns, {})
+    if "obsm" in told.get("params", {}):
         raise ValueError(
-            f"the components of the reference must be of its genes, but uns[{uns!r}] is of obsm={params['obsm']!r}; "
-            "run shiftsvd.scanpy.pca without obsm, or give its key_added"
+            f"the components of the reference must be of its genes, but uns[{keys.uns!r}] is of "
+            f"obsm={told['params']['obsm']!r}; run shiftsvd.scanpy.pca without obsm, or give its key_added"
         )
-    if missing := [name for name in (key, _treated(key)) if name not in reference.varm]:
+    if missing := [name for name in (keys.varm, keys.treated) if name not in reference.varm]:
         raise ValueError(f"the reference must have varm[{missing[0]!r}]; run shiftsvd.scanpy.pca on it first")
-    V = np.asarray(reference.varm[key], np.float64)
-    shift, scale, *sums = np.asarray(reference.varm[_treated(key)], np.float64).T
+    V = np.asarray(reference.varm[keys.varm], np.float64)
+    shift, scale, *sums = np.asarray(reference.varm[keys.treated], np.float64).T
     for known in sums:  # files of the first versions have none
-        _check_sums(V, known, key)
-    used = scale > 0
-    return Loadings(reference.var_names[used], V[used], shift[used], scale[used])
-
-
-def _treated(key: str) -> str:
-    return f"{key}_shift_scale"
+        _check_sums(V, known, keys.varm)
+    used = np.flatnonzero(scale > 0)
+    genes = reference.var_names[used]
+    pca = PCA()
+    pca.components_, pca.mean_, pca.scale_ = V[used].T, shift[used], scale[used]
+    if kept := dict(told.get(_DESIGN, {})):
+        pca.shift = Covariates()
+        design, learned = _decoded(kept)
+        pca.design_, pca.shift_ = design, learned
+        shape, mean = learned.coefficients.shape, learned.mean
+        if shape != (design.width, len(genes)) or mean.shape != (len(genes),):
+            raise ValueError(
+                f"uns[{keys.uns!r}][{_DESIGN!r}] must be of the {len(genes)} genes of the components, got coefficients "
+                f"of shape {shape}; run shiftsvd.scanpy.pca again"
+            )
+    if kept := dict(told.get(_STEPS, {})):
+        n_all, names = int(kept.pop("n_all")), type(genes)(np.asarray(kept.pop("genes"), object))
+        if not names.equals(reference.var_names if n_all else genes):
+            raise ValueError(
+                f"the genes of the reference must be those that uns[{keys.uns!r}][{_STEPS!r}] was learned of, "
+                f"{len(names)} in their order; run shiftsvd.scanpy.pca again"
+            )
+        steps = _decoded(kept)
+        for number, each in enumerate(steps):
+            each.check(len(names if number < n_all else genes))
+        if n_all:
+            genes, selection = names, Select(used).learn(np.zeros((1, len(names))))
+            steps = (*steps[:n_all], selection, *steps[n_all:])
+        pca.preprocess_ = steps
+    return pca, genes
 
 
 def _check_sums(V: Panel, sums: Vector, key: str) -> None:
@@ -98,7 +142,17 @@ def _check_sums(V: Panel, sums: Vector, key: str) -> None:
         )
 
 
-_KEPT_DESIGN: Final = "design"  # where it is in ``uns["pca"]``
+def with_selection(
+    how: tuple[Transform, ...], places: Places, margins: MarginsName | None = None
+) -> tuple[Transform, ...]:
+    if margins not in ("all", "mask", None):
+        raise ValueError(f'margins must be "all", "mask" or None, got {margins!r}')
+    of_all = [margins == "all" or (margins is None and isinstance(each, LogNormalize | OfEntry)) for each in how]
+    n_all = (*of_all, False).index(False)
+    return (*how[:n_all], Select(places), *how[n_all:])
+
+
+# ---- columns of obs
 
 
 def names_of(what: str, given: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -114,177 +168,14 @@ def obs_column(adata: Any) -> Callable[[str], Column]:
             rule = f" must be columns of obs, got {name!r}; obs has {list(adata.obs)}"
             raise Refused(Setting("covariates"), " and ", Setting("groups"), rule)
         series = adata.obs[name]
-        is_label = type(series.dtype).__name__ == "CategoricalDtype" or series.dtype.kind not in "fiub"
-        values: Column = series.to_numpy(object) if is_label else _numbers(series)
-        return values
+        if type(series.dtype).__name__ == "CategoricalDtype" or series.dtype.kind not in "fiub":
+            return np.asarray(series.to_numpy(object))
+        return np.asarray(series if isinstance(series.dtype, np.dtype) else series.to_numpy(float, na_value=np.nan))
 
     return column
 
 
-def _numbers(series: Any) -> Column:
-    if isinstance(series.dtype, np.dtype):
-        return np.asarray(series)
-    return np.asarray(series.to_numpy(np.float64, na_value=np.nan))
-
-
-def kept_design(design: Design, learned: LearnedCovariates) -> dict[str, Any]:
-    tensors: dict[str, Any] = {}
-    text = json.dumps(code((design, learned), "design", tensors))
-    return {"text": text, **tensors}
-
-
-def write_design(adata: Any, key: str, design: Design, learned: Any) -> None:
-    adata.uns[key][_KEPT_DESIGN] = kept_design(design, learned)
-    adata.uns[key]["params"]["covariates"] = ", ".join(design.names)
-
-
-def read_design(reference: Any, key: str, n_genes: int) -> tuple[Design, LearnedCovariates] | None:
-    kept = dict(reference.uns.get(key, {}).get(_KEPT_DESIGN, {}))
-    if not kept:
-        return None
-    text = str(kept.pop("text"))
-    design, learned = decode(json.loads(text), {name: np.asarray(value) for name, value in kept.items()})
-    if learned.coefficients.shape != (design.width, n_genes) or learned.mean.shape != (n_genes,):
-        raise ValueError(
-            f"uns[{key!r}][{_KEPT_DESIGN!r}] must be of the {n_genes} genes of the components, got coefficients of "
-            f"shape {learned.coefficients.shape}; run shiftsvd.scanpy.pca again"
-        )
-    return design, learned
-
-
-MarginsName = Literal["all", "mask"]
-_KEPT: Final = "preprocess"  # where what was learned is in ``uns["pca"]``
-PEARSON: Final = "pearson_residuals_normalization"  # scanpy's own
-
-
-class Step(NamedTuple):
-    """A transformation that was learned from all genes, or from those in the mask."""
-
-    fitted: Fitted
-    own: Fitted  # of the genes in the mask
-    R: Panel  # the quantities of the cells
-    of_all: bool
-
-
-@dataclass(frozen=True, eq=False)
-class Known(Transform):
-    """A transformation for which nothing is to be learned any more: for `PCA`, which learns from the mask alone."""
-
-    step: Step
-
-    @property
-    def keeps_zeros(self) -> bool:  # type: ignore[override]
-        return self.step.fitted.how.keeps_zeros
-
-    def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
-        return self.step.own, self.step.R
-
-    def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        return self.step.fitted.how.entry(x, r, c, known, table)
-
-
-def learned(
-    how: tuple[Transform, ...],
-    every: Operator,
-    A: Operator,
-    columns: Places | None,
-    margins: MarginsName | None,
-    tol: float,
-) -> tuple[Step, ...]:
-    steps: list[Step] = []
-    for each in how:
-        if steps:
-            last = steps[-1]
-            every = last.fitted.of(every, last.R) if last.of_all else every
-            A = last.own.of(A, last.R)
-        of_all = columns is not None and _of_all(each, margins) and all(step.of_all for step in steps)
-        B = checked(every if of_all else A)
-        fitted, R = each.learn_rows(B, np.ones(B.shape[0]), tol)
-        steps.append(Step(fitted, fitted.at(columns) if of_all else fitted, R, of_all))
-    return tuple(steps)
-
-
-def _of_all(how: Transform, margins: MarginsName | None) -> bool:
-    if margins not in ("all", "mask", None):
-        raise ValueError(f'margins must be "all", "mask" or None, got {margins!r}')
-    return margins == "all" or (margins is None and isinstance(how, LogNormalize | OfEntry))
-
-
-def with_selection(
-    how: tuple[Transform, ...], places: Places, margins: MarginsName | None = None
-) -> tuple[Transform, ...]:
-    n_all = next((number for number, each in enumerate(how) if not _of_all(each, margins)), len(how))
-    return (*how[:n_all], Select(places), *how[n_all:])
-
-
-def transformed(steps: tuple[Step, ...], A: Operator) -> Operator:
-    for step in steps:
-        A = step.own.of(A, step.R)
-    return A
-
-
-class Entries(NamedTuple):
-    """What new cells need."""
-
-    fitted: tuple[Fitted, ...]
-    n_all: int  # how many of them, the first ones, need all genes
-    genes: Any  # the names of these, a pandas Index; of those in the mask where there are none such
-
-    def of_cells(
-        self, A: Operator, adata: Any, layer: str | None, genes: Any, order: Places, max_absent: float
-    ) -> Operator:
-        if self.n_all:
-            places = places_of(adata, self.genes, "that sums of cells go over", max_absent)
-            there = np.flatnonzero(places >= 0)
-            ascending, inside = there[np.argsort(places[there])], self.genes.get_indexer(genes[order])
-            every = matrix_of(adata, layer, places[ascending], Resources())
-            for fitted in self.fitted[: self.n_all]:
-                R = fitted.at(ascending).rows(every)
-                every, A = fitted.at(ascending).of(every, R), fitted.at(inside).of(A, R)
-        for fitted in self.fitted[self.n_all :]:
-            A = fitted.at(order).of(A)
-        return A
-
-
-def kept_entries(fitted: tuple[Fitted, ...], n_all: int, genes: Any) -> dict[str, Any]:
-    tensors: dict[str, Any] = {}
-    text = json.dumps(code(fitted, "fitted", tensors))
-    return {"text": text, "n_all": n_all, "genes": np.array(genes, object), **tensors}
-
-
-def write_entries(adata: Any, key: str, steps: tuple[Step, ...], columns: Places | None, computed_on: str) -> None:
-    n_all = sum(step.of_all for step in steps)
-    genes = adata.var_names if n_all or columns is None else adata.var_names[columns]
-    adata.uns[key][_KEPT] = kept_entries(tuple(step.fitted for step in steps), n_all, genes)
-    adata.uns[key]["params"][_KEPT] = ", then ".join(str(step.fitted.how) for step in steps)
-    if told := told_residuals(steps[-1].fitted, computed_on):
-        adata.uns[PEARSON] = told
-
-
-def told_residuals(last: Fitted, computed_on: str) -> dict[str, Any]:
-    if not isinstance(last.how, PearsonResiduals):
-        return {}
-    return {"theta": last.how.theta, "clip": float(last.known[0]), "computed_on": computed_on}
-
-
-def read_entries(reference: Any, key: str, genes: Any) -> Entries | None:
-    kept = dict(reference.uns.get(key, {}).get(_KEPT, {}))
-    if not kept:
-        return None
-    n_all, text = int(kept.pop("n_all")), str(kept.pop("text"))
-    names = type(genes)(np.asarray(kept.pop("genes"), object))
-    if not names.equals(reference.var_names if n_all else genes):
-        raise ValueError(
-            f"the genes of the reference must be those that uns[{key!r}][{_KEPT!r}] was learned of, {len(names)} in "
-            "their order; run shiftsvd.scanpy.pca again"
-        )
-    fitted = decode(json.loads(text), {name: np.asarray(value) for name, value in kept.items()})
-    for number, each in enumerate(fitted):
-        each.check(len(names if number < n_all else genes))
-    return Entries(fitted, n_all, names)
-
-
-Mask = npt.NDArray[np.bool_]
+# ---- matrices, and genes of them
 
 
 def is_annotated(data: Any) -> bool:
@@ -296,10 +187,11 @@ def matrix_of(adata: Any, layer: str | None, columns: Places | None, resources: 
         return _backed(adata, columns, resources)
     if layer is not None and layer not in adata.layers:
         raise ValueError(f"layer must be one of {list(adata.layers)}, got {layer!r}")
-    X = adata.X if layer is None else adata.layers[layer]
+    part = adata if columns is None else adata[:, columns]
+    X = part.X if layer is None else part.layers[layer]
     if X is None:
         raise ValueError("this AnnData object has no X; name a layer or an obsm")
-    return as_operator(X if columns is None else indexable(X)[:, columns], **vars(resources))
+    return as_operator(X, **vars(resources))
 
 
 def logged(adata: Any, layer: str | None) -> bool:
@@ -315,16 +207,6 @@ def _backed(adata: Any, columns: Places | None, resources: Resources) -> Operato
         source = SomeRows(source, columns) if opened.transposed else SomeColumns(source, columns)
     A = as_operator(held_or_streamed(source, resources), **vars(resources))
     return A.H if opened.transposed else A
-
-
-def indexable(X: Any) -> Any:
-    X = from_frame(X) if is_frame(X) else X
-    if hasattr(X, "matmat"):
-        raise TypeError(f"mask_var must be left out for an operator, which has no columns to choose; got {X!r}")
-    if getattr(X, "format", None) in ("coo", "dia", "bsr"):
-        sound_places(X)
-        X = X.tocsr()
-    return X if issparse(X) or is_lazy(X) else numeric_array(X)
 
 
 def mask_of(adata: Any, mask: Any) -> Mask:
@@ -347,20 +229,18 @@ def booleans(mask: Any, n_vars: int, told: str = "it") -> Mask:
     if values.dtype == object:
         values = _from_objects(values, told)
     if values.dtype != bool or values.shape != (n_vars,):
-        raise Refused(Setting("mask_var"), f" must be {n_vars} booleans, got {values.dtype} of shape {values.shape}")
+        rule = f" must be {n_vars} booleans, got {values.dtype} of shape {values.shape}"
+        raise Refused(Setting("mask_var"), rule)
     if not values.any():
-        rule = " must be true for a gene at least; give "
-        raise Refused(Setting("mask_var"), rule, Setting("mask_var", None), " to take them all")
+        raise Refused(Setting("mask_var"), " must be true for a gene at least; give ", _EVERY, " to take them all")
     return values
 
 
 def _from_objects(values: Any, told: str) -> Any:
     if gaps := sum(x is None or type(x).__name__ == "NAType" or x != x for x in values.flat):
-        raise Refused(
-            Setting("mask_var"),
-            f" must be true or false for every gene, but {told} misses {gaps} of {values.size}; ",
-            *("use .fillna(False).astype(bool), or ", Setting("mask_var", None), " to take them all"),
-        )
+        missed = f" must be true or false for every gene, but {told} misses {gaps} of {values.size}; use "
+        remedy = ".fillna(False).astype(bool), or ", _EVERY, " to take them all"
+        raise Refused(Setting("mask_var"), missed, *remedy)
     return values.astype(bool) if all(isinstance(x, bool | np.bool_) for x in values.flat) else values
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import xarray
 from xarray import DataArray
 
-from shiftsvd.extend.operators import AnalyticSignal
 from shiftsvd.extend.running import Refused, Resources, Setting
 from shiftsvd.xarray import fields
 from shiftsvd.xarray.anomalies import Regressors, Removed, gaps_within, regressed
 from shiftsvd.xarray.datasets import Dataset, as_in, check_fit, names_of, side, with_modes
 from shiftsvd.xarray.fields import Dims, Mask, Panel, Vector
+from shiftsvd.xarray.time_series import AnalyticSignal
 from shiftsvd.xarray.travelling import check_all_there, check_steps
 
 

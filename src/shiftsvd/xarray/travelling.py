@@ -8,13 +8,14 @@ import numpy as np
 from xarray import concat
 
 from shiftsvd import Gram, SVDResult
-from shiftsvd.extend.operators import AnalyticSignal, Deflated, Lagged, gram_matrix, row_blocks
+from shiftsvd.extend.operators import Deflated, generic
 from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName, refuse
 from shiftsvd.operators import Product
 from shiftsvd.solvers import Solver
 from shiftsvd.xarray.anomalies import Anomalies, FieldOptions, anomalies, check_modes
 from shiftsvd.xarray.datasets import Dataset, fit_attrs, mode_labels, modes_of, scores_of, variances
 from shiftsvd.xarray.fields import Dim, Mask, Stacked, as_field, labelled, labels_of, listed, stacked
+from shiftsvd.xarray.time_series import AnalyticSignal, Lagged
 
 DECAY: Final = 0.2
 # Up to so many steps the Gram matrix of a field between its steps is formed, in one read.
@@ -288,7 +289,7 @@ def total_squares(C: Product) -> float:
     # dense blocks of cells.
     T, A = C.A, C.B
     if T.shape[0] <= FORMED:
-        half = T.matmat(gram_matrix(A.H))
+        half = T.matmat(generic.gram_matrix(A.H))
         return float(np.trace(T.matmat(half.conj().T)).real)
     columns = max(1, ENTRIES // T.shape[0])
-    return float(sum(np.linalg.norm(T.matmat(block.conj().T)) ** 2 for _, block in row_blocks(A.H, columns)))
+    return float(sum(np.linalg.norm(T.matmat(block.conj().T)) ** 2 for _, block in generic.row_blocks(A.H, columns)))

@@ -34,7 +34,13 @@ def arrays_of(X: Any) -> Arrays | None:
     if library in ADAPTERS:
         adapter: Arrays | None = import_module(ADAPTERS[library]).arrays_for(X)
         return adapter
-    if library in KNOWN_OTHERWISE or not hasattr(X, "__array_namespace__") or not hasattr(X, "device"):
+    # Views of AnnData are arrays of NumPy, and have a namespace as those do.
+    if (
+        isinstance(X, np.ndarray)
+        or library in KNOWN_OTHERWISE
+        or not hasattr(X, "__array_namespace__")
+        or not hasattr(X, "device")
+    ):
         return None
     return NamespaceArrays(X.__array_namespace__(), X.device)
 

@@ -40,6 +40,9 @@ class Store(ABC):
     @abstractmethod
     def texts(self, group: Any, name: str, labels: list[str]) -> Any: ...
 
+    def check(self) -> None:
+        return  # Zarr raises what could not be written itself
+
     def append(self, array: Any, block: npt.NDArray[Any]) -> None:
         first = array.shape[0]
         array.resize((first + len(block), *array.shape[1:]))
@@ -57,6 +60,9 @@ class H5Store(Store):
 
     def append(self, array: Any, block: npt.NDArray[Any]) -> None:
         super().append(array, block)
+        self.check()
+
+    def check(self) -> None:
         self.file.check()
 
     def array(self, group: Any, name: str, dtype: Any, chunk: tuple[int, ...]) -> Any:
@@ -128,7 +134,7 @@ def write(
 ) -> None:
     mark(store.root, "anndata", "0.1.0")
     for frame, labels, size in zip(("obs", "var"), names, shape, strict=True):
-        _write_frame(store, frame, list(map(str, range(size) if labels is None else labels.tolist())))
+        write_frame(store, frame, labels, size)
     for empty in _EMPTY:
         mark(store.root.create_group(empty), "dict", "0.1.0")
     blocks = iter(blocks)
@@ -166,12 +172,14 @@ def _write_dense(store: Store, first: Any, blocks: Iterable[Any], shape: tuple[i
     return int(array.shape[0])
 
 
-def _write_frame(store: Store, name: str, labels: list[str]) -> None:
+def write_frame(store: Store, name: str, labels: Labels | None, size: int) -> list[str]:
+    texts = list(map(str, range(size) if labels is None else labels.tolist()))
     group = store.root.create_group(name)
     mark(group, "dataframe", "0.2.0")
     group.attrs["_index"] = "_index"
     group.attrs["column-order"] = []
-    mark(store.texts(group, "_index", labels), "string-array", "0.2.0")
+    mark(store.texts(group, "_index", texts), "string-array", "0.2.0")
+    return texts
 
 
 def mark(node: Any, kind: str, version: str) -> Any:

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -14,9 +15,9 @@ import numpy.typing as npt
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.errors import Refused, Setting
-from shiftsvd.io.base import Labels, bounded, labels, optional
+from shiftsvd.io.base import Labels, bounded, labels, optional, reading
 from shiftsvd.io.storage.chunked import StoredArray, array_rows, credible, csr_rows
-from shiftsvd.io.storage.hdf5 import H5Array
+from shiftsvd.io.storage.hdf5 import H5Array, open_hdf5
 from shiftsvd.runs.messages import external_allowed
 
 _PARTS = ("data", "indices", "indptr")
@@ -202,7 +203,17 @@ _METADATA_REMEDY: Final = "remove attributes that hold data: they belong in arra
 _RUN: Final = ("pickle", "numcodecs.pickle")  # codecs that execute what they read
 
 
-def open_zarr(path: Path, memory_limit: int | str | None) -> Any:
+@contextmanager
+def opened_tree(path: Path, memory_limit: int | str | None) -> Iterator[Tree]:
+    with reading(path):
+        if path.is_dir():
+            yield Tree(path, _open_zarr(path, memory_limit), memory_limit)
+        else:
+            with open_hdf5(path) as root:
+                yield Tree(path, root, memory_limit)
+
+
+def _open_zarr(path: Path, memory_limit: int | str | None) -> Any:
     zarr = optional("zarr", "zarr")
     root = Path(os.path.realpath(path))
     for file in _files(path):

@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft
 
-from shiftsvd.algebra import generic
-from shiftsvd.algebra.operator import Costs, Derived, Operator
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import Panel, panel_dtype, scaled
+from shiftsvd import Operator
+from shiftsvd.extend.operators import Derived, Panel, Vector, generic, panel_dtype
+from shiftsvd.operators import Costs
 
 Part = TypeVar("Part")
 
@@ -48,7 +47,7 @@ class Lagged(Derived):
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         if weights is not None:
-            return self.rmatmat(scaled(weights, self.matmat(V)))
+            return self.rmatmat(weights[:, None] * self.matmat(V))
         return self._back(self.A.gram(self._shifted(V)))
 
     def _by_lag(self, of: Callable[[Vector | None], Part], weights: Vector | None) -> Iterator[tuple[int, Part]]:
