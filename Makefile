@@ -30,7 +30,7 @@ endif
 # The kernels must be there where they can be built, so that a missing extension never passes for a fast one; and the
 # fallback is tested too.
 KERNELS := $(if $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++),require,auto)
-FALLBACK := $(addprefix tests/,algebra/test_operators.py backends/test_backends.py solvers/test_solvers.py runs/test_determinism.py)
+FALLBACK := tests/kernels tests/runs/test_determinism.py
 
 # Whoever has no tests left takes some of the other's: a file stays in one process as far as it can, with what it has made.
 PYTEST := -m pytest -q -n 2 --dist worksteal
@@ -48,8 +48,8 @@ test: $(TEST) ## the tests
 	@SHIFTSVD_KERNELS=off $(BIN)/python $(PYTEST) -m "not long and not slow" $(FALLBACK)
 
 test-all: $(TEST) ## the tests, those that take minutes too
-	@SHIFTSVD_KERNELS=$(KERNELS) $(BIN)/python $(PYTEST)
-	@SHIFTSVD_KERNELS=off $(BIN)/python $(PYTEST) -m "not long" $(FALLBACK)
+	@SHIFTSVD_KERNELS=$(KERNELS) $(BIN)/python $(PYTEST) --every-combination
+	@SHIFTSVD_KERNELS=off $(BIN)/python $(PYTEST) -m "not long" $(FALLBACK) $(addprefix tests/,algebra backends solvers)
 
 test-without: $(TEST) $(DOCS) ## the tests and pages of the core without an extension: make test-without NAME=genetics
 	@SHIFTSVD_KERNELS=$(KERNELS) $(BIN)/python tools/without.py $(NAME)

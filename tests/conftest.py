@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from collections import defaultdict
 
 import pytest
 from threadpoolctl import threadpool_limits
@@ -9,6 +10,7 @@ from threadpoolctl import threadpool_limits
 from shiftsvd.runs import messages
 from tests.support.blocks import cut_small
 from tests.support.places import has
+from tests.support.sampling import covering
 
 # Packages that an extension alone uses count as not installed where its folder was taken out.
 USED_BY = {
@@ -23,6 +25,34 @@ for extension, packages in USED_BY.items():
 threadpool_limits(1, "blas")  # those of several workers would only wait for each other
 # Tests interrupt what they start, which would not heed it where they themselves were started in the background.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--every-combination", action="store_true", help="of all parameters, where else every two meet")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of tests with three or more lists of parameters, keep combinations in which every two values meet."""
+    if config.getoption("--every-combination"):
+        return
+    cases: dict[str, dict[tuple[object, ...], pytest.Item]] = defaultdict(dict)
+    for item in items:
+        if len(row := _row(item)) >= 3:
+            cases[item.nodeid.partition("[")[0]][row] = item
+    left_out = set()
+    for of in cases.values():
+        left_out |= {id(of[row]) for row in of.keys() - set(covering(list(of)))}
+    config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
+    items[:] = [item for item in items if id(item) not in left_out]
+
+
+def _row(item: pytest.Item) -> tuple[object, ...]:
+    """Which value of each list of parameters a case has."""
+    params = dict(getattr(getattr(item, "callspec", None), "params", {}))
+    lists = [mark.args[0] for mark in item.iter_markers("parametrize")]
+    names = [each.replace(",", " ").split() if isinstance(each, str) else each for each in lists]
+    row = [tuple(id(params.pop(name, None)) for name in each) for each in names]
+    return (*row, *map(id, params.values()))  # and of fixtures
 
 
 @pytest.fixture(autouse=True)

@@ -10,19 +10,20 @@ Combination = tuple[Any, ...]
 def pairs(*axes: Iterable[Any]) -> list[Combination]:
     """Combinations of one value of each axis, such that any two values of two axes are together in one of them."""
     lists = [list(axis) for axis in axes]
-    rows = {row: _met(row) for row in product(*(range(len(values)) for values in lists))}
-    left: set[frozenset[tuple[int, int]]] = set().union(*rows.values())
+    rows = covering(list(product(*(range(len(values)) for values in lists))))
+    return [tuple(values[i] for values, i in zip(lists, row, strict=True)) for row in rows]
+
+
+def covering(rows: list[Combination]) -> list[Combination]:
+    """Few of the rows, in which every two values of two columns meet that meet in any."""
+    met = {row: {frozenset(pair) for pair in combinations(enumerate(row), 2)} for row in rows}
+    left: set[frozenset[tuple[int, Any]]] = set().union(*met.values())
     taken = []
     while left:  # the first of those with the most pairs that are not there yet
-        best = max(rows, key=lambda row: len(left & rows[row]))
-        left -= rows[best]
-        taken.append(tuple(values[i] for values, i in zip(lists, best, strict=True)))
+        best = max(met, key=lambda row: len(left & met[row]))
+        left -= met[best]
+        taken.append(best)
     return taken
-
-
-def _met(row: Combination) -> set[frozenset[tuple[int, int]]]:
-    """The pairs that a combination has."""
-    return {frozenset(pair) for pair in combinations(enumerate(row), 2)}
 
 
 def in_turn(each: Iterable[Any], others: Iterable[Any], count: int) -> list[Combination]:

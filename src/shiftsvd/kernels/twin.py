@@ -143,7 +143,9 @@ def total(parts: list[Groups], before: Array | None, L: Array, C: Array, rows: R
     here = slice(*rows)
     flats = [part.parts[0][here] for part in parts]
     first = np.zeros(1) if before is None else parts[0].empty_like(before).parts[0][here]
-    Y[:] = reduce(np.add, flats, first.astype(np.result_type(first, flats[0]), copy=False)) - L[here] @ C
+    sums = reduce(np.add, flats, first.astype(np.result_type(first, flats[0]), copy=False)) - L[here] @ C
+    with np.errstate(over="ignore"):  # as the compiled one: infinity, where single precision does not reach
+        Y[:] = sums
 
 
 def add(part: Array, total: Array) -> None:
