@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import os
+import pydoc
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,11 @@ def test_what_the_reference_lists_is_there_and_says_what_it_is(name: str) -> Non
     module, _, own = name.rpartition(".")
     value = getattr(importlib.import_module(module), own)
     assert (inspect.getdoc(value) or "").strip()
+    for method, of in vars(value).items() if inspect.isclass(value) else ():
+        if inspect.isfunction(of) and not method.startswith("_"):  # an override inherits the docstring
+            said = pydoc.render_doc(of, renderer=pydoc.plaintext).split("\n", 3)[3:]
+            assert said, f"help({name}.{method}) says nothing"
+            assert said[0].strip(), f"help({name}.{method}) says nothing"
 
 
 def test_type_checkers_see_the_names_where_they_are() -> None:
