@@ -199,6 +199,7 @@ def test_a_constant_column_hides_no_small_ones() -> None:
     assert np.allclose(F.S, G.S, rtol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("power", [-996, 530, 990])
 def test_the_command_writes_all_it_writes_at_any_scale(power: int, tmp_path: Path) -> None:
     for name, c in (("one", 0), ("far", power)):

@@ -368,6 +368,7 @@ def hundreds(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return X, [write(folder / f"{lo}.h5ad", X[lo : lo + 2]) for lo in range(0, M, 2)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stream", [False, True])
 def test_hundreds_of_files_need_few_open_ones(
     hundreds: tuple[Any, list[Path]], stream: bool, monkeypatch: pytest.MonkeyPatch

@@ -106,6 +106,7 @@ def test_a_sketch_of_2k_columns_is_no_worse_than_incremental_pca(count: int) -> 
     assert projection_error(D, pca.components_) <= max(projection_error(D, incremental.components_), 1.0001 * best)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_thousand_batches_and_a_random_tree_of_merges_are_as_good_as_one(kind: str) -> None:
     X = counts_like(2000, 60)

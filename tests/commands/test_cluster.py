@@ -260,7 +260,7 @@ def worker(address: str, folder: Path) -> Iterator[Any]:
         yield process
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_scheduler_without_workers_is_named(address: str, stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shiftsvd.commands.cluster.PATIENCE", 5)
     result = invoke("fit", stores / "X.npy", "--scheduler", address)
@@ -268,7 +268,7 @@ def test_a_scheduler_without_workers_is_named(address: str, stores: Path, monkey
     assert f"has no workers; start some: dask worker {address}" in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_workers_of_a_scheduler_do_it_and_one_that_is_killed_costs_only_time(
     address: str, large: Path, tmp_path: Path, unbroken: list[float]
 ) -> None:

@@ -126,7 +126,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("word", "line"), [(word, line) for word in ["", *sorted(verbs())] for line in examples(*word.split())]
 )

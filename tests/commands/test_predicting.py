@@ -80,7 +80,7 @@ def test_a_refusal_counts_what_is_held_in_the_need_and_in_the_limit(command: str
     assert found[2] == "11 MB"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is read from /proc")
 @pytest.mark.parametrize("suffix", ["npy", "h5ad"])
 def test_a_command_takes_what_was_foreseen(suffix: str, tmp_path: Path) -> None:

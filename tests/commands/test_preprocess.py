@@ -286,6 +286,7 @@ def test_a_run_goes_on_from_its_checkpoint_and_refuses_that_of_another_transform
     np.testing.assert_array_equal(found["singular_values"], whole["singular_values"])
 
 
+@pytest.mark.long
 def test_workers_transform_what_they_read(large: Path) -> None:
     pytest.importorskip("distributed")
     line = ("fit", large, "-k", 2, "--preprocess", "pearson", "--solver", "lanczos", "--tol", 1e-9)

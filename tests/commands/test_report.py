@@ -243,6 +243,7 @@ MODELS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
 def test_every_model_has_a_report_with_and_without_scores(model: Any, tmp_path: Path) -> None:
     bare = page(tmp_path, model)
@@ -360,7 +361,7 @@ def test_no_figure_is_left_and_no_setting_changed(tmp_path: Path) -> None:
     assert dict(mpl.rcParams) == before
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["plain", "classes", "numbers"])
 def test_a_million_samples_take_less_than_two_megabytes(kind: str, tmp_path: Path) -> None:
     m = 1_000_000

@@ -159,7 +159,7 @@ def test_the_missing_entries_of_several_files_are_those_of_one(tmp_path: Path) -
     assert found["n_missing"] == want["n_missing"] == np.isnan(X).sum()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("stack", ["rows", "columns"])
 def test_a_killed_command_goes_on_where_it_was_and_gives_the_same_bits(stack: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)

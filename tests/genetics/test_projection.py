@@ -125,6 +125,7 @@ def some_missing(share: float) -> Any:
     return draw
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("project", "draw"),
     [

@@ -53,7 +53,7 @@ def runs_here(script: Path) -> bool:
     return all(find_spec(package) for package in needed)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(TOGETHER))
 def test_pages_of_the_gallery_run_without_a_warning(first, tmp_path):
     scripts = [script for script in SCRIPTS[first::TOGETHER] if runs_here(script)]

@@ -26,6 +26,7 @@ def said_by(code: str) -> str:
     return run.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", shiftsvd._MODULES)
 def test_public_module_comes_with_the_package_in_a_fresh_interpreter(name: str) -> None:
     said = said_by(

@@ -37,6 +37,7 @@ def text(path: Path, rows: int, columns: int) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_text_takes_its_matrix_and_a_part_of_the_limit(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     small, large = text(tmp_path / "small.csv", 10, 3), text(tmp_path / "large.csv", 80_000, 40)
@@ -45,6 +46,7 @@ def test_a_text_takes_its_matrix_and_a_part_of_the_limit(tmp_path: Path) -> None
     assert found.growth < 1.1 * 60e6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["line.mtx.gz", "line.csv.gz", "latin.csv.gz", "cell.csv", "header.csv"])
 def test_one_enormous_line_is_refused_before_it_is_held(name: str, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
@@ -66,12 +68,14 @@ def test_one_enormous_line_is_refused_before_it_is_held(name: str, tmp_path: Pat
     assert found.growth < 1.1 * 60e6
 
 
+@pytest.mark.long
 def test_columns_of_a_text_are_counted_before_they_are_cut_apart(tmp_path: Path) -> None:
     path = text(tmp_path / "wide.csv", 2, 20_000)
     with pytest.raises(ValueError, match=r"20,000 columns would take about .* the other way round"):
         open_matrix(path, memory_limit="4MB")
 
 
+@pytest.mark.long
 def test_columns_of_parquet_are_counted_before_any_is_read(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -82,11 +86,13 @@ def test_columns_of_parquet_are_counted_before_any_is_read(tmp_path: Path) -> No
         open_matrix(path, memory_limit="4MB")
 
 
+@pytest.mark.long
 def test_blocks_of_a_text_are_a_part_of_the_limit() -> None:
     assert 32 * delimited.block_bytes("1GB") < 1e9 / 10
     assert delimited.block_bytes("1TB") == 2**24
 
 
+@pytest.mark.long
 def test_what_is_held_counts_each_array_once_and_no_file(tmp_path: Path) -> None:
     X = np.ones((300, 20))
     np.save(tmp_path / "X.npy", X)
@@ -99,6 +105,7 @@ def test_what_is_held_counts_each_array_once_and_no_file(tmp_path: Path) -> None
     assert left_beside(ss.as_operator(X), 1000) == 1
 
 
+@pytest.mark.long
 def test_the_solver_that_is_chosen_keeps_to_the_limit_where_one_does() -> None:
     X = np.random.default_rng(0).standard_normal((40_000, 40))
     free = ss.estimate(X, 5, "exact").peak_bytes
@@ -126,6 +133,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("dtype", "limit"), [("i8", 0), ("i8", 0.6)])
 def test_a_transposed_matrix_of_counts_takes_what_was_said(dtype: str, limit: float) -> None:
     found = measured_python(FITTED, dtype, limit)
@@ -167,6 +175,7 @@ def wide(path: Path, kind: str) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["f4", "f8", "sparse"])
 @pytest.mark.parametrize(
     ("solver", "settings"),
@@ -192,6 +201,7 @@ def test_a_file_with_rows_on_the_short_side_takes_what_was_said(
     assert tight.growth <= 1.1 * LIMIT or "or store the file the other way round" in tight.out
 
 
+@pytest.mark.long
 def test_parts_of_such_a_product_are_let_go_before_others_are_made(tmp_path: Path) -> None:
     path = wide(tmp_path / "X.npy", "f8")
     A, _ = open_matrix(path, memory_limit="200MB", stream=True, n_threads=2)
@@ -210,6 +220,7 @@ def test_parts_of_such_a_product_are_let_go_before_others_are_made(tmp_path: Pat
     assert peak <= 5 * part + 8 * A.costs.block_bytes + 2**20
 
 
+@pytest.mark.long
 def test_auto_takes_no_more_of_such_a_file_than_it_may(tmp_path: Path) -> None:
     path = wide(tmp_path / "X.npy", "f4")
     for limit in (60e6, 120e6, 240e6, 480e6):
@@ -219,6 +230,7 @@ def test_auto_takes_no_more_of_such_a_file_than_it_may(tmp_path: Path) -> None:
     assert not found.out.startswith("refused")
 
 
+@pytest.mark.long
 def test_pages_of_parquet_that_would_not_fit_are_refused_at_once(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -233,6 +245,7 @@ def test_pages_of_parquet_that_would_not_fit_are_refused_at_once(tmp_path: Path)
     assert A.shape == (50_000, 40)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 def test_what_would_not_fit_is_refused_before_the_file_is_read(kind: Any) -> None:
     source = Held(kind(np.random.default_rng(0).random((30, 50_000))))
@@ -249,6 +262,7 @@ def test_what_would_not_fit_is_refused_before_the_file_is_read(kind: Any) -> Non
         assert source.n_reads == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_threads", [1, 16, 64])
 def test_what_is_needed_does_not_change_with_the_threads(n_threads: int) -> None:
     A = DiskRows(Held(np.random.default_rng(0).random((60_000, 60)), 1000), n_threads=n_threads)
@@ -261,6 +275,7 @@ def test_what_is_needed_does_not_change_with_the_threads(n_threads: int) -> None
     assert ss.svd(A, 2, memory_limit="12.2MB").S[0] > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_threads", [1, 16])
 def test_moments_of_wide_counts_take_no_more_with_more_threads(n_threads: int) -> None:
     code = """
@@ -288,6 +303,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [3, 12])
 def test_all_components_of_a_tall_file_take_no_more_than_some(k: int, tmp_path: Path) -> None:
     pytest.importorskip("h5py")
@@ -298,6 +314,7 @@ def test_all_components_of_a_tall_file_take_no_more_than_some(k: int, tmp_path: 
     assert found.growth <= 1.1 * 60e6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", [45e6, 200e6])
 @pytest.mark.parametrize("kind", ["csr", "dense"])
 def test_chunks_that_are_inflated_count(kind: str, limit: float, tmp_path: Path) -> None:

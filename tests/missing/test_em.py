@@ -41,7 +41,7 @@ def test_a_component_far_above_the_others_does_not_hide_them_from_the_choice_of_
     assert rms(C.predict(i, j) - x - 500) <= 1.3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("seed", "penalty"), [(0, 0.0), (1, "auto")])
 def test_completion_is_as_good_with_95_percent_missing(seed, penalty):
     X, (i, j, x), _ = planted(2000, 800, 0.05, 1.0, seed)

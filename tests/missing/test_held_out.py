@@ -78,7 +78,7 @@ def test_it_is_the_r2_on_entries_never_observed(sd, biases):
 LARGE = [pytest.param(3000, 400, seed, marks=pytest.mark.long) for seed in range(3)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("m", "n", "seed"), [(1000, 250, 0), *LARGE])
 @pytest.mark.parametrize("sd", [0.3, 1.0, 3.0])
 def test_it_is_the_r2_on_entries_never_observed_with_90_percent_missing(sd, m, n, seed):

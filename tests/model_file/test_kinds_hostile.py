@@ -73,7 +73,7 @@ def _use(model: Any, path: Path, asked: Callable[[Any], list[Any]]) -> None:
     save_model(model, path.with_name("again.safetensors"), force=True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:the first component is the mean")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_any_value_of_any_header_may_be_junk(tmp_path: Path, name: str) -> None:
@@ -100,7 +100,7 @@ def test_any_value_of_any_header_may_be_junk(tmp_path: Path, name: str) -> None:
     assert 0 < loaded < len(places) * len(JUNK) / 6
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:the first component is the mean")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_any_tensor_of_any_kind_may_be_junk(tmp_path: Path, name: str) -> None:

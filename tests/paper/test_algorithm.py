@@ -277,6 +277,7 @@ def test_paper_sample_is_never_worse_than_an_exact_one_of_a_column_less() -> Non
 # --- PAPER.md section 4, check 8 --------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("offset", [0.0, 1e2, 1e4])
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array, sparse.csc_array, np.asfortranarray])
 @pytest.mark.parametrize("shape", [(1000, 100), (100, 1000)], ids=str)

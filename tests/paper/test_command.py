@@ -129,6 +129,7 @@ def test_failed_check_ends_with_one_after_writing(tmp_path: Path, monkeypatch: p
     assert (tmp_path / "out" / "paper.html").exists()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="no process groups")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupted_run_leaves_nothing_behind(tmp_path: Path, number: int, code: int) -> None:

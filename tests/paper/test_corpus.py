@@ -137,7 +137,7 @@ def test_gensim_sample_is_found_without_importing_gensim() -> None:
     assert "gensim" not in sys.modules
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_real_text_has_the_known_number_of_words(tmp_path: Path) -> None:
     folder = os.environ.get("SHIFTSVD_TEST_DATA")
     if folder is None:

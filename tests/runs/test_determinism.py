@@ -69,6 +69,7 @@ def test_factors_have_the_same_bits_for_any_number_of_threads(fmt: str, solver, 
     assert len(found) == 1
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize(
     ("solver", "name"),
@@ -105,6 +106,7 @@ def test_exact_has_the_same_bits_on_any_number_of_cores(monkeypatch) -> None:
     assert len(set(results)) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 def test_blas_threads_do_not_change_the_bits(solver, large: Array) -> None:
     found = set()

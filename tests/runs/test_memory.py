@@ -138,6 +138,7 @@ KINDS = [("exact", "wide"), ("shifted-randomized", "tall"), ("shifted-randomized
 KINDS += [("randomized", kind) for kind in ("tall", "wide", "fortran", "bool")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "kind"), KINDS)
 def test_small_integers_are_never_converted_as_a_whole(name, kind, pixels):
     pca = frugal(name)
@@ -160,6 +161,7 @@ def singles():
     return {"tall": X, "wide": X.T}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "kind"),
     [("exact", "tall"), ("randomized", "tall"), ("randomized", "wide"), ("shifted-randomized", "wide")],
@@ -229,7 +231,7 @@ def peak_of_process(shape, nonzeros, k):
     return int(done.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
 def test_fifty_components_of_32_gb_dense_take_less_than_one_and_a_half():
     assert peak_of_process((200_000, 20_000), 4_000_000, 50) < 1.5e9

@@ -84,6 +84,7 @@ FITS: dict[str, Callable[[int | None], Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FITS)
 def test_bits_of_a_fit_do_not_depend_on_blas_threads(name: str) -> None:
     found = set()
@@ -93,6 +94,7 @@ def test_bits_of_a_fit_do_not_depend_on_blas_threads(name: str) -> None:
     assert len(found) == 1
 
 
+@pytest.mark.long
 def test_bits_of_what_a_model_gives_do_not_depend_on_blas_threads() -> None:
     holes = np.where(values(X.shape, seed=5) > 1, np.nan, X)
     models = [
@@ -218,6 +220,7 @@ class Failing(Held):
         return super().read(lo, hi)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("last", "error"), in_turn([1, 5, 14, 33], [OSError, KeyboardInterrupt, MemoryError, SystemExit], 2)
 )
@@ -326,7 +329,7 @@ def test_every_block_is_worked_on_once_where_threads_are_refused(monkeypatch: py
             assert np.all(done == 1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_interrupt_at_any_moment_leaves_the_state_as_it_was() -> None:
     """Signals at random moments of fits that do little else than begin and end."""
 

@@ -110,7 +110,7 @@ def test_fractions_are_taken_by_null_models_as_their_formulas_have_it() -> None:
 @pytest.mark.parametrize("flavor", ["seurat_v3", "seurat_v3_paper", "pearson_residuals"])
 def test_rankings_of_counts_look_in_the_same_way(flavor: Any) -> None:
     needs("scanpy")
-    with warned(f"flavor {flavor} {LOOKS}"):
+    with warned(f'flavor="{flavor}" {LOOKS}'):
         ss.scanpy.highly_variable(shares(), 20, flavor=flavor)
     rng = np.random.default_rng(0)
     ss.scanpy.highly_variable(corrected(rng, counted(rng)), 20, flavor=flavor)

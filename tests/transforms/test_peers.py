@@ -68,7 +68,7 @@ def real(name: str) -> sparse.csr_array:
     return sparse.csr_array(sparse.load_npz(file))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["bladder_counts", "pbmc10k_counts"])
 def test_components_of_real_cells_are_those_of_dense_residuals(name: str) -> None:
     A = real(name).astype(np.float64)

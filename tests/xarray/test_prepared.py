@@ -121,6 +121,7 @@ def test_missing_values_without_an_anomaly_are_those_of_the_mean(call: Any, chun
     np.testing.assert_array_equal(np.isnan(found.mean_field), np.isnan(monthly()[0]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "chunked"), [*((name, False) for name in CALLS), ("mca", True)])
 def test_a_model_of_the_gaps_comes_close_to_the_whole_field(
     name: str, chunked: bool, monkeypatch: pytest.MonkeyPatch

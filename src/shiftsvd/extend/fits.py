@@ -1,10 +1,17 @@
 """What fits, their settings and their results are made of."""
 
+from typing import TYPE_CHECKING
+
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.features import on_places
 from shiftsvd.missing import check_unused
 from shiftsvd.missing.fits import regressed_rows
 from shiftsvd.missing.gaps import Gaps, Observed, gaps_of
-from shiftsvd.missing.lazy import LazyGaps
+from shiftsvd.names import lazy
 from shiftsvd.preparation.covariates import Column, Design
 from shiftsvd.solvers.auto import asked_for, solver_named
+
+if TYPE_CHECKING:
+    from shiftsvd.missing.lazy import LazyGaps
+else:  # it imports Dask
+    __getattr__, __dir__ = lazy(__name__, {"shiftsvd.missing.lazy": ("LazyGaps",)})

@@ -132,6 +132,7 @@ def test_the_caller_s_cluster_is_used_and_chunks_that_are_there_are_not_made_aga
     assert isinstance(ss.as_operator(X), DaskRows)
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_in_any_sweep_costs_only_time(client: Any, alone: ss.SVDResult, tmp_path: Path) -> None:
     fuse, deaths = tmp_path / "fuse", []
 
@@ -215,6 +216,7 @@ class Killed:
             np.testing.assert_array_equal(found["Vh"], F.Vh)
 
 
+@pytest.mark.long
 def test_a_client_that_is_killed_goes_on_where_it_was(client: Any, alone: ss.SVDResult, tmp_path: Path) -> None:
     run = Killed(client, tmp_path)
     assert run(3) == -signal.SIGKILL

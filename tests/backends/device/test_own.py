@@ -86,6 +86,7 @@ def test_columns_of_16_bits_and_beyond_are_told_apart(n: int) -> None:
         assert np.array_equal(C.gram([Far(V)], Far(D), None, SINGLE).near, twin.gram(C, X, V, D, None))
 
 
+@pytest.mark.long
 def test_entries_of_one_sign_lose_no_more_than_a_chunk_does() -> None:
     rng = np.random.default_rng(0)
     X = sparse.csr_array((rng.random((100_000, 2)) + 1).astype(np.float32))
@@ -136,6 +137,7 @@ def compiled_by_nvcc(folder: Path, kinds: tuple[str, str, int], *how: str) -> tu
     return folder / "chunks", done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kinds", [("float", "float", 32), ("double", "double", 8)])
 def test_it_compiles_for_cards_and_nothing_spills(kinds: tuple[str, str, int], tmp_path: Path) -> None:
     cards = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in (80, 90)]
