@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 from shiftsvd.runs import messages
 from tests.support.blocks import cut_small
 from tests.support.places import has
-from tests.support.sampling import covering
+from tests.support.sampling import covering, thinned
 
 # Packages that an extension alone uses count as not installed where its folder was taken out.
 USED_BY = {
@@ -28,20 +28,22 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--every-combination", action="store_true", help="of all parameters, where else every two meet")
+    parser.addoption("--every-combination", action="store_true", help="of all parameters, not a sample of them")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of tests with three or more lists of parameters, keep combinations in which every two values meet."""
+    """Of tests with several lists of parameters, keep a sample of the combinations: see tests/support/sampling.py."""
     if config.getoption("--every-combination"):
         return
     cases: dict[str, dict[tuple[object, ...], pytest.Item]] = defaultdict(dict)
     for item in items:
-        if len(row := _row(item)) >= 3:
+        if len(row := _row(item)) >= 2:
             cases[item.nodeid.partition("[")[0]][row] = item
     left_out = set()
     for of in cases.values():
-        left_out |= {id(of[row]) for row in of.keys() - set(covering(list(of)))}
+        rows = list(of)
+        kept = thinned(rows) if len(rows[0]) == 2 else covering(rows)
+        left_out |= {id(of[row]) for row in of.keys() - set(kept)}
     config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
     items[:] = [item for item in items if id(item) not in left_out]
 

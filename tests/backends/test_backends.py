@@ -20,7 +20,7 @@ from tests.support.operators import Minimal, assert_is, panel
 from tests.support.sampling import in_turn, pairs
 
 
-@pytest.mark.parametrize(("name", "kind"), in_turn(CONTAINERS, KINDS, 3))
+@pytest.mark.parametrize(("name", "kind"), in_turn(CONTAINERS, KINDS, 1))
 def test_container_equals_its_dense_matrix(name: str, kind: str) -> None:
     D = matrix(kind, CONTAINERS[name].dtype, seed=len(name))
     X = CONTAINERS[name].make(D)

@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 
 import shiftsvd as ss
 from tests.support.pca_data import EPS, SHAPES, SOLVERS, assert_same, counts
+from tests.support.sampling import in_turn
 
 
 def int64_indices(kind):
@@ -59,8 +60,7 @@ CONTAINERS = {
 
 
 CORE = ["csr_array", "csr_matrix", "csc_array", "csc_matrix", "csr_int64", "csc_int64"]
-CASES = [(container, settings) for container in CORE for settings in SOLVERS]
-CASES += [(container, settings) for container in CONTAINERS if container not in CORE for settings in SOLVERS[:3]]
+CASES = in_turn(CORE, SOLVERS, 4) + in_turn([name for name in CONTAINERS if name not in CORE], SOLVERS[:3], 1)
 
 
 @pytest.mark.parametrize(("container", "settings"), CASES, ids=str)

@@ -213,7 +213,12 @@ main(sys.argv[2:])
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="the system has no SIGKILL")
 @pytest.mark.parametrize(
-    ("flavor", "kills"), [("seurat", (2,)), ("seurat_v3", (1, 2, 3, 4)), ("pearson_residuals", (2,))]
+    ("flavor", "kills"),
+    [
+        ("seurat", (2,)),
+        pytest.param("seurat_v3", (1, 2, 3, 4), marks=pytest.mark.long),
+        pytest.param("pearson_residuals", (2,), marks=pytest.mark.long),
+    ],
 )
 @pytest.mark.slow
 def test_a_run_that_is_killed_in_any_phase_goes_on_with_the_same_bits(

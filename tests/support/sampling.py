@@ -5,6 +5,7 @@ from itertools import combinations, product
 from typing import Any
 
 Combination = tuple[Any, ...]
+MANY = 48  # cases of a test, from which on not every value meets every other
 
 
 def pairs(*axes: Iterable[Any]) -> list[Combination]:
@@ -24,6 +25,13 @@ def covering(rows: list[Combination]) -> list[Combination]:
         left -= met[best]
         taken.append(best)
     return taken
+
+
+def thinned(rows: list[Combination]) -> list[Combination]:
+    """Of many rows of two columns, those in which every value meets two or three of the other column."""
+    places = [{value: i for i, value in enumerate(dict.fromkeys(column))} for column in zip(*rows, strict=True)]
+    step = max(1, min(map(len, places)) // 2) if len(rows) > MANY else 1
+    return [row for row in rows if sum(at[value] for at, value in zip(places, row, strict=True)) % step == 0]
 
 
 def in_turn(each: Iterable[Any], others: Iterable[Any], count: int) -> list[Combination]:
