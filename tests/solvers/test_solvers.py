@@ -259,6 +259,22 @@ def test_sample_size_is_the_columns_of_the_largest_panel() -> None:
         assert solver(A, k, 0).info.sample_size == solver(A.H, k, 0).info.sample_size == expected
 
 
+@pytest.mark.parametrize("block", [4, 12])
+@pytest.mark.parametrize("tol", [1e-3, 1e-6])
+@pytest.mark.parametrize("top", [1.0, 1e8])
+def test_sample_size_counts_what_a_probe_and_the_last_reading_multiply(top: float, tol: float, block: int) -> None:
+    X = with_values((300, 200), np.r_[top, 0.9 ** np.arange(199.0)])
+    widths: list[int] = []
+
+    class Watched(Minimal):
+        def matmat(self, V):
+            widths.append(V.shape[1])
+            return super().matmat(V)
+
+    F = ss.BlockLanczos(tol, block_size=block)(Watched(X), 20, 0)
+    assert F.info.sample_size == max(widths)
+
+
 def test_auto_iterations_are_those_of_scikit_learn() -> None:
     A = Counting(values((200, 60)))
     assert ss.RandomizedSVD()(A, 5, 0).info.n_passes == 2 * 7 + 2

@@ -238,7 +238,6 @@ def prove(
     probe.end()
     kept = replace(ritz, level=probe.level)
     facts = (fact for fact in [(kept.k, kept.limit), *needs] if bounds.shows(kept, fact, probe.level))
-    G.budget.widest = max(G.budget.widest, F.b)
     seen = proven.seen + F.b
     proven = Proven(seen, probe.level, F.epoch, (*proven.facts, *facts), proven.n_probes + 1)
     return Proof(proven, kept, V, block, product)

@@ -87,9 +87,10 @@ class Budget:
     limit: int  # reads for the iteration; the last reading of the components may take one more
     n_passes: int = 0
     used: int = 0  # reads, and one for each product that reads nothing, so that every iteration ends
-    widest: int = 0  # columns of the widest block that was multiplied
+    widest: int = 0  # columns of the widest panel that was multiplied
 
-    def spend(self, reads: int) -> None:
+    def spend(self, reads: int, columns: int) -> None:
+        self.widest = max(self.widest, columns)
         self.n_passes += reads
         self.used += max(reads, 1)
 
@@ -140,7 +141,7 @@ class Products:
         return in_dtype(self._product(V.astype(self.dtype, copy=False)), self.dtype)
 
     def _product(self, V: Panel) -> Panel:
-        self.budget.spend(self.reads)
+        self.budget.spend(self.reads, V.shape[1])
         return self.gram(V)
 
     def _holds(self, V: Panel, W: Panel) -> bool:

@@ -139,7 +139,7 @@ def _last_product(p: Problem, G: Products, s: Snapshot, rng: Generator) -> tuple
     left, eps = s.V.shape[1], s.eps if single else A.costs.gram_eps
     rest = replace(s.ritz, theta=theta[left:], E=s.ritz.E[:, left:], known=s.proven.limit(s.ritz.k))
     if product is None and (s.eps > eps or G.budget.allows(G.last_reads)):
-        G.budget.spend(A.costs.gram_reads)
+        G.budget.spend(A.costs.gram_reads, left)
         product = A.gram(s.V)
     if product is None:  # as the basis knows it
         product = s.V * theta[:left] + s.block @ s.ritz.E[: s.block.shape[1], :left]
@@ -212,7 +212,7 @@ def _returned(A: Operator, S: Vector, sines: Vector) -> Vector:
 
 
 def _values(A: Operator, V: Panel, budget: Budget) -> tuple[Vector, Panel]:
-    budget.spend(1)
+    budget.spend(1, V.shape[1])
     double = A.costs.eps <= A.costs.gram_eps
     parts = (Y for _, Y in A.row_products(V)) if double else [matmat_in_double(A, V)]
     _, S, Wh = np.linalg.svd(stacked(triangle(Y) for Y in parts))

@@ -85,7 +85,6 @@ def ritz_values(G: Products, F: Factorization, wanted: Callable[[Vector], int], 
 def step(G: Products, F: Factorization, wanted: Callable[[Vector], int]) -> None:
     if F.size and F.size + 2 * F.width > F.columns < F.n:
         make_room(F, wanted(F.ritz().theta))
-    G.budget.widest = max(G.budget.widest, F.width)
     W = G(F.block)
     if G.precise and F.single:  # as the first product may tell
         F.begin(F.block.astype(G.dtype))
