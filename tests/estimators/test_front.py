@@ -8,6 +8,7 @@ from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
 import shiftsvd as ss
+from shiftsvd.solvers.auto import BY_NAME, solver_named
 from shiftsvd.solvers.factors import components_for
 from tests.support.closeness import assert_close
 from tests.support.containers import CONTAINERS, FEW, content
@@ -161,6 +162,16 @@ def test_solvers_are_found_by_name() -> None:
         by_name, direct = (ss.svd(X, 3, shift="mean", solver=s, rng=2) for s in (name, solver))
         assert np.array_equal(by_name.S, direct.S)
         assert by_name.info.solver == repr(solver)
+
+
+def test_a_solver_that_certifies_itself_is_given_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Newer(ss.Gram):
+        """A solver with a tolerance that nothing lists but the table of names."""
+
+    monkeypatch.setitem(BY_NAME, "newer", Newer)
+    for name in ("lanczos", "gram", "newer"):
+        assert solver_named(name, ss.as_operator(np.eye(9)), 2, 1e-2).tol == 1e-2  # type: ignore[attr-defined,arg-type]
+    assert solver_named("exact", ss.as_operator(np.eye(9)), 2, 1e-2) == ss.Exact()
 
 
 def test_unknown_solvers_are_refused_with_the_names_there_are() -> None:

@@ -186,7 +186,7 @@ def test_squares_are_tried_by_auto_alone_and_only_where_they_save_time() -> None
     assert ss.auto_solver(X, 5, 0.0) == ss.auto_solver(X[:, :8], 5) == ss.auto_solver(X, 64) == ss.Exact()
     assert ss.auto_solver(aslinearoperator(X), 5) == ss.Exact()  # which only multiplies
     assert ss.PCA(svd_solver="full").fit(X).info_.solver == "Exact()"
-    with pytest.raises(ValueError, match="tol must be at least 0, got -1"):
+    with pytest.raises(ValueError, match="tol must be at least 0 and less than 1, got -1"):
         ss.Exact(-1)
 
 

@@ -260,9 +260,8 @@ def test_sample_size_is_the_columns_of_the_largest_panel() -> None:
 
 
 @pytest.mark.parametrize("block", [4, 12])
-@pytest.mark.parametrize("tol", [1e-3, 1e-6])
-@pytest.mark.parametrize("top", [1.0, 1e8])
-def test_sample_size_counts_what_a_probe_and_the_last_reading_multiply(top: float, tol: float, block: int) -> None:
+@pytest.mark.parametrize("top", [1.0, 1e8])  # with one and without one that is deflated
+def test_sample_size_counts_what_a_probe_and_the_last_reading_multiply(top: float, block: int) -> None:
     X = with_values((300, 200), np.r_[top, 0.9 ** np.arange(199.0)])
     widths: list[int] = []
 
@@ -271,7 +270,7 @@ def test_sample_size_counts_what_a_probe_and_the_last_reading_multiply(top: floa
             widths.append(V.shape[1])
             return super().matmat(V)
 
-    F = ss.BlockLanczos(tol, block_size=block)(Watched(X), 20, 0)
+    F = ss.BlockLanczos(1e-3, block_size=block)(Watched(X), 20, 0)
     assert F.info.sample_size == max(widths)
 
 

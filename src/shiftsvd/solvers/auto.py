@@ -167,8 +167,9 @@ def solver_named(
     if solver == "auto":
         return auto_solver(A, k, tol, memory_limit)
     check_solver(solver, k)
-    kind = BY_NAME[solver]
-    return kind(tol=tol) if kind in (BlockLanczos, Gram) else kind()
+    kind: Any = BY_NAME[solver]
+    # "exact" means all digits, whatever the tolerance: that of `Exact` is for squares.
+    return kind(tol=tol) if kind.certifies_itself else kind()
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,9 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.algebra.generic import QR_ENTRIES, cancelled, gram_matrix, triangle
-from shiftsvd.errors import refuse
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.solvers.base import Solver
+from shiftsvd.solvers.base import Solver, check_tol
 from shiftsvd.solvers.constants import EPS, PART_SUMMED, WITH_DIGITS
 from shiftsvd.solvers.cost import long_vectors, surroundings, tall
 from shiftsvd.solvers.factors import Factors, components_for, long_factor, rounding, squares_rounding
@@ -64,8 +63,7 @@ class Exact(Solver):
     remedy = ("The values are right to rounding, which their bounds are too coarse to show: these come from squares",)
 
     def __post_init__(self) -> None:
-        if not self.tol >= 0:
-            raise refuse("tol", "be at least 0", self.tol)
+        check_tol(self.tol)
 
     def __repr__(self) -> str:
         return f"Exact(tol={self.tol!r})" if self.tol > 0 else "Exact()"

@@ -10,7 +10,7 @@ from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.kernels import default_threads
 from shiftsvd.numerics.bounds import residual_rounding
 from shiftsvd.operators import Operator, Panel, panel_dtype
-from shiftsvd.solvers.base import TOL, Solver
+from shiftsvd.solvers.base import TOL, Solver, check_tol
 from shiftsvd.solvers.constants import (
     BLOCK,
     DIGITS,
@@ -102,8 +102,7 @@ class BlockLanczos(Solver):
     miss_probability: float = field(default=PROBABILITY, repr=False)
 
     def __post_init__(self) -> None:
-        if not self.tol >= 0:
-            raise refuse("tol", "be at least 0", self.tol)
+        check_tol(self.tol)
         if not self.missed_tol >= 0:
             raise refuse("missed_tol", "be at least 0", self.missed_tol)
         if not 0 < self.miss_probability < 1:
