@@ -170,7 +170,7 @@ def test_a_solver_that_certifies_itself_is_given_the_tolerance(monkeypatch: pyte
 
     monkeypatch.setitem(BY_NAME, "newer", Newer)
     for name in ("lanczos", "gram", "newer"):
-        assert solver_named(name, ss.as_operator(np.eye(9)), 2, 1e-2).tol == 1e-2  # type: ignore[attr-defined,arg-type]
+        assert solver_named(name, ss.as_operator(np.eye(9)), 2, 1e-2).tol == 1e-2
     assert solver_named("exact", ss.as_operator(np.eye(9)), 2, 1e-2) == ss.Exact()
 
 

@@ -1,6 +1,5 @@
 """The parts of the loop, each alone: steps, convergence, the probe, the last reading, and what crosses between them."""
 
-from collections.abc import Generator
 from itertools import pairwise
 
 import numpy as np
@@ -55,10 +54,9 @@ def probed(d: Array, F: Factorization, proven: Proven, G: Products, **options) -
 def test_steps_are_as_many_as_are_asked_for_and_end_with_the_budget(limit: int) -> None:
     d, rng = np.linspace(2, 1, N), np.random.default_rng(0)
     G, F = diagonal(d, limit), Factorization.of(rng.standard_normal((N, 4)), 60, rng)
-    checks = loop.ritz_values(G, F, lambda theta: K, 2)
     steps = []
-    for due in (None, 1, 4, 0, 3):
-        theta = checks.send(due).theta  # type: ignore[arg-type]
+    for due in (2, 1, 4, 0, 3):
+        theta = loop.advance(G, F, lambda theta: K, due).theta
         steps.append(G.n_steps)
         B = F.B[:, : F.size]
         assert_close(theta, np.linalg.eigvalsh(B.T @ (d[:, None] * B))[::-1], 1e-12)
@@ -71,13 +69,10 @@ def test_ritz_values_are_computed_once_for_each_epoch_and_size(monkeypatch: pyte
     made, border = [], Factorization._border
     monkeypatch.setattr(Factorization, "_border", lambda F, Z: made.append((F.epoch, F.size)) or border(F, Z))
     seen = set()
-    checks = loop.ritz_values(G, F, lambda theta: K, 1)
-    next(checks)
-    for _ in range(30):
+    for due in [1] + 30 * [0, 1]:
+        loop.advance(G, F, lambda theta: K, due)
         seen.add((F.epoch, F.size))
-        checks.send(0)
         F.ritz()
-        checks.send(1)
     assert F.epoch > 3  # restarts
     # One more for the border of each restart.
     assert len(made) == len(set(made)) + F.epoch - 1
@@ -85,21 +80,19 @@ def test_ritz_values_are_computed_once_for_each_epoch_and_size(monkeypatch: pyte
 
 
 def test_convergence_asks_for_steps_until_the_judge_has_an_outcome() -> None:
-    sent: list[int] = []
+    asked: list[int] = []
 
-    def checks() -> Generator[RitzPairs, int, None]:
-        size = 1
-        while True:
-            steps = yield RitzPairs(np.arange(size, 0, -1.0), np.eye(size), np.zeros((1, size)))
-            sent.append(steps)
-            size += steps
+    def advance(steps: int) -> RitzPairs:
+        asked.append(steps)
+        size = sum(asked)
+        return RitzPairs(np.arange(size, 0, -1.0), np.eye(size), np.zeros((1, size)))
 
     def judge(pairs: RitzPairs) -> tuple[Ritz, Outcome]:
         ritz = Ritz(pairs.theta, pairs.E, 1, 0.0)
         return ritz, Converged() if len(pairs.theta) > 5 else Later(len(pairs.theta))
 
-    ritz, why = loop.converge(checks(), judge)
-    assert (len(ritz.theta), why, sent) == (8, Converged(), [1, 2, 4])
+    ritz, why = loop.converge(advance, judge, 1)
+    assert (len(ritz.theta), why, asked) == (8, Converged(), [1, 1, 2, 4])
 
 
 # --- the probe --------------------------------------------------------------------------------------------------
@@ -138,7 +131,7 @@ def test_a_probe_finds_a_value_that_was_missed(place: int) -> None:
     assert proof.proven.lacks(needs)  # more than k eigenvalues exceed what was allowed
     assert F.ritz().theta[:K].sum() > ritz.theta[:K].sum()
     # What the probe has begun to find is found by a few steps from where it has left the basis.
-    theta = next(loop.ritz_values(G, F, lambda theta: K, 5)).theta
+    theta = loop.advance(G, F, lambda theta: K, 5).theta
     assert theta[:K] == pytest.approx(d[:K], rel=1e-6)
 
 
@@ -151,7 +144,7 @@ def test_copies_of_a_value_that_fill_the_columns_seen_ask_for_a_probe_of_their_o
     assert needed(ritz, allowed(ritz, MISSED_TOL), 9) == needs[:1]
     proof = prove(G, F, ritz, needs, Proven(8), 1e-9)
     assert proof.proven.lacks(needs)
-    theta = next(loop.ritz_values(G, F, lambda theta: k, 5)).theta
+    theta = loop.advance(G, F, lambda theta: k, 5).theta
     assert theta[:13] == pytest.approx(d[:13], rel=1e-6)
 
 
@@ -190,7 +183,7 @@ def toy_engine(A: ss.Operator, k: int, size: int, rng: np.random.Generator) -> S
     theta, Z = theta[::-1], Z[:, ::-1]
     ritz = Ritz(theta, C @ Z[-b:], k, rounding_of(theta, EPS))
     parts = (B[:, : size // 2], B[:, size // 2 :])
-    return Snapshot(ritz, B @ Z[:, :k], block, parts, Proven(b), EPS, 0.0, size // b, Converged())
+    return Snapshot(ritz, B @ Z[:, :k], block, parts, Proven(b), EPS, 0.0, Converged())
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -253,8 +246,8 @@ def test_a_run_stops_for_reasons_that_have_names(name: str, outcomes: set, monke
     seen: list[Outcome] = []
     converge = loop.converge
 
-    def watched(checks, judge) -> tuple[Ritz, Outcome]:
-        ritz, why = converge(checks, judge)
+    def watched(*asked) -> tuple[Ritz, Outcome]:
+        ritz, why = converge(*asked)
         seen.append(why)
         return ritz, why
 

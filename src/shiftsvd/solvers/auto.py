@@ -16,7 +16,7 @@ from shiftsvd.names import SolverName
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import parse_bytes
 from shiftsvd.solvers.base import TOL, Solver, check_rank
-from shiftsvd.solvers.constants import AT_ONCE, BLOCK, COUNTED, EXACT_SIDE, FLATTENS, GRAM_SIDE, ROWS_EACH, SAVED
+from shiftsvd.solvers.constants import AT_ONCE, COUNTED, EXACT_SIDE, FLATTENS, GRAM_SIDE, ROWS_EACH, SAVED, USUAL_BLOCK
 from shiftsvd.solvers.cost import Cost, Work, vector_bytes
 from shiftsvd.solvers.exact import Exact
 from shiftsvd.solvers.gram import Gram
@@ -137,7 +137,7 @@ def _costs(A: Operator, k: int | float, tol: float) -> dict[Solver, Cost]:
         costs[Exact()] = work.exact()
     if work.n <= GRAM_SIDE:
         costs[Gram(tol, last_pass=False)] = work.gram(count)
-    if count + 2 * BLOCK <= work.n or not costs:
+    if count + 2 * USUAL_BLOCK <= work.n or not costs:
         lanczos = BlockLanczos(tol)
         shape = lanczos.shape(count, A)
         costs[lanczos] = work.lanczos(count, shape.block, shape.columns)
@@ -167,9 +167,10 @@ def solver_named(
     if solver == "auto":
         return auto_solver(A, k, tol, memory_limit)
     check_solver(solver, k)
-    kind: Any = BY_NAME[solver]
+    kind = BY_NAME[solver]
     # "exact" means all digits, whatever the tolerance: that of `Exact` is for squares.
-    return kind(tol=tol) if kind.certifies_itself else kind()
+    settings: dict[str, Any] = {"tol": tol} if kind.certifies_itself else {}
+    return kind(**settings)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ PATIENCE, NEAR = 10, 10.0
 # Readings whose errors may turn out larger than residuals promised, until one is returned as it is. Of 835 fits, 7
 # took more than one, and 6 of these all four.
 READINGS: Final = 4
-# Products of a first step that single precision turns out not to hold: one, its comparison, and two in double.
+# Products that a run needs room for to begin in single precision. A first step takes two, the product and a comparison
+# in double; where numbers leave the range, three, the last two of them in double. One more is for another step.
 FIRST_STEP: Final = 4
 # Leaders are deflated where rounding takes more of the last value than max(tol, LEAST_TOL); those whose squares are
 # within LEADING of the first go together, since their vectors are right to rounding over it (certificate.leaders).
@@ -48,7 +49,15 @@ TOLD_BY_SQUARES: Final = 1e-6
 
 # --- the sizes of a run: measure again with benchmarks.claims.middle when kernels change ------------------------------
 
-BLOCK: Final = 16  # columns of a product
+# Columns of a basis for k components by blocks of b: 2 k + 12 b, and never fewer than k + 8 b.
+OF_COMPONENTS, OF_BLOCKS, LEAST_BLOCKS = 2, 12, 8
+# The default of `max_passes` is 40 + 20 n / b, far above what converges.
+PASSES, PASSES_OF_BLOCKS = 40, 20
+# Components that a basis is made for where a share of the variance is asked for, beside one for each column of a block.
+OF_SHARE: Final = 10
+# Columns of a product where no costs tell: of HermitianLanczos and of the probe of `certify`, and in forecasts. Blocks
+# of BlockLanczos are as wide as `Costs.panel_columns` of the data say.
+USUAL_BLOCK: Final = 16
 LONG_COLUMNS: Final = 16, 32  # of a block on the long side, where room is scarce: as of dense data in memory
 STEPS: Final = 4  # that the short side must have room for: with fewer, a basis there soon holds everything
 SWEEPS: Final = 6  # of a probe, for which the basis has room

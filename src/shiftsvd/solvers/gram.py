@@ -102,7 +102,7 @@ class Gram(Solver):
         product, measured = (G @ V, noise) if proven and not self.last_pass else (None, 0.0)
         p, budget = problem_of(self._leading(), A, k, A)[0], Budget(limit=2, n_passes=1, widest=n)
         products = replace(Products.of(p, budget), precise=True)
-        stopped = Snapshot(ritz, V, V[:, :0], (), Proven(0), A.costs.gram_eps, measured, 1, Converged(), product)
+        stopped = Snapshot(ritz, V, V[:, :0], (), Proven(0), A.costs.gram_eps, measured, Converged(), product)
         return read(p, products, stopped, rng).factors(A, budget)
 
     def _few(self, A: Operator, G: Panel, k: int | float, rng: Generator) -> Factors:

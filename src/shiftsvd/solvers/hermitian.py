@@ -1,6 +1,7 @@
 """Block Lanczos for a Hermitian matrix that need not be positive: its largest eigenvalues by themselves."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -10,11 +11,11 @@ from shiftsvd.numerics.bounds import TINY, Fact, Ritz, rounding_of, value_errors
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL
-from shiftsvd.solvers.constants import BLOCK, MISSED_TOL, PROBABILITY
+from shiftsvd.solvers.constants import MISSED_TOL, PROBABILITY, USUAL_BLOCK
 from shiftsvd.solvers.krylov import Factorization, RitzPairs
 from shiftsvd.solvers.probe import Proven, allowed, needed, prove
-from shiftsvd.solvers.problem import Budget, Converged, Later, Outcome, Products, Spent
-from shiftsvd.solvers.solve import at_end, converge, ritz_values
+from shiftsvd.solvers.problem import Budget, Converged, Later, Outcome, Products, Spent, basis_columns, most_passes
+from shiftsvd.solvers.solve import advance, at_end, converge
 
 
 class Eigenpairs(NamedTuple):
@@ -57,15 +58,14 @@ class HermitianLanczos:
     max_passes: int | None = None
 
     def block(self, n: int) -> int:
-        return min(self.block_size or BLOCK, n)
+        return min(self.block_size or USUAL_BLOCK, n)
 
     def basis_columns(self, k: int, n: int) -> int:
-        b = self.block(n)
-        return min(max(self.max_basis or 2 * k + 12 * b, k + 8 * b), n)
+        return basis_columns(k, self.block(n), n, self.max_basis)
 
     def __call__(self, A: Operator, k: int, rng: Generator) -> Eigenpairs:
         n, b, dtype = A.shape[0], self.block(A.shape[0]), panel_dtype(A.dtype)
-        budget = Budget(self.max_passes or 40 + 20 * n // b)
+        budget = Budget(self.max_passes or most_passes(n, b))
         G = Products(A.matmat, dtype, budget, reads=1, last_reads=1, double_eps=A.costs.eps)
         F = Factorization.of(rng.standard_normal((n, b)).astype(dtype), self.basis_columns(k, n), rng)
         # The first block is in the basis as it was until the first restart or probe: a check comes before both.
@@ -83,7 +83,7 @@ class HermitianLanczos:
             return ritz, Converged() if _converged(ritz, self.tol) else Later(1)
 
         while True:
-            ritz, why = converge(ritz_values(G, F, lambda theta: k, due), judged)
+            ritz, why = converge(partial(advance, G, F, lambda theta: k), judged, due)
             if isinstance(why, Spent) or not proven.lacks(needs := _needs(ritz, self.tol, proven)):
                 break
             proven = prove(G, F, ritz, needs, proven, PROBABILITY).proven

@@ -37,10 +37,10 @@ class Factorization:
         Orthonormal columns; the first `size` were multiplied, the `width` after them are Q. In single precision if
         products are, which halves what is read and multiplied most.
     H : array (capacity, capacity)
-        Hermitian, in double precision; rows and columns up to size + width are set.
+        Hermitian, in double precision; rows and columns up to `size` are set.
     C : array (width, last)
     columns : int
-        The basis is restarted before it has more.
+        `make_room` restarts the basis before it has more.
     b : int
         Columns of the first block.
     scale : float
@@ -65,8 +65,8 @@ class Factorization:
     _ritz: tuple[tuple[int, int], RitzPairs] | None = None
 
     @classmethod
-    def of(cls, Q: Panel, capacity: int, rng: Generator, single: bool = False) -> "Factorization":
-        F = cls(rng, capacity, columns=capacity, b=Q.shape[1])
+    def of(cls, Q: Panel, columns: int, rng: Generator, single: bool = False, room: int = 0) -> "Factorization":
+        F = cls(rng, max(room, columns), columns=columns, b=Q.shape[1])
         F.begin(Q, single)
         return F
 
@@ -128,6 +128,14 @@ class Factorization:
     def _allocate(self, near: Panel, held: np.dtype[np.generic]) -> None:
         self.B = NONE  # frees its memory first
         self.B, self.H = room(near, self.capacity, held), np.zeros((self.capacity, self.capacity), near.dtype)
+
+    def make_room(self, k: int) -> None:
+        """Restart with the first k Ritz vectors and more, or let the basis grow where that would leave no room."""
+        # Half of the basis: with fewer, the values beyond the k-th are too few to tell how far those are from the rest.
+        keep = min(max(k + self.b, (self.columns - 2 * self.width) // 2), self.size)
+        self.columns = max(self.columns, min(keep + 2 * self.width + 4 * self.b, self.n))
+        if self.size + 2 * self.width > self.columns:
+            self.restart(keep)
 
     def restart(self, kept: int) -> None:
         """Keep the first Ritz vectors, and drop the rest of the basis (Wu & Simon 2000)."""

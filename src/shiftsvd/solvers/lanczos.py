@@ -12,23 +12,24 @@ from shiftsvd.numerics.bounds import residual_rounding
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL, Solver, check_tol
 from shiftsvd.solvers.constants import (
-    BLOCK,
     DIGITS,
     DOUBT,
     JUDGED,
     LONG_COLUMNS,
     MISSED_TOL,
     NOISE,
+    OF_SHARE,
     PROBABILITY,
     QUICKEST,
     RESTARTED,
     SINGLE,
     STEPS,
     SWEEPS,
+    USUAL_BLOCK,
 )
 from shiftsvd.solvers.cost import Work, long_vectors, surroundings, tall, wide
 from shiftsvd.solvers.factors import Factors
-from shiftsvd.solvers.problem import Budget, Problem, Shape
+from shiftsvd.solvers.problem import Budget, Problem, Shape, basis_columns, most_passes
 from shiftsvd.solvers.solve import solve
 
 
@@ -36,9 +37,9 @@ from shiftsvd.solvers.solve import solve
 class BlockLanczos(Solver):
     """Block Lanczos on ``A^H A``, until every value is within `tol` of an exact one.
 
-    The basis has some 2 k columns on the short side (of files of few rows, see Notes), is orthogonalized in full, and
-    restarted with its Ritz vectors. Residuals come free with every step. When they promise the tolerance, a fresh
-    random block goes through some more products, until it has shown that nothing above
+    The basis has ``2 k + 12 block_size`` columns on the short side (of files of few rows, see Notes), is orthogonalized
+    in full, and restarted with its Ritz vectors. Residuals come free with every step. When they promise the tolerance,
+    a fresh random block goes through some more products, until it has shown that nothing above
     ``sigma_k (1 + max(tol, missed_tol))`` can have been missed; then the components are read off one last product with
     the data, together with the residuals that are reported. Products are in the precision of the data as long as the
     spectrum allows it, else in double.
@@ -51,7 +52,7 @@ class BlockLanczos(Solver):
         Columns of a product. Default 16 for sparse data, 32 for dense data, 2 k but at most 128 for data in files;
         fewer for few components.
     max_basis : int, optional
-        Columns of the basis before it is restarted. Default ``2 k + 12 block_size``.
+        Columns of the basis before it is restarted, at least ``k + 8 block_size``. Default ``2 k + 12 block_size``.
     max_passes : int, optional
         Reads of the data at most, and one more for the last reading; the default is far above what converges.
     start : array of shape (min(m, n), j), optional
@@ -162,10 +163,11 @@ class BlockLanczos(Solver):
 
     def _shape(self, k: int | float, A: Operator, columns: tuple[int, int]) -> Shape:
         least, most = columns
+        # The largest multiple of 16 below 2 k: kernels take 16 columns at a time.
         width = most if isinstance(k, float) else int(np.clip((2 * k - 1) // 16 * 16, least, most))
         n, b = min(A.shape), min(self.block_size or width, *A.shape)
-        wanted = min(10 + b if isinstance(k, float) else int(k), n)
-        held = min(max(self.max_basis or 2 * wanted + 12 * b, wanted + 8 * b), n)
+        wanted = min(OF_SHARE + b if isinstance(k, float) else int(k), n)
+        held = basis_columns(wanted, b, n, self.max_basis)
         return Shape(b, wanted, held, min(held + (SWEEPS + 1) * b, n))
 
     def single(self, A: Operator) -> bool:
@@ -185,7 +187,7 @@ class BlockLanczos(Solver):
         return A.costs.gram_in_single and self.tol >= residual_rounding(SINGLE) * roundings
 
     def _expected_steps(self, k: int | float) -> float:
-        return 12.0 if isinstance(k, float) else 6.0 + 4 * k / (self.block_size or BLOCK)
+        return 12.0 if isinstance(k, float) else 6.0 + 4 * k / (self.block_size or USUAL_BLOCK)
 
     def expected_passes(self, A: Operator, k: int) -> float:
         shape = self.shape(k, A)
@@ -216,7 +218,7 @@ def problem_of(solver: BlockLanczos, G: Operator, k: int | float, A: Operator) -
     probing = solver.missed_tol, solver.miss_probability
     start = None if solver.start is None else _checked(solver.start, G)
     p = Problem(A, G, k, solver.tol, *probing, shape, _total(A, k), start, solver.single(G), cancelled(A))
-    return p, Budget(solver.max_passes or 40 + 20 * min(A.shape) // shape.block)
+    return p, Budget(solver.max_passes or most_passes(min(A.shape), shape.block))
 
 
 def _checked(start: Panel, G: Operator) -> Panel:

@@ -146,9 +146,10 @@ class Probe:
         self.level, self.top = self._chain.level(self._rounding(), COARSE), self._chain.top
 
     def end(self) -> None:
-        whole = self._chain.level(self._rounding())
+        self.level = self._chain.level(self._rounding())
         self.F.take_back()
-        self.level = self.top + self.noise if self.F.size == self.F.n else whole
+        if self.F.size == self.F.n:  # nothing is left but rounding
+            self.level = self.top + self.noise
 
     def _rounding(self) -> float:
         return max(self.noise, self.F.rounding)
@@ -191,13 +192,11 @@ class Proven:
 
 
 class Proof(NamedTuple):
-    """What came of a probe: all that is proven, and the run as it was before, with its level."""
+    """All that is proven after a probe, the Ritz values of before that it kept, with its level, and the product G V."""
 
     proven: Proven
     kept: Ritz
-    V: Panel | None
-    block: Panel
-    product: Panel | None  # G V
+    product: Panel | None
 
 
 def prove(
@@ -208,39 +207,38 @@ def prove(
     proven: Proven,
     probability: float,
     V: Panel | None = None,
-    along: bool = True,
     cold: bool = True,
 ) -> Proof:
     """Send a random block through G until it has shown the `needs`, or that it cannot show them.
 
-    F is reduced to the Ritz vectors that this takes, and holds what the block has seen afterwards. V may go `along` in
-    the product that is likely to be the last: not in the first one unless the run is `cold`, since what a start lacks
-    is found by the probe. Nothing is done where residuals are too large for any level to show the needs.
+    F is reduced to the Ritz vectors that this takes, and holds what the block has seen afterwards. V goes along in the
+    product that is likely to be the last: not in the first one unless the run is `cold`, since what a start lacks is
+    found by the probe. Nothing is done where residuals are too large for any level to show the needs.
     """
-    count, block, product = ready(ritz, needs), F.block.copy(), None
+    count, product = ready(ritz, needs), None
     if count is None:
-        return Proof(proven, ritz, V, block, product)
+        return Proof(proven, ritz, None)
     if count < F.size:
         F.restart(count)
         ritz = ritz.first(count)
     probe = Probe(F, F.b, proven.chance(probability), ritz.noise)
     expected, gain = FIRST_LEVEL * float(ritz.theta[-1]) if cold else np.inf, FIRST_GAIN
     while True:
-        if V is not None and along and F.size + F.width < F.n and meets(ritz, needs, expected):
-            W, along = G(beside(F.block, V)), False
-            W, product = W[:, : -V.shape[1]], W[:, -V.shape[1] :]
+        if V is not None and F.size + F.width < F.n and meets(ritz, needs, expected):
+            W = G(beside(F.block, V))
+            W, product, V = W[:, : F.width], W[:, F.width :], None
         else:
             W = G(F.block)
         probe.take(W)
-        if F.full or not G.may_step() or meets(ritz, needs, probe.level) or not meets(ritz, needs, probe.top):
+        shown, possible = meets(ritz, needs, probe.level), meets(ritz, needs, probe.top)
+        if shown or not possible or F.full or not G.may_step():
             break
         expected, gain = probe.top + (probe.level - probe.top) / gain, GAIN
     probe.end()
     kept = replace(ritz, level=probe.level)
     facts = (fact for fact in [(kept.k, kept.limit), *needs] if bounds.shows(kept, fact, probe.level))
-    seen = proven.seen + F.b
-    proven = Proven(seen, probe.level, F.epoch, (*proven.facts, *facts), proven.n_probes + 1)
-    return Proof(proven, kept, V, block, product)
+    after = Proven(proven.seen + F.b, probe.level, F.epoch, (*proven.facts, *facts), proven.n_probes + 1)
+    return Proof(after, kept, product)
 
 
 # --- what a probe has to show --------------------------------------------------------------------------------------
@@ -268,10 +266,12 @@ def meets(ritz: Ritz, needs: list[Fact], below: float) -> bool:
 
 def ready(ritz: Ritz, needs: list[Fact]) -> int | None:
     """Return how many Ritz vectors a probe should keep, so that a level can show the needs."""
+    # The last ones may have residuals too large for any level. Once dropped, they are a part of what the level bounds.
     counts = (len(ritz.theta), 2 * ritz.k, ritz.k + BEYOND, ritz.k)
     return next((count for count in counts if count <= len(ritz.theta) and _ripe(ritz.first(count), needs)), None)
 
 
 def _ripe(ritz: Ritz, needs: list[Fact]) -> bool:
+    # No level is below the values that are dropped; some products bring one to the middle between these and mu.
     least = float(ritz.theta[min(ritz.k + BEYOND, len(ritz.theta)) - 1])
     return all(bounds.shows(ritz, (count, mu), (mu + min(mu, least)) / 2) for count, mu in needs)

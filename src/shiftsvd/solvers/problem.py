@@ -13,7 +13,17 @@ from shiftsvd.numerics.bounds import residual_rounding
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import in_dtype, largest, norms
 from shiftsvd.operators import Operator, Panel, panel_dtype
-from shiftsvd.solvers.constants import SHARE, SINGLE, SINGLE_RANGE, UNLUCKY
+from shiftsvd.solvers.constants import (
+    LEAST_BLOCKS,
+    OF_BLOCKS,
+    OF_COMPONENTS,
+    PASSES,
+    PASSES_OF_BLOCKS,
+    SHARE,
+    SINGLE,
+    SINGLE_RANGE,
+    UNLUCKY,
+)
 from shiftsvd.solvers.cost import Work
 from shiftsvd.solvers.factors import components_for, rank_floor
 
@@ -25,6 +35,14 @@ class Shape(NamedTuple):
     wanted: int  # components that the basis is made for
     columns: int  # of the basis before it is restarted
     room: int  # the same, and what a probe is likely to add
+
+
+def basis_columns(k: int, b: int, n: int, asked: int | None) -> int:
+    return min(max(asked or OF_COMPONENTS * k + OF_BLOCKS * b, k + LEAST_BLOCKS * b), n)
+
+
+def most_passes(n: int, b: int) -> int:
+    return PASSES + PASSES_OF_BLOCKS * n // b
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +71,7 @@ class Problem:
         """Steps that take as long as a check."""
         return Work.of(self.A).steps_per_check(self.shape.block, self.shape.columns)
 
-    def wanted(self, theta: Vector) -> int:
+    def count(self, theta: Vector) -> int:
         if isinstance(self.k, float):
             return components_for(np.maximum(theta, 0), self.k, self.total)
         return min(self.k, len(theta))

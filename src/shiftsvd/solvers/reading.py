@@ -14,7 +14,7 @@ from shiftsvd.numerics.orth import inner, orth, qr, stacked, subtract_product, t
 from shiftsvd.numerics.panels import beside, in_dtype, lengths, norms, on_host
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.result import Certificate, SVDResult
-from shiftsvd.solvers.constants import BLOCK, CERTIFY_SWEEPS, MISSED_TOL, PROBABILITY, SHARE
+from shiftsvd.solvers.constants import CERTIFY_SWEEPS, MISSED_TOL, PROBABILITY, SHARE, USUAL_BLOCK
 from shiftsvd.solvers.cost import surroundings
 from shiftsvd.solvers.factors import Factors, long_factor, rank_floor, shift_rounding
 from shiftsvd.solvers.krylov import Factorization
@@ -24,10 +24,11 @@ from shiftsvd.solvers.problem import Budget, Outcome, Problem, Products
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """State of a run that has stopped: all that `read` needs of it.
+    """State of an iteration that has stopped: all that `read` needs of it, beside products with the data.
 
-    An engine in another language that returns one can take the place of all of `solve` up to the reading. Where it
-    stops as `Rounded` or with `Leaders`, the Ritz values and V are what the next run begins with.
+    What returns one can take the place of `solve` up to the reading: `Gram` does, and a small engine of the tests.
+    Where it stops as `Rounded` or with `Leaders`, the Ritz values and V are what the next run begins with. `read` does
+    not ask why it has stopped.
 
     Attributes
     ----------
@@ -46,8 +47,6 @@ class Snapshot:
         Rounding unit of the products.
     measured : float
         Rounding of a product beyond that: measured in single precision, else that of what the data cancel.
-    n_passes : int
-        Reads of the data so far.
     why : Outcome
         Why the iteration stopped.
     product : array of shape (n, j), or None
@@ -61,7 +60,6 @@ class Snapshot:
     proven: Proven
     eps: float
     measured: float
-    n_passes: int
     why: Outcome
     product: Panel | None = None
 
@@ -87,6 +85,7 @@ class Reading(NamedTuple):
 def read(p: Problem, G: Products, s: Snapshot, rng: Generator) -> Reading:
     """Read the k components off the data, by one product with A, and bound their errors.
 
+    G counts the reads, and measures once more how single precision rounds.
     Both halves of a residual are known then: ``A v - sigma u`` is 0 by the choice of u, and ``A^H u - sigma v`` is
     ``(G v - theta v) / sigma``. Where squared values have lost their digits, the triangular factor of A V has not.
     """
@@ -264,8 +263,9 @@ def _joined(R: Panel, block: Panel, E: Panel) -> Panel:
 
 def certificate_bytes(A: Operator, k: int) -> int:
     # Long: U, F.U, A V, and three of its products. Short: vectors, products, the residual, and the basis of the probe.
-    long, short = 6 * k, 8 * k + BLOCK * CERTIFY_SWEEPS
-    return 8 * (long * max(A.shape) + min(short * min(A.shape), 3 * min(A.shape) ** 2)) + surroundings(A, k + BLOCK)
+    long, short = 6 * k, 8 * k + USUAL_BLOCK * CERTIFY_SWEEPS
+    m, n = max(A.shape), min(A.shape)
+    return 8 * (long * m + min(short * n, 3 * n**2)) + surroundings(A, k + USUAL_BLOCK)
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of values that are 0
@@ -302,7 +302,7 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     elif k == len(V):
         ritz = replace(ritz, level=-np.inf)
     else:
-        probe = Probe(basis, BLOCK, PROBABILITY, noise)
+        probe = Probe(basis, USUAL_BLOCK, PROBABILITY, noise)
         while True:
             probe.take(np.asarray(A.gram(basis.block), dtype))
             sweeps += 1

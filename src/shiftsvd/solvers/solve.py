@@ -1,11 +1,11 @@
 """Block Lanczos as one loop: take steps until values converge, prove that none was missed, read components off."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from numpy.random import Generator as Random
+from numpy.random import Generator
 
 from shiftsvd.algebra.generic import placed
 from shiftsvd.events import bounded
@@ -16,7 +16,7 @@ from shiftsvd.numerics.panels import beside, sent
 from shiftsvd.operators import Panel
 from shiftsvd.solvers.constants import FIRST_STEP, LEADING, LEAST_TOL, NEAR, PATIENCE, READINGS, SHARE
 from shiftsvd.solvers.krylov import Factorization, RitzPairs
-from shiftsvd.solvers.probe import Proof, Proven, allowed, needed, prove
+from shiftsvd.solvers.probe import Proven, allowed, needed, prove
 from shiftsvd.solvers.problem import (
     Budget,
     Converged,
@@ -31,32 +31,31 @@ from shiftsvd.solvers.problem import (
 )
 from shiftsvd.solvers.reading import Reading, Snapshot, read, together
 
-Values = Generator[RitzPairs, int, None]
 History = list[tuple[float, float]]  # of each check, products so far and the largest error in units of the tolerance
 
 
-def solve(p: Problem, budget: Budget, rng: Random) -> Reading:
+def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
     """Find the components of p within what is left of the budget."""
     G, F, due = begin(p, budget, rng)
     proven, history, readings = Proven(p.shape.block), [(0.0, np.inf)], 0
     while True:
-        ritz, why = converge(ritz_values(G, F, p.wanted, due), partial(check, p, G, F, proven, history))
+        ritz, why = converge(partial(advance, G, F, p.count), partial(check, p, G, F, proven, history), due)
         match why:
             case Rounded():
                 due, history = begin_in_double(p, G, F, ritz, rng), [(0.0, np.inf)]
                 continue
             case Leaders(count):
                 return beside_leaders(p, G, F, ritz.first(count), rng)
-            case Converged() | Stuck() if needs := unproven(p, ritz, proven):
-                V, along = F.vectors(ritz.k), p.shares_products(G.precise)
-                proof = prove(G, F, ritz, needs, proven, p.miss_probability, V, along, p.start is None)
-                proven, due = proof.proven, 1 if unproven(p, ritz, proof.proven) else 0
-                if due or isinstance(why, Stuck) or F.size == F.n:
-                    continue  # with what the probe has found: a step first, or a check at once
-                ritz, proven = tighter(p, G, ritz, proof)
-                reading = read(p, G, snapshot(G, F, ritz, proven, why, proof), rng)
-            case _:
-                reading, due = read(p, G, snapshot(G, F, ritz, proven, why), rng), 1
+        V, block, product, due = leading(F, ritz.k), F.block, None, 1
+        needs = [] if isinstance(why, Spent) else unproven(p, ritz, proven)
+        if needs:
+            block, along = block.copy(), V if p.shares_products(G.precise) else None
+            proven, kept, product = prove(G, F, ritz, needs, proven, p.miss_probability, along, cold=p.start is None)
+            due = 1 if unproven(p, ritz, proven) else 0
+            if due or isinstance(why, Stuck) or F.size == F.n:
+                continue  # a step for what was found; or a check, for errors are smaller by a level, or with all known
+            ritz, proven = by_level(p, G, ritz, kept, proven)
+        reading = read(p, G, snapshot(G, F, ritz, V, block, proven, why, product), rng)
         readings += 1
         if reading.settled or readings == READINGS or not isinstance(why, Converged) or at_end(G, F):
             return reading
@@ -65,39 +64,34 @@ def solve(p: Problem, budget: Budget, rng: Random) -> Reading:
 # --- steps and checks ------------------------------------------------------------------------------------------------
 
 
-def converge(values: Values, check: Callable[[RitzPairs], tuple[Ritz, Outcome]]) -> tuple[Ritz, Outcome]:
-    ritz, why = check(next(values))
-    while isinstance(why, Later):
-        ritz, why = check(values.send(why.steps))
-    return ritz, why
-
-
-def ritz_values(G: Products, F: Factorization, wanted: Callable[[Vector], int], due: int) -> Values:
-    """Take `due` steps, or as many as there is room for; yield Ritz pairs, and be sent how many steps come next."""
+def converge(
+    advance: Callable[[int], RitzPairs], check: Callable[[RitzPairs], tuple[Ritz, Outcome]], due: int
+) -> tuple[Ritz, Outcome]:
     while True:
-        for _ in range(due):
-            if F.size and at_end(G, F):
-                break
-            step(G, F, wanted)
-        due = yield F.ritz()
+        ritz, why = check(advance(due))
+        if not isinstance(why, Later):
+            return ritz, why
+        due = why.steps
 
 
-def step(G: Products, F: Factorization, wanted: Callable[[Vector], int]) -> None:
+def advance(G: Products, F: Factorization, count: Callable[[Vector], int], due: int) -> RitzPairs:
+    """Take `due` steps, or as many as there is room for; `count` values are to survive restarts."""
+    for _ in range(due):
+        if F.size and at_end(G, F):
+            break
+        step(G, F, count)
+    return F.ritz()
+
+
+def step(G: Products, F: Factorization, count: Callable[[Vector], int]) -> None:
     if F.size and F.size + 2 * F.width > F.columns < F.n:
-        make_room(F, wanted(F.ritz().theta))
+        F.make_room(count(F.ritz().theta))
     W = G(F.block)
-    if G.precise and F.single:  # as the first product may tell
+    if G.precise and F.single:
+        # The first product has told that single precision does not do: the block is orthonormal to that only.
         F.begin(F.block.astype(G.dtype))
         W = G(F.block)
     F.extend(W)
-
-
-def make_room(F: Factorization, k: int) -> None:
-    # Half of the basis: with fewer, the values beyond the k-th are too few to tell how far those are from the rest.
-    keep = min(max(k + F.b, (F.columns - 2 * F.width) // 2), F.size)
-    F.columns = max(F.columns, min(keep + 2 * F.width + 4 * F.b, F.n))
-    if F.size + 2 * F.width > F.columns:
-        F.restart(keep)
 
 
 def at_end(G: Products, F: Factorization) -> bool:
@@ -107,16 +101,15 @@ def at_end(G: Products, F: Factorization) -> bool:
 # --- where a run begins ----------------------------------------------------------------------------------------------
 
 
-def begin(p: Problem, budget: Budget, rng: Random) -> tuple[Products, Factorization, int]:
+def begin(p: Problem, budget: Budget, rng: Generator) -> tuple[Products, Factorization, int]:
     G = Products.of(p, budget)
     G.precise = G.precise or not G.may_step(FIRST_STEP)
     Q = first_block(p, p.start, G.dtype, rng)
-    F = Factorization.of(Q, p.shape.room, rng, not G.precise)
-    F.columns = p.shape.columns
+    F = Factorization.of(Q, p.shape.columns, rng, not G.precise, p.shape.room)
     return G, F, first_check(p, p.start)
 
 
-def begin_in_double(p: Problem, G: Products, F: Factorization, ritz: Ritz, rng: Random) -> int:
+def begin_in_double(p: Problem, G: Products, F: Factorization, ritz: Ritz, rng: Generator) -> int:
     G.precise = True
     start = F.vectors(ritz.k + p.shape.block)
     F.begin(first_block(p, start, G.dtype, rng))
@@ -127,7 +120,7 @@ def first_check(p: Problem, start: Panel | None) -> int:
     return -(-(2 * p.shape.wanted if start is None else start.shape[1]) // p.shape.block) + 1
 
 
-def first_block(p: Problem, start: Panel | None, dtype: np.dtype[np.generic], rng: Random) -> Panel:
+def first_block(p: Problem, start: Panel | None, dtype: np.dtype[np.generic], rng: Generator) -> Panel:
     width = p.shape.block
     Q: Panel = rng.standard_normal((p.n, width)).astype(dtype)
     if start is not None:
@@ -147,7 +140,7 @@ def check(
     """Return Ritz values with what is known of the others, and whether they are good enough, or why not."""
     theta, first, ended = pairs.theta, root_of(pairs.theta), at_end(G, F)
     noise, zero = bounds.rounding_of(theta, G.eps, G.unseen(first)), p.zero(first)
-    ritz = Ritz(theta, pairs.E, p.wanted(theta), noise, proven.level_of(F), proven.limit(p.wanted(theta)), zero)
+    ritz = Ritz(theta, pairs.E, p.count(theta), noise, proven.level_of(F), proven.limit(p.count(theta)), zero)
     if p.lacking(theta) > 0 and not ended:  # a column adds no more than the first has
         return ritz, Later(max(1, int(p.lacking(theta) / (p.shape.block * theta[0]))))
     errors = excess_of(p, G, ritz)
@@ -166,6 +159,7 @@ def check(
 def excess_of(p: Problem, G: Products, ritz: Ritz) -> Vector:
     errors = bounds.value_errors(ritz)
     if p.reads_in_single(G.eps):
+        # The last reading rounds as much again, in single precision.
         errors = errors + ritz.noise / (2 * np.maximum(ritz.theta[: ritz.k], TINY))
     return bounds.excess(ritz, p.tol, errors)
 
@@ -205,26 +199,31 @@ def unproven(p: Problem, ritz: Ritz, proven: Proven) -> list[Fact]:
 # --- what is read off ------------------------------------------------------------------------------------------------
 
 
-def tighter(p: Problem, G: Products, ritz: Ritz, proof: Proof) -> tuple[Ritz, Proven]:
-    """The level of a probe proves more than what was inferred before it, or less, where it is high."""
-    if np.max(excess_of(p, G, proof.kept)) <= 1:
-        return proof.kept, proof.proven
-    return replace(ritz, level=np.inf), replace(proof.proven, level=np.inf)
+def by_level(p: Problem, G: Products, ritz: Ritz, kept: Ritz, proven: Proven) -> tuple[Ritz, Proven]:
+    """Bound errors by the level of a probe; if that is too high to show the tolerance, infer them as before."""
+    if np.max(excess_of(p, G, kept)) <= 1:
+        return kept, proven
+    return replace(ritz, level=np.inf), replace(proven, level=np.inf)
+
+
+def leading(F: Factorization, k: int) -> Panel:
+    # The last components of all mix with what is left out, by rounding: then nothing is.
+    return F.vectors(F.n if F.size == F.n < 2 * k else k)
 
 
 def snapshot(
-    G: Products, F: Factorization, ritz: Ritz, proven: Proven, why: Outcome, proof: Proof | None = None
+    G: Products,
+    F: Factorization,
+    ritz: Ritz,
+    V: Panel,
+    block: Panel,
+    proven: Proven,
+    why: Outcome,
+    product: Panel | None,
 ) -> Snapshot:
-    """State of the run as it is, or as it was before the probe of a proof."""
-    whole = F.size == F.n
-    ritz = replace(ritz, level=-np.inf) if whole else ritz
-    if proof is None or proof.V is None:
-        # The last components of all mix with what is left out, by rounding: then nothing is.
-        V, block, product = F.vectors(F.n if whole and 2 * ritz.k > F.n else ritz.k), F.block, None
-    else:
-        V, block, product = proof.V, proof.block, proof.product
+    ritz = replace(ritz, level=-np.inf) if F.size == F.n else ritz
     panels, measured = (F.B[:, : min(len(ritz.theta), F.size)],), G.unseen(root_of(ritz.theta))
-    return Snapshot(ritz, V, block, panels, proven, G.eps, measured, G.budget.n_passes, why, product)
+    return Snapshot(ritz, V, block, panels, proven, G.eps, measured, why, product)
 
 
 def root_of(theta: Vector) -> float:
@@ -245,7 +244,7 @@ def leaders(p: Problem, G: Products, ritz: Ritz) -> int:
     return count if count < ritz.k else 0
 
 
-def beside_leaders(p: Problem, G: Products, F: Factorization, ritz: Ritz, rng: Random) -> Reading:
+def beside_leaders(p: Problem, G: Products, F: Factorization, ritz: Ritz, rng: Generator) -> Reading:
     """Find what is orthogonal to the leaders by products that project them out, then read all off together."""
     V, budget = placed(p.A, F.vectors(len(ritz.theta))), G.budget
     budget.limit -= 1  # the read of all together
