@@ -205,16 +205,16 @@ def test_no_eigenvalue_above_a_level_is_possible_where_exclusion_is_not_monotone
 
 
 def assert_relation(basis: Factorization, G: Array) -> None:
-    """``G B = B H + Q C E^H``, with orthonormal B and Q."""
+    """``G B = B H + Q C J^H``, with orthonormal B and Q."""
     B, Q = basis.B[:, : basis.size], basis.block
     both, size = np.hstack([B, Q]), np.linalg.norm(G)
     assert_close(both.conj().T @ both, np.eye(both.shape[1]), 1e3 * EPS)
     H = basis.H[: basis.size, : basis.size]
     assert_close(H, H.conj().T, 1e3 * EPS * size)
     assert_close(B.conj().T @ G @ B, H, 1e3 * EPS * size)
-    E = np.eye(basis.size)[:, basis.size - basis.last :]
+    J = np.eye(basis.size)[:, basis.size - basis.last :]
     assert basis.C.shape == (basis.width, basis.last)
-    assert_close(G @ B - B @ H, Q @ basis.C @ E.T, 1e3 * EPS * size)
+    assert_close(G @ B - B @ H, Q @ basis.C @ J.T, 1e3 * EPS * size)
 
 
 def hermitian(n: int, dtype: type, rng: np.random.Generator, rank: int | None = None) -> Array:

@@ -26,7 +26,7 @@ NONE = np.empty((0, 0))
 
 @dataclass(eq=False)
 class Factorization:
-    """``G B = B H + Q C E^H``: Q is the next block, and E picks the columns of B that were multiplied last.
+    """``G B = B H + Q C J^H``: Q is the next block, and J picks the columns of B that were multiplied last.
 
     An epoch ends when columns of B are dropped: what holds outside of B holds for all larger sizes of its epoch. During
     a probe the Q of before is `aside`, and residuals lack what lies along it.
@@ -80,7 +80,7 @@ class Factorization:
         F.H[:k, :k] = np.diag(theta)
         F.scale = float(np.max(np.abs(theta), initial=0.0))
         # However small residuals are, they have the rounding of products along V.
-        Q = F._independent(R, F.rounding, n - k, k, whole=F.scale)
+        Q = F._independent(R, F.rounding, n - k, k, before=F.scale)
         F.C = inner(Q, R)
         F._append(Q)
         return F
@@ -178,26 +178,26 @@ class Factorization:
         self.reserve(end + self.width)
         # What W has in common with the last blocks is large and known beforehand; the rest is rounding.
         near = max(0, old - self.last)
-        coefficients, part = np.zeros((end, self.width), self.H.dtype), np.zeros((0, self.width))
+        coefficients = np.zeros((end, self.width), self.H.dtype)
         for lo in (near, 0):
             part = self._project(W, end, lo)
             coefficients[lo:] += part
         squares = inner(W, W)
         left = np.sqrt(np.diagonal(squares).real)
         if np.any(left < TWICE * np.hypot(left, lengths(part))):
-            self._project(W, end)
+            self._project(W, end)  # for orthogonality: its coefficients are below the rounding of those before
             squares = inner(W, W)
         self.scale = max(self.scale, unit * float(np.max(np.hypot(left, lengths(coefficients)), initial=0)))
         coefficients *= unit
-        D = coefficients[old:]
+        diagonal = coefficients[old:]
         self.H[:old, old:end] = coefficients[:old]
         self.H[old:end, :old] = coefficients[:old].conj().T
-        self.H[old:end, old:end] = (D + D.conj().T) / 2
+        self.H[old:end, old:end] = (diagonal + diagonal.conj().T) / 2
         self.size, self.last = end, self.width
         Q = self._next(W, squares, self.rounding / unit)
+        # The next projection finds C again, for H: until then a check needs nothing else.
         self.C = inner(Q, W) * unit
         self._append(Q)
-        # The next projection finds these again; a check before it needs nothing but C.
 
     def _append(self, Q: Panel) -> None:
         put(self.B, self.size, Q)
@@ -228,49 +228,51 @@ class Factorization:
         return Q
 
     def _independent(
-        self, W: Panel, noise: float, width: int, end: int, whole: float = 0.0, squares: Panel | None = None
+        self, W: Panel, noise: float, width: int, end: int, before: float = 0.0, squares: Panel | None = None
     ) -> Panel:
         """Return at most `width` orthonormal columns, orthogonal to the first `end` of B, of what of W is above noise.
 
-        W is orthogonal to those but for rounding; `whole` is the length of its columns before that, `squares` is
+        W is orthogonal to those but for rounding; `before` is the length of its columns before that, `squares` is
         ``W^H W``.
         """
         Q, width = W[:, :0].copy(), min(width, W.shape[1])
         while True:
-            sizes, P = np.linalg.eigh(inner(W, W) if squares is None else squares)
-            sizes, squares = np.sqrt(np.maximum(sizes, 0)), None
-            least = max(noise, TOLD_BY_SQUARES * float(sizes[-1])) if len(sizes) else noise
-            short = sizes <= least
-            there = np.flatnonzero(~short)[max(0, len(sizes) - short.sum() - (width - Q.shape[1])) :]
-            if not len(there):
+            squares = inner(W, W) if squares is None else squares
+            combined, sizes, hidden = _longest(squares, noise, width - Q.shape[1])
+            if not len(sizes):
                 return Q
-            F = times(W, P[:, there] / sizes[there])
+            X = times(W, combined)
             shortest = TWICE if self.single else TWICE**2
-            if Q.shape[1] or sizes[there[0]] < shortest * max(float(sizes[-1]), whole):
-                for _ in range(2):  # short columns have rounding along B
-                    self._project(F, end)
-                    subtract_product(F, Q, inner(Q, F))
-                    F = orth(F).astype(self.B.dtype)
-            elif not self.single:  # to single precision they are
-                F = orth(F)
-            Q = beside(Q, F) if Q.shape[1] else F
-            if Q.shape[1] >= width or least == noise or not short.any():
+            if Q.shape[1] or sizes[0] < shortest * max(float(sizes[-1]), before):
+                X = self._cleaned(X, end, Q)  # short columns have rounding along B
+            elif not self.single:  # to single precision they are orthonormal
+                X = orth(X)
+            Q = beside(Q, X) if Q.shape[1] else X
+            if Q.shape[1] >= width or not hidden:
                 return Q
-            W = W.copy()
+            # Without the longest, squares may tell shorter columns.
+            W, squares = W.copy(), None
             subtract_product(W, Q, inner(Q, W))
             self._project(W, end)
 
-    def _fresh(self, end: int, columns: int) -> Panel:
-        F = self._normal(columns)
+    def _cleaned(self, X: Panel, end: int, Q: Panel) -> Panel:
         for _ in range(2):
-            F = orth(F).astype(self.B.dtype)
-            self._project(F, end)
-        return orth(F)
+            self._project(X, end)
+            subtract_product(X, Q, inner(Q, X))
+            X = orth(X).astype(self.B.dtype)
+        return X
+
+    def _fresh(self, end: int, columns: int) -> Panel:
+        X = self._normal(columns)
+        for _ in range(2):
+            X = orth(X).astype(self.B.dtype)
+            self._project(X, end)
+        return orth(X)
 
     def _normal(self, columns: int) -> Panel:
         shape = self.n, columns
-        F: Panel = self.rng.standard_normal(shape)
-        return sent(self.B, F if self.H.dtype.kind == "f" else (F + 1j * self.rng.standard_normal(shape)) / np.sqrt(2))
+        X: Panel = self.rng.standard_normal(shape)
+        return sent(self.B, X if self.H.dtype.kind == "f" else (X + 1j * self.rng.standard_normal(shape)) / np.sqrt(2))
 
     # --- a block beside -------------------------------------------------------------------------------------------
 
@@ -280,29 +282,40 @@ class Factorization:
         self.aside = self.block.copy(), self._border(np.eye(end, dtype=self.H.dtype))
         Omega = self._normal(min(columns, self.n - end))
         self.reserve(end + Omega.shape[1])
-        F = Omega
+        X = Omega
         for _ in range(2):
-            F = F.astype(self.B.dtype)
-            self._project(F, end)
-            F = orth(F)
-        self.last, self.C = 0, np.zeros((F.shape[1], 0), self.H.dtype)
-        self.B[:, end : end + F.shape[1]], self.width = F, F.shape[1]
-        return inner(F, Omega)
+            X = X.astype(self.B.dtype)
+            self._project(X, end)
+            X = orth(X)
+        self.last, self.C = 0, np.zeros((X.shape[1], 0), self.H.dtype)
+        self._append(X)
+        return inner(X, Omega)
 
     def take_back(self) -> None:
         """Put the block that was set aside beside the next one, so that residuals are complete again."""
         assert self.aside is not None
-        D, C = self.aside
+        waiting, residuals = self.aside
         self.aside = None
         end = self.size + self.width
-        self.reserve(end + D.shape[1])
-        known = np.zeros((end, D.shape[1]), D.dtype)
+        self.reserve(end + waiting.shape[1])
+        known = np.zeros((end, waiting.shape[1]), waiting.dtype)
         for _ in range(2):
-            known += self._project(D, end)
-        Q = self._independent(D, self._unit, self.n - end, end, whole=1.0)
-        border = np.zeros((self.width + Q.shape[1], self.size), self.H.dtype)
+            known += self._project(waiting, end)
+        Q = self._independent(waiting, self._unit, self.n - end, end, before=1.0)
+        border, earlier = np.zeros((self.width + Q.shape[1], self.size), self.H.dtype), residuals.shape[1]
         border[: self.width, self.size - self.last :] = self.C
-        border[: self.width, : C.shape[1]] += known[self.size :] @ C
-        border[self.width :, : C.shape[1]] = inner(Q, D) @ C
+        border[: self.width, :earlier] += known[self.size :] @ residuals
+        border[self.width :, :earlier] = inner(Q, waiting) @ residuals
         self.B[:, end : end + Q.shape[1]] = Q
         self.C, self.width, self.last = border, self.width + Q.shape[1], self.size
+
+
+def _longest(squares: Panel, noise: float, columns: int) -> tuple[Panel, Vector, bool]:
+    # Combinations of columns W that are orthonormal, at most so many, by ``W^H W``; their lengths before they were
+    # scaled, ascending; and whether shorter ones above noise may hide in the rounding of the squares.
+    sizes, X = np.linalg.eigh(squares)
+    sizes = np.sqrt(np.maximum(sizes, 0))
+    least = max(noise, TOLD_BY_SQUARES * float(np.max(sizes, initial=0.0)))
+    told = np.flatnonzero(~(sizes <= least))
+    there = told[max(0, len(told) - columns) :]
+    return X[:, there] / sizes[there], sizes[there], least > noise and len(told) < len(sizes)
