@@ -59,7 +59,7 @@ def planted(count: int, seed: int) -> None:
         for _ in range(count // 4):
             R, parts = random_chain(rng, kind)
             chain, hump = just_below(R, parts, grid, rng)
-            level = chain.level(1e-15 * chain.spread)
+            level = chain.bound(1e-15 * chain.spread)
             again += hump
             far = chain.top + grid * chain.spread
             close = level + (level - chain.top) * np.geomspace(1e-6, 1e3, GRID)

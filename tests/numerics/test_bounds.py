@@ -13,7 +13,7 @@ from shiftsvd.numerics.bounds import (
     at_most,
     groups,
     growth_bounds,
-    level,
+    next_bound,
     relative_errors,
     turned,
     value_bounds,
@@ -197,7 +197,7 @@ def test_the_level_is_never_below_the_first_value_that_is_not_wanted(P: Projecte
     noise = rounding(P)
     for more in (0.0, 0.1, 10.0):
         below = P.below + noise + more * abs(P.below)
-        mu = level(P.theta, P.R, below, k)
+        mu = next_bound(P.theta, P.R, below, k)
         assert np.append(P.exact, -np.inf)[k] <= mu + noise
         assert mu >= below - noise
     for mu in np.append(P.exact, P.theta) + 1e-3 * abs(P.exact[0]):
@@ -215,8 +215,8 @@ def test_the_level_is_the_next_value_where_all_the_rest_is_as_large_as_it_may_be
     exact = np.linalg.eigvalsh(G)[::-1]
     want = max(exact[min(k, len(exact) - 1)], below)  # orthogonal to all of these, below may be met by any number
     k = min(k, len(exact) - 1)
-    size = np.linalg.norm(E)
-    assert level(theta, E, below, k) == pytest.approx(want, abs=2.0**-HALVINGS * size + 100 * EPS * np.abs(exact).max())
+    slack = 2.0**-HALVINGS * np.linalg.norm(E) + 100 * EPS * np.abs(exact).max()
+    assert next_bound(theta, E, below, k) == pytest.approx(want, abs=slack)
     for mu in (exact[:-1] + exact[1:]) / 2:
         if mu > below and np.abs(exact - mu).min() > 1e-9 and np.abs(theta - mu).min() > 1e-9:
             for count in range(len(exact)):
@@ -226,14 +226,14 @@ def test_the_level_is_the_next_value_where_all_the_rest_is_as_large_as_it_may_be
 def test_levels_of_exact_vectors_need_no_search() -> None:
     theta, E = np.array([3.0, 2.0, 1.0]), np.zeros((4, 3))
     for below, k, want in ((0.5, 1, 2.0), (0.5, 3, 0.5), (2.5, 1, 2.5), (1.5, 2, 1.5), (-np.inf, 2, 1.0)):
-        assert level(theta, E, below, k) == pytest.approx(want, rel=10 * EPS)
-    assert level(theta, E, -np.inf, 3) == -np.inf
-    assert level(theta, E, np.inf, 1) == np.inf
+        assert next_bound(theta, E, below, k) == pytest.approx(want, rel=10 * EPS)
+    assert next_bound(theta, E, -np.inf, 3) == -np.inf
+    assert next_bound(theta, E, np.inf, 1) == np.inf
     # With nothing beside the basis, only its own values count.
     for k, mu in ((3, 0.5 * theta[2]), (2, 0.5 * (theta[1] + theta[2]))):
         assert at_most(theta, E, -np.inf, k, mu)
         assert not at_most(theta, E, -np.inf, k - 1, mu)
-    assert level(theta, np.zeros((0, 3)), 0.5, 3) == pytest.approx(0.5, rel=10 * EPS)
+    assert next_bound(theta, np.zeros((0, 3)), 0.5, 3) == pytest.approx(0.5, rel=10 * EPS)
 
 
 # --- vectors --------------------------------------------------------------------------------------------------
@@ -305,7 +305,8 @@ def test_vectors_that_only_rounding_groups_have_no_bound() -> None:
 @given(clustered(), st.data())
 def test_vectors_are_within_their_bounds_whatever_was_missed(P: Projected, data: st.DataObject) -> None:
     k = data.draw(st.integers(1, len(P.theta)))
-    limits = lambda j: max(level(P.theta, P.R, P.below + rounding(P), j), P.theta[j] if j < len(P.theta) else -np.inf)  # noqa: E731
+    least, below = np.append(P.theta, -np.inf), P.below + rounding(P)
+    limits = lambda j: max(next_bound(P.theta, P.R, below, j), least[j])  # noqa: E731
     bounds = vector_bounds(P.theta, P.squares, k, limits(k), rounding(P), limits)
     for j, (lo, hi) in enumerate(spaces(P, k)):
         others = np.delete(P.exact, range(lo, hi))

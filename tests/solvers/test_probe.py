@@ -107,7 +107,7 @@ def test_a_level_falls_with_the_probability_that_it_may_be_wrong(name: str, dtyp
         d = MATRICES[name](np.random.default_rng(seed))
         noise = 1e-15 * np.abs(d).max()
         R, parts = chain(np.diag(d).astype(dtype), 4, 5, seed)
-        found = np.array([chain_of(R, parts, p).level(noise) for p in (1e-12, 1e-9, 1e-5, 1e-2, 0.1, 0.5)])
+        found = np.array([chain_of(R, parts, p).bound(noise) for p in (1e-12, 1e-9, 1e-5, 1e-2, 0.1, 0.5)])
         top = chain_of(R, parts, 0.5).top
         assert np.all(np.diff(found) <= RESOLUTION * (found[:-1] - top))
         assert found[-1] < found[0]
@@ -193,7 +193,7 @@ def test_no_eigenvalue_above_a_level_is_possible_where_exclusion_is_not_monotone
         if dtype is complex:
             M = M + 1j * rng.standard_normal(M.shape)
         chain, hump = just_below(np.eye(columns, dtype=dtype), [((A + A.conj().T) / 2, B) for A, B in M], grid, rng)
-        level = chain.level(1e-15 * chain.spread)
+        level = chain.bound(1e-15 * chain.spread)
         above = chain.top + grid * chain.spread
         above = np.concatenate([above[above > level], level + (level - chain.top) * np.geomspace(1e-6, 1e3, 100)])
         assert np.all(longest(chain, above) < chain.shortest)

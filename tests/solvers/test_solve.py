@@ -192,7 +192,7 @@ def test_components_are_read_off_what_another_engine_has_found(dtype: type) -> N
     A = ss.as_operator(with_values((300, N), values, dtype))
     exact = np.linalg.svd(A.matmat(np.eye(N)), compute_uv=False)
     found = toy_engine(A, K, 80, np.random.default_rng(0))
-    p, budget = problem_of(ss.BlockLanczos(1e-6), A, K, A)
+    p, budget = problem_of(ss.BlockLanczos(1e-6), A, K)
     G = Products.of(p, budget)
     G.precise = True
     reading = read(p, G, found, np.random.default_rng(1))
@@ -212,7 +212,7 @@ def test_the_basis_may_come_in_panels(split: bool) -> None:
     single = float(np.finfo(np.float32).eps)
     whole = found.panels if split else (np.hstack(found.panels),)
     found = Snapshot(**{**vars(found), "panels": whole, "eps": single, "measured": 1e-6})
-    p, budget = problem_of(ss.BlockLanczos(1e-2), A, K, A)
+    p, budget = problem_of(ss.BlockLanczos(1e-2), A, K)
     reading = read(p, Products.of(p, budget), found, np.random.default_rng(1))
     exact = 0.9 ** np.arange(float(K))
     assert reading.settled
@@ -270,11 +270,11 @@ def test_deflation_passes_on_half_of_the_tolerance_and_of_the_probability_and_th
 
     monkeypatch.setattr(loop, "solve", watched)
     A = ss.as_operator(with_values((300, N), np.r_[1e8, 1e4, 0.9 ** np.arange(N - 2.0)]))
-    p, budget = problem_of(ss.BlockLanczos(1e-6), A, K, A)
+    p, budget = problem_of(ss.BlockLanczos(1e-6), A, K)
     reading = loop.solve(p, budget, np.random.default_rng(0))
     assert reading.settled
     assert len(solved) >= 2
     for (tol, probability, k, at), (tol2, probability2, k2, at2) in pairwise(solved):
         assert (tol2, probability2, at2) == (tol / 2, probability / 2, at)
         assert k2 < k
-    assert budget.limit == problem_of(ss.BlockLanczos(1e-6), A, K, A)[1].limit
+    assert budget.max_passes == problem_of(ss.BlockLanczos(1e-6), A, K)[1].max_passes

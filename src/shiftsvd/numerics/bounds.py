@@ -151,7 +151,7 @@ def placed_errors(ritz: Ritz, S: Vector) -> Vector:
 
 
 def _next_value(ritz: Ritz, j: int) -> float:
-    return level(ritz.theta, ritz.E, ritz.level + ritz.noise, j) + ritz.noise
+    return next_bound(ritz.theta, ritz.E, ritz.level + ritz.noise, j) + ritz.noise
 
 
 def _theta(ritz: Ritz, j: int) -> float:
@@ -293,7 +293,7 @@ def growth_bounds(theta: Vector, E: Panel, below: float, k: int, depth: int | No
     return np.asarray(np.linalg.eigvalsh(np.diag(theta[:depth]) + F.conj().T @ F)[::-1][:k] - theta[:k])
 
 
-def level(theta: Vector, E: Panel, below: float, k: int) -> float:
+def next_bound(theta: Vector, E: Panel, below: float, k: int) -> float:
     # Bound of the (k+1)-th largest eigenvalue, where nothing orthogonal to the basis exceeds `below`: the least ``mu >
     # below`` above which `at_most` k eigenvalues lie.
     if below == np.inf:

@@ -100,13 +100,13 @@ class Gram(Solver):
         V, level = Z[:, :k], -np.inf if len(theta) == n else float(theta[-1])
         ritz = Ritz(theta, np.zeros((0, len(theta))), k, 0.0, level, zero=rank_floor(A, float(np.sqrt(theta[0]))) ** 2)
         product, measured = (G @ V, noise) if proven and not self.last_pass else (None, 0.0)
-        p, budget = problem_of(self._leading(), A, k, A)[0], Budget(limit=2, n_passes=1, widest=n)
+        p, budget = problem_of(self._leading(), A, k)[0], Budget(2, n_passes=1, widest=n)
         products = replace(Products.of(p, budget), precise=True)
         stopped = Snapshot(ritz, V, V[:, :0], (), Proven(0), A.costs.gram_eps, measured, Converged(), product)
         return read(p, products, stopped, rng).factors(A, budget)
 
     def _few(self, A: Operator, G: Panel, k: int | float, rng: Generator) -> Factors:
-        p, budget = problem_of(self._leading(), Formed(G), k, A)
+        p, budget = problem_of(self._leading(), A, k, Formed(G))
         reading = solve(p, budget, rng)
         return reading.factors(A, replace(budget, n_passes=1 + budget.n_passes, widest=len(G)))
 

@@ -114,12 +114,11 @@ class BlockLanczos(Solver):
                 raise refuse(name, "be a positive integer or None", value)
 
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
-        own = (A.shape[0] >= A.shape[1]) != self.on_long_side(A, k)
-        return self._factors(A, k, rng) if own else self._factors(A.H, k, rng).H
+        basis_on_columns = (A.shape[0] >= A.shape[1]) != self.on_long_side(A, k)
+        return self._factors(A, k, rng) if basis_on_columns else self._factors(A.H, k, rng).H
 
     def _factors(self, A: Operator, k: int | float, rng: Generator) -> Factors:
-        B = fused(A, self._expected_steps(k))
-        p, budget = problem_of(self, B, k, B)
+        p, budget = problem_of(self, fused(A, self._expected_steps(k)), k)
         return solve(p, budget, rng).factors(A, budget)
 
     def shape(self, k: int | float, A: Operator) -> Shape:
@@ -213,16 +212,17 @@ class BlockLanczos(Solver):
         return 8 * n * (room + panels) + surroundings(A, k + b) + long_vectors(A, k)
 
 
-def problem_of(solver: BlockLanczos, G: Operator, k: int | float, A: Operator) -> tuple[Problem, Budget]:
-    shape = solver.shape(k, A)
-    probing = solver.missed_tol, solver.miss_probability
-    start = None if solver.start is None else _checked(solver.start, G)
-    p = Problem(A, G, k, solver.tol, *probing, shape, _total(A, k), start, solver.single(G), cancelled(A))
+def problem_of(
+    solver: BlockLanczos, A: Operator, k: int | float, multiplied: Operator | None = None
+) -> tuple[Problem, Budget]:
+    shape, probing, X = solver.shape(k, A), (solver.missed_tol, solver.miss_probability), multiplied or A
+    start = None if solver.start is None else _checked(solver.start, X)
+    p = Problem(A, X, k, solver.tol, *probing, shape, _total(A, k), start, solver.single(X), cancelled(A))
     return p, Budget(solver.max_passes or most_passes(min(A.shape), shape.block))
 
 
-def _checked(start: Panel, G: Operator) -> Panel:
-    start, n, dtype = np.asarray(start), G.shape[1], panel_dtype(G.dtype)
+def _checked(start: Panel, A: Operator) -> Panel:
+    start, n, dtype = np.asarray(start), A.shape[1], panel_dtype(A.dtype)
     if start.ndim != 2 or start.shape[0] != n:
         raise refuse("start", f"have {n} rows, one for each entry of the short side", start.shape)
     if not np.isfinite(start).all():

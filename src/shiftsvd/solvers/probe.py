@@ -47,30 +47,31 @@ class Chain:
         self.shortest = float(np.sqrt(2 * gammaincinv(freedom / 2, probability) / (1 if real else 2)))
         self.R = R
         self.length = float(np.linalg.norm(R, 2))
-        self.parts: list[tuple[Panel, Panel]] = []  # A_j and B_j
+        self.parts: list[tuple[Panel, Panel]] = []  # A_j and C_j
         self.spread, self.top = 0.0, -np.inf  # the largest norm of a coefficient, the largest Ritz value of P G P
-        self.known = np.inf  # the least level of fewer products: everything above it stays excluded
+        self.excluded = np.inf  # the least bound of fewer products: everything above it stays excluded
 
-    def add(self, A: Panel, B: Panel) -> None:
-        self.parts.append((A, B))
-        self.spread = max(self.spread, float(np.linalg.norm(A, 2)), float(np.linalg.norm(B, 2)) if B.size else 0.0)
+    def add(self, diagonal: Panel, below: Panel) -> None:
+        self.parts.append((diagonal, below))
+        self.spread = max(self.spread, *(float(np.linalg.norm(X, 2)) for X in (diagonal, below) if X.size))
         t, Z = np.linalg.eigh(self._projected())
         self.top = float(t[-1])
         self.gaps = t[-1] - t
         self.first = Z[: len(self.R)].conj().T @ self.R  # E_1^H Z, times R: (size of T, columns)
-        self.last = B @ Z[len(Z) - B.shape[1] :]  # B E^H Z: (width of X', size of T)
+        self.last = below @ Z[len(Z) - below.shape[1] :]  # B E^H Z, B the last C_j: (width of X', size of T)
 
     def _projected(self) -> Panel:
         size, hi = sum(len(A) for A, _ in self.parts), 0
         T = np.zeros((size, size), self.parts[0][0].dtype)
-        for A, B in self.parts:
-            lo, hi = hi, hi + len(A)
-            T[lo:hi, lo:hi] = A
+        for diagonal, below in self.parts:
+            lo, hi = hi, hi + len(diagonal)
+            T[lo:hi, lo:hi] = diagonal
             if hi < size:
-                T[hi : hi + len(B), lo:hi], T[lo:hi, hi : hi + len(B)] = B, B.conj().T
+                end = hi + len(below)
+                T[hi:end, lo:hi], T[lo:hi, hi:end] = below, below.conj().T
         return T
 
-    def level(self, noise: float, sought: float = SOUGHT) -> float:
+    def bound(self, noise: float, sought: float = SOUGHT) -> float:
         """Return a bound of the largest eigenvalue of ``P G P`` that holds with the probability of the chain.
 
         `noise` bounds the norm of F. Intervals are excluded one after another, downwards from infinity. One that cannot
@@ -84,9 +85,9 @@ class Chain:
         rounded = noise + len(self.gaps) * EPS * self.spread
         # By ||(lambda - T)^-1|| <= 1 / distance, everything beyond this distance is excluded.
         beyond = 2 * (self.spread + rounded) * self.length / self.shortest + lowest
-        if not self.known > self.top:  # the event of probability p has happened, or rounding
-            self.known = np.inf
-        proven, ratio = min(beyond, self.known - self.top), WIDEST
+        if not self.excluded > self.top:  # the event of probability p has happened, or rounding
+            self.excluded = np.inf
+        proven, ratio = min(beyond, self.excluded - self.top), WIDEST
         while proven > lowest:
             edges = np.maximum(proven * ratio ** -np.arange(INTERVALS + 1.0), lowest)
             kept = np.flatnonzero(~self._excluded(edges[1:], edges[:-1], rounded))
@@ -95,7 +96,7 @@ class Chain:
                 if ratio <= 1 + sought:
                     break
                 ratio = ratio ** (1 / INTERVALS)
-        self.known = min(self.known, self.top + max(proven, lowest))
+        self.excluded = min(self.excluded, self.top + max(proven, lowest))
         return self.top + max(proven, lowest) + noise
 
     def _excluded(self, a: Vector, b: Vector, noise: float) -> NDArray[np.bool_]:
@@ -143,10 +144,10 @@ class Probe:
         F, old = self.F, self.F.size
         F.extend(product)
         self._chain.add(F.H[old : F.size, old : F.size], F.C)
-        self.level, self.top = self._chain.level(self._rounding(), COARSE), self._chain.top
+        self.level, self.top = self._chain.bound(self._rounding(), COARSE), self._chain.top
 
     def end(self) -> None:
-        self.level = self._chain.level(self._rounding())
+        self.level = self._chain.bound(self._rounding())
         self.F.take_back()
         if self.F.size == self.F.n:  # nothing is left but rounding
             self.level = self.top + self.noise

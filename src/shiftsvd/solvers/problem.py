@@ -50,7 +50,7 @@ class Problem:
     """The k leading components of A, or a share k of its squared norm, by products with G."""
 
     A: Operator
-    G: Operator  # A, or the same numbers in a quicker order
+    multiplied: Operator  # A, or what has the same Gram matrix and is quicker to multiply
     k: int | float
     tol: float
     missed_tol: float
@@ -64,10 +64,10 @@ class Problem:
 
     @property
     def n(self) -> int:
-        return self.G.shape[1]
+        return self.multiplied.shape[1]
 
     @cached_property
-    def pause(self) -> float:
+    def steps_per_check(self) -> float:
         """Steps that take as long as a check."""
         return Work.of(self.A).steps_per_check(self.shape.block, self.shape.columns)
 
@@ -82,7 +82,7 @@ class Problem:
 
     def shares_products(self, precise: bool) -> bool:
         """Whether components can be read off a product of the iteration."""
-        return self.G is self.A and (precise or self.A.dtype == np.float32)
+        return self.multiplied is self.A and (precise or self.A.dtype == np.float32)
 
     def reads_in_single(self, eps: float) -> bool:
         return self.A.dtype == np.float32 and eps > self.A.costs.gram_eps
@@ -92,17 +92,17 @@ class Problem:
 
     def deflated(self, V: Panel, leader: float) -> "Problem":
         """What is orthogonal to V, to half of the tolerance: the other half is for what V adds to the bounds."""
-        A = Deflated(self.A, V)  # not of a formed G, which has lost the rest already
+        A = Deflated(self.A, V)  # not of a formed Gram matrix, which has lost the rest already
         k, leader = int(self.k) - V.shape[1], max(self.leader, leader)
         halved = replace(self, tol=SHARE * self.tol, miss_probability=self.miss_probability / 2)
-        return replace(halved, A=A, G=A, k=k, start=None, single=False, leader=leader)
+        return replace(halved, A=A, multiplied=A, k=k, start=None, single=False, leader=leader)
 
 
 @dataclass(eq=False)
 class Budget:
     """The reads of the data that one fit may make, of all its runs together."""
 
-    limit: int  # reads for the iteration; the last reading of the components may take one more
+    max_passes: int  # of the iteration; the last reading of the components may take one more
     n_passes: int = 0
     used: int = 0  # reads, and one for each product that reads nothing, so that every iteration ends
     widest: int = 0  # columns of the widest panel that was multiplied
@@ -113,7 +113,7 @@ class Budget:
         self.used += max(reads, 1)
 
     def allows(self, reads: int) -> bool:
-        return self.used + reads <= self.limit + 1
+        return self.used + reads <= self.max_passes + 1
 
 
 @dataclass(eq=False)
@@ -133,9 +133,9 @@ class Products:
 
     @classmethod
     def of(cls, p: Problem, budget: Budget) -> "Products":
-        reads, eps = p.G.costs.gram_reads, p.G.costs.gram_eps
-        last, hidden = max(p.A.costs.gram_reads, 1), max(p.leader, p.cancelled)
-        return cls(p.G.gram, panel_dtype(p.G.dtype), budget, reads, last, eps, hidden, not p.single)
+        X, costs, last = p.multiplied, p.multiplied.costs, max(p.A.costs.gram_reads, 1)
+        hidden = max(p.leader, p.cancelled)
+        return cls(X.gram, panel_dtype(X.dtype), budget, costs.gram_reads, last, costs.gram_eps, hidden, not p.single)
 
     @property
     def eps(self) -> float:
@@ -153,7 +153,7 @@ class Products:
         if not self.precise:
             with np.errstate(over="ignore", invalid="ignore"):  # what leaves the range is seen by what comes of it
                 W = self._product(V.astype(np.float32, copy=False))
-            if self.n_steps > 1 or self._holds(V, W):
+            if self.n_steps > 1 or self._accept_first(V, W):
                 return W
             self.precise = True
         return in_dtype(self._product(V.astype(self.dtype, copy=False)), self.dtype)
@@ -162,7 +162,7 @@ class Products:
         self.budget.spend(self.reads, V.shape[1])
         return self.gram(V)
 
-    def _holds(self, V: Panel, W: Panel) -> bool:
+    def _accept_first(self, V: Panel, W: Panel) -> bool:
         least, most = SINGLE_RANGE
         if not least < largest(W) < most:
             return False

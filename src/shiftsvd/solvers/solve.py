@@ -128,7 +128,7 @@ def first_block(p: Problem, start: Panel | None, dtype: np.dtype[np.generic], rn
         # More columns would make every product as wide as they are many, for the same space.
         wide = j > width
         Q = start @ rng.standard_normal((j, width)).astype(dtype) if wide else beside(start, sent(start, Q[:, j:]))
-    return placed(p.G, Q.astype(dtype))
+    return placed(p.multiplied, Q.astype(dtype))
 
 
 # --- a check ---------------------------------------------------------------------------------------------------------
@@ -149,11 +149,11 @@ def check(
         return ritz, Rounded()
     if count := leaders(p, G, ritz):
         return ritz, Leaders(count)
-    bounded(worst * p.tol)
+    bounded(worst * p.tol)  # for the display of progress
     history.append((float(G.n_steps), worst))
     if ended or worst <= 1 or stuck:
         return ritz, Spent() if ended else Converged() if worst <= 1 else Stuck()
-    return ritz, Later(steps_to_go(history, p.pause))
+    return ritz, Later(steps_to_go(history, p.steps_per_check))
 
 
 def excess_of(p: Problem, G: Products, ritz: Ritz) -> Vector:
@@ -175,7 +175,7 @@ def is_stuck(ritz: Ritz, errors: Vector, history: History) -> bool:
     return bool(np.all(bounds.worst_of_group(ritz)[late] <= ritz.noise))
 
 
-def steps_to_go(history: History, pause: float) -> int:
+def steps_to_go(history: History, steps_per_check: float) -> int:
     """Predict the steps until convergence by how fast the worst error fell between the last two checks.
 
     At least as many as take as long as a check, unless errors that fall ten times a step may converge earlier.
@@ -184,7 +184,7 @@ def steps_to_go(history: History, pause: float) -> int:
     # Convergence speeds up as it goes on.
     if worst1 <= 2:
         return 1
-    least = min(pause, np.log10(worst1))
+    least = min(steps_per_check, np.log10(worst1))
     if not np.isfinite(worst0) or not worst1 < worst0:
         return int(np.clip(least, 2, 3))
     rate = np.log(worst0 / worst1) / (step1 - step0)
@@ -247,7 +247,7 @@ def leaders(p: Problem, G: Products, ritz: Ritz) -> int:
 def beside_leaders(p: Problem, G: Products, F: Factorization, ritz: Ritz, rng: Generator) -> Reading:
     """Find what is orthogonal to the leaders by products that project them out, then read all off together."""
     V, budget = placed(p.A, F.vectors(len(ritz.theta))), G.budget
-    budget.limit -= 1  # the read of all together
+    budget.max_passes -= 1  # the read of all together
     rest = solve(p.deflated(V, root_of(ritz.theta)), budget, rng)
-    budget.limit += 1
+    budget.max_passes += 1
     return together(p.A, ritz, V, rest, p.tol, budget)
