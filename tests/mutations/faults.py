@@ -316,7 +316,7 @@ FAULTS = (
     ),
     fault(
         "a tolerance, a hundred times",
-        "solvers/reading.py",
+        "solvers/certify.py",
         "late = np.flatnonzero(~(errors <= tol))\n    residuals",
         "late = np.flatnonzero(~(errors <= 100 * tol))\n    residuals",
         "solvers/test_solvers.py",

@@ -53,8 +53,8 @@ from shiftsvd.runs.progress import progress
 from shiftsvd.solvers import BlockLanczos, Gram, Solver, estimate
 from shiftsvd.solvers.auto import asked_for, solver_named
 from shiftsvd.solvers.base import CERTIFIED
+from shiftsvd.solvers.certify import certificate_bytes
 from shiftsvd.solvers.constants import MISSED_TOL
-from shiftsvd.solvers.reading import certificate_bytes
 from shiftsvd.transforms.chains import as_transforms
 
 LOG = logging.getLogger("shiftsvd")

@@ -1,4 +1,4 @@
-"""The last reading: components by one product with the data, with a certificate; and `certify`, which adds one."""
+"""The last reading: components by one product with the data, with a certificate."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -6,19 +6,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.algebra.generic import cancelled, matmat_in_double
+from shiftsvd.algebra.generic import matmat_in_double
 from shiftsvd.numerics import bounds
-from shiftsvd.numerics.bounds import TINY, TURNING, Fact, Ritz
+from shiftsvd.numerics.bounds import TINY, TURNING, Ritz
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.orth import inner, orth, qr, stacked, subtract_product, times, triangle
+from shiftsvd.numerics.orth import inner, qr, stacked, subtract_product, times, triangle
 from shiftsvd.numerics.panels import beside, in_dtype, lengths, norms, on_host
-from shiftsvd.operators import Operator, Panel, panel_dtype
-from shiftsvd.result import Certificate, SVDResult
-from shiftsvd.solvers.constants import CERTIFY_SWEEPS, MISSED_TOL, PROBABILITY, SHARE, USUAL_BLOCK
-from shiftsvd.solvers.cost import surroundings
+from shiftsvd.operators import Operator, Panel
+from shiftsvd.result import Certificate
+from shiftsvd.solvers.constants import SHARE
 from shiftsvd.solvers.factors import Factors, long_factor, rank_floor, shift_rounding
-from shiftsvd.solvers.krylov import Factorization
-from shiftsvd.solvers.probe import Probe, Proven, allowed
+from shiftsvd.solvers.probe import Proven, allowed
 from shiftsvd.solvers.problem import Budget, Outcome, Problem, Products
 
 
@@ -89,52 +87,32 @@ def read(p: Problem, G: Products, s: Snapshot, rng: Generator) -> Reading:
     Both halves of a residual are known then: ``A v - sigma u`` is 0 by the choice of u, and ``A^H u - sigma v`` is
     ``(G v - theta v) / sigma``. Where squared values have lost their digits, the triangular factor of A V has not.
     """
-    A, k, budget = p.A, s.ritz.k, G.budget
-    R, eps, measured, rest, mixed = _last_product(p, G, s, rng)
-    theta, w = np.linalg.eigh(inner(s.V, R))
-    theta, w = theta[::-1], w[:, ::-1]
-    V, R = times(s.V, w), times(R, w)
-    subtract_product(R, V, np.diag(theta))
-    S = np.sqrt(np.maximum(theta, 0))
-    noise, own = bounds.rounding_of(theta, eps, measured), shift_rounding(A, eps)
-    rounded = noise / (2 * np.maximum(theta, TINY)) + own / np.maximum(S, TINY)
-    # Squares below their rounding say nothing, not even that a value is 0.
-    most = SHARE * max(p.tol, bounds.residual_rounding(eps))
-    shifted = eps > A.costs.gram_eps and own > most * float(S[k - 1])
-    lost = shifted or noise > most * max(float(theta[k - 1]), 0.0)
-    if lost and theta[0] > 0 and budget.allows(1):
-        S, Wh = _values(A, V, budget)
-        V, R, theta = V @ Wh.conj().T, R @ Wh.conj().T, S**2
-        rounded = _rounded_values(A, S, S, A.costs.gram_eps)
-        rounded += _mixed(theta, np.append(theta, rest.theta), norms(R), rest.r, noise)
-    rounded = rounded + mixed / (2 * np.maximum(theta, TINY))
-    every = np.append(theta, rest.theta)
-    seen = replace(rest, theta=every, E=_joined(R, s.block, rest.E), noise=bounds.rounding_of(every, eps, measured))
-    V, S, rounded = V[:, :k], np.where(S**2 > rest.zero, S, 0.0)[:k], rounded[:k]
-    errors = bounds.value_errors(seen, S) + np.where(S > 0, rounded, 0.0)
-    # Convergence may use inferred bounds. Report the larger of the inferred bound and min(proven bound, `tol`).
-    told = np.where(S > 0, np.maximum(errors, np.minimum(bounds.value_errors(seen, S, inferring=False), p.tol)), errors)
-    residuals = np.where(S > 0, seen.r[:k] / np.where(S > 0, S, 1) / max(float(S[0]), TINY) / np.sqrt(2), 0.0)
-    slack = 1.0 if p.tol > 0 else 8.0  # of residuals that are rounding, some is of this very reading
-    late = np.flatnonzero(~(bounds.excess(seen, p.tol, errors) <= slack))
-    known = certified(A, seen, S, residuals, told, late, max(p.tol, p.missed_tol), rounded)
-    return Reading(V, S, replace(known, vector_errors=_returned(A, S, known.vector_errors)))
+    last, k = _last_product(p, G, s, rng), s.ritz.k
+    V, R, theta, S, rounded = _read_off(p, s.V, last, k, G.budget)
+    every = np.append(theta, last.rest.theta)
+    noise = bounds.rounding_of(every, last.eps, last.measured)
+    ritz = replace(last.rest, theta=every, E=_joined(R, s.block, last.rest.E), noise=noise)
+    S = np.where(S**2 > ritz.zero, S, 0.0)[:k]
+    return Reading(V[:, :k], S, _certificate(p, ritz, S, rounded[:k]))
 
 
-def _last_product(p: Problem, G: Products, s: Snapshot, rng: Generator) -> tuple[Panel, float, float, Ritz, float]:
-    """Return ``G V``, its rounding unit and measured rounding, the Ritz values after V, and what couples V to these.
+class LastProduct(NamedTuple):
+    """``G V``, its rounding, the Ritz values after those of V, and the norm of what couples V to these."""
 
-    Single data are read in the precision that they were multiplied in, if that holds them; double data in double.
-    """
+    panel: Panel
+    eps: float
+    measured: float
+    rest: Ritz
+    coupling: float
+
+
+def _last_product(p: Problem, G: Products, s: Snapshot, rng: Generator) -> LastProduct:
+    # Single data are read in the precision that they were multiplied in, if that holds them; double data in double.
     A, theta, product, measured = p.A, s.ritz.theta, s.product, s.measured
     single = p.reads_in_single(G.eps) and (product is not None or G.budget.allows(2 * G.last_reads))
     if single:
-        product = in_dtype(G(s.V) if product is None else product, G.dtype)
-        G.judge(s.V, product, rng)
-        measured = G.measured
-        lossy = bounds.loss(replace(s.ritz, noise=bounds.rounding_of(theta, s.eps, measured))) > SHARE * p.tol
-        if lossy and G.budget.allows(G.last_reads):
-            single, product = False, None
+        product, measured = _product_in_single(p, G, s, rng)
+        single = product is not None
     left, eps = s.V.shape[1], s.eps if single else A.costs.gram_eps
     rest = replace(s.ritz, theta=theta[left:], E=s.ritz.E[:, left:], known=s.proven.limit(s.ritz.k))
     if product is None and (s.eps > eps or G.budget.allows(G.last_reads)):
@@ -142,11 +120,19 @@ def _last_product(p: Problem, G: Products, s: Snapshot, rng: Generator) -> tuple
         product = A.gram(s.V)
     if product is None:  # as the basis knows it
         product = s.V * theta[:left] + s.block @ s.ritz.E[: s.block.shape[1], :left]
-    product, mixed = in_dtype(product, s.V.dtype), 0.0
+    product, coupling = in_dtype(product, s.V.dtype), 0.0
     if s.eps > eps:  # the others keep what single precision did to them
         rest = bounds.grown(rest, bounds.rounding_of(theta, s.eps, measured))
-        mixed = _coupling(s.panels, s.V, product)
-    return product, eps, measured if single or G.precise else 0.0, rest, mixed
+        coupling = _coupling(s.panels, s.V, product)
+    return LastProduct(product, eps, measured if single or G.precise else 0.0, rest, coupling)
+
+
+def _product_in_single(p: Problem, G: Products, s: Snapshot, rng: Generator) -> tuple[Panel | None, float]:
+    product = in_dtype(G(s.V) if s.product is None else s.product, G.dtype)
+    G.judge(s.V, product, rng)
+    loss = bounds.loss(replace(s.ritz, noise=bounds.rounding_of(s.ritz.theta, s.eps, G.measured)))
+    too_much = loss > SHARE * p.tol and G.budget.allows(G.last_reads)
+    return None if too_much else product, G.measured
 
 
 def _coupling(panels: tuple[Panel, ...], V: Panel, product: Panel) -> float:
@@ -156,6 +142,41 @@ def _coupling(panels: tuple[Panel, ...], V: Panel, product: Panel) -> float:
         return 0.0
     parts = [inner(B, (R / size).astype(B.dtype)) for B in panels]
     return float(np.linalg.norm(np.concatenate(parts), 2)) * size
+
+
+def _read_off(
+    p: Problem, V: Panel, last: LastProduct, k: int, budget: Budget
+) -> tuple[Panel, Panel, Vector, Vector, Vector]:
+    # Vectors, residuals, squares, values, and the relative rounding of these.
+    A, rest = p.A, last.rest
+    theta, w = np.linalg.eigh(inner(V, last.panel))
+    theta, w = theta[::-1], w[:, ::-1]
+    V, R = times(V, w), times(last.panel, w)
+    subtract_product(R, V, np.diag(theta))
+    S = np.sqrt(np.maximum(theta, 0))
+    noise, own = bounds.rounding_of(theta, last.eps, last.measured), shift_rounding(A, last.eps)
+    rounded = noise / (2 * np.maximum(theta, TINY)) + own / np.maximum(S, TINY)
+    # Squares below their rounding say nothing, not even that a value is 0.
+    most = SHARE * max(p.tol, bounds.residual_rounding(last.eps))
+    shifted = last.eps > A.costs.gram_eps and own > most * float(S[k - 1])
+    lost = shifted or noise > most * max(float(theta[k - 1]), 0.0)
+    if lost and theta[0] > 0 and budget.allows(1):
+        S, Wh = _values(A, V, budget)
+        V, R, theta = V @ Wh.conj().T, R @ Wh.conj().T, S**2
+        rounded = rounded_values(A, S, S, A.costs.gram_eps)
+        rounded += _mixed(theta, np.append(theta, rest.theta), norms(R), rest.r, noise)
+    return V, R, theta, S, rounded + last.coupling / (2 * np.maximum(theta, TINY))
+
+
+def _certificate(p: Problem, ritz: Ritz, S: Vector, rounded: Vector) -> Certificate:
+    errors = bounds.value_errors(ritz, S) + np.where(S > 0, rounded, 0.0)
+    # Convergence may use inferred bounds. Report the larger of the inferred bound and min(proven bound, `tol`).
+    told = np.where(S > 0, np.maximum(errors, np.minimum(bounds.value_errors(ritz, S, inferring=False), p.tol)), errors)
+    residuals = np.where(S > 0, ritz.r[: len(S)] / np.where(S > 0, S, 1) / max(float(S[0]), TINY) / np.sqrt(2), 0.0)
+    slack = 1.0 if p.tol > 0 else 8.0  # of residuals that are rounding, some is of this very reading
+    late = np.flatnonzero(~(bounds.excess(ritz, p.tol, errors) <= slack))
+    known = certified(p.A, ritz, S, residuals, told, late, max(p.tol, p.missed_tol), rounded)
+    return replace(known, vector_errors=_returned(p.A, S, known.vector_errors))
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of values that are 0
@@ -177,7 +198,7 @@ def together(A: Operator, leaders: Ritz, V: Panel, rest: Reading, tol: float, bu
         bounds.value_bounds(*first), 2 * known.value_errors * rest.S**2 + leaning + np.abs(theta[count:] - rest.S**2)
     )
     there = rank_floor(A, S[0]) < S
-    errors = np.where(there, off / (2 * theta) + _rounded_values(A, S, S, A.costs.gram_eps), 0.0)
+    errors = np.where(there, off / (2 * theta) + rounded_values(A, S, S, A.costs.gram_eps), 0.0)
     angles = np.append(
         bounds.vector_bounds(*first, TURNING * leaders.noise),
         np.minimum(known.vector_errors + np.sqrt(leaning / gap), 1.0),
@@ -199,7 +220,7 @@ def _mixed(read_off: Vector, theta: Vector, r: Vector, others: Vector, noise: fl
     return np.where(np.arange(count) >= first, noise / (2 * np.maximum(read_off, TINY)), 0.0)
 
 
-def _rounded_values(A: Operator, S: Vector, of: Vector, eps: float) -> Vector:
+def rounded_values(A: Operator, S: Vector, of: Vector, eps: float) -> Vector:
     # Of values that come from no square.
     return np.asarray((bounds.residual_rounding(eps) * S[0] + shift_rounding(A)) / np.maximum(of, TINY))
 
@@ -256,96 +277,3 @@ def _joined(R: Panel, block: Panel, E: Panel) -> Panel:
     lengths, X = np.linalg.eigh(inner(R, R))
     aside = np.sqrt(np.maximum(lengths, 0))[:, None] * X.conj().T
     return np.block([[along, E], [aside, np.zeros((len(aside), E.shape[1]), E.dtype)]])
-
-
-# --- the certificate of a factorization that came without one -----------------------------------------------------
-
-
-def certificate_bytes(A: Operator, k: int) -> int:
-    # Long: U, F.U, A V, and three of its products. Short: vectors, products, the residual, and the basis of the probe.
-    long, short = 6 * k, 8 * k + USUAL_BLOCK * CERTIFY_SWEEPS
-    m, n = max(A.shape), min(A.shape)
-    return 8 * (long * m + min(short * n, 3 * n**2)) + surroundings(A, k + USUAL_BLOCK)
-
-
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of values that are 0
-def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
-    """Add residuals, bounds, and what can have been missed to the account of F.
-
-    Bounds are those of the Ritz values of the short vectors, which are made orthonormal in double precision; by how
-    much the values of F differ from these is added. Three passes, and some 5 of a random block, unless F comes from a
-    solver that finds all values.
-    """
-    if A.shape[0] < A.shape[1]:
-        F.info = certify(A.H, F.H, rng, tol).info
-        return F
-    k, dtype = len(F.S), panel_dtype(A.dtype)
-    given = F.Vh.conj().T.astype(dtype)
-    V = orth(given)
-    Y = matmat_in_double(A, V)
-    U = np.asarray(F.U)  # one that is spread over a cluster is needed whole
-    right = Y @ inner(V, given) - U * F.S
-    left = A.rmatmat(U) - given * F.S
-    _, S, Wh = np.linalg.svd(triangle(Y))
-    V, theta = V @ Wh.conj().T, S**2
-    fused = A.costs.gram_reads == 1  # in double precision, and as many reads
-    R = (A.gram(V) if fused else A.rmatmat(Y @ Wh.conj().T)).astype(dtype) - V * theta
-    basis = Factorization.around(V, theta, R, rng)
-    eps = A.costs.gram_eps if fused else A.costs.eps
-    noise = bounds.rounding_of(theta, eps, bounds.residual_rounding(eps) * cancelled(A) * float(S[0]))
-    ritz = Ritz(theta, basis.ritz().E, k, noise, zero=rank_floor(A, float(S[0])) ** 2)
-    need = k, allowed(ritz, max(tol, MISSED_TOL))
-    whole = F.info.missed_below  # of a solver that has all values: there is nothing to look for
-    sweeps = 0
-    if whole is not None:
-        ritz = replace(ritz, known=whole**2)
-    elif k == len(V):
-        ritz = replace(ritz, level=-np.inf)
-    else:
-        probe = Probe(basis, USUAL_BLOCK, PROBABILITY, noise)
-        while True:
-            probe.take(np.asarray(A.gram(basis.block), dtype))
-            sweeps += 1
-            if sweeps == CERTIFY_SWEEPS or basis.width == 0 or _enough(ritz, F.S, need, tol, probe):
-                break
-        probe.end()
-        ritz = replace(ritz, level=probe.level)
-    # Squares know nothing of what is below their rounding; these values come from no square.
-    rounded = _rounded_values(A, S, F.S, eps)
-    errors = bounds.value_errors(ritz, F.S) + np.where(F.S > 0, rounded, 0.0)
-    errors = np.where((F.S == 0) & (theta > ritz.zero), np.inf, errors)  # a value that is there is not 0
-    if whole is not None:  # by Weyl, since all values are those of a matrix as near to A as rounding
-        near = rank_floor(A, float(S[0]), min(A.costs.gram_eps, A.H.costs.gram_eps))
-        errors = np.minimum(errors, np.where(F.S > 0, (near + np.abs(F.S - S)) / np.maximum(F.S, TINY), np.inf))
-    late = np.flatnonzero(~(errors <= tol))
-    residuals = np.hypot(np.linalg.norm(right, axis=0), np.linalg.norm(left, axis=0)) / np.sqrt(2) / (F.S[0] or 1.0)
-    doubtful = F.info.missed_below is None  # the solver does not know what it missed, as one of all values does
-    known = certified(A, ritz, F.S, residuals, errors, late, max(tol, MISSED_TOL), rounded, doubtful)
-    known = replace(known, late=np.flatnonzero(~(known.value_errors <= tol)))  # what is proven may be within it
-    leaning = np.where(F.S > 0, np.linalg.norm(right, axis=0) / np.where(F.S > 0, F.S, 1), 1.0)
-    angles = _angles(ritz, known.vector_errors, inner(V, given), F.S) + leaning
-    angles += shift_rounding(A) / np.maximum(F.S, TINY)  # of the left ones, which lie along A v
-    n_passes = F.info.n_passes + 3 + sweeps * A.costs.gram_reads
-    F.info = replace(known, vector_errors=np.minimum(angles, 1.0)).told(replace(F.info, n_passes=n_passes))
-    return F
-
-
-def _enough(ritz: Ritz, S: Vector, need: Fact, tol: float, probe: Probe) -> bool:
-    # More products change nothing once all errors are within `tol`, or the largest Ritz value of the probe shows that
-    # no level can bring them there. For what was missed, a level close to that Ritz value is enough.
-    if not bounds.shows(ritz, need, probe.level):
-        found = not bounds.shows(ritz, need, probe.top)  # bounds are those of its level then
-        return found and probe.level <= probe.top * (1 + MISSED_TOL) ** 2
-    proven, best = (
-        np.all(bounds.value_errors(replace(ritz, level=level), S) <= tol) for level in (probe.level, probe.top)
-    )
-    return bool(proven or not best)
-
-
-def _angles(ritz: Ritz, sines: Vector, C: Panel, S: Vector) -> Vector:
-    """Bounds of sines for vectors with coordinates C in Ritz vectors that have bounds `sines`."""
-    # On the left, A v consists of parts that are as long as C and the Ritz values say.
-    starts, _ = bounds.groups(ritz.theta, ritz.rounded_squares)
-    C = C / np.linalg.norm(C, axis=0)
-    left = bounds.turned(sines, starts, C, np.sqrt(np.maximum(ritz.theta, 0))) / np.where(S > 0, S, 1)
-    return np.asarray(np.where(S > 0, np.maximum(bounds.turned(sines, starts, C), left), 1.0))
