@@ -252,8 +252,8 @@ FAULTS = (
     fault(
         "the stopping rule, ten times too soon",
         "solvers/solve.py",
-        "if ended or worst <= 1 or stuck:\n        return ritz, Spent() if ended else Converged() if worst <= 1",
-        "if ended or worst <= 10 or stuck:\n        return ritz, Spent() if ended else Converged() if worst <= 10",
+        "ended or worst <= 1 or stuck:\n        return ritz, Stop.SPENT if ended else Stop.CONVERGED if worst <= 1",
+        "ended or worst <= 10 or stuck:\n        return ritz, Stop.SPENT if ended else Stop.CONVERGED if worst <= 10",
         "solvers/test_lanczos.py",
         "solvers",
     ),
@@ -285,8 +285,8 @@ FAULTS = (
     fault(
         "the share of each probe of the probability",
         "solvers/probe.py",
-        "return probability * 0.5 ** (self.n_probes + 1)",
-        "return probability",
+        "return self.probability * 0.5 ** (self.n_probes + 1)",
+        "return self.probability",
         "solvers/test_missed_below.py",
         "solvers",
     ),

@@ -80,15 +80,10 @@ class Exact(Solver):
         k = components_for(S**2, share) if isinstance(share, float) else share
         eps = A.costs.gram_eps
         eps = eps if eps == EPS else min(eps, A.H.costs.gram_eps)  # blocks are those of whichever is stored
-        missed, rest = (
-            (float(S[k] + rounding(A, eps) * S[0] + 4 * EPS * cancelled(A)) if k < n else 0.0),
-            float(np.linalg.norm(S[k:])),
-        )
-        S, Vh = S[:k], Vh[:k]
-        n_passes = 2 if squared else 1
-        return Factors(
-            lambda: long_factor(A, Vh.conj().T), S, Vh, n_passes, n, 1, missed_below=missed, rest=rest, eps=eps
-        )
+        missed = float(S[k] + rounding(A, eps) * S[0] + 4 * EPS * cancelled(A)) if k < n else 0.0
+        rest, S, Vh = float(np.linalg.norm(S[k:])), S[:k], Vh[:k]
+        U = lambda: long_factor(A, Vh.conj().T)  # noqa: E731
+        return Factors(U, S, Vh, 2 if squared else 1, n, 1, missed_below=missed, rest=rest, eps=eps)
 
     def _of_squares(self, A: Operator, share: int | float) -> Factors | None:
         G = gram_matrix(A)

@@ -20,7 +20,7 @@ from shiftsvd.solvers.cost import long_vectors, surroundings, tall
 from shiftsvd.solvers.factors import Factors, components_for, rank_floor, squares_rounding
 from shiftsvd.solvers.lanczos import BlockLanczos, problem_of
 from shiftsvd.solvers.probe import Proven
-from shiftsvd.solvers.problem import Budget, Converged, Products
+from shiftsvd.solvers.problem import Budget, Products, Stop
 from shiftsvd.solvers.reading import Snapshot, read
 from shiftsvd.solvers.solve import solve
 
@@ -102,7 +102,7 @@ class Gram(Solver):
         product, measured = (G @ V, noise) if proven and not self.last_pass else (None, 0.0)
         p, budget = problem_of(self._leading(), A, k)[0], Budget(2, n_passes=1, widest=n)
         products = replace(Products.of(p, budget), precise=True)
-        stopped = Snapshot(ritz, V, V[:, :0], (), Proven(0), A.costs.gram_eps, measured, Converged(), product)
+        stopped = Snapshot(ritz, V, V[:, :0], (), Proven(0), A.costs.gram_eps, measured, Stop.CONVERGED, product)
         return read(p, products, stopped, rng).factors(A, budget)
 
     def _few(self, A: Operator, G: Panel, k: int | float, rng: Generator) -> Factors:

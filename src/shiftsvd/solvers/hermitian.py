@@ -1,6 +1,6 @@
 """Block Lanczos for a Hermitian matrix that need not be positive: its largest eigenvalues by themselves."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -11,37 +11,23 @@ from shiftsvd.numerics.bounds import TINY, Fact, Ritz, rounding_of, value_errors
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL
-from shiftsvd.solvers.constants import MISSED_TOL, PROBABILITY, USUAL_BLOCK
+from shiftsvd.solvers.constants import MISSED_TOL, USUAL_BLOCK
 from shiftsvd.solvers.krylov import Factorization, RitzPairs
 from shiftsvd.solvers.probe import Proven, allowed, needed, prove
-from shiftsvd.solvers.problem import Budget, Converged, Later, Outcome, Products, Spent, basis_columns, most_passes
+from shiftsvd.solvers.problem import Budget, Later, Outcome, Products, Stop, basis_columns, most_passes
 from shiftsvd.solvers.solve import advance, at_end, converge
 
 
 class Eigenpairs(NamedTuple):
-    """The largest eigenvalues of a Hermitian matrix, and what is known of them.
+    """The largest eigenvalues of a Hermitian matrix, and what is known of them."""
 
-    Attributes
-    ----------
-    values : array of shape (k,), descending
-    vectors : array of shape (n, k), orthonormal
-    value_errors : array of shape (k,)
-        Bounds of the relative errors of ``sqrt(lambda)``; of a value of at most 0, its residual over the largest.
-    converged : bool
-    n_passes : int
-    negative : float
-        The sum of the absolute negative eigenvalues, estimated from the first block.
-    lowest : float
-        An upper bound of the lowest eigenvalue.
-    """
-
-    values: Vector
+    values: Vector  # descending
     vectors: Panel
-    value_errors: Vector
+    value_errors: Vector  # relative, of ``sqrt(lambda)``; of a value of at most 0, its residual over the largest
     converged: bool
     n_passes: int
-    negative: float
-    lowest: float
+    negative: float  # the sum of the absolute negative eigenvalues, estimated from the first block
+    lowest: float  # an upper bound of the lowest eigenvalue
 
 
 @dataclass(frozen=True)
@@ -72,23 +58,22 @@ class HermitianLanczos:
         first, due = F.epoch, min(max(2, 2 * k // b) + 1, n if F.columns == n else F.columns // b - 1)
         proven, negative, lowest = Proven(b), 0.0, np.inf
 
-        def judged(pairs: RitzPairs) -> tuple[Ritz, Outcome]:
+        def judged(pairs: RitzPairs) -> tuple[Ritz, Outcome | Later]:
             nonlocal negative, lowest
             ritz = _ritz(pairs, k, G, F, proven)
             lowest = min(lowest, float(pairs.theta[-1]))
             if F.epoch == first and not proven.n_probes:
                 negative = _negative(ritz, pairs.Z, F)
             if at_end(G, F):
-                return ritz, Spent()
-            return ritz, Converged() if _converged(ritz, self.tol) else Later(1)
+                return ritz, Stop.SPENT
+            return ritz, Stop.CONVERGED if _converged(ritz, self.tol) else Later(1)
 
         while True:
             ritz, why = converge(partial(advance, G, F, lambda theta: k), judged, due)
-            if isinstance(why, Spent) or not proven.lacks(needs := _needs(ritz, self.tol, proven)):
+            if why is Stop.SPENT or not proven.lacks(needs := _needs(ritz, self.tol, proven)):
                 break
-            proven = prove(G, F, ritz, needs, proven, PROBABILITY).proven
+            proven = prove(G, F, ritz, needs, proven).proven
             due = int(proven.lacks(_needs(ritz, self.tol, proven)))
-        ritz = replace(ritz, level=-np.inf) if F.size == n else ritz
         converged = _converged(ritz, self.tol) and ritz.limit <= _allowed(ritz, self.tol)
         found = ritz.theta[:k], F.vectors(k), _errors(ritz)
         return Eigenpairs(*found, converged, budget.n_passes, negative, lowest)

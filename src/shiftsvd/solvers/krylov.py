@@ -30,38 +30,24 @@ class Factorization:
 
     An epoch ends when columns of B are dropped: what holds outside of B holds for all larger sizes of its epoch. During
     a probe the Q of before is `aside`, and residuals lack what lies along it.
-
-    Attributes
-    ----------
-    B : array (n, capacity), by columns
-        Orthonormal columns; the first `size` were multiplied, the `width` after them are Q. In single precision if
-        products are, which halves what is read and multiplied most.
-    H : array (capacity, capacity)
-        Hermitian, in double precision; rows and columns up to `size` are set.
-    C : array (width, last)
-    columns : int
-        `make_room` restarts the basis before it has more.
-    b : int
-        Columns of the first block.
-    scale : float
-        The largest norm of a product so far, by which rounding is measured.
-    aside : (array, array), or None
-        The block that waits, and the residuals of all columns in its terms.
     """
 
     rng: Generator
     capacity: int
+    # (n, capacity), orthonormal columns: the first `size` were multiplied, the `width` after them are Q. In single
+    # precision if products are, which halves what is read and multiplied most.
     B: Panel = field(default_factory=lambda: NONE)
+    # (capacity, capacity), Hermitian, in double precision; rows and columns up to `size` are set.
     H: Panel = field(default_factory=lambda: NONE)
-    C: Panel = field(default_factory=lambda: NONE)
-    columns: int = 0
-    b: int = 0
+    C: Panel = field(default_factory=lambda: NONE)  # (width, last)
+    columns: int = 0  # `make_room` restarts the basis before it has more
+    b: int = 0  # columns of the first block
     epoch: int = 0
     size: int = 0
     width: int = 0
     last: int = 0
-    scale: float = 0.0
-    aside: tuple[Panel, Panel] | None = None
+    scale: float = 0.0  # the largest norm of a product so far, by which rounding is measured
+    aside: tuple[Panel, Panel] | None = None  # the block that waits, and the residuals of all columns in its terms
     _ritz: tuple[tuple[int, int], RitzPairs] | None = None
 
     @classmethod

@@ -10,23 +10,8 @@ from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.kernels import default_threads
 from shiftsvd.numerics.bounds import residual_rounding
 from shiftsvd.operators import Operator, Panel, panel_dtype
+from shiftsvd.solvers import constants
 from shiftsvd.solvers.base import TOL, Solver, check_tol
-from shiftsvd.solvers.constants import (
-    DIGITS,
-    DOUBT,
-    JUDGED,
-    LONG_COLUMNS,
-    MISSED_TOL,
-    NOISE,
-    OF_SHARE,
-    PROBABILITY,
-    QUICKEST,
-    RESTARTED,
-    SINGLE,
-    STEPS,
-    SWEEPS,
-    USUAL_BLOCK,
-)
 from shiftsvd.solvers.cost import Work, long_vectors, surroundings, tall, wide
 from shiftsvd.solvers.factors import Factors
 from shiftsvd.solvers.problem import Budget, Problem, Shape, basis_columns, most_passes
@@ -99,8 +84,8 @@ class BlockLanczos(Solver):
     max_basis: int | None = None
     max_passes: int | None = None
     start: Panel | None = field(default=None, compare=False, repr=False)
-    missed_tol: float = field(default=MISSED_TOL, repr=False)
-    miss_probability: float = field(default=PROBABILITY, repr=False)
+    missed_tol: float = field(default=constants.MISSED_TOL, repr=False)
+    miss_probability: float = field(default=constants.PROBABILITY, repr=False)
 
     def __post_init__(self) -> None:
         check_tol(self.tol)
@@ -137,7 +122,7 @@ class BlockLanczos(Solver):
             Columns of a block, columns wanted, columns of the basis before a restart, and columns that are reserved.
         """
         shape = self._shape(k, A, A.costs.panel_columns)
-        return self._shape(k, A, LONG_COLUMNS) if self.on_long_side(A, k) else shape
+        return self._shape(k, A, constants.LONG_COLUMNS) if self.on_long_side(A, k) else shape
 
     def on_long_side(self, A: Operator, k: int | float) -> bool:
         """Return whether the basis lies on the long side, which halves the reads of data that are read by the short.
@@ -156,8 +141,8 @@ class BlockLanczos(Solver):
         """
         if self.start is not None or not A.costs.long_bytes or wide(A).costs.gram_reads > 1:
             return False
-        shape = self._shape(k, A, LONG_COLUMNS)
-        few = shape.wanted + STEPS * shape.block <= min(A.shape)
+        shape = self._shape(k, A, constants.LONG_COLUMNS)
+        few = shape.wanted + constants.STEPS * shape.block <= min(A.shape)
         return few and 8 * max(A.shape) * shape.room <= A.costs.long_bytes
 
     def _shape(self, k: int | float, A: Operator, columns: tuple[int, int]) -> Shape:
@@ -165,9 +150,9 @@ class BlockLanczos(Solver):
         # The largest multiple of 16 below 2 k: kernels take 16 columns at a time.
         width = most if isinstance(k, float) else int(np.clip((2 * k - 1) // 16 * 16, least, most))
         n, b = min(A.shape), min(self.block_size or width, *A.shape)
-        wanted = min(OF_SHARE + b if isinstance(k, float) else int(k), n)
+        wanted = min(constants.OF_SHARE + b if isinstance(k, float) else int(k), n)
         held = basis_columns(wanted, b, n, self.max_basis)
-        return Shape(b, wanted, held, min(held + (SWEEPS + 1) * b, n))
+        return Shape(b, wanted, held, min(held + (constants.SWEEPS + 1) * b, n))
 
     def single(self, A: Operator) -> bool:
         """Return whether products begin in single precision: of double data if the tolerance is likely to allow it.
@@ -182,11 +167,11 @@ class BlockLanczos(Solver):
         bool
             True for single precision; a run goes over to double where the residuals ask for it.
         """
-        roundings = 1 if A.dtype == np.float32 else DOUBT
-        return A.costs.gram_in_single and self.tol >= residual_rounding(SINGLE) * roundings
+        roundings = 1 if A.dtype == np.float32 else constants.DOUBT
+        return A.costs.gram_in_single and self.tol >= residual_rounding(constants.SINGLE) * roundings
 
     def _expected_steps(self, k: int | float) -> float:
-        return 12.0 if isinstance(k, float) else 6.0 + 4 * k / (self.block_size or USUAL_BLOCK)
+        return 12.0 if isinstance(k, float) else 6.0 + 4 * k / (self.block_size or constants.USUAL_BLOCK)
 
     def expected_passes(self, A: Operator, k: int) -> float:
         shape = self.shape(k, A)
@@ -198,11 +183,11 @@ class BlockLanczos(Solver):
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
         n, (block, _, columns, _), reads = min(A.shape), self.shape(k, A), self._reads(A, k)
         whole = -(-n // block) + 1  # the basis holds everything, which is read off
-        least = min(-(-k // block) + QUICKEST, whole)
-        slower = 1 + np.log10(TOL / max(self.tol, A.costs.gram_eps)) / DIGITS
-        noise = round((NOISE + RESTARTED * k / block) * (n / block) ** (1 / 3) * max(slower, 1))
+        least = min(-(-k // block) + constants.QUICKEST, whole)
+        slower = 1 + np.log10(TOL / max(self.tol, A.costs.gram_eps)) / constants.DIGITS
+        noise = round((constants.NOISE + constants.RESTARTED * k / block) * (n / block) ** (1 / 3) * max(slower, 1))
         most = max(noise, round(self.expected_passes(A, k)) // reads)
-        return least * reads, max(least, min(most, whole + JUDGED) if columns == n else most) * reads
+        return least * reads, max(least, min(most, whole + constants.JUDGED) if columns == n else most) * reads
 
     def peak_bytes(self, A: Operator, k: int) -> int:
         side = max if self.on_long_side(A, k) else min

@@ -12,24 +12,11 @@ from shiftsvd.numerics.bounds import BEYOND, ROUNDING, TINY, Fact, Ritz
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import beside
 from shiftsvd.operators import Panel
-from shiftsvd.solvers.constants import (
-    COARSE,
-    EPS,
-    FIRST_GAIN,
-    FIRST_LEVEL,
-    GAIN,
-    INTERVALS,
-    LEAST_COLUMNS,
-    LEAST_PROBABILITY,
-    NEAREST,
-    PROBES,
-    REMAINDER,
-    SOUGHT,
-    TERMS,
-    WIDEST,
-)
+from shiftsvd.solvers import constants
 from shiftsvd.solvers.krylov import Factorization
 from shiftsvd.solvers.problem import Products
+
+Needs = list[Fact]  # what a probe has to show
 
 
 class Chain:
@@ -71,7 +58,7 @@ class Chain:
                 T[hi:end, lo:hi], T[lo:hi, hi:end] = below, below.conj().T
         return T
 
-    def bound(self, noise: float, sought: float = SOUGHT) -> float:
+    def bound(self, noise: float, sought: float = constants.SOUGHT) -> float:
         """Return a bound of the largest eigenvalue of ``P G P`` that holds with the probability of the chain.
 
         `noise` bounds the norm of F. Intervals are excluded one after another, downwards from infinity. One that cannot
@@ -81,21 +68,21 @@ class Chain:
         if not len(self.last):
             # The chain has ended: y (lambda - T) = u^H F, and ||u^H Omega|| <= noise ||R|| / (lambda - top).
             return self.top + noise * (1 + self.length / self.shortest)
-        lowest = max(NEAREST * self.spread, noise)
-        rounded = noise + len(self.gaps) * EPS * self.spread
+        lowest = max(constants.NEAREST * self.spread, noise)
+        rounded = noise + len(self.gaps) * constants.EPS * self.spread
         # By ||(lambda - T)^-1|| <= 1 / distance, everything beyond this distance is excluded.
         beyond = 2 * (self.spread + rounded) * self.length / self.shortest + lowest
         if not self.excluded > self.top:  # the event of probability p has happened, or rounding
             self.excluded = np.inf
-        proven, ratio = min(beyond, self.excluded - self.top), WIDEST
+        proven, ratio = min(beyond, self.excluded - self.top), constants.WIDEST
         while proven > lowest:
-            edges = np.maximum(proven * ratio ** -np.arange(INTERVALS + 1.0), lowest)
+            edges = np.maximum(proven * ratio ** -np.arange(constants.INTERVALS + 1.0), lowest)
             kept = np.flatnonzero(~self._excluded(edges[1:], edges[:-1], rounded))
             proven = float(edges[kept[0] if len(kept) else -1])
             if len(kept):
                 if ratio <= 1 + sought:
                     break
-                ratio = ratio ** (1 / INTERVALS)
+                ratio = ratio ** (1 / constants.INTERVALS)
         self.excluded = min(self.excluded, self.top + max(proven, lowest))
         return self.top + max(proven, lowest) + noise
 
@@ -108,7 +95,10 @@ class Chain:
         """
         c, h = (a + b) / 2, (b - a) / 2
         short = float(np.max(h / c))
-        order = int(np.clip(np.log(REMAINDER * self.shortest / self.length) / np.log(short), 1, TERMS)) + 1
+        order = (
+            int(np.clip(np.log(constants.REMAINDER * self.shortest / self.length) / np.log(short), 1, constants.TERMS))
+            + 1
+        )
         at_a, at_b, at_c = (1 / (x[:, None] + self.gaps) for x in (a, b, c))
         K = self.last * at_b[:, None]
         D = np.eye(K.shape[1]) + K @ _adjoint(K)
@@ -137,14 +127,15 @@ class Probe:
 
     def __init__(self, F: Factorization, columns: int, probability: float, noise: float) -> None:
         self.F, self.noise = F, noise
-        self._chain = Chain(F.set_aside(max(columns, LEAST_COLUMNS)), max(probability, LEAST_PROBABILITY))
+        R = F.set_aside(max(columns, constants.LEAST_COLUMNS))
+        self._chain = Chain(R, max(probability, constants.LEAST_PROBABILITY))
         self.level = self.top = np.inf
 
     def take(self, product: Panel) -> None:
         F, old = self.F, self.F.size
         F.extend(product)
         self._chain.add(F.H[old : F.size, old : F.size], F.C)
-        self.level, self.top = self._chain.bound(self._rounding(), COARSE), self._chain.top
+        self.level, self.top = self._chain.bound(self._rounding(), constants.COARSE), self._chain.top
 
     def end(self) -> None:
         self.level = self._chain.bound(self._rounding())
@@ -158,38 +149,30 @@ class Probe:
 
 @dataclass(frozen=True)
 class Proven:
-    """Upper bounds that probes have proven so far on eigenvalues of G.
+    """Upper bounds that probes have proven so far on eigenvalues of G."""
 
-    Attributes
-    ----------
-    seen : int
-        Random columns that were multiplied: so many copies of a value can be in the basis.
-    level : float
-        Bound of G outside of the basis of `epoch`, at the size of the probe and at all larger ones.
-    facts : tuple of (count, mu)
-        At most so many eigenvalues exceed mu, whatever happens to the basis.
-    n_probes : int
-        Probes so far; the j-th may be wrong with probability p / 2^j.
-    """
-
-    seen: int
-    level: float = np.inf
+    seen: int  # random columns that were multiplied: so many copies of a value can be in the basis
+    probability: float = constants.PROBABILITY  # that any of the probes is wrong: of the j-th, p / 2^j
+    level: float = np.inf  # bound of G outside of the basis of `epoch`, at the size of the probe and at larger ones
     epoch: int = 0
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[Fact, ...] = ()  # (count, mu): at most so many eigenvalues exceed mu, whatever happens to the basis
     n_probes: int = 0
 
     def level_of(self, F: Factorization) -> float:
+        if F.size == F.n:
+            return -np.inf
         return self.level if self.epoch == F.epoch else np.inf
 
     def limit(self, k: int) -> float:
         return min((mu for count, mu in self.facts if count <= k), default=np.inf)
 
-    def lacks(self, needs: list[Fact]) -> bool:
-        return self.n_probes < PROBES and not all(self.limit(count) <= mu for count, mu in needs)
+    def lacks(self, needs: Needs) -> bool:
+        return self.n_probes < constants.PROBES and not all(self.limit(count) <= mu for count, mu in needs)
 
-    def chance(self, probability: float) -> float:
+    @property
+    def chance(self) -> float:
         """Probability that the next probe may take."""
-        return probability * 0.5 ** (self.n_probes + 1)
+        return self.probability * 0.5 ** (self.n_probes + 1)
 
 
 class Proof(NamedTuple):
@@ -201,14 +184,7 @@ class Proof(NamedTuple):
 
 
 def prove(
-    G: Products,
-    F: Factorization,
-    ritz: Ritz,
-    needs: list[Fact],
-    proven: Proven,
-    probability: float,
-    V: Panel | None = None,
-    cold: bool = True,
+    G: Products, F: Factorization, ritz: Ritz, needs: Needs, proven: Proven, V: Panel | None = None, cold: bool = True
 ) -> Proof:
     """Send a random block through G until it has shown the `needs`, or that it cannot show them.
 
@@ -222,8 +198,8 @@ def prove(
     if count < F.size:
         F.restart(count)
         ritz = ritz.first(count)
-    probe = Probe(F, F.b, proven.chance(probability), ritz.noise)
-    expected, gain = FIRST_LEVEL * float(ritz.theta[-1]) if cold else np.inf, FIRST_GAIN
+    probe = Probe(F, F.b, proven.chance, ritz.noise)
+    expected, gain = constants.FIRST_LEVEL * float(ritz.theta[-1]) if cold else np.inf, constants.FIRST_GAIN
     while True:
         if V is not None and F.size + F.width < F.n and meets(ritz, needs, expected):
             W = G(beside(F.block, V))
@@ -234,11 +210,12 @@ def prove(
         shown, possible = meets(ritz, needs, probe.level), meets(ritz, needs, probe.top)
         if shown or not possible or F.full or not G.may_step():
             break
-        expected, gain = probe.top + (probe.level - probe.top) / gain, GAIN
+        expected, gain = probe.top + (probe.level - probe.top) / gain, constants.GAIN
     probe.end()
     kept = replace(ritz, level=probe.level)
     facts = (fact for fact in [(kept.k, kept.limit), *needs] if bounds.shows(kept, fact, probe.level))
-    after = Proven(proven.seen + F.b, probe.level, F.epoch, (*proven.facts, *facts), proven.n_probes + 1)
+    seen, probability = proven.seen + F.b, proven.probability
+    after = Proven(seen, probability, probe.level, F.epoch, (*proven.facts, *facts), proven.n_probes + 1)
     return Proof(after, kept, product)
 
 
@@ -251,7 +228,7 @@ def allowed(ritz: Ritz, missed_tol: float) -> float:
     return max(relative, 32 * ROUNDING * ritz.noise, ritz.zero, TINY)
 
 
-def needed(ritz: Ritz, most: float, seen: int) -> list[Fact]:
+def needed(ritz: Ritz, most: float, seen: int) -> Needs:
     """Return what a probe has to show: at most k eigenvalues exceed `most`, and no copies of a value are left.
 
     Where there are as many copies of a value as there were random columns to find them with, there may be more.
@@ -261,18 +238,18 @@ def needed(ritz: Ritz, most: float, seen: int) -> list[Fact]:
     return [(ritz.k, most), *more]
 
 
-def meets(ritz: Ritz, needs: list[Fact], below: float) -> bool:
+def meets(ritz: Ritz, needs: Needs, below: float) -> bool:
     return all(bounds.shows(ritz, fact, below) for fact in needs)
 
 
-def ready(ritz: Ritz, needs: list[Fact]) -> int | None:
+def ready(ritz: Ritz, needs: Needs) -> int | None:
     """Return how many Ritz vectors a probe should keep, so that a level can show the needs."""
     # The last ones may have residuals too large for any level. Once dropped, they are a part of what the level bounds.
     counts = (len(ritz.theta), 2 * ritz.k, ritz.k + BEYOND, ritz.k)
     return next((count for count in counts if count <= len(ritz.theta) and _ripe(ritz.first(count), needs)), None)
 
 
-def _ripe(ritz: Ritz, needs: list[Fact]) -> bool:
+def _ripe(ritz: Ritz, needs: Needs) -> bool:
     # No level is below the values that are dropped; some products bring one to the middle between these and mu.
     least = float(ritz.theta[min(ritz.k + BEYOND, len(ritz.theta)) - 1])
     return all(bounds.shows(ritz, (count, mu), (mu + min(mu, least)) / 2) for count, mu in needs)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
@@ -180,7 +181,7 @@ class Products:
         self.measured = max(self.measured, UNLUCKY * float(off.max()))
 
 
-# --- why a run stops -------------------------------------------------------------------------------------------------
+# --- what comes after a check ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -191,30 +192,19 @@ class Later:
 
 
 @dataclass(frozen=True)
-class Converged:
-    """All errors are within the tolerance, by what is known inside the basis."""
-
-
-@dataclass(frozen=True)
-class Stuck:
-    """Errors are above the tolerance, residuals at the level of rounding."""
-
-
-@dataclass(frozen=True)
-class Rounded:
-    """Rounding of single precision takes too much of the tolerance."""
-
-
-@dataclass(frozen=True)
 class Leaders:
-    """Rounding of the first values, which are found, takes too much of the last ones."""
+    """The iteration ends, since rounding of the first values, which are found, takes too much of the last ones."""
 
     count: int
 
 
-@dataclass(frozen=True)
-class Spent:
-    """The budget is used up, or the basis holds everything."""
+class Stop(Enum):
+    """Other reasons why an iteration ends."""
+
+    CONVERGED = "errors are within the tolerance, by what is known inside of the basis"
+    STUCK = "errors are above the tolerance, residuals at the level of rounding"
+    ROUNDED = "rounding of single precision takes too much of the tolerance"
+    SPENT = "the budget is used up, or the basis holds everything"
 
 
-Outcome = Later | Converged | Stuck | Rounded | Leaders | Spent
+Outcome = Stop | Leaders

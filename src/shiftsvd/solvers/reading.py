@@ -25,41 +25,19 @@ class Snapshot:
     """State of an iteration that has stopped: all that `read` needs of it, beside products with the data.
 
     What returns one can take the place of `solve` up to the reading: `Gram` does, and a small engine of the tests.
-    Where it stops as `Rounded` or with `Leaders`, the Ritz values and V are what the next run begins with. `read` does
+    Where it stops as `ROUNDED` or with `Leaders`, the Ritz values and V are what the next run begins with. `read` does
     not ask why it has stopped.
-
-    Attributes
-    ----------
-    ritz : Ritz
-        All Ritz values, and coordinates E of their residuals: first along the columns of `block`.
-    V : array of shape (n, j)
-        The Ritz vectors of the first j >= k values, in double precision.
-    block : array of shape (n, b)
-        The block that would have been multiplied next.
-    panels : tuple of arrays of shape (n, ...)
-        The basis in whose terms the Ritz vectors are, side by side.
-    proven : Proven
-        The level with its epoch, the facts (count, mu), the columns seen, and the probes, which have spent
-        ``1 - 2**-n_probes`` of the probability.
-    eps : float
-        Rounding unit of the products.
-    measured : float
-        Rounding of a product beyond that: measured in single precision, else that of what the data cancel.
-    why : Outcome
-        Why the iteration stopped.
-    product : array of shape (n, j), or None
-        ``G V``, if it was multiplied along with a probe.
     """
 
-    ritz: Ritz
-    V: Panel
-    block: Panel
-    panels: tuple[Panel, ...]
-    proven: Proven
-    eps: float
-    measured: float
-    why: Outcome
-    product: Panel | None = None
+    ritz: Ritz  # all Ritz values, and coordinates E of their residuals: first along the columns of `block`
+    V: Panel  # (n, j): the Ritz vectors of the first j >= k values, in double precision
+    block: Panel  # (n, b): what would have been multiplied next
+    panels: tuple[Panel, ...]  # the basis in whose terms the Ritz vectors are, side by side
+    proven: Proven  # with the probes, which have spent ``1 - 2**-n_probes`` of the probability
+    eps: float  # rounding unit of the products
+    measured: float  # their rounding beyond that: of single precision, else of what the data cancel
+    why: Outcome  # why the iteration stopped
+    product: Panel | None = None  # (n, j): ``G V``, if it was multiplied along with a probe
 
 
 class Reading(NamedTuple):

@@ -17,18 +17,7 @@ from shiftsvd.operators import Panel
 from shiftsvd.solvers.constants import FIRST_STEP, LEADING, LEAST_TOL, NEAR, PATIENCE, READINGS, SHARE
 from shiftsvd.solvers.krylov import Factorization, RitzPairs
 from shiftsvd.solvers.probe import Proven, allowed, needed, prove
-from shiftsvd.solvers.problem import (
-    Budget,
-    Converged,
-    Later,
-    Leaders,
-    Outcome,
-    Problem,
-    Products,
-    Rounded,
-    Spent,
-    Stuck,
-)
+from shiftsvd.solvers.problem import Budget, Later, Leaders, Outcome, Problem, Products, Stop
 from shiftsvd.solvers.reading import Reading, Snapshot, read, together
 
 History = list[tuple[float, float]]  # of each check, products so far and the largest error in units of the tolerance
@@ -37,27 +26,28 @@ History = list[tuple[float, float]]  # of each check, products so far and the la
 def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
     """Find the components of p within what is left of the budget."""
     G, F, due = begin(p, budget, rng)
-    proven, history, readings = Proven(p.shape.block), [(0.0, np.inf)], 0
+    proven, history, readings = Proven(p.shape.block, p.miss_probability), [(0.0, np.inf)], 0
     while True:
         ritz, why = converge(partial(advance, G, F, p.count), partial(check, p, G, F, proven, history), due)
         match why:
-            case Rounded():
+            case Stop.ROUNDED:
                 due, history = begin_in_double(p, G, F, ritz, rng), [(0.0, np.inf)]
                 continue
             case Leaders(count):
                 return beside_leaders(p, G, F, ritz.first(count), rng)
         V, block, product, due = leading(F, ritz.k), F.block, None, 1
-        needs = [] if isinstance(why, Spent) else unproven(p, ritz, proven)
+        needs = [] if why is Stop.SPENT else unproven(p, ritz, proven)
         if needs:
             block, along = block.copy(), V if p.shares_products(G.precise) else None
-            proven, kept, product = prove(G, F, ritz, needs, proven, p.miss_probability, along, cold=p.start is None)
+            proven, kept, product = prove(G, F, ritz, needs, proven, along, cold=p.start is None)
             due = 1 if unproven(p, ritz, proven) else 0
-            if due or isinstance(why, Stuck) or F.size == F.n:
+            if due or why is Stop.STUCK or F.size == F.n:
                 continue  # a step for what was found; or a check, for errors are smaller by a level, or with all known
             ritz, proven = by_level(p, G, ritz, kept, proven)
-        reading = read(p, G, snapshot(G, F, ritz, V, block, proven, why, product), rng)
+        panels, measured = (F.B[:, : min(len(ritz.theta), F.size)],), G.unseen(root_of(ritz.theta))
+        reading = read(p, G, Snapshot(ritz, V, block, panels, proven, G.eps, measured, why, product), rng)
         readings += 1
-        if reading.settled or readings == READINGS or not isinstance(why, Converged) or at_end(G, F):
+        if reading.settled or readings == READINGS or why is not Stop.CONVERGED or at_end(G, F):
             return reading
 
 
@@ -65,7 +55,7 @@ def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
 
 
 def converge(
-    advance: Callable[[int], RitzPairs], check: Callable[[RitzPairs], tuple[Ritz, Outcome]], due: int
+    advance: Callable[[int], RitzPairs], check: Callable[[RitzPairs], tuple[Ritz, Outcome | Later]], due: int
 ) -> tuple[Ritz, Outcome]:
     while True:
         ritz, why = check(advance(due))
@@ -136,7 +126,7 @@ def first_block(p: Problem, start: Panel | None, dtype: np.dtype[np.generic], rn
 
 def check(
     p: Problem, G: Products, F: Factorization, proven: Proven, history: History, pairs: RitzPairs
-) -> tuple[Ritz, Outcome]:
+) -> tuple[Ritz, Outcome | Later]:
     """Return Ritz values with what is known of the others, and whether they are good enough, or why not."""
     theta, first, ended = pairs.theta, root_of(pairs.theta), at_end(G, F)
     noise, zero = bounds.rounding_of(theta, G.eps, G.unseen(first)), p.zero(first)
@@ -146,13 +136,13 @@ def check(
     errors = excess_of(p, G, ritz)
     worst, stuck = float(np.max(errors)), is_stuck(ritz, errors, history)
     if not G.precise and G.may_step() and (stuck or bounds.loss(ritz) > SHARE * p.tol):
-        return ritz, Rounded()
+        return ritz, Stop.ROUNDED
     if count := leaders(p, G, ritz):
         return ritz, Leaders(count)
     bounded(worst * p.tol)  # for the display of progress
     history.append((float(G.n_steps), worst))
     if ended or worst <= 1 or stuck:
-        return ritz, Spent() if ended else Converged() if worst <= 1 else Stuck()
+        return ritz, Stop.SPENT if ended else Stop.CONVERGED if worst <= 1 else Stop.STUCK
     return ritz, Later(steps_to_go(history, p.steps_per_check))
 
 
@@ -209,21 +199,6 @@ def by_level(p: Problem, G: Products, ritz: Ritz, kept: Ritz, proven: Proven) ->
 def leading(F: Factorization, k: int) -> Panel:
     # The last components of all mix with what is left out, by rounding: then nothing is.
     return F.vectors(F.n if F.size == F.n < 2 * k else k)
-
-
-def snapshot(
-    G: Products,
-    F: Factorization,
-    ritz: Ritz,
-    V: Panel,
-    block: Panel,
-    proven: Proven,
-    why: Outcome,
-    product: Panel | None,
-) -> Snapshot:
-    ritz = replace(ritz, level=-np.inf) if F.size == F.n else ritz
-    panels, measured = (F.B[:, : min(len(ritz.theta), F.size)],), G.unseen(root_of(ritz.theta))
-    return Snapshot(ritz, V, block, panels, proven, G.eps, measured, why, product)
 
 
 def root_of(theta: Vector) -> float:
