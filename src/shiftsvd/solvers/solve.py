@@ -41,8 +41,10 @@ def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
             block, along = block.copy(), V if p.shares_products(G.precise) else None
             proven, kept, product = prove(G, F, ritz, needs, proven, along, cold=p.start is None)
             due = 1 if unproven(p, ritz, proven) else 0
+            # What the probe has found takes a step. A run that was stuck, or whose basis is everything now, is checked
+            # again, as it is: the level makes its errors smaller.
             if due or why is Stop.STUCK or F.size == F.n:
-                continue  # a step for what was found; or a check, for errors are smaller by a level, or with all known
+                continue
             ritz, proven = by_level(p, G, ritz, kept, proven)
         panels, measured = (F.B[:, : min(len(ritz.theta), F.size)],), G.unseen(root_of(ritz.theta))
         reading = read(p, G, Snapshot(ritz, V, block, panels, proven, G.eps, measured, why, product), rng)
