@@ -95,10 +95,8 @@ class Chain:
         """
         c, h = (a + b) / 2, (b - a) / 2
         short = float(np.max(h / c))
-        order = (
-            int(np.clip(np.log(constants.REMAINDER * self.shortest / self.length) / np.log(short), 1, constants.TERMS))
-            + 1
-        )
+        enough = np.log(constants.REMAINDER * self.shortest / self.length) / np.log(short)
+        order = int(np.clip(enough, 1, constants.TERMS)) + 1
         at_a, at_b, at_c = (1 / (x[:, None] + self.gaps) for x in (a, b, c))
         K = self.last * at_b[:, None]
         D = np.eye(K.shape[1]) + K @ _adjoint(K)
@@ -199,7 +197,8 @@ def prove(
         F.restart(count)
         ritz = ritz.first(count)
     probe = Probe(F, F.b, proven.chance, ritz.noise)
-    expected, gain = constants.FIRST_LEVEL * float(ritz.theta[-1]) if cold else np.inf, constants.FIRST_GAIN
+    expected = constants.FIRST_LEVEL * float(ritz.theta[-1]) if cold else np.inf
+    gain = constants.FIRST_GAIN
     while True:
         if V is not None and F.size + F.width < F.n and meets(ritz, needs, expected):
             W = G(beside(F.block, V))

@@ -38,7 +38,8 @@ def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
         V, block, product, due = leading(F, ritz.k), F.block, None, 1
         needs = [] if why is Stop.SPENT else unproven(p, ritz, proven)
         if needs:
-            block, along = block.copy(), V if p.shares_products(G.precise) else None
+            block = block.copy()
+            along = V if p.shares_products(G.precise) else None
             proven, kept, product = prove(G, F, ritz, needs, proven, along, cold=p.start is None)
             due = 1 if unproven(p, ritz, proven) else 0
             # What the probe has found takes a step. A run that was stuck, or whose basis is everything now, is checked
