@@ -186,8 +186,13 @@ def test_squares_are_tried_by_auto_alone_and_only_where_they_save_time() -> None
     assert ss.auto_solver(X, 5, 0.0) == ss.auto_solver(X[:, :8], 5) == ss.auto_solver(X, 64) == ss.Exact()
     assert ss.auto_solver(aslinearoperator(X), 5) == ss.Exact()  # which only multiplies
     assert ss.PCA(svd_solver="full").fit(X).info_.solver == "Exact()"
-    with pytest.raises(ValueError, match="tol must be at least 0 and less than 1, got -1"):
-        ss.Exact(-1)
+
+
+@pytest.mark.parametrize("tol", [-1, 1.0, "tight", np.nan])
+@pytest.mark.parametrize("solver", [ss.Exact, ss.Gram, ss.BlockLanczos])
+def test_tolerances_of_solvers_are_checked_by_one_rule(solver: type, tol: object) -> None:
+    with pytest.raises(ValueError, match=f"tol must be at least 0 and less than 1, got {tol!r}"):
+        solver(tol)
 
 
 @pytest.mark.parametrize("k", [1, 10, 50])
