@@ -167,7 +167,7 @@ def running(line: list[str], after: float, act: Callable[[Any], None]) -> Iterat
 @pytest.mark.parametrize(
     ("number", "code"),
     [
-        pytest.param(signal.SIGKILL, -signal.SIGKILL, marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, -signal.SIGKILL, marks=pytest.mark.long),
         pytest.param(signal.SIGINT, 130, marks=pytest.mark.long),
         pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long),
     ],

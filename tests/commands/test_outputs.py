@@ -127,7 +127,9 @@ STILL = "what was there before is there still"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["csv", "npy", "parquet", "h5ad"])
+@pytest.mark.parametrize(
+    "kind", ["csv", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("npy", "parquet", "h5ad"))]
+)
 def test_a_full_disk_is_a_clear_error_and_leaves_nothing_half_written(kind: str, file: Path) -> None:
     pytest.importorskip({"parquet": "pyarrow", "h5ad": "anndata"}.get(kind, "numpy"))
     out = file.parent / "out"

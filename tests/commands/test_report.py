@@ -371,14 +371,14 @@ def test_a_million_samples_take_less_than_two_megabytes(kind: str, tmp_path: Pat
     assert (tmp_path / "report.html").stat().st_size < TWO_MB
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_as_many_dots_as_there_can_be_take_less_than_two_megabytes(tmp_path: Path) -> None:
     Z = np.random.default_rng(0).standard_normal((20_000, 5)) * np.sqrt(PCA.explained_variance_)
     page(tmp_path, scores=Z, colors=np.arange(len(Z)) % 20)
     assert (tmp_path / "report.html").stat().st_size < TWO_MB
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_components_and_long_names_take_less_than_two_megabytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

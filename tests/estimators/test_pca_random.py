@@ -64,6 +64,7 @@ def test_without_a_seed_the_global_seed_decides_nothing(name):
     assert not np.array_equal(*found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "container", "wide"), pairs([*NAMES, "arpack"], [np.asarray, csr_array, csc_array], [False, True])
 )

@@ -79,6 +79,7 @@ def test_dense_is_turned_so_that_samples_are_rows(
     same(read(out)[0], X if orient == "rows" else X.T)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("dtype", "orient", "memory_limit"),
     [("f4", "rows", "3MB"), ("f4", "columns", "3MB"), ("c16", "columns", "3MB"), ("i8", "columns", None)],
@@ -227,7 +228,7 @@ except OSError as error:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 def test_a_full_disk_leaves_the_earlier_output_and_nothing_else(tmp_path: Path, out: Path, compression: str) -> None:
     save_npz(tmp_path / "small.npz", matrix())

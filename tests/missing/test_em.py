@@ -65,6 +65,7 @@ def test_without_noise_the_matrix_is_found(kind):
     assert_close(C.A @ np.eye(60), M, 1e-6 * np.linalg.norm(M), "completed")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("biases", [None, "columns", "rows", "both"])
 @pytest.mark.parametrize("penalty", [0, 3.0])
 def test_a_completion_is_the_shrunken_svd_of_itself(biases, penalty):

@@ -249,6 +249,7 @@ def test_missing_entries_are_counted(kind, missing):
 # --- a completion that is not done ----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("solver", ["exact", "lanczos", "gram", "randomized", ss.RandomizedSVD(certify=True)])
 def test_a_completion_that_stopped_unfinished_has_not_converged(solver):
     X = noise(0, 150, 40, share=0.3)

@@ -77,6 +77,7 @@ def narrow():
     return random_csr((3_000_000, 40), 3_000_000)  # 960 MB dense
 
 
+@pytest.mark.long
 @pytest.mark.limit_memory("300 MB")
 def test_an_exact_solution_of_sparse_data_is_blockwise(narrow):
     ss.PCA(3, solver="exact").fit(narrow)
@@ -146,6 +147,7 @@ def test_small_integers_are_never_converted_as_a_whole(name, kind, pixels):
     assert peak_beside(lambda: pca.transform(pixels[kind])) < BLOCKS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["tall", "wide"])
 def test_small_integers_are_scaled_weighted_and_scored_block_by_block(kind, pixels):
     X = pixels[kind]

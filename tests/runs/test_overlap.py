@@ -117,6 +117,7 @@ def test_bits_of_what_a_model_gives_do_not_depend_on_blas_threads() -> None:
         assert len(found) == 1
 
 
+@pytest.mark.long
 def test_cross_validation_has_the_same_bits_in_one_process_and_in_several() -> None:
     def scores(jobs: int) -> np.ndarray:
         pca = ss.PCA(10, scale=True, random_state=0)

@@ -369,6 +369,7 @@ def test_estimate_foresees_passes_and_memory_without_reading() -> None:
         ss.estimate(X, 401)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [5, 20, 50])
 @pytest.mark.parametrize("spectrum", ["j**-2.0", "j**-0.5", "np.exp(-j / 60)", "1 - j / 2000", "0.8 ** (j // 7)"])
 def test_the_reads_of_fast_and_slow_spectra_lie_within_what_was_foreseen(spectrum: str, k: int) -> None:

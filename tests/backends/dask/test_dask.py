@@ -235,6 +235,7 @@ def test_pca_takes_a_dask_array_and_transforms_it_lazily() -> None:
     np.testing.assert_allclose(Z.compute(), pca.transform(D), atol=1e-10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
 def test_twenty_triangles_have_the_same_bits_with_no_fit_around_them_as_on_a_worker(dtype: Any) -> None:
     # Of 300 columns BLAS takes several threads to fold two triangles, if it may, and splits as the moment lets it.

@@ -238,6 +238,7 @@ def test_a_client_that_is_killed_in_each_read_in_turn_ends_with_the_same_bits(
     run.ended_with(alone)
 
 
+@pytest.mark.long
 def test_twenty_exact_fits_by_workers_with_threads_have_the_bits_of_one_by_this_process(client: Any) -> None:
     X = da.random.default_rng(0).standard_normal((900, 200), chunks=(100, 200))
     with dask.config.set(scheduler="threads"):
