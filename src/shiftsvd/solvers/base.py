@@ -287,9 +287,11 @@ def check_rank(k: int, shape: tuple[int, int]) -> None:
         raise refuse("k", f"be an integer in 1..{min(m, n)} for a {m} x {n} matrix", k)
 
 
-def check_tol(tol: Any) -> None:
-    if not isinstance(tol, int | float | np.floating) or not 0 <= tol < 1:
-        raise refuse("tol", "be at least 0 and less than 1", tol, "it is a relative accuracy, such as 1e-4")
+def check_tol(tol: Any, any_size: bool = False) -> None:
+    # A solver object may have any size, infinity too: it then stops at its first check.
+    if not isinstance(tol, int | float | np.floating) or not (0 <= tol and (any_size or tol < 1)):
+        rule = "be at least 0" if any_size else "be at least 0 and less than 1"
+        raise refuse("tol", rule, tol, "it is a relative accuracy, such as 1e-4")
 
 
 # --- matrices that are known to a norm only ---------------------------------------------------------------------------

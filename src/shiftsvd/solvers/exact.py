@@ -63,7 +63,7 @@ class Exact(Solver):
     remedy = ("The values are right to rounding, which their bounds are too coarse to show: these come from squares",)
 
     def __post_init__(self) -> None:
-        check_tol(self.tol)
+        check_tol(self.tol, any_size=True)
 
     def __repr__(self) -> str:
         return f"Exact(tol={self.tol!r})" if self.tol > 0 else "Exact()"

@@ -88,7 +88,7 @@ class BlockLanczos(Solver):
     miss_probability: float = field(default=constants.PROBABILITY, repr=False)
 
     def __post_init__(self) -> None:
-        check_tol(self.tol)
+        check_tol(self.tol, any_size=True)
         if not self.missed_tol >= 0:
             raise refuse("missed_tol", "be at least 0", self.missed_tol)
         if not 0 < self.miss_probability < 1:
