@@ -17,6 +17,7 @@ from shiftsvd.commands.settings import TRANSFORMS
 from shiftsvd.io.sniff import formats
 from shiftsvd.runs.memory import beyond, shown_bytes
 from tests.support.commands import invoke
+from tests.support.places import needs
 
 NAMES = ["age", "pulse", "height", "weight"]
 
@@ -76,6 +77,7 @@ def test_missing_entries_are_told_by_column_with_the_option_that_helps(kind: str
 
 
 def test_rows_of_a_file_that_is_read_in_blocks_are_told_with_its_names(tmp_path: Path) -> None:
+    needs("scanpy")
     h5py = pytest.importorskip("h5py")
     X = np.random.default_rng(0).standard_normal((90_000, 40)).astype(np.float32)
     X[89_000, 7] = np.nan
@@ -160,6 +162,8 @@ def test_each_subcommand_says_what_it_can_do_about_them(tmp_path: Path, X) -> No
 def test_refusals_name_the_option_that_helps(
     line: list[str], code: int, said: str, tmp_path: Path, X, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if "--flavor" in said:
+        needs("scanpy")
     monkeypatch.chdir(tmp_path)
     table(Path("X.csv"), X)
     np.save("X.npy", X)

@@ -221,6 +221,9 @@ def test_noise_is_not_significant_and_structure_is(found: GenotypePCA) -> None:
     assert found.tracy_widom is not None
     assert found.tracy_widom.p_values[0] < 1e-10
     few = tracy_widom([3.0, 2.0], 10, 12.0, 20.0)
+    assert few.effective_markers[0] == pytest.approx(
+        12 * 12.0**2 / (10 * 20.0 - 12.0**2)
+    )  # Patterson et al., equation 10
     assert np.isfinite(few.statistics[0])
     assert np.isnan(few.statistics[1])  # nine eigenvalues are left
 

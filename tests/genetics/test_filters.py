@@ -62,6 +62,18 @@ def test_what_stays_is_what_plink_keeps(program: str, filters: dict[str, Any], m
     assert all(ours.removed[name] > 0 for name in filters if name != "hwe_midp")
 
 
+def test_frequencies_are_those_of_founders(messy: Path) -> None:
+    G = bed_reader.open_bed(messy).read(dtype="float64")
+
+    def frequent(rows: Any) -> set[int]:
+        p = np.nanmean(G[rows], axis=0) / 2
+        return set(np.flatnonzero(np.minimum(p, 1 - p) >= 0.3).tolist())
+
+    everybody, founders = frequent(slice(None)), frequent(read_founders(messy))
+    assert everybody != founders
+    assert names(chosen(messy, maf=0.3))[0] == bed_reader.open_bed(messy).sid[sorted(founders)].tolist()
+
+
 @pytest.mark.parametrize("program", ["plink2", "plink1.9"])
 @pytest.mark.parametrize("windows", [(50, 5, 0.2), (20, 20, 0.1), (7, 3, 0.8), (2, 1, 0.3), ("100kb", 1, 0.1)], ids=str)
 def test_the_pruned_set_is_that_of_plink(program: str, windows: Any, messy: Path, tmp_path: Path) -> None:

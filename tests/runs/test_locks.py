@@ -45,8 +45,10 @@ def test_who_comes_when_the_first_has_just_ended_does_not_replace_its_file(tmp_p
     file = tmp_path / "model.bin"
     late = Outputs([file], force=False)  # finds nothing there yet
     write_all({file: b"first"}, force=False)
+    begun = False
     with pytest.raises(FileExistsError, match="force=True"), late:
-        pass
+        begun = True
+    assert not begun
     assert file.read_bytes() == b"first"
     assert os.listdir(tmp_path) == ["model.bin"]
 
