@@ -1,5 +1,6 @@
 """Bad data are refused with the rule, the value and the remedy, before any work, and are left as they were."""
 
+import importlib
 import warnings
 from dataclasses import dataclass
 
@@ -7,14 +8,13 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-import xarray as xr
 from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import shiftsvd as ss
 from tests.support.doors import CONTAINERS, DOORS, OURS, X, refuses
-from tests.support.places import needs
+from tests.support.places import has, needs
 
 # Values
 
@@ -332,7 +332,11 @@ TABLE, SCORES = _masked(COUNTS, (2, 3)), _masked(np.ones((3, 2)), (1, 1))
 DISTANCES = np.abs(np.subtract.outer(np.arange(10.0), np.arange(10.0)))
 APART = _masked(DISTANCES, ([0, 5], [5, 0]))
 BY_AGE = ss.PCA(2, shift=ss.Covariates())
-FIELD = xr.DataArray(np.array(X).reshape(10, 2, 3), dims=("time", "lat", "lon"))
+FIELD = (
+    None
+    if not has("xarray")
+    else importlib.import_module("xarray").DataArray(np.array(X).reshape(10, 2, 3), dims=("time", "lat", "lon"))
+)
 WITH_MASKS = {
     "shift": lambda: ss.svd(X, 2, shift=FEATURES),
     "scale": lambda: ss.PCA(2, scale=FEATURES).fit(X),
