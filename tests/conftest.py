@@ -31,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--every-combination", action="store_true", help="of all parameters, not a sample of them")
 
 
+@pytest.hookimpl(trylast=True)  # of what -m and -k leave
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of tests with several lists of parameters, keep a sample of the combinations: see tests/support/sampling.py."""
     if config.getoption("--every-combination"):

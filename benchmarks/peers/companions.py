@@ -43,7 +43,7 @@ SETS = {
             "scanpy/test_covariates.py",
             "scanpy/test_preprocess.py",
             "scanpy/test_genes.py",
-            "features/test_features.py",
+            "scanpy/test_ranking.py",
             "transforms/test_peers.py",
         ],
     ),
