@@ -11,12 +11,13 @@
 namespace shiftsvd {
 namespace {
 
+// Registers that hold sums; the others hold what is added.
 #if defined(__AVX512F__)
-constexpr int register_bytes = 64, registers = 16;
+constexpr int registers = 16;
 #elif defined(__AVX2__)
-constexpr int register_bytes = 32, registers = 12;
+constexpr int registers = 12;
 #else
-constexpr int register_bytes = 16, registers = 8;
+constexpr int registers = 8;
 #endif
 
 // Columns of the narrow panel that are worked on at once, in bytes, and rows, whose part of it stays in the first

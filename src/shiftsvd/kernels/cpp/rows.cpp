@@ -12,10 +12,13 @@
 namespace shiftsvd {
 namespace {
 
-// The columns of a panel's row as vectors of at most 64 bytes; W is a power of two, so they stay in registers.
+// The columns of a panel's row as vectors of at most one register; W is a power of two, so they stay in registers.
+//
+// Wider vectors are right, but GCC keeps them in memory: 16 columns took 7.9 ns an entry with AVX2 instead of 1.7
+// (benchmarks/claims/kernels.py).
 template <class T, int W>
 struct Lanes {
-  static constexpr int bytes = W * sizeof(T) < 64 ? W * sizeof(T) : 64;
+  static constexpr int bytes = W * int(sizeof(T)) < register_bytes ? W * int(sizeof(T)) : register_bytes;
   static constexpr int lanes = bytes / sizeof(T);
   static constexpr int count = W / lanes;
   typedef T Vector __attribute__((vector_size(bytes), aligned(sizeof(T)), may_alias));
