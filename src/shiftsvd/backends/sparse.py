@@ -10,6 +10,7 @@ from scipy.sparse import coo_array, csr_array
 
 from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, exhaust, kept, slice_of
+from shiftsvd.events import read_part
 from shiftsvd.kernels import Kernels, best, kernels_for, ordered
 from shiftsvd.kernels.twin import CSR, Array, Groups, sum_by, take_rows, unwarned
 from shiftsvd.numerics.digests import told
@@ -128,6 +129,8 @@ SUMS = 64
 PANEL_CACHE = 2**20
 # Bytes of an accumulator of the columns: wider panels are multiplied a few columns at a time.
 ACCUMULATOR = 2**24
+# Entries up to which a product is one call, of at most a tenth of a second: an interrupt waits for its end.
+UNINTERRUPTED = 2**26
 # Bytes for each entry of a block whose full lines are shifted: the entry, its place, and those inserted beside it.
 SHIFTED = 64
 
@@ -299,6 +302,14 @@ class SparseRows(Blocked):
         single = V.dtype == np.float32 and self.dtype.kind == "f"
         P = self.kernels.panel(V, np.float32 if single else np.float64)
         C = self.kernels.panel((V.T @ self.outside.R.conj()).T, P.flat.dtype)
+        dtype = P.flat.dtype if self.dtype.kind == "f" else np.result_type(P.flat, self.dtype)
+        Y = np.empty((self.shape[1], V.shape[1]), dtype)
+        if self.ready is not None and self.X.nnz <= UNINTERRUPTED and (of_all := self.kernels.gram_of_all):
+            w = slice_of(weights, (0, self.shape[0]))
+            edges = [0, *(hi for _, hi in self.blocks())]
+            of_all(self.ready, edges, P, w, self.outside.L, self.outside.R, C, Y, self.n_threads)
+            read_part(1)
+            return Y
 
         def part(rows: Rows) -> tuple[Groups, Panel]:
             X, place = self.block(rows)
@@ -306,8 +317,7 @@ class SparseRows(Blocked):
             Z, sums = self.kernels.gram(X, place, P, w, self.outside.L[rows[0] : rows[1]], C)
             return Z, sums.join()
 
-        dtype = P.flat.dtype if self.dtype.kind == "f" else np.result_type(P.flat, self.dtype)
-        return self._add_up(part, np.empty((self.shape[1], V.shape[1]), dtype))
+        return self._add_up(part, Y)
 
     @kept
     def gram_matrix(self, weights: Vector | None = None) -> Panel:

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import shlex
+from collections.abc import Callable
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from typing import Any, Protocol
 
@@ -68,6 +69,8 @@ class Kernels(Protocol):
     """What both the compiled kernels and their twin provide."""
 
     instruction_set: str
+    # As `gram` and `total` of all blocks, which begin and end at the given rows; None where Python's threads are as good.
+    gram_of_all: Callable[[CSR, list[int], Groups, Array | None, Array, Array, Groups, Array, int], None] | None
 
     def panel(self, V: Array, dtype: npt.DTypeLike) -> Groups: ...
 
@@ -84,6 +87,14 @@ class Kernels(Protocol):
     def inner(self, B: Array, W: Array) -> Array: ...
 
     def subtract_product(self, W: Array, B: Array, C: Array) -> None: ...
+
+    # ``B^H W`` with W projected against B, and ``W^H W``; None where `inner` and `subtract_product` are as good.
+    def project(
+        self, W: Array, B: Array, near: int, factor: float, twice: float, n_threads: int
+    ) -> tuple[Array, Array, Array] | None: ...
+
+    # ``B = W Z``, or False where `subtract_product` is as good.
+    def combine(self, W: Array, Z: Array, B: Array, n_threads: int) -> bool: ...
 
     def total(self, parts: list[Groups], before: Array | None, L: Array, C: Array, rows: Range, Y: Array) -> None: ...
 

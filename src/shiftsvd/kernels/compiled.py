@@ -47,6 +47,13 @@ def gram(X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Gro
     return Z, sums
 
 
+def gram_of_all(
+    X: CSR, edges: list[int], V: Groups, weights: Array | None, L: Array, R: Array, C: Groups, Y: Array, n_threads: int
+) -> None:
+    cut = [part.shape[1] for part in V.parts]
+    _compiled.gram_of_all(X.data, X.indices, X.indptr, edges, V.flat, cut, weights, L, R, C.flat, Y, n_threads)
+
+
 def subtract(X: Array, L: Array, Rt: Array, dtype: npt.DTypeLike) -> Array:
     if X.dtype != dtype or X.strides[1] != X.itemsize or X.strides[0] % X.itemsize or X.shape[1] == 1:
         return twin.subtract(X, L, Rt, dtype)
@@ -72,6 +79,26 @@ def subtract_product(W: Array, B: Array, C: Array) -> None:
     _compiled.subtract_product(B, _registers(np.ascontiguousarray(C)), padded)
     if padded is not W:
         W[:] = padded[:, : W.shape[1]]
+
+
+def project(
+    W: Array, B: Array, near: int, factor: float, twice: float, n_threads: int
+) -> tuple[Array, Array, Array] | None:
+    if not _thin(B, W) or not W.flags.writeable:
+        return None
+    padded = _registers(W)
+    width = padded.shape[1]
+    coefficients, squares = np.empty((B.shape[1], width)), np.empty((width, width))
+    _compiled.project(B, near, padded, factor, twice, coefficients, squares, n_threads)
+    own = slice(W.shape[1])
+    return padded[:, own], coefficients[:, own], squares[own, own]
+
+
+def combine(W: Array, Z: Array, B: Array, n_threads: int) -> bool:
+    if W.dtype not in REAL or W.dtype != B.dtype or not _rows_lie(W) or not _rows_lie(B.T):
+        return False
+    _compiled.combine(W, _registers(np.ascontiguousarray(-Z, W.dtype)), B, n_threads)
+    return True
 
 
 def _thin(B: Array, W: Array) -> bool:

@@ -8,7 +8,7 @@ from scipy import linalg
 
 from shiftsvd.kernels import best, default_threads, ordered
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import Panel, by_place
+from shiftsvd.numerics.panels import Elsewhere, Panel, by_place, lengths
 
 # Rows of a panel that are worked on at once: they stay in cache, where one Householder QR of the whole does not.
 ROWS = 8192
@@ -85,8 +85,37 @@ def subtract_product(W: Panel, B: Panel, C: Panel) -> None:
     _each_block(W, lambda rows: best.subtract_product(W[rows], B[rows], C))
 
 
+def project(W: Panel, B: Panel, near: int, factor: float, twice: float) -> tuple[Panel, Panel, Panel]:
+    # ``factor W`` projected against the columns of B from `near` on, then against all; its coefficients along them, and
+    # the squares of what is left. A projection that leaves less than `twice` of a column is repeated.
+    found = None if isinstance(W, Elsewhere) else best.project(W, B, near, factor, twice, default_threads())
+    if found is not None:
+        return found
+    if factor != 1:
+        W *= W.dtype.type(factor)
+    # What W has in common with the last blocks is large and known beforehand; the rest is rounding.
+    first = _projected(W, B[:, near:])
+    coefficients = _projected(W, B)
+    squares, taken = inner(W, W), lengths(coefficients)
+    coefficients[near:] += first
+    left = np.sqrt(np.diagonal(squares).real)
+    if np.any(left < twice * np.hypot(left, taken)):
+        _projected(W, B)  # for orthogonality: its coefficients are below the rounding of those before
+        squares = inner(W, W)
+    return W, coefficients, squares
+
+
+def _projected(W: Panel, B: Panel) -> Panel:
+    part = inner(B, W)
+    subtract_product(W, B, part)
+    return part
+
+
 @by_place
 def times(B: Panel, Z: Panel) -> Panel:
+    narrow = np.empty((B.shape[0], Z.shape[1]), B.dtype, order="F")
+    if best.combine(B, Z, narrow, default_threads()):
+        return narrow
     out = np.zeros((B.shape[0], Z.shape[1]), B.dtype)
     subtract_product(out, B, -Z)
     return out

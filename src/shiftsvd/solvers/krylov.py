@@ -7,7 +7,7 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.orth import inner, orth, subtract_product, times
+from shiftsvd.numerics.orth import inner, orth, project, subtract_product, times
 from shiftsvd.numerics.panels import beside, lengths, put, room, sent, to_spare
 from shiftsvd.operators import Panel
 from shiftsvd.solvers.constants import EPS, SINGLE_ROUNDING, TOLD_BY_SQUARES, TWICE
@@ -159,22 +159,16 @@ class Factorization:
     def extend(self, W: Panel) -> None:
         """Take in ``W = G Q``: Q becomes a part of the basis, and what is new in W the next block."""
         self.scale = self.scale or float(np.max(lengths(W), initial=0))
-        W, unit = self._scaled(W)
+        unit = 2.0 ** int(np.frexp(self.scale)[1]) if self.single else 1.0
+        factor = 1 / unit
+        if W.dtype != self.B.dtype or not to_spare(W, self.B):
+            W, factor = (W * factor).astype(self.B.dtype), 1.0
         old, end = self.size, self.size + self.width
         self.reserve(end + self.width)
-        # What W has in common with the last blocks is large and known beforehand; the rest is rounding.
-        near = max(0, old - self.last)
-        coefficients = np.zeros((end, self.width), self.H.dtype)
-        for lo in (near, 0):
-            part = self._project(W, end, lo)
-            coefficients[lo:] += part
-        squares = inner(W, W)
+        W, coefficients, squares = project(W, self.B[:, :end], max(0, old - self.last), factor, TWICE)
         left = np.sqrt(np.diagonal(squares).real)
-        if np.any(left < TWICE * np.hypot(left, lengths(part))):
-            self._project(W, end)  # for orthogonality: its coefficients are below the rounding of those before
-            squares = inner(W, W)
         self.scale = max(self.scale, unit * float(np.max(np.hypot(left, lengths(coefficients)), initial=0)))
-        coefficients *= unit
+        coefficients = coefficients * unit
         diagonal = coefficients[old:]
         self.H[:old, old:end] = coefficients[:old]
         self.H[old:end, :old] = coefficients[:old].conj().T
@@ -188,14 +182,6 @@ class Factorization:
     def _append(self, Q: Panel) -> None:
         put(self.B, self.size, Q)
         self.width = Q.shape[1]
-
-    def _scaled(self, W: Panel) -> tuple[Panel, float]:
-        unit = 2.0 ** int(np.frexp(self.scale)[1]) if self.single else 1.0
-        if W.dtype != self.B.dtype or not to_spare(W, self.B):
-            W = (W / unit).astype(self.B.dtype)
-        elif unit != 1:
-            W /= W.dtype.type(unit)
-        return W, unit
 
     def _project(self, W: Panel, end: int, start: int = 0) -> Panel:
         B = self.B[:, start:end]

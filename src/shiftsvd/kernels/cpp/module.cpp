@@ -15,6 +15,7 @@
 #include "panels.hpp"
 #include "processor.hpp"
 #include "rows.hpp"
+#include "steps.hpp"
 
 namespace nb = nanobind;
 
@@ -94,13 +95,15 @@ Rows<D, I> range(const Vector<const D> &data, const Vector<const I> &indices, co
   return {data.data(), indices.data(), indptr.data(), lo, hi};
 }
 
+constexpr const char *leads_out =
+    "the index arrays of the CSR matrix were changed after as_operator, and lead out of the matrix; "
+    "rebuild the matrix and call as_operator again";
+
 // Refuses indices that a kernel would follow out of its arrays; without the GIL, since it reads them all.
 template <class D, class I>
 void follow(const Rows<D, I> &X, std::int64_t n) {
   static const auto sound = table([](auto set) { return Tables<decltype(set)>::template sound<I>(); });
-  require(sound(X.indices, X.indptr, X.lo, X.hi, n),
-          "the index arrays of the CSR matrix were changed after as_operator, and lead out of the matrix; "
-          "rebuild the matrix and call as_operator again");
+  require(sound(X.indices, X.indptr, X.lo, X.hi, n), leads_out);
 }
 
 bool power_of_two(std::int64_t width) {
@@ -191,6 +194,38 @@ void define_products(nb::module_ &m) {
       nb::arg("C").noconvert(), nb::arg("sums").noconvert(), nb::arg("Z").noconvert());
 }
 
+template <class D, class T, class I>
+void define_gram_of_all(nb::module_ &m) {
+  m.def(
+      "gram_of_all",
+      [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::vector<std::int64_t> edges,
+         Vector<const T> V, std::vector<int> widths, std::optional<Vector<const double>> weights,
+         Matrix<const double> L, Matrix<const double> R, Vector<const T> C, Strided<T> Y, int threads) {
+        std::int64_t m = std::int64_t(indptr.shape(0)) - 1, n = R.shape(0), rank = R.shape(1);
+        auto X = range<D, I>(data, indices, indptr, 0, m);
+        require(edges.size() > 1 && edges.front() == 0 && edges.back() == m, "blocks must cover the rows");
+        for (std::size_t b = 1; b < edges.size(); b++) require(edges[b - 1] <= edges[b], "blocks must ascend");
+        Groups groups{widths, std::int64_t(Y.shape(1)), 0};
+        for (int width : widths) groups.padded += width_of<T>(width);
+        require(
+            groups.columns <= groups.padded && (groups.columns == 0 || groups.padded - widths.back() < groups.columns),
+            "groups must cover Y");
+        require(std::int64_t(V.shape(0)) == n * groups.padded, "V must have a row for each column of X");
+        require(L.shape(0) == std::size_t(m) && L.shape(1) == R.shape(1), "L must have a row for each row of X");
+        require(std::int64_t(C.shape(0)) == rank * groups.padded, "C is rank x width");
+        Panel<T> out = columns<T>(Y, n, groups.padded);
+        Whole<D, I> A{X, n, edges, L.data(), R.data(), rank, or_null(weights, m)};
+        static const auto sound = table([](auto set) { return Tables<decltype(set)>::template sound<I>(); });
+        nb::gil_scoped_release released;
+        require(gram_of_all<D, T, I>(products<D, T, I>(), tall_products<T>(), sound, A, V.data(), C.data(), groups,
+                                     {out.values, out.width, out.stride}, threads),
+                leads_out);
+      },
+      nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("edges"),
+      nb::arg("V").noconvert(), nb::arg("widths"), nb::arg("weights").none(), nb::arg("L").noconvert(),
+      nb::arg("R").noconvert(), nb::arg("C").noconvert(), nb::arg("Y").noconvert(), nb::arg("threads"));
+}
+
 template <class T>
 void define_add(nb::module_ &m) {
   m.def(
@@ -258,6 +293,36 @@ void define_tall(nb::module_ &m) {
         tall_products<T>().subtract(left, C.data(), right);
       },
       nb::arg("B").noconvert(), nb::arg("C").noconvert(), nb::arg("W").noconvert());
+}
+
+template <class T>
+void define_projections(nb::module_ &m) {
+  m.def(
+      "project",
+      [](Strided<const T> B, std::int64_t near, Strided<T> W, T factor, double twice, Matrix<double> coefficients,
+         Matrix<double> squares, int threads) {
+        auto left = tall(B);
+        auto right = narrow(W, left);
+        require(0 <= near && near <= left.columns, "near must be a column of B");
+        require(coefficients.shape(0) == B.shape(1) && coefficients.shape(1) == W.shape(1), "as many as of B^T W");
+        require(squares.shape(0) == W.shape(1) && squares.shape(1) == W.shape(1), "squares are like W^T W");
+        nb::gil_scoped_release released;
+        project(tall_products<T>(), left, near, right, factor, twice, coefficients.data(), squares.data(), threads);
+      },
+      nb::arg("B").noconvert(), nb::arg("near"), nb::arg("W").noconvert(), nb::arg("factor"), nb::arg("twice"),
+      nb::arg("coefficients").noconvert(), nb::arg("squares").noconvert(), nb::arg("threads"));
+  m.def(
+      "combine",
+      [](Strided<const T> W, Matrix<const T> minus_Z, Strided<T> B, int threads) {
+        std::int64_t rows = W.shape(0), columns = B.shape(1), padded = minus_Z.shape(1);
+        require(W.stride(1) == 1 && std::int64_t(minus_Z.shape(0)) == std::int64_t(W.shape(1)), "Z must fit W");
+        require(B.shape(0) == W.shape(0) && (B.stride(0) == 1 || rows <= 1) && columns <= padded, "B is like W Z");
+        require(padded * sizeof(T) % tall_products<T>().register_bytes == 0, "the columns of Z must fill registers");
+        Narrow<const T> left{W.data(), std::int64_t(W.shape(1)), W.stride(0)};
+        nb::gil_scoped_release released;
+        combine(tall_products<T>(), left, rows, minus_Z.data(), padded, columns, B.data(), B.stride(1), threads);
+      },
+      nb::arg("W").noconvert(), nb::arg("minus_Z").noconvert(), nb::arg("B").noconvert(), nb::arg("threads"));
 }
 
 template <class T>
@@ -398,6 +463,16 @@ NB_MODULE(_compiled, m) {
   define_products<float, double, std::int64_t>(m);
   define_products<double, float, std::int64_t>(m);
   define_products<double, double, std::int64_t>(m);
+  define_gram_of_all<float, float, std::int32_t>(m);
+  define_gram_of_all<float, float, std::int64_t>(m);
+  define_gram_of_all<float, double, std::int32_t>(m);
+  define_gram_of_all<float, double, std::int64_t>(m);
+  define_gram_of_all<double, float, std::int32_t>(m);
+  define_gram_of_all<double, float, std::int64_t>(m);
+  define_gram_of_all<double, double, std::int32_t>(m);
+  define_gram_of_all<double, double, std::int64_t>(m);
+  define_projections<float>(m);
+  define_projections<double>(m);
   define_subtract<float>(m);
   define_subtract<double>(m);
   define_tall<float>(m);

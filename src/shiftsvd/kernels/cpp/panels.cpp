@@ -25,6 +25,9 @@ constexpr int registers = 8;
 constexpr int widest_bytes = 128;
 constexpr std::int64_t most_rows = 256;
 
+// Columns of the tall panel that rows pass at once: where these are contiguous, each of them is on another page.
+constexpr std::int64_t most_columns = 16;
+
 // W columns of a row, as registers hold them.
 template <class T, int W>
 struct Row {
@@ -42,7 +45,7 @@ struct Row {
 
 // Entry (i, j) of a tall panel; the compiler knows which of its strides is 1.
 template <bool by_columns, class T>
-inline T entry(const T *B, std::int64_t stride, std::int64_t i, int j) {
+inline T entry(const T *B, std::int64_t stride, std::int64_t i, std::int64_t j) {
   return by_columns ? B[j * stride + i] : B[i * stride + j];
 }
 
@@ -63,23 +66,23 @@ void inner_tile(const T *B, std::int64_t stride, std::int64_t rows, Narrow<const
   }
 }
 
-// Two sums for each row, since each addition waits four cycles for the one before.
-template <int W, int C, bool by_columns, class T>
-void subtract_tile(const T *B, std::int64_t stride, std::int64_t rows, const T *factor, Narrow<T> Y) {
+// Some rows at once, whose sums stay in registers while all columns of the tall panel pass by.
+template <int W, int N, bool by_columns, class T>
+void subtract_tile(const T *B, std::int64_t stride, std::int64_t columns, const T *factor, Narrow<T> Y) {
   using R = Row<T, W>;
-  typename R::Vector c[C][R::count];
-  for (int j = 0; j < C; j++) {
-    for (int r = 0; r < R::count; r++) c[j][r] = R::load(factor + j * Y.columns + r * R::lanes);
+  typename R::Vector sum[N][R::count] = {};
+  for (std::int64_t j = 0; j < columns; j++) {
+    typename R::Vector c[R::count];
+    for (int r = 0; r < R::count; r++) c[r] = R::load(factor + j * Y.columns + r * R::lanes);
+    for (int i = 0; i < N; i++) {
+      T b = entry<by_columns>(B, stride, i, j);
+      for (int r = 0; r < R::count; r++) sum[i][r] += b * c[r];
+    }
   }
-  for (std::int64_t i = 0; i < rows; i++) {
+  for (int i = 0; i < N; i++) {
     for (int r = 0; r < R::count; r++) {
       T *place = Y.values + i * Y.stride + r * R::lanes;
-      typename R::Vector even = R::load(place), odd = {};
-      for (int j = 0; j < C; j++) {
-        T b = entry<by_columns>(B, stride, i, j);
-        j % 2 ? odd += b * c[j][r] : even -= b * c[j][r];
-      }
-      R::store(place, even - odd);
+      R::store(place, R::load(place) - sum[i][r]);
     }
   }
 }
@@ -98,32 +101,40 @@ void in_groups(std::int64_t from, std::int64_t columns, F f) {
   if constexpr (W > Row<T, W>::lanes) in_groups<T, W / 2>(from, columns, f);
 }
 
-// Calls f(width, tile, rows, B, first row, first column of B, first column of W) for all that fits the registers.
-template <class T, class F>
-void in_parts(Tall<T> B, std::int64_t columns, F f) {
-  for (std::int64_t lo = 0; lo < B.rows; lo += most_rows) {
-    std::int64_t rows = B.rows - lo < most_rows ? B.rows - lo : most_rows;
-    in_groups<T>(0, columns, [&](auto w, std::int64_t first) {
-      in_tiles<Row<T, w()>::tile>(0, B.columns, [&](auto c, std::int64_t j) { f(w, c, lo, rows, j, first); });
-    });
-  }
+// Rows that are worked on at once: what the first cache holds of them, or of the narrow panel.
+template <class F>
+void in_rows(std::int64_t rows, F f) {
+  for (std::int64_t lo = 0; lo < rows; lo += most_rows) f(lo, rows - lo < most_rows ? rows - lo : most_rows);
 }
 
 template <bool by_columns, class T>
 void inner_in(Tall<T> B, Narrow<const T> W, double *out) {
-  in_parts(B, W.columns, [&](auto w, auto c, std::int64_t lo, std::int64_t rows, std::int64_t j, std::int64_t first) {
-    Narrow<const T> part{W.values + lo * W.stride + first, W.columns, W.stride};
-    inner_tile<w(), c(), by_columns>(B.values + lo * B.down + j * B.right, by_columns ? B.right : B.down, rows, part,
-                                     out + j * W.columns + first);
+  std::int64_t stride = by_columns ? B.right : B.down;
+  in_rows(B.rows, [&](std::int64_t lo, std::int64_t rows) {
+    in_groups<T>(0, W.columns, [&](auto w, std::int64_t first) {
+      Narrow<const T> part{W.values + lo * W.stride + first, W.columns, W.stride};
+      in_tiles<Row<T, w()>::tile>(0, B.columns, [&](auto c, std::int64_t j) {
+        inner_tile<w(), c(), by_columns>(B.values + lo * B.down + j * B.right, stride, rows, part,
+                                         out + j * W.columns + first);
+      });
+    });
   });
 }
 
 template <bool by_columns, class T>
 void subtract_in(Tall<T> B, const T *C, Narrow<T> W) {
-  in_parts(B, W.columns, [&](auto w, auto c, std::int64_t lo, std::int64_t rows, std::int64_t j, std::int64_t first) {
-    Narrow<T> part{W.values + lo * W.stride + first, W.columns, W.stride};
-    subtract_tile<w(), c(), by_columns>(B.values + lo * B.down + j * B.right, by_columns ? B.right : B.down, rows,
-                                        C + j * W.columns + first, part);
+  std::int64_t stride = by_columns ? B.right : B.down;
+  in_rows(B.rows, [&](std::int64_t lo, std::int64_t rows) {
+    for (std::int64_t j = 0; j < B.columns; j += most_columns) {
+      std::int64_t columns = B.columns - j < most_columns ? B.columns - j : most_columns;
+      in_groups<T>(0, W.columns, [&](auto w, std::int64_t first) {
+        in_tiles<Row<T, w()>::tile>(0, rows, [&](auto n, std::int64_t i) {
+          Narrow<T> part{W.values + (lo + i) * W.stride + first, W.columns, W.stride};
+          subtract_tile<w(), n(), by_columns>(B.values + (lo + i) * B.down + j * B.right, stride, columns,
+                                              C + j * W.columns + first, part);
+        });
+      });
+    }
   });
 }
 

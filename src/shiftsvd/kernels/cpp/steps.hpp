@@ -1,0 +1,317 @@
+// The work of a step of block Lanczos, in one call without Python: the product with X^T diag(w) X of a whole matrix,
+// and the projection of what comes of it against a basis.
+//
+// Pieces and the order of their sums depend on the data alone: results have the same bits for any number of threads.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "panels.hpp"
+#include "rows.hpp"
+#include "team.hpp"
+
+namespace shiftsvd {
+
+// Memory that begins at a cache line, and is not set.
+template <class T>
+class Buffer {
+ public:
+  explicit Buffer(std::size_t count) : raw_(count * sizeof(T) + line), values_(aligned(raw_.get())) {}
+  T *get() const {
+    return values_;
+  }
+
+ private:
+  static constexpr std::size_t line = 64;
+  struct Raw {
+    explicit Raw(std::size_t bytes) : bytes_(std::malloc(bytes)) {
+      if (!bytes_) throw std::bad_alloc();
+    }
+    ~Raw() {
+      std::free(bytes_);
+    }
+    Raw(const Raw &) = delete;
+    char *get() const {
+      return static_cast<char *>(bytes_);
+    }
+    void *bytes_;
+  };
+  static T *aligned(char *bytes) {
+    return reinterpret_cast<T *>(bytes + (line - reinterpret_cast<std::uintptr_t>(bytes) % line) % line);
+  }
+  Raw raw_;
+  T *values_;
+};
+
+// --- the product ----------------------------------------------------------------------------------------------------
+
+// A panel of `columns` columns, cut into groups of 2^p columns that follow each other; `padded` columns in all.
+struct Groups {
+  std::vector<int> widths;
+  std::int64_t columns, padded;
+};
+
+// A matrix minus the shift L R^T, by blocks of rows: block b has the rows edges[b] to edges[b + 1].
+template <class D, class I>
+struct Whole {
+  Rows<D, I> X;
+  std::int64_t n;  // columns
+  std::vector<std::int64_t> edges;
+  const double *left, *right;  // L and R, row-major
+  std::int64_t rank;
+  const double *weights;  // of the rows; null: ones
+};
+
+// Panels that are summed up at once; entries of a range that all groups of columns read before the next range, since
+// 4 MiB stay in cache; rows of a sum that a thread rounds at a time.
+constexpr std::int64_t panels_at_once = 8, range_entries = std::int64_t(1) << 19, rounded_rows = 1024;
+
+template <class D, class T, class I>
+void gram_of_block(const Products<D, T, I> &kernels, const Whole<D, I> &A, std::int64_t block, const T *V, const T *C,
+                   const Groups &groups, T *Z, T *sums) {
+  std::int64_t hi = A.edges[block + 1];
+  std::fill(Z, Z + A.n * groups.padded, T(0));
+  std::fill(sums, sums + A.rank * groups.padded, T(0));
+  for (std::int64_t lo = A.edges[block]; lo < hi;) {
+    const I *ends = A.X.indptr + lo;
+    bool short_block = A.X.indptr[hi] - *ends <= 2 * range_entries;
+    const I *end = std::upper_bound(ends + 1, A.X.indptr + hi, I(*ends + range_entries));
+    std::int64_t next = short_block ? hi : end - A.X.indptr, first = 0;
+    for (int width : groups.widths) {
+      Shift<T> S{A.left + lo * A.rank, A.rank, C + first * A.rank, sums + first * A.rank,
+                 A.weights ? A.weights + lo : nullptr};
+      kernels.gram({A.X.data, A.X.indices, A.X.indptr, lo, next}, V + first * A.n, width, S, Z + first * A.n);
+      first += width;
+    }
+    lo = next;
+  }
+}
+
+// Y = X^T diag(weights) (X V - L C) - R sums, with C = R^T V in groups as V is. Returns false where indices lead out of
+// the matrix.
+template <class D, class T, class I>
+bool gram_of_all(const Products<D, T, I> &kernels, const TallProducts<T> &tall, Sound<I> sound, const Whole<D, I> &A,
+                 const T *V, const T *C, const Groups &groups, Narrow<T> Y, int threads) {
+  std::int64_t blocks = std::int64_t(A.edges.size()) - 1, at_once = std::min(blocks, panels_at_once);
+  std::int64_t panel = A.n * groups.padded, small = A.rank * groups.padded;
+  Buffer<T> Z(panel * at_once), sums(small * at_once);
+  Buffer<double> before(blocks > at_once ? panel : 0);
+  std::vector<double> total(A.rank * groups.columns);
+  std::vector<const T *> parts(at_once);
+  for (std::int64_t b = 0; b < at_once; b++) parts[b] = Z.get() + b * panel;
+  std::atomic<std::int64_t> next{0};
+  std::atomic<bool> safe{true};
+
+  auto add_sums = [&](std::int64_t count) {
+    for (std::int64_t b = 0; b < count; b++) {
+      for (std::int64_t s = 0; s < A.rank; s++) {
+        std::int64_t first = 0;
+        for (int width : groups.widths) {
+          const T *from = sums.get() + b * small + first * A.rank + s * width;
+          for (std::int64_t c = 0; c < width && first + c < groups.columns; c++) {
+            total[s * groups.columns + first + c] += from[c];
+          }
+          first += width;
+        }
+      }
+    }
+  };
+  auto round_off = [&](std::int64_t count, bool any_before, std::int64_t lo, std::int64_t hi) {
+    Parts<T> S{parts.data(), count, any_before ? before.get() : nullptr, A.n, A.right, total.data(), A.rank};
+    std::int64_t offset = 0, first = 0;
+    for (int width : groups.widths) {
+      tall.total(S, offset, width, first, lo, hi, {Y.values + lo * Y.stride, groups.columns, Y.stride});
+      offset += A.n * width, first += width;
+    }
+  };
+
+  together(std::int64_t(threads) < blocks ? threads : int(blocks), [&](const Member &me) {
+    for (std::int64_t first = 0; first < blocks; first += at_once) {
+      std::int64_t count = std::min(at_once, blocks - first), last = first + count;
+      for (std::int64_t b; (b = next.fetch_add(1)) < last;) {
+        // The ends of all rows are sound; those of a block are if they lie between.
+        const I *ends = A.X.indptr;
+        bool good = ends[0] <= ends[A.edges[b]] && ends[A.edges[b + 1]] <= ends[A.X.hi] &&
+                    sound(A.X.indices, ends, A.edges[b], A.edges[b + 1], A.n);
+        if (!good) safe = false;
+        if (good)
+          gram_of_block(kernels, A, b, V, C, groups, Z.get() + (b - first) * panel, sums.get() + (b - first) * small);
+      }
+      me.barrier.wait();
+      if (me.index == 0) add_sums(count), next = last;
+      me.barrier.wait();
+      if (last == blocks) {
+        me.share((A.n + rounded_rows - 1) / rounded_rows, [&](std::int64_t i) {
+          round_off(count, first > 0, i * rounded_rows, std::min(A.n, (i + 1) * rounded_rows));
+        });
+      } else {
+        me.share((panel + rounded_rows - 1) / rounded_rows, [&](std::int64_t i) {
+          std::int64_t lo = i * rounded_rows, hi = std::min(panel, lo + rounded_rows);
+          for (std::int64_t b = 0; b < count; b++) {
+            for (std::int64_t at = lo; at < hi; at++) {
+              before.get()[at] = (first == 0 && b == 0 ? 0.0 : before.get()[at]) + parts[b][at];
+            }
+          }
+        });
+        me.barrier.wait();
+      }
+    }
+  });
+  return safe;
+}
+
+// --- the projection -------------------------------------------------------------------------------------------------
+
+// Rows of a piece: its part of the basis is read once for two products. At most `most_pieces`, since each has sums of
+// its own.
+constexpr std::int64_t least_piece = 512, most_pieces = 32;
+
+inline std::int64_t piece_rows(std::int64_t rows) {
+  std::int64_t even = (rows + most_pieces - 1) / most_pieces;
+  return std::max(least_piece, (even + 255) / 256 * 256);
+}
+
+template <class T>
+Tall<T> rows_of(Tall<T> B, std::int64_t lo, std::int64_t rows, std::int64_t from = 0) {
+  return {B.values + lo * B.down + from * B.right, rows, B.columns - from, B.down, B.right};
+}
+
+template <class T>
+Narrow<T> rows_of(Narrow<T> W, std::int64_t lo) {
+  return {W.values + lo * W.stride, W.columns, W.stride};
+}
+
+// Projects W against the columns of B from `near` on, then against all of them, and once more where less than `twice`
+// of a column is left by the second projection. Adds up the coefficients of the first two, of B.columns x W.columns,
+// and sets `squares` to W^T W.
+template <class T>
+void project(const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narrow<T> W, T factor, double twice,
+             double *coefficients, double *squares, int threads) {
+  std::int64_t rows = piece_rows(B.rows), pieces = (B.rows + rows - 1) / rows, w = W.columns;
+  std::int64_t size = B.columns * w, square = w * w;
+  Buffer<double> parts(pieces * size), of_squares(pieces * square), latest(size);
+  Buffer<T> rounded(size);
+  bool again = false;
+
+  // Sums the parts of coefficients from `lo` on: each thread those of some columns of B.
+  auto add_up = [&](const Member &me, std::int64_t near_column) {
+    me.share(B.columns - near_column, [&](std::int64_t j) {
+      for (std::int64_t at = (near_column + j) * w; at < (near_column + j + 1) * w; at++) {
+        double sum = 0;
+        for (std::int64_t i = 0; i < pieces; i++) sum += parts.get()[i * size + at];
+        latest.get()[at] = sum, rounded.get()[at] = T(sum);
+      }
+    });
+  };
+  auto for_pieces = [&](const Member &me, auto f) {
+    me.share(pieces, [&](std::int64_t i) {
+      std::int64_t lo = i * rows;
+      f(i, lo, std::min(rows, B.rows - lo));
+    });
+  };
+  auto inner = [&](std::int64_t i, std::int64_t lo, std::int64_t count, std::int64_t from) {
+    double *out = parts.get() + i * size + from * w;
+    std::fill(out, parts.get() + (i + 1) * size, 0.0);
+    Narrow<T> part = rows_of(W, lo);
+    kernels.inner(rows_of(B, lo, count, from), {part.values, part.columns, part.stride}, out);
+  };
+  auto subtract = [&](std::int64_t lo, std::int64_t count, std::int64_t from) {
+    kernels.subtract(rows_of(B, lo, count, from), rounded.get() + from * w, rows_of(W, lo));
+  };
+  auto measure = [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
+    double *out = of_squares.get() + i * square;
+    std::fill(out, out + square, 0.0);
+    Narrow<T> part = rows_of(W, lo);
+    kernels.inner({part.values, count, w, part.stride, 1}, {part.values, part.columns, part.stride}, out);
+  };
+  auto add_squares = [&] {
+    for (std::int64_t at = 0; at < square; at++) {
+      squares[at] = 0;
+      for (std::int64_t i = 0; i < pieces; i++) squares[at] += of_squares.get()[i * square + at];
+    }
+  };
+
+  together(std::int64_t(threads) < pieces ? threads : int(pieces), [&](const Member &me) {
+    for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
+      if (factor != T(1)) {
+        for (std::int64_t r = lo; r < lo + count; r++) {
+          for (std::int64_t c = 0; c < w; c++) W.values[r * W.stride + c] *= factor;
+        }
+      }
+      inner(i, lo, count, near);
+    });
+    me.barrier.wait();
+    add_up(me, near);
+    me.barrier.wait();
+    if (me.index == 0) {
+      std::fill(coefficients, coefficients + near * w, 0.0);
+      std::copy(latest.get() + near * w, latest.get() + size, coefficients + near * w);
+    }
+    for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
+      subtract(lo, count, near);
+      inner(i, lo, count, 0);
+    });
+    me.barrier.wait();
+    add_up(me, 0);
+    me.barrier.wait();
+    if (me.index == 0) {
+      for (std::int64_t at = 0; at < size; at++) coefficients[at] += latest.get()[at];
+    }
+    for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
+      subtract(lo, count, 0);
+      measure(i, lo, count);
+    });
+    me.barrier.wait();
+    if (me.index == 0) {
+      add_squares();
+      for (std::int64_t c = 0; c < w; c++) {
+        double left = squares[c * w + c], taken = 0;
+        for (std::int64_t j = 0; j < B.columns; j++) taken += latest.get()[j * w + c] * latest.get()[j * w + c];
+        again |= left < twice * twice * (left + taken);
+      }
+    }
+    me.barrier.wait();
+    if (!again) return;
+    for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) { inner(i, lo, count, 0); });
+    me.barrier.wait();
+    add_up(me, 0);
+    me.barrier.wait();
+    for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
+      subtract(lo, count, 0);
+      measure(i, lo, count);
+    });
+    me.barrier.wait();
+    if (me.index == 0) add_squares();
+  });
+}
+
+// B = W Z: W is narrow, and the columns of B are contiguous.
+template <class T>
+void combine(const TallProducts<T> &kernels, Narrow<const T> W, std::int64_t rows, const T *minus_Z,
+             std::int64_t padded, std::int64_t columns, T *B, std::int64_t stride, int threads) {
+  std::int64_t step = piece_rows(rows), pieces = (rows + step - 1) / step;
+  constexpr std::int64_t at_once = 256;
+  int count = std::int64_t(threads) < pieces ? threads : int(pieces);
+  Buffer<T> rooms(count * at_once * padded);
+  together(count, [&](const Member &me) {
+    T *room = rooms.get() + me.index * at_once * padded;
+    me.share(pieces, [&](std::int64_t i) {
+      std::int64_t end = std::min(rows, (i + 1) * step);
+      for (std::int64_t lo = i * step; lo < end; lo += at_once) {
+        std::int64_t here = std::min(at_once, end - lo);
+        std::fill(room, room + here * padded, T(0));
+        kernels.subtract({W.values + lo * W.stride, here, W.columns, W.stride, 1}, minus_Z, {room, padded, padded});
+        for (std::int64_t c = 0; c < columns; c++) {
+          for (std::int64_t r = 0; r < here; r++) B[c * stride + lo + r] = room[r * padded + c];
+        }
+      }
+    });
+  });
+}
+
+}  // namespace shiftsvd

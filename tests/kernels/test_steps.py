@@ -1,0 +1,133 @@
+"""What a step of block Lanczos does in one compiled call: the same as its parts, with the same bits for any threads."""
+
+import threading
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from shiftsvd.kernels import twin
+from shiftsvd.kernels.compiled import combine
+from shiftsvd.numerics import orth
+from shiftsvd.solvers.constants import TWICE
+from tests.support.closeness import assert_close
+from tests.support.compiled import compiled
+from tests.support.operators import panel
+from tests.support.sampling import pairs
+from tests.support.structures import INDICES, PRECISIONS, STRUCTURES, cases
+
+THREADS = (1, 2, 3, 5, 8)
+# Rows of a panel: fewer than a piece, at the edges of pieces, and more pieces than there may be.
+HEIGHTS = (40, 511, 512, 513, 1500, 17000)
+
+
+def blocks_of(rows: int, count: int) -> list[int]:
+    """The edges of so many blocks, the first of which is empty where there are several."""
+    return [0, *np.linspace(0, rows, count).astype(int).tolist()] if count > 1 else [0, rows]
+
+
+def gram(X, edges, V, w, L, R, n_threads=1):
+    """``X^T diag(w) (X V - L R^T V) - R sums``, by one call."""
+    P, C = compiled.panel(V, V.dtype), compiled.panel((V.T @ R).T, V.dtype)
+    Y = np.empty((X.shape[1], V.shape[1]), V.dtype)
+    compiled.gram_of_all(X, edges, P, w, L, R, C, Y, n_threads)
+    return Y
+
+
+@pytest.mark.parametrize(
+    ("structure", "precision", "index", "weighted", "rank", "count"),
+    pairs(STRUCTURES, PRECISIONS, INDICES, [False, True], [0, 1, 3], [1, 2, 9, 20]),
+)
+def test_one_call_has_the_bits_of_its_blocks(structure, precision, index, weighted, rank, count):
+    data, dtype = PRECISIONS[precision]
+    for X, rows, _ in cases(structure, data, index):
+        if rows != (0, X.shape[0]) or not X.shape[0]:
+            continue
+        w = np.random.default_rng(1).random(X.shape[0]) if weighted else None
+        L, R, edges = panel(X.shape[0], rank, seed=2), panel(X.shape[1], rank, seed=3), blocks_of(X.shape[0], count)
+        for width in (1, 7, 16, 50):
+            V = panel(X.shape[1], width, dtype, seed=width)
+            P, C = compiled.panel(V, dtype), compiled.panel((V.T @ R).T, dtype)
+            sums, before, last = np.zeros((rank, width)), None, None
+            for lo, hi in zip(edges[:-1], edges[1:], strict=True):
+                if last is not None:
+                    flat = last.flat.astype(np.float64)
+                    before = flat if before is None else before + flat
+                last, S = compiled.gram(X, (lo, hi), P, None if w is None else w[lo:hi], L[lo:hi], C)
+                sums += S.join()
+            want = np.empty((X.shape[1], width), dtype)
+            compiled.total([last], before, R, sums, (0, len(want)), want)
+            for n_threads in THREADS:
+                np.testing.assert_array_equal(gram(X, edges, V, w, L, R, n_threads), want)
+
+
+def test_arrays_that_lead_out_between_blocks_are_refused():
+    X = sparse.random_array((60, 20), density=0.2, format="csr", rng=np.random.default_rng(0))
+    V, none = panel(20, 16), np.zeros((60, 0))
+    for at, value in ((30, 2**30), (30, -5), (20, 2**30)):
+        broken = X.copy()
+        broken.indptr[at] = value
+        with pytest.raises(ValueError, match="lead out of the matrix"):
+            gram(broken, [0, 20, 30, 40, 60], V, None, none, none[:20], 2)
+
+
+def basis(rows: int, columns: int, dtype: str) -> np.ndarray:
+    """Orthonormal columns, contiguous."""
+    Q = np.linalg.qr(panel(rows, columns, seed=4))[0]
+    return np.asfortranarray(Q.astype(dtype))
+
+
+def projected(monkeypatch, B, W, near, factor):
+    """The same by `inner` and `subtract_product`."""
+    with monkeypatch.context() as without:
+        without.setattr(orth.best, "project", twin.project)
+        return orth.project(W.copy(), B, near, factor, TWICE)
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize(("rows", "dtype", "width"), pairs(HEIGHTS, ["f4", "f8"], [8, 16]))
+def test_a_projection_is_that_of_its_parts(monkeypatch, rows, dtype, width, again):
+    monkeypatch.setattr(compiled, "NARROW", dict.fromkeys(compiled.NARROW, 1000))
+    B, eps = basis(rows, 24, dtype), float(np.finfo(dtype).eps)
+    # What lies outside of B, after the first projection, is rounding where all must be projected three times.
+    W = (B @ panel(24, width, dtype) + (8 * eps if again else 1) * panel(rows, width, dtype, seed=5)).astype(dtype)
+    near = 24 if again else 8  # with 24, the first projection takes nothing
+    want = projected(monkeypatch, B, W, near, 0.25)
+    found = [compiled.project(W.copy(), B, near, 0.25, TWICE, n_threads) for n_threads in THREADS]
+    size = float(np.linalg.norm(W)) / 4
+    for mine, theirs in zip(found[0][1:], want[1:], strict=True):
+        assert_close(mine, theirs, 100 * eps * max(size, size**2))
+    left = found[0][0]
+    assert np.linalg.norm(B.T @ left) <= 50 * eps * np.linalg.norm(left) + (0 if again else 50 * eps * size)
+    for others in found[1:]:
+        for one, other in zip(found[0], others, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(("rows", "dtype", "width"), pairs(HEIGHTS, ["f4", "f8"], [3, 16]))
+def test_combinations_are_products(rows, dtype, width):
+    W, Z = panel(rows, 16, dtype), panel(16, width, seed=1)
+    B = np.full((rows, width + 4), 7, dtype, order="F")
+    for n_threads in THREADS:
+        assert combine(W, Z, B[:, 2 : width + 2], n_threads)
+        bound = 20 * np.finfo(dtype).eps * np.linalg.norm(W) * np.linalg.norm(Z)
+        assert_close(B[:, 2 : width + 2], W @ Z.astype(dtype), bound)
+        assert np.all(B[:, [0, 1, -2, -1]] == 7)
+
+
+def test_calls_from_many_threads_at_once_do_not_meet():
+    X = sparse.random_array((3000, 300), density=0.1, format="csr", rng=np.random.default_rng(0))
+    V, none, edges = panel(300, 16), np.zeros((3000, 0)), blocks_of(3000, 6)
+    want, wrong = gram(X, edges, V, None, none, none[:300]), []
+
+    def often() -> None:
+        for _ in range(50):
+            if not np.array_equal(gram(X, edges, V, None, none, none[:300], 3), want):
+                wrong.append(1)
+
+    others = [threading.Thread(target=often) for _ in range(6)]
+    for thread in others:
+        thread.start()
+    for thread in others:
+        thread.join()
+    assert not wrong
