@@ -1,6 +1,7 @@
 """What a step of block Lanczos does in one compiled call: the same as its parts, with the same bits for any threads."""
 
 import threading
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ def test_one_call_has_the_bits_of_its_blocks(structure, precision, index, weight
             V = panel(X.shape[1], width, dtype, seed=width)
             P, C = compiled.panel(V, dtype), compiled.panel((V.T @ R).T, dtype)
             sums, before, last = np.zeros((rank, width)), None, None
-            for lo, hi in zip(edges[:-1], edges[1:], strict=True):
+            for lo, hi in pairwise(edges):
                 if last is not None:
                     flat = last.flat.astype(np.float64)
                     before = flat if before is None else before + flat
@@ -121,9 +122,8 @@ def test_calls_from_many_threads_at_once_do_not_meet():
     want, wrong = gram(X, edges, V, None, none, none[:300]), []
 
     def often() -> None:
-        for _ in range(50):
-            if not np.array_equal(gram(X, edges, V, None, none, none[:300], 3), want):
-                wrong.append(1)
+        found = (gram(X, edges, V, None, none, none[:300], 3) for _ in range(50))
+        wrong.extend(1 for Y in found if not np.array_equal(Y, want))
 
     others = [threading.Thread(target=often) for _ in range(6)]
     for thread in others:

@@ -65,12 +65,14 @@ __all__ = [
 ]
 
 
+# As `gram` and `total` of the blocks between the given rows; None where Python's threads are as good.
+OfAll = Callable[[CSR, list[int], Groups, Array | None, Array, Array, Groups, Array, int], None]
+
+
 class Kernels(Protocol):
     """What both the compiled kernels and their twin provide."""
 
     instruction_set: str
-    # As `gram` and `total` of all blocks, which begin and end at the given rows; None where Python's threads are as good.
-    gram_of_all: Callable[[CSR, list[int], Groups, Array | None, Array, Array, Groups, Array, int], None] | None
 
     def panel(self, V: Array, dtype: npt.DTypeLike) -> Groups: ...
 
@@ -81,6 +83,9 @@ class Kernels(Protocol):
     def gram(
         self, X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Groups
     ) -> tuple[Groups, Groups]: ...
+
+    @property
+    def gram_of_all(self) -> OfAll | None: ...
 
     def subtract(self, X: Array, L: Array, Rt: Array, dtype: npt.DTypeLike) -> Array: ...
 
