@@ -113,11 +113,11 @@ def _projected(W: Panel, B: Panel) -> Panel:
 
 @by_place
 def times(B: Panel, Z: Panel) -> Panel:
-    narrow = np.empty((B.shape[0], Z.shape[1]), B.dtype, order="F")
-    if best.combine(B, Z, narrow, default_threads()):
-        return narrow
-    out = np.zeros((B.shape[0], Z.shape[1]), B.dtype)
-    subtract_product(out, B, -Z)
+    Z = Z.astype(np.result_type(B, np.float32 if Z.dtype.kind == "f" else np.complex64), copy=False)
+    out = np.empty((B.shape[0], Z.shape[1]), np.result_type(B, Z), order="F")
+    if not best.combine(B, Z, out, default_threads()):
+        # Transposed, BLAS neither copies the rows of contiguous columns nor those of the result.
+        _each_block(B, lambda rows: np.matmul(Z.T, B[rows].T, out=out[rows].T))
     return out
 
 
