@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -341,7 +341,7 @@ class DiskRows(Reread):
     def workers(self) -> int:
         return (self.n_threads or default_threads()) + 1  # one waits for the file while the others multiply
 
-    @property
+    @cached_property
     def block_bytes(self) -> int:
         share = SHARE_OF_WIDE if self.shape[0] < self.shape[1] else SHARE
         limit = BLOCK if self.memory_limit is None else parse_bytes(self.memory_limit) // share
