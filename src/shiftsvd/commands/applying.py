@@ -11,7 +11,7 @@ import numpy as np
 from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.backends.validation import named
 from shiftsvd.commands.hooks import Hooks, first_answer, hooks_of
-from shiftsvd.commands.options import say, typed
+from shiftsvd.commands.options import print_message, typed
 from shiftsvd.commands.settings import Settings, table_format
 from shiftsvd.commands.tables import Block, Table, component_names, format_named, write_rows
 from shiftsvd.commands.writing import model_in, score_rasters
@@ -92,7 +92,7 @@ def report(settings: Settings) -> None:
             command=typed(),
             names=feature_names_of(pca),
         )
-    say(f"written: {out}", settings.quiet)
+    print_message(f"written: {out}", settings.quiet)
 
 
 def _opened(pca: BatchPCA, settings: Settings, hooks: Sequence[Hooks]) -> tuple[BatchPCA, Observed, Names]:
@@ -151,7 +151,7 @@ def _write(table: Table, blocks: Iterable[tuple[int, Block]], settings: Settings
         write = stack.enter_context(format_named(table_format(out))(file, table))
         write_rows(blocks, [write])
     if out != "-":
-        say(f"written: {out}", settings.quiet)
+        print_message(f"written: {out}", settings.quiet)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from shiftsvd.backends.files import bytes_in_memory, counted, left_beside
 from shiftsvd.backends.validation import named
 from shiftsvd.commands.cluster import workers
 from shiftsvd.commands.hooks import Hooks, Run, first_answer, hooks_of
-from shiftsvd.commands.options import say
+from shiftsvd.commands.options import print_message
 from shiftsvd.commands.settings import Settings, within
 from shiftsvd.commands.tables import ENTRIES
 from shiftsvd.commands.writing import (
@@ -109,7 +109,7 @@ def run(given: Settings) -> None:
         each.tell(run)
     click.echo(json.dumps(result.document) if settings.json_out else printed(result, hooks))
     if settings.out:
-        say(f"written: {', '.join(result.document['outputs'].values())}", settings.quiet)
+        print_message(f"written: {', '.join(result.document['outputs'].values())}", settings.quiet)
 
 
 def settled(given: Settings) -> tuple[Settings, list[Hooks]]:

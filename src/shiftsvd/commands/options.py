@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 import click
 
 from shiftsvd.errors import Setting, Worded, plain
+from shiftsvd.names import resolve
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Settings by their headings, in the order of a help; the headings of extensions stand in the place of "...".
@@ -34,7 +35,7 @@ SPOOLED: Final = "shiftsvd.commands.spooled"  # where click keeps which files st
 LINE: Final = "shiftsvd.commands.line"  # where click keeps the command as it was typed
 
 
-def under(heading: str, *options: Callable[[F], F]) -> Callable[[F], F]:
+def group_options(heading: str, *options: Callable[[F], F]) -> Callable[[F], F]:
     """Several options as one decorator; the help lists them under this heading, in this order.
 
     Where the same heading stands more than once, in one command or another, its options are listed together.
@@ -154,35 +155,24 @@ def penalty(ctx: click.Context, parameter: click.Parameter, value: str | None) -
     return number
 
 
-def tolerance(ctx: click.Context, parameter: click.Parameter, value: float) -> float:
-    if not 0 <= value < 1:
-        raise click.BadParameter(f"{value:g} is no relative accuracy: 0 (rounding) or more, and less than 1")
-    return value
+def checked_by(place: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a callback that gives a value to the function at `place`, "module:name", which refuses bad ones.
+
+    The module is not imported for defaults.
+    """
+
+    def check(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
+        if value not in (None, (), parameter.default):
+            try:
+                resolve(place)(value)
+            except ValueError as error:
+                raise click.BadParameter(worded(error)) from None
+        return value
+
+    return check
 
 
-def memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None:
-        from shiftsvd.runs.memory import parse_bytes
-
-        try:
-            parse_bytes(value)
-        except (ValueError, OverflowError):
-            raise click.BadParameter(f"{value!r} is no size; give bytes or a text such as 800M or 1.5GB") from None
-    return value
-
-
-def transforms(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    if value:
-        from shiftsvd.transforms.chains import as_transforms
-
-        try:
-            as_transforms(value)
-        except ValueError as error:
-            raise click.BadParameter(worded(error)) from None
-    return value
-
-
-def names(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+def split_names(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
     if value is None:
         return None
     names = tuple(name.strip() for name in value.split(","))
@@ -268,6 +258,6 @@ def as_given(text: str) -> str:
     return text
 
 
-def say(text: str, quiet: bool = False) -> None:
+def print_message(text: str, quiet: bool = False) -> None:
     if not quiet:
         click.echo(plain(as_given(text)), err=True)

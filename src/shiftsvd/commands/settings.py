@@ -62,7 +62,7 @@ class Settings:
     feature_types: tuple[str, ...] | None = option(
         'Types of features to take, with commas between them, or all.  [default: of 10x "Gene Expression"]',
         metavar="NAMES",
-        callback=options.names,
+        callback=options.split_names,
     )
     allow_external: bool = option(
         "Follow HDF5 and Zarr into other files, by links and virtual datasets, of data you trust.", default=False
@@ -100,7 +100,7 @@ class Settings:
         default=(),
         metavar="NAME:KEY=VALUE,...",
         multiple=True,
-        callback=options.transforms,
+        callback=options.checked_by("shiftsvd.transforms.chains:as_transforms"),
         shell_complete=_completed,
     )
     trust_values: bool = option(
@@ -143,7 +143,11 @@ class Settings:
         type=click.Choice(["auto", "lanczos", "gram", "exact", "randomized"]),
     )
     rounds: int = option("Runs of each solver.", default=3)
-    tol: float = option("Largest relative error of a singular value.", default=TOL, callback=options.tolerance)
+    tol: float = option(
+        "Largest relative error of a singular value.",
+        default=TOL,
+        callback=options.checked_by("shiftsvd.solvers.base:check_tol"),
+    )
     certify: bool | None = option(
         "Bound the errors of solvers that do not do so themselves, such as randomized.", "--certify/--no-certify"
     )
@@ -153,7 +157,7 @@ class Settings:
     memory: str | None = option(
         "Memory for data and solver, such as 2G, beside the program (0.15 GB).  [default: half of what is free]",
         metavar="SIZE",
-        callback=options.memory,
+        callback=options.checked_by("shiftsvd.runs.memory:parse_bytes"),
     )
     device: str | None = option(
         "Multiply on a card, by PyTorch: cuda, cuda:1; auto: on one if there is one.  [default: cpu]", metavar="NAME"

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from shiftsvd.commands.options import FILE, MATRIX, declared, parameters, say
+from shiftsvd.commands.options import FILE, MATRIX, declared, parameters, print_message
 from shiftsvd.commands.running import Subcommand
 from shiftsvd.commands.settings import USUAL, Settings, check_files, device_named
 from shiftsvd.extend import extensions
@@ -213,7 +213,7 @@ def convert(settings: Settings) -> None:
         compression=settings.compression,
         choices=settings.choices,
     )
-    say(f"written: {settings.out}", settings.quiet)
+    print_message(f"written: {settings.out}", settings.quiet)
 
 
 @verb(

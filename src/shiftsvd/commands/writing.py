@@ -17,7 +17,7 @@ import numpy as np
 
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.commands.hooks import Hooks, Run
-from shiftsvd.commands.options import say, typed
+from shiftsvd.commands.options import print_message, typed
 from shiftsvd.commands.settings import Settings
 from shiftsvd.commands.tables import WRITERS, Table, component_names, format_named, write_rows
 from shiftsvd.errors import plain_lines
@@ -319,7 +319,7 @@ def advise_scale(A: Observed, names: Names, settings: Settings) -> None:
         return
     called = [f"column {j + 1}" if names.features is None else repr(str(names.features[j])) for j in (most, least)]
     ratio = spread[most] / spread[least]
-    say(
+    print_message(
         f"columns differ by orders of magnitude: {called[0]} varies {ratio:,.0f} times as much as {called[1]}, and "
         "weighs as much more; --scale gives all columns the same weight (--scale none: as they are, without this line)",
         settings.quiet,
@@ -340,7 +340,7 @@ def leave_out_components(run: Run, outputs: Outputs, paths: dict[str, Path]) -> 
     outputs.leave_out(path)
     if path.exists():
         warnings.warn(f"{path.parent} keeps {path.name} of an earlier run", stacklevel=2)
-    say(
+    print_message(
         f"no {path.name}: its {count:,} numbers are in the model; --components csv or --components parquet writes them",
         run.settings.quiet,
     )

@@ -21,9 +21,10 @@ from shiftsvd.names import lazy, resolve
 if TYPE_CHECKING:
     from shiftsvd.commands.hooks import Hooks as Hooks
     from shiftsvd.commands.hooks import Run as Run
-    from shiftsvd.commands.options import names as names
-    from shiftsvd.commands.options import say as say
-    from shiftsvd.commands.options import under as under
+    from shiftsvd.commands.options import checked_by as checked_by
+    from shiftsvd.commands.options import group_options as group_options
+    from shiftsvd.commands.options import print_message as print_message
+    from shiftsvd.commands.options import split_names as split_names
 
 __all__ = ["Decoder", "Extension", "Format", "Hooks", "Run", "extensions"]
 
@@ -226,5 +227,8 @@ def public_modules() -> dict[str, str]:
 
 
 if not TYPE_CHECKING:
-    homes = {"shiftsvd.commands.hooks": ("Hooks", "Run"), "shiftsvd.commands.options": ("names", "say", "under")}
+    homes = {
+        "shiftsvd.commands.hooks": ("Hooks", "Run"),
+        "shiftsvd.commands.options": ("checked_by", "group_options", "print_message", "split_names"),
+    }
     __getattr__, __dir__ = lazy(__name__, homes)

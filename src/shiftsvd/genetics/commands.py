@@ -13,7 +13,7 @@ import click
 import numpy as np
 
 from shiftsvd import Operator
-from shiftsvd.extend import say
+from shiftsvd.extend import print_message
 from shiftsvd.extend.commands import (
     Block,
     Hooks,
@@ -242,12 +242,14 @@ class GenotypeHooks(Hooks):
         for name, count in cohort.removed.items():
             absent = cohort.absent.get(name, 0)
             if name == "chromosomes":
-                say(f"{count:,} variants that are not on autosomes left out; --chromosomes all keeps them", quiet)
+                print_message(
+                    f"{count:,} variants that are not on autosomes left out; --chromosomes all keeps them", quiet
+                )
             elif name == "unrelated":
-                say(f"--unrelated: {count:,} samples with relatives projected, and not learned from", quiet)
+                print_message(f"--unrelated: {count:,} samples with relatives projected, and not learned from", quiet)
             else:
                 more = f"; {absent:,} names of its file are not there" if absent else ""
-                say(
+                print_message(
                     f"{option_of(name)}: {count:,} {'samples' if name in OF_SAMPLES else 'variants'} removed{more}",
                     quiet,
                 )
@@ -387,7 +389,7 @@ def _tell(target: Target, quiet: bool) -> None:
     file, found, n = target.files.name, target.match.counts, int(np.count_nonzero(target.basis.used))
     used = f"{found['matched']:,} of {n:,} variants of the model"
     how, left = (", ".join(f"{found[name]:,} {text}" for name, text in each.items()) for each in (_HOW, _LEFT_OUT))
-    say(f"{file}: {used}: {how}; left out: {left}", quiet)
+    print_message(f"{file}: {used}: {how}; left out: {left}", quiet)
     if found["matched"] < _FEW * n:
         warnings.warn(f"{file} has only {used}: see the standard errors of the scores", stacklevel=2)
     if target.match.in_stretches(target.basis.used):

@@ -4,6 +4,7 @@ from typing import Final, Literal
 
 from shiftsvd.extend import Decoder, Extension, Format
 
+Build = Literal["hg19", "hg38"]  # of the human genome
 Chromosomes = Literal["autosomes", "all"]
 MatchName = Literal["auto", "position", "name"]
 ProjectName = Literal["lsq", "oadp", "mean"]
