@@ -40,10 +40,11 @@ from shiftsvd.front import planned as planned_for
 from shiftsvd.io import Names
 from shiftsvd.io.formats.table import Column, read_column
 from shiftsvd.io.opening import open_chosen
+from shiftsvd.missing.fits import mean_rows
 from shiftsvd.missing.gaps import FileGaps, Gaps, Observed
 from shiftsvd.missing.opening import open_with_gaps
 from shiftsvd.names import MAX_ITER, SolverName
-from shiftsvd.operators import LowRank, Operator, repeated
+from shiftsvd.operators import LowRank, Operator
 from shiftsvd.result import Info
 from shiftsvd.runs.checkpoints import checkpoint
 from shiftsvd.runs.memory import PROGRAM, MemoryWatch, own_bytes, release, spare
@@ -270,7 +271,7 @@ def estimated(given: Settings) -> dict[str, Any]:
     opening, program = watch.passed(), _program(held)
     if isinstance(A, Gaps):
         with named(names.features):
-            A = A.filled(repeated(A.moments().mean, A.shape[0]))
+            A = mean_rows(A, A.moments().mean)
         run = replace(run, A=A)
     reads, ranking = (
         (sum(each) for each in zip(*(each.foresee(run) for each in hooks), strict=True)) if hooks else (0, 0)

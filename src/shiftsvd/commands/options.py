@@ -84,13 +84,9 @@ def option_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def heading_of(parameter: click.Parameter) -> str:
-    return str(getattr(parameter, "heading", "Messages"))
-
-
 def write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> bool:
     options = [each for each in command.get_params(ctx) if isinstance(each, click.Option)]
-    told = [(heading_of(each), record) for each in options if (record := each.get_help_record(ctx))]
+    told = [(getattr(each, "heading", "Messages"), record) for each in options if (record := each.get_help_record(ctx))]
     if len(told) < MANY:
         return False
     headings = list(HEADINGS)

@@ -76,15 +76,11 @@ def _keep_memory(ctx: click.Context) -> None:
     # Zarr's dozens of threads and Arrow's allocators keep memory that no estimate counts, and are no faster.
     os.environ.setdefault("ZARR_THREADING__MAX_WORKERS", str(default_threads()))
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    sources = [each for each in ctx.command.params if isinstance(each, click.Argument) and _is_read(each.type)]
-    given = [ctx.params[str(each.name)] for each in sources]
+    read = [each for each in ctx.command.params if isinstance(each, click.Argument) and getattr(each.type, "exists", 0)]
+    given = [ctx.params[str(each.name)] for each in read]
     flat = [path for each in given for path in (each if isinstance(each, tuple) else (each,)) if path is not None]
     more = f" and {len(flat) - _SHOWN} more" if len(flat) > _SHOWN else ""
     keep_memory(ctx.params["memory"], plain(as_given(", ".join(map(str, flat[:_SHOWN])) + more)))
-
-
-def _is_read(kind: Any) -> bool:
-    return isinstance(kind, click.Path) and kind.exists
 
 
 def _with_remedy(error: BaseException) -> BaseException:

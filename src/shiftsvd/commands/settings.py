@@ -24,6 +24,11 @@ SCALES: Final = (*get_args(ScaleName), *(name for each in extensions() for name 
 TRANSFORMS: Final = tuple(places())
 FORMATS: Final = (*get_args(FormatName), *merged("formats"))
 OF_TABLES: Final = ("ids", "drop", "columns", "one_hot", "sep", "decimal", "thousands", "encoding", "comment")
+# Settings of the core that numbers depend on; result.json lists them.
+OF_RESULTS: Final = (
+    *("k", "feature_types", "join", "preprocess", "shift", "scale", "missing", "unobserved", "penalty", "max_iter"),
+    *("solver", "tol", "seed"),
+)
 USUAL: Final = 50  # components where none are asked for, if there are so many
 COUNTED: Final = ("randomized", "shifted-randomized")  # solvers that cannot be asked for a share of the variance
 Orient = Literal["rows", "columns"]
@@ -274,8 +279,7 @@ class Settings:
 
     def identity(self, extra: tuple[str, ...]) -> str:
         """All that the numbers of a fit depend on, to tell one run from another."""
-        solved = ("k", "preprocess", "shift", "scale", "solver", "tol", "certify", "seed", "penalty", "max_iter")
-        names = ("files", "missing", "unobserved", "memory", *solved)
+        names = ("files", "memory", "certify", *OF_RESULTS)
         told = self.where | {name: getattr(self, name) for name in names} | {"choices": vars(self.choices)}
         return json.dumps(told | {name: self.extra[name] for name in extra}, default=list)
 

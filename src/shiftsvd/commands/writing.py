@@ -18,7 +18,7 @@ import numpy as np
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.commands.hooks import Hooks, Run
 from shiftsvd.commands.options import print_message, typed
-from shiftsvd.commands.settings import Settings
+from shiftsvd.commands.settings import OF_RESULTS, Settings
 from shiftsvd.commands.tables import WRITERS, Table, component_names, format_named, write_rows
 from shiftsvd.errors import plain_lines
 from shiftsvd.estimators.fitted import FittedPCA
@@ -43,21 +43,6 @@ Model = TypeVar("Model")
 
 # The account of a fit
 
-SETTINGS: Final = (
-    "k",
-    "feature_types",
-    "join",
-    "preprocess",
-    "shift",
-    "scale",
-    "missing",
-    "unobserved",
-    "penalty",
-    "max_iter",
-    "solver",
-    "tol",
-    "seed",
-)
 COLUMNS = ("singular_value", "explained_variance", "ratio", "cumulative", "residual", "value_error", "converged")
 
 
@@ -75,7 +60,7 @@ class Result:
         pca, A, settings = run.pca, run.A, run.settings
         info, more = pca.info_, settings.extra
         several = {"files": list(settings.files), "stack": settings.stack} if len(settings.files) > 1 else {}
-        told = {name: getattr(settings, name) for name in SETTINGS} | {name: more[name] for name in recorded}
+        told = {name: getattr(settings, name) for name in OF_RESULTS} | {name: more[name] for name in recorded}
         document = {
             "singular_values": numbers(pca.singular_values_),
             "explained_variance": numbers(pca.explained_variance_),

@@ -13,7 +13,7 @@ of shiftsvd is public: the names of the reference, and those here.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from shiftsvd.names import lazy, resolve
@@ -203,12 +203,8 @@ def _loaded() -> Iterator[Extension]:
         try:
             yield point.load()
         except ModuleNotFoundError as error:
-            if not _is_of(point, error.name or ""):
+            if not f"{point.module}.".startswith(f"{error.name}."):
                 raise
-
-
-def _is_of(point: EntryPoint, missing: str) -> bool:
-    return point.module == missing or point.module.startswith(f"{missing}.")
 
 
 def merged(part: str) -> dict[Any, Any]:

@@ -26,6 +26,7 @@ from shiftsvd.extend.commands import (
     csv_table,
     model_in,
     need_folder,
+    numbers,
     option_of,
     table_format,
     write_rows,
@@ -193,10 +194,11 @@ class GenotypeHooks(Hooks):
             total = float((S**2).sum() / pca.explained_variance_ratio_.sum())
             matrix, rng = Patterson(A, pca.mean_, scale, both, total), np.random.default_rng(settings.seed)
             self.test = matrix.tested(U, S, rng, settings.resources)
-            told["tracy_widom"] = {name: _plain(part) for name, part in self.test._asdict().items()}
+            told["tracy_widom"] = {name: numbers(part) for name, part in self.test._asdict().items()}
         if settings.extra["scan"]:
             self.scan = selection_scan(cohort.training.some(both), U, settings.resources)
-            (told["genomic_inflation"],) = _plain([self.scan.inflation])
+            inflation = float(self.scan.inflation)
+            told["genomic_inflation"] = inflation if np.isfinite(inflation) else None
         return told
 
     def writers(
@@ -337,10 +339,6 @@ def _n_used(pca: Any) -> int:
 def _eigenvalues(pca: Any) -> list[float]:
     eigenvalues: list[float] = (pca.singular_values_.astype(np.float64) ** 2 / max(_n_used(pca), 1)).tolist()
     return eigenvalues
-
-
-def _plain(values: Any) -> list[float | None]:
-    return [float(value) if np.isfinite(value) else None for value in values]
 
 
 def _write_test(path: Path, test: TracyWidom) -> None:
