@@ -99,13 +99,13 @@ def run(given: Settings) -> None:
             advise_scale(A, names, given)
             leave_out_components(run, outputs, paths)
             release()
-            drawn = write_scores(run, hooks, paths, outputs)
+            rasters = write_scores(run, hooks, paths, outputs)
         release()
         run.pca.set_params(missing=settings.missing_later)
         recorded = tuple(name for each in hooks for name in each.recorded)
         seconds = time.perf_counter() - started
         result = Result.of(run, feature_names_of(run.pca), recorded, paths, seconds)
-        write_files(run, hooks, result, paths, outputs, drawn, colors)
+        write_files(run, hooks, result, paths, outputs, rasters, colors)
     for each in hooks:
         each.tell(run)
     click.echo(json.dumps(result.document) if settings.json_out else printed(result, hooks))

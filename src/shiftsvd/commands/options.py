@@ -17,11 +17,12 @@ from shiftsvd.errors import Setting, Worded, plain
 from shiftsvd.names import resolve
 
 F = TypeVar("F", bound=Callable[..., Any])
+OF_TABLES: Final = "ids drop columns one_hot sep decimal thousands encoding comment"
 # Settings by their headings, in the order of a help; the headings of extensions stand in the place of "...".
 HEADINGS: Final = {
     "Components": "k solver solvers rounds tol certify seed",
     "Data": "stack join format key orient feature_types allow_external max_absent",
-    "Tables": "ids drop columns one_hot sep decimal thousands encoding comment label_column",
+    "Tables": f"{OF_TABLES} label_column",
     "...": "",
     "Preparation": "preprocess trust_values shift scale",
     "Missing entries": "missing unobserved penalty max_iter",

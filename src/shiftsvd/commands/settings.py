@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 import click
 
 from shiftsvd.commands import options
-from shiftsvd.commands.options import as_given, option_of, worded
+from shiftsvd.commands.options import OF_TABLES, as_given, option_of, worded
 from shiftsvd.extend import extensions, merged
 from shiftsvd.names import MAX_ITER, TOL, FormatName, MissingName, ScaleName, SolverName
 from shiftsvd.runs.progress import KINDS
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 SCALES: Final = (*get_args(ScaleName), *(name for each in extensions() for name in each.scales), "none")
 TRANSFORMS: Final = tuple(places())
 FORMATS: Final = (*get_args(FormatName), *merged("formats"))
-OF_TABLES: Final = ("ids", "drop", "columns", "one_hot", "sep", "decimal", "thousands", "encoding", "comment")
 # Settings of the core that numbers depend on; result.json lists them.
 OF_RESULTS: Final = (
     *("k", "feature_types", "join", "preprocess", "shift", "scale", "missing", "unobserved", "penalty", "max_iter"),
@@ -237,7 +236,7 @@ class Settings:
         """The options of tables, as the readers take them."""
         from shiftsvd.io.choices import Choices
 
-        made = Choices.of(**{name: getattr(self, name) for name in OF_TABLES})
+        made = Choices.of(**{name: getattr(self, name) for name in OF_TABLES.split()})
         label = self.label_column if self.labelled else None
         return made if label is None else replace(made, drop=(*made.drop, label))
 

@@ -11,7 +11,7 @@ from hashlib import file_digest
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 
@@ -331,15 +331,8 @@ def leave_out_components(run: Run, outputs: Outputs, paths: dict[str, Path]) -> 
     )
 
 
-class Drawn(NamedTuple):
-    """What the report draws of the scores, and the names of the samples."""
-
-    rasters: Any
-    samples: Any
-
-
-def write_scores(run: Run, hooks: Sequence[Hooks], paths: Mapping[str, Path], outputs: Outputs) -> Drawn | None:
-    """Write the scores to all requested files in one pass, and return what the report draws of them."""
+def write_scores(run: Run, hooks: Sequence[Hooks], paths: Mapping[str, Path], outputs: Outputs) -> list[Any]:
+    """Write the scores to all requested files in one pass, and return their rasters for the report."""
     pca, A, samples = run.pca, run.A if run.scored is None else run.scored, run.names.samples
     dtype = np.dtype(run.settings.dtype or A.dtype)
     table = Table(component_names(pca.n_components_), A.shape[0], dtype, samples)
@@ -354,7 +347,7 @@ def write_scores(run: Run, hooks: Sequence[Hooks], paths: Mapping[str, Path], ou
         writes += [lambda first, block, add=raster.add: add(block) for raster in rasters]
         if writes:
             write_rows(pca.iter_scores(A, covariates=run.covariates), writes)
-    return Drawn(rasters or None, samples) if "report" in paths else None
+    return rasters
 
 
 def score_rasters(pca: FittedPCA) -> list[Any]:
@@ -370,7 +363,7 @@ def write_files(
     result: Result,
     paths: Mapping[str, Path],
     outputs: Outputs,
-    drawn: Drawn | None,
+    rasters: list[Any],
     colors: Any,
 ) -> None:
     if not paths:
@@ -385,14 +378,14 @@ def write_files(
     variance_table(outputs.part(paths["variances"]), result)
     for each in hooks:
         each.write(run, paths, outputs)
-    if drawn is not None:
+    if "report" in paths:
         from shiftsvd import report
 
         report.write(
             outputs.part(paths["report"]),
             pca,
-            scores=drawn.rasters,
-            samples=drawn.samples,
+            scores=rasters or None,
+            samples=run.names.samples,
             source=result.source,
             command=typed(),
             names=result.features,
