@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -388,13 +388,13 @@ class DiskRows(Reread):
         return replace(self, source=Multiplied(self.source, rows, cols), shift=shift, memo=memo)
 
     def _total(self, what: str, panels: Panels = (), own: Panels = (), merge: Merge | None = None) -> Any:
-        part = lambda rows: self._part(what, rows, panels, own)  # noqa: E731
+        part = partial(self._part, what, panels, own)
         return self._sum(part) if merge is None else reduce(merge, (found for _, found in self._each(part)))
 
     def _rows(self, what: str, *panels: Any) -> Iterator[tuple[int, Any]]:
-        return ((lo, part) for (lo, _), part in self._each(lambda rows: self._part(what, rows, panels, ())))
+        return ((lo, part) for (lo, _), part in self._each(partial(self._part, what, panels, ())))
 
-    def _part(self, what: str, rows: Rows, panels: Panels, own: Panels) -> Any:
+    def _part(self, what: str, panels: Panels, own: Panels, rows: Rows) -> Any:
         return block_part(what, self._block(rows), *panels, *(None if P is None else P[slice(*rows)] for P in own))
 
     def _each(self, function: Callable[[Rows], Any], workers: int | None = None) -> Iterator[tuple[Rows, Any]]:
