@@ -77,7 +77,7 @@ Merge = Callable[[Any, Any], Any]
 
 @generic.registered
 class Reread(Blocked):
-    """A matrix that is not in memory: each read makes operators of its blocks, and asks each of them one thing."""
+    """A matrix that is not in memory. Each read makes an operator of every block, and calls one method of it."""
 
     # A thing is named: a method of the operator, or a function of `OURS`. A subclass adds the answers of all blocks
     # (`_total`) and hands them out in order (`_rows`); all else is made of these two. Sums are kept in the journal.

@@ -96,7 +96,7 @@ def report(settings: Settings) -> None:
 
 
 def _opened(pca: BatchPCA, settings: Settings, hooks: Sequence[Hooks]) -> tuple[BatchPCA, Observed, Names]:
-    """The model with its features in the order of the files, and the samples, whose gaps it knows how to treat."""
+    """Open new samples; return the model with its features in the order of the files, the samples and their names."""
     found = first_answer(each.open_new(pca) for each in hooks)
     if found is not None:
         return found
@@ -118,7 +118,7 @@ def aligned(pca: BatchPCA, n_features: int, names: Labels | None, file: str, max
 
 
 def _open_scores(pca: BatchPCA, settings: Settings) -> tuple[Operator, Names, Any]:
-    """A table, and which of its columns are scores: all, or those that are called as the components are."""
+    """Open a table of scores; return it, its names, and the places of the columns that are scores."""
     (file,) = settings.files
     Z, names = open_chosen(file, SCORES, format="csv" if file == "-" else None, **vars(settings.resources))
     if Z.shape[1] == pca.n_components_:

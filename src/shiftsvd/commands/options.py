@@ -37,10 +37,7 @@ LINE: Final = "shiftsvd.commands.line"  # where click keeps the command as it wa
 
 
 def group_options(heading: str, *options: Callable[[F], F]) -> Callable[[F], F]:
-    """Several options as one decorator; the help lists them under this heading, in this order.
-
-    Where the same heading stands more than once, in one command or another, its options are listed together.
-    """
+    """Combine options into one decorator; the help lists all options of a heading together, in this order."""
 
     def decorate(function: F) -> F:
         for option in reversed(options):
@@ -62,7 +59,7 @@ def parameters(*decorators: Callable[[F], F]) -> list[click.Parameter]:
 
 
 def declared(setting: "Field[Any]", **other: Any) -> click.Option:
-    """Return the option of a setting; `other` overrides its settings of click."""
+    """Return the click option of a setting; `other` overrides arguments of click."""
     names, says, more = setting.metadata["option"]
     default = {} if setting.default in (MISSING, None, ()) or setting.default is False else {"default": setting.default}
     shown = {"show_default": True} if default else {}
@@ -101,7 +98,7 @@ def write_options(command: click.Command, ctx: click.Context, formatter: click.H
 
 
 class Matrix(click.Path):
-    """A path of data: what comes through a named pipe becomes a file that can be read again, until the command ends."""
+    """A path of data. A named pipe is copied to a temporary file, because data may be read several times."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = os.fsdecode(super().convert(value, parameter, ctx))
@@ -153,10 +150,7 @@ def penalty(ctx: click.Context, parameter: click.Parameter, value: str | None) -
 
 
 def checked_by(place: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return a callback that gives a value to the function at `place`, "module:name", which refuses bad ones.
-
-    The module is not imported for defaults.
-    """
+    """Return a callback that validates a value by the function at `place`, imported unless it is the default."""
 
     def check(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
         if value not in (None, (), parameter.default):
@@ -198,7 +192,7 @@ _OF_COLUMNS: Final = ("drop", "columns", "one_hot")
 
 
 def worded(said: BaseException) -> str:
-    """The text of an error or a warning, with options in place of the settings of the library."""
+    """Return the text of an error or a warning, with options in place of settings of the library."""
     return said.worded(_typed) if isinstance(said, Worded) else str(said)
 
 
@@ -209,7 +203,7 @@ def joined(names: Sequence[str]) -> str:
 
 
 def _typed(setting: Setting) -> str:
-    """A setting as it is typed in this verb, or as Python has it where no option sets it."""
+    """Spell a setting as an option of this verb, or as in Python if no option sets it."""
     option = _options().get(setting.name)
     if option is None:
         return str(setting)
@@ -224,7 +218,7 @@ def _typed(setting: Setting) -> str:
 
 
 def _options() -> dict[str, str]:
-    """The options of all verbs by the names of their settings; those of the verb that runs win."""
+    """Map settings to options of all verbs; options of the running verb take precedence."""
     context = click.get_current_context(silent=True)
     if context is None:
         return {}
@@ -237,7 +231,7 @@ def _options() -> dict[str, str]:
 
 
 def _label_column() -> str | None:
-    """The column that colours the report: it is dropped from a table without --drop."""
+    """Return the column of --label-column, unless --drop names it too."""
     given = click.get_current_context().params
     label = given.get("label_column")
     return None if label in given.get("drop", ()) else label
@@ -248,7 +242,7 @@ def typed() -> str:
 
 
 def as_given(text: str) -> str:
-    """Return the text with pipes by their own names."""
+    """Replace temporary files in a text by the pipes that they were copied from."""
     context = click.get_current_context(silent=True)
     for file, pipe in ({} if context is None else context.meta.get(SPOOLED, {})).items():
         text = text.replace(file, pipe)

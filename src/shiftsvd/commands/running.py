@@ -31,7 +31,7 @@ _FILL: Final = {
 
 
 class Subcommand(click.Command):
-    """A verb whose data errors end with 1, in a line that says what is wrong."""
+    """A verb that prints errors of data as one line, and ends with exit code 1."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[LINE] = shlex.join(["shiftsvd", str(ctx.info_name), *args])
@@ -84,7 +84,7 @@ def _keep_memory(ctx: click.Context) -> None:
 
 
 def _with_remedy(error: BaseException) -> BaseException:
-    """The error; one about entries that are no numbers says what this verb can do about them."""
+    """Add the remedy that this verb has to an error about missing or infinite entries."""
     from shiftsvd.backends.validation import NotFinite
 
     if not isinstance(error, NotFinite):
@@ -119,7 +119,7 @@ def _line(error: BaseException) -> str:
 
 @contextmanager
 def _warnings_as_lines(quiet: bool, trusted: bool) -> Iterator[None]:
-    """Print each warning of the library once; no notices with --quiet, nothing about values that are trusted."""
+    """Print each warning of the library once; omit notices with --quiet, and warnings of values with --trust-values."""
     told: set[str] = set()
 
     def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
@@ -146,7 +146,7 @@ class _Plain(logging.Formatter):
 
 @contextmanager
 def _log_as_lines(verbose: int, quiet: bool) -> Iterator[None]:
-    """Print the log of the library: notices, with -v what is done, with -vv the details."""
+    """Print the log of the library: notices by default, information with -v, details with -vv."""
     logger, handler = logging.getLogger("shiftsvd"), logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Plain("%(message)s"))
     before = logger.level

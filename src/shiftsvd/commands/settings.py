@@ -34,7 +34,7 @@ Orient = Literal["rows", "columns"]
 
 
 def option(says: str, *names: str, default: Any = None, **more: Any) -> Any:
-    """A setting with an option; the names of the option and its type in click follow from those of the setting."""
+    """Declare a field of `Settings` with an option, whose name and type in click follow from those of the field."""
     return field(default=default, metadata={"option": (names, says, more)})
 
 
@@ -48,7 +48,7 @@ def _completed(ctx: click.Context, parameter: click.Parameter, begun: str) -> li
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The options of a verb; what it lacks has its default. `extra` holds the options that extensions declare."""
+    """The options of a verb; options that the verb lacks have defaults. `extra` holds the options of extensions."""
 
     model: Path = Path()
     files: tuple[str, ...] = ()
@@ -218,7 +218,7 @@ class Settings:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """The settings of the options as click gives them; refuses options of tables that no table can have."""
+        """Make settings of the values that click has parsed; raise UsageError for impossible options of tables."""
         known = {each.name for each in fields(cls)}
         said = {name: value for name, value in given.items() if name in known}
         if "file" in given:  # verbs of one file
@@ -233,7 +233,6 @@ class Settings:
 
     @cached_property
     def choices(self) -> "Choices":
-        """The options of tables, as the readers take them."""
         from shiftsvd.io.choices import Choices
 
         made = Choices.of(**{name: getattr(self, name) for name in OF_TABLES.split()})
@@ -252,7 +251,7 @@ class Settings:
 
     @property
     def where(self) -> dict[str, Any]:
-        """Which matrix of the files is meant, as `io.open_matrix` takes it."""
+        """The arguments of `io.open_matrix` that choose a matrix of the files."""
         names = ("format", "key", "orient", "feature_types", "stack", "join")
         return {name: getattr(self, name) for name in names}
 
@@ -268,28 +267,28 @@ class Settings:
 
     @property
     def left_missing(self) -> MissingName:
-        """How to treat the missing entries that the reader leaves."""
+        """Treatment of missing entries in the fit: none are left if the reader fills them."""
         return "error" if self.filled else self.missing
 
     @property
     def missing_later(self) -> MissingName:
-        """How the model treats missing entries of other samples: a mean is known where it is subtracted."""
+        """Treatment of missing entries in new samples, which the mean can replace if the model subtracts it."""
         return self.missing if self.shift == "mean" else self.left_missing
 
     def identity(self, extra: tuple[str, ...]) -> str:
-        """All that the numbers of a fit depend on, to tell one run from another."""
+        """Return all settings that the numbers of a fit depend on, as the identity of a checkpoint."""
         names = ("files", "memory", "certify", *OF_RESULTS)
         told = self.where | {name: getattr(self, name) for name in names} | {"choices": vars(self.choices)}
         return json.dumps(told | {name: self.extra[name] for name in extra}, default=list)
 
     def changed(self, **values: Any) -> Self:
-        """The settings with other values, of options of extensions too."""
+        """Replace settings, including those of extensions."""
         extra = {name: value for name, value in values.items() if name in self.extra}
         known = {name: value for name, value in values.items() if name not in extra}
         return replace(self, **known, extra={**self.extra, **extra})
 
     def check(self) -> "Settings":
-        """The settings of a fit, whose options are held against each other before anything is read."""
+        """Raise UsageError if options of a fit contradict each other; return the settings with the device resolved."""
         check_files(self)
         check_share(self.k, self.solver)
         if self.files[0] == "-" and self.checkpoint:
@@ -360,7 +359,7 @@ def device_named(name: str) -> str:
 
 
 def _with_device(settings: Settings) -> Settings:
-    """The settings with the card that is meant; what data on a card cannot have beside them is refused."""
+    """Resolve the name of the device; raise UsageError for options that a GPU does not support."""
     if settings.device is None:
         return settings
     from shiftsvd.backends.device import HOST
@@ -394,7 +393,7 @@ def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | fl
 
 
 def table_format(path: str) -> str:
-    """The format of a table that is written, by its name; standard output is CSV."""
+    """Return the format of an output table by its suffix; standard output is CSV."""
     suffix = "csv" if path == "-" else Path(path).suffix.lstrip(".").lower()
     if suffix not in ("parquet", "csv", "npy"):
         is_folder = path.endswith("/") or Path(path).is_dir()

@@ -61,7 +61,7 @@ Write = Callable[[int, Block], None]  # first row, rows from there on; called in
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What is known of a table before its first row."""
+    """The header, size and names of a table, known before its first row."""
 
     columns: list[str]
     n_rows: int

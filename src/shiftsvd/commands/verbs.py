@@ -35,7 +35,7 @@ def of_extensions(verb: str) -> list[click.Parameter]:
 
 
 def verb(*examples: str, takes: list[click.Parameter]) -> Callable[[Callable[[Settings], None]], click.Command]:
-    """A command named as its function, with the paragraphs and the examples that extensions add to its help."""
+    """Make a command named as the decorated function; append the paragraphs and examples of extensions to its help."""
 
     def decorate(function: Callable[[Settings], None]) -> click.Command:
         name, said = function.__name__, str(function.__doc__).rstrip()

@@ -48,7 +48,7 @@ COLUMNS = ("singular_value", "explained_variance", "ratio", "cumulative", "resid
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What is told of a fit; `document` is what --json prints and result.json holds."""
+    """The result of a fit as the command reports it; `document` is the content of result.json and of --json."""
 
     document: dict[str, Any]
     features: Any  # names, or None
@@ -205,7 +205,7 @@ def _write_manifest(document: dict[str, Any], outputs: Outputs, paths: Mapping[s
 
 
 def model_in(path: str | Path, *kinds: type[Model]) -> Model:
-    """Load a model of one of these kinds; warn where its folder holds files of several runs."""
+    """Load a model of one of these kinds; warn if files in its folder do not match the hashes in result.json."""
     model: Model = load_model(path, kinds)
     folder = Path(path).parent
     if others := _changed(folder):
@@ -247,7 +247,7 @@ def _hash(file: Path) -> str:
 
 
 def planned(settings: Settings, hooks: Sequence[Hooks]) -> dict[str, Path]:
-    """Name and path of every output; refuse those whose packages are missing, and those that would replace an input."""
+    """Return the path of every output. Raise ValueError if a package is missing or an input would be replaced."""
     if settings.out is None:
         return {}
     files: dict[str, str | Path] = {"model": "model.safetensors"}
@@ -282,14 +282,14 @@ def _usual_kind(settings: Settings) -> str:
 
 
 def _warn_of_others(folder: Path, planned: set[str], more: Sequence[str]) -> None:
-    """Warn of outputs of an earlier run that this one does not replace: they would pass for its own."""
+    """Warn if outputs of an earlier run remain in the folder, because they could be taken for those of this run."""
     others = sorted(name for name in {*FILES, *more} - planned if (folder / name).exists())
     if others:
         warnings.warn(f"{folder} keeps {', '.join(others)} of an earlier run", stacklevel=2)
 
 
 def advise_scale(A: Observed, names: Names, settings: Settings) -> None:
-    """Say that columns of a table differ by orders of magnitude, if no scale was given; a fit has read them by then."""
+    """Print a notice if columns of a table differ by orders of magnitude and no scale was given."""
     is_plain = settings.scale is None and settings.shift == "mean" and not settings.preprocess
     if not is_plain or not isinstance(A, Operator) or not _are_tables(settings):
         return
@@ -317,7 +317,7 @@ def _are_tables(settings: Settings) -> bool:
 
 
 def leave_out_components(run: Run, outputs: Outputs, paths: dict[str, Path]) -> None:
-    """Leave out a long table of components that nobody asked for: the model has the same numbers."""
+    """Omit the table of components by default if it is long, as the model holds the same numbers."""
     count = run.pca.components_.size
     if run.settings.components is not None or "components" not in paths or count <= MOST_NUMBERS:
         return

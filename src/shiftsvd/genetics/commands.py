@@ -66,13 +66,12 @@ class GenotypeHooks(Hooks):
 
     @cached_property
     def are_genotypes(self) -> bool:
-        """Whether all files are of PLINK, with their samples as rows."""
         settings = self.settings
         kinds = (settings.format or path.suffix.lower().removeprefix(".") for path in settings.paths)
         return settings.orient != "rows" and all(kind in ("bed", "pgen") for kind in kinds)
 
     def given(self, names: Iterable[str]) -> dict[str, Any]:
-        """The options of these that were given; 0 is a value."""
+        """Return those of the options that were given; 0 is a value."""
         found = {name: self.settings.extra.get(name) for name in names}
         return {name: value for name, value in found.items() if value is not None and value is not False}
 

@@ -216,7 +216,7 @@ def listed(bed: Beds) -> list[Path]:
 
 @dataclass(frozen=True, eq=False)
 class Fileset:
-    """Genotypes of the same samples in one file or several: all of them, or some variants and samples."""
+    """Genotypes of the same samples in one or several files, possibly restricted to some variants and samples."""
 
     paths: list[Path]
     parts: list[Genotypes]  # of the files that have any of the variants
