@@ -76,8 +76,8 @@ def _keep_memory(ctx: click.Context) -> None:
     # Zarr's dozens of threads and Arrow's allocators keep memory that no estimate counts, and are no faster.
     os.environ.setdefault("ZARR_THREADING__MAX_WORKERS", str(default_threads()))
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    read = [each for each in ctx.command.params if isinstance(each, click.Argument) and getattr(each.type, "exists", 0)]
-    given = [ctx.params[str(each.name)] for each in read]
+    arguments = (each for each in ctx.command.params if isinstance(each, click.Argument))
+    given = [ctx.params[str(each.name)] for each in arguments if getattr(each.type, "exists", False)]
     flat = [path for each in given for path in (each if isinstance(each, tuple) else (each,)) if path is not None]
     more = f" and {len(flat) - _SHOWN} more" if len(flat) > _SHOWN else ""
     keep_memory(ctx.params["memory"], plain(as_given(", ".join(map(str, flat[:_SHOWN])) + more)))

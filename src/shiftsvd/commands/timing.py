@@ -74,8 +74,8 @@ def _fit(A: Operator, k: int, name: SolverName, tol: float) -> SVDResult:
 
 
 def _row(A: Operator, k: int, row: Row, tol: float, seconds: float, runs: dict[Row, list[SVDResult]]) -> dict[str, Any]:
-    certain = [F for F in (results[0] for results in runs.values()) if F.info.value_errors is not None]
-    best = min(certain, key=lambda F: np.max(F.info.value_errors), default=runs[row][0])
+    bounds = [(float(np.max(F.info.value_errors)), F) for F, *_ in runs.values() if F.info.value_errors is not None]
+    best = min(bounds, key=lambda pair: pair[0])[1] if bounds else runs[row][0]
     S, reference = runs[row][0].S.astype(np.float64), best.S.astype(np.float64)
     errors = runs[row][0].info.value_errors
     return {
