@@ -161,13 +161,13 @@ class GenotypeHooks(Hooks):
         removed = {} if cohort is None else dict(cohort.removed)
         not_on_autosomes = removed.pop("chromosomes", 0)
         if self.settings.scale == SCALE:
-            used = _n_used(pca)
+            used = int(np.count_nonzero(patterson(pca.mean_)[1]))
             run.document["genotypes"] = {
                 "scale": "sqrt(2 p (1 - p))",
                 "variants_used": used,
                 "monomorphic": len(pca.mean_) - used,
                 "not_on_autosomes": not_on_autosomes,
-                "eigenvalues": _eigenvalues(pca),
+                "eigenvalues": (pca.singular_values_.astype(np.float64) ** 2 / max(used, 1)).tolist(),
             }
         if cohort is None:
             return
@@ -214,7 +214,7 @@ class GenotypeHooks(Hooks):
         both = patterson(run.pca.mean_)[1]
         variants = self.cohort.files.variants.at(both)
         if "eigenval" in paths:
-            eigenval(outputs.part(paths["eigenval"]), _eigenvalues(run.pca))
+            eigenval(outputs.part(paths["eigenval"]), run.document["genotypes"]["eigenvalues"])
         if "eigenvec.allele" in paths:
             loadings = run.pca.components_[:, both].T.astype(np.float64)
             eigenvec_allele(outputs.part(paths["eigenvec.allele"]), variants, loadings)
@@ -329,15 +329,6 @@ class GenotypeHooks(Hooks):
 
 def beside(variants: Variants) -> tuple[tuple[str, Any], ...]:
     return ("chromosome", variants.chromosomes), ("position", variants.positions), ("counted_allele", variants.first)
-
-
-def _n_used(pca: Any) -> int:
-    return int(np.count_nonzero(patterson(pca.mean_)[1]))
-
-
-def _eigenvalues(pca: Any) -> list[float]:
-    eigenvalues: list[float] = (pca.singular_values_.astype(np.float64) ** 2 / max(_n_used(pca), 1)).tolist()
-    return eigenvalues
 
 
 def _write_test(path: Path, test: TracyWidom) -> None:
