@@ -1,4 +1,4 @@
-"""What options, verbs and hooks of the command are made of."""
+"""Names for options, verbs and hooks of the command."""
 
 from shiftsvd.commands.applying import aligned
 from shiftsvd.commands.hooks import Hooks, Run
