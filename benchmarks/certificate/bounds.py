@@ -198,7 +198,7 @@ def judged(label: str, made: Problem, solver: ss.solvers.Solver, seed: int) -> O
     outcome.columns, outcome.passes, outcome.widths = A.tally.columns(), F.info.n_passes, str(A.tally)
     level = getattr(F.info, "missed_below", None)
     if level is not None and len(exact) > made.k:
-        outcome.level = float(level / max(S[-1], 1e-300))
+        outcome.level = float(level / S[-1]) if S[-1] > 0 else None  # no ratio to a value that is reported as 0
         outcome.missed = _unreturned(S, exact) / max(float(level), 1e-300) - 1 - 1e-12
     claimed = getattr(F.info, "vector_errors", None)
     if claimed is not None:
@@ -276,7 +276,7 @@ def line(name: str, runs: list[Outcome]) -> str:
         f"{rounded:6} {order:5} {hard:5} {sum(run.silent for run in runs):6} {ratio.max(initial=0):9.2g} "
         f"{1 / np.median(np.maximum(ratio, 1e-30)) if len(ratio) else np.nan:9.3g} "
         f"{sum(run.columns for run in runs):8} {sum(run.passes for run in runs):7} {told:>8} "
-        f"{f'{np.median(levels):.4f}' if levels else '-':>7} "
+        f"{f'{np.median(levels):.5g}' if levels else '-':>7} "
         f"{f'{np.sum(sines > 1)} ({sines.max(initial=0):.2g})' if sines is not None else '-':>12} "
         f"{sum(bool(run.raised) for run in runs):6}"
     )

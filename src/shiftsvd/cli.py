@@ -32,7 +32,7 @@ Example:
 
 
 class Command(click.Group):
-    """A group of verbs that are imported when they are named, and that end as commands do."""
+    """A group that imports a verb when it is named, with the exit codes of `commands.ending`."""
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **extra: Any) -> Any:
         if args is None:

@@ -69,7 +69,9 @@ def test_a_long_help_lists_every_option_under_its_heading() -> None:
     assert ours == [name for name in HEADINGS if f"\n{name}:\n" in text]
     options = [each for each in command.params if isinstance(each, click.Option)]
     for option in options:
-        assert hasattr(option, "heading"), f"{option.opts[0]} has no heading: declare it with under(heading, ...)"
+        assert hasattr(option, "heading"), (
+            f"{option.opts[0]} has no heading: declare it with group_options(heading, ...)"
+        )
         listed = [
             name for name, lines in sections if re.search(rf"^  (-\w, )?{option.opts[-1]}\b", lines, re.MULTILINE)
         ]

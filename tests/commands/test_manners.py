@@ -126,7 +126,11 @@ def test_each_subcommand_says_what_it_can_do_about_them(tmp_path: Path, X) -> No
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [
-        (["fit", "X.csv", "--tol", "2"], 2, "Invalid value for '--tol': 2 is no relative accuracy"),
+        (
+            ["fit", "X.csv", "--tol", "2"],
+            2,
+            "Invalid value for '--tol': --tol must be at least 0 and less than 1",
+        ),
         (["fit", "X.csv", "--tol", "nan"], 2, "Invalid value for '--tol'"),
         (["bench", "X.csv", "--tol", "1"], 2, "Invalid value for '--tol'"),
         (["fit", "X.csv", "--decimal", "xx"], 2, "--decimal must be one character, got 'xx'"),

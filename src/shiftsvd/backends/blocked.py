@@ -184,9 +184,10 @@ class Blocked(Operator):
 
     def _each(self, function: Callable[[Rows], Any], workers: int | None = None) -> Iterator[tuple[Rows, Any]]:
         blocks = self.blocks()
-        for found in ordered(lambda rows: (rows, function(rows)), blocks, workers or self.workers):
+        rows = iter(blocks)
+        for found in ordered(function, blocks, workers or self.workers):
             read_part(1 / len(blocks))
-            yield found
+            yield next(rows), found
             del found  # nobody holds it while the next one is made
 
     @property

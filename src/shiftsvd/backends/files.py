@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass, replace
-from functools import reduce
+from functools import cached_property, partial, reduce
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -77,7 +77,7 @@ Merge = Callable[[Any, Any], Any]
 
 @generic.registered
 class Reread(Blocked):
-    """A matrix that is not in memory: each read makes operators of its blocks, and asks each of them one thing."""
+    """A matrix that is not in memory. Each read makes an operator of every block, and calls one method of it."""
 
     # A thing is named: a method of the operator, or a function of `OURS`. A subclass adds the answers of all blocks
     # (`_total`) and hands them out in order (`_rows`); all else is made of these two. Sums are kept in the journal.
@@ -341,7 +341,7 @@ class DiskRows(Reread):
     def workers(self) -> int:
         return (self.n_threads or default_threads()) + 1  # one waits for the file while the others multiply
 
-    @property
+    @cached_property
     def block_bytes(self) -> int:
         share = SHARE_OF_WIDE if self.shape[0] < self.shape[1] else SHARE
         limit = BLOCK if self.memory_limit is None else parse_bytes(self.memory_limit) // share
@@ -388,13 +388,13 @@ class DiskRows(Reread):
         return replace(self, source=Multiplied(self.source, rows, cols), shift=shift, memo=memo)
 
     def _total(self, what: str, panels: Panels = (), own: Panels = (), merge: Merge | None = None) -> Any:
-        part = lambda rows: self._part(what, rows, panels, own)  # noqa: E731
+        part = partial(self._part, what, panels, own)
         return self._sum(part) if merge is None else reduce(merge, (found for _, found in self._each(part)))
 
     def _rows(self, what: str, *panels: Any) -> Iterator[tuple[int, Any]]:
-        return ((lo, part) for (lo, _), part in self._each(lambda rows: self._part(what, rows, panels, ())))
+        return ((lo, part) for (lo, _), part in self._each(partial(self._part, what, panels, ())))
 
-    def _part(self, what: str, rows: Rows, panels: Panels, own: Panels) -> Any:
+    def _part(self, what: str, panels: Panels, own: Panels, rows: Rows) -> Any:
         return block_part(what, self._block(rows), *panels, *(None if P is None else P[slice(*rows)] for P in own))
 
     def _each(self, function: Callable[[Rows], Any], workers: int | None = None) -> Iterator[tuple[Rows, Any]]:

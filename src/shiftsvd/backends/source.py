@@ -87,7 +87,7 @@ def outside(X: CSR, name: str, lo: int) -> ValueError:
 
 
 class Changed(RowSource):
-    """A source whose rows are changed as they are read: as `source`, but for what its kinds say; `how` tells them."""
+    """A source that changes the rows of another one as it reads them; `how` is part of the fingerprint."""
 
     def __init__(self, source: RowSource, how: str) -> None:
         self.source, self.shape, self.dtype = source, source.shape, source.dtype

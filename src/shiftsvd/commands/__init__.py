@@ -17,7 +17,7 @@ TERMINATED: Final = 143
 
 @contextmanager
 def ending() -> Iterator[None]:
-    """End with 130 when interrupted and 141 when nobody reads the output; clean up when terminated."""
+    """Exit with 130 after an interrupt and 141 after a closed output pipe; run clean-up code on SIGTERM."""
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(TERMINATED))
     try:
         yield

@@ -11,7 +11,7 @@ import numpy as np
 from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.backends.validation import named
 from shiftsvd.commands.hooks import Hooks, first_answer, hooks_of
-from shiftsvd.commands.options import say, typed
+from shiftsvd.commands.options import print_message, typed
 from shiftsvd.commands.settings import Settings, table_format
 from shiftsvd.commands.tables import Block, Table, component_names, format_named, write_rows
 from shiftsvd.commands.writing import model_in, score_rasters
@@ -92,11 +92,11 @@ def report(settings: Settings) -> None:
             command=typed(),
             names=feature_names_of(pca),
         )
-    say(f"written: {out}", settings.quiet)
+    print_message(f"written: {out}", settings.quiet)
 
 
 def _opened(pca: BatchPCA, settings: Settings, hooks: Sequence[Hooks]) -> tuple[BatchPCA, Observed, Names]:
-    """The model with its features in the order of the files, and the samples, whose gaps it knows how to treat."""
+    """Open new samples; return the model with its features in the order of the files, the samples and their names."""
     found = first_answer(each.open_new(pca) for each in hooks)
     if found is not None:
         return found
@@ -118,7 +118,7 @@ def aligned(pca: BatchPCA, n_features: int, names: Labels | None, file: str, max
 
 
 def _open_scores(pca: BatchPCA, settings: Settings) -> tuple[Operator, Names, Any]:
-    """A table, and which of its columns are scores: all, or those that are called as the components are."""
+    """Open a table of scores; return it, its names, and the places of the columns that are scores."""
     (file,) = settings.files
     Z, names = open_chosen(file, SCORES, format="csv" if file == "-" else None, **vars(settings.resources))
     if Z.shape[1] == pca.n_components_:
@@ -151,7 +151,7 @@ def _write(table: Table, blocks: Iterable[tuple[int, Block]], settings: Settings
         write = stack.enter_context(format_named(table_format(out))(file, table))
         write_rows(blocks, [write])
     if out != "-":
-        say(f"written: {out}", settings.quiet)
+        print_message(f"written: {out}", settings.quiet)
 
 
 @contextmanager

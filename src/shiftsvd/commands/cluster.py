@@ -16,20 +16,14 @@ COMING_BACK = "24 hours"
 ALONE = "10 minutes"
 
 
-def has_cluster(scheduler: str | None, n_workers: int | None) -> bool:
-    if scheduler is None and n_workers is None:
-        return False
-    if find_spec("distributed") is None:
-        raise ImportError("--scheduler and --workers need Dask: pip install 'shiftsvd[dask]'")
-    return True
-
-
 @contextmanager
 def workers(scheduler: str | None, n_workers: int | None) -> Iterator[None]:
-    """Compute on the workers of the scheduler at this address, or on so many processes here, or in this process."""
-    if not has_cluster(scheduler, n_workers):
+    """Compute on the workers of the scheduler at this address, on `n_workers` new processes, or in this process."""
+    if scheduler is None and n_workers is None:
         yield
         return
+    if find_spec("distributed") is None:
+        raise ImportError("--scheduler and --workers need Dask: pip install 'shiftsvd[dask]'")
     import distributed
 
     try:

@@ -55,7 +55,7 @@ def installation() -> Facts:
 
 
 def of_matrix(settings: Settings) -> Facts:
-    """What a file holds; no more of it is read than that takes, and all of it where missing entries are counted."""
+    """Return what a file holds. Read all of it only to count its missing entries, if it has at most `COUNTED` bytes."""
     where, memory = settings.where, settings.memory
     if settings.files == ("-",):
         A, names = open_chosen("-", settings.choices, **where, memory_limit=memory)

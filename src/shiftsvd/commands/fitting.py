@@ -21,7 +21,7 @@ from shiftsvd.backends.files import bytes_in_memory, counted, left_beside
 from shiftsvd.backends.validation import named
 from shiftsvd.commands.cluster import workers
 from shiftsvd.commands.hooks import Hooks, Run, first_answer, hooks_of
-from shiftsvd.commands.options import say
+from shiftsvd.commands.options import print_message
 from shiftsvd.commands.settings import Settings, within
 from shiftsvd.commands.tables import ENTRIES
 from shiftsvd.commands.writing import (
@@ -40,10 +40,11 @@ from shiftsvd.front import planned as planned_for
 from shiftsvd.io import Names
 from shiftsvd.io.formats.table import Column, read_column
 from shiftsvd.io.opening import open_chosen
+from shiftsvd.missing.fits import mean_rows
 from shiftsvd.missing.gaps import FileGaps, Gaps, Observed
 from shiftsvd.missing.opening import open_with_gaps
 from shiftsvd.names import MAX_ITER, SolverName
-from shiftsvd.operators import LowRank, Operator, repeated
+from shiftsvd.operators import LowRank, Operator
 from shiftsvd.result import Info
 from shiftsvd.runs.checkpoints import checkpoint
 from shiftsvd.runs.memory import PROGRAM, MemoryWatch, own_bytes, release, spare
@@ -98,18 +99,18 @@ def run(given: Settings) -> None:
             advise_scale(A, names, given)
             leave_out_components(run, outputs, paths)
             release()
-            drawn = write_scores(run, hooks, paths, outputs)
+            rasters = write_scores(run, hooks, paths, outputs)
         release()
         run.pca.set_params(missing=settings.missing_later)
         recorded = tuple(name for each in hooks for name in each.recorded)
         seconds = time.perf_counter() - started
         result = Result.of(run, feature_names_of(run.pca), recorded, paths, seconds)
-        write_files(run, hooks, result, paths, outputs, drawn, colors)
+        write_files(run, hooks, result, paths, outputs, rasters, colors)
     for each in hooks:
         each.tell(run)
     click.echo(json.dumps(result.document) if settings.json_out else printed(result, hooks))
     if settings.out:
-        say(f"written: {', '.join(result.document['outputs'].values())}", settings.quiet)
+        print_message(f"written: {', '.join(result.document['outputs'].values())}", settings.quiet)
 
 
 def settled(given: Settings) -> tuple[Settings, list[Hooks]]:
@@ -270,7 +271,7 @@ def estimated(given: Settings) -> dict[str, Any]:
     opening, program = watch.passed(), _program(held)
     if isinstance(A, Gaps):
         with named(names.features):
-            A = A.filled(repeated(A.moments().mean, A.shape[0]))
+            A = mean_rows(A, A.moments().mean)
         run = replace(run, A=A)
     reads, ranking = (
         (sum(each) for each in zip(*(each.foresee(run) for each in hooks), strict=True)) if hooks else (0, 0)

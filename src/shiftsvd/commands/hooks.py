@@ -1,4 +1,4 @@
-"""What an extension adds to ``fit``, ``estimate``, ``transform`` and ``info``: the base class of its hooks."""
+"""Hooks by which extensions take part in ``fit``, ``estimate``, ``transform`` and ``info``."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(eq=False)
 class Run:
-    """A fit in progress: what was read, and what the hooks have decided so far.
+    """A fit in progress: the data, and the decisions of the hooks so far.
 
     Parameters
     ----------
@@ -36,31 +36,31 @@ class Run:
     names : io.Names
         The names of samples and features.
     width : int
-        How many features take part.
+        Number of features that the fit uses.
     steps : tuple of Transform
-        What is done to the entries first, the selection of features included.
+        Transformations of the entries, including the selection of features.
     places : array of int, or None
-        Which features take part; None: all, or not known yet.
+        The features that the fit uses; None: all, or not chosen yet.
     covariates : array of shape (m, p), or None
-        What is regressed out of the data.
+        Covariates to regress out of the data.
     shift, scale : as `PCA` takes them
-        What is subtracted, and what features are divided by.
+        What to subtract, and the divisors of the features.
     scale_ddof : int
-        What deviations divide by, n - scale_ddof.
+        Standard deviations divide by n - scale_ddof.
     pca : PCA, or None
         The fitted model.
     scored : Operator, or None
-        The samples whose scores are written, where these are not those of `A`.
-    beside : pairs of a head and texts
-        More columns of the table of components.
+        The samples whose scores are written, if these are not the samples of `A`.
+    beside : pairs of a header and texts
+        Additional columns of the table of components.
     document : dict
-        More keys of result.json.
+        Additional keys of result.json.
     features : str, or None
-        How many features take part and how they were chosen, for the report.
+        Number of features used and how they were chosen, for the report.
 
     See Also
     --------
-    Hooks : Takes and changes it.
+    Hooks : Reads and changes a run.
 
     Examples
     --------
@@ -86,12 +86,12 @@ class Run:
     features: str | None = None
 
     def taken(self) -> Observed:
-        """Return the features that take part, to plan by: where they are not known yet, as many as there will be.
+        """Return the matrix of the features that the fit uses, to predict its cost.
 
         Returns
         -------
         Operator or matrix with gaps, of shape (m, width)
-            The first ones, where it is not known yet which features take part.
+            The first `width` features while the features are not chosen yet.
         """
         if not isinstance(self.A, Operator) or self.width == self.A.shape[1]:
             return self.A
@@ -99,16 +99,16 @@ class Run:
 
 
 class Hooks:
-    """What an extension adds to the verbs; one object lives for one run, and each method does nothing by default.
+    """Base class of the hooks of an extension: one object per run, whose methods do nothing by default.
 
     Parameters
     ----------
     settings : Settings
-        The options of the command; those that the extension declares are in `settings.extra`.
+        The options of the command; `settings.extra` has those of extensions.
 
     See Also
     --------
-    Extension : Names a subclass.
+    Extension : Declares a subclass.
 
     Examples
     --------
@@ -118,10 +118,10 @@ class Hooks:
     ...         print(run.A.shape)
     """
 
-    recorded: ClassVar[tuple[str, ...]] = ()  # options of the extension that result.json lists among the settings
+    recorded: ClassVar[tuple[str, ...]] = ()  # options of the extension to list among the settings in result.json
     decisive: ClassVar[tuple[str, ...]] = ()  # options of the extension that numbers depend on
     files: ClassVar[tuple[str, ...]] = ()  # names of all files that the extension may write into the folder
-    models: ClassVar[tuple[str, ...]] = ()  # "module:class" of models that `transform` takes beside those of PCA
+    models: ClassVar[tuple[str, ...]] = ()  # "module:class" of models that `transform` accepts besides PCA
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -129,7 +129,7 @@ class Hooks:
     # fit and estimate, in the order of the calls
 
     def check(self) -> None:
-        """Refuse options that contradict each other, by a click.UsageError, before anything is read."""
+        """Raise click.UsageError for options that contradict each other, before any file is read."""
 
     def defaults(self) -> Mapping[str, Any]:
         """Return settings that follow from the files, such as the scale of genotypes.
@@ -142,52 +142,52 @@ class Hooks:
         return {}
 
     def outputs(self) -> Mapping[str, str | Path]:
-        """Return the files that are written: what they hold, and their names in the folder, or their paths.
+        """Return the output files of the extension: for each content a name in the folder, or a path.
 
         Returns
         -------
         mapping of str to str or Path
-            Empty where nothing is written.
+            Empty if the extension writes no files.
         """
         return {}
 
     def open(self) -> "tuple[Observed, Names] | None":
-        """Read the data, where the extension reads them itself.
+        """Open the data, if the extension opens such files itself.
 
         Returns
         -------
         pair of Operator and io.Names, or None
-            The matrix, samples as rows; None: the core reads the files.
+            The matrix, samples as rows; None: the core opens the files.
         """
         return None
 
     def labels(self, column: str) -> Sequence[str] | None:
-        """Return a label of each sample, where the files have labels beside the matrix.
+        """Return a label of each sample, if the files have labels beside the matrix.
 
         Parameters
         ----------
         column : str
-            What --label-column names.
+            The value of --label-column.
 
         Returns
         -------
         sequence of str, or None
-            Of length m; None: the column is one of a table.
+            Of length m; None: the label is a column of a table.
         """
         return None
 
     def labels_beside(self) -> bool:
-        """Return whether the files have labels of samples beside the matrix, so that none of its columns is one.
+        """Return whether the files have labels of samples beside the matrix, so that no feature is a label.
 
         Returns
         -------
         bool
-            True: --label-column names none of the columns of a table.
+            True: --label-column is not a column of a table.
         """
         return False
 
     def prepare(self, run: Run) -> None:
-        """Look at the data, and decide what takes part and what is removed; nothing is read but what lies beside.
+        """Decide which data the fit uses and what it removes, from metadata, without reading the matrix.
 
         Parameters
         ----------
@@ -196,7 +196,7 @@ class Hooks:
         """
 
     def select(self, run: Run) -> None:
-        """Choose features by reads of the data, right before the fit.
+        """Choose features by passes over the data, immediately before the fit.
 
         Parameters
         ----------
@@ -205,7 +205,7 @@ class Hooks:
         """
 
     def foresee(self, run: Run) -> tuple[float, int]:
-        """Return the reads that `select` would take, and the bytes of memory.
+        """Predict the passes and the bytes of memory of `select`.
 
         Parameters
         ----------
@@ -215,7 +215,7 @@ class Hooks:
         Returns
         -------
         pair of float and int
-            Both 0 where nothing is selected.
+            Both 0 if nothing is selected.
         """
         return 0, 0
 
@@ -231,7 +231,7 @@ class Hooks:
     def writers(
         self, run: Run, table: Table, paths: Mapping[str, Path], outputs: Outputs
     ) -> Iterable[AbstractContextManager[Write]]:
-        """Yield what takes the scores, block by block, into files of the extension.
+        """Yield writers of scores into files of the extension.
 
         Parameters
         ----------
@@ -247,12 +247,12 @@ class Hooks:
         Returns
         -------
         iterable of context managers
-            Each gives a function of the first row and a block.
+            Each gives a function that writes a block of scores, given its first row.
         """
         return ()
 
     def write(self, run: Run, paths: Mapping[str, Path], outputs: Outputs) -> None:
-        """Write the files of the extension that are not scores.
+        """Write the other files of the extension.
 
         Parameters
         ----------
@@ -293,7 +293,7 @@ class Hooks:
         yield from ()
 
     def tell(self, run: Run) -> None:
-        """Say on stderr what was done.
+        """Print messages about the fit on stderr.
 
         Parameters
         ----------
@@ -304,7 +304,7 @@ class Hooks:
     # transform
 
     def score(self, model: Path, pca: Any) -> "tuple[Table, Iterator[tuple[int, Block]]] | None":
-        """Return the table of scores and its rows in blocks, where the extension makes them itself.
+        """Return the scores of other samples as a table and blocks of rows, if the extension computes them itself.
 
         Parameters
         ----------
@@ -316,12 +316,12 @@ class Hooks:
         Returns
         -------
         pair of Table and iterator, or None
-            The head of the table, and pairs of a first row and a block; None: the core makes the scores.
+            The header of the table, and pairs of a first row and a block; None: the core computes the scores.
         """
         return None
 
     def open_new(self, pca: BatchPCA) -> "tuple[BatchPCA, Observed, Names] | None":
-        """Open other samples, where the extension reads them itself.
+        """Open other samples, if the extension opens such files itself.
 
         Parameters
         ----------
@@ -331,12 +331,12 @@ class Hooks:
         Returns
         -------
         triple of PCA, Operator and io.Names, or None
-            The model has its features in the order of the samples.
+            The model has its features in the order of the file.
         """
         return None
 
     def refine(self, pca: BatchPCA, A: Observed, names: Names) -> tuple[Observed, Names]:
-        """Look at other samples, and leave out features that the model does not know.
+        """Prepare other samples for the model, such as by removing features that the model does not know.
 
         Parameters
         ----------
@@ -350,12 +350,12 @@ class Hooks:
         Returns
         -------
         pair of Operator and io.Names
-            The samples as they are given to the model.
+            The samples as the model expects them.
         """
         return A, names
 
     def covariates(self, pca: BatchPCA) -> Panel | None:
-        """Return what is known of other samples and was regressed out by the fit.
+        """Return the covariates of other samples that the fit regressed out.
 
         Parameters
         ----------
@@ -372,7 +372,7 @@ class Hooks:
     # info
 
     def facts(self, pca: Any) -> Mapping[str, Any]:
-        """Return what ``info`` says of a model besides.
+        """Return additional facts about a model for ``info``.
 
         Parameters
         ----------
@@ -382,12 +382,12 @@ class Hooks:
         Returns
         -------
         mapping
-            Facts by their names, which JSON can hold.
+            Facts by name, as values that JSON can hold.
         """
         return {}
 
     def compare(self, model: str, files: Sequence[str]) -> Mapping[str, Any] | None:
-        """Return what ``info MODEL FILE...`` says, where the extension knows.
+        """Compare a model with files, for ``info MODEL FILE...``.
 
         Parameters
         ----------
@@ -399,13 +399,13 @@ class Hooks:
         Returns
         -------
         mapping, or None
-            Facts by their names; None: it knows nothing of such models.
+            Facts by name; None: the extension does not handle such models.
         """
         return None
 
 
 def first_answer(answers: Iterable[Answer | None]) -> Answer | None:
-    """Return the first answer of an extension that is not None; later ones are not asked."""
+    """Return the first answer that is not None, without asking later extensions."""
     return next((each for each in answers if each is not None), None)
 
 

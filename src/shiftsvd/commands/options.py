@@ -14,13 +14,15 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 import click
 
 from shiftsvd.errors import Setting, Worded, plain
+from shiftsvd.names import resolve
 
 F = TypeVar("F", bound=Callable[..., Any])
+OF_TABLES: Final = "ids drop columns one_hot sep decimal thousands encoding comment"
 # Settings by their headings, in the order of a help; the headings of extensions stand in the place of "...".
 HEADINGS: Final = {
     "Components": "k solver solvers rounds tol certify seed",
     "Data": "stack join format key orient feature_types allow_external max_absent",
-    "Tables": "ids drop columns one_hot sep decimal thousands encoding comment label_column",
+    "Tables": f"{OF_TABLES} label_column",
     "...": "",
     "Preparation": "preprocess trust_values shift scale",
     "Missing entries": "missing unobserved penalty max_iter",
@@ -34,11 +36,8 @@ SPOOLED: Final = "shiftsvd.commands.spooled"  # where click keeps which files st
 LINE: Final = "shiftsvd.commands.line"  # where click keeps the command as it was typed
 
 
-def under(heading: str, *options: Callable[[F], F]) -> Callable[[F], F]:
-    """Several options as one decorator; the help lists them under this heading, in this order.
-
-    Where the same heading stands more than once, in one command or another, its options are listed together.
-    """
+def group_options(heading: str, *options: Callable[[F], F]) -> Callable[[F], F]:
+    """Combine options into one decorator; the help lists all options of a heading together, in this order."""
 
     def decorate(function: F) -> F:
         for option in reversed(options):
@@ -60,7 +59,7 @@ def parameters(*decorators: Callable[[F], F]) -> list[click.Parameter]:
 
 
 def declared(setting: "Field[Any]", **other: Any) -> click.Option:
-    """Return the option of a setting; `other` overrides its settings of click."""
+    """Return the click option of a setting; `other` overrides arguments of click."""
     names, says, more = setting.metadata["option"]
     default = {} if setting.default in (MISSING, None, ()) or setting.default is False else {"default": setting.default}
     shown = {"show_default": True} if default else {}
@@ -83,13 +82,9 @@ def option_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def heading_of(parameter: click.Parameter) -> str:
-    return str(getattr(parameter, "heading", "Messages"))
-
-
 def write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> bool:
     options = [each for each in command.get_params(ctx) if isinstance(each, click.Option)]
-    told = [(heading_of(each), record) for each in options if (record := each.get_help_record(ctx))]
+    told = [(getattr(each, "heading", "Messages"), record) for each in options if (record := each.get_help_record(ctx))]
     if len(told) < MANY:
         return False
     headings = list(HEADINGS)
@@ -103,7 +98,7 @@ def write_options(command: click.Command, ctx: click.Context, formatter: click.H
 
 
 class Matrix(click.Path):
-    """A path of data: what comes through a named pipe becomes a file that can be read again, until the command ends."""
+    """A path of data. A named pipe is copied to a temporary file, because data may be read several times."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = os.fsdecode(super().convert(value, parameter, ctx))
@@ -154,35 +149,21 @@ def penalty(ctx: click.Context, parameter: click.Parameter, value: str | None) -
     return number
 
 
-def tolerance(ctx: click.Context, parameter: click.Parameter, value: float) -> float:
-    if not 0 <= value < 1:
-        raise click.BadParameter(f"{value:g} is no relative accuracy: 0 (rounding) or more, and less than 1")
-    return value
+def checked_by(place: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a callback that validates a value by the function at `place`, imported unless it is the default."""
+
+    def check(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
+        if value not in (None, (), parameter.default):
+            try:
+                resolve(place)(value)
+            except ValueError as error:
+                raise click.BadParameter(worded(error)) from None
+        return value
+
+    return check
 
 
-def memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None:
-        from shiftsvd.runs.memory import parse_bytes
-
-        try:
-            parse_bytes(value)
-        except (ValueError, OverflowError):
-            raise click.BadParameter(f"{value!r} is no size; give bytes or a text such as 800M or 1.5GB") from None
-    return value
-
-
-def transforms(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    if value:
-        from shiftsvd.transforms.chains import as_transforms
-
-        try:
-            as_transforms(value)
-        except ValueError as error:
-            raise click.BadParameter(worded(error)) from None
-    return value
-
-
-def names(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+def split_names(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
     if value is None:
         return None
     names = tuple(name.strip() for name in value.split(","))
@@ -211,7 +192,7 @@ _OF_COLUMNS: Final = ("drop", "columns", "one_hot")
 
 
 def worded(said: BaseException) -> str:
-    """The text of an error or a warning, with options in place of the settings of the library."""
+    """Return the text of an error or a warning, with options in place of settings of the library."""
     return said.worded(_typed) if isinstance(said, Worded) else str(said)
 
 
@@ -222,7 +203,7 @@ def joined(names: Sequence[str]) -> str:
 
 
 def _typed(setting: Setting) -> str:
-    """A setting as it is typed in this verb, or as Python has it where no option sets it."""
+    """Spell a setting as an option of this verb, or as in Python if no option sets it."""
     option = _options().get(setting.name)
     if option is None:
         return str(setting)
@@ -237,7 +218,7 @@ def _typed(setting: Setting) -> str:
 
 
 def _options() -> dict[str, str]:
-    """The options of all verbs by the names of their settings; those of the verb that runs win."""
+    """Map settings to options of all verbs; options of the running verb take precedence."""
     context = click.get_current_context(silent=True)
     if context is None:
         return {}
@@ -250,7 +231,7 @@ def _options() -> dict[str, str]:
 
 
 def _label_column() -> str | None:
-    """The column that colours the report: it is dropped from a table without --drop."""
+    """Return the column of --label-column, unless --drop names it too."""
     given = click.get_current_context().params
     label = given.get("label_column")
     return None if label in given.get("drop", ()) else label
@@ -261,13 +242,13 @@ def typed() -> str:
 
 
 def as_given(text: str) -> str:
-    """Return the text with pipes by their own names."""
+    """Replace temporary files in a text by the pipes that they were copied from."""
     context = click.get_current_context(silent=True)
     for file, pipe in ({} if context is None else context.meta.get(SPOOLED, {})).items():
         text = text.replace(file, pipe)
     return text
 
 
-def say(text: str, quiet: bool = False) -> None:
+def print_message(text: str, quiet: bool = False) -> None:
     if not quiet:
         click.echo(plain(as_given(text)), err=True)

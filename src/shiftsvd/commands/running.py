@@ -31,7 +31,7 @@ _FILL: Final = {
 
 
 class Subcommand(click.Command):
-    """A verb whose data errors end with 1, in a line that says what is wrong."""
+    """A verb that prints errors of data as one line, and ends with exit code 1."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[LINE] = shlex.join(["shiftsvd", str(ctx.info_name), *args])
@@ -76,19 +76,15 @@ def _keep_memory(ctx: click.Context) -> None:
     # Zarr's dozens of threads and Arrow's allocators keep memory that no estimate counts, and are no faster.
     os.environ.setdefault("ZARR_THREADING__MAX_WORKERS", str(default_threads()))
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    sources = [each for each in ctx.command.params if isinstance(each, click.Argument) and _is_read(each.type)]
-    given = [ctx.params[str(each.name)] for each in sources]
+    arguments = (each for each in ctx.command.params if isinstance(each, click.Argument))
+    given = [ctx.params[str(each.name)] for each in arguments if getattr(each.type, "exists", False)]
     flat = [path for each in given for path in (each if isinstance(each, tuple) else (each,)) if path is not None]
     more = f" and {len(flat) - _SHOWN} more" if len(flat) > _SHOWN else ""
     keep_memory(ctx.params["memory"], plain(as_given(", ".join(map(str, flat[:_SHOWN])) + more)))
 
 
-def _is_read(kind: Any) -> bool:
-    return isinstance(kind, click.Path) and kind.exists
-
-
 def _with_remedy(error: BaseException) -> BaseException:
-    """The error; one about entries that are no numbers says what this verb can do about them."""
+    """Add the remedy that this verb has to an error about missing or infinite entries."""
     from shiftsvd.backends.validation import NotFinite
 
     if not isinstance(error, NotFinite):
@@ -123,7 +119,7 @@ def _line(error: BaseException) -> str:
 
 @contextmanager
 def _warnings_as_lines(quiet: bool, trusted: bool) -> Iterator[None]:
-    """Print each warning of the library once; no notices with --quiet, nothing about values that are trusted."""
+    """Print each warning of the library once; omit notices with --quiet, and warnings of values with --trust-values."""
     told: set[str] = set()
 
     def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
@@ -150,7 +146,7 @@ class _Plain(logging.Formatter):
 
 @contextmanager
 def _log_as_lines(verbose: int, quiet: bool) -> Iterator[None]:
-    """Print the log of the library: notices, with -v what is done, with -vv the details."""
+    """Print the log of the library: notices by default, information with -v, details with -vv."""
     logger, handler = logging.getLogger("shiftsvd"), logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Plain("%(message)s"))
     before = logger.level

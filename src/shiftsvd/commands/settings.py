@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 import click
 
 from shiftsvd.commands import options
-from shiftsvd.commands.options import as_given, option_of, worded
+from shiftsvd.commands.options import OF_TABLES, as_given, option_of, worded
 from shiftsvd.extend import extensions, merged
 from shiftsvd.names import MAX_ITER, TOL, FormatName, MissingName, ScaleName, SolverName
 from shiftsvd.runs.progress import KINDS
@@ -23,14 +23,18 @@ if TYPE_CHECKING:
 SCALES: Final = (*get_args(ScaleName), *(name for each in extensions() for name in each.scales), "none")
 TRANSFORMS: Final = tuple(places())
 FORMATS: Final = (*get_args(FormatName), *merged("formats"))
-OF_TABLES: Final = ("ids", "drop", "columns", "one_hot", "sep", "decimal", "thousands", "encoding", "comment")
+# Settings of the core that numbers depend on; result.json lists them.
+OF_RESULTS: Final = (
+    *("k", "feature_types", "join", "preprocess", "shift", "scale", "missing", "unobserved", "penalty", "max_iter"),
+    *("solver", "tol", "seed"),
+)
 USUAL: Final = 50  # components where none are asked for, if there are so many
 COUNTED: Final = ("randomized", "shifted-randomized")  # solvers that cannot be asked for a share of the variance
 Orient = Literal["rows", "columns"]
 
 
 def option(says: str, *names: str, default: Any = None, **more: Any) -> Any:
-    """A setting with an option; the names of the option and its type in click follow from those of the setting."""
+    """Declare a field of `Settings` with an option, whose name and type in click follow from those of the field."""
     return field(default=default, metadata={"option": (names, says, more)})
 
 
@@ -44,7 +48,7 @@ def _completed(ctx: click.Context, parameter: click.Parameter, begun: str) -> li
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The options of a verb; what it lacks has its default. `extra` holds the options that extensions declare."""
+    """The options of a verb; options that the verb lacks have defaults. `extra` holds the options of extensions."""
 
     model: Path = Path()
     files: tuple[str, ...] = ()
@@ -62,7 +66,7 @@ class Settings:
     feature_types: tuple[str, ...] | None = option(
         'Types of features to take, with commas between them, or all.  [default: of 10x "Gene Expression"]',
         metavar="NAMES",
-        callback=options.names,
+        callback=options.split_names,
     )
     allow_external: bool = option(
         "Follow HDF5 and Zarr into other files, by links and virtual datasets, of data you trust.", default=False
@@ -100,7 +104,7 @@ class Settings:
         default=(),
         metavar="NAME:KEY=VALUE,...",
         multiple=True,
-        callback=options.transforms,
+        callback=options.checked_by("shiftsvd.transforms.chains:as_transforms"),
         shell_complete=_completed,
     )
     trust_values: bool = option(
@@ -143,7 +147,11 @@ class Settings:
         type=click.Choice(["auto", "lanczos", "gram", "exact", "randomized"]),
     )
     rounds: int = option("Runs of each solver.", default=3)
-    tol: float = option("Largest relative error of a singular value.", default=TOL, callback=options.tolerance)
+    tol: float = option(
+        "Largest relative error of a singular value.",
+        default=TOL,
+        callback=options.checked_by("shiftsvd.solvers.base:check_tol"),
+    )
     certify: bool | None = option(
         "Bound the errors of solvers that do not do so themselves, such as randomized.", "--certify/--no-certify"
     )
@@ -153,7 +161,7 @@ class Settings:
     memory: str | None = option(
         "Memory for data and solver, such as 2G, beside the program (0.15 GB).  [default: half of what is free]",
         metavar="SIZE",
-        callback=options.memory,
+        callback=options.checked_by("shiftsvd.runs.memory:parse_bytes"),
     )
     device: str | None = option(
         "Multiply on a card, by PyTorch: cuda, cuda:1; auto: on one if there is one.  [default: cpu]", metavar="NAME"
@@ -210,7 +218,7 @@ class Settings:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """The settings of the options as click gives them; refuses options of tables that no table can have."""
+        """Make settings of the values that click has parsed; raise UsageError for impossible options of tables."""
         known = {each.name for each in fields(cls)}
         said = {name: value for name, value in given.items() if name in known}
         if "file" in given:  # verbs of one file
@@ -225,10 +233,9 @@ class Settings:
 
     @cached_property
     def choices(self) -> "Choices":
-        """The options of tables, as the readers take them."""
         from shiftsvd.io.choices import Choices
 
-        made = Choices.of(**{name: getattr(self, name) for name in OF_TABLES})
+        made = Choices.of(**{name: getattr(self, name) for name in OF_TABLES.split()})
         label = self.label_column if self.labelled else None
         return made if label is None else replace(made, drop=(*made.drop, label))
 
@@ -244,7 +251,7 @@ class Settings:
 
     @property
     def where(self) -> dict[str, Any]:
-        """Which matrix of the files is meant, as `io.open_matrix` takes it."""
+        """The arguments of `io.open_matrix` that choose a matrix of the files."""
         names = ("format", "key", "orient", "feature_types", "stack", "join")
         return {name: getattr(self, name) for name in names}
 
@@ -260,29 +267,28 @@ class Settings:
 
     @property
     def left_missing(self) -> MissingName:
-        """How to treat the missing entries that the reader leaves."""
+        """Treatment of missing entries in the fit: none are left if the reader fills them."""
         return "error" if self.filled else self.missing
 
     @property
     def missing_later(self) -> MissingName:
-        """How the model treats missing entries of other samples: a mean is known where it is subtracted."""
+        """Treatment of missing entries in new samples, which the mean can replace if the model subtracts it."""
         return self.missing if self.shift == "mean" else self.left_missing
 
     def identity(self, extra: tuple[str, ...]) -> str:
-        """All that the numbers of a fit depend on, to tell one run from another."""
-        solved = ("k", "preprocess", "shift", "scale", "solver", "tol", "certify", "seed", "penalty", "max_iter")
-        names = ("files", "missing", "unobserved", "memory", *solved)
+        """Return all settings that the numbers of a fit depend on, as the identity of a checkpoint."""
+        names = ("files", "memory", "certify", *OF_RESULTS)
         told = self.where | {name: getattr(self, name) for name in names} | {"choices": vars(self.choices)}
         return json.dumps(told | {name: self.extra[name] for name in extra}, default=list)
 
     def changed(self, **values: Any) -> Self:
-        """The settings with other values, of options of extensions too."""
+        """Replace settings, including those of extensions."""
         extra = {name: value for name, value in values.items() if name in self.extra}
         known = {name: value for name, value in values.items() if name not in extra}
         return replace(self, **known, extra={**self.extra, **extra})
 
     def check(self) -> "Settings":
-        """The settings of a fit, whose options are held against each other before anything is read."""
+        """Raise UsageError if options of a fit contradict each other; return the settings with the device resolved."""
         check_files(self)
         check_share(self.k, self.solver)
         if self.files[0] == "-" and self.checkpoint:
@@ -353,7 +359,7 @@ def device_named(name: str) -> str:
 
 
 def _with_device(settings: Settings) -> Settings:
-    """The settings with the card that is meant; what data on a card cannot have beside them is refused."""
+    """Resolve the name of the device; raise UsageError for options that a GPU does not support."""
     if settings.device is None:
         return settings
     from shiftsvd.backends.device import HOST
@@ -387,7 +393,7 @@ def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | fl
 
 
 def table_format(path: str) -> str:
-    """The format of a table that is written, by its name; standard output is CSV."""
+    """Return the format of an output table by its suffix; standard output is CSV."""
     suffix = "csv" if path == "-" else Path(path).suffix.lstrip(".").lower()
     if suffix not in ("parquet", "csv", "npy"):
         is_folder = path.endswith("/") or Path(path).is_dir()

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -15,6 +16,7 @@ import numpy as np
 from shiftsvd.errors import plain
 from shiftsvd.runs.messages import Notice
 
+_MARKS: Final = re.compile('[,"\r\n]')
 _BEGINS: Final = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")  # the last four are the same in full width
 
 
@@ -59,7 +61,7 @@ Write = Callable[[int, Block], None]  # first row, rows from there on; called in
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What is known of a table before its first row."""
+    """The header, size and names of a table, known before its first row."""
 
     columns: list[str]
     n_rows: int
@@ -84,8 +86,8 @@ def csv_table(file: BinaryIO, table: Table) -> Iterator[Write]:
         lines = [line % tuple(row) for row in block.astype(table.dtype, copy=False).tolist()]
         if table.names is not None:
             texts = [each[first : first + len(block)] for each in (table.names, *(texts for _, texts in table.beside))]
-            named = (",".join(_quoted(terminal(name(text))) for text in row) for row in zip(*texts, strict=True))
-            lines = [f"{names},{rest}" for names, rest in zip(named, lines, strict=True)]
+            names = [[_quoted(terminal(name(text))) for text in column] for column in texts]
+            lines = [",".join(cells) for cells in zip(*names, lines, strict=True)]
         text.write("".join(lines))
 
     with texts_for(f"{table.of}s") as name:
@@ -95,7 +97,7 @@ def csv_table(file: BinaryIO, table: Table) -> Iterator[Write]:
 
 
 def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"' if any(mark in name for mark in ',"\r\n') else name
+    return '"' + name.replace('"', '""') + '"' if _MARKS.search(name) else name
 
 
 @contextmanager

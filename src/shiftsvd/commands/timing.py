@@ -57,38 +57,34 @@ def _placed(X: Any, device: str) -> Any:
 
 
 def _timed(placed: dict[str, Operator], k: int, asked: Settings) -> list[dict[str, Any]]:
-    runs: dict[Row, list[SVDResult]] = {(device, name): [] for device in placed for name in asked.solvers}
-    seconds: dict[Row, list[float]] = {row: [] for row in runs}
+    seconds: dict[Row, list[float]] = {(device, name): [] for device in placed for name in asked.solvers}
+    found: dict[Row, SVDResult] = {}
     for _ in range(asked.rounds):
-        for row in runs:
+        for device, name in seconds:
             started = time.perf_counter()
-            runs[row].append(_fit(placed[row[0]], k, row[1], asked.tol))
-            seconds[row].append(time.perf_counter() - started)
-    return [_row(placed[row[0]], k, row, asked.tol, statistics.median(seconds[row]), runs) for row in runs]
+            found[device, name] = _fit(placed[device], k, name, asked.tol)
+            seconds[device, name].append(time.perf_counter() - started)
+    errors = {row: F.info.value_errors for row, F in found.items()}
+    bounds = {row: float(np.max(bound)) for row, bound in errors.items() if bound is not None}
+    best = min(bounds, key=bounds.__getitem__, default=None)
+    rows = []
+    for (device, name), F in found.items():
+        S, reference = (G.S.astype(np.float64) for G in (F, F if best is None else found[best]))
+        row = {
+            "device": device,
+            "solver": name,
+            "settings": F.info.solver,
+            "seconds": statistics.median(seconds[device, name]),
+            "n_passes": F.info.n_passes,
+            "foreseen_bytes": estimate(placed[device], k, name, tol=asked.tol).peak_bytes,
+            "value_error": bounds.get((device, name)),
+            "difference": float(np.max(np.abs(S - reference) / np.maximum(reference, np.finfo(float).tiny))),
+        }
+        rows.append(row)
+    return rows
 
 
 def _fit(A: Operator, k: int, name: SolverName, tol: float) -> SVDResult:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return solver_named(name, A, k, tol)(A, k, 0)
-
-
-def _bound(F: SVDResult) -> float:
-    return float(np.max(F.info.value_errors)) if F.info.value_errors is not None else np.inf
-
-
-def _row(A: Operator, k: int, row: Row, tol: float, seconds: float, runs: dict[Row, list[SVDResult]]) -> dict[str, Any]:
-    certain = [F for F in (results[0] for results in runs.values()) if F.info.value_errors is not None]
-    best = min(certain, key=_bound, default=runs[row][0])
-    S, reference = runs[row][0].S.astype(np.float64), best.S.astype(np.float64)
-    errors = runs[row][0].info.value_errors
-    return {
-        "device": row[0],
-        "solver": row[1],
-        "settings": runs[row][0].info.solver,
-        "seconds": seconds,
-        "n_passes": runs[row][0].info.n_passes,
-        "foreseen_bytes": estimate(A, k, row[1], tol=tol).peak_bytes,
-        "value_error": None if errors is None else float(np.max(errors)),
-        "difference": float(np.max(np.abs(S - reference) / np.maximum(reference, np.finfo(float).tiny))),
-    }

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from shiftsvd.commands.options import FILE, MATRIX, declared, parameters, say
+from shiftsvd.commands.options import FILE, MATRIX, OF_TABLES, declared, parameters, print_message
 from shiftsvd.commands.running import Subcommand
 from shiftsvd.commands.settings import USUAL, Settings, check_files, device_named
 from shiftsvd.extend import extensions
@@ -14,8 +14,7 @@ from shiftsvd.names import resolve
 
 _SETTINGS: Final = {each.name: each for each in fields(Settings)}
 _MODEL: Final = click.Argument(["model"], type=FILE)
-_TABLE: Final = "ids drop columns one_hot sep decimal thousands encoding comment"
-_DATA: Final = f"format key orient feature_types allow_external {_TABLE}"
+_DATA: Final = f"format key orient feature_types allow_external {OF_TABLES}"
 _TABLE_OUT: Final = click.Path(allow_dash=True)  # that it is no folder is for `settings.table_format` to say
 
 
@@ -36,7 +35,7 @@ def of_extensions(verb: str) -> list[click.Parameter]:
 
 
 def verb(*examples: str, takes: list[click.Parameter]) -> Callable[[Callable[[Settings], None]], click.Command]:
-    """A command named as its function, with the paragraphs and the examples that extensions add to its help."""
+    """Make a command named as the decorated function; append the paragraphs and examples of extensions to its help."""
 
     def decorate(function: Callable[[Settings], None]) -> click.Command:
         name, said = function.__name__, str(function.__doc__).rstrip()
@@ -107,7 +106,7 @@ def fit(settings: Settings) -> None:
         out('.parquet, .csv or .npy; "-" prints CSV.', type=_TABLE_OUT),
         *named("format key orient feature_types allow_external max_absent"),
         *of_extensions("transform"),
-        *named(f"trust_values {_TABLE} threads memory dtype progress force spreadsheet_safe quiet verbose"),
+        *named(f"trust_values {OF_TABLES} threads memory dtype progress force spreadsheet_safe quiet verbose"),
     ],
 )
 def transform(settings: Settings) -> None:
@@ -213,7 +212,7 @@ def convert(settings: Settings) -> None:
         compression=settings.compression,
         choices=settings.choices,
     )
-    say(f"written: {settings.out}", settings.quiet)
+    print_message(f"written: {settings.out}", settings.quiet)
 
 
 @verb(

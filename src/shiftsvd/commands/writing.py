@@ -11,14 +11,14 @@ from hashlib import file_digest
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.commands.hooks import Hooks, Run
-from shiftsvd.commands.options import say, typed
-from shiftsvd.commands.settings import Settings
+from shiftsvd.commands.options import print_message, typed
+from shiftsvd.commands.settings import OF_RESULTS, Settings
 from shiftsvd.commands.tables import WRITERS, Table, component_names, format_named, write_rows
 from shiftsvd.errors import plain_lines
 from shiftsvd.estimators.fitted import FittedPCA
@@ -43,27 +43,12 @@ Model = TypeVar("Model")
 
 # The account of a fit
 
-SETTINGS: Final = (
-    "k",
-    "feature_types",
-    "join",
-    "preprocess",
-    "shift",
-    "scale",
-    "missing",
-    "unobserved",
-    "penalty",
-    "max_iter",
-    "solver",
-    "tol",
-    "seed",
-)
 COLUMNS = ("singular_value", "explained_variance", "ratio", "cumulative", "residual", "value_error", "converged")
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What is told of a fit; `document` is what --json prints and result.json holds."""
+    """The result of a fit as the command reports it; `document` is the content of result.json and of --json."""
 
     document: dict[str, Any]
     features: Any  # names, or None
@@ -75,7 +60,7 @@ class Result:
         pca, A, settings = run.pca, run.A, run.settings
         info, more = pca.info_, settings.extra
         several = {"files": list(settings.files), "stack": settings.stack} if len(settings.files) > 1 else {}
-        told = {name: getattr(settings, name) for name in SETTINGS} | {name: more[name] for name in recorded}
+        told = {name: getattr(settings, name) for name in OF_RESULTS} | {name: more[name] for name in recorded}
         document = {
             "singular_values": numbers(pca.singular_values_),
             "explained_variance": numbers(pca.explained_variance_),
@@ -220,7 +205,7 @@ def _write_manifest(document: dict[str, Any], outputs: Outputs, paths: Mapping[s
 
 
 def model_in(path: str | Path, *kinds: type[Model]) -> Model:
-    """Load a model of one of these kinds; warn where its folder holds files of several runs."""
+    """Load a model of one of these kinds; warn if files in its folder do not match the hashes in result.json."""
     model: Model = load_model(path, kinds)
     folder = Path(path).parent
     if others := _changed(folder):
@@ -262,7 +247,7 @@ def _hash(file: Path) -> str:
 
 
 def planned(settings: Settings, hooks: Sequence[Hooks]) -> dict[str, Path]:
-    """Name and path of every output; refuse those whose packages are missing, and those that would replace an input."""
+    """Return the path of every output. Raise ValueError if a package is missing or an input would be replaced."""
     if settings.out is None:
         return {}
     files: dict[str, str | Path] = {"model": "model.safetensors"}
@@ -297,14 +282,14 @@ def _usual_kind(settings: Settings) -> str:
 
 
 def _warn_of_others(folder: Path, planned: set[str], more: Sequence[str]) -> None:
-    """Warn of outputs of an earlier run that this one does not replace: they would pass for its own."""
+    """Warn if outputs of an earlier run remain in the folder, because they could be taken for those of this run."""
     others = sorted(name for name in {*FILES, *more} - planned if (folder / name).exists())
     if others:
         warnings.warn(f"{folder} keeps {', '.join(others)} of an earlier run", stacklevel=2)
 
 
 def advise_scale(A: Observed, names: Names, settings: Settings) -> None:
-    """Say that columns of a table differ by orders of magnitude, if no scale was given; a fit has read them by then."""
+    """Print a notice if columns of a table differ by orders of magnitude and no scale was given."""
     is_plain = settings.scale is None and settings.shift == "mean" and not settings.preprocess
     if not is_plain or not isinstance(A, Operator) or not _are_tables(settings):
         return
@@ -319,7 +304,7 @@ def advise_scale(A: Observed, names: Names, settings: Settings) -> None:
         return
     called = [f"column {j + 1}" if names.features is None else repr(str(names.features[j])) for j in (most, least)]
     ratio = spread[most] / spread[least]
-    say(
+    print_message(
         f"columns differ by orders of magnitude: {called[0]} varies {ratio:,.0f} times as much as {called[1]}, and "
         "weighs as much more; --scale gives all columns the same weight (--scale none: as they are, without this line)",
         settings.quiet,
@@ -332,7 +317,7 @@ def _are_tables(settings: Settings) -> bool:
 
 
 def leave_out_components(run: Run, outputs: Outputs, paths: dict[str, Path]) -> None:
-    """Leave out a long table of components that nobody asked for: the model has the same numbers."""
+    """Omit the table of components by default if it is long, as the model holds the same numbers."""
     count = run.pca.components_.size
     if run.settings.components is not None or "components" not in paths or count <= MOST_NUMBERS:
         return
@@ -340,21 +325,14 @@ def leave_out_components(run: Run, outputs: Outputs, paths: dict[str, Path]) -> 
     outputs.leave_out(path)
     if path.exists():
         warnings.warn(f"{path.parent} keeps {path.name} of an earlier run", stacklevel=2)
-    say(
+    print_message(
         f"no {path.name}: its {count:,} numbers are in the model; --components csv or --components parquet writes them",
         run.settings.quiet,
     )
 
 
-class Drawn(NamedTuple):
-    """What the report draws of the scores, and the names of the samples."""
-
-    rasters: Any
-    samples: Any
-
-
-def write_scores(run: Run, hooks: Sequence[Hooks], paths: Mapping[str, Path], outputs: Outputs) -> Drawn | None:
-    """Write the scores to all requested files in one pass, and return what the report draws of them."""
+def write_scores(run: Run, hooks: Sequence[Hooks], paths: Mapping[str, Path], outputs: Outputs) -> list[Any]:
+    """Write the scores to all requested files in one pass, and return their rasters for the report."""
     pca, A, samples = run.pca, run.A if run.scored is None else run.scored, run.names.samples
     dtype = np.dtype(run.settings.dtype or A.dtype)
     table = Table(component_names(pca.n_components_), A.shape[0], dtype, samples)
@@ -369,7 +347,7 @@ def write_scores(run: Run, hooks: Sequence[Hooks], paths: Mapping[str, Path], ou
         writes += [lambda first, block, add=raster.add: add(block) for raster in rasters]
         if writes:
             write_rows(pca.iter_scores(A, covariates=run.covariates), writes)
-    return Drawn(rasters or None, samples) if "report" in paths else None
+    return rasters
 
 
 def score_rasters(pca: FittedPCA) -> list[Any]:
@@ -385,7 +363,7 @@ def write_files(
     result: Result,
     paths: Mapping[str, Path],
     outputs: Outputs,
-    drawn: Drawn | None,
+    rasters: list[Any],
     colors: Any,
 ) -> None:
     if not paths:
@@ -400,14 +378,14 @@ def write_files(
     variance_table(outputs.part(paths["variances"]), result)
     for each in hooks:
         each.write(run, paths, outputs)
-    if drawn is not None:
+    if "report" in paths:
         from shiftsvd import report
 
         report.write(
             outputs.part(paths["report"]),
             pca,
-            scores=drawn.rasters,
-            samples=drawn.samples,
+            scores=rasters or None,
+            samples=run.names.samples,
             source=result.source,
             command=typed(),
             names=result.features,

@@ -12,7 +12,7 @@ from sklearn.utils import gen_batches
 
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.validation import named
-from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.errors import Refused, Setting
 from shiftsvd.estimators.features import checked, is_unread
 from shiftsvd.estimators.fitted import FittedPCA
 from shiftsvd.estimators.settings import random_generator
@@ -20,7 +20,7 @@ from shiftsvd.front import integer
 from shiftsvd.kernels import threads
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator
-from shiftsvd.preparation.scales import finite_vector, is_named, resolve_scale
+from shiftsvd.preparation.scales import finite_vector, is_named, resolve_scale, row_weights
 from shiftsvd.streaming.stream import Stream
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class BatchPCA(FittedPCA):
     def _add(self, X: Any, sample_weight: Any = None) -> Self:
         stream = self._stream
         A = self._operator(X, reset=stream is None)
-        weights = _weights(sample_weight, A.shape[0])
+        weights = row_weights(sample_weight, A.shape[0], of_a_batch=True)
         with threads(self.n_threads):
             stream = stream or self._begin(self._wanted(A.shape))
             stream.update(A, weights)
@@ -130,7 +130,7 @@ class BatchPCA(FittedPCA):
             raise ValueError("refine continues a stream: call partial_fit first")
         passes = integer("passes", passes, 1)
         A = self._operator(X)
-        weights = _weights(sample_weight, A.shape[0])
+        weights = row_weights(sample_weight, A.shape[0], of_a_batch=True)
         with threads(self.n_threads):
             for _ in range(passes):
                 stream.refine(A, weights)
@@ -402,13 +402,3 @@ def _short(setting: Any) -> str:
 
 def _is_fitted(name: str) -> bool:
     return name.endswith("_") and not name.startswith("_") and not name.endswith(("_in_", "batch_size_"))
-
-
-def _weights(sample_weight: Any, m: int) -> Vector | None:
-    if sample_weight is None:
-        return None
-    weights = np.full(m, sample_weight) if np.ndim(sample_weight) == 0 else sample_weight
-    weights = finite_vector("sample_weight", weights, m, "sample")
-    if np.iscomplexobj(weights) or np.any(weights < 0):
-        raise refuse("sample_weight", "be real and not negative", "complex or negative entries")
-    return weights

@@ -1,19 +1,19 @@
-"""Extensions: formats, transformations, kinds of models, options, verbs, and what they add to the verbs there are.
+"""Extensions: formats, transformations, kinds of models, options, verbs, and hooks in the verbs of the command.
 
 An extension is an `Extension`, named by an entry point of the group "shiftsvd.extensions"::
 
     [project.entry-points."shiftsvd.extensions"]
     colours = "colours:EXTENSION"
 
-Its parts are named as "module:object" and imported when they are first needed, so that an extension that nobody uses
-costs nothing; the module of the entry point itself imports nothing but this one. Everything that an extension may use
-of shiftsvd is public: the names of the reference, and those here.
+Its parts are named as "module:object" and imported at their first use, so that unused extensions cost nothing; the
+module of the entry point itself imports this one only. Extensions may use the names of the reference and of the modules
+of this package.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from shiftsvd.names import lazy, resolve
@@ -21,9 +21,10 @@ from shiftsvd.names import lazy, resolve
 if TYPE_CHECKING:
     from shiftsvd.commands.hooks import Hooks as Hooks
     from shiftsvd.commands.hooks import Run as Run
-    from shiftsvd.commands.options import names as names
-    from shiftsvd.commands.options import say as say
-    from shiftsvd.commands.options import under as under
+    from shiftsvd.commands.options import checked_by as checked_by
+    from shiftsvd.commands.options import group_options as group_options
+    from shiftsvd.commands.options import print_message as print_message
+    from shiftsvd.commands.options import split_names as split_names
 
 __all__ = ["Decoder", "Extension", "Format", "Hooks", "Run", "extensions"]
 
@@ -38,21 +39,21 @@ class Format(NamedTuple):
     reader : str
         "module:function" of a function ``(path, key, memory_limit) -> io.Opened``; for a table with `choices` as well.
     suffixes : tuple of str
-        How the names of such files end.
+        Suffixes of such files.
     contents : tuple of str
-        What such a file may begin with: names from `Extension.magic`, "folder", "HDF5"; empty: none of them.
+        Possible contents by their first bytes: names from `Extension.magic`, "folder", "HDF5"; empty: none of them.
     description : str
-        What ``shiftsvd info`` and error messages call it.
+        Name of the format in ``shiftsvd info`` and in messages.
     is_table : bool
-        Whether columns of such a file may be chosen and left out.
+        Whether options may select columns of such a file.
     claims : str or None
-        "module:function" of ``(root) -> bool``: whether an open HDF5 file or Zarr folder is of this format.
+        "module:function" of ``(root) -> bool``: True if an open HDF5 file or Zarr folder has this format.
     element : str or None
-        "module:function" of ``(tree, key) -> io.Opened`` for a Zarr folder that it claims.
+        "module:function" of ``(tree, key) -> io.Opened`` for a Zarr folder that `claims` accepts.
 
     See Also
     --------
-    Extension : Takes formats by their names.
+    Extension : Declares formats by name.
 
     Examples
     --------
@@ -71,22 +72,22 @@ class Format(NamedTuple):
 
 
 class Decoder(NamedTuple):
-    """Files that `io.convert` decodes once, and nothing reads directly.
+    """Files that only `io.convert` reads, by decoding them once.
 
     Parameters
     ----------
     suffixes : tuple of str
-        How the names of such files end.
+        Suffixes of such files.
     decode : str
         "module:function" of ``(path_in, path_out, key, memory_limit) -> None``.
     targets : mapping
-        Suffixes of the files that are written, each with those of the files beside it; the first one can be read.
+        Suffixes of output files, each with the suffixes of the files beside it; the first one can be read.
     refusal : str
-        "module:function" of ``(path) -> str``: what to do with such a file, for those who would read it.
+        "module:function" of ``(path) -> str``: the message of the error when such a file is opened.
 
     See Also
     --------
-    Extension : Takes them.
+    Extension : Declares a decoder.
 
     Examples
     --------
@@ -103,47 +104,47 @@ class Decoder(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Extension:
-    """What an extension adds.
+    """The parts of an extension.
 
     Parameters
     ----------
     name : str
-        What it is called.
+        Name of the extension.
     module : str or None
-        The module that ``shiftsvd.NAME`` is.
+        Module to import as ``shiftsvd.NAME``.
     formats : mapping of str to Format
-        Formats that `io.open_matrix` and the command read, by their names.
+        Formats that `io.open_matrix` and the command read, by name.
     magic : mapping of bytes to str
-        What files begin with, and the name of that content.
+        First bytes of files, and the name of their content.
     by_content : mapping of str to str
-        Which format a file has by its content alone, where its name does not tell.
+        Format of a file by its content, for files whose suffix is unknown.
     decoder : Decoder or None
-        Files that are decoded once.
+        Files that `io.convert` decodes once.
     beside : str or None
         "module:function" of ``(path, matrix, memory_limit) -> io.Opened or None``: names and orientation of a
-        MatrixMarket file by what lies beside it.
+        MatrixMarket file, from the files beside it.
     transforms : mapping of str to str
         Names for ``preprocess=`` and ``--preprocess``, each with the "module:class" of a `Transform`.
     kinds : str or None
-        "module:mapping" of kinds of models that files may hold, by the names of their classes.
+        "module:mapping" of kinds of models in model files, by class name.
     values : str or None
-        "module:mapping" of frozen values that model files may hold, by the names of their classes.
+        "module:mapping" of frozen values in model files, by class name.
     options : mapping of str to str
-        "module:tuple" of click options, by the verb that they belong to.
+        "module:tuple" of click options, by verb.
     help : mapping of str to str
         A paragraph for the help of a verb.
     examples : mapping of str to tuple of str
         Command lines for the help of a verb.
     scales : tuple of str
-        More names for ``--scale``.
+        Additional names for ``--scale``.
     verbs : mapping of str to (str, str)
-        More subcommands: "module:command", and a line of help.
+        Additional subcommands: "module:command", and a line of help.
     hooks : str or None
-        "module:class" of a subclass of `Hooks`: what it adds to ``fit``, ``estimate``, ``transform`` and ``info``.
+        "module:class" of a subclass of `Hooks`, for ``fit``, ``estimate``, ``transform`` and ``info``.
 
     See Also
     --------
-    extensions : Those that are installed.
+    extensions : The installed extensions.
 
     Examples
     --------
@@ -172,21 +173,21 @@ class Extension:
 
 @cache
 def extensions() -> tuple[Extension, ...]:
-    """Return the extensions that are installed, in the order of their names.
+    """Return the installed extensions, sorted by name.
 
     Returns
     -------
     tuple of Extension
-        Those whose module is there: a folder that was taken out of an installation is no error.
+        The extensions whose modules exist: an entry point of a removed module is ignored.
 
     Raises
     ------
     ImportError
-        If an extension is there, and fails to import.
+        If an existing extension fails to import.
 
     See Also
     --------
-    Extension : What one is.
+    Extension : The parts of an extension.
 
     Examples
     --------
@@ -202,21 +203,17 @@ def _loaded() -> Iterator[Extension]:
         try:
             yield point.load()
         except ModuleNotFoundError as error:
-            if not _is_of(point, error.name or ""):
+            if not f"{point.module}.".startswith(f"{error.name}."):
                 raise
 
 
-def _is_of(point: EntryPoint, missing: str) -> bool:
-    return point.module == missing or point.module.startswith(f"{missing}.")
-
-
 def merged(part: str) -> dict[Any, Any]:
-    """Return a mapping of all extensions as one."""
+    """Merge a mapping of all extensions."""
     return {key: value for each in extensions() for key, value in getattr(each, part).items()}
 
 
 def tables(part: str) -> dict[str, Any]:
-    """Return as one what extensions name as "module:mapping"."""
+    """Merge the mappings that extensions name as "module:mapping"."""
     places = (getattr(each, part) for each in extensions())
     return {name: value for place in places if place is not None for name, value in resolve(place).items()}
 
@@ -226,5 +223,8 @@ def public_modules() -> dict[str, str]:
 
 
 if not TYPE_CHECKING:
-    homes = {"shiftsvd.commands.hooks": ("Hooks", "Run"), "shiftsvd.commands.options": ("names", "say", "under")}
+    homes = {
+        "shiftsvd.commands.hooks": ("Hooks", "Run"),
+        "shiftsvd.commands.options": ("checked_by", "group_options", "print_message", "split_names"),
+    }
     __getattr__, __dir__ = lazy(__name__, homes)

@@ -1,8 +1,8 @@
-"""What options, verbs and hooks of the command are made of."""
+"""Names for options, verbs and hooks of the command."""
 
 from shiftsvd.commands.applying import aligned
 from shiftsvd.commands.hooks import Hooks, Run
 from shiftsvd.commands.options import option_of
 from shiftsvd.commands.settings import Settings, need_folder, refuse_beside_device, table_format
 from shiftsvd.commands.tables import Block, Table, Write, component_names, csv_table, texts_for, write_rows
-from shiftsvd.commands.writing import as_text, model_in, of_gaps
+from shiftsvd.commands.writing import as_text, model_in, numbers, of_gaps

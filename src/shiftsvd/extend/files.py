@@ -1,4 +1,4 @@
-"""What readers and writers of files are made of."""
+"""Names for readers and writers of files."""
 
 from shiftsvd.backends.columns import Places, SomeColumns, SomeRows, some_columns
 from shiftsvd.backends.files import left_beside

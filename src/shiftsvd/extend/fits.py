@@ -1,4 +1,4 @@
-"""What fits, their settings and their results are made of."""
+"""Names for fits, their settings and results."""
 
 from typing import TYPE_CHECKING
 

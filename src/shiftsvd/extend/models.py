@@ -1,4 +1,4 @@
-"""What kinds of models in files are made of."""
+"""Names for kinds of models in files."""
 
 from shiftsvd.model_file.coding import code, decode
-from shiftsvd.model_file.kinds import ByName, Kind, Value, a, count, each, fields, must, numbers, texts
+from shiftsvd.model_file.kinds import ByName, Kind, Value, count, fields, instance_of, must, numbers, same_check, texts

@@ -1,4 +1,4 @@
-"""What operators and sums over their entries are made of."""
+"""Names for operators and sums over their entries."""
 
 from shiftsvd.algebra import generic
 from shiftsvd.algebra.generic import fused, gram_matrix

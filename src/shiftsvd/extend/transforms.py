@@ -1,4 +1,4 @@
-"""What transformations of entries are made of."""
+"""Names for transformations of entries."""
 
 from shiftsvd.transforms import Spelled
 from shiftsvd.transforms.base import EntryOf, checked

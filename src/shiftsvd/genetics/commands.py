@@ -13,7 +13,7 @@ import click
 import numpy as np
 
 from shiftsvd import Operator
-from shiftsvd.extend import say
+from shiftsvd.extend import print_message
 from shiftsvd.extend.commands import (
     Block,
     Hooks,
@@ -26,6 +26,7 @@ from shiftsvd.extend.commands import (
     csv_table,
     model_in,
     need_folder,
+    numbers,
     option_of,
     table_format,
     write_rows,
@@ -65,13 +66,12 @@ class GenotypeHooks(Hooks):
 
     @cached_property
     def are_genotypes(self) -> bool:
-        """Whether all files are of PLINK, with their samples as rows."""
         settings = self.settings
         kinds = (settings.format or path.suffix.lower().removeprefix(".") for path in settings.paths)
         return settings.orient != "rows" and all(kind in ("bed", "pgen") for kind in kinds)
 
     def given(self, names: Iterable[str]) -> dict[str, Any]:
-        """The options of these that were given; 0 is a value."""
+        """Return those of the options that were given; 0 is a value."""
         found = {name: self.settings.extra.get(name) for name in names}
         return {name: value for name, value in found.items() if value is not None and value is not False}
 
@@ -161,13 +161,13 @@ class GenotypeHooks(Hooks):
         removed = {} if cohort is None else dict(cohort.removed)
         not_on_autosomes = removed.pop("chromosomes", 0)
         if self.settings.scale == SCALE:
-            used = _n_used(pca)
+            used = int(np.count_nonzero(patterson(pca.mean_)[1]))
             run.document["genotypes"] = {
                 "scale": "sqrt(2 p (1 - p))",
                 "variants_used": used,
                 "monomorphic": len(pca.mean_) - used,
                 "not_on_autosomes": not_on_autosomes,
-                "eigenvalues": _eigenvalues(pca),
+                "eigenvalues": (pca.singular_values_.astype(np.float64) ** 2 / max(used, 1)).tolist(),
             }
         if cohort is None:
             return
@@ -193,10 +193,11 @@ class GenotypeHooks(Hooks):
             total = float((S**2).sum() / pca.explained_variance_ratio_.sum())
             matrix, rng = Patterson(A, pca.mean_, scale, both, total), np.random.default_rng(settings.seed)
             self.test = matrix.tested(U, S, rng, settings.resources)
-            told["tracy_widom"] = {name: _plain(part) for name, part in self.test._asdict().items()}
+            told["tracy_widom"] = {name: numbers(part) for name, part in self.test._asdict().items()}
         if settings.extra["scan"]:
             self.scan = selection_scan(cohort.training.some(both), U, settings.resources)
-            (told["genomic_inflation"],) = _plain([self.scan.inflation])
+            inflation = float(self.scan.inflation)
+            told["genomic_inflation"] = inflation if np.isfinite(inflation) else None
         return told
 
     def writers(
@@ -213,7 +214,7 @@ class GenotypeHooks(Hooks):
         both = patterson(run.pca.mean_)[1]
         variants = self.cohort.files.variants.at(both)
         if "eigenval" in paths:
-            eigenval(outputs.part(paths["eigenval"]), _eigenvalues(run.pca))
+            eigenval(outputs.part(paths["eigenval"]), run.document["genotypes"]["eigenvalues"])
         if "eigenvec.allele" in paths:
             loadings = run.pca.components_[:, both].T.astype(np.float64)
             eigenvec_allele(outputs.part(paths["eigenvec.allele"]), variants, loadings)
@@ -242,12 +243,14 @@ class GenotypeHooks(Hooks):
         for name, count in cohort.removed.items():
             absent = cohort.absent.get(name, 0)
             if name == "chromosomes":
-                say(f"{count:,} variants that are not on autosomes left out; --chromosomes all keeps them", quiet)
+                print_message(
+                    f"{count:,} variants that are not on autosomes left out; --chromosomes all keeps them", quiet
+                )
             elif name == "unrelated":
-                say(f"--unrelated: {count:,} samples with relatives projected, and not learned from", quiet)
+                print_message(f"--unrelated: {count:,} samples with relatives projected, and not learned from", quiet)
             else:
                 more = f"; {absent:,} names of its file are not there" if absent else ""
-                say(
+                print_message(
                     f"{option_of(name)}: {count:,} {'samples' if name in OF_SAMPLES else 'variants'} removed{more}",
                     quiet,
                 )
@@ -328,19 +331,6 @@ def beside(variants: Variants) -> tuple[tuple[str, Any], ...]:
     return ("chromosome", variants.chromosomes), ("position", variants.positions), ("counted_allele", variants.first)
 
 
-def _n_used(pca: Any) -> int:
-    return int(np.count_nonzero(patterson(pca.mean_)[1]))
-
-
-def _eigenvalues(pca: Any) -> list[float]:
-    eigenvalues: list[float] = (pca.singular_values_.astype(np.float64) ** 2 / max(_n_used(pca), 1)).tolist()
-    return eigenvalues
-
-
-def _plain(values: Any) -> list[float | None]:
-    return [float(value) if np.isfinite(value) else None for value in values]
-
-
 def _write_test(path: Path, test: TracyWidom) -> None:
     rows = [["component", "statistic", "p_value", "effective_markers", "standard_error"]]
     for j, row in enumerate(zip(*test, strict=True)):
@@ -387,7 +377,7 @@ def _tell(target: Target, quiet: bool) -> None:
     file, found, n = target.files.name, target.match.counts, int(np.count_nonzero(target.basis.used))
     used = f"{found['matched']:,} of {n:,} variants of the model"
     how, left = (", ".join(f"{found[name]:,} {text}" for name, text in each.items()) for each in (_HOW, _LEFT_OUT))
-    say(f"{file}: {used}: {how}; left out: {left}", quiet)
+    print_message(f"{file}: {used}: {how}; left out: {left}", quiet)
     if found["matched"] < _FEW * n:
         warnings.warn(f"{file} has only {used}: see the standard errors of the scores", stacklevel=2)
     if target.match.in_stretches(target.basis.used):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from shiftsvd.extend.files import bounded, bounded_lines, open_bytes, optional, reading
 from shiftsvd.extend.running import Refused, Setting, notice
-from shiftsvd.genetics.extension import TARGETS
+from shiftsvd.genetics.extension import DECODED, TARGETS
 from shiftsvd.genetics.files import refuse_key
 
 Dosages = npt.NDArray[np.float64]  # copies of the second allele of each sample, 0 to 2; NaN: missing
@@ -315,17 +315,9 @@ def _sixteen_bits(dosages: Dosages) -> bytes:
     return np.where(missing, _NO_DOSAGE, units).astype("<u2").tobytes()
 
 
-# The options of plink2 for a file.
-_TO_PGEN: Final = {
-    (".vcf", ".vcf.gz", ".vcf.bgz", ".vcf.zst"): "--vcf {}",
-    (".bcf",): "--bcf {}",
-    (".bgen",): "--bgen {} ref-first --sample NAME.sample",
-}
-
-
 def _plink2_line(path: Path) -> str:
-    told = next(told for suffixes, told in _TO_PGEN.items() if path.name.lower().endswith(suffixes))
-    return f"plink2 {told.format(shlex.quote(str(path)))} --max-alleles 2 --make-pgen --out NAME"
+    options = next(options for suffix, options in DECODED.items() if path.name.lower().endswith(suffix))
+    return f"plink2 {options.format(shlex.quote(str(path)))} --max-alleles 2 --make-pgen --out NAME"
 
 
 def refusal(path: Path) -> str:

@@ -4,11 +4,18 @@ from typing import Final, Literal
 
 from shiftsvd.extend import Decoder, Extension, Format
 
+Build = Literal["hg19", "hg38"]  # of the human genome
 Chromosomes = Literal["autosomes", "all"]
 MatchName = Literal["auto", "position", "name"]
 ProjectName = Literal["lsq", "oadp", "mean"]
 # The largest values of filters, and files that are written by `convert`, with those beside them.
 SHARES: Final[dict[str, float]] = {"mind": 1, "geno": 1, "hwe": 1, "maf": 0.5, "unrelated": 0.5}
+# Suffixes of files that `convert` decodes, each with the options of plink2 for such a file.
+DECODED: Final = {
+    **dict.fromkeys((".vcf", ".vcf.gz", ".vcf.bgz", ".vcf.zst"), "--vcf {}"),
+    ".bcf": "--bcf {}",
+    ".bgen": "--bgen {} ref-first --sample NAME.sample",
+}
 TARGETS: Final = {".pgen": (".pvar", ".psam"), ".bed": (".bim", ".fam")}
 
 EXTENSION: Final = Extension(
@@ -24,7 +31,7 @@ EXTENSION: Final = Extension(
     },
     by_content={"PLINK": "bed", "PLINK 2": "pgen"},
     decoder=Decoder(
-        (".vcf", ".vcf.gz", ".vcf.bgz", ".vcf.zst", ".bcf", ".bgen"),
+        tuple(DECODED),
         "shiftsvd.genetics.decoding:decode",
         TARGETS,
         "shiftsvd.genetics.decoding:refusal",

@@ -33,6 +33,7 @@ from shiftsvd.extend.files import (
 )
 from shiftsvd.extend.operators import Panel, Vector
 from shiftsvd.extend.running import Refused, Resources, Setting, default_threads, notice, ordered, parse_bytes
+from shiftsvd.genetics.extension import TARGETS
 from shiftsvd.genetics.variants import Mask, Samples, Variants, columns, is_pgen, read_samples, read_variants, tables
 
 COHORTS: Final = (
@@ -204,19 +205,18 @@ def _opened(kind: type[Genotypes], path: Path, memory_limit: int | str | None) -
 
 
 Beds = str | PathLike[str] | Sequence[str | PathLike[str]]  # one file, or one for each chromosome
-_SUFFIXES: Final = (".bed", ".pgen")
 
 
 def listed(bed: Beds) -> list[Path]:
     given = [bed] if isinstance(bed, str | PathLike) else list(bed)
     if not given:
         raise Refused(Setting("bed"), " must name at least one file, got an empty list")
-    return [Path(path) if Path(path).suffix.lower() in _SUFFIXES else Path(f"{path}.bed") for path in given]
+    return [Path(path) if Path(path).suffix.lower() in TARGETS else Path(f"{path}.bed") for path in given]
 
 
 @dataclass(frozen=True, eq=False)
 class Fileset:
-    """Genotypes of the same samples in one file or several: all of them, or some variants and samples."""
+    """Genotypes of the same samples in one or several files, possibly restricted to some variants and samples."""
 
     paths: list[Path]
     parts: list[Genotypes]  # of the files that have any of the variants

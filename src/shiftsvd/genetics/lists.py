@@ -4,14 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from shiftsvd.extend.files import Labels, bounded_lines, open_bytes, reading
 from shiftsvd.genetics.variants import Mask, Samples, Variants, plain, positions_of
-
-Build = Literal["hg19", "hg38"]
 
 
 class Region(NamedTuple):
@@ -51,7 +49,6 @@ LONG_RANGE: Final = {
     ]
     for build, text in (("hg19", _HG19), ("hg38", _HG38))
 }
-BUILDS: Final = get_args(Build)
 
 
 def inside(variants: Variants, regions: Sequence[Region]) -> Mask:

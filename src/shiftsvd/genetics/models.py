@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from shiftsvd.extend.models import ByName, Kind, Value, a, count, each, fields, must, numbers, texts
+from shiftsvd.extend.models import ByName, Kind, Value, count, fields, instance_of, must, numbers, same_check, texts
 
 
 def _used_as_frequent(settings: ByName, fitted: ByName) -> None:
@@ -19,24 +19,27 @@ KINDS: Final = {
     "GenotypePCA": Kind(
         "shiftsvd.genetics",
         {
-            **each(numbers("k", least=0), "eigenvalues explained_variance_ratio"),
+            **same_check(numbers("k", least=0), "eigenvalues explained_variance_ratio"),
             "eigenvectors": numbers("mk"),
             "loadings": numbers("nk"),
             "frequencies": numbers("n", least=0, most=1),
-            "samples": a("Samples"),
-            "variants": a("Variants"),
+            "samples": instance_of("Samples"),
+            "variants": instance_of("Variants"),
             "used": numbers("n", "bool"),
-            "info": a("Info"),
+            "info": instance_of("Info"),
         },
-        {**each(count(least=0), "n_left_out n_filtered"), "learned": numbers("m", "bool")},
+        {**same_check(count(least=0), "n_left_out n_filtered"), "learned": numbers("m", "bool")},
         agree=_used_as_frequent,
         made=lambda cls, settings, fitted: cls(**fitted),
     )
 }
 VALUES: Final = {
-    "Samples": Value("shiftsvd.genetics.variants", fields(**each(texts("m", fixed=True), "families names"))),
+    "Samples": Value("shiftsvd.genetics.variants", fields(**same_check(texts("m", fixed=True), "families names"))),
     "Variants": Value(
         "shiftsvd.genetics.variants",
-        fields(**each(texts("n", fixed=True), "chromosomes names positions"), **each(texts("n"), "first second")),
+        fields(
+            **same_check(texts("n", fixed=True), "chromosomes names positions"),
+            **same_check(texts("n"), "first second"),
+        ),
     ),
 }

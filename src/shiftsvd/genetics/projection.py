@@ -161,8 +161,6 @@ def derivatives(B: Panel, squares: Vector, lengths: Vector) -> Panel:
     return out
 
 
-METHODS: Final = get_args(ProjectName)
-MATCHES: Final = get_args(MatchName)
 _BLOCK: Final = 2**22  # genotypes in memory at a time, in single copies
 _COPIES: Final = 6  # of a block of genotypes
 _ROOM: Final = 2**30  # bytes that are used where the system tells no limit
@@ -353,9 +351,9 @@ def projected(
     trust_ambiguous: bool,
     memory_limit: int | str | None,
 ) -> Projection:
-    for name, value, choices in (("project", project, METHODS), ("match", match, MATCHES)):
-        if value not in choices:
-            raise refuse(name, f"be one of {', '.join(choices)}", value)
+    for name, value, choices in (("project", project, ProjectName), ("match", match, MatchName)):
+        if value not in get_args(choices):
+            raise refuse(name, f"be one of {', '.join(get_args(choices))}", value)
     target = Target.of(basis, files, match, trust_ambiguous)
     groups = list(target.scores(project, memory_limit))
     units = np.where(basis.alive, basis.lengths, 1)

@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from shiftsvd.extend.operators import Vector
 from shiftsvd.extend.running import Refused, Resources, Setting, refuse
-from shiftsvd.genetics.extension import SHARES, Chromosomes
+from shiftsvd.genetics.extension import SHARES, Build, Chromosomes
 from shiftsvd.genetics.files import Beds, CallCounts, Fileset, call_counts, listed, missing_by_sample
 from shiftsvd.genetics.kinship import Kinship, kinship_matrix, unrelated_mask
 from shiftsvd.genetics.linkage import BACKWARDS, FORWARDS, Windows, pruned
-from shiftsvd.genetics.lists import LONG_RANGE, Build, Listed, inside, listed_regions, listed_samples, listed_variants
+from shiftsvd.genetics.lists import LONG_RANGE, Listed, inside, listed_regions, listed_samples, listed_variants
 from shiftsvd.genetics.variants import Mask, autosomal, read_founders
 
 Counts = npt.NDArray[np.int64]

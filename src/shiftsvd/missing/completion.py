@@ -1,6 +1,6 @@
 """Completion: a low-rank matrix fitted to the observed entries, and the operator of both that nobody fills in."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -197,7 +197,7 @@ def complete_matrix(
     _check_descent(penalty, max_iter)
     with threads(n_threads):
         penalty, error, r2, state = _begun(gaps, k, biases, penalty, tol, max_iter, generator(rng))
-        state, n_iter, converged = descend(gaps, state, k, biases, penalty, tol, max_iter)
+        state, n_iter, converged = descend(gaps, state, penalty, tol, max_iter)
         if not converged:
             warn(
                 f"the completion still changes by more than tol={tol:g} a step after {n_iter}: give a larger ",
@@ -230,6 +230,8 @@ ROUNDS = 5
 class State:
     """An iterate: biases, factors ``L R^H``, and the right vectors at which the next subspace iteration starts."""
 
+    k: int
+    biases: str | None
     row: Vector
     column: Vector
     L: Panel
@@ -243,22 +245,20 @@ class State:
         if not beta:
             return self
         L, R = np.hstack([(1 + beta) * self.L, -beta * before.L]), np.hstack([self.R, before.R])
-        row = self.row + beta * (self.row - before.row)
-        return State(row, self.column + beta * (self.column - before.column), L, R, self.W)
+        row, column = self.row + beta * (self.row - before.row), self.column + beta * (self.column - before.column)
+        return replace(self, row=row, column=column, L=L, R=R)
 
     def minus(self, other: "State") -> LowRank:
         L, R = np.hstack([self.L, -other.L]), np.hstack([self.R, other.R])
         return LowRank(L, R).merge(additive(self.row - other.row, self.column - other.column))
 
 
-def descend(
-    gaps: Gaps, state: State, k: int, biases: str | None, penalty: float, tol: float, max_iter: int
-) -> tuple[State, int, bool]:
+def descend(gaps: Gaps, state: State, penalty: float, tol: float, max_iter: int) -> tuple[State, int, bool]:
     before, t = state, 1.0
     for n_iter in range(1, max_iter + 1):
         t, t_before = (1 + np.sqrt(1 + 4 * t * t)) / 2, t
         Y = state.ahead(before, (t_before - 1) / t)
-        before, state = state, _step(gaps, Y, k, biases, penalty)
+        before, state = state, _step(gaps, Y, penalty)
         change = state.minus(before)
         if _is_small(change, state.low_rank(), tol):
             return state, n_iter, True
@@ -267,18 +267,18 @@ def descend(
     return state, max_iter, False
 
 
-def _step(gaps: Gaps, Y: State, k: int, biases: str | None, penalty: float) -> State:
+def _step(gaps: Gaps, Y: State, penalty: float) -> State:
     S = Y.low_rank()
     A = gaps.filled(S)
-    row, column = Y.row, Y.column
-    if biases in ("columns", "both"):
+    row, column, k = Y.row, Y.column, Y.k
+    if Y.biases in ("columns", "both"):
         column = column + _sums(A.H, S.H).conj() / A.shape[0]
-    if biases in ("rows", "both"):
+    if Y.biases in ("rows", "both"):
         beside = _sums(A, S)
-        level = beside.mean() / A.shape[1] if biases == "both" else 0.0
+        level = beside.mean() / A.shape[1] if Y.biases == "both" else 0.0
         row = row + beside / A.shape[1] - level
     U, sigma, V = _leading(A - additive(row, column), Y.W)
-    return State(row, column, U[:, :k] * np.maximum(sigma[:k] - penalty, 0), V[:, :k], V)
+    return replace(Y, row=row, column=column, L=U[:, :k] * np.maximum(sigma[:k] - penalty, 0), R=V[:, :k], W=V)
 
 
 def _leading(A: Operator, W: Panel) -> tuple[Panel, Vector, Panel]:
@@ -301,7 +301,7 @@ def start(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> t
     for _ in range(2):
         _, sigma, W = _leading(A, W)
     check_size("the entries of a completion", float(sigma[0]))
-    return State(row, column, np.zeros((m, k), W.dtype), W[:, :k], W), float(sigma[0])
+    return State(k, biases, row, column, np.zeros((m, k), W.dtype), W[:, :k], W), float(sigma[0])
 
 
 def levels(gaps: Gaps, biases: str | None) -> tuple[Vector, Vector]:
@@ -329,7 +329,7 @@ def chosen(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> 
     best, rises = (0.0, np.inf, state), 0
     for halvings in range(1, HALVINGS + 1):
         penalty = top * 0.5**halvings
-        state, *_ = descend(hidden, state, k, biases, penalty, ROUGH, ROUGH_STEPS)
+        state, *_ = descend(hidden, state, penalty, ROUGH, ROUGH_STEPS)
         error = float(np.sqrt(np.mean(np.abs(x - state.low_rank().at(i, j)) ** 2)))
         # An error that stands still may fall again with weaker components, but not once there are all of them.
         least = GAIN if np.all(np.any(state.L, axis=0)) else 0.0
@@ -367,14 +367,13 @@ def kept_apart(gaps: Gaps, rng: np.random.Generator) -> Hidden | None:
     return apart if len(apart[1]) >= LEAST else None
 
 
-def explained(apart: Hidden, state: State, biases: str | None) -> float | None:
+def explained(apart: Hidden, state: State) -> float | None:
     # 1 - SSE(model) / SSE(biases) on the entries left out, or None if the biases leave only rounding.
     train, i, j, x = apart
     largest = float(np.max(np.abs(x)))
     unit = largest if largest > 0 else 1.0  # squares of the entries themselves may leave the range of numbers
-    model, baseline = (
-        float(np.linalg.norm((x - S.at(i, j)) / unit)) for S in (state.low_rank(), additive(*levels(train, biases)))
-    )
+    both = state.low_rank(), additive(*levels(train, state.biases))
+    model, baseline = (float(np.linalg.norm((x - S.at(i, j)) / unit)) for S in both)
     rounding = max(max(train.shape) * np.finfo(np.float64).eps, 10 * np.finfo(train.dtype).eps)
     if baseline <= rounding * float(np.linalg.norm(x / unit)):
         return None
@@ -403,5 +402,5 @@ def _begun(
         return float(penalty), error, None, state
     # The fit to all entries does not go on from this model: without a penalty that is another local minimum. Of 60 x 30
     # entries with 3 components it ended higher than from the start in 3 of 6 runs, after up to 50 times the steps.
-    model, *_ = descend(apart[0], begun, k, biases, float(penalty), tol, max_iter)
-    return float(penalty), error, explained(apart, model, biases), state
+    model, *_ = descend(apart[0], begun, float(penalty), tol, max_iter)
+    return float(penalty), error, explained(apart, model), state

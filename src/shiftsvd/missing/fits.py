@@ -98,7 +98,7 @@ def completed(
             raise Refused(asked, " is for ", centred, f": missing entries equal the shift; got {name!r}")
         moments, (m, n) = gaps.moments(weights), gaps.shape
         n_missing = m * n - round(float(np.sum(moments.count))) if weights is None else gaps.n_missing()
-        return gaps.filled(repeated(moments.mean, m)), moments, Account(n_missing)
+        return mean_rows(gaps, moments.mean), moments, Account(n_missing)
     biases: dict[Any, BiasName | None] = {None: None, "mean": "columns", "rows": "rows", "both": "both"}
     if name not in biases:
         raise Refused(asked, " is for ", centred, f', "rows", "both" or None, got {name!r}')

@@ -13,7 +13,7 @@ from numpy.random import BitGenerator, Generator, RandomState, SeedSequence
 
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import reading
-from shiftsvd.model_file.coding import code, decode, text_array
+from shiftsvd.model_file.coding import code, decode
 from shiftsvd.model_file.container import FORMAT, MAX_HEADER, VERSION, Metadata, Tensors, digest, listed, read
 from shiftsvd.model_file.container import write as write_file
 from shiftsvd.model_file.kinds import ByName, Kind, Sizes, arguments, check_finite, check_type, class_of, kinds
@@ -201,7 +201,7 @@ def _given_names(names: Sequence[str], kind: str) -> Any:
         raise Refused(f"a {kind} has no names of features; leave ", Setting("names"), f" out, got {names!r:.80}")
     if strange := [name for name in names if not isinstance(name, str)]:
         raise Refused(Setting("names"), f" of features must be text, got {strange[0]!r}")
-    return text_array(names)
+    return np.array([*names], object)
 
 
 def _seed(seed: Any) -> Any:

@@ -11,7 +11,7 @@ is a function of NumPy, and {"float": "inf"} is what JSON has no number for.
 import math
 from collections.abc import Iterable
 from importlib import import_module
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,7 +78,7 @@ def _code_array(array: npt.NDArray[Any], name: str, tensors: Tensors, kind: str)
 
 
 def _all_texts(array: npt.NDArray[Any]) -> bool:
-    return array.dtype.kind == "O" and all(isinstance(text, str) for text in array)
+    return array.dtype.kind == "O" and all(issubclass(kind, str) for kind in set(map(type, array)))
 
 
 def _code_runs(items: Iterable[Any], name: str, tensors: Tensors) -> list[Any]:
@@ -108,10 +108,6 @@ def _code_pandas(value: Any, name: str, tensors: Tensors) -> Any:
     if array.dtype.kind == "O" and not _all_texts(array):
         raise _no(name, f"names must be all texts or all numbers, got {value!r:.80}")
     return {"index": _code_array(array, name, tensors, "an index"), "name": code(value.name, f"{name}.name", tensors)}
-
-
-def text_array(names: Iterable[str]) -> npt.NDArray[np.object_]:
-    return np.array([*names], object)
 
 
 # ---- and back
@@ -160,11 +156,11 @@ def _texts(name: str, left: Tensors) -> npt.NDArray[Any]:
     utf8, ends = _taken(f"{name}.utf8", left), _taken(f"{name}.ends", left)
     if (utf8.dtype, utf8.ndim, ends.dtype, ends.ndim) != (np.dtype(np.uint8), 1, np.dtype(np.int64), 1):
         raise ValueError("names must be bytes (uint8) and their ends (int64), each a vector")
-    cuts = [*pairwise([0, *ends.tolist()])]
-    if (cuts[-1][1] if cuts else 0) != len(utf8) or any(end < start for start, end in cuts):
+    starts, content = np.append(0, ends)[:-1], utf8.tobytes()
+    if np.append(0, ends)[-1] != len(utf8) or np.any(ends < starts):
         raise ValueError("the ends of the names must ascend to the number of their bytes")
-    content = utf8.tobytes()
-    return text_array(content[start:end].decode("utf-8", "surrogatepass") for start, end in cuts)
+    cuts = zip(starts.tolist(), ends.tolist(), strict=True)
+    return np.array([content[start:end].decode("utf-8", "surrogatepass") for start, end in cuts], object)
 
 
 def _vector(coded: Any, left: Tensors) -> npt.NDArray[Any]:

@@ -156,14 +156,14 @@ def fields(name: str, value: Any, sizes: Sizes, /, **checks: Check) -> None:
 
 
 @_check
-def a(name: str, value: Any, sizes: Sizes, *types: str) -> None:
+def instance_of(name: str, value: Any, sizes: Sizes, *types: str) -> None:
     own = type(value).__name__
     must(own in types, name, f"be {' or '.join(types)}", value)
     if own in values():
         values()[own].check(name, value, sizes)
 
 
-def each(check: Check, names: str) -> dict[str, Check]:
+def same_check(check: Check, names: str) -> dict[str, Check]:
     return dict.fromkeys(names.split(), check)
 
 
@@ -346,7 +346,7 @@ def _batches_made(cls: type[Any], settings: ByName, fitted: ByName) -> Any:
 
 _SPECTRA: Final = {
     "components_": _loadings,
-    **each(numbers("k", "values", least=0), "singular_values_ explained_variance_ explained_variance_ratio_"),
+    **same_check(numbers("k", "values", least=0), "singular_values_ explained_variance_ explained_variance_ratio_"),
 }
 _PRINCIPAL: Final = {
     **_SPECTRA,
@@ -354,11 +354,11 @@ _PRINCIPAL: Final = {
     "scale_": optional(numbers("n", least=_POSITIVE)),
     "noise_variance_": numbers(least=0),
     "n_samples_": count("m"),
-    "info_": a("Info"),
+    "info_": instance_of("Info"),
 }
 _TABLE: Final = {
     "components_": numbers("kn", "data"),
-    **each(numbers("k", least=0), "singular_values_ eigenvalues_ percentage_of_variance_"),
+    **same_check(numbers("k", least=0), "singular_values_ eigenvalues_ percentage_of_variance_"),
     "total_inertia_": numbers(least=0),
     "row_masses_": numbers("m", least=0),
     "column_masses_": numbers("n", least=0),
@@ -366,7 +366,7 @@ _TABLE: Final = {
     "column_coordinates_": framed(numbers("nk", "data")),
     "row_contributions_": framed(numbers("mk", "data", least=0)),
     "column_contributions_": framed(numbers("nk", "data", least=0)),
-    "info_": a("Info"),
+    "info_": instance_of("Info"),
 }
 
 KINDS: Final = {
@@ -374,12 +374,12 @@ KINDS: Final = {
         "shiftsvd.estimators.pca",
         _PRINCIPAL,
         {
-            "variants_": a("Variants"),
-            "table_": a("Choices"),
+            "variants_": instance_of("Variants"),
+            "table_": instance_of("Choices"),
             "preprocess_": _transformations,
             "feature_names_in_": texts("i"),
-            "shift_": a("LearnedGroups", "LearnedCovariates"),
-            "design_": a("Design"),
+            "shift_": instance_of("LearnedGroups", "LearnedCovariates"),
+            "design_": instance_of("Design"),
             "unseen_variance_": numbers(least=0),
             "n_iter_": count(),
         },
@@ -401,14 +401,14 @@ KINDS: Final = {
     ),
     "TruncatedSVD": Kind(
         "shiftsvd.estimators.truncated",
-        {**_SPECTRA, "mean_alignment_": numbers("k", least=0), "info_": a("Info")},
+        {**_SPECTRA, "mean_alignment_": numbers("k", least=0), "info_": instance_of("Info")},
         {"preprocess_": _transformations, "feature_names_in_": texts("i")},
         {"n_features_in_": "i"},
         agree=_learned_as_asked,
     ),
     "LSA": Kind(
         "shiftsvd.estimators.lsa",
-        {"terms_": texts("n"), "idf_": optional(numbers("n")), "svd_": a("PCA", "TruncatedSVD")},
+        {"terms_": texts("n"), "idf_": optional(numbers("n")), "svd_": instance_of("PCA", "TruncatedSVD")},
         taken=_words_taken,
         made=_words_made,
     ),
@@ -429,8 +429,8 @@ KINDS: Final = {
             "proportion_explained_": numbers("k", least=0),
             "value_errors_": optional(numbers("k", least=0)),
             "negative_share_": numbers(least=0),
-            **each(numbers(), "lowest_eigenvalue_ trace_"),
-            **each(count(), "n_passes_ n_features_in_"),
+            **same_check(numbers(), "lowest_eigenvalue_ trace_"),
+            **same_check(count(), "n_passes_ n_features_in_"),
             "_means": numbers("m"),
             "_vectors": numbers("mk"),
         },

@@ -26,7 +26,7 @@ def finite_vector(name: str, values: Any, size: int, per: str) -> Vector:
     return vector
 
 
-def row_weights(sample_weight: Any, m: int) -> Vector | None:
+def row_weights(sample_weight: Any, m: int, of_a_batch: bool = False) -> Vector | None:
     if sample_weight is None:
         return None
     name = "sample_weight"
@@ -37,7 +37,7 @@ def row_weights(sample_weight: Any, m: int) -> Vector | None:
         raise Refused(Setting(name), " must be real, got complex numbers")
     if np.any(weights < 0):
         raise Refused(Setting(name), f" must not be negative, got {int((weights < 0).sum())} negative entries")
-    if not weights.sum() > 1:
+    if not (of_a_batch or weights.sum() > 1):
         sum_of = f"their sum must exceed 1, got {weights.sum():g}"
         raise Refused(Setting(name), f" counts rows: not all may be zero, and {sum_of}")
     return weights

@@ -83,7 +83,7 @@ def spare(needed: float, memory_limit: int | str | None) -> bool:
 
 
 class OverLimit(Refused):
-    """More memory is needed than the limit allows; the arguments end with needed, limit, what, and fewer of what."""
+    """A computation exceeds the memory limit. The last arguments: bytes needed, limit, what for, fewer of what."""
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)

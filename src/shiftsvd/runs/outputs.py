@@ -32,7 +32,7 @@ _KINDS: Final = {
 
 
 class Occupied(Worded, FileExistsError):
-    """The place of an output is taken."""
+    """An output exists, or its place is a link to nothing."""
 
     def __init__(self, *parts: Part) -> None:
         self.args = parts  # OSError would take two arguments for a number and its text

@@ -4,11 +4,11 @@ from typing import Any, Final, get_args
 
 import click
 
-from shiftsvd.extend import names, under
+from shiftsvd.extend import group_options, split_names
 from shiftsvd.scanpy.extension import FlavorName
 
 OF_FIT: Final[tuple[Any, ...]] = (
-    under(
+    group_options(
         "Features",
         click.option(
             "--top-features",
@@ -33,20 +33,20 @@ OF_FIT: Final[tuple[Any, ...]] = (
             help="Features to take, a column of var; none: all.  [default: highly_variable, where var has it]",
         ),
     ),
-    under(
+    group_options(
         "Preparation",
         click.option(
             "--covariates",
             metavar="COLUMNS",
-            callback=names,
+            callback=split_names,
             help="Columns of obs to regress out: numbers as they are, a coefficient for each label of others.",
         ),
         click.option(
             "--groups",
             metavar="COLUMNS",
-            callback=names,
+            callback=split_names,
             help="Columns of obs whose groups lose their means, as batches.",
         ),
     ),
-    under("Output", click.option("--anndata", is_flag=True, help="Write fit.h5ad, which scanpy opens.")),
+    group_options("Output", click.option("--anndata", is_flag=True, help="Write fit.h5ad, which scanpy opens.")),
 )

@@ -69,7 +69,7 @@ def by_name() -> dict[str, type["Transform"]]:
 
 @dataclass(frozen=True)
 class Spelled(Setting):
-    """A setting of the command that Python has another text for."""
+    """A setting that is named differently in Python and in the command."""
 
     text: str = ""
 

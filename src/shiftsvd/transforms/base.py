@@ -447,7 +447,7 @@ def bounds(fitted: Fitted, R: Panel, weights: Vector | None) -> tuple[Vector | f
 
 @dataclass(frozen=True, eq=False)
 class EntryOf:
-    """The function of `with_entries`: a value, as workers of a cluster get it."""
+    """The function of `with_entries`, as a class so that it can be sent to workers of a cluster."""
 
     how: Transform
     known: Vector

@@ -4,10 +4,10 @@ from typing import Final
 
 import click
 
-from shiftsvd.extend import under
+from shiftsvd.extend import group_options
 
 OF_FIT: Final = (
-    under(
+    group_options(
         "Preparation",
         click.option(
             "--weights",

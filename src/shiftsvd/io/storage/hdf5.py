@@ -144,20 +144,17 @@ class GuardedFile(FileIO):
         return n_bytes
 
     def _check_collection(self, start: int, data: bytes) -> None:
-        size, at = self._number(data, 8), _HEADER
+        size, at, width = int.from_bytes(data[8 : 8 + self.width], "little"), _HEADER, self.width
         if len(data) < size <= self.seek(0, SEEK_END):
             self.seek(start)
             data = self.read(size) or b""
         while at + _HEADER <= size:
-            length, free = self._number(data, at + 8), data[at : at + 2] == b"\0\0"
+            length, free = int.from_bytes(data[at + 8 : at + 8 + width], "little"), data[at : at + 2] == b"\0\0"
             if at + _HEADER > len(data) or (free and length < _HEADER):
                 break
             at += length if free else _HEADER + length + -length % 8
         if not size - _HEADER < at <= size:
             raise OSError(f"{self.name} cannot be read: its collection of texts at byte {start} is damaged")
-
-    def _number(self, data: bytes, at: int) -> int:
-        return int.from_bytes(data[at : at + self.width], "little")
 
 
 class SteadyFile(FileIO):

@@ -74,7 +74,7 @@ class Tree:
         return f"{len(keys)} matrices: {', '.join(map(repr, keys[:_SHOWN]))}{more}"
 
     def texts(self, node: Any, length: int) -> Labels:
-        names = ("" if value is None else str(value) for value in self.column(node, length).tolist())
+        names = ["" if value is None else str(value) for value in self.column(node, length).tolist()]
         return labels(self.path, names, self.memory_limit)
 
     def column(self, node: Any, length: int | None = None, categories: Any = None) -> Column:
