@@ -92,9 +92,7 @@ class ScreeDisplay(FitDisplay):
 
     def _cumulative(self, at: Vector) -> Any:
         ax = self.ax_.twinx()
-        ax.plot(at, self.cumulative, "o-" if len(at) <= BARS else "-", color=ORANGE, markersize=3, linewidth=1.3)
-        if self.cumulative_bounds is not None:
-            ax.fill_between(at, *self.cumulative_bounds, color=ORANGE, alpha=0.25, linewidth=0)
+        _draw_line(ax, at, self.cumulative, ORANGE, self.cumulative_bounds, linewidth=1.3)
         ax.set_ylim(0, 1.02)
         ax.yaxis.set_major_formatter(_in_percent)
         ax.set_ylabel("cumulative", color=ORANGE)
@@ -156,12 +154,9 @@ class ReconstructionErrorDisplay(FitDisplay):
 
     def _draw(self) -> None:
         at = np.arange(len(self.errors))
-        style = "o-" if len(at) <= BARS else "-"
-        self.ax_.plot(at, self.errors, style, color=BLUE, markersize=3, label="fitted rows")
-        if self.bounds is not None:
-            self.ax_.fill_between(at, *self.bounds, color=BLUE, alpha=0.25, linewidth=0)
+        _draw_line(self.ax_, at, self.errors, BLUE, self.bounds, label="fitted rows")
         if self.new_errors is not None:
-            self.ax_.plot(at, self.new_errors, style, color=ORANGE, markersize=3, label="rows given")
+            _draw_line(self.ax_, at, self.new_errors, ORANGE, label="rows given")
             self.ax_.legend(frameon=False)
         relative = f"error relative to {self.whole}" if self.whole else "relative error"
         self.ax_.set(title="Error of the reconstruction", xlabel="components", ylabel=relative)
@@ -346,6 +341,12 @@ def north(errors: Any, ax: Any = None) -> NorthDisplay:
         nominal=known["nominal_error"] * unit,
         separated=known["separated"].astype(bool),
     ).plot(ax=ax)
+
+
+def _draw_line(ax: Any, at: Vector, values: Any, color: str, bounds: Band | None = None, **look: Any) -> None:
+    ax.plot(at, values, "o-" if len(at) <= BARS else "-", color=color, markersize=3, **look)
+    if bounds is not None:
+        ax.fill_between(at, *bounds, color=color, alpha=0.25, linewidth=0)
 
 
 def _scaled(ax: Any, values: Vector, *, in_percent: bool) -> None:
