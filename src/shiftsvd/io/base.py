@@ -217,6 +217,11 @@ def bounded(path: Path | str, n_bytes: int, memory_limit: int | str | None, reme
         raise Refused(needs, Setting("memory_limit"), f", or {remedy}")
 
 
+def refuse_key(path: Path, key: str | None) -> None:
+    if key is not None:
+        raise Refused(f"{path} holds one matrix without a name, so ", Setting("key"), f" must be None, got {key!r}")
+
+
 def plausible_shape(path: Path, shape: Sequence[int], memory_limit: int | str | None) -> None:
     if len(shape) != 2 or min(shape) < 1:
         raise ValueError(f"{path} must hold a matrix of at least one row and one column, got shape {tuple(shape)}")

@@ -21,12 +21,12 @@ _FORMATS: Final[dict[str, Format]] = {
     "npz": Format(
         "shiftsvd.io.formats.numpy_files:read_npz", (".npz",), ("zip",), "SciPy sparse matrix, or NumPy arrays"
     ),
-    "mtx": Format("shiftsvd.io.formats.mtx:read", _packed(".mtx"), ("MatrixMarket",), "MatrixMarket"),
+    "mtx": Format("shiftsvd.io.formats.market:read", _packed(".mtx"), ("MatrixMarket",), "MatrixMarket"),
     "zarr": Format(
-        "shiftsvd.io.formats.hdf5:read_zarr", (".zarr",), ("folder",), "Zarr: an array, or a CSR or CSC group"
+        "shiftsvd.io.storage.tree:read_zarr", (".zarr",), ("folder",), "Zarr: an array, or a CSR or CSC group"
     ),
     "hdf5": Format(
-        "shiftsvd.io.formats.hdf5:read_hdf5",
+        "shiftsvd.io.storage.tree:read_hdf5",
         (".h5", ".hdf5", ".hdf", ".he5"),
         ("HDF5",),
         "HDF5 dataset, or CSR or CSC group",
@@ -134,7 +134,7 @@ def _by_suffix(path: Path) -> str | None:
 
 def _by_content(path: Path, content: str) -> str:
     if content == "HDF5":
-        kind: Callable[[Path], str] = resolve("shiftsvd.io.formats.hdf5:kind")
+        kind: Callable[[Path], str] = resolve("shiftsvd.io.storage.tree:kind")
         return kind(path)
     if content == "folder" and any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
         return "zarr"

@@ -1,4 +1,4 @@
-"""The text of MatrixMarket files, validated line by line before SciPy parses it."""
+"""MatrixMarket files: samples are rows unless an extension finds tables beside the file; each line is validated."""
 
 import math
 import re
@@ -10,9 +10,12 @@ from typing import IO, Any, Final, NamedTuple, cast
 import numpy as np
 from scipy.io import mmread
 
-from shiftsvd.io.base import bounded, open_bytes, packing, plausible_shape, reading
+from shiftsvd.errors import Part, Setting
+from shiftsvd.extend import extensions
+from shiftsvd.io.base import PIPED, Opened, bounded, open_bytes, packing, plausible_shape, reading, refuse_key
+from shiftsvd.names import resolve
 
-_PIECE: Final = 1 << 20  # bytes that are looked at in one go
+_PIECE: Final = 1 << 20  # bytes that are validated at once
 _LONGEST: Final = 1 << 16  # bytes of a line
 _SHOWN: Final = 40  # bytes of a line in an error
 _GAP: Final = rb"[ \t]++"
@@ -21,6 +24,21 @@ _REAL: Final = rb"[+-]?+(?:(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eEdD][+-]?+\d++)?+|(?i
 _VALUES: Final = {"pattern": [], "integer": [_WHOLE], "unsigned-integer": [_WHOLE], "complex": [_REAL, _REAL]}
 _FORTRAN: Final = re.compile(rb"(?<=[\d.])[dD](?=[+\-\d])")
 _PLUS: Final = re.compile(rb"(?<=[ \t\n])\+(?=[\d.])|\A\+(?=[\d.])")
+
+
+def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    refuse_key(path, key)
+    matrix = read_matrix(path, memory_limit)
+    places = [each.beside for each in extensions() if each.beside is not None]
+    found = (resolve(place)(path, matrix, memory_limit) for place in places)
+    plain = Opened(matrix, unsaid=unsaid(path, matrix.shape[0])) if path.name == PIPED else Opened(matrix)
+    return next((opened for opened in found if opened is not None), plain)
+
+
+def unsaid(path: Path, m: int) -> tuple[Part, ...]:
+    told = PIPED if path.name == PIPED else str(path)
+    taken = f"{told} does not say where its samples are: its {m} rows are taken; "
+    return taken, Setting("orient", "columns"), " if cells are columns, as in matrices of 10x"
 
 
 def line_of(field: str, sparse: bool) -> re.Pattern[bytes]:

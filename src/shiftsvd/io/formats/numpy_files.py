@@ -13,7 +13,7 @@ from scipy import sparse
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.errors import Refused, Setting
-from shiftsvd.io.base import Labels, Opened, bounded, labels, plausible_shape, reading
+from shiftsvd.io.base import Labels, Opened, bounded, labels, plausible_shape, reading, refuse_key
 from shiftsvd.io.storage.chunked import fingerprint_of, row_edges
 
 _HEADER = 1 << 16  # bytes, more than any header of a matrix of numbers
@@ -37,8 +37,7 @@ def _header(name: str, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype
 
 def read_npy(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
     with reading(path):
-        if key is not None:
-            raise Refused(f"{path} holds one array, which has no key; got ", Setting("key", key))
+        refuse_key(path, key)
         with path.open("rb") as file:
             head = io.BytesIO(file.read(_HEADER))
         shape, fortran, dtype = _header(str(path), head)
