@@ -187,9 +187,8 @@ def convert(
             _decode(decoder, path_in, part, key, memory_limit, compression)
         return
     with external_files(allow_external), rereadable([path_in], format) as [path_in]:
-        opened = read_files(
-            [path_in], None, format, key, orient, memory_limit, feature_types=feature_types, choices=choices
-        )
+        where: dict[str, Any] = {"format": format, "key": key, "orient": orient, "feature_types": feature_types}
+        opened = read_files([path_in], memory_limit, choices, **where)
         flip = opened.by_features
         shape = opened.matrix.shape[::-1] if flip else opened.matrix.shape
         with _written(path_in, outputs, path_out) as part:

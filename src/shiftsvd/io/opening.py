@@ -4,7 +4,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -31,6 +31,24 @@ from shiftsvd.runs.messages import external_files, notice
 FeatureTypes = str | Sequence[str] | None  # as `open_matrix` takes it
 EVERY: Final = "all"
 _SHOWN: Final = 6  # types in a message
+
+
+@dataclass(frozen=True)
+class Where:
+    """Options of `open_matrix` that choose the matrix in the files; no option here depends on memory or threads."""
+
+    stack: Orient | None = None
+    format: str | None = None
+    key: str | None = None
+    orient: Orient | None = None
+    feature_types: FeatureTypes = None
+    join: Join | None = None
+
+    def __post_init__(self) -> None:
+        if self.orient not in (None, "rows", "columns"):
+            raise refuse("orient", 'be "rows" or "columns", where the samples are', self.orient)
+        if self.stack not in (None, "rows", "columns"):
+            raise refuse("stack", 'be "rows" or "columns", what each file has of its own', self.stack)
 
 
 def of_types(path: Path, opened: Opened, wanted: FeatureTypes) -> Opened:
@@ -209,24 +227,15 @@ def open_chosen(
     path: str | Path | Sequence[str | Path],
     choices: Choices,
     *,
-    stack: Orient | None = None,
-    format: str | None = None,  # noqa: A002
-    key: str | None = None,
-    orient: Orient | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
     stream: bool | None = None,
-    feature_types: FeatureTypes = None,
-    join: Join | None = None,
+    **where: Any,
 ) -> tuple[Operator, Names]:
-    if orient not in (None, "rows", "columns"):
-        raise refuse("orient", 'be "rows" or "columns", where the samples are', orient)
-    if stack not in (None, "rows", "columns"):
-        raise refuse("stack", 'be "rows" or "columns", what each file has of its own', stack)
-    paths = listed(path)
+    which, paths = Where(**where), listed(path)
     with ExitStack() as spool:
-        given, paths = paths, spool.enter_context(rereadable(paths, format))
-        opened = read_files(paths, stack, format, key, orient, memory_limit, bool(stream), feature_types, join, choices)
+        given, paths = paths, spool.enter_context(rereadable(paths, which.format))
+        opened = read_files(paths, memory_limit, choices, bool(stream), **where)
         A, names = operator_of(paths, opened, Resources(memory_limit, n_threads), stream)
         if paths != given and isinstance(opened.matrix, RowSource):
             # The temporary file may be read again: remove it with the source.
@@ -271,36 +280,32 @@ def named_as(paths: Sequence[Path], opened: Opened, by_features: bool) -> Iterat
 
 def read_files(
     paths: Sequence[Path],
-    stack: Orient | None,
-    format: str | None,  # noqa: A002
-    key: str | None,
-    orient: Orient | None,
     memory_limit: int | str | None,
-    parts_only: bool = False,
-    feature_types: FeatureTypes = None,
-    join: Join | None = None,
     choices: Choices = NOTHING,
+    parts_only: bool = False,
+    **where: Any,
 ) -> Opened:
-    if join is not None and (join not in JOINS or stack != "rows" or len(paths) < 2):
-        of = Setting("stack", "rows"), f", got {join!r}"
+    which = Where(**where)
+    if which.join is not None and (which.join not in JOINS or which.stack != "rows" or len(paths) < 2):
+        of = Setting("stack", "rows"), f", got {which.join!r}"
         raise Refused(Setting("join"), ' must be "inner" or "outer", of several files with ', *of)
     if len(paths) > 1:
-        choices = choices.of_parts() if stack == "columns" else with_classes(paths, format, choices)
+        choices = choices.of_parts() if which.stack == "columns" else with_classes(paths, which.format, choices)
 
     def read(path: Path, limit: int | str | None) -> Opened:
-        return _oriented(path, read_file(path, format, key, limit, choices), orient, feature_types)
+        return _oriented(path, read_file(path, which.format, which.key, limit, choices), which)
 
     if len(paths) == 1:
         return read(paths[0], memory_limit)
-    return read_stack(paths, stack, read, memory_limit, parts_only, join)
+    return read_stack(paths, which.stack, read, memory_limit, parts_only, which.join)
 
 
-def _oriented(path: Path, opened: Opened, orient: Orient | None, feature_types: FeatureTypes) -> Opened:
-    if orient is None and opened.unsaid:
+def _oriented(path: Path, opened: Opened, which: Where) -> Opened:
+    if which.orient is None and opened.unsaid:
         notice(*opened.unsaid)
-    if orient not in (None, opened.samples):
-        opened = replace(opened, samples=orient, features=None)  # `features` describes the samples then
-    return of_types(path, opened, feature_types)
+    if which.orient not in (None, opened.samples):
+        opened = replace(opened, samples=which.orient, features=None)  # `features` describes the samples then
+    return of_types(path, opened, which.feature_types)
 
 
 def read_file(
