@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,27 +34,30 @@ def _called(path: Path) -> str:
     return path.name if path.name == PIPED else str(path)
 
 
-def tell(path: Path, opened: Opened, choices: Choices) -> None:
-    tell_repeated(path, opened)
+def tell(path: Path, opened: Opened, choices: Choices, suspects: Iterable[tuple[str, npt.NDArray[Any]]]) -> None:
+    # `suspects` are columns of whole numbers, which may be identifiers or classes.
+    _tell_repeated(path, opened)
     if choices.remembered:
         return  # a model says which columns count
+    _tell_columns(path, dict(suspects))
     matrix = opened.matrix
-    names = [str(j + 1) for j in range(matrix.shape[1])] if opened.columns is None else opened.columns.tolist()
-    indicators = tuple(f"{column}{JOIN}" for column in choices.one_hot)
-    free = [j for j, name in enumerate(names) if name not in choices.columns and not name.startswith(indicators)]
-    tell_columns(path, {names[j]: matrix[:, j] for j in _whole(matrix, free)})
-    if not tell_total(path, opened.rows) and len(matrix) > 3 and _is_sum(matrix):
+    if not _tell_total(path, opened.rows) and isinstance(matrix, np.ndarray) and len(matrix) > 3 and _is_sum(matrix):
         is_sum = "the last row is the sum of the others, and would count as a sample; remove it from the file"
         warn(f"{_called(path)}: {is_sum}")
 
 
-def _whole(matrix: npt.NDArray[Any], columns: Sequence[int]) -> list[int]:
+def suspects_of(opened: Opened, choices: Choices) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    matrix = opened.matrix
+    names = [str(j + 1) for j in range(matrix.shape[1])] if opened.columns is None else opened.columns.tolist()
+    indicators = tuple(f"{column}{JOIN}" for column in choices.one_hot)
     few = matrix[: _SHUFFLED + 1]
-    likely = np.all(few == np.floor(few), axis=0)
-    return [j for j in columns if likely[j] and np.array_equal(matrix[:, j], np.floor(matrix[:, j]))]
+    for j in np.flatnonzero(np.all(few == np.floor(few), axis=0)):
+        is_free = names[j] not in choices.columns and not names[j].startswith(indicators)
+        if is_free and np.array_equal(matrix[:, j], np.floor(matrix[:, j])):
+            yield names[j], matrix[:, j]
 
 
-def tell_columns(path: Path, columns: dict[str, npt.NDArray[Any]]) -> None:
+def _tell_columns(path: Path, columns: dict[str, npt.NDArray[Any]]) -> None:
     identifiers = [name for name, values in columns.items() if _looks_like_identifiers(name, values)]
     if identifiers:
         warn(
@@ -93,7 +96,7 @@ def _few(values: npt.NDArray[Any]) -> bool:
     return len(np.unique(values)) <= min(_KINDS, len(values) // 2)
 
 
-def tell_total(path: Path, rows: Labels | None) -> bool:
+def _tell_total(path: Path, rows: Labels | None) -> bool:
     ends = () if rows is None or len(rows) < 2 else (("last", str(rows[-1])), ("first", str(rows[0])))
     for where, name in ends:
         if _TOTAL.fullmatch(name):
@@ -114,7 +117,7 @@ def _is_sum(matrix: npt.NDArray[Any]) -> bool:
     return all(np.all(np.abs(X[:-1].sum(axis=0) - X[-1]) <= 1e-9 * np.abs(X[:-1]).sum(axis=0)) for X in parts)
 
 
-def tell_repeated(path: Path, opened: Opened) -> None:
+def _tell_repeated(path: Path, opened: Opened) -> None:
     for what, names in (("columns", opened.columns), ("rows", opened.rows)):
         if names is None or len(set(names.tolist())) == len(names):
             continue

@@ -36,7 +36,7 @@ from shiftsvd.io.formats.columns import (
     texts,
     to_numbers,
 )
-from shiftsvd.io.formats.notices import are_dates, is_telling, tell_columns, tell_repeated, tell_total
+from shiftsvd.io.formats.notices import are_dates, is_telling, tell
 from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.numerics.digests import told
 from shiftsvd.runs.memory import limit_of
@@ -68,10 +68,7 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
     found = Opened(
         source, _row_names(path, file, form, memory_limit), labels(path, form.named(names), memory_limit), table=True
     )
-    tell_repeated(path, found)
-    if not choices.remembered:
-        tell_columns(path, {names[j]: values for j, values in _suspects(file, form, choices)})
-        tell_total(path, found.rows)
+    tell(path, found, choices, _suspects(file, form, choices))
     return found
 
 
@@ -89,13 +86,13 @@ def column(file: Any, j: int) -> Any:
     return table.column(table.schema.get_field_index(name))
 
 
-def _suspects(file: Any, form: Layout, choices: Choices) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+def _suspects(file: Any, form: Layout, choices: Choices) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     is_integer, names = optional("pyarrow", "parquet").types.is_integer, file.schema_arrow.names
     for j in form.numbers:
         is_free = j not in form.classes and names[j] not in choices.columns and names.count(names[j]) == 1
         whole = is_integer(file.schema_arrow.field(j).type)
         if is_free and whole and (is_telling(names[j]) or _counts(file.metadata, names[j])):
-            yield j, column_of_numbers(column(file, j).combine_chunks())
+            yield names[j], column_of_numbers(column(file, j).combine_chunks())
 
 
 def _counts(metadata: Any, name: str) -> bool:

@@ -15,7 +15,7 @@ from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.formats import delimited, parquet
 from shiftsvd.io.formats.columns import gather, in_order, layout_of_schema, positions, sound, texts, to_numbers
 from shiftsvd.io.formats.delimited import head_of
-from shiftsvd.io.formats.notices import tell, tell_empty, tell_header, tell_label
+from shiftsvd.io.formats.notices import suspects_of, tell, tell_empty, tell_header, tell_label
 from shiftsvd.io.formats.text import NO_CLASS, Marks
 from shiftsvd.io.sniff import content_of, format_of, formats
 
@@ -173,5 +173,5 @@ def _gather(
     plausible_shape(path, matrix.shape, memory_limit)
     columns: Labels | None = None if names is None else labels(path, names, memory_limit)
     found = Opened(matrix, labels(path, rows, memory_limit) if is_named else None, columns, table=True)
-    tell(path, found, choices)
+    tell(path, found, choices, suspects_of(found, choices))
     return found
