@@ -260,7 +260,7 @@ def _regressed(A: Operator, moments: Moments, samples: Regressors) -> tuple[LowR
 
 
 def _from_observed(X: Any, samples: Regressors) -> tuple[Removed, Vector]:
-    # Least squares on the observed values, cell by cell, and their mean; one read. A group without values in a cell gets
+    # Least squares on the observed values, cell by cell, and their mean; one read. A group without values in a cell has
     # the mean of the cell; slopes that the values of a cell do not determine are 0.
     levels = samples.levels()
     L, centre, n = samples.one_hot(levels), samples.numbers.mean(axis=0), X.shape[1]

@@ -58,8 +58,8 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
     -----
     North et al. (1982): the standard error of an eigenvalue of n independent normal samples is ``sqrt(2 / n)`` times
     the eigenvalue. For the variance of red scores with the autocorrelation r at lag one, the effective number of
-    samples is ``n (1 - r^2) / (1 + r^2)``. The bias of r is removed: ``(n r + 1) / (n - 3 - 2 j)`` for a mode with j larger
-    ones. Samples are assumed to be equally spaced in time; no pass.
+    samples is ``n (1 - r^2) / (1 + r^2)``. The bias of r is removed: ``(n r + 1) / (n - 3 - 2 j)`` for a mode with j
+    larger ones. Samples are assumed to be equally spaced in time; no pass.
 
     The rule holds for many independent samples. With few, the distribution of variances is skewed, and the subtracted
     mean removes a part of them. The intervals are those of a chi-square distribution with the mean and the variance of
