@@ -197,6 +197,10 @@ _IN_PARTS = "convert the file to .h5ad where there is room: that is read in part
 TRANSPOSED = "store it the other way round, as .h5ad, or as triplets: each column of a table takes memory of its own"
 
 
+def called(path: Path) -> str:
+    return path.name if path.name == PIPED else str(path)
+
+
 def packing(path: Path) -> Literal["none", "gzip", "bzip2"]:
     with open(path, "rb") as file:
         magic = file.read(3)

@@ -1,4 +1,4 @@
-"""open_matrix: choose the reader, the orientation and the names of a file."""
+"""open_matrix: read files as an operator, with orientation, names and types of features."""
 
 import weakref
 from collections import Counter
@@ -107,7 +107,7 @@ def some_features(opened: Opened, places: Places) -> Opened:
     return replace(opened.with_features(some), matrix=matrix, places=of_file, features=features)
 
 
-# Numbers for each column of wide data that a fit of a few components holds: panels, moments, right vectors.
+# Numbers for each column of wide data in a fit of a few components: panels, moments, right vectors.
 OF_WIDE = 96
 
 
@@ -141,57 +141,57 @@ def open_matrix(
     path : str or Path, or a list of them
         A file or folder, or ``"-"`` for standard input. Several files become one matrix, with `stack`.
     stack : "rows" or "columns", needed for several files
-        "rows": files on top of each other, with other samples and the same features; "columns": side by side, with
-        other features and the same samples. Names of what files share are matched: other names are refused. Another
-        order is put right, or refused where the file is stored by what it shares.
+        "rows": the files have different samples and the same features; "columns": different features and the same
+        samples. Names on the shared axis must agree; a different order is corrected, or raises an error if the file is
+        stored by the shared axis.
     format : str, optional
-        A name of a format, such as "csv". Default: by the suffix, or else by what the file begins with.
+        Name of the format, such as "csv". Default: from the suffix, else from the first bytes.
     key : str, optional
         The element inside the file: a path in HDF5 or Zarr such as ``"layers/counts"`` or ``"raw/X"``, a variable of
-        NetCDF. Default: ``"X"`` of AnnData, and elsewhere the only matrix there is.
+        NetCDF. Default: ``"X"`` of AnnData; elsewhere the only matrix in the file.
     orient : "rows" or "columns", optional
-        Where the samples are in the file. Default: the convention of the format.
+        Axis of the samples in the file. Default: the convention of the format.
     n_threads : int, optional
         Default: the cores that this process may use.
     memory_limit : int (bytes) or str such as "2GB", optional
         Default: half of the available memory.
     stream : bool, optional
-        Whether to leave the matrix in the file and read it again in each pass. Default: where it would take more than
-        half of `memory_limit`.
+        Whether to keep the matrix in the file and read it in each pass. Default: if it needs more than half of
+        `memory_limit`.
     feature_types : "all", a type such as "Antibody Capture", or list of them, optional
-        Of matrices of 10x, and of AnnData with ``var["feature_types"]``: which features to keep. Default: of 10x "Gene
-        Expression", where there is such, and of AnnData all; a notice counts what is left out, or taken together.
+        Features to keep, for 10x matrices, and for AnnData with ``var["feature_types"]``. Default: "Gene Expression" of
+        10x matrices that have this type, all features of AnnData; a notice counts excluded or combined types.
     join : "inner" or "outer", optional
-        For files with ``stack="rows"``, whose features are matched by name: keep the features that all files have, or
-        all that any file has, with zeros where a file lacks one; a notice counts them. Default: require the same ones.
+        For files with ``stack="rows"``, matched by names of features: keep the features of all files, or those of any
+        file, with zeros where a file lacks one; a notice counts them. Default: require the same features.
     ids : str, optional
-        Of a table: the column that names its rows. Default: the first one, if it has no name, or is text and every row
-        has another. Columns without names are called by their numbers from 1.
+        For tables: the column of row names. Default: the first one, if it has no name, or is text without duplicates.
+        Columns without names get their numbers, from 1.
     drop, columns : names of columns, or one
-        Of a table: columns to leave out; the only columns that are features. Default: all are features.
+        For tables: columns to exclude; the only columns to keep. Default: keep all.
     one_hot : names of columns, or one, or a mapping from each name to its classes
-        Of a table: columns of classes. Each class becomes a column of zeros and ones, in the place of its column; "F"
-        of "sex" is called "sex=F". With a mapping other classes are refused. A row without a class is missing in all.
+        For tables: columns of classes. Indicators of the classes replace the column; that of "F" in "sex" has the name
+        "sex=F". Classes that a mapping does not list raise an error. A row without a class is missing in all of them.
     sep, decimal, thousands, encoding, comment : str, optional
-        Of a text: the delimiter; the marks before fractions and between thousands; a codec of Python; the beginning of
-        lines to leave out. Default: detected in the first lines, else decimal points and UTF-8.
+        For text files: the delimiter; the decimal and the thousands separator; a codec of Python; the beginning of
+        lines to skip. Default: detected in the first lines, else decimal points and UTF-8.
     allow_external : bool
-        Whether HDF5 (also .h5ad, 10x, NetCDF) and Zarr may lead to other files: by external links, virtual datasets,
-        external storage, symbolic links out of a folder. Such files can make any file of this machine look like data;
-        they are refused unless you trust them.
+        Whether HDF5 (also .h5ad, 10x, NetCDF) and Zarr may refer to other files: by external links, virtual datasets,
+        external storage, or symbolic links out of a folder. Such a reference can read any file of this machine as data:
+        give True only for files that you trust.
 
     Returns
     -------
     A : Operator of shape (n_samples, n_features)
-        The matrix, in memory or read again for each product.
+        The matrix, in memory or read from the file for each product.
     names : Names
-        The names of its rows and columns; None where the file has none.
+        Names of its rows and columns; None if the file has none.
 
     Raises
     ------
     ValueError, OSError
-        If the file cannot be read, or does not hold one matrix; the message begins with its name. For columns of a
-        table that are no numbers it names the argument that helps.
+        If the file cannot be read, or does not hold one matrix; the message begins with its name. If columns of a table
+        are not numeric; the message names an argument that solves it.
     ImportError
         If the format needs a package that is not installed.
 
@@ -202,8 +202,9 @@ def open_matrix(
 
     Notes
     -----
-    Costs one read of the data where they are taken into memory, else none. Finding the classes of `one_hot` costs
-    another read of their columns. A warning names columns of a table that look like identifiers, and a row of totals.
+    Costs one read of the data if they are loaded into memory, else none. Detecting the classes of `one_hot` costs
+    another read of their columns. Warnings name columns of a table that look like identifiers or classes, and a row of
+    totals.
 
     Examples
     --------
@@ -238,7 +239,7 @@ def open_chosen(
         opened = read_files(paths, memory_limit, choices, bool(stream), **where)
         A, names = operator_of(paths, opened, Resources(memory_limit, n_threads), stream)
         if paths != given and isinstance(opened.matrix, RowSource):
-            # The temporary file may be read again: remove it with the source.
+            # The source reads the temporary file again: remove the file when the source is deleted.
             weakref.finalize(opened.matrix, spool.pop_all().close)
     return A, names
 

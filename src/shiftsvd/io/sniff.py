@@ -70,8 +70,7 @@ def format_of(path: Path, format: str | None) -> str:  # noqa: A002
     if format is not None and format not in known:
         raise refuse("format", f"be one of {', '.join(known)}", format)
     if format is None:
-        _refuse_undecoded(path)
-        _refuse_spreadsheet(path)
+        _refuse_unread(path)
     content = content_of(path)
     named = format or _by_suffix(path)
     if named is None or (format is None and named == "hdf5" and content == "HDF5"):
@@ -113,12 +112,9 @@ def decoder_of(path: Path) -> Decoder | None:
     return next((decoder for decoder in found if name.endswith(decoder.suffixes)), None)
 
 
-def _refuse_undecoded(path: Path) -> None:
+def _refuse_unread(path: Path) -> None:
     if decoder := decoder_of(path):
         raise ValueError(resolve(decoder.refusal)(path))
-
-
-def _refuse_spreadsheet(path: Path) -> None:
     if path.name.lower().endswith(_SPREADSHEETS):
         raise ValueError(f"{path} is a spreadsheet, of which only a text is read; save its sheet as CSV (in UTF-8)")
 

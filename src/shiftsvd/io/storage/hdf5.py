@@ -19,14 +19,14 @@ from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import optional
 from shiftsvd.runs.messages import external_allowed
 
-_MOST: Final = 100_000  # links that are checked: some seconds
+_MOST: Final = 100_000  # maximum number of links: about 12 s
 _DEFLATE, _SHUFFLE, _SEQUENCE = 1, 2, 9  # numbers of filters, and of a class of types, fixed by the HDF5 library
 
 
 @contextmanager
 def open_hdf5(path: Path) -> Iterator[Any]:
-    # Numbers are read by way of `H5Array`. A file that may reach others is opened by its name: through a `GuardedFile`
-    # HDF5 would take it for all of them.
+    # `H5Array` reads the numbers. A file that may refer to others is opened by name: with a `GuardedFile`, HDF5 would
+    # read the same file in place of the others.
     h5py = _h5py()
     if external_allowed():
         with h5py.File(path, "r") as root:
@@ -101,7 +101,7 @@ def _outside(path: Path, key: bytes, what: str) -> Refused:
 
 
 def look_through(path: Path) -> None:
-    # For packages that open the file by themselves: reads every text once, through the `GuardedFile`.
+    # Validate a file for a package that opens it itself: read every text once through the `GuardedFile`.
     h5py = _h5py()
 
     def visit(_: str, node: Any) -> None:
@@ -114,7 +114,7 @@ def look_through(path: Path) -> None:
         root.visititems(visit)
 
 
-_COLLECTION = b"GCOL\x01\0\0\0"  # where HDF5 keeps texts of any length: signature, version, reserved
+_COLLECTION = b"GCOL\x01\0\0\0"  # begins a collection of texts of variable length: signature, version, reserved
 _HEADER = 16  # bytes before the first text of a collection, and before each text
 
 
@@ -187,14 +187,14 @@ class SteadyFile(FileIO):
         return int(size)
 
 
-# Datasets that are open at once, up to three of a file: of many files that are stacked, the system opens 256 or 1024.
+# Maximum number of open datasets, up to three for each file: many systems limit open files to 256 or 1024.
 MOST_OPEN = 96
 
 
 class H5Array:
     """A dataset by its path: it opens the file when read, again in another process, and after many others have been."""
 
-    _opened: ClassVar[deque[Any]] = deque()  # weak references to those that are open, the first opened first
+    _opened: ClassVar[deque[Any]] = deque()  # weak references to open arrays, oldest first
 
     def __init__(self, path: Path, key: str) -> None:
         self.path, self.key = path, key
@@ -206,7 +206,7 @@ class H5Array:
     def dataset(self) -> Any:
         self._opened.append(ref(self))
         while len(self._opened) > MOST_OPEN:
-            with suppress(IndexError, TypeError):  # another thread was first; the array is gone, and None has no vars
+            with suppress(IndexError, TypeError):  # another thread emptied the queue; the array was deleted
                 vars(self._opened.popleft()()).pop("dataset", None)
         return _h5py().File(self.path, "r")[self.key]
 
@@ -249,7 +249,7 @@ class H5Array:
         assert self.chunks is not None
         try:
             skipped, raw = self.dataset.id.read_direct_chunk(corner)
-        except (RuntimeError, MemoryError):  # h5py asks for the memory of an unknown size where no chunk was written
+        except (RuntimeError, MemoryError):  # h5py allocates an undefined size for a chunk that was never written
             if self.dataset.id.get_chunk_info_by_coord(corner).byte_offset is not None:
                 raise
             return np.full(self.chunks, self.dataset.fillvalue, self.dtype)  # never written
@@ -269,6 +269,6 @@ def _inflated(raw: bytes, n_bytes: int) -> bytes:
 def _unshuffled(raw: bytes, itemsize: int) -> npt.NDArray[np.uint8]:
     planes = np.frombuffer(raw, np.uint8).reshape(itemsize, -1)
     out = np.empty(planes.shape[::-1], np.uint8)
-    for j, plane in enumerate(planes):  # three times faster than to copy the transpose
+    for j, plane in enumerate(planes):  # three times faster than a copy of the transpose
         out[:, j] = plane
     return out.reshape(-1)

@@ -23,8 +23,8 @@ from shiftsvd.names import resolve
 from shiftsvd.runs.messages import external_allowed
 
 _PARTS = ("data", "indices", "indptr")
-_DEEPEST, _MOST, _SHOWN = 6, 1000, 20  # levels and nodes of a group that are listed, nodes named in a message
-Column = npt.NDArray[Any]  # floats or integers, truth values, or objects: texts, and None for what is missing
+_DEEPEST, _MOST, _SHOWN = 6, 1000, 20  # levels and nodes of a group to list; nodes to name in a message
+Column = npt.NDArray[Any]  # floats, integers, booleans, or objects: texts, and None for missing values
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,14 +243,14 @@ def _refuse_others(path: Path, root: Path, entry: os.DirEntry[str]) -> None:
     try:
         mode = entry.stat().st_mode
     except FileNotFoundError:
-        return  # a link to what is not there: a chunk that was never written
+        return  # a broken link; the chunk counts as never written
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise ValueError(f"{path} has {os.path.relpath(entry.path, path)}, which is no file; remove it")
 
 
 def _refuse_codecs(path: Path, file: Path) -> None:
     def refuse(node: dict[str, Any]) -> None:
-        if node.get("id") in _RUN or node.get("name") in _RUN:  # in the second version of the format, and in the third
+        if node.get("id") in _RUN or node.get("name") in _RUN:  # Zarr 2 and Zarr 3
             raise ValueError(f"{path} is packed with pickle, which runs what it reads; write it with another codec")
 
     json.loads(file.read_bytes(), object_hook=refuse)
