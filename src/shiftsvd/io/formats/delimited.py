@@ -199,9 +199,9 @@ Part = tuple[npt.NDArray[Any], list[str]]  # rows, and their names if they have 
 _BLOCK, _LEAST, _SHARE = 1 << 24, 1 << 16, 1024
 _WIDEST = 32  # bytes of text of one number
 _CUT = 12  # bytes of memory for each byte of a row that is split into cells
-_WIDE = (
-    1 << 13
-)  # columns; Arrow needs about 10 kB for each: 1.0 GB for a text of 60 MB with 30,000 columns, 0.3 GB here
+# Columns from which Arrow needs too much memory, about 10 kB each: 1.0 GB for a text of 60 MB with 30,000 columns; the
+# csv module of Python needs 0.3 GB.
+_WIDE = 1 << 13
 
 
 def parts(path: Path, head: Head, memory_limit: int | str | None) -> tuple[list[str] | None, Iterator[Part]]:
