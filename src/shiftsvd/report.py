@@ -1,8 +1,13 @@
 """report.html: a fit on one page that needs no other file, readable on a phone and in the dark."""
 
+import io
 import os
+import re
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from html import escape
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -13,8 +18,6 @@ from shiftsvd import plot
 from shiftsvd.errors import Refused, Setting, plain_lines
 from shiftsvd.plot import ScoreRaster
 from shiftsvd.plot.fitted import Fit, largest, percent, read, short
-from shiftsvd.plot.svg import drawing, inline_svg
-from shiftsvd.plot.words import settings_of, shown, solver
 from shiftsvd.runs.memory import shown_bytes
 from shiftsvd.runs.outputs import Outputs, refuse
 from shiftsvd.solvers.base import TOL
@@ -275,3 +278,162 @@ def _top_loadings(fit: Fit, names: list[str]) -> Iterator[dict[str, Any]]:
 
 def number(value: float | None) -> str:
     return "–" if value is None else f"{value:#.5g}".removesuffix(".")
+
+
+# --- settings and solvers in words ----------------------------------------------------------------------------------
+
+LONGEST: Final = 300  # characters of a setting
+
+# Descriptions of the settings of estimators, and of their values that are not numbers.
+SETTINGS: Final = {
+    "n_components": "components asked for",
+    "shift": "subtracted from the data",
+    "scale": "features divided by",
+    "scale_ddof": "rows less than all in deviations",
+    "preprocess": "entries changed first by",
+    "missing": "missing entries",
+    "unobserved": "what is not stored is missing",
+    "penalty": "penalty of the completion",
+    "max_iter": "most steps of the completion",
+    "whiten": "scores of unit variance",
+    "solver": "solver asked for",
+    "svd_solver": "solver by its name in scikit-learn",
+    "algorithm": "solver by its name in scikit-learn",
+    "tol": "relative accuracy asked for",
+    "random_state": "seed",
+    "n_threads": "threads",
+    "memory_limit": "memory allowed",
+    "iterated_power": "power iterations of randomized solvers",
+    "n_iter": "power iterations of randomized solvers",
+    "n_oversamples": "extra samples of randomized solvers",
+    "power_iteration_normalizer": "what normalizes power iterations",
+    "batch_size": "rows of a batch",
+}
+WITHOUT_EFFECT: Final = ("copy", "verbose")  # settings for compatibility with scikit-learn only
+_NOTHING: Final = {"None": "nothing"}
+VALUES: Final = {
+    "shift": {"mean": "the mean of each feature", "rows": "the mean of each sample", "both": "both means"} | _NOTHING,
+    "scale": {"pareto": "roots of deviations"} | dict.fromkeys(("std", "True"), "their standard deviations") | _NOTHING,
+    "preprocess": _NOTHING,
+    "missing": {"error": "refused", "mean": "the means of their features", "em": "a model of the others"},
+    "n_components": {"None": "all"},
+    "random_state": {"None": "drawn anew"},
+    "n_threads": {"None": "all cores"},
+    "memory_limit": {"None": "half of what was free"},
+    "tol": {"None": "0.0001, the default"},
+    "solver": {"auto": "the cheapest that is accurate enough"} | _NOTHING,
+}
+SOLVERS: Final = {
+    "BlockLanczos": "block Lanczos",
+    "Gram": "Gram matrix of the short side",
+    "Exact": "exact factorization",
+    "RandomizedSVD": "randomized",
+    "ShiftedRandomizedSVD": "shifted randomized, Algorithm 1 of Basirat (2019)",
+    "Streaming": "batches, one after another",
+    "lanczos": "block Lanczos",
+    "gram": "Gram matrix of the short side",
+    "exact": "exact factorization",
+    "shifted-randomized": "shifted randomized, Algorithm 1 of Basirat (2019)",
+}
+ARGUMENTS: Final = {
+    "tol": "relative accuracy",
+    "n_oversamples": "extra samples",
+    "n_iter": "power iterations",
+    "power_iteration_normalizer": "normalized by",
+    "block_size": "columns of a block",
+    "ell": "directions kept",
+}
+_MADE: Final = re.compile(r"(\w+)\((.*)\)")
+_ARGUMENT: Final = re.compile(r"(\w+)=('[^']*'|[^,()]+(?:\([^()]*\))?)")
+
+
+def settings_of(model: Any) -> dict[str, dict[str, str]]:
+    if not hasattr(model, "get_params"):
+        return {"chosen": {}, "usual": {}}
+    now, usual = model.get_params(deep=False), type(model)().get_params(deep=False)
+    told: dict[str, dict[str, str]] = {"chosen": {}, "usual": {}}
+    for name, value in ((name, now[name]) for name in now if name not in WITHOUT_EFFECT):
+        kind = "usual" if repr(value) == repr(usual[name]) else "chosen"
+        told[kind][SETTINGS.get(name, name.replace("_", " "))] = setting(name, value)
+    return told
+
+
+def setting(name: str, value: Any) -> str:
+    if (said := VALUES.get(name, {}).get(str(value))) is not None:
+        return said
+    if isinstance(value, list | tuple) and name == "preprocess":
+        return ", then ".join(solver(each) for each in value)
+    return solver(value) if name in ("solver", "preprocess") else shown(value)
+
+
+def solver(made: Any) -> str:
+    text = " ".join(str(made).split())
+    found = _MADE.fullmatch(text)
+    name, given = (text, "") if found is None else found.groups()
+    said = [(key, value.strip("'")) for key, value in _ARGUMENT.findall(given) if value != "None"]
+    arguments = [f"{ARGUMENTS.get(key, key.replace('_', ' '))} {value}" for key, value in said]
+    called = SOLVERS.get(name, name)
+    return short(f"{called} ({', '.join(arguments)})" if arguments else called, LONGEST)
+
+
+def shown(value: Any) -> str:
+    if value is None:
+        return "not given"
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, int | np.integer):
+        return f"{value:,}"
+    if isinstance(value, np.ndarray):
+        return f"{' × '.join(f'{side:,}' for side in value.shape)} numbers"
+    if isinstance(value, tuple) and all(isinstance(one, int | np.integer) for one in value):
+        return " × ".join(f"{one:,}" for one in value)
+    return short(value, LONGEST)
+
+
+# --- figures as SVG: they take their colours and their width from the page ------------------------------------------
+
+# Placeholders that no figure has by chance: `_with_colours` replaces them by the colours of the page.
+_INK, _DIM = "#010203", "#040506"
+_LOOK: Final = {
+    "svg.fonttype": "none",  # text stays text: searchable, and a tenth of the size
+    "font.size": 11,
+    "axes.titlesize": 12,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), _INK),
+    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), _DIM),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
+    **dict.fromkeys(("axes.facecolor", "figure.facecolor", "savefig.facecolor"), "none"),
+}
+_NO_METADATA: Final = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+
+
+@contextmanager
+def drawing(width: float, height: float) -> Iterator[Any]:
+    from matplotlib import style
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    with style.context(["default", _LOOK]), warnings.catch_warnings():
+        # The browser has glyphs that the fonts of this machine lack.
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasSVG(figure)
+        yield figure.subplots()
+
+
+def inline_svg(figure: Any, title: str) -> str:
+    from matplotlib import rc_context
+
+    out = io.StringIO()
+    with rc_context({"svg.hashsalt": title}):  # identifiers differ between the figures of a page
+        figure.savefig(out, format="svg", dpi=150, metadata=_NO_METADATA)
+    text = out.getvalue()
+    text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = re.sub(r'<g id="[\w.]+"', "<g", text)  # figure_1, axes_1, ...: the same in each figure
+    text = re.sub(r"<[^>]*>", _with_colours, text)  # the words between tags stay
+    box = re.search(r'viewBox="[^"]*"', text)
+    assert box is not None
+    return f'<svg role="img" aria-label="{escape(title)}" {box[0]}>' + text[text.index(">") + 1 :]
+
+
+def _with_colours(tag: re.Match[str]) -> str:
+    return tag[0].replace(_INK, "currentColor").replace(_DIM, "var(--dim)")

@@ -18,7 +18,7 @@ from scipy import sparse
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io import Opened, open_matrix
-from shiftsvd.io.formats import mtx, svmlight, table
+from shiftsvd.io.formats import market, svmlight, table
 from shiftsvd.io.formats.numpy_files import read_npy, read_npz
 from tests.support.places import needs
 from tests.support.written import (
@@ -99,8 +99,8 @@ CASES = [
     *(Case(read_npz, f"{kind}.npz", partial(write_npz, kind=kind)) for kind in ("csr", "csc", "coo", "bsr", "dia")),
     Case(read_npz, "dense.npz", partial(write_npz, kind="dense"), **BOTH),
     Case(read_npz, "key.npz", partial(write_npz, kind="dense"), key="X", **BOTH),
-    *(Case(mtx.read, f"sparse.mtx{suffix}", write_mtx) for suffix in ("", ".gz", ".bz2")),
-    Case(mtx.read, "array.mtx", partial(write_mtx, X=truth())),
+    *(Case(market.read, f"sparse.mtx{suffix}", write_mtx) for suffix in ("", ".gz", ".bz2")),
+    Case(market.read, "array.mtx", partial(write_mtx, X=truth())),
     *(Case(read_tenx_folder, f"folder{suffix}", partial(write_10x, suffix=suffix), **TENX) for suffix in ("", ".gz")),
     Case(read_tenx_folder, "prefix", partial(write_10x, suffix=".gz", prefix="GSM1_"), format="10x", **TENX),
     *(Case(svmlight.read, f"from_0.svmlight{s}", partial(write_svmlight, zero_based=True)) for s in ("", ".bz2")),
@@ -415,20 +415,20 @@ BAD_MTX = {
 def test_bad_matrix_market_is_refused_by_name(text: str, suffix: str, tmp_path: Path) -> None:
     path = write_text(tmp_path / f"a.mtx{suffix}", text)
     # Nothing bounds how well bzip2 packs but the memory.
-    refused(mtx.read, path, f"{BAD_MTX[text]}|of memory" if suffix == ".bz2" else BAD_MTX[text])
+    refused(market.read, path, f"{BAD_MTX[text]}|of memory" if suffix == ".bz2" else BAD_MTX[text])
 
 
 @pytest.mark.parametrize("symmetry", ["symmetric", "skew-symmetric"])
 def test_symmetric_matrix_market_is_whole(symmetry: str, tmp_path: Path) -> None:
     text = f"%%MatrixMarket matrix coordinate integer {symmetry}\n3 3 2\n2 1 5\n3 1 7\n"
     sign = 1 if symmetry == "symmetric" else -1
-    D = dense(mtx.read(write_text(tmp_path / "a.mtx", text), None, None))
+    D = dense(market.read(write_text(tmp_path / "a.mtx", text), None, None))
     np.testing.assert_array_equal(D, [[0, sign * 5, sign * 7], [5, 0, 0], [7, 0, 0]])
 
 
 def test_pattern_of_matrix_market_is_ones(tmp_path: Path) -> None:
     path = write_text(tmp_path / "a.mtx", "%%MatrixMarket matrix coordinate pattern general\n2 2 2\n1 1\n2 1\n")
-    np.testing.assert_array_equal(dense(mtx.read(path, None, None)), [[1, 0], [1, 0]])
+    np.testing.assert_array_equal(dense(market.read(path, None, None)), [[1, 0], [1, 0]])
 
 
 def test_folder_with_too_few_and_too_many_names(tmp_path: Path) -> None:
@@ -479,12 +479,12 @@ def test_bad_pair_of_svmlight_is_refused_by_name(pair: str, tmp_path: Path) -> N
     refused(svmlight.read, path, "of memory|cannot be read")
 
 
-@pytest.mark.parametrize("reader", [mtx.read, svmlight.read])
+@pytest.mark.parametrize("reader", [market.read, svmlight.read])
 def test_a_file_of_one_matrix_takes_no_key(reader: Any, tmp_path: Path) -> None:
     path = write_text(tmp_path / "a", "")
     refused(reader, path, "holds one matrix without a name", key="X")
 
 
-@pytest.mark.parametrize("reader", [mtx.read, read_npy, read_npz, svmlight.read, table.read, read_tenx_folder])
+@pytest.mark.parametrize("reader", [market.read, read_npy, read_npz, svmlight.read, table.read, read_tenx_folder])
 def test_a_file_that_is_not_there(reader: Any, tmp_path: Path) -> None:
     refused(reader, tmp_path / "none", "none")

@@ -16,7 +16,7 @@ from shiftsvd.plot import ScoreRaster, biplot, loadings, reconstruction_error, s
 from shiftsvd.plot.fitted import read, short
 from shiftsvd.plot.points import colouring
 from shiftsvd.plot.raster import Grid
-from shiftsvd.plot.svg import drawing
+from shiftsvd.report import drawing
 
 mpl = pytest.importorskip("matplotlib")
 mpl.use("agg")

@@ -18,8 +18,7 @@ from shiftsvd.io.base import (
     plausible_shape,
     reading,
 )
-from shiftsvd.io.formats.market import comments, read_matrix
-from shiftsvd.io.formats.mtx import unsaid
+from shiftsvd.io.formats.market import comments, read_matrix, unsaid
 from shiftsvd.io.opening import FeatureTypes, held_or_streamed, operator_of, read_file, read_files
 from shiftsvd.io.sniff import format_of
 from shiftsvd.io.stacking import several, stacked

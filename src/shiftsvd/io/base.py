@@ -1,4 +1,4 @@
-"""What a reader returns, and how it fails: names, `Opened`, errors that start with the file name, limits on sizes."""
+"""Results and errors of readers: names, `Opened`, errors that start with the file name, limits on sizes."""
 
 import bz2
 import gzip
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from shiftsvd.errors import Part, Refused, Setting, plain_lines
 from shiftsvd.runs.memory import beyond, limit_of
 
-# What the libraries below raise on damaged files, beside OSError.
+# Exceptions of libraries on damaged files, besides OSError.
 _DAMAGED = (
     ArithmeticError,
     AssertionError,
@@ -42,18 +42,18 @@ _DAMAGED = (
 )
 Labels = npt.NDArray[np.str_]
 Orient = Literal["rows", "columns"]  # where the samples are
-PIPED = "standard input"  # what a file is called that came that way
+PIPED = "standard input"  # name of the temporary copy of standard input
 
 
 class Names(NamedTuple):
-    """The names of the samples and of the features; None where the file has none.
+    """Names of samples and features; None if the file has none.
 
     Parameters
     ----------
     samples : array of str, of shape (n_samples,), or None
-        The names of the rows.
+        Names of the rows.
     features : array of str, of shape (n_features,), or None
-        The names of the columns.
+        Names of the columns.
 
     See Also
     --------
@@ -72,12 +72,12 @@ class Names(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """What a file of single cells says of its features."""
+    """Metadata of the features of a single-cell file."""
 
     names: Labels
     ids: Labels | None = None  # identifiers, which are unique where names may not be
     types: Labels | None = None  # such as "Gene Expression" or "Antibody Capture"
-    usual: str | None = None  # the type that is taken by default; None for all of them
+    usual: str | None = None  # the type to keep by default; None keeps all types
 
     def at(self, places: Any) -> "Features":
         ids, types = (None if each is None else each[places] for each in (self.ids, self.types))
@@ -89,27 +89,27 @@ class Features:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """What a reader finds in a file.
+    """The matrix of a file, with names and orientation, as a reader returns it.
 
     Parameters
     ----------
     matrix : array, sparse matrix, or RowSource
-        As it is stored: a `RowSource` where the file can be read a range of rows at a time.
+        The stored matrix: a `RowSource` if ranges of rows can be read from the file.
     rows, columns : arrays of str, or None
         Names of the rows and columns of the file.
     samples : "rows" or "columns"
-        Where the samples are in the file, by the convention of the format, or by what the file says.
+        Axis of the samples in the file: from its metadata, else by the convention of the format.
     transposed : bool
-        Whether `matrix` is the adjoint of the matrix in the file: a file that stores columns is a source of columns.
-        `rows`, `columns` and `samples` refer to the file in either case.
+        Whether `matrix` is the adjoint of the matrix in the file, as for files that store columns. `rows`, `columns`
+        and `samples` describe the file in either case.
     features : Features, or None
-        What the file says of its features beside their names; None where the caller says that they are samples.
+        Metadata of the features besides their names; None if the caller declares this axis to be the samples.
     places : array of int, or None
-        Which features of the file these are; None for all of them.
+        Positions of these features in the file; None if all features are kept.
     unsaid : parts of a text, or None
-        A notice for callers who do not say where the samples are.
+        A notice for callers who do not give the axis of the samples.
     table : bool
-        Whether it is a table, whose columns can be left out.
+        Whether the file is a table, from which `drop` can remove columns.
 
     See Also
     --------
@@ -139,23 +139,23 @@ class Opened:
         return self.transposed == (self.samples == "rows")
 
     def with_features(self, names: Labels | None) -> "Opened":
-        """Return the same file with other names of features.
+        """Return a copy with other names of features.
 
         Parameters
         ----------
         names : array of str, of shape (n_features,), or None
-            The names.
+            Names to set.
 
         Returns
         -------
         Opened
-            The same matrix; nothing of it is copied.
+            The copy; it shares the matrix.
         """
         return replace(self, columns=names) if self.samples == "rows" else replace(self, rows=names)
 
     @property
     def names(self) -> Names:
-        """The names of the samples, and of the features."""
+        """Names of the samples and of the features."""
         return Names(*((self.rows, self.columns) if self.samples == "rows" else (self.columns, self.rows)))
 
 
@@ -197,6 +197,10 @@ _IN_PARTS = "convert the file to .h5ad where there is room: that is read in part
 TRANSPOSED = "store it the other way round, as .h5ad, or as triplets: each column of a table takes memory of its own"
 
 
+def called(path: Path) -> str:
+    return path.name if path.name == PIPED else str(path)
+
+
 def packing(path: Path) -> Literal["none", "gzip", "bzip2"]:
     with open(path, "rb") as file:
         magic = file.read(3)
@@ -217,6 +221,11 @@ def bounded(path: Path | str, n_bytes: int, memory_limit: int | str | None, reme
         raise Refused(needs, Setting("memory_limit"), f", or {remedy}")
 
 
+def refuse_key(path: Path, key: str | None) -> None:
+    if key is not None:
+        raise Refused(f"{path} holds one matrix without a name, so ", Setting("key"), f" must be None, got {key!r}")
+
+
 def plausible_shape(path: Path, shape: Sequence[int], memory_limit: int | str | None) -> None:
     if len(shape) != 2 or min(shape) < 1:
         raise ValueError(f"{path} must hold a matrix of at least one row and one column, got shape {tuple(shape)}")
@@ -226,7 +235,7 @@ def plausible_shape(path: Path, shape: Sequence[int], memory_limit: int | str | 
 def bounded_lines(
     path: Path, stream: IO[bytes], memory_limit: int | str | None, growth: int = 2, *, kept: bool = True
 ) -> Iterator[bytes]:
-    # `growth` bytes of memory for each byte of a line, which the next line reuses unless it is `kept`.
+    # Each byte of a line needs `growth` bytes of memory; the next line reuses them unless lines are `kept`.
     limit, used, longest = limit_of(memory_limit), 0, longest_line(memory_limit, growth)
     while line := stream.readline(longest):
         used = growth * len(line) + (used if kept else 0)

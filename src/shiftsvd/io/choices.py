@@ -1,4 +1,4 @@
-"""Settings for tables: which columns are features, and how a text is written."""
+"""Settings for tables: the columns that are features, and the notation of text files."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -28,13 +28,13 @@ class Choices:
     columns : tuple of str
         The only columns that are features; empty: all.
     one_hot : dict
-        Columns of classes, each with its classes in order; empty classes are found in the table.
+        Columns of classes, each with its classes in order; an empty tuple takes the classes from the table.
     sep, decimal, thousands, encoding, comment : str or None
-        How a text is written; None: detect it.
+        Notation of a text file; None: detect it.
     may_lack : tuple of str
-        Columns that a table may lack.
+        Columns whose absence is no error.
     remembered : bool
-        Whether a fit made these settings, whose features decide which columns count.
+        Whether the settings come from a fit; the features of the fit then select the columns.
 
     See Also
     --------
@@ -124,7 +124,7 @@ class Choices:
 
     @property
     def named_ids(self) -> tuple[str, ...]:
-        """The column that names the rows, if one is given."""
+        """Name of the column of row names, as a tuple; empty if `ids` is None."""
         return () if self.ids is None else (self.ids,)
 
     @property
@@ -134,30 +134,30 @@ class Choices:
 
     @property
     def given(self) -> list[str]:
-        """The names of the settings that are given."""
+        """Names of the settings that differ from their defaults."""
         settings = [each.name for each in fields(self) if each.name not in ("may_lack", "remembered")]
         return [name for name in settings if getattr(self, name) not in (None, (), {})]
 
     @property
     def told(self) -> dict[str, Any]:
-        """The given settings, as JSON holds them."""
+        """Settings that differ from their defaults, as values for JSON."""
         values = {name: getattr(self, name) for name in self.given}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @property
     def of_texts(self) -> list[str]:
-        """The names of the given settings that describe how a text is written."""
+        """Names of the given settings that describe the notation of a text file."""
         return [name for name in self.given if name in ("sep", "decimal", "thousands", "encoding", "comment")]
 
     def refuse_for(self, what: str, but: Sequence[str] = ()) -> None:
-        """Refuse settings of tables for a file that is none.
+        """Raise `ValueError` if settings for tables are given for another kind of file.
 
         Parameters
         ----------
         what : str
-            What the file is, for the message.
+            Kind of file, for the message.
         but : sequence of str
-            Settings that have a meaning there.
+            Settings that are valid for this kind.
 
         Raises
         ------
@@ -170,17 +170,17 @@ class Choices:
             raise Refused(given, f" is for tables of numbers, got it for {what}; leave it out")
 
     def check_names(self, names: Sequence[str]) -> None:
-        """Refuse columns that a table lacks, or has twice where one is needed.
+        """Raise `ValueError` for named columns that a table lacks, or has more than once.
 
         Parameters
         ----------
         names : sequence of str
-            The names of the columns of the table, in order.
+            Names of the columns of the table, in order.
 
         Raises
         ------
         ValueError
-            With the closest name of the table, if one is similar.
+            The message suggests the closest name of the table, if one is similar.
         """
         there = set(names)
         for name in self.named:
@@ -198,7 +198,7 @@ class Choices:
                 raise Refused(taken)
 
     def leaves_out(self, name: str) -> bool:
-        """Return whether these settings leave a column out of the features.
+        """Return True if these settings exclude a column from the features.
 
         Parameters
         ----------
@@ -208,18 +208,18 @@ class Choices:
         Returns
         -------
         bool
-            True for the column that names the rows, for dropped columns, and for all that are not among `columns`.
+            True for the column of row names, for dropped columns, and for columns that `columns` does not list.
         """
         chosen = not self.columns or name in self.columns or name in self.one_hot
         return name in self.drop or name == self.ids or not chosen
 
     def learned(self, features: Iterable[str] | None) -> Self:
-        """Return the choices for other tables: with the classes that a fit found, and every column may be absent.
+        """Return the settings for new tables: with the classes of the fit; absent columns are no error.
 
         Parameters
         ----------
         features : iterable of str, or None
-            The names of the features of the fit, such as "age" and "sex=F".
+            Names of the features of the fit, such as "age" and "sex=F".
 
         Returns
         -------
@@ -234,17 +234,17 @@ class Choices:
         return replace(self, one_hot=one_hot, may_lack=self.named, remembered=True)
 
     def beside(self, others: "Choices") -> "Choices":
-        """Return the choices changed by others: more columns to leave out, other uses of columns.
+        """Return these settings, updated by others: more columns to drop, other uses of columns.
 
         Parameters
         ----------
         others : Choices
-            The settings to add.
+            Settings that take precedence.
 
         Returns
         -------
         Choices
-            The settings, in which `others` win.
+            The updated settings.
         """
         now = {name: getattr(others, name) for name in others.given}
         uses = (*others.named_ids, *others.columns, *others.one_hot)
@@ -252,12 +252,12 @@ class Choices:
         return replace(self, **now, may_lack=tuple(name for name in self.may_lack if name not in others.named))
 
     def of_parts(self) -> Self:
-        """Return the choices for files side by side, each with columns of its own.
+        """Return the settings for each of several files side by side, which have different columns.
 
         Returns
         -------
         Choices
-            The settings for one of the files, which may lack any column but `ids`.
+            The settings of one file; every column but `ids` may be absent.
         """
         return replace(self, may_lack=(*self.drop, *self.columns, *self.one_hot))
 

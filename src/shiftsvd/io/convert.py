@@ -31,9 +31,8 @@ Bucket = tuple[int, int]  # columns of the file: rows of the adjoint
 
 
 def adjoint_blocks(source: RowSource, n_bytes: int, folder: Path) -> Iterator[csr_array | npt.NDArray[Any]]:
-    # Blocks of rows of about so many bytes. The file is read once (twice if it is sparse: entries are counted first, so
-    # that buckets are of equal size). Every block is scattered over the buckets, files in `folder`; then each bucket is
-    # read once.
+    # Blocks of rows of about `n_bytes`. Read the source once (twice if it is sparse: count entries first, so that
+    # buckets have equal sizes) and scatter each block over the buckets, files in `folder`; then read each bucket once.
     return _sparse(source, n_bytes, folder) if source.sparse else _dense(source, n_bytes, folder)
 
 
@@ -124,7 +123,7 @@ def convert(
     path_in : str or Path
         A file or folder that `open_matrix` reads, or ``"-"`` for standard input; or .vcf, .vcf.gz, .bcf, .bgen.
     path_out : str or Path
-        .h5ad or .h5 for HDF5, .zarr for Zarr; for variants also .pgen and .bed, with their tables beside them. It
+        .h5ad or .h5 for HDF5, .zarr for Zarr; for variants also .pgen and .bed, with their tables beside them. The file
         appears when it is complete.
     format : str, optional
         The format of `path_in`, as in `open_matrix`.
@@ -132,15 +131,15 @@ def convert(
         The element inside the file, as in `open_matrix`. For a VCF the field to read: "GT" (calls), "DS", "GP" or "HDS"
         (dosages); default: DS where the head declares it, else GT, and GT first for a .bed, which holds calls.
     orient : "rows" or "columns", optional
-        Where the samples are in the file, as in `open_matrix`.
+        Axis of the samples in the file, as in `open_matrix`.
     feature_types : "all", a type such as "Antibody Capture", or list of them, optional
         Which features to keep, as in `open_matrix`.
     force : bool
-        Replace a file that exists, or a .zarr folder that holds nothing but the output of `convert`.
+        Overwrite an existing file, or a .zarr folder that holds only output of `convert`.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Files that can be read in parts are written in parts that fit. Default: half of the available memory.
+        Limit for blocks of files that can be read in parts. Default: half of the available memory.
     compression : "gzip", "zstd", "none" or None
-        None is the same as "none": the fastest to read.
+        None equals "none", which is the fastest to read.
     choices : Choices, optional
         Settings for a table: ``shiftsvd.io.Choices.of(ids="sample", drop="date")``, with arguments of `open_matrix`.
     allow_external : bool
@@ -157,8 +156,8 @@ def convert(
 
     Notes
     -----
-    Costs one read. A file in the order of its columns that does not fit in memory is read twice and goes through
-    temporary files beside the output, of about three times its size.
+    Costs one read. A file that stores columns and does not fit in memory is read twice, and needs temporary files
+    beside the output, of about three times its size.
 
     Of VCF, BCF and BGEN only variants of two alleles are kept, and dosages count the second one. As in PLINK 2,
     genotypes of one copy count twice, phase is dropped, and dosages within 0.1 of a whole number are calls. Half-calls
@@ -187,9 +186,8 @@ def convert(
             _decode(decoder, path_in, part, key, memory_limit, compression)
         return
     with external_files(allow_external), rereadable([path_in], format) as [path_in]:
-        opened = read_files(
-            [path_in], None, format, key, orient, memory_limit, feature_types=feature_types, choices=choices
-        )
+        where: dict[str, Any] = {"format": format, "key": key, "orient": orient, "feature_types": feature_types}
+        opened = read_files([path_in], memory_limit, choices, **where)
         flip = opened.by_features
         shape = opened.matrix.shape[::-1] if flip else opened.matrix.shape
         with _written(path_in, outputs, path_out) as part:

@@ -1,10 +1,10 @@
-"""open_matrix: choose the reader, the orientation and the names of a file."""
+"""open_matrix: read files as an operator, with orientation, names and types of features."""
 
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -31,6 +31,24 @@ from shiftsvd.runs.messages import external_files, notice
 FeatureTypes = str | Sequence[str] | None  # as `open_matrix` takes it
 EVERY: Final = "all"
 _SHOWN: Final = 6  # types in a message
+
+
+@dataclass(frozen=True)
+class Where:
+    """Options of `open_matrix` that choose the matrix in the files; no option here depends on memory or threads."""
+
+    stack: Orient | None = None
+    format: str | None = None
+    key: str | None = None
+    orient: Orient | None = None
+    feature_types: FeatureTypes = None
+    join: Join | None = None
+
+    def __post_init__(self) -> None:
+        if self.orient not in (None, "rows", "columns"):
+            raise refuse("orient", 'be "rows" or "columns", where the samples are', self.orient)
+        if self.stack not in (None, "rows", "columns"):
+            raise refuse("stack", 'be "rows" or "columns", what each file has of its own', self.stack)
 
 
 def of_types(path: Path, opened: Opened, wanted: FeatureTypes) -> Opened:
@@ -89,7 +107,7 @@ def some_features(opened: Opened, places: Places) -> Opened:
     return replace(opened.with_features(some), matrix=matrix, places=of_file, features=features)
 
 
-# Numbers for each column of wide data that a fit of a few components holds: panels, moments, right vectors.
+# Numbers for each column of wide data in a fit of a few components: panels, moments, right vectors.
 OF_WIDE = 96
 
 
@@ -123,57 +141,57 @@ def open_matrix(
     path : str or Path, or a list of them
         A file or folder, or ``"-"`` for standard input. Several files become one matrix, with `stack`.
     stack : "rows" or "columns", needed for several files
-        "rows": files on top of each other, with other samples and the same features; "columns": side by side, with
-        other features and the same samples. Names of what files share are matched: other names are refused. Another
-        order is put right, or refused where the file is stored by what it shares.
+        "rows": the files have different samples and the same features; "columns": different features and the same
+        samples. Names on the shared axis must agree; a different order is corrected, or raises an error if the file is
+        stored by the shared axis.
     format : str, optional
-        A name of a format, such as "csv". Default: by the suffix, or else by what the file begins with.
+        Name of the format, such as "csv". Default: from the suffix, else from the first bytes.
     key : str, optional
         The element inside the file: a path in HDF5 or Zarr such as ``"layers/counts"`` or ``"raw/X"``, a variable of
-        NetCDF. Default: ``"X"`` of AnnData, and elsewhere the only matrix there is.
+        NetCDF. Default: ``"X"`` of AnnData; elsewhere the only matrix in the file.
     orient : "rows" or "columns", optional
-        Where the samples are in the file. Default: the convention of the format.
+        Axis of the samples in the file. Default: the convention of the format.
     n_threads : int, optional
         Default: the cores that this process may use.
     memory_limit : int (bytes) or str such as "2GB", optional
         Default: half of the available memory.
     stream : bool, optional
-        Whether to leave the matrix in the file and read it again in each pass. Default: where it would take more than
-        half of `memory_limit`.
+        Whether to keep the matrix in the file and read it in each pass. Default: if it needs more than half of
+        `memory_limit`.
     feature_types : "all", a type such as "Antibody Capture", or list of them, optional
-        Of matrices of 10x, and of AnnData with ``var["feature_types"]``: which features to keep. Default: of 10x "Gene
-        Expression", where there is such, and of AnnData all; a notice counts what is left out, or taken together.
+        Features to keep, for 10x matrices, and for AnnData with ``var["feature_types"]``. Default: "Gene Expression" of
+        10x matrices that have this type, all features of AnnData; a notice counts excluded or combined types.
     join : "inner" or "outer", optional
-        For files with ``stack="rows"``, whose features are matched by name: keep the features that all files have, or
-        all that any file has, with zeros where a file lacks one; a notice counts them. Default: require the same ones.
+        For files with ``stack="rows"``, matched by names of features: keep the features of all files, or those of any
+        file, with zeros where a file lacks one; a notice counts them. Default: require the same features.
     ids : str, optional
-        Of a table: the column that names its rows. Default: the first one, if it has no name, or is text and every row
-        has another. Columns without names are called by their numbers from 1.
+        For tables: the column of row names. Default: the first one, if it has no name, or is text without duplicates.
+        Columns without names get their numbers, from 1.
     drop, columns : names of columns, or one
-        Of a table: columns to leave out; the only columns that are features. Default: all are features.
+        For tables: columns to exclude; the only columns to keep. Default: keep all.
     one_hot : names of columns, or one, or a mapping from each name to its classes
-        Of a table: columns of classes. Each class becomes a column of zeros and ones, in the place of its column; "F"
-        of "sex" is called "sex=F". With a mapping other classes are refused. A row without a class is missing in all.
+        For tables: columns of classes. Indicators of the classes replace the column; that of "F" in "sex" has the name
+        "sex=F". Classes that a mapping does not list raise an error. A row without a class is missing in all of them.
     sep, decimal, thousands, encoding, comment : str, optional
-        Of a text: the delimiter; the marks before fractions and between thousands; a codec of Python; the beginning of
-        lines to leave out. Default: detected in the first lines, else decimal points and UTF-8.
+        For text files: the delimiter; the decimal and the thousands separator; a codec of Python; the beginning of
+        lines to skip. Default: detected in the first lines, else decimal points and UTF-8.
     allow_external : bool
-        Whether HDF5 (also .h5ad, 10x, NetCDF) and Zarr may lead to other files: by external links, virtual datasets,
-        external storage, symbolic links out of a folder. Such files can make any file of this machine look like data;
-        they are refused unless you trust them.
+        Whether HDF5 (also .h5ad, 10x, NetCDF) and Zarr may refer to other files: by external links, virtual datasets,
+        external storage, or symbolic links out of a folder. Such a reference can read any file of this machine as data:
+        give True only for files that you trust.
 
     Returns
     -------
     A : Operator of shape (n_samples, n_features)
-        The matrix, in memory or read again for each product.
+        The matrix, in memory or read from the file for each product.
     names : Names
-        The names of its rows and columns; None where the file has none.
+        Names of its rows and columns; None if the file has none.
 
     Raises
     ------
     ValueError, OSError
-        If the file cannot be read, or does not hold one matrix; the message begins with its name. For columns of a
-        table that are no numbers it names the argument that helps.
+        If the file cannot be read, or does not hold one matrix; the message begins with its name. If columns of a table
+        are not numeric; the message names an argument that solves it.
     ImportError
         If the format needs a package that is not installed.
 
@@ -184,8 +202,9 @@ def open_matrix(
 
     Notes
     -----
-    Costs one read of the data where they are taken into memory, else none. Finding the classes of `one_hot` costs
-    another read of their columns. A warning names columns of a table that look like identifiers, and a row of totals.
+    Costs one read of the data if they are loaded into memory, else none. Detecting the classes of `one_hot` costs
+    another read of their columns. Warnings name columns of a table that look like identifiers or classes, and a row of
+    totals.
 
     Examples
     --------
@@ -209,27 +228,18 @@ def open_chosen(
     path: str | Path | Sequence[str | Path],
     choices: Choices,
     *,
-    stack: Orient | None = None,
-    format: str | None = None,  # noqa: A002
-    key: str | None = None,
-    orient: Orient | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
     stream: bool | None = None,
-    feature_types: FeatureTypes = None,
-    join: Join | None = None,
+    **where: Any,
 ) -> tuple[Operator, Names]:
-    if orient not in (None, "rows", "columns"):
-        raise refuse("orient", 'be "rows" or "columns", where the samples are', orient)
-    if stack not in (None, "rows", "columns"):
-        raise refuse("stack", 'be "rows" or "columns", what each file has of its own', stack)
-    paths = listed(path)
+    which, paths = Where(**where), listed(path)
     with ExitStack() as spool:
-        given, paths = paths, spool.enter_context(rereadable(paths, format))
-        opened = read_files(paths, stack, format, key, orient, memory_limit, bool(stream), feature_types, join, choices)
+        given, paths = paths, spool.enter_context(rereadable(paths, which.format))
+        opened = read_files(paths, memory_limit, choices, bool(stream), **where)
         A, names = operator_of(paths, opened, Resources(memory_limit, n_threads), stream)
         if paths != given and isinstance(opened.matrix, RowSource):
-            # The temporary file may be read again: remove it with the source.
+            # The source reads the temporary file again: remove the file when the source is deleted.
             weakref.finalize(opened.matrix, spool.pop_all().close)
     return A, names
 
@@ -271,36 +281,32 @@ def named_as(paths: Sequence[Path], opened: Opened, by_features: bool) -> Iterat
 
 def read_files(
     paths: Sequence[Path],
-    stack: Orient | None,
-    format: str | None,  # noqa: A002
-    key: str | None,
-    orient: Orient | None,
     memory_limit: int | str | None,
-    parts_only: bool = False,
-    feature_types: FeatureTypes = None,
-    join: Join | None = None,
     choices: Choices = NOTHING,
+    parts_only: bool = False,
+    **where: Any,
 ) -> Opened:
-    if join is not None and (join not in JOINS or stack != "rows" or len(paths) < 2):
-        of = Setting("stack", "rows"), f", got {join!r}"
+    which = Where(**where)
+    if which.join is not None and (which.join not in JOINS or which.stack != "rows" or len(paths) < 2):
+        of = Setting("stack", "rows"), f", got {which.join!r}"
         raise Refused(Setting("join"), ' must be "inner" or "outer", of several files with ', *of)
     if len(paths) > 1:
-        choices = choices.of_parts() if stack == "columns" else with_classes(paths, format, choices)
+        choices = choices.of_parts() if which.stack == "columns" else with_classes(paths, which.format, choices)
 
     def read(path: Path, limit: int | str | None) -> Opened:
-        return _oriented(path, read_file(path, format, key, limit, choices), orient, feature_types)
+        return _oriented(path, read_file(path, which.format, which.key, limit, choices), which)
 
     if len(paths) == 1:
         return read(paths[0], memory_limit)
-    return read_stack(paths, stack, read, memory_limit, parts_only, join)
+    return read_stack(paths, which.stack, read, memory_limit, parts_only, which.join)
 
 
-def _oriented(path: Path, opened: Opened, orient: Orient | None, feature_types: FeatureTypes) -> Opened:
-    if orient is None and opened.unsaid:
+def _oriented(path: Path, opened: Opened, which: Where) -> Opened:
+    if which.orient is None and opened.unsaid:
         notice(*opened.unsaid)
-    if orient not in (None, opened.samples):
-        opened = replace(opened, samples=orient, features=None)  # `features` describes the samples then
-    return of_types(path, opened, feature_types)
+    if which.orient not in (None, opened.samples):
+        opened = replace(opened, samples=which.orient, features=None)  # `features` describes the samples then
+    return of_types(path, opened, which.feature_types)
 
 
 def read_file(

@@ -1,4 +1,4 @@
-"""What a file is: told by its name, and held against what it begins with."""
+"""Detect the format of a file from its name, and check it against the first bytes."""
 
 import bz2
 import zlib
@@ -21,12 +21,12 @@ _FORMATS: Final[dict[str, Format]] = {
     "npz": Format(
         "shiftsvd.io.formats.numpy_files:read_npz", (".npz",), ("zip",), "SciPy sparse matrix, or NumPy arrays"
     ),
-    "mtx": Format("shiftsvd.io.formats.mtx:read", _packed(".mtx"), ("MatrixMarket",), "MatrixMarket"),
+    "mtx": Format("shiftsvd.io.formats.market:read", _packed(".mtx"), ("MatrixMarket",), "MatrixMarket"),
     "zarr": Format(
-        "shiftsvd.io.formats.hdf5:read_zarr", (".zarr",), ("folder",), "Zarr: an array, or a CSR or CSC group"
+        "shiftsvd.io.storage.tree:read_zarr", (".zarr",), ("folder",), "Zarr: an array, or a CSR or CSC group"
     ),
     "hdf5": Format(
-        "shiftsvd.io.formats.hdf5:read_hdf5",
+        "shiftsvd.io.storage.tree:read_hdf5",
         (".h5", ".hdf5", ".hdf", ".he5"),
         ("HDF5",),
         "HDF5 dataset, or CSR or CSC group",
@@ -53,25 +53,24 @@ _MAGIC: Final = {
 _BY_CONTENT: Final = {"zip": "npz", "npy": "npy", "Parquet": "parquet", "Arrow": "arrow", "MatrixMarket": "mtx"}
 
 
-# Texts whose name does not say of what; the reader of tables sees what separates their cells.
+# Text files of unknown delimiter; the reader of tables detects it.
 _TEXTS: Final = _packed(".txt")
 _SPREADSHEETS: Final = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 
 
 def format_of(path: Path, format: str | None) -> str:  # noqa: A002
-    """The name of the format of a file: as given, by its suffix, or by what it begins with.
+    """Return the name of the format: `format` if given, else by suffix, else by the first bytes.
 
     Raises
     ------
     ValueError
-        If the name says one thing and the content another, or neither says anything.
+        If the suffix contradicts the content, or neither identifies a format.
     """
     known: dict[str, Format] = formats()
     if format is not None and format not in known:
         raise refuse("format", f"be one of {', '.join(known)}", format)
     if format is None:
-        _refuse_undecoded(path)
-        _refuse_spreadsheet(path)
+        _refuse_unread(path)
     content = content_of(path)
     named = format or _by_suffix(path)
     if named is None or (format is None and named == "hdf5" and content == "HDF5"):
@@ -96,29 +95,26 @@ def content_of(path: Path) -> str:
 
 @cache
 def formats() -> dict[str, Format]:
-    """All formats by their names, those of extensions too."""
+    """Return all formats by name, including those of extensions."""
     return _FORMATS | merged("formats")
 
 
 def claimed(content: str, root: Any) -> str | None:
-    """The format of an extension that an open HDF5 file, an open Zarr folder, or the path of another folder is of."""
+    """Return the format of an extension that claims `root`: an open HDF5 file or Zarr folder, or a path of a folder."""
     claims = ((name, each.claims) for name, each in formats().items() if each.claims and content in each.contents)
     return next((name for name, claim in claims if resolve(claim)(root)), None)
 
 
 def decoder_of(path: Path) -> Decoder | None:
-    """The decoder of a file that is decoded once, and read by nothing else."""
+    """Return the decoder of a file that only `convert` reads, or None."""
     name = path.name.lower()
     found = (each.decoder for each in extensions() if each.decoder is not None)
     return next((decoder for decoder in found if name.endswith(decoder.suffixes)), None)
 
 
-def _refuse_undecoded(path: Path) -> None:
+def _refuse_unread(path: Path) -> None:
     if decoder := decoder_of(path):
         raise ValueError(resolve(decoder.refusal)(path))
-
-
-def _refuse_spreadsheet(path: Path) -> None:
     if path.name.lower().endswith(_SPREADSHEETS):
         raise ValueError(f"{path} is a spreadsheet, of which only a text is read; save its sheet as CSV (in UTF-8)")
 
@@ -134,7 +130,7 @@ def _by_suffix(path: Path) -> str | None:
 
 def _by_content(path: Path, content: str) -> str:
     if content == "HDF5":
-        kind: Callable[[Path], str] = resolve("shiftsvd.io.formats.hdf5:kind")
+        kind: Callable[[Path], str] = resolve("shiftsvd.io.storage.tree:kind")
         return kind(path)
     if content == "folder" and any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
         return "zarr"
@@ -158,7 +154,7 @@ def _head(path: Path) -> bytes:
             return zlib.decompressobj(31).decompress(raw, 64)
         return bz2.BZ2Decompressor().decompress(raw, 64) if raw[:3] == b"BZh" else raw[:64]
     except (OSError, EOFError, zlib.error):
-        return raw[:64]  # damaged: the reader will say so
+        return raw[:64]  # damaged: the reader reports it
 
 
 def _has_user_block(path: Path) -> bool:

@@ -1,14 +1,13 @@
-"""What can be read only once, standard input and named pipes, as files that can be read again."""
+"""Copy standard input and named pipes, which can be read only once, to temporary files that can be read again."""
 
 import os
 import stat
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from io import FileIO
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from shiftsvd.backends.validation import NotFinite
 from shiftsvd.errors import Refused, Setting, Worded
@@ -16,44 +15,37 @@ from shiftsvd.io.base import PIPED, raisable
 from shiftsvd.io.sniff import formats
 from shiftsvd.runs.memory import temporary_folder
 
-_PATIENCE: Final = 10.0  # seconds for somebody to open a pipe for writing
-_PAUSE: Final = 0.02  # seconds between two looks
+_PATIENCE: Final = 10.0  # seconds to wait for a process that writes to a pipe
+_PAUSE: Final = 0.02  # seconds between two attempts
 _PIECE: Final = 1 << 20  # bytes that are copied at once
-
-
-@contextmanager
-def spooled(format: str | None) -> Iterator[Path]:  # noqa: A002
-    if format is None or format not in formats():
-        one_of = f", one of {', '.join(formats())}, got {format!r}"
-        raise Refused("standard input needs its ", Setting("format"), one_of)
-    if "folder" in formats()[format].contents:
-        raise ValueError(f"standard input cannot be a folder, which {format} is; give its path")
-    with _copied(_pieces(sys.stdin.buffer), PIPED, PIPED) as path:
-        yield path
-
-
-@contextmanager
-def spooled_pipe(pipe: Path) -> Iterator[Path]:
-    with _copied(_pieces_of_pipe(pipe), pipe.name, str(pipe)) as path:
-        yield path
 
 
 @contextmanager
 def rereadable(paths: Sequence[Path], format: str | None) -> Iterator[list[Path]]:  # noqa: A002
     with ExitStack() as stack:
-        yield [
-            stack.enter_context(spooled(format) if str(path) == "-" else spooled_pipe(path))
-            if str(path) == "-" or is_pipe(path)
-            else path
-            for path in paths
-        ]
+        yield [stack.enter_context(_rereadable(path, format)) for path in paths]
+
+
+def _rereadable(path: Path, format: str | None) -> AbstractContextManager[Path]:  # noqa: A002
+    if str(path) != "-":
+        return spooled_pipe(path) if is_pipe(path) else nullcontext(path)
+    if format is None or format not in formats():
+        one_of = f", one of {', '.join(formats())}, got {format!r}"
+        raise Refused("standard input needs its ", Setting("format"), one_of)
+    if "folder" in formats()[format].contents:
+        raise ValueError(f"standard input cannot be a folder, which {format} is; give its path")
+    return _copied(iter(lambda: sys.stdin.buffer.read(_PIECE), b""), PIPED, PIPED)
+
+
+def spooled_pipe(pipe: Path) -> AbstractContextManager[Path]:
+    return _copied(_pieces_of_pipe(pipe), pipe.name, str(pipe))
 
 
 def is_pipe(path: Path | str) -> bool:
     try:
         return stat.S_ISFIFO(os.stat(path).st_mode)
     except OSError:
-        return False  # whoever opens it will say so
+        return False  # the reader reports it
 
 
 def refuse_device(path: Path | str) -> None:
@@ -80,20 +72,15 @@ def _copied(pieces: Iterable[bytes], name: str, told: str) -> Iterator[Path]:
             raise raisable(error)(str(error).replace(str(path), told)) from error
 
 
-def _pieces(stream: IO[bytes] | FileIO) -> Iterator[bytes]:
-    while piece := stream.read(_PIECE):
-        yield piece
-
-
 def _pieces_of_pipe(pipe: Path) -> Iterator[bytes]:
     handle = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     until = time.monotonic() + _PATIENCE
     with open(handle, "rb", buffering=0) as file:
-        # A read that does not wait gives None where somebody has opened the pipe, and b"" where nobody has.
+        # A read that does not wait returns None if a process has opened the pipe for writing, else b"".
         while (first := file.read(_PIECE)) == b"":
             if time.monotonic() > until:
                 raise ValueError(f"{pipe} is a pipe that nobody writes to")
             time.sleep(_PAUSE)
         os.set_blocking(handle, True)
         yield first or b""
-        yield from _pieces(file)
+        yield from iter(lambda: file.read(_PIECE) or b"", b"")

@@ -1,4 +1,4 @@
-"""Several files as one matrix: matched by the names of samples or features."""
+"""Several files as one matrix, matched by the names of samples or features."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -102,8 +102,8 @@ def read_stack(
     parts_only: bool = False,
     join: Join | None = None,
 ) -> Opened:
-    # Names and sizes are compared before any numbers are multiplied. What can be read in blocks stays in its file; with
-    # `parts_only` nothing else is accepted.
+    # Compare names and sizes before any computation. Sources stay in their files; with `parts_only`, refuse files that
+    # can only be read whole.
     if stack not in KINDS:
         raise Refused(
             *(f"{several(paths)} need ", Setting("stack", "rows"), " (each file has other samples) or "),
@@ -131,7 +131,7 @@ def read_stack(
 def stacked(paths: Sequence[Path], stack: Orient, opened: Sequence[Opened]) -> Opened:
     _refuse_twice(paths)
     by_features = _common(paths, opened)
-    by_rows = (stack == "columns") == by_features  # whether files lie one below another as they are stored
+    by_rows = (stack == "columns") == by_features  # whether the stored rows are stacked
     for path, each in zip(paths, opened if stack == "rows" else (), strict=False):
         if each.matrix.unstackable:
             raise ValueError(f"{path}: {each.matrix.unstackable}")

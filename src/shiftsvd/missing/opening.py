@@ -10,12 +10,12 @@ from scipy.sparse import issparse
 
 from shiftsvd.backends.columns import SomeColumns
 from shiftsvd.backends.source import RowSource, Stacked
-from shiftsvd.errors import Refused, Setting, refuse
-from shiftsvd.io.base import Names, Opened, Orient, reading
+from shiftsvd.errors import Refused, Setting
+from shiftsvd.io.base import Names, Opened, reading
 from shiftsvd.io.choices import NOTHING, Choices
-from shiftsvd.io.opening import FeatureTypes, held_bytes, held_or_streamed, listed, named_as, read_files
+from shiftsvd.io.opening import Where, held_bytes, held_or_streamed, listed, named_as, read_files
 from shiftsvd.io.spooling import rereadable
-from shiftsvd.io.stacking import Join, several
+from shiftsvd.io.stacking import several
 from shiftsvd.missing.gaps import Gaps, gaps_of
 from shiftsvd.runs.memory import Resources, beyond, limit_of
 from shiftsvd.runs.messages import external_files
@@ -41,25 +41,18 @@ def n_missing(X: Any) -> int:
 def open_with_gaps(
     path: str | Path | Sequence[str | Path],
     *,
-    stack: Orient | None = None,
     unobserved: bool = False,
     whole: bool = False,
-    format: str | None = None,  # noqa: A002
-    key: str | None = None,
-    orient: Orient | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
-    feature_types: FeatureTypes = None,
-    join: Join | None = None,
     choices: Choices = NOTHING,
     allow_external: bool = False,
+    **where: Any,
 ) -> tuple[Gaps, Names]:
-    if orient not in (None, "rows", "columns"):
-        raise refuse("orient", 'be "rows" or "columns", where the samples are', orient)
     resources, given = Resources(memory_limit, n_threads), listed(path)
-    with external_files(allow_external), rereadable(given, format) as paths:
+    with external_files(allow_external), rereadable(given, Where(**where).format) as paths:
         piped = paths != given
-        opened = read_files(paths, stack, format, key, orient, memory_limit, False, feature_types, join, choices)
+        opened = read_files(paths, memory_limit, choices, **where)
         streams = not (whole or unobserved or piped or opened.by_features)
         with reading(several(paths), *paths):
             X = held_or_streamed(opened.matrix, resources) if streams else _held(opened, memory_limit)

@@ -1,7 +1,7 @@
-"""Plots of a fit: each function returns a Display, which holds the numbers and the axes they are drawn on.
+"""Plots of a fit: each function returns a Display, which holds the plotted numbers and the axes.
 
-They follow scikit-learn's Displays: `ax` may be given, ``ax_`` and ``figure_`` are kept, and nothing is shown
-before ``matplotlib.pyplot.show()`` is called.
+Displays follow scikit-learn: they draw on `ax` or on a new figure, keep ``ax_`` and ``figure_``, and leave the call of
+``matplotlib.pyplot.show()`` to the user.
 """
 
 from shiftsvd.plot.features import BiplotDisplay, LoadingsDisplay, biplot, loadings

@@ -1,4 +1,4 @@
-"""Loadings: the largest of a component, and a biplot of samples and features."""
+"""Plots of features: the largest loadings of a component, and a biplot of samples and features."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
@@ -10,7 +10,7 @@ from shiftsvd.operators import Panel
 from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, FitDisplay, largest, read, short
 from shiftsvd.plot.points import ScoresDisplay
 
-FEW = 6  # bars that an axis has room for at least
+FEW = 6  # minimum number of bars that the axis has room for
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -22,9 +22,9 @@ class LoadingsDisplay(FitDisplay):
     values : array of shape (top,)
         The loadings, descending.
     names : list of str
-        The features that have them.
+        Names of the features.
     component : int
-        Its number, from 1.
+        Number of the component, from 1.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class BiplotDisplay(FitDisplay):
     Attributes
     ----------
     factor_ : float
-        The factor by which the arrows are enlarged.
+        Factor that scales the arrows to the axes.
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
 
@@ -150,7 +150,7 @@ class BiplotDisplay(FitDisplay):
 def loadings(
     estimator_or_result: Any, component: int = 1, top: int = 20, names: Any = None, ax: Any = None
 ) -> LoadingsDisplay:
-    """Plot the entries of a component with the largest magnitude, by the names of the features.
+    """Plot the loadings of largest magnitude of a component, with the names of their features.
 
     Parameters
     ----------
@@ -159,9 +159,9 @@ def loadings(
     component : int
         Counted from 1.
     top : int
-        How many features.
+        Number of features.
     names : sequence of n_features names, optional
-        Default: those of the data frame that was fitted, or numbers from 1.
+        Default: names from the fitted data frame, else numbers from 1.
     ax : matplotlib Axes, optional
         Default: those of a new figure.
 
@@ -196,11 +196,11 @@ def biplot(
     color: Any = None,
     ax: Any = None,
 ) -> BiplotDisplay:
-    """Plot samples as dots, and the features with the longest arrows: the inner product of both is the entry of X.
+    """Plot samples as dots and the features with the largest loadings as arrows.
 
-    The dots are the scores, the arrows the loadings (those of whitened scores times the deviations), so
-    that ``point . arrow`` is the shifted, scaled entry as far as two components give it; all arrows are
-    enlarged by one factor, which the title gives.
+    Dots are scores, arrows are loadings (times the standard deviations, if scores are whitened), so that
+    ``point . arrow`` is the rank-two approximation of the shifted, scaled entry. One factor scales all arrows to the
+    axes; the title gives it.
 
     Parameters
     ----------
@@ -209,11 +209,11 @@ def biplot(
     X : array, sparse matrix or Operator of shape (m, n_features), optional
         Rows whose scores are drawn; one pass.
     Z : array of shape (m, k), optional
-        Scores, if they have been computed already.
+        Scores, if they are known already.
     components : pair of int
-        Which two, counted from 1.
+        The two components, counted from 1.
     top : int
-        How many features.
+        Number of features.
     names : sequence of n_features names, optional
         Names of the features.
     color : array of shape (m,), optional

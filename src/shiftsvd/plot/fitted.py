@@ -1,4 +1,4 @@
-"""The numbers that plots take from an estimator or an SVDResult, and the base of all plots."""
+"""Numbers that plots take from an estimator or an SVDResult, and the base class of all plots."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.result import SVDResult
 
-# Mid tones: they are seen on white and on black.
+# Mid tones, visible on white and on black.
 BLUE: Final = "#3b8bc4"
 ORANGE: Final = "#e07b39"
 GREY: Final = "#8a8a8a"
-SHORTEST: Final = 2.0**-400  # a first singular value below this, or above its inverse, is not squared
+SHORTEST: Final = 2.0**-400  # squares of values below this, or above its inverse, may under- or overflow
 LONGEST: Final = 24  # characters of a name in a plot
-LEAST: Final = 1e-12  # a smaller share is printed as 0
-DWARFED: Final = 0.05  # of the largest value: smaller ones can hardly be seen beside it
+LEAST: Final = 1e-12  # smaller shares are printed as 0
+DWARFED: Final = 0.05  # relative to the largest value: smaller ones are barely visible on a linear axis
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Fit:
     variances : array of shape (k,)
         Explained variances; of an SVDResult the squared singular values.
     total : float or None
-        The total variance; None if it is not known.
+        The total variance; None if it is unknown.
     errors : array of shape (k,), or None
         Bounds of the relative errors of the singular values.
     """
@@ -109,7 +109,7 @@ class Fit:
 def read(model: Any) -> Fit:
     if isinstance(model, SVDResult):
         S, error = np.asarray(model.S, np.float64), model.info.frobenius_error
-        if S[0] > 0 and not SHORTEST < S[0] < 1 / SHORTEST:  # over the first, whose square is out of range
+        if S[0] > 0 and not SHORTEST < S[0] < 1 / SHORTEST:  # its square may be out of range
             S, error = S / S[0], None if error is None else error / S[0]
         squares = S**2
         total = None if error is None else float(squares.sum()) + error**2
@@ -124,7 +124,7 @@ def read(model: Any) -> Fit:
         return Fit(model, ratios, 1.0, errors)
     if share := float(ratios.sum()):
         return Fit(model, variances, float(variances.sum()) / share, errors)
-    n_values = int(min(model.n_samples_, model.n_features_in_))  # all of them noise: there are no components
+    n_values = int(min(model.n_samples_, model.n_features_in_))  # all variance is noise: there are no components
     return Fit(model, variances, float(model.noise_variance_) * n_values, errors)
 
 
@@ -165,7 +165,7 @@ def short(name: Any, longest: int = LONGEST) -> str:
 
 
 class Display(ABC):
-    """A plot: the numbers that it shows, and the axes on which they are drawn."""
+    """A plot: its numbers and its axes."""
 
     ax_: Any
     figure_: Any

@@ -1,4 +1,4 @@
-"""The scores: one dot for each sample, or a raster of many; a column of the samples as colour, and names beside few."""
+"""Plots of scores: a dot for each sample, or a raster of many samples; colours from a column; names of few samples."""
 
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final, Self
@@ -13,21 +13,21 @@ from shiftsvd.operators import Panel
 from shiftsvd.plot.fitted import BLUE, GREY, Fit, FitDisplay, percent, read, short
 from shiftsvd.plot.raster import Grid, ScoreRaster, farthest, finite
 
-MANY: Final = 20_000  # more points are a raster
-CRISP: Final = 500  # more points are an image, also in vector formats
+MANY: Final = 20_000  # draw a raster for more points
+CRISP: Final = 500  # draw an image for more points, also in vector formats
 BINS: Final = 256
-MOST: Final = 20  # classes with a colour of their own
+MOST: Final = 20  # classes with individual colours
 OTHER: Final = "other"
 LETTER: Final = np.array([0.06, 0.14])  # inches: the width and the height of a letter of small names
 
 
 @dataclass(frozen=True, eq=False)
 class Colouring:
-    """A number for each sample, or the code of a class where there are names of classes."""
+    """A number for each sample, or the code of its class if `names` holds the classes."""
 
     values: Vector
     title: str
-    names: tuple[str, ...] | None = None  # the last may be OTHER, the rest of them
+    names: tuple[str, ...] | None = None  # the last may be OTHER: all remaining classes
 
     def palette(self) -> npt.NDArray[Any]:
         from matplotlib import colormaps
@@ -37,14 +37,14 @@ class Colouring:
         rest = names[-1:] == (OTHER,)
         count = len(names) - rest
         colours = colormaps["tab10"](range(10))
-        if count > len(colours):  # tab20 has a pair of greys, which would be taken for the rest
+        if count > len(colours):  # without the greys of tab20, which look like the colour of OTHER
             more = colormaps["tab20"](range(20))
             colours = np.vstack([more[:14], more[16:], colormaps["tab20b"]([1, 3])])
         return np.vstack([colours[:count], [to_rgba(GREY)]]) if rest else colours[:count]
 
 
 def colouring(color: Any) -> Colouring | None:
-    # Numbers are a scale; categories, and integers of at most MOST different values, are classes.
+    # Floats are numbers on a scale; categories, texts, and integers of at most MOST different values are classes.
     if color is None:
         return None
     title = str(getattr(color, "name", None) or "")
@@ -81,13 +81,13 @@ class ScoresDisplay(FitDisplay):
     points : array of shape (m, 2), or ScoreRaster
         The scores of each sample, or the counts of many samples.
     components : pair of int
-        Their numbers, from 1.
+        Numbers of the components, from 1.
     shares : pair of floats, optional
-        Of the variance, for the labels of the axes.
+        Shares of the variance, for the labels of the axes.
     color : array of shape (m,), optional
         A number or a class for each sample.
     labels : sequence of m names, optional
-        Names of the samples, written beside few points.
+        Names of the samples, written beside the outermost points.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ class ScoresDisplay(FitDisplay):
         if self.shares is not None:
             axes = [f"{name} ({percent(share)})" for name, share in zip(axes, self.shares, strict=True)]
         self.ax_.set(title=f"Scores of {self._n:,} samples", xlabel=axes[0], ylabel=axes[1])
-        self.ax_.ticklabel_format(scilimits=(-3, 3))  # longer labels would overlap
+        self.ax_.ticklabel_format(scilimits=(-3, 3))  # prevents overlap of tick labels
         if not isinstance(points, ScoreRaster):
             self._draw_points(points, colours)
         elif colours is None and points.n > len(points.sample_rows):
@@ -211,7 +211,7 @@ class ScoresDisplay(FitDisplay):
         self._say_clipped(clipped)
 
     def _draw_image(self, pixels: Any, grid: Grid, counts: npt.NDArray[np.int64], **how: Any) -> Any:
-        # Cells beyond the last points are left out, so that the axes end there.
+        # Exclude empty cells beyond the outermost points, so that the axes end there.
         spans = []
         for axis, low, high in zip((0, 1), grid.low, grid.high, strict=True):
             first, last = np.flatnonzero(counts.any(axis=axis))[[0, -1]]
@@ -256,7 +256,7 @@ class ScoresDisplay(FitDisplay):
         low, spans = limits[:, 0], limits[:, 1] - limits[:, 0]
         extent = ax.get_window_extent()
         width, height = LETTER * ax.figure.dpi / (extent.width, extent.height)
-        taken: list[tuple[float, float, float]] = []  # where names are, in shares of the axes
+        taken: list[tuple[float, float, float]] = []  # positions of names, relative to the axes
         for point, label in zip(points, labels[rows], strict=True):
             name = short(label)
             x, y = np.clip((point - low) / spans, 0, (1, 1 - height))
@@ -278,24 +278,24 @@ def scores(
     labels: Any = None,
     ax: Any = None,
 ) -> ScoresDisplay:
-    """Plot the samples in the plane of two components: dots, or a raster of more than 20 000 samples.
+    """Plot the scores of two components: a dot for each sample, or a raster of more than 20 000 samples.
 
     Parameters
     ----------
     estimator_or_result : fitted estimator such as `PCA`, or SVDResult
         The scores of an SVDResult are ``U S``.
     X : array or sparse matrix of shape (m, n_features), optional
-        Rows for an estimator to transform.
+        Rows that the estimator transforms.
     Z : array of shape (m, k), or ScoreRaster, optional
-        Scores, if they have been computed already, at least of the components drawn; X or Z, not both.
+        Known scores, at least of the plotted components; give X or Z, not both.
     components : pair of int
         Counted from 1.
     color : array of shape (m,), optional
-        Numbers are drawn on a scale with a bar. Text, categories, and integers of at most 20 different values are
-        classes with a legend: the 20 most frequent, and "other". A cell of a raster has the mean of its numbers,
-        or its most frequent class; of a ScoreRaster the sampled rows are drawn.
+        Numbers are drawn on a scale with a colour bar. Text, categories, and integers of at most 20 different values
+        are classes with a legend: the 20 most frequent, and "other". A cell of a raster has the mean of its numbers, or
+        its most frequent class; for a ScoreRaster, the sampled rows are drawn.
     labels : sequence of m names, optional
-        Written beside the 15 samples farthest from the middle, except for names that would overlap others.
+        Names, written beside the 15 samples farthest from the mean, except names that would overlap others.
     ax : matplotlib Axes, optional
         Default: those of a new figure.
 
@@ -307,7 +307,7 @@ def scores(
     Raises
     ------
     ValueError
-        If there are no rows to draw, or their number is not that of the colours or labels.
+        If neither rows nor scores are given, or their number differs from that of the colours or labels.
 
     See Also
     --------

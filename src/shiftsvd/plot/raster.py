@@ -1,4 +1,4 @@
-"""Many points as a raster: a grid of counts instead of dots, filled block by block, and a fair sample of the rows."""
+"""Rasters of many points: counts on a grid, added block by block, and a uniform sample of the rows."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -11,12 +11,12 @@ from shiftsvd.operators import Panel
 from shiftsvd.plot.fitted import beyond_range, read, real
 
 Counts = npt.NDArray[np.int64]
-NAMED = 15  # points that may have their names beside them
+NAMED = 15  # outermost points that may have names
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Cells over a rectangle, as many along both sides; points outside count for the cells at the edge."""
+    """A square grid of cells over a rectangle; points outside count in the nearest cell at the edge."""
 
     low: Vector  # of x and y
     high: Vector
@@ -47,28 +47,29 @@ class ScoreRaster:
     Parameters
     ----------
     deviations : pair of floats
-        Standard deviations of the two components; the grid covers `reach` of them to both sides of 0.
+        Standard deviations of the two components; the grid covers `reach` of them on both sides of 0.
     components : pair of int
-        Which two, counted from 1.
+        The two components, counted from 1.
     bins : int
-        Cells along each side.
+        Number of cells along each side.
     reach : float
-        In standard deviations; points farther out are counted at the edge, and in `clipped`.
+        Half of the width of the grid, in standard deviations; points farther out are counted at the edge, and in
+        `clipped`.
     size : int
-        Rows in the sample.
+        Number of rows in the sample.
     rng : int, Generator or None
-        Seed of the sample, which does not depend on how the rows are cut into blocks.
+        Seed of the sample, which does not depend on the division of the rows into blocks.
 
     Attributes
     ----------
     counts : array of shape (bins, bins)
-        First row lowest.
+        Number of points in each cell; the first row is the lowest.
     n : int
-        Rows seen.
+        Number of rows added.
     clipped : int
-        Rows outside the grid.
-    farthest : array of shape (at most 15, 2), and array of their numbers
-        The rows farthest out, whose names `scores` writes beside them.
+        Number of rows outside the grid.
+    farthest : array of shape (at most 15, 2), and array of row numbers
+        The outermost points, beside which `scores` writes names.
 
     See Also
     --------
@@ -121,7 +122,7 @@ class ScoreRaster:
         estimator : fitted estimator such as `PCA`, or SVDResult
             The fit whose standard deviations set the size of the grid.
         components : pair of int
-            Which two, counted from 1.
+            The two components, counted from 1.
         **settings
             The other parameters of `ScoreRaster`.
 
@@ -161,7 +162,7 @@ class ScoreRaster:
         far = _farthest(known / self._deviations)
         self.farthest = known[far], numbers[far]
         size = len(self._rows)
-        # Row t takes a place drawn from 0..t, if the sample has that place; of two the later stays.
+        # Row t replaces the entry at a place drawn from 0..t, if the sample has that place; later rows win.
         places = np.where(rows < size, rows, (self._rng.random(len(rows)) * (rows + 1)).astype(np.int64))
         kept = places < size
         self._sample[places[kept]], self._rows[places[kept]] = points[kept], rows[kept]
@@ -169,12 +170,12 @@ class ScoreRaster:
 
     @property
     def sample(self) -> Panel:
-        """A uniform sample of the rows, shape (at most size, 2), in order of the rows."""
+        """Uniform sample of the rows, shape (at most size, 2), in order of the rows."""
         return self._sample[self._order()]
 
     @property
     def sample_rows(self) -> Counts:
-        """The numbers of the sampled rows, from 0."""
+        """Numbers of the sampled rows, from 0."""
         return self._rows[self._order()]
 
     def _order(self) -> npt.NDArray[np.intp]:

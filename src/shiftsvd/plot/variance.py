@@ -1,4 +1,4 @@
-"""How much the components explain: the scree plot, the error of the reconstruction, variances with North's bars."""
+"""Plots of explained variance: scree plot, reconstruction error, variances with North's error bars."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -10,8 +10,8 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import repeated
 from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, Display, Fit, FitDisplay, is_dominated, read
 
-BARS = 40  # more components are a line
-ROUNDING = 1e-8  # of the largest value: smaller ones are not drawn on a logarithmic axis
+BARS = 40  # draw a line instead of bars for more components
+ROUNDING = 1e-8  # relative to the largest value: a logarithmic axis excludes smaller values
 
 Band = tuple[Vector, Vector]
 
@@ -23,20 +23,20 @@ class ScreeDisplay(FitDisplay):
     Parameters
     ----------
     values : array of shape (k,)
-        Shares of the total variance; squared singular values where the total is not known.
+        Shares of the total variance; squared singular values if the total is unknown.
     bounds : pair of arrays of shape (k,), optional
         Lower and upper bound of the values.
     cumulative : array of shape (k,), optional
-        The running sum of the values, where the total is known.
+        Cumulative sum of the values, if the total is known.
     cumulative_bounds : pair of arrays of shape (k,), optional
-        Lower and upper bound of the running sum.
+        Lower and upper bound of the cumulative sum.
     whole : str
-        The quantity whose shares are drawn.
+        Name of the total, for the label of the axis.
 
     Attributes
     ----------
     ax_, cumulative_ax_ : matplotlib Axes
-        The second is None without a total.
+        `cumulative_ax_` is None if the total is unknown.
     figure_ : matplotlib Figure
 
     See Also
@@ -92,9 +92,7 @@ class ScreeDisplay(FitDisplay):
 
     def _cumulative(self, at: Vector) -> Any:
         ax = self.ax_.twinx()
-        ax.plot(at, self.cumulative, "o-" if len(at) <= BARS else "-", color=ORANGE, markersize=3, linewidth=1.3)
-        if self.cumulative_bounds is not None:
-            ax.fill_between(at, *self.cumulative_bounds, color=ORANGE, alpha=0.25, linewidth=0)
+        _draw_line(ax, at, self.cumulative, ORANGE, self.cumulative_bounds, linewidth=1.3)
         ax.set_ylim(0, 1.02)
         ax.yaxis.set_major_formatter(_in_percent)
         ax.set_ylabel("cumulative", color=ORANGE)
@@ -106,18 +104,18 @@ class ScreeDisplay(FitDisplay):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ReconstructionErrorDisplay(FitDisplay):
-    """Relative error left by the first 0, 1, ..., k components; made by `reconstruction_error`.
+    """Relative error of the reconstruction from the first 0, 1, ..., k components; made by `reconstruction_error`.
 
     Parameters
     ----------
     errors : array of shape (k + 1,)
-        Frobenius norms relative to that of the shifted, scaled data.
+        Frobenius norms relative to the norm of the shifted, scaled data.
     bounds : pair of arrays of shape (k + 1,), optional
         Lower and upper bound of the errors.
     new_errors : array of shape (k + 1,), optional
-        The same for other rows than those of the fit.
+        Errors for rows that were not in the fit.
     whole : str, optional
-        The matrix that the errors are relative to, if not the data.
+        Name of the matrix that the errors are relative to, if not the data.
 
     Attributes
     ----------
@@ -156,12 +154,9 @@ class ReconstructionErrorDisplay(FitDisplay):
 
     def _draw(self) -> None:
         at = np.arange(len(self.errors))
-        style = "o-" if len(at) <= BARS else "-"
-        self.ax_.plot(at, self.errors, style, color=BLUE, markersize=3, label="fitted rows")
-        if self.bounds is not None:
-            self.ax_.fill_between(at, *self.bounds, color=BLUE, alpha=0.25, linewidth=0)
+        _draw_line(self.ax_, at, self.errors, BLUE, self.bounds, label="fitted rows")
         if self.new_errors is not None:
-            self.ax_.plot(at, self.new_errors, style, color=ORANGE, markersize=3, label="rows given")
+            _draw_line(self.ax_, at, self.new_errors, ORANGE, label="rows given")
             self.ax_.legend(frameon=False)
         relative = f"error relative to {self.whole}" if self.whole else "relative error"
         self.ax_.set(title="Error of the reconstruction", xlabel="components", ylabel=relative)
@@ -170,14 +165,14 @@ class ReconstructionErrorDisplay(FitDisplay):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NorthDisplay(Display):
-    """Shares of the variance of modes, with bars as long as their standard errors; made by `north`.
+    """Variance shares of modes, with their standard errors as error bars; made by `north`.
 
     Parameters
     ----------
     modes : array of shape (k,)
-        Their numbers, from 1.
+        Numbers of the modes, from 1.
     shares, errors, nominal : arrays of shape (k,)
-        Shares of the total variance, their standard errors, and those that they would have of independent samples.
+        Shares of the total variance, their standard errors, and the standard errors for independent samples.
     separated : array of shape (k,)
         Whether a mode is separated from its neighbours.
 
@@ -225,14 +220,14 @@ class NorthDisplay(Display):
 
 
 def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
-    """Plot the variance of each component and the running sum, as shares of the total, with their bounds.
+    """Plot the variance of each component and the cumulative sum, as shares of the total, with their bounds.
 
-    The axis is logarithmic if one component dwarfs the others.
+    The axis is logarithmic if the second variance is below 5 % of the first.
 
     Parameters
     ----------
     result_or_estimator : SVDResult, or fitted estimator such as `PCA`
-        The squared singular values are drawn if the norm of the matrix behind an SVDResult is not known.
+        The fit. An SVDResult without the norm of its matrix is drawn as squared singular values.
     ax : matplotlib Axes, optional
         Default: those of a new figure.
 
@@ -244,7 +239,7 @@ def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
     See Also
     --------
     plot.ScreeDisplay : The class of the plot.
-    suggest_k : How many components.
+    suggest_k : Choose the number of components.
 
     Examples
     --------
@@ -258,14 +253,14 @@ def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
 
 
 def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None) -> ReconstructionErrorDisplay:
-    """Plot the error that the first 0, 1, ..., k components leave, ``||A - A_j||_F / ||A||_F`` of shifted, scaled A.
+    """Plot the error of the first 0, 1, ..., k components, ``||A - A_j||_F / ||A||_F`` of the shifted, scaled A.
 
     Parameters
     ----------
     estimator_or_result : SVDResult, or fitted estimator such as `PCA`
         The fit whose error is drawn.
     X : array or sparse matrix of shape (m, n_features), optional
-        Rows whose error is drawn beside that of the fit, for an estimator; two passes.
+        Other rows, whose error is drawn beside that of the fit; needs an estimator, and two passes.
     ax : matplotlib Axes, optional
         Default: those of a new figure.
 
@@ -277,7 +272,7 @@ def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None
     Raises
     ------
     ValueError
-        If the norm of the matrix is not known, or rows are given beside an SVDResult.
+        If the norm of the matrix is unknown, or `X` is given with an SVDResult.
 
     See Also
     --------
@@ -286,7 +281,7 @@ def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None
 
     Notes
     -----
-    Errors below 1e-8 are rounding: they are roots of differences of squares.
+    Errors below 1e-8 are rounding errors: each is the root of a difference of squares.
 
     Examples
     --------
@@ -306,7 +301,7 @@ def north(errors: Any, ax: Any = None) -> NorthDisplay:
     Parameters
     ----------
     errors : xarray.Dataset
-        The result of `shiftsvd.xarray.north`. Thick grey bars are those of independent samples.
+        The result of `shiftsvd.xarray.north`. Thick grey bars are the standard errors for independent samples.
     ax : matplotlib Axes, optional
         Default: those of a new figure.
 
@@ -318,7 +313,7 @@ def north(errors: Any, ax: Any = None) -> NorthDisplay:
     Raises
     ------
     ValueError
-        For anything else, such as the modes themselves.
+        If `errors` lacks a variable, as modes do.
 
     See Also
     --------
@@ -346,6 +341,12 @@ def north(errors: Any, ax: Any = None) -> NorthDisplay:
         nominal=known["nominal_error"] * unit,
         separated=known["separated"].astype(bool),
     ).plot(ax=ax)
+
+
+def _draw_line(ax: Any, at: Vector, values: Any, color: str, bounds: Band | None = None, **look: Any) -> None:
+    ax.plot(at, values, "o-" if len(at) <= BARS else "-", color=color, markersize=3, **look)
+    if bounds is not None:
+        ax.fill_between(at, *bounds, color=color, alpha=0.25, linewidth=0)
 
 
 def _scaled(ax: Any, values: Vector, *, in_percent: bool) -> None:
@@ -383,7 +384,7 @@ def _errors_of(fit: Fit, X: Any) -> Vector:
     if getattr(model, "whiten", False):
         Z = Z * np.sqrt(fit.variances)
     A = as_operator(X)
-    if hasattr(model, "_minus_shift"):  # ours, whose shift may be more than the mean
+    if hasattr(model, "_minus_shift"):  # an estimator of shiftsvd, whose shift may have more than the mean
         squares = model._minus_shift(A, None, None).row_squares()
     else:
         squares = (A - repeated(np.asarray(model.mean_, np.float64), A.shape[0])).row_squares()

@@ -155,8 +155,8 @@ class Place:
     def opened(self, path: Path) -> Opened:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Notice)
-            where = self.format, self.key, self.orient, self.memory_limit
-            return read_files([path], None, *where, feature_types=self.feature_types)
+            where = {name: getattr(self, name) for name in ("format", "key", "orient", "feature_types")}
+            return read_files([path], self.memory_limit, **where)
 
 
 def of_samples(place: Place, name: str) -> Column:

@@ -1,4 +1,4 @@
-"""Anomalies of a field as an operator: groups and covariates of samples are removed, cells divided and weighted."""
+"""Anomalies of a field as an operator: remove groups and covariates of samples, standardize and weight cells."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,16 +33,16 @@ from shiftsvd.xarray.fields import Attrs, Dim, Dims, Mask, Panel, Places, Stacke
 Labels = npt.NDArray[Any]
 _EPOCH: Final = "1970-01-01"
 _SHOWN: Final = 5  # labels in an error
-# Covariates of a cell whose squares are a smaller share of the others than this explain nothing.
+# Relative tolerance of the pseudoinverse of the normal equations of a cell; smaller eigenvalues count as 0.
 RANK: Final = 1e-10
 LARGEST: Final = 1e150  # mean or anomaly whose squares can be summed
-# Settings that each of several fields may have for itself, and their defaults.
+# Settings that may differ between several fields, and their defaults.
 OF_EACH: Final = {"weights": None, "center": True, "standardize": False, "missing": "error"}
 
 
 @dataclass(frozen=True, eq=False)
 class FieldOptions:
-    """The arguments that the front doors share, as `pca` describes them; `OF_EACH` may be mappings from names."""
+    """Arguments that the public functions share, as `pca` describes them; those in `OF_EACH` may be mappings."""
 
     dim: Dim
     weights: Any
@@ -106,12 +106,12 @@ def check_modes(n_modes: Any, most: int, what: str, remedy: str = "") -> None:
         raise refuse("n_modes", f"be in 1..{most} for {what}", n_modes, remedy)
 
 
-# --- what is known of samples ---------------------------------------------------------------------------------------
+# --- groups and covariates of samples -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Regressors:
-    """What is known of each sample of a field, in the order of its matrix."""
+    """Groups and covariates of the samples of a field, in the order of the rows of its matrix."""
 
     labels: Labels | None  # (m,), the group of each sample
     numbers: Panel  # (m, c), the covariates of each sample
@@ -143,7 +143,7 @@ class Regressors:
     def levels(self) -> Labels | None:
         if self.labels is None:
             return None
-        # Labels that are objects may be of kinds that cannot be compared.
+        # Labels that are objects may have types that cannot be compared.
         plain = self.labels.dtype != object
         levels = np.unique(self.labels) if plain else np.asarray(factorize(self.labels, sort=True)[1])
         if len(levels) == len(self.labels) > 1:
@@ -229,15 +229,15 @@ def _as_numbers(values: Labels, name: str) -> npt.NDArray[np.float64]:
     return values.astype(np.float64)
 
 
-# --- what is removed from them --------------------------------------------------------------------------------------
+# --- removal from the samples ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Removed:
-    """What is subtracted from each sample: the mean of its group, and slopes times its centred covariates."""
+    """Model to subtract from each sample: the mean of its group, and slopes times its centred covariates."""
 
     levels: Labels | None  # (g,), the groups; None for one mean of all
-    means: Panel  # (g or 1, n), where covariates are at their centre
+    means: Panel  # (g or 1, n), at the centre of the covariates
     slopes: Panel  # (c, n)
     centre: Vector  # (c,)
     names: tuple[str, ...] = ()  # of the covariates
@@ -260,8 +260,8 @@ def _regressed(A: Operator, moments: Moments, samples: Regressors) -> tuple[LowR
 
 
 def _from_observed(X: Any, samples: Regressors) -> tuple[Removed, Vector]:
-    # Least squares on the observed values alone, cell by cell, and the mean of these; one read. A group without a value
-    # in some cell has the mean of that cell, and a slope that the values of a cell do not determine is 0.
+    # Least squares on the observed values, cell by cell, and their mean; one read. A group without values in a cell has
+    # the mean of the cell; slopes that the values of a cell do not determine are 0.
     levels = samples.levels()
     L, centre, n = samples.one_hot(levels), samples.numbers.mean(axis=0), X.shape[1]
     C, there = samples.numbers - centre, ~np.isnan(X)
@@ -274,7 +274,7 @@ def _from_observed(X: Any, samples: Regressors) -> tuple[Removed, Vector]:
     g, c = L.shape[1], C.shape[1]
     counts, sums = found["M"][:g], found["x"][:g]
     mean, within = sums.sum(axis=0) / counts.sum(axis=0), sums / np.maximum(counts, 1)
-    # The covariates about their means within groups, over what is observed of each cell: c normal equations.
+    # c normal equations of the covariates about their means within groups, over the observed values of each cell.
     P = found["M"][g : g + g * c].reshape(c, g, n)
     shares = P / np.maximum(counts, 1)
     squares = found["M"][g + g * c :].reshape(c, c, n) - np.einsum("agn,bgn->abn", P, shares)
@@ -289,19 +289,19 @@ def _from_observed(X: Any, samples: Regressors) -> tuple[Removed, Vector]:
 
 @dataclass(frozen=True, eq=False)
 class Anomalies:
-    """The anomalies of the samples and cells of a field that are present; a field without gaps is not copied."""
+    """Anomalies of the present samples and cells of a field; a field without gaps is not copied."""
 
     field: Stacked
-    known: Regressors  # of all samples, the absent ones too
+    known: Regressors  # of all samples, including absent ones
     missing: MissingName
     A: Operator  # (m, n), the anomalies, divided and weighted
     removed: Removed  # in the units of the field
     mean: Vector  # (n,), of each cell
-    weights: Vector  # (n,), what the rest was multiplied by
-    spread: Vector | None = None  # (n,), sums of squares about the mean, where no more than that was removed
-    level: Vector | float = 0.0  # what a mean that was not removed adds to the squares
+    weights: Vector  # (n,), factors of the anomalies
+    spread: Vector | None = None  # (n,), sums of squares about the mean, if at most the mean was removed
+    level: Vector | float = 0.0  # contribution of a mean that was not removed to the sums of squares
     completion: Completion | None = None
-    gaps: Gaps | None = None  # what was completed: anomalies about `centre`
+    gaps: Gaps | None = None  # incomplete anomalies about `centre`
     centre: Vector | float = 0.0
     deviation: Vector | None = None  # (n,), of the values of a field with gaps (ddof 1)
 
@@ -317,7 +317,7 @@ class Anomalies:
 
     @property
     def attrs(self) -> Attrs:
-        """What the result says of this field alone."""
+        """Attributes of the result that describe this field."""
         name, completion = self.field.da.name, self.completion
         found = {
             "missing": self.missing,
@@ -352,9 +352,10 @@ def in_common(given: Mapping[str, DataArray], options: Mapping[str, FieldOptions
 
 
 def anomalies(field: Stacked, options: FieldOptions, rank: Any) -> Anomalies:
-    # One pass for means and deviations, one more for groups and covariates; a completion is of this rank.
+    # One pass for means and deviations, one more for groups and covariates. `rank` is that of a completion.
     known = Regressors.of(field.da, field.over, options.groups, options.covariates)
-    samples, applied = known.at(field.rows), fields.cell_weights(field.da, options.weights, field)
+    samples = known.at(field.rows)
+    applied = fields.cell_weights(field.da, options.weights, field.space, field.cells)
     if field.n_missing:
         return _of_gaps(field, known, samples, applied, options, rank)
     return _of_whole(field, known, samples, applied, options)

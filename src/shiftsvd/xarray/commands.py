@@ -10,18 +10,18 @@ from shiftsvd.extend.commands import Hooks, Run, option_of
 from shiftsvd.extend.files import format_of
 from shiftsvd.extend.fits import Gaps
 from shiftsvd.extend.running import notice
-from shiftsvd.xarray.fields import Stacked, cell_weights, latitude_of
+from shiftsvd.xarray.fields import cell_weights, latitude_of
 from shiftsvd.xarray.netcdf import variable_of
 
 
 class FieldHooks(Hooks):
-    """Fields of NetCDF: weights of cells by their area, and notices."""
+    """NetCDF fields in `shiftsvd fit`: weights of cells by area, and notices."""
 
     recorded = decisive = ("weights",)
 
     @cached_property
     def fields(self) -> list[Any]:
-        """The variables of the files, each once where they are stacked by samples; none of other files."""
+        """Variables of the files, or that of the first file if samples are stacked; empty for other formats."""
         settings, paths = self.settings, self.settings.paths
         are_fields = all(str(path) != "-" and format_of(path, settings.format) == "netcdf" for path in paths)
         if not are_fields or settings.orient == "columns":
@@ -41,7 +41,7 @@ class FieldHooks(Hooks):
         if weights == "coslat":
             if not self.fields:
                 raise ValueError(f"{file}: --weights coslat is of NetCDF files, with samples as rows; leave it out")
-            found = [cell_weights(da, "coslat", _layout(da)) for da in self.fields]
+            found = [cell_weights(da, "coslat", da.dims[1:]) for da in self.fields]
             run.scale = 1 / np.concatenate([own for own in found if own is not None])
         if weights is None and (n := next(filter(None, map(_latitudes, self.fields)), 0)):
             notice(
@@ -56,11 +56,6 @@ class FieldHooks(Hooks):
                     f"{file}: {used:,} of {len(in_rows):,} samples have values. The others count as the mean; leave "
                     "them out of the file to learn from these alone."
                 )
-
-
-def _layout(da: Any) -> Stacked:
-    over, *space = da.dims
-    return Stacked(None, None, slice(None), (over,), tuple(space), 0)  # type: ignore[arg-type]
 
 
 def _latitudes(da: Any) -> int:

@@ -14,7 +14,7 @@ from shiftsvd.xarray.anomalies import OF_EACH, Anomalies, FieldOptions, anomalie
 from shiftsvd.xarray.datasets import Dataset, attrs_of_each, fit_attrs, mode_labels, together
 from shiftsvd.xarray.fields import Attrs, Panel, Vector, as_field
 
-PROBES: Final = 64  # random vectors that a total is estimated from where it would cost more than the modes
+PROBES: Final = 64  # random vectors for the estimate of a total whose exact value would cost more than the modes
 
 
 def coupled(
@@ -39,14 +39,14 @@ def coupled(
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
 ) -> Any:
-    """Find pairs of patterns in two fields whose scores vary together: by most covariance, or by most correlation.
+    """Find pairs of patterns in two fields whose scores have the largest covariance, or the largest correlation.
 
     Parameters
     ----------
     X, Y : xarray.DataArray
         Fields with the dimension `dim` and any others, each on its own grid. Samples are matched by their labels: both
-        fields must have the same, in any order. Cells and samples without values are left out, as in `pca`, and samples
-        that either field lacks.
+        fields must have the same labels, in any order. Cells and samples without values are excluded, as in `pca`, and
+        so is every sample that one of the fields lacks.
     n_modes : int
         Number of pairs.
     dim : hashable, or sequence of them
@@ -55,47 +55,47 @@ def coupled(
         Maximum covariance analysis (also called SVD analysis): singular vectors of ``X^H Y``, which is never formed. Or
         canonical correlation analysis, of the scores of the leading components of each field.
     leading : int, or float in (0, 1), or a tuple of two
-        With "cca", the number of components of each field, or the share of the variance. The more components there are
-        beside the number of samples, the larger correlations are by chance.
+        With "cca", the number of components of each field, or the share of the variance. The larger this number is
+        relative to the number of samples, the larger are chance correlations.
     weights, center, standardize, missing : optional
-        As in `pca`; a tuple has one setting for X and one for Y. With "em" each field is completed by itself, by a
+        As in `pca`; a tuple has one setting for X and one for Y. With "em" each field is completed separately, by a
         model of rank `n_modes`, or with "cca" of `leading` components.
     groups, covariates, solver, tol, penalty, max_iter, rng, n_threads, memory_limit : optional
-        As in `pca`, of both fields.
+        As in `pca`, for both fields.
 
     Returns
     -------
     xarray.Dataset
-        For each field, with x or y before the name: ``x_components (mode, *space)``, ``x_scores (mode, dim)``,
+        For each field, with the prefix x or y: ``x_components (mode, *space)``, ``x_scores (mode, dim)``,
         ``x_explained_variance_ratio (mode)``, ``x_homogeneous (mode, *space)`` and ``x_heterogeneous``: correlations of
-        its cells with its own scores and with those of the other field, ``x_mean_field`` and ``x_weights``, and what
-        `pca` gives with `groups` and `covariates`. With "cca" components are the patterns that belong to scores of
-        variance 1, and ``x_duals`` is what the field is multiplied by for these scores. For both fields:
+        its cells with its own scores and with those of the other field, ``x_mean_field`` and ``x_weights``, and the
+        variables that `pca` returns with `groups` and `covariates`. With "cca" the scores have variance 1,
+        ``x_components`` are their patterns, and the product of the field with ``x_duals`` gives the scores. For both:
         ``correlation (mode)`` of the scores, and with "mca" ``covariance (mode)`` and
-        ``squared_covariance_fraction (mode)``. Coordinates that differ between the fields have ``_x`` and ``_y`` after
-        their names: `side` returns one field, under its own names.
+        ``squared_covariance_fraction (mode)``. Coordinates that differ between the fields have the suffix ``_x`` or
+        ``_y``: `side` returns one field, under its own names.
 
     Raises
     ------
     ValueError
-        For samples that do not match, and as in `pca`.
+        If samples do not match; and as in `pca`.
     TypeError
-        If X or Y is no DataArray.
+        If X or Y is not a DataArray.
 
     See Also
     --------
-    xarray.side : One of the two, for `project` and `reconstruct`.
-    cross : The operator, of any two matrices.
+    xarray.side : One of the two fields, for `project` and `reconstruct`.
+    cross : The operator for any two matrices.
 
     Notes
     -----
     With "mca", ``covariance = x_scores . y_scores / (m - 1)`` for m samples, and
-    ``squared_covariance_fraction = covariance^2 / ||X^H Y / (m - 1)||_F^2``. The norm is exact where that costs no
-    more than the modes (up to some thousand samples, or cells of a field); else the part that the modes leave over is
-    estimated from 64 random vectors, and ``attrs["total"]`` says "estimated".
+    ``squared_covariance_fraction = covariance^2 / ||X^H Y / (m - 1)||_F^2``. The norm is exact if it costs no more than
+    the modes (up to some thousand samples, or cells of a field); else 64 random vectors estimate the part that the
+    modes do not explain, and ``attrs["total"]`` is "estimated".
 
-    Cost: a look for missing values and a pass for the moments of each field, the solver's passes, each of which reads
-    both, and two for scores and correlations. Fields may be Dask arrays.
+    Cost: a pass over each field that counts missing values, a pass for its moments, the solver's passes, each of which
+    reads both fields, and two passes for scores and correlations. Fields may be Dask arrays.
 
     References
     ----------
@@ -140,7 +140,7 @@ def _by_side(setting: Any) -> Any:
 
 
 class Pairs(NamedTuple):
-    """Pairs of patterns and scores (columns), for X and for Y; what both share, and how they came about."""
+    """Patterns and scores of X and of Y (columns), with the variables and attributes of the pair."""
 
     patterns: list[Panel]
     scores: list[Panel]

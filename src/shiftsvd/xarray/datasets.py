@@ -1,4 +1,4 @@
-"""Datasets of modes: their variables, what known modes must hold, and results of several fields."""
+"""Datasets of modes: their variables, checks of known modes, and results of several fields."""
 
 import json
 from collections.abc import Hashable, Iterable, Mapping
@@ -12,12 +12,12 @@ from shiftsvd import Info, SVDResult
 from shiftsvd.xarray.anomalies import Anomalies
 from shiftsvd.xarray.fields import Attrs, Dims, Panel, Vector
 
-_FIT: Final = ("components", "scores", "mean_field", "weights")  # what modes must hold to be projected on
+_FIT: Final = ("components", "scores", "mean_field", "weights")  # variables that a projection needs
 _OF_FIELD: Final = ("field", "missing", "n_missing", "heldout_r2")  # attributes that each of several fields has
 
 
 class Dataset(xarray.Dataset):  # type: ignore[misc]  # xarray has no types for the checker
-    """A Dataset that writes truth values among its attributes as 1 and 0: NetCDF has none."""
+    """A Dataset that writes booleans in its attributes as 1 and 0, because NetCDF has no booleans."""
 
     __slots__ = ()
 
@@ -92,7 +92,7 @@ def together(
     over: Dims,
     attrs: Attrs,
 ) -> Dataset:
-    # Coordinates that differ between fields get the name of their field after theirs.
+    # Coordinates that differ between fields get the name of their field as a suffix.
     own = {name: xarray.Dataset(dict(part)) for name, part in parts.items()}
     differ = _differing(own.values(), {*over, modes.name})
     found = {key: da.drop_vars([coord for coord in differ if coord in da.coords]) for key, da in shared.items()}
@@ -105,7 +105,7 @@ def together(
 
 
 def side(result: Any, name: str) -> Any:
-    """Return what a result of several fields holds of one of them, as `pca` would, for `project` and `reconstruct`.
+    """Return one field of a result of several fields, in the layout of `pca`, for `project` and `reconstruct`.
 
     Parameters
     ----------
@@ -117,18 +117,18 @@ def side(result: Any, name: str) -> Any:
     Returns
     -------
     xarray.Dataset
-        The variables of the field by their plain names, such as ``components``, ``scores`` and ``mean_field``, on its
-        own coordinates; and the variables that all fields share.
+        The variables of the field under plain names, such as ``components``, ``scores`` and ``mean_field``, on its own
+        coordinates, and the variables that all fields share.
 
     Raises
     ------
     ValueError
-        If `result` is of one field, or has no such field.
+        If `result` has a single field, or no field of this name.
 
     See Also
     --------
-    xarray.coupled : Gives a result of two fields.
-    xarray.joint : Gives a result of several fields.
+    xarray.coupled : Returns a result of two fields.
+    xarray.joint : Returns a result of several fields.
 
     Examples
     --------
@@ -162,7 +162,6 @@ def names_of(result: Any) -> list[str]:
 
 
 def as_in(result: xarray.Dataset, name: str, da: DataArray) -> DataArray:
-    """Give the coordinates of a field the names that they have in a result of several fields."""
     return _renamed(da, {key: new for new, key in json.loads(result.attrs[f"renamed_{name}"]).items()})
 
 

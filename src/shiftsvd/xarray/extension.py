@@ -1,4 +1,4 @@
-"""What labelled fields add to shiftsvd."""
+"""Declaration of the extension for labelled fields: the NetCDF format, an option and hooks of `shiftsvd fit`."""
 
 from typing import Final
 

@@ -26,7 +26,7 @@ Dims = tuple[Hashable, ...]
 Dim = Hashable | Sequence[Hashable]
 Attrs = dict[str, Any]
 
-# Names of variables of the results: neither dimensions nor coordinates of a result can have them.
+# Names of variables of results, which dimensions and coordinates of a result cannot have.
 RESULTS: Final = (
     "components",
     "scores",
@@ -50,16 +50,16 @@ RESULTS: Final = (
     "score_means",
     "other",
 )
-# Attributes by which the CF conventions say how numbers are packed.
+# Attributes of packed numbers in the CF conventions.
 _PACKED: Final = ("scale_factor", "add_offset", "_FillValue", "missing_value")
 # Attributes that describe the stored numbers, not the field.
 _OF_NUMBERS: Final = (*_PACKED, "valid_range", "valid_min", "valid_max", "actual_range", "_Unsigned", "dtype")
-# Entries of a block of a product or a difference: 8 MiB in double precision.
+# Entries in a block of a product or a difference: 8 MiB in double precision.
 BLOCK: Final = 2**20
 
 
 class Stacked(NamedTuple):
-    """A field as a matrix: the cells and samples that are present, and where they belong."""
+    """A field as a matrix of its present samples and cells, with their positions in the field."""
 
     X: Any  # present samples x present cells, an array of NumPy or Dask
     rows: Mask
@@ -125,7 +125,7 @@ def listed(dim: Dim) -> list[Hashable]:
 
 
 def stacked(da: "DataArray", dim: Dim, missing: str = "error", name: str = "da", every: bool = False) -> Stacked:
-    # Samples and cells without values are left out; with `every`, such samples are gaps unless gaps are an error.
+    # Exclude samples and cells without values. With `every`, keep such samples as gaps, unless gaps are an error.
     over = tuple(listed(dim))
     space = tuple(other for other in da.dims if other not in over)
     if not over or not set(over) <= set(da.dims) or not space:
@@ -147,7 +147,7 @@ def matrix(da: "DataArray", over: Dims, space: Dims) -> Any:
 def _present(X: Any, how: str, name: str = "da", every: bool = False) -> tuple[Mask, Mask, int]:
     missing = np.isnan(X)
     asked = {"lost": ("row", missing.sum(axis=1)), "gaps": ("cell", missing.sum(axis=0))}
-    # An infinite value would become NaN once a mean is subtracted. Without gaps `as_operator` looks for it.
+    # An infinite value would become NaN when a mean is subtracted. Without gaps `as_operator` checks for it.
     found = at_once(**asked, **({} if how == "error" else {"infinite": ((), np.isinf(X).sum())}))
     if count := int(found.get("infinite", 0)):
         raise ValueError(f"{name} must be finite or missing, {count} values are infinite; mask them with NaN")
@@ -198,7 +198,7 @@ def notice_used(rows: Mask, over: Dims, where: str = "have values") -> None:
 def in_order(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[str, str]) -> "DataArray":
     for name in listed(dim):
         if name not in first.dims or name not in other.dims:
-            continue  # `stacked` refuses it
+            continue  # `stacked` raises the error
         places, m, n = places_of(first, other, name), first.sizes[name], other.sizes[name]
         text = f"{names[0]} and {names[1]} must have the same samples"
         if places is None:
@@ -216,7 +216,7 @@ def in_order(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[str,
 
 
 def places_of(like: "DataArray", da: "DataArray", dim: Hashable) -> Places | None:
-    # -1: nowhere, or twice. None: the labels are the same, or one of both has none.
+    # -1: absent or duplicate. None: the labels are equal, or one of the two has none.
     labels, own = (labels_of(each, dim) for each in (like, da))
     if labels is None or own is None or labels.equals(own):
         return None
@@ -235,7 +235,7 @@ def lazy(X: Any) -> bool:
 
 
 def at_once(**found: Any) -> dict[str, Any]:
-    # Computes all of them in one read; each array has the names of its dimensions before it.
+    # Compute all of them in one read; each is a pair of dimension names and array.
     from xarray import Dataset
 
     known = Dataset(found).compute()
@@ -288,7 +288,7 @@ def labelled(
     name: str | None = None,
     attrs: Attrs | None = None,
 ) -> "DataArray":
-    # With the coordinates of these dimensions of `da`; `mode` is the coordinate of one dimension more, the first.
+    # With the coordinates of `da` on these dimensions; `mode` is the coordinate of an additional first dimension.
     from xarray import DataArray
 
     known = da.coords.to_dataset()
@@ -309,13 +309,13 @@ def attrs_of(da: "DataArray", *names: str) -> Attrs:
 # The spellings of the CF conventions, in small letters.
 _EAST: Final = ("degrees_east", "degree_east", "degrees_e", "degree_e", "degreese", "degreee")
 _NAMES: Final = ("lon", "longitude", "nav_lon")
-# Labels are equal if they differ by less than this share of the least distance of two of them: rounding to single
-# precision and sums of steps change a coordinate by as much.
+# Labels are equal if they differ by less than this share of the smallest step: rounding to single precision and sums of
+# steps change a coordinate by as much.
 _SAME: Final = 1e-3
 
 
 def on_grid(known: "DataArray", da: "DataArray", space: Dims) -> "DataArray":
-    # By labels, of which longitudes count modulo 360; where one of both has no labels the sizes must agree.
+    # Match by labels, longitudes modulo 360. If one of the two has no labels, the sizes must agree.
     for dim in space:
         if dim not in da.dims:
             raise ValueError(f"the field must have {known.sizes[dim]} cells along {dim}, got 0")
@@ -344,13 +344,13 @@ def _places(labels: "Index", own: "Index", around: bool) -> Places | None:
 
     if not (labels.is_unique and own.is_unique):
         return None
-    if not all(each.dtype.kind in "iufc" for each in (labels, own)):  # NumPy does not know those of pandas
+    if not all(each.dtype.kind in "iufc" for each in (labels, own)):  # NumPy cannot convert dtypes of pandas
         places = np.asarray(own.get_indexer(labels))
         return None if np.any(places < 0) else places
     wanted, there = (np.asarray(each, np.float64) for each in (labels, own))
     steps = np.diff(np.sort(wanted))
     near = _SAME * steps.min() if len(steps) else np.finfo(np.float32).eps * np.abs(wanted).max()
-    if around:  # with the seam between two labels
+    if around:  # place the seam between two labels
         seam = wanted.min() - (steps.min() / 2 if len(steps) else 180)
         wanted, there = (wanted - seam) % 360, (there - seam) % 360
     order = np.argsort(there)
@@ -366,14 +366,15 @@ _NORTH: Final = ("degrees_north", "degree_north", "degrees_n", "degree_n", "degr
 _POLE: Final = 90 + 1e-3  # sums of steps of 0.1 end beyond 90
 
 
-def cell_weights(da: "DataArray", weights: Any, field: Stacked) -> Vector | None:
+def cell_weights(da: "DataArray", weights: Any, space: Dims, cells: Mask | None = None) -> Vector | None:
     if weights is None:
         return None
     if isinstance(weights, str):
         if weights != "coslat":
             raise refuse("weights", 'be "coslat", a DataArray, an array or a number', weights)
         weights = np.sqrt(np.cos(np.deg2rad(latitude_of(da))).clip(0))
-    w: Vector = _over_space(da, weights, field).ravel()[field.cells]
+    w = _over_space(da, weights, space).flatten()
+    w = w if cells is None else w[cells]
     bad = np.count_nonzero(~(np.isfinite(w) & (w >= 0)))
     if bad or not w.any():
         raise Refused(
@@ -385,22 +386,22 @@ def cell_weights(da: "DataArray", weights: Any, field: Stacked) -> Vector | None
     return w
 
 
-def _over_space(da: "DataArray", weights: Any, field: Stacked) -> Vector:
+def _over_space(da: "DataArray", weights: Any, space: Dims) -> Vector:
     if hasattr(weights, "dims"):
         check_labelled(weights, "weights")
-        if unknown := [dim for dim in weights.dims if dim not in field.space]:
-            raise refuse("weights", f"have dimensions of the space, {field.space}", unknown[0])
-        like = da.isel(dict.fromkeys(field.over, 0), drop=True)
+        if unknown := [dim for dim in weights.dims if dim not in space]:
+            raise refuse("weights", f"have dimensions of the space, {space}", unknown[0])
+        like = da.isel({dim: 0 for dim in da.dims if dim not in space}, drop=True)
         weights = on_grid(like, weights, weights.dims)
-        weights = weights.broadcast_like(like).transpose(*field.space).values
+        weights = weights.broadcast_like(like).transpose(*space).values
     weights = np.asarray(unmasked("weights", weights), np.float64)
-    sizes = tuple(da.sizes[dim] for dim in field.space)
+    sizes = tuple(da.sizes[dim] for dim in space)
     # No broadcasting from the right: the latitudes of a square grid would be taken for its longitudes.
     fits = weights.ndim in (0, len(sizes)) and all(
         n in (1, size) for n, size in zip(weights.shape, sizes, strict=False)
     )
     if not fits:
-        rule = f"have the shape {sizes} of the space {field.space}, or 1 for any of its sides"
+        rule = f"have the shape {sizes} of the space {space}, or 1 for any of its sides"
         raise refuse("weights", rule, weights.shape)
     return np.broadcast_to(weights, sizes)
 

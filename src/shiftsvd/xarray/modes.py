@@ -48,49 +48,48 @@ def pca(
     Parameters
     ----------
     da : xarray.DataArray, or several of them: a Dataset, a list, or a mapping from names
-        A field with the dimension `dim` and any others; several fields are passed on to `joint`. Cells that are missing
-        everywhere along `dim`, and samples that miss all their cells, are left out and come back as NaN. Coordinates
-        come back, too, unless they are named like a variable of the result. Numbers that are still packed, as
-        ``scale_factor``, ``add_offset``, ``_FillValue`` or ``missing_value`` among the attributes say, are unpacked.
+        A field with the dimension `dim` and any others; several fields are passed on to `joint`. Cells without any
+        value along `dim`, and samples without any value, are excluded and are NaN in the result. The result keeps
+        coordinates, unless they have the name of one of its variables. Packed numbers, which have the attributes
+        ``scale_factor``, ``add_offset``, ``_FillValue`` or ``missing_value``, are unpacked.
     n_modes : int, or float in (0, 1)
-        Number of modes; a share of the variance to exceed, by the fewest modes.
+        Number of modes, or a share of the variance: the fewest modes that exceed it.
     dim : hashable, or sequence of them
         The dimensions of the samples; all other dimensions make up the space.
     weights : None, "coslat", DataArray, array or float, optional
-        What the anomalies are multiplied by: ``sqrt(cos(latitude))``, or numbers that are not negative, with dimensions
-        of the space (an array must have its shape, or 1 for any of its sides). The latitudes are the coordinate that
-        says so, by its ``standard_name`` or units of degrees north, or else is named lat, latitude, nav_lat, or yc
-        (in degrees).
+        Factors of the anomalies: ``sqrt(cos(latitude))``, or nonnegative numbers with dimensions of the space (an array
+        must have its shape, or 1 for any of its sides). The latitudes are the coordinate with the ``standard_name``
+        latitude or units of degrees north, else the one named lat, latitude, nav_lat, or yc (in degrees).
     center : bool
         Subtract the mean over the samples.
     standardize : bool
         Divide by the standard deviation of the anomalies over the samples (ddof 0), before the weights: EOFs of the
         correlation matrix.
     missing : "error", "mean" or "em"
-        What to do with values that are missing here and there. "mean": they have no anomaly; they equal the mean of
-        the cell, or what `groups` and `covariates` say of it. "em": they equal a model of rank `n_modes` that is fitted
-        to the observed values, in the units that `weights` and `standardize` make (`complete_matrix`);
-        ``attrs["heldout_r2"]`` says how well the model predicts values that it has not seen.
+        Treatment of scattered missing values. "mean": their anomaly is 0; they equal the mean of the cell, or the
+        prediction of `groups` and `covariates`. "em": a model of rank `n_modes`, fitted to the observed values in the
+        units that `weights` and `standardize` make, predicts them (`complete_matrix`); ``attrs["heldout_r2"]`` is the
+        R² of its predictions for held-out values.
     groups : str, DataArray or array, optional
-        The group of each sample, whose mean is subtracted in place of the mean of all: a part of a coordinate such as
-        ``"time.month"``, the name of a coordinate, or labels. A DataArray is matched by its labels.
+        Group of each sample: a part of a coordinate such as ``"time.month"``, the name of a coordinate, or labels. The
+        mean of the group replaces the mean of all samples. A DataArray is matched by its labels.
     covariates : str, DataArray, array, or several of them, optional
-        Subtract what a regression of every cell on these explains, too: ``"time"`` is the linear trend (slopes are per
-        day), a DataArray an index. Several are a sequence, or a mapping from their names.
+        Also remove a regression of every cell on these: ``"time"`` is the linear trend (slopes are per day), a
+        DataArray an index. Give several as a sequence, or as a mapping from names.
     solver : str or Solver
         As in `shiftsvd.svd`.
     tol : float
         Relative accuracy of the singular values; a solver object has its own.
     penalty : float of at least 0, or "auto"
-        Of the completion with ``missing="em"``, as in `complete_matrix`.
+        Penalty of the completion with ``missing="em"``, as in `complete_matrix`.
     max_iter : int
-        The most steps of that completion.
+        Maximum number of iterations of the completion.
     rng : int, Generator or None
-        Seed of the solver; the same seed gives the same bits. None is fresh entropy.
+        Seed of the solver; the same seed gives the same bits. None draws a new seed.
     n_threads : int, optional
         Default: the cores that this process may use. The result does not depend on it.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. What would need more is refused.
+        Default: half of the available memory. A fit that needs more raises an error.
 
     Returns
     -------
@@ -98,7 +97,7 @@ def pca(
         ``components (mode, *space)`` of length 1 in the weighted space, ``scores (mode, dim)`` in the weighted units
         of the field, ``explained_variance (mode)`` (ddof 1), ``explained_variance_ratio (mode)``,
         ``singular_values (mode)``, ``mean_field (*space)``, ``standard_deviation (*space)`` of the anomalies (ddof 1)
-        and ``weights (*space)``: what they were multiplied by. With `groups` also ``group_means (group, *space)`` and
+        and ``weights (*space)``, the factors of the anomalies. With `groups` also ``group_means (group, *space)`` and
         ``groups (dim)``, with `covariates` ``slopes (covariate, *space)``, ``covariate_means (covariate)`` and
         ``covariates (covariate, dim)``. Attributes: ``solver``, ``n_passes``, ``converged`` (whether all variances are
         known to `tol`; 1 or 0 in a file of NetCDF), ``missing``, and where values are missing ``n_missing`` and
@@ -107,30 +106,30 @@ def pca(
     Raises
     ------
     ValueError
-        For values that are missing here and there where `missing` does not say what to do, or infinite: the message
-        counts them. For latitudes beyond the poles, labels that do not match, and dimensions named like a variable of
-        the result.
+        If values are infinite, or scattered values are missing with ``missing="error"``; the message counts them. If
+        latitudes exceed 90 degrees, labels do not match, or a dimension has the name of a variable of the result.
     TypeError
-        If `da` is no DataArray.
+        If `da` is not a DataArray.
 
     See Also
     --------
     xarray.joint : Several fields.
-    xarray.project : Other fields on its modes.
+    xarray.project : Scores of other fields on these modes.
     xarray.reconstruct : Fields from modes.
     xarray.patterns : Maps of covariance or correlation.
     xarray.rotate : Rotated modes.
-    xarray.north : How far the variances may be off.
+    xarray.north : Sampling errors of the variances.
 
     Notes
     -----
-    ``weights * (da - what is subtracted) = sum over modes of scores * components``. Cost: as `shiftsvd.PCA`, a look for
-    missing values, and a pass for the scores. Only the cells that are present are copied, and only if some are not.
-    `groups` and `covariates` are `shiftsvd.Covariates`: they are never subtracted from a copy, and variances are still
-    sums of squares over the number of samples less 1.
+    ``weights * (da - removed) = sum over modes of scores * components``, where *removed* is the mean, or the means of
+    groups and the regression on covariates. Cost: as `shiftsvd.PCA`, a pass that counts missing values, and a pass for
+    the scores. The present cells are copied only if some are absent. `groups` and `covariates` are
+    `shiftsvd.Covariates`: no copy of the field is made to remove them, and variances remain sums of squares divided by
+    the number of samples minus 1.
 
-    Of a field with gaps the anomalies are copied, or lazy where the field is. A completion of a Dask array reads it
-    twice a step, unless it takes up to half of the memory limit: then it is loaded once.
+    The anomalies of a field with gaps are a copy, or lazy if the field is. The completion of a Dask array reads it
+    twice in each iteration, unless it fits in half of the memory limit; then it is loaded once.
 
     Examples
     --------
@@ -173,55 +172,55 @@ def joint(
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
 ) -> Any:
-    """Find empirical orthogonal functions of several fields together, which share nothing but their samples.
+    """Find empirical orthogonal functions of several fields together, which share only their samples.
 
     Parameters
     ----------
     data : xarray.Dataset, sequence of xarray.DataArray, or mapping from names to them
-        Each with the dimension `dim` and any others, on its own grid. Samples are matched by their labels: all fields
-        must have the same, in any order. Cells and samples without values are left out, as in `pca`, and samples that
-        any field lacks.
+        Fields with the dimension `dim` and any others, each on its own grid. Samples are matched by their labels: all
+        fields must have the same labels, in any order. Cells and samples without values are excluded, as in `pca`, and
+        so is every sample that one of the fields lacks.
     n_modes, dim : optional
         As in `pca`.
     weights, center, standardize : optional
-        As in `pca`, of all fields; or a mapping from names of fields, where an absent name has the default.
+        As in `pca`, for all fields; or a mapping from names of fields, in which absent names have the default.
     normalize : bool
-        Divide the anomalies of each field, divided and weighted, by the root of their total variance, so that all
-        fields count alike, whatever their units and the number of their cells.
+        Divide the standardized, weighted anomalies of each field by the root of their total variance, so that all
+        fields have equal weight, whatever their units and numbers of cells.
     factors : mapping from names to float, optional
-        Multiply the anomalies of fields by these after that: 2 is four times the variance of another field.
+        Factors of the anomalies of fields, applied last: 2 gives a field four times its variance.
     missing : "error", "mean" or "em", or mapping from names to them
-        As in `pca`. With "em" each field is completed by itself, by a model of rank `n_modes`.
+        As in `pca`. With "em" each field is completed separately, by a model of rank `n_modes`.
     groups, covariates, solver, tol, penalty, max_iter, rng, n_threads, memory_limit : optional
-        As in `pca`, of all fields.
+        As in `pca`, for all fields.
 
     Returns
     -------
     xarray.Dataset
         ``scores (mode, dim)``, ``explained_variance (mode)``, ``explained_variance_ratio (mode)`` and
-        ``singular_values (mode)`` of all fields together. For each field, with its name before theirs:
+        ``singular_values (mode)`` of all fields together. For each field, with its name as a prefix:
         ``name_components (mode, *space)``, whose squares sum to 1 over all fields, ``name_mean_field``,
-        ``name_weights`` and ``name_own_variance_ratio (mode)``, the share of its own variance, and what `pca` gives
-        with `groups` and `covariates`. Coordinates that differ between fields have the name of the field after theirs:
-        `side` returns one field, under its own names.
+        ``name_weights`` and ``name_own_variance_ratio (mode)``, the share of its own variance, and the variables that
+        `pca` returns with `groups` and `covariates`. Coordinates that differ between fields have the name of the field
+        as a suffix: `side` returns one field, under its own names.
 
     Raises
     ------
     ValueError
-        For samples that do not match, names that are not there or twice, and as in `pca`.
+        If samples do not match, or names are absent or duplicate; and as in `pca`.
     TypeError
-        For what is no field.
+        If `data` holds no DataArrays.
 
     See Also
     --------
     xarray.side : One of the fields, for `reconstruct`.
     xarray.pca : One field.
-    xarray.coupled : What two fields have in common.
+    xarray.coupled : Pairs of patterns in two fields.
 
     Notes
     -----
-    ``weights * (field - mean_field) = sum over modes of scores * components`` for each field. Fields are not copied,
-    nor put beside each other in memory; some may be Dask arrays. Cost: as `pca`, of all fields.
+    ``weights * (field - mean_field) = sum over modes of scores * components`` for each field. Fields are neither copied
+    nor concatenated in memory; some may be Dask arrays. Cost: that of `pca`, summed over the fields.
 
     Examples
     --------
@@ -261,7 +260,7 @@ def _alone(da: Any, n_modes: Any, options: FieldOptions) -> Any:
     Z = products(of.A, F.Vh) if of.gaps is None else regressed(of.gaps, of.centre, F.Vh, explained, noise)
     if of.deviation is None:
         deviation = np.sqrt(of.left / (m - 1))
-    else:  # observed values may vary less than the modes do where most are missing: no correlation is above 1
+    else:  # where most values are missing, the observed ones may vary less than the modes: keep correlations below 1
         deviation = np.maximum(of.deviation, np.sqrt(explained @ F.Vh.astype(np.float64) ** 2) / of.weights)
     found = modes_of(of, F.Vh, Z.astype(of.A.dtype), F.S, total, standard_deviation=field.in_space(deviation))
     for name, attrs in _attrs(field.da, options).items():

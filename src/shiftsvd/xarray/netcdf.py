@@ -26,7 +26,7 @@ from shiftsvd.extend.files import (
 )
 from shiftsvd.extend.running import Refused, Setting
 
-# Cells of larger grids have no names: these would take more memory than a sample.
+# Cells of larger grids get no names, which would need more memory than a sample.
 MOST_CELLS: Final = 2_000_000
 
 
@@ -46,7 +46,7 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
 
 @dataclass(frozen=True, eq=False)
 class NetcdfRows(RowSource):
-    """Rows of a variable, which xarray reads when it is sliced."""
+    """Rows of a variable; slicing it reads them from the file."""
 
     variable: Any
     chunks: tuple[int, ...] | None
@@ -113,12 +113,12 @@ def _coordinate(variable: Any, dim: Hashable) -> list[str] | None:
 
 
 def _dates(coordinate: Any) -> npt.NDArray[Any]:
-    # Files may count from different dates: dates are the same in all of them.
+    # Files may count from different dates, so numbers of days do not identify a sample; dates do.
     if " since " not in str(coordinate.attrs.get("units", "")):
         return np.asarray(coordinate.values)
     xarray = optional("xarray", "xarray")
     known = coordinate.drop_vars(list(coordinate.coords)).to_dataset(name="dates")
     try:
         return np.asarray(xarray.decode_cf(known)["dates"].values)
-    except (ImportError, ValueError, OverflowError):  # nothing here knows the calendar
+    except (ImportError, ValueError, OverflowError):  # unknown calendar
         return np.asarray(coordinate.values)

@@ -1,4 +1,4 @@
-"""Other fields on known modes, and fields reconstructed from modes."""
+"""Scores of other fields on known modes, and fields from modes."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from shiftsvd.xarray.travelling import check_all_there, check_steps
 
 
 def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -> Any:
-    """Compute the scores of another field on known components, with their mean and weights.
+    """Compute the scores of another field on known components, with the mean and weights of the fit.
 
     Parameters
     ----------
@@ -25,37 +25,37 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
         ``eofs.sel(mode=1)``.
     da : xarray.DataArray, or several of them where `eofs` is of several
         A field on the same space: dimensions and labels in any order, longitudes from 0 or from -180. All other
-        dimensions are those of the samples. Samples that miss all their cells get NaN. Values that are missing here and
-        there are treated as in the fit: with "mean" they have no anomaly, with "em" the observed values are regressed
-        on the modes, all of which should be there then.
+        dimensions are those of the samples. The scores of samples without any value are NaN. Scattered missing values
+        are treated as in the fit: with "mean" their anomaly is 0; with "em" the observed values are regressed on the
+        modes, and `eofs` should hold all of them.
     groups, covariates : optional
-        Groups and covariates of these samples, as in `pca`, if the fit had any. Default: the coordinates whose names
-        the fit was given.
+        Groups and covariates of these samples, as in `pca`, if the fit had any. Default: the coordinates that the fit
+        used.
 
     Returns
     -------
     xarray.DataArray
-        ``scores (mode, dim)``; of sequences at the first step of each.
+        ``scores (mode, dim)``; for modes with lags, at the first step of each sequence.
 
     Raises
     ------
     ValueError
-        For another space, or values that are missing or infinite where the components have some; with modes in time
-        for steps out of order, too few steps, or, for an analytic signal, steps without values.
+        If the space differs, or values are missing or infinite where the components have values. With modes in time:
+        if steps are not in order, too few, or, for an analytic signal, without values.
     TypeError
-        If `da` is no DataArray.
+        If `da` is not a DataArray.
 
     See Also
     --------
     xarray.pca : Finds the modes.
-    xarray.reconstruct : The way back.
+    xarray.reconstruct : The inverse.
 
     Notes
     -----
-    One read of a Dask array, whose chunks need not fit the memory together.
+    One read of a Dask array, which may be larger than memory.
 
-    The analytic signal is that of the new series, padded as in the fit, so that near its ends scores differ from those
-    of a longer series. The mean of the transform is 0; the real part keeps its mean.
+    The analytic signal is computed from the new series, padded as in the fit, so that scores near its ends differ from
+    those of a longer series. The mean of the transform is 0; the real part keeps its mean.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
         scores = _of_signals(X, eofs, in_cells(components, eofs, cells))
     else:
         V = in_cells(with_modes(eofs.duals, "duals") if "duals" in eofs else components, eofs, cells)
-        # Modes of `pca` alone tell of a completed field how its observed values predict the others.
+        # Only modes of `pca` have the variances and the noise that a regression on observed values needs.
         completed = eofs.attrs.get("missing") == "em" and "standard_deviation" in eofs
         scores = (_of_gaps if completed else _multiplied)(X, eofs, V)
     like = da.isel({over[0]: slice(0, len(scores))}) if lagged else da
@@ -199,42 +199,41 @@ def _means(eofs: xarray.Dataset) -> Panel:
 
 
 def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any = None, covariates: Any = None) -> Any:
-    """Compute the field that the modes make up, in its own units, with what was subtracted.
+    """Compute a field from modes, in the units of the field.
 
-    ``mean_field + sum of scores * components / weights``, with the means of the groups in place of `mean_field`, and
-    what the covariates explain, if the fit had any.
+    ``mean_field + sum of scores * components / weights``. If the fit had groups, their means replace `mean_field`; if
+    it had covariates, their regression is added.
 
     Parameters
     ----------
     eofs : xarray.Dataset
         The result of `pca`, or some of its modes.
     scores : xarray.DataArray, optional
-        Scores of all modes or of some, such as ``eofs.scores.sel(mode=[1, 2])`` or ``eofs.scores.sel(mode=1)``.
+        Scores of some or all modes, such as ``eofs.scores.sel(mode=[1, 2])`` or ``eofs.scores.sel(mode=1)``.
         Default: ``eofs.scores``.
     modes : int, list of int or slice, optional
-        The modes that make up the field, by their labels, such as ``modes=2`` or ``modes=[1, 3]``. Default: all of
-        `scores`.
+        Labels of the modes to sum, such as ``modes=2`` or ``modes=[1, 3]``. Default: all modes of `scores`.
     groups, covariates : optional
         Groups and covariates of the samples of `scores`, as in `pca`, if the fit had any. Default: those of the fit
-        with the same labels, or the coordinates whose names the fit was given.
+        with the same labels, or the coordinates that the fit used.
 
     Returns
     -------
     xarray.DataArray
-        The field on the dimensions of the samples and the space, with its name and attributes. Of several fields a
-        Dataset of them; of complex modes the real part.
+        The field on the dimensions of the samples and the space, with its name and attributes. For several fields, a
+        Dataset; for complex modes, the real part.
 
     Raises
     ------
     ValueError
-        For scores of modes that `eofs` does not have, or samples whose groups or covariates are not known.
+        If `eofs` lacks modes of the scores, or groups or covariates of the samples are unknown.
     TypeError
-        If the scores are no DataArray.
+        If the scores are not a DataArray.
 
     See Also
     --------
     xarray.pca : Finds the modes.
-    xarray.project : The way there.
+    xarray.project : The inverse.
 
     Examples
     --------

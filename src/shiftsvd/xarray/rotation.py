@@ -15,7 +15,7 @@ Scaling = Literal["covariance", "correlation", "scaled", "unit"]
 
 
 def patterns(eofs: Any, scaling: Scaling = "covariance") -> Any:
-    """Scale the modes to maps in the units of the field, or of correlations.
+    """Scale the modes to maps in the units of the field, or to correlations.
 
     Parameters
     ----------
@@ -35,17 +35,17 @@ def patterns(eofs: Any, scaling: Scaling = "covariance") -> Any:
     Raises
     ------
     ValueError
-        For another scaling, or correlations of modes without the standard deviations of the field.
+        If the scaling is unknown, or `eofs` lacks the standard deviations that correlations need.
 
     See Also
     --------
     xarray.pca : Finds the modes.
-    xarray.correlation : Maps of correlation with anything, and their p-values.
+    xarray.correlation : Maps of correlation with any series, and their p-values.
 
     Notes
     -----
-    No pass: scores of different modes are not correlated, so that a covariance with the field is one with the mode; of
-    rotated modes it is ``eofs.structure``. Scores over their standard deviations are
+    No pass: scores of different modes are uncorrelated, so the covariance of a score with the field equals its
+    covariance with its own mode. For rotated modes it is ``eofs.structure``. Standardized scores are
     ``eofs.scores / numpy.sqrt(eofs.explained_variance)``.
 
     Examples
@@ -99,40 +99,40 @@ def rotate(
     eofs : xarray.Dataset
         The result of `pca`.
     n_modes : int, optional
-        Number of leading modes to rotate; the others are left out. Default: all of them.
+        Number of leading modes to rotate; the result excludes the others. Default: all modes.
     method : "varimax" or "promax"
         "varimax" keeps scores uncorrelated, "promax" does not: see `shiftsvd.rotate`.
     power : float
-        With "promax", the power of the loadings that they are rotated to.
+        With "promax", the power of the loadings in the target of the rotation.
     kaiser : bool
-        Let each cell count alike while the rotation is sought, whatever its loadings.
+        Normalize the loadings of each cell during the rotation, so that all cells have equal weight.
     max_iter : int
-        The most steps of varimax.
+        Maximum number of iterations of varimax.
 
     Returns
     -------
     xarray.Dataset
-        The variables of `eofs` for rotated modes, in the order of their variances: ``components`` of length 1 that are
-        not orthogonal, ``scores``, ``explained_variance``, its ratio and root; and ``duals (mode, *space)``, by which
-        `project` finds scores, ``structure (mode, *space)``, the covariance of standardized scores with the weighted
-        field, and ``score_correlations (mode, other)``: the identity with varimax. Attributes: ``rotation``,
-        ``criterion`` (what varimax maximizes) and ``rotation_converged``.
+        The variables of `eofs` for rotated modes, by descending variance: ``components`` of length 1, not orthogonal,
+        ``scores``, ``explained_variance``, its ratio and root; ``duals (mode, *space)``, from which `project` computes
+        scores; ``structure (mode, *space)``, the covariance of standardized scores with the weighted field; and
+        ``score_correlations (mode, other)``, the identity with varimax. Attributes: ``rotation``, ``criterion`` (the
+        objective of varimax) and ``rotation_converged``.
 
     Raises
     ------
     ValueError
-        For modes without variance, rotated ones, or settings that cannot be.
+        If modes have no variance or are rotated already, or a setting is invalid.
 
     See Also
     --------
-    shiftsvd.rotate : The same of arrays.
+    shiftsvd.rotate : The rotation of arrays.
     xarray.pca : Finds the modes.
     xarray.patterns : Maps of covariance or correlation, of rotated modes too.
 
     Notes
     -----
-    Loadings are rotated: components times the standard deviations of their scores, in the weighted space. With varimax
-    the variances add up to those of the modes that took part; with promax scores correlate, and they do not.
+    The rotation acts on loadings: components times the standard deviations of their scores, in the weighted space. With
+    varimax the variances have the same sum as before the rotation; with promax scores correlate, and the sum changes.
 
     Examples
     --------

@@ -14,10 +14,10 @@ from shiftsvd.xarray.datasets import Dataset, check_variances, with_modes
 from shiftsvd.xarray.fields import Dims, Panel, Places, Vector
 from shiftsvd.xarray.projection import anomalies_of, in_cells
 
-# No autocorrelation is taken to be larger than this: a trend, say, has no number of independent samples.
+# Upper limit of an autocorrelation: a trend, for example, has no effective number of samples.
 MOST: Final = 0.99
-# Larger modes that the bias of an autocorrelation counts, as a share of the samples, at most: with more, what is known
-# of r would be noise.
+# Upper limit of the number of larger modes in the bias of an autocorrelation, as a share of the samples: with more
+# modes the corrected autocorrelation would be noise.
 CORRECTED: Final = 0.1
 
 
@@ -29,25 +29,25 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
     eofs : xarray.Dataset
         The result of `pca`, or some of its modes.
     along : hashable, optional
-        The dimension of the samples along which they follow each other. Default: the dimension that has times, or is
-        called time, or else the last.
+        The dimension of time among those of the samples. Default: the dimension with dates, else the one named time,
+        else the last.
     level : float in (0, 1)
         Probability that an interval holds the variance.
 
     Returns
     -------
     xarray.Dataset
-        Along ``mode``: ``explained_variance`` and its ratio; ``effective_size``, the number of independent samples that
-        the scores are worth; ``standard_error = explained_variance * sqrt(2 / effective_size)``; ``nominal_error``, as
-        if all samples were independent; ``autocorrelation`` of the scores at lag one; ``separated``: whether the next
-        known variances, above and below, are further away than the standard error. Modes that are not separated may be
-        mixtures of their neighbours. ``lower`` and ``upper``: an interval that holds the variance of the mode in
-        endless series with the probability `level`, also with few independent samples.
+        Along ``mode``: ``explained_variance`` and its ratio; ``effective_size``, the effective number of samples of the
+        scores; ``standard_error = explained_variance * sqrt(2 / effective_size)``; ``nominal_error``, the error of
+        independent samples; ``autocorrelation`` of the scores at lag one; ``separated``: whether the next known
+        variances, above and below, differ by more than the standard error. Modes that are not separated may be mixtures
+        of their neighbours. ``lower`` and ``upper``: an interval that holds the variance of the mode in an infinitely
+        long series with the probability `level`, also with few independent samples.
 
     Raises
     ------
     ValueError
-        For rotated modes, whose variances are no eigenvalues, or a level that cannot be.
+        If modes are rotated (their variances are not eigenvalues), or the level is not in (0, 1).
 
     See Also
     --------
@@ -56,16 +56,16 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
 
     Notes
     -----
-    North et al. (1982): an eigenvalue of n independent normal samples has the standard error ``sqrt(2 / n)`` times
-    itself. Red scores with the autocorrelation r at lag one are worth ``n (1 - r^2) / (1 + r^2)`` samples for a
-    variance. The bias of r is removed: ``(n r + 1) / (n - 3 - 2 j)`` for a mode with j larger ones. Samples are assumed
-    to be equally far apart; no pass.
+    North et al. (1982): the standard error of an eigenvalue of n independent normal samples is ``sqrt(2 / n)`` times
+    the eigenvalue. For the variance of red scores with the autocorrelation r at lag one, the effective number of
+    samples is ``n (1 - r^2) / (1 + r^2)``. The bias of r is removed: ``(n r + 1) / (n - 3 - 2 j)`` for a mode with j
+    larger ones. Samples are assumed to be equally spaced in time; no pass.
 
-    The rule holds for many independent samples. With few, variances are skewed, and the subtracted mean takes a part
-    of them. The intervals are those of a chi-square distribution with the mean and the variance of the variance of a
-    red series about its mean. Of 500 fields of 100 samples with r = 0.8, which are worth 20, they held the variances of
-    three modes in 96, 92 and 88 %, bars of 1.96 standard errors in 86, 79 and 76 %. Modes with close variances repel
-    each other, which neither takes into account.
+    The rule holds for many independent samples. With few, the distribution of variances is skewed, and the subtracted
+    mean removes a part of them. The intervals are those of a chi-square distribution with the mean and the variance of
+    the variance of a red series about its mean. In 500 fields of 100 samples with r = 0.8, whose effective number is
+    20, they held the variances of three modes in 96, 92 and 88 %, bars of 1.96 standard errors in 86, 79 and 76 %.
+    Modes with close variances repel each other; neither method accounts for this.
 
     References
     ----------
@@ -201,7 +201,7 @@ def correlation(da: Any, series: Any, *, along: Hashable | None = None) -> Any:
     Parameters
     ----------
     da : xarray.DataArray
-        The field. Values may be missing: each cell is correlated over the samples that it has.
+        The field. Values may be missing: each cell is correlated over its present samples.
     series : xarray.DataArray
         Series on dimensions of the samples of `da`, matched by their labels, and perhaps ``mode``: ``eofs.scores``.
     along : hashable, optional
@@ -215,21 +215,21 @@ def correlation(da: Any, series: Any, *, along: Hashable | None = None) -> Any:
     Raises
     ------
     ValueError
-        For series without labels or dimensions of samples of the field.
+        If the series lack labels or dimensions of the samples of the field.
     TypeError
-        If one of them is no DataArray.
+        If `da` or `series` is not a DataArray.
 
     See Also
     --------
-    xarray.patterns : Correlations of modes with the field that they were found in, without a pass.
+    xarray.patterns : Correlations of modes with the field of the fit, without a pass.
     xarray.north : Errors of the variances.
 
     Notes
     -----
     Two-sided, by Student's t with ``effective_size - 2`` degrees of freedom, where two red series of n samples with the
     autocorrelations r and s at lag one are worth ``n (1 - r s) / (1 + r s)`` pairs; the bias of both is removed. Two
-    reads of a Dask array. The p-value of a mode and the field that it was found in says nothing of chance: the mode was
-    made to correlate. Many cells are many tests.
+    reads of a Dask array. The p-value of a mode and the field of its own fit is no test: the fit maximizes the
+    correlation. Many cells are many tests.
 
     References
     ----------
@@ -325,22 +325,21 @@ def bootstrap(
     eofs : xarray.Dataset
         The result of `pca`.
     da : xarray.DataArray
-        The field that `pca` was given. Missing values have no anomaly.
+        The field of the fit. The anomaly of missing values is 0.
     n_samples : int
         Number of fields to draw.
     block : int, optional
-        Number of samples that follow each other and are drawn together. Default: from the autocorrelation of the scores
-        (Carlstein 1986).
+        Number of consecutive samples in a block. Default: from the autocorrelation of the scores (Carlstein 1986).
     level : float in (0, 1)
         Probability of the intervals.
     along : hashable, optional
-        As in `north`. Other dimensions of the samples are drawn as wholes.
+        As in `north`. Blocks extend over all other dimensions of the samples.
     groups, covariates : optional
         As in `project`.
     rng : int, Generator or None
         As in `shiftsvd.svd`.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. What would need more is refused.
+        Default: half of the available memory. A bootstrap that needs more raises an error.
 
     Returns
     -------
@@ -353,7 +352,7 @@ def bootstrap(
     Raises
     ------
     ValueError
-        For rotated modes, another field, or settings that cannot be.
+        If modes are rotated, the field differs from that of the fit, or a setting is invalid.
 
     See Also
     --------
@@ -361,9 +360,9 @@ def bootstrap(
 
     Notes
     -----
-    What the fit subtracted is subtracted, and the mean of each drawn field, too. The field is read twice: for the
-    products of all samples with each other (m x m), in whose space all modes are found exactly, and for the maps.
-    Drawn modes are matched to known ones by the size of their cosine, and signs are turned.
+    The anomalies are those of the fit, and the mean of each drawn field is removed. The field is read twice: for the
+    inner products of all samples (m x m), from which all modes follow exactly, and for the maps. Drawn modes are
+    matched to known modes by the size of their cosine, and their signs are aligned.
 
     References
     ----------

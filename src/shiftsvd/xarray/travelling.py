@@ -1,4 +1,4 @@
-"""Modes of what travels: extended EOFs and Hilbert EOFs."""
+"""Modes of travelling and oscillating patterns: extended EOFs and Hilbert EOFs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,9 +18,9 @@ from shiftsvd.xarray.fields import Dim, Mask, Stacked, as_field, labelled, label
 from shiftsvd.xarray.time_series import AnalyticSignal, Lagged
 
 DECAY: Final = 0.2
-# Up to so many steps the Gram matrix of a field between its steps is formed, in one read.
+# Time steps up to which the Gram matrix between steps is formed, in one read.
 FORMED = 4000
-# Entries of a block of cells that is transformed at once.
+# Entries of a block of cells in one Fourier transform.
 ENTRIES: Final = 2**22
 
 
@@ -44,16 +44,16 @@ def extended(
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
 ) -> Any:
-    """Find extended EOFs (multichannel singular spectrum analysis): sequences of patterns, for what travels or swings.
+    """Find extended EOFs (multichannel singular spectrum analysis): sequences of patterns that travel or oscillate.
 
     Parameters
     ----------
     da : xarray.DataArray
-        As for `pca`; its samples follow each other in equal steps.
+        As for `pca`; the samples must be equally spaced in time.
     n_modes : int
         Number of modes.
     lags : int, or sequence of them
-        The number of steps that are taken together, 0 to lags - 1; or these steps, such as ``range(0, 60, 5)``.
+        Number of steps in a sequence, 0 to lags - 1; or the steps, such as ``range(0, 60, 5)``.
     dim : hashable
         The dimension of time.
     weights, center, standardize : optional
@@ -61,7 +61,7 @@ def extended(
     missing : "error", "mean" or "em"
         As in `pca`, also for steps without any values.
     groups, covariates : optional
-        Removed before lags are taken, as in `pca`; `project` needs those that are no coordinates.
+        Removed before lags are taken, as in `pca`; pass those that are no coordinates to `project` again.
     solver, tol, penalty, max_iter, rng, n_threads, memory_limit : optional
         As in `pca`.
 
@@ -69,26 +69,27 @@ def extended(
     -------
     xarray.Dataset
         The variables of `pca`, with ``components (mode, lag, *space)`` of length 1 over all lags, and ``scores (mode,
-        dim)`` at the first step of each sequence, of which there are ``max(lags)`` fewer than steps; ``score_means
-        (mode)`` is what was subtracted from them.
+        dim)`` at the first step of each sequence; there are ``max(lags)`` fewer sequences than steps. ``score_means
+        (mode)`` are the means that were subtracted from the scores.
 
     Raises
     ------
     ValueError
-        For lags that do not fit, samples without values, or out of order, and as in `pca`.
+        If lags exceed the series, or samples have no values or are not in order; and as in `pca`.
     TypeError
         If `da` is no DataArray.
 
     See Also
     --------
-    xarray.hilbert : Complex modes, for what travels.
+    xarray.hilbert : Complex modes of travelling waves.
     xarray.pca : Modes of single steps.
 
     Notes
     -----
     ``sum over modes of scores(t) * components(lag)`` is the weighted anomaly at t + lag, minus its mean over all t. The
-    matrix of all lags is never formed: a product with it is one of the field with a panel that is as many times as wide
-    as there are lags. Of up to 4000 steps the Gram matrix between steps is formed in one read, and its windows summed.
+    matrix of all lags is never formed: a product with it is a product of the field with a panel that has one copy of
+    each column for each lag. For up to 4000 steps, the Gram matrix between steps is formed in one read, and its windows
+    are summed.
 
     References
     ----------
@@ -137,7 +138,7 @@ def _dataset(of: Anomalies, F: SVDResult, lags: tuple[int, ...], squares: float)
     first = {field.over[0]: slice(0, n)}
     scores = labelled(scores_of(F.H).conj().T, field.da.isel(first), field.over, modes)
     found = {"components": concat(each, "lag"), "scores": scores} | variances(F.S, n, squares)
-    # Groups and covariates at the first steps of sequences alone, where there are scores.
+    # Scores exist at the first steps of sequences: keep groups and covariates there alone.
     found |= {name: values.isel(first, missing_dims="ignore") for name, values in of.subtracted().items()}
     return Dataset(found, coords={"mode": modes}, attrs=of.attrs)
 
@@ -174,16 +175,16 @@ def hilbert(
     dim : hashable
         The dimension of time.
     padding : "exp" or None
-        How the series continues beyond its ends. "exp": by as many steps on either side, in which the linear trend of
-        each cell goes on and the distance of its first and last value from the trend decays. None: periodically, so
-        that a difference between the ends rings in the first and last steps.
+        Continuation of the series beyond its ends. "exp": as many steps on either side, in which the linear trend of
+        each cell continues, and the distances of the first and last value from the trend decay. None: periodic, so
+        that a difference between the ends causes ringing in the first and last steps.
     decay : float
-        With "exp", the number of lengths of the series in which a distance from the trend decays to 1/e.
+        With "exp", the time in which a distance from the trend decays to 1/e, in lengths of the series.
     weights, center, standardize : optional
         As in `pca`.
     missing : "error", "mean" or "em"
         As in `pca`, also for steps without any values; with "em" the model has twice as many components as `n_modes`,
-        since what travels takes two.
+        since a travelling wave needs two.
     groups, covariates : optional
         Removed before the transform, as in `pca`.
     solver, tol, penalty, max_iter, rng, n_threads, memory_limit : optional
@@ -195,25 +196,25 @@ def hilbert(
         The variables of `pca`; ``components`` and ``scores`` are complex: ``abs`` of them are amplitudes, and
         ``numpy.angle`` phases. The largest entry of each component is real and positive. The weighted anomalies are the
         real part of ``sum over modes of scores * components``, which are the conjugates of xeofs's. ``score_means
-        (mode)`` is what was subtracted from the scores, whose mean is 0.
+        (mode)`` are the means that were subtracted from the scores.
 
     Raises
     ------
     ValueError
-        For samples without values, or out of order, and as in `pca`.
+        If samples have no values or are not in order; and as in `pca`.
     TypeError
         If `da` is no DataArray.
 
     See Also
     --------
-    xarray.pca : Modes that stand.
-    xarray.extended : Modes with lags, for what travels or swings.
+    xarray.pca : Modes of standing patterns.
+    xarray.extended : Modes with lags, for patterns that travel or oscillate.
 
     Notes
     -----
     The analytic signal ``x + i H(x)`` of the weighted anomalies, minus its mean, is never formed: products with it are
-    products with the field, and Fourier transforms of panels. Cost: as `pca`, and a read for the total variance; of up
-    to 4000 steps, the Gram matrix between them is formed in one read.
+    products with the field, and Fourier transforms of panels. Cost: as `pca`, and a read for the total variance. For up
+    to 4000 steps, the Gram matrix between steps is formed in one read.
 
     References
     ----------
@@ -242,7 +243,7 @@ def hilbert(
     F = _by_steps(options, m).svd(C, n_modes)
     found = modes_of(of, F.Vh, scores_of(F), F.S, total_squares(C))
     attrs = fit_attrs(F.info, of) | options.attrs | {"padding": str(padding)} | ({"decay": decay} if padding else {})
-    # Anomalies that were centred have no mean left.
+    # The mean of centred anomalies is 0.
     means = np.zeros(len(F.S)) if center else of.A.rmatmat(np.ones((m, 1)))[:, 0] @ F.Vh.conj().T / m
     return found.assign(score_means=("mode", means)).assign_attrs(attrs)
 
@@ -285,7 +286,7 @@ def _by_steps(options: FieldOptions, m: int) -> FieldOptions:
 
 
 def total_squares(C: Product) -> float:
-    # One read of the field: trace(T G T^H) with the Gram matrix G between steps, or, of very many steps, the squares of
+    # One read of the field: trace(T G T^H) with the Gram matrix G between steps; beyond FORMED steps, the squares of
     # dense blocks of cells.
     T, A = C.A, C.B
     if T.shape[0] <= FORMED:

@@ -1,4 +1,4 @@
-"""Columns of a table: names, numbers, categories, triplets, and why a column is refused."""
+"""Columns of a table: names, numbers, categories, triplets, and errors about columns."""
 
 import re
 from collections import defaultdict
@@ -17,7 +17,7 @@ from shiftsvd.io.formats.text import NO_CLASS, WRITINGS, Marks, is_gap, looks_li
 
 _SHOWN = 6  # columns in an error
 _LONGEST = 40  # characters of a cell in an error
-_FEW = 10  # texts that all differ, from which they are no classes
+_FEW = 10  # number of distinct texts from which a column without duplicates does not hold classes
 _DOES: Final = {
     "one_hot": "makes a column of each class",
     "label_column": "colours the report of `shiftsvd fit`",
@@ -95,7 +95,7 @@ def _short(cell: str) -> str:
 
 
 Cells = Sequence[Sequence[str]]  # rows of cells
-# Names of columns that say that they tell one row from another; those of the last are texts.
+# Names of columns of identifiers; the columns that _NAMES matches hold texts.
 _IDENTIFIERS: Final = re.compile(
     r"(.*[_\W])?(ids?|idx|index|key|uuid|guid|barcodes?|row|rows?_?(id|nr|no|num|number)|rownames?|nr|no|num|number|"
     r"serial|code|record|unnamed: 0)",
@@ -108,13 +108,13 @@ _NAMES: Final = re.compile(
 
 
 class Layout(NamedTuple):
-    """What the columns of a table become, by their positions."""
+    """Use of the columns of a table, by position."""
 
-    label: int | None  # names the rows
-    numbers: Sequence[int]  # the features, in their order
-    dtype: np.dtype[Any] = np.dtype(np.float64)  # holds them all
-    classes: Mapping[int, Sequence[str]] = {}  # of those that are classes; each class becomes an indicator
-    why: str | None = None  # the first column names the rows, where no setting says so
+    label: int | None  # the column of row names
+    numbers: Sequence[int]  # the columns of features, in order
+    dtype: np.dtype[Any] = np.dtype(np.float64)  # of the features
+    classes: Mapping[int, Sequence[str]] = {}  # classes of categorical features; each becomes an indicator
+    why: str | None = None  # reason for taking the first column as row names without a setting
 
     @property
     def numeric(self) -> list[int]:
@@ -149,7 +149,7 @@ class Layout(NamedTuple):
 
 
 def layout_of_text(names: Sequence[str], rows: Cells, short: bool, marks: Marks, choices: Choices) -> Layout:
-    # By the names and the first rows; `short` where the header lacks the first name.
+    # From the names and the first rows; `short` if the header lacks the first name.
     choices.check_names(names)
     label, why = _label_of_text(names, rows, short, marks, choices)
     empty = {j for j, name in enumerate(names) if name == "" and all(row[j].strip() == "" for row in rows)}
@@ -199,7 +199,7 @@ def says_identifiers(name: str) -> bool:
 
 def layout_of_schema(schema: Any, choices: Choices) -> Layout:
     choices.check_names(schema.names)
-    index = set(_stored_index(schema)).difference(choices.columns)  # of pandas, and no data
+    index = set(_stored_index(schema)).difference(choices.columns)  # the index of pandas is not a feature
     hidden = {j for j, name in enumerate(schema.names) if name in index}
     form = _layout(schema.names, _label(schema, choices), hidden, choices)
     fields = [schema.field(j) for j in form.numeric]
@@ -245,7 +245,7 @@ def texts(column: Any) -> list[str]:
 
 
 def sound(batch: Any) -> Any:
-    batch.validate(full=True)  # else damaged offsets are followed out of the file
+    batch.validate(full=True)  # otherwise damaged offsets lead to reads outside the buffers
     return batch
 
 
@@ -267,7 +267,7 @@ def _numbers(batch: Any, positions: Sequence[int], dtype: np.dtype[Any]) -> npt.
     numbers = batch.select(list(positions))
     kind = pa.from_numpy_dtype(dtype)
     schema = pa.schema([field.with_type(kind) for field in numbers.schema])
-    # The default pool keeps what was freed for itself.
+    # The default pool does not return freed memory to the system.
     tensor = numbers.cast(schema, safe=False).to_tensor(null_to_nan=True, memory_pool=pa.system_memory_pool())
     X: npt.NDArray[Any] = tensor.to_numpy()
     return X
@@ -311,7 +311,7 @@ def column_of_numbers(column: Any) -> npt.NDArray[Any]:
 
 _PLACES = (("row", "column"), ("row", "col"), ("i", "j"), ("user", "item"))
 _VALUES = ("value", "x", "rating")
-_BYTES = 48  # of memory for a triplet: as it is read, joined, and in the CSR
+_BYTES = 48  # of memory for a triplet: parsed, concatenated, and in the CSR
 
 Positions = tuple[int, int, int]
 
@@ -351,7 +351,7 @@ def gather(
 
 
 class _Axis:
-    """The rows, or the columns, that triplets name one after another; `digits` may be positions."""
+    """Rows or columns of triplets; with `digits`, texts of digits may be positions."""
 
     def __init__(self, what: str, digits: bool) -> None:
         self._what, self._digits = what, digits

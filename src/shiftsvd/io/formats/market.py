@@ -1,4 +1,4 @@
-"""The text of MatrixMarket files, validated line by line before SciPy parses it."""
+"""MatrixMarket files: samples are rows unless an extension finds tables beside the file; each line is validated."""
 
 import math
 import re
@@ -10,9 +10,12 @@ from typing import IO, Any, Final, NamedTuple, cast
 import numpy as np
 from scipy.io import mmread
 
-from shiftsvd.io.base import bounded, open_bytes, packing, plausible_shape, reading
+from shiftsvd.errors import Part, Setting
+from shiftsvd.extend import extensions
+from shiftsvd.io.base import PIPED, Opened, bounded, called, open_bytes, packing, plausible_shape, reading, refuse_key
+from shiftsvd.names import resolve
 
-_PIECE: Final = 1 << 20  # bytes that are looked at in one go
+_PIECE: Final = 1 << 20  # bytes that are validated at once
 _LONGEST: Final = 1 << 16  # bytes of a line
 _SHOWN: Final = 40  # bytes of a line in an error
 _GAP: Final = rb"[ \t]++"
@@ -23,16 +26,30 @@ _FORTRAN: Final = re.compile(rb"(?<=[\d.])[dD](?=[+\-\d])")
 _PLUS: Final = re.compile(rb"(?<=[ \t\n])\+(?=[\d.])|\A\+(?=[\d.])")
 
 
+def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    refuse_key(path, key)
+    matrix = read_matrix(path, memory_limit)
+    places = [each.beside for each in extensions() if each.beside is not None]
+    found = (resolve(place)(path, matrix, memory_limit) for place in places)
+    plain = Opened(matrix, unsaid=unsaid(path, matrix.shape[0])) if path.name == PIPED else Opened(matrix)
+    return next((opened for opened in found if opened is not None), plain)
+
+
+def unsaid(path: Path, m: int) -> tuple[Part, ...]:
+    taken = f"{called(path)} does not say where its samples are: its {m} rows are taken; "
+    return taken, Setting("orient", "columns"), " if cells are columns, as in matrices of 10x"
+
+
 def line_of(field: str, sparse: bool) -> re.Pattern[bytes]:
     cells = [rb"\d++"] * (2 if sparse else 0) + _VALUES.get(field, [_REAL])
     return re.compile(rb"(?:[ \t]*+(?:" + _GAP.join(cells) + rb")?+[ \t\r]*+\n)*+")
 
 
 class CheckedLines:
-    """An open file that can only be read, by the lines, keeps its error, and ends with a line end.
+    """A file for SciPy's reader: validate lines before they are passed on, keep errors, end with a line end.
 
-    SciPy's reader ends the interpreter where a read or a seek fails, and runs past the last line if a number in it is
-    followed by something else than a line end: a letter, or a zero byte.
+    The reader ends the interpreter if a read or a seek fails, and reads past the end if the last line has no line end
+    after its last number.
     """
 
     def __init__(self, stream: IO[bytes], n_header: int, lines: re.Pattern[bytes]) -> None:
@@ -76,8 +93,8 @@ def _as_scipy(text: bytes) -> bytes:
     return _PLUS.sub(b"", text) if b"+" in text else text
 
 
-_HEADER, _COMMENTS = 1 << 20, 100  # bytes of comments before the line of the sizes, and lines that are looked at
-_BEST = {"none": 1, "gzip": 1032, "bzip2": math.inf}  # times that a packed text can be longer
+_HEADER, _COMMENTS = 1 << 20, 100  # bytes of comments before the line of sizes; lines that `comments` returns
+_BEST = {"none": 1, "gzip": 1032, "bzip2": math.inf}  # largest compression ratio
 
 
 def read_matrix(path: Path, memory_limit: int | str | None) -> Any:
@@ -96,7 +113,7 @@ def read_matrix(path: Path, memory_limit: int | str | None) -> Any:
 
 
 class _Header(NamedTuple):
-    """Whether entries have positions, what they are, the numbers of the line of sizes, and how many lines that took."""
+    """Header of a MatrixMarket file: kind of matrix and of entries, sizes, and its number of lines."""
 
     sparse: bool
     field: str
@@ -109,11 +126,13 @@ def _check_header(path: Path, header: _Header, memory_limit: int | str | None) -
     if len(sizes) != (3 if sparse else 2) or min(sizes) < 0:
         raise ValueError(f"{path} must give its sizes as {'m n entries' if sparse else 'm n'}, got {sizes}")
     plausible_shape(path, sizes[:2], memory_limit)
-    entries = sizes[2] if sparse else (sizes[0] * (sizes[1] - 1)) // 2  # the half below the diagonal may be all
+    entries = (
+        sizes[2] if sparse else (sizes[0] * (sizes[1] - 1)) // 2
+    )  # a symmetric array may hold the half below the diagonal alone
     shortest = len("1 1\n") if sparse else len("1\n")
     if entries * shortest > path.stat().st_size * _BEST[packing(path)] + 1:
         raise ValueError(f"{path} is damaged: its header claims {entries} entries, more than its bytes can hold")
-    # Triplets as they are read, doubled where the matrix is symmetric, and their CSR.
+    # Memory of the triplets, doubled if the matrix is symmetric, and of their CSR.
     bounded(path, 48 * entries if sparse else 16 * sizes[0] * sizes[1], memory_limit)
 
 

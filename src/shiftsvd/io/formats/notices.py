@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.errors import Part, Setting
-from shiftsvd.io.base import PIPED, Labels, Opened
+from shiftsvd.io.base import Labels, Opened, called
 from shiftsvd.io.choices import JOIN, Choices, naming, shown
 from shiftsvd.io.formats.columns import says_identifiers
 from shiftsvd.io.formats.text import Marks
 from shiftsvd.runs.messages import log_notice, warn
 
 _SHOWN = 5  # names in a notice
-_RUN, _SHUFFLED = 5, 20  # rows from which 1, 2, 3, ... in order, and in any order, are no chance
-_ABREAST = 16  # columns that are summed at once, the first few of which settle it
-_KINDS = 20  # values of a column of classes at most
+_RUN, _SHUFFLED = 5, 20  # rows from which consecutive integers, sorted and in any order, count as identifiers
+_ABREAST = 16  # columns that are summed at once; the first block usually decides
+_KINDS = 20  # maximum number of values of a column of classes
 _CLASS: Final = re.compile(
     r"(.*[_\W])?(class|classes|label|labels|target|cluster|group|species|outcome|y)", re.IGNORECASE
 )
@@ -30,42 +30,41 @@ _TOTAL: Final = re.compile(
 )
 
 
-def _called(path: Path) -> str:
-    return path.name if path.name == PIPED else str(path)
-
-
-def tell(path: Path, opened: Opened, choices: Choices) -> None:
-    tell_repeated(path, opened)
+def tell(path: Path, opened: Opened, choices: Choices, suspects: Iterable[tuple[str, npt.NDArray[Any]]]) -> None:
+    # `suspects` are columns of whole numbers, which may be identifiers or classes.
+    _tell_repeated(path, opened)
     if choices.remembered:
         return  # a model says which columns count
+    _tell_columns(path, dict(suspects))
+    matrix = opened.matrix
+    if not _tell_total(path, opened.rows) and isinstance(matrix, np.ndarray) and len(matrix) > 3 and _is_sum(matrix):
+        is_sum = "the last row is the sum of the others, and would count as a sample; remove it from the file"
+        warn(f"{called(path)}: {is_sum}")
+
+
+def suspects_of(opened: Opened, choices: Choices) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     matrix = opened.matrix
     names = [str(j + 1) for j in range(matrix.shape[1])] if opened.columns is None else opened.columns.tolist()
     indicators = tuple(f"{column}{JOIN}" for column in choices.one_hot)
-    free = [j for j, name in enumerate(names) if name not in choices.columns and not name.startswith(indicators)]
-    tell_columns(path, {names[j]: matrix[:, j] for j in _whole(matrix, free)})
-    if not tell_total(path, opened.rows) and len(matrix) > 3 and _is_sum(matrix):
-        is_sum = "the last row is the sum of the others, and would count as a sample; remove it from the file"
-        warn(f"{_called(path)}: {is_sum}")
-
-
-def _whole(matrix: npt.NDArray[Any], columns: Sequence[int]) -> list[int]:
     few = matrix[: _SHUFFLED + 1]
-    likely = np.all(few == np.floor(few), axis=0)
-    return [j for j in columns if likely[j] and np.array_equal(matrix[:, j], np.floor(matrix[:, j]))]
+    for j in np.flatnonzero(np.all(few == np.floor(few), axis=0)):
+        is_free = names[j] not in choices.columns and not names[j].startswith(indicators)
+        if is_free and np.array_equal(matrix[:, j], np.floor(matrix[:, j])):
+            yield names[j], matrix[:, j]
 
 
-def tell_columns(path: Path, columns: dict[str, npt.NDArray[Any]]) -> None:
+def _tell_columns(path: Path, columns: dict[str, npt.NDArray[Any]]) -> None:
     identifiers = [name for name, values in columns.items() if _looks_like_identifiers(name, values)]
     if identifiers:
         warn(
-            f"{_called(path)}: {_named(identifiers)} like identifiers or dates, and would count as numbers: ",
+            f"{called(path)}: {_named(identifiers)} like identifiers or dates, and would count as numbers: ",
             *(Setting("ids", identifiers[0]), " names the rows by it, "),
             *(naming("drop", identifiers[:_SHOWN]), " leaves it out"),
         )
     classes = [name for name, values in columns.items() if _CLASS.fullmatch(name.strip()) and _few(values)]
     if classes:
         warn(
-            f"{_called(path)}: {_named(classes)} like classes, and would count as numbers: ",
+            f"{called(path)}: {_named(classes)} like classes, and would count as numbers: ",
             *(naming("one_hot", classes[:_SHOWN]), " makes a column of each class, "),
             *(naming("drop", classes[:_SHOWN]), " leaves it out, "),
             *(Setting("label_column", classes[0]), " colours the report of `shiftsvd fit`"),
@@ -93,11 +92,11 @@ def _few(values: npt.NDArray[Any]) -> bool:
     return len(np.unique(values)) <= min(_KINDS, len(values) // 2)
 
 
-def tell_total(path: Path, rows: Labels | None) -> bool:
+def _tell_total(path: Path, rows: Labels | None) -> bool:
     ends = () if rows is None or len(rows) < 2 else (("last", str(rows[-1])), ("first", str(rows[0])))
     for where, name in ends:
         if _TOTAL.fullmatch(name):
-            is_called = f"{_called(path)}: the {where} row is called {name!r}, and would count as a sample; "
+            is_called = f"{called(path)}: the {where} row is called {name!r}, and would count as a sample; "
             warn(is_called, Setting("comment", name), " leaves it out")
             return True
     return False
@@ -114,14 +113,14 @@ def _is_sum(matrix: npt.NDArray[Any]) -> bool:
     return all(np.all(np.abs(X[:-1].sum(axis=0) - X[-1]) <= 1e-9 * np.abs(X[:-1]).sum(axis=0)) for X in parts)
 
 
-def tell_repeated(path: Path, opened: Opened) -> None:
+def _tell_repeated(path: Path, opened: Opened) -> None:
     for what, names in (("columns", opened.columns), ("rows", opened.rows)):
         if names is None or len(set(names.tolist())) == len(names):
             continue
         counts = Counter(names.tolist())
         twice = [name for name, count in counts.items() if count > 1]
         n_alike = sum(counts[name] for name in twice)
-        told = f"{_called(path)}: names of {what} are not unique: {n_alike:,} {what} are called {shown(twice, _SHOWN)}"
+        told = f"{called(path)}: names of {what} are not unique: {n_alike:,} {what} are called {shown(twice, _SHOWN)}"
         log_notice(f"{told}; all of them count; ", *_remedy(what, twice))
 
 
@@ -133,21 +132,21 @@ def _remedy(what: str, twice: Sequence[str]) -> tuple[Part, ...]:
 
 def tell_label(path: Path, name: str, why: str | None) -> None:
     if why is not None:
-        log_notice(f"{_called(path)}: the first column{f' {name!r}' if name else ''} names the rows: {why}")
+        log_notice(f"{called(path)}: the first column{f' {name!r}' if name else ''} names the rows: {why}")
 
 
 def tell_empty(path: Path, count: int) -> None:
     if count:
         rows = "row of empty cells is" if count == 1 else f"{count:,} rows of empty cells are"
-        log_notice(f"{_called(path)}: the last {rows} left out")
+        log_notice(f"{called(path)}: the last {rows} left out")
 
 
 def tell_header(path: Path, names: Sequence[str] | None) -> None:
     if names is None:
         no_header = "has no header, as its first line is numbers; columns are called by their numbers"
-        log_notice(f"{_called(path)}: {no_header}")
+        log_notice(f"{called(path)}: {no_header}")
     elif len(names) > 1 and names[0] and all(map(Marks().is_number, names[1:])):
-        log_notice(f"{_called(path)}: the first line is taken for the header, though {names[1]!r} is a number")
+        log_notice(f"{called(path)}: the first line is taken for the header, though {names[1]!r} is a number")
 
 
 def _named(names: Sequence[str]) -> str:

@@ -13,10 +13,10 @@ from scipy import sparse
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.errors import Refused, Setting
-from shiftsvd.io.base import Labels, Opened, bounded, labels, plausible_shape, reading
+from shiftsvd.io.base import Labels, Opened, bounded, labels, plausible_shape, reading, refuse_key
 from shiftsvd.io.storage.chunked import fingerprint_of, row_edges
 
-_HEADER = 1 << 16  # bytes, more than any header of a matrix of numbers
+_HEADER = 1 << 16  # bytes; longer than any header of a numeric matrix
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -37,8 +37,7 @@ def _header(name: str, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype
 
 def read_npy(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
     with reading(path):
-        if key is not None:
-            raise Refused(f"{path} holds one array, which has no key; got ", Setting("key", key))
+        refuse_key(path, key)
         with path.open("rb") as file:
             head = io.BytesIO(file.read(_HEADER))
         shape, fortran, dtype = _header(str(path), head)
@@ -80,16 +79,17 @@ class NpyRows(RowSource):
 
 
 _NAMES = ("row_names", "column_names")
-_PLACES = {"indices", "indptr", "row", "col", "offsets"}  # what says where values are
+_PLACES = {"indices", "indptr", "row", "col", "offsets"}  # members with positions of values
 _FORMATS = ("csr", "csc", "coo", "bsr", "dia")
 
 
 def read_npz(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
     with reading(path):
         members = _members(path, memory_limit)
-        matrix = _sparse(path, members, memory_limit) if key is None and "format" in members else None
         with np.load(path, allow_pickle=False) as archive:
-            if matrix is None:
+            if key is None and "format" in members:
+                matrix = _sparse(path, archive, members, memory_limit)
+            else:
                 matrix = archive[_pick(path, members, key)]
                 plausible_shape(path, matrix.shape, memory_limit)
             rows, columns = (_names(path, archive, axis, matrix.shape, memory_limit) for axis in (0, 1))
@@ -112,11 +112,10 @@ def _members(path: Path, memory_limit: int | str | None) -> dict[str, tuple[tupl
     return members
 
 
-def _sparse(path: Path, members: dict[str, Any], memory_limit: int | str | None) -> Any:
+def _sparse(path: Path, archive: Any, members: dict[str, Any], memory_limit: int | str | None) -> Any:
     if members.get("shape", ((), None))[0] != (2,):
         raise ValueError(f"{path} is damaged: a sparse matrix needs an array 'shape' of two numbers")
-    with np.load(path, allow_pickle=False) as archive:
-        kind, shape = archive["format"].item(), archive["shape"].tolist()
+    kind, shape = archive["format"].item(), archive["shape"].tolist()
     kind = kind.decode("ascii") if isinstance(kind, bytes) else kind
     if kind not in _FORMATS:
         raise ValueError(f"{path} holds a sparse matrix of format {kind!r}; known: {', '.join(_FORMATS)}")
@@ -126,7 +125,7 @@ def _sparse(path: Path, members: dict[str, Any], memory_limit: int | str | None)
             raise ValueError(f"{path} is damaged: its {name} must be integers, got {members[name][1]}")
     matrix: Any = sparse.load_npz(path)
     if kind in ("csr", "csc", "bsr"):
-        matrix.check_format(full_check=True)  # a conversion would follow bad indices out of the arrays
+        matrix.check_format(full_check=True)  # a conversion would read outside the arrays for invalid indices
     return matrix
 
 

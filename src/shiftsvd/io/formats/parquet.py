@@ -1,4 +1,4 @@
-"""Parquet files: triplets in memory; a matrix of numbers as rows, its row groups the parts that are read."""
+"""Parquet files: triplets in memory; numeric columns as rows, read by row groups."""
 
 import os
 from bisect import bisect_right
@@ -36,7 +36,7 @@ from shiftsvd.io.formats.columns import (
     texts,
     to_numbers,
 )
-from shiftsvd.io.formats.notices import are_dates, is_telling, tell_columns, tell_repeated, tell_total
+from shiftsvd.io.formats.notices import are_dates, is_telling, tell
 from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.numerics.digests import told
 from shiftsvd.runs.memory import limit_of
@@ -44,7 +44,7 @@ from shiftsvd.runs.memory import limit_of
 _BATCH, _LEAST, _SHARE = 1 << 25, 1 << 20, 32  # bytes decoded at once, and their part of the limit
 _BUFFER = 1 << 20  # bytes of a column that are read at once
 _SMALLER = "write it again in smaller row groups, whose pages are smaller"
-_PAGE = 1 << 20  # bytes of a column that writers pack in one piece
+_PAGE = 1 << 20  # bytes of a column that writers compress together
 # Bytes of memory for each column, and for each byte of the footer.
 _COLUMN, _PARSED = 12_000, 16
 
@@ -68,10 +68,7 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
     found = Opened(
         source, _row_names(path, file, form, memory_limit), labels(path, form.named(names), memory_limit), table=True
     )
-    tell_repeated(path, found)
-    if not choices.remembered:
-        tell_columns(path, {names[j]: values for j, values in _suspects(file, form, choices)})
-        tell_total(path, found.rows)
+    tell(path, found, choices, _suspects(file, form, choices))
     return found
 
 
@@ -85,17 +82,17 @@ def _bounded_footer(path: Path, memory_limit: int | str | None) -> None:
 def column(file: Any, j: int) -> Any:
     name = file.schema_arrow.names[j]
     table = sound(file.read(columns=[name], use_threads=False))
-    # A name with a dot brings columns with it that it could be the parent of.
+    # Arrow also returns columns whose names extend a name with a dot.
     return table.column(table.schema.get_field_index(name))
 
 
-def _suspects(file: Any, form: Layout, choices: Choices) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+def _suspects(file: Any, form: Layout, choices: Choices) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     is_integer, names = optional("pyarrow", "parquet").types.is_integer, file.schema_arrow.names
     for j in form.numbers:
         is_free = j not in form.classes and names[j] not in choices.columns and names.count(names[j]) == 1
         whole = is_integer(file.schema_arrow.field(j).type)
         if is_free and whole and (is_telling(names[j]) or _counts(file.metadata, names[j])):
-            yield j, column_of_numbers(column(file, j).combine_chunks())
+            yield names[j], column_of_numbers(column(file, j).combine_chunks())
 
 
 def _counts(metadata: Any, name: str) -> bool:
@@ -109,7 +106,7 @@ def _counts(metadata: Any, name: str) -> bool:
 
 
 def opened(path: Path, metadata: Any = None, batch: int = _BATCH) -> Any:
-    # Without a buffer all of a row group is held while the first of its rows are decoded; each column has its own.
+    # Without a buffer Arrow holds a whole row group while it decodes the first rows. Each column has its own buffer.
     buffer = _BUFFER if metadata is None else max(4096, min(_BUFFER, batch // max(1, metadata.num_columns)))
     settings = {"metadata": metadata, "buffer_size": buffer, "pre_buffer": False}
     return optional("pyarrow.parquet", "parquet").ParquetFile(path, **settings)
@@ -171,7 +168,7 @@ class ParquetRows(RowSource):
             if lo in self._ends and hi in self._ends:
                 return self._from(lo, hi - lo).take(hi - lo)
             with self._turns.of(lo):
-                # The parts of a row group in order: a group can only be decoded from its beginning.
+                # Read the parts of a row group in order: a group can only be decoded from its beginning.
                 cursor, self._cursor = self._cursor, None
                 start = self._ends[bisect_right(self._ends, lo) - 1]
                 if cursor is None or not start <= cursor.row <= lo:
@@ -182,7 +179,7 @@ class ParquetRows(RowSource):
                 return X
 
     def _from(self, row: int, count: int) -> "_Cursor":
-        # A handle of its own, as several threads read at once; the footer is shared.
+        # Open a new handle, since several threads read at once; they share the footer.
         groups = list(range(bisect_right(self._ends, row) - 1, len(self._ends) - 1))
         size = max(1, min(count, self._batch // (8 * self.shape[1])))
         batches = opened(self._path, self._metadata, self._batch).iter_batches(
@@ -192,7 +189,7 @@ class ParquetRows(RowSource):
 
 
 class _Cursor:
-    """Rows that are decoded in order, as they are asked for."""
+    """Decoder of consecutive rows."""
 
     def __init__(self, batches: Iterator[Any], row: int, form: Layout) -> None:
         self.row = row
@@ -223,7 +220,7 @@ class _Cursor:
 
 
 class _Turns:
-    """A lock that is given to the lowest row that waits."""
+    """A lock that the lowest waiting row acquires first."""
 
     def __init__(self) -> None:
         self._change = Condition()

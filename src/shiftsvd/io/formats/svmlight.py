@@ -7,15 +7,13 @@ from typing import IO
 
 from sklearn.datasets import load_svmlight_file
 
-from shiftsvd.errors import Refused, Setting
-from shiftsvd.io.base import Opened, bounded_lines, open_bytes, plausible_shape, reading
+from shiftsvd.io.base import Opened, bounded_lines, open_bytes, plausible_shape, reading, refuse_key
 
 _GROWTH = 12  # bytes of memory that a byte of text can become: "1:1 " is two numbers, sorted once
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
-    if key is not None:
-        raise Refused(f"{path} holds one matrix without a name, so ", Setting("key"), f" must be None, got {key!r}")
+    refuse_key(path, key)
     with reading(path), open_bytes(path) as stream:
         matrix, _ = load_svmlight_file(_Lines(path, stream, memory_limit), multilabel=True)  # labels may be lists
         plausible_shape(path, matrix.shape, memory_limit)

@@ -15,14 +15,14 @@ from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.formats import delimited, parquet
 from shiftsvd.io.formats.columns import gather, in_order, layout_of_schema, positions, sound, texts, to_numbers
 from shiftsvd.io.formats.delimited import head_of
-from shiftsvd.io.formats.notices import tell, tell_empty, tell_header, tell_label
+from shiftsvd.io.formats.notices import suspects_of, tell, tell_empty, tell_header, tell_label
 from shiftsvd.io.formats.text import NO_CLASS, Marks
 from shiftsvd.io.sniff import content_of, format_of, formats
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """The name and the cells of a column; NumPy makes an array of numbers or texts of it."""
+    """Name and cells of a column; NumPy converts it to an array of numbers or texts."""
 
     name: str
     cells: Sequence[str]
@@ -39,7 +39,7 @@ class Column:
 
 
 def read_column(paths: Sequence[Path], name: str, format: str | None, choices: Choices, *, along: bool) -> Column:  # noqa: A002
-    # Of all files, whose rows are `along` each other, or else of the first one that has the column.
+    # From all files if their rows are stacked (`along`), else from the first file with the column.
     found = []
     for path in paths:
         with reading(path):
@@ -88,9 +88,9 @@ def _values(cells: Sequence[str]) -> npt.NDArray[Any]:
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices = NOTHING) -> Opened:
-    # A table of three columns called row, column, value (or row, col; i, j; user, item; and x, rating) holds triplets:
-    # their rows and columns are positions that count from 0, or names, in the order of their first use; values of the
-    # same place are summed. The key "matrix" or "triplets" overrides the names.
+    # A table with the three columns row, column, value (or row, col; i, j; user, item; and x, rating) holds triplets.
+    # Rows and columns are positions from 0, or names in order of first use; values at the same position are summed. The
+    # key "matrix" or "triplets" overrides the names.
     if key not in (None, "matrix", "triplets"):
         must = f' of a table must be "matrix" or "triplets", got {key!r}'
         raise Refused(f"{path}: the ", Setting("key"), must)
@@ -107,7 +107,7 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
 def _arrow(path: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
     pa, ipc = optional("pyarrow", "parquet"), optional("pyarrow.ipc", "parquet")
     with pa.OSFile(str(path)) as source:
-        is_stream, pool = source.read(6) != b"ARROW1", pa.system_memory_pool()  # the default pool keeps what was freed
+        is_stream, pool = source.read(6) != b"ARROW1", pa.system_memory_pool()  # see `_numbers`
         source.seek(0)
         table = ipc.open_stream(source, memory_pool=pool) if is_stream else ipc.open_file(source, memory_pool=pool)
         stored = table if is_stream else map(table.get_batch, range(table.num_record_batches))
@@ -173,5 +173,5 @@ def _gather(
     plausible_shape(path, matrix.shape, memory_limit)
     columns: Labels | None = None if names is None else labels(path, names, memory_limit)
     found = Opened(matrix, labels(path, rows, memory_limit) if is_named else None, columns, table=True)
-    tell(path, found, choices)
+    tell(path, found, choices, suspects_of(found, choices))
     return found

@@ -1,4 +1,4 @@
-"""Text files: encoding, comments, lines, and how numbers are written."""
+"""Text files: encoding, comments, lines, and notation of numbers."""
 
 import codecs
 import io
@@ -17,15 +17,15 @@ GAPS: Final = (
     *("#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
     *("missing", "Missing", "MISSING"),
 )
-# Missing values in a column of classes, where signs and "none" may be a class.
+# Missing values in a column of classes, in which signs and "none" may be classes.
 NO_CLASS: Final = ("", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A", "NULL", "null")
 _GAPS = frozenset(GAPS)
-_BESIDE = str.maketrans("\u2212", "-", "€$£¥% '\u00a0\u202f\u2019")  # what may stand in or beside a number
+_BESIDE = str.maketrans("\u2212", "-", "€$£¥% '\u00a0\u202f\u2019")  # characters that may occur in or beside a number
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.IGNORECASE)
-_BRACKETS, _EXPONENT = re.compile(r"^\((.*)\)$"), re.compile(r"(?<=\d|\.)[dD](?=[+-]?\d)")  # of accounts, of Fortran
+_BRACKETS, _EXPONENT = re.compile(r"^\((.*)\)$"), re.compile(r"(?<=\d|\.)[dD](?=[+-]?\d)")  # accounting, Fortran
 _POINT = re.compile(r"[+-]?(\d*\.\d+|\d+\.\d*)([eE][+-]?\d+)?", re.ASCII)
 _COMMA = re.compile(r"[+-]?(\d*,\d+|\d+,\d*)([eE][+-]?\d+)?", re.ASCII)
-_GROUPS = r"[+-]?[1-9]\d{{0,2}}({0}\d{{3}})+"  # whole, as thousands are cut off
+_GROUPS = r"[+-]?[1-9]\d{{0,2}}({0}\d{{3}})+"  # whole numbers in groups of thousands
 
 
 class Marks(NamedTuple):
@@ -85,8 +85,8 @@ def without_signs(cell: str) -> str:
 
 
 def marks_of(columns: Sequence[Sequence[str]], decimal: str | None, thousands: str | None) -> Marks:
-    # A column speaks for commas if all its cells are numbers with decimal commas, and one is none with points; and the
-    # other way round. "1,234" speaks for neither.
+    # A column is evidence for decimal commas if all its cells are numbers with decimal commas, and at least one is no
+    # number with decimal points; and vice versa. "1,234" is evidence for neither.
     if decimal is not None or thousands is not None:
         return Marks(decimal or ("," if thousands == "." else "."), thousands)
     if not any("," in cell for cells in columns for cell in cells):
@@ -128,10 +128,10 @@ def _agreed(examples: dict[Marks, str], unclear: str | None) -> Marks:
 
 
 _CHUNK = 1 << 20  # bytes that are decoded at once
-_LINES, _BYTES = 200, 1 << 20  # of the beginning, from which the table is detected; two lines at least
-_DECODED = 8  # bytes of memory for each byte of the beginning: as it is, joined, decoded, and as lines again
+_LINES, _BYTES = 200, 1 << 20  # size of the sample from which the layout is detected; two lines at least
+_DECODED = 8  # bytes of memory for each byte of the sample: raw, joined, decoded, and split into lines
 _TAIL, _LONG_TAIL = 1 << 16, 1 << 26  # bytes at the end of a file in which rows of empty cells are counted
-_BLANK = ",;|\t \r\n"  # what such rows consist of
+_BLANK = ",;|\t \r\n"  # characters of rows of empty cells
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -142,12 +142,12 @@ _MARKS = {
 
 
 class Written(NamedTuple):
-    """How the bytes of a text become lines."""
+    """Conversion of the bytes of a text file to lines."""
 
     encoding: str = "utf-8"
-    mark: int = 0  # bytes of the byte order mark of a text in UTF-8
-    comment: str | None = None  # the beginning of lines to leave out
-    empty: int = 0  # rows of nothing but separators at the end, as spreadsheets leave them below a table
+    mark: int = 0  # bytes of the byte order mark of UTF-8
+    comment: str | None = None  # the beginning of lines to skip
+    empty: int = 0  # rows of empty cells at the end, as spreadsheets write below a table
 
     @property
     def plain(self) -> bool:
@@ -170,7 +170,7 @@ def _empty_rows(path: Path) -> int:
         return 0
     size, tail = path.stat().st_size, b""
     with path.open("rb") as file:
-        for window in (_TAIL, _LONG_TAIL):  # the second one where the first has nothing else
+        for window in (_TAIL, _LONG_TAIL):  # the second if the first holds only blanks
             file.seek(max(0, size - window))
             tail = file.read().replace(b"\0", b"")  # as UTF-16 has them
             if tail.strip(_BLANK.encode()):
@@ -234,7 +234,7 @@ def undecoded(path: Path, how: Written, error: UnicodeDecodeError | None = None)
 
 
 class _Pieces(io.RawIOBase):
-    """A stream of the pieces that are made of another one."""
+    """A stream of pieces that are generated from another stream."""
 
     def __init__(self, pieces: Iterator[bytes], source: IO[bytes]) -> None:
         self._pieces, self._source, self._left = pieces, source, memoryview(b"")
@@ -258,10 +258,10 @@ class _Pieces(io.RawIOBase):
 
 
 def _cleaned(path: Path, stream: IO[bytes], how: Written, longest: int) -> Iterator[bytes]:
-    # In UTF-8, without lines of comment, and without rows of empty cells at the end.
+    # Encode as UTF-8; remove comments, and rows of empty cells at the end.
     decoder = codecs.getincrementaldecoder(how.encoding)()
     rest, quoted, chunk = "", False, b"before the first one"
-    held = ""  # what may be the end of the table
+    held = ""  # rows of empty cells that may be the end of the table
     while chunk:
         chunk = stream.read(_CHUNK)
         try:

@@ -23,10 +23,10 @@ from shiftsvd.runs.outputs import kind_of
 Block = csr_array | npt.NDArray[Any]
 COMPRESSIONS = (None, "none", "gzip", "zstd")
 _EMPTY = ("layers", "obsm", "varm", "obsp", "varp", "uns")
-_WRITER = "written-by"  # attribute of the root that tells a Zarr folder of this module from others
+_WRITER = "written-by"  # attribute of the root of Zarr folders that this module writes
 _PARTS = {"", "obs", "obs/_index", "var", "var/_index", "X", "X/data", "X/indices", "X/indptr", *_EMPTY}
 _ZARR_FILE = re.compile(r"\.zgroup|\.zattrs|\.zarray|\d+(\.\d+)*")
-_ENTRIES, _CHUNK = 2**17, 2**20  # of a chunk of a sparse matrix; bytes of a chunk of a dense one
+_ENTRIES, _CHUNK = 2**17, 2**20  # entries in a chunk of a sparse matrix; bytes in a chunk of a dense one
 
 
 class Store(ABC):
@@ -41,7 +41,7 @@ class Store(ABC):
     def texts(self, group: Any, name: str, labels: list[str]) -> Any: ...
 
     def check(self) -> None:
-        return  # Zarr raises what could not be written itself
+        return  # Zarr raises errors of writes itself
 
     def append(self, array: Any, block: npt.NDArray[Any]) -> None:
         first = array.shape[0]

@@ -1,4 +1,4 @@
-"""Rows of matrices that lie in HDF5 or Zarr: dense arrays, and groups of data, indices and indptr."""
+"""Rows of matrices in HDF5 and Zarr: dense arrays, and groups of data, indices and indptr."""
 
 import math
 import os
@@ -17,14 +17,14 @@ from shiftsvd.io.storage.hdf5 import H5Array
 from shiftsvd.runs.memory import shown_bytes
 from shiftsvd.runs.messages import log_notice
 
-_SLACK, _MOST_PACKED = 2**30, 10_000  # a file may unpack to so much, or to so many times its size
-# Chunks that may have less bytes than this without being refused, or without a notice (HDF5 makes none that are
-# smaller), and seconds that each costs, whatever is in it (benchmarks/claims/bombs.py).
+_SLACK, _MOST_PACKED = 2**30, 10_000  # bytes, or times its size, to which a file may unpack
+# More than _MANY chunks of fewer than _TINY bytes are refused, of fewer than _SMALL bytes cause a notice (the smallest
+# automatic chunks of HDF5). Each costs _SECONDS, whatever its size (benchmarks/claims/bombs.py).
 _MANY, _TINY, _SMALL, _SECONDS = 100_000, 2**10, 2**13, 1e-4
 
 
 class Stored(Protocol):
-    """What an array in a file says of itself."""
+    """Shape, dtype and chunks of an array in a file."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -105,11 +105,11 @@ class CsrRows(RowSource):
 
 
 def _decoding(array: StoredArray) -> int:
-    # A chunk is held as it was packed, inflated, and in the order of its numbers; Zarr decodes the first and the last
-    # chunk of a range, of which only a part is wanted, at the same time.
+    # A chunk is in memory three times: compressed, inflated and unshuffled. Zarr decodes the first and the last chunk
+    # of a range at the same time.
     copies = 6
     if isinstance(array, H5Array):
-        copies = 3 if array.filters else 0  # else HDF5 keeps them
+        copies = 3 if array.filters else 0  # otherwise HDF5 holds the copies
     return int(copies * math.prod(array.chunks) * np.dtype(array.dtype).itemsize) if array.chunks else 0
 
 
@@ -165,8 +165,8 @@ def row_edges(shape: tuple[int, int], itemsize: int, chunk: int, n_bytes: int) -
 
 
 def fingerprint_of(path: Path, key: str = "") -> str:
-    # Times that can be set (of the content) and times that cannot (of the entry in the file system): a file that was
-    # written in place has another fingerprint also where its size and its date were put back.
+    # mtime can be set, ctime cannot: the fingerprint of a file that was overwritten changes even if its size and its
+    # mtime are restored.
     stats = _stats(path)
     size, changed = sum(stat.st_size for stat in stats), max(stat.st_mtime_ns for stat in stats)
     return f"{path.absolute()}:{key}:{size}:{changed}:{max(stat.st_ctime_ns for stat in stats)}"

@@ -19,14 +19,14 @@ from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import optional
 from shiftsvd.runs.messages import external_allowed
 
-_MOST: Final = 100_000  # links that are checked: some seconds
+_MOST: Final = 100_000  # maximum number of links: about 12 s
 _DEFLATE, _SHUFFLE, _SEQUENCE = 1, 2, 9  # numbers of filters, and of a class of types, fixed by the HDF5 library
 
 
 @contextmanager
 def open_hdf5(path: Path) -> Iterator[Any]:
-    # Numbers are read by way of `H5Array`. A file that may reach others is opened by its name: through a `GuardedFile`
-    # HDF5 would take it for all of them.
+    # `H5Array` reads the numbers. A file that may refer to others is opened by name: with a `GuardedFile`, HDF5 would
+    # read the same file in place of the others.
     h5py = _h5py()
     if external_allowed():
         with h5py.File(path, "r") as root:
@@ -46,34 +46,28 @@ def _h5py() -> Any:
 
 
 def _check_objects(path: Path, root: Any) -> None:
-    # Every link, dataset and attribute once, before any is read. Whatever leads out of the file is refused: an external
-    # link, a virtual dataset (which may name any file, or itself: HDF5 2.0 crashes then), numbers that lie in another
-    # file. So is a type that does not exist, on which HDF5 2.0 crashes, too.
-    h5l, h5o = (import_module(f"h5py.{part}") for part in ("h5l", "h5o"))
-    inside = {h5l.TYPE_HARD, h5l.TYPE_SOFT}
-    waiting, seen, count = [(b"", root.id)], {_address(h5o.get_info(root.id))}, 0
-    _check_attributes(path, b"/", root.id)
-    while waiting:
-        prefix, group = waiting.pop()
-        for name in group:
-            key, kind, count = prefix + b"/" + name, group.links.get_info(name).type, count + 1
-            if kind not in inside:
-                raise _outside(path, key, "a link into another file")
-            if count > _MOST:
-                many = f"{path} has more than {_MOST} links, too many to see whether one leads out of the file; "
-                raise Refused(many, Setting("allow_external", True), " does not look, if you trust the file")
-            if kind == h5l.TYPE_SOFT:
-                continue  # a path within the file, whose links are all checked
-            info = h5o.get_info(group, name)
-            if _address(info) in seen:
-                continue
-            seen.add(_address(info))
-            node = h5o.open(group, name)
-            _check_attributes(path, key, node)
-            if info.type == h5o.TYPE_GROUP:
-                waiting.append((key, node))
-            elif info.type == h5o.TYPE_DATASET:
-                _check_dataset(path, key, node)
+    # Check every link, dataset and attribute before any is read. Refuse links and datasets that lead to other files: a
+    # virtual dataset may even name itself, on which HDF5 2.0 crashes. Refuse types that do not exist: it crashes, too.
+    h5d, h5l, h5o = (import_module(f"h5py.{part}") for part in ("h5d", "h5l", "h5o"))
+    links: list[tuple[bytes, int]] = []
+
+    def note(name: bytes, link: Any) -> bool | None:  # h5py loses exceptions of this function; True ends the visit
+        links.append((name, link.type))
+        return len(links) > _MOST or None
+
+    root.id.links.visit(note, info=True)
+    _check_attributes(path, b"", root.id)
+    for name, kind in links:
+        if kind not in (h5l.TYPE_HARD, h5l.TYPE_SOFT):
+            raise _outside(path, name, "a link into another file")
+        if kind == h5l.TYPE_HARD:  # soft links are paths within the file, whose links are all checked
+            node = h5o.open(root.id, name)
+            _check_attributes(path, name, node)
+            if isinstance(node, h5d.DatasetID):
+                _check_dataset(path, name, node)
+    if len(links) > _MOST:
+        many = f"{path} has more than {_MOST} links, too many to see whether one leads out of the file; "
+        raise Refused(many, Setting("allow_external", True), " does not look, if you trust the file")
 
 
 def _check_dataset(path: Path, key: bytes, dataset: Any) -> None:
@@ -97,12 +91,8 @@ def _check_type(path: Path, key: bytes, described: Any) -> None:
         raise ValueError(f"{path}:{_shown(key)} has a type that does not exist; the file is damaged")
 
 
-def _address(info: Any) -> tuple[int, int]:
-    return info.fileno, info.addr
-
-
 def _shown(key: bytes) -> str:
-    return key.decode("utf-8", "replace")
+    return "/" + key.decode("utf-8", "replace")
 
 
 def _outside(path: Path, key: bytes, what: str) -> Refused:
@@ -111,7 +101,7 @@ def _outside(path: Path, key: bytes, what: str) -> Refused:
 
 
 def look_through(path: Path) -> None:
-    # For packages that open the file by themselves: reads every text once, through the `GuardedFile`.
+    # Validate a file for a package that opens it itself: read every text once through the `GuardedFile`.
     h5py = _h5py()
 
     def visit(_: str, node: Any) -> None:
@@ -124,7 +114,7 @@ def look_through(path: Path) -> None:
         root.visititems(visit)
 
 
-_COLLECTION = b"GCOL\x01\0\0\0"  # where HDF5 keeps texts of any length: signature, version, reserved
+_COLLECTION = b"GCOL\x01\0\0\0"  # begins a collection of texts of variable length: signature, version, reserved
 _HEADER = 16  # bytes before the first text of a collection, and before each text
 
 
@@ -194,14 +184,14 @@ class SteadyFile(FileIO):
         return int(size)
 
 
-# Datasets that are open at once, up to three of a file: of many files that are stacked, the system opens 256 or 1024.
+# Maximum number of open datasets, up to three for each file: many systems limit open files to 256 or 1024.
 MOST_OPEN = 96
 
 
 class H5Array:
     """A dataset by its path: it opens the file when read, again in another process, and after many others have been."""
 
-    _opened: ClassVar[deque[Any]] = deque()  # weak references to those that are open, the first opened first
+    _opened: ClassVar[deque[Any]] = deque()  # weak references to open arrays, oldest first
 
     def __init__(self, path: Path, key: str) -> None:
         self.path, self.key = path, key
@@ -213,7 +203,7 @@ class H5Array:
     def dataset(self) -> Any:
         self._opened.append(ref(self))
         while len(self._opened) > MOST_OPEN:
-            with suppress(IndexError, TypeError):  # another thread was first; the array is gone, and None has no vars
+            with suppress(IndexError, TypeError):  # another thread emptied the queue; the array was deleted
                 vars(self._opened.popleft()()).pop("dataset", None)
         return _h5py().File(self.path, "r")[self.key]
 
@@ -256,7 +246,7 @@ class H5Array:
         assert self.chunks is not None
         try:
             skipped, raw = self.dataset.id.read_direct_chunk(corner)
-        except (RuntimeError, MemoryError):  # h5py asks for the memory of an unknown size where no chunk was written
+        except (RuntimeError, MemoryError):  # h5py allocates an undefined size for a chunk that was never written
             if self.dataset.id.get_chunk_info_by_coord(corner).byte_offset is not None:
                 raise
             return np.full(self.chunks, self.dataset.fillvalue, self.dtype)  # never written
@@ -276,6 +266,6 @@ def _inflated(raw: bytes, n_bytes: int) -> bytes:
 def _unshuffled(raw: bytes, itemsize: int) -> npt.NDArray[np.uint8]:
     planes = np.frombuffer(raw, np.uint8).reshape(itemsize, -1)
     out = np.empty(planes.shape[::-1], np.uint8)
-    for j, plane in enumerate(planes):  # three times faster than to copy the transpose
+    for j, plane in enumerate(planes):  # three times faster than a copy of the transpose
         out[:, j] = plane
     return out.reshape(-1)

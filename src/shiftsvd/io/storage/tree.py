@@ -1,4 +1,4 @@
-"""Groups, attributes, matrices, names and data frames in HDF5 and Zarr; folders of Zarr, opened safely."""
+"""HDF5 and Zarr: readers of plain files; their matrices, attributes and data frames; folders of Zarr, opened safely."""
 
 import json
 import os
@@ -15,14 +15,16 @@ import numpy.typing as npt
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.errors import Refused, Setting
-from shiftsvd.io.base import Labels, bounded, labels, optional, reading
+from shiftsvd.io.base import Labels, Opened, bounded, labels, optional, reading
+from shiftsvd.io.sniff import claimed, formats
 from shiftsvd.io.storage.chunked import StoredArray, array_rows, credible, csr_rows
 from shiftsvd.io.storage.hdf5 import H5Array, open_hdf5
+from shiftsvd.names import resolve
 from shiftsvd.runs.messages import external_allowed
 
 _PARTS = ("data", "indices", "indptr")
-_DEEPEST, _MOST, _SHOWN = 6, 1000, 20  # levels and nodes of a group that are listed, nodes named in a message
-Column = npt.NDArray[Any]  # floats or integers, truth values, or objects: texts, and None for what is missing
+_DEEPEST, _MOST, _SHOWN = 6, 1000, 20  # levels and nodes of a group to list; nodes to name in a message
+Column = npt.NDArray[Any]  # floats, integers, booleans, or objects: texts, and None for missing values
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,14 +243,49 @@ def _refuse_others(path: Path, root: Path, entry: os.DirEntry[str]) -> None:
     try:
         mode = entry.stat().st_mode
     except FileNotFoundError:
-        return  # a link to what is not there: a chunk that was never written
+        return  # a broken link; the chunk counts as never written
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise ValueError(f"{path} has {os.path.relpath(entry.path, path)}, which is no file; remove it")
 
 
 def _refuse_codecs(path: Path, file: Path) -> None:
     def refuse(node: dict[str, Any]) -> None:
-        if node.get("id") in _RUN or node.get("name") in _RUN:  # in the second version of the format, and in the third
+        if node.get("id") in _RUN or node.get("name") in _RUN:  # Zarr 2 and Zarr 3
             raise ValueError(f"{path} is packed with pickle, which runs what it reads; write it with another codec")
 
     json.loads(file.read_bytes(), object_hook=refuse)
+
+
+# --- readers of files that no extension claims --------------------------------------------------------------------
+
+
+def read_hdf5(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    with opened_tree(path, memory_limit) as tree:
+        key = (key or tree.only_matrix()).strip("/")
+        source, by_columns = tree.matrix(key)
+        sizes = source.shape[::-1] if by_columns else source.shape
+        rows, columns = (_scale(tree, tree.root[key], axis, size) for axis, size in enumerate(sizes))
+        return Opened(source, rows, columns, transposed=by_columns)
+
+
+def kind(path: Path) -> str:
+    with opened_tree(path, None) as tree:
+        return claimed("HDF5", tree.root) or "hdf5"
+
+
+def _scale(tree: Tree, node: Any, axis: int, size: int) -> Labels | None:
+    h5py = optional("h5py", "hdf5")
+    if not isinstance(node, h5py.Dataset) or not len(node.dims[axis]):
+        return None
+    scale = node.dims[axis][0]
+    return tree.texts(scale, size) if h5py.check_string_dtype(scale.dtype) else None
+
+
+def read_zarr(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    with opened_tree(path, memory_limit) as tree:
+        for each in formats().values():
+            if each.claims and each.element and resolve(each.claims)(tree.root):
+                return cast("Opened", resolve(each.element)(tree, key))
+        itself = is_array(tree.root) or is_sparse(tree.root)
+        source, by_columns = tree.matrix(key if key is not None else "" if itself else tree.only_matrix())
+        return Opened(source, transposed=by_columns)
