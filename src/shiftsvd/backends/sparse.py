@@ -11,7 +11,7 @@ from scipy.sparse import coo_array, csr_array
 from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, exhaust, kept, slice_of
 from shiftsvd.events import read_part
-from shiftsvd.kernels import Kernels, best, kernels_for, ordered
+from shiftsvd.kernels import Kernels, best, kernels_for, ordered, shared
 from shiftsvd.kernels.twin import CSR, Array, Groups, sum_by, take_rows, unwarned
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector, of_stored, weight_parts
@@ -304,10 +304,10 @@ class SparseRows(Blocked):
         C = self.kernels.panel((V.T @ self.outside.R.conj()).T, P.flat.dtype)
         dtype = P.flat.dtype if self.dtype.kind == "f" else np.result_type(P.flat, self.dtype)
         Y = np.empty((self.shape[1], V.shape[1]), dtype)
-        if self.ready is not None and self.X.nnz <= UNINTERRUPTED and (of_all := self.kernels.gram_of_all):
+        if shared and self.kernels is best and self.ready is not None and self.X.nnz <= UNINTERRUPTED:
             w = slice_of(weights, (0, self.shape[0]))
             edges = [0, *(hi for _, hi in self.blocks())]
-            of_all(self.ready, edges, P, w, self.outside.L, self.outside.R, C, Y, self.n_threads)
+            shared.gram_of_all(self.ready, edges, P, w, self.outside.L, self.outside.R, C, Y, self.n_threads)
             read_part(1)
             return Y
 

@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import shlex
-from collections.abc import Callable
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from typing import Any, Protocol
 
@@ -59,14 +58,11 @@ __all__ = [
     "kernels_for",
     "lacking",
     "ordered",
+    "shared",
     "stepwise",
     "thread_count",
     "threads",
 ]
-
-
-# As `gram` and `total` of the blocks between the given rows; None where Python's threads are as good.
-OfAll = Callable[[CSR, list[int], Groups, Array | None, Array, Array, Groups, Array, int], None]
 
 
 class Kernels(Protocol):
@@ -84,22 +80,7 @@ class Kernels(Protocol):
         self, X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Groups
     ) -> tuple[Groups, Groups]: ...
 
-    @property
-    def gram_of_all(self) -> OfAll | None: ...
-
     def subtract(self, X: Array, L: Array, Rt: Array, dtype: npt.DTypeLike) -> Array: ...
-
-    def inner(self, B: Array, W: Array) -> Array: ...
-
-    def subtract_product(self, W: Array, B: Array, C: Array) -> None: ...
-
-    # ``B^H W`` with W projected against B, and ``W^H W``; None where `inner` and `subtract_product` are as good.
-    def project(
-        self, W: Array, B: Array, near: int, factor: float, twice: float, n_threads: int
-    ) -> tuple[Array, Array, Array] | None: ...
-
-    # ``B = W Z``, or False where `subtract_product` is as good.
-    def combine(self, W: Array, Z: Array, B: Array, n_threads: int) -> bool: ...
 
     def total(self, parts: list[Groups], before: Array | None, L: Array, C: Array, rows: Range, Y: Array) -> None: ...
 
@@ -118,12 +99,46 @@ class Kernels(Protocol):
     def inspect(self, X: CSR, rows: Range) -> tuple[int, int, int, int, bool]: ...
 
 
-def _best() -> tuple[Kernels, str | None]:
+class Shared(Protocol):
+    """Compiled kernels that share one call among threads of their own."""
+
+    def gram_of_all(
+        self,
+        X: CSR,
+        edges: list[int],
+        V: Groups,
+        weights: Array | None,
+        L: Array,
+        R: Array,
+        C: Groups,
+        Y: Array,
+        n_threads: int,
+    ) -> None: ...
+
+    # Whether the next three take these panels.
+
+    def thin(self, B: Array, W: Array) -> bool: ...
+
+    def inner(self, B: Array, W: Array, n_threads: int) -> Array: ...
+
+    def subtract_product(self, W: Array, B: Array, C: Array, n_threads: int) -> None: ...
+
+    def project(
+        self, W: Array, B: Array, near: int, factor: float, twice: float, n_threads: int
+    ) -> tuple[Array, Array, Array]: ...
+
+    def narrow(self, W: Array) -> bool: ...
+
+    # ``W Z`` of a `narrow` W, by contiguous columns.
+    def combine(self, W: Array, Z: Array, n_threads: int) -> Array: ...
+
+
+def _best() -> tuple[Kernels, Shared | None, str | None]:
     wanted = os.environ.get("SHIFTSVD_KERNELS", "auto")
     if wanted not in ("auto", "require", "off"):
         raise ValueError(f"SHIFTSVD_KERNELS must be auto, require or off, got {wanted!r}")
     if wanted == "off":
-        return twin, None
+        return twin, None, None
     try:
         from shiftsvd.kernels import compiled
     except ImportError as error:
@@ -131,11 +146,11 @@ def _best() -> tuple[Kernels, str | None]:
         if wanted == "require":
             raise ImportError(lacking) from error
         logging.getLogger("shiftsvd").warning(lacking)
-        return twin, lacking
-    return compiled, None
+        return twin, None, lacking
+    return compiled, compiled, None
 
 
-best, lacking = _best()
+best, shared, lacking = _best()
 
 
 def instruction_set() -> str:

@@ -62,30 +62,26 @@ def subtract(X: Array, L: Array, Rt: Array, dtype: npt.DTypeLike) -> Array:
     return out
 
 
-def inner(B: Array, W: Array) -> Array:
-    if not _thin(B, W):
+def inner(B: Array, W: Array, n_threads: int = 1) -> Array:
+    if not thin(B, W):
         return twin.inner(B, W)
     padded = _registers(W)
-    out = np.zeros((B.shape[1], padded.shape[1]))
-    _compiled.inner(B, padded, out)
+    out = np.empty((B.shape[1], padded.shape[1]))
+    _compiled.inner(B, padded, out, n_threads)
     return out[:, : W.shape[1]]
 
 
-def subtract_product(W: Array, B: Array, C: Array) -> None:
-    if not _thin(B, W):
+def subtract_product(W: Array, B: Array, C: Array, n_threads: int = 1) -> None:
+    if not thin(B, W):
         twin.subtract_product(W, B, C)
         return
     padded = _registers(W)
-    _compiled.subtract_product(B, _registers(np.ascontiguousarray(C)), padded)
+    _compiled.subtract_product(B, _registers(np.ascontiguousarray(C)), padded, n_threads)
     if padded is not W:
         W[:] = padded[:, : W.shape[1]]
 
 
-def project(
-    W: Array, B: Array, near: int, factor: float, twice: float, n_threads: int
-) -> tuple[Array, Array, Array] | None:
-    if not _thin(B, W) or not W.flags.writeable:
-        return None
+def project(W: Array, B: Array, near: int, factor: float, twice: float, n_threads: int) -> tuple[Array, Array, Array]:
     padded = _registers(W)
     width = padded.shape[1]
     coefficients, squares = np.empty((B.shape[1], width)), np.empty((width, width))
@@ -94,14 +90,17 @@ def project(
     return padded[:, own], coefficients[:, own], squares[own, own]
 
 
-def combine(W: Array, Z: Array, B: Array, n_threads: int) -> bool:
-    if W.dtype not in REAL or W.dtype != B.dtype or not _rows_lie(W) or not _rows_lie(B.T):
-        return False
+def combine(W: Array, Z: Array, n_threads: int) -> Array:
+    B = np.empty((W.shape[0], Z.shape[1]), W.dtype, order="F")
     _compiled.combine(W, _registers(np.ascontiguousarray(-Z, W.dtype)), B, n_threads)
-    return True
+    return B
 
 
-def _thin(B: Array, W: Array) -> bool:
+def narrow(W: Array) -> bool:
+    return W.dtype in REAL and 0 < W.shape[1] <= NARROW[instruction_set] and _rows_lie(W)
+
+
+def thin(B: Array, W: Array) -> bool:
     return (
         B.dtype == W.dtype
         and B.dtype in REAL

@@ -123,9 +123,6 @@ def gram(X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Gro
     return _one_group(_adjoint_times(X, Y)), _one_group(np.asarray(L.conj().T @ Y))
 
 
-gram_of_all = None  # without the GIL there is nothing to win here
-
-
 def subtract(X: Array, L: Array, Rt: Array, dtype: npt.DTypeLike) -> Array:
     difference = np.asarray(L @ Rt, np.result_type(dtype, np.float64))
     # In place: new memory takes several times as long as the sums.
@@ -140,16 +137,6 @@ def inner(B: Array, W: Array) -> Array:
 def subtract_product(W: Array, B: Array, C: Array) -> None:
     # Transposed, BLAS does a thin product in less than half of the time.
     W -= (C.T @ B.T).T
-
-
-def project(
-    W: Array, B: Array, near: int, factor: float, twice: float, n_threads: int
-) -> tuple[Array, Array, Array] | None:
-    return None
-
-
-def combine(W: Array, Z: Array, B: Array, n_threads: int) -> bool:
-    return False
 
 
 def total(parts: list[Groups], before: Array | None, L: Array, C: Array, rows: Range, Y: Array) -> None:

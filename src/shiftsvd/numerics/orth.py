@@ -6,7 +6,7 @@ from functools import reduce
 import numpy as np
 from scipy import linalg
 
-from shiftsvd.kernels import best, default_threads, ordered
+from shiftsvd.kernels import default_threads, ordered, shared, twin
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Elsewhere, Panel, by_place, lengths
 
@@ -75,22 +75,26 @@ def _cholesky_steps(Y: Panel, steps: int, overwrite: bool = False) -> Panel | No
 
 @by_place
 def inner(B: Panel, W: Panel) -> Panel:
-    parts = ordered(lambda rows: best.inner(B[rows], W[rows]), _blocks(W), default_threads())
+    if shared and shared.thin(B, W):
+        return shared.inner(B, W, default_threads())
+    parts = ordered(lambda rows: twin.inner(B[rows], W[rows]), _blocks(W), default_threads())
     return np.asarray(reduce(np.add, parts))
 
 
 @by_place
 def subtract_product(W: Panel, B: Panel, C: Panel) -> None:
-    C = C.astype(np.result_type(B, np.float32 if C.dtype.kind == "f" else np.complex64), copy=False)
-    _each_block(W, lambda rows: best.subtract_product(W[rows], B[rows], C))
+    C = _factor(C, B)
+    if shared and shared.thin(B, W):
+        shared.subtract_product(W, B, C, default_threads())
+    else:
+        _each_block(W, lambda rows: twin.subtract_product(W[rows], B[rows], C))
 
 
 def project(W: Panel, B: Panel, near: int, factor: float, twice: float) -> tuple[Panel, Panel, Panel]:
     # ``factor W`` projected against the columns of B from `near` on, then against all; its coefficients along them, and
     # the squares of what is left. A projection that leaves less than `twice` of a column is repeated.
-    found = None if isinstance(W, Elsewhere) else best.project(W, B, near, factor, twice, default_threads())
-    if found is not None:
-        return found
+    if shared and not isinstance(W, Elsewhere) and shared.thin(B, W):
+        return shared.project(W, B, near, factor, twice, default_threads())
     if factor != 1:
         W *= W.dtype.type(factor)
     # What W has in common with the last blocks is large and known beforehand; the rest is rounding.
@@ -113,12 +117,17 @@ def _projected(W: Panel, B: Panel) -> Panel:
 
 @by_place
 def times(B: Panel, Z: Panel) -> Panel:
-    Z = Z.astype(np.result_type(B, np.float32 if Z.dtype.kind == "f" else np.complex64), copy=False)
+    Z = _factor(Z, B)
+    if shared and Z.dtype == B.dtype and shared.narrow(B):
+        return shared.combine(B, Z, default_threads())
     out = np.empty((B.shape[0], Z.shape[1]), np.result_type(B, Z), order="F")
-    if not best.combine(B, Z, out, default_threads()):
-        # Transposed, BLAS neither copies the rows of contiguous columns nor those of the result.
-        _each_block(B, lambda rows: np.matmul(Z.T, B[rows].T, out=out[rows].T))
+    # Transposed, BLAS neither copies the rows of contiguous columns nor those of the result.
+    _each_block(B, lambda rows: np.matmul(Z.T, B[rows].T, out=out[rows].T))
     return out
+
+
+def _factor(C: Panel, B: Panel) -> Panel:
+    return C.astype(np.result_type(B, np.float32 if C.dtype.kind == "f" else np.complex64), copy=False)
 
 
 @by_place
@@ -158,7 +167,7 @@ def _blocks(Y: Panel) -> list[slice]:
     return [slice(lo, lo + ROWS) for lo in range(0, len(Y), ROWS)]
 
 
-def _each_block(Y: Panel, work: Callable[[slice], None]) -> None:
+def _each_block(Y: Panel, work: Callable[[slice], object]) -> None:
     for _ in ordered(work, _blocks(Y), default_threads()):
         pass
 

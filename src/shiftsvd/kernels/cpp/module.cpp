@@ -275,24 +275,24 @@ template <class T>
 void define_tall(nb::module_ &m) {
   m.def(
       "inner",
-      [](Strided<const T> B, Strided<const T> W, Matrix<double> out) {
+      [](Strided<const T> B, Strided<const T> W, Matrix<double> out, int threads) {
         auto left = tall(B);
         auto right = narrow(W, left);
         require(out.shape(0) == B.shape(1) && out.shape(1) == W.shape(1), "out is like B^T W");
         nb::gil_scoped_release released;
-        tall_products<T>().inner(left, right, out.data());
+        inner_of_all(tall_products<T>(), left, right, out.data(), threads);
       },
-      nb::arg("B").noconvert(), nb::arg("W").noconvert(), nb::arg("out").noconvert());
+      nb::arg("B").noconvert(), nb::arg("W").noconvert(), nb::arg("out").noconvert(), nb::arg("threads"));
   m.def(
       "subtract_product",
-      [](Strided<const T> B, Matrix<const T> C, Strided<T> W) {
+      [](Strided<const T> B, Matrix<const T> C, Strided<T> W, int threads) {
         auto left = tall(B);
         auto right = narrow(W, left);
         require(C.shape(0) == B.shape(1) && C.shape(1) == W.shape(1), "W is like B C");
         nb::gil_scoped_release released;
-        tall_products<T>().subtract(left, C.data(), right);
+        subtract_from_all(tall_products<T>(), left, C.data(), right, threads);
       },
-      nb::arg("B").noconvert(), nb::arg("C").noconvert(), nb::arg("W").noconvert());
+      nb::arg("B").noconvert(), nb::arg("C").noconvert(), nb::arg("W").noconvert(), nb::arg("threads"));
 }
 
 template <class T>

@@ -186,6 +186,36 @@ Narrow<T> rows_of(Narrow<T> W, std::int64_t lo) {
   return {W.values + lo * W.stride, W.columns, W.stride};
 }
 
+// out = B^T W
+template <class T>
+void inner_of_all(const TallProducts<T> &kernels, Tall<T> B, Narrow<const T> W, double *out, int threads) {
+  std::int64_t rows = piece_rows(B.rows), pieces = (B.rows + rows - 1) / rows, size = B.columns * W.columns;
+  Buffer<double> parts(pieces * size);
+  together(std::int64_t(threads) < pieces ? threads : int(pieces), [&](const Member &me) {
+    me.share(pieces, [&](std::int64_t i) {
+      std::int64_t lo = i * rows;
+      std::fill(parts.get() + i * size, parts.get() + (i + 1) * size, 0.0);
+      kernels.inner(rows_of(B, lo, std::min(rows, B.rows - lo)), rows_of(W, lo), parts.get() + i * size);
+    });
+  });
+  std::fill(out, out + size, 0.0);
+  for (std::int64_t i = 0; i < pieces; i++) {
+    for (std::int64_t at = 0; at < size; at++) out[at] += parts.get()[i * size + at];
+  }
+}
+
+// W -= B C
+template <class T>
+void subtract_from_all(const TallProducts<T> &kernels, Tall<T> B, const T *C, Narrow<T> W, int threads) {
+  std::int64_t rows = piece_rows(B.rows), pieces = (B.rows + rows - 1) / rows;
+  together(std::int64_t(threads) < pieces ? threads : int(pieces), [&](const Member &me) {
+    me.share(pieces, [&](std::int64_t i) {
+      std::int64_t lo = i * rows;
+      kernels.subtract(rows_of(B, lo, std::min(rows, B.rows - lo)), C, rows_of(W, lo));
+    });
+  });
+}
+
 // Projects W against the columns of B from `near` on, then against all of them, and once more where less than `twice`
 // of a column is left by the second projection. Adds up the coefficients of the first two, of B.columns x W.columns,
 // and sets `squares` to W^T W.
