@@ -2,10 +2,12 @@
 #include <cmath>
 #include <cstdio>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "panels.hpp"
 #include "rows.hpp"
+#include "steps.hpp"
 
 using namespace shiftsvd;
 
@@ -121,7 +123,58 @@ void sums(int width) {
   agree("total", Y, want, 8);
 }
 
+// What threads share: as many blocks as need several rounds, and the same bits from any number of threads.
+template <class T>
+void shared(std::int64_t m, std::int64_t n, int threads) {
+  const std::int64_t rank = 1, blocks = 19;
+  std::int64_t width = TallTables<Baseline>::products<T>().register_bytes / std::int64_t(sizeof(T));
+  std::vector<float> data;
+  std::vector<std::int32_t> indices, indptr{0};
+  for (std::int64_t i = 0; i < m; i++) {
+    for (std::int64_t j = 0; j < n; j++) {
+      if (random_bits() % 4 == 0) data.push_back(float(draw())), indices.push_back(std::int32_t(j));
+    }
+    indptr.push_back(std::int32_t(data.size()));
+  }
+  Whole<float, std::int32_t> A{
+      {data.data(), indices.data(), indptr.data(), 0, m}, n, {}, nullptr, nullptr, rank, nullptr};
+  for (std::int64_t b = 0; b <= blocks; b++) A.edges.push_back(m * b / blocks);
+  auto L = numbers<double>(m * rank), R = numbers<double>(n * rank);
+  A.left = L.data(), A.right = R.data();
+  auto V = numbers<T>(n * width), C = numbers<T>(rank * width), B = numbers<T>(n * 20);
+  Groups groups{{int(width)}, width, width};
+  auto products = Tables<Baseline>::products<float, T, std::int32_t>();
+  auto tall = TallTables<Baseline>::products<T>();
+  auto sound = Tables<Baseline>::sound<std::int32_t>();
+  for (T &b : B) b /= T(std::sqrt(double(n)));
+  auto run = [&](int count) {
+    std::vector<T> Y(n * width);
+    bool good =
+        gram_of_all(products, tall, sound, A, V.data(), C.data(), groups, Narrow<T>{Y.data(), width, width}, count);
+    std::vector<double> out(Y.begin(), Y.end()), coefficients(20 * width), squares(width * width);
+    project(tall, Tall<T>{B.data(), n, 20, 1, n}, 8, Narrow<T>{Y.data(), width, width}, T(0.5), 0.1,
+            coefficients.data(), squares.data(), count);
+    out.insert(out.end(), Y.begin(), Y.end());
+    out.insert(out.end(), coefficients.begin(), coefficients.end());
+    out.insert(out.end(), squares.begin(), squares.end());
+    if (!good) out.clear();
+    return out;
+  };
+  auto want = run(1);
+  std::vector<std::thread> callers;
+  std::vector<std::vector<double>> found(3);
+  for (auto &mine : found) callers.emplace_back([&] { mine = run(threads); });
+  for (auto &caller : callers) caller.join();
+  for (auto &mine : found) {
+    checks++;
+    if (mine != want && failures++ < 10) std::printf("other bits with %d threads\n", threads);
+  }
+}
+
 int main() {
+  for (int threads : {2, 3, 5}) {
+    for (int round = 0; round < 5; round++) shared<float>(200, 1500, threads), shared<double>(60, 90, threads);
+  }
   for (int width : {1, 2, 4, 8, 16, 32}) {
     sparse<float, float, std::int32_t>(width), sparse<float, float, std::int64_t>(width), sums<float>(width);
     if (width == 32) continue;

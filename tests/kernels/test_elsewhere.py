@@ -12,9 +12,10 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 CPP = ROOT / "src" / "shiftsvd" / "kernels" / "cpp"
 # The compiler, what runs its programs, and what the compiler is told besides.
 PROCESSORS = {
-    "this one": ("g++", None, ()),
-    "ARM": ("aarch64-linux-gnu-g++", "qemu-aarch64", ()),
-    "ARM, no fused operations": ("aarch64-linux-gnu-g++", "qemu-aarch64", ("-ffp-contract=off",)),
+    "this one": ("g++", None, ("-static",)),
+    "this one, watched by ThreadSanitizer": ("g++", None, ("-fsanitize=thread",)),
+    "ARM": ("aarch64-linux-gnu-g++", "qemu-aarch64", ("-static",)),
+    "ARM, no fused operations": ("aarch64-linux-gnu-g++", "qemu-aarch64", ("-static", "-ffp-contract=off")),
 }
 
 
@@ -24,11 +25,9 @@ def test_kernels_are_plain_loops(processor, tmp_path):
     for program in filter(None, (compiler, emulator)):
         if shutil.which(program) is None:
             pytest.skip(f"needs {program}")
-    sources = [
-        str(path)
-        for path in (ROOT / "tests" / "kernels" / "kernels_elsewhere.cpp", CPP / "rows.cpp", CPP / "panels.cpp")
-    ]
-    settings = ("-std=c++17", "-O3", "-ffp-contract=fast", *options, "-Wno-psabi", "-static", "-DISA=Baseline")
+    kernels = (str(CPP / name) for name in ("rows.cpp", "panels.cpp", "team.cpp"))
+    sources = [str(ROOT / "tests" / "kernels" / "kernels_elsewhere.cpp"), *kernels]
+    settings = ("-std=c++17", "-O3", "-ffp-contract=fast", *options, "-Wno-psabi", "-pthread", "-DISA=Baseline")
     built = subprocess.run(
         [compiler, *settings, f"-I{CPP}", *sources, "-o", str(tmp_path / "check")], capture_output=True, text=True
     )
