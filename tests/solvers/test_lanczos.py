@@ -222,6 +222,13 @@ def test_any_block_and_any_basis_give_the_same_values(block_size: int, max_basis
     assert relative(F, S) <= 1e-8
 
 
+def test_residuals_that_a_fit_gives_are_those_of_its_factors() -> None:
+    A = ss.as_operator(with_values((400, 250), S))
+    for solver in (ss.BlockLanczos(1e-2), ss.BlockLanczos(1e-8), ss.Gram()):
+        F = solver(A, 4, 0)
+        assert_close(F.info.residuals, ss.residuals(A, F), 100 * EPS)
+
+
 # --- shares of the variance -----------------------------------------------------------------------------------
 
 
