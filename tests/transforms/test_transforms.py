@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from scipy.stats import rankdata
 
 import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
@@ -316,6 +317,15 @@ def test_quantiles_of_ranks_are_as_near_as_they_say() -> None:
     learned = ss.Ranks(quantiles=50).learn(heavy).table
     assert learned is not None
     assert len(learned) <= 3 * 130
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_ranks_are_the_same_whichever_way_a_matrix_is_stored_and_cut() -> None:
+    X = np.random.default_rng(0).integers(-2, 5, (40, 7))
+    for make in (np.asarray, np.asfortranarray, sparse.csr_array, sparse.csc_array):
+        for part in (X, X[:5]):
+            found = formed(ss.preprocess(make(part), ss.Ranks()))
+            np.testing.assert_array_equal(found, rankdata(part, axis=0))
 
 
 @example([[-1e300]], [np.finfo(float).max])
