@@ -181,6 +181,14 @@ class TestLowRank:
         want = np.linalg.norm(L @ R.T)
         assert ss.LowRank(L, R).frobenius_norm() == pytest.approx(want, rel=1e3 * EPS / 1e-9)
 
+    @pytest.mark.parametrize("size", [1e-150, 1.0, 1e150])
+    def test_frobenius_norm_counts_a_repeated_row_as_often_as_it_is_there(self, size: float) -> None:
+        row, R = size * panel(1, 2), panel(4, 2)
+        for k in (1, 2):
+            S = ss.LowRank(np.broadcast_to(row[:, :k], (9, k)), R[:, :k])
+            want = 3 * size * np.linalg.norm(row[:, :k] / size @ R[:, :k].T)
+            assert S.frobenius_norm() == pytest.approx(want, rel=100 * EPS)
+
     def test_merge_adds(self) -> None:
         S, T = ss.LowRank(panel(5, 1), panel(4, 1)), ss.LowRank(panel(5, 2, seed=1), panel(4, 2, seed=2))
         assert_close(S.merge(T) @ np.eye(4), S @ np.eye(4) + T @ np.eye(4), 20 * EPS * 10)
