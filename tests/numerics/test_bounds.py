@@ -21,7 +21,7 @@ from shiftsvd.numerics.bounds import (
 )
 from tests.support.matrices import EPS, Array
 
-EXAMPLES = settings(max_examples=200, deadline=None, derandomize=True)
+EXAMPLES = settings(deadline=None, derandomize=True)
 
 
 class Projected(NamedTuple):
