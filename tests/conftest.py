@@ -5,6 +5,7 @@ import sys
 from collections import defaultdict
 
 import pytest
+from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 from shiftsvd.runs import messages
@@ -29,6 +30,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--every-combination", action="store_true", help="of all parameters, not a sample of them")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """How many examples hypothesis draws where a test does not say it."""
+    settings.register_profile("sample", max_examples=50, deadline=None)
+    settings.register_profile("every", max_examples=400, deadline=None)
+    settings.load_profile("every" if config.getoption("--every-combination") else "sample")
 
 
 @pytest.hookimpl(trylast=True)  # of what -m and -k leave

@@ -180,7 +180,7 @@ CASES = {
 }
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(**CASES)
 def test_drawn_combinations_equal_the_explicit_matrix(
     shape, kind, dtype, shift, scale, weighted, seed, density, offset, k, solver

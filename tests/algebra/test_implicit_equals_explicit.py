@@ -88,7 +88,7 @@ def randomized_svd(Xbar: Array, k: int, ell: int, q: int, Omega: Array) -> tuple
     return Q @ U, S, Vh
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(cases())
 def test_implicit_shift_equals_explicit_shift(case: dict) -> None:
     A, Xbar, size, before, X = shifted(case)
@@ -116,7 +116,7 @@ def test_implicit_shift_equals_explicit_shift(case: dict) -> None:
 
 
 @pytest.mark.parametrize("normalizer", ["auto", "LU", "CholeskyQR2"])
-@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(case=cases())
 def test_implicit_values_equal_explicit_ones_with_every_normalizer(normalizer: str, case: dict) -> None:
     A, Xbar, size, _, _ = shifted(case)
@@ -129,7 +129,7 @@ def test_implicit_values_equal_explicit_ones_with_every_normalizer(normalizer: s
     assert np.abs(found - want).max() <= 20 * float(np.finfo(A.dtype).eps) * size
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(case=cases())
 def test_exact_values_are_those_of_the_explicit_matrix(case: dict) -> None:
     A, Xbar, size, _, _ = shifted(case)

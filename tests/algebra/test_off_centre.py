@@ -153,3 +153,16 @@ def test_implicit_shift_in_double_errs_by_eps_times_the_ratio(ratio: float) -> N
 @pytest.mark.parametrize("ratio", [1e4, 1e8])
 def test_full_sparse_data_in_double_keep_fourteen_digits(ratio: float) -> None:
     assert median_error(ratio, np.float64, sparse.csr_array, SECTION_5) <= 1e-14
+
+
+@pytest.mark.parametrize("make", [sparse.csr_array, sparse.csc_array])
+def test_squares_keep_their_digits_where_a_shift_cancels_what_a_column_stores(make) -> None:
+    # Neither a row nor a column is full, so that the shift stays beside the entries.
+    rng = np.random.default_rng(0)
+    L = (rng.permutation(200) % 2 == np.arange(2)[:, None]).T.astype(float)
+    R = 1e7 * (np.arange(10) % 2 == np.arange(2)[:, None]).T
+    X = (L @ R.T + rng.standard_normal((200, 10))) * (L @ R.T > 0)
+    squares = (X - L @ R.T) ** 2
+    for A in (ss.as_operator(make(X)) - ss.LowRank(L, R), (ss.as_operator(make(X.T)) - ss.LowRank(R, L)).H):
+        np.testing.assert_allclose(A.column_squares(), squares.sum(axis=0), rtol=1e-12)
+        np.testing.assert_allclose(A.row_squares(), squares.sum(axis=1), rtol=1e-12)

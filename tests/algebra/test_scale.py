@@ -38,19 +38,19 @@ KINDS: dict[str, Callable[[float, Path], Any]] = {
 
 @pytest.mark.filterwarnings("ignore:not certified")
 @pytest.mark.parametrize(
-    ("kind", "solver", "shift", "scale"), pairs(KINDS, SOLVERS, [None, "mean"], [None, "std"]), ids=repr
+    ("kind", "solver", "shift", "scale", "turn"), pairs(KINDS, SOLVERS, [None, "mean"], [None, "std"], [0, 1]), ids=repr
 )
 def test_powers_of_two_give_equal_bits_and_other_scales_differ_by_rounding(
-    kind, shift, scale, solver, tmp_path
+    kind, shift, scale, solver, turn, tmp_path
 ) -> None:
     settings = {"shift": shift, "scale": scale, "solver": solver, "rng": 0, "n_threads": 1}
     if kind == "dask":
         settings.pop("n_threads")
     G = ss.svd(KINDS[kind](1.0, tmp_path), 5, **settings)
-    for power in POWERS:
+    for power in POWERS[turn::2]:
         F = ss.svd(KINDS[kind](2.0**power, tmp_path), 5, **settings)
         same_bits(F, G, 0 if scale else power)
-    for c in SCALES:
+    for c in SCALES[turn::2]:
         F = ss.svd(KINDS[kind](c, tmp_path), 5, **settings)
         assert np.allclose(F.S / (1 if scale else c), G.S, rtol=100 * EPS, atol=0)
         assert F.info.frobenius_error == pytest.approx(G.info.frobenius_error * (1 if scale else c), rel=1e-10)

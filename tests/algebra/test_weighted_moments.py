@@ -64,7 +64,7 @@ def assert_exact(found: Moments, X: Array, w: Array) -> None:
     assert np.all(deviation[M2 == 0] <= 0.01 * EPS * size[M2 == 0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(st.integers(2, 60), st.sampled_from(WEIGHTS), st.integers(0, 2**31))
 def test_moments_are_those_of_exact_fractions_in_all_containers(m, kind, seed):
     rng = np.random.default_rng(seed)
@@ -78,7 +78,7 @@ def test_moments_are_those_of_exact_fractions_in_all_containers(m, kind, seed):
     assert_exact(merged, X, w)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(st.integers(2, 60), st.sampled_from(WEIGHTS), st.integers(0, 2**31))
 def test_moments_of_observed_entries_are_those_of_exact_fractions(m, kind, seed):
     rng = np.random.default_rng(seed)

@@ -118,7 +118,7 @@ def test_new_columns_are_placed_by_the_rows():
     np.testing.assert_allclose(placed[1], masses @ ca.column_coordinates_[1:3] / masses.sum(), atol=1e-12)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(deadline=None, derandomize=True)
 @given(
     arrays(np.int64, st.tuples(st.integers(3, 9), st.integers(3, 9)), elements=st.integers(0, 50)),
     st.integers(2, 5),
@@ -139,7 +139,7 @@ def test_rows_of_equal_profile_may_be_split_or_merged(N, times, make):
     )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(deadline=None, derandomize=True)
 @given(arrays(np.int64, st.tuples(st.integers(2, 9), st.integers(2, 9)), elements=st.integers(0, 3)))
 def test_rows_and_columns_change_places(N):
     assume(N.sum() > 0)

@@ -69,6 +69,9 @@ def test_terms_of_a_component_belong_together():
     assert set(lsa.terms_) == set().union(*SUBJECTS.values())
     assert len(lsa.top_terms(0)) == 10
     assert lsa.top_terms(1, 3) == lsa.top_terms(1, 5)[:3]
+    for component, weights in enumerate(np.abs(lsa.components_)):  # of either sign
+        places = [lsa.terms_.tolist().index(term) for term in lsa.top_terms(component, len(lsa.terms_))]
+        assert np.all(np.diff(weights[places]) <= 0)
     with pytest.raises(ValueError, match=r"0\.\.1"):
         lsa.top_terms(2)
 

@@ -37,9 +37,11 @@ def test_no_rotation_nearby_has_a_larger_criterion(kaiser: bool) -> None:
     assert -best.fun <= found.criterion * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("turn", [1, np.array([1, -1, 1, -1])])
 @pytest.mark.parametrize("method", ["varimax", "promax"])
-def test_rotated_components_make_up_the_same_data(method: Any) -> None:
+def test_rotated_components_make_up_the_same_data(method: Any, turn: Any) -> None:
     X, U, S, Vh = decomposed()
+    U, Vh = U * turn, (Vh.T * turn).T
     found = ss.rotate(Vh.T, S, method)
     scores = (U * S) @ found.to_scores
     np.testing.assert_allclose(scores @ found.components, (U * S) @ Vh, atol=1e-10)

@@ -16,7 +16,9 @@ SOME = ("io/test_opening.py", "io/test_links.py", "commands/test_help.py", "hous
 
 @pytest.mark.slow
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="the copy is made of what git tracks")
-@pytest.mark.parametrize("name", EXTENSIONS)
+@pytest.mark.parametrize(
+    "name", [*EXTENSIONS[:1], *(pytest.param(name, marks=pytest.mark.long) for name in EXTENSIONS[1:])]
+)
 def test_the_core_does_without(name: str) -> None:
     tests = [f"tests/{file}" for file in SOME]
     command = [sys.executable, str(ROOT / "tools" / "without.py"), name, "-x", "-m", "not long", *tests]

@@ -74,6 +74,21 @@ def test_frequencies_are_those_of_founders(messy: Path) -> None:
     assert names(chosen(messy, maf=0.3))[0] == bed_reader.open_bed(messy).sid[sorted(founders)].tolist()
 
 
+def test_proportions_are_asked_of_variants_on_autosomes(tmp_path: Path) -> None:
+    G = np.random.default_rng(0).binomial(2, 0.5, (60, 6)).astype(float)
+    G[:, [0, 5]] = 1  # heterozygous all of them
+    path = write(tmp_path / "a.bed", G, chromosome=["1"] * 5 + ["X"])
+    assert names(chosen(path, chromosomes="all", hwe=1e-6))[0] == [f"rs{j}" for j in range(1, 6)]
+
+
+@pytest.mark.parametrize(("far", "stay"), [(2000, 1), (2001, 2)])
+def test_a_window_of_kilobases_holds_what_is_as_far_as_it_is_long(far: int, stay: int, tmp_path: Path) -> None:
+    G = np.random.default_rng(0).binomial(2, 0.5, (60, 6)).astype(float)
+    G[:, 3] = G[:, 2]
+    path = write(tmp_path / "a.bed", G, chromosome=["1"] * 6, bp_position=[1, 2, 3000, 3000 + far, 9000, 9999])
+    assert np.count_nonzero(chosen(path, indep_pairwise=("2kb", 1, 0.9)).kept[[2, 3]]) == stay
+
+
 @pytest.mark.parametrize("program", ["plink2", "plink1.9"])
 @pytest.mark.parametrize("windows", [(50, 5, 0.2), (20, 20, 0.1), (7, 3, 0.8), (2, 1, 0.3), ("100kb", 1, 0.1)], ids=str)
 def test_the_pruned_set_is_that_of_plink(program: str, windows: Any, messy: Path, tmp_path: Path) -> None:

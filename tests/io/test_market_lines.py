@@ -60,7 +60,11 @@ def test_lines_that_the_header_does_not_count_or_place_are_refused(tmp_path: Pat
 def test_lines_are_the_same_wherever_pieces_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = "".join(f"{i} {j} {i}.{j}D0\n" for i in range(1, 30) for j in range(1, 9))
     path = written(tmp_path, f"29 8 {29 * 8}\n{lines}")
+    (tmp_path / "other").mkdir()
+    wrong = written(tmp_path / "other", f"29 8 {29 * 8}\n{lines[:-1]}x\n")
     X = open_matrix(path)[0].matmat(np.eye(8))
     for piece in (17, 64, 1000):
         monkeypatch.setattr("shiftsvd.io.formats.market._PIECE", piece)
         np.testing.assert_array_equal(open_matrix(path)[0].matmat(np.eye(8)), X)
+        with pytest.raises(ValueError, match=f"line {4 + 29 * 8} is not of the numbers"):
+            open_matrix(wrong)

@@ -1,10 +1,11 @@
-"""Orthonormal bases at every condition and rank, and the sign convention."""
+"""Orthonormal bases at every condition and rank, the sign convention, and the other half of a Gram matrix."""
 
 import numpy as np
 import pytest
 
 from shiftsvd.numerics import orth
 from shiftsvd.numerics.orth import NORMALIZERS
+from shiftsvd.numerics.panels import mirror
 from tests.support.closeness import assert_close
 from tests.support.matrices import EPS, values, with_values
 from tests.support.subspaces import angle, assert_orthonormal, assert_same_span
@@ -176,3 +177,14 @@ def test_phases_turn_the_largest_entry_of_each_row_real_and_positive(dtype) -> N
         assert largest.real > 0
         assert abs(np.imag(largest)) <= 4 * EPS * abs(largest)
     assert turn[3] == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_a_triangle_is_mirrored_in_place(dtype: type) -> None:
+    rng = np.random.default_rng(1)
+    G = (rng.normal(size=(601, 601)) + 1j * rng.normal(size=(601, 601))).astype(np.complex128)
+    G = (G if dtype is np.complex128 else G.real) + 0
+    G = G + G.conj().T
+    lower = np.tril(G)
+    mirror(lower)
+    assert np.array_equal(lower, G)

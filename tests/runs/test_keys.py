@@ -117,6 +117,12 @@ def test_a_number_of_the_module_that_a_function_sees_is_one_of_its_settings(monk
     assert told(by_name) == before
 
 
+def test_the_same_numbers_in_another_shape_or_order_are_others() -> None:
+    X = matrix()
+    assert len({told(each) for each in (X, X.T, X.ravel(), X.reshape(2, -1), X.astype(np.float32), X[::-1])}) == 6
+    assert told(X) == told(np.asfortranarray(X)) == told(np.repeat(X, 2, axis=1)[:, ::2])
+
+
 @pytest.mark.parametrize(
     "said", [{"drop": ["g1"]}, {"drop": ["g2"]}, {"columns": ["g1", "g3", "g4", "g5", "g6", "g7"]}]
 )

@@ -95,6 +95,14 @@ def test_cutoffs_are_those_of_scanpy(flavor: Any) -> None:
     assert 0 < ours.var["highly_variable"].sum() < 130
 
 
+def test_logarithms_are_in_the_base_that_scanpy_noted() -> None:
+    natural, binary = annotated(logarithms(X)), annotated(logarithms(X) / np.log(2))
+    binary.uns["log1p"] = {"base": 2}
+    want, found = (highly_variable(adata, 30, inplace=False) for adata in (natural, binary))
+    for name in want:
+        np.testing.assert_allclose(found[name].astype(float), want[name].astype(float), rtol=1e-3, err_msg=name)
+
+
 def test_components_are_of_the_genes_that_were_found() -> None:
     adata = annotated()
     highly_variable(adata, 30, preprocess="log-normalize")

@@ -16,7 +16,6 @@ from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.source import InMemory
 from shiftsvd.cli import main
 from shiftsvd.numerics.entrywise import Grouped
-from shiftsvd.numerics.panels import mirror
 from shiftsvd.scanpy.ranking import Batches, HighlyVariable, _of_counts, rank
 
 COUNTS = partial(_of_counts, "seurat_v3")
@@ -49,17 +48,6 @@ def peak_of(run: object) -> int:
 def test_a_gram_matrix_of_a_file_takes_no_more_than_was_said() -> None:
     A = ss.centered(streamed(None))
     assert peak_of(lambda: ss.Gram()(A, 5, 0)) <= 1.1 * ss.Gram().peak_bytes(A, 5)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
-def test_a_triangle_is_mirrored_in_place(dtype: type) -> None:
-    rng = np.random.default_rng(1)
-    G = (rng.normal(size=(601, 601)) + 1j * rng.normal(size=(601, 601))).astype(np.complex128)
-    G = (G if dtype is np.complex128 else G.real) + 0
-    G = G + G.conj().T
-    lower = np.tril(G)
-    mirror(lower)
-    assert np.array_equal(lower, G)
 
 
 def test_a_formed_gram_matrix_of_shifted_sparse_rows_is_that_of_the_dense_matrix() -> None:

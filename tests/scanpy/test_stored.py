@@ -1,6 +1,5 @@
 """Components of AnnData objects whose matrix stays in its file or comes in chunks."""
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from shiftsvd.backends.columns import SomeColumns, SomeRows
 from shiftsvd.scanpy import pca, project
-from tests.support.containers import Held
 from tests.support.log_counts import GENES, annotated, assert_near, chunks_of, counts, explicit
 
 anndata = pytest.importorskip("anndata")
@@ -78,30 +75,6 @@ def test_a_layer_may_be_chunked() -> None:
     assert_near(result.obsm["X_pca"], explicit(X, 2)[0], 1e-4)
     project(adata, result, layer="chunked")
     assert_near(adata.obsm["X_pca"], result.obsm["X_pca"].astype(np.float64), 1e-5)
-
-
-@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
-@pytest.mark.parametrize("places", [[0], [4, 5, 19], [39], list(range(40))])
-def test_some_rows_and_some_columns_of_a_file_are_what_indexing_gives(container: Any, places: list[int]) -> None:
-    X = counts(40, 40)
-    chosen = np.array(places)
-    for source, want in (
-        (SomeRows(Held(container(X), 7), chosen), X[chosen]),
-        (SomeColumns(Held(container(X), 7), chosen), X[:, chosen]),
-    ):
-        edges = source.edges(1)
-        assert all(lo < hi for lo, hi in pairwise(edges))
-        parts = [source.read(lo, hi) for lo, hi in pairwise(edges)]
-        np.testing.assert_array_equal(np.vstack([sparse.csr_array(part).toarray() for part in parts]), want)
-        assert source.shape == want.shape
-        assert source.fingerprint != Held(container(X)).fingerprint
-
-
-def test_columns_of_a_damaged_file_are_refused() -> None:
-    held = Held(sparse.csr_array(counts(40, 40)), 40)
-    held.X.indices[5] = 10**6  # after the sum of its fingerprint, which SciPy 1.15 does not survive
-    with pytest.raises(ValueError, match=r"held: column indices of the rows from 0 on must be in 0\.\.39, got 0"):
-        SomeColumns(held, np.array([1, 2])).read(0, 40)
 
 
 def test_results_survive_a_file(tmp_path: Path) -> None:

@@ -84,11 +84,12 @@ def test_a_start_from_the_solution_saves_passes() -> None:
         1e-8, block_size=8
     )  # so accurate that the probe, which takes as long as ever, is not most of it
     first = solver(A, 20, 0)
-    again = replace(solver, start=first.Vh.T)(A, 20, 1)
-    assert again.info.converged
-    assert again.info.n_passes <= 0.75 * first.info.n_passes
-    # The start makes no panel wider: the widest is that of the probe, in which 20 components go along.
-    assert first.info.sample_size == again.info.sample_size == 8 + 20
+    for start in (first.Vh.T, 1j * first.Vh.T):  # of real data the imaginary parts are as good
+        again = replace(solver, start=start)(A, 20, 1)
+        assert again.info.converged
+        assert again.info.n_passes <= 0.75 * first.info.n_passes
+        # The start makes no panel wider: the widest is that of the probe, in which 20 components go along.
+        assert first.info.sample_size == again.info.sample_size == 8 + 20
 
 
 def diagonal(S: np.ndarray) -> ss.Operator:
@@ -220,6 +221,13 @@ def test_any_block_and_any_basis_give_the_same_values(block_size: int, max_basis
     F = ss.BlockLanczos(1e-8, block_size, max_basis)(ss.as_operator(X), 12, 0)
     assert F.info.converged
     assert relative(F, S) <= 1e-8
+
+
+def test_residuals_that_a_fit_gives_are_those_of_its_factors() -> None:
+    A = ss.as_operator(with_values((400, 250), S))
+    for solver in (ss.BlockLanczos(1e-2), ss.BlockLanczos(1e-8), ss.Gram()):
+        F = solver(A, 4, 0)
+        assert_close(F.info.residuals, ss.residuals(A, F), 100 * EPS)
 
 
 # --- shares of the variance -----------------------------------------------------------------------------------

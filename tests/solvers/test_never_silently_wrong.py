@@ -96,7 +96,7 @@ SOLVERS = {
 
 
 @pytest.mark.parametrize(
-    "seeds", [pytest.param(range(5), marks=pytest.mark.slow), pytest.param(range(5, 100), marks=pytest.mark.long)]
+    "seeds", [pytest.param(range(2), marks=pytest.mark.slow), pytest.param(range(2, 100), marks=pytest.mark.long)]
 )
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("case", CASES)

@@ -5,8 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from shiftsvd.numerics.bounds import Ritz
 from shiftsvd.solvers.constants import NEAREST, SOUGHT
 from shiftsvd.solvers.krylov import Factorization
+from shiftsvd.solvers.probe import Chain, needed
 from tests.support.closeness import assert_close
 from tests.support.matrices import EPS, Array
 from tests.support.probes import chain_of, just_below, longest, probe
@@ -67,6 +69,21 @@ def test_a_level_is_exceeded_no_more_often_than_is_said(dtype: type, p: float, l
         missed += found < d[7]
     # 4 standard deviations of a binomial number.
     assert missed <= runs * p + 4 * np.sqrt(runs * p * (1 - p))
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_random_columns_have_less_of_a_direction_than_is_counted_on_as_rarely_as_is_said(dtype: type) -> None:
+    n, columns, p = 20_000, 4, 0.2
+    Omega = of(np.ones(1), n, dtype, np.random.default_rng(0))._normal(columns)
+    short = np.linalg.norm(Omega, axis=1) < Chain(np.eye(columns, dtype=dtype), p).shortest
+    assert abs(np.mean(short) - p) <= 4 * np.sqrt(p * (1 - p) / n)
+
+
+def test_a_probe_looks_for_more_copies_of_a_value_that_as_many_random_columns_have_found() -> None:
+    theta = np.array([3.0, 2.0, 2.0, 2.0, 1.0, 0.5])
+    ritz = Ritz(theta, np.full((1, 6), 1e-9), 5, 1e-12)
+    assert needed(ritz, 0.6, 3) == [(5, 0.6), (4, 1.5)]
+    assert needed(ritz, 0.6, 4) == [(5, 0.6)]
 
 
 @pytest.mark.parametrize("dtype", [float, complex])

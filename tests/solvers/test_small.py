@@ -46,7 +46,7 @@ def problems(draw: st.DrawFn, steepest: float = 8.0) -> tuple[np.ndarray, int, s
     return X * X.dtype.type(scale), k, draw(st.sampled_from([None, "mean"])), tol
 
 
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(problems())
 def test_values_from_squares_are_within_a_tenth_of_the_tolerance(problem) -> None:
     X, k, shift, tol = problem
@@ -62,7 +62,7 @@ def test_values_from_squares_are_within_a_tenth_of_the_tolerance(problem) -> Non
         assert not squared or F.info.missed_below <= 2 * exact[k] + tol * exact[k - 1]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(deadline=None)
 @given(problems(5.0))
 def test_factors_from_squares_are_those_of_the_matrix(problem) -> None:
     X, k, shift, tol = problem
@@ -79,7 +79,7 @@ def test_factors_from_squares_are_those_of_the_matrix(problem) -> None:
     assert np.abs(D @ F.Vh.conj().T - F.U * F.S).max() <= tol * F.S[-1] + 20 * unit * size
 
 
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @given(problems())
 def test_auto_keeps_the_tolerance(problem) -> None:
     X, k, shift, tol = problem
@@ -93,7 +93,7 @@ def test_auto_keeps_the_tolerance(problem) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*did not converge")  # some of these tolerances are beyond squares
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(problems(6.0))
 def test_certificates_of_the_formed_gram_matrix_hold_without_a_last_pass(problem) -> None:
     X, k, shift, tol = problem

@@ -83,6 +83,7 @@ def test_what_zeros_err_by_is_part_of_every_bound() -> None:
     assert np.all(np.abs(F.S - S[:5]) > 1e-12)
     assert np.all(np.abs(F.S - S[:5]) <= F.info.value_errors * F.S)
     assert F.info.missed_below is not None
+    assert F.info.missed_below >= np.linalg.svd(own.B @ np.eye(60))[1][5] + np.linalg.norm(own.errors)
     V = np.linalg.svd(D)[2][:5]
     sines = np.sqrt(np.maximum(1 - np.sum(F.Vh * V, axis=1) ** 2, 0))
     assert np.all(sines <= F.info.vector_errors)

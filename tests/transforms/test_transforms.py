@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from scipy.stats import rankdata
 
 import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
@@ -316,6 +317,32 @@ def test_quantiles_of_ranks_are_as_near_as_they_say() -> None:
     learned = ss.Ranks(quantiles=50).learn(heavy).table
     assert learned is not None
     assert len(learned) <= 3 * 130
+
+
+def test_rows_of_weight_0_have_no_columns_that_are_highly_expressed() -> None:
+    X, how = counts(30, 8), ss.LogNormalize(None, exclude_highly_expressed=True, max_fraction=0.6)
+    X[0] = [1000, *np.ones(7)]
+    w = np.arange(30.0) % 3
+    found = learn_all((how,), ss.as_operator(X), w, 0.0).fitted[0]
+    there = w > 0
+    np.testing.assert_array_equal(found.columns, how.learn(X[there], w[there]).columns)
+    assert not how.learn(X).columns[0]
+
+
+def test_what_comes_first_of_several_is_not_rounded_to_single_precision() -> None:
+    X = counts(30, 8).astype(np.float32)
+    X[:, 0] += 1
+    B = learn_all((ss.LogNormalize(1.0), ss.Elementwise(np.expm1)), ss.as_operator(X), None, 1e-3).B
+    np.testing.assert_allclose(formed(B), X / X.sum(axis=1, keepdims=True, dtype=float), rtol=1e-12)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_ranks_are_the_same_whichever_way_a_matrix_is_stored_and_cut() -> None:
+    X = np.random.default_rng(0).integers(-2, 5, (40, 7))
+    for make in (np.asarray, np.asfortranarray, sparse.csr_array, sparse.csc_array):
+        for part in (X, X[:5]):
+            found = formed(ss.preprocess(make(part), ss.Ranks()))
+            np.testing.assert_array_equal(found, rankdata(part, axis=0))
 
 
 @example([[-1e300]], [np.finfo(float).max])

@@ -1,5 +1,6 @@
 """Pairs, several fields, lags and travelling waves of fields with gaps, seasons and trends: prepared as for `pca`."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -281,6 +282,11 @@ LAYOUTS: dict[str, Any] = {
 }
 
 
+@cache
+def laid_out_plainly(call: Any, tol: float) -> Any:
+    return call(monthly(), other(monthly()), groups="time.month", weights="coslat", tol=tol, rng=0)
+
+
 @pytest.mark.parametrize("layout", list(LAYOUTS))
 def test_modes_do_not_depend_on_how_a_field_is_laid_out(call: Any, layout: str) -> None:
     if "chunks" in layout:
@@ -289,7 +295,7 @@ def test_modes_do_not_depend_on_how_a_field_is_laid_out(call: Any, layout: str) 
     given = LAYOUTS[layout](da)
     slp = other(given) if "tudes" in layout else LAYOUTS[layout](other(da))
     how: Any = {"groups": "time.month", "weights": "coslat", "tol": 1e-6 if "single" in layout else 1e-9, "rng": 0}
-    found, exact = call(given, slp, **how), call(da, other(da), **how)
+    found, exact = call(given, slp, **how), laid_out_plainly(call, how["tol"])
     back = found.assign_coords(lon=found.lon % 360).sortby("lon").sel(lat=da.lat, lon=da.lon)
     same_modes(back.transpose(*exact.components.dims, ...), exact.transpose(*exact.components.dims, ...), 5e-4)
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from shiftsvd.xarray import bootstrap, correlation, north, pca, rotate
-from shiftsvd.xarray.sampling import of_variance, unbiased
+from shiftsvd.xarray.sampling import of_variance, p_values, unbiased
 from tests.support.fields import monthly, red, with_gaps
 
 xarray = pytest.importorskip("xarray")
@@ -79,6 +79,13 @@ def test_red_scores_need_the_number_of_independent_samples() -> None:
             held[name] += float((abs(bars.explained_variance - variances) < 1.96 * bars[name]).mean()) / 60
     assert held["standard_error"] > 0.85
     assert held["nominal_error"] < 0.8
+
+
+def test_p_values_of_independent_pairs_are_those_of_scipy() -> None:
+    for n in (5, 30):
+        x, z = np.random.default_rng(n).standard_normal((2, n))
+        want = stats.pearsonr(x, z)
+        np.testing.assert_allclose(p_values(np.array(want.statistic), np.array(n)), want.pvalue)
 
 
 def test_p_values_of_red_series_are_as_often_small_as_they_say() -> None:

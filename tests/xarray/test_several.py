@@ -86,6 +86,7 @@ class TestCoupled:
                 exact = [[np.corrcoef(cell, z)[0, 1] for cell in F.T] for z in Z]
                 np.testing.assert_allclose(flat(pair[f"{name}_{kind}"]), exact, atol=1e-5)
         assert pair.attrs["total"] == "exact"
+        assert pair.attrs["total_squared_covariance"] == pytest.approx(np.sum(S**2), rel=eps)
         assert pair.attrs["converged"] is True
 
     def test_coordinates_that_differ_are_told_apart(self) -> None:

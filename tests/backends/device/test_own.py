@@ -61,7 +61,7 @@ def problems(draw: st.DrawFn) -> tuple[Any, ...]:
     return sparse.csr_array(X.astype(data)), V.astype(panel), D.astype(panel), w
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(deadline=None, derandomize=True)
 @given(problems(), st.sampled_from([1, 3, kernel.BLOCKS]), st.sampled_from(TURNS), st.integers(0, 99))
 def test_every_sum_has_the_order_of_the_twin_whoever_comes_first(
     problem: Any, blocks: int, turns: int, seed: int
