@@ -33,7 +33,7 @@ class Tree:
     @contextmanager
     def with_fault(self, fault: Fault) -> Iterator[None]:
         """The tree with one fault in it; kernels that are compiled are built again."""
-        path, compiled = self.sources / fault.file, fault.file.endswith(".cpp")
+        path, compiled = self.sources / fault.file, fault.file.endswith((".cpp", ".hpp"))
         sound = path.read_text()
         path.write_text(changed(sound, fault))
         kept = [(kernels, kernels.read_bytes()) for kernels in self._compiled()] if compiled else []
