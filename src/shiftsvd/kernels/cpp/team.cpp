@@ -16,9 +16,9 @@
 namespace shiftsvd {
 namespace {
 
-// Most barriers open, and most tasks of a fit follow the one before, within this time; to wake a thread that sleeps takes
-// as long. With 30 microseconds a fit of 3 000 x 2 000 counts in two threads took 1.3 times as long. Endless spinning
-// would take the core of a BLAS worker that spins as well.
+// Most barriers open, and most tasks of a fit follow the one before, within this time; to wake a thread that sleeps
+// takes as long. With 30 microseconds a fit of 3 000 x 2 000 counts in two threads took 1.3 times as long. Endless
+// spinning would take the core of a BLAS worker that spins as well.
 constexpr std::chrono::microseconds patience(200);
 
 void relax() {
