@@ -1096,6 +1096,14 @@ FAULTS = (
         "algebra",
     ),
     fault(
+        "the rounding of weights that are left over",
+        "numerics/moments.py",
+        "return np.where(left > rounding, left, 0)",
+        "return np.maximum(left, 0)",
+        "algebra/test_weighted_moments.py",
+        "algebra",
+    ),
+    fault(
         "the weights of observed entries in their count",
         "numerics/moments.py",
         "count = w @ seen\n",
