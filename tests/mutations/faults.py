@@ -524,7 +524,7 @@ FAULTS = (
     fault(
         "the second orthogonalization",
         "numerics/orth.py",
-        "    coefficients = _projected(W, B)\n",
+        "    coefficients = subtract_projection(W, B)\n",
         "    coefficients = inner(B, W)\n",
         "kernels/test_steps.py",
         "solvers",

@@ -63,8 +63,6 @@ def subtract(X: Array, L: Array, Rt: Array, dtype: npt.DTypeLike) -> Array:
 
 
 def inner(B: Array, W: Array, n_threads: int = 1) -> Array:
-    if not thin(B, W):
-        return twin.inner(B, W)
     padded = _registers(W)
     out = np.empty((B.shape[1], padded.shape[1]))
     _compiled.inner(B, padded, out, n_threads)
@@ -72,9 +70,6 @@ def inner(B: Array, W: Array, n_threads: int = 1) -> Array:
 
 
 def subtract_product(W: Array, B: Array, C: Array, n_threads: int = 1) -> None:
-    if not thin(B, W):
-        twin.subtract_product(W, B, C)
-        return
     padded = _registers(W)
     _compiled.subtract_product(B, _registers(np.ascontiguousarray(C)), padded, n_threads)
     if padded is not W:

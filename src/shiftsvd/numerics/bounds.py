@@ -24,7 +24,8 @@ TINY = float(np.finfo(np.float64).tiny)
 # Values after the k-th that may belong to its group. All values that cannot be told from it would be too many in a
 # crowded tail; with none, the k-th would be taken for one that stands alone.
 NEIGHBOURS = 4
-# Halvings of the interval in which a level is sought: to 1e-3 of its length, which is that of the residuals.
+# Halvings of the interval that holds the next eigenvalue. It is as long as the norm of the residuals, and the bound is
+# its upper end: ten halvings make the bound larger than need be by at most a thousandth of that norm.
 HALVINGS = 10
 # Rounding of a residual, in units of the largest value: sums are made block by block, so that less than one unit was
 # measured in single precision (counts, images). In double precision, caution costs nothing.

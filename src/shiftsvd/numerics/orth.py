@@ -98,21 +98,21 @@ def project(W: Panel, B: Panel, near: int, factor: float, twice: float) -> tuple
     if factor != 1:
         W *= W.dtype.type(factor)
     # What W has in common with the last blocks is large and known beforehand; the rest is rounding.
-    first = _projected(W, B[:, near:])
-    coefficients = _projected(W, B)
+    first = subtract_projection(W, B[:, near:])
+    coefficients = subtract_projection(W, B)
     squares, taken = inner(W, W), lengths(coefficients)
     coefficients[near:] += first
     left = np.sqrt(np.diagonal(squares).real)
     if np.any(left < twice * np.hypot(left, taken)):
-        _projected(W, B)  # for orthogonality: its coefficients are below the rounding of those before
+        subtract_projection(W, B)  # for orthogonality: its coefficients are below the rounding of those before
         squares = inner(W, W)
     return W, coefficients, squares
 
 
-def _projected(W: Panel, B: Panel) -> Panel:
-    part = inner(B, W)
-    subtract_product(W, B, part)
-    return part
+def subtract_projection(W: Panel, B: Panel) -> Panel:
+    coefficients = inner(B, W)
+    subtract_product(W, B, coefficients)
+    return coefficients
 
 
 @by_place

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.orth import inner, orth, project, subtract_product, times
+from shiftsvd.numerics.orth import inner, orth, project, subtract_product, subtract_projection, times
 from shiftsvd.numerics.panels import beside, lengths, put, room, sent, to_spare
 from shiftsvd.operators import Panel
 from shiftsvd.solvers.constants import EPS, SINGLE_ROUNDING, TOLD_BY_SQUARES, TWICE
@@ -183,11 +183,8 @@ class Factorization:
         put(self.B, self.size, Q)
         self.width = Q.shape[1]
 
-    def _project(self, W: Panel, end: int, start: int = 0) -> Panel:
-        B = self.B[:, start:end]
-        part = inner(B, W)
-        subtract_product(W, B, part)
-        return part
+    def _project(self, W: Panel, end: int) -> Panel:
+        return subtract_projection(W, self.B[:, :end])
 
     def _next(self, W: Panel, squares: Panel, noise: float) -> Panel:
         # The block of a probe is not filled up: it must know of nothing but its first block.

@@ -8,12 +8,13 @@ struct Avx2 {};
 struct Avx512 {};
 
 #ifdef ISA  // in the sources that are compiled once for each of them
+// Bytes of a vector register, and how many registers hold sums; the others hold what is added.
 #if defined(__AVX512F__)
-constexpr int register_bytes = 64;
+constexpr int register_bytes = 64, registers = 16;
 #elif defined(__AVX2__)
-constexpr int register_bytes = 32;
+constexpr int register_bytes = 32, registers = 12;
 #else
-constexpr int register_bytes = 16;
+constexpr int register_bytes = 16, registers = 8;
 #endif
 #endif
 

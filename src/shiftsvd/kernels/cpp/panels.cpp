@@ -11,15 +11,6 @@
 namespace shiftsvd {
 namespace {
 
-// Registers that hold sums; the others hold what is added.
-#if defined(__AVX512F__)
-constexpr int registers = 16;
-#elif defined(__AVX2__)
-constexpr int registers = 12;
-#else
-constexpr int registers = 8;
-#endif
-
 // Columns of the narrow panel that are worked on at once, in bytes, and rows, whose part of it stays in the first
 // cache.
 constexpr int widest_bytes = 128;

@@ -67,8 +67,9 @@ struct Whole {
   const double *weights;  // of the rows; null: ones
 };
 
-// Panels that are summed up at once; entries of a range that all groups of columns read before the next range, since
-// 4 MiB stay in cache; rows of a sum that a thread rounds at a time.
+// Panels that are held and summed in one round, or as many as there are threads: sums are made in the order of the
+// blocks, so rounds change no bit. Entries of a range that all groups of columns read before the next range, since 4
+// MiB stay in cache. Rows of a sum that a thread rounds at a time.
 constexpr std::int64_t panels_at_once = 8, range_entries = std::int64_t(1) << 19, rounded_rows = 1024;
 
 template <class D, class T, class I>
@@ -97,7 +98,8 @@ void gram_of_block(const Products<D, T, I> &kernels, const Whole<D, I> &A, std::
 template <class D, class T, class I>
 bool gram_of_all(const Products<D, T, I> &kernels, const TallProducts<T> &tall, Sound<I> sound, const Whole<D, I> &A,
                  const T *V, const T *C, const Groups &groups, Narrow<T> Y, int threads) {
-  std::int64_t blocks = std::int64_t(A.edges.size()) - 1, at_once = std::min(blocks, panels_at_once);
+  std::int64_t blocks = std::int64_t(A.edges.size()) - 1;
+  std::int64_t at_once = std::min(blocks, std::max(panels_at_once, std::int64_t(threads)));
   std::int64_t panel = A.n * groups.padded, small = A.rank * groups.padded;
   Buffer<T> Z(panel * at_once), sums(small * at_once);
   Buffer<double> before(blocks > at_once ? panel : 0);
