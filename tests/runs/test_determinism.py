@@ -1,6 +1,8 @@
 """The same seed gives the same bits, for any number of threads, and nothing else is random."""
 
 import os
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from tests.support.matrices import Array, values
 from tests.support.operators import Counting, panel
 from tests.support.sampling import in_turn
 
+inside = sys.modules["shiftsvd.kernels.threads"]
 SOLVERS = (
     ss.RandomizedSVD(n_iter=2),
     ss.RandomizedSVD(n_iter=2, finish="last", power_iteration_normalizer="CholeskyQR2"),
@@ -200,6 +203,31 @@ def test_ordered_yields_in_order_with_few_alive_and_passes_errors_on() -> None:
     parts.close()
 
 
-def test_default_threads_are_the_cores_of_this_process() -> None:
+def test_default_threads_are_the_cores_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inside, "_quota", lambda: None)
     expected = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert default_threads() == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "150000 100000\n"}, 2),
+        ({"cpu.max": "50000 100000\n"}, 1),
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu.cfs_quota_us": "400000\n", "cpu.cfs_period_us": "100000\n"}, 4),
+        ({"cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n"}, None),
+        ({}, None),
+    ],
+)
+def test_a_container_has_as_many_threads_as_it_may_use_cores(
+    files: dict[str, str], cores: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    here = tuple(tuple(str(tmp_path / Path(file).name) for file in names) for names in inside.QUOTAS)
+    monkeypatch.setattr(inside, "QUOTAS", here)
+    monkeypatch.setattr(inside.os, "sched_getaffinity", lambda _: range(64), raising=False)
+    inside._quota.cache_clear()
+    assert default_threads() == (64 if cores is None else cores)
+    inside._quota.cache_clear()

@@ -319,6 +319,19 @@ def test_a_fit_goes_on_in_the_threads_that_there_are_with_the_same_bits(
     assert found() == want
 
 
+def test_threads_end_without_waiting_for_each_other() -> None:
+    def seconds() -> float:
+        pool = inside._Pool(12)
+        pool.submit(lambda: None)
+        pool.ready.get()
+        pool.ready.put(None)
+        started = time.perf_counter()
+        pool.close()
+        return time.perf_counter() - started
+
+    assert min(seconds() for _ in range(5)) < 0.045  # less than the 0.05 s of one wait that is in vain
+
+
 def test_every_block_is_worked_on_once_where_threads_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for allowed in range(4):
         with monkeypatch.context() as patch:

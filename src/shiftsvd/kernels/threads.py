@@ -8,9 +8,10 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain, islice, product
 from numbers import Integral
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import RLock, Thread, get_ident, local
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -189,10 +190,10 @@ class _Pool:
             with suppress(Empty):  # as after an interrupt between `launched` and the launch
                 self.ready.get(timeout=1)
             self.ready.put(None)
-        for thread in self.threads:
-            while thread.is_alive():
+        while alive := [thread for thread in self.threads if thread.is_alive()]:
+            for _ in alive:  # any thread may take any of these, so each needs one before the first is waited for
                 self.queue.put(None)
-                thread.join(0.05)
+            alive[0].join(0.05)
 
 
 def _work(queue: "SimpleQueue[Callable[[], object] | None]") -> None:
@@ -242,7 +243,21 @@ def given_threads() -> int | None:
 
 def default_threads() -> int:
     affinity = getattr(os, "sched_getaffinity", None)
-    return given_threads() or (len(affinity(0)) if affinity else os.cpu_count()) or 1
+    cores = (len(affinity(0)) if affinity else os.cpu_count()) or 1
+    return given_threads() or min(cores, _quota() or cores)
+
+
+# The cores that a container may use, as control groups of version 2 and 1 tell them in microseconds of each period.
+QUOTAS = ("/sys/fs/cgroup/cpu.max",), ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+
+
+@cache
+def _quota() -> int | None:
+    for files in QUOTAS:
+        with suppress(OSError, ValueError):  # no such file, or "max"
+            quota, period = (int(x) for file in files for x in Path(file).read_text(encoding="ascii").split())
+            return max(1, -(-quota // period)) if quota > 0 else None
+    return None
 
 
 def thread_count(n_threads: Any = None) -> int:
