@@ -2,9 +2,11 @@
 
 All data are made on the device by a seed: counts in groups, logarithms in single precision, as sets of cells have them.
 Of each set, one product ``A^T A V`` comes first, of our kernel and of the library: seconds, and the bits of two runs.
-Before all sets, small matrices tell whether the bits of our kernel on the card are those of NumPy's twin of it. Each
-line of the output is one JSON object; append them to benchmarks/device.jsonl, with the card and versions that the first
-line names. Nothing of this has been run on a card yet; where there is none, it says so and ends.
+Errors of packages that do not centre are those to the matrix as it is. The exact values are ours with tol=1e-9; up to
+5,000 columns they are also the square roots of the eigenvalues of a Gram matrix, which is summed in double precision
+from dense blocks. Each line of the output is one JSON object; benchmarks/device.jsonl keeps them, with the card and
+versions that each first line names: of 2026-11-26, four runs of all contestants while a block of our kernel had 512
+threads, and then four of some with 768 threads. Where there is no card, it says so and ends.
 
 Run: python -m benchmarks.device [--device cuda] [--share 1.0] [--rounds 3] [--only counts ...]
 (--share makes fewer rows, so that `--device cpu --share 0.01` tries the script itself.)
@@ -17,7 +19,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from hashlib import blake2b
 from importlib.util import find_spec
 from statistics import median
@@ -25,6 +27,7 @@ from typing import Any
 
 import click
 import numpy as np
+from scipy.sparse import csr_matrix
 
 import shiftsvd as ss
 
@@ -32,11 +35,15 @@ K, GROUPS, SEED = 50, 15, 0
 # Rows, columns, and the share of entries that are stored.
 SETS = {
     "counts": (60_000, 2_000, 0.085),
-    "atlas": (300_000, 2_000, 0.085),
+    "words": (100_000, 50_000, 0.004),
+    "counts, 1 M rows": (1_000_000, 2_000, 0.085),
+    "counts, 10 M rows": (10_000_000, 2_000, 0.085),
     "two billion": (982_000, 28_000, 0.073),
 }
 AT_ONCE = 2**27  # entries of a dense block in the making
 WIDTHS = (8, 16, 32)  # columns of the panels of single products
+HOST = 2**29  # entries that are also kept on the host
+TOL = 1e-4  # of cupyx's svds, as ours and RAFT's are by default
 
 
 def made(torch: Any, device: str, m: int, n: int, density: float) -> Any:
@@ -52,7 +59,7 @@ def made(torch: Any, device: str, m: int, n: int, density: float) -> Any:
         stored = torch.rand(rows, n, generator=generator, device=device) < shares[group]
         places = stored.nonzero()
         size = torch.rand(len(places), generator=generator, device=device)
-        data.append(torch.log1p(1 - 2 * torch.log(size)))
+        data.append(torch.log1p(1 - 2 * torch.log1p(-size)))
         indices.append(places[:, 1].to(torch.int32))
         counts.append(stored.sum(dim=1))
     indptr = torch.cat([torch.zeros(1, dtype=torch.int64, device=device), torch.cat(counts).cumsum(0)])
@@ -124,39 +131,39 @@ def products(torch: Any, device: str, name: str, X: Any, rounds: int) -> None:
             print(json.dumps(line | ({"made_in": made_in} if who == "our kernel" else {})), flush=True)
 
 
-def bits_of_the_twin(torch: Any, device: str) -> None:
-    """Whether our kernel has NumPy's bits on the card, of small matrices with all that can be beside them."""
-    from scipy import sparse
-
-    from shiftsvd.backends.device import arrays_of
-    from shiftsvd.backends.device.kernel import Chunks
-    from tests.support import chunk_twin
-
-    rng, same = np.random.default_rng(0), {}
-    for data, panel, width in (("f4", "f4", 7), ("f4", "f4", 16), ("f4", "f4", 30), ("f4", "f8", 16), ("f8", "f8", 5)):
-        X = sparse.random_array((5000, 700), density=0.05, format="csr", rng=rng, dtype=np.dtype(data))
-        V, D, w = (rng.standard_normal(shape).astype(panel) for shape in ((702, width), (5000, 2), (5000, 1)))
-        parts = tuple(
-            torch.from_numpy(x).to(device) for x in (X.data, X.indices.astype(np.int64), X.indptr.astype(np.int64))
-        )
-        card: Any = arrays_of(parts[0]).card()  # type: ignore[union-attr]
-        C = Chunks(card, parts, (X.dtype, np.dtype(np.int64)), X.shape)
-        given = [torch.from_numpy(x).to(device) for x in (V, D, w)]
-        Z = C.gram([given[0]], given[1], given[2], V.dtype)
-        same[f"{data} {panel} {width}"] = bool(np.array_equal(Z.cpu().numpy(), chunk_twin.gram(C, X, V, D, w[:, 0])))
-    print(json.dumps({"bits_of_the_twin": same}), flush=True)
-
-
 def by_the_library(X: Any) -> Any:
     """Our fit, with the products of the library."""
     with by_library():
-        return ss.svd(X, K, shift="mean", rng=SEED).to_host()
+        return ss.svd(X, K, shift="mean", rng=SEED, solver="lanczos").to_host()
 
 
-def contestants(torch: Any, X: Any) -> dict[str, Callable[[], Any]]:
-    """Ours, and what other packages do on the same card, each giving singular values on the host."""
+def gram_in_double(torch: Any, X: Any) -> Any:
+    """The leading singular values of the centred matrix, from dense blocks of rows in double precision."""
+    m, n = X.shape
+    G, total = (torch.zeros(shape, dtype=torch.float64, device=X.device) for shape in ((n, n), (n,)))
+    places, columns, values = X.crow_indices(), X.col_indices(), X.values()
+    for lo in range(0, m, step := AT_ONCE // n):
+        hi = min(m, lo + step)
+        begin, end = int(places[lo]), int(places[hi])
+        part = (places[lo : hi + 1] - begin, columns[begin:end], values[begin:end].double())
+        D = torch.sparse_csr_tensor(*part, size=(hi - lo, n), check_invariants=False).to_dense()
+        G += D.mT @ D
+        total += D.sum(0)
+    G -= torch.outer(total, total) / m
+    return torch.linalg.eigvalsh(G)[-K:].flip(0).clamp(min=0).sqrt().cpu().numpy()
+
+
+def contestants(torch: Any, X: Any) -> dict[str, tuple[bool, Callable[[], Any]]]:
+    """Ours, and what other packages do on the same card: whether they centre, and a call."""
     m, n = X.shape
     ones = torch.ones(m, 1, dtype=X.dtype, device=X.device)
+
+    def from_the_host() -> Any:
+        """Ours, of a matrix of SciPy on the host, whose parts are sent first."""
+        parts = (torch.from_numpy(part).to(X.device) for part in (H.indptr, H.indices, H.data))
+        return ss.svd(
+            torch.sparse_csr_tensor(*parts, size=H.shape, check_invariants=False), K, shift="mean", rng=SEED
+        ).to_host()
 
     def gram_in_single() -> Any:
         """As rapids-singlecell and cuML: the covariance from X^T X minus the mean's square, in single precision."""
@@ -170,50 +177,106 @@ def contestants(torch: Any, X: Any) -> dict[str, Callable[[], Any]]:
         return torch.svd_lowrank(X, q=K + 10, niter=2, M=mean.expand(m, n))[1][:K].cpu().numpy()
 
     everybody = {
-        "ours": lambda: ss.svd(X, K, shift="mean", rng=SEED).to_host(),
-        "ours, products of the library": lambda: by_the_library(X),
-        "torch svd_lowrank": lowrank,
+        "ours": (True, lambda: ss.svd(X, K, shift="mean", rng=SEED).to_host()),
+        "ours, lanczos": (True, lambda: ss.svd(X, K, shift="mean", rng=SEED, solver="lanczos").to_host()),
+        "ours, lanczos, tol=1e-6": (
+            True,
+            lambda: ss.svd(X, K, shift="mean", rng=SEED, solver="lanczos", tol=1e-6).to_host(),
+        ),
+        "ours, not centred": (False, lambda: ss.svd(X, K, rng=SEED).to_host()),
+        "ours, lanczos, products of the library": (True, lambda: by_the_library(X)),
+        "torch svd_lowrank": (True, lowrank),
     }
-    if n <= 5000:
-        everybody["gram in single"] = gram_in_single
-    try:
-        import cupy
-        from cupyx.scipy import sparse
-        from cupyx.scipy.sparse.linalg import svds
-    except ImportError:
-        return everybody
-    parts = (cupy.from_dlpack(part) for part in (X.values(), X.col_indices(), X.crow_indices()))
-    C = sparse.csr_matrix(tuple(parts), shape=(m, n))
-    everybody["cupyx svds (does not centre)"] = lambda: np.sort(
-        cupy.asnumpy(svds(C, K, return_singular_vectors=False))
-    )[::-1]
-    return everybody
+    if X.values().numel() < HOST:
+        H = csr_matrix(
+            tuple(part.cpu().numpy() for part in (X.values(), X.col_indices().int(), X.crow_indices())), shape=(m, n)
+        )
+        everybody["ours, from the host"] = True, from_the_host
+    if n <= 5000 and X.values().numel() < HOST:
+        everybody["gram in single"] = True, gram_in_single
+    return everybody | by_cupy(X)
 
 
-def rows(torch: Any, device: str, name: str, share: float, rounds: int) -> None:
-    """All contestants on one set, a line each."""
+def by_cupy(X: Any) -> dict[str, tuple[bool, Callable[[], Any]]]:
+    """Lanczos of CuPy and of RAFT, where they are installed."""
+    if find_spec("cupy") is None:
+        return {}
+    import cupy
+    from cupyx.scipy import sparse
+    from cupyx.scipy.sparse.linalg import LinearOperator, svds
+
+    (m, n), stored = X.shape, X.values().numel()
+    if stored >= 2**31:
+        return {}
+    indices, indptr = (cupy.from_dlpack(part.int()) for part in (X.col_indices(), X.crow_indices()))
+    C = sparse.csr_matrix((cupy.from_dlpack(X.values()), indices, indptr), shape=(m, n))
+    mean = cupy.asarray(C.sum(axis=0)).ravel() / m
+
+    def centred() -> Any:
+        """The mean is subtracted in products; adjoints of sparse products are slow, so the transpose is made once."""
+        T = C.T.tocsr()
+        A = LinearOperator(
+            C.shape,
+            matvec=lambda v: C @ v - mean @ v,
+            rmatvec=lambda w: T @ w - mean * w.sum(),
+            matmat=lambda V: C @ V - mean @ V,
+            rmatmat=lambda W: T @ W - cupy.outer(mean, W.sum(axis=0)),
+            dtype=C.dtype,
+        )
+        return values(svds(A, K, tol=TOL, return_singular_vectors=True)[1])
+
+    def values(S: Any) -> Any:
+        return np.sort(cupy.asnumpy(S))[::-1].astype(float)
+
+    found: dict[str, tuple[bool, Callable[[], Any]]] = {
+        "cupyx svds": (True, centred),
+        "cupyx svds, not centred": (False, lambda: values(svds(C, K, tol=TOL)[1])),
+    }
+    if find_spec("pylibraft") is not None:
+        from pylibraft.sparse.linalg import svds as raft
+
+        for solver in ("lanczos", "randomized"):
+            found[f"RAFT {solver}, not centred"] = (
+                False,
+                lambda how=solver: values(raft(C, K, solver=how, seed=SEED)[1]),
+            )
+    return found
+
+
+def rows(torch: Any, device: str, name: str, share: float, rounds: int, who: tuple[str, ...]) -> None:
+    """The contestants on one set whose names begin so, a line each."""
     m, n, density = SETS[name]
     X = made(torch, device, max(200, int(m * share)), n, density)
-    products(torch, device, name, X, rounds)
-    exact = ss.svd(X, K, shift="mean", rng=SEED, tol=1e-9).to_host().S
-    for who, call in contestants(torch, X).items():
+
+    @cache
+    def exact(centred: bool) -> Any:
+        return ss.svd(X, K, shift="mean" if centred else None, rng=SEED, tol=1e-9).to_host().S
+
+    if "products".startswith(who):
+        products(torch, device, name, X, rounds)
+    if n <= 5000:
+        values = gram_in_double(torch, X)
+        print(json.dumps({"set": name, "exact_apart": float(np.max(abs(values - exact(True)) / values))}), flush=True)
+    for contestant, (centred, call) in contestants(torch, X).items():
+        if not contestant.startswith(who):
+            continue
         line: dict[str, Any] = {
             "set": name,
             "rows": X.shape[0],
             "columns": n,
             "entries": X.values().numel(),
-            "who": who,
+            "who": contestant,
         }
         try:
             seconds, peak, found = timed(torch, device, call, rounds)
-        except (RuntimeError, MemoryError) as error:
+        except (RuntimeError, MemoryError, ValueError, TypeError) as error:
             print(json.dumps(line | {"failed": str(error).splitlines()[0]}), flush=True)
             continue
         S = getattr(found, "S", found)
-        line |= {"seconds": seconds, "peak_gb": peak, "error": float(np.max(abs(S - exact) / exact))}
-        if who.startswith("ours"):
+        line |= {"seconds": seconds, "peak_gb": peak, "error": float(np.max(abs(S - exact(centred)) / exact(centred)))}
+        if contestant.startswith("ours"):
             hashes = [blake2b(F.S.tobytes() + F.Vh.tobytes()).hexdigest() for F in (found, call())]
-            line |= {"converged": found.info.converged, "passes": found.info.n_passes}
+            line |= {"converged": found.info.converged, "passes": found.info.n_passes, "solver": found.info.solver}
             line |= {"same_bits": hashes[0] == hashes[1]}
         print(json.dumps(line), flush=True)
 
@@ -223,7 +286,8 @@ def rows(torch: Any, device: str, name: str, share: float, rounds: int) -> None:
 @click.option("--share", default=1.0, show_default=True, help="Of the rows.")
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--only", multiple=True, type=click.Choice(list(SETS)), default=list(SETS))
-def main(device: str, share: float, rounds: int, only: tuple[str, ...]) -> None:
+@click.option("--who", multiple=True, default=("",), help="Contestants whose names begin so; 'products' too.")
+def main(device: str, share: float, rounds: int, only: tuple[str, ...], who: tuple[str, ...]) -> None:
     """Print a line for each set and contestant."""
     if find_spec("torch") is None:
         print("no card: PyTorch is not here; run it in an environment that has it")
@@ -236,10 +300,8 @@ def main(device: str, share: float, rounds: int, only: tuple[str, ...]) -> None:
     card = torch.cuda.get_device_name() if device != "cpu" else platform.machine()
     versions = {"torch": torch.__version__, "cuda": torch.version.cuda, "numpy": np.__version__}
     print(json.dumps({"card": card, "date": time.strftime("%Y-%m-%d"), **versions, **ceilings(torch, device, rounds)}))
-    if device != "cpu":
-        bits_of_the_twin(torch, device)
     for name in only:
-        rows(torch, device, name, share, rounds)
+        rows(torch, device, name, share, rounds, who)
 
 
 if __name__ == "__main__":

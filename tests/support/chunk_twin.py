@@ -52,7 +52,7 @@ def scattered(C: Chunks, X: sparse.csr_array, Y: Array, D: Array) -> Array:
         of_columns = lines(part.data, part.indices, part.indptr[:-1], part.indptr[1:], here, groups)
         sums.append(np.vstack([of_columns, full_lines(D[lo : lo + C.rows], here, groups)]).astype(np.float64))
     height, width = len(sums[0]), _width(Y)
-    blocks = max(1, min(C.chunks, kernel.BLOCKS, max(kernel.SUMS, C.bytes // 8) // (8 * height * width)))
+    blocks = C.blocks(height * width)
     return _in_order([_in_order(sums[b::blocks]) for b in range(blocks)])
 
 

@@ -144,6 +144,9 @@ class FakeArrays(Arrays):
     def dense(self, X: Any) -> Any:
         return Far(X.near.toarray())
 
+    def for_entries(self, x: Any, X: Any) -> Any:
+        return Far(np.repeat(x.near, np.diff(X.near.indptr)))
+
 
 def arrays_for(X: Any) -> FakeArrays:
     """An adapter of its own for each matrix, so that what crosses can be counted."""

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.backends.device import device_operator, kernel, products_of
+from shiftsvd.backends.device import arrays_of, device_operator, kernel, products_of
 from shiftsvd.backends.device import sparse as on_device
 from shiftsvd.backends.device.kernel import Chunks, cut
-from tests.backends.device.test_device import near, numbers, shifted
+from tests.backends.device.test_device import MAKE, ON_CARD, near, numbers, shifted
 from tests.support import chunk_twin as twin
 from tests.support.fake_device import Far, FarCSR
 from tests.support.host_card import BACKWARDS, FORWARDS, RANDOM, CardArrays, HostCard, built, chunks_of
@@ -72,6 +72,26 @@ def test_every_sum_has_the_order_of_the_twin_whoever_comes_first(
         assert same_as_the_twin(chunks_of(X, HostCard(turns, seed), ROWS, THREADS), X, V, D, w)
 
 
+@pytest.mark.skipif(not ON_CARD, reason="no CUDA device")
+@pytest.mark.parametrize("kind", [kind for kind in ON_CARD if kind.endswith("dense")])
+@pytest.mark.parametrize(
+    ("data", "panel", "width"),
+    [("f4", "f4", 7), ("f4", "f4", 16), ("f4", "f4", 30), ("f4", "f8", 16), ("f8", "f8", 5), ("f8", "f8", 50)],
+)
+def test_a_card_gives_the_bits_of_the_twin(kind: str, data: str, panel: str, width: int) -> None:
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((5000, 700), density=0.05, format="csr", rng=rng, dtype=np.dtype(data))
+    V, D, w = (rng.standard_normal(shape).astype(panel) for shape in ((702, width), (5000, 2), (5000, 1)))
+    arrays: Any = arrays_of(MAKE[kind](V))
+    parts = tuple(arrays.up(x) for x in (X.data, X.indices.astype(np.int64), X.indptr.astype(np.int64)))
+    C = Chunks(arrays.card(), parts, (X.dtype, np.dtype(np.int64)), X.shape)
+    there = [arrays.up(x) for x in (V, D, w)]
+    for _ in range(3):
+        found = arrays.down(C.gram(there[:1], there[1], there[2], V.dtype))
+        cuts = [slice(lo, hi) for lo, hi, _ in cut(width, V.dtype)]
+        assert np.array_equal(found, np.hstack([twin.gram(C, X, V[:, part], D, w[:, 0]) for part in cuts]))
+
+
 @pytest.mark.parametrize("n", [2**16, 2**16 + 1])
 def test_columns_of_16_bits_and_beyond_are_told_apart(n: int) -> None:
     rng = np.random.default_rng(0)
@@ -91,12 +111,12 @@ def test_entries_of_one_sign_lose_no_more_than_a_chunk_does() -> None:
     rng = np.random.default_rng(0)
     X = sparse.csr_array((rng.random((100_000, 2)) + 1).astype(np.float32))
     V = np.ones((2, 17), np.float32)  # the widest rows: the fewest groups, and the longest sums
-    C = chunks_of(X, HostCard(), kernel.ROWS[-1], 32)
+    C = chunks_of(X, HostCard(), kernel.ROWS, 32)
     Z = C.gram([Far(V)], None, None, SINGLE).near
     assert np.array_equal(Z, twin.gram(C, X, V, np.zeros((100_000, 0), np.float32), None))
     D = X.toarray().astype(np.float64)
     exact, groups = D.T @ (D @ V.astype(np.float64)), 4
-    roundings = [-(-terms // groups) + np.log2(groups) for terms in (2, kernel.ROWS[-1])]
+    roundings = [-(-terms // groups) + np.log2(groups) for terms in (2, kernel.ROWS)]
     assert np.all(abs(Z - exact) <= sum(roundings) * np.finfo(SINGLE).eps / 2 * exact)
     assert np.all(abs(Z - exact) <= np.finfo(SINGLE).eps * exact)  # and what chunks lose is not of one sign
     alone = np.cumsum((X.data.reshape(-1, 2) * (D @ V[:, :1])).astype(np.float32)[:, 0])[-1]
@@ -129,7 +149,7 @@ def compiled_by_nvcc(folder: Path, kinds: tuple[str, str, int], *how: str) -> tu
     if nvcc is None:
         pytest.skip("nvcc is not here")
     sizes = {"DATA": kinds[0], "PANEL": kinds[1], "WIDTH": kinds[2], "INDEX": "long long", "COLUMN": "unsigned short"}
-    sizes |= {"ROWS": kernel.ROWS[-1], "THREADS": kernel.THREADS}
+    sizes |= {"THREADS": kernel.THREADS}
     named = [f"-D{key}={value}" for key, value in sizes.items()]
     call = [nvcc, *how, "-std=c++17", *named, "-o", str(folder / "chunks"), str(kernel.SOURCE)]
     done = subprocess.run(call, capture_output=True, text=True)
@@ -139,12 +159,12 @@ def compiled_by_nvcc(folder: Path, kinds: tuple[str, str, int], *how: str) -> tu
 
 @pytest.mark.long
 @pytest.mark.parametrize("kinds", [("float", "float", 32), ("double", "double", 8)])
-def test_it_compiles_for_cards_and_nothing_spills(kinds: tuple[str, str, int], tmp_path: Path) -> None:
+def test_it_compiles_for_cards_and_hardly_spills(kinds: tuple[str, str, int], tmp_path: Path) -> None:
     cards = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in (80, 90)]
     _, said = compiled_by_nvcc(tmp_path, kinds, "-fatbin", "-Xptxas=-v", *cards)
     spills = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", said)
     assert len(spills) == 6, said  # three kernels for two cards
-    assert set(spills) == {("0", "0")}
+    assert max(int(count) for pair in spills for count in pair) <= 4  # measured: faster than fewer threads
     registers = max(int(used) for used in re.findall(r"Used (\d+) registers", said))
     assert registers * kernel.THREADS * 2 <= 65536  # two blocks on a processor
 
@@ -163,7 +183,7 @@ def test_the_runtime_compiler_takes_it_too() -> None:
     except OSError:
         pytest.skip("NVRTC is not here")
     options = ["DATA=float", "PANEL=float", "WIDTH=16", "INDEX=long long", "COLUMN=unsigned short"]
-    sizes = [f"ROWS={kernel.ROWS[-1]}", f"THREADS={kernel.THREADS}"]
+    sizes = [f"THREADS={kernel.THREADS}"]
     text, where = kernel.SOURCE.read_text(encoding="utf-8"), "--gpu-architecture=sm_80"
     assert kernel.compiled(text, (where, *(f"-D{option}" for option in options + sizes))).startswith(b"\x7fELF")
     with pytest.raises(RuntimeError, match=r'chunks.cu: .*identifier "PANEL" is undefined'):
@@ -290,11 +310,20 @@ def test_kernels_are_compiled_once_and_the_thread_is_left_as_it_was() -> None:
 
 
 def test_chunks_go_by_the_data() -> None:
-    assert kernel.rows_of(60_000, 2_000, 10_000_000) == 192  # small: many chunks
-    assert kernel.rows_of(982_000, 28_000, 2 * 10**9) == 768  # large: few
-    assert kernel.rows_of(65_000, 20_000, 6_500_000) == 768  # a column of a small chunk has less than an entry
-    assert kernel.rows_of(10**6, 10**6, 10**8) is None  # of a large one, too
-    assert kernel.rows_of(10**5, 6 * 10**6, 10**9) is None  # entries of a full chunk are more than 32 bits count
+    assert kernel.rows_of(60_000, 2_000, 10_000_000) == 235  # a chunk for each of 256 blocks
+    assert kernel.rows_of(1_000_000, 2_000, 170_000_000) == 652  # six for each
+    assert kernel.rows_of(5_000, 2_000, 1_000_000) == 80  # fewer rows would leave too few entries in a column
+    assert kernel.rows_of(65_000, 20_000, 6_500_000) is None  # in a column of a chunk at most 4 entries on average
+    assert kernel.rows_of(10**6, 10**6, 10**8) is None
+    assert kernel.rows_of(10**5, 6 * 10**6, 10**10) is None  # entries of a full chunk are more than 32 bits count
+
+
+def test_all_blocks_have_as_many_chunks_and_sums_stay_in_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    C = chunks_of(sparse.random_array((1300, 40), density=0.5, format="csr", dtype=np.float32), HostCard(), 5, THREADS)
+    assert C.chunks == 260
+    assert C.blocks(40 * 16) == 130  # not 256, of which 4 would have a second chunk
+    monkeypatch.setattr(kernel, "SUMS", 100 * 8 * 40 * 16)
+    assert C.blocks(40 * 16) == 87
 
 
 def test_wide_panels_are_cut_into_as_few_as_hold_them() -> None:

@@ -13,6 +13,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
+from tests.backends.device.test_device import on_card
 from tests.backends.device.test_panels import one_thread  # noqa: F401
 
 
@@ -43,21 +44,22 @@ def text() -> sparse.csr_array:
     return sparse.csr_array(sparse.coo_array((np.ones(len(i)), (i, j))))
 
 
-def tensor(X: sparse.csr_array) -> Any:
+def tensor(X: sparse.csr_array, place: str) -> Any:
     """The same matrix as a tensor."""
     torch = import_module("torch")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        parts = (torch.from_numpy(np.array(part)) for part in (X.indptr, X.indices, X.data))
+        parts = (torch.from_numpy(np.array(part)).to(place) for part in (X.indptr, X.indices, X.data))
         return torch.sparse_csr_tensor(*parts, size=X.shape)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("place", ["cpu", *(["cuda"] if on_card("torch") else [])])
 @pytest.mark.parametrize("name", ["pbmc10k", "bladder", "text"])
-def test_values_vectors_and_certificates_are_those_of_the_host(name: str) -> None:
+def test_values_vectors_and_certificates_are_those_of_the_host(name: str, place: str) -> None:
     pytest.importorskip("torch", reason="PyTorch is not here: `make test-device` installs it")
     X, k, tol = text() if name == "text" else counts(name), 15, 1e-4
-    F, G = (ss.svd(given, k, shift="mean", solver="lanczos", tol=tol, rng=0) for given in (tensor(X), X))
+    F, G = (ss.svd(given, k, shift="mean", solver="lanczos", tol=tol, rng=0) for given in (tensor(X, place), X))
     exact = ss.svd(X, k + 5, shift="mean", solver="lanczos", tol=1e-8, rng=1)
     U, S, Vh = F.to_host()  # type: ignore[attr-defined]
     assert F.info.converged is G.info.converged is True

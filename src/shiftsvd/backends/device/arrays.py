@@ -129,6 +129,10 @@ class Arrays(ABC):
         begin, end = int(indptr[lo]), int(indptr[hi])
         return self.csr(data[begin:end], indices[begin:end], indptr[lo : hi + 1] - begin, (hi - lo, X.shape[1]))
 
+    def for_entries(self, x: Any, X: Any) -> Any:
+        # For each entry of a CSR, the number that x has for its row.
+        raise NotImplementedError
+
     def counts(self, X: Any) -> Vector:
         return np.diff(self.down(self.parts(X)[2]))
 

@@ -2,7 +2,8 @@
 //
 // Compiled when it is needed, with these set: DATA (float or double, of the entries), PANEL (of products: DATA, or
 // double), WIDTH (columns of a panel, a multiple of 16 bytes), INDEX (int or long long, columns as they are given),
-// COLUMN (unsigned short or int, columns as they are kept), ROWS (of a chunk, at most 65,536), THREADS (of a block).
+// COLUMN (unsigned short or int, columns as they are kept), THREADS (of a block). A chunk has `height` rows, or fewer
+// at the end.
 //
 // Products are rounded before they are added, not fused: then NumPy can say the same bits
 // (tests/support/chunk_twin.py).
@@ -110,12 +111,12 @@ extern __shared__ Lane shared[];
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     multiply(const DATA *x, const COLUMN *columns, const Long *begins, const DATA *x_by_columns,
              const unsigned short *rows_of, const unsigned *ends, const Lane *V, const PANEL *D, const PANEL *w,
-             const Lane *given, Lane *kept, double *sums, Long m, Long n, Long sides) {
+             const Lane *given, Lane *kept, double *sums, Long height, Long m, Long n, Long sides) {
   const Place at = Place::here();
-  const Long chunks = (m + ROWS - 1) / ROWS;
+  const Long chunks = (m + height - 1) / height;
   for (Long chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
-    const Long lo = chunk * ROWS;
-    const int rows = int(m - lo < ROWS ? m - lo : ROWS);
+    const Long lo = chunk * height;
+    const int rows = int(m - lo < height ? m - lo : height);
     if (given)
       for (int i = threadIdx.x; i < rows * LANES; i += blockDim.x) shared[i] = given[lo * LANES + i];
     else
@@ -173,10 +174,10 @@ __device__ inline void begin_after_each_other(unsigned *counts, Long n, unsigned
 extern "C" __global__ void __launch_bounds__(THREADS)
     order(const DATA *__restrict__ x, const INDEX *__restrict__ given, const Long *__restrict__ begins,
           COLUMN *__restrict__ columns, DATA *__restrict__ x_by_columns, unsigned short *__restrict__ rows_of,
-          unsigned *ends, Long m, Long n) {
-  const Long chunks = (m + ROWS - 1) / ROWS;
+          unsigned *ends, Long height, Long m, Long n) {
+  const Long chunks = (m + height - 1) / height;
   for (Long chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
-    const Long lo = chunk * ROWS, hi = m - lo < ROWS ? m : lo + ROWS, begin = begins[lo];
+    const Long lo = chunk * height, hi = m - lo < height ? m : lo + height, begin = begins[lo];
     unsigned *end = ends + chunk * n;
     for (Long j = threadIdx.x; j < n; j += blockDim.x) end[j] = 0;
     __syncthreads();

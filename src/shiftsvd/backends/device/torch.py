@@ -21,7 +21,7 @@ KINDS[torch.bfloat16] = np.dtype(np.float16)  # of as many bytes: computed in si
 @contextmanager
 def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse C.. tensor support is in beta")
+        warnings.filterwarnings("ignore", message="Sparse C.. tensor support is in beta|Sparse invariant checks are")
         yield
 
 
@@ -110,9 +110,12 @@ class TorchArrays(Arrays):
     def dense(self, X: Any) -> Any:
         return X.to_dense()
 
+    def for_entries(self, x: Any, X: Any) -> Any:
+        return torch.repeat_interleave(x, X.crow_indices().diff())
+
 
 class TorchCard(Card):
-    """A card with tensors. No line of this class has been run: it needs a CUDA device."""
+    """A card with tensors."""
 
     def __init__(self, device: torch.device) -> None:
         major, minor = torch.cuda.get_device_capability(device)
