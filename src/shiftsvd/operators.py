@@ -4,12 +4,11 @@ from shiftsvd.algebra.low_rank import LowRank, Shifted, repeated
 from shiftsvd.algebra.operator import Adjoint, Costs, Derived, Operator
 from shiftsvd.algebra.product import Product
 from shiftsvd.algebra.scaled import Scaled
-from shiftsvd.algebra.stacked import Above, beside
+from shiftsvd.algebra.stacked import VStack, hstack
 from shiftsvd.numerics.moments import Moments
 from shiftsvd.numerics.panels import Mixer, Panel, field_of, panel_dtype
 
 __all__ = [
-    "Above",
     "Adjoint",
     "Costs",
     "Derived",
@@ -21,8 +20,11 @@ __all__ = [
     "Product",
     "Scaled",
     "Shifted",
-    "beside",
+    "VStack",
     "field_of",
+    "hstack",
     "panel_dtype",
     "repeated",
 ]
+
+Above, beside = VStack, hstack  # the names of these two before they were called as in NumPy

@@ -6,7 +6,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.algebra.generic import gram_matrix, triangle
-from shiftsvd.operators import Above, beside
+from shiftsvd.operators import VStack, hstack
 from shiftsvd.testing import check_operator
 from tests.support.closeness import assert_close
 from tests.support.containers import CONTAINERS, FEW
@@ -21,10 +21,10 @@ def test_operators_above_and_beside_each_other_are_stacked(name: str, heights: t
     E = np.vstack([in_double(D) for D in parts])
     size = np.linalg.norm(E) + 1
     mu = np.linspace(1, 2, 6)
-    A = Above(tuple(ss.as_operator(CONTAINERS[name].make(D)) for D in parts))
+    A = VStack(tuple(ss.as_operator(CONTAINERS[name].make(D)) for D in parts))
     assert_is(A, E, size)
     assert_is(A - ss.LowRank(np.ones(len(E)), mu), E - mu, size + np.linalg.norm(np.ones((len(E), 1)) * mu))
-    wide = beside([ss.as_operator(CONTAINERS[name].make(np.ascontiguousarray(D.T))) for D in parts])
+    wide = hstack([ss.as_operator(CONTAINERS[name].make(np.ascontiguousarray(D.T))) for D in parts])
     assert_is(wide, np.hstack([in_double(D).T for D in parts]), size)
     check_operator(A)
     w = np.linspace(0, 2, len(E))
@@ -36,16 +36,16 @@ def test_operators_above_and_beside_each_other_are_stacked(name: str, heights: t
 def test_parts_of_different_kinds_have_components_of_all() -> None:
     rng = np.random.default_rng(0)
     D, E, G = (rng.standard_normal((40, n)) + 20 for n in (30, 25, 20))
-    A = beside([ss.as_operator(D), ss.as_operator(sparse.csr_array(E)), Minimal(G)])
+    A = hstack([ss.as_operator(D), ss.as_operator(sparse.csr_array(E)), Minimal(G)])
     F = ss.svd(A, 3, shift="mean", tol=1e-9, rng=0)
     X = np.hstack([D, E, G])
     np.testing.assert_allclose(F.S, np.linalg.svd(X - X.mean(0), compute_uv=False)[:3], rtol=1e-8)
-    with pytest.raises(ValueError, match=r"as many columns, got \[25, 30\]"):
-        Above((ss.as_operator(D), ss.as_operator(E)))
+    with pytest.raises(ValueError, match=r"equal numbers of columns, got \[25, 30\]"):
+        VStack((ss.as_operator(D), ss.as_operator(E)))
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e180])
 def test_stacked_operators_have_values_at_any_scale(scale: float) -> None:
     D, E = values((30, 8), seed=1), values((20, 8), seed=2)
-    F = ss.svd(Above((ss.as_operator(D * scale), ss.as_operator(E * scale))), 3, solver="lanczos", rng=0)
+    F = ss.svd(VStack((ss.as_operator(D * scale), ss.as_operator(E * scale))), 3, solver="lanczos", rng=0)
     np.testing.assert_allclose(F.S / scale, np.linalg.svd(np.vstack([D, E]))[1][:3], rtol=1e-4)

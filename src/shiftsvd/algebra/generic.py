@@ -226,8 +226,8 @@ def squares_beyond(A: "Operator", V: Panel, W: Panel, weights: Vector | None = N
 def exponents(A: "Operator", axis: int) -> Vector | None:
     """Return integers e with ``|a_ij| < 2^e``, near the largest entry of each column (axis 0) or each row (axis 1).
 
-    One read; None where entries cannot be seen. Solvers ask where squares leave the range of numbers. `NOTHING` stands
-    for columns of zeros.
+    One read; None without access to the entries. Solvers need these where squares leave the range of numbers. `NOTHING`
+    stands for columns of zeros.
     """
     return None
 
@@ -238,26 +238,27 @@ def ldexp(A: "Operator", rows: Vector | int, cols: Vector | int) -> "Operator | 
     return None
 
 
-# What nobody knows by products alone: `backends/entries.py` registers the kinds whose entries can be seen.
+# Products alone cannot tell these; `backends/entries.py` registers the kinds of matrices with accessible entries.
 
 
-def _unseen(A: "Operator") -> TypeError:
+def no_entries(A: "Operator") -> TypeError:
     return TypeError(
-        f"the entries of {A!r} cannot be seen; transform an array, a sparse matrix, a file or a Dask array, on the host"
+        f"{A!r} gives no access to its entries, which transformations and missing values need; "
+        "pass an array, a sparse matrix, a file or a Dask array on the host"
     )
 
 
 @singledispatch
 def entry_sums(A: "Operator", terms: Terms) -> tuple[Panel, Panel]:
     # Sums over rows, (m, p), and over columns, (n, q), of numbers made of each stored entry; one read.
-    raise _unseen(A)
+    raise no_entries(A)
 
 
 @singledispatch
 def entry_values(A: "Operator", values: Values) -> Table:
-    raise _unseen(A)
+    raise no_entries(A)
 
 
 @singledispatch
 def with_entries(A: "Operator", change: Change) -> "Operator":
-    raise _unseen(A)
+    raise no_entries(A)

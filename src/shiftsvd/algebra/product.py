@@ -43,7 +43,7 @@ class Product(Operator):
     Raises
     ------
     ValueError
-        If A has not as many columns as B has rows.
+        If the number of columns of A differs from the number of rows of B.
 
     See Also
     --------
@@ -63,7 +63,9 @@ class Product(Operator):
 
     def __post_init__(self) -> None:
         if self.A.shape[1] != self.B.shape[0]:
-            raise ValueError(f"A B needs as many columns of A as B has rows, got {self.A.shape} and {self.B.shape}")
+            raise ValueError(
+                f"the product A B needs A.shape[1] == B.shape[0], got shapes {self.A.shape} and {self.B.shape}"
+            )
         vars(self).update(shape=(self.A.shape[0], self.B.shape[1]), dtype=_kind(self.A, self.B))
 
     def matmat(self, V: Panel) -> Panel:

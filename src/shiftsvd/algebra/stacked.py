@@ -20,30 +20,28 @@ Part = TypeVar("Part")
 
 @generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
-class Above(Operator):
-    """The rows of several operators, one above another: nothing is copied, and each keeps its own kind.
-
-    Side by side is the adjoint: `beside`.
+class VStack(Operator):
+    """Operators with equal numbers of columns, one above another, as one operator. No part is copied.
 
     Parameters
     ----------
     parts : tuple of Operator
-        All with as many columns.
+        Operators of shapes ``(m_1, n)``, ``(m_2, n)`` and so on.
 
     Raises
     ------
     ValueError
-        If they do not have as many columns.
+        If the numbers of columns differ.
 
     See Also
     --------
-    operators.Product : The product of two operators.
+    operators.hstack : Operators side by side.
 
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
     >>> A, B = ss.as_operator(np.ones((3, 2))), ss.as_operator(np.zeros((1, 2)))
-    >>> ss.operators.Above((A, B)).matmat(np.eye(2)).tolist()
+    >>> ss.operators.VStack((A, B)).matmat(np.eye(2)).tolist()
     [[1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [0.0, 0.0]]
     """
 
@@ -52,7 +50,7 @@ class Above(Operator):
     def __post_init__(self) -> None:
         widths = sorted({A.shape[1] for A in self.parts})
         if len(widths) != 1:
-            raise ValueError(f"operators above each other need as many columns, got {widths}")
+            raise ValueError(f"stacked operators must have equal numbers of columns, got {widths}")
         dtype = np.result_type(*(A.dtype for A in self.parts))
         vars(self).update(shape=(int(self._firsts[-1]), widths[0]), dtype=dtype)
 
@@ -130,11 +128,11 @@ class Above(Operator):
     def exponents(self, axis: int) -> Vector | None:
         return _of_all(np.concatenate if axis else _largest, (generic.exponents(A, axis) for A in self.parts))
 
-    def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Above":
-        return Above(tuple(times_powers(A, e, cols) for A, e in self._cut(rows)))
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> "VStack":
+        return VStack(tuple(times_powers(A, e, cols) for A, e in self._cut(rows)))
 
-    def with_shift(self, shift: LowRank) -> "Above":
-        return Above(tuple(A - LowRank(L, shift.R) for A, L in self._cut(shift.L)))
+    def with_shift(self, shift: LowRank) -> "VStack":
+        return VStack(tuple(A - LowRank(L, shift.R) for A, L in self._cut(shift.L)))
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         return self._in_order(lambda A: A.row_products(V))
@@ -147,35 +145,35 @@ class Above(Operator):
             yield first, np.hstack(blocks)
 
 
-def beside(parts: Sequence[Operator]) -> Operator:
-    """Put operators of as many rows beside one another, as one.
+def hstack(parts: Sequence[Operator]) -> Operator:
+    """Return operators with equal numbers of rows side by side, as one operator.
 
     Parameters
     ----------
     parts : sequence of Operator
-        All with as many rows.
+        Operators of shapes ``(m, n_1)``, ``(m, n_2)`` and so on.
 
     Returns
     -------
     Operator
-        As wide as all of them together; nothing is copied.
+        The operator of shape ``(m, n_1 + n_2 + ...)``; its parts are not copied.
 
     Raises
     ------
     ValueError
-        If they do not have as many rows.
+        If the numbers of rows differ.
 
     See Also
     --------
-    operators.Above : One above another.
+    operators.VStack : One above another.
 
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
-    >>> ss.operators.beside([ss.as_operator(np.ones((3, 2))), ss.as_operator(np.ones((3, 4)))]).shape
+    >>> ss.operators.hstack([ss.as_operator(np.ones((3, 2))), ss.as_operator(np.ones((3, 4)))]).shape
     (3, 6)
     """
-    return Above(tuple(A.H for A in parts)).H
+    return VStack(tuple(A.H for A in parts)).H
 
 
 def together(blocks: Sequence[Iterator[tuple[int, Panel]]]) -> Iterator[tuple[int, list[Panel]]]:

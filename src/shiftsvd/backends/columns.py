@@ -101,7 +101,7 @@ def at(places: Places, axis: int) -> tuple[Any, ...]:
 
 def bare(A: Blocked) -> None:
     if A.shift is not None:
-        raise ValueError("columns are taken before a shift: give the matrix that is not shifted")
+        raise ValueError("columns must be selected before a shift is subtracted; pass the matrix without its shift")
 
 
 @some_lines.register

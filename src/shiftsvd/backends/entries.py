@@ -30,7 +30,7 @@ SUMMED = 2**16  # entries that are summed at once, or as many as there are colum
 
 def bare(A: Blocked) -> None:
     if A.shift is not None:
-        raise ValueError("transformations come before shifts: a shifted matrix is not transformed; give the matrix")
+        raise ValueError("transformations must precede shifts; pass the matrix without its shift")
 
 
 def entries(A: SparseRows | DenseRows, rows: Rows) -> tuple[Vector, Vector, Vector]:
@@ -265,7 +265,7 @@ def group_bytes(A: Operator, n_groups: int, n_looks: int) -> int:
 @singledispatch
 def group_moments(A: Operator, what: Grouped) -> Parts:
     # Sums over rows, and moments of the stored entries of each column in each group of rows; a read.
-    raise TypeError(f"the entries of {A!r} cannot be seen; give an array, a sparse matrix, a file or a Dask array")
+    raise generic.no_entries(A)
 
 
 @group_moments.register

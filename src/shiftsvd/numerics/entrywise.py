@@ -130,7 +130,8 @@ def _finite(changed: Panel) -> Panel:
     if not np.isfinite(changed).all():
         n_bad = int((~np.isfinite(changed)).sum())
         raise ValueError(
-            f"transformed entries must be finite, got {n_bad} that are not; leave out what has no finite value"
+            f"transformed entries must be finite, got {n_bad} NaN or infinite values; "
+            "remove the entries that the transformation maps to these"
         )
     return changed
 

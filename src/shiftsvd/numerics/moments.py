@@ -98,7 +98,7 @@ class Moments:
             If there are no second moments.
         """
         if self.M2 is None:
-            raise ValueError("this operator has no second moments; give the scale as a vector")
+            raise ValueError("this operator cannot compute variances; pass scale as a vector")
         free = np.asarray(self.count - ddof)
         return np.asarray(np.where(free > 0, self.M2, 0) / np.where(free > 0, free, 1))
 

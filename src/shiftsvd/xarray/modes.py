@@ -8,7 +8,7 @@ from xarray import DataArray
 
 from shiftsvd import SVDResult
 from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName
-from shiftsvd.operators import Scaled, beside
+from shiftsvd.operators import Scaled, hstack
 from shiftsvd.solvers import Solver
 from shiftsvd.xarray.anomalies import FieldOptions, anomalies, check_modes, in_common, of_each, products, regressed
 from shiftsvd.xarray.datasets import (
@@ -308,7 +308,7 @@ def _joint(
     squares = {name: float(of.squares.sum()) for name, of in parts.items()}
     times = {name: _factor(wanted[name], squares[name] / (m - 1) if normalize else 1.0, name) for name in parts}
     F = options.svd(
-        beside([Scaled(of.A, None, np.full(of.A.shape[1], times[name])) for name, of in parts.items()]), n_modes
+        hstack([Scaled(of.A, None, np.full(of.A.shape[1], times[name])) for name, of in parts.items()]), n_modes
     )
     modes, explained = mode_labels(len(F.S)), F.S**2
     own = {name: squares[name] * times[name] ** 2 for name in parts}

@@ -77,13 +77,13 @@ def chosen(device: str) -> str:
     if device == HOST or (device == "auto" and not devices()):
         return HOST
     if find_spec("torch") is None:
-        raise ValueError(f"device {device} needs PyTorch; pip install torch, or leave the device out")
+        raise ValueError(f"device {device} needs PyTorch; install it (pip install torch), or use {HOST}")
     there = [name.partition(" ")[0] for name in devices()]
     if not there:
-        raise ValueError(f"device {device} is not there: PyTorch sees no card; leave the device out, or give {HOST}")
+        raise ValueError(f"device {device} was not found: PyTorch sees no GPU; use {HOST}")
     found = "cuda:0" if device in ("auto", "cuda") else device
     if found not in there:
-        raise ValueError(f"device {device} is not there: PyTorch sees {', '.join(there)}; give one of them, or {HOST}")
+        raise ValueError(f"device {device} was not found: PyTorch sees {', '.join(there)}; use one of these, or {HOST}")
     return found
 
 
@@ -99,7 +99,7 @@ def moved(A: Any, device: str) -> Operator:
         data, indices, indptr = map(arrays.up, (X.data, X.indices, X.indptr))
         X = arrays.csr(data, indices, indptr, X.shape)
     else:
-        raise TypeError(f"{A!r} cannot be moved to {device}: it must be held in memory; leave out the device")
+        raise TypeError(f"{A!r} cannot be moved to {device}, since it is not in memory; use the device {HOST}")
     return device_operator(X, arrays, A.n_threads or default_threads())
 
 

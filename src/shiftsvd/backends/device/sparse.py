@@ -84,7 +84,9 @@ def own_chunks(X: Any, arrays: Arrays, stored: int) -> Chunks | None:
         if wanted == "require":
             raise
         line = str(error).partition("\n")[0]
-        logging.getLogger("shiftsvd").warning(f"products on the card are those of its library: {line}")
+        logging.getLogger("shiftsvd").warning(
+            f"the compiled GPU kernel is not available, and the array library multiplies instead: {line}"
+        )
         return None
 
 

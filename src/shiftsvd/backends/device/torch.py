@@ -146,7 +146,7 @@ def _check_places(X: Any) -> None:
     ends = int(indptr[0]) == 0 and int(indptr[-1]) == len(indices) and len(indptr) == X.shape[0] + 1
     inside = not len(indices) or (int(indices.min()) >= 0 and int(indices.max()) < X.shape[1])
     if not (ends and inside and bool((indptr.diff() >= 0).all())):
-        raise ValueError("the sparse tensor is corrupt: its places lie outside of the matrix; make it anew")
+        raise ValueError("the sparse tensor is corrupt: its indices lie outside the matrix; rebuild the tensor")
 
 
 def _is_canonical(X: Any) -> bool:
