@@ -77,7 +77,7 @@ test-newest: ## the tests with the newest versions, pre-releases too
 lint: $(LINT) ## style, format, types, docstrings
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
+	@$(BIN)/mypy -n 2
 	@$(BIN)/python -m benchmarks.structure.docstrings
 	@files=$$(git ls-files '*.cpp' '*.hpp' '*.cu'); [ -z "$$files" ] || $(BIN)/clang-format --dry-run --Werror $$files
 
