@@ -37,7 +37,7 @@ def test_listing_the_names_loads_nothing_either() -> None:
 def test_svd_does_not_load_what_it_does_not_need() -> None:
     loaded = loaded_by("import shiftsvd, numpy; shiftsvd.svd(numpy.eye(4), 2)")
     assert "numpy" in loaded
-    assert not loaded & {"pandas", "polars", "matplotlib", "sklearn", "click", "rich", "dask"}
+    assert not loaded & {"pandas", "polars", "matplotlib", "sklearn", "click", "rich", "dask", "filelock", "asyncio"}
 
 
 @pytest.mark.parametrize("name", shiftsvd.__all__)

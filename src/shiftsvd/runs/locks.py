@@ -11,13 +11,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from filelock import FileLock, Timeout
-
 # A process that is gone has ended if its machine, the start of that machine and its set of processes are ours.
 _PLACE: Final = ("host", "boot", "processes")
 _MOST_READ: Final = 2**12  # bytes of what another wrote
 _NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _TRIES: Final = 20  # to make the folder of a lock, which those who end remove
+
+
+class _Busy(Exception):
+    pass
 
 
 @contextmanager
@@ -36,7 +38,7 @@ def held(lock: Path, what: Path) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             _enter(stack, lock)
-        except Timeout:
+        except _Busy:
             raise BlockingIOError(_busy(lock, what)) from None
         yield
 
@@ -81,8 +83,13 @@ def _enter(stack: ExitStack, lock: Path) -> None:
 
 @contextmanager
 def _of_system(lock: Path) -> Iterator[None]:
+    from filelock import FileLock, Timeout  # which loads asyncio, and most fits lock nothing
+
     taken = FileLock(lock, thread_local=False, fallback_to_soft=False)
-    taken.acquire(timeout=0)
+    try:
+        taken.acquire(timeout=0)
+    except Timeout:
+        raise _Busy from None
     try:
         with suppress(OSError):  # its holder is named where that can be written
             lock.write_text(json.dumps(myself()))
@@ -99,7 +106,7 @@ def _of_marker(marker: Path) -> Iterator[None]:
     # Where the file system has no locks. The marker of a killed process is removed if that process was of this machine;
     # of one elsewhere, or before a restart, nobody can know, so the marker stays, and the error says whose it is.
     if not _make(marker) and not (_remove_left(marker) and _make(marker)):
-        raise Timeout(str(marker))
+        raise _Busy
     try:
         yield
     finally:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, cast
 
 import numpy as np
-from scipy.io import mmread
 
 from shiftsvd.errors import Part, Setting
 from shiftsvd.extend import extensions
@@ -98,6 +97,8 @@ _BEST = {"none": 1, "gzip": 1032, "bzip2": math.inf}  # largest compression rati
 
 
 def read_matrix(path: Path, memory_limit: int | str | None) -> Any:
+    from scipy.io import mmread  # which loads the readers of other formats too
+
     with reading(path):
         with open_bytes(path) as stream:
             header = _header(path, stream)
