@@ -64,6 +64,7 @@ def available_memory() -> int | None:
 
 
 _most_by_default: list[int] = [2**63 - 1]
+NOTHING: Final = 2**24  # bytes for which the system is not asked what is free
 
 
 def limit_of(memory_limit: int | str | None) -> int | None:
@@ -99,6 +100,8 @@ class OverLimit(Refused):
 
 
 def affordable(needed: int, memory_limit: int | str | None, what: str, fewer: str = "components") -> None:
+    if memory_limit is None and needed <= min(NOTHING, *_most_by_default):
+        return
     limit = limit_of(memory_limit)
     if limit is not None and needed > limit:
         raise OverLimit(needed, limit, what, fewer)
