@@ -191,12 +191,10 @@ def _all_below(G: Panel, theta: Vector, V: Panel, residual: float) -> tuple[Vect
     last = float(theta[-1])
     mu = last * (1 + ABOVE) + 2 * residual**2 / last
     left = (V * theta) @ V.T - G
-    left[np.diag_indices(len(G))] += mu
-    try:
-        np.linalg.cholesky(left)
-    except np.linalg.LinAlgError:
-        return None
-    return theta, V, mu + (len(G) + 1) * EPS * float(np.trace(left) + 2 * np.trace(G))
+    left.flat[:: len(G) + 1] += mu
+    rounded = (len(G) + 1) * EPS * float(np.trace(left) + 2 * np.trace(G))
+    failed = linalg.lapack.dpotrf(left.T, clean=False, overwrite_a=True)[1]
+    return None if failed else (theta, V, mu + rounded)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
