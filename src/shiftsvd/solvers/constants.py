@@ -113,8 +113,8 @@ WHOLE_FACTOR: Final = 2**24
 TO_NEAREST: Final = 0.2
 # From this share of all components on, all of them cost no more than some.
 MANY: Final = 0.2
-# LAPACK, or Lanczos with single columns, finds the leading eigenvalues of a Gram matrix up to this side: 2 ms for all of
-# 200, block Lanczos 7 for ten of them; 14 ms for fifty of 500, 54 of 1000, block Lanczos 45 and 66.
+# LAPACK, or Lanczos with single columns, finds the leading eigenvalues of a Gram matrix up to this side: 2 ms for all
+# of 200, block Lanczos 7 for ten of them; 14 ms for fifty of 500, 54 of 1000, block Lanczos 45 and 66.
 LEADING_SIDE: Final = 1000
 # Leading eigenvalues alone are quicker than all up to this part of them: 1.4 ms for ten of 200, 2.0 of 250.
 PART_OF_ALL: Final = 0.15
