@@ -125,9 +125,9 @@ def test_a_step_is_refused_beyond_the_limit_and_not_at_it(monkeypatch: pytest.Mo
     affordable(10**6, "1MB", "a step")
     with pytest.raises(ValueError, match=r"a step needs about 1\.0+1 MB, more than the limit of 1 MB.*fewer samples"):
         affordable(10**6 + 1, "1MB", "a step", "samples")
-    monkeypatch.setattr("shiftsvd.runs.memory.available_memory", lambda: 2 * 10**6)
-    affordable(10**6, None, "a step")
+    monkeypatch.setattr("shiftsvd.runs.memory.available_memory", lambda: 2 * 10**8)
+    affordable(10**8, None, "a step")
     with pytest.raises(ValueError, match="a step needs about"):
-        affordable(10**6 + 1, None, "a step")
+        affordable(10**8 + 1, None, "a step")
     monkeypatch.setattr("shiftsvd.runs.memory.available_memory", lambda: None)  # where the system does not tell
     affordable(10**15, None, "a step")

@@ -17,7 +17,7 @@ from shiftsvd.operators import LowRank
 from shiftsvd.runs import memory
 from shiftsvd.solvers.constants import PART_SUMMED
 from shiftsvd.solvers.factors import squares_rounding
-from shiftsvd.solvers.gram import Gram
+from shiftsvd.solvers.gram import Gram, _krylov
 from tests.support.blocks import cut_small
 from tests.support.matrices import EPS, with_values
 
@@ -315,3 +315,41 @@ def test_values_read_off_a_formed_matrix_own_up_to_its_rounding():
     F = Gram(last_pass=False)(A, 5, 0)
     assert F.info.n_passes == 1
     assert np.all(2 * F.S**2 * F.info.value_errors >= squares_rounding(A, D.T @ D) * (1 - 1e-9))
+
+
+# --- leading eigenvalues of a Gram matrix ---------------------------------------------------------------------
+
+
+SPECTRA = {
+    "graded": 0.9 ** np.arange(300.0),
+    "flat": np.sqrt(np.linspace(2, 1, 300)),
+    "low rank": np.append(np.linspace(2, 1, 15), np.full(285, 1e-3)),
+    "pairs": np.repeat(0.8 ** np.arange(150.0), 2),
+    "edge": np.append([3.0, 2.0, 2.0, 2.0], np.linspace(1, 0.5, 296)),
+    "near": np.append([3.0, 2.0, 2.0 - 1e-7, 2.0 - 2e-7], np.linspace(1, 0.5, 296)),
+}
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 9])
+@pytest.mark.parametrize("name", SPECTRA)
+def test_no_leading_eigenvalue_is_missed(name: str, k: int) -> None:
+    S = SPECTRA[name]
+    X = with_values((400, 300), S, seed=k)
+    found = _krylov(X.T @ X, k + 1, 1e-6, np.random.default_rng(k))
+    if found is not None:  # None is right, too: LAPACK takes over
+        theta, V, level = found
+        assert np.all(np.abs(theta - S[: k + 1] ** 2) <= 1e-9 * S[: k + 1] ** 2)
+        Q = np.linalg.qr(V)[0]
+        D = X - (X @ Q) @ Q.T
+        assert np.linalg.norm(D, 2) ** 2 <= level + 100 * EPS * S[0] ** 2
+        assert level <= theta[-1] * (1 + 1e-5)
+    assert found is None or name not in ("pairs", "edge") or np.allclose(theta, S[: k + 1] ** 2)
+    F = ss.svd(X, k, solver=Gram(last_pass=False), rng=0)
+    assert F.info.converged
+    assert np.all(np.abs(F.S / S[:k] - 1) <= F.info.value_errors + 100 * EPS)
+    assert S[k] * (1 - 100 * EPS) <= F.info.missed_below <= S[k] * (1 + 1e-5)
+
+
+def test_most_leading_eigenvalues_need_no_lapack() -> None:
+    X = with_values((400, 300), SPECTRA["graded"])
+    assert _krylov(X.T @ X, 10, 1e-6, np.random.default_rng(0)) is not None

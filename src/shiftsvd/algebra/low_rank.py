@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from shiftsvd.algebra import generic
 from shiftsvd.algebra.operator import Derived, Operator, check_same_shape
-from shiftsvd.kernels.twin import unwarned
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, r_factor
 from shiftsvd.numerics.panels import Panel, field_of, panel_dtype, unmasked
 from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, NOTHING, exponents_of, plus, two_to
 
 GATHERED = 2**18  # numbers of a factor that are gathered at a time: they stay in cache
+ONE = np.ones(1).tobytes()  # of which every row of the left factor of a vector is a view
 FAR = 60  # exponent of two from which on a power of two moves from one factor to the other
 
 
@@ -139,7 +139,7 @@ class LowRank(Operator):
 
     def frobenius_norm(self) -> float:
         if self.L.shape[1] == 1:
-            lengths = _length(self.L), _length(self.R)
+            lengths = factor_norm(self.L), factor_norm(self.R)
             if all(LEAST_SQUARES < length * length < MOST_SQUARES for length in lengths):
                 return lengths[0] * lengths[1]
         return float(np.linalg.norm(_triangle(self.L) @ _triangle(self.R).conj().T))
@@ -183,7 +183,7 @@ class LowRank(Operator):
 
 
 def repeated(mu: Vector, m: int) -> LowRank:
-    return LowRank(np.broadcast_to(1.0, (m, 1)), mu.conj())
+    return LowRank(np.ndarray((m, 1), buffer=ONE, strides=(0, 0)), mu.conj())
 
 
 def _is_repeated(F: Panel) -> bool:
@@ -219,9 +219,9 @@ def _factor(name: str, F: npt.ArrayLike) -> Panel:
     return F
 
 
-@unwarned
-def _length(F: Panel) -> float:
-    return float(np.linalg.norm(F[0])) * sqrt(len(F)) if _is_repeated(F) else float(np.linalg.norm(F))
+def factor_norm(F: Panel) -> float:
+    rows, times = (F[:1], len(F)) if _is_repeated(F) else (F, 1)
+    return sqrt(np.vdot(rows, rows).real) * sqrt(times)  # infinite, without a warning, where squares leave the range
 
 
 def _triangle(F: Panel) -> Panel:

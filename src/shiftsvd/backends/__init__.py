@@ -117,6 +117,8 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
     if isinstance(X, Operator):
         return X
     threads = thread_count(n_threads)
+    if type(X) is np.ndarray:
+        return _dense(numeric_array(X), threads)
     unannotated(X)
     if is_frame(X):
         with named(X.columns):

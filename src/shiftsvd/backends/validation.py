@@ -183,6 +183,9 @@ def _is_sparse(dtype: Any) -> bool:
 def finite_dense(X: npt.NDArray[Any], allow_nan: bool = False) -> None:
     if X.dtype.kind not in "fc":
         return
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(np.add.reduce(X, axis=None)):  # as no sum of NaN or infinities is
+            return
     tall = X if X.shape[0] >= X.shape[1] else X.T
     by_row, by_column = (np.zeros(size, np.int64) for size in tall.shape)
     n_nan = 0

@@ -156,8 +156,10 @@ class BatchPCA(FittedPCA):
         self._stream = stream
 
     def _forget(self) -> None:
-        for name in [name for name in vars(self) if name in ("_stream", "_freedom") or _is_fitted(name)]:
+        for name in [name for name in vars(self) if name[-1] == "_" and _is_fitted(name)]:
             del self.__dict__[name]
+        for name in ("_stream", "_freedom"):
+            self.__dict__.pop(name, None)
 
     def _begin(self, k: int) -> Stream:
         n = self.n_features_in_

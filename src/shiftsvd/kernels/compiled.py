@@ -55,9 +55,12 @@ def gram_of_all(
 
 
 def subtract(X: Array, L: Array, Rt: Array, dtype: npt.DTypeLike) -> Array:
-    if X.dtype != dtype or X.strides[1] != X.itemsize or X.strides[0] % X.itemsize or X.shape[1] == 1:
+    if X.shape[1] == 1 or not len(X):
         return twin.subtract(X, L, Rt, dtype)
-    out = np.empty(X.shape, dtype)
+    if X.dtype != dtype or X.strides[1] != X.itemsize or X.strides[0] % X.itemsize:
+        out = X = np.array(X, dtype, order="C")
+    else:
+        out = np.empty(X.shape, dtype)
     _compiled.subtract(X, L, Rt, out)
     return out
 

@@ -271,6 +271,10 @@ def thread_count(n_threads: Any = None) -> int:
 def threads(n_threads: int | None = None, pools: _Pools | None = None) -> Iterator[None]:
     # Blocks run in so many threads (None: as many as around this), and BLAS in one: its own splitting would make
     # results depend on the number of threads.
+    around = _running.get()
+    if around and pools is None and limited_here() and not around.over and n_threads in (None, around.n_threads):
+        yield
+        return
     fit = _RunningFit(None if n_threads is None else thread_count(n_threads), pools)
     with one_thread():
         try:

@@ -71,6 +71,8 @@ class Account:
     n_iter: int = 1
 
     def told(self, info: Info) -> Info:
+        if self.n_missing is None:
+            return info
         converged = False if self.completed is False else info.converged
         n_missing, r2 = self.n_missing, self.heldout_r2
         return replace(info, converged=converged, n_missing=n_missing, heldout_r2=r2, completed=self.completed)

@@ -27,6 +27,8 @@ NEIGHBOURS = 4
 # Halvings of the interval that holds the next eigenvalue. It is as long as the norm of the residuals, and the bound is
 # its upper end: ten halvings make the bound larger than need be by at most a thousandth of that norm.
 HALVINGS = 10
+# An interval that is so narrow, relative to its ends, is not halved: its upper end is as good.
+NARROW = 1e-6
 # Rounding of a residual, in units of the largest value: sums are made block by block, so that less than one unit was
 # measured in single precision (counts, images). In double precision, caution costs nothing.
 ROUNDING, ROUNDING_SINGLE = 8.0, 2.0
@@ -303,6 +305,8 @@ def next_bound(theta: Vector, E: Panel, below: float, k: int) -> float:
         return float(theta[k]) if len(theta) > k else -np.inf
     low = max(below, float(theta[k]) if len(theta) > k else below)
     high = low + float(np.linalg.norm(E)) + 1e-15 * abs(low)
+    if high - low <= NARROW * low:
+        return high
     if at_most(theta, E, below, k, low + 1e-12 * (high - low)):
         return low + 1e-12 * (high - low)
     for _ in range(HALVINGS):

@@ -11,7 +11,7 @@ from shiftsvd.kernels.twin import PARTS, Array, Found, unwarned
 Vector = npt.NDArray[Any]
 # Entries of a block that are subtracted and squared at a time: more would leave the cache and take new memory each time
 # (2 000 x 200: 1 ms to subtract the means, 0.05 ms in memory that is allocated already).
-PIECE = 2**15
+PIECE = 2**16
 DIGITS = 53  # binary ones of a double
 
 

@@ -23,6 +23,8 @@ class Mixer(Protocol):
 
 
 def unmasked(what: str, values: Any, *remedy: Part) -> Any:
+    if type(values) is np.ndarray:
+        return values
     parts = values if isinstance(values, list | tuple) else (values,)
     masks = (np.ma.getmaskarray(part) for part in parts if isinstance(part, np.ma.MaskedArray))
     if masked := sum(int(np.count_nonzero(mask)) for mask in masks):
@@ -36,7 +38,7 @@ def panel_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
 
 
 def field_of(dtype: np.dtype[Any], *parts: npt.NDArray[Any]) -> np.dtype[Any]:
-    return np.result_type(dtype, np.complex64) if any(np.iscomplexobj(p) for p in parts) else dtype
+    return np.result_type(dtype, np.complex64) if any(p.dtype.kind == "c" for p in parts) else dtype
 
 
 def apart(V: Panel) -> Panel:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final
@@ -64,6 +65,8 @@ def available_memory() -> int | None:
 
 
 _most_by_default: list[int] = [2**63 - 1]
+NOTHING: Final = 2**24  # bytes for which the system is not asked what is free
+_INEXACT: Final = 2**12  # kB by which the system may count the memory of one process in two ways
 
 
 def limit_of(memory_limit: int | str | None) -> int | None:
@@ -99,6 +102,8 @@ class OverLimit(Refused):
 
 
 def affordable(needed: int, memory_limit: int | str | None, what: str, fewer: str = "components") -> None:
+    if memory_limit is None and needed <= min(NOTHING, *_most_by_default):
+        return
     limit = limit_of(memory_limit)
     if limit is not None and needed > limit:
         raise OverLimit(needed, limit, what, fewer)
@@ -119,19 +124,43 @@ class MemoryWatch:
     """Growth of the resident memory since the start, where the system tells."""
 
     def __init__(self) -> None:
-        self._start, self._largest = _of_process("VmRSS", "VmHWM")
+        self._start, self._largest = _resident(), _largest()
 
     def growth(self) -> int | None:
-        (peak,) = _of_process("VmHWM")
+        peak = _largest()
         if self._start is None or self._largest is None or peak is None or peak <= self._largest:
             return None
         return (peak - self._start) * 1024
 
     def passed(self) -> int:
-        (now,), growth = _of_process("VmRSS"), self.growth()
+        now, growth = _resident(), self.growth()
         if now is None or growth is None or self._start is None:
             return 0
         return max(growth - (now - self._start) * 1024, 0)
+
+
+def _largest() -> int | None:
+    # In kB. A twentieth of the time of /proc/self/status, which a fit of a small matrix would notice.
+    return _counted() if _counts_alone() else _of_process("VmHWM")[0]
+
+
+@cache
+def _counts_alone() -> bool:  # of a process that a larger one has started, this is the peak of the larger one
+    (peak,) = _of_process("VmHWM")
+    return peak is not None and _counted() < peak + _INEXACT
+
+
+def _counted() -> int:
+    import resource  # which not every system has
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _resident() -> int | None:
+    try:
+        return int(_first_bytes("/proc/self/statm").split()[1]) * _PAGE // 1024
+    except OSError:
+        return None
 
 
 def peak_bytes() -> int | None:
@@ -162,13 +191,17 @@ def _of_process(*names: str) -> list[int | None]:
 
 
 def _kilobytes(path: str, *names: str) -> list[int | None]:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        text = b"\n" + os.read(file, _MOST_READ)
-    finally:
-        os.close(file)
+    text = b"\n" + _first_bytes(path)
     found = (text.partition(f"\n{name}:".encode())[2].split(maxsplit=1) for name in names)
     return [int(words[0]) if words else None for words in found]
+
+
+def _first_bytes(path: str) -> bytes:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, _MOST_READ)
+    finally:
+        os.close(file)
 
 
 # The keeper ends a command with one line once its memory passes the limit. The compiled watcher is a thread without the

@@ -113,11 +113,20 @@ WHOLE_FACTOR: Final = 2**24
 TO_NEAREST: Final = 0.2
 # From this share of all components on, all of them cost no more than some.
 MANY: Final = 0.2
-# LAPACK finds the leading eigenvalues of a Gram matrix up to this side: 2 ms for all of 200, block Lanczos 7 for ten of
-# them; 14 ms for fifty of 500, 54 of 1000, block Lanczos 45 and 66.
+# LAPACK, or Lanczos with single columns, finds the leading eigenvalues of a Gram matrix up to this side: 2 ms for all
+# of 200, block Lanczos 7 for ten of them; 14 ms for fifty of 500, 54 of 1000, block Lanczos 45 and 66.
 LEADING_SIDE: Final = 1000
 # Leading eigenvalues alone are quicker than all up to this part of them: 1.4 ms for ten of 200, 2.0 of 250.
 PART_OF_ALL: Final = 0.15
+# Lanczos on the Gram matrix is quicker than LAPACK from this side on, for at most this part of the eigenvalues: 5 ms
+# for ten of 500, LAPACK 13. It has residuals of this part of the tolerance, is asked for them at OF_PAIRS columns of
+# its basis for each vector and FIRST_COLUMNS more, then at a fourth more each time, and is given up at this part of n.
+KRYLOV_SIDE, PART_OF_KRYLOV = 250, 0.125
+RESIDUAL, OF_PAIRS, FIRST_COLUMNS, MOST_COLUMNS = 1e-2, 2, 20, 1 / 3
+# A column that is shorter than this, relative to the largest values, shows that the basis spans an invariant space.
+SPANNED: Final = 1e-10
+# The level that the Cholesky factor proves is above the last Ritz value by this.
+ABOVE: Final = 1e-6
 
 # --- the choice of a solver: measure again with benchmarks.claims.small and benchmarks.claims.foreseen ----------------
 

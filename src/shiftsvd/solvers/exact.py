@@ -7,6 +7,7 @@ from numpy.random import Generator
 
 from shiftsvd.algebra.generic import QR_ENTRIES, cancelled, gram_matrix, triangle
 from shiftsvd.kernels import default_threads
+from shiftsvd.numerics.powers import length
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import Solver, check_tol
 from shiftsvd.solvers.constants import EPS, PART_SUMMED, WITH_DIGITS
@@ -81,7 +82,7 @@ class Exact(Solver):
         eps = A.costs.gram_eps
         eps = eps if eps == EPS else min(eps, A.H.costs.gram_eps)  # blocks are those of whichever is stored
         missed = float(S[k] + rounding(A, eps) * S[0] + 4 * EPS * cancelled(A)) if k < n else 0.0
-        rest, S, Vh = float(np.linalg.norm(S[k:])), S[:k], Vh[:k]
+        rest, S, Vh = length(S[k:]), S[:k], Vh[:k]
         U = lambda: long_factor(A, Vh.conj().T)  # noqa: E731
         return Factors(U, S, Vh, 2 if squared else 1, n, 1, missed_below=missed, rest=rest, eps=eps)
 

@@ -5,9 +5,11 @@ from typing import NamedTuple
 import numpy as np
 
 from shiftsvd.algebra.generic import cancelled, fused, lazy_basis, matmat_in_double, placed, shift_of, squares_beyond
+from shiftsvd.algebra.low_rank import factor_norm
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import graded_basis, inner
 from shiftsvd.numerics.panels import on_host, to_spare
+from shiftsvd.numerics.powers import length
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.result import Certificate, Lazy, SVDResult
 from shiftsvd.solvers.constants import EPS, ROUNDED_PART, TO_NEAREST, WHOLE_FACTOR, WITH_DIGITS
@@ -92,7 +94,7 @@ def remainder(A: Operator, F: SVDResult, factors: Factors, norm: float | None) -
     piece: one read and O(m n k), of a wide matrix in a file two reads.
     """
     if factors.rest is not None:
-        dropped = float(np.linalg.norm(factors.S[: len(F.S)][F.S == 0]))  # values that are reported as 0
+        dropped = length(factors.S[: len(F.S)][F.S == 0])  # values that are reported as 0
         return float(np.hypot(np.hypot(factors.rest, dropped), np.sqrt(2) * _rounded(A, F.S)))
     if norm is None:
         return None
@@ -152,22 +154,17 @@ def _turned(G: Panel, S: Vector) -> float:
 
 
 def _doubt(A: Operator, norm: float, S: Vector, unit: float) -> float:
-    products = 2 * unit * float(S[0]) * float(np.linalg.norm(S)) if len(S) else 0.0
+    products = 2 * unit * float(S[0]) * length(S) if len(S) else 0.0
     return products + EPS * (4 * float(np.sqrt(max(A.shape))) * norm**2 + _implicit(A))
 
 
 def _implicit(A: Operator) -> float:
     shift = shift_of(A)
-    return cancelled(A) ** 2 + (0.0 if shift is None else (_size(shift.L) * _size(shift.R)) ** 2)
-
-
-def _size(F: Panel) -> float:
-    rows, times = (F[:1], len(F)) if F.strides[0] == 0 else (F, 1)
-    return float(np.linalg.norm(rows) * np.sqrt(times))
+    return cancelled(A) ** 2 + (0.0 if shift is None else (factor_norm(shift.L) * factor_norm(shift.R)) ** 2)
 
 
 def _rounded(A: Operator, S: Vector) -> float:
-    return TO_NEAREST * _unit(A) * float(np.linalg.norm(S))
+    return TO_NEAREST * _unit(A) * length(S)
 
 
 def _unit(A: Operator) -> float:

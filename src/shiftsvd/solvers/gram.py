@@ -10,12 +10,28 @@ from scipy import linalg
 from shiftsvd.algebra.generic import fused, gram_matrix
 from shiftsvd.algebra.operator import Costs
 from shiftsvd.kernels import default_threads
-from shiftsvd.numerics.bounds import NEIGHBOURS, Ritz
+from shiftsvd.numerics.bounds import Ritz
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import subtract_product
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import TOL, Solver
-from shiftsvd.solvers.constants import LEADING_SIDE, MANY, MISSED_TOL, PART_OF_ALL, PART_SUMMED, PROBABILITY
+from shiftsvd.solvers.constants import (
+    ABOVE,
+    EPS,
+    FIRST_COLUMNS,
+    KRYLOV_SIDE,
+    LEADING_SIDE,
+    MANY,
+    MISSED_TOL,
+    MOST_COLUMNS,
+    OF_PAIRS,
+    PART_OF_ALL,
+    PART_OF_KRYLOV,
+    PART_SUMMED,
+    PROBABILITY,
+    RESIDUAL,
+    SPANNED,
+)
 from shiftsvd.solvers.cost import long_vectors, surroundings, tall
 from shiftsvd.solvers.factors import Factors, components_for, rank_floor, squares_rounding
 from shiftsvd.solvers.lanczos import BlockLanczos, problem_of
@@ -90,14 +106,13 @@ class Gram(Solver):
         few = isinstance(k, int) and k + 8 <= MANY * n
         if few and n > LEADING_SIDE:
             return self._few(A, G, k, rng)
-        leading = int(k) + NEIGHBOURS + 1 if few else n
-        theta, Z = _eigenpairs(G, leading if leading <= PART_OF_ALL * n else n)
+        theta, Z, level = _eigenpairs(G, int(k) + 1 if few else n, RESIDUAL * self.tol, rng)
         k = components_for(theta, k) if isinstance(k, float) else k
         noise = squares_rounding(A, G)
         proven = noise < 2 * PART_SUMMED * self.tol * theta[k - 1]
         if few and not proven:  # leading values may have to be set apart
             return self._few(A, G, k, rng)
-        V, level = Z[:, :k], -np.inf if len(theta) == n else float(theta[-1])
+        V = Z[:, : k if len(theta) == n else k + 1]
         ritz = Ritz(theta, np.zeros((0, len(theta))), k, 0.0, level, zero=rank_floor(A, float(np.sqrt(theta[0]))) ** 2)
         product, measured = (G @ V, noise) if proven and not self.last_pass else (None, 0.0)
         p, budget = problem_of(self._leading(), A, k)[0], Budget(2, n_passes=1, widest=n)
@@ -124,16 +139,62 @@ class Gram(Solver):
         return 8 * (squares * n * n + 8 * n * k) + surroundings(A, widest) + long_vectors(A, k)
 
 
-def _eigenpairs(G: Panel, count: int) -> tuple[Vector, Panel]:
+def _eigenpairs(G: Panel, count: int, tol: float, rng: Generator) -> tuple[Vector, Panel, float]:
+    # The largest eigenvalues, their vectors, and a bound of all other eigenvalues.
     n = len(G)
+    found = _krylov(G, count, tol, rng) if n >= KRYLOV_SIDE and count <= PART_OF_KRYLOV * n else None
+    if found is not None:
+        return found
     theta, Z = np.zeros(0), G
-    if count < n:  # in a unit of G: what this routine takes for small is not relative to anything
+    if count <= PART_OF_ALL * n:  # in a unit of G: what this routine takes for small is not relative to anything
         unit = 2.0 ** np.frexp(np.max(np.abs(G)))[1]
         theta, Z = linalg.eigh(G / unit, subset_by_index=[n - count, n - 1], overwrite_a=True, check_finite=False)
         theta *= unit
     if len(theta) < count:  # of values that are equal to rounding it finds some
         theta, Z = np.linalg.eigh(G)
-    return np.maximum(theta[::-1], 0), Z[:, ::-1]
+    theta = np.maximum(theta[::-1], 0)
+    return theta, Z[:, ::-1], -np.inf if len(theta) == n else float(theta[-1])
+
+
+def _krylov(G: Panel, count: int, tol: float, rng: Generator) -> tuple[Vector, Panel, float] | None:
+    # Lanczos with full orthogonalisation: the leading Ritz pairs once each residual is below `tol` of its value. None
+    # where that takes more columns than LAPACK takes time, or where an eigenvalue was missed.
+    if G.dtype.kind == "c":
+        return None
+    n, due = len(G), OF_PAIRS * count + FIRST_COLUMNS
+    most = int(n * MOST_COLUMNS)
+    Q, T = np.empty((most + 1, n)), np.zeros((most + 1, most + 1))
+    Q[0] = rng.standard_normal(n)
+    Q[0] /= np.linalg.norm(Q[0])
+    for i in range(most):
+        w, near, basis = G @ Q[i], Q[max(i - 1, 0) : i + 1], Q[: i + 1]
+        along = near @ w
+        w -= along @ near
+        w -= (basis @ w) @ basis
+        beta = float(np.linalg.norm(w))
+        if not beta > SPANNED * T[0, 0]:
+            return None
+        T[i, i], T[i + 1, i], T[i, i + 1] = along[-1], beta, beta
+        np.divide(w, beta, out=Q[i + 1])
+        if i + 1 == due:
+            theta, S = np.linalg.eigh(T[:due, :due])
+            theta, S = theta[: -count - 1 : -1], S[:, : -count - 1 : -1]
+            if np.all(beta * np.abs(S[-1]) <= tol * theta):
+                return _all_below(G, theta, basis.T @ S, float(np.linalg.norm(beta * S[-1])))
+            due += due // 4
+    return None
+
+
+def _all_below(G: Panel, theta: Vector, V: Panel, residual: float) -> tuple[Vector, Panel, float] | None:
+    # If ``mu - (G - V Theta V^H)`` has a Cholesky factor, no eigenvalue of ``P G P`` exceeds mu, ``P = I - V V^H``, but
+    # for the rounding of the factor, (n + 1) eps times the trace (Higham 2002, theorem 10.3), and that of the matrix.
+    last = float(theta[-1])
+    mu = last * (1 + ABOVE) + 2 * residual**2 / last
+    left = (V * theta) @ V.T - G
+    left.flat[:: len(G) + 1] += mu
+    rounded = (len(G) + 1) * EPS * float(np.trace(left) + 2 * np.trace(G))
+    failed = linalg.lapack.dpotrf(left.T, clean=False, overwrite_a=True)[1]
+    return None if failed else (theta, V, mu + rounded)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
