@@ -1,4 +1,4 @@
-"""Operators on time series: lagged copies side by side, and the analytic signal; neither is formed."""
+"""Operators for lagged copies of time series and for the analytic signal, without forming either matrix."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Modes of travelling and oscillating patterns: extended EOFs and Hilbert EOFs."""
+"""Compute modes of travelling and oscillating patterns: extended EOFs and Hilbert EOFs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -260,23 +260,25 @@ def _series(da: Any, options: FieldOptions, what: str) -> Stacked:
 def check_steps(da: Any, dim: Dim, what: str) -> None:
     names = listed(dim)
     if len(names) != 1:
-        raise Refused(f"{what} needs one dimension of samples that follow each other, got ", Setting("dim", dim))
+        raise Refused(f"{what} requires a single dimension of consecutive samples, got ", Setting("dim", dim))
     index = labels_of(da, names[0])
     if index is not None and not index.is_unique:
         raise ValueError(
-            f"{what} needs samples in order, {names[0]} has labels twice; da.drop_duplicates({names[0]!r})"
+            f"{what} requires ascending samples, but {names[0]} has duplicate labels. Remove them with "
+            f"da.drop_duplicates({names[0]!r})."
         )
     if index is not None and not index.is_monotonic_increasing:
-        raise ValueError(f"{what} needs samples in order, {names[0]} is not ascending; da = da.sortby({names[0]!r})")
+        raise ValueError(
+            f"{what} requires ascending samples, but {names[0]} is not sorted. Sort it with da.sortby({names[0]!r})."
+        )
 
 
 def check_all_there(rows: Mask, what: str) -> None:
     if absent := int(np.count_nonzero(~rows)):
         raise Refused(
-            f"{what} needs values at every step, {absent} of {len(rows)} samples have none; fill them, take a stretch "
-            "without them, or say ",
-            Setting("missing", "mean"),
-            ' or "em" in the fit',
+            f"{what} requires values at every step, but {absent:,} of {len(rows):,} samples have none. Fill them, "
+            "select a period without gaps, or fit with ",
+            *(Setting("missing", "mean"), ' or "em".'),
         )
 
 
