@@ -364,8 +364,8 @@ def hard_threshold(known: Spectrum) -> Evidence:
     return k, evidence(S, threshold=np.full(len(S), threshold))
 
 
-def evidence(S: Vector, **beside: Vector) -> dict[str, Vector]:
-    return {"component": np.arange(1, len(S) + 1), "value": S, **beside}
+def evidence(S: Vector, **columns: Vector) -> dict[str, Vector]:
+    return {"component": np.arange(1, len(S) + 1), "value": S, **columns}
 
 
 # ---- rules by permuted and held-out data

@@ -143,7 +143,7 @@ def test_layers_of_a_file_are_transformed_and_left_as_they_are(tmp_path: Path) -
     assert (tmp_path / "X.h5ad").read_bytes() == before
     warned = invoke(*line)
     assert warned.exit_code == 0
-    assert "--preprocess pearson takes counts, but the entries look like logarithms" in warned.stderr
+    assert "--preprocess pearson requires counts, but the entries look like logarithms" in warned.stderr
 
 
 REFUSED = [
@@ -163,15 +163,15 @@ REFUSED = [
     (("pearson:clip=0",), "clip must be a number above 0"),
     (("deviance:model=foo",), "must be poisson or binomial or nb, got 'foo'"),
     (("tfidf:use_idf=yes",), "must be true or false, got 'yes'"),
-    (("ranks:quantiles=1.5",), "must be a whole number or none, got '1.5'"),
+    (("ranks:quantiles=1.5",), "must be an integer or none, got '1.5'"),
     (("log-normalize:target_sum=inf",), "must be a finite number above 0"),
     (("pmi:context_power=nan",), "must be a finite number of at least 0"),
     (("pmi:positive=true",), "positive=True needs smoothing=0"),
     (("bm25:k1=inf",), "must be a finite number above 0"),
     (("clr:pseudocount=inf",), "must be a finite number above 0"),
     (("binarize:threshold=inf",), "must be a finite number of at least 0"),
-    (("pearson", "sqrt"), "can only come last: put Sqrt() before it"),
-    (("pearson", "ranks"), "can only come last: leave it or Ranks(quantiles=None) out"),
+    (("pearson", "sqrt"), "must be the last step. Put Sqrt() first."),
+    (("pearson", "ranks"), "must be the last step. Remove one of the steps, this or Ranks(quantiles=None)."),
 ]
 
 

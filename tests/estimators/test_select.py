@@ -133,7 +133,7 @@ def test_columns_that_the_data_have_not_are_refused_before_any_work() -> None:
                 call(X)
     with pytest.raises(ValueError, match="min\\(n_samples, n_features\\)=2"):
         ss.PCA(3, preprocess=[ss.Select([1, 2])]).fit(X)
-    with pytest.raises(ValueError, match="zeros into other numbers, and can only come last"):
+    with pytest.raises(ValueError, match="changes zeros to other numbers and must be the last step"):
         ss.svd(X, 2, preprocess=["pearson", ss.Select(MASK), "binarize"])
     with pytest.raises(ValueError, match="columns are taken before a shift"):
         ss.svd(ss.centered(X), 2, preprocess=ss.Select(MASK))

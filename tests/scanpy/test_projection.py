@@ -67,9 +67,7 @@ def test_new_cells_must_have_the_genes() -> None:
     with pytest.raises(ValueError, match=r"the reference must have varm\['PCs'\]\. Run shiftsvd\.scanpy\.pca"):
         project(query, reference)
     pca(reference, 2)
-    with pytest.raises(
-        ValueError, match="must have all 40 genes of the components, 3 are missing: gene0, gene1, gene2"
-    ):
+    with pytest.raises(ValueError, match=r"lack 3 of the 40 genes of the components .*: gene0, gene1, gene2"):
         project(query, reference, max_absent=0)
     query = annotated(counts(5))
     query.var_names = ["same", "same", *query.var_names[2:]]

@@ -101,7 +101,7 @@ def test_a_column_of_genes_with_gaps_is_named_with_the_remedy(kind: str) -> None
     told = r"has 2 missing values in 40 genes\. Fill .*\.fillna\(False\)\.astype\(bool\), or pass mask_var=None"
     with pytest.raises(ValueError, match=f"the column 'highly_variable' of var {told}"):
         pca(adata, 3)
-    with pytest.raises(ValueError, match=f"but it {told}"):
+    with pytest.raises(ValueError, match=f"but the mask {told}"):
         pca(adata, 3, mask_var=adata.var["highly_variable"])
     adata.var["highly_variable"] = np.where(column, "True", "False").astype(object)
     with pytest.raises(ValueError, match="mask_var must be 40 booleans, got object"):

@@ -18,8 +18,8 @@ from tests.support.values import HONEST, LOGARITHMS, corrected, counted, most_va
 
 BY_NAME = by_name()
 OF_COUNTS = sorted(name for name, kind in BY_NAME.items() if kind.of_counts)
-LOOKS = "takes counts, but the entries look like logarithms"
-RAW = "The entries look like raw counts: whole numbers up to "
+LOOKS = "requires counts, but the entries look like logarithms"
+RAW = "The entries look like raw counts: integers up to "
 WARNED = ss.transforms.ValuesWarning
 
 
@@ -193,7 +193,7 @@ def test_what_scanpy_marks_counts_where_entries_alone_say_nothing() -> None:
         lambda adata: ss.scanpy.highly_variable(adata, 9, flavor="pearson_residuals"),
         lambda adata: ss.scanpy.project(adata, reference),
     ):
-        with warned(r"look like logarithms: they are marked by uns\['log1p'\]"):
+        with warned(r"look like logarithms: uns\['log1p'\] marks them"):
             call(cells(X, marked=True))
     ss.scanpy.pca(cells(counted(rng), marked=True), 2, preprocess="log-normalize")
     with_layer = cells(X, marked=True)
@@ -230,7 +230,7 @@ def test_the_command_tells_of_logarithms_and_of_raw_counts(tmp_path: Path) -> No
     assert "\n" not in said
     said = told(*fit, logged, "--preprocess", "log-normalize")
     assert said.startswith(f"warning: --preprocess log-normalize {LOOKS}: as natural logarithms, ")
-    assert said.endswith("If these are counts, silence this with --trust-values.")
+    assert said.endswith("To silence this warning for counts, use --trust-values.")
     assert "\n" not in said
     said = told(*fit, logged, "--top-features", 40, "--flavor", "seurat_v3")
     assert said.startswith(f"warning: --flavor seurat_v3 {LOOKS}")
@@ -256,10 +256,10 @@ def test_the_command_goes_by_what_the_file_marks(tmp_path: Path) -> None:
     plain, marked = (written(X, tmp_path / f"{name}.h5ad", name == "marked") for name in ("plain", "marked"))
     words = ("fit", "-k", 2, "--preprocess", "log-normalize", "--no-report", "-o", tmp_path / "out")
     assert told(*words, plain) == ""
-    assert "marked by uns['log1p']" in told(*words, marked, "--force")
+    assert "uns['log1p'] marks them" in told(*words, marked, "--force")
     scores = ("transform", tmp_path / "out" / "model.safetensors", "-o", tmp_path / "scores.csv")
     assert told(*scores, plain) == ""
-    assert "marked by uns['log1p']" in told(*scores, marked, "--force")
+    assert "uns['log1p'] marks them" in told(*scores, marked, "--force")
 
 
 @pytest.mark.parametrize("data", [name for name in HONEST if not name.startswith(("one row", "nothing"))])

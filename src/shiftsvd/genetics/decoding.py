@@ -236,20 +236,20 @@ class BgenFile(VariantFile):
 
 
 def _listed(path: Path, count: int, memory_limit: int | str | None) -> list[Person]:
-    beside = path.with_suffix(".sample")
-    if not beside.exists():
+    sample_file = path.with_suffix(".sample")
+    if not sample_file.exists():
         raise FileNotFoundError(
-            f"{path} holds no sample names, and {beside} does not exist. Put the .sample file there."
+            f"{path} holds no sample names, and {sample_file} does not exist. Put the .sample file there."
         )
-    with reading(beside), open_bytes(beside) as stream:
-        rows = [line.decode("utf-8").split() for line in bounded_lines(beside, stream, memory_limit)]
+    with reading(sample_file), open_bytes(sample_file) as stream:
+        rows = [line.decode("utf-8").split() for line in bounded_lines(sample_file, stream, memory_limit)]
     head, people = [name.lower() for name in (rows or [[]])[0]], [row for row in rows[2:] if row]
     if len(rows) < 2 or any(len(row) < len(head) for row in people) or not head:
         raise ValueError(
-            f"{beside} must have two header lines, and as many fields in every line as the first header line"
+            f"{sample_file} must have two header lines, and as many fields in every line as the first header line"
         )
     if len(people) != count:
-        raise ValueError(f"{beside} must list the {count:,} samples of {path.name}, got {len(people):,}")
+        raise ValueError(f"{sample_file} must list the {count:,} samples of {path.name}, got {len(people):,}")
     name = 1 if head[1:2] == ["id_2"] else 0
     sex = head.index("sex") if "sex" in head else None
     sexes = ["NA" if sex is None or row[sex] not in _SEXES else row[sex] for row in people]

@@ -276,9 +276,9 @@ def _step(gaps: Gaps, Y: State, penalty: float) -> State:
     if Y.biases in ("columns", "both"):
         column = column + _sums(A.H, S.H).conj() / A.shape[0]
     if Y.biases in ("rows", "both"):
-        beside = _sums(A, S)
-        level = beside.mean() / A.shape[1] if Y.biases == "both" else 0.0
-        row = row + beside / A.shape[1] - level
+        sums = _sums(A, S)
+        level = sums.mean() / A.shape[1] if Y.biases == "both" else 0.0
+        row = row + sums / A.shape[1] - level
     U, sigma, V = _leading(A - additive(row, column), Y.W)
     return replace(Y, row=row, column=column, L=U[:, :k] * np.maximum(sigma[:k] - penalty, 0), R=V[:, :k], W=V)
 

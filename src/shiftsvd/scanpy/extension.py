@@ -29,7 +29,7 @@ EXTENSION: Final = Extension(
             element="shiftsvd.scanpy.files:element",
         ),
     },
-    beside="shiftsvd.scanpy.files:beside_matrix",
+    beside="shiftsvd.scanpy.files:with_tenx_names",
     options={"fit": "shiftsvd.scanpy.options:OF_FIT"},
     hooks="shiftsvd.scanpy.commands:CellHooks",
     help={

@@ -95,7 +95,7 @@ _BARCODES, _FEATURES = ("barcodes.tsv",), ("features.tsv", "genes.tsv")
 Fields = list[list[str]]
 
 
-class Beside(NamedTuple):
+class NameFiles(NamedTuple):
     """The files with the names of cells and features in the folder of a matrix."""
 
     barcodes: Path
@@ -104,7 +104,7 @@ class Beside(NamedTuple):
 
 def read_tenx_folder(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
     file = _matrix(path, key)
-    found = beside(file)
+    found = name_files(file)
     if found is None:
         prefix = _prefix(file)
         missing = _BARCODES if _first(path, prefix, _BARCODES) is None else _FEATURES
@@ -113,17 +113,17 @@ def read_tenx_folder(path: Path, key: str | None, memory_limit: int | str | None
     return named(matrix, found, memory_limit)
 
 
-def beside(file: Path) -> Beside | None:
+def name_files(file: Path) -> NameFiles | None:
     found = [_first(file.parent, _prefix(file), names) for names in (_BARCODES, _FEATURES)]
-    return None if MATRIX not in file.name or None in found else Beside(*found)  # type: ignore[arg-type]
+    return None if MATRIX not in file.name or None in found else NameFiles(*found)  # type: ignore[arg-type]
 
 
-def fits(found: Beside, shape: tuple[int, int], memory_limit: int | str | None) -> bool:
+def fits(found: NameFiles, shape: tuple[int, int], memory_limit: int | str | None) -> bool:
     counts = (len(_fields(file, size, memory_limit)) for file, size in zip(found[::-1], shape, strict=True))
     return all(count == size for count, size in zip(counts, shape, strict=True))
 
 
-def named(matrix: Any, found: Beside, memory_limit: int | str | None) -> Opened:
+def named(matrix: Any, found: NameFiles, memory_limit: int | str | None) -> Opened:
     n_features, n_cells = matrix.shape
     barcodes = [row[0] for row in _counted(found.barcodes, n_cells, memory_limit)]
     features = _features_of_lines(found.features, _counted(found.features, n_features, memory_limit), memory_limit)
@@ -216,12 +216,12 @@ def is_tenx_folder(path: Path) -> bool:
     return any(path.glob(f"*{MATRIX}*"))
 
 
-def beside_matrix(path: Path, matrix: Any, memory_limit: int | str | None) -> Opened | None:
+def with_tenx_names(path: Path, matrix: Any, memory_limit: int | str | None) -> Opened | None:
     # Names and orientation of a MatrixMarket file come from 10x files in its folder, or from CellRanger's comments.
     m, n = matrix.shape
     samples = f"{PIPED if path.name == PIPED else path}: using the {n:,} columns as samples, because of "
     rows = ". To use the rows, pass ", Setting("orient", "rows"), "."
-    found = beside(path)
+    found = name_files(path)
     if found is not None and fits(found, (m, n), memory_limit):
         why = samples, "the 10x files in its folder", *rows
         return replace(named(matrix, found, memory_limit), unsaid=why)

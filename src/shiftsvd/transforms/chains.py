@@ -245,7 +245,7 @@ def as_transforms(how: Preprocess | None) -> tuple[Transform, ...]:
     known = tuple(named(each) if isinstance(each, str) else each for each in several)
     for first, second in pairwise(each for each in known if not each.selects):
         if not first.keeps_zeros:
-            remedy = f"Put {second} before {first}" if second.keeps_zeros else f"Remove {first} or {second}"
+            remedy = f"Put {second} first" if second.keeps_zeros else f"Remove one of the steps, this or {second}"
             raise ValueError(f"{first} changes zeros to other numbers and must be the last step. {remedy}.")
     return known
 

@@ -103,9 +103,9 @@ class Smooth:
         if not there.any() or not rows.any():
             return out
         w = np.ones(len(margins)) if weights is None else weights
-        a, row, above = probes(np.log(margins[rows]))
-        b, column, beside = probes(self.offsets[there])
-        E = maximum_filter(np.abs(self._error(a, b)), (above, beside), mode="nearest")
+        a, row, row_width = probes(np.log(margins[rows]))
+        b, column, column_width = probes(self.offsets[there])
+        E = maximum_filter(np.abs(self._error(a, b)), (row_width, column_width), mode="nearest")
         squares = np.bincount(row, w[rows], len(a)) @ E**2
         out[there] = MARGIN * self.scale[there] * np.sqrt(squares[column])
         return out

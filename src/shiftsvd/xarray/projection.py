@@ -264,7 +264,7 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
     _check_known(scores.mode.values, components, "scores")
     made = scores.dot(components.sel(mode=scores.mode), dim="mode")
     field = (made.real if made.dtype.kind == "c" else made) / eofs.weights
-    field = (field + _given_back(eofs, like, groups, covariates)).drop_vars("mode", errors="ignore")
+    field = (field + _removed_part(eofs, like, groups, covariates)).drop_vars("mode", errors="ignore")
     field = field.transpose(*like.dims, *eofs.mean_field.dims).squeeze(single).rename(eofs.attrs.get("field"))
     return field.assign_attrs(eofs.mean_field.attrs)
 
@@ -275,7 +275,7 @@ def _check_known(wanted: Any, of: DataArray, what: str) -> None:
         raise Refused(Setting(what), f" must have modes of eofs only, {known}, got mode {unknown[0]}")
 
 
-def _given_back(eofs: xarray.Dataset, like: DataArray, groups: Any, covariates: Any) -> DataArray:
+def _removed_part(eofs: xarray.Dataset, like: DataArray, groups: Any, covariates: Any) -> DataArray:
     back = eofs.mean_field
     if "group_means" not in eofs and "slopes" not in eofs:
         return back

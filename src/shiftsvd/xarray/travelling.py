@@ -106,7 +106,7 @@ def extended(
     """
     options = FieldOptions.of(locals())
     if "lag" in getattr(da, "dims", ()):
-        raise ValueError("the name lag is taken by the result; rename that dimension")
+        raise ValueError("da has a dimension 'lag', a name that results use. Rename the dimension.")
     field = _series(da, options, "a lag")
     m, cells = field.X.shape
     taken = _lags(lags, m)
@@ -126,8 +126,8 @@ def _lags(lags: Any, m: int) -> tuple[int, ...]:
     taken = tuple(range(lags)) if count else tuple(np.atleast_1d(lags).tolist())
     whole = all(isinstance(lag, int) and not isinstance(lag, bool) for lag in taken)
     if not taken or not whole or sorted(set(taken)) != list(taken) or taken[0] < 0 or taken[-1] > m - 2:
-        most = f"at most {m - 2} for {m} samples"
-        raise refuse("lags", f"be a number of steps of at least 1, or steps that ascend from 0 on, {most}", lags)
+        rule = "be a number of steps of at least 1, or a list of ascending steps from 0"
+        raise refuse("lags", f"{rule}, with a largest step of at most {m - 2:,} for {m:,} samples", lags)
     return taken
 
 
@@ -138,7 +138,7 @@ def _dataset(of: Anomalies, F: SVDResult, lags: tuple[int, ...], squares: float)
     first = {field.over[0]: slice(0, n)}
     scores = labelled(scores_of(F.H).conj().T, field.da.isel(first), field.over, modes)
     found = {"components": concat(each, "lag"), "scores": scores} | variances(F.S, n, squares)
-    # Scores exist at the first steps of sequences: keep groups and covariates there alone.
+    # Scores exist at the first steps of sequences only, so keep groups and covariates at these steps.
     found |= {name: values.isel(first, missing_dims="ignore") for name, values in of.subtracted().items()}
     return Dataset(found, coords={"mode": modes}, attrs=of.attrs)
 
