@@ -166,11 +166,15 @@ def _present(X: Any, how: str, name: str = "da", every: bool = False) -> tuple[M
     partly = cells & (gaps > 0)
     if partly.any() and how == "error":
         raise Refused(
-            f"{name} has {int(gaps[partly].sum()):,} missing values in {np.count_nonzero(partly):,} of {len(cells):,} "
-            "cells that have other values. Fill these values, mask whole cells, or use ",
+            f"{name} has {_counted(int(gaps[partly].sum()), 'missing value')} in cells with other values, "
+            f"{np.count_nonzero(partly):,} of {len(cells):,} cells. Fill these values, mask whole cells, or use ",
             *(Setting("missing", "mean"), ' or "em".'),
         )
     return rows, cells, int(gaps[partly].sum())
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def at_common(fields: Sequence[Stacked]) -> list[Stacked]:
@@ -383,8 +387,9 @@ def cell_weights(da: "DataArray", weights: Any, space: Dims, cells: Mask | None 
     if bad or not w.any():
         raise Refused(
             Setting("weights"),
-            f" must be finite, at least 0, and not all 0, but {bad:,} of {len(w):,} are not finite or negative. To "
-            "exclude cells, mask them with NaN in da.",
+            " must be finite, at least 0, and not all 0, "
+            + (f"but {bad:,} of {len(w):,} are negative or not finite" if bad else f"but all {len(w):,} are 0")
+            + ". To exclude cells, mask them with NaN in da.",
         )
     # Results are divided by weights, so replace a weight of 0, as at the poles, by eps times the largest weight.
     w[w == 0] = np.finfo(np.float64).eps * w.max()

@@ -73,7 +73,7 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
     lagged, signal = "lag" in components.dims, components.dtype.kind == "c"
     X, over, cells = anomalies_of(eofs, da, groups, covariates)
     if lagged or signal:
-        check_steps(da, over, "a mode in time")
+        check_steps(da, over, "a projection onto modes in time")
     if lagged:
         scores = _of_sequences(X, eofs, components, cells)
     elif signal:

@@ -107,7 +107,7 @@ def extended(
     options = FieldOptions.of(locals())
     if "lag" in getattr(da, "dims", ()):
         raise ValueError("da has a dimension 'lag', a name that results use. Rename the dimension.")
-    field = _series(da, options, "a lag")
+    field = _series(da, options, "an extended EOF")
     m, cells = field.X.shape
     taken = _lags(lags, m)
     n = m - max(taken)
