@@ -171,14 +171,19 @@ def test_masks_and_columns_of_several_donors_go_by_name(tmp_path: Path) -> None:
     other.write_h5ad(paths[1])
     result = CliRunner().invoke(main, line)
     assert result.exit_code == 0
-    assert "'highly_variable' is not the same in all files: all features are taken" in result.stderr
+    assert (
+        "var['highly_variable'] is ignored, because it differs between files. All features are used." in result.stderr
+    )
     result = CliRunner().invoke(main, [*line, "--mask", "highly_variable"])
     assert result.exit_code == 1
-    assert "say different things of 'g4' in 'highly_variable'" in result.stderr
+    assert "have different values of 'g4' in the column 'highly_variable' of var" in result.stderr
     del other.var["highly_variable"]
     other.write_h5ad(paths[1])
     result = CliRunner().invoke(main, line)
-    assert "'highly_variable' is in 2 of 3 files: all features are taken" in result.stderr
+    assert (
+        "var['highly_variable'] is ignored, because only 2 of 3 files have this column. All features are used."
+        in result.stderr
+    )
 
 
 @pytest.mark.parametrize("join", ["inner", "outer"])

@@ -145,7 +145,7 @@ def test_genes_that_are_absent_are_unobserved_and_counted(how: str | None) -> No
         project(lacking, adata)
     lines = [str(each.message) for each in told]
     assert "The new cells lack 2 of the 27 genes of the components: gene6, gene14." in lines
-    assert any("2 of 40 genes that sums of cells go over" in line for line in lines) == (how == "log-normalize")
+    assert any("2 of the 40 genes in the library sizes" in line for line in lines) == (how == "log-normalize")
     # Least squares on the genes that are there: what of the cells lies on the components is found without a bias.
     V, shift = adata.varm["PCs"].astype(float), adata.varm["PCs_shift_scale"][:, 0]
     if how is None:

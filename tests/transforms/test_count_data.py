@@ -88,7 +88,7 @@ def test_all_transformations_of_counts_look_in_one_way(name: str) -> None:
     with warned(f"{kind} {LOOKS}"):
         pca.transform(X[:9])
     scaled = (X - X.mean(axis=0)) / (X.std(axis=0) + 1)
-    with pytest.raises(ValueError, match=f"{kind} takes numbers of at least 0, got -"):
+    with pytest.raises(ValueError, match=f"{kind} requires counts of at least 0, got -"):
         ss.preprocess(scaled, name)
     for fractions in (corrected(rng, counted(rng)), most_variable(corrected(rng, counted(rng)))):
         assert np.isfinite(ss.svd(fractions, 2, preprocess=name, rng=0).S).all()
@@ -168,7 +168,7 @@ def test_scanpy_pca_is_told_of_raw_counts_and_of_logarithms(layout: Any) -> None
     needs("scanpy")
     raw, logged = counted(np.random.default_rng(0)), shares()
     for X in (cells(layout(raw)), layout(raw)):
-        with warned(RAW + r"\d+\. scanpy takes components of logarithms: give preprocess=\"log-normalize\"\."):
+        with warned(RAW + r"\d+\. PCA of cells usually uses logarithms\. Use preprocess=\"log-normalize\"\."):
             ss.scanpy.pca(X, 3)
         ss.scanpy.pca(X, 3, preprocess="log-normalize")
     for X in (cells(layout(logged)), layout(logged), cells(layout(logged), marked=True)):
