@@ -146,7 +146,7 @@ def test_files_of_other_kinds_are_refused(tmp_path: Path) -> None:
     path.write_text("chr1\t100\t200\n")
     refused(path, "is not a PLINK 1 .bed file. Its first bytes must be 6c1b, got 6368")
     path.write_bytes(b"")
-    refused(path, "is no PLINK 1 genotype file")
+    refused(path, "is not a PLINK 1 .bed file")
 
 
 @pytest.mark.parametrize("beside", [".fam", ".bim"])

@@ -168,7 +168,7 @@ def test_each_side_has_its_own_way_with_gaps() -> None:
         coupled(with_gaps(da, 0.2), other(with_gaps(da, 0.2)), 2, missing=("mean", "error"))
 
 
-@pytest.mark.filterwarnings("ignore:.* samples along .* are used")
+@pytest.mark.filterwarnings("ignore:.* samples along .* have values")
 def test_cells_that_have_values_only_where_the_other_field_has_none_are_left_out() -> None:
     da, late = with_gaps(monthly(), 0.1), other(monthly()).where(lambda y: y.time.dt.year > 2002)
     da = da.where((da.time.dt.year <= 2002) | (da.lat < 60) | (da.lon < 300))
@@ -196,7 +196,7 @@ def test_what_cannot_be_is_refused(call: Any) -> None:
         ({"missing": "drop"}, 'missing must be "error", "mean" or "em", got \'drop\''),
         ({"missing": "mean", "center": False}, "center=False conflicts with groups"),
         ({"groups": "time.month", "center": False}, "center=False conflicts with groups"),
-        ({"penalty": 2.0}, 'penalty and max_iter are for missing="em"'),
+        ({"penalty": 2.0}, 'penalty and max_iter require missing="em"'),
         ({"groups": "time.moon"}, "groups must be the name of a coordinate"),
         ({"groups": np.arange(96)}, "groups has a different label for each of the 96 samples"),
         ({"covariates": np.full(96, np.nan)}, "covariates must be finite"),

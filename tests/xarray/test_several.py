@@ -125,7 +125,7 @@ class TestCoupled:
         unlabelled = coupled(X, Y.drop_vars("time"), 2, method=method, leading=4, tol=1e-9, rng=0)
         np.testing.assert_allclose(unlabelled.correlation, pair.correlation, rtol=1e-9)
 
-    @pytest.mark.filterwarnings("ignore:.* samples along .* are used")
+    @pytest.mark.filterwarnings("ignore:.* samples along .* have values")
     def test_samples_that_one_field_lacks_are_left_out(self) -> None:
         X, Y = fields()
         holes = coupled(X.where(X.time != 50), Y.where(Y.time != 100), 2, tol=1e-9, rng=0)
@@ -189,7 +189,7 @@ class TestCoupled:
             ({"method": "pls"}, 'method must be "mca" or "cca"'),
             ({"n_modes": 0}, r"n_modes must be in 1\.\.45 for 60 samples of 59 and 45 cells, got 0"),
             ({"n_modes": 2.5}, "n_modes must be in"),
-            ({"weights": ("coslat", None, None)}, "one setting for X and one for Y, got 3"),
+            ({"weights": ("coslat", None, None)}, "one for X and one for Y, got 3"),
             ({"dim": "year"}, "dim must be one or several of the dimensions"),
         ],
     )

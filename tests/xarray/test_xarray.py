@@ -88,7 +88,7 @@ def test_results_have_the_dimensions_and_coordinates_of_the_field() -> None:
     xarray.testing.assert_allclose(eofs.transpose("mode", "time", "lat", "lon"), pca(da, 2), atol=1e-4)
 
 
-@pytest.mark.filterwarnings("ignore:.* samples along .* are used")
+@pytest.mark.filterwarnings("ignore:.* samples along .* have values")
 def test_missing_cells_and_samples_come_back_as_nan() -> None:
     da = field()
     gaps = da.where(da.time != 100)
