@@ -60,7 +60,7 @@ OF_SAMPLES: Final = ("keep", "remove", "mind")  # filters of samples; all others
 
 
 class Filters(TypedDict, total=False):
-    """The settings of `Selection`, as keywords of `pca` and `unrelated`."""
+    """Settings of `Selection`, as keywords of `pca` and `unrelated`."""
 
     keep: Listed | None
     remove: Listed | None
@@ -186,7 +186,7 @@ def windows_of(given: Sequence[Any]) -> Windows:
 
 @dataclass(eq=False)
 class Cohort:
-    """The samples and variants of files that the filters keep."""
+    """Samples and variants of files that the filters keep."""
 
     whole: Fileset
     files: Fileset  # only kept samples and variants

@@ -65,7 +65,7 @@ class CellHooks(Hooks):
 
     @cached_property
     def of_cells(self) -> bool:
-        """Whether the files are of formats that scanpy reads."""
+        """True if all files have formats that scanpy reads."""
         paths = [path for path in self.settings.paths if str(path) != "-"]
         return len(paths) > 0 and all(format_of(path, self.settings.format) in OF_CELLS for path in paths)
 

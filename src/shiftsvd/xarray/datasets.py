@@ -133,8 +133,8 @@ def side(result: Any, name: str) -> Any:
 
     See Also
     --------
-    xarray.coupled : Returns a result of two fields.
-    xarray.joint : Returns a result of several fields.
+    xarray.coupled : Compute pairs of patterns in two fields.
+    xarray.joint : Compute modes of several fields together.
 
     Examples
     --------

@@ -85,11 +85,11 @@ def pca(
     max_iter : int
         Maximum number of iterations of the completion.
     rng : int, Generator or None
-        Seed of the solver; the same seed gives the same bits. None draws a new seed.
+        Seed of the solver; the same seed gives identical results. None draws a new seed.
     n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
+        Number of threads; the result does not depend on it. Default: the cores that this process may use.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. A fit that needs more raises an error.
+        Raise an error instead of allocating more memory than this. Default: half of the available memory.
 
     Returns
     -------

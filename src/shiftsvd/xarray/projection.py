@@ -47,7 +47,7 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
 
     See Also
     --------
-    xarray.pca : Finds the modes.
+    xarray.pca : Compute the modes.
     xarray.reconstruct : The inverse.
 
     Notes
@@ -235,7 +235,7 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
 
     See Also
     --------
-    xarray.pca : Finds the modes.
+    xarray.pca : Compute the modes.
     xarray.project : The inverse.
 
     Examples

@@ -39,7 +39,7 @@ def patterns(eofs: Any, scaling: Scaling = "covariance") -> Any:
 
     See Also
     --------
-    xarray.pca : Finds the modes.
+    xarray.pca : Compute the modes.
     xarray.correlation : Maps of correlation with any series, and their p-values.
 
     Notes
@@ -126,7 +126,7 @@ def rotate(
     See Also
     --------
     shiftsvd.rotate : The rotation of arrays.
-    xarray.pca : Finds the modes.
+    xarray.pca : Compute the modes.
     xarray.patterns : Maps of covariance or correlation, of rotated modes too.
 
     Notes

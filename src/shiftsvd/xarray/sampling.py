@@ -51,7 +51,7 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
 
     See Also
     --------
-    plot.north : Draws the bars.
+    plot.north : Plot the bars.
     xarray.bootstrap : Errors of variances and maps without a model of the noise.
 
     Notes
@@ -342,7 +342,7 @@ def bootstrap(
     rng : int, Generator or None
         As in `shiftsvd.svd`.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. A bootstrap that needs more raises an error.
+        Raise an error instead of allocating more memory than this. Default: half of the available memory.
 
     Returns
     -------

@@ -111,7 +111,7 @@ class Lagged(Derived):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AnalyticSignal(Operator):
-    """The map of m steps to their analytic signal minus its mean, (m, m), by Fourier transforms of panels' columns.
+    """Map m steps to their analytic signal minus its mean, by Fourier transforms of the columns of panels.
 
     Without padding the transform treats the series as periodic, so a step from its end to its beginning rings. With
     `decay`, m steps pad either side: the linear trend of the series continues, and the distances of the first and last
