@@ -161,7 +161,7 @@ def test_masks_and_columns_of_several_donors_go_by_name(tmp_path: Path) -> None:
     ]
     result = CliRunner().invoke(main, [*line, "--no-report", "--scores", "npy", "-o", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
-    assert "2 of 7 features taken" in result.stderr
+    assert "Using the 2 of 7 features" in result.stderr
     X = joined(["g0", "g2"])
     X = np.vstack([part - part.mean(axis=0) for part in np.split(X, 3)])
     _, S, Vh = np.linalg.svd(X, full_matrices=False)
