@@ -226,7 +226,7 @@ def test_the_command_tells_of_logarithms_and_of_raw_counts(tmp_path: Path) -> No
     assert told(*fit, logged) == told(*fit, raw, "--preprocess", "log-normalize") == ""
     said = told(*fit, raw)
     assert said.startswith(RAW)
-    assert said.endswith("give --preprocess log-normalize.")
+    assert said.endswith("Add --preprocess log-normalize.")
     assert "\n" not in said
     said = told(*fit, logged, "--preprocess", "log-normalize")
     assert said.startswith(f"warning: --preprocess log-normalize {LOOKS}: as natural logarithms, ")

@@ -183,7 +183,7 @@ def test_a_suggestion_is_of_the_transformed_matrix() -> None:
     logs = np.log1p(X * (1e4 / np.maximum(X.sum(axis=1, keepdims=True), 1)))
     ours = ss.suggest_k(A, "cv", preprocess=ss.LogNormalize(), max_k=4, rng=0)
     np.testing.assert_allclose(ours.table["error"], ss.suggest_k(logs, "cv", max_k=4, rng=0).table["error"], rtol=1e-6)
-    with pytest.raises(ValueError, match="take stored entries apart"):
+    with pytest.raises(ValueError, match="require transformations that keep zeros"):
         ss.suggest_k(A, "cv", preprocess=ss.PearsonResiduals())
 
 
@@ -240,7 +240,7 @@ def test_settings_that_cannot_be_are_refused() -> None:
         (lambda: ss.DevianceResiduals("gauss"), "model must be"),
         (lambda: ss.DevianceResiduals("binomial", 3.0), "theta requires model"),
         (lambda: ss.PMI(-1), "smoothing must be"),
-        (lambda: ss.PMI(1, positive=True), "positive=True needs"),
+        (lambda: ss.PMI(1, positive=True), "positive=True requires"),
         (lambda: ss.CLR(0), "pseudocount must be"),
         (lambda: ss.LogNormalize(0), "target_sum must be"),
         (lambda: ss.TfIdf("l3"), "norm must be"),
