@@ -180,7 +180,7 @@ def test_what_cannot_be_is_refused() -> None:
         ({"preprocess": "pearsn"}, "must be one of log-normalize"),
         ({"preprocess": ["pearson", "sqrt"]}, "must be the last step"),
         ({"preprocess": "pearson", "margins": "genes"}, 'margins must be "all", "mask" or None'),
-        ({"preprocess": ss.PearsonResiduals(np.ones(40))}, "one for each of 27 columns"),
+        ({"preprocess": ss.PearsonResiduals(np.ones(40))}, "one for each of the 27 columns"),
     ):
         with pytest.raises(ValueError, match=message):
             pca(adata, 3, **options)
