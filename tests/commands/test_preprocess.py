@@ -154,7 +154,7 @@ REFUSED = [
     (("pearson:",), "must be one of theta, clip"),
     (("pearson:thet=1",), "must be one of theta, clip, got 'thet=1'"),
     (("pearson:log_rates=1",), "must be one of theta, clip"),
-    (("sqrt:x=1",), "sqrt has none"),
+    (("sqrt:x=1",), "sqrt has no settings"),
     (("pearson:theta",), "must be key=value"),
     (("pearson:theta=1,theta=2",), "each key once"),
     (("pearson:theta=abc",), "theta of pearson must be a number or estimate, got 'abc'"),
@@ -166,7 +166,7 @@ REFUSED = [
     (("ranks:quantiles=1.5",), "must be an integer or none, got '1.5'"),
     (("log-normalize:target_sum=inf",), "must be a finite number above 0"),
     (("pmi:context_power=nan",), "must be a finite number of at least 0"),
-    (("pmi:positive=true",), "positive=True needs smoothing=0"),
+    (("pmi:positive=true",), "positive=True requires smoothing=0"),
     (("bm25:k1=inf",), "must be a finite number above 0"),
     (("clr:pseudocount=inf",), "must be a finite number above 0"),
     (("binarize:threshold=inf",), "must be a finite number of at least 0"),
@@ -200,7 +200,7 @@ def test_genotypes_are_refused(tmp_path: Path) -> None:
     to_bed(tmp_path / "X.bed", np.random.default_rng(0).integers(0, 3, (20, 30)))
     result = invoke("fit", tmp_path / "X.bed", "-k", 2, "--preprocess", "binarize")
     assert result.exit_code == 1
-    assert "leave out --preprocess" in result.stderr
+    assert "Remove --preprocess" in result.stderr
 
 
 @pytest.mark.parametrize(
