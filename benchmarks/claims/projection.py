@@ -79,7 +79,7 @@ def harms(G: Any) -> Iterator[tuple[str, list[tuple[Any, Any]]]]:
 
 def lacking(folder: Path, components: GenotypePCA, reference: Any, G: Any) -> None:
     """The first table."""
-    print("| what is there | method | slope | off | stated | off / stated | correlation with smartpca |")
+    print("| present | method | slope | RMSE | standard error | ratio | correlation with smartpca |")
     print("|---|---|---:|---:|---:|---:|---:|")
     whole = write(folder / "whole.bed", G)
     for name, draws in harms(G):
@@ -138,7 +138,7 @@ def mosaics(samples: int, seed: int) -> Any:
 
 def chromosomes(folder: Path) -> None:
     """The third table: off over stated, of samples that lack chromosomes."""
-    print("\n| chromosomes there | lsq: PC1, PC2, PC3 | oadp: PC1, PC2, PC3 |\n|---|---:|---:|")
+    print("\n| chromosomes present | lsq: PC1, PC2, PC3 | oadp: PC1, PC2, PC3 |\n|---|---:|---:|")
     every, own = np.ones(LINKED, bool), 1 + np.arange(LINKED) * 22 // LINKED
     components = pca(write(folder / "mosaics.bed", mosaics(300, 0), every, own), K)
     G = mosaics(150, 1)

@@ -1,4 +1,4 @@
-"""How many components: four rules by the spectrum, by permuted data or by held-out data, each with its evidence."""
+"""Suggest a number of components by the spectrum, by permuted data or by held-out data."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -33,7 +33,7 @@ METHODS: Final = get_args(RuleName)
 MAX_K: Final = 30
 UNLIMITED: Final = Resources()
 EPS: Final = float(np.finfo(np.float64).eps)
-ENOUGH: Final = 1e-3  # relative accuracy of a permuted value: far below its standard deviation
+ENOUGH: Final = 1e-3  # relative accuracy of singular values of permuted data, far below their standard deviation
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,16 +43,16 @@ class Suggestion:
     Parameters
     ----------
     k : int
-        0 if nothing stands out.
+        Number of components; 0 if no component exceeds the threshold of the rule.
     method : str
-        The rule, as `suggest_k` names it.
+        Name of the rule, as in `suggest_k`.
     table : dict of str to array
-        The evidence, one row for each number of components, as for ``pandas.DataFrame(suggestion.table)``: "component"
-        and "value" with "chord" (elbow), or "threshold" (parallel, gavish-donoho); "components" and "error" (cv).
+        The evidence, one row for each number of components; pass it to ``pandas.DataFrame``. Columns: "component",
+        "value" and "chord" (elbow) or "threshold" (parallel, gavish-donoho); "components" and "error" (cv).
 
     See Also
     --------
-    suggest_k : Returns one.
+    suggest_k : Suggest a number of components.
 
     Examples
     --------
@@ -67,28 +67,28 @@ class Suggestion:
     table: dict[str, Vector] = field(repr=False)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the evidence: the values of all components, and how many of them stand out.
+        """Plot the evidence, with a vertical line at `k`.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Default: those of a new figure.
+            Axes to draw on. Default: new axes in a new figure.
 
         Returns
         -------
         matplotlib Axes
-            The axes with the evidence: a line, and a mark at `k`.
+            The axes with the plot.
 
         Raises
         ------
         ImportError
-            Without matplotlib: ``pip install 'shiftsvd[plot]'``.
+            If matplotlib is not installed: ``pip install 'shiftsvd[plot]'``.
         """
         if ax is None:
             try:
                 import matplotlib.pyplot as plt
             except ImportError as error:
-                raise ImportError("plots need matplotlib; pip install 'shiftsvd[plot]'") from error
+                raise ImportError("plots require matplotlib. Install it with pip install 'shiftsvd[plot]'.") from error
             ax = plt.subplots(layout="constrained")[1]
         (at, numbers), *columns = self.table.items()
         for style, (name, values) in zip(("o-", "--"), columns, strict=False):
@@ -122,68 +122,70 @@ def suggest_k(
     Parameters
     ----------
     fitted : fitted estimator, SVDResult, or the data, of shape (m, n)
-        "elbow" and "gavish-donoho" reuse a fit, up to its number of components.
+        A fit or the data. "elbow" and "gavish-donoho" reuse the components of a fit.
     method : {"elbow", "parallel", "gavish-donoho", "cv"}
-        See the notes.
+        The rule; see the notes.
     X : array or sparse matrix of shape (m, n), optional
-        The data of a fit, which "parallel" and "cv" need.
+        The data of a fit, required by "parallel" and "cv".
     shift, scale : str, array, Operator or None
-        As in `svd`, for data, and for the data of an SVDResult; an estimator has its own. "parallel" and "cv" take
-        the mean, a vector or None.
+        As in `svd`, for data and for the data of an SVDResult; those of an estimator are known. "parallel" and "cv"
+        accept the mean, a vector or None as shift.
     max_k : int, optional
-        Largest number of components. Default 30, or all of the matrix or the fit.
+        Largest number of components. Default: 30, or all components of the matrix or the fit if these are fewer.
     n_draws : int
-        Permutations of "parallel".
+        Number of permutations for "parallel".
     n_deviations : float
-        Number of standard deviations by which values must exceed the mean of the permuted ones.
+        Number of standard deviations by which values must exceed the mean of the permuted values, for "parallel".
     folds : int
-        Parts of the rows and of the columns, one of each held out at a time by "cv".
+        Number of parts of the rows and of the columns for "cv", which holds out one part of each at a time.
     rng : int, Generator or None
         As in `svd`.
     n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
+        Number of threads; the result does not depend on it. Default: the cores that this process may use.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. A fit that needs more is refused.
+        Raise an error instead of allocating more memory than this. Default: half of the available memory.
     preprocess : transformation, its name, or list of them
-        As in `svd`, for data, and for the data of an SVDResult; an estimator has its own. "parallel" and "cv" take
-        transformations that keep zeros.
+        As in `svd`, for data and for the data of an SVDResult; that of an estimator is known. "parallel" and "cv"
+        require transformations that keep zeros.
 
     Returns
     -------
     Suggestion
-        ``.k``, ``.table`` and ``.plot()``.
+        The number of components ``.k``, with the evidence in ``.table`` and ``.plot()``.
 
     Raises
     ------
     ValueError
-        For a rule that needs the data without data, or invalid settings.
+        If the rule requires the data but `X` is None, or if a setting is invalid.
 
     Warns
     -----
     UserWarning
-        If all `max_k` components stand out, so that there may be more.
+        If all `max_k` components exceed the threshold, so that there may be more.
 
     See Also
     --------
-    Suggestion : What is returned.
-    PCA : ``n_components=0.9`` takes a share of the variance.
+    Suggestion : The number of components and the evidence.
+    PCA : Choose a share of the variance with ``n_components=0.9``.
 
     Notes
     -----
-    - "elbow": the last component before the spectrum, on a log scale, lies farthest below its chord from first to
-      last (Satopaa et al. 2011). It always finds one, and it moves with `max_k`.
-    - "parallel": values above the largest one of the same data with every column permuted on its own, sparse data
-      among the places of their rows (Horn 1965; Buja & Eyuboglu 1992). Permuted columns are shrunk to what the
-      components found so far leave of them, until no more are found (after Dobriban & Owen 2019). For noise whose
-      variance may differ between columns, not between rows. Two or three times `n_draws` leading components.
-    - "gavish-donoho": values above the optimal hard threshold ``lambda(b) sqrt(max(m, n)) sigma_k`` with ``b`` the
-      ratio of the sides and ``lambda(b)^2 = 2 (b + 1) + 8 b / (b + 1 + sqrt(b^2 + 14 b + 1))`` (Gavish & Donoho
-      2014), for noise of one variance in all entries, ``sigma_k^2 = (||A||_F^2 - sum_{j <= k} s_j^2) / ((m - k)
-      (n - k))`` with the smallest k that agrees with itself; m is one less if the mean is subtracted.
-    - "cv": bi-cross-validation (Owen & Perry 2009): with a block ``A11`` of rows and columns held out, the others
-      predict it as ``A12 (A22)_k^+ A21``; the k with the least squared error over all ``folds^2`` blocks.
+    - "elbow": the last component before the point where the spectrum, on a log scale, lies farthest below the chord
+      from its first to its last value (Satopaa et al. 2011). The rule always finds an elbow, and the elbow depends on
+      `max_k`.
+    - "parallel": the number of singular values above the largest singular value of the data with each column permuted
+      independently (Horn 1965; Buja & Eyuboglu 1992). The variance that the components found so far explain is removed
+      from the permuted columns, until no more components are found (after Dobriban & Owen 2019). The variance of the
+      noise may differ between columns, but not between rows. Cost: two or three times `n_draws` fits of one component.
+    - "gavish-donoho": the number of singular values above the optimal hard threshold ``lambda(b) sqrt(max(m, n))
+      sigma_k``, where ``b`` is the ratio of the shorter to the longer side and ``lambda(b)^2 = 2 (b + 1) + 8 b / (b + 1
+      + sqrt(b^2 + 14 b + 1))`` (Gavish & Donoho 2014). The noise must have the same variance in all entries, estimated
+      as ``sigma_k^2 = (||A||_F^2 - sum_{j <= k} s_j^2) / ((m - k) (n - k))`` with the smallest self-consistent k; m is
+      one less if the mean is subtracted.
+    - "cv": bi-cross-validation (Owen & Perry 2009). Each block ``A11`` of held-out rows and columns is predicted by
+      ``A12 (A22)_k^+ A21``; the result is the k with the smallest squared error over all ``folds^2`` blocks.
 
-    `warm_start` continues a fit of k components to more.
+    Use `warm_start` to extend a fit of k components.
 
     Examples
     --------
@@ -215,7 +217,9 @@ def suggest_k(
             rule = elbow if method == "elbow" else hard_threshold
             return suggested(*rule(known.first(max_k or MAX_K)), method, min(known.shape), held)
         if X is None:
-            raise ValueError(f'method={method!r} needs the data: suggest_k(fitted, {method!r}, X=X), or "elbow"')
+            raise ValueError(
+                f'method={method!r} requires the data. Call suggest_k(fitted, {method!r}, X=X), or use method="elbow".'
+            )
         data = resampling(X, shift, scale, entries, Resources(memory_limit, n_threads))
         most = _most(max_k, data.X.shape)
         if method == "parallel":
@@ -226,12 +230,12 @@ def suggest_k(
 
 
 def warm_start(fitted: Any, tol: float = TOL) -> BlockLanczos:
-    """Return the solver that begins with the components of a fit, to find more of them or those of similar data.
+    """Return a solver that starts from the components of a fit, to find more components or those of similar data.
 
     Parameters
     ----------
     fitted : fitted estimator or SVDResult
-        An estimator must have at least as many samples as features; an SVDResult may be of any shape.
+        A fit. An estimator must have at least as many samples as features; an SVDResult may have any shape.
     tol : float
         As in `BlockLanczos`.
 
@@ -243,12 +247,12 @@ def warm_start(fitted: Any, tol: float = TOL) -> BlockLanczos:
     Raises
     ------
     ValueError
-        For an estimator of wide data, which does not keep the vectors on the short side.
+        If an estimator has fewer samples than features, because it does not keep the left vectors.
 
     See Also
     --------
-    BlockLanczos : Begins from these vectors.
-    PCA : ``solver=warm_start(fitted)`` takes it.
+    BlockLanczos : The solver.
+    PCA : Fit with ``solver=warm_start(fitted)``.
 
     Examples
     --------
@@ -264,8 +268,8 @@ def warm_start(fitted: Any, tol: float = TOL) -> BlockLanczos:
         return BlockLanczos(tol, start=np.asarray(start, np.result_type(start, np.float64)))
     if fitted.n_samples_ < fitted.n_features_in_:
         raise ValueError(
-            f"an estimator of {fitted.n_samples_} samples x {fitted.n_features_in_} features does not keep the left "
-            "vectors; give the SVDResult of svd"
+            f"an estimator with {fitted.n_samples_:,} samples x {fitted.n_features_in_:,} features does not keep the "
+            "left vectors. Pass the SVDResult of svd instead."
         )
     return BlockLanczos(tol, start=fitted.components_.T.astype(np.float64))
 
@@ -274,12 +278,12 @@ def suggested(k: int, table: dict[str, Vector], method: str, most: int, held: in
     last = int(next(iter(table.values()))[-1])
     if k >= last and method != "elbow":
         more = Setting("max_k", min(2 * last, most))
-        remedy: tuple[Any, ...] = "and there may be more: raise ", Setting("max_k"), ", such as ", more
+        remedy: tuple[Any, ...] = "so there may be more. Pass a larger ", Setting("max_k"), ", such as ", more, "."
         if last >= most:
-            remedy = ("all there are: take a share of the variance, or leave out none",)
+            remedy = ("the full rank. Keep all components, or choose a share of the variance.",)
         elif held is not None and last >= held:
-            remedy = f"all of this fit, and there may be more: give the data, suggest_k(X, {method!r}, ", more, ")"
-        warn(f"all {last} components that were looked at stand out, ", *remedy)
+            remedy = f"all of this fit, so there may be more. Pass the data: suggest_k(X, {method!r}, ", more, ")."
+        warn(f"All {last} components exceed the threshold, ", *remedy)
     return Suggestion(int(k), method, table)
 
 
@@ -297,12 +301,12 @@ def _vector_shift(fitted: Any) -> Any:
 
 # ---- rules by the spectrum
 
-Evidence = tuple[int, dict[str, Vector]]  # a number of components, and the table of the evidence
+Evidence = tuple[int, dict[str, Vector]]  # a number of components, and the table of `Suggestion`
 
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Leading singular values, the norm of what they leave over, and the degrees of freedom of rows and columns."""
+    """Leading singular values, the norm of the residual, and the degrees of freedom of rows and columns."""
 
     S: Vector
     rest: float | None
@@ -315,8 +319,10 @@ class Spectrum:
     def noise(self, k: int) -> float:
         rest = self.first(k).rest
         if rest is None:
-            raise ValueError('this needs the Frobenius norm, which the operator does not know; use "elbow"')
-        (m, n), floor = self.shape, EPS * length(self.S)  # rounding is not noise
+            raise ValueError(
+                '"gavish-donoho" requires the Frobenius norm, which the operator does not provide. Use "elbow".'
+            )
+        (m, n), floor = self.shape, EPS * length(self.S)  # at least the rounding error
         return max(rest, floor) / float(np.sqrt(max(m - k, 1) * max(n - k, 1)))
 
 
@@ -341,7 +347,7 @@ def of_result(F: SVDResult, centred: bool = False) -> Spectrum:
 def elbow(known: Spectrum) -> Evidence:
     S = known.S[known.S > 0]
     if len(S) < 3:
-        raise ValueError(f"an elbow needs at least 3 values that are not 0, got {len(S)}; give more components")
+        raise ValueError(f'"elbow" requires at least 3 nonzero singular values, got {len(S)}. Fit more components.')
     chord = np.exp(np.linspace(np.log(S[0]), np.log(S[-1]), len(S)))
     return int(np.argmax(chord / S)), evidence(S, chord=chord)
 
@@ -351,15 +357,15 @@ def hard_threshold(known: Spectrum) -> Evidence:
     b = min(m, n) / max(m, n)
     factor = np.sqrt(2 * (b + 1) + 8 * b / (b + 1 + np.sqrt(b * b + 14 * b + 1)))
     above, k = 0, -1
-    while above > k:  # each step leaves out more of the signal, so that the threshold falls
+    while above > k:  # each step removes more of the signal from the noise estimate, so the threshold falls
         k = above
         threshold = factor * np.sqrt(max(m, n)) * known.noise(k)
         above = int(np.sum(threshold < S))
     return k, evidence(S, threshold=np.full(len(S), threshold))
 
 
-def evidence(S: Vector, **beside: Vector) -> dict[str, Vector]:
-    return {"component": np.arange(1, len(S) + 1), "value": S, **beside}
+def evidence(S: Vector, **columns: Vector) -> dict[str, Vector]:
+    return {"component": np.arange(1, len(S) + 1), "value": S, **columns}
 
 
 # ---- rules by permuted and held-out data
@@ -367,7 +373,7 @@ def evidence(S: Vector, **beside: Vector) -> dict[str, Vector]:
 
 @dataclass(frozen=True, eq=False)
 class Resampling:
-    """Data whose rows and columns can be taken and permuted, with the shift and scale of their columns."""
+    """Data whose rows and columns can be selected and permuted, with the shift and scale of the columns."""
 
     X: Any  # a NumPy array or a CSR
     mean: Vector | None
@@ -389,7 +395,7 @@ def resampling(
     X: Any, shift: Any, scale: Any, entries: tuple[Transform, ...] = (), resources: Resources = UNLIMITED
 ) -> Resampling:
     if isinstance(X, Operator) or is_lazy(X) or (hasattr(X, "matmat") and not issparse(X)):
-        raise ValueError(f'"parallel" and "cv" need an array or a sparse matrix in memory, got {X}; use "elbow"')
+        raise ValueError(f'"parallel" and "cv" require an array or a sparse matrix in memory, got {X}. Use "elbow".')
     X = from_frame(X) if is_frame(X) else X
     known_zeros = issparse(X)
     sound_places(X)
@@ -399,8 +405,7 @@ def resampling(
     if entries:
         A, X = _transformed(A, X, entries)
     if not (shift is None or (isinstance(shift, str) and shift == "mean") or isinstance(shift, list | np.ndarray)):
-        takes = Setting("shift", "mean"), f", None or a vector, got {shift!r}"
-        raise Refused('"parallel" and "cv" take ', *takes)
+        raise Refused('"parallel" and "cv" require ', Setting("shift", "mean"), f", None or a vector, got {shift!r}")
     prepared = Preparation(shift, scale).learn(A)
     return Resampling(X, None if shift is None else prepared.points(1)[0], prepared.scale, resources)
 
@@ -408,13 +413,16 @@ def resampling(
 def _transformed(A: Operator, X: Any, entries: tuple[Transform, ...]) -> tuple[Operator, Any]:
     if changes := [each for each in entries if not each.keeps_zeros]:
         raise ValueError(
-            f'"parallel" and "cv" take stored entries apart, and {changes[0]} makes zeros into other numbers; '
-            'use "elbow" or "gavish-donoho"'
+            f'"parallel" and "cv" require transformations that keep zeros, got {changes[0]}. Use "elbow" or '
+            '"gavish-donoho".'
         )
     B = learn_all(entries, A, None, TOL).B
     stored = B.H if isinstance(B, Adjoint) else B
     if not hasattr(stored, "X"):
-        raise Refused('"parallel" and "cv" need room for the transformed entries; raise ', Setting("memory_limit"))
+        raise Refused(
+            '"parallel" and "cv" hold the transformed entries in memory, which exceed the limit. Raise ',
+            *(Setting("memory_limit"), "."),
+        )
     return B, stored.X if stored is B else csr_array(stored.X.T) if issparse(X) else stored.X.T
 
 
@@ -433,8 +441,8 @@ def parallel(data: Resampling, most: int, n_draws: int, n_deviations: float, rng
         raise refuse("n_deviations", "be at least 0", n_deviations)
     if data.mean is None:
         raise Refused(
-            *('"parallel" needs ', Setting("shift", "mean")),
-            ": permuted columns keep their means, which would hide the rest",
+            *('"parallel" requires ', Setting("shift", "mean")),
+            ", because permuted columns keep their means, which would dominate the spectrum.",
         )
     (m, n), A = data.X.shape, data.operator()
     F = data.svd(A, most, rng)
@@ -443,7 +451,7 @@ def parallel(data: Resampling, most: int, n_draws: int, n_deviations: float, rng
     above, k = 0, -1
     while above > k:
         k = above
-        # Permutation spreads the variance of strong components over all others, which would hide the weaker ones.
+        # Permutation spreads the variance of strong components over all directions, which would mask weaker ones.
         left = np.maximum(squares - parts[:k].sum(axis=0), 0) / np.where(squares > 0, squares, 1)
         share = np.sqrt(left * (m * n) / (max(m - k, 1) * max(n - k, 1)))
         draws = []

@@ -145,10 +145,14 @@ def test_each_subcommand_says_what_it_can_do_about_them(tmp_path: Path, X) -> No
         (
             ["fit", "X.npy", "--missing", "mean", "--unobserved"],
             1,
-            "--unobserved is for sparse matrices",
+            "--unobserved requires a sparse matrix",
         ),
-        (["fit", "X.npy", "--preprocess", "pearson"], 1, "--preprocess pearson takes numbers of at least 0, got -"),
-        (["fit", "X.npy", "--top-features", "2", "--flavor", "seurat_v3", "-k", "1"], 1, "--flavor seurat_v3 ranks"),
+        (["fit", "X.npy", "--preprocess", "pearson"], 1, "--preprocess pearson requires counts of at least 0, got -"),
+        (
+            ["fit", "X.npy", "--top-features", "2", "--flavor", "seurat_v3", "-k", "1"],
+            1,
+            "--flavor seurat_v3 requires counts",
+        ),
         (["fit", "X.npy", "--feature-types", "Genes"], 1, "leave out --feature-types, got Genes"),
         (["fit", "X.npy", "--ids", "age"], 1, "X.npy: --ids age is for tables of numbers, got it for npy"),
         (["fit", "X.npy", "--format", "xls"], 2, "Invalid value for '--format'"),

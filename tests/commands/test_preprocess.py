@@ -143,7 +143,7 @@ def test_layers_of_a_file_are_transformed_and_left_as_they_are(tmp_path: Path) -
     assert (tmp_path / "X.h5ad").read_bytes() == before
     warned = invoke(*line)
     assert warned.exit_code == 0
-    assert "--preprocess pearson takes counts, but the entries look like logarithms" in warned.stderr
+    assert "--preprocess pearson requires counts, but the entries look like logarithms" in warned.stderr
 
 
 REFUSED = [
@@ -154,7 +154,7 @@ REFUSED = [
     (("pearson:",), "must be one of theta, clip"),
     (("pearson:thet=1",), "must be one of theta, clip, got 'thet=1'"),
     (("pearson:log_rates=1",), "must be one of theta, clip"),
-    (("sqrt:x=1",), "sqrt has none"),
+    (("sqrt:x=1",), "sqrt has no settings"),
     (("pearson:theta",), "must be key=value"),
     (("pearson:theta=1,theta=2",), "each key once"),
     (("pearson:theta=abc",), "theta of pearson must be a number or estimate, got 'abc'"),
@@ -163,15 +163,15 @@ REFUSED = [
     (("pearson:clip=0",), "clip must be a number above 0"),
     (("deviance:model=foo",), "must be poisson or binomial or nb, got 'foo'"),
     (("tfidf:use_idf=yes",), "must be true or false, got 'yes'"),
-    (("ranks:quantiles=1.5",), "must be a whole number or none, got '1.5'"),
+    (("ranks:quantiles=1.5",), "must be an integer or none, got '1.5'"),
     (("log-normalize:target_sum=inf",), "must be a finite number above 0"),
     (("pmi:context_power=nan",), "must be a finite number of at least 0"),
-    (("pmi:positive=true",), "positive=True needs smoothing=0"),
+    (("pmi:positive=true",), "positive=True requires smoothing=0"),
     (("bm25:k1=inf",), "must be a finite number above 0"),
     (("clr:pseudocount=inf",), "must be a finite number above 0"),
     (("binarize:threshold=inf",), "must be a finite number of at least 0"),
-    (("pearson", "sqrt"), "can only come last: put Sqrt() before it"),
-    (("pearson", "ranks"), "can only come last: leave it or Ranks(quantiles=None) out"),
+    (("pearson", "sqrt"), "must be the last step. Put Sqrt() first."),
+    (("pearson", "ranks"), "must be the last step. Remove one of the steps, this or Ranks(quantiles=None)."),
 ]
 
 
@@ -181,7 +181,7 @@ def test_what_cannot_be_is_refused_as_usage(word: str, case: tuple[tuple[str, ..
     result = invoke(word, file, *(part for text in texts for part in ("--preprocess", text)))
     assert result.exit_code == 2
     assert said in result.stderr
-    with pytest.raises(ValueError, match=r"must|needs|can only"):
+    with pytest.raises(ValueError, match=r"must|requires|has no settings"):
         as_transforms(list(texts))
 
 
@@ -200,7 +200,7 @@ def test_genotypes_are_refused(tmp_path: Path) -> None:
     to_bed(tmp_path / "X.bed", np.random.default_rng(0).integers(0, 3, (20, 30)))
     result = invoke("fit", tmp_path / "X.bed", "-k", 2, "--preprocess", "binarize")
     assert result.exit_code == 1
-    assert "leave out --preprocess" in result.stderr
+    assert "Remove --preprocess" in result.stderr
 
 
 @pytest.mark.parametrize(

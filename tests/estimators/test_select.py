@@ -108,11 +108,11 @@ def test_plots_name_the_features_that_are_left() -> None:
 @pytest.mark.parametrize(
     ("places", "message"),
     [
-        (np.zeros(40, bool), "keep a column at least"),
-        ([], "a mask or places of columns"),
-        (["a"], "a mask or places of columns"),
-        ([1, 1], "each of them once"),
-        ([-1, 2], "counted from 0"),
+        (np.zeros(40, bool), "keep at least one column"),
+        ([], "a mask or indices of columns"),
+        (["a"], "a mask or indices of columns"),
+        ([1, 1], "nonnegative indices without duplicates"),
+        ([-1, 2], "nonnegative indices without duplicates"),
     ],
 )
 def test_what_can_be_no_columns_is_refused(places: Any, message: str) -> None:
@@ -122,7 +122,7 @@ def test_what_can_be_no_columns_is_refused(places: Any, message: str) -> None:
 
 def test_columns_that_the_data_have_not_are_refused_before_any_work() -> None:
     for places, message in (
-        (np.ones(39, bool), "a mask of the 40 columns, got 39"),
+        (np.ones(39, bool), "a mask of the 40 columns, got length 39"),
         ([40], "must be in 0..39, got 40"),
     ):
         for call in (
@@ -133,7 +133,7 @@ def test_columns_that_the_data_have_not_are_refused_before_any_work() -> None:
                 call(X)
     with pytest.raises(ValueError, match="min\\(n_samples, n_features\\)=2"):
         ss.PCA(3, preprocess=[ss.Select([1, 2])]).fit(X)
-    with pytest.raises(ValueError, match="zeros into other numbers, and can only come last"):
+    with pytest.raises(ValueError, match="changes zeros to other numbers and must be the last step"):
         ss.svd(X, 2, preprocess=["pearson", ss.Select(MASK), "binarize"])
     with pytest.raises(ValueError, match="must be selected before a shift"):
         ss.svd(ss.centered(X), 2, preprocess=ss.Select(MASK))

@@ -140,13 +140,13 @@ def test_files_of_other_kinds_are_refused(tmp_path: Path) -> None:
     write(path)
     content = path.read_bytes()
     path.write_bytes(b"\x6c\x1b\x00" + content[3:])
-    refused(path, "must have its variants one after another; rewrite it with plink --make-bed")
-    with pytest.raises(ValueError, match="rewrite it with plink --make-bed"):
+    refused(path, "must be variant-major. Rewrite it with plink --make-bed")
+    with pytest.raises(ValueError, match="Rewrite it with plink --make-bed"):
         open_matrix(path)
     path.write_text("chr1\t100\t200\n")
-    refused(path, "is no PLINK 1 genotype file: it must begin with 6c1b, got 6368")
+    refused(path, "is not a PLINK 1 .bed file. Its first bytes must be 6c1b, got 6368")
     path.write_bytes(b"")
-    refused(path, "is no PLINK 1 genotype file")
+    refused(path, "is not a PLINK 1 .bed file")
 
 
 @pytest.mark.parametrize("beside", [".fam", ".bim"])
@@ -155,12 +155,12 @@ def test_what_lies_beside_must_be_there_and_have_names(beside: str, tmp_path: Pa
     write(path)
     other = path.with_suffix(beside)
     other.write_text("one two 0 0 1 2\nthree\n")
-    refused(path, "must have 6 fields in each line, got 1 in line 2", beside)
+    refused(path, "line 2: must have 6 fields, got 1", beside)
     other.unlink()
     refused(path, "No such file", beside)
 
 
 def test_one_matrix_takes_no_key(tmp_path: Path) -> None:
     write(tmp_path / "a.bed")
-    with pytest.raises(ValueError, match="holds one matrix without a name, so key must be None, got 'X'"):
+    with pytest.raises(ValueError, match="holds a single matrix, so key must be None, got 'X'"):
         read_bed(tmp_path / "a.bed", "X", None)

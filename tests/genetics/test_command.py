@@ -48,7 +48,7 @@ def test_the_matrix_is_that_of_patterson(bed: Path, G: Any) -> None:
     variants = told["genotypes"]
     np.testing.assert_allclose(variants.pop("eigenvalues"), S[:2] ** 2 / 297, rtol=1e-6)
     assert variants == {"scale": "sqrt(2 p (1 - p))", "variants_used": 297, "monomorphic": 3, "not_on_autosomes": 0}
-    assert "297 variants scaled by sqrt(2 p (1 - p)), 3 monomorphic left out" in done("fit", bed, "-k", 2).stdout
+    assert "297 variants scaled by sqrt(2 p (1 - p)), 3 monomorphic and" in done("fit", bed, "-k", 2).stdout
 
 
 @pytest.mark.parametrize("in_file", [False, True], ids=["in memory", "in the file"])
@@ -120,17 +120,17 @@ def test_counts_of_alleles_in_other_files_may_be_scaled_alike(bed: Path, G: Any,
     np.save(tmp_path / "X.npy", 3 * np.nan_to_num(G))
     result = invoke("fit", tmp_path / "X.npy", "--scale", "patterson")
     assert result.exit_code == 1
-    assert "--scale patterson takes counts of an allele, 0 to 2, got means from 0 to " in result.stderr
+    assert "--scale patterson requires allele counts from 0 to 2, got columns with means from 0 to " in result.stderr
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--missing", "em"), "a missing genotype is the mean of its variant; leave out --missing"),
-        (("--missing", "mean", "--unobserved"), "a missing genotype is the mean of its variant"),
-        (("--scale", "patterson", "--shift", "none"), "--scale patterson is for --shift mean"),
+        (("--missing", "em"), "replaced by the mean of their variant. Remove --missing."),
+        (("--missing", "mean", "--unobserved"), "replaced by the mean of their variant"),
+        (("--scale", "patterson", "--shift", "none"), "--scale patterson requires --shift mean"),
         (("--scale=allele",), "'allele' is not one of"),
-        (("--orient", "rows", "--chromosomes", "all"), "--chromosomes is for a .bed with its samples as rows"),
+        (("--orient", "rows", "--chromosomes", "all"), "--chromosomes requires genotypes"),
         (("--chromosomes", "X"), "'X' is not one of"),
     ],
 )
@@ -170,14 +170,14 @@ def test_variants_that_are_not_on_autosomes_are_left_out(with_sexes: Path, sexed
     np.testing.assert_allclose(told["genotypes"]["eigenvalues"], ours.eigenvalues, rtol=1e-4)
     assert (told["genotypes"]["variants_used"], told["genotypes"]["not_on_autosomes"]) == (ours.n_used, 6)
     assert (told["settings"]["chromosomes"], told["shape"]) == ("autosomes", [60, 294])
-    assert "6 variants that are not on autosomes left out; --chromosomes all keeps them" in result.stderr
+    assert "6 variants not on autosomes removed. To keep them, use --chromosomes all." in result.stderr
     names = ss.load_model(tmp_path / "out" / "model.safetensors").feature_names_in_.tolist()
     assert names == [f"rs{j}" for j in np.flatnonzero(~sexed)]
-    assert "3 monomorphic left out, 6 not on autosomes" in done("fit", with_sexes, "-k", 2, "-q").stdout
+    assert "3 monomorphic and 6 not on autosomes" in done("fit", with_sexes, "-k", 2, "-q").stdout
     result = done("fit", with_sexes, "-k", 2, "--chromosomes", "all", "--json")
     told = json.loads(result.stdout)
     assert (told["genotypes"]["variants_used"], told["genotypes"]["not_on_autosomes"]) == (297, 0)
-    assert "left out" not in result.stderr
+    assert "autosomes removed" not in result.stderr
 
 
 @pytest.mark.parametrize("chromosomes", ["autosomes", "all"])
@@ -252,7 +252,7 @@ def test_files_that_exist_are_not_replaced_and_nothing_is_left_half_done(bed: Pa
     fam.write_text("".join(" ".join(line.split()[:5]) + "\n" for line in fam.read_text().splitlines()))
     result = invoke("fit", bed, "-k", 3, "-o", out, "--force")
     assert result.exit_code == 1
-    assert "cohort.fam must have 6 fields" in result.stderr
+    assert "cohort.fam, line 1: must have 6 fields" in result.stderr
     assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and file != fam} == {
         file: content for file, content in before.items() if file != fam
     }

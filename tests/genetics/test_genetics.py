@@ -115,7 +115,9 @@ def test_autosomes_are_told_by_their_names() -> None:
 
 def test_chromosomes_that_cannot_be_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.bed", genotypes(20, 60), chromosome=["X"] * 40 + ["MT"] * 20)
-    with pytest.raises(ValueError, match=r'a\.bed must have variants on autosomes, got MT, X; chromosomes="all"'):
+    with pytest.raises(
+        ValueError, match=r'a\.bed must have variants on autosomes, got variants on MT, X\..*chromosomes="all"'
+    ):
         pca(path)
     assert pca(path, 2, chromosomes="all").n_used == 60
     with pytest.raises(ValueError, match='chromosomes must be "autosomes" or "all", got \'X\''):
@@ -240,11 +242,11 @@ def test_variants_that_cannot_be_matched_are_refused(tmp_path: Path) -> None:
     G = genotypes(60, 100)
     found = pca(write(tmp_path / "a.bed", G), 2)
     other = write(tmp_path / "b.bed", G, sid=[f"snp{j}" for j in range(100)], chromosome=["7"] * 100)
-    absent = r"b\.bed has none of the 100 variants .*: 100 are not there by .*--set-all-var-ids.*, 0 have other"
+    absent = r"b\.bed has no usable variants of the 100 .* 100 are absent .*--set-all-var-ids.* 0 have different"
     with pytest.raises(ValueError, match=absent):
         found.project(other)
     strange = write(tmp_path / "d.bed", G, allele_1=["C"] * 100)
-    with pytest.raises(ValueError, match=r": 0 are not there .* 100 have other alleles there .*--ref-from-fa"):
+    with pytest.raises(ValueError, match=r" 0 are absent .* 100 have different alleles .*--ref-from-fa"):
         found.project(strange)
 
 
@@ -258,7 +260,7 @@ def test_numbers_of_components_that_cannot_be_are_refused(k: int, tmp_path: Path
 @pytest.mark.parametrize("k", ["2", 2.0, True, None])
 def test_a_number_of_components_is_an_integer(k: Any, tmp_path: Path) -> None:
     path = write(tmp_path / "a.bed", genotypes(20, 60))
-    with pytest.raises(ValueError, match=f"k must be a number of components, an integer, got {k!r}"):
+    with pytest.raises(ValueError, match=f"k must be an integer, the number of components, got {k!r}"):
         pca(path, k)
 
 
@@ -267,7 +269,9 @@ def test_samples_of_which_nothing_can_be_said_are_refused(tmp_path: Path) -> Non
     with pytest.raises(ValueError, match=r"a\.bed must have at least 2 samples, got 1"):
         pca(path, 1)
     path = write(tmp_path / "b.bed", np.zeros((5, 9), np.float32), chromosome=["1"] * 6 + ["X"] * 3)
-    with pytest.raises(ValueError, match=r"b\.bed must have variants .* got 6 that are monomorphic and 3 not on auto"):
+    with pytest.raises(
+        ValueError, match=r"b\.bed must have variants .* got 6 monomorphic variants and 3 that are not on auto"
+    ):
         pca(path, 1)
 
 
@@ -277,7 +281,7 @@ def test_files_that_cannot_be_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.bed", genotypes(20, 60))
     bim = path.with_suffix(".bim")
     bim.write_text("".join(" ".join(line.split()[:4]) + "\n" for line in bim.read_text().splitlines()))
-    with pytest.raises(ValueError, match=r"a\.bim must have 6 fields in each line, got 4 in line 1"):
+    with pytest.raises(ValueError, match=r"a\.bim, line 1: must have 6 fields, got 4"):
         pca(path)
 
 
@@ -314,7 +318,7 @@ def test_an_empty_line_between_others_is_refused(tmp_path: Path, suffix: str) ->
     path = write(tmp_path / "a.bed", genotypes(20, 60))
     table = path.with_suffix(suffix)
     table.write_text(table.read_text().replace("\n", "\n\n", 1))
-    with pytest.raises(ValueError, match=rf"a\{suffix} must have no empty lines between others, got one in line 2"):
+    with pytest.raises(ValueError, match=rf"a\{suffix}, line 2: must not be empty"):
         pca(path)
 
 
@@ -323,7 +327,7 @@ def test_samples_of_one_family_and_name_are_told_of(tmp_path: Path) -> None:
     expected, fam = pca(path, 3), path.with_suffix(".fam")
     lines = fam.read_text().splitlines(keepends=True)
     fam.write_text("".join([*lines[:-1], lines[0]]))
-    with pytest.warns(Notice, match=r"a\.bed has 1 names that several samples share, .* outputs have their order"):
+    with pytest.warns(Notice, match=r"a\.bed has 1 duplicate sample name, .* in the order of the file"):
         found = pca(path, 3)
     np.testing.assert_array_equal(found.eigenvectors, expected.eigenvectors)
 

@@ -13,7 +13,7 @@ import shiftsvd as ss
 from shiftsvd.cli import main
 from shiftsvd.genetics import GenotypePCA, Projection, Variants, pca, projection
 from shiftsvd.genetics import projection as module
-from shiftsvd.genetics.projection import covariances, solved, stretches
+from shiftsvd.genetics.projection import covariances, segments, solved
 from tests.support.cohort import linked, write
 from tests.support.populations import Cohort
 
@@ -323,7 +323,7 @@ def test_stretches_are_neighbours_on_one_chromosome_whatever_the_order_of_the_fi
     texts = np.full(n, "A", object)
     variants = Variants(names, names, place.astype(str), texts, texts)
     used = rng.random(n) < 0.8
-    found = stretches(variants, used)
+    found = segments(variants, used)
     assert (found[~used] == -1).all()
     for c in range(found.max() + 1):
         own = np.sort(place[found == c])
@@ -331,7 +331,7 @@ def test_stretches_are_neighbours_on_one_chromosome_whatever_the_order_of_the_fi
         assert used[(place >= own[0]) & (place <= own[-1])].sum() == len(own)  # nothing of another stretch between
         assert 12 <= len(own) <= 20
     nowhere = Variants(place.astype(str), names, np.full(n, "x"), texts, texts)  # a chromosome for each of them
-    assert stretches(nowhere, used).max() < 50
+    assert segments(nowhere, used).max() < 50
 
 
 def test_standard_errors_of_few_variants_take_the_freedom_of_the_fit_into_account() -> None:

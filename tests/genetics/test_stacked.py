@@ -63,9 +63,9 @@ def test_other_samples_in_one_of_the_files_are_refused(tmp_path: Path) -> None:
     fam.write_text(fam.read_text().replace("person7", "nobody"))
     model = pca(paths[:5], 2)
     for act in (pca, model.project):
-        with pytest.raises(ValueError, match=r"^\S+old5.bed must have the samples of \S+old0.bed"):
+        with pytest.raises(ValueError, match=r"^\S+old5.bed must have the .*old0.bed"):
             act(paths)
-    with pytest.raises(ValueError, match="at least one file"):
+    with pytest.raises(ValueError, match="at least one path"):
         pca([])
 
 

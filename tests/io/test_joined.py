@@ -161,7 +161,7 @@ def test_masks_and_columns_of_several_donors_go_by_name(tmp_path: Path) -> None:
     ]
     result = CliRunner().invoke(main, [*line, "--no-report", "--scores", "npy", "-o", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
-    assert "2 of 7 features taken" in result.stderr
+    assert "Using the 2 of 7 features" in result.stderr
     X = joined(["g0", "g2"])
     X = np.vstack([part - part.mean(axis=0) for part in np.split(X, 3)])
     _, S, Vh = np.linalg.svd(X, full_matrices=False)
@@ -171,14 +171,19 @@ def test_masks_and_columns_of_several_donors_go_by_name(tmp_path: Path) -> None:
     other.write_h5ad(paths[1])
     result = CliRunner().invoke(main, line)
     assert result.exit_code == 0
-    assert "'highly_variable' is not the same in all files: all features are taken" in result.stderr
+    assert (
+        "var['highly_variable'] is ignored, because it differs between files. All features are used." in result.stderr
+    )
     result = CliRunner().invoke(main, [*line, "--mask", "highly_variable"])
     assert result.exit_code == 1
-    assert "say different things of 'g4' in 'highly_variable'" in result.stderr
+    assert "have different values of 'g4' in the column 'highly_variable' of var" in result.stderr
     del other.var["highly_variable"]
     other.write_h5ad(paths[1])
     result = CliRunner().invoke(main, line)
-    assert "'highly_variable' is in 2 of 3 files: all features are taken" in result.stderr
+    assert (
+        "var['highly_variable'] is ignored, because only 2 of 3 files have this column. All features are used."
+        in result.stderr
+    )
 
 
 @pytest.mark.parametrize("join", ["inner", "outer"])

@@ -437,7 +437,9 @@ def test_folder_with_too_few_and_too_many_names(tmp_path: Path) -> None:
     text = barcodes.read_text()
     for other, got in ((text + "more\nstill\n", "more than 30"), (text.split("\n", 1)[1], "29")):
         barcodes.write_text(other)
-        with pytest.raises(ValueError, match=f"must have 30 lines, as the matrix beside it says; got {got}") as error:
+        with pytest.raises(
+            ValueError, match=f"must have 30 lines, the dimension of the matrix in its folder, got {got}"
+        ) as error:
             read_tenx_folder(path, None, None)
         assert str(error.value).startswith(str(barcodes))
 
@@ -447,7 +449,7 @@ def test_folder_without_its_parts(tmp_path: Path) -> None:
     (path / "features.tsv.gz").unlink()
     refused(read_tenx_folder, path, "has no features.tsv")
     (path / "matrix.mtx.gz").unlink()
-    refused(read_tenx_folder, path, "must have one matrix.mtx .*there: none")
+    refused(read_tenx_folder, path, "must have one matrix.mtx .*got none")
 
 
 def test_folder_of_two_matrices_needs_the_prefix(tmp_path: Path) -> None:
@@ -455,7 +457,7 @@ def test_folder_of_two_matrices_needs_the_prefix(tmp_path: Path) -> None:
     write_10x(tmp_path / "b", ".gz", "two_")
     for file in (tmp_path / "b").iterdir():
         file.rename(path / file.name)
-    refused(read_tenx_folder, path, "there: one_matrix.mtx.gz, two_matrix.mtx.gz")
+    refused(read_tenx_folder, path, "got one_matrix.mtx.gz, two_matrix.mtx.gz")
     np.testing.assert_array_equal(dense(read_tenx_folder(path, "two_", None)), truth().T)
 
 

@@ -56,14 +56,14 @@ def test_a_large_file_is_read_in_blocks_where_that_is_possible(tmp_path: Path):
     assert type(gaps).__name__ == "FileGaps"
     np.testing.assert_allclose(fitted(gaps).singular_values_, fitted(X).singular_values_)
     for refused in ({"whole": True}, {"orient": "columns"}, {"unobserved": True}):
-        with pytest.raises(ValueError, match=r"X\.npy.*takes 1\.6 MB, more than the limit of 1 MB of memory"):
+        with pytest.raises(ValueError, match=r"X\.npy.*would take 1\.6 MB, more than the limit of 1 MB of memory"):
             open_with_gaps(path, memory_limit="1M", **refused)
 
 
 @pytest.mark.parametrize(
     ("message", "entry", "settings"),
     [
-        ("it is dense", np.nan, {"unobserved": True}),
+        ("got a dense one", np.nan, {"unobserved": True}),
         ("got 1 inf", np.inf, {}),
         ("orient must be", np.nan, {"orient": 1}),
     ],

@@ -254,16 +254,16 @@ X = holed((20, 5))
         ),
         ("got 1 inf", lambda: gaps_of(np.array([[1.0, np.inf], [np.nan, 2.0]]))),
         ("got 1 inf", lambda: gaps_of(csr_array(np.array([[1.0, np.inf], [np.nan, 2.0]])))),
-        ("unobserved=True is for sparse", lambda: complete_matrix(X, 2, unobserved=True)),
-        ('unobserved=True needs missing="mean"', lambda: ss.svd(csr_array(np.eye(3)), 1, unobserved=True)),
-        ('"mean" is for shift="mean"', lambda: ss.svd(X, 2, missing="mean")),
+        ("unobserved=True requires a sparse", lambda: complete_matrix(X, 2, unobserved=True)),
+        ('unobserved=True requires missing="mean"', lambda: ss.svd(csr_array(np.eye(3)), 1, unobserved=True)),
+        ('"mean" requires shift="mean"', lambda: ss.svd(X, 2, missing="mean")),
         ('PCA is for shift="mean" or None', lambda: ss.PCA(2, missing="em", shift="both").fit(X)),
-        ("takes no sample_weight", lambda: ss.PCA(2, missing="em").fit(X, sample_weight=np.ones(20))),
-        ("number of components as an integer", lambda: ss.PCA(0.5, missing="em").fit(X)),
+        ("does not support sample_weight", lambda: ss.PCA(2, missing="em").fit(X, sample_weight=np.ones(20))),
+        ("an integer number of components", lambda: ss.PCA(0.5, missing="em").fit(X)),
         ("biases must be one of", lambda: complete_matrix(X, 2, biases="users")),
         ("penalty must be", lambda: complete_matrix(X, 2, penalty=-1)),
         ("penalty must be", lambda: complete_matrix(X, 2, penalty="cv")),
-        ("needs observed entries", lambda: complete_matrix(csr_array((9, 4)), 2, unobserved=True)),
+        ("requires observed entries", lambda: complete_matrix(csr_array((9, 4)), 2, unobserved=True)),
         ("k must be an integer in 1..5", lambda: complete_matrix(X, 6)),
     ],
 )
@@ -274,12 +274,12 @@ def test_what_cannot_be_is_refused(message, call):
 
 
 def test_operators_have_no_entries_to_be_missing():
-    with pytest.raises(TypeError, match="arrays in memory, sparse matrices and files"):
+    with pytest.raises(TypeError, match="an array in memory, a sparse matrix or a file"):
         gaps_of(ss.as_operator(np.eye(3)))
 
 
 def test_a_completion_that_ran_out_of_steps_says_so():
-    with pytest.warns(UserWarning, match="still changes by more than tol=1e-09 a step after 2"):
+    with pytest.warns(UserWarning, match="did not converge in 2 steps: a step still changes it by more than tol=1e-09"):
         assert not complete_matrix(X, 2, tol=1e-9, max_iter=2, penalty=0, rng=0).converged
 
 

@@ -53,8 +53,8 @@ def test_highly_variable_genes_are_taken_where_nothing_is_said_and_it_is_said(
     D = (logs(counts()) if how else counts().astype(float))[:, MASK]
     want = Dense(D, ONES, 3)
     told, Z, stderr = fitted(tmp_path / "out", file, *how)
-    assert f"{MASK.sum()} of {GENES} features taken, those of 'highly_variable'" in stderr
-    assert "--mask none takes all" in stderr
+    assert f"Using the {MASK.sum()} of {GENES} features that var['highly_variable'] marks" in stderr
+    assert "add --mask none" in stderr
     assert told["features"] == {"mask": "highly_variable", "taken": int(MASK.sum()), "of": GENES}
     assert_alike(Z, want.scores(D, ONES))
     np.testing.assert_allclose(told["explained_variance"], want.variance, rtol=1e-6)
@@ -73,17 +73,17 @@ def test_a_mask_is_a_column_or_none_and_quiet_says_nothing(tmp_path: Path) -> No
         D = counts()[:, mask].astype(float)
         told, Z, stderr = fitted(tmp_path / option, file, "--mask", option)
         assert_alike(Z, Dense(D, ONES, 3).scores(D, ONES))
-        assert "features taken" not in stderr
+        assert "Using the" not in stderr
         assert told["settings"]["mask"] == option
     result = invoke("fit", file, "-k", 2, "--quiet")
     assert result.stderr == ""
     result = invoke("fit", file, "-k", 2, "--mask", "hvg")
     assert result.exit_code == 1
-    assert "no column 'hvg' in var; there: highly_variable, mean, mine" in result.stderr
+    assert "no column 'hvg' in var. Its columns: highly_variable, mean, mine" in result.stderr
     np.save(tmp_path / "X.npy", counts())
     result = invoke("fit", tmp_path / "X.npy", "-k", 2, "--mask", "hvg")
     assert result.exit_code == 1
-    assert "no columns that tell of its features" in result.stderr
+    assert "no annotation of its features" in result.stderr
 
 
 @pytest.mark.parametrize("gap", ["all false", "numbers", "gaps"])
@@ -180,12 +180,16 @@ def test_other_files_are_matched_by_name_with_the_same_mask_and_margins(tmp_path
     written(tmp_path / "more.h5ad", more[:, order].copy())
     result = invoke("transform", model, tmp_path / "more.h5ad", "-o", tmp_path / "more.npy")
     assert result.exit_code == 0, result.output
-    assert "5 features that the model does not know left out, 0 of 40 absent" in result.stderr
+    assert (
+        "removed 5 features that the model does not have; the file lacks 0 of the model's 40 features" in result.stderr
+    )
     assert_alike(np.load(tmp_path / "more.npy"), want)
     # A gene outside the mask has a part in library sizes alone.
     few = adata[:, np.arange(GENES) != 1].copy()
     result = invoke("transform", model, written(tmp_path / "few.h5ad", few), "-o", tmp_path / "few.npy")
-    assert "0 features that the model does not know left out, 1 of 40 absent" in result.stderr
+    assert (
+        "removed 0 features that the model does not have; the file lacks 1 of the model's 40 features" in result.stderr
+    )
     L = np.log1p(N * 1e4 / np.delete(N, 1, axis=1).sum(axis=1, keepdims=True))[:, MASK]
     assert_alike(np.load(tmp_path / "few.npy"), Dense(D, ONES, 3).scores(L, np.ones((30, 1))))
     few = adata[:, 1:].copy()  # of the components, and of the sums of cells
@@ -194,10 +198,13 @@ def test_other_files_are_matched_by_name_with_the_same_mask_and_margins(tmp_path
     assert "features of the components absent, and unobserved" in result.stderr
     reference = anndata.read_h5ad(tmp_path / "X.h5ad")
     pca(reference, 3, preprocess="log-normalize", tol=1e-10, dtype="float64")
-    with pytest.warns(UserWarning, match="absent"):
+    with pytest.warns(UserWarning, match="The new cells lack"):
         project(few, reference)
     assert_alike(np.load(tmp_path / "lsq.npy"), few.obsm["X_pca"])
-    for genes, message in (([0, 1], "lacks features of the model: gene0"), (range(9), "9 of 40 features of the model")):
+    for genes, message in (
+        ([0, 1], "lacks features of the model: gene0"),
+        (range(9), "lacks 9 of the model's 40 features"),
+    ):
         lacking = adata[:, np.setdiff1d(np.arange(GENES), genes)].copy()
         result = invoke("transform", model, written(tmp_path / "no.h5ad", lacking), "-o", tmp_path / "no.npy")
         assert result.exit_code == 1
@@ -214,18 +221,21 @@ def test_what_columns_cannot_be_is_refused_with_a_line(tmp_path: Path) -> None:
         (("--covariates", "holes"), 1, "'holes' must be finite numbers, 2 of 120 are not"),
         (("--groups", "gaps"), 1, "'gaps' must have a label for every row, 3 of 120 have none"),
         (("--covariates", "barcode"), 1, "'barcode' has another label for each of 120 rows"),
-        (("--covariates", "nobody"), 1, "no column 'nobody' in obs; there: "),
+        (("--covariates", "nobody"), 1, "no column 'nobody' in obs. Its columns: "),
         (("--covariates", "phase", "--groups", "phase"), 1, "different columns, got 'phase' twice"),
         (("--covariates", "phase,"), 2, "must be names with commas between them"),
-        (("--covariates", "phase", "--shift", "none"), 2, "leave out --shift none"),
-        (("--mask", "highly_variable", "--missing", "mean"), 2, "leave out --missing"),
+        (("--covariates", "phase", "--shift", "none"), 2, "Remove --shift none"),
+        (("--mask", "highly_variable", "--missing", "mean"), 2, "Remove --missing"),
     ):
         result = invoke("fit", file, "-k", 2, *args)
         assert result.exit_code == code, result.output
         assert message in result.stderr
     result = invoke("fit", file, "-k", 2, "--missing", "mean")
     assert result.exit_code == 0, result.output
-    assert "'highly_variable' is not used beside missing entries: all features are taken" in result.stderr
+    assert (
+        "var['highly_variable'] is ignored, because the data have missing values. All features are used."
+        in result.stderr
+    )
 
 
 def test_cells_of_a_batch_that_no_cell_was_of_are_refused(tmp_path: Path) -> None:

@@ -115,11 +115,11 @@ def test_columns_that_cannot_be_are_refused() -> None:
         ({"groups": ["gaps"]}, "'gaps' must have a label for every row, 3 of 120"),
         ({"covariates": ["phase"], "groups": ["phase"]}, "different columns, got 'phase' twice"),
         ({"covariates": [3]}, "a column of obs or a list of them"),
-        ({"groups": "batch", "zero_center": False}, "leave out zero_center=False and obsm"),
+        ({"groups": "batch", "zero_center": False}, "Remove zero_center=False and obsm"),
     ):
         with pytest.raises(ValueError, match=message):
             pca(adata, 3, **options)
-    with pytest.raises(ValueError, match="covariates must be left out for what is not AnnData"):
+    with pytest.raises(ValueError, match="covariates must be None unless data is AnnData"):
         pca(adata.X, 3, covariates="phase")
     assert not adata.obsm
     pca(adata, 3, groups="batch")
@@ -144,8 +144,8 @@ def test_genes_that_are_absent_are_unobserved_and_counted(how: str | None) -> No
     with pytest.warns(Notice) as told:
         project(lacking, adata)
     lines = [str(each.message) for each in told]
-    assert "2 of 27 genes of the components are absent from the new cells, and unobserved: gene6, gene14" in lines
-    assert any("2 of 40 genes that sums of cells go over" in line for line in lines) == (how == "log-normalize")
+    assert "The new cells lack 2 of the 27 genes of the components: gene6, gene14." in lines
+    assert any("2 of the 40 genes in the library sizes" in line for line in lines) == (how == "log-normalize")
     # Least squares on the genes that are there: what of the cells lies on the components is found without a bias.
     V, shift = adata.varm["PCs"].astype(float), adata.varm["PCs_shift_scale"][:, 0]
     if how is None:
@@ -162,7 +162,7 @@ def test_cells_on_the_components_have_their_scores_whatever_is_absent() -> None:
     V, shift = adata.varm["PCs"].astype(float), adata.varm["PCs_shift_scale"][:, 0]
     Z = np.random.default_rng(0).standard_normal((20, 3))
     new = anndata.AnnData(Z @ V.T + shift, var=adata.var)[:, 3:].copy()
-    with pytest.warns(Notice, match="3 of 40 genes of the components are absent"):
+    with pytest.warns(Notice, match="lack 3 of the 40 genes of the components"):
         project(new, adata)
     np.testing.assert_allclose(new.obsm["X_pca"], Z, atol=1e-5)
 
@@ -171,11 +171,11 @@ def test_too_many_absent_genes_are_refused_at_a_share_that_can_be_set() -> None:
     adata = annotated()
     pca(adata, 3, mask_var=None)
     few = annotated(counts(30, seed=5), seed=5)[:, 8:].copy()
-    with pytest.raises(ValueError, match=r"8 are missing: gene0, gene1, .*max_absent=0.1 is the share of them"):
+    with pytest.raises(ValueError, match=r"lack 8 of the 40 genes .*limit 10 %, max_absent.*: gene0, gene1"):
         project(few, adata)
-    with pytest.raises(ValueError, match="max_absent must be a share"):
+    with pytest.raises(ValueError, match="max_absent must be at least 0 and below 1"):
         project(few, adata, max_absent=1.5)
-    with pytest.warns(Notice, match="8 of 40 genes of the components"):
+    with pytest.warns(Notice, match="lack 8 of the 40 genes of the components"):
         project(few, adata, max_absent=0.25)
     # A component that is of absent genes alone cannot be found, however few they are.
     X = counts()

@@ -148,10 +148,10 @@ def test_a_view_and_a_matrix_by_genes_are_ranked(tmp_path: Path, monkeypatch: py
             lambda: highly_variable(annotated(), 9, batch="donor"),
             "batch must be a column of obs or an array, got 'donor'",
         ),
-        (lambda: highly_variable(X, 9, batch="batch"), "are for AnnData and files, got ndarray"),
-        (lambda: highly_variable(X, 9, layer="counts"), "are for AnnData and files, got ndarray"),
+        (lambda: highly_variable(X, 9, batch="batch"), "require AnnData or a file, got ndarray"),
+        (lambda: highly_variable(X, 9, layer="counts"), "require AnnData or a file, got ndarray"),
         (lambda: highly_variable(annotated(), 9), "all entries are whole numbers"),
-        (lambda: highly_variable(annotated(), 9, flavor="seurat_v3", preprocess="sqrt"), "leave preprocess out"),
+        (lambda: highly_variable(annotated(), 9, flavor="seurat_v3", preprocess="sqrt"), "Remove preprocess"),
         (lambda: highly_variable(annotated(), 9, flavor="loess"), "flavor must be one of seurat"),  # type: ignore[arg-type]
     ],
 )

@@ -76,7 +76,7 @@ def test_columns_are_held_only_where_a_solver_has_room_beside_them() -> None:
 def test_many_batches_are_refused_before_a_read_where_their_moments_take_too_much() -> None:
     A = streamed()
     labels = np.arange(3000) % 1500
-    with pytest.raises(ValueError, match=r"ranking 700 features in 1500 batches needs about .* fewer batches"):
+    with pytest.raises(ValueError, match=r"ranking 700 features in 1,500 batches needs about .* fewer batches"):
         rank(A, HighlyVariable(100, "seurat_v3"), batches=Batches.of(labels, 3000), memory_limit="20MB")
     assert not A.memo
 

@@ -178,9 +178,9 @@ def test_what_cannot_be_is_refused() -> None:
     adata = annotated(X, MASK)
     for options, message in (
         ({"preprocess": "pearsn"}, "must be one of log-normalize"),
-        ({"preprocess": ["pearson", "sqrt"]}, "can only come last"),
+        ({"preprocess": ["pearson", "sqrt"]}, "must be the last step"),
         ({"preprocess": "pearson", "margins": "genes"}, 'margins must be "all", "mask" or None'),
-        ({"preprocess": ss.PearsonResiduals(np.ones(40))}, "one for each of 27 columns"),
+        ({"preprocess": ss.PearsonResiduals(np.ones(40))}, "one for each of the 27 columns"),
     ):
         with pytest.raises(ValueError, match=message):
             pca(adata, 3, **options)
@@ -189,9 +189,9 @@ def test_what_cannot_be_is_refused() -> None:
     assert not adata.obsm
     pca(adata, 3, preprocess="log-normalize")
     lacking = annotated(NEW)[:, MASK].copy()
-    with pytest.raises(ValueError, match="must have all 40 genes"):  # its library sizes are of all
+    with pytest.raises(ValueError, match="lack 13 of the 40 genes"):  # its library sizes are of all
         project(lacking, adata)
-    with pytest.raises(ValueError, match="was learned of, 40 in their order"):
+    with pytest.raises(ValueError, match="was fitted on, in the same order"):
         project(annotated(NEW), adata[:, MASK].copy())
     pca(adata, 3, preprocess="pearson")
     few = annotated(NEW)[:, MASK].copy()

@@ -159,25 +159,31 @@ def test_the_regression_is_that_of_scikit_misc() -> None:
     ("make", "said"),
     [
         (lambda: HighlyVariable(10, "seurt"), "flavor must be one of seurat, cell_ranger"),  # type: ignore[arg-type]
-        (lambda: HighlyVariable(0), "n_top_genes must be a whole number of at least 1, got 0"),
+        (lambda: HighlyVariable(0), "n_top_genes must be an integer of at least 1, got 0"),
         (lambda: HighlyVariable(10, n_bins=0), "n_bins must be"),
         (lambda: HighlyVariable(10, "seurat_v3", span=2), "span must be above 0 and at most 1, got 2"),
         (lambda: HighlyVariable(10, "pearson_residuals", theta=-1), "theta must be above 0"),
         (lambda: HighlyVariable(10, "pearson_residuals", clip=-1), "clip must be at least 0"),
         (lambda: Batches.of(BATCH[:5], len(X)), "one label for each of the 240 rows"),
-        (lambda: Batches.of(np.where(np.arange(240) < 9, None, BATCH), 240), "a label for every row, got 9 without"),
-        (lambda: Batches.of(np.where(np.arange(240) < 1, "x", BATCH), 240), "at least 2 rows, got 1 in x"),
+        (
+            lambda: Batches.of(np.where(np.arange(240) < 9, None, BATCH), 240),
+            "a label for every row, but 9 rows have none",
+        ),
+        (lambda: Batches.of(np.where(np.arange(240) < 1, "x", BATCH), 240), "at least 2 rows, got 1 in batch x"),
         (lambda: Batches.of(None, 1), "at least 2 rows, got 1"),
         (lambda: rank(ss.as_operator(X), HighlyVariable(10)), "all entries are whole numbers"),
         (
             lambda: rank(ss.as_operator(X[:, :9]), HighlyVariable(3, "seurat_v3")),
             "at least 4 of the 7 points, got 0.3",
         ),
-        (lambda: rank(ss.as_operator(0 * X), HighlyVariable(3), (LogNormalize(),)), "none of them varies"),
-        (lambda: rank(ss.as_operator(X + 0.5 + 900 * (X > 9)), HighlyVariable(10)), "beyond the range of numbers"),
+        (lambda: rank(ss.as_operator(0 * X), HighlyVariable(3), (LogNormalize(),)), "all features are constant"),
+        (
+            lambda: rank(ss.as_operator(X + 0.5 + 900 * (X > 9)), HighlyVariable(10)),
+            "exponentials of the entries overflow",
+        ),
         (lambda: rank(ss.as_operator(-X), HighlyVariable(10, "seurat_v3")), "at least 0, got -"),
         (lambda: rank(ss.as_operator(X), HighlyVariable(10), (ss.PearsonResiduals(),)), "ranks logarithms of counts"),
-        (lambda: rank(ss.as_operator(X), HighlyVariable(9, "seurat_v3"), (LogNormalize(),)), "leave preprocess out"),
+        (lambda: rank(ss.as_operator(X), HighlyVariable(9, "seurat_v3"), (LogNormalize(),)), "Remove preprocess"),
         (
             lambda: rank(ss.as_operator(X), HighlyVariable(cutoffs=Cutoffs(min_mean=99)), (LogNormalize(),)),
             "no feature is highly variable",
@@ -194,7 +200,7 @@ def test_counts_that_are_no_whole_numbers_are_ranked_in_silence() -> None:
 
 
 def test_fewer_features_than_asked_for_are_told() -> None:
-    with pytest.warns(UserWarning, match="117 features are taken, which is all that can be ranked, 500 were asked for"):
+    with pytest.warns(UserWarning, match="Only 117 features can be ranked and are kept, instead of 500"):
         found = rank(ss.as_operator(X), HighlyVariable(500), (LogNormalize(),))
     assert found.mask.sum() == 117
 
@@ -219,5 +225,5 @@ def test_labels_of_any_kind_are_batches(labels: Any) -> None:
 @pytest.mark.parametrize("gap", [None, np.nan, pd.NA, ""])
 def test_missing_labels_of_any_kind_are_refused(gap: Any) -> None:
     labels = np.array(["a"] * 239 + [gap], dtype=object)
-    with pytest.raises(ValueError, match="a label for every row, got 1 without"):
+    with pytest.raises(ValueError, match="a label for every row, but 1 row has none"):
         Batches.of(labels, 240)

@@ -39,7 +39,7 @@ def test_a_backed_file_gives_what_memory_gives(
     assert_near(backed.uns["pca"]["variance"], variances)
     with pytest.raises(ValueError, match="copy must be False for a backed AnnData object"):
         pca(backed, 2, copy=True)
-    with pytest.raises(ValueError, match=r"call \.to_memory\(\) of it first"):
+    with pytest.raises(ValueError, match=r"Call its method \.to_memory\(\) first"):
         pca(backed[:50], 2)
     backed.file.close()
 

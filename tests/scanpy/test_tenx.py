@@ -132,7 +132,7 @@ def test_the_matrix_in_a_folder_has_cells_as_samples_and_says_so(version: int, t
     D, names, told = opened(path, feature_types="all")
     np.testing.assert_array_equal(D, X)
     np.testing.assert_array_equal(names.samples, BARCODES)
-    assert 'the samples are its 30 columns (orient="rows" for its rows), by the files of 10x beside it' in told
+    assert "using the 30 columns as samples, because of the 10x files in its folder" in told
     A, names = open_matrix(path, orient="columns", feature_types="all")  # said: nothing is told
     np.testing.assert_array_equal(dense(A), X)
     A, names = open_matrix(path, orient="rows")
@@ -162,7 +162,7 @@ def test_comments_of_10x_tell_where_the_cells_are_without_any_file_beside(tmp_pa
     put(tmp_path / "copied.mtx", market(X.T, V3))
     D, _, told = opened(tmp_path / "copied.mtx")
     np.testing.assert_array_equal(D, X)
-    assert "by its comments, which are those of 10x" in told
+    assert "because of CellRanger's comments" in told
     put(tmp_path / "mine.mtx", market(X))
     A, _ = open_matrix(tmp_path / "mine.mtx")  # as every other MatrixMarket file: rows, and nothing is told
     np.testing.assert_array_equal(dense(A), X)
@@ -171,7 +171,7 @@ def test_comments_of_10x_tell_where_the_cells_are_without_any_file_beside(tmp_pa
 @pytest.mark.parametrize(
     ("head", "samples", "told"),
     [
-        (V3, CELLS, "standard input: the samples are its 30 columns (--orient rows for its rows), by its comments"),
+        (V3, CELLS, "standard input: using the 30 columns as samples, because of CellRanger's comments"),
         (
             None,
             GENES + OTHERS,

@@ -163,17 +163,17 @@ def test_the_flavor_goes_with_the_transformation_where_none_is_named(file: Path)
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [
-        (["--flavor", "seurat"], 2, "give --top-features NUMBER"),
-        (["--batch", "donor"], 2, "give --top-features NUMBER"),
+        (["--flavor", "seurat"], 2, "requires --top-features NUMBER"),
+        (["--batch", "donor"], 2, "requires --top-features NUMBER"),
         (["--top-features", "0"], 2, "--top-features"),
         (["--top-features", "9", "--flavor", "seurt"], 2, "--flavor"),
-        (["--top-features", "9", "--mask", "chosen"], 2, "give one of them"),
-        (["--top-features", "9", "--missing", "mean"], 2, "leave out --missing"),
+        (["--top-features", "9", "--mask", "chosen"], 2, "Use one of them"),
+        (["--top-features", "9", "--missing", "mean"], 2, "Remove --missing"),
         (["--top-features", "9", "--preprocess", "pearson", "--flavor", "seurat"], 2, "ranks logarithms of counts"),
         (
             ["--top-features", "9"],
             1,
-            "all entries are whole numbers; give --preprocess log-normalize with raw counts, or --flavor seurat_v3",
+            "all entries are whole numbers. For raw counts, use --preprocess log-normalize or --flavor seurat_v3.",
         ),
         (["--top-features", "9", "--flavor", "seurat_v3", "--batch", "batch"], 1, "no column 'batch' in obs"),
         (["--top-features", "9", "-k", "10", "--preprocess", "log-normalize"], 2, "at most 9 components"),
@@ -189,7 +189,7 @@ def test_batches_of_a_table_are_refused_with_the_formats_that_have_them(tmp_path
     np.save(tmp_path / "X.npy", X)
     result = invoke("fit", tmp_path / "X.npy", "--top-features", 9, "--flavor", "seurat_v3", "--batch", "donor")
     assert result.exit_code == 1
-    assert ".h5ad and AnnData-Zarr do" in result.stderr
+    assert "Pass an .h5ad or an AnnData Zarr store" in result.stderr
 
 
 # Dies when it has made so many reads, as a kill does: nothing that Python would still do is done.

@@ -18,8 +18,8 @@ from tests.support.values import HONEST, LOGARITHMS, corrected, counted, most_va
 
 BY_NAME = by_name()
 OF_COUNTS = sorted(name for name, kind in BY_NAME.items() if kind.of_counts)
-LOOKS = "takes counts, but the entries look like logarithms"
-RAW = "The entries look like raw counts: whole numbers up to "
+LOOKS = "requires counts, but the entries look like logarithms"
+RAW = "The entries look like raw counts: integers up to "
 WARNED = ss.transforms.ValuesWarning
 
 
@@ -88,7 +88,7 @@ def test_all_transformations_of_counts_look_in_one_way(name: str) -> None:
     with warned(f"{kind} {LOOKS}"):
         pca.transform(X[:9])
     scaled = (X - X.mean(axis=0)) / (X.std(axis=0) + 1)
-    with pytest.raises(ValueError, match=f"{kind} takes numbers of at least 0, got -"):
+    with pytest.raises(ValueError, match=f"{kind} requires counts of at least 0, got -"):
         ss.preprocess(scaled, name)
     for fractions in (corrected(rng, counted(rng)), most_variable(corrected(rng, counted(rng)))):
         assert np.isfinite(ss.svd(fractions, 2, preprocess=name, rng=0).S).all()
@@ -168,7 +168,7 @@ def test_scanpy_pca_is_told_of_raw_counts_and_of_logarithms(layout: Any) -> None
     needs("scanpy")
     raw, logged = counted(np.random.default_rng(0)), shares()
     for X in (cells(layout(raw)), layout(raw)):
-        with warned(RAW + r"\d+\. scanpy takes components of logarithms: give preprocess=\"log-normalize\"\."):
+        with warned(RAW + r"\d+\. PCA of cells usually uses logarithms\. Use preprocess=\"log-normalize\"\."):
             ss.scanpy.pca(X, 3)
         ss.scanpy.pca(X, 3, preprocess="log-normalize")
     for X in (cells(layout(logged)), layout(logged), cells(layout(logged), marked=True)):
@@ -193,7 +193,7 @@ def test_what_scanpy_marks_counts_where_entries_alone_say_nothing() -> None:
         lambda adata: ss.scanpy.highly_variable(adata, 9, flavor="pearson_residuals"),
         lambda adata: ss.scanpy.project(adata, reference),
     ):
-        with warned(r"look like logarithms: they are marked by uns\['log1p'\]"):
+        with warned(r"look like logarithms: uns\['log1p'\] marks them"):
             call(cells(X, marked=True))
     ss.scanpy.pca(cells(counted(rng), marked=True), 2, preprocess="log-normalize")
     with_layer = cells(X, marked=True)
@@ -226,11 +226,11 @@ def test_the_command_tells_of_logarithms_and_of_raw_counts(tmp_path: Path) -> No
     assert told(*fit, logged) == told(*fit, raw, "--preprocess", "log-normalize") == ""
     said = told(*fit, raw)
     assert said.startswith(RAW)
-    assert said.endswith("give --preprocess log-normalize.")
+    assert said.endswith("Add --preprocess log-normalize.")
     assert "\n" not in said
     said = told(*fit, logged, "--preprocess", "log-normalize")
     assert said.startswith(f"warning: --preprocess log-normalize {LOOKS}: as natural logarithms, ")
-    assert said.endswith("If these are counts, silence this with --trust-values.")
+    assert said.endswith("To silence this warning for counts, use --trust-values.")
     assert "\n" not in said
     said = told(*fit, logged, "--top-features", 40, "--flavor", "seurat_v3")
     assert said.startswith(f"warning: --flavor seurat_v3 {LOOKS}")
@@ -256,10 +256,10 @@ def test_the_command_goes_by_what_the_file_marks(tmp_path: Path) -> None:
     plain, marked = (written(X, tmp_path / f"{name}.h5ad", name == "marked") for name in ("plain", "marked"))
     words = ("fit", "-k", 2, "--preprocess", "log-normalize", "--no-report", "-o", tmp_path / "out")
     assert told(*words, plain) == ""
-    assert "marked by uns['log1p']" in told(*words, marked, "--force")
+    assert "uns['log1p'] marks them" in told(*words, marked, "--force")
     scores = ("transform", tmp_path / "out" / "model.safetensors", "-o", tmp_path / "scores.csv")
     assert told(*scores, plain) == ""
-    assert "marked by uns['log1p']" in told(*scores, marked, "--force")
+    assert "uns['log1p'] marks them" in told(*scores, marked, "--force")
 
 
 @pytest.mark.parametrize("data", [name for name in HONEST if not name.startswith(("one row", "nothing"))])

@@ -13,7 +13,7 @@ from shiftsvd.model_file import load_model
 from tests.support.fields import monthly
 
 xr = pytest.importorskip("xarray")
-WITHOUT = "latitudes, whose cells differ in area. Give --weights coslat to weight cells by their area, or --weights no"
+WITHOUT = "latitudes, and its cells differ in area. Add --weights coslat to weight cells by area, or --weights no"
 
 SHORT = {"sst": {"dtype": "int16", "scale_factor": 0.001, "_FillValue": -32768}}
 
@@ -43,7 +43,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_a_field_without_weights_is_told_in_a_line(path: Path) -> None:
     said = told("fit", path, "-k", 2)
-    assert said == f"{path} is a field on 7 {WITHOUT}ne to weight all alike."
+    assert said == f"{path} is a field on 7 {WITHOUT}ne to weight all cells equally and silence this notice."
     for words in (["--weights", "coslat"], ["--weights", "none"], ["--quiet"]):
         assert told("fit", path, "-k", 2, *words) == ""
 
@@ -91,17 +91,17 @@ def test_what_has_no_latitudes_needs_no_weights(coords: tuple[str, ...], tmp_pat
     da.assign_coords(known).to_netcdf(tmp_path / "a.nc")
     assert told("fit", tmp_path / "a.nc", "-k", 2) == ""
     if "lat" not in coords:
-        assert "needs a coordinate lat" in invoked("fit", tmp_path / "a.nc", "-k", 2, "--weights", "coslat").stderr
+        assert "requires a coordinate lat" in invoked("fit", tmp_path / "a.nc", "-k", 2, "--weights", "coslat").stderr
 
 
 def test_weights_of_what_is_no_field_are_refused(path: Path, tmp_path: Path) -> None:
     np.savetxt(tmp_path / "a.csv", np.random.default_rng(0).random((20, 4)), delimiter=",")
     done = invoked("fit", tmp_path / "a.csv", "-k", 2, "--weights", "coslat")
     assert done.exit_code == 1
-    assert "--weights coslat is of NetCDF files" in done.stderr
+    assert "--weights coslat requires a NetCDF file" in done.stderr
     done = invoked("fit", path, "-k", 2, "--weights", "coslat", "--scale", "std")
     assert done.exit_code == 2
-    assert "leave out --scale" in done.stderr
+    assert "conflicts with --scale" in done.stderr
 
 
 def joined() -> Any:
@@ -114,7 +114,10 @@ def test_the_command_says_how_many_times_are_used(tmp_path: Path) -> None:
     words = ("fit", tmp_path / "both.nc", "--key", "sst", "--weights", "coslat", "-k", 2, "--missing")
     for missing in ("mean", "em"):
         said = told(*words, missing)
-        assert f"{tmp_path / 'both.nc'}: 60 of 90 samples have values. The others count as the mean;" in said
+        assert (
+            f"{tmp_path / 'both.nc'}: only 60 of 90 samples have values. The other samples are replaced by the mean."
+            in said
+        )
         assert "\n" not in said
     field(0).to_netcdf(tmp_path / "one.nc")
     assert told("fit", tmp_path / "one.nc", "--weights", "coslat", "-k", 2, "--missing", "mean") == ""
@@ -122,11 +125,11 @@ def test_the_command_says_how_many_times_are_used(tmp_path: Path) -> None:
 
 def test_xarray_says_how_many_times_are_used() -> None:
     both = joined()
-    with pytest.warns(UserWarning, match=r"60 of 90 samples along time have values and are used; the others"):
+    with pytest.warns(UserWarning, match=r"60 of 90 samples along time have values. The other samples are excluded"):
         ss.xarray.pca(both.sst, 2)
-    with pytest.warns(UserWarning, match=r"30 of 90 samples along time have values in all fields and are used; the"):
+    with pytest.warns(UserWarning, match=r"30 of 90 samples along time have values in all fields. The other samples"):
         ss.xarray.joint(both, 2)
-    with pytest.warns(UserWarning, match=r"30 of 90 samples along time have values in all fields and are used; the"):
+    with pytest.warns(UserWarning, match=r"30 of 90 samples along time have values in all fields. The other samples"):
         ss.xarray.coupled(both.sst, both.slp, 2)
     da = monthly()  # with land
     ss.xarray.pca(da, 2, weights="coslat")

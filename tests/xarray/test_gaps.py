@@ -107,7 +107,7 @@ def test_new_samples_with_gaps_are_treated_as_those_of_the_fit() -> None:
     complete = project(eofs, whole)
     some = project(eofs, with_gaps(whole, 0.7, 5))
     assert float(abs(some - complete).max()) < 0.2 * float(abs(complete).max())
-    with pytest.raises(ValueError, match="must have values wherever"):
+    with pytest.raises(ValueError, match="must have values in all cells"):
         project(pca(whole, 3), with_gaps(whole, 0.2))
 
 
@@ -151,15 +151,17 @@ def test_no_correlation_with_a_field_with_gaps_is_above_one(missing: Any) -> Non
 
 def test_what_cannot_be_of_gaps_is_refused() -> None:
     da = with_gaps(monthly(), 0.1)
-    with pytest.raises(ValueError, match=r'miss some, .* values in all; fill them, .* or say missing="mean" or "em"'):
+    with pytest.raises(
+        ValueError, match=r'missing values in cells with other values, .* or use missing="mean" or "em"'
+    ):
         pca(da)
     with pytest.raises(ValueError, match='missing must be "error", "mean" or "em"'):
         pca(da, missing="drop")
     with pytest.raises(ValueError, match=r'n_modes must be an integer with missing="em", got 0\.9'):
         pca(da, 0.9, missing="em")
-    with pytest.raises(ValueError, match='penalty and max_iter are for missing="em"'):
+    with pytest.raises(ValueError, match='penalty and max_iter require missing="em"'):
         pca(da, missing="mean", penalty=1.0)
-    with pytest.raises(ValueError, match="center=False subtracts nothing"):
+    with pytest.raises(ValueError, match="center=False conflicts with groups"):
         pca(da, missing="mean", center=False)
     with pytest.raises(ValueError, match="anomalies of a field with gaps needs about"):
         pca(da, missing="mean", memory_limit=10_000)

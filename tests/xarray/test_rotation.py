@@ -59,9 +59,9 @@ def test_what_has_no_patterns_is_refused() -> None:
     with pytest.raises(ValueError, match="eofs must have the standard deviations of the field"):
         patterns(eofs.drop_vars("standard_deviation"), "correlation")
     for n_modes in (0, 4, 2.0, True):
-        with pytest.raises(ValueError, match=r"n_modes must be in 1\.\.3, the modes of eofs"):
+        with pytest.raises(ValueError, match=r"n_modes must be an integer in 1\.\.3, the number of modes of eofs"):
             rotate(eofs, n_modes)
-    with pytest.raises(ValueError, match="got rotated ones"):
+    with pytest.raises(ValueError, match="got rotated modes"):
         rotate(rotate(eofs))
 
 

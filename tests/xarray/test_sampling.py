@@ -36,7 +36,7 @@ def test_errors_are_those_of_the_rule_of_thumb() -> None:
     close = xarray.DataArray(np.random.default_rng(0).standard_normal((100, 20)), dims=("time", "cell"))
     assert not north(pca(close, 5)).separated.any()
     np.testing.assert_allclose(north(eofs.sel(mode=2)).standard_error, bars.standard_error[1:2])
-    with pytest.raises(ValueError, match="variances of rotated modes are no eigenvalues"):
+    with pytest.raises(ValueError, match="variances of rotated modes are not eigenvalues"):
         north(rotate(eofs))
     with pytest.raises(ValueError, match=r"level must be in \(0, 1\), got 95"):
         north(eofs, level=95)
@@ -125,7 +125,7 @@ def test_cells_are_correlated_over_what_they_have() -> None:
     here = ~np.isnan(x) & (series.time.dt.month.values != 4)
     np.testing.assert_allclose(maps.correlation[4, 7], stats.pearsonr(x[here], z[here]).statistic)
     np.testing.assert_array_equal(np.isnan(maps.correlation), np.isnan(da).all("time"))
-    with pytest.raises(ValueError, match="series must have dimensions of the samples of da"):
+    with pytest.raises(ValueError, match="series must have dimensions of da"):
         correlation(da, series.rename(time="year"))
 
 
@@ -135,7 +135,7 @@ def test_samples_follow_each_other_within_members() -> None:
     alone = north(pca(red_field(1)[0], 3))
     assert float(abs(north(eofs).autocorrelation - alone.autocorrelation).max()) < 0.2
     assert float(abs(north(eofs, along="member").autocorrelation).max()) < 0.2
-    with pytest.raises(ValueError, match="along must be a dimension of the samples"):
+    with pytest.raises(ValueError, match="along must be one of the dimensions of the samples"):
         north(eofs, along="cell")
 
 
@@ -173,7 +173,7 @@ def test_the_bootstrap_agrees_with_the_rule_of_thumb() -> None:
     for settings, match in (
         ({"n_samples": 1}, "n_samples must be an integer of at least 2"),
         ({"block": 0}, "block must be an integer of at least 1"),
-        ({"block": 301}, "block must be at most 300, the samples along time"),
+        ({"block": 301}, "block must be at most 300, the number of samples along time"),
         ({"level": 95}, r"level must be in \(0, 1\), got 95"),
         ({"memory_limit": 1000}, "products of 300 samples needs about"),
     ):

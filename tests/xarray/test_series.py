@@ -69,7 +69,9 @@ def test_a_step_without_values_has_no_sequence_and_no_signal() -> None:
     modes = extended(da, 2, lags=[0, 3])
     found = project(modes, da.where(da.time != da.time[10]))
     assert np.flatnonzero(np.isnan(found[0])).tolist() == [7, 10]
-    with pytest.raises(ValueError, match="a Hilbert transform needs values at every step, 1 of 96 samples have none"):
+    with pytest.raises(
+        ValueError, match="a Hilbert transform requires values at every step, but 1 of 96 samples have none"
+    ):
         project(hilbert(da, 2), da.where(da.time != da.time[10]))
 
 
@@ -77,11 +79,13 @@ def test_what_is_no_series_is_refused() -> None:
     da = monthly()
     sequences, signals = extended(da, 2, lags=5), hilbert(da, 2)
     for modes in (sequences, signals):
-        with pytest.raises(ValueError, match="a mode in time needs samples in order, time is not ascending"):
+        with pytest.raises(
+            ValueError, match="a projection onto modes in time requires ascending samples, but time is not sorted"
+        ):
             project(modes, da[::-1])
-        with pytest.raises(ValueError, match="a mode in time needs one dimension of samples"):
+        with pytest.raises(ValueError, match="a projection onto modes in time requires a single dimension"):
             project(modes, da.expand_dims(member=2))
-        with pytest.raises(ValueError, match="must have values wherever the components have, 1 are missing"):
+        with pytest.raises(ValueError, match="must have values in all cells of the components, but 1 are missing"):
             project(modes, da.where((da.time != da.time[3]) | (da.lat > -70) | (da.lon > 0)))
-    with pytest.raises(ValueError, match="the field must have at least 5 steps for these lags, got 4"):
+    with pytest.raises(ValueError, match="da must have at least 5 steps for the lags of eofs, got 4"):
         project(sequences, da[:4])

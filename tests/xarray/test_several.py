@@ -101,9 +101,9 @@ class TestCoupled:
         assert float(y.height) == 5
         np.testing.assert_array_equal(np.isnan(side(pair, "x").components[0]), np.isnan(X[0]))
         assert "lat_x" not in y.coords
-        with pytest.raises(ValueError, match="must have the field 'z', it has x, y"):
+        with pytest.raises(ValueError, match=r"has no field 'z'. Its fields: x, y"):
             side(pair, "z")
-        with pytest.raises(ValueError, match="it has one without a name"):
+        with pytest.raises(ValueError, match="got a single field"):
             side(pca(X, 2), "x")
 
     @pytest.mark.parametrize("method", ["mca", "cca"])
@@ -114,7 +114,9 @@ class TestCoupled:
         np.testing.assert_allclose(turned.correlation, pair.correlation, rtol=1e-9)
         np.testing.assert_allclose(np.abs(turned.y_scores), np.abs(pair.y_scores), atol=1e-6)
         np.testing.assert_array_equal(turned.time, X.time)
-        with pytest.raises(ValueError, match=r"of time, 59 of the 60 labels of X are among the 59 of Y; xarray\.align"):
+        with pytest.raises(
+            ValueError, match=r"along time only 59 of the 60 labels of X are among the 59 labels of Y\. .*xarray\.align"
+        ):
             coupled(X, Y[1:], 2, method=method)
         with pytest.raises(ValueError, match="same samples, each once"):
             coupled(X, Y.assign_coords(time=Y.time.values % 300), 2)
@@ -123,7 +125,7 @@ class TestCoupled:
         unlabelled = coupled(X, Y.drop_vars("time"), 2, method=method, leading=4, tol=1e-9, rng=0)
         np.testing.assert_allclose(unlabelled.correlation, pair.correlation, rtol=1e-9)
 
-    @pytest.mark.filterwarnings("ignore:.* samples along .* are used")
+    @pytest.mark.filterwarnings("ignore:.* samples along .* have values")
     def test_samples_that_one_field_lacks_are_left_out(self) -> None:
         X, Y = fields()
         holes = coupled(X.where(X.time != 50), Y.where(Y.time != 100), 2, tol=1e-9, rng=0)
@@ -157,7 +159,9 @@ class TestCoupled:
         x, y = side(pair, "x"), side(pair, "y")
         np.testing.assert_allclose(project(x, X[:7]), pair.x_scores[:, :7], atol=1e-8)
         np.testing.assert_allclose(project(y, Y[:7]), pair.y_scores[:, :7], atol=1e-8)
-        with pytest.raises(ValueError, match=r'these modes are of x and y each: project\(side\(eofs, "x"\), da\)'):
+        with pytest.raises(
+            ValueError, match=r'eofs has separate scores for x and y\. .*project\(side\(eofs, "x"\), da\)'
+        ):
             project(pair, X)
         assert float(np.abs(reconstruct(x) - X).max()) < 6  # all but the noise
 
@@ -185,8 +189,8 @@ class TestCoupled:
             ({"method": "pls"}, 'method must be "mca" or "cca"'),
             ({"n_modes": 0}, r"n_modes must be in 1\.\.45 for 60 samples of 59 and 45 cells, got 0"),
             ({"n_modes": 2.5}, "n_modes must be in"),
-            ({"weights": ("coslat", None, None)}, "one setting for X and one for Y, got 3"),
-            ({"dim": "year"}, "dim must be one or some of the dimensions"),
+            ({"weights": ("coslat", None, None)}, "one for X and one for Y, got 3"),
+            ({"dim": "year"}, "dim must be one or several of the dimensions"),
         ],
     )
     def test_settings_that_cannot_be_are_refused(self, settings: dict[str, Any], match: str) -> None:
@@ -242,7 +246,7 @@ class TestJoint:
         assert reconstruct(modes, modes=[1, 2]).sst.dims == ("time", "lat_sst", "lon")
         whole = project(modes, [Y[::-1], X])
         np.testing.assert_allclose(whole.sel(mode=modes.mode, time=modes.time), modes.scores, atol=1e-6)
-        with pytest.raises(ValueError, match="all fields of the modes are needed, slp is missing"):
+        with pytest.raises(ValueError, match="it lacks slp"):
             project(modes, [X])
 
     def test_pca_takes_several_fields_as_joint_does(self) -> None:
@@ -261,19 +265,17 @@ class TestJoint:
 
     def test_what_cannot_be_is_refused(self) -> None:
         X, Y = fields()
-        with pytest.raises(
-            TypeError, match="data must be a Dataset, or DataArrays in a list or by their names, got DataA"
-        ):
+        with pytest.raises(TypeError, match=r"data must be a Dataset, a list of DataArrays, or a mapping .* got DataA"):
             joint(X)
         with pytest.raises(TypeError, match=r"must be an xarray\.DataArray, got ndarray"):
             joint([X, X.values])
-        with pytest.raises(ValueError, match="fields with a name of their own each, got \\['sst', 'sst'\\]"):
+        with pytest.raises(ValueError, match="fields with unique names, got \\['sst', 'sst'\\]"):
             joint([X, X])
-        with pytest.raises(ValueError, match="no name may begin with that of another field and _, as with 'sst'"):
+        with pytest.raises(ValueError, match="the name 'sst' of a field followed by _ must not start another name"):
             joint([X, Y.rename("sst_mean")])
-        with pytest.raises(ValueError, match="weights must be of the fields sst, slp, got 'psl'"):
+        with pytest.raises(ValueError, match=r"weights must have names of fields as keys .*, got 'psl'"):
             joint([X, Y], weights={"psl": None})
-        with pytest.raises(ValueError, match="factors must be positive numbers, that of slp is 0"):
+        with pytest.raises(ValueError, match="factors must be positive numbers, got 0 for slp"):
             joint([X, Y], factors={"slp": 0})
         with pytest.raises(ValueError, match="sst and slp must have the same samples"):
             joint([X, Y[5:]])
@@ -315,7 +317,7 @@ class TestHilbert:
         xarray.testing.assert_allclose(made.transpose("time", "lat", "lon"), da, rtol=1e-9)
         assert (modes.attrs["padding"], modes.attrs["decay"]) == ("exp", 0.2)
         xarray.testing.assert_allclose(reconstruct(modes), da, rtol=1e-9)
-        with pytest.raises(ValueError, match="eofs must be real modes, got those of an analytic signal"):
+        with pytest.raises(ValueError, match="eofs must be real modes, got complex modes of hilbert"):
             rotate(modes)
 
     def test_a_wave_that_travels_is_one_mode_and_its_phase_runs(self) -> None:
@@ -360,11 +362,11 @@ class TestHilbert:
             hilbert(da, padding="zero")
         with pytest.raises(ValueError, match="decay must be positive, got 0"):
             hilbert(da, decay=0)
-        with pytest.raises(ValueError, match="a Hilbert transform needs samples in order, time is not ascending"):
+        with pytest.raises(ValueError, match="a Hilbert transform requires ascending samples, but time is not sorted"):
             hilbert(da[::-1])
-        with pytest.raises(ValueError, match="needs values at every step, 1 of 90 samples have none"):
+        with pytest.raises(ValueError, match="requires values at every step, but 1 of 90 samples have none"):
             hilbert(da.where(da.time != 1910))
-        with pytest.raises(ValueError, match="needs one dimension of samples"):
+        with pytest.raises(ValueError, match="requires a single dimension"):
             hilbert(da, dim=("time", "lat"))
 
 
@@ -395,7 +397,7 @@ class TestExtended:
         E = np.hstack([D[lag : lag + 58] for lag in range(3)])
         np.testing.assert_allclose(modes.singular_values, np.linalg.svd(E)[1][:2], rtol=1e-8)
         assert not modes.mean_field.fillna(0).any()
-        with pytest.raises(ValueError, match="eofs must be modes of single steps, got modes with lags"):
+        with pytest.raises(ValueError, match="eofs must be modes without lags, got modes of extended"):
             reconstruct(modes)
 
     def test_chunked_fields_give_the_same(self) -> None:
@@ -420,13 +422,15 @@ class TestExtended:
     def test_what_has_no_lags_is_refused(self) -> None:
         da = wave()
         for lags in (0, 90, [3, 1], [-1, 0], [1, 1], [], 2.5):
-            with pytest.raises(ValueError, match="lags must be a number of steps of at least 1, or steps that ascend"):
+            with pytest.raises(
+                ValueError, match="lags must be a number of steps of at least 1, or a list of ascending steps"
+            ):
                 extended(da, lags=lags)
-        with pytest.raises(ValueError, match="a lag needs values at every step, 2 of 90"):
+        with pytest.raises(ValueError, match="an extended EOF requires values at every step, but 2 of 90"):
             extended(da.where((da.time != 1910) & (da.time != 1920)), lags=2)
-        with pytest.raises(ValueError, match="a lag needs samples in order"):
+        with pytest.raises(ValueError, match="an extended EOF requires ascending samples"):
             extended(da.sortby("time", ascending=False), lags=2)
-        with pytest.raises(ValueError, match="the name lag is taken"):
+        with pytest.raises(ValueError, match="da has a dimension 'lag'"):
             extended(da.rename(lat="lag"), lags=2)
 
 
@@ -436,7 +440,10 @@ class TestExtended:
 def test_values_that_are_missing_here_and_there_are_refused_with_a_remedy(call: Any) -> None:
     da = wave()
     da[3, 0, 0] = np.nan
-    with pytest.raises(ValueError, match=r'but 1 of 12 miss some, 1 values in all; .*or say missing="mean" or "em"'):
+    with pytest.raises(
+        ValueError,
+        match=r'has 1 missing value in cells with other values, 1 of 12 cells.*or use missing="mean" or "em"',
+    ):
         call(da)
 
 

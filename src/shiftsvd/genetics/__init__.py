@@ -1,7 +1,7 @@
-"""Principal components of genotypes, scaled as Patterson, Price & Reich (2006) do it, from PLINK 1 files.
+"""Compute principal components of genotypes in PLINK files, scaled as in Patterson, Price & Reich (2006).
 
-The genotypes stay in the file, 2 bits for each, unless there is room for them; centring, scaling and the means in place
-of what is missing are applied block by block.
+The genotypes are read from the file in every pass unless they fit in memory. Missing genotypes are replaced by the mean
+of their variant, and genotypes are centred and scaled, block by block.
 """
 
 from typing import TYPE_CHECKING

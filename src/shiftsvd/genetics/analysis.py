@@ -1,4 +1,4 @@
-"""`shiftsvd.genetics.pca`: principal components of genotypes in files, and what they hold."""
+"""`shiftsvd.genetics.pca`: principal components of genotypes in PLINK files, and the fitted components."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,45 +24,47 @@ from shiftsvd.solvers import Solver
 
 @dataclass(frozen=True, eq=False)
 class GenotypePCA:
-    """Components of genotypes, with the names of samples and variants; `shiftsvd.save_model` writes it to a file.
+    """Principal components of genotypes, with the names of samples and variants.
+
+    `shiftsvd.save_model` writes them to a file.
 
     Parameters
     ----------
     eigenvalues : array of shape (k,)
-        Of the relationship matrix ``Z Z^T / n_used``, where Z holds ``(g - 2p) / sqrt(2 p (1 - p))``.
+        Eigenvalues of the relationship matrix ``Z Z^T / n_used``, where Z holds ``(g - 2p) / sqrt(2 p (1 - p))``.
     eigenvectors : array of shape (n_samples, k)
-        Of length 1, over the samples that they were learned from.
+        Eigenvectors, with norm 1 over the training samples.
     loadings : array of shape (n_variants, k)
-        Of length 1; 0 for variants that take no part.
+        Loadings, with norm 1; 0 for unused variants.
     explained_variance_ratio : array of shape (k,)
-        0 where no sample differs from another.
+        Share of the total variance of each component; 0 if all samples are identical.
     frequencies : array of shape (n_variants,)
-        The frequencies p: how often the first allele of the .bim occurs among the samples.
+        Frequency p of the first allele of the .bim among the training samples.
     samples : Samples
         Arrays `families` and `names`.
     variants : Variants
         Arrays `chromosomes`, `names`, `positions`, `first` and `second` (alleles).
     used : array of bool, of shape (n_variants,)
-        The variants that take part: on the chosen `chromosomes`, not filtered, and not monomorphic.
+        Mask of the variants used: on the chosen `chromosomes`, not removed by a filter, and not monomorphic.
     info : Info
-        Solver, passes, and bounds of the errors of the singular values.
+        Solver, passes, and error bounds of the singular values.
     n_left_out : int
-        How many variants are not on the chosen `chromosomes`.
+        Number of variants that are not on the chosen `chromosomes`.
     n_filtered : int
-        How many variants other filters removed.
+        Number of variants that other filters removed.
     learned : array of bool, of shape (n_samples,), or None
-        The samples that components were learned on, where the others were projected.
+        Mask of the training samples; the other samples were projected. None if all samples are training samples.
     removed : dict
-        How many variants or samples each filter removed, in their order; not kept in files of models.
+        Number of variants or samples that each filter removed, in the order of the filters; not saved in model files.
     tracy_widom : TracyWidom, or None
-        The test of each component, by ``pca(..., tracy_widom=True)``; not kept in files of models.
+        Test of each component, if ``pca`` got ``tracy_widom=True``; not saved in model files.
     scan : SelectionScan, or None
-        The scan of all variants, by ``pca(..., scan=True)``; not kept in files of models.
+        Selection scan of all variants, if ``pca`` got ``scan=True``; not saved in model files.
 
     See Also
     --------
-    genetics.pca : Makes one.
-    genetics.Projection : New samples on its components.
+    genetics.pca : Compute the components.
+    genetics.Projection : New samples projected onto the components.
 
     Examples
     --------
@@ -94,12 +96,12 @@ class GenotypePCA:
 
     @property
     def n_used(self) -> int:
-        """How many variants take part."""
+        """Number of variants used."""
         return int(np.count_nonzero(self.used))
 
     @property
     def n_monomorphic(self) -> int:
-        """How many variants have one allele only, of those that the filters keep."""
+        """Number of variants that the filters keep but that are monomorphic in the training samples."""
         return len(self.used) - self.n_used - self.n_left_out - self.n_filtered
 
     def __repr__(self) -> str:
@@ -117,48 +119,49 @@ class GenotypePCA:
         trust_ambiguous: bool = False,
         memory_limit: int | str | None = None,
     ) -> Projection:
-        """Project new samples onto these components, with the frequencies of the training samples.
+        """Project new samples onto the components, with the allele frequencies of the training samples.
 
         Parameters
         ----------
-        bed : path, or a list of them
-            A file, or one for each chromosome, of the same samples. Variants are matched by chromosome, position and
-            alleles, whatever their order; swapped alleles, or those of the other strand, are counted as in the
-            training.
+        bed : path, or a list of paths
+            One file, or one file per chromosome with the same samples. Variants are matched by chromosome, position and
+            alleles, in any order. Genotypes of variants with swapped alleles or of the other strand are recoded to
+            count the allele that the model counts.
         project : "lsq", "oadp" or "mean"
-            "lsq": least squares on the genotypes that a sample has, as EIGENSOFT's lsqproject. "oadp": these scores
-            beside those of the training samples, by online augmentation, decomposition and Procrustes, which takes
-            away the shrinkage of more variants than samples. "mean": the mean of the training samples in place of what
-            is absent or missing, which shrinks scores by that share.
+            "lsq": least squares on the genotypes that are not missing, as EIGENSOFT's lsqproject. "oadp": online
+            augmentation, decomposition and Procrustes, which corrects the shrinkage of scores that occurs with more
+            variants than training samples. "mean": replace absent and missing genotypes by the mean of the training
+            samples, which shrinks scores by the share of these genotypes.
         match : "auto", "position" or "name"
-            "auto": by position; by name where a position is not known (0), or where positions are those of another
-            build of the genome. "position" and "name" go by one of them alone.
+            "position" and "name": match variants by position or by name alone. "auto": match by position, and by name
+            where a position is unknown (0) or where the files use different genome builds.
         trust_ambiguous : bool
-            Keep variants with alleles A and T, or C and G, for which both files must be of the same strand.
+            Keep variants with alleles A and T, or C and G. Both files must then use the same strand.
         memory_limit : int (bytes) or str such as "2GB", optional
-            Samples are taken so many at a time as fit; each time files are read again. Default: half of what is free.
+            If the samples do not fit in this limit, they are projected in groups, and the files are read again for each
+            group. Default: half of the available memory.
 
         Returns
         -------
         Projection
-            Scores of the new samples, and how their variants were matched.
+            Scores of the new samples, and how many variants were matched.
 
         Raises
         ------
         ValueError
-            If no variant is in common, or names and positions point to different variants and alleles do not tell which
-            are right.
+            If the files have no variant in common, or if names and positions point to different variants and the
+            alleles do not show which are right.
 
         Notes
         -----
-        New samples are 0 on components along which the training samples do not differ (their eigenvalue is 0).
+        Scores are 0 on components with eigenvalue 0, along which the training samples do not differ.
 
-        One read of the variants in common, and where any are absent or missing another one, for the standard errors,
-        which take missing genotypes to be missing whatever they are. What linked variants have in common is estimated
-        within stretches of the genome, 50 of equal numbers of variants.
+        Projection reads the variants in common once. If variants are absent or genotypes are missing, a second read
+        computes standard errors, which assume that genotypes are missing at random. To account for linkage, these
+        errors are estimated from sums over 50 segments of the genome with equal numbers of variants.
 
-        With many more variants than training samples, new samples come out nearer to 0 than the training samples among
-        which they belong (Lee, Zou & Wright 2010), but with "oadp".
+        With many more variants than training samples, scores of new samples are nearer to 0 than those of training
+        samples of the same population (Lee, Zou & Wright 2010). "oadp" corrects this.
 
         References
         ----------
@@ -171,7 +174,7 @@ class GenotypePCA:
 
     @property
     def basis(self) -> Basis:
-        """The components as projections take them."""
+        """Loadings, means, scales and singular values, as `Projection` needs them."""
         p = self.frequencies
         scale = np.where(self.used, np.sqrt(2 * p * (1 - p)), 1)
         lengths = np.sqrt(self.eigenvalues * self.n_used)
@@ -185,7 +188,7 @@ class GenotypePCA:
         prefix : path
             Path of the files without ``.eigenvec`` and ``.eigenval``.
         force : bool
-            Replace files of these names.
+            Overwrite existing files.
 
         Raises
         ------
@@ -219,63 +222,63 @@ def pca(
 
     Parameters
     ----------
-    bed : path, or a list of them
-        A .bed with its .bim and .fam beside it, or a .pgen with .pvar and .psam; the suffix .bed is optional. Several
-        files have the same samples and other variants, such as one file for each chromosome.
+    bed : path, or a list of paths
+        A .bed with its .bim and .fam in the same folder, or a .pgen with its .pvar and .psam. The suffix .bed is
+        optional. Several files must have the same samples and different variants, such as one file per chromosome.
     k : int
-        Number of components: less than there are samples, and not more than variants take part.
+        Number of components: less than the number of samples, and at most the number of variants used.
     chromosomes : "autosomes" or "all"
-        "autosomes" removes variants on X, Y, XY, MT, M, PAR1, PAR2 and 23 to 26 (with or without "chr", in small
-        letters or capitals), which tell the sexes apart; where numbers above 26 occur, they are those of another
-        species, and all numbers are kept. "all" removes none.
+        "autosomes" removes variants on X, Y, XY, MT, M, PAR1, PAR2 and 23 to 26 (with or without "chr", in any case).
+        If a chromosome number above 26 occurs, the species is not human, and all numbered chromosomes are kept. "all"
+        keeps every variant.
     solver : str or Solver
         As in `shiftsvd.svd`.
     tol : float
         Relative accuracy of the singular values.
     rng : int, Generator or None
-        Seed of the solver; the same seed gives the same bits. None is fresh entropy.
+        Seed of the solver; the same seed gives identical results. None draws a new seed.
     n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
+        Number of threads; the result does not depend on it. Default: the cores that this process may use.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. What would need more is refused.
+        Raise an error instead of allocating more memory than this. Default: half of the available memory.
     stream : bool, optional
-        Whether to read the genotypes from the file in every pass. Default: where they would take more than half of
-        `memory_limit`, as 4 bytes each.
+        Whether to read the genotypes from the file in every pass. Default: True if they would need more than half of
+        `memory_limit` at 4 bytes per genotype.
     tracy_widom : bool
-        Also the Tracy-Widom test of each component, `GenotypePCA.tracy_widom`.
+        Compute the Tracy-Widom test of each component, `GenotypePCA.tracy_widom`.
     scan : bool
-        Also how much each variant stands out along the components, `GenotypePCA.scan`.
+        Compute a selection scan of the variants along the components, `GenotypePCA.scan`.
     **filters
-        Filters by PLINK's names, `keep`, `remove`, `extract`, `exclude`, `extract_range`, `exclude_range`,
-        `exclude_long_range`, `mind`, `geno`, `hwe`, `hwe_midp`, `maf`, `unrelated`, `indep_pairwise` and `indep_order`:
+        Filters with PLINK's names, `keep`, `remove`, `extract`, `exclude`, `extract_range`, `exclude_range`,
+        `exclude_long_range`, `mind`, `geno`, `hwe`, `hwe_midp`, `maf`, `unrelated`, `indep_pairwise` and `indep_order`;
         see `Selection`.
 
     Returns
     -------
     GenotypePCA
-        Components, eigenvalues, and counts of what was removed.
+        Components, eigenvalues, and the number of samples and variants that each filter removed.
 
     Raises
     ------
     ValueError, OSError
-        If the files cannot be read or do not fit together, or there are fewer than two samples, or no variants of
-        which samples have both alleles; the message begins with a name.
+        If the files cannot be read or do not fit together, if there are fewer than two samples, or if all variants are
+        monomorphic. The message starts with the name of the file.
     ImportError
-        Without the package bed-reader.
+        If the package bed-reader is not installed.
 
     See Also
     --------
-    genetics.GenotypePCA : What is returned.
-    genetics.unrelated : Whom to learn from.
+    genetics.GenotypePCA : The returned components.
+    genetics.unrelated : Find a set of unrelated samples to fit components on.
 
     Notes
     -----
-    A missing genotype is the mean of its variant, p the frequency among those that are not missing. Monomorphic
-    variants are dropped. Nothing is thinned out unasked: variants in strong linkage should be pruned, by
-    `indep_pairwise`.
+    A missing genotype is replaced by the mean of its variant; p is the allele frequency among genotypes that are not
+    missing. Monomorphic variants are removed. Variants in LD are not pruned by default; pass `indep_pairwise` to prune
+    them.
 
-    Passes: one for the frequencies, those of the solver (`Info.n_passes`), one for the loadings. Variants that are left
-    out are read once, for their frequencies, and never multiplied.
+    Passes: one for the frequencies, those of the solver (`Info.n_passes`), and one for the loadings. Removed variants
+    are read once, for their frequencies.
 
     References
     ----------
@@ -324,26 +327,29 @@ def pca(
 def _check_rank(cohort: Cohort, matrix: Patterson, k: Any) -> None:
     name, (m, n), n_used = cohort.whole.name, matrix.A.shape, int(np.count_nonzero(matrix.both))
     if m < 2:
-        raise ValueError(f"{name} must have at least 2 samples, got {m}; `GenotypePCA.project` takes single ones")
+        raise ValueError(
+            f"{name} must have at least 2 samples, got {m}. To project single samples onto fitted components, use "
+            "`GenotypePCA.project`."
+        )
     if not n_used:
-        others = f"{cohort.removed.get('chromosomes', 0)} not on autosomes, which "
         raise Refused(
-            f"{name} must have variants of which its samples have both alleles, got {n} that are monomorphic and ",
-            *(others, Setting("chromosomes", "all"), " would keep"),
+            f"{name} must have variants with both alleles among its samples, got {n:,} monomorphic variants and ",
+            f"{cohort.removed.get('chromosomes', 0):,} that are not on autosomes. To keep the latter, use ",
+            *(Setting("chromosomes", "all"), "."),
         )
     if isinstance(k, bool) or not isinstance(k, int | np.integer):
-        raise refuse("k", "be a number of components, an integer", k)
+        raise refuse("k", "be an integer, the number of components", k)
     most = min(m - 1, n_used)
     if not 1 <= k <= most:
-        counts = f"{m} samples x {n_used} variants that take part"
-        raise refuse("k", f"be in 1..{most} for {counts}", k).after(f"{name}: ")
+        counts = f"{m:,} samples x {n_used:,} variants in use"
+        raise refuse("k", f"be in 1..{most:,} for {counts}", k).after(f"{name}: ")
 
 
 def _all_eigenvectors(
     cohort: Cohort, matrix: Patterson, F: SVDResult, resources: Resources, stream: bool | None
 ) -> Panel:
-    # Samples that components were not learned on are projected, with the means of the others in place of missing
-    # genotypes: one read where there are any.
+    # Project the samples that are not training samples, with the means of the training samples in place of missing
+    # genotypes. This takes one read if there are such samples, and none otherwise.
     U, S, learned = F.U.astype(np.float64), F.S.astype(np.float64), cohort.learned
     if learned is None or learned.all():
         return U

@@ -1,4 +1,4 @@
-"""Genotypes in `fit`, `transform` and `info`: filters, tests, PLINK's files, new samples matched by their alleles."""
+"""Genotypes in `fit`, `transform` and `info`: filters, tests, PLINK's output files, and matching of variants."""
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,12 +48,11 @@ SCALE: Final = "patterson"
 NAMES: Final = tuple(Filters.__annotations__)
 _TESTS: Final = ("tracy_widom", "scan")
 _OF_TRANSFORM: Final = ("project", "match", "trust_ambiguous", "trust_order")
-_FEW: Final = 0.5  # share of the variants of a model below which a warning says that the file has few
-_MEANS: Final = "a missing genotype is the mean of its variant"
+_FEW: Final = 0.5  # warn if the file has less than this share of the variants of the model
 
 
 class GenotypeHooks(Hooks):
-    """Genotypes of PLINK: samples and variants that take part, Patterson's scale, the files that PLINK users expect."""
+    """Filters, Patterson's scale and PLINK's output files for the genotypes of a .bed or .pgen."""
 
     recorded = ("chromosomes",)
     decisive = ("chromosomes", *NAMES)
@@ -71,19 +70,20 @@ class GenotypeHooks(Hooks):
         return settings.orient != "rows" and all(kind in ("bed", "pgen") for kind in kinds)
 
     def given(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return those of the options that were given; 0 is a value."""
+        """Return the options that the user set, with their values; 0 counts as a value."""
         found = {name: self.settings.extra.get(name) for name in names}
         return {name: value for name, value in found.items() if value is not None and value is not False}
 
     def refuse(self, given: Iterable[str]) -> None:
         for name in given:
             raise click.UsageError(
-                f"{option_of(name)} is for a .bed with its samples as rows, got {self.settings.file}; leave it out"
+                f"{option_of(name)} requires genotypes (.bed or .pgen) with samples as rows, got {self.settings.file}. "
+                "Remove the option."
             )
 
     def read(self) -> Fileset:
         settings = self.settings
-        # Workers of a cluster may have another folder.
+        # Workers of a cluster may have another working directory.
         paths = [path.absolute() for path in settings.paths] if settings.on_cluster else settings.paths
         return Fileset.of(paths, settings.key, settings.memory)
 
@@ -92,34 +92,41 @@ class GenotypeHooks(Hooks):
     def check(self) -> None:
         settings, extra = self.settings, self.settings.extra
         if extra["autosome"] and extra["chromosomes"] == "all":
-            raise click.UsageError("--autosome and --chromosomes all contradict each other; give one of them")
+            raise click.UsageError("--autosome and --chromosomes all contradict each other. Use one of them.")
         for name, needed in (("hwe_midp", "hwe"), ("indep_order", "indep_pairwise")):
             if extra[name] and extra[needed] is None:
-                raise click.UsageError(f"{option_of(name)} is for {option_of(needed)}, which is not given")
+                raise click.UsageError(f"{option_of(name)} requires {option_of(needed)}. Add it.")
         if settings.out is None:
             need_folder("scan", extra["scan"])
         if settings.preprocess and settings.scale == SCALE:
-            raise click.UsageError(f"--scale {SCALE} is of counts of an allele; leave out --preprocess")
+            raise click.UsageError(f"--scale {SCALE} requires untransformed allele counts. Remove --preprocess.")
 
     def defaults(self) -> Mapping[str, Any]:
         settings, file = self.settings, self.settings.file
         if settings.scale == SCALE and settings.shift != "mean":
-            raise ValueError(f"--scale {SCALE} is for --shift mean, twice the frequencies, got {settings.shift}")
+            raise ValueError(f"--scale {SCALE} requires --shift mean, got --shift {settings.shift}")
         if not self.are_genotypes:
             self.refuse(self.given(("chromosomes", "autosome", *NAMES, *_TESTS)))
             return {}
         if len(settings.files) > 1 and settings.stack == "rows":
             raise ValueError(f"{file}: {COHORTS}")
         if settings.missing == "em" or settings.unobserved:
-            raise ValueError(f"{file}: {_MEANS}; leave out --missing")
+            raise ValueError(
+                f"{file}: missing genotypes are always replaced by the mean of their variant. Remove --missing."
+            )
         if settings.preprocess:
-            raise ValueError(f"{file}: {_MEANS}, which is no count; leave out --preprocess")
+            raise ValueError(
+                f"{file}: genotypes cannot be transformed, because missing genotypes are replaced by the mean of their "
+                "variant. Remove --preprocess."
+            )
         if settings.extra.get("top_features"):
-            raise ValueError(f"{file}: variants are not ranked, which are no counts; leave out --top-features")
+            raise ValueError(
+                f"{file}: --top-features ranks features of count data and cannot rank variants. Remove it."
+            )
         scale = settings.scale or (SCALE if settings.shift == "mean" else None)
         if self.given(_TESTS) and scale != SCALE:
             tests = " and ".join(map(option_of, _TESTS))
-            raise click.UsageError(f"{tests} are of genotypes scaled by {SCALE}; leave out --scale, --shift")
+            raise click.UsageError(f"{tests} require --scale {SCALE} and --shift mean. Remove --scale and --shift.")
         chromosomes = settings.extra["chromosomes"] or "autosomes"
         return {"scale": scale, "missing": "mean", "filled": True, "chromosomes": chromosomes}
 
@@ -152,7 +159,8 @@ class GenotypeHooks(Hooks):
         mean = run.A.moments().mean
         if mean.min() < 0 or mean.max() > 2:
             raise ValueError(
-                f"--scale {SCALE} takes counts of an allele, 0 to 2, got means from {mean.min():g} to {mean.max():g}"
+                f"--scale {SCALE} requires allele counts from 0 to 2, got columns with means from {mean.min():g} to "
+                f"{mean.max():g}"
             )
         run.scale = patterson(mean)[0]
 
@@ -173,18 +181,18 @@ class GenotypeHooks(Hooks):
             return
         pca.variants_ = cohort.files.variants
         pca.info_ = replace(pca.info_, n_missing=sum(map(n_missing, cohort.training.parts)))
-        run.beside = beside(pca.variants_)
-        told = ({"absent": cohort.absent} if cohort.absent else {}) | self._tests(run, cohort)
-        if told or removed:
-            run.document.update({"removed": removed} | told)
-        if cohort.learned is not None:  # scores of all samples, also of those that components were not learned on
+        run.beside = variant_columns(pca.variants_)
+        results = ({"absent": cohort.absent} if cohort.absent else {}) | self._tests(run, cohort)
+        if results or removed:
+            run.document.update({"removed": removed} | results)
+        if cohort.learned is not None:  # score all samples, also those that are not training samples
             run.scored = self._operator(cohort.files.filled(pca.mean_))
 
     def _tests(self, run: Run, cohort: Cohort) -> dict[str, Any]:
         settings, pca, A = self.settings, run.pca, run.A
-        told: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         if not self.given(_TESTS):
-            return told
+            return results
         assert isinstance(A, Operator)
         S = pca.singular_values_.astype(np.float64)
         scores = np.concatenate([block for _, block in pca.iter_scores(A)]).astype(np.float64)
@@ -193,12 +201,12 @@ class GenotypeHooks(Hooks):
             total = float((S**2).sum() / pca.explained_variance_ratio_.sum())
             matrix, rng = Patterson(A, pca.mean_, scale, both, total), np.random.default_rng(settings.seed)
             self.test = matrix.tested(U, S, rng, settings.resources)
-            told["tracy_widom"] = {name: numbers(part) for name, part in self.test._asdict().items()}
+            results["tracy_widom"] = {name: numbers(part) for name, part in self.test._asdict().items()}
         if settings.extra["scan"]:
             self.scan = selection_scan(cohort.training.some(both), U, settings.resources)
             inflation = float(self.scan.inflation)
-            told["genomic_inflation"] = inflation if np.isfinite(inflation) else None
-        return told
+            results["genomic_inflation"] = inflation if np.isfinite(inflation) else None
+        return results
 
     def writers(
         self, run: Run, table: Table, paths: Mapping[str, Path], outputs: Any
@@ -224,9 +232,10 @@ class GenotypeHooks(Hooks):
             _write_scan(outputs.part(paths["scan"]), self.scan, variants)
 
     def summary(self, document: Mapping[str, Any]) -> Iterator[str]:
-        if told := document.get("genotypes"):
-            used = f"{told['variants_used']:,} variants scaled by {told['scale']}"
-            yield f"{used}, {told['monomorphic']:,} monomorphic left out, {told['not_on_autosomes']:,} not on autosomes"
+        if facts := document.get("genotypes"):
+            used = f"{facts['variants_used']:,} variants scaled by {facts['scale']}"
+            removed = f"{facts['monomorphic']:,} monomorphic and {facts['not_on_autosomes']:,} not on autosomes removed"
+            yield f"{used}, {removed}"
 
     def footer(self, document: Mapping[str, Any]) -> Iterator[str]:
         if (test := document.get("tracy_widom")) is None:
@@ -244,27 +253,29 @@ class GenotypeHooks(Hooks):
             absent = cohort.absent.get(name, 0)
             if name == "chromosomes":
                 print_message(
-                    f"{count:,} variants that are not on autosomes left out; --chromosomes all keeps them", quiet
+                    f"{counted(count, 'variant')} not on autosomes removed. To keep them, use --chromosomes all.", quiet
                 )
             elif name == "unrelated":
-                print_message(f"--unrelated: {count:,} samples with relatives projected, and not learned from", quiet)
-            else:
-                more = f"; {absent:,} names of its file are not there" if absent else ""
                 print_message(
-                    f"{option_of(name)}: {count:,} {'samples' if name in OF_SAMPLES else 'variants'} removed{more}",
-                    quiet,
+                    f"--unrelated: {counted(count, 'related sample')} removed from the fit and projected", quiet
                 )
+            else:
+                more = f"; {counted(absent, 'name')} in the list not found in the data" if absent else ""
+                kind = "sample" if name in OF_SAMPLES else "variant"
+                print_message(f"{option_of(name)}: {counted(count, kind)} removed{more}", quiet)
 
     # transform
 
     def score(self, model: Path, pca: Any) -> tuple[Table, Iterator[tuple[int, Block]]] | None:
         settings, given = self.settings, list(self.given(_OF_TRANSFORM))
         if settings.extra["trust_order"] and len(given) > 1:
-            raise click.UsageError(f"--trust-order looks at no alleles; leave out {option_of(given[0])}")
+            raise click.UsageError(f"--trust-order ignores alleles. Remove {option_of(given[0])} or --trust-order.")
         self.stacked = len(settings.files) > 1 and settings.stack == "rows"
         if not self.are_genotypes or self.stacked:
             if isinstance(pca, GenotypePCA):
-                raise ValueError(f"{model} holds components of genotypes, matched by alleles: give it a .bed or .pgen")
+                raise ValueError(
+                    f"{model} is a model of genotypes and needs alleles. Pass a .bed or .pgen, with samples as rows."
+                )
             self.refuse(given)
             return None
         return self._projected(pca) if self._knows_alleles(pca, model) else None
@@ -274,11 +285,12 @@ class GenotypeHooks(Hooks):
         if isinstance(pca, GenotypePCA):
             return True
         if knows and trusted:
-            raise ValueError(f"{model} knows the alleles of its variants, and goes by them; leave out --trust-order")
+            raise ValueError(f"{model} records alleles, by which variants are matched. Remove --trust-order.")
         if not knows and not trusted:
             raise ValueError(
-                f"{model} does not know which alleles it counts, and a .bed may count others: fit it again to its "
-                ".bed, or, if this file counts the same alleles of the same variants, give --trust-order"
+                f"{model} does not record which alleles it counts, so variants cannot be matched. Fit the model again "
+                "on its .bed or .pgen. If this file has the same variants in the same order and counts the same "
+                "alleles, use --trust-order."
             )
         return knows
 
@@ -286,17 +298,17 @@ class GenotypeHooks(Hooks):
         settings, extra, files = self.settings, self.settings.extra, self.read()
         target = Target.of(_basis(pca), files, extra["match"] or "auto", extra["trust_ambiguous"])
         method = cast("ProjectName", extra["project"] or "lsq")
-        _tell(target, settings.quiet)
+        _report_match(target, settings.quiet)
         components = component_names(target.basis.loadings.shape[1])
-        plain = table_format(str(settings.out)) == "npy"
+        scores_only = table_format(str(settings.out)) == "npy"
         errors = [] if method == "mean" else [f"{name}_se" for name in components]
-        columns = components if plain else [*components, *errors, "n_variants"]
+        columns = components if scores_only else [*components, *errors, "n_variants"]
         table = Table(columns, files.shape[0], np.dtype(settings.dtype or np.float32), files.labels)
-        return table, _rows(target.scores(method, settings.memory), plain, files.name)
+        return table, _rows(target.scores(method, settings.memory), scores_only, files.name)
 
     def open_new(self, pca: BatchPCA) -> tuple[BatchPCA, Observed, Names] | None:
-        # For a model without alleles. Its variants are those on autosomes if these are as many, else all; names are
-        # compared afterwards.
+        # The model has no alleles. If the file has as many variants on autosomes as the model has features, use those;
+        # otherwise use all variants. `aligned` then compares the names.
         if not self.are_genotypes or self.stacked:
             return None
         settings, files = self.settings, self.read()
@@ -304,7 +316,7 @@ class GenotypeHooks(Hooks):
         if np.count_nonzero(kept) == pca.n_features_in_:
             files = files.some(kept)
         pca = aligned(pca, files.shape[1], files.variants.names, settings.file)
-        # Without a mean missing genotypes are refused.
+        # A model without a mean cannot replace missing genotypes: NaN makes `missing="error"` raise.
         means = pca.mean_ if pca.shift is not None else np.full(pca.n_features_in_, np.nan)
         A = files.filled(means).operator(settings.resources)
         names = Names(files.labels, files.variants.names)
@@ -323,11 +335,15 @@ class GenotypeHooks(Hooks):
         self._knows_alleles(pca, Path(model))
         opened = Fileset.of([Path(file) for file in files], self.settings.key, self.settings.memory)
         target = Target.of(_basis(pca), opened)
-        told = {"model": model, "file": opened.name, "samples": opened.shape[0]}
-        return told | {"variants": int(np.count_nonzero(target.basis.used))} | target.match.counts
+        found = {"model": model, "file": opened.name, "samples": opened.shape[0]}
+        return found | {"variants": int(np.count_nonzero(target.basis.used))} | target.match.counts
 
 
-def beside(variants: Variants) -> tuple[tuple[str, Any], ...]:
+def counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def variant_columns(variants: Variants) -> tuple[tuple[str, Any], ...]:
     return ("chromosome", variants.chromosomes), ("position", variants.positions), ("counted_allele", variants.first)
 
 
@@ -340,7 +356,9 @@ def _write_test(path: Path, test: TracyWidom) -> None:
 
 def _write_scan(path: Path, scan: SelectionScan, variants: Variants) -> None:
     columns = [*(f"z_PC{j + 1}" for j in range(scan.z_scores.shape[1])), "statistic", "p_value"]
-    table = Table(columns, len(scan.p_values), np.dtype(np.float64), variants.names, "feature", beside(variants))
+    table = Table(
+        columns, len(scan.p_values), np.dtype(np.float64), variants.names, "feature", variant_columns(variants)
+    )
     with path.open("wb") as file, csv_table(file, table) as write:
         write_rows([(0, np.column_stack([scan.z_scores, scan.statistics, scan.p_values]))], [write])
 
@@ -354,35 +372,38 @@ def _basis(pca: BatchPCA | GenotypePCA) -> Basis:
     return Basis(pca.variants_, used, pca.mean_, scale, components, pca.singular_values_.astype(np.float64))
 
 
-def _rows(groups: Iterator[Scores], plain: bool, file: str) -> Iterator[tuple[int, Block]]:
-    n_untold = 0
+def _rows(groups: Iterator[Scores], scores_only: bool, file: str) -> Iterator[tuple[int, Block]]:
+    n_undetermined = 0
     for first, scores, errors, n_present in groups:
-        n_untold += int(np.isnan(scores).any(axis=1).sum())
+        n_undetermined += int(np.isnan(scores).any(axis=1).sum())
         more = [] if errors is None else [errors]
-        yield first, scores if plain else np.column_stack([scores, *more, n_present])
-    if n_untold:
-        warnings.warn(f"{file}: {n_untold} samples have too few genotypes for scores, which are nan", stacklevel=2)
+        yield first, scores if scores_only else np.column_stack([scores, *more, n_present])
+    if n_undetermined:
+        have = "1 sample has" if n_undetermined == 1 else f"{n_undetermined:,} samples have"
+        warnings.warn(f"{file}: {have} too few genotypes. The scores are NaN.", stacklevel=2)
 
 
-_HOW: Final = {"flipped": "with alleles swapped", "complemented": "on the other strand", "by_name": "by name alone"}
-_LEFT_OUT: Final = {
-    "ambiguous": "ambiguous (A/T, C/G; --trust-ambiguous keeps them)",
-    "absent": "absent",
-    "mismatched": "with other alleles",
-    "unclear": "there several times, or with a name that contradicts their position",
+_MATCHED: Final = {"flipped": "with swapped alleles", "complemented": "on the other strand", "by_name": "by name only"}
+_REMOVED: Final = {
+    "ambiguous": "ambiguous (A/T or C/G; to keep them, use --trust-ambiguous)",
+    "absent": "absent from the file",
+    "mismatched": "with different alleles",
+    "unclear": "with duplicate records or conflicting name and position",
 }
 
 
-def _tell(target: Target, quiet: bool) -> None:
+def _report_match(target: Target, quiet: bool) -> None:
     file, found, n = target.files.name, target.match.counts, int(np.count_nonzero(target.basis.used))
-    used = f"{found['matched']:,} of {n:,} variants of the model"
-    how, left = (", ".join(f"{found[name]:,} {text}" for name, text in each.items()) for each in (_HOW, _LEFT_OUT))
-    print_message(f"{file}: {used}: {how}; left out: {left}", quiet)
+    used = f"{found['matched']:,} of the {n:,} variants of the model"
+    how, removed = (
+        ", ".join(f"{found[name]:,} {text}" for name, text in each.items()) for each in (_MATCHED, _REMOVED)
+    )
+    print_message(f"{file}: matched {used} ({how}). Removed: {removed}.", quiet)
     if found["matched"] < _FEW * n:
-        warnings.warn(f"{file} has only {used}: see the standard errors of the scores", stacklevel=2)
-    if target.match.in_stretches(target.basis.used):
+        warnings.warn(f"{file} has only {used}. Check the standard errors of the scores.", stacklevel=2)
+    if target.match.in_segments(target.basis.used):
         warnings.warn(
-            f"{file} lacks long stretches of the variants: what is linked in them is part of the standard errors as "
-            "far as the stretches that are there tell",
+            f"{file} lacks whole segments of the genome. Standard errors may be too small, because LD in these "
+            "segments is estimated from the other segments.",
             stacklevel=2,
         )

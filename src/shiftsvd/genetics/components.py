@@ -1,4 +1,4 @@
-"""Components of genotypes scaled as Patterson et al. (2006), and the Tracy-Widom test."""
+"""Genotypes scaled as in Patterson et al. (2006), and the Tracy-Widom test of their components."""
 
 from typing import Any, Final, NamedTuple
 
@@ -11,19 +11,19 @@ from shiftsvd.extend.running import Resources, spare, threads
 from shiftsvd.genetics.variants import Mask
 from shiftsvd.operators import Scaled
 
-MOST_EXACT: Final = 5000  # samples whose n x n relationship matrix is formed, if it fits
-PROBES: Final = 256  # random signs of the estimate
+MOST_EXACT: Final = 5000  # up to this number of samples, form the m x m relationship matrix if it fits in memory
+PROBES: Final = 256  # random sign vectors in the trace estimate
 
 
 def squared_trace(
     Z: Operator, U: Panel, S: Vector, total: float, rng: np.random.Generator, resources: Resources
 ) -> tuple[float, float]:
     # ||Z Z^H||_F^2 of centred samples x variants, given leading singular vectors and values and ||Z||_F^2, and its
-    # standard error. Up to 5000 samples, where memory allows, form Z Z^H: one read and m^2 n operations, no error. For
-    # more, the leading eigenvalues are known, and so is the mean c of the others, by the trace. Estimate the sum of
-    # their squared distances from c, which the effective number of markers depends on, as the mean of
-    # ||P (Z Z^H - c) P w||^2 over random signs w, where P removes the leading vectors and the mean: two reads
-    # (Hutchinson 1990; with vectors removed, Meyer et al. 2021).
+    # standard error. For up to 5000 samples, if memory allows, form Z Z^H: one read, m^2 n operations, no error. For
+    # more samples, the trace gives the mean c of the eigenvalues that are not in S. Estimate the sum of their squared
+    # distances from c, which determines the effective number of markers, as the mean of ||P (Z Z^H - c) P w||^2 over
+    # random sign vectors w, where P removes the leading vectors and the mean: two reads (Hutchinson 1990; with vectors
+    # removed, Meyer et al. 2021).
     m = Z.shape[0]
     with threads(resources.n_threads):
         if m <= MOST_EXACT and spare(4 * 8 * m * m, resources.memory_limit):
@@ -39,31 +39,31 @@ def squared_trace(
     return value, float(squares.std(ddof=1) / np.sqrt(PROBES))
 
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(80)  # on (-1, 1); with 80 nodes the law is known to rounding
-_LENGTH: Final = 18.0  # of the interval above s in which the kernel is not zero, for s down to _LOWEST
-_LOWEST: Final = -12.0  # below it the law is 0 to 1e-60
-_HIGHEST: Final = 200.0  # above it the tail is below the smallest double: exp(-2/3 s^1.5)
-_FEWEST: Final = 10  # eigenvalues of a test, as in EIGENSOFT's twstats
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(80)  # on (-1, 1); 80 nodes give the distribution to rounding error
+_LENGTH: Final = 18.0  # length of the interval above s in which the kernel is not zero, for s down to _LOWEST
+_LOWEST: Final = -12.0  # below this statistic the distribution function is less than 1e-60
+_HIGHEST: Final = 200.0  # above this statistic the tail exp(-2/3 s^1.5) underflows
+_FEWEST: Final = 10  # least number of eigenvalues for a test, as in EIGENSOFT's twstats
 
 
 class TracyWidom(NamedTuple):
-    """The test of each component: whether it is larger than the largest of as many eigenvalues of noise.
+    """Tracy-Widom test of each component: is its eigenvalue larger than the largest eigenvalue of noise?
 
     Parameters
     ----------
     statistics : array of shape (k,)
-        NaN where fewer than 10 eigenvalues are left, or none of them is above zero.
+        Tracy-Widom statistics; NaN if fewer than 10 eigenvalues are left, or if none of these is positive.
     p_values : array of shape (k,)
-        Right tails of the Tracy-Widom law of order 1. A component is judged as if those before it were structure, so
-        read them in order, and stop at the first that is not significant.
+        Right tails of the Tracy-Widom distribution of order 1. The test of a component assumes that all earlier
+        components are structure, so read the p values in order and stop at the first that is not significant.
     effective_markers : array of shape (k,)
-        How many independent markers have as much spread of eigenvalues.
+        Number of independent markers whose eigenvalues would have the same spread.
     errors : array of shape (k,)
-        Standard errors of the statistics where the sum of squared eigenvalues was estimated; 0 where it was computed.
+        Standard errors of the statistics if the sum of squared eigenvalues was estimated; 0 if the sum is exact.
 
     See Also
     --------
-    genetics.pca : ``tracy_widom=True`` gives one.
+    genetics.pca : Run the test with ``tracy_widom=True``.
 
     Examples
     --------
@@ -91,13 +91,13 @@ def tracy_widom(
     Parameters
     ----------
     eigenvalues : array of shape (k,)
-        The largest eigenvalues, in falling order.
+        The largest eigenvalues, in descending order.
     rank : int
-        How many eigenvalues there are above zero: one less than samples, which centring takes, or as many as variants.
+        Number of positive eigenvalues: the smaller of ``n_samples - 1`` (after centring) and ``n_variants``.
     total, total_of_squares : float
-        The trace of the matrix, and that of its square: sums over all eigenvalues.
+        Sum of all eigenvalues and sum of their squares, the traces of the matrix and of its square.
     standard_error : float
-        Of the trace of the square, where it is an estimate.
+        Standard error of `total_of_squares` if that is an estimate.
 
     Returns
     -------
@@ -106,13 +106,14 @@ def tracy_widom(
 
     See Also
     --------
-    genetics.pca : ``tracy_widom=True`` tests the components that it finds.
-    suggest_k : Rules that take any matrix.
+    genetics.pca : Test its components with ``tracy_widom=True``.
+    suggest_k : Choose the number of components of any matrix.
 
     Notes
     -----
-    Patterson, Price & Reich (2006), "Population structure and eigenanalysis", PLoS Genetics 2, e190, equations 5 to 7
-    and 10; centred and scaled as Johnstone (2001) does. Equal to EIGENSOFT's ``twstats`` given all eigenvalues.
+    The test is that of Patterson, Price & Reich (2006), "Population structure and eigenanalysis", PLoS Genetics 2,
+    e190, equations 5 to 7 and 10, with the centring and scaling of Johnstone (2001). It equals EIGENSOFT's ``twstats``
+    on all eigenvalues.
 
     Examples
     --------
@@ -139,7 +140,7 @@ def _statistics(values: Vector, m: Vector, sums: Vector, squares: Vector) -> tup
     with np.errstate(divide="ignore", invalid="ignore"):
         markers = (m + 2) * sums**2 / (m * squares - sums**2)
         largest = m * values * markers / sums
-        # The law is that of p x n noise, and p the smaller of both.
+        # Johnstone's centring and scaling for p x n noise, p <= n.
         p, n = np.minimum(m, markers), np.maximum(m, markers)
         root, inverse = np.sqrt(n - 1) + np.sqrt(p), 1 / np.sqrt(n - 1) + 1 / np.sqrt(p)
         statistics = (largest - root**2) / (root * np.cbrt(inverse))
@@ -148,10 +149,10 @@ def _statistics(values: Vector, m: Vector, sums: Vector, squares: Vector) -> tup
 
 
 def upper_tail(statistics: Any) -> Vector:
-    # 1 - F_1 to 13 digits, small tails too. F_1(s) = det(1 - K) with the kernel Ai((x + y) / 2) / 2 on (s, inf):
-    # Ferrari & Spohn (2005), "A determinantal formula for the GOE Tracy-Widom distribution"; by Gauss-Legendre
-    # quadrature as Bornemann (2010), "On the numerical evaluation of Fredholm determinants", Math. Comp. 79,
-    # 871-915.
+    # 1 - F_1 to 13 digits, also in the tail. F_1(s) = det(1 - K) with the kernel Ai((x + y) / 2) / 2 on (s, inf):
+    # Ferrari & Spohn (2005), "A determinantal formula for the GOE Tracy-Widom distribution". The determinant is
+    # computed by Gauss-Legendre quadrature: Bornemann (2010), "On the numerical evaluation of Fredholm determinants",
+    # Math. Comp. 79, 871-915.
     flat = np.atleast_1d(np.asarray(statistics, np.float64))
     return np.array([_tail(float(s)) for s in flat]).reshape(np.shape(statistics))
 
@@ -161,38 +162,38 @@ def _tail(s: float) -> float:
         return float("nan")
     if s < _LOWEST or s > _HIGHEST:
         return float(s < _LOWEST)
-    # The kernel decays in (x + y) / 2: from 0 on within less than six.
+    # The kernel decays in (x + y) / 2 and is negligible from 6 on.
     length = _LENGTH + max(0.0, -s)
     x, w = s + length * ((_NODES + 1) / 2), np.sqrt(length * (_WEIGHTS / 2))
     kernel = w[:, None] * airy((x[:, None] + x) / 2)[0] / 2 * w
     eigenvalues = np.linalg.eigvalsh(kernel)
-    # The logarithm of each factor 1 - lambda, so that a tail of 1e-40 keeps its digits. At least 0: rounding leaves
-    # -0.0 or less of tails beyond all digits.
+    # Sum logarithms of the factors 1 - lambda, so that a tail of 1e-40 keeps its digits. Clip at 0, because rounding
+    # makes smaller tails -0.0 or negative.
     return max(0.0, -float(np.expm1(np.log1p(-np.minimum(eigenvalues, 1 - 1e-16)).sum())))
 
 
 def patterson(mean: Vector) -> tuple[Vector, Mask]:
     p = mean / 2
-    # A frequency that is not 0 or 1 is at least one allele among all samples away from it.
+    # The tolerance is far below 1 / (2 n_samples), the smallest frequency of an allele that occurs.
     used = (p > 1e-12) & (p < 1 - 1e-12)
     return np.sqrt(2 * p * (1 - p), out=np.ones_like(p), where=used), used
 
 
 class Patterson(NamedTuple):
-    """Genotypes of the samples that components are learned on, and how they are centred and scaled."""
+    """Genotypes of the training samples, with the means and scales of their variants."""
 
     A: Operator
     mean: Vector
     scale: Vector
-    both: Mask  # variants of which the samples have both alleles
-    total: float  # the trace of the relationship matrix, times the variants used
+    both: Mask  # variants with both alleles among the samples
+    total: float  # the trace of the relationship matrix times the number of variants used
 
     @classmethod
     def of(cls, A: Operator) -> "Patterson":
         moments = A.moments()
         assert moments.M2 is not None
         scale, both = patterson(moments.mean)
-        # A monomorphic variant is a constant: minus it, it is 0 and takes no part.
+        # A monomorphic variant is constant; subtracting the exact constant (0, 1 or 2) makes its column zero.
         mean = np.where(both, moments.mean, np.round(moments.mean))
         return cls(A, mean, scale, both, float((moments.M2[both] / scale[both] ** 2).sum()))
 

@@ -1,4 +1,4 @@
-"""VCF, BCF and BGEN, decoded once into PLINK files."""
+"""Convert VCF, BCF and BGEN to PLINK files."""
 
 import shlex
 from abc import ABC, abstractmethod
@@ -19,15 +19,15 @@ from shiftsvd.genetics.files import refuse_key
 Dosages = npt.NDArray[np.float64]  # copies of the second allele of each sample, 0 to 2; NaN: missing
 
 UNKNOWN: Final = ("", ".")  # missing names
-_PER_SAMPLE: Final = 200  # bytes: names, and the numbers of one variant in all their copies
-_LONGEST: Final = 100  # characters of a name that is made of alleles
-_TOLERANCE: Final = 1e-3  # of dosages that are written with few digits
+_PER_SAMPLE: Final = 200  # bytes for each sample: its names, and all arrays of one variant
+_LONGEST: Final = 100  # characters: variants with longer alleles are named by position only
+_TOLERANCE: Final = 1e-3  # rounding error of dosages that are written with few digits
 _DIPLOID: Final = 2
-_TRIPLOID: Final = "genotypes of more than two copies, which are missing"
+_TRIPLOID: Final = "genotypes with more than two allele copies, treated as missing"
 
 
 class Person(NamedTuple):
-    """A sample; its sex as PLINK codes it: 1, 2, or NA."""
+    """A sample, with its sex as PLINK codes it: 1, 2 or NA."""
 
     family: str
     name: str
@@ -35,7 +35,7 @@ class Person(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """A variant of two alleles; the dosages are those of the second one."""
+    """A biallelic variant, with dosages of the second allele."""
 
     chromosome: str
     position: int
@@ -46,27 +46,31 @@ class Variant(NamedTuple):
 
 
 class VariantFile(ABC):
-    """A file that is read once, from its first variant to its last.
+    """A file that is read once, variant by variant.
 
-    Genotypes of one copy count twice, as in PLINK 2, and phase is ignored.
+    Haploid genotypes count twice, as in PLINK 2, and phase is ignored.
     """
 
-    dosages = True  # whether dosages may lie between whole numbers
+    dosages = True  # whether dosages may be fractional
     reference_known = False  # whether the first allele is that of the reference genome
     _file: Any
 
     def __init__(self, path: Path, people: Sequence[Person], memory_limit: int | str | None) -> None:
         self.path, self.people = path, people
-        self.left_out: Counter[str] = Counter()  # what was left out or became missing
+        self.left_out: Counter[str] = Counter()  # removed variants and genotypes set to missing, by reason
         if not people:
-            raise ValueError(f"{path} must hold genotypes of samples, got variants alone")
+            raise ValueError(f"{path} must hold genotypes of samples, got variants without samples")
         bounded(path, _PER_SAMPLE * len(people), memory_limit)
         for person in people:
             if any(text.split() != [text] for text in person):
-                raise ValueError(f"{path} must have sample names without spaces, got {person.name!r}; rename it there")
+                raise ValueError(
+                    f"{path} must have sample names without spaces, got {person.name!r}. Rename the sample."
+                )
         twice, count = Counter(person[:2] for person in people).most_common(1)[0]
         if count > 1:
-            raise ValueError(f"{path} must have different names of samples, got {twice[1]!r} twice; rename one there")
+            raise ValueError(
+                f"{path} must have unique sample names, got {twice[1]!r} {count} times. Rename these samples."
+            )
 
     @abstractmethod
     def variants(self) -> Iterator[Variant]: ...
@@ -85,11 +89,11 @@ class VariantFile(ABC):
         lowest, highest = np.nanmin(dosages, initial=0), np.nanmax(dosages, initial=0)
         if lowest < -_TOLERANCE or highest > _DIPLOID + _TOLERANCE:
             worst = float(lowest if lowest < 0 else highest)
-            self.refuse(name, f"dosages from 0 to the copies that a sample has (1 or 2), got {worst:.3g} of 2")
+            self.refuse(name, f"dosages from 0 to the ploidy (1 or 2), got {worst:.3g} on the scale of 0 to 2")
         return Variant(chromosome, position, name, first, second, np.clip(dosages, 0, _DIPLOID))
 
     def refuse(self, name: str, rule: str) -> NoReturn:
-        raise ValueError(f"{self.path} must have {rule} at {name}")
+        raise ValueError(f"{self.path}, variant {name}: must have {rule}")
 
     def count(self, where: npt.NDArray[np.bool_], what: str) -> None:
         if count := int(np.count_nonzero(where)):
@@ -97,13 +101,13 @@ class VariantFile(ABC):
 
 
 FIELDS: Final = ("GT", "DS", "GP", "HDS")
-_END: Final = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")  # of a BGZF file
-_PADDING: Final = -2  # in place of the copies that a sample does not have
-_SUM_OFF: Final = 0.05  # by how much probabilities that are written with two digits may miss 1
+_END: Final = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")  # last block of a BGZF file
+_PADDING: Final = -2  # htslib's code for allele copies that a sample of lower ploidy lacks
+_SUM_OFF: Final = 0.05  # rounding error of the sum of three probabilities that are written with two digits
 
 
 class VcfFile(VariantFile):
-    """A VCF, plain or packed, or BCF; half-calls are missing."""
+    """A VCF (compressed or not) or BCF; half-calls are treated as missing."""
 
     reference_known = True
 
@@ -118,7 +122,7 @@ class VcfFile(VariantFile):
         self._field = field or usual
         if self._field not in declared:
             have = ", ".join(declared) or "none"
-            raise ValueError(f"{path} must have genotypes in the field {field or 'GT or DS'}, got {have}")
+            raise ValueError(f"{path} must declare the FORMAT field {field or 'GT or DS'} in its header, got {have}")
         self.dosages = self._field != "GT"
         super().__init__(path, [Person("0", name) for name in self._file.samples], memory_limit)
 
@@ -133,7 +137,7 @@ class VcfFile(VariantFile):
         with reading(self.path), _htslib():
             for record in self._file:
                 if len(record.ALT) > 1:
-                    self.left_out["variants of more than two alleles left out (bcftools norm -m- splits them)"] += 1
+                    self.left_out["multiallelic variants removed (to split them, use bcftools norm -m-)"] += 1
                     continue
                 second = record.ALT[0] if record.ALT else "."
                 name = record.ID or UNKNOWN[-1]
@@ -143,7 +147,7 @@ class VcfFile(VariantFile):
     def _dosages(self, record: Any, name: str) -> Dosages:
         fields = record.FORMAT or ()
         if "GT" not in fields and self._field not in fields:
-            self.left_out["variants without the field that is read, and missing in all samples"] += 1
+            self.left_out[f"variants without the field {self._field}, treated as missing in all samples"] += 1
         calls, copies = np.full(len(self.people), np.nan), np.full(len(self.people), _DIPLOID)
         if "GT" in fields:
             calls, copies = self._called(record.genotype.array()[:, :-1], name)
@@ -154,10 +158,10 @@ class VcfFile(VariantFile):
 
     def _called(self, alleles: Any, name: str) -> tuple[Dosages, Any]:
         if alleles.max(initial=0) > 1:
-            self.refuse(name, f"calls 0 and 1 of its two alleles, got {alleles.max()}")
+            self.refuse(name, f"allele numbers 0 and 1 in the field GT, got {alleles.max()}")
         copies, known = (alleles != _PADDING).sum(axis=1), (alleles >= 0).sum(axis=1)
         half, many = (known > 0) & (known < copies), copies > _DIPLOID
-        self.count(half & ~many, "half-called genotypes, which are missing")
+        self.count(half & ~many, "half-called genotypes, treated as missing")
         self.count(many & (known > 0), _TRIPLOID)
         with np.errstate(invalid="ignore"):
             share = np.where(alleles > 0, 1, 0).sum(axis=1) / np.where((known == copies) & ~many, known, np.nan)
@@ -173,14 +177,14 @@ class VcfFile(VariantFile):
 
     def _expected(self, values: Dosages, name: str) -> Dosages:
         if values.shape[1] > _DIPLOID + 1:
-            self.refuse(name, f"two or three probabilities of a genotype, got {values.shape[1]}")
-        there = ~np.isnan(values)
-        of, sums = there.sum(axis=1) - 1, np.nansum(values, axis=1)
-        told = (of > 0) & (sums > 0)
-        if np.any(np.abs(sums[told] - 1) > _SUM_OFF):
-            self.refuse(name, "probabilities that add up to 1 in the field GP")
+            self.refuse(name, f"two or three genotype probabilities in the field GP, got {values.shape[1]}")
+        ploidy, sums = (~np.isnan(values)).sum(axis=1) - 1, np.nansum(values, axis=1)
+        known = (ploidy > 0) & (sums > 0)
+        if np.any(np.abs(sums[known] - 1) > _SUM_OFF):
+            worst = sums[known][np.argmax(np.abs(sums[known] - 1))]
+            self.refuse(name, f"genotype probabilities that sum to 1 in the field GP, got a sum of {worst:.3g}")
         counted = np.nan_to_num(values) @ np.arange(values.shape[1])
-        return np.where(told, _DIPLOID * counted / np.where(told, of * sums, 1), np.nan)
+        return np.where(known, _DIPLOID * counted / np.where(known, ploidy * sums, 1), np.nan)
 
 
 def _check_end(path: Path) -> None:
@@ -190,7 +194,7 @@ def _check_end(path: Path) -> None:
             return
         file.seek(-min(len(_END), path.stat().st_size), 2)
         if file.read() != _END:
-            raise ValueError(f"{path} is truncated: it lacks the last block of a BGZF file; copy it again")
+            raise ValueError(f"{path} is truncated: the last block of a BGZF file is missing. Copy the file again.")
 
 
 @contextmanager
@@ -207,7 +211,7 @@ _SEXES: Final = frozenset({"1", "2"})
 
 
 class BgenFile(VariantFile):
-    """A BGEN, whose samples are named in it or in the .sample beside it."""
+    """A BGEN, with sample names in the file or in a .sample file in the same folder."""
 
     def __init__(self, path: Path, memory_limit: int | str | None) -> None:
         with reading(path):
@@ -220,32 +224,32 @@ class BgenFile(VariantFile):
         with reading(self.path):
             for record in self._file:
                 if len(record.alleles) != 2:
-                    self.left_out["variants of other than two alleles left out"] += 1
+                    self.left_out["variants that are not biallelic removed"] += 1
                     continue
                 name = record.rsid if record.rsid not in UNKNOWN else record.varid
                 copies, dosages = np.asarray(record.ploidy), np.asarray(record.alt_dosage, np.float64)
                 self.count(copies > _DIPLOID, _TRIPLOID)
-                told = (copies > 0) & (copies <= _DIPLOID)
-                dosages = np.where(told, dosages * _DIPLOID / np.where(told, copies, 1), np.nan)
+                known = (copies > 0) & (copies <= _DIPLOID)
+                dosages = np.where(known, dosages * _DIPLOID / np.where(known, copies, 1), np.nan)
                 first, second = record.alleles
                 yield self.checked(Variant(record.chrom or "0", record.pos, name, first, second, dosages))
 
 
 def _listed(path: Path, count: int, memory_limit: int | str | None) -> list[Person]:
-    beside = path.with_suffix(".sample")
-    if not beside.exists():
+    sample_file = path.with_suffix(".sample")
+    if not sample_file.exists():
         raise FileNotFoundError(
-            f"{path} does not name its samples, and there is no {beside.name} beside it; put it there"
+            f"{path} holds no sample names, and {sample_file} does not exist. Put the .sample file there."
         )
-    with reading(beside), open_bytes(beside) as stream:
-        rows = [line.decode("utf-8").split() for line in bounded_lines(beside, stream, memory_limit)]
+    with reading(sample_file), open_bytes(sample_file) as stream:
+        rows = [line.decode("utf-8").split() for line in bounded_lines(sample_file, stream, memory_limit)]
     head, people = [name.lower() for name in (rows or [[]])[0]], [row for row in rows[2:] if row]
     if len(rows) < 2 or any(len(row) < len(head) for row in people) or not head:
         raise ValueError(
-            f"{beside} must have two lines of heads, and as many fields in each line as names in the first"
+            f"{sample_file} must have two header lines, and as many fields in every line as the first header line"
         )
     if len(people) != count:
-        raise ValueError(f"{beside} must have the {count} samples of {path.name}, got {len(people)}")
+        raise ValueError(f"{sample_file} must list the {count:,} samples of {path.name}, got {len(people):,}")
     name = 1 if head[1:2] == ["id_2"] else 0
     sex = head.index("sex") if "sex" in head else None
     sexes = ["NA" if sex is None or row[sex] not in _SEXES else row[sex] for row in people]
@@ -254,14 +258,14 @@ def _listed(path: Path, count: int, memory_limit: int | str | None) -> list[Pers
 
 _MISSING: Final = 3
 _UNITS, _NO_DOSAGE = 2**14, 2**16 - 1  # of a dosage in a .pgen
-_CALLED: Final = _UNITS // 10  # units that a call may be away from a whole number, as in PLINK 2
-_WEIGHTS: Final = np.array([1, 4, 16, 64], np.uint8)  # of four genotypes in a byte, the first one lowest
+_CALLED: Final = _UNITS // 10  # largest distance of a hard call from a whole number, in units, as in PLINK 2
+_WEIGHTS: Final = np.array([1, 4, 16, 64], np.uint8)  # of four genotypes in a byte, the first in the lowest bits
 _BED_CODES: Final = np.array([3, 2, 0, 1], np.uint8)
-_NO_CALL: Final = "dosages not within 0.1 of 0, 1 or 2, which are missing in a .bed (.pgen keeps them)"
+_NO_CALL: Final = "dosages not within 0.1 of 0, 1 or 2, written as missing in the .bed (to keep them, convert to .pgen)"
 
 
 def _written(file: VariantFile, out: Path) -> int:
-    """Write a .bed, which counts second alleles as the first ones of its .bim, or a .pgen of fixed width."""
+    # A .bed counts A1 of its .bim, so A1 is the second allele. A .pgen is written with fixed-width records.
     of_bed, count = out.suffix == ".bed", 0
     table, samples = (out.with_suffix(suffix) for suffix in TARGETS[out.suffix])
     if of_bed:
@@ -322,7 +326,7 @@ def _plink2_line(path: Path) -> str:
 
 def refusal(path: Path) -> str:
     ours = "" if path.suffix.lower() == ".zst" else f"shiftsvd convert {shlex.quote(str(path))} NAME.pgen, or "
-    return f"genotypes must be PLINK's .bed or .pgen, got {path}; convert it with {ours}{_plink2_line(path)}"
+    return f"genotypes must be a PLINK .bed or .pgen, got {path}. Convert the file with {ours}{_plink2_line(path)}"
 
 
 def decode(path: Path, out: Path, key: str | None, memory_limit: int | str | None) -> None:
@@ -330,7 +334,7 @@ def decode(path: Path, out: Path, key: str | None, memory_limit: int | str | Non
         raise ValueError(refusal(path))
     with closing(_opened(path, key, memory_limit, out.suffix == ".bed")) as file:
         if not _written(file, out):
-            raise ValueError(f"{path} must have at least one variant of two alleles")
+            raise ValueError(f"{path} must have at least one biallelic variant")
         for what, count in file.left_out.items():
             notice(f"{path}: {what}: {count:,}")
 
@@ -342,4 +346,4 @@ def _opened(path: Path, key: str | None, memory_limit: int | str | None, calls: 
         refuse_key(path, key)
         return BgenFile(path, memory_limit)
     except ImportError as error:
-        raise ImportError(f"{error}; or convert it with {_plink2_line(path)}") from error
+        raise ImportError(f"{error}; or convert the file with {_plink2_line(path)}") from error

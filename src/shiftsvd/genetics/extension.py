@@ -1,4 +1,4 @@
-"""What genotypes add to shiftsvd, and names of their settings."""
+"""Register file formats, options and help of genotypes with shiftsvd, and name the choices of their settings."""
 
 from typing import Final, Literal
 
@@ -8,14 +8,15 @@ Build = Literal["hg19", "hg38"]  # of the human genome
 Chromosomes = Literal["autosomes", "all"]
 MatchName = Literal["auto", "position", "name"]
 ProjectName = Literal["lsq", "oadp", "mean"]
-# The largest values of filters, and files that are written by `convert`, with those beside them.
+# The largest value of each filter.
 SHARES: Final[dict[str, float]] = {"mind": 1, "geno": 1, "hwe": 1, "maf": 0.5, "unrelated": 0.5}
-# Suffixes of files that `convert` decodes, each with the options of plink2 for such a file.
+# Suffixes of files that `convert` decodes, each with the plink2 options for such a file.
 DECODED: Final = {
     **dict.fromkeys((".vcf", ".vcf.gz", ".vcf.bgz", ".vcf.zst"), "--vcf {}"),
     ".bcf": "--bcf {}",
     ".bgen": "--bgen {} ref-first --sample NAME.sample",
 }
+# Suffixes of the files that `convert` writes, each with the suffixes of its tables of variants and samples.
 TARGETS: Final = {".pgen": (".pvar", ".psam"), ".bed": (".bim", ".fam")}
 
 EXTENSION: Final = Extension(
@@ -26,7 +27,9 @@ EXTENSION: Final = Extension(
         "pgen": Format("shiftsvd.genetics.files:read_pgen", (".pgen",), ("PLINK 2",), "PLINK 2 genotypes"),
     },
     magic={
-        **{b"\x6c\x1b" + bytes([order]): "PLINK" for order in (0, 1)},  # samples or variants first; the reader tells
+        **{
+            b"\x6c\x1b" + bytes([order]): "PLINK" for order in (0, 1)
+        },  # sample-major or variant-major; the reader checks
         **{b"\x6c\x1b" + bytes([kind]): "PLINK 2" for kind in (2, 3, 4, 16, 17)},
     },
     by_content={"PLINK": "bed", "PLINK 2": "pgen"},
@@ -42,21 +45,23 @@ EXTENSION: Final = Extension(
     scales=("patterson",),
     hooks="shiftsvd.genetics.commands:GenotypeHooks",
     help={
-        "fit": """Genotypes (.bed, with .bim and .fam beside it) are those of autosomes, scaled as Patterson et al. do,
-    a missing one being the mean of its variant, and OUT.eigenvec, OUT.eigenval and OUT.eigenvec.allele are written as
-    plink2 --pca does, beside the folder OUT. The model keeps chromosome, position and alleles of each variant, by
-    which `transform` finds it in other files. Filters have the names of PLINK, and are applied in this order: variants
-    by chromosome, name and place, samples by name, --mind, --geno, --hwe, --maf, --unrelated, --indep-pairwise. What
-    each removed is printed on stderr, and stands in result.json.""",
-        "transform": """Variants of a .bed are matched with those of MODEL by chromosome, position and alleles: swapped
-    alleles, other strands and another order are no matter, and what is left out is counted on stderr. Scores are those
-    of least squares on the genotypes that a sample has; columns beside them (.csv, .parquet) hold their standard
-    errors, PC1_se, ..., and the number of variants of the sample, n_variants.""",
-        "info": """After a model of genotypes a .bed, or one for each chromosome: how many variants of the model
-    `transform` would find there.""",
-        "convert": """VCF, BCF and BGEN become .pgen or .bed, with chromosomes, positions and both alleles: variants
-    of two alleles, and dosages of the second one. --key is the field of a VCF: GT (calls), DS, GP or HDS (dosages); by
-    default DS where the file has it, and GT for a .bed.""",
+        "fit": """Genotypes: pass a .bed (with .bim and .fam in the same folder) or a .pgen. By default, fit uses the
+    autosomes, replaces missing genotypes by the mean of their variant, and scales as Patterson et al. (2006). It
+    writes OUT.eigenvec, OUT.eigenval and OUT.eigenvec.allele next to the folder OUT, as plink2 --pca does. The model
+    records chromosome, position and alleles of each variant, by which `transform` matches variants of other files.
+    Filters have PLINK's names and are applied in this order: variants by chromosome, name and position, samples by
+    name, --mind, --geno, --hwe, --maf, --unrelated, --indep-pairwise. The number of samples or variants that each
+    filter removes is printed on stderr and written to result.json.""",
+        "transform": """Genotypes: variants of a .bed or .pgen are matched with those of MODEL by chromosome, position
+    and alleles, in any order. Swapped alleles and the other strand are recoded; removed variants are counted on stderr.
+    Scores are least-squares fits to the genotypes that are not missing. A .csv or .parquet has additional columns: the
+    standard errors of the scores, PC1_se, ..., and the number of variants of the sample, n_variants.""",
+        "info": """Genotypes: pass a .bed, or one per chromosome, after a model of genotypes to see how many variants
+    of the model `transform` would match in the file.""",
+        "convert": """Genotypes: convert VCF, BCF and BGEN to .pgen or .bed. Only biallelic variants are kept, with
+    chromosomes, positions, both alleles, and dosages of the second allele. --key is the field to read from a VCF: GT
+    (hard calls), DS, GP or HDS (dosages). Default: DS for a .pgen and GT for a .bed if the file has this field, else
+    the other one.""",
     },
     examples={
         "fit": (

@@ -1,4 +1,4 @@
-"""Genotype files: readers of .bed and .pgen, files of the same samples as one, results as plink2 --pca writes them."""
+"""Read .bed and .pgen, combine files of the same samples, and write results as plink2 --pca does."""
 
 from abc import abstractmethod
 from collections import Counter
@@ -37,18 +37,18 @@ from shiftsvd.genetics.extension import TARGETS
 from shiftsvd.genetics.variants import Mask, Samples, Variants, columns, is_pgen, read_samples, read_variants, tables
 
 COHORTS: Final = (
-    "genotypes of different samples may count different alleles: merge the cohorts (plink2 --pmerge-list); "
-    "files of the same samples are stacked by columns"
+    "genotype files with different samples may count different alleles and cannot be stacked. Merge them with "
+    "plink2 --pmerge-list. If the files have the same samples, stack them by columns."
 )
 Calls = npt.NDArray[np.int8]  # counts of the first allele, 0 to 2; negative ones are missing
 _ALL: Final = slice(None)
-_BED: Final = b"\x6c\x1b\x01"  # the last byte: variants one after another
+_BED: Final = b"\x6c\x1b\x01"  # the last byte: variant-major
 
 
 class Genotypes(RowSource):
-    """Counts of the first allele, variants x samples: some variants, ascending, and samples in any order.
+    """Counts of the first allele, variants x samples, for an ascending subset of variants and samples in any order.
 
-    Missing genotypes become the means that are given for their variants, else those of the other samples here.
+    Missing genotypes are replaced by `means`, or if None by the mean of the variant over these samples.
     """
 
     sparse = False
@@ -129,7 +129,7 @@ class BedGenotypes(Genotypes):
 
 
 class PgenGenotypes(Genotypes):
-    """Variants of a .pgen file; numbers are dosages where the file has them."""
+    """Variants of a .pgen file: dosages where the file has them, else hard calls."""
 
     def _read(self, places: Places, dtype: type[np.generic], n_threads: int | None) -> npt.NDArray[Any]:
         G, own = np.empty((len(places), self.shape[1]), dtype), self._samples
@@ -151,17 +151,17 @@ def read_bed(path: Path, key: str | None, memory_limit: int | str | None) -> Ope
     with reading(path), open(path, "rb") as file:
         magic = file.read(len(_BED))
     if magic[:2] != _BED[:2]:
-        raise ValueError(f"{path} is no PLINK 1 genotype file: it must begin with 6c1b, got {magic[:2].hex()}")
+        raise ValueError(f"{path} is not a PLINK 1 .bed file. Its first bytes must be 6c1b, got {magic[:2].hex()}.")
     if magic != _BED:
-        raise ValueError(f"{path} must have its variants one after another; rewrite it with plink --make-bed")
+        raise ValueError(f"{path} must be variant-major. Rewrite it with plink --make-bed.")
     optional("bed_reader", "genetics")
     opened = _opened(BedGenotypes, path, memory_limit)
     n, m = opened.matrix.shape
     expected, size = len(_BED) + n * -(-m // 4), path.stat().st_size
     if size != expected:
         raise ValueError(
-            f"{path} must have {expected} bytes for the {n} variants of its .bim and the {m} samples of its .fam, got "
-            f"{size}"
+            f"{path} must have {expected:,} bytes for the {n:,} variants of its .bim and the {m:,} samples of its "
+            f".fam, got {size:,} bytes"
         )
     return opened
 
@@ -174,13 +174,16 @@ def read_pgen(path: Path, key: str | None, memory_limit: int | str | None) -> Op
     with _pgen_reader(path, m, None) as reader:
         there = reader.get_variant_ct(), reader.get_raw_sample_ct()
     if there != (n, m):
-        raise ValueError(f"{path} must have the {n} variants and {m} samples beside it, got {there}")
+        raise ValueError(
+            f"{path} must have the {n:,} variants of its .pvar and the {m:,} samples of its .psam, got {there[0]:,} "
+            f"variants and {there[1]:,} samples"
+        )
     return opened
 
 
 def refuse_key(path: Path, key: str | None) -> None:
     if key is not None:
-        raise Refused(f"{path} holds one matrix without a name, so ", Setting("key"), f" must be None, got {key!r}")
+        raise Refused(f"{path} holds a single matrix, so ", Setting("key"), f" must be None, got {key!r}")
 
 
 def _opened(kind: type[Genotypes], path: Path, memory_limit: int | str | None) -> Opened:
@@ -192,8 +195,8 @@ def _opened(kind: type[Genotypes], path: Path, memory_limit: int | str | None) -
     more = (name for name, alt in zip(*variants.values(), strict=True) if "," in alt and kind is PgenGenotypes)
     if found := next(more, None):
         raise ValueError(
-            f"{path} must have variants of two alleles, got {found} of more; keep the others with plink2 "
-            "--max-alleles 2 --make-pgen"
+            f"{path} must have biallelic variants only, got the multiallelic variant {found}. Remove such variants "
+            "with plink2 --max-alleles 2 --make-pgen."
         )
     names = samples["IID"]
     if len(set(names)) < len(names) and "FID" in samples:
@@ -210,32 +213,32 @@ Beds = str | PathLike[str] | Sequence[str | PathLike[str]]  # one file, or one f
 def listed(bed: Beds) -> list[Path]:
     given = [bed] if isinstance(bed, str | PathLike) else list(bed)
     if not given:
-        raise Refused(Setting("bed"), " must name at least one file, got an empty list")
+        raise Refused(Setting("bed"), " must be at least one path, got an empty list")
     return [Path(path) if Path(path).suffix.lower() in TARGETS else Path(f"{path}.bed") for path in given]
 
 
 @dataclass(frozen=True, eq=False)
 class Fileset:
-    """Genotypes of the same samples in one or several files, possibly restricted to some variants and samples."""
+    """Genotypes of the same samples in one or several files, possibly of a subset of variants and samples."""
 
     paths: list[Path]
-    parts: list[Genotypes]  # of the files that have any of the variants
+    parts: list[Genotypes]  # one for each file that has any of the variants
     samples: Samples
     variants: Variants
-    labels: Labels  # of the samples: with their families where the names alone are not unique
+    labels: Labels  # sample names, preceded by families if the names are not unique
 
     @classmethod
     def of(cls, paths: list[Path], key: str | None = None, memory_limit: int | str | None = None) -> Self:
         opened = [read_file(path, "pgen" if is_pgen(path) else "bed", key, memory_limit) for path in paths]
-        joined = opened[0] if len(paths) == 1 else stacked(paths, "columns", opened)  # refuses samples that one lacks
+        joined = opened[0] if len(paths) == 1 else stacked(paths, "columns", opened)  # raises if samples differ
         samples, parts = read_samples(paths[0]), [each.matrix for each in opened]
         for i, path in enumerate(paths[1:], 1):
             order = _order(paths[0], samples, path)
             parts[i] = parts[i] if order is None else parts[i].at(samples=order)
         counts = Counter(zip(*map(np.ndarray.tolist, samples), strict=True))
         if twice := [" ".join(sample) for sample, count in counts.items() if count > 1]:
-            shared = f"{len(twice)} names that several samples share, {twice[0]} first"
-            notice(f"{paths[0]} has {shared}: outputs have their order")
+            have = f"has {len(twice):,} duplicate sample name{'s' * (len(twice) > 1)}, such as {twice[0]}"
+            notice(f"{paths[0]} {have}. Outputs list samples in the order of the file.")
         variants = Variants(*map(np.concatenate, zip(*map(read_variants, paths), strict=True)))
         assert joined.columns is not None
         return cls(paths, parts, samples, variants, joined.columns)
@@ -285,19 +288,20 @@ def _order(reference: Path, first: Samples, path: Path) -> Places | None:
         return None
     place = {sample: i for i, sample in enumerate(there)}
     if len(place) < len(there) or sorted(wanted) != sorted(there):
-        raise ValueError(f"{path} must have the samples of {reference}, each of them once, in any order")
+        raise ValueError(f"{path} must have the same samples as {reference}, each once, in any order")
     return np.array([place[sample] for sample in wanted])
 
 
 T = TypeVar("T")
 Numbers = npt.NDArray[np.int64]
 
-BLOCK: Final = 2**23  # genotypes of a block, a byte each; fewer where the memory limit is small
-_LEAST, _SHARE = 2**18, 64  # of the limit: several blocks are in work, and their results are larger
+BLOCK: Final = 2**23  # genotypes in a block, 1 byte each
+# A block has at most 1/64 of the memory limit, because threads hold several blocks, and results are larger.
+_LEAST, _SHARE = 2**18, 64
 
 
 class CallCounts(NamedTuple):
-    """How many founders have each genotype of the variants (counts of the first allele), and how many samples none."""
+    """Number of founders with 0, 1 and 2 copies of the first allele, and of samples without a call, by variant."""
 
     none: Numbers
     one: Numbers
@@ -318,7 +322,7 @@ def block_size(resources: Resources) -> int:
 
 
 def over_blocks(files: Fileset, of_block: Callable[[Calls], T], resources: Resources, expanded: int = 1) -> Iterator[T]:
-    # `expanded`: bytes of the result for each genotype; blocks are as much smaller.
+    # `expanded`: bytes of the result for each genotype. Blocks are smaller by this factor.
     size = block_size(resources) // expanded
     blocks = [(part, *rows) for part in files.parts for rows in pairwise(part.edges(4 * size))]
     return ordered(lambda block: of_block(block[0].calls(*block[1:])), blocks, resources.n_threads or default_threads())
@@ -341,7 +345,7 @@ def call_counts(files: Fileset, founders: Mask, resources: Resources) -> CallCou
 
 
 RESULTS: Final = ("eigenvec", "eigenval", "eigenvec.allele")  # the files of plink2 --pca
-_ROWS: Final = 2**16  # variants that are turned into text at once
+_ROWS: Final = 2**16  # variants to format as text at a time
 
 
 @contextmanager
@@ -362,9 +366,9 @@ def eigenval(path: Path, eigenvalues: Iterable[float]) -> None:
 
 
 def eigenvec_allele(path: Path, variants: Variants, loadings: Panel) -> None:
-    # The weights of both alleles of the n used variants are loadings times sqrt(n) / 2. `plink2 --score FILE 2 5
-    # header-read no-mean-imputation variance-standardize cols=+scoresums` with the frequencies of the samples
-    # (`--read-freq`) sums them up to sqrt(n) times the scores.
+    # The weights of both alleles are loadings times +-sqrt(n) / 2, with n the number of variants used. With these,
+    # `plink2 --score FILE 2 5 header-read no-mean-imputation variance-standardize cols=+scoresums` and the allele
+    # frequencies of the samples (`--read-freq`) compute sqrt(n) times the scores.
     weights = loadings * (np.sqrt(len(loadings)) / 2)
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write("\t".join(["#CHROM", "ID", "REF", "ALT", "A1", *_names(loadings.shape[1])]) + "\n")

@@ -1,4 +1,4 @@
-"""Who is related to whom: KING-robust kinship, and a set of samples of which no two are."""
+"""Compute KING-robust kinship, and select samples without close relatives."""
 
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -13,28 +13,28 @@ from shiftsvd.genetics.variants import Mask, Samples
 
 Square = npt.NDArray[np.float32]
 
-MOST: Final = 20_000  # samples whose pairs are counted; KING and plink2, which count them by bits, are for more
-_NUMBERS: Final = 4  # square matrices that are held
-_EPSILON: Final = 2.0**-44  # PLINK's: a kinship that exceeds the limit by less is not above it
+MOST: Final = 20_000  # samples; for more, the bit-level algorithms of KING and plink2 are faster
+_NUMBERS: Final = 4  # square single-precision matrices in memory
+_EPSILON: Final = 2.0**-44  # PLINK's tolerance: a kinship that exceeds the limit by a smaller share is not above it
 _WHOLE: Final = 2**24  # counts up to this are exact in single precision
 
 
 class Kinship(NamedTuple):
-    """Kinship of all pairs of samples, and a set of unrelated ones.
+    """Kinship of all pairs of samples, and a set of unrelated samples.
 
     Parameters
     ----------
     samples : Samples
         The samples, in the order of the file.
     kinship : array of shape (n_samples, n_samples)
-        KING-robust: about 0.25 for parents, children and siblings, 0.125 and 0.0625 for the second and third degree,
-        0.5 for twins and duplicates; NaN where neither sample is heterozygous anywhere.
+        KING-robust kinship: about 0.5 for twins and duplicates, 0.25 for parents, children and siblings, and 0.125 and
+        0.0625 for relatives of the second and third degree; NaN if a sample of the pair has no heterozygous genotype.
     unrelated : array of bool, of shape (n_samples,)
-        A set of samples of which no two have a kinship above the cutoff.
+        Mask of a set of samples in which no pair has a kinship above the cutoff.
 
     See Also
     --------
-    genetics.unrelated : Makes one.
+    genetics.unrelated : Compute the kinship of samples in files.
 
     Examples
     --------
@@ -53,15 +53,18 @@ class Kinship(NamedTuple):
 
 def kinship_matrix(files: Fileset, resources: Resources) -> npt.NDArray[np.float64]:
     # Manichaikul et al. (2010), "Robust relationship inference in genome-wide association studies", Bioinformatics 26,
-    # 2867-2873, equation 11 (between families), over variants that both have: 1/2 - D / (4 min(h_i, h_j)) with D the
-    # sum of squared differences and h the heterozygous genotypes of each. One read.
+    # 2867-2873, equation 11 (between families), over variants that both samples have: 1/2 - D / (4 min(h_i, h_j)) with
+    # D the sum of squared differences and h the number of heterozygous genotypes of each sample. One read.
     n, n_variants = files.shape
     if n > MOST:
-        remedy = "find the unrelated ones with plink2 --king-cutoff, and give them as "
-        raise Refused(f"kinship is for up to {MOST:,} samples, got {n:,}; {remedy}", Setting("keep"))
+        raise Refused(
+            f"kinship is limited to {MOST:,} samples, got {n:,}. Find unrelated samples with plink2 --king-cutoff, and "
+            "pass them as ",
+            *(Setting("keep"), "."),
+        )
     affordable(_NUMBERS * 4 * n * n + 8 * block_size(resources), resources.memory_limit, f"kinship of {n:,} samples")
     if n_variants > _WHOLE:
-        raise ValueError(f"kinship is counted over up to {_WHOLE:,} variants; prune or thin them first")
+        raise ValueError(f"kinship is limited to {_WHOLE:,} variants, got {n_variants:,}. Thin the variants first.")
     squared, smaller = _counts(files, n, resources)
     with np.errstate(divide="ignore", invalid="ignore"):
         kinship: npt.NDArray[np.float64] = np.divide(squared, 4 * smaller, dtype=np.float64)

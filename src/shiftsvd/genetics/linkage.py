@@ -1,4 +1,4 @@
-"""Pruning by linkage, in windows that slide along each chromosome: `plink2 --indep-pairwise`."""
+"""Prune variants in LD, in windows that slide along each chromosome, as `plink2 --indep-pairwise` does."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -11,31 +11,31 @@ import numpy.typing as npt
 from shiftsvd.extend.files import Places
 from shiftsvd.extend.running import Refused, Resources, Setting, default_threads, ordered
 from shiftsvd.genetics.files import Calls, Fileset, block_size
-from shiftsvd.genetics.variants import Mask, Variants, plain, positions_of
+from shiftsvd.genetics.variants import Mask, Variants, positions_of, short_name
 
 Single = npt.NDArray[np.float32]
 Majors = npt.NDArray[np.float64]  # how frequent major alleles are
 
 FORWARDS, BACKWARDS = 1, 2  # plink2's --indep-order
-_EPSILON: Final = 2.0**-44  # PLINK's: frequencies and correlations that differ by less are the same
-_UNPLACED: Final = ("", "0")  # plain names of chromosomes: nobody knows where their variants are
-_ALONE: Final = 2.0  # in place of the frequency of a major allele where there is no other
-_NUMBERS: Final = 4  # times smaller than others are blocks whose genotypes become single numbers
-_LEAST, _MOST = 32, 256  # variants that are compared at once with those in their windows
+_EPSILON: Final = 2.0**-44  # PLINK's relative tolerance of equal frequencies and correlations
+_UNPLACED: Final = ("", "0")  # short names of chromosomes for variants with unknown position
+_ALONE: Final = 2.0  # marks monomorphic variants, in place of the frequency of the major allele
+_NUMBERS: Final = 4  # bytes: blocks are smaller by this factor, because genotypes are converted to single precision
+_LEAST, _MOST = 32, 256  # variants that one matrix product compares with the variants of their windows
 
 
 class Windows(NamedTuple):
-    """Windows of so many variants, or base pairs, that move on by so many variants; the largest r^2 that is kept."""
+    """Size of a window in variants or base pairs, its step in variants, and the largest r^2 of a pair to keep."""
 
     size: int
     step: int
     r2: float
-    by_position: bool = False  # size is in base pairs, and the window moves on until it ends later
+    by_position: bool = False  # size is in base pairs, and the window moves until its end does
     order: int = FORWARDS  # of comparisons in a window
 
 
-class _Compared(NamedTuple):
-    """Some variants: pairs with those before them whose r^2 is too high, and how frequent their major alleles are."""
+class _LinkedPairs(NamedTuple):
+    """Pairs of variants with an r^2 above the limit, and the frequencies of the major alleles of a block."""
 
     later: Places
     earlier: Places
@@ -43,24 +43,24 @@ class _Compared(NamedTuple):
 
 
 def pruned(files: Fileset, founders: Mask, windows: Windows, resources: Resources) -> Mask:
-    # plink2 --indep-pairwise: return a mask of the variants to keep, in one read (what two blocks share is read twice).
-    # Of a pair above the r^2 remove the variant whose major allele is more frequent, the later one if both are as
-    # frequent. Order 1 (PLINK 1.9, and plink2 until November 2023) compares each variant of a window with the next ones
-    # from the start on, until no pair is left; order 2 (plink2 since then) compares from the end backwards, once.
-    # Correlations are of allele counts, among founders whose genotypes are known at both. Variants with one allele are
-    # removed, and so are those on chromosome 0, which have no position.
+    # plink2 --indep-pairwise: return a mask of the variants to keep, in one read (overlaps of blocks are read twice).
+    # Of a pair above the r^2, remove the variant with the more frequent major allele (ties: the later variant). Order 1
+    # (PLINK 1.9, and plink2 until November 2023) compares each variant of a window with the following variants, from
+    # the start, until no pair is left. Order 2 (plink2 since then) compares once, from the end backwards. Correlations
+    # are those of allele counts, among founders with both genotypes. Monomorphic variants and variants on chromosome 0,
+    # which have no position, are removed.
     variants = files.variants
     kept, starts = np.ones(len(variants.names), bool), np.arange(len(variants.names))
     ends: list[int] = []  # of windows
     for name, lo, hi in _runs(variants):
-        if plain(name) in _UNPLACED:
+        if short_name(name) in _UNPLACED:
             kept[lo:hi] = False
             ends.append(hi)
             continue
         for start, first, end in _windows(positions_of(variants)[lo:hi], windows):
             starts[lo + first : lo + end] = lo + start
             ends.append(lo + end)
-    found = _compared(files, starts, founders, windows.r2, resources)
+    found = _linked_pairs(files, starts, founders, windows.r2, resources)
     _decide(found, ends, kept, windows.order)
     return kept
 
@@ -73,8 +73,8 @@ def _runs(variants: Variants) -> Iterator[tuple[str, int, int]]:
         name = str(names[lo])
         if name in seen or (np.diff(positions[lo:hi]) < 0).any():
             raise Refused(
-                *(Setting("indep_pairwise"), " needs variants in the order of their positions, got those of "),
-                f"chromosome {name} in another; sort them first (plink2 --sort-vars)",
+                *(Setting("indep_pairwise"), " requires variants sorted by position, but those of chromosome "),
+                f"{name} are not. Sort the file with plink2 --sort-vars.",
             )
         seen.add(name)
         yield name, lo, hi
@@ -84,7 +84,7 @@ def _windows(positions: npt.NDArray[np.int64], windows: Windows) -> Iterator[tup
     n, start, first = len(positions), 0, 0
     while first < n:
         if windows.by_position:
-            # The window starts where it must for its end to come later.
+            # Move the window to the first start at which it includes the next variant.
             start = max(start, int(np.searchsorted(positions, positions[first] - windows.size)))
             end = int(np.searchsorted(positions, positions[start] + windows.size, "right"))
         else:
@@ -93,12 +93,12 @@ def _windows(positions: npt.NDArray[np.int64], windows: Windows) -> Iterator[tup
         start, first = start + (1 if windows.by_position else windows.step), end
 
 
-def _compared(
+def _linked_pairs(
     files: Fileset, starts: Places, founders: Mask, r2: float, resources: Resources
-) -> Iterator[tuple[int, _Compared]]:
+) -> Iterator[tuple[int, _LinkedPairs]]:
     n, size = len(starts), max(1, block_size(resources) // (_NUMBERS * len(founders)))
 
-    def of_block(lo: int) -> tuple[int, _Compared]:
+    def of_block(lo: int) -> tuple[int, _LinkedPairs]:
         base = int(starts[lo])
         G = files.calls(base, min(lo + size, n))
         return lo, _pairs(G if founders.all() else G[:, founders], base, lo, starts, r2)
@@ -106,26 +106,26 @@ def _compared(
     return ordered(of_block, range(0, n, size), resources.n_threads or default_threads())
 
 
-def _pairs(G: Calls, base: int, lo: int, starts: Places, r2: float) -> _Compared:
+def _pairs(G: Calls, base: int, lo: int, starts: Places, r2: float) -> _LinkedPairs:
     hi, counts = base + len(G), _Counts.of(G)
     later, earlier = [], []
     step = int(np.clip(lo - base, _LEAST, _MOST))
     for a in range(lo, hi, step):
         b, first = min(a + step, hi), int(starts[a])
-        above = _above(counts.part(a - base, b - base), counts.part(first - base, b - base), r2)
+        above = _exceeds_r2(counts.part(a - base, b - base), counts.part(first - base, b - base), r2)
         i, j = np.arange(first, b), np.arange(a, b)[:, None]
         rows, columns = np.nonzero(above & (i < j) & (i >= starts[a:b, None]))
         later.append(rows + a)
         earlier.append(columns + first)
-    return _Compared(np.concatenate(later), np.concatenate(earlier), _major(G[lo - base :]))
+    return _LinkedPairs(np.concatenate(later), np.concatenate(earlier), _major(G[lo - base :]))
 
 
 class _Counts(NamedTuple):
-    """Genotypes of variants for products: counts less 1 and their squares, 0 where missing; where they are known."""
+    """Allele counts minus 1 and their squares, 0 where missing, and the mask of known genotypes."""
 
     X: Single
     squares: Single
-    known: Single | None  # None where nothing is missing
+    known: Single | None  # None if no genotype is missing
 
     @classmethod
     def of(cls, G: Calls) -> Self:
@@ -140,7 +140,7 @@ class _Counts(NamedTuple):
         return type(self)(self.X[lo:hi], self.squares[lo:hi], known)
 
 
-def _above(G: _Counts, H: _Counts, r2: float) -> Mask:
+def _exceeds_r2(G: _Counts, H: _Counts, r2: float) -> Mask:
     dot = _times(G.X, H.X)
     if G.known is None or H.known is None:
         known: Any = float(G.X.shape[1])
@@ -167,7 +167,7 @@ def _major(G: Calls) -> Majors:
     return np.where(one_only, _ALONE, np.maximum(share, 1 - share))
 
 
-def _decide(found: Iterator[tuple[int, _Compared]], ends: list[int], kept: Mask, order: int) -> None:
+def _decide(found: Iterator[tuple[int, _LinkedPairs]], ends: list[int], kept: Mask, order: int) -> None:
     major, waiting = np.full(len(kept), _ALONE), deque[tuple[int, int]]()
     left, settle = deque(ends), _forwards if order == FORWARDS else _backwards
     for lo, block in found:

@@ -1,4 +1,4 @@
-"""Lists of samples, variants and genomic ranges in files, as PLINK reads them."""
+"""Read lists of samples, variants and genomic ranges, as PLINK does."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from shiftsvd.extend.files import Labels, bounded_lines, open_bytes, reading
-from shiftsvd.genetics.variants import Mask, Samples, Variants, plain, positions_of
+from shiftsvd.genetics.variants import Mask, Samples, Variants, positions_of, short_name
 
 
 class Region(NamedTuple):
@@ -22,8 +22,8 @@ class Region(NamedTuple):
 
 # Price et al. (2008), "Long-range LD can confound genome scans in admixed populations", AJHG 83, 132-135, table 1, and
 # Weale (2010), "Quality control for genome-wide association studies", which Anderson et al. (2010), "Data quality
-# control in genetic case-control association studies", Nature Protocols 5, 1564-1573, exclude before components; in
-# positions of hg19 as the University of Michigan's wiki "Regions of high linkage disequilibrium" lists them.
+# control in genetic case-control association studies", Nature Protocols 5, 1564-1573, exclude before PCA. Positions on
+# hg19 are those of the University of Michigan's wiki page "Regions of high linkage disequilibrium".
 _HG19: Final = """
 1:48000000-52000000 2:86000000-100500000 2:134500000-138000000 2:183000000-190000000 3:47500000-50000000
 3:83500000-87000000 3:89000000-97500000 5:44500000-50500000 5:98000000-100500000 5:129000000-132000000
@@ -31,9 +31,9 @@ _HG19: Final = """
 8:7000000-13000000 8:43000000-50000000 8:112000000-115000000 10:37000000-43000000 11:46000000-57000000
 11:87500000-90500000 12:33000000-40000000 12:109500000-112000000 20:32000000-34500000
 """
-# The same regions on hg38. Fifteen can be lifted over whole; the nine that span a centromere cannot (lists that lift
-# them by a tool hold crumbs of them), so each of their ends is moved by as much as the genes beside it were, and
-# outwards to a whole 100 kb.
+# The same regions on hg38. Fifteen lift over as a whole. The nine that span a centromere do not (lists that were lifted
+# by a tool hold fragments of them), so each of their ends is moved by as much as the genes next to it, and then
+# outwards to a multiple of 100 kb.
 _HG38: Final = """
 1:47534328-51534328 2:85700000-100000000 2:133742429-137242430 2:182135273-189135274 3:47458510-49962567
 3:83450849-86950850 3:88900000-97800000 5:44400000-51300000 5:98664296-101164296 5:129664307-132664308
@@ -53,16 +53,16 @@ LONG_RANGE: Final = {
 
 def inside(variants: Variants, regions: Sequence[Region]) -> Mask:
     listed: list[str] = variants.chromosomes.tolist()
-    short = {name: plain(name) for name in set(listed)}
+    short = {name: short_name(name) for name in set(listed)}
     chromosomes, positions = np.array([short[name] for name in listed]), positions_of(variants)
     mask = np.zeros(len(listed), bool)
     for region in regions:
         ends = (positions >= region.first) & (positions <= region.last)
-        mask |= ends & (chromosomes == plain(region.chromosome))
+        mask |= ends & (chromosomes == short_name(region.chromosome))
     return mask
 
 
-Listed = str | PathLike[str] | Sequence[str] | Sequence[tuple[str, str]]  # a file, or what would stand in it
+Listed = str | PathLike[str] | Sequence[str] | Sequence[tuple[str, str]]  # a path, or the rows of such a file
 _HEADERS: Final = ("FID", "IID", "SID")
 
 
@@ -80,7 +80,9 @@ def listed_samples(given: Listed, samples: Samples) -> tuple[Mask, int]:
     names, counts = np.unique(samples.names, return_counts=True)
     if twice := sorted(alone & set(names[counts > 1].tolist())):
         what = given if isinstance(given, str | PathLike) else "the list of samples"
-        raise ValueError(f"{what} must give the family before a name that occurs twice, got {twice[0]} alone")
+        raise ValueError(
+            f"{what} has the IID {twice[0]} without an FID, but several samples have this IID. Write FID and IID."
+        )
     there = list(zip(samples.families.tolist(), samples.names.tolist(), strict=True))
     mask = np.array([pair in pairs or pair[1] in alone for pair in there], bool)
     return mask, len(pairs - set(there)) + len(alone - {name for _, name in there})
@@ -89,7 +91,7 @@ def listed_samples(given: Listed, samples: Samples) -> tuple[Mask, int]:
 def _without_header(given: Listed, rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
     header = [word.removeprefix("#") for word in rows[0]]
     if "IID" not in header or header[0] not in _HEADERS:
-        raise ValueError(f"{given} must begin with #FID IID or #IID where it has a head, got {' '.join(rows[0])!r}")
+        raise ValueError(f"{given} must have the header #FID IID or #IID, got {' '.join(rows[0])!r}")
     return [row[:1] for row in rows[1:]] if header[0] == "IID" else rows[1:]
 
 
@@ -102,11 +104,12 @@ def listed_regions(path: str | PathLike[str]) -> list[Region]:
             first, last = int(row[1]), int(row[2])
         except (IndexError, ValueError):
             raise ValueError(
-                f"{path} must have a chromosome, a first and a last position in each line, got {' '.join(row[:4])!r} "
-                f"in line {number}"
+                f"{path}, line {number}: must have a chromosome, a first and a last position, got {' '.join(row[:4])!r}"
             ) from None
         if last < first:
-            raise ValueError(f"{path} must have ranges that end behind their first position, got line {number}")
+            raise ValueError(
+                f"{path}, line {number}: the last position must not be below the first, got {first} and {last}"
+            )
         regions.append(Region(row[0], first, last))
     return regions
 

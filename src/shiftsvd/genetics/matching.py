@@ -1,7 +1,7 @@
-"""Which variants of two files are the same: by chromosome, position and alleles, else by name, and never by order.
+"""Match the variants of two files by chromosome, position and alleles, or by name.
 
-Positions decide where both files have them, and names elsewhere. Where names point to other positions, as they do in
-files of another build of the genome, all variants together decide which of the two is right.
+A variant is matched by position if both files have its position, and by name otherwise. If names and positions point to
+different variants, as in files of different genome builds, all such variants together decide which of the two to use.
 """
 
 from typing import Final, NamedTuple
@@ -17,19 +17,19 @@ from shiftsvd.genetics.variants import Mask, Variants, canonical
 Codes = npt.NDArray[np.intp]
 
 NAMELESS: Final = (".", "")
-_NONE, _OTHER = -1, -2  # codes of what is not known, and of what only the new file has
-_CROWD: Final = 32  # records at one position; where there are more, the position is a placeholder
-_FEW: Final = 0.05  # share of variants whose names and positions may contradict each other
-_LONG: Final = 5  # times the longest run that is likely
-_ALIKE: Final = 0.8  # share of alleles that agree where variants are the same; by chance it is less than a half
+_NONE, _OTHER = -1, -2  # codes of unknown keys, and of keys that only the new file has
+_CROWD: Final = 32  # records at one position; a position with more records is a placeholder
+_FEW: Final = 0.05  # largest share of variants whose names and positions may conflict
+_LONG: Final = 5  # a run of absent variants is long if it exceeds the longest likely run by this factor
+_ALIKE: Final = 0.8  # least share of agreeing alleles in a correct match; by chance less than half of them agree
 
-_UNKNOWN: Final = ("0", ".")  # how PLINK 1 and 2 call an allele that no sample of the file has
-_INCOMPATIBLE: Final = 4  # the rank of records with other alleles
+_UNKNOWN: Final = ("0", ".")  # PLINK 1's and PLINK 2's code of an allele that no sample of the file has
+_INCOMPATIBLE: Final = 4  # rank of records with different alleles
 _COMPLEMENT: Final = np.array([0, 4, 3, 2, 1])  # codes of alleles: 0 is unknown, 1 to 4 are A, C, G, T
 
 
 def _allele_codes(variants: Variants, book: dict[str, int]) -> tuple[Codes, Codes]:
-    # Some programs write a, c, g, t for bases in repeats.
+    # Some programs write bases in repeats as a, c, g, t.
     first, second = (
         np.array([book.setdefault(allele.upper(), len(book)) for allele in alleles.tolist()], np.intp)
         for alleles in (variants.first, variants.second)
@@ -72,11 +72,11 @@ def _relation(first: Codes, second: Codes, new: tuple[Codes, Codes]) -> tuple[Co
 
 
 class Match(NamedTuple):
-    """Variants in common, in the order of the new file: where they are here and there, and how alleles are counted."""
+    """Variants in common, in the order of the new file."""
 
-    here: Places
-    there: Places
-    swapped: Mask
+    here: Places  # indices in the model
+    there: Places  # indices in the new file
+    swapped: Mask  # the new file counts the other allele
     complemented: Mask  # the new file has the other strand
     counts: dict[str, int]
 
@@ -85,9 +85,9 @@ class Match(NamedTuple):
         places = self.here[rows], self.there[rows]
         return Match(*places, self.swapped[rows], self.complemented[rows], self.counts)
 
-    def in_stretches(self, used: Mask) -> bool:
-        # A heuristic: many variants without a match lie in runs that are five times as long as the longest that is
-        # likely in a random order.
+    def in_segments(self, used: Mask) -> bool:
+        # A heuristic: true if many unmatched variants lie in runs over 5 times as long as the longest run that is
+        # likely in random order.
         absent = np.ones(len(used), bool)
         absent[self.here] = False
         along = absent[used]
@@ -97,11 +97,11 @@ class Match(NamedTuple):
         return bool(lengths[lengths > _LONG * likely].sum() > _FEW * len(along))
 
 
-class _Found(NamedTuple):
-    """The record of the new file for each variant of the components, by one kind of key."""
+class _Candidates(NamedTuple):
+    """The record of the new file with the same key (position or name) for each variant of the model."""
 
-    there: Places  # -1 where no record has the key
-    rank: Codes  # 0: the same alleles; 1: on the other strand; 2 and 3: alike, where the new file knows one allele only
+    there: Places  # -1 if no record has the key
+    rank: Codes  # 0: the same alleles; 1: on the other strand; 2 and 3: the same if the new file has only one allele
     swapped: Mask
     ambiguous: Mask  # A and T, or C and G: the other strand looks like swapped alleles
     unclear: Mask  # several records fit
@@ -112,7 +112,7 @@ class _Found(NamedTuple):
 
 
 class _Keys(NamedTuple):
-    """Codes that two files share; `_NONE` where a key is not known."""
+    """Integer codes of keys, the same for both files; `_NONE` if a key is unknown."""
 
     places: Codes
     chromosomes: Codes
@@ -128,7 +128,7 @@ def matched(
     book = _book()
     alleles = [_allele_codes(variants, book) for variants in (ours, new)]
 
-    def found_by(here: Codes, there: Codes) -> _Found:
+    def found_by(here: Codes, there: Codes) -> _Candidates:
         i, j = _joined(here, there)
         a, b = keys.chromosomes[i], theirs.chromosomes[j]
         rank, *how = _relation(alleles[0][0][i], alleles[0][1][i], (alleles[1][0][j], alleles[1][1][j]))
@@ -144,16 +144,16 @@ def matched(
     unplaced = placed.there < 0
     by_name = (named.there >= 0) & np.where(elsewhere, names_decide & (named.fits | unplaced), unplaced)
     if by == "auto" and by_name.any() and np.mean(named.fits[by_name]) < _ALIKE:
-        by_name = np.zeros_like(by_name)  # numbers that every study gives from 1, and not names
-    found = _Found(*(np.where(by_name, own, other) for own, other in zip(named, placed, strict=True)))
+        by_name = np.zeros_like(by_name)  # these names are serial numbers, which coincide by chance
+    found = _Candidates(*(np.where(by_name, own, other) for own, other in zip(named, placed, strict=True)))
     return _gathered(wanted, found._replace(unclear=found.unclear | contradict), by_name, trust_ambiguous)
 
 
-def _best(i: Places, j: Places, relation: tuple[Codes, *tuple[Mask, ...]], same_name: Mask, n: int) -> _Found:
+def _best(i: Places, j: Places, relation: tuple[Codes, *tuple[Mask, ...]], same_name: Mask, n: int) -> _Candidates:
     rank = relation[0]
     score, fits = 2 * rank + ~same_name, np.flatnonzero(rank < _INCOMPATIBLE)
     kept = fits[_only(i[fits], score[fits]) & _only(j[fits], score[fits])]
-    found = _Found(np.full(n, -1), np.full(n, _INCOMPATIBLE), *(np.zeros(n, bool) for _ in range(3)))
+    found = _Candidates(np.full(n, -1), np.full(n, _INCOMPATIBLE), *(np.zeros(n, bool) for _ in range(3)))
     found.there[i], found.unclear[i[fits]] = j, True
     for column, values in zip(found, (j, *relation, np.zeros(len(i), bool)), strict=True):
         column[i[kept]] = values[kept]
@@ -161,12 +161,12 @@ def _best(i: Places, j: Places, relation: tuple[Codes, *tuple[Mask, ...]], same_
 
 
 def _decided(
-    placed: _Found, named: _Found, elsewhere: Mask, by: MatchName, ours: Variants, new: Variants, file: str
+    placed: _Candidates, named: _Candidates, elsewhere: Mask, by: MatchName, ours: Variants, new: Variants, file: str
 ) -> tuple[bool, Mask]:
-    # Whether names decide where they point elsewhere than positions do, and which variants contradict themselves. The
-    # one whose alleles agree decides, if those of the other do not. If both agree, both can only be right of different
-    # variants (another build of the genome has other positions, and some meet by chance): what finds more decides.
-    # This is a heuristic; where many variants contradict themselves it would be a guess, which is refused.
+    # Return whether to match by name where names and positions point to different records, and a mask of conflicting
+    # variants. If alleles agree for only one of the two keys, use this key. If alleles agree for both, some matches are
+    # by chance (in another genome build, a position may hit another variant): use the key that matches more variants.
+    # With many conflicts this heuristic would be a guess, so raise an error.
     nothing, both = np.zeros(len(elsewhere), bool), elsewhere & (placed.there >= 0)
     if by != "auto" or not elsewhere.any():
         return by == "name", nothing
@@ -180,19 +180,19 @@ def _decided(
         first = int(np.flatnonzero(contradict)[0])
         here, there = (f"{v.chromosomes[at]}:{v.positions[at]}" for v, at in ((ours, first), (new, named.there[first])))
         raise Refused(
-            f"{file}: names and positions point to different variants for {contradict.sum()} of {n_found}, "
-            f"such as {ours.names[first]}, at {here} in the model and at {there} there; bring both to one build of the "
-            "genome, or say which of them to go by: ",
-            *(Setting("match", "position"), " or ", Setting("match", "name")),
+            f"{file}: names and positions conflict for {contradict.sum():,} of {n_found:,} variants. For example, "
+            f"{ours.names[first]} is at {here} in the model and at {there} in the file. Lift one of them over to the "
+            "genome build of the other, or use ",
+            *(Setting("match", "position"), " or ", Setting("match", "name"), "."),
         )
     return bool(np.count_nonzero(named.fits & elsewhere) > np.count_nonzero(placed.fits)), contradict
 
 
-def _gathered(wanted: Places, found: _Found, by_name: Mask, trust_ambiguous: bool) -> Match:
+def _gathered(wanted: Places, found: _Candidates, by_name: Mask, trust_ambiguous: bool) -> Match:
     there = (found.there >= 0) & ~found.unclear
     ambiguous = there & found.fits & found.ambiguous & (not trust_ambiguous)
     used = np.flatnonzero(there & found.fits & ~ambiguous)
-    # A record that one variant is by its position and another one by its name is neither.
+    # Remove records that match one variant by position and another variant by name.
     once = np.bincount(found.there[used], minlength=1)[found.there[used]] == 1
     order = used[once][np.argsort(found.there[used[once]])]
     swapped, complemented = found.swapped[order], found.rank[order] % 2 == 1

@@ -1,4 +1,4 @@
-"""Models of genotypes in files: what each attribute must be."""
+"""Rules for the attributes of genotype models in files."""
 
 from typing import Final
 
@@ -10,9 +10,9 @@ from shiftsvd.extend.models import ByName, Kind, Value, count, fields, instance_
 def _used_as_frequent(settings: ByName, fitted: ByName) -> None:
     p = fitted["frequencies"][fitted["used"]]
     if np.any((p <= 0) | (p >= 1)):
-        raise ValueError("frequencies of the variants that are used must be between 0 and 1")
-    gone = fitted.get("n_left_out", 0) + fitted.get("n_filtered", 0)
-    must(gone <= np.count_nonzero(~fitted["used"]), "n_left_out and n_filtered", "not be more than are not used", gone)
+        raise ValueError("frequencies of used variants must be between 0 and 1")
+    removed, unused = fitted.get("n_left_out", 0) + fitted.get("n_filtered", 0), np.count_nonzero(~fitted["used"])
+    must(removed <= unused, "n_left_out + n_filtered", "not exceed the number of unused variants", removed)
 
 
 KINDS: Final = {

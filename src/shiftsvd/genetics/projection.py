@@ -1,4 +1,4 @@
-"""New samples on the components of others: least squares, OADP, standard errors."""
+"""Project new samples onto fitted components: least squares, OADP, and standard errors."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,30 +15,31 @@ from shiftsvd.genetics.files import Fileset
 from shiftsvd.genetics.matching import Match, matched
 from shiftsvd.genetics.variants import Mask, Samples, Variants, canonical
 
-# Eigenvalues of G below this share of the largest: the variants that are there do not tell all components apart.
+# A Gram matrix of loadings is singular if its smallest eigenvalue is below this share of the largest: the variants of
+# the sample do not determine all components.
 _SINGULAR = 1e-10
 
 
 class Solved(NamedTuple):
-    """Scores of m samples on k components, and what their standard errors depend on."""
+    """Least-squares scores of m samples on k components, with the terms of their standard errors."""
 
-    scores: Panel  # NaN for samples with too few genotypes for so many components
-    inverse: Panel  # of the Gram matrices, (m, k, k)
+    scores: Panel  # NaN for samples with too few genotypes to determine k scores
+    inverse: Panel  # of the Gram matrices of loadings, (m, k, k)
     gram: Panel
     residual: Vector  # sums of squares
-    told: Mask  # which samples have scores
+    determined: Mask  # samples with scores
 
 
 def solved(gram: Panel, products: Panel, squares: Vector, n_present: Vector) -> Solved:
     k = products.shape[1]
     values, vectors = np.linalg.eigh(gram)
-    told = (values[:, 0] > _SINGULAR * np.maximum(values[:, -1], np.finfo(float).tiny)) & (n_present > k)
-    values[~told] = 1
+    determined = (values[:, 0] > _SINGULAR * np.maximum(values[:, -1], np.finfo(float).tiny)) & (n_present > k)
+    values[~determined] = 1
     inverse = (vectors / values[:, None, :]) @ vectors.swapaxes(1, 2)
     scores = np.einsum("mij,mj->mi", inverse, products)
     residual = np.maximum(squares - np.einsum("mk,mk->m", scores, products), 0)
-    scores[~told] = np.nan
-    return Solved(scores, inverse, gram, residual, told)
+    scores[~determined] = np.nan
+    return Solved(scores, inverse, gram, residual, determined)
 
 
 def covariances(found: Solved, spread: Panel, n_present: Vector) -> Panel:
@@ -49,7 +50,7 @@ def covariances(found: Solved, spread: Panel, n_present: Vector) -> Panel:
     there = np.clip(np.einsum("mii->mi", found.gram), np.finfo(float).tiny, 1)
     share = np.sqrt((1 - there) / there)
     covariance = excess @ spread @ excess + share[:, :, None] * spread * share[:, None, :]
-    covariance[~found.told] = np.nan
+    covariance[~found.determined] = np.nan
     return np.asarray(covariance)
 
 
@@ -65,12 +66,12 @@ def unpacked(sums: Panel, k: int) -> Panel:
     return out
 
 
-COUNT: Final = 50  # stretches: of the human genome, 60 Mb each, longer than what relatives and linkage share
-_FURTHEST: Final = 2**62  # base pairs: no position is larger
+COUNT: Final = 50  # segments: about 60 Mb each in the human genome, longer than LD and most segments of relatives
+_FURTHEST: Final = 2**62  # base pairs: larger positions are clipped
 _NOWHERE: Final = -1
 
 
-def stretches(variants: Variants, used: Mask) -> Places:
+def segments(variants: Variants, used: Mask) -> Places:
     out = np.full(len(used), _NOWHERE)
     here = np.flatnonzero(used)
     _, chromosome = np.unique(canonical(variants.chromosomes[here])[0], return_inverse=True)
@@ -80,7 +81,7 @@ def stretches(variants: Variants, used: Mask) -> Places:
     order = np.lexsort((position, chromosome))
     size = max(1, -(-len(here) // COUNT))
     counts = np.bincount(chromosome)
-    if len(counts) > COUNT:  # an assembly in pieces: a stretch has several
+    if len(counts) > COUNT:  # an assembly of contigs: a segment has several
         out[here[order]] = np.arange(len(here)) // size
         return out
     within = np.arange(len(here)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -91,15 +92,15 @@ def stretches(variants: Variants, used: Mask) -> Places:
 
 
 class Sums:
-    """Sums over the variants of each stretch that m samples have: of ``v_j e_j``, and of 1."""
+    """Sums of ``v_j e_j`` and numbers of genotypes in each segment of the genome, for m samples."""
 
-    def __init__(self, stretch: Places, m: int, k: int) -> None:
-        self.stretch, count = stretch, int(stretch.max(initial=0)) + 1
-        self.sizes = np.bincount(stretch[stretch != _NOWHERE], minlength=count).astype(np.float64)
+    def __init__(self, segment: Places, m: int, k: int) -> None:
+        self.segment, count = segment, int(segment.max(initial=0)) + 1
+        self.sizes = np.bincount(segment[segment != _NOWHERE], minlength=count).astype(np.float64)
         self.residuals, self.present = np.zeros((count, m, k)), np.zeros((count, m))
 
     def add(self, places: Places, residual: Panel, V: Panel) -> None:
-        own = self.stretch[places]
+        own = self.segment[places]
         there = ~np.isnan(residual)
         filled = np.where(there, residual, 0)
         for c in np.unique(own):
@@ -108,7 +109,7 @@ class Sums:
 
     def _freedom(self) -> Vector:
         total, squares = self.present.sum(axis=0), (self.present**2).sum(axis=0)
-        several = total**2 > squares * (1 + 1e-9)  # of a single stretch nothing is known
+        several = total**2 > squares * (1 + 1e-9)  # a single segment gives no estimate
         return np.asarray(np.divide(total**2, total**2 - squares, out=np.zeros_like(total), where=several))
 
     def covariance(self, found: Solved, spread: Panel) -> Panel:
@@ -118,7 +119,7 @@ class Sums:
         absent = self.sizes[:, None] - self.present
         both = (self.present * (self.present - 1)).sum(axis=0)
         one, none = (self.present * absent).sum(axis=0), (absent * (absent - 1)).sum(axis=0)
-        some = found.told & (both > 0)
+        some = found.determined & (both > 0)
         share = np.divide([one, none], both, out=np.zeros((2, len(both))), where=some)[:, :, None, None]
         W = np.where(some[:, None, None], found.inverse - np.eye(k), 0)
         added = W @ X @ W - share[0] * (W @ X + X @ W) + share[1] * X
@@ -126,16 +127,16 @@ class Sums:
         return np.asarray((vectors * np.maximum(values, 0)[:, None, :]) @ vectors.swapaxes(1, 2))
 
 
-_STEP = 1e-4  # of finite differences, as a share of the square root of the sums of squares
+_STEP = 1e-4  # step of finite differences, as a share of the norm of the genotypes of the sample
 
 
 def augmented(B: Panel, squares: Vector, lengths: Vector) -> Panel:
-    # OADP (Zhang, Dey & Lee 2020): scores of new samples, each beside the training samples alone, from coordinates B
-    # along the loadings, sums of squares over all variants, and the singular values of the training samples.
-    # Training samples and a new one are diag(U, 1) [[D, 0], [b^T, h]] in an orthonormal system of k + 1 columns, with
-    # h^2 = squares - b^T b. The scores of all along k new components are diag(U, 1) W L^(1/2), with the eigenvalues L
-    # and eigenvectors W of the square of the inner matrix. Procrustes maps those of the training samples, U W_1
-    # L^(1/2), back onto U D by the rotation R and the factor rho, and the new sample likewise.
+    # OADP (Zhang, Dey & Lee 2020): add each new sample alone to the training samples, given its coordinates B along the
+    # loadings, its sum of squares over all variants, and the singular values of the training samples. The training
+    # samples and the new sample are diag(U, 1) [[D, 0], [b^T, h]] in an orthonormal basis of k + 1 columns, with h^2 =
+    # squares - b^T b. Their scores along the k new components are diag(U, 1) W L^(1/2), with the eigenvalues L and
+    # eigenvectors W of the square of the inner matrix. Procrustes maps the scores of the training samples, U W_1
+    # L^(1/2), back onto U D by a rotation R and a factor rho. Apply the same map to the new sample.
     m, k = B.shape
     inner = np.zeros((m, k + 1, k + 1))
     inner[:, np.arange(k), np.arange(k)] = lengths**2
@@ -161,39 +162,41 @@ def derivatives(B: Panel, squares: Vector, lengths: Vector) -> Panel:
     return out
 
 
-_BLOCK: Final = 2**22  # genotypes in memory at a time, in single copies
-_COPIES: Final = 6  # of a block of genotypes
-_ROOM: Final = 2**30  # bytes that are used where the system tells no limit
-_MATRICES: Final = 10  # of k x k for each sample
-# Singular values below this share of the first are rounding: genotypes are multiplied in single precision.
+_BLOCK: Final = 2**22  # genotypes in a block
+_COPIES: Final = 6  # arrays of the size of a block, 8 bytes per genotype
+_ROOM: Final = 2**30  # bytes to use if the available memory is unknown
+_MATRICES: Final = 10  # k x k matrices per sample
+# Singular values below this share of the first are rounding errors: genotypes are multiplied in single precision.
 _NOTHING: Final = float(np.finfo(np.float32).eps)
 
 
 class Projection(NamedTuple):
-    """New samples on the components of others.
+    """New samples projected onto fitted components.
 
     Parameters
     ----------
     eigenvectors : array of shape (n_samples, k)
-        In the units of `GenotypePCA.eigenvectors`; NaN for samples with too few genotypes for so many components.
+        Scores in the units of `GenotypePCA.eigenvectors`; NaN for samples with too few genotypes to determine k scores.
     samples : Samples
-        The new samples, in the order of their file.
-    n_used, n_flipped, n_absent, n_mismatched : int
-        Variants of the components that were used (of which so many with their alleles swapped), that the new file does
-        not have, and that have other alleles there.
-    n_complemented, n_ambiguous, n_unclear, n_by_name : int
-        Of those used, how many have the letters of the other strand there, and how many were found by name. Left out:
-        variants with alleles A and T, or C and G, of which letters cannot tell the strand; and variants that are there
-        several times, or whose name and position point to different variants.
+        The new samples, in the order of the file.
+    n_used, n_flipped : int
+        Number of variants of the model that were used, and number of these whose alleles are swapped in the new file.
+    n_absent, n_mismatched : int
+        Number of variants of the model that are absent from the new file, and that have different alleles there.
+    n_complemented, n_by_name : int
+        Number of used variants that have the alleles of the other strand, and that were matched by name.
+    n_ambiguous, n_unclear : int
+        Number of removed variants: with alleles A and T or C and G, whose strand is ambiguous; and with several records
+        in the new file, or with a name and a position that point to different variants.
     standard_errors : array of shape (n_samples, k), or None
-        How far scores of all variants may be from `eigenvectors`: standard deviations of what absent variants and
-        missing genotypes leave undetermined. 0 where nothing is missing; None for ``project="mean"``.
+        Standard errors of `eigenvectors` due to absent variants and missing genotypes; 0 if nothing is missing, and
+        None for ``project="mean"``.
     n_present : array of shape (n_samples,)
-        How many of the variants each sample has genotypes of.
+        Number of variants with a genotype in each sample.
 
     See Also
     --------
-    genetics.GenotypePCA : ``project`` gives one.
+    genetics.GenotypePCA : Project samples with its method ``project``.
 
     Examples
     --------
@@ -223,13 +226,13 @@ class Projection(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """Components as projections take them: of counts of the first alleles, less the mean, over the scale."""
+    """Components of ``(g - mean) / scale``, where g counts the first allele of each variant."""
 
     variants: Variants
-    used: Mask  # the variants that take part
+    used: Mask  # variants with nonzero loadings
     mean: Vector
     scale: Vector
-    loadings: Panel  # of length 1
+    loadings: Panel  # with norm 1
     lengths: Vector  # singular values
 
     @property
@@ -238,7 +241,7 @@ class Basis(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Scores ``V^T x`` of some samples, from the first one on; errors are None for method "mean"."""
+    """Scores ``V^T x`` of a group of samples that starts at index `first`; errors are None for method "mean"."""
 
     first: int
     scores: Panel
@@ -248,7 +251,7 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """New samples, whose variants are matched with those of components."""
+    """New samples, with their variants matched to those of the components."""
 
     basis: Basis
     files: Fileset
@@ -262,19 +265,19 @@ class Target:
         return cls(basis, files, found)
 
     @cached_property
-    def stretch(self) -> Places:
-        return stretches(self.basis.variants, self.basis.used)
+    def segment(self) -> Places:
+        return segments(self.basis.variants, self.basis.used)
 
     def scores(self, method: ProjectName, memory_limit: int | str | None = None) -> Iterator[Scores]:
         m, k = self.files.shape[0], len(self.basis.lengths)
-        half = (limit_of(memory_limit) or _ROOM) // 2  # for samples; the other one is for genotypes
+        half = (limit_of(memory_limit) or _ROOM) // 2  # bytes: half for sums over samples, half for genotypes
         step = max(1, half // (8 * (_MATRICES * k * k + (2 * COUNT + 4) * (k + 1))))
         for lo in range(0, m, step):
             rows = slice(lo, min(lo + step, m))
             yield _scores(self, rows, min(_BLOCK, half // (8 * _COPIES)), method)
 
     def blocks(self, rows: slice, most: int) -> Iterator[tuple[Panel, Panel, Places]]:
-        """Yield genotypes in units of the scale (NaN where missing), loadings, and which variants: at most `most`."""
+        """Yield blocks of at most `most` scaled genotypes (NaN if missing), with loadings and indices of variants."""
         basis, samples, first = self.basis, np.arange(rows.start, rows.stop), 0
         step = max(1, most // (len(samples) + packed(basis.loadings[:1]).shape[1]))
         for source in self.files.parts:
@@ -315,31 +318,31 @@ def _scores(target: Target, rows: slice, most: int, method: ProjectName) -> Scor
     if (some := n_present < n).any():
         covariance[some] = _covariance(target, rows, most, found, n_present)[some]
     if method == "oadp":
-        share = np.maximum(n - k, 0) / (n_present[found.told] - k)
-        scores, covariance = _beside_training(found, covariance, share, basis.lengths[basis.alive])
+        share = np.maximum(n - k, 0) / (n_present[found.determined] - k)
+        scores, covariance = _by_oadp(found, covariance, share, basis.lengths[basis.alive])
     errors = np.sqrt(np.maximum(np.einsum("mii->mi", covariance), 0))
     return Scores(rows.start, whole(scores), whole(errors), n_present)
 
 
 def _covariance(target: Target, rows: slice, most: int, found: Solved, n_present: Vector) -> Panel:
     m, k = found.scores.shape
-    spread, sums = np.zeros((m, k * (k + 1) // 2)), Sums(target.stretch, m, k)
+    spread, sums = np.zeros((m, k * (k + 1) // 2)), Sums(target.segment, m, k)
     for X, V, places in target.blocks(rows, most):
-        residual = X - np.where(found.told[:, None], found.scores, 0) @ V.T
+        residual = X - np.where(found.determined[:, None], found.scores, 0) @ V.T
         spread += np.nan_to_num(residual) ** 2 @ packed(V)
         sums.add(places, residual, V)
     squares = unpacked(spread, k)
     return covariances(found, squares, n_present) + sums.covariance(found, squares)
 
 
-def _beside_training(found: Solved, covariance: Panel, share: Vector, lengths: Vector) -> tuple[Panel, Panel]:
-    told = found.told
-    B = found.scores[told]
-    squares = np.einsum("mk,mk->m", B, B) + found.residual[told] * share
+def _by_oadp(found: Solved, covariance: Panel, share: Vector, lengths: Vector) -> tuple[Panel, Panel]:
+    determined = found.determined
+    B = found.scores[determined]
+    squares = np.einsum("mk,mk->m", B, B) + found.residual[determined] * share
     scores, moved = np.full_like(found.scores, np.nan), np.full_like(covariance, np.nan)
-    scores[told] = augmented(B, squares, lengths)
+    scores[determined] = augmented(B, squares, lengths)
     J = derivatives(B, squares, lengths)
-    moved[told] = J @ covariance[told] @ J.swapaxes(1, 2)
+    moved[determined] = J @ covariance[determined] @ J.swapaxes(1, 2)
     return scores, moved
 
 
@@ -371,10 +374,10 @@ def projected(
 
 def _nothing_in_common(file: str, n: int, counts: dict[str, int]) -> Refused:
     return Refused(
-        f"{file} has none of the {n} variants of the components: {counts['absent']} are not there by chromosome and "
-        "position, nor by name (bring both files to one build of the genome, or name variants alike: plink2 "
-        f"--set-all-var-ids), {counts['mismatched']} have other alleles there (bring both to one reference: plink2 "
-        f"--ref-from-fa), {counts['ambiguous']} have alleles A and T or C and G (if both files are of one strand, ",
-        "give ",
-        *(Setting("trust_ambiguous", True), f"), {counts['unclear']} cannot be told from others"),
+        f"{file} has no usable variants of the {n:,} in the model. {counts['absent']:,} are absent by position and "
+        "name (use the same genome build, or the same names with plink2 --set-all-var-ids). "
+        f"{counts['mismatched']:,} have different alleles (use the same reference with plink2 --ref-from-fa). "
+        f"{counts['ambiguous']:,} are ambiguous, with alleles A/T or C/G (if both files use the same strand, pass ",
+        *(Setting("trust_ambiguous", True), "). "),
+        f"{counts['unclear']:,} have duplicate records or conflicting name and position.",
     )

@@ -1,4 +1,4 @@
-"""Which variants differ along the components more than the genome does: pcadapt's statistic of selection."""
+"""Scan for variants that differ more along the components than the rest of the genome (pcadapt's statistic)."""
 
 from typing import Final, NamedTuple
 
@@ -12,29 +12,31 @@ from shiftsvd.genetics.files import Calls, Fileset, over_blocks
 
 Vector = npt.NDArray[np.float64]
 
-# Maronna & Zamar (2002), section 3: where the weights of the tau scale end, and E[min(z^2, 9)] of a normal z.
+# Maronna & Zamar (2002), section 3: the cutoffs c1 and c2 of the tau scale, and E[min(z^2, c2^2)] of a normal z.
 _WEIGHTED, _BOUNDED, _EXPECTED = 4.5, 3.0, 0.92471539217613152
-_ROUNDS: Final = 2  # of orthogonalization: a second one makes the estimate nearly equivariant
-_INSIDE: Final = 0.9  # of a chi-squared law: points within it make the last estimate
+_ROUNDS: Final = 2  # of orthogonalization: a second round makes the estimate nearly equivariant
+_INSIDE: Final = 0.9  # probability of a chi-squared distribution: the final covariance uses the points within
 
 
 class SelectionScan(NamedTuple):
-    """How much each variant stands out along the components.
+    """Selection scan: test how far each variant is from the rest of the genome along the components.
 
     Parameters
     ----------
     z_scores : array of shape (n_variants, k)
-        Of the regression of each variant on the components; NaN for variants that take no part.
+        z scores of the regression of each variant on the components; NaN for unused variants.
     statistics : array of shape (n_variants,)
         Squared robust Mahalanobis distances of the z scores.
     inflation : float
-        The genomic inflation factor: the median statistic over that of the chi-squared law of k degrees of freedom.
+        Genomic inflation factor: the median statistic divided by the median of the chi-squared distribution with k
+        degrees of freedom.
     p_values : array of shape (n_variants,)
-        Right tails of that law, of statistics over the inflation. Control the false discovery rate with them.
+        Right tails of that chi-squared distribution at ``statistics / inflation``. Correct them for multiple testing,
+        for example by controlling the false discovery rate.
 
     See Also
     --------
-    genetics.pca : ``scan=True`` gives one.
+    genetics.pca : Run the scan with ``scan=True``.
 
     Examples
     --------
@@ -56,9 +58,9 @@ class SelectionScan(NamedTuple):
 
 def selection_scan(files: Fileset, U: Panel, resources: Resources) -> SelectionScan:
     # Luu, Bazin & Blum (2017), "pcadapt: an R package to perform genome scans for selection based on principal
-    # component analysis", Mol. Ecol. Resources 17, 67-77, as version 4 of the package computes it: z scores of a linear
-    # model among samples whose genotype is known, distances by the orthogonalized Gnanadesikan-Kettenring estimate (one
-    # component: squared distances from the median), p values after division by the inflation. One read.
+    # component analysis", Mol. Ecol. Resources 17, 67-77, as in version 4 of the package: z scores of a linear model on
+    # the samples with known genotypes, distances by the orthogonalized Gnanadesikan-Kettenring estimate (one component:
+    # squared distances from the median), p values of the statistics divided by the inflation. One read.
     z = np.concatenate(list(over_blocks(files, lambda G: _t_statistics(G, U), resources, 8)))
     statistics = robust_distances(z)
     k = z.shape[1]
@@ -81,10 +83,11 @@ def _t_statistics(G: Calls, U: Panel) -> Panel:
 
 
 def robust_distances(X: Panel) -> Vector:
-    # Squared Mahalanobis distances of the rows by a covariance that few rows cannot spoil. Maronna & Zamar (2002),
-    # "Robust estimates of location and dispersion for high-dimensional datasets", Technometrics 44, 307-317: the
-    # covariance of two columns from tau scales of their sum and difference, made definite along its own eigenvectors,
-    # twice; then mean and covariance of the 90 % of the rows that are within it. One column: by the median.
+    # Squared Mahalanobis distances of the rows with a robust covariance: Maronna & Zamar (2002), "Robust estimates of
+    # location and dispersion for high-dimensional datasets", Technometrics 44, 307-317. Estimate the covariance of two
+    # columns from the tau scales of their sum and difference, and make the matrix positive definite along its
+    # eigenvectors, twice. Then use the mean and covariance of the rows within the 90 % quantile. For one column, use
+    # the distance from the median.
     if X.shape[1] == 1:
         centred: Vector = (X[:, 0] - np.median(X[:, 0])) ** 2
         return centred

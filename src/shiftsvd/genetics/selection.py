@@ -1,4 +1,4 @@
-"""PLINK's filters of samples and variants, in PLINK's order; unrelated samples."""
+"""Filter samples and variants as PLINK does, in PLINK's order, and find unrelated samples."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,22 +19,23 @@ from shiftsvd.genetics.variants import Mask, autosomal, read_founders
 
 Counts = npt.NDArray[np.int64]
 
-_TIED: Final = 1 + 1e-9  # relative: tables as likely as the observed one, but for rounding
-_NEGLIGIBLE: Final = 1e-20  # of a sum: terms that fall from here on do not change it
+_TIED: Final = 1 + 1e-9  # largest ratio of two likelihoods that are equal except for rounding
+_NEGLIGIBLE: Final = 1e-20  # likelihood over that of the observed table, below which falling terms do not change a sum
 
 
 def exact_p(first: Counts, both: Counts, second: Counts, mid_p: bool = False) -> Vector:
     # Wigginton, Cutler & Abecasis (2005), "A note on exact tests of Hardy-Weinberg equilibrium", AJHG 76, 887-893: sum
-    # the tables that are not likelier than the observed one, by ratios of neighbouring tables, downwards and upwards in
-    # heterozygotes. `mid_p` counts half of what is as likely (Graffelman & Moreno 2013).
+    # the likelihoods of the tables that are at most as likely as the observed table, by ratios of neighbouring tables,
+    # with more and with fewer heterozygotes. `mid_p` halves the tables as likely as the observed one (Graffelman &
+    # Moreno 2013).
     sums = np.zeros((3, len(both)))  # likelihoods over the observed: below it, as likely, above it
     sums[1] = 1
     with np.errstate(over="ignore"):
         for step in (2, -2):
             _walk(sums, first.astype(np.float64), both.astype(np.float64), second.astype(np.float64), step)
     below, tied, above = sums
-    taken: Vector = (below + (tied / 2 if mid_p else tied)) / (below + tied + above)
-    return taken
+    p_values: Vector = (below + (tied / 2 if mid_p else tied)) / (below + tied + above)
+    return p_values
 
 
 def _walk(sums: Vector, first: Vector, both: Vector, second: Vector, step: int) -> None:
@@ -48,18 +49,18 @@ def _walk(sums: Vector, first: Vector, both: Vector, second: Vector, step: int) 
         kind = np.where(term * _TIED < 1, 0, np.where(term > _TIED, 2, 1))
         sums[kind, active] += term
         first, both, second = first - step / 2, both + step, second - step / 2
-        # Ratios fall from table to table: once they are below 1 and the term is negligible, so are all that follow.
-        going = (term > 0) & ~((ratio < 1) & (term < _NEGLIGIBLE)) & np.isfinite(sums[2, active])
-        active, term, first, both, second = (part[going] for part in (active, term, first, both, second))
+        # Ratios fall from table to table: if the ratio is below 1 and the term is negligible, so are all later terms.
+        active_still = (term > 0) & ~((ratio < 1) & (term < _NEGLIGIBLE)) & np.isfinite(sums[2, active])
+        active, term, first, both, second = (part[active_still] for part in (active, term, first, both, second))
 
 
-_EPSILON: Final = 2.0**-44  # PLINK's: shares that differ by less are equal, and exact ties are kept
-_FOUNDERS: Final = 2  # at least, for frequencies and correlations
-OF_SAMPLES: Final = ("keep", "remove", "mind")  # filters of samples; all others are of variants
+_EPSILON: Final = 2.0**-44  # PLINK's relative tolerance: samples and variants exactly at a limit are kept
+_FOUNDERS: Final = 2  # least number of founders for frequencies and correlations
+OF_SAMPLES: Final = ("keep", "remove", "mind")  # filters of samples; all others filter variants
 
 
 class Filters(TypedDict, total=False):
-    """The settings of `Selection`, as keywords of `pca` and `unrelated`."""
+    """Settings of `Selection`, as keywords of `pca` and `unrelated`."""
 
     keep: Listed | None
     remove: Listed | None
@@ -80,45 +81,46 @@ class Filters(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Selection:
-    """Filters of samples and variants; None removes nothing.
+    """Filters of samples and variants; a filter that is None removes nothing.
 
     Filters are applied in plink2's order: variants by chromosome, by name and by position; samples by name; then
-    `mind`, `geno`, `hwe`, `maf`, `unrelated`, and `indep_pairwise` last. Exact ties are kept.
+    `mind`, `geno`, `hwe`, `maf`, `unrelated` and `indep_pairwise`. Samples and variants exactly at a limit are kept.
 
     Parameters
     ----------
     chromosomes : "autosomes" or "all"
         Whether to remove variants on sex chromosomes and mitochondria, as in `pca`.
-    keep, remove : path, or list of names, or of pairs of a family and a name
-        Samples to keep, and to remove: a file with FID and IID in each line, or IID alone; a header is optional.
+    keep, remove : path, list of names, or list of (family, name)
+        Samples to keep, and samples to remove. A file has FID and IID, or IID only, on each line; a header is optional.
     extract, exclude : path, or list of names
-        Variants to keep, and to remove: a file with their names, between spaces or in lines.
+        Variants to keep, and variants to remove. A file has variant names, separated by spaces or line breaks.
     extract_range, exclude_range : path
-        Positions of variants to keep, and to remove: chromosome, first and last position in each line, counted from 1,
-        both included ("range" of PLINK 1, "bed1" of PLINK 2).
+        File with ranges of variants to keep, and to remove: chromosome, first and last position on each line, counted
+        from 1, both included ("range" of PLINK 1, "bed1" of PLINK 2).
     exclude_long_range : "hg19" or "hg38"
-        The build of the positions: remove 24 regions of long-range linkage in humans (Price et al. 2008; Weale 2010).
-        On hg38 the ends of the nine that span a centromere are estimates.
+        Remove 24 human regions of long-range LD (Price et al. 2008; Weale 2010) in this genome build. On hg38 the ends
+        of the nine regions that span a centromere are estimates.
     mind, geno : float
-        The largest share of missing genotypes of a sample, and of a variant.
+        Largest share of missing genotypes of a sample, and of a variant.
     hwe : float
-        The smallest p value of the exact test of Hardy-Weinberg proportions, among founders, of variants on autosomes.
+        Smallest p value of the exact test of Hardy-Weinberg proportions among founders, for variants on autosomes.
     hwe_midp : bool
-        Whether `hwe` is of the mid-p value (PLINK's "midp").
+        Use the mid-p value in `hwe` (PLINK's "midp").
     maf : float
-        The smallest frequency of the rarer allele, among founders.
+        Smallest minor allele frequency (MAF) among founders.
     unrelated : float
-        The largest kinship (KING-robust; 0.0884 is between the second and the third degree): components are learned on
-        samples of which no two have more, and the others are projected.
+        Largest KING-robust kinship of two training samples. Other samples are projected. 0.0884 lies between the
+        second and the third degree.
     indep_pairwise : (window, step, r2)
-        Pruning by linkage, as `plink2 --indep-pairwise` does: a window of variants (50), or kilobases ("200kb", with a
-        step of 1), how many variants it moves on, and the largest r^2 of two in it; among founders.
+        Prune variants in LD, as `plink2 --indep-pairwise` does: size of a window in variants (50) or kilobases
+        ("200kb"), step in variants (1 for kilobases), and largest r^2 of two variants in a window, among founders.
     indep_order : 1 or 2
-        The order of comparisons: 1 is that of PLINK 1.9 and of plink2 until November 2023, 2 that of plink2 since then.
+        Order of comparisons in `indep_pairwise`: 1 as in PLINK 1.9 and plink2 until November 2023, 2 as in plink2 since
+        then.
 
     See Also
     --------
-    genetics.pca : Takes the same names as arguments.
+    genetics.pca : Accepts these filters as keywords.
 
     Examples
     --------
@@ -157,8 +159,7 @@ class Selection:
             if value is not None and (isinstance(value, bool) or not 0 <= value <= most):
                 raise refuse(name, f"be a number in 0..{most:g}", value)
         if self.hwe_midp and self.hwe is None:
-            hwe = Setting("hwe")
-            raise Refused(Setting("hwe_midp"), " is for ", hwe, ", which is not set; give ", hwe, ", such as 1e-6")
+            raise Refused(Setting("hwe_midp"), " requires ", Setting("hwe"), ". Pass ", Setting("hwe", 1e-6), ".")
         if self.indep_order not in (FORWARDS, BACKWARDS):
             raise refuse("indep_order", "be 1 or 2", self.indep_order)
         if self.indep_pairwise is not None:
@@ -166,7 +167,7 @@ class Selection:
 
 
 def windows_of(given: Sequence[Any]) -> Windows:
-    name, rule = "indep_pairwise", 'be a window of at least 2 ("200kb", or variants), a step and an r^2'
+    name, rule = "indep_pairwise", 'be a window (variants, or such as "200kb"), a step (variants) and an r^2'
     try:
         window, step, r2 = given
         text = str(window).lower().replace(" ", "")
@@ -175,25 +176,25 @@ def windows_of(given: Sequence[Any]) -> Windows:
         raise refuse(name, rule, given) from None
     by_position = text.endswith("kb")
     if not (0 <= share < 1 and whole >= 1 and whole == float(step) and 0 < size < float("inf")):
-        raise refuse(name, rule, given, "the step is at least 1, and the r^2 in 0..1")
+        raise refuse(name, rule, given, "the window must be positive, the step an integer from 1, and r^2 in [0, 1)")
     if by_position and whole != 1:
-        raise Refused(Setting(name), f" needs a step of 1 for a window in kilobases, got {whole}")
+        raise Refused(Setting(name), f" must have a step of 1 if the window is in kilobases, got {whole}")
     if not by_position and (size < max(2, whole) or not size.is_integer()):
-        raise refuse(name, rule, given, "a window of variants is a whole number, and not shorter than the step")
+        raise refuse(name, rule, given, "the window must be an integer from 2, and at least as large as the step")
     return Windows(round(1000 * size) if by_position else int(size), whole, share, by_position)
 
 
 @dataclass(eq=False)
 class Cohort:
-    """The samples and variants of files that take part."""
+    """Samples and variants of files that the filters keep."""
 
     whole: Fileset
-    files: Fileset  # what takes part
-    kept: Mask  # which variants of the whole
-    rows: Mask  # which samples of the whole
-    learned: Mask | None = None  # which samples of `files` components are learned on; None: all of them
-    removed: dict[str, int] = field(default_factory=dict)  # by each filter, in their order
-    absent: dict[str, int] = field(default_factory=dict)  # names of a list that the files lack
+    files: Fileset  # only kept samples and variants
+    kept: Mask  # variants of `whole` to keep
+    rows: Mask  # samples of `whole` to keep
+    learned: Mask | None = None  # training samples among those of `files`; None: all of them
+    removed: dict[str, int] = field(default_factory=dict)  # number removed by each filter, in order
+    absent: dict[str, int] = field(default_factory=dict)  # number of names in a list that are not in the files
 
     @property
     def training(self) -> Fileset:
@@ -207,8 +208,10 @@ class Cohort:
         of_samples, self.removed[name] = name in OF_SAMPLES, int(np.count_nonzero(out))
         if out.all():
             what = "samples" if of_samples else "variants"
-            after = f"{self.whole.name} has no {what} left after "
-            raise Refused(after, Setting(name), f", which removed {len(out):,}")
+            raise Refused(
+                *(f"{self.whole.name} has no {what} left: ", Setting(name), f" removed the last {len(out):,}. "),
+                "Relax this filter.",
+            )
         if out.any():
             left = self.rows if of_samples else self.kept
             left[np.flatnonzero(left)[out]] = False
@@ -216,14 +219,17 @@ class Cohort:
 
 
 def selected(files: Fileset, selection: Selection, resources: Resources) -> Cohort:
-    # At most four reads: for `mind`, for the counts behind `geno`, `hwe` and `maf`, for kinship and for pruning.
+    # At most four reads: for `mind`, for the counts of `geno`, `hwe` and `maf`, for kinship, and for pruning.
     m, n = files.shape
     cohort = Cohort(files, files, np.ones(n, bool), np.ones(m, bool))
     others = ~cohort.autosomes if selection.chromosomes == "autosomes" else np.zeros(n, bool)
     if others.all():
-        names = ", ".join(sorted(set(files.variants.chromosomes.tolist()))[:5])
-        keeps = Setting("chromosomes", "all"), " keeps these"
-        raise Refused(f"{files.name} must have variants on autosomes, got {names}; ", *keeps)
+        names = sorted(set(files.variants.chromosomes.tolist()))
+        few = ", ".join(names[:3]) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
+        raise Refused(
+            *(f"{files.name} must have variants on autosomes, got variants on {few}. To keep all chromosomes, use "),
+            *(Setting("chromosomes", "all"), "."),
+        )
     if others.any():
         cohort.drop("chromosomes", others)
     _by_lists(cohort, selection, resources)
@@ -281,9 +287,9 @@ def _founders(cohort: Cohort, selection: Selection) -> Mask:
     counting = any(limit is not None for limit in (selection.hwe, selection.maf, selection.indep_pairwise))
     if counting and np.count_nonzero(founders) < _FOUNDERS:
         raise Refused(
-            *(f"{path} must have at least {_FOUNDERS} founders, samples whose parents are 0, for ", Setting("hwe")),
-            *(", ", Setting("maf"), " and ", Setting("indep_pairwise"), f", got {np.count_nonzero(founders)}; "),
-            "set the parents in the .fam to 0",
+            *(f"{path} must have at least {_FOUNDERS} founders (samples with parents 0) for ", Setting("hwe")),
+            *(", ", Setting("maf"), " and ", Setting("indep_pairwise"), f", got {np.count_nonzero(founders)}. "),
+            "If the samples are unrelated, set their parents to 0 in the .fam or .psam.",
         )
     return founders
 
@@ -297,43 +303,44 @@ def unrelated(
     memory_limit: int | str | None = None,
     **filters: Unpack[Filters],
 ) -> Kinship:
-    """Compute the kinship of all pairs of samples in PLINK files, and a set of samples of which no two are related.
+    """Compute the kinship of all pairs of samples in PLINK files, and select unrelated samples.
 
     Parameters
     ----------
-    bed : path, or a list of them
+    bed : path, or a list of paths
         As in `pca`.
     cutoff : float in 0..0.5
-        The largest kinship of two samples of the set: 0.177, 0.0884 and 0.0442 lie below the first, the second and the
+        Largest kinship of two selected samples. 0.177, 0.0884 and 0.0442 remove relatives up to the first, second and
         third degree.
     chromosomes : "autosomes" or "all"
-        As in `pca`. Kinship is of variants on autosomes.
+        As in `pca`. Kinship is always computed from variants on autosomes.
     n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
+        Number of threads; the result does not depend on it. Default: the cores that this process may use.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. What would need more is refused.
+        Raise an error instead of allocating more memory than this. Default: half of the available memory.
     **filters
-        As in `pca`, but for `unrelated`. Do not prune for kinship: its authors advise against it.
+        As in `pca`, except `unrelated`. Do not prune by LD: the authors of KING advise against pruning.
 
     Returns
     -------
     Kinship
-        Kinship, and which samples are kept.
+        Kinship of all pairs, and a mask of the selected samples.
 
     Raises
     ------
     ValueError, OSError
-        If the files cannot be read, or there are more than 20 000 samples, or more than the memory limit allows.
+        If the files cannot be read, or if there are more than 20 000 samples or more than fit in the memory limit.
 
     See Also
     --------
-    genetics.pca : ``unrelated=`` learns from them alone.
+    genetics.pca : Fit on unrelated samples only, with ``unrelated=``.
 
     Notes
     -----
-    KING-robust between families: Manichaikul et al. (2010), Robust relationship inference in genome-wide association
-    studies, equation 11. The set is a greedy one, which need not be the largest. One read beside those of the filters,
-    ``6 n^2`` operations for each variant, and ``16 n^2`` bytes.
+    Kinship is the KING-robust estimate between families: Manichaikul et al. (2010), Robust relationship inference in
+    genome-wide association studies, equation 11. The selection is greedy, so the set need not be the largest possible.
+    Kinship takes one read in addition to those of the filters, ``6 n^2`` operations per variant, and ``16 n^2`` bytes
+    for n samples.
 
     Examples
     --------
@@ -350,10 +357,10 @@ def unrelated(
     """
     if filters.get("unrelated") is not None:
         raise Refused(
-            *(Setting("unrelated"), " takes its cutoff as ", Setting("cutoff"), ", got "),
-            *(Setting("unrelated", filters["unrelated"]), " besides"),
+            *("genetics.unrelated got ", Setting("unrelated", filters["unrelated"]), ". Pass the limit as "),
+            *(Setting("cutoff"), "."),
         )
-    Selection(unrelated=cutoff)  # refuses what is no kinship
+    Selection(unrelated=cutoff)  # validates the cutoff
     resources = Resources(memory_limit, n_threads)
     cohort = selected(Fileset.of(listed(bed), None, memory_limit), Selection(chromosomes, **filters), resources)
     kinship = kinship_matrix(cohort.files.some(cohort.autosomes), resources)

@@ -1,4 +1,4 @@
-"""The tables beside genotypes (.fam, .bim, .psam, .pvar): samples, variants, chromosomes and positions."""
+"""Read samples and variants from the tables of genotype files (.fam, .bim, .psam, .pvar)."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -13,23 +13,23 @@ import numpy.typing as npt
 
 from shiftsvd.extend.files import Labels, Places, bounded_lines, labels, open_bytes, optional, reading
 
-Alleles = npt.NDArray[np.object_]  # not padded to the longest: few alleles are long insertions
+Alleles = npt.NDArray[np.object_]  # objects, because fixed-width strings would be padded to the longest insertion
 Mask = npt.NDArray[np.bool_]
 
 
 class Samples(NamedTuple):
-    """The samples of a file, one entry for each.
+    """Names of the samples of a file.
 
     Parameters
     ----------
     families : array of str, of shape (n_samples,)
-        The FID of each sample.
+        FID of each sample.
     names : array of str, of shape (n_samples,)
-        The IID of each sample.
+        IID of each sample.
 
     See Also
     --------
-    genetics.Variants : The columns of the genotypes.
+    genetics.Variants : Names, positions and alleles of the variants.
 
     Examples
     --------
@@ -44,24 +44,24 @@ class Samples(NamedTuple):
 
 
 class Variants(NamedTuple):
-    """The variants of a file, one entry for each; genotypes count the first allele.
+    """Names, positions and alleles of the variants of a file; genotypes count the first allele.
 
     Parameters
     ----------
     chromosomes : array of str, of shape (n_variants,)
-        As they are written in the file.
+        Chromosome of each variant, as written in the file.
     names : array of str, of shape (n_variants,)
-        Such as "rs123".
+        Name of each variant, such as "rs123".
     positions : array of str, of shape (n_variants,)
-        Base pairs from the beginning of the chromosome, as they are written.
+        Position on the chromosome in base pairs, as written in the file.
     first : array of str, of shape (n_variants,)
-        The counted allele: A1 of PLINK 1, ALT of PLINK 2.
+        Counted allele: A1 of PLINK 1, ALT of PLINK 2.
     second : array of str, of shape (n_variants,)
-        The other allele: A2 of PLINK 1, REF of PLINK 2.
+        Other allele: A2 of PLINK 1, REF of PLINK 2.
 
     See Also
     --------
-    genetics.Samples : The rows of the genotypes.
+    genetics.Samples : Names of the samples.
 
     Examples
     --------
@@ -80,23 +80,23 @@ class Variants(NamedTuple):
     second: Alleles
 
     def at(self, places: Places | Mask) -> "Variants":
-        """Return some of the variants.
+        """Return a subset of the variants.
 
         Parameters
         ----------
         places : array of int or bool
-            Which variants, by their numbers from 0 or as a mask.
+            Indices or mask of the variants.
 
         Returns
         -------
         Variants
-            Those variants, in the order of `places`.
+            The selected variants, in the order of `places`.
         """
         texts = (self.chromosomes[places], self.names[places], self.positions[places])
         return Variants(*texts, self.first[places], self.second[places])
 
 
-# Columns of the tables without a header, by their names in PLINK 2, and how the headers of the others begin.
+# Columns of tables without a header, by PLINK 2's names, and the first words of the headers of the other tables.
 _COLUMNS: Final = {
     ".fam": ["FID", "IID", "PAT", "MAT", "SEX", "PHENO1"],
     ".bim": ["CHROM", "ID", "CM", "POS", "ALT", "REF"],
@@ -112,8 +112,8 @@ def is_pgen(genotypes: Path) -> bool:
 def tables(genotypes: Path, of_pgen: bool) -> tuple[Path, Path]:
     if not of_pgen:
         return genotypes.with_suffix(".bim"), genotypes.with_suffix(".fam")
-    plain, packed = genotypes.with_suffix(".pvar"), genotypes.with_suffix(".pvar.zst")
-    return packed if packed.exists() and not plain.exists() else plain, genotypes.with_suffix(".psam")
+    unpacked, packed = genotypes.with_suffix(".pvar"), genotypes.with_suffix(".pvar.zst")
+    return packed if packed.exists() and not unpacked.exists() else unpacked, genotypes.with_suffix(".psam")
 
 
 def columns(path: Path, wanted: Iterable[str], memory_limit: int | str | None = None) -> dict[str, list[str]]:
@@ -127,7 +127,7 @@ def columns(path: Path, wanted: Iterable[str], memory_limit: int | str | None = 
             if kind == ".bim" and len(row) == len(header) - 1:
                 row.insert(header.index("CM"), "0")  # optional in PLINK 1.9
             if len(row) < len(header):
-                raise ValueError(f"{path} must have {len(header)} fields in each line, got {len(row)} in line {number}")
+                raise ValueError(f"{path}, line {number}: must have {len(header)} fields, got {len(row)}")
             for column, place in places:
                 column.append(sys.intern(row[place]))
     return found
@@ -137,8 +137,8 @@ def _header(path: Path, kind: str, rows: Iterator[tuple[int, list[str]]]) -> lis
     header = next((row for _, row in rows if not row[0].startswith("##")), [""])
     if header[0] not in _FIRST[kind]:
         raise ValueError(
-            f"{path} must begin with {' or '.join(_FIRST[kind])}, got {' '.join(header[:2])!r}; write it with plink2 "
-            "--make-pgen"
+            f"{path} must have a header that starts with {' or '.join(_FIRST[kind])}, got {' '.join(header[:2])!r}. "
+            "Write the file with plink2 --make-pgen."
         )
     return [header[0].removeprefix("#"), *header[1:]]
 
@@ -148,7 +148,7 @@ def _rows(path: Path, stream: IO[bytes], memory_limit: int | str | None) -> Iter
     for number, line in enumerate(bounded_lines(path, stream, memory_limit), 1):
         words = line.decode("utf-8-sig").split()
         if words and empty:
-            raise ValueError(f"{path} must have no empty lines between others, got one in line {empty}")
+            raise ValueError(f"{path}, line {empty}: must not be empty. Remove the line.")
         if words:
             yield number, words
         else:
@@ -178,7 +178,7 @@ def read_samples(genotypes: Path) -> Samples:
 
 
 def read_founders(genotypes: Path) -> Mask:
-    # A .psam without the columns PAT and MAT has founders only.
+    # All samples are founders if the .psam has no columns PAT and MAT.
     found = columns(tables(genotypes, is_pgen(genotypes))[1], ("IID", "PAT", "MAT"))
     nobody = ["0"] * len(found["IID"])
     parents = zip(found.get("PAT", nobody), found.get("MAT", nobody), strict=True)
@@ -197,15 +197,15 @@ def positions_of(variants: Variants) -> npt.NDArray[np.int64]:
         return variants.positions.astype(np.int64)
     except ValueError:
         wrong = next(text for text in variants.positions.tolist() if not text.lstrip("-").isdecimal())
-        raise ValueError(f"the position of a variant must be a whole number, got {wrong!r}") from None
+        raise ValueError(f"positions of variants must be integers, got {wrong!r}") from None
 
 
-_LAST_HUMAN: Final = 26  # PLINK numbers human chromosomes up to 26, and those of other species further
-# PLINK 2 has two codes for what PLINK 1 calls XY, the regions where X and Y pair.
+_LAST_HUMAN: Final = 26  # PLINK's largest number of a human chromosome; larger numbers show another species
+# PLINK 2 splits PLINK 1's XY, the pseudoautosomal regions, into PAR1 and PAR2.
 _CODES: Final = {"X": "23", "Y": "24", "XY": "25", "PAR1": "25", "PAR2": "25", "M": "26", "MT": "26"}
 
 
-def plain(chromosome: str) -> str:
+def short_name(chromosome: str) -> str:
     return chromosome.upper().removeprefix("CHR").lstrip("0")
 
 
@@ -214,16 +214,17 @@ def _are_human(names: Iterable[str]) -> bool:
 
 
 def autosomal(chromosomes: Labels) -> Mask:
-    # Among other species every number is an autosome. Unknown names, such as "0" and those of contigs, count as one.
+    # In other species every numbered chromosome is an autosome. Unknown names, such as "0" and contigs, count as
+    # autosomes.
     listed: list[str] = chromosomes.tolist()
-    short = {name: plain(name) for name in set(listed)}
+    short = {name: short_name(name) for name in set(listed)}
     sexed = {*_CODES, *(_CODES.values() if _are_human(short.values()) else ())}
     return np.array([short[name] not in sexed for name in listed], bool)
 
 
 def canonical(*files: Labels) -> list[list[str]]:
     listed: list[list[str]] = [chromosomes.tolist() for chromosomes in files]
-    short = {name: plain(name) for name in set().union(*listed)}
+    short = {name: short_name(name) for name in set().union(*listed)}
     codes = _CODES if _are_human(short.values()) else {}
     names = {name: codes.get(each, each) for name, each in short.items()}
     return [[names[name] for name in own] for own in listed]

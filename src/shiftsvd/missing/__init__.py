@@ -1,4 +1,4 @@
-"""Missing values: a matrix with gaps, what stands for them in a fit and in new rows, and the model of a completion."""
+"""Handle missing values: matrices with gaps, imputation by means, and completion by a low-rank model."""
 
 from shiftsvd.missing.completion import Completion, complete_matrix
 from shiftsvd.missing.fits import MISSING, Account, check_unused, completed, with_missing

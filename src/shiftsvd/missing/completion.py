@@ -1,4 +1,4 @@
-"""Completion: a low-rank matrix fitted to the observed entries, and the operator of both that nobody fills in."""
+"""Matrix completion: fit a low-rank matrix to the observed entries, without forming the completed matrix."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -37,9 +37,9 @@ class Completion:
     row_bias, column_bias : arrays of shape (m,), (n,)
         The vectors b and c; c holds the overall level. Zeros if these biases were not requested.
     penalty : float
-        The number that was subtracted from every singular value.
+        The number that each step subtracted from every singular value.
     n_iter : int
-        Steps of the fit to all observed entries.
+        Number of steps of the fit to all observed entries.
     converged : bool
         True if the last step changed the model by at most `tol`, False if the fit stopped at `max_iter`.
     held_out_rmse : float or None
@@ -49,7 +49,7 @@ class Completion:
 
     See Also
     --------
-    complete_matrix : Makes one.
+    complete_matrix : Fit a completion.
 
     Examples
     --------
@@ -77,19 +77,19 @@ class Completion:
     heldout_r2: float | None = None
 
     def predict(self, rows: npt.ArrayLike, columns: npt.ArrayLike) -> Vector:
-        """Return the entries of the model at these rows and columns.
+        """Predict entries by the model.
 
         Parameters
         ----------
         rows : int, or array of int
-            Rows of the entries, from 0.
+            Row indices of the entries, from 0.
         columns : int, or array of int
-            Their columns, from 0, of a shape that broadcasts with `rows`.
+            Column indices of the entries, from 0, of a shape that broadcasts with `rows`.
 
         Returns
         -------
         array of the shape that both broadcast to
-            The model's value of each entry, also of those that were observed.
+            The model's value of each entry, also of observed entries.
         """
         i, j = np.broadcast_arrays(unmasked("rows", rows), unmasked("columns", columns))
         return self.model.at(i.ravel(), j.ravel()).reshape(i.shape)
@@ -108,13 +108,13 @@ def complete_matrix(
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
 ) -> Completion:
-    """Fit a matrix of rank k plus biases to the observed entries of X; nothing is ever filled in.
+    """Fit a matrix of rank k plus biases to the observed entries of X, without forming a dense matrix.
 
     Minimizes ``||P_observed(X - M)||_F^2 / 2 + penalty ||U diag(S) V^H||_*`` over ``M = row 1^T + 1 column^T + U
-    diag(S) V^H``. Each step replaces the missing entries by those of M (the matrix is then its residuals at the
-    observed entries, stored sparse, plus M, never formed), computes the leading singular triplets by one step of
-    subspace iteration from the last ones, and subtracts the penalty from the values. Momentum with restarts speeds up
-    the steps, which are slow where many entries are missing.
+    diag(S) V^H``. Each step replaces the missing entries by those of M (as an operator: sparse residuals at the
+    observed entries plus M), updates the leading singular triplets by one step of subspace iteration, and subtracts the
+    penalty from the singular values. Momentum with restarts speeds up convergence, which is slow if many entries are
+    missing.
 
     Parameters
     ----------
@@ -123,51 +123,52 @@ def complete_matrix(
     k : int in 1..min(m, n)
         Rank without the biases.
     biases : {"columns", "rows", "both", None}
-        "both" is for ratings: the levels of users and of items, which no penalty shrinks.
+        Biases of columns, rows or both, which the penalty does not shrink. For ratings, "both" fits the levels of users
+        and of items.
     penalty : float of at least 0, or "auto"
-        "auto" holds out a tenth of the observed entries (100 000 at most) and selects the best of a path from large to
-        small; with 0 only the rank limits the model. A matrix in a file needs a number.
+        "auto" holds out a tenth of the observed entries (100 000 at most) and selects the best penalty on a path from
+        large to small. With 0 only the rank limits the model. A matrix in a file requires a number.
     unobserved : bool
         If True, entries that a sparse matrix does not store are missing. By default they are zeros, and only stored NaN
         are missing.
     tol : float
-        The iteration ends when a step changes M by at most this, relative to M.
+        Stop when a step changes M by at most `tol` relative to the norm of M.
     max_iter : int
-        The most steps, at least 1. A fit that stops there warns, and `Completion.converged` is False.
+        Maximum number of steps, at least 1. A fit that reaches it warns, and `Completion.converged` is False.
     rng : int, Generator or None
         As in `svd`.
     n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
+        Number of threads; the result does not depend on it. Default: the cores that this process may use.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. A fit that would need more is refused.
+        Raise an error instead of allocating more memory than this. Default: half of the available memory.
 
     Returns
     -------
     Completion
-        The model of all entries.
+        The fitted model and the completed matrix.
 
     Raises
     ------
     ValueError
-        For settings that cannot be, infinite entries, or a matrix without observed entries.
+        If settings are invalid, an entry is infinite, or no entry is observed.
 
     See Also
     --------
-    PCA : ``missing="em"`` fits components of a matrix with gaps.
-    Completion : The result.
+    PCA : Fit components of a matrix with gaps by ``missing="em"``.
+    Completion : The fitted model.
 
     Notes
     -----
-    Two passes over the observed entries a step. Memory ``O(nnz + (m + n) k)`` for sparse X with `unobserved`; arrays
-    are read in blocks. Where entries are held out, the stored numbers of a sparse X are copied.
+    A step takes two passes over the observed entries. Memory is ``O(nnz + (m + n) k)`` for sparse X with `unobserved`;
+    arrays are read in blocks. Holding out entries copies the stored entries of a sparse X.
 
-    `Completion.heldout_r2` needs a second fit, without 4 % of the observed entries (100 000 at most). They are drawn
-    with `rng`, but never the last one of a row or column. Penalty, biases and model of that fit come from the other
-    entries, and ``1 - SSE(model) / SSE(biases)`` is computed on those left out: 1 is a perfect prediction, 0 is no
-    better than the biases. The returned model is fitted to all entries, so that its own value is a little higher. With
-    a number as `penalty` both fits take about twice the steps of one; with "auto" both begin where the choice of the
-    penalty ends, and need 1.3 to 1.5 times the steps of one fit. `heldout_r2` is None if less than 10 entries could be
-    left out, if the biases explain all of them, and for files that are read in blocks, which are fitted once.
+    `Completion.heldout_r2` takes a second fit, without 4 % of the observed entries (100 000 at most). These entries are
+    drawn with `rng`, but never the last one of a row or column. Penalty, biases and model of this fit come from the
+    other entries, and ``1 - SSE(model) / SSE(biases)`` is computed on the held-out entries: 1 is a perfect prediction,
+    and 0 is no better than the biases. The returned model is fitted to all entries, so its predictions are usually a
+    little better. With a number as `penalty` both fits take about twice the steps of one fit. With "auto" both start at
+    the model of the selected penalty, and take 1.3 to 1.5 times the steps of one fit. `heldout_r2` is None if fewer
+    than 10 entries could be held out, if the biases explain all of them, and for files that are read in blocks.
 
     References
     ----------
@@ -183,7 +184,7 @@ def complete_matrix(
     >>> ss.complete_matrix(X, 1, biases=None, penalty=0, tol=1e-8, rng=0).predict([2], [1]).round(3)
     array([6.])
 
-    Ratings: entries that are not stored are missing, and users and items have levels of their own.
+    Ratings: entries that are not stored are missing, and users and items have biases.
 
     >>> from scipy import sparse
     >>> R = sparse.csr_array([[1.0, 2, 0, 3], [0, 3, 4, 4], [3, 0, 5, 0], [1, 2, 3, 0]])
@@ -200,8 +201,9 @@ def complete_matrix(
         state, n_iter, converged = descend(gaps, state, penalty, tol, max_iter)
         if not converged:
             warn(
-                f"the completion still changes by more than tol={tol:g} a step after {n_iter}: give a larger ",
-                *(Setting("max_iter"), ", a larger ", Setting("penalty"), f" than {penalty:.3g}, or fewer components"),
+                f"The completion did not converge in {n_iter:,} steps: a step still changes it by more than "
+                f"tol={tol:g}. Raise ",
+                *(Setting("max_iter"), " or ", Setting("penalty"), f" (now {penalty:.3g}), or fit fewer components."),
             )
         M, S = state.low_rank(), np.linalg.norm(state.L, axis=0)
         U = state.L / np.where(S > 0, S, 1)
@@ -217,10 +219,10 @@ def _check_descent(penalty: float | str, max_iter: int) -> None:
         raise refuse("max_iter", "be an integer of at least 1", max_iter)
 
 
-# Columns of the subspace iteration beyond k: the gap behind them decides how fast the k-th vector converges.
+# Columns of the subspace iteration beyond k: the spectral gap after them determines the convergence of the k-th vector.
 EXTRA = 8
-# The path of penalties: each is half of the one before, until held-out errors rise. Each fit takes at most ROUGH_STEPS
-# steps to the tolerance ROUGH; an error that falls by less than GAIN does not count as lower.
+# The path of penalties: halve the penalty until held-out errors rise. Each fit takes at most ROUGH_STEPS steps to the
+# tolerance ROUGH. A relative decrease of the error by less than GAIN counts as a rise.
 HALVINGS, ROUGH, ROUGH_STEPS, GAIN = 16, 1e-3, 60, 1e-3
 # Alternating updates of row and column biases before the first step; each moves them towards their joint optimum.
 ROUNDS = 5
@@ -228,7 +230,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """An iterate: biases, factors ``L R^H``, and the right vectors at which the next subspace iteration starts."""
+    """An iterate: biases, factors ``L R^H``, and the right vectors from which the next subspace iteration starts."""
 
     k: int
     biases: str | None
@@ -274,9 +276,9 @@ def _step(gaps: Gaps, Y: State, penalty: float) -> State:
     if Y.biases in ("columns", "both"):
         column = column + _sums(A.H, S.H).conj() / A.shape[0]
     if Y.biases in ("rows", "both"):
-        beside = _sums(A, S)
-        level = beside.mean() / A.shape[1] if Y.biases == "both" else 0.0
-        row = row + beside / A.shape[1] - level
+        sums = _sums(A, S)
+        level = sums.mean() / A.shape[1] if Y.biases == "both" else 0.0
+        row = row + sums / A.shape[1] - level
     U, sigma, V = _leading(A - additive(row, column), Y.W)
     return replace(Y, row=row, column=column, L=U[:, :k] * np.maximum(sigma[:k] - penalty, 0), R=V[:, :k], W=V)
 
@@ -308,10 +310,10 @@ def levels(gaps: Gaps, biases: str | None) -> tuple[Vector, Vector]:
     m, n = gaps.shape
     in_row, in_column = gaps.observed()
     if not in_row.any():
-        raise ValueError(f"a completion needs observed entries, got none in a {m} x {n} matrix")
+        raise ValueError(f"a completion requires observed entries, got none in a {m:,} x {n:,} matrix")
     row, column = np.zeros(m), np.zeros(n)
     for _ in range(ROUNDS if biases == "both" else 1):
-        # Exact updates on the observed entries, which converge faster than the steps of `descend`.
+        # Minimise exactly over one bias at a time, which converges faster than the steps of `descend`.
         if biases in ("columns", "both"):
             S = additive(row, column)
             column = column + _sums(gaps.filled(S).H, S.H).conj() / np.maximum(in_column, 1)
@@ -331,7 +333,7 @@ def chosen(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> 
         penalty = top * 0.5**halvings
         state, *_ = descend(hidden, state, penalty, ROUGH, ROUGH_STEPS)
         error = float(np.sqrt(np.mean(np.abs(x - state.low_rank().at(i, j)) ** 2)))
-        # An error that stands still may fall again with weaker components, but not once there are all of them.
+        # A stagnating error may fall again when weaker components enter, but not once all components are in the model.
         least = GAIN if np.all(np.any(state.L, axis=0)) else 0.0
         rises = 0 if error < (1 - least) * best[1] else rises + 1
         best = (penalty, error, state) if error < best[1] else best
@@ -346,7 +348,7 @@ def additive(row: Vector, column: Vector) -> LowRank:
 
 
 def _is_small(change: LowRank, M: LowRank, tol: float) -> bool:
-    # A difference of large factors: the rounding of its inner product is relative to that of M.
+    # The rounding error of this inner product is relative to the norm of M, because `change` is a difference.
     if _inner(change, change) > max(tol**2, 1e-12) * _inner(M, M):
         return False
     return change.frobenius_norm() <= tol * M.frobenius_norm()
@@ -356,22 +358,23 @@ def _inner(S: LowRank, T: LowRank) -> float:
     return float(np.sum((S.L.conj().T @ T.L) * (T.R.conj().T @ S.R).T).real)
 
 
-# Share of the observed entries that are left out, and the fewest: from ten, the standard error of R^2 is about a half.
+# Share of the observed entries to hold out, and the least number: with 10 entries the standard error of R^2 is about
+# 0.5.
 SHARE, LEAST = 0.04, 10
 
 
 def kept_apart(gaps: Gaps, rng: np.random.Generator) -> Hidden | None:
-    if not isinstance(gaps, HeldGaps):  # a second fit of a file would read it as often again
+    if not isinstance(gaps, HeldGaps):  # a second fit would double the reads of a file
         return None
     apart = gaps.hide(rng, SHARE)
     return apart if len(apart[1]) >= LEAST else None
 
 
 def explained(apart: Hidden, state: State) -> float | None:
-    # 1 - SSE(model) / SSE(biases) on the entries left out, or None if the biases leave only rounding.
+    # Return 1 - SSE(model) / SSE(biases) on the held-out entries, or None if the biases explain them to rounding error.
     train, i, j, x = apart
     largest = float(np.max(np.abs(x)))
-    unit = largest if largest > 0 else 1.0  # squares of the entries themselves may leave the range of numbers
+    unit = largest if largest > 0 else 1.0  # avoids overflow of squares
     both = state.low_rank(), additive(*levels(train, state.biases))
     model, baseline = (float(np.linalg.norm((x - S.at(i, j)) / unit)) for S in both)
     rounding = max(max(train.shape) * np.finfo(np.float64).eps, 10 * np.finfo(train.dtype).eps)
@@ -389,7 +392,8 @@ def _begun(
     max_iter: int,
     rng: np.random.Generator,
 ) -> tuple[float, float | None, float | None, State]:
-    # The penalty, its error on entries held out, R^2 on other entries, and the first state of the fit to all entries.
+    # Return the penalty, its held-out RMSE, R^2 on other held-out entries, and the initial state of the fit to all
+    # entries.
     apart, error = kept_apart(gaps, rng), None
     train = gaps if apart is None else apart[0]
     if isinstance(penalty, str):
@@ -400,7 +404,8 @@ def _begun(
         begun = state if apart is None else start(train, k, biases, rng)[0]
     if apart is None:
         return float(penalty), error, None, state
-    # The fit to all entries does not go on from this model: without a penalty that is another local minimum. Of 60 x 30
-    # entries with 3 components it ended higher than from the start in 3 of 6 runs, after up to 50 times the steps.
+    # Do not start the fit to all entries from this model: without a penalty it may be near another local minimum. With
+    # 60 x 30 entries and 3 components, 3 of 6 runs from there ended at a higher objective, after up to 50 times the
+    # steps.
     model, *_ = descend(apart[0], begun, float(penalty), tol, max_iter)
     return float(penalty), error, explained(apart, model), state

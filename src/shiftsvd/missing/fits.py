@@ -1,4 +1,4 @@
-"""Missing entries in a fit, and in new rows."""
+"""Replace missing entries in a fit and in new rows."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -16,7 +16,7 @@ from shiftsvd.result import Info
 from shiftsvd.runs.memory import Resources
 
 MISSING = get_args(MissingName)
-# Least and largest ridge: a row with fewer observed entries than components still has one solution.
+# Smallest and largest ridge: with these, a row with fewer observed entries than components has a unique solution.
 LEAST, MOST = 1e-9, 1e9
 
 
@@ -26,7 +26,7 @@ def with_missing(X: Any, missing: str, unobserved: bool, resources: Resources) -
     if missing != "error":
         return gaps_of(X, unobserved, **vars(resources))
     if unobserved:
-        raise Refused(Setting("unobserved", True), " needs ", Setting("missing", "mean"), ' or "em", got "error"')
+        raise Refused(Setting("unobserved", True), " requires ", Setting("missing", "mean"), ' or "em", got "error"')
     return as_operator(X, **vars(resources))
 
 
@@ -35,7 +35,7 @@ def check_unused(missing: str, penalty: float | str, max_iter: int) -> None:
     unused += [] if max_iter == MAX_ITER else [Setting("max_iter", max_iter)]
     if missing != "em" and unused:
         got = [part for setting in unused for part in (", ", setting)][1:]
-        rule = Setting("penalty"), " and ", Setting("max_iter"), " are for ", Setting("missing", "em")
+        rule = Setting("penalty"), " and ", Setting("max_iter"), " require ", Setting("missing", "em")
         raise Refused(*rule, ", got ", *got, " with ", Setting("missing", missing))
 
 
@@ -46,16 +46,16 @@ def mean_rows(gaps: Gaps, mean: Vector) -> Operator:
 def regressed_rows(
     gaps: Gaps, mean: Vector, scale: Vector | None, components: Panel, variances: Vector, noise: float
 ) -> Operator:
-    # Missing entries are V y. With V at the observed entries of a row, and x those entries about the mean and in units
-    # of the scale, y = (V^H V + diag(ridge))^-1 V^H x. The ridge of probabilistic PCA, noise / (variance - noise),
-    # trusts a component less if it varies less. Rows without gaps keep their scores V^H x.
+    # Replace missing entries by V y, where y = (V^H V + diag(ridge))^-1 V^H x, V has the rows of the observed entries,
+    # and x are these entries, centred and scaled. The ridge of probabilistic PCA, noise / (variance - noise), shrinks
+    # components with a smaller variance more. Rows without gaps keep their scores V^H x.
     V = components.T.astype(np.float64)
     ridge = np.clip(noise / np.maximum(variances - noise, noise / MOST + np.finfo(float).tiny), LEAST, MOST)
     ones = np.ones(gaps.shape[0])
     off = mean_rows(gaps, mean) - LowRank(ones, mean)
     Y = (off if scale is None else Scaled(off, cols=1 / scale)).matmat(V)
     for lo, hi in gaps.row_blocks(V.shape[1] ** 2):
-        # Column by column of the small matrices: all products of two components at once could be large.
+        # One column of the small matrices at a time, because all products of two components could need much memory.
         G = np.stack([np.eye(V.shape[1])[a] - gaps.absent(V * V[:, [a]], (lo, hi)) for a in range(V.shape[1])], axis=1)
         Y[lo:hi] = np.linalg.solve(G + np.diag(ridge), Y[lo:hi, :, None])[:, :, 0]
     return gaps.filled(LowRank(Y, V if scale is None else scale[:, None] * V).merge(LowRank(ones, mean)))
@@ -63,7 +63,7 @@ def regressed_rows(
 
 @dataclass(frozen=True)
 class Account:
-    """The missing entries of a fit, and the completion that replaced them."""
+    """Facts about missing entries in a fit, for `Info`."""
 
     n_missing: int | None = None
     heldout_r2: float | None = None
@@ -88,26 +88,27 @@ def completed(
     penalty: float | Literal["auto"] = "auto",
     max_iter: int = MAX_ITER,
 ) -> tuple[Operator, Moments | None, Account]:
-    # The matrix that a fit decomposes, and the moments of its columns: with "mean", missing entries equal the shift,
-    # and the moments are those of the observed entries; with "em", both are those of a model with the biases of the
-    # shift.
+    # Return the matrix that a fit decomposes, and the moments of its columns. With "mean", missing entries equal the
+    # shift, and the moments are those of the observed entries. With "em", missing entries come from a completion with
+    # the biases of the shift, and the moments are those of the completed matrix.
     if isinstance(gaps, Operator):
         return gaps, None, Account()
     name = shift if isinstance(shift, str) or shift is None else type(shift).__name__
-    asked, centred = Setting("missing", missing), Setting("shift", "mean")
+    setting, centred = Setting("missing", missing), Setting("shift", "mean")
     if missing == "mean":
         if name != "mean":
-            raise Refused(asked, " is for ", centred, f": missing entries equal the shift; got {name!r}")
+            raise Refused(setting, " requires ", centred, f", because missing entries equal the shift, got {name!r}")
         moments, (m, n) = gaps.moments(weights), gaps.shape
         n_missing = m * n - round(float(np.sum(moments.count))) if weights is None else gaps.n_missing()
         return mean_rows(gaps, moments.mean), moments, Account(n_missing)
     biases: dict[Any, BiasName | None] = {None: None, "mean": "columns", "rows": "rows", "both": "both"}
     if name not in biases:
-        raise Refused(asked, " is for ", centred, f', "rows", "both" or None, got {name!r}')
+        raise Refused(setting, " requires ", centred, f', "rows", "both" or None, got {name!r}')
     if weights is not None:
-        raise Refused(asked, " takes no ", Setting("sample_weight"), "; use ", Setting("missing", "mean"))
+        remedy = ". Remove ", Setting("sample_weight"), ", or use ", Setting("missing", "mean"), "."
+        raise Refused(setting, " does not support ", Setting("sample_weight"), *remedy)
     if isinstance(k, bool) or not isinstance(k, int | np.integer):
-        raise Refused(asked, f" needs the number of components as an integer, got {k!r}")
+        raise Refused(setting, f" requires an integer number of components, got {k!r}")
     C = complete_matrix(gaps, max(int(k), 1), biases=biases[name], penalty=penalty, max_iter=max_iter, rng=rng)
     A, account = C.A, Account(gaps.n_missing(), C.heldout_r2, C.converged, C.n_iter)
     mean = A.moments().mean

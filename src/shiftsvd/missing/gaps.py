@@ -1,4 +1,4 @@
-"""Matrices with missing entries: observed entries stay where they are, and a low-rank matrix replaces the others."""
+"""Matrices with missing entries, which a low-rank matrix replaces without a copy of the observed entries."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -33,23 +33,23 @@ from shiftsvd.numerics.moments import Moments, Vector, beside_zeros, left_over, 
 from shiftsvd.operators import Adjoint, LowRank, Operator, Panel
 from shiftsvd.runs.memory import affordable
 
-# Observed entries that are held out to choose a setting: a tenth, and at most so many, which tell any two settings
-# apart.
+# Share of the observed entries to hold out for choosing a setting, and the largest number, which suffices to
+# distinguish any two settings.
 TENTH, HIDDEN = 0.1, 100_000
 NOTHING = np.zeros(0, np.int64)
 
-Hidden = tuple["Gaps", Vector, Vector, Vector]  # fewer observed entries; row, column and value of the others
-Missing = tuple[Any, float]  # a matrix M and a number c: the entries of M + c are 1 where entries are missing, else 0
+Hidden = tuple["Gaps", Vector, Vector, Vector]  # gaps with fewer observed entries; row, column, value of held-out ones
+Missing = tuple[Any, float]  # a matrix M and a number c: M + c is 1 at missing entries and 0 elsewhere
 
 
 class Gaps(ABC):
     """A matrix of shape (m, n) with missing entries.
 
-    It is no operator before something replaces them: `filled` takes a low-rank matrix S and returns
-    ``P_observed(X) + P_missing(S)``, without forming it.
+    `filled` takes a low-rank matrix S and returns the operator ``P_observed(X) + P_missing(S)`` without forming the
+    matrix.
     """
 
-    X: Any  # what holds the entries
+    X: Any  # the container of the entries
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -102,7 +102,7 @@ class Gaps(ABC):
 
 
 class HeldGaps(Gaps):
-    """Gaps of a matrix in memory or of Dask: more entries can be made missing without a change of the matrix."""
+    """Gaps of a matrix in memory or of Dask, in which more entries can be held out without changing the matrix."""
 
     def draw(self, rng: np.random.Generator, share: float) -> tuple[Vector, Vector]:
         m, n = self.shape
@@ -172,7 +172,7 @@ class BlockGaps(HeldGaps):
 
 @dataclass(frozen=True, eq=False)
 class ArrayGaps(BlockGaps):
-    """An array in which NaN is a missing entry, and so are the entries (i, j) of `holes`, which are sorted by rows."""
+    """An array with NaN for missing entries; the entries (i, j) of `holes`, sorted by rows, are missing as well."""
 
     X: Panel
     n_threads: int = 1
@@ -211,7 +211,7 @@ class ArrayGaps(BlockGaps):
 
 
 class Patched:
-    """What `DenseRows` asks of an array: slices of its rows, in double precision where NaN is replaced."""
+    """Array for `DenseRows` whose slices of rows have NaN replaced, in double precision."""
 
     def __init__(self, gaps: ArrayGaps, S: LowRank) -> None:
         self.gaps, self.S = gaps, S
@@ -228,7 +228,7 @@ class Patched:
         gap = is_missing(block)
         if not gap.any():
             return block
-        # Rows of S formed as a block: BLAS is done with them before the places of a few gaps are found.
+        # Form whole rows of S: BLAS is faster than locating the few missing entries.
         out = block.astype(np.result_type(block, self.S.dtype))
         np.copyto(out, self.S.rows(lo, hi), where=gap)
         return out
@@ -236,12 +236,12 @@ class Patched:
 
 @dataclass(frozen=True, eq=False)
 class SparseGaps(BlockGaps):
-    """A CSR in which a stored NaN is a missing entry."""
+    """A CSR with stored NaN for missing entries."""
 
     X: CSR
     n_threads: int = 1
     memory_limit: int | str | None = None
-    unstored: ClassVar[float]  # 1 where entries that are not stored are missing, 0 where they are zeros
+    unstored: ClassVar[float]  # 1 if entries that are not stored are missing, 0 if they are zeros
 
     @property
     def stored(self) -> int:
@@ -346,7 +346,7 @@ class UnstoredGaps(SparseGaps):
 
 @dataclass(frozen=True, eq=False)
 class FileGaps(Gaps):
-    """A matrix in a file in which NaN is a missing entry; entries that are not stored are 0."""
+    """A matrix in a file with NaN for missing entries; entries that are not stored are 0."""
 
     X: DiskRows
 
@@ -373,8 +373,8 @@ class FileGaps(Gaps):
 
     def hide(self, rng: np.random.Generator, share: float = TENTH) -> Hidden:
         raise Refused(
-            *(Setting("penalty", "auto"), f" needs the matrix in memory, got {self.X.source.name}; give a number, or "),
-            Setting("missing", "mean"),
+            *(Setting("penalty", "auto"), f" requires a matrix in memory, got {self.X.source.name}. Pass a number as "),
+            *(Setting("penalty"), ", or use ", Setting("missing", "mean"), "."),
         )
 
     def _read(self, rows: Rows) -> Gaps:
@@ -383,10 +383,10 @@ class FileGaps(Gaps):
 
 
 class PatchedSource(Changed):
-    """A file whose missing entries are replaced by those of a low-rank matrix."""
+    """A file with missing entries replaced by those of a low-rank matrix."""
 
     def __init__(self, source: RowSource, S: LowRank) -> None:
-        # A read that is kept belongs to the matrix S.
+        # The name includes a digest of S, so that cached reads are not used with another S.
         super().__init__(source, f"filled {blake2b(S.L.tobytes() + S.R.tobytes(), digest_size=16).hexdigest()}")
         self.S = S
 
@@ -430,12 +430,12 @@ def gaps_of(
         return UnstoredGaps(C, threads, memory_limit) if unobserved else StoredGaps(C, threads, memory_limit)
     if unobserved:
         raise Refused(
-            Setting("unobserved", True), " is for sparse matrices, and it is dense: NaN marks missing entries"
+            Setting("unobserved", True), " requires a sparse matrix, got a dense one. Mark missing entries by NaN."
         )
     if hasattr(X, "rmatmat") or type(X).__module__.partition(".")[0] == "dask" or arrays_of(X) is not None:
-        kinds = "arrays in memory, sparse matrices and files opened by open_matrix"
-        remedy = "of a Dask array, fill them: da.where(da.isnan(X), da.nanmean(X, axis=0), X)"
-        raise TypeError(f"missing entries are found in {kinds}, got {X}; {remedy}")
+        kinds = "an array in memory, a sparse matrix or a file opened by open_matrix"
+        remedy = "In a Dask array, replace missing entries with da.where(da.isnan(X), da.nanmean(X, axis=0), X)."
+        raise TypeError(f"a matrix with missing entries must be {kinds}, got {X}. {remedy}")
     X = _in_floats(numeric_array(with_nan(X)))
     finite_dense(X, allow_nan=True)
     return ArrayGaps(X, threads)

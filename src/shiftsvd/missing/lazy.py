@@ -1,4 +1,4 @@
-"""Dask arrays with missing entries, filled in the tasks that read them."""
+"""Dask arrays with missing entries, which are replaced in the tasks that read blocks."""
 
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -19,7 +19,7 @@ from shiftsvd.operators import LowRank, Operator, Panel
 
 @dataclass(frozen=True, eq=False)
 class LazyGaps(HeldGaps):
-    """A Dask array in which NaN is a missing entry; each step of a completion reads it twice."""
+    """A Dask array with NaN for missing entries. Each step of a completion reads the array twice."""
 
     X: Any
     memory_limit: int | str | None = None

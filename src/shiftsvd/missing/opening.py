@@ -1,4 +1,4 @@
-"""Open files with missing entries, and count them."""
+"""Open files with missing entries, and count these entries."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -20,13 +20,13 @@ from shiftsvd.missing.gaps import Gaps, gaps_of
 from shiftsvd.runs.memory import Resources, beyond, limit_of
 from shiftsvd.runs.messages import external_files
 
-BLOCK = 2**25  # bytes that are read at once
+BLOCK = 2**25  # bytes to read at a time
 
 
 def n_missing(X: Any) -> int:
     if isinstance(X, Stacked):
         return sum(map(n_missing, X.parts))
-    if isinstance(X, SomeColumns) and X.shape == X.source.shape:  # all of them, in another order
+    if isinstance(X, SomeColumns) and X.shape == X.source.shape:  # a permutation of all columns
         return n_missing(X.source)
     if isinstance(X, RowSource):
         X = X.with_nan()
@@ -66,11 +66,9 @@ def _held(opened: Opened, memory_limit: int | str | None) -> Any:
     if isinstance(X, RowSource):
         if limit is not None and held_bytes(X) > limit:
             raise Refused(
-                f"it takes {beyond(held_bytes(X), limit)} of memory. Files with samples as rows, in which NaN marks ",
-                "missing entries, are read in blocks for ",
-                Setting("missing", "mean"),
-                ". Convert the file, or raise ",
-                Setting("memory_limit"),
+                f"the matrix would take {beyond(held_bytes(X), limit)} of memory. Raise ",
+                *(Setting("memory_limit"), ", or use ", Setting("missing", "mean")),
+                " with a file that has samples as rows and NaN for missing entries, which is read in blocks.",
             )
         X = X.read(0, X.shape[0])
     return X.conj().T if opened.by_features else X

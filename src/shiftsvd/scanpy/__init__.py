@@ -1,8 +1,8 @@
-"""Principal components of AnnData objects, put where scanpy puts them; scanpy itself is not needed.
+"""Compute principal components of AnnData objects, and store them as scanpy does. scanpy need not be installed.
 
-``import shiftsvd.scanpy as sv`` and ``sv.pca(adata)`` in place of ``sc.pp.pca(adata)``: what follows, such as
-``sc.pp.neighbors``, ``sc.tl.umap`` and ``sc.pl.pca``, goes on as before. With ``scale=True`` no ``sc.pp.scale``
-is needed, nor the dense copy that it makes.
+Use ``import shiftsvd.scanpy as sv`` and ``sv.pca(adata)`` instead of ``sc.pp.pca(adata)``. Later steps, such as
+``sc.pp.neighbors``, ``sc.tl.umap`` and ``sc.pl.pca``, find the results under the same keys. ``scale=True`` replaces
+``sc.pp.scale`` and avoids its dense copy.
 """
 
 from typing import TYPE_CHECKING

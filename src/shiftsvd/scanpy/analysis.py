@@ -16,6 +16,7 @@ from shiftsvd.scanpy.stored import (
     MarginsName,
     Mask,
     booleans,
+    few,
     is_annotated,
     keys_of,
     loadings_of,
@@ -30,8 +31,8 @@ from shiftsvd.scanpy.stored import (
 from shiftsvd.solvers import Solver
 from shiftsvd.transforms import Transform
 
-_IF_THERE: Final = "highly_variable, where var has it"
-_MOST: Final = 50  # components, where no number is given
+_IF_THERE: Final = "highly_variable, if var has it"
+_MOST: Final = 50  # default number of components
 
 
 def pca(
@@ -61,45 +62,44 @@ def pca(
     covariates: str | Sequence[str] | None = None,
     groups: str | Sequence[str] | None = None,
 ) -> Any:
-    """Compute principal components as ``scanpy.pp.pca`` does; sparse data stay sparse, files stay on the disk.
+    """Compute principal components as ``scanpy.pp.pca`` does, without a dense copy and from files larger than memory.
 
     Parameters
     ----------
     data : AnnData of n_obs x n_vars, or array or sparse matrix of that shape
-        Views, layers, and files opened with ``backed="r"`` too. A file that would take more than half of `memory_limit`
-        is read block by block.
+        Data in memory, views, and files opened with ``backed="r"``. A file that would need more than half of
+        `memory_limit` is read block by block.
     n_comps : int, optional
-        Default: 50, or one less than the smaller side of the matrix if that is at most 50; the default needs 2 cells
-        and 2 genes.
+        Number of components. Default: 50, or one less than the smaller dimension of the matrix if that is at most 50.
     layer, obsm : str, optional
         The matrix to decompose instead of `X`.
     zero_center : bool
-        Subtract the means of the genes. Otherwise variances are those of the scores about their means, as in
+        Subtract the means of the genes. If False, variances are those of the scores around their means, as in
         scikit-learn's `TruncatedSVD`.
     scale : bool
         Divide by the standard deviations (ddof 1), as ``scanpy.pp.scale`` without clipping does; `X` is not changed.
-        Use `project` for new cells then: ``scanpy.tl.ingest`` expects that `X` itself is scaled.
+        Then use `project` for new cells, because ``scanpy.tl.ingest`` expects a scaled `X`.
     svd_solver : str, optional
-        A name of scikit-learn's solvers, as in `shiftsvd.PCA`; "tsqr" is "full".
+        Name of a scikit-learn solver, as in `shiftsvd.PCA`; "tsqr" means "full".
     chunked : bool
-        Accepted for compatibility: files and Dask arrays are read block by block anyway, at full accuracy.
+        Ignored, for compatibility with scanpy: files and Dask arrays are always read block by block, at full accuracy.
     chunk_size : int, optional
-        Accepted for compatibility: `memory_limit` decides how much is read at once.
+        Ignored, for compatibility with scanpy: the size of blocks depends on `memory_limit`.
     random_state : int, Generator or RandomState
-        Seed of the solver; the same seed gives the same bits.
+        Seed of the solver; the same seed gives identical results.
     return_info : bool
-        For arrays, return components and variances too.
+        For arrays, also return components and variances.
     mask_var : str, array of bool or None
-        The genes to use: a column of `var` or a mask. A Series whose index holds the names of the genes is matched by
-        name, any other mask by position. Default: "highly_variable" if there is such a column.
+        The genes to use: a column of `var`, a mask, or None for all. A Series indexed by gene names is matched by name,
+        any other mask by position. Default: "highly_variable" if `var` has this column.
     use_highly_variable : bool, optional
-        The older spelling in scanpy of ``mask_var="highly_variable"`` and ``mask_var=None``.
+        Deprecated scanpy argument: True means ``mask_var="highly_variable"``, and False ``mask_var=None``.
     dtype : dtype
-        Of the scores.
+        Data type of the scores.
     key_added : str, optional
-        The key of all results, instead of "X_pca", "PCs" and "pca".
+        Key of all results, instead of "X_pca", "PCs" and "pca".
     copy : bool
-        Write the results into a copy, and return it.
+        Write the results to a copy, and return the copy.
     solver : str or Solver
         As in `shiftsvd.PCA`.
     tol : float
@@ -108,46 +108,47 @@ def pca(
         As in `shiftsvd.PCA`, for raw counts: "pearson" is ``scanpy.experimental.pp.normalize_pearson_residuals_pca``
         without its dense residuals, "log-normalize" is `pca` after ``normalize_total`` and ``log1p``.
     margins : "all", "mask" or None
-        The genes that transformations learn from. By default library sizes (`LogNormalize`) are sums over all genes,
-        and other transformations learn from the genes in the mask, as in scanpy.
+        The genes that transformations are fitted on. By default library sizes (`LogNormalize`) are sums over all genes,
+        and other transformations are fitted on the genes in the mask, as in scanpy.
     n_threads : int, optional
         As in `shiftsvd.svd`.
     memory_limit : int (bytes) or str such as "2GB", optional
         As in `shiftsvd.PCA`.
     covariates : str or list of str, optional
-        Columns of `obs` to regress out of every gene, in one regression with a constant: numbers as they are, and a
-        coefficient for each label of text and categories. With ``scale=True`` the residuals are divided by their
-        standard deviation, as ``scanpy.pp.regress_out`` and ``scanpy.pp.scale`` do; `X` is not changed.
+        Columns of `obs` to regress out of every gene, in one regression with an intercept. Numeric columns get one
+        coefficient, text and categorical columns one for each category. With ``scale=True`` the residuals are divided
+        by their standard deviation, as ``scanpy.pp.regress_out`` and ``scanpy.pp.scale`` do; `X` is not changed.
     groups : str or list of str, optional
-        Columns of `obs` that are labels even if they are numbers, such as the batch. One column subtracts from each
-        cell the mean of its group; several columns, or covariates too, are one regression.
+        Columns of `obs` to treat as categories even if they are numeric, such as the batch. A single column subtracts
+        the mean of its group from each cell; several columns and `covariates` are fitted in one regression.
 
     Returns
     -------
     None, or AnnData
-        The copy, with ``copy=True``. Results are ``obsm["X_pca"]`` (scores), ``varm["PCs"]`` (loadings; rows of 0 for
-        genes outside the mask), ``uns["pca"]`` (params, variance, variance_ratio), and ``varm["PCs_shift_scale"]`` for
-        `project`: the shift and the scale of each gene, and the sum of its loadings, by which `project` recognises
-        them (0 outside the mask). The learned parts of `preprocess` are in ``uns["pca"]["preprocess"]``, scanpy's
-        settings of residuals in ``uns["pearson_residuals_normalization"]``, the regression on covariates in
-        ``uns["pca"]["design"]``. Components of an obsm are in ``uns["pca"]["components"]``.
+        For AnnData: None, or the copy if ``copy=True``. Results are ``obsm["X_pca"]`` (scores), ``varm["PCs"]``
+        (loadings, 0 for genes outside the mask), ``uns["pca"]`` (params, variance, variance_ratio), and
+        ``varm["PCs_shift_scale"]`` for `project`: the shift and the scale of each gene, and the sum of its loadings,
+        by which `project` checks that ``varm["PCs"]`` is unchanged. The fitted parts of `preprocess` are in
+        ``uns["pca"]["preprocess"]``, scanpy's settings of residuals in ``uns["pearson_residuals_normalization"]``, and
+        the regression on covariates in ``uns["pca"]["design"]``. Components of an obsm are in
+        ``uns["pca"]["components"]``.
     array, or (array, array, array, array)
-        For arrays: the scores; with `return_info` also components, variance ratios and variances.
+        For arrays: the scores. With `return_info`: scores, components, variance ratios and variances.
 
     Raises
     ------
     ValueError
-        For invalid data or settings.
+        If data or settings are invalid.
 
     See Also
     --------
-    scanpy.project : Scores of new cells.
-    scanpy.highly_variable : Choose genes first.
+    scanpy.project : Project new cells onto the components.
+    scanpy.highly_variable : Select genes before PCA.
 
     Notes
     -----
-    Cost: as `shiftsvd.PCA`, and a pass for the scores, which with `preprocess` takes one more for sums of cells.
-    scanpy's `batch_key` ranks genes within batches; `groups` removes batch means from the components.
+    Cost: that of `shiftsvd.PCA` and one pass for the scores. With `preprocess`, the scores take another pass for
+    library sizes. scanpy's `batch_key` ranks genes within batches; `groups` removes batch means from the data.
 
     Examples
     --------
@@ -171,12 +172,12 @@ def pca(
     if use_highly_variable is not None:
         if not _left_out(mask_var):
             got = f"got {mask_var!r} and {use_highly_variable!r}"
-            raise Refused("give ", Setting("mask_var"), f" or use_highly_variable, not both; {got}")
+            raise Refused("Pass ", Setting("mask_var"), f" or use_highly_variable, not both, {got}")
         mask_var = "highly_variable" if use_highly_variable else None
     annotated, mask, design, C = is_annotated(data), None, None, None
     if annotated:
         if copy and data.isbacked:
-            raise ValueError("copy must be False for a backed AnnData object; what is written stays in memory")
+            raise ValueError("copy must be False for a backed AnnData object. Results are not written to its file.")
         design = _design(data, names_of("covariates", covariates), names_of("groups", groups), zero_center, obsm)
         if design is not None:
             model.shift, C = Covariates(), design.of(obs_column(data))
@@ -186,12 +187,12 @@ def pca(
     else:
         refused = {"layer": layer, "obsm": obsm, "key_added": key_added, "covariates": covariates, "groups": groups}
         if given := [name for name, value in refused.items() if value is not None]:
-            raise ValueError(f"{', '.join(given)} must be left out for what is not AnnData, got {type(data).__name__}")
+            raise ValueError(f"{', '.join(given)} must be None unless data is AnnData, got {type(data).__name__}")
         A = as_operator(data, **vars(resources))
         mask = None if mask_var is None or _left_out(mask_var) else booleans(mask_var, A.shape[1])
         A = A if mask is None or how else some_columns(A, np.flatnonzero(mask))
     if obsm is None:
-        _look(how, A, annotated and logged(data, layer))
+        _warn_of_values(how, A, annotated and logged(data, layer))
     model.preprocess = (with_selection(how, np.flatnonzero(mask), margins) if how and mask is not None else how) or None
     model.n_components = _number(n_comps, A.shape[0], A.shape[1] if mask is None else int(mask.sum()))
     model.fit(A, covariates=C)
@@ -202,9 +203,9 @@ def pca(
         variance, ratio = _about_means(model, Z, A)
     if not annotated:
         return (scores, model.components_, ratio, variance) if return_info else scores
-    told = mask_var if isinstance(mask_var, str) else mask  # a Series in uns could not be written to a file
-    named = isinstance(told, str) and told == "highly_variable"
-    params = {"zero_center": zero_center, "use_highly_variable": named, "mask_var": told}
+    recorded = mask_var if isinstance(mask_var, str) else mask  # anndata cannot write a Series in uns
+    named = isinstance(recorded, str) and recorded == "highly_variable"
+    params = {"zero_center": zero_center, "use_highly_variable": named, "mask_var": recorded}
     others = {"layer": layer, "obsm": obsm, "scale": scale or None}
     params |= {name: value for name, value in others.items() if value is not None}
     adata, keys = data.copy() if copy else data, keys_of(key_added)
@@ -218,11 +219,11 @@ def pca(
     return adata if copy else None
 
 
-def _look(how: tuple[Transform, ...], A: Operator, marked: bool) -> None:
+def _warn_of_values(how: tuple[Transform, ...], A: Operator, marked: bool) -> None:
     if how:
         warn_unless_counts(how, A, marked)
     else:
-        warn_of_counts(A, "scanpy takes components of logarithms: give ", Setting("preprocess", "log-normalize"), ".")
+        warn_of_counts(A, "PCA of cells usually uses logarithms. Use ", Setting("preprocess", "log-normalize"), ".")
 
 
 def _design(
@@ -232,13 +233,13 @@ def _design(
         return None
     if not zero_center or obsm is not None:
         raise ValueError(
-            "covariates and groups are regressed out of genes with their means: leave out zero_center=False and obsm"
+            "covariates and groups are regressed out of genes, with their means. Remove zero_center=False and obsm."
         )
     return Design.learn(covariates, groups, obs_column(adata))
 
 
 def _about_means(model: PCA, scores: Panel, A: Operator) -> tuple[Vector, Vector]:
-    # Of the scores about their means; fit would have refused what has no variances.
+    # Variances of the scores around their means. `fit` has raised an error if the data have no variances.
     B = apply_all(getattr(model, "preprocess_", ()), A)
     scale: Any = 1 if model.scale_ is None else model.scale_
     total = np.sum(centered(B).column_squares() / scale**2) / B.shape[0]
@@ -248,12 +249,12 @@ def _about_means(model: PCA, scores: Panel, A: Operator) -> tuple[Vector, Vector
 
 
 def _number(k: Any, m: int, n: int) -> int:
-    least, told = min(m, n), f"{m} cells x {n} genes"
+    least, shape = min(m, n), f"{m:,} cells x {n:,} genes"
     if k is None and least < 2:
-        raise ValueError(f"without n_comps there must be at least 2 cells and 2 genes, got {told}")
+        raise ValueError(f"data must have at least 2 cells and 2 genes unless n_comps is given, got {shape}")
     k = min(least - 1, _MOST) if k is None else k
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= least:
-        raise ValueError(f"n_comps must be in 1..{least} for {told}, got {k!r}")
+        raise ValueError(f"n_comps must be an integer in 1..{least:,} for {shape}, got {k!r}")
     return int(k)
 
 
@@ -261,9 +262,9 @@ def _operator(adata: Any, layer: str | None, obsm: str | None, mask: Mask | None
     if obsm is None:
         return matrix_of(adata, layer, None if mask is None else np.flatnonzero(mask), resources)
     if layer is not None:
-        raise ValueError(f"one of layer and obsm must be left out, got layer={layer!r} and obsm={obsm!r}")
+        raise ValueError(f"Pass layer or obsm, not both, got layer={layer!r} and obsm={obsm!r}")
     if obsm not in adata.obsm:
-        raise ValueError(f"obsm must be one of {list(adata.obsm)}, got {obsm!r}")
+        raise ValueError(f"obsm must be one of {few(adata.obsm)}, got {obsm!r}")
     return as_operator(adata.obsm[obsm], **vars(resources))
 
 
@@ -275,5 +276,5 @@ def _mask_name(adata: Any, mask: Any, obsm: str | None) -> Any:
     if _left_out(mask):
         return "highly_variable" if obsm is None and "highly_variable" in adata.var else None
     if mask is not None and obsm is not None:
-        raise Refused(Setting("mask_var"), " is of genes and must be left out beside ", Setting("obsm", obsm))
+        raise Refused(Setting("mask_var"), " selects genes and must be None with ", Setting("obsm", obsm))
     return mask

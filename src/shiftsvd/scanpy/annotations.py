@@ -1,4 +1,4 @@
-"""Columns of obs and var in files, by name, and copies of data frames."""
+"""Read columns of obs and var from files by name, and copy data frames between files."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -29,16 +29,18 @@ from shiftsvd.extend.running import Notice
 from shiftsvd.io import Opened
 from shiftsvd.scanpy.files import frames_of, is_anndata
 
-_WHOLE: Final = ("categories", "__categories")  # which have no value for each row
-_OF_DIMENSIONS: Final = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # which point into the other file
-_DEEPEST, _MOST = 2, 20  # groups within each other, of a frame, and parts of one that is a column
+_WHOLE: Final = ("categories", "__categories")  # arrays that have no entry for each row
+_OF_DIMENSIONS: Final = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # references into the source file
+_DEEPEST, _MOST = 2, 20  # largest depth of groups in a frame, and largest number of arrays in a column
 Axis = Literal["samples", "features"]
 
 
 def _parts(group: Any, depth: int) -> list[str]:
     names = list(group)
     if depth > _DEEPEST or (depth and len(names) > _MOST):
-        raise ValueError(f"{group.name} must be a column, arrays in a group, got {len(names)} parts in level {depth}")
+        raise ValueError(
+            f"{group.name} must be a column of a data frame, got a group with {len(names)} entries at depth {depth}"
+        )
     return names
 
 
@@ -53,7 +55,7 @@ def _copy(tree: Tree, node: Any, parent: Any, name: str, places: Places | None, 
     for key in node.attrs:
         if key not in _OF_DIMENSIONS:
             new.attrs[key] = node.attrs[key]
-    if is_array(node) and node.shape and "encoding-type" not in new.attrs:  # as AnnData 0.7 wrote them
+    if is_array(node) and node.shape and "encoding-type" not in new.attrs:  # layout of AnnData 0.7
         mark(new, "array" if new.dtype.kind in "fiub" else "string-array", "0.2.0")
 
 
@@ -80,17 +82,17 @@ def _write_older(target: Any, name: str, values: Any, places: Places | None) -> 
     mark(group.create_dataset("codes", data=codes), "array", "0.2.0")
 
 
-_SHOWN = 20  # columns in an error
-Frame = tuple[Tree, Any]  # a data frame, in the tree of its file
+_SHOWN = 20  # column names in an error
+Frame = tuple[Tree, Any]  # a data frame and the tree of its file
 
 
 class Disagreement(ValueError):
-    """Files that say different things of one feature."""
+    """Raised if files have different values of a column of var for the same feature."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Which matrix of which files, as `open_matrix` takes it."""
+    """A matrix in one or several files, by the arguments of `open_matrix`."""
 
     paths: Sequence[Path]
     stack: Orient | None = None
@@ -125,14 +127,15 @@ class Place:
         with self.frame(path, axis) as found:
             if found is None:
                 raise ValueError(
-                    f"{path} has no columns that tell of its {axis}, got {name!r}; .h5ad and AnnData-Zarr do"
+                    f"{path} has no annotation of its {axis}, so the column {name!r} cannot be read. Pass an .h5ad or "
+                    "an AnnData Zarr store."
                 )
             tree, frame = found
-            there = column_names(frame)
-            if name not in there:
-                more = f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else ""
-                told = f"{', '.join(there[:_SHOWN])}{more}" or "no column"
-                raise ValueError(f"{path} has no column {name!r} in {frame.name.strip('/')}; there: {told}")
+            names = column_names(frame)
+            if name not in names:
+                more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+                listed = f"{', '.join(names[:_SHOWN])}{more}" or "none"
+                raise ValueError(f"{path} has no column {name!r} in {frame.name.strip('/')}. Its columns: {listed}.")
             return column(tree, frame, name)
 
     def copy_columns(self, target: Any, axis: Axis) -> None:
@@ -145,7 +148,7 @@ class Place:
             places = self.opened(self.paths[0]).places if axis == "features" else None
             names = [name for name in column_names(frame) if name not in target]
             for name in names:
-                if is_array(frame) or "__categories" in frame:  # as older versions have written them
+                if is_array(frame) or "__categories" in frame:  # layout of older versions
                     _write_older(target, name, column(tree, frame, name), places)
                 else:
                     _copy(tree, frame[name], target, name, places)
@@ -160,7 +163,7 @@ class Place:
 
 
 def of_samples(place: Place, name: str) -> Column:
-    paths = place.paths if place.stack != "columns" else place.paths[:1]  # whose samples are those of the first
+    paths = place.paths if place.stack != "columns" else place.paths[:1]  # stacked by columns: all have these samples
     parts = [place.column(path, "samples", name) for path in paths]
     if len({"n" if part.dtype.kind in "iuf" else part.dtype.kind for part in parts}) > 1:
         parts = [part.astype(object) for part in parts]
@@ -178,7 +181,10 @@ def of_features(place: Place, name: str) -> tuple[Column, Labels | None]:
         own = dict(zip(range(len(values)) if labels is None else labels.tolist(), values.tolist(), strict=True))
         if other := next((feature for feature in own if known.get(feature, own[feature]) != own[feature]), None):
             both = f"{place.paths[0]} and {path}"
-            raise Disagreement(f"{both} say different things of {other!r} in {name!r}; give one for all")
+            raise Disagreement(
+                f"{both} have different values of {other!r} in the column {name!r} of var. Make the values equal, or "
+                "use --mask none."
+            )
         known |= own
     return np.array(list(known.values())), None if found[0][1] is None else np.array(list(known))
 

@@ -32,18 +32,18 @@ from shiftsvd.scanpy.annotations import Disagreement, Place, of_features, of_sam
 from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.outputs import annotated
 from shiftsvd.scanpy.ranking import Batches, HighlyVariable, Ranking, rank
-from shiftsvd.scanpy.stored import booleans, with_selection
+from shiftsvd.scanpy.stored import booleans, few, with_selection
 from shiftsvd.transforms import Transform
 
-HIGHLY: Final = "highly_variable"  # the column of var that is used where no mask is named, as in scanpy
+HIGHLY: Final = "highly_variable"  # the default mask, as in scanpy
 OF_CELLS: Final = ("h5ad", "zarr", "10x", "10x-h5")  # formats of files that scanpy reads
-NONE: Final = "none"  # of --mask: all features
-MAX_ABSENT: Final = 0.1  # the share of the features in sums of rows that other samples may lack
+NONE: Final = "none"  # value of --mask for all features
+MAX_ABSENT: Final = 0.1  # largest share of the features in library sizes that new samples may lack
 OUTPUT: Final = "features.csv"
 
 
 class CellHooks(Hooks):
-    """Single cells: features by a column of var or by their variability, columns of obs that are regressed out."""
+    """Feature selection by a column of var or by variability, and regression on columns of obs, for single cells."""
 
     recorded = decisive = ("mask", "top_features", "flavor", "batch", "covariates", "groups")
     files = ("fit.h5ad", OUTPUT)
@@ -58,14 +58,14 @@ class CellHooks(Hooks):
 
     @cached_property
     def place(self) -> Place:
-        """Where columns are looked up: the files, as they are opened."""
+        """The files, as opened for the matrix, in which columns of obs and var are read."""
         settings = self.settings
         where = {name: value for name, value in settings.where.items() if name != "join"}
         return Place(settings.paths, **where, memory_limit=settings.memory)
 
     @cached_property
     def of_cells(self) -> bool:
-        """Whether the files are of formats that scanpy reads."""
+        """True if all files have formats that scanpy reads."""
         paths = [path for path in self.settings.paths if str(path) != "-"]
         return len(paths) > 0 and all(format_of(path, self.settings.format) in OF_CELLS for path in paths)
 
@@ -77,37 +77,40 @@ class CellHooks(Hooks):
         if settings.out is None:
             need_folder("anndata", extra["anndata"])
         if regressed and settings.shift == "none":
-            raise click.UsageError("--covariates and --groups subtract means, too: leave out --shift none")
+            raise click.UsageError("--covariates and --groups also subtract means. Remove --shift none.")
         if (regressed or extra["mask"] not in (None, NONE)) and settings.missing != "error":
-            raise click.UsageError("--mask, --covariates and --groups need data without gaps; leave out --missing")
+            raise click.UsageError(
+                "--mask, --covariates and --groups require data without missing values. Remove --missing."
+            )
         if settings.device not in (None, "cpu") and extra["top_features"] is not None:
             refuse_beside_device(str(settings.device), [option_of("top_features")])
         if extra["top_features"] is not None:
             self._check_ranking(settings)
         elif others := [f"--{name}" for name in ("flavor", "batch") if extra[name] is not None]:
-            raise click.UsageError(f"{' and '.join(others)} chooses among features: give --top-features NUMBER")
+            verb = "requires" if len(others) == 1 else "require"
+            raise click.UsageError(f"{' and '.join(others)} {verb} --top-features NUMBER. Add it.")
 
     def _check_ranking(self, settings: Settings) -> None:
         if settings.extra["mask"] not in (None, NONE):
-            raise click.UsageError("--mask and --top-features both choose features: give one of them")
+            raise click.UsageError("--mask and --top-features both select features. Use one of them.")
         if settings.missing != "error":
-            raise click.UsageError("--top-features needs data without gaps; leave out --missing")
+            raise click.UsageError("--top-features requires data without missing values. Remove --missing.")
         try:
-            asked, steps = self._asked()
-            asked.check_steps(steps)
+            criterion, steps = self._criterion()
+            criterion.check_steps(steps)
         except ValueError as error:
             raise click.UsageError(f"--flavor: {error}") from None
 
-    def _asked(self) -> tuple[HighlyVariable, tuple[Transform, ...]]:
+    def _criterion(self) -> tuple[HighlyVariable, tuple[Transform, ...]]:
         extra, steps = self.settings.extra, as_transforms(self.settings.preprocess)
-        usual: FlavorName = "pearson_residuals" if any(isinstance(each, NullModel) for each in steps) else "seurat"
-        asked = HighlyVariable(extra["top_features"], extra["flavor"] or usual)
-        return asked, steps if asked.of_logarithms else ()
+        default: FlavorName = "pearson_residuals" if any(isinstance(each, NullModel) for each in steps) else "seurat"
+        criterion = HighlyVariable(extra["top_features"], extra["flavor"] or default)
+        return criterion, steps if criterion.of_logarithms else ()
 
     def outputs(self) -> Mapping[str, str | Path]:
         extra = self.settings.extra
         if extra["anndata"] and find_spec("h5py") is None:
-            raise ValueError("--anndata needs h5py: pip install 'shiftsvd[hdf5]'")
+            raise ValueError("--anndata requires h5py. Install it with pip install 'shiftsvd[hdf5]'.")
         ranked = {"features": OUTPUT} if extra["top_features"] else {}
         return ranked | ({"anndata": "fit.h5ad"} if extra["anndata"] else {})
 
@@ -118,7 +121,7 @@ class CellHooks(Hooks):
     def labels(self, column: str) -> Sequence[str] | None:
         if not self.labels_beside():
             return None
-        values = of_samples(self.place, column).tolist()  # cells without a label are those of nobody
+        values = of_samples(self.place, column).tolist()
         return ["" if value is None or value != value else str(value) for value in values]
 
     def prepare(self, run: Run) -> None:
@@ -134,9 +137,12 @@ class CellHooks(Hooks):
             run.covariates, run.shift = self.design.of(column), Covariates()
             if len(run.covariates) != m:
                 name = self.design.names[0]
-                raise ValueError(f"{settings.file}: {m} samples, but {len(run.covariates)} values of {name!r}")
+                raise ValueError(
+                    f"{settings.file} has {m:,} samples, but the column {name!r} of obs has {len(run.covariates):,} "
+                    "values"
+                )
             run.document["regressed_out"] = {"columns": list(self.design.names), "regressors": self.design.width}
-            self.lines.append(f"less what {', '.join(self.design.names)} explain")
+            self.lines.append(f"{', '.join(self.design.names)} regressed out")
         if places is not None:
             self._take(run, places, {"mask": self.mask, "taken": len(places), "of": n}, f"by {self.mask}")
         run.width = min(run.width, top or run.width)
@@ -145,12 +151,12 @@ class CellHooks(Hooks):
             if how := as_transforms(settings.preprocess):
                 warn_unless_counts(how, run.A, self.place.logged)
             else:
-                warn_of_counts(run.A, "Components of cells are usually of logarithms: give --preprocess log-normalize.")
+                warn_of_counts(run.A, "PCA of cells usually uses logarithms. Add --preprocess log-normalize.")
 
-    def _take(self, run: Run, places: Places, told: dict[str, Any], how: str) -> None:
+    def _take(self, run: Run, places: Places, facts: dict[str, Any], how: str) -> None:
         counts = f"{len(places):,} of {run.A.shape[1]:,}"
         run.places, run.width, run.steps = places, len(places), with_selection(run.steps, places)
-        run.features, run.document["features"] = f"{counts}, {how}", told
+        run.features, run.document["features"] = f"{counts}, {how}", facts
         self.lines.insert(0, f"{counts} features, {how}")
 
     def _masked(self, name: str | None, features: Labels | None, n: int) -> tuple[str | None, Places | None]:
@@ -160,27 +166,30 @@ class CellHooks(Hooks):
         values = _in_order(values, names, features, n, several(self.place.paths))
         places = np.flatnonzero(booleans(values, n, f"the column {name or HIGHLY!r}"))
         if name is None:
-            notice(f"{len(places)} of {n} features taken, those of {HIGHLY!r}, as scanpy does; --mask none takes all")
+            notice(
+                f"Using the {len(places):,} of {n:,} features that var[{HIGHLY!r}] marks, as scanpy does. To use all "
+                "features, add --mask none."
+            )
         return name or HIGHLY, places
 
     def _by_default(self) -> bool:
-        """Use `var["highly_variable"]` by default; say so where it exists but is ignored."""
+        """Return whether to use `var["highly_variable"]`; log a notice if the column exists but is ignored."""
         place = self.place
         have = [HIGHLY in place.columns(path, "features") for path in place.paths]
         if not any(have):
             return False
-        why = f"is in {sum(have)} of {len(have)} files" if not all(have) else None
+        why = f"only {sum(have)} of {len(have)} files have this column" if not all(have) else None
         with_gaps = self.settings.left_missing != "error"
-        why = why or ("is not used beside missing entries" if with_gaps else _differs(place))
+        why = why or ("the data have missing values" if with_gaps else _differs(place))
         if why:
-            notice(f"{several(place.paths)}: {HIGHLY!r} {why}: all features are taken")
+            notice(f"{several(place.paths)}: var[{HIGHLY!r}] is ignored, because {why}. All features are used.")
         return why is None
 
     def select(self, run: Run) -> None:
         settings, column = self.settings, self.settings.extra["batch"]
         if not settings.extra["top_features"]:
             return
-        # As many features as there will be, whichever: memory that a fit of them lacks is refused before the ranking.
+        # Check the memory of the fit before the ranking, with any features of the requested number.
         A, some = run.A, run.taken()
         assert isinstance(A, Operator)
         assert isinstance(some, Operator)
@@ -189,21 +198,22 @@ class CellHooks(Hooks):
         solver = solver_named(settings.solver, some, k, settings.tol, memory)
         what = f"finding components of {some.shape[1]} features"
         affordable(solver.peak_bytes(some, asked_for(some, k)), memory, what)
-        asked, steps = self._asked()
+        criterion, steps = self._criterion()
         batches = Batches.of(None if column is None else of_samples(self.place, column), A.shape[0])
         before = passes_so_far() or 0.0
-        self.found = rank(A, asked, steps, batches, run.names.features, memory_limit=memory)
+        self.found = rank(A, criterion, steps, batches, run.names.features, memory_limit=memory)
         places, reads = np.flatnonzero(self.found.mask), round((passes_so_far() or 0.0) - before, 2)
-        told = {"flavor": asked.flavor, "asked": asked.n_top, "taken": len(places), "of": A.shape[1]}
-        told |= {} if column is None else {"batch": column, "batches": batches.n}
+        facts = {"flavor": criterion.flavor, "asked": criterion.n_top, "taken": len(places), "of": A.shape[1]}
+        facts |= {} if column is None else {"batch": column, "batches": batches.n}
         each = "" if column is None else f" in each {column}"
-        self._take(run, places, told | {"reads": reads}, f"by flavor {asked.flavor}{each}, in {reads:g} reads")
+        how = f"by flavor {criterion.flavor}{each}, in {reads:g} read{'s' * (reads != 1)}"
+        self._take(run, places, facts | {"reads": reads}, how)
 
     def foresee(self, run: Run) -> tuple[float, int]:
         if not self.settings.extra["top_features"]:
             return 0, 0
         assert isinstance(run.A, Operator)
-        return 2, group_bytes(run.A, 1, 2)  # margins and moments, or moments twice
+        return 2, group_bytes(run.A, 1, 2)  # reads: library sizes and moments, or moments twice
 
     def after_fit(self, run: Run) -> None:
         if self.design is not None:
@@ -231,20 +241,23 @@ class CellHooks(Hooks):
         known = getattr(pca, "feature_names_in_", None)
         if known is None or features is None or not any(each.selects for each in steps):
             return A, names
-        there = {str(name) for name in known}
-        is_known = np.array([str(name) in there for name in features])
-        left, absent = np.count_nonzero(~is_known), len(there.difference(map(str, features)))
+        in_model = {str(name): None for name in known}
+        in_file = set(map(str, features))
+        is_known = np.array([str(name) in in_model for name in features])
+        unknown, absent = int(np.count_nonzero(~is_known)), [name for name in in_model if name not in in_file]
         most = MAX_ABSENT if self.settings.max_absent is None else self.settings.max_absent
-        if absent > most * len(there):
+        if len(absent) > most * len(in_model):
             raise Refused(
-                f"{file}: {absent} of {len(there)} features of the model are absent, more than ",
-                *(Setting("max_absent"), " lets be; fit on those of both"),
+                f"{file} lacks {len(absent):,} of the model's {len(in_model):,} features (limit {100 * most:g} %, ",
+                *(Setting("max_absent"), f"): {few(absent)}. The file has {few(features)}. "),
+                "Raise the limit, or fit on the features that both files have.",
             )
-        if left or absent:
-            notice(f"{file}: {left} features that the model does not know left out, {absent} of {len(there)} absent")
+        if unknown or absent:
+            removed = f"removed {unknown:,} feature{'s' * (unknown != 1)} that the model does not have"
+            notice(f"{file}: {removed}; the file lacks {len(absent):,} of the model's {len(in_model):,} features")
         assert isinstance(A, Operator)
         places = np.flatnonzero(is_known)
-        return (some_columns(A, places) if left else A), names._replace(features=features[places])
+        return (some_columns(A, places) if unknown else A), names._replace(features=features[places])
 
     def covariates(self, pca: BatchPCA) -> Panel | None:
         design = getattr(pca, "design_", None)
@@ -255,7 +268,7 @@ def _differs(place: Place) -> str | None:
     try:
         of_features(place, HIGHLY)
     except Disagreement:
-        return "is not the same in all files"
+        return "it differs between files"
     return None
 
 
@@ -263,7 +276,10 @@ def _in_order(values: Column, names: Labels | None, features: Labels | None, n: 
     if len(values) == n and (names is None or features is None or np.array_equal(names, features)):
         return values
     if names is None or features is None:
-        raise ValueError(f"{file}: {n} features, but {len(values)} in the mask, and no names to go by; --mask none")
+        raise ValueError(
+            f"{file} has {n:,} features, but the mask has {len(values):,} values, and features without names cannot be "
+            "matched. To use all features, add --mask none."
+        )
     known = dict(zip(names.tolist(), values.tolist(), strict=True))
     return np.array([known[name] for name in features.tolist()])
 

@@ -1,4 +1,4 @@
-"""What single cells add to shiftsvd, and names of their settings."""
+"""Register file formats, options and help of single cells with shiftsvd, and name the choices of their settings."""
 
 from typing import Final, Literal
 
@@ -29,19 +29,20 @@ EXTENSION: Final = Extension(
             element="shiftsvd.scanpy.files:element",
         ),
     },
-    beside="shiftsvd.scanpy.files:beside_matrix",
+    beside="shiftsvd.scanpy.files:with_tenx_names",
     options={"fit": "shiftsvd.scanpy.options:OF_FIT"},
     hooks="shiftsvd.scanpy.commands:CellHooks",
     help={
-        "fit": """--top-features ranks all features by their variability, keeps so many, and writes features.csv with
-    a row for each of them; library sizes stay those of all features, also where `transform` reads other samples.
+        "fit": """--top-features ranks all features by variability, keeps the given number of them, and writes the
+    ranking to features.csv. Library sizes are always sums over all features, also in `transform`.
 
-    Of single cells (.h5ad, Zarr) the features that highly_variable of var marks are taken, or those of --mask; columns
-    of obs are regressed out by --covariates and --groups, also where `transform` reads other cells. Matrices of 10x are
-    of genes alone, unless --feature-types names other types. What was left out is printed on stderr.""",
-        "transform": """A model of some features (--mask) leaves out the others. Columns of obs that it has regressed
-    out are needed.""",
-        "estimate": "With --top-features the reads that rank the features are among the passes.",
+    Single cells (.h5ad, Zarr): by default, fit uses the features that the column highly_variable of var marks; --mask
+    names another column. --covariates and --groups regress out columns of obs, also in `transform`. From 10x matrices,
+    only genes are used unless --feature-types names other types. The number of removed features is printed on
+    stderr.""",
+        "transform": """Single cells: features that MODEL does not use (--mask, --top-features) are ignored. The file
+    must have the columns of obs that MODEL regresses out.""",
+        "estimate": "With --top-features, the number of passes includes the reads that rank the features.",
     },
     examples={
         "fit": (

@@ -1,4 +1,4 @@
-"""Readers of AnnData (.h5ad, Zarr) and of 10x Genomics (folders, HDF5)."""
+"""Read AnnData (.h5ad, Zarr) and 10x Genomics matrices (folders, HDF5)."""
 
 from dataclasses import replace
 from itertools import islice
@@ -29,9 +29,9 @@ from shiftsvd.extend.files import (
 )
 from shiftsvd.extend.running import Refused, Setting
 
-GENES: Final = "Gene Expression"  # what the matrices of 10x call their genes
-TYPES = "feature_types"  # the column of var that says of which type each variable is
-# Which frames name the rows and the columns of an element.
+GENES: Final = "Gene Expression"  # 10x's feature type of genes
+TYPES = "feature_types"  # the column of var with the feature type
+# Data frames with the names of the rows and the columns of each element.
 _NAMED_BY = {
     "X": ("obs", "var"),
     "layers": ("obs", "var"),
@@ -80,7 +80,7 @@ def _names(tree: Tree, frame: str | None, length: int) -> Labels | None:
     if frame is None or frame not in tree.root:
         return None
     node = tree.root[frame]
-    if is_array(node):  # as AnnData wrote frames before 0.7
+    if is_array(node):  # layout of AnnData before 0.7
         field = next(
             name for name in ("index", "_index", *(node.dtype.names or ())) if name in (node.dtype.names or ())
         )
@@ -95,8 +95,8 @@ _BARCODES, _FEATURES = ("barcodes.tsv",), ("features.tsv", "genes.tsv")
 Fields = list[list[str]]
 
 
-class Beside(NamedTuple):
-    """The files that name the cells and the features of a matrix."""
+class NameFiles(NamedTuple):
+    """The files with the names of cells and features in the folder of a matrix."""
 
     barcodes: Path
     features: Path
@@ -104,26 +104,26 @@ class Beside(NamedTuple):
 
 def read_tenx_folder(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
     file = _matrix(path, key)
-    found = beside(file)
+    found = name_files(file)
     if found is None:
         prefix = _prefix(file)
         missing = _BARCODES if _first(path, prefix, _BARCODES) is None else _FEATURES
-        raise ValueError(f"{path} has no {prefix}{missing[0]} (or .gz) beside its matrix")
+        raise ValueError(f"{path} has no {prefix}{missing[0]} (or .gz), which must be in the folder of the matrix")
     matrix = read_matrix(file, memory_limit)
     return named(matrix, found, memory_limit)
 
 
-def beside(file: Path) -> Beside | None:
+def name_files(file: Path) -> NameFiles | None:
     found = [_first(file.parent, _prefix(file), names) for names in (_BARCODES, _FEATURES)]
-    return None if MATRIX not in file.name or None in found else Beside(*found)  # type: ignore[arg-type]
+    return None if MATRIX not in file.name or None in found else NameFiles(*found)  # type: ignore[arg-type]
 
 
-def fits(found: Beside, shape: tuple[int, int], memory_limit: int | str | None) -> bool:
+def fits(found: NameFiles, shape: tuple[int, int], memory_limit: int | str | None) -> bool:
     counts = (len(_fields(file, size, memory_limit)) for file, size in zip(found[::-1], shape, strict=True))
     return all(count == size for count, size in zip(counts, shape, strict=True))
 
 
-def named(matrix: Any, found: Beside, memory_limit: int | str | None) -> Opened:
+def named(matrix: Any, found: NameFiles, memory_limit: int | str | None) -> Opened:
     n_features, n_cells = matrix.shape
     barcodes = [row[0] for row in _counted(found.barcodes, n_cells, memory_limit)]
     features = _features_of_lines(found.features, _counted(found.features, n_features, memory_limit), memory_limit)
@@ -139,8 +139,8 @@ def _matrix(path: Path, key: str | None) -> Path:
     if len(found) == 1:
         return found[0]
     listed = ", ".join(file.name for file in files) or "none"
-    rule = f" must be the prefix of its name; there: {listed}"
-    raise Refused(f"{path} must have one matrix.mtx (.gz), or ", Setting("key"), rule)
+    few = f"{path} must have one matrix.mtx (.gz), got {listed}. To choose a file, pass the prefix of its name as "
+    raise Refused(few, Setting("key"), ".")
 
 
 def _prefix(file: Path) -> str:
@@ -156,7 +156,7 @@ def _counted(path: Path, count: int, memory_limit: int | str | None) -> Fields:
     fields = _fields(path, count, memory_limit)
     if len(fields) != count:
         got = f"more than {count}" if len(fields) > count else str(len(fields))
-        raise ValueError(f"{path} must have {count} lines, as the matrix beside it says; got {got}")
+        raise ValueError(f"{path} must have {count} lines, the dimension of the matrix in its folder, got {got}")
     return fields
 
 
@@ -178,10 +178,13 @@ def read_tenx_h5(path: Path, key: str | None, memory_limit: int | str | None) ->
     with opened_tree(path, memory_limit) as tree:
         found = genomes(tree.root)
         if key is None and len(found) != 1:
-            raise Refused(f"{path} must have one matrix of 10x, got {found or 'none'}; choose one by ", Setting("key"))
+            got = ", ".join(found) or "none"
+            raise Refused(
+                f"{path} must have one 10x matrix, got {got}. To choose one, pass its name as ", Setting("key"), "."
+            )
         group = tree.find((key or found[0]).strip("/"))
         if not _is_genome(group):
-            raise ValueError(f"{path} has no matrix of 10x at {key!r}, but at {found}")
+            raise ValueError(f"{path} has no 10x matrix {key!r}. Its matrices: {', '.join(found) or 'none'}.")
         genes, cells = (int(size) for size in group["shape"][:2])
         parts = {part: tree.lazy(group[part]) for part in ("data", "indices", "indptr")}
         source = csr_rows(parts, (cells, genes), path, group.name.strip("/"), memory_limit, conjugate=True)
@@ -206,24 +209,25 @@ def _features_of_group(tree: Tree, group: Any, length: int) -> Features:
     return Features(names, ids, types, GENES)
 
 
-_CELLRANGER = ("metadata_json", "software_version")  # in the comments that CellRanger writes
+_CELLRANGER = ("metadata_json", "software_version")  # words in the comments that CellRanger writes
 
 
 def is_tenx_folder(path: Path) -> bool:
     return any(path.glob(f"*{MATRIX}*"))
 
 
-def beside_matrix(path: Path, matrix: Any, memory_limit: int | str | None) -> Opened | None:
-    """A MatrixMarket file with the names and the orientation that the files of 10x beside it, or its comments, tell."""
+def with_tenx_names(path: Path, matrix: Any, memory_limit: int | str | None) -> Opened | None:
+    # Names and orientation of a MatrixMarket file come from 10x files in its folder, or from CellRanger's comments.
     m, n = matrix.shape
-    samples = f"{PIPED if path.name == PIPED else path}: the samples are its {n} columns ("
-    columns = samples, Setting("orient", "rows"), " for its rows), by "
-    found = beside(path)
+    samples = f"{PIPED if path.name == PIPED else path}: using the {n:,} columns as samples, because of "
+    rows = ". To use the rows, pass ", Setting("orient", "rows"), "."
+    found = name_files(path)
     if found is not None and fits(found, (m, n), memory_limit):
-        return replace(named(matrix, found, memory_limit), unsaid=(*columns, "the files of 10x beside it"))
+        why = samples, "the 10x files in its folder", *rows
+        return replace(named(matrix, found, memory_limit), unsaid=why)
     if found is not None and fits(found, (n, m), memory_limit):
         turned = named(matrix.T, found, memory_limit)
         return replace(turned, matrix=matrix, rows=turned.columns, columns=turned.rows, samples="rows")
     if all(word in comments(path) for word in _CELLRANGER):
-        return Opened(matrix, samples="columns", unsaid=(*columns, "its comments, which are those of 10x"))
+        return Opened(matrix, samples="columns", unsaid=(samples, "CellRanger's comments in the file", *rows))
     return Opened(matrix, unsaid=unsaid(path, m)) if MATRIX in path.name else None

@@ -1,4 +1,4 @@
-"""Highly variable genes of AnnData objects, files and arrays, as scanpy finds them, without a copy of the data."""
+"""Find highly variable genes of AnnData objects, files and arrays as scanpy does, without a copy of the data."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -13,9 +13,9 @@ from shiftsvd.io import open_matrix
 from shiftsvd.scanpy.annotations import Place, of_samples
 from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.ranking import Batches, Cutoffs, HighlyVariable, Ranking, rank
-from shiftsvd.scanpy.stored import is_annotated, logged, matrix_of
+from shiftsvd.scanpy.stored import few, is_annotated, logged, matrix_of
 
-# What scanpy writes into ``var``, by flavor, in its order; what is of batches is there if there are any.
+# Columns that scanpy writes to ``var``, by flavor, in order; those of batches only if there are batches.
 _BATCHES: Final = ("highly_variable_nbatches", "highly_variable_intersection")
 _DISPERSIONS: Final = ("highly_variable", "means", "dispersions", "dispersions_norm", *_BATCHES)
 _VARIANCES: Final = ("highly_variable", "highly_variable_rank", "means", "variances", "variances_norm", _BATCHES[0])
@@ -27,7 +27,7 @@ WRITTEN: Final = {
     "seurat_v3_paper": _VARIANCES,
     "pearson_residuals": _RESIDUALS,
 }
-SINGLE: Final = ("dispersions_norm", "highly_variable_rank")  # that scanpy holds in single precision
+SINGLE: Final = ("dispersions_norm", "highly_variable_rank")  # columns that scanpy writes in single precision
 
 
 def highly_variable(
@@ -50,62 +50,65 @@ def highly_variable(
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
 ) -> Any:
-    """Find highly variable genes as ``scanpy.pp.highly_variable_genes`` does; files are read in blocks.
+    """Find highly variable genes as ``scanpy.pp.highly_variable_genes`` does, also in files larger than memory.
 
     Parameters
     ----------
     data : AnnData of n_obs x n_vars, path, array or sparse matrix
-        AnnData in memory, views, and files opened with ``backed="r"``; a path of any file that `open_matrix` reads.
+        AnnData in memory, a view, or a file opened with ``backed="r"``; or the path of a file that `open_matrix` reads.
     n_top_genes : int, optional
-        Number of genes; "seurat" and "cell_ranger" keep ties beyond it, as scanpy does. By default these two use the
-        cutoffs, and the other flavors take 2000.
+        Number of genes to keep. "seurat" and "cell_ranger" also keep genes tied with the last one, as scanpy does.
+        Default: the cutoffs below for "seurat" and "cell_ranger", 2000 genes for the other flavors.
     flavor : {"seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper", "pearson_residuals"}
-        "seurat" and "cell_ranger" rank normalised dispersions of logarithms, "seurat_v3" variances of raw counts in
-        units of what a regression on the mean expects (in "seurat_v3_paper" the number of batches comes first), and
-        "pearson_residuals" variances of analytic Pearson residuals of raw counts.
+        "seurat" and "cell_ranger" rank genes by the normalised dispersion of logarithms. "seurat_v3" and
+        "seurat_v3_paper" rank by the variance of raw counts, standardised by the variance that a regression on the mean
+        predicts; with batches, "seurat_v3" sorts genes by median rank first, and "seurat_v3_paper" by the number of
+        batches first. "pearson_residuals" ranks by the variance of analytic Pearson residuals of raw counts.
     batch : str or array of shape (n_obs,), optional
-        A column of `obs` or labels: genes are ranked in each batch, and the genes that most batches choose are taken.
+        A column of `obs`, or labels. Genes are ranked within each batch, and the genes that most batches select are
+        kept.
     preprocess : transformation, its name, or list of them
         The transformation of raw counts to logarithms, such as "log-normalize", for "seurat" and "cell_ranger". By
-        default the data are logarithms, as in scanpy.
+        default the data must be logarithms, as in scanpy.
     layer : str, optional
-        The layer to use instead of `X`, of AnnData or of a file.
+        The layer of AnnData or of a file to use instead of `X`.
     min_mean, max_mean, min_disp, max_disp : float
-        Cutoffs of means and normalised dispersions, without `n_top_genes`.
+        Cutoffs of means and normalised dispersions if `n_top_genes` is None.
     n_bins : int
-        Bins of means, for "seurat".
+        Number of bins of means, for "seurat".
     span : float
         Share of the genes in each local regression, for "seurat_v3".
     theta, clip : float
-        Overdispersion and largest size of residuals; clip is sqrt(n_obs) of each batch by default.
+        Overdispersion and largest absolute value of residuals, for "pearson_residuals". Default of `clip`: the square
+        root of the number of cells in a batch.
     inplace : bool
-        Write scanpy's columns of ``var``, and ``uns["hvg"]``, into AnnData. Otherwise return a data frame.
+        Write scanpy's columns to ``var``, and the settings to ``uns["hvg"]``. Otherwise return a data frame.
     n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
+        Number of threads; the result does not depend on it. Default: the cores that this process may use.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. A ranking that would need more is refused.
+        Raise an error instead of allocating more memory than this. Default: half of the available memory.
 
     Returns
     -------
     None, DataFrame, or dict of arrays
-        For AnnData None, or a data frame of the columns. For other data a dict of the same columns, and of "names" if
-        the genes have names.
+        For AnnData: None, or a data frame of the columns if `inplace` is False. For other data: a dict of the columns,
+        with "names" if the genes have names.
 
     Raises
     ------
     ValueError
-        For invalid data or settings, such as counts where logarithms are ranked, or missing labels.
+        If data or settings are invalid, such as raw counts for a flavor that ranks logarithms, or missing labels.
 
     See Also
     --------
-    scanpy.pca : Components of these genes.
+    scanpy.pca : Compute components of these genes.
 
     Notes
     -----
-    Reads: one, and one for library sizes if `preprocess` needs them; two for flavors of counts. Sums are in double
-    precision. The regression agrees to rounding with the `loess` of scikit-misc (degree 2, interpolated), which need
-    not be installed. Equal percentiles of means ("cell_ranger"), which scanpy refuses, are one edge of the bins, and
-    cells without counts have residuals of 0.
+    Ranking reads the data once, and once more for library sizes if `preprocess` needs these; flavors of raw counts read
+    twice. Sums are in double precision. The regression agrees to rounding with the `loess` of scikit-misc (degree 2,
+    interpolated), which need not be installed. Unlike scanpy, "cell_ranger" accepts equal percentiles of means, as one
+    edge of the bins, and cells without counts have residuals of 0.
 
     References
     ----------
@@ -122,14 +125,14 @@ def highly_variable(
     10
     """
     cutoffs = Cutoffs(min_mean, max_mean, min_disp, max_disp)
-    asked = HighlyVariable(n_top_genes, flavor, n_bins, span, theta, clip, cutoffs)
+    criterion = HighlyVariable(n_top_genes, flavor, n_bins, span, theta, clip, cutoffs)
     steps, resources = as_transforms(preprocess), Resources(memory_limit, n_threads)
-    asked.check_steps(steps)
-    A, names, labels, base = _given(data, layer, batch, resources)
+    criterion.check_steps(steps)
+    A, names, labels, base = _opened(data, layer, batch, resources)
     batches = Batches.of(labels, A.shape[0])
     with threads(n_threads):
         marked = is_annotated(data) and logged(data, layer)
-        found = rank(A, asked, steps, batches, names, 1.0 if steps else base, memory_limit, marked)
+        found = rank(A, criterion, steps, batches, names, 1.0 if steps else base, memory_limit, marked)
     if not is_annotated(data):
         return ({} if names is None else {"names": names}) | found.columns
     columns = as_scanpy(found)
@@ -145,11 +148,11 @@ def highly_variable(
 
 
 def as_scanpy(found: Ranking) -> dict[str, Vector]:
-    names = [name for name in WRITTEN[found.asked.flavor] if name in found.columns]
+    names = [name for name in WRITTEN[found.criterion.flavor] if name in found.columns]
     return {name: found.columns[name].astype(np.float32) if name in SINGLE else found.columns[name] for name in names}
 
 
-def _given(data: Any, layer: str | None, batch: Any, resources: Resources) -> tuple[Operator, Any, Any, float]:
+def _opened(data: Any, layer: str | None, batch: Any, resources: Resources) -> tuple[Operator, Any, Any, float]:
     if is_annotated(data):
         base = dict(data.uns.get("log1p", {})).get("base")
         labels = _column(data, batch) if isinstance(batch, str) else batch
@@ -161,11 +164,11 @@ def _given(data: Any, layer: str | None, batch: Any, resources: Resources) -> tu
         place = Place([Path(data)], key=key, memory_limit=resources.memory_limit)
         return A, names.features, of_samples(place, batch) if isinstance(batch, str) else batch, 1.0
     if layer is not None or isinstance(batch, str):
-        raise ValueError(f"layer and names of batches are for AnnData and files, got {type(data).__name__}")
+        raise ValueError(f"layer and a column name as batch require AnnData or a file, got {type(data).__name__}")
     return as_operator(data, **vars(resources)), None, batch, 1.0
 
 
 def _column(adata: Any, name: str) -> Any:
     if name not in adata.obs:
-        raise ValueError(f"batch must be a column of obs or an array, got {name!r}; obs has {list(adata.obs)}")
+        raise ValueError(f"batch must be a column of obs or an array, got {name!r}. Columns of obs: {few(adata.obs)}.")
     return np.asarray(adata.obs[name])

@@ -14,23 +14,25 @@ OF_FIT: Final[tuple[Any, ...]] = (
             "--top-features",
             metavar="NUMBER",
             type=click.IntRange(min=1),
-            help="Find the features that vary most, such as highly variable genes, and take so many of them.",
+            help="Keep this number of the most variable features, such as highly variable genes.",
         ),
         click.option(
             "--flavor",
             type=click.Choice(get_args(FlavorName)),
-            help="Rank them by dispersions of logarithms (of --preprocess log-normalize), by variances of raw counts, "
-            "or by variances of residuals.  [default: seurat; pearson_residuals with --preprocess pearson]",
+            help="Rank features by the dispersion of logarithms (seurat, cell_ranger; use --preprocess log-normalize), "
+            "by the standardised variance of raw counts (seurat_v3, seurat_v3_paper), or by the variance of Pearson "
+            "residuals (pearson_residuals).  [default: seurat; pearson_residuals with --preprocess pearson]",
         ),
         click.option(
             "--batch",
             metavar="COLUMN",
-            help="A column of obs: rank features in each batch, and take those that rank high in most batches.",
+            help="Rank features within each batch, a column of obs, and keep the features that most batches select.",
         ),
         click.option(
             "--mask",
             metavar="COLUMN",
-            help="Features to take, a column of var; none: all.  [default: highly_variable, where var has it]",
+            help="Features to use: a column of booleans in var, or none for all features.  [default: highly_variable "
+            "if var has this column]",
         ),
     ),
     group_options(
@@ -39,14 +41,17 @@ OF_FIT: Final[tuple[Any, ...]] = (
             "--covariates",
             metavar="COLUMNS",
             callback=split_names,
-            help="Columns of obs to regress out: numbers as they are, a coefficient for each label of others.",
+            help="Columns of obs to regress out of every feature. Numeric columns get one coefficient, other columns "
+            "one for each category.",
         ),
         click.option(
             "--groups",
             metavar="COLUMNS",
             callback=split_names,
-            help="Columns of obs whose groups lose their means, as batches.",
+            help="Columns of obs to regress out as categories, even if they are numeric, such as the batch.",
         ),
     ),
-    group_options("Output", click.option("--anndata", is_flag=True, help="Write fit.h5ad, which scanpy opens.")),
+    group_options(
+        "Output", click.option("--anndata", is_flag=True, help="Write fit.h5ad, an AnnData file for scanpy.")
+    ),
 )

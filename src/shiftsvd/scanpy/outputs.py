@@ -1,4 +1,4 @@
-"""fit.h5ad: the result of a fit, as scanpy stores it."""
+"""Write fit.h5ad, the result of a fit in scanpy's layout."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,7 +48,7 @@ def _params(pca: PCA, mask: str | None) -> dict[str, Any]:
     info = pca.info_
     params = {"zero_center": pca.shift is not None, "n_comps": pca.n_components_, "scale": str(pca.scale)}
     params |= {"svd_solver": info.solver, "mask_var": mask, "use_highly_variable": mask == "highly_variable"}
-    if info.completed is not None:  # the shares are of a completed matrix
+    if info.completed is not None:  # variance ratios refer to the completed matrix
         params |= {"variance_of": of_gaps(pca)["variance_of"], "heldout_r2": info.heldout_r2}
     return {name: value for name, value in params.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""Scores of other cells on the components of a reference; some of its genes may be absent."""
+"""Project new cells onto the components of a reference, also if they lack some of its genes."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def project(
     key_added: str | None = None,
     max_absent: float = 0.1,
 ) -> None:
-    """Compute the scores of other cells on the components of a reference, with its shift, scale and transformations.
+    """Project new cells onto the components of a reference, with its shift, scale and transformations.
 
     Parameters
     ----------
@@ -33,25 +33,26 @@ def project(
         As in `pca`.
     max_absent : float
         Largest share of the genes of the components, and of the genes of library sizes, that the new cells may lack;
-        a notice counts them. Absent genes are unobserved: scores are the least-squares fit of the components to the
-        present genes, and sums of cells are over these.
+        a notice counts them. If genes are absent, scores are the least-squares fit of the components to the present
+        genes, and library sizes are sums over the present genes.
 
     Raises
     ------
     ValueError
-        If the reference has no such components, or has components of an obsm or of ``scanpy.pp.pca``; if the new cells
-        lack more genes than `max_absent` allows, or so many that some direction among the components loses half of its
-        squared length, or names of genes are not unique; if `obs` lacks a column that was regressed out, or has labels
-        there that the reference does not have.
+        If the reference has no components of `pca`, or components of an obsm; if the new cells lack more genes than
+        `max_absent` allows, or so many that a direction in the space of the components loses half of its squared norm;
+        if gene names are not unique; or if `obs` lacks a column that was regressed out, or has a category in it that
+        the reference does not have.
 
     See Also
     --------
-    scanpy.pca : Finds the components.
+    scanpy.pca : Compute the components.
 
     Notes
     -----
-    One pass, and one for sums of cells. Sparse data stay sparse. Genes outside the mask of the reference are needed for
-    library sizes only. If `pca` transformed raw counts, the new cells must be raw counts too.
+    Projection takes one pass, and another for library sizes if needed. Sparse data stay sparse. Genes outside the mask
+    of the reference are needed for library sizes only. If `pca` transformed raw counts, the new cells must be raw
+    counts too.
 
     Examples
     --------
@@ -69,9 +70,9 @@ def project(
     steps, design = getattr(model, "preprocess_", ()), getattr(model, "design_", None)
     places = places_of(adata, genes[kept_of(steps, len(genes))], "of the components", max_absent)
     if any(each.selects for each in steps):
-        places = places_of(adata, genes, "that sums of cells go over", max_absent)
-    there = np.flatnonzero(places >= 0)
-    order = there[np.argsort(places[there])]  # files are read in their own order
+        places = places_of(adata, genes, "in the library sizes", max_absent)
+    present = np.flatnonzero(places >= 0)
+    order = present[np.argsort(places[present])]  # read files in their own order
     A = matrix_of(adata, layer, places[order], Resources())
     warn_unless_counts([each.how for each in steps], A, logged(adata, layer))
     Z = on_places(model, order).transform(A, covariates=None if design is None else design.of(obs_column(adata)))

@@ -1,4 +1,4 @@
-"""Highly variable features in a few reads: dispersions, standardised variances, Pearson residuals; batches."""
+"""Rank features by dispersion, standardised variance or variance of Pearson residuals, within batches."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,14 +32,14 @@ from shiftsvd.transforms import Transform
 
 FLAVORS: Final = get_args(FlavorName)
 OF_LOGARITHMS: Final = ("seurat", "cell_ranger")
-USUAL: Final = 2000  # features by default, for flavors that have no cutoffs
+USUAL: Final = 2000  # default number of features for flavors without cutoffs
 NORMALIZED: Final = Setting("preprocess", "log-normalize")
-Columns = dict[str, Vector]  # what is known of each feature, by the names that scanpy gives it
+Columns = dict[str, Vector]  # statistics of each feature, by scanpy's names
 
 
 @dataclass(frozen=True)
 class Cutoffs:
-    """Between which means and normalised dispersions a gene is variable, where no number of genes is asked for."""
+    """Range of means and normalised dispersions of highly variable genes if no number of genes is given."""
 
     min_mean: float = 0.0125
     max_mean: float = 3.0
@@ -53,14 +53,14 @@ class Cutoffs:
 
 @dataclass(frozen=True)
 class HighlyVariable:
-    """What scanpy calls its arguments of these names."""
+    """Criterion of highly variable features; the fields are scanpy's arguments of the same names."""
 
-    n_top: int | None = None  # without it `cutoffs` decide; flavors that have none take `USUAL`
+    n_top: int | None = None  # None: use `cutoffs`, or `USUAL` features for flavors without cutoffs
     flavor: FlavorName = "seurat"
-    n_bins: int = 20  # of means, for "seurat"
-    span: float = 0.3  # share of the genes that the regression of "seurat_v3" uses at once
+    n_bins: int = 20  # bins of means, for "seurat"
+    span: float = 0.3  # share of the genes in each local regression of "seurat_v3"
     theta: float = 100.0
-    clip: float | None = None  # of residuals
+    clip: float | None = None  # largest absolute residual
     cutoffs: Cutoffs = field(default_factory=Cutoffs)
 
     def __post_init__(self) -> None:
@@ -71,8 +71,8 @@ class HighlyVariable:
                 f"be one of {', '.join(get_args(FlavorName))}",
                 self.flavor,
             ),
-            ("n_top_genes", self.n_top is None or _whole(self.n_top), "be a whole number of at least 1", self.n_top),
-            ("n_bins", _whole(self.n_bins), "be a whole number of at least 1", self.n_bins),
+            ("n_top_genes", self.n_top is None or _whole(self.n_top), "be an integer of at least 1", self.n_top),
+            ("n_bins", _whole(self.n_bins), "be an integer of at least 1", self.n_bins),
             ("span", 0 < self.span <= 1, "be above 0 and at most 1", self.span),
             ("theta", self.theta > 0, "be above 0", self.theta),
             ("clip", self.clip is None or self.clip >= 0, "be at least 0, or None", self.clip),
@@ -90,47 +90,49 @@ class HighlyVariable:
 
     def check_steps(self, steps: tuple[Transform, ...]) -> None:
         if not self.of_logarithms and steps:
-            raise Refused(self.named, " ranks raw counts; leave ", Setting("preprocess"), " out")
+            raise Refused(self.named, " ranks raw counts. Remove ", Setting("preprocess"), ".")
         for step in steps:
             if not step.keeps_zeros:
                 counted = Setting("flavor", "seurat_v3"), " or ", Setting("flavor", "pearson_residuals")
-                remedy = NORMALIZED, ", or a flavor of raw counts: ", *counted
-                raise Refused(self.named, f" ranks logarithms of counts, not {step}; give ", *remedy)
+                remedy = NORMALIZED, ", or rank raw counts with ", *counted, "."
+                raise Refused(self.named, f" ranks logarithms of counts, got {step}. Use ", *remedy)
 
 
 class Batches(NamedTuple):
     """The batch of every row."""
 
     codes: Vector
-    sizes: Vector  # how many rows each batch has
-    given: bool  # whether there are any labels
+    sizes: Vector  # number of rows in each batch
+    given: bool  # False if all rows are one batch because there are no labels
 
     @classmethod
     def of(cls, labels: Any, n_rows: int) -> Self:
         if labels is None:
             codes, names = np.zeros(n_rows, np.int64), np.array(["all rows"])
         else:
-            known = np.asarray(unmasked("batch", labels, "leave these rows out"))
+            known = np.asarray(unmasked("batch", labels, "remove these rows"))
             if known.shape != (n_rows,):
-                rule = f" must have one label for each of the {n_rows} rows, got shape {known.shape}"
+                rule = f" must have one label for each of the {n_rows:,} rows, got shape {known.shape}"
                 raise Refused(Setting("batch"), rule)
             if without := int(sum(map(_missing, known.tolist()))):
-                rule = f" must have a label for every row, got {without} without; leave these rows out"
-                raise Refused(Setting("batch"), rule)
+                rows = "1 row has" if without == 1 else f"{without:,} rows have"
+                raise Refused(
+                    Setting("batch"), f" must have a label for every row, but {rows} none. Remove these rows."
+                )
             names, codes = np.unique(known.astype(str) if known.dtype == object else known, return_inverse=True)
         sizes = np.bincount(codes, minlength=len(names)).astype(np.float64)
         if labels is None and n_rows < 2:
-            raise ValueError(f"features are ranked by at least 2 rows, got {n_rows}")
+            raise ValueError(f"ranking of features requires at least 2 rows, got {n_rows}")
         if sizes.min() < 2:
-            raise ValueError(f"every batch must have at least 2 rows, got 1 in {names[int(np.argmin(sizes))]!s}")
+            raise ValueError(f"every batch must have at least 2 rows, got 1 in batch {names[int(np.argmin(sizes))]!s}")
         return cls(codes.astype(np.int64), sizes, labels is not None)
 
     @property
     def n(self) -> int:
         return len(self.sizes)
 
-    def look(self, A: Operator, f: Any, R: Panel | None = None, C: Panel | None = None) -> tuple[Panel, Panel]:
-        """Sum what `f` tells over rows, and compute moments of columns by batch: a read."""
+    def moments(self, A: Operator, f: Any, R: Panel | None = None, C: Panel | None = None) -> tuple[Panel, Panel]:
+        """Compute sums over rows and moments of columns by batch of the numbers that `f` returns, in one read."""
         R = np.zeros((A.shape[0], 0)) if R is None else R
         C = np.zeros((A.shape[1], self.n, 0)) if C is None else C
         return group_moments(A, Grouped(f, self.codes, R, C, self.n))
@@ -143,9 +145,9 @@ def _missing(label: Any) -> bool:
 
 
 class Ranking(NamedTuple):
-    """What is known of every feature, and which of them are highly variable."""
+    """Statistics of every feature, and the mask of highly variable features."""
 
-    asked: HighlyVariable
+    criterion: HighlyVariable
     columns: Columns
 
     @property
@@ -153,11 +155,11 @@ class Ranking(NamedTuple):
         return self.columns["highly_variable"]
 
 
-# Rank the columns of A: counts, or for flavors of logarithms what `steps` make logarithms, or logarithms of this `base`
-# (its natural logarithm). `names` of features decide between those that are ranked alike, as in scanpy.
+# Rank the columns of A: raw counts; or, for flavors of logarithms, data that `steps` transform to logarithms, or
+# logarithms to a base whose natural logarithm is `base`. Ties are broken by `names` of features, as in scanpy.
 def rank(
     A: Operator,
-    asked: HighlyVariable,
+    criterion: HighlyVariable,
     steps: tuple[Transform, ...] = (),
     batches: Batches | None = None,
     names: Vector | None = None,
@@ -165,60 +167,63 @@ def rank(
     memory_limit: int | str | None = None,
     logged: bool = False,
 ) -> Ranking:
-    asked.check_steps(steps)
+    criterion.check_steps(steps)
     batches = Batches.of(None, A.shape[0]) if batches is None else batches
     A = checked(A)
-    in_groups = f"ranking {A.shape[1]} features in {batches.n} {'batches' if batches.given else 'group'}"
+    in_groups = f"ranking {A.shape[1]:,} features" + f" in {batches.n:,} batches" * batches.given
     affordable(group_bytes(A, batches.n, 2), memory_limit, in_groups, "batches or threads")
-    if asked.of_logarithms:
+    if criterion.of_logarithms:
         warn_unless_counts(steps, A, logged)
-        found = _by_dispersion(A, asked, steps, batches, names, base)
+        found = _by_dispersion(A, criterion, steps, batches, names, base)
     else:
-        warn_of_logarithms(asked.named, A, logged)
-        found = _by_variance(A, asked, batches)
+        warn_of_logarithms(criterion.named, A, logged)
+        found = _by_variance(A, criterion, batches)
     n_chosen = int(found["highly_variable"].sum())
     if not n_chosen:
-        by = asked.cutoffs if asked.n_top is None else "any measure: none of them varies"
-        raise ValueError(f"no feature is highly variable by {by}; give other data, cutoffs, or n_top_genes")
-    if asked.n_top is not None and n_chosen < asked.n_top:
-        warn(f"{n_chosen} features are taken, which is all that can be ranked, {asked.n_top} were asked for")
+        if criterion.n_top is None:
+            raise ValueError(
+                f"no feature is highly variable by {criterion.cutoffs}. Change the cutoffs, or pass n_top_genes."
+            )
+        raise ValueError("no feature is highly variable, because all features are constant. Check the data.")
+    if criterion.n_top is not None and n_chosen < criterion.n_top:
+        warn(f"Only {n_chosen:,} features can be ranked and are kept, instead of {criterion.n_top:,}.")
     if not batches.given:
         found = {name: found[name] for name in found if not name.endswith(("_nbatches", "_intersection"))}
-    return Ranking(asked, found)
+    return Ranking(criterion, found)
 
 
 def _whole(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
 
 
-# ---- functions of entries ``f(x, r, c)``, as `Grouped` takes them: numbers to sum over rows, and numbers whose moments
-# are computed. They are values that workers of a cluster get.
+# ---- functions ``f(x, r, c)`` of entries, as `Grouped` calls them: they return numbers to sum over rows, and numbers
+# whose moments are computed. They can be pickled for workers of a cluster.
 
 Quantities = tuple[Vector, ...]
-Looked = tuple[Quantities, Quantities]
+ToSum = tuple[Quantities, Quantities]
 
 
-def _of_counts(flavor: str, x: Vector, r: Quantities, c: Quantities) -> Looked:
+def _of_counts(flavor: str, x: Vector, r: Quantities, c: Quantities) -> ToSum:
     if x.size and x.min() < 0:
-        rule = f" ranks counts, which are at least 0, got {x.min():g}; give it the raw counts"
+        rule = f" requires counts, which are at least 0, got {x.min():g}. Pass raw counts."
         raise Refused(Setting("flavor", flavor), rule)
     return (x, (x != np.rint(x)).astype(np.float64)), (x,)
 
 
-# `entry` makes logarithms of raw counts, if the data are these.
-def _of_logs(entry: EntryOf | None, exponentials: bool, base: float, x: Vector, r: Quantities, c: Quantities) -> Looked:
+# `entry` transforms raw counts to logarithms; None if the data are logarithms.
+def _of_logs(entry: EntryOf | None, exponentials: bool, base: float, x: Vector, r: Quantities, c: Quantities) -> ToSum:
     y = x if entry is None else entry(x, r, c)
     with np.errstate(over="ignore"):
         return ((x != np.rint(x)).astype(np.float64),), (np.expm1(y * base) if exponentials else y,)
 
 
-def _cut_off(x: Vector, r: Quantities, c: Quantities) -> Looked:
+def _cut_off(x: Vector, r: Quantities, c: Quantities) -> ToSum:
     return (), (np.minimum(x, c[0]),)
 
 
-# Residuals and their squares, less those of a zero in the same place. Rows bring their sum r, columns by batch their
-# rate q and where residuals are cut off: ``mu = r q``.
-def _residuals(theta: float, x: Vector, r: Quantities, c: Quantities) -> Looked:
+# Residuals and their squares, minus those of a zero in the same place: r has the sums of rows, c the rates q of columns
+# by batch and the clipping limit; ``mu = r q``.
+def _residuals(theta: float, x: Vector, r: Quantities, c: Quantities) -> ToSum:
     mu, clip = r[0] * c[0], c[1]
     with np.errstate(divide="ignore", invalid="ignore"):
         deviation = np.sqrt(mu + mu**2 / theta)
@@ -230,14 +235,14 @@ def _residuals(theta: float, x: Vector, r: Quantities, c: Quantities) -> Looked:
 
 # ---- dispersions of logarithms
 
-TINY: Final = 1e-12  # stands for a mean of 0
+TINY: Final = 1e-12  # replaces a mean of 0
 NORMAL_MAD: Final = 0.6744897501960817  # median of the absolute value of a standard normal variable
-PERCENTILES: Final = np.arange(10, 105, 5)  # of the means, at which Cell Ranger cuts them
+PERCENTILES: Final = np.arange(10, 105, 5)  # of the means: edges of Cell Ranger's bins
 
 
 def _by_dispersion(
     A: Operator,
-    asked: HighlyVariable,
+    criterion: HighlyVariable,
     steps: tuple[Transform, ...],
     batches: Batches,
     names: Vector | None,
@@ -249,25 +254,25 @@ def _by_dispersion(
         fitted, R = steps[-1].learn_rows(A, np.ones(A.shape[0]), 0.0)
         entry, C = EntryOf(fitted.how, fitted.known, fitted.table), fitted.columns[:, None, :]
         C = np.repeat(C, batches.n, axis=1)
-    fractions, stored = batches.look(A, partial(_of_logs, entry, asked.flavor == "seurat", base), R, C)
+    fractions, stored = batches.moments(A, partial(_of_logs, entry, criterion.flavor == "seurat", base), R, C)
     if not steps and not fractions.any() and stored[0].any():
-        whole = " ranks logarithms, but all entries are whole numbers; give "
-        raise Refused(asked.named, whole, NORMALIZED, " with raw counts, or ", Setting("flavor", "seurat_v3"))
+        whole = " ranks logarithms, but all entries are whole numbers. For raw counts, use "
+        raise Refused(criterion.named, whole, NORMALIZED, " or ", Setting("flavor", "seurat_v3"), ".")
     moments = with_zeros(stored, batches.sizes)
     if not np.isfinite(moments).all():
-        beyond = " takes exponentials of logarithms, and those of these entries are beyond the range of numbers; give "
-        raise Refused(asked.named, beyond, NORMALIZED, " with raw counts")
-    each = [_dispersions(moments[:, :, b], asked, batches.given) for b in range(batches.n)]
+        beyond = " requires logarithms, but exponentials of the entries overflow. For raw counts, use "
+        raise Refused(criterion.named, beyond, NORMALIZED, ".")
+    each = [_dispersions(moments[:, :, b], criterion, batches.given) for b in range(batches.n)]
     if not batches.given:
         return each[0]
     order = np.arange(A.shape[1]) if names is None else np.argsort(names.astype(str), kind="stable")
-    return _of_batches(each, asked, order)
+    return _of_batches(each, criterion, order)
 
 
-# Dispersions are variances over means. Seurat: the logarithm, less the mean of its bin over the standard deviation in
-# it, of `n_bins` equal bins of ``log(1 + mean)``; a gene alone in its bin has 1. Cell Ranger: less the median over the
-# mean absolute deviation, of bins between percentiles of the means.
-def _dispersions(moments: Panel, asked: HighlyVariable, of_batch: bool) -> Columns:
+# Dispersions are variances over means. Seurat: subtract the mean of log dispersions in a bin and divide by their
+# standard deviation, with `n_bins` equal bins of ``log(1 + mean)``; a gene alone in its bin gets 1. Cell Ranger:
+# subtract the median in a bin and divide by the median absolute deviation, with bins between percentiles of the means.
+def _dispersions(moments: Panel, criterion: HighlyVariable, of_batch: bool) -> Columns:
     size, means, squares = moments
     there = (means != 0) | (squares != 0) if of_batch else np.ones(len(means), bool)
     columns = {name: np.zeros(len(there)) for name in ("means", "dispersions", "dispersions_norm")}
@@ -278,17 +283,17 @@ def _dispersions(moments: Panel, asked: HighlyVariable, of_batch: bool) -> Colum
     means = np.where(means == 0, TINY, means)
     dispersions = variances / means
     with np.errstate(divide="ignore", invalid="ignore"):
-        if asked.flavor == "seurat":
+        if criterion.flavor == "seurat":
             dispersions = np.log(np.where(dispersions == 0, np.nan, dispersions))
             means = np.log1p(means)
-            centre, spread = _mean_and_deviation(_equal_bins(means, asked.n_bins), dispersions)
+            centre, spread = _mean_and_deviation(_equal_bins(means, criterion.n_bins), dispersions)
         else:
             centre, spread = _median_and_mad(_percentile_bins(means), dispersions)
         found = (dispersions - centre) / spread
-    if asked.n_top is None:
-        chosen = asked.cutoffs.inside(means, np.nan_to_num(found))
+    if criterion.n_top is None:
+        chosen = criterion.cutoffs.inside(means, np.nan_to_num(found))
     else:
-        chosen = _above_nth(found, int(asked.n_top))
+        chosen = _above_nth(found, int(criterion.n_top))
     for name, values in zip(columns, (means, dispersions, found, chosen), strict=True):
         columns[name][there] = values
     return columns
@@ -338,21 +343,20 @@ def _median_and_mad(bins: Vector, values: Vector) -> tuple[Vector, Vector]:
     return centre, spread
 
 
-# Genes that most batches choose, and then those of the largest mean dispersion; then `order`, that of the genes by
-# their names, decides, as in scanpy.
-def _of_batches(each: list[Columns], asked: HighlyVariable, order: Vector) -> Columns:
-    told: Columns = {}
+# Sort genes by the number of batches that select them, then by mean dispersion, then by name (`order`), as in scanpy.
+def _of_batches(each: list[Columns], criterion: HighlyVariable, order: Vector) -> Columns:
+    combined: Columns = {}
     for name in ("means", "dispersions", "dispersions_norm"):
-        told[name] = _known_mean(np.array([columns[name] for columns in each]))
+        combined[name] = _known_mean(np.array([columns[name] for columns in each]))
     n_batches = np.sum([columns["highly_variable"] for columns in each], axis=0)
-    if asked.n_top is None:
-        told["dispersions_norm"] = np.nan_to_num(told["dispersions_norm"], posinf=np.inf, neginf=-np.inf)
-        chosen = asked.cutoffs.inside(told["means"], told["dispersions_norm"])
+    if criterion.n_top is None:
+        combined["dispersions_norm"] = np.nan_to_num(combined["dispersions_norm"], posinf=np.inf, neginf=-np.inf)
+        chosen = criterion.cutoffs.inside(combined["means"], combined["dispersions_norm"])
     else:
-        falling = -np.where(np.isnan(told["dispersions_norm"]), -np.inf, told["dispersions_norm"])
-        chosen = _first_of(np.lexsort((np.argsort(order), falling, -n_batches)), int(asked.n_top))
+        falling = -np.where(np.isnan(combined["dispersions_norm"]), -np.inf, combined["dispersions_norm"])
+        chosen = _first_of(np.lexsort((np.argsort(order), falling, -n_batches)), int(criterion.n_top))
     counted = {"highly_variable_nbatches": n_batches, "highly_variable_intersection": n_batches == len(each)}
-    return told | {"highly_variable": chosen} | counted
+    return combined | {"highly_variable": chosen} | counted
 
 
 def _known_mean(values: Vector) -> Vector:
@@ -369,35 +373,35 @@ def _first_of(order: Vector, n_top: int) -> Vector:
 
 # ---- variances of counts
 
-DIGITS: Final = 11  # of scores that are compared
-# Accuracy of the interpolated sums over zeros, of the largest residual that a zero can have.
+DIGITS: Final = 11  # significant digits in comparisons of scores
+# Accuracy of the interpolated sums over zeros, relative to the largest residual of a zero.
 ACCURACY = 1e-13
-AT_ONCE = 2**17  # residuals of zeros that are held at a time
+AT_ONCE = 2**17  # residuals of zeros in memory at a time
 
 
-def _by_variance(A: Operator, asked: HighlyVariable, batches: Batches) -> Columns:
-    sums, stored = batches.look(A, partial(_of_counts, asked.flavor))
+def _by_variance(A: Operator, criterion: HighlyVariable, batches: Batches) -> Columns:
+    sums, stored = batches.moments(A, partial(_of_counts, criterion.flavor))
     moments = with_zeros(stored, batches.sizes)
     whole = all_groups(moments)
-    if not sums[:, 1].any():  # as exact as sums of whole numbers are: genes of as many counts have the same mean
+    if not sums[:, 1].any():  # integer sums are exact, so that genes with the same number of counts have equal means
         counts = np.rint(stored[0] * stored[1])
         moments[1], whole[1] = counts / batches.sizes, counts.sum(axis=1) / A.shape[0]
-    told = {"means": whole[1], "variances": whole[2] / (whole[0] - 1)}
-    if asked.flavor == "pearson_residuals":
-        name, scores = "residual_variances", _residual_variances(A, sums[:, 0], batches, moments, asked)
+    columns = {"means": whole[1], "variances": whole[2] / (whole[0] - 1)}
+    if criterion.flavor == "pearson_residuals":
+        name, scores = "residual_variances", _residual_variances(A, sums[:, 0], batches, moments, criterion)
     else:
-        name, scores = "variances_norm", _standardised_variances(A, batches, moments, asked.span)
-    told |= {name: scores.mean(axis=1)} | _chosen(scores, asked.n_top or USUAL, asked.flavor == "seurat_v3")
-    if asked.flavor == "pearson_residuals":
-        told["highly_variable_intersection"] = told["highly_variable_nbatches"] == batches.n
-    return told
+        name, scores = "variances_norm", _standardised_variances(A, batches, moments, criterion.span)
+    columns |= {name: scores.mean(axis=1)} | _chosen(scores, criterion.n_top or USUAL, criterion.flavor == "seurat_v3")
+    if criterion.flavor == "pearson_residuals":
+        columns["highly_variable_intersection"] = columns["highly_variable_nbatches"] == batches.n
+    return columns
 
 
-# The genes of the best ranks: by their median over the batches that choose them, and by how many do. `rank_first`
-# says which of the two comes first; the other one decides where that is the same.
+# Sort genes by their median rank over the batches that select them, and by the number of these batches. `rank_first`:
+# the median rank is the first key and the number of batches breaks ties, else the other way round.
 def _chosen(scores: Vector, n_top: int, rank_first: bool) -> Columns:
-    # Many genes have the same counts, and scores that differ by rounding alone: these are alike, and come in the order
-    # in which NumPy's sort leaves them, as they do in scanpy.
+    # Many genes have the same counts, and scores that differ by rounding errors only. Treat these as ties, in the order
+    # in which NumPy's sort leaves them, as scanpy does.
     with np.errstate(divide="ignore"):
         unit = 10.0 ** (np.floor(np.log10(np.abs(scores))) - DIGITS)
     alike = np.where(scores == 0, 0, np.rint(scores / np.where(unit > 0, unit, 1)) * unit)
@@ -414,26 +418,28 @@ def _chosen(scores: Vector, n_top: int, rank_first: bool) -> Columns:
 
 
 # Lause, Berens & Kobak (2021): the variance of ``z = (x - mu) / sqrt(mu + mu^2 / theta)`` of each gene in each batch,
-# with ``mu = r c / T`` of the batch, cut off at plus and minus `clip`, sqrt(m) of the batch by default. `sums` are the
-# r. Genes and cells without counts have residuals of 0.
-def _residual_variances(A: Operator, sums: Vector, batches: Batches, moments: Panel, asked: HighlyVariable) -> Vector:
+# with ``mu = r c / T`` of the batch, clipped at plus and minus `clip`, sqrt(m) of the batch by default. `sums` holds r.
+# Genes and cells without counts have residuals of 0.
+def _residual_variances(
+    A: Operator, sums: Vector, batches: Batches, moments: Panel, criterion: HighlyVariable
+) -> Vector:
     size, counts = moments[0], moments[0] * moments[1]
     T = counts.sum(axis=0)
     rates = counts / np.where(T > 0, T, 1)
-    cut_off = np.sqrt(batches.sizes) if asked.clip is None else np.full(batches.n, float(asked.clip))
+    cut_off = np.sqrt(batches.sizes) if criterion.clip is None else np.full(batches.n, float(criterion.clip))
     C = np.stack([rates, np.broadcast_to(cut_off, rates.shape)], axis=2)
-    _, found = batches.look(A, partial(_residuals, asked.theta), sums[:, None], C)
+    _, found = batches.moments(A, partial(_residuals, criterion.theta), sums[:, None], C)
     total, squares = found[0] * found[1], found[0] * found[3]
     for b in range(batches.n):
-        zeros = _of_zeros(sums[batches.codes == b], rates[:, b], asked.theta, cut_off[b])
+        zeros = _of_zeros(sums[batches.codes == b], rates[:, b], criterion.theta, cut_off[b])
         total[:, b] += zeros[0]
         squares[:, b] += zeros[1]
     return np.asarray(np.maximum(squares / size - (total / size) ** 2, 0))
 
 
 def _of_zeros(sums: Vector, rates: Vector, theta: float, clip: float) -> tuple[Vector, Vector]:
-    # Sums of the residuals of zeros, and of their squares, for the rate of each gene. Both are smooth in the logarithm
-    # of the rate, and interpolated there, unless some are cut off.
+    # Sums of the residuals of zeros, and of their squares, for the rate of each gene. Both are smooth functions of the
+    # logarithm of the rate, so interpolate them, unless some residuals are clipped.
     rows, often = np.unique(sums[sums > 0], return_counts=True)
     there = rates > 0
     total, squares = np.zeros(len(rates)), np.zeros(len(rates))
@@ -465,14 +471,14 @@ def _zero(rows: Vector, rates: Vector | float, theta: float, clip: float) -> Pan
     return np.asarray(np.maximum(-np.sqrt(mu / (1 + mu / theta)), -clip))
 
 
-# Stuart, Butler et al. (2019): the variance of each gene in each batch over the expected one, where a local quadratic
-# regression expects ``log10 variance`` by ``log10 mean``. Counts are cut off at the mean plus sqrt(m) expected standard
-# deviations.
+# Stuart, Butler et al. (2019): the variance of each gene in each batch over the variance that a local quadratic
+# regression of ``log10 variance`` on ``log10 mean`` predicts. Counts are clipped at the mean plus sqrt(m) predicted
+# standard deviations.
 def _standardised_variances(A: Operator, batches: Batches, moments: Panel, span: float) -> Vector:
     size, mean = moments[0], moments[1]
     variance = moments[2] / (size - 1)
     deviation = np.stack([_expected(mean[:, b], variance[:, b], span) for b in range(batches.n)], axis=1)
-    _, found = batches.look(A, _cut_off, C=(mean + deviation * np.sqrt(size))[:, :, None])
+    _, found = batches.moments(A, _cut_off, C=(mean + deviation * np.sqrt(size))[:, :, None])
     count, stored_mean, stored_squares = found
     squares = stored_squares + count * (stored_mean - mean) ** 2 + (size - count) * mean**2
     return np.asarray(squares / ((size - 1) * deviation**2))
@@ -488,20 +494,20 @@ def _expected(mean: Vector, variance: Vector, span: float) -> Vector:
 
 # ---- local regression
 
-CELL: Final = 0.2  # largest share of a neighbourhood in a cell, as in the original implementation
-BEYOND: Final = 0.005  # of the range of the data, by which the outermost ends lie outside of it
-# Smaller singular values of a neighbourhood, relative to the largest, are treated as 0.
+CELL: Final = 0.2  # largest number of points in a cell, as a share of a neighbourhood, as in the original code
+BEYOND: Final = 0.005  # margin between the data and the outermost cell ends, as a share of the range of the data
+# Singular values of a neighbourhood below this share of the largest are treated as 0.
 SINGULAR: Final = 100 * float(np.finfo(np.float64).eps)
 
 
 def loess(x: Vector, y: Vector, span: float) -> Vector:
-    # Cleveland & Grosse (1991), as R's ``loess(degree=2, surface="interpolate")`` and scikit-misc's: quadratics are
-    # fitted, with tricube weights, to the nearest share `span` of the points around each end of the cells, which hold
-    # up to ``CELL * span`` of the points; cubics of the same values and slopes interpolate inside of a cell.
+    # Cleveland & Grosse (1991), as R's ``loess(degree=2, surface="interpolate")`` and scikit-misc: fit quadratics, with
+    # tricube weights, to the share `span` of the points nearest to each end of the cells, which hold up to ``CELL *
+    # span`` of the points. Inside a cell, interpolate by a cubic with the values and slopes at its ends.
     n = len(x)
     nearest = min(n, int(np.floor(n * span + 1e-5)))
     if nearest < 4:
-        raise refuse("span", f"take in at least 4 of the {n} points", span, "raise it")
+        raise refuse("span", f"include at least 4 of the {n:,} points", span, "raise it")
     order = np.argsort(x, kind="stable")
     x_sorted, y_sorted = x[order], y[order]
     points = _ends(x_sorted, int(np.floor(n * span * CELL)))
@@ -526,7 +532,7 @@ def _ends(x: Vector, most: int) -> Vector:
 
 
 def _untied(x: Vector, first: int, last: int) -> int:
-    middle = (first + last + 2) // 2 - 1  # places are counted from 1 in the original
+    middle = (first + last + 2) // 2 - 1  # the original code counts from 1
     offset = 0
     while first <= middle + offset < last:
         if x[middle + offset] != x[middle + offset + 1]:
@@ -539,7 +545,7 @@ def _quadratic(x: Vector, y: Vector, point: float, nearest: int) -> tuple[float,
     distance = np.abs(x - point)
     radius = np.partition(distance, nearest - 1)[nearest - 1]
     near = distance < radius
-    if not near.any():  # as many points as the span takes in lie on each other
+    if not near.any():  # all points in the span coincide
         return float(y[distance <= radius].mean()), 0.0
     d = x[near] - point
     w = np.sqrt((1 - (distance[near] / radius) ** 3) ** 3)

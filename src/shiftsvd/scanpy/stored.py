@@ -1,4 +1,4 @@
-"""Matrices and columns of AnnData objects, and the model in their `varm` and `uns`."""
+"""Read matrices and columns of AnnData objects, and store models in their `varm` and `uns`."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -17,17 +17,18 @@ from shiftsvd.extend.running import Refused, Resources, Setting, notice, refuse
 from shiftsvd.extend.transforms import OfEntry, Spelled, kept_of
 from shiftsvd.transforms import Transform
 
-# Of the sum of a row whose absolute values sum to 1: what a file in single precision may change.
+# Rounding error of the sum of a row whose absolute values sum to 1, in a file in single precision.
 _ROUNDING: Final = 4 * float(np.finfo(np.float32).eps)
-_DESIGN, _STEPS = "design", "preprocess"  # keys of what was learned, in ``uns["pca"]``
+_DESIGN, _STEPS = "design", "preprocess"  # keys of the fitted regression and transformations in ``uns["pca"]``
 _RESIDUALS: Final = "pearson_residuals_normalization"  # scanpy's own key
 _EVERY: Final = Spelled("mask_var", "none", "mask_var=None")
+_SHOWN: Final = 3  # names in a message
 MarginsName = Literal["all", "mask"]
 Mask = npt.NDArray[np.bool_]
 
 
 class Keys(NamedTuple):
-    """Names of what is written."""
+    """Keys of the results in an AnnData object."""
 
     obsm: str = "X_pca"
     varm: str = "PCs"
@@ -58,23 +59,23 @@ def loadings_of(pca: PCA, n_genes: int, rows: Any, keys: Keys) -> dict[str, Pane
 def unstructured(
     pca: PCA, key: str, params: dict[str, Any], variances: dict[str, Any], genes: Any, computed_on: str
 ) -> dict[str, Any]:
-    """Return what belongs in `uns`; `genes` are the names of all of them."""
+    # `genes` has the names of all genes, also of those outside the mask.
     found: dict[str, Any] = {}
-    told = {"params": params, **variances}
+    results = {"params": params, **variances}
     fitted, design = getattr(pca, "preprocess_", ()), getattr(pca, "design_", None)
     if steps := tuple(each for each in fitted if not each.selects):
         n_all = next((number for number, each in enumerate(fitted) if each.selects), 0)
         names = np.array(genes if n_all else genes[kept_of(fitted, len(genes))], object)
-        told[_STEPS] = _coded(steps, "fitted") | {"n_all": n_all, "genes": names}
+        results[_STEPS] = _coded(steps, "fitted") | {"n_all": n_all, "genes": names}
         params[_STEPS] = ", then ".join(str(each.how) for each in steps)
         last = steps[-1]
         if isinstance(last.how, PearsonResiduals):
             clip = float(last.known[0])
             found[_RESIDUALS] = {"theta": last.how.theta, "clip": clip, "computed_on": computed_on}
     if design is not None:
-        told[_DESIGN] = _coded((design, pca.shift_), "design")
+        results[_DESIGN] = _coded((design, pca.shift_), "design")
         params["covariates"] = ", ".join(design.names)
-    return {key: told} | found
+    return {key: results} | found
 
 
 def _coded(value: Any, name: str) -> dict[str, Any]:
@@ -89,39 +90,40 @@ def _decoded(kept: dict[str, Any]) -> Any:
 
 
 def read_model(reference: Any, keys: Keys) -> tuple[PCA, Any]:
-    """Return the model that `pca` or the command has stored, and the names of the genes that it needs of new cells."""
-    told = reference.uns.get(keys.uns, {})
-    if "obsm" in told.get("params", {}):
+    """Return the model that `pca` or the command stored, and the names of the genes that it needs in new cells."""
+    stored = reference.uns.get(keys.uns, {})
+    if "obsm" in stored.get("params", {}):
         raise ValueError(
-            f"the components of the reference must be of its genes, but uns[{keys.uns!r}] is of "
-            f"obsm={told['params']['obsm']!r}; run shiftsvd.scanpy.pca without obsm, or give its key_added"
+            f"the reference must have components of genes, but uns[{keys.uns!r}] holds components of "
+            f"obsm={stored['params']['obsm']!r}. Run shiftsvd.scanpy.pca without obsm, or pass the key_added of such a "
+            "run."
         )
     if missing := [name for name in (keys.varm, keys.treated) if name not in reference.varm]:
-        raise ValueError(f"the reference must have varm[{missing[0]!r}]; run shiftsvd.scanpy.pca on it first")
+        raise ValueError(f"the reference must have varm[{missing[0]!r}]. Run shiftsvd.scanpy.pca on it first.")
     V = np.asarray(reference.varm[keys.varm], np.float64)
     shift, scale, *sums = np.asarray(reference.varm[keys.treated], np.float64).T
-    for known in sums:  # files of the first versions have none
+    for known in sums:  # absent from files of the first versions
         _check_sums(V, known, keys.varm)
     used = np.flatnonzero(scale > 0)
     genes = reference.var_names[used]
     pca = PCA()
     pca.components_, pca.mean_, pca.scale_ = V[used].T, shift[used], scale[used]
-    if kept := dict(told.get(_DESIGN, {})):
+    if kept := dict(stored.get(_DESIGN, {})):
         pca.shift = Covariates()
         design, learned = _decoded(kept)
         pca.design_, pca.shift_ = design, learned
         shape, mean = learned.coefficients.shape, learned.mean
         if shape != (design.width, len(genes)) or mean.shape != (len(genes),):
             raise ValueError(
-                f"uns[{keys.uns!r}][{_DESIGN!r}] must be of the {len(genes)} genes of the components, got coefficients "
-                f"of shape {shape}; run shiftsvd.scanpy.pca again"
+                f"uns[{keys.uns!r}][{_DESIGN!r}] must have coefficients of the {len(genes):,} genes of the components, "
+                f"got shape {shape}. Run shiftsvd.scanpy.pca again."
             )
-    if kept := dict(told.get(_STEPS, {})):
+    if kept := dict(stored.get(_STEPS, {})):
         n_all, names = int(kept.pop("n_all")), type(genes)(np.asarray(kept.pop("genes"), object))
         if not names.equals(reference.var_names if n_all else genes):
             raise ValueError(
-                f"the genes of the reference must be those that uns[{keys.uns!r}][{_STEPS!r}] was learned of, "
-                f"{len(names)} in their order; run shiftsvd.scanpy.pca again"
+                f"the reference must have the {len(names):,} genes that uns[{keys.uns!r}][{_STEPS!r}] was fitted on, "
+                "in the same order. Run shiftsvd.scanpy.pca again."
             )
         steps = _decoded(kept)
         for number, each in enumerate(steps):
@@ -137,8 +139,8 @@ def _check_sums(V: Panel, sums: Vector, key: str) -> None:
     others = np.abs(V.sum(axis=1) - sums) > _ROUNDING * np.abs(V).sum(axis=1)
     if others.any():
         raise ValueError(
-            f"the loadings of the reference, varm[{key!r}], are not those that shiftsvd.scanpy.pca wrote: "
-            f"{np.count_nonzero(others)} of {len(V)} genes differ; run it again"
+            f"the loadings of the reference, varm[{key!r}], have changed since shiftsvd.scanpy.pca wrote them: "
+            f"{np.count_nonzero(others):,} of {len(V):,} genes differ. Run shiftsvd.scanpy.pca again."
         )
 
 
@@ -165,7 +167,7 @@ def names_of(what: str, given: str | Sequence[str] | None) -> tuple[str, ...]:
 def obs_column(adata: Any) -> Callable[[str], Column]:
     def column(name: str) -> Column:
         if name not in adata.obs:
-            rule = f" must be columns of obs, got {name!r}; obs has {list(adata.obs)}"
+            rule = f" must be columns of obs, got {name!r}. Columns of obs: {few(adata.obs)}."
             raise Refused(Setting("covariates"), " and ", Setting("groups"), rule)
         series = adata.obs[name]
         if type(series.dtype).__name__ == "CategoricalDtype" or series.dtype.kind not in "fiub":
@@ -175,7 +177,13 @@ def obs_column(adata: Any) -> Callable[[str], Column]:
     return column
 
 
-# ---- matrices, and genes of them
+# ---- matrices and genes
+
+
+def few(names: Any) -> str:
+    listed = [str(name) for name in names]
+    more = f" and {len(listed) - _SHOWN:,} more" if len(listed) > _SHOWN else ""
+    return ", ".join(listed[:_SHOWN]) + more or "none"
 
 
 def is_annotated(data: Any) -> bool:
@@ -186,11 +194,11 @@ def matrix_of(adata: Any, layer: str | None, columns: Places | None, resources: 
     if adata.isbacked and layer is None:
         return _backed(adata, columns, resources)
     if layer is not None and layer not in adata.layers:
-        raise ValueError(f"layer must be one of {list(adata.layers)}, got {layer!r}")
+        raise ValueError(f"layer must be one of {few(adata.layers)}, got {layer!r}")
     part = adata if columns is None else adata[:, columns]
     X = part.X if layer is None else part.layers[layer]
     if X is None:
-        raise ValueError("this AnnData object has no X; name a layer or an obsm")
+        raise ValueError("this AnnData object has no X. Pass a layer or an obsm.")
     return as_operator(X, **vars(resources))
 
 
@@ -200,7 +208,7 @@ def logged(adata: Any, layer: str | None) -> bool:
 
 def _backed(adata: Any, columns: Places | None, resources: Resources) -> Operator:
     if adata.is_view:
-        raise ValueError("a view of a backed AnnData object cannot be written to; call .to_memory() of it first")
+        raise ValueError("a view of a backed AnnData object cannot be written to. Call its method .to_memory() first.")
     opened = read_file(Path(adata.filename), "h5ad", "X", resources.memory_limit)
     source = opened.matrix
     if columns is not None:
@@ -213,7 +221,7 @@ def mask_of(adata: Any, mask: Any) -> Mask:
     if not isinstance(mask, str):
         return booleans(_in_order(mask, adata.var_names), adata.n_vars)
     if mask not in adata.var:
-        raise refuse("mask_var", "be a column of var or an array", mask, f"var has {list(adata.var)}")
+        raise refuse("mask_var", "be a column of var or an array", mask, f"columns of var: {few(adata.var)}")
     return booleans(adata.var[mask], adata.n_vars, f"the column {mask!r} of var")
 
 
@@ -224,44 +232,44 @@ def _in_order(mask: Any, genes: Any) -> Any:
     return mask if (places < 0).any() else mask.iloc[places]
 
 
-def booleans(mask: Any, n_vars: int, told: str = "it") -> Mask:
+def booleans(mask: Any, n_vars: int, name: str = "the mask") -> Mask:
     values = np.array(unmasked("mask_var", mask, "fill them with True or False"))
     if values.dtype == object:
-        values = _from_objects(values, told)
+        values = _from_objects(values, name)
     if values.dtype != bool or values.shape != (n_vars,):
-        rule = f" must be {n_vars} booleans, got {values.dtype} of shape {values.shape}"
+        rule = f" must be {n_vars:,} booleans, got {values.dtype} of shape {values.shape}"
         raise Refused(Setting("mask_var"), rule)
     if not values.any():
-        raise Refused(Setting("mask_var"), " must be true for a gene at least; give ", _EVERY, " to take them all")
+        raise Refused(Setting("mask_var"), " must be true for at least one gene. To use all genes, pass ", _EVERY, ".")
     return values
 
 
-def _from_objects(values: Any, told: str) -> Any:
+def _from_objects(values: Any, name: str) -> Any:
     if gaps := sum(x is None or type(x).__name__ == "NAType" or x != x for x in values.flat):
-        missed = f" must be true or false for every gene, but {told} misses {gaps} of {values.size}; use "
-        remedy = ".fillna(False).astype(bool), or ", _EVERY, " to take them all"
-        raise Refused(Setting("mask_var"), missed, *remedy)
+        have = "missing value" if gaps == 1 else "missing values"
+        rule = f" must be true or false for every gene, but {name} has {gaps:,} {have} in {values.size:,} genes. "
+        remedy = "Fill them with .fillna(False).astype(bool), or pass ", _EVERY, " to use all genes."
+        raise Refused(Setting("mask_var"), rule, *remedy)
     return values.astype(bool) if all(isinstance(x, bool | np.bool_) for x in values.flat) else values
 
 
 def places_of(adata: Any, names: Any, of: str, max_absent: float) -> Places:
     if not 0 <= max_absent < 1:
-        raise ValueError(f"max_absent must be a share of the genes, at least 0 and below 1, got {max_absent!r}")
+        raise ValueError(f"max_absent must be at least 0 and below 1, a share of the genes, got {max_absent!r}")
     for whose, known in (("the new cells", adata.var_names), ("the reference", names)):
         if not known.is_unique:
             twice = known[known.duplicated()][0]
             raise ValueError(
-                f"the names of the genes of {whose} must be unique, got {twice!r} twice; "
-                "call .var_names_make_unique() first"
+                f"gene names of {whose} must be unique, got {twice!r} several times. Call .var_names_make_unique() "
+                "first."
             )
     places: Places = adata.var_names.get_indexer(names)
     absent = names[places < 0]
-    few = f"{', '.join(map(str, absent[:5]))}{', ...' if len(absent) > 5 else ''}"
     if len(absent) > max_absent * len(names):
         raise ValueError(
-            f"the new cells must have all {len(names)} genes {of}, {len(absent)} are missing: {few}; "
-            f"max_absent={max_absent:g} is the share of them that may be"
+            f"the new cells lack {len(absent):,} of the {len(names):,} genes {of} (limit {100 * max_absent:g} %, "
+            f"max_absent): {few(absent)}. The new cells have {few(adata.var_names)}."
         )
     if len(absent):
-        notice(f"{len(absent)} of {len(names)} genes {of} are absent from the new cells, and unobserved: {few}")
+        notice(f"The new cells lack {len(absent):,} of the {len(names):,} genes {of}: {few(absent)}.")
     return places

@@ -1,4 +1,4 @@
-"""Transformations of entries, such as residuals of null models, as lazy matrices: sparse minus low rank."""
+"""Transform entries, for example to residuals of null models, into operators that are sparse minus low rank."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from shiftsvd.transforms.residuals import DevianceResiduals as DevianceResiduals
     from shiftsvd.transforms.residuals import PearsonResiduals as PearsonResiduals
 
-# A new transformation needs its class, and its lines in this file: where it is, here and above, and its name for
-# `preprocess=` and `--preprocess`. The command and model files read these tables; the order is that of the help text.
+# To add a transformation, add its class to the imports above and to this table, and its name for `preprocess=` and
+# `--preprocess` to NAMED. The command and model files read these tables; the help text lists the names in this order.
 _HOMES: Final = {
     "shiftsvd.runs.messages": ("ValuesWarning",),
     "shiftsvd.transforms.base": ("Fitted", "Transform"),
@@ -59,7 +59,7 @@ if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every
 
 
 def places() -> dict[str, str]:
-    """Return the place "module:Class" of each transformation, those of extensions too; no class is imported."""
+    """Return "module:Class" of each transformation, also of those in extensions, without importing any class."""
     return {name: f"{__name__}:{cls}" for name, cls in NAMED.items()} | merged("transforms")
 
 
@@ -69,7 +69,7 @@ def by_name() -> dict[str, type["Transform"]]:
 
 @dataclass(frozen=True)
 class Spelled(Setting):
-    """A setting that is named differently in Python and in the command."""
+    """A setting with different names in Python and in the command."""
 
     text: str = ""
 
@@ -78,6 +78,6 @@ class Spelled(Setting):
 
 
 def shown(how: "Transform") -> Part:
-    """Return a transformation for a message: its class in Python, `--preprocess NAME` in the command."""
+    """Return the name of a transformation in messages: its class in Python, `--preprocess NAME` in the command."""
     cls, names = type(how).__name__, {cls: name for name, cls in by_name().items()}
     return Spelled("preprocess", names[type(how)], cls) if type(how) in names else cls

@@ -1,4 +1,4 @@
-"""Transformations of entries as values: settings, what is learned of rows, and the operator of transformed rows."""
+"""Base classes of transformations of entries: settings, fitted values, and operators of transformed rows."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -21,27 +21,27 @@ from shiftsvd.transforms import shown
 from shiftsvd.transforms.count_data import warn_unless_counts
 from shiftsvd.transforms.smooth import Smooth
 
-# From this tolerance on, changed entries of single precision data are rounded to single precision.
+# At this tolerance or a larger one, transformed entries of single-precision data are stored in single precision.
 SINGLE = 1e-5
-# Zeros that are cut off may add this share of the stored entries to a sparse matrix.
+# Largest number of clipped zeros to store, as a share of the stored entries of a sparse matrix.
 MORE = 0.25
 EPS = float(np.finfo(np.float64).eps)
-# Rounding units that an entry loses by its own operations, at most.
+# Bound of the rounding error of the operations on an entry, in units of EPS.
 OPERATIONS = 8.0
 SumsOf = tuple[tuple[Vector, ...], tuple[Vector, ...]]  # terms of rows, and of columns
 
 
 @dataclass(frozen=True, eq=False)
 class Transform(ABC):
-    """The settings of a transformation of entries; nothing is known of the data yet.
+    """Base class for the settings of a transformation of entries, before it is fitted.
 
-    A subclass learns from the columns (`learn_rows`), sums terms over each row (`terms`, `quantities`), changes entries
-    (`entry`), and gives what zeros become as a product of two factors (`left`, and `Fitted.right`).
+    A subclass fits values of the columns (`learn_rows`), sums terms over each row (`terms`, `quantities`), transforms
+    entries (`entry`), and represents transformed zeros as a product of two factors (`left`, and `Fitted.right`).
 
     See Also
     --------
-    Elementwise : From a function of one number.
-    transforms.Fitted : What `learn` returns.
+    Elementwise : Apply a function to every entry.
+    transforms.Fitted : A fitted transformation, which `learn` returns.
 
     Examples
     --------
@@ -60,11 +60,11 @@ class Transform(ABC):
            [0., 9.]])
     """
 
-    keeps_zeros: ClassVar[bool] = True  # zeros stay zeros; a transformation that changes them can only come last
-    learns: ClassVar[tuple[int, int]] = (0, 0)  # how many numbers of each column, and of all
-    of_counts: ClassVar[bool] = False  # counts are expected: negative entries are refused, logarithms warned of
-    selects: ClassVar[bool] = False  # leaves columns out, and changes no entry
-    # A quantity of rows and one of columns: zeros become stored entries where their product exceeds 1.
+    keeps_zeros: ClassVar[bool] = True  # zeros stay zeros; a transformation that changes zeros must be the last step
+    learns: ClassVar[tuple[int, int]] = (0, 0)  # number of fitted values of each column, and of all columns together
+    of_counts: ClassVar[bool] = False  # requires counts: raise an error for negative entries, warn of logarithms
+    selects: ClassVar[bool] = False  # removes columns and changes no entry
+    # Indices of a quantity of rows and of columns: zeros are stored as entries if the product of these exceeds 1.
     stored_zeros: ClassVar[tuple[int, int] | None] = None
 
     def __eq__(self, other: object) -> bool:
@@ -75,21 +75,21 @@ class Transform(ABC):
 
     @abstractmethod
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple["Fitted", Panel]:
-        """Learn from the rows of A; `learn` and fits call this once.
+        """Fit the transformation on the rows of A. `learn` and estimators call this method once.
 
         Parameters
         ----------
         A : Operator of shape (m, n)
-            The rows to learn from, of a kind whose entries can be read.
+            The training rows; the operator must give access to its entries.
         weights : array of shape (m,)
-            How often each row counts.
+            Weight of each row, as a number of repetitions.
         tol : float
-            Relative accuracy of singular values that the approximation of changed zeros must allow.
+            Relative accuracy of singular values, for which transformed zeros may be approximated.
 
         Returns
         -------
         (Fitted, array of shape (m, p))
-            These settings with what was learned of the columns, and the quantities of the rows of A.
+            The fitted transformation, and the quantities of the rows of A.
         """
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
@@ -100,7 +100,7 @@ class Transform(ABC):
         x : array of shape (nnz,)
             Entries.
         c : tuple of q arrays of shape (nnz,)
-            What was learned of the column of each entry.
+            Fitted values of the column of each entry.
 
         Returns
         -------
@@ -117,18 +117,18 @@ class Transform(ABC):
         sums : array of shape (m, p)
             The sums of `terms` over each row.
         fitted : Fitted
-            What was learned.
+            The fitted transformation.
 
         Returns
         -------
         array of shape (m, p)
-            The quantities that `entry` gets for the row of each entry; the sums themselves by default.
+            The quantities to pass to `entry` for the row of each entry; the sums themselves by default.
         """
         return sums
 
     @abstractmethod
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        """Change entries, and subtract what a zero in the same place becomes.
+        """Transform entries, and subtract the transformed value of a zero in the same place.
 
         Parameters
         ----------
@@ -137,11 +137,11 @@ class Transform(ABC):
         r : tuple of p arrays of shape (nnz,)
             The quantities of the row of each entry.
         c : tuple of q arrays of shape (nnz,)
-            What was learned of the column of each entry.
+            Fitted values of the column of each entry.
         known : array
-            What was learned of all columns together.
+            Fitted values of all columns together.
         table : array of shape (t, 3), or None
-            The values of all columns, for transformations that learn them; see `Ranks`.
+            Table of the values of all columns, for transformations that store one, such as `Ranks`.
 
         Returns
         -------
@@ -150,14 +150,14 @@ class Transform(ABC):
         """
 
     def left(self, R: Panel, fitted: "Fitted") -> Panel:
-        """Compute the factor L of what zeros become, ``L R^T``.
+        """Compute the factor L of transformed zeros, ``L R^T``.
 
         Parameters
         ----------
         R : array of shape (m, p)
             The quantities of the rows.
         fitted : Fitted
-            What was learned; its `right` is the factor of the columns.
+            The fitted transformation; its `right` is the factor of the columns.
 
         Returns
         -------
@@ -167,40 +167,42 @@ class Transform(ABC):
         return np.ones((len(R), 1))
 
     def rounded_at(self, R: Panel, fitted: "Fitted") -> tuple[Panel, Panel]:
-        """Bound the sizes at which entries round, by a product ``|L| |R|^T``: those of the terms of a difference.
+        """Bound the absolute values of the terms whose difference is an entry, by a product ``|L| |R|^T``.
+
+        The rounding errors of entries are proportional to this bound.
 
         Parameters
         ----------
         R : array of shape (m, p)
             The quantities of the rows.
         fitted : Fitted
-            What was learned.
+            The fitted transformation.
 
         Returns
         -------
         (array of shape (m, s), array of shape (n, s))
-            By default the factors of what zeros become; without columns where zeros stay zeros.
+            The factors; by default those of transformed zeros, with s = 0 if zeros stay zeros.
         """
         if fitted.right is None:
             return np.zeros((len(R), 0)), np.zeros((len(fitted.columns), 0))
         return self.left(R, fitted), fitted.right
 
     def of_some(self, known: Vector, columns: Panel, places: Vector) -> Vector:
-        """Adapt what was learned of all columns together to rows that have only some of them.
+        """Adapt the fitted values of all columns together to rows that have only some of the columns.
 
         Parameters
         ----------
         known : array
-            What was learned of all columns together.
+            Fitted values of all columns together.
         columns : array of shape (n, q)
-            What was learned of each column.
+            Fitted values of each column.
         places : array of int
-            The columns that the rows have.
+            Indices of the columns that the rows have.
 
         Returns
         -------
         array
-            The numbers for those columns; unchanged by default.
+            The values for these columns; unchanged by default.
         """
         return known
 
@@ -210,31 +212,31 @@ class Transform(ABC):
         Parameters
         ----------
         n : int
-            Columns before the transformation.
+            Number of columns before the transformation.
 
         Returns
         -------
         int
-            Columns after it; n by default.
+            Number of columns after the transformation; n by default.
         """
         return n
 
     def learn(self, A: Any, weights: Any = None, *, tol: float = TOL) -> "Fitted":
-        """Learn what new rows need, from the rows of A.
+        """Fit the transformation on the rows of A.
 
         Parameters
         ----------
         A : anything that `as_operator` takes, of shape (m, n)
-            The rows to learn from.
+            The training rows.
         weights : array of shape (m,), optional
-            How often each row counts.
+            Weight of each row, as a number of repetitions.
         tol : float
-            Relative accuracy of singular values that the approximation of changed zeros must allow.
+            Relative accuracy of singular values, for which transformed zeros may be approximated.
 
         Returns
         -------
         Fitted
-            These settings with what was learned.
+            The fitted transformation, which can transform new rows.
         """
         A = checked(as_operator(A))
         warn_unless_counts([self], A)
@@ -243,7 +245,7 @@ class Transform(ABC):
 
 @dataclass(frozen=True, eq=False)
 class OfCounts(Transform):
-    """A transformation of counts that knows the sum of each row."""
+    """Base class for transformations of counts that use the sum of each row."""
 
     of_counts: ClassVar[bool] = True
 
@@ -253,30 +255,30 @@ class OfCounts(Transform):
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What a transformation has learned: it makes the operator of any rows.
+    """A fitted transformation, which returns the operator of transformed rows.
 
     Parameters
     ----------
     how : Transform
         The settings.
     columns : array of shape (n, q)
-        What was learned of each column.
+        Fitted values of each column.
     known : array
-        What was learned of all columns together.
+        Fitted values of all columns together.
     right : array of shape (n, s), or None
-        R of what zeros become, ``L R^T``, where that is exact; None where they stay zeros.
+        Factor R of transformed zeros, ``L R^T``, as far as these have an exact low rank; None if zeros stay zeros.
     smooth : Smooth, or None
-        What interpolation adds to ``L R^T``.
+        Interpolated part of transformed zeros, in addition to ``L R^T``.
     table : array of shape (t, 3), or None
-        The values of all columns, one after another, where the change of an entry depends on them; see `Ranks`.
+        Values of all columns, one column after another, for transformations that need them, such as `Ranks`.
     tol : float
-        Relative accuracy of singular values that changed entries must allow. From 1e-5 on, changed entries of single
-        precision data are kept in single precision.
+        Relative accuracy of singular values that transformed entries must allow. At 1e-5 or more, transformed entries
+        of single-precision data are stored in single precision.
 
     See Also
     --------
-    transforms.Transform : Learns one.
-    preprocess : Applies several.
+    transforms.Transform : Settings of a transformation, whose method `learn` returns this class.
+    preprocess : Fit and apply several transformations.
 
     Examples
     --------
@@ -295,17 +297,17 @@ class Fitted:
     tol: float = 0.0
 
     def check(self, n: int) -> None:
-        """Validate what was read from a file as learned from n columns.
+        """Validate values that were read from a file.
 
         Parameters
         ----------
         n : int
-            Columns that the model has.
+            Number of columns of the model.
 
         Raises
         ------
         ValueError
-            For other shapes, NaN, or infinite numbers where zeros become numbers.
+            If shapes do not fit n columns, or if values are NaN, or if transformed zeros are not finite.
         """
         q, count = self.how.learns
         sizes = [(self.columns, (n, q)), (self.known, (count,))]
@@ -313,35 +315,35 @@ class Fitted:
         sizes += [] if self.table is None else [(self.table, (len(self.table), 3))]
         sizes += [] if self.smooth is None else [(self.smooth.offsets, (n,)), (self.smooth.scale, (n,))]
         if any(F.shape != size or F.dtype != np.float64 or np.isnan(F).any() for F, size in sizes):
-            raise ValueError(f"what {self.how} has learned must be numbers of {n} columns; the file is damaged")
+            raise ValueError(f"fitted values of {self.how} must be numbers for {n:,} columns. The file is damaged.")
         if (self.right is None) != self.how.keeps_zeros or not (self.right is None or np.isfinite(self.right).all()):
-            raise ValueError(f"what zeros become by {self.how} must be finite, and there where they change")
+            raise ValueError(f"the values of transformed zeros of {self.how} must be finite. The file is damaged.")
 
     @property
     def selects(self) -> bool:
-        """True if columns are left out."""
+        """True if the step removes columns."""
         return self.how.selects
 
     @property
     def kept(self) -> Places:
-        """The places of the columns that are kept, for a step that selects columns."""
+        """Indices of the columns to keep, for a step that selects columns."""
         return np.flatnonzero(self.columns[:, 0])
 
     def at(self, places: Any) -> "Fitted":
-        """Return what was learned for rows that have only some of the columns, or have them in another order.
+        """Return the fitted transformation for rows with a subset of the columns, or with another order of columns.
 
-        Null models expect of a row as much as those columns lead them to: ``r_i`` is the sum of its counts over the sum
-        of ``c_j / T``, both over the columns of the rows. Other sums and lengths of rows are those of their columns.
+        For null models, ``r_i`` is then the sum of the counts of a row divided by the sum of ``c_j / T``, both over the
+        present columns. Other sums and norms of rows are over the present columns.
 
         Parameters
         ----------
         places : array of int or bool, or slice
-            The columns of those rows, in their order.
+            The columns of these rows, in order.
 
         Returns
         -------
         Fitted
-            What was learned of those columns alone.
+            The fitted transformation of these columns.
         """
         j = np.arange(len(self.columns))[places]
         smooth = self.smooth
@@ -354,7 +356,7 @@ class Fitted:
         )
 
     def rows(self, A: Operator) -> Panel:
-        """Compute the quantities of the rows of A: one read, or none where the transformation has no terms.
+        """Compute the quantities of the rows of A, in one read, or without a read if the transformation has no terms.
 
         Parameters
         ----------
@@ -380,29 +382,30 @@ class Fitted:
         A : anything that `as_operator` takes, of shape (m, n)
             The rows, before the transformation.
         R : array of shape (m, p), optional
-            The quantities of the rows, if they are known.
+            The quantities of the rows; computed by `rows` by default.
 
         Returns
         -------
-        Operator of shape (m, n), or as many columns as are kept
-            The transformed rows, sparse minus low rank where zeros become other numbers.
+        Operator of shape (m, n), with fewer columns after a selection
+            The transformed rows: sparse, minus low rank if zeros become other numbers.
 
         Raises
         ------
         ValueError
-            For another number of columns, complex numbers, or entries that the transformation does not take.
+            If the number of columns differs from that of the training data, if A is complex, or if entries are outside
+            the domain of the transformation.
         """
         A = checked(as_operator(A))
         if A.shape[1] != len(self.columns):
             raise ValueError(
-                f"{type(self.how).__name__} was learned from {len(self.columns)} columns, got {A.shape[1]}"
+                f"{type(self.how).__name__} was fitted on {len(self.columns):,} columns, got {A.shape[1]:,}"
             )
         B, Z = parts(self, A, self.rows(A) if R is None else R)
         return B if Z is None else B - Z
 
 
 def parts(fitted: Fitted, A: Operator, R: Panel) -> tuple[Operator, LowRank | None]:
-    # The changed entries of A, and the matrix that is subtracted from them for what zeros become.
+    # The transformed entries of A, and the low-rank matrix of transformed zeros, which is subtracted from them.
     if fitted.selects:
         return some_columns(A, fitted.kept), None
     return generic.with_entries(A, _change(fitted, A, R)), zeros_of(fitted, R)
@@ -417,8 +420,8 @@ def _change(fitted: Fitted, A: Operator, R: Panel) -> Change:
     (m, n), stored = A.shape, A.costs.stored
     if n_more > MORE * stored and stored < m * n:
         raise Refused(
-            f"{how} cuts off up to {n_more:,} zeros, which become stored entries: more than {MORE:.0%} of {stored:,}; ",
-            *("raise ", Setting("clip"), ", or give ", Setting("theta"), " a number of at most clip^2"),
+            f"{how} would clip up to {n_more:,} zeros, which must be stored: more than {MORE:.0%} of the {stored:,} ",
+            *("stored entries. Raise ", Setting("clip"), ", or lower ", Setting("theta"), " to at most clip^2."),
         )
     return change
 
@@ -434,8 +437,8 @@ def zeros_of(fitted: Fitted, R: Panel) -> LowRank | None:
 
 
 def bounds(fitted: Fitted, R: Panel, weights: Vector | None) -> tuple[Vector | float, Vector]:
-    # Of the columns of diag(sqrt(weights)) E: the norms for E the error of the interpolation of zeros, and for E the
-    # rounding of entries that are differences, in addition to `units` of each entry.
+    # Bound the norms of the columns of diag(sqrt(weights)) E, for two matrices E: the interpolation error of
+    # transformed zeros, and the rounding error of entries that are differences (besides `units` times each entry).
     L, right = fitted.how.rounded_at(R, fitted)
     errors: Vector | float = 0.0
     if fitted.smooth is not None:
@@ -447,7 +450,7 @@ def bounds(fitted: Fitted, R: Panel, weights: Vector | None) -> tuple[Vector | f
 
 @dataclass(frozen=True, eq=False)
 class EntryOf:
-    """The function of `with_entries`, as a class so that it can be sent to workers of a cluster."""
+    """Function for `with_entries`, as a class so that it can be pickled for workers of a cluster."""
 
     how: Transform
     known: Vector
@@ -470,7 +473,7 @@ def _margin_terms(how: Transform, x: Vector, parts: Quantities, c: Quantities) -
 
 
 class Margins(NamedTuple):
-    """Sums of rows and columns, and the weight of the rows that have an entry in a column, and that have none."""
+    """Sums of rows and columns, and by column the total weight of rows with and without an entry."""
 
     rows: Vector
     columns: Vector
@@ -489,7 +492,7 @@ def margins(how: Transform, A: Operator, weights: Vector, columns: Panel | None 
 
 def finite_sums(sums: Panel) -> Panel:
     if not np.isfinite(sums).all():
-        raise ValueError("sums of rows or columns leave the range of numbers; give the data times a power of two")
+        raise ValueError("sums of rows or columns overflow. Divide the data by a power of two.")
     return sums
 
 
@@ -508,7 +511,7 @@ def held_as(A: Operator, tol: float) -> np.dtype[Any]:
 
 def checked(A: Operator) -> Operator:
     if A.dtype.kind == "c":
-        raise ValueError(f"transformations are of real numbers, got {A!r}")
+        raise ValueError(f"transformations require real numbers, got {A!r}")
     return A
 
 
@@ -518,7 +521,7 @@ def frequencies(weights: Any, A: Operator) -> Vector:
 
 def check_counts(how: Transform, x: Vector) -> None:
     if how.of_counts and x.size and x.min() < 0:
-        raise Refused(shown(how), f" takes numbers of at least 0, got {x.min():g}; give it counts, not what is centred")
+        raise Refused(shown(how), f" requires counts of at least 0, got {x.min():g}. Pass raw counts.")
 
 
 def require(kept: bool, name: str, rule: str, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Transformations by name, one after another, on some or all columns."""
+"""Parse, fit and apply lists of transformations, and select columns."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -29,21 +29,20 @@ class Select(Transform):
     Parameters
     ----------
     places : array of bool of shape (n,), or array of int
-        Which of the columns stay: a mask, or places that are counted from 0. Their order is that of the data.
+        The columns to keep: a mask, or indices from 0. The order of the data is kept.
 
     See Also
     --------
-    preprocess : Steps one after the other.
+    preprocess : Apply a list of transformations.
 
     Notes
     -----
-    What comes before it in a list is learned from all columns, what comes after it from those that stay:
-    ``[LogNormalize(), Select(kept)]`` divides by sums over all genes, and ``[Select(kept), PearsonResiduals()]`` is a
-    model of those alone. Entries are changed after the others are left out, so that those cost nothing but their part
-    of the sums. No read.
+    In a list, earlier transformations are fitted on all columns, and later ones on the kept columns:
+    ``[LogNormalize(), Select(kept)]`` divides by sums over all genes, and ``[Select(kept), PearsonResiduals()]`` fits a
+    null model to the kept genes only. Entries of removed columns are added to sums, but not transformed. No read.
 
-    Rows of the same features are expected by whatever is fitted: `n_features_in_` counts all of them, while components,
-    means and scales are of those that stay.
+    A fitted estimator expects rows with all features, and `n_features_in_` counts all of them, while its components,
+    means and scales refer to the kept features.
 
     Examples
     --------
@@ -62,14 +61,14 @@ class Select(Transform):
         places = np.array(unmasked("places", self.places))
         if places.ndim != 1 or not places.size or places.dtype.kind not in "biu":
             raise Refused(
-                Setting("places"), f" must be a mask or places of columns, got {places.dtype} of shape {places.shape}"
+                Setting("places"), f" must be a mask or indices of columns, got {places.dtype} of shape {places.shape}"
             )
         if places.dtype != bool:
             places = np.sort(places).astype(np.int64)
             if places[0] < 0 or np.any(np.diff(places) == 0):
-                raise Refused(Setting("places"), " must be counted from 0, each of them once")
+                raise Refused(Setting("places"), " must be nonnegative indices without duplicates")
         elif not places.any():
-            raise Refused(Setting("places"), " must keep a column at least, got a mask that is false everywhere")
+            raise Refused(Setting("places"), " must keep at least one column, got a mask without a true value")
         object.__setattr__(self, "places", places)
 
     def n_columns(self, n: int) -> int:
@@ -77,7 +76,7 @@ class Select(Transform):
             require(self.places[-1] < n, "places", f"be in 0..{n - 1}", int(self.places[-1]))
             return len(self.places)
         if len(self.places) != n:
-            raise Refused(Setting("places"), f" must be a mask of the {n} columns, got {len(self.places)} truth values")
+            raise Refused(Setting("places"), f" must be a mask of the {n:,} columns, got length {len(self.places):,}")
         return int(self.places.sum())
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
@@ -91,14 +90,15 @@ class Select(Transform):
         return x
 
 
-# Where what zeros become is interpolated: its rank, about, and the vectors of rows that are held while it is made.
+# Memory of the low-rank term of transformed zeros: its usual rank if it is interpolated, and the number of temporary
+# vectors with an entry for each row.
 RANK, VECTORS = 16, 6
 
 
 def kept_bytes(how: tuple[Transform, ...], A: Operator, tol: float) -> int:
     if not how:
         return 0
-    # Two copies while one is made of another, in double precision; and L of what zeros become, of some rank.
+    # With several steps, two copies of the entries in double precision. In addition, the factor L of transformed zeros.
     several = len(how) > 1
     entries = bytes_kept(A, held_as(A, 0.0 if several else tol).itemsize) * (2 if several else 1)
     return entries + 8 * A.shape[0] * (VECTORS + (0 if all(each.keeps_zeros for each in how) else RANK))
@@ -106,13 +106,13 @@ def kept_bytes(how: tuple[Transform, ...], A: Operator, tol: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Transformed:
-    """The rows that transformations were learned from, transformed, and bounds of their errors."""
+    """The transformed training rows, and error bounds of their columns."""
 
     fitted: tuple[Fitted, ...]
     B: Operator
     errors: Vector | float = 0.0  # of the columns; see `bounds`
     rounding: Vector | float = 0.0
-    rounded: Operator | None = None  # the changed entries alone, where they were rounded to single precision
+    rounded: Operator | None = None  # the transformed entries if these were rounded to single precision
 
 
 def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, tol: float) -> Transformed:
@@ -127,7 +127,7 @@ def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, t
     rounding: Any = 0.0
     for each, selection in stages(how):
         fitted, R = each.learn_rows(B, w, tol)
-        # The next transformation might enlarge what this one rounds to single precision.
+        # Keep double precision if there are several steps: a later step may enlarge rounding errors of this one.
         fitted = replace(fitted, tol=0.0 if several else tol)
         known.append(fitted)
         if selection is not None:
@@ -157,7 +157,7 @@ def apply_all(fitted: tuple[Fitted, ...], A: Operator) -> Operator:
 
 
 def stages(steps: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    # Each step with the selection that follows it: entries of other columns are not changed at all.
+    # Yield each step with the selection that follows it, so that entries of removed columns are not transformed.
     for before, step, after in zip((None, *steps), steps, (*steps[1:], None), strict=False):
         selection = after if after is not None and after.selects and not step.selects else None
         if not step.selects or before is None or before.selects:
@@ -178,7 +178,7 @@ def width(how: Sequence[Transform], n: int) -> int:
 
 
 def reordered(fitted: Sequence[Fitted], order: Places) -> tuple[tuple[Fitted, ...], Places]:
-    # For rows whose column j had the place order[j]; the second value is that order for the columns that are kept.
+    # Fitted steps for rows whose column j is column order[j] of the training data, and this order among kept columns.
     moved = []
     for each in fitted:
         moved.append(each.at(order))
@@ -188,18 +188,18 @@ def reordered(fitted: Sequence[Fitted], order: Places) -> tuple[tuple[Fitted, ..
     return tuple(moved), order
 
 
-Preprocess = Transform | str | Sequence[Transform | str]  # what settings may hold
-Form = tuple[str, Callable[[str], Any]]  # a kind of value, and its reader: ValueError or KeyError for other texts
+Preprocess = Transform | str | Sequence[Transform | str]  # values of the setting `preprocess`
+Form = tuple[str, Callable[[str], Any]]  # name of a type, and its parser, which raises ValueError or KeyError
 FORMS: Final[dict[Any, Form]] = {
     float: ("a number", float),
-    int: ("a whole number", int),
+    int: ("an integer", int),
     bool: ("true or false", {"true": True, "false": False}.__getitem__),
     NoneType: ("none", {"none": None}.__getitem__),
 }
 
 
 def named(text: str) -> Transform:
-    # NAME, or NAME:key=value,... with the settings of the class; settings that are vectors have no text.
+    # Parse NAME or NAME:key=value,..., with settings of the class that are not vectors.
     name, colon, rest = text.partition(":")
     known = by_name()
     require(name in known, "preprocess", f"be one of {', '.join(known)}", text)
@@ -207,10 +207,11 @@ def named(text: str) -> Transform:
     for pair in rest.split(",") if colon else ():
         key, equals, value = pair.partition("=")
         if key not in forms:
-            keys = f"one of {', '.join(forms)}" if forms else f"left out, {name} has none"
-            raise ValueError(f"settings of {name} must be {keys}, got {pair!r} in {text!r}")
+            if not forms:
+                raise ValueError(f"{name} has no settings, got {pair!r} in {text!r}")
+            raise ValueError(f"settings of {name} must be one of {', '.join(forms)}, got {pair!r} in {text!r}")
         if not equals or key in values:
-            raise ValueError(f"settings must be key=value, each key once, got {pair!r} in {text!r}")
+            raise ValueError(f"settings must be key=value with each key once, got {pair!r} in {text!r}")
         values[key] = _read(f"{key} of {name}", forms[key], value)
     return known[name](**values)
 
@@ -240,12 +241,12 @@ def _read(what: str, forms: list[Form], text: str) -> Any:
 def as_transforms(how: Preprocess | None) -> tuple[Transform, ...]:
     several = () if how is None else (how,) if isinstance(how, Transform | str) else how
     if not isinstance(several, Sequence) or not all(isinstance(each, Transform | str) for each in several):
-        raise refuse("preprocess", "be a transformation such as LogNormalize(), a name or a list of them", how)
+        raise refuse("preprocess", "be a transformation such as LogNormalize(), its name, or a list of these", how)
     known = tuple(named(each) if isinstance(each, str) else each for each in several)
     for first, second in pairwise(each for each in known if not each.selects):
         if not first.keeps_zeros:
-            remedy = f"put {second} before it, or leave it out" if second.keeps_zeros else f"leave it or {second} out"
-            raise ValueError(f"{first} makes zeros into other numbers, and can only come last: {remedy}")
+            remedy = f"Put {second} first" if second.keeps_zeros else f"Remove one of the steps, this or {second}"
+            raise ValueError(f"{first} changes zeros to other numbers and must be the last step. {remedy}.")
     return known
 
 
@@ -257,27 +258,27 @@ def preprocess(X: Any, how: Preprocess) -> Operator:
     X : anything that `as_operator` takes, of shape (m, n)
         An array, a sparse matrix, a data frame, a Dask array, or a file opened by `shiftsvd.io.open_matrix`.
     how : transformation, its name, or list of them
-        From `shiftsvd.transforms`; each is learned from the result of those before it. Names are those of the command,
-        such as "pearson" or "log-normalize:target_sum=none".
+        Transformations of `shiftsvd.transforms`. Each is fitted on the result of the previous ones. Names are those of
+        the command, such as "pearson" or "log-normalize:target_sum=none".
 
     Returns
     -------
     Operator of shape (m, n)
-        The transformed matrix; with fewer columns where `Select` is among the transformations.
+        The transformed matrix, with fewer columns if `Select` is among the transformations.
 
     Raises
     ------
     ValueError
-        For entries that a transformation has no meaning for, such as negative counts.
+        If an entry is outside the domain of a transformation, such as a negative count.
 
     See Also
     --------
-    PCA : Takes the same steps as an argument.
+    PCA : Pass the same steps as `preprocess`.
 
     Notes
     -----
-    One read of the data for sums of rows and columns, two for some transformations. Changed entries of matrices in
-    memory are kept where half of the available memory allows.
+    Sums of rows and columns take one read of the data, and two for some transformations. Transformed entries of
+    matrices in memory are kept if they fit in half of the available memory.
 
     Examples
     --------

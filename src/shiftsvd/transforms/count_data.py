@@ -1,4 +1,4 @@
-"""Recognise raw counts, and logarithms of counts, by a sample of the entries; warn where a method takes the other."""
+"""Detect raw counts and logarithms of counts in a sample of entries, and warn if a method expects the other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,24 +23,24 @@ from shiftsvd.transforms import Spelled, shown
 if TYPE_CHECKING:
     from shiftsvd.transforms.base import Transform
 
-# A sample is STRETCHES stretches of rows, each of at most ROWS rows and, if dense, ENTRIES entries.
-STRETCHES, ROWS, ENTRIES = 4, 64, 2**17
+# A sample has BLOCKS blocks of consecutive rows, each of at most ROWS rows and ENTRIES entries of the full matrix.
+BLOCKS, ROWS, ENTRIES = 4, 64, 2**17
 IGNORED: Final = Spelled("trust_values", True, "a filter of shiftsvd.transforms.ValuesWarning")
-FEW: Final = 20  # samples of fewer entries say nothing
+FEW: Final = 20  # smaller samples give no evidence
 BASES: Final = {"natural logarithms": np.e, "logarithms of base 2": 2.0, "logarithms of base 10": 10.0}
-LARGEST: Final = 30.0  # logarithm: of base 2, of a billion
-# Exponentials of logarithms of counts are whole multiples of the least of their row: a share of 1; for corrected counts
-# a share of 0.06, by chance. The variance of a column over its mean is at least 1 for counts, 0.7 for corrected counts,
-# below 0.05 for intensities (tests/support/values.py).
+LARGEST: Final = 30.0  # largest plausible logarithm: base 2, of a billion
+# Exponentials of logarithms of counts are integer multiples of the smallest in their row: all of them, but only 6 % by
+# chance for corrected counts. The ratio of the variance of a column to its mean is at least 1 for counts, 0.7 for
+# corrected counts, and below 0.05 for intensities (tests/support/values.py).
 MULTIPLES, VARYING = 0.9, 0.15
-EQUAL: Final = 5e-3  # relative difference of equal sums of rows, in single precision and rounded texts
+EQUAL: Final = 5e-3  # largest relative difference of equal row sums in single precision and rounded text files
 
 
 def warn_of_logarithms(method: Part, A: Operator, logged: bool = False) -> None:
     for sample in samples_of(A):
         if evidence := sample.logarithms(logged):
-            looks = f" takes counts, but the entries look like logarithms: {evidence}."
-            remedy = " Give the raw counts, or leave the transformation out. If these are counts, silence this with "
+            looks = f" requires counts, but the entries look like logarithms: {evidence}."
+            remedy = " Pass the raw counts, or remove the transformation. To silence this warning for counts, use "
             warn(method, looks, remedy, IGNORED, ".", category=ValuesWarning)
             return
 
@@ -49,8 +49,8 @@ def warn_of_counts(A: Operator, *remedy: Part) -> None:
     samples = samples_of(A)
     if samples and all(sample.raw_counts for sample in samples):
         largest = max(float(sample.x.max()) for sample in samples)
-        said = f"The entries look like raw counts: whole numbers up to {largest:,.0f}. "
-        warn(said, *remedy, category=ValuesNotice)
+        looks = f"The entries look like raw counts: integers up to {largest:,.0f}. "
+        warn(looks, *remedy, category=ValuesNotice)
 
 
 def warn_unless_counts(how: "Sequence[Transform]", A: Operator, logged: bool = False) -> None:
@@ -61,13 +61,13 @@ def warn_unless_counts(how: "Sequence[Transform]", A: Operator, logged: bool = F
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Some entries of a matrix that are not 0."""
+    """A sample of the nonzero entries of a matrix."""
 
     x: Vector
-    i: Vector  # rows and columns of the entries, counted from 0 in the sample
-    j: Vector
+    i: Vector  # row indices of the entries within the sample
+    j: Vector  # column indices
     shape: tuple[int, int]  # of the sample
-    whole_rows: bool  # has all columns
+    whole_rows: bool  # True if the sample has all columns
 
     @cached_property
     def fractional(self) -> Vector:
@@ -82,13 +82,13 @@ class Sample:
         if len(x) < FEW or x.min() < 0 or not 1 < x.max() < LARGEST or share < 0.1:
             return None
         if logged and share > 0.5:
-            return "they are marked by uns['log1p'], and are no whole numbers"
+            return "uns['log1p'] marks them as logarithms, and they are not integers"
         for name, base in BASES.items():
             y = np.expm1(x * np.log(base))
             if self.whole_rows and self._spread(y) < min(EQUAL, self._spread(x) / 4):
                 return f"as {name}, their exponentials have the same sum in each row"
-            if self._multiples(y) > MULTIPLES > 2 * self._multiples(x):  # small shares of counts are multiples, too
-                return f"as {name}, their exponentials are whole multiples of the least of each row"
+            if self._multiples(y) > MULTIPLES > 2 * self._multiples(x):  # small scaled counts are multiples themselves
+                return f"as {name}, their exponentials are integer multiples of the smallest in each row"
         return self._narrow(share)
 
     def _spread(self, y: Vector) -> float:
@@ -100,17 +100,18 @@ class Sample:
         least = np.full(self.shape[0], np.inf)
         np.minimum.at(least, self.i, y)
         ratio = y / least[self.i]
-        told = ratio[self.fractional & (ratio > 1.02) & (ratio < 10)]
-        return float(np.mean(np.abs(told - np.rint(told)) < 0.03)) if len(told) >= FEW else 0.0
+        some = ratio[self.fractional & (ratio > 1.02) & (ratio < 10)]
+        return float(np.mean(np.abs(some - np.rint(some)) < 0.03)) if len(some) >= FEW else 0.0
 
     def _narrow(self, share: float) -> str | None:
         m, n = self.shape
         if m < 8 or share < 0.9 or len(self.x) < m * n / 2 or self._spread(self.x) < EQUAL or self.x.max() < 2:
             return None
         mean, squares = (np.bincount(self.j, self.x**power, minlength=n) / m for power in (1, 2))
-        added = float(self.x.min()) if len(self.x) == m * n else 0.0  # to all entries, as a pseudocount is
+        added = float(self.x.min()) if len(self.x) == m * n else 0.0  # the logarithm of a pseudocount
         ratio = float((squares - mean**2).sum() / max((mean - added).sum(), np.finfo(float).tiny))
-        return f"columns vary by {ratio:.2g} of their mean, less than counts do" if ratio < VARYING else None
+        narrow = f"variances of columns are {ratio:.2g} of their means, less than those of counts"
+        return narrow if ratio < VARYING else None
 
 
 def samples_of(A: Operator) -> list[Sample]:
@@ -120,24 +121,24 @@ def samples_of(A: Operator) -> list[Sample]:
         return [replace(each, i=each.j, j=each.i, shape=each.shape[::-1], whole_rows=False) for each in samples_of(A.A)]
     m, n = A.shape
     rows = max(1, min(ROWS, m, ENTRIES // n))
-    starts = np.unique(np.linspace(0, m - rows, min(STRETCHES, -(-m // rows))).astype(int)).tolist()
+    starts = np.unique(np.linspace(0, m - rows, min(BLOCKS, -(-m // rows))).astype(int)).tolist()
     with unheard():
-        found = [_stretch(A, lo, lo + rows) for lo in starts]
+        found = [_block_sample(A, lo, lo + rows) for lo in starts]
     return [sample for sample in found if sample is not None]
 
 
-def _stretch(A: Any, lo: int, hi: int) -> Sample | None:
+def _block_sample(A: Any, lo: int, hi: int) -> Sample | None:
     known = isinstance(A, SparseRows | DenseRows | DiskRows | Reread)
     if not known or A.shift is not None:
         return None
     if isinstance(A, DiskRows):
-        return _stretch(rows_operator(rows_of(A.source, lo, hi), None, None, *A.source.place(lo), 0), 0, hi - lo)
-    if isinstance(A, Reread):  # whose first block alone is cheap
+        return _block_sample(rows_operator(rows_of(A.source, lo, hi), None, None, *A.source.place(lo), 0), 0, hi - lo)
+    if isinstance(A, Reread):  # only its first block is cheap to read
         if lo:
             return None
         B: Any = some_rows(A, np.arange(min(hi, A.blocks()[0][1])))
         lo, hi = B.blocks()[0]
-        return _stretch(B._block((lo, hi)), 0, hi - lo)
+        return _block_sample(B._block((lo, hi)), 0, hi - lo)
     stored = entries(A, (lo, hi))
     there = stored[0] != 0
     x, i, j = (part[there] for part in stored)

@@ -1,4 +1,4 @@
-"""Weights of counts by the sums of their rows and columns: normalised counts, text, co-occurrence, log ratios."""
+"""Weight counts by sums of rows and columns: normalised counts, text, co-occurrence, log ratios."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
@@ -15,35 +15,35 @@ from shiftsvd.transforms.base import EPS, Fitted, OfCounts, SumsOf, margins, req
 
 ClrName = Literal["clr", "robust", "seurat"]
 NOTHING = np.zeros(0)
-# Squares of numbers between SMALL and LARGE are summed as they are, others times or over UNIT^2: sums of 2^50 squares
-# stay in the range of numbers then, with all their digits.
+# Squares of numbers between SMALL and LARGE are summed directly. Smaller numbers are multiplied and larger ones divided
+# by UNIT first, so that sums of 2^50 squares neither overflow nor lose digits.
 SMALL, LARGE, UNIT = 2.0**-480, 2.0**480, 2.0**600
 
 
 @dataclass(frozen=True, eq=False)
 class LogNormalize(OfCounts):
-    """``log(1 + x t / r_i)``: counts of rows of equal sums t, on a logarithmic scale.
+    """Scale each row to the sum t and take logarithms, ``log(1 + x t / r_i)``.
 
     Parameters
     ----------
     target_sum : float, optional
-        The sum t of a row afterwards; None is the median of the sums of the rows that are not zero.
+        The sum t of each row after scaling. None: the median of the nonzero sums of rows.
     exclude_highly_expressed : bool
-        Leave columns out of the sums that hold more than `max_fraction` of any row.
+        Exclude from the sums each column with more than `max_fraction` of the counts of any row.
     max_fraction : float
-        The largest share of a row's counts that a column may have, for ``exclude_highly_expressed``.
+        Largest share of a column in the counts of a row, for ``exclude_highly_expressed``.
     size_factors : array of shape (m,), optional
-        Used in place of ``r_i / t``. Other rows have none and cannot be transformed.
+        Size factors to use instead of ``r_i / t``. New rows have no size factors and cannot be transformed.
 
     See Also
     --------
-    PearsonResiduals : Residuals of a model in place of logarithms.
-    CLR : Logarithms as compositions.
+    PearsonResiduals : Residuals of a null model.
+    CLR : Centred log ratios of compositions.
 
     Notes
     -----
-    As ``scanpy.pp.normalize_total`` and ``log1p``. Zeros stay zeros, and rows whose sum is 0 are not multiplied by
-    anything. One read, three where highly expressed columns are left out.
+    The result is that of ``scanpy.pp.normalize_total`` and ``log1p``. Zeros stay zeros, and rows with sum 0 are not
+    scaled. One read, or three with ``exclude_highly_expressed``.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class LogNormalize(OfCounts):
 
     def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
         if self.size_factors is not None:
-            raise Refused(Setting("size_factors"), " are those of the training rows; other rows have none")
+            raise Refused(Setting("size_factors"), " exist for the training rows only. New rows cannot be transformed.")
         return _over(fitted.known[0], sums)
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
@@ -80,7 +80,8 @@ class LogNormalize(OfCounts):
             s = self.size_factors
             if s.shape != (A.shape[0],) or not np.all(s > 0):
                 raise Refused(
-                    Setting("size_factors"), f" must be positive, one for each of the {A.shape[0]} rows, got {s.shape}"
+                    Setting("size_factors"),
+                    f" must be positive, one for each of the {A.shape[0]:,} rows, got shape {s.shape}",
                 )
             return Fitted(self, counted, np.ones(1)), 1 / s[:, None]
         r = margins(self, A, weights).rows
@@ -103,24 +104,25 @@ def _above(x: Vector, r: Quantities, c: Quantities) -> SumsOf:
 
 @dataclass(frozen=True, eq=False)
 class TfIdf(OfCounts):
-    """Frequencies of terms times inverse document frequencies, as in scikit-learn's `TfidfTransformer`.
+    """Term frequency times inverse document frequency, as in scikit-learn's `TfidfTransformer`.
 
     Parameters
     ----------
     norm : "l2", "l1" or None
-        Of each row.
+        Norm to which each row is scaled; None does not scale rows.
     use_idf, smooth_idf, sublinear_tf : bool
-        As in scikit-learn: ``idf_j = log((1 + m) / (1 + df_j)) + 1``, without the ones in the fraction if it is not
-        smooth; with `sublinear_tf`, ``1 + log(x)`` in place of x.
+        As in scikit-learn. `use_idf`: multiply by ``idf_j = log((1 + m) / (1 + df_j)) + 1``; if `smooth_idf` is False,
+        by ``log(m / df_j) + 1``. `sublinear_tf`: replace x by ``1 + log(x)``.
 
     See Also
     --------
-    BM25 : Weights that level off with the count.
-    LSA : From texts to components.
+    BM25 : Weights that saturate with the count.
+    LSA : Latent semantic analysis of texts.
 
     Notes
     -----
-    Zeros stay zeros. Without `smooth_idf`, a term of no training document weighs nothing. Two reads, one of other rows.
+    Zeros stay zeros. Without `smooth_idf`, a term that occurs in no training document has weight 0. Fitting takes two
+    reads, transforming new rows one.
 
     Examples
     --------
@@ -168,18 +170,18 @@ class TfIdf(OfCounts):
 
 @dataclass(frozen=True, eq=False)
 class BM25(OfCounts):
-    """``idf_j x (k1 + 1) / (x + k1 (1 - b + b r_i / average))``: relevance of a term to a text.
+    """BM25 relevance of a term to a text, ``idf_j x (k1 + 1) / (x + k1 (1 - b + b r_i / average))``.
 
     Parameters
     ----------
     k1 : float
-        Saturation: for small values, repeated terms add little.
+        Saturation: the smaller k1, the less repeated terms add.
     b : float in [0, 1]
         Strength of the correction for the length of a text.
 
     See Also
     --------
-    TfIdf : Weights without a limit.
+    TfIdf : Weights that do not saturate with the count.
 
     Notes
     -----
@@ -225,12 +227,12 @@ class PMI(OfCounts):
     Parameters
     ----------
     smoothing : float
-        The number a that is added to every count, zeros too: ``r'_i = r_i + a n`` and ``p_j`` proportional to
-        ``(c_j + a m)^context_power``. With 0, entries that are not stored have no value, and stay 0.
+        Pseudocount a, added to every entry including zeros: ``r'_i = r_i + a n``, and ``p_j`` is proportional to
+        ``(c_j + a m)^context_power``. With 0, zeros stay zeros.
     context_power : float
-        Values below 1 raise the shares of rare columns (Levy, Goldberg & Dagan 2015).
+        Exponent of the column shares; values below 1 increase the shares of rare columns (Levy, Goldberg & Dagan 2015).
     positive : bool
-        Replace negative values by 0; needs ``smoothing=0``, since smoothed zeros that are cut off have no low rank.
+        Replace negative values by 0. Requires ``smoothing=0``, because clipped smoothed zeros do not have low rank.
 
     See Also
     --------
@@ -238,7 +240,7 @@ class PMI(OfCounts):
 
     Notes
     -----
-    A zero becomes ``log a - log r'_i - log p_j``: of rank 2 exactly. One read.
+    A zero becomes ``log a - log r'_i - log p_j``, a matrix of rank 2. One read.
 
     References
     ----------
@@ -261,7 +263,7 @@ class PMI(OfCounts):
         for name, value in (("smoothing", self.smoothing), ("context_power", self.context_power)):
             require(0 <= value < np.inf, name, "be a finite number of at least 0", value)
         if self.positive and self.smoothing:
-            raise Refused(Setting("positive", True), " needs ", Setting("smoothing", 0), f", got {self.smoothing!r}")
+            raise Refused(Setting("positive", True), " requires ", Setting("smoothing", 0), f", got {self.smoothing!r}")
 
     @property
     def keeps_zeros(self) -> bool:  # type: ignore[override]
@@ -300,23 +302,23 @@ class PMI(OfCounts):
 
 @dataclass(frozen=True, eq=False)
 class CLR(OfCounts):
-    """Centred log ratios of compositions: ``log(x + c)`` minus its mean over the row, or one of two variants.
+    """Centred log ratio of compositions, ``log(x + c)`` minus its mean over the row, or one of two variants.
 
     Parameters
     ----------
     pseudocount : float
-        The number c, for "clr": its logarithm cancels, ``log(1 + x / c) - mean_j log(1 + x_ij / c)``.
+        The pseudocount c, for "clr": ``log(1 + x / c) - mean_j log(1 + x_ij / c)``, in which log c cancels.
     kind : "clr", "robust" or "seurat"
         "robust": ``log(x)`` minus its mean over the nonzero entries of the row; zeros stay zeros (Martino et al. 2019).
         "seurat": ``log(1 + x / exp(mean_j log(1 + x_ij)))``, as Seurat normalises proteins; zeros stay zeros.
 
     See Also
     --------
-    LogNormalize : Logarithms of shares, whose zeros stay zeros.
+    LogNormalize : Logarithms of scaled counts.
 
     Notes
     -----
-    The mean is over all columns, also over zeros. What is subtracted from zeros has rank 1. One read.
+    Means are over all columns, including zeros, except for "robust". Transformed zeros of "clr" have rank 1. One read.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Functions of one entry, whatever its row and column: what zeros become is a shift."""
+"""Functions of single entries. The value at zero is subtracted as a shift."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from shiftsvd.transforms.base import Fitted, Transform, require
 
 @dataclass(frozen=True, eq=False)
 class OfEntry(Transform):
-    """``f(x)``: only the number of columns is learned, without a read."""
+    """A function ``f(x)`` of each entry. Fitting needs no read of the data."""
 
     @abstractmethod
     def value(self, x: Vector) -> Vector:
@@ -24,7 +24,7 @@ class OfEntry(Transform):
 
     @property
     def at_zero(self) -> float:
-        """``f(0)``, the value of all entries that are not stored."""
+        """``f(0)``, the transformed value of all entries that are not stored."""
         return float(self.value(np.zeros(1))[0])
 
     @property
@@ -42,12 +42,12 @@ class OfEntry(Transform):
 
 @dataclass(frozen=True, eq=False)
 class Sqrt(OfEntry):
-    """``sqrt(x)``: Poisson counts then have a variance of about 1/4.
+    """Square root ``sqrt(x)``, which gives Poisson counts a variance of about 1/4.
 
     See Also
     --------
-    FreemanTukey : Steadier near 0.
-    Anscombe : For Poisson counts.
+    FreemanTukey : More stable variance for small counts.
+    Anscombe : Variance of about 1 for Poisson counts.
 
     Examples
     --------
@@ -65,12 +65,12 @@ class Sqrt(OfEntry):
 
 @dataclass(frozen=True, eq=False)
 class FreemanTukey(OfEntry):
-    """``sqrt(x) + sqrt(x + 1)``: stabler for small counts (Freeman & Tukey 1950). A zero becomes 1.
+    """``sqrt(x) + sqrt(x + 1)``, which stabilises the variance of small counts (Freeman & Tukey 1950). Zeros become 1.
 
     See Also
     --------
-    Sqrt : One root.
-    Anscombe : For Poisson counts.
+    Sqrt : Square root, which keeps zeros.
+    Anscombe : Variance of about 1 for Poisson counts.
 
     Examples
     --------
@@ -87,12 +87,12 @@ class FreemanTukey(OfEntry):
 
 @dataclass(frozen=True, eq=False)
 class Anscombe(OfEntry):
-    """``2 sqrt(x + 3/8)``: Poisson counts then have a variance of about 1 (Anscombe 1948).
+    """``2 sqrt(x + 3/8)``, which gives Poisson counts a variance of about 1 (Anscombe 1948).
 
     See Also
     --------
-    Sqrt : The plain root.
-    FreemanTukey : Both roots.
+    Sqrt : Square root, which keeps zeros.
+    FreemanTukey : More stable variance for small counts.
 
     Examples
     --------
@@ -109,16 +109,16 @@ class Anscombe(OfEntry):
 
 @dataclass(frozen=True, eq=False)
 class Binarize(OfEntry):
-    """1 where ``x > threshold``, else 0.
+    """Replace entries above a threshold by 1, and all others by 0.
 
     Parameters
     ----------
     threshold : float
-        At least 0, so that zeros stay zeros.
+        Threshold of at least 0, so that zeros stay zeros.
 
     See Also
     --------
-    Ranks : The order of the entries in a row.
+    Ranks : Ranks of the entries of each column.
 
     Examples
     --------
@@ -138,17 +138,17 @@ class Binarize(OfEntry):
 
 @dataclass(frozen=True, eq=False)
 class Elementwise(OfEntry):
-    """``f(x)`` of every entry.
+    """Apply a function to every entry.
 
     Parameters
     ----------
     f : callable
-        Takes and returns a vector; finite at 0. A function of NumPy can be written to a model file; one of your own
-        cannot, nor a lambda on a cluster of other machines.
+        Function of a vector that returns a vector of the same shape, finite at 0. A NumPy function can be saved in a
+        model file; other functions cannot. A lambda cannot be sent to workers of a cluster.
 
     See Also
     --------
-    Sqrt : A function that has a name already.
+    Sqrt : Square root of every entry.
 
     Examples
     --------
@@ -163,7 +163,7 @@ class Elementwise(OfEntry):
         require(callable(self.f), "f", "be a function of a vector", self.f)
         found = np.asarray(self.f(np.zeros(2)))
         if found.shape != (2,) or found.dtype.kind not in "fiub" or not np.isfinite(found).all():
-            raise refuse("f", "give one finite number for each zero of a vector", found, "it was given two zeros")
+            raise refuse("f", "return one finite number for each entry", found, "it was called with two zeros")
 
     def value(self, x: Vector) -> Vector:
         return np.asarray(self.f(x), np.float64)

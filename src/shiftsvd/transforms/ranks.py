@@ -1,4 +1,4 @@
-"""Ranks within columns, ties averaged: principal components by Spearman's correlation."""
+"""Replace entries by their ranks within columns, for principal components of Spearman's correlation."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,23 +14,23 @@ from shiftsvd.transforms.base import Fitted, Transform, require
 
 @dataclass(frozen=True, eq=False)
 class Ranks(Transform):
-    """The rank of each entry within its column, from 1 on; equal entries share the mean of theirs.
+    """Replace each entry by its rank within its column, from 1; ties get the mean of their ranks.
 
     Parameters
     ----------
     quantiles : int, optional
-        Keep about this many values of a column, and each value that more than ``m / quantiles`` rows have: ranks then
-        err by at most ``m / quantiles``. By default all distinct values are kept, 24 bytes each.
+        Store about this many values of each column, and every value that more than ``m / quantiles`` rows have. The
+        error of a rank is then at most ``m / quantiles``. By default all distinct values are stored, 24 bytes each.
 
     See Also
     --------
-    Binarize : 1 for entries above a threshold.
+    Binarize : Replace entries above a threshold by 1.
 
     Notes
     -----
-    The zeros of a column share one rank, so that they become a matrix of rank 1. Negative entries come before zeros,
-    -0.0 is zero, NaN is refused. A value that no training row has ranks between its neighbours, half a rank above those
-    below it. With weights, rows are repeated. One read.
+    The zeros of a column share one rank, so transformed zeros form a matrix of rank 1. Negative entries rank below
+    zeros, -0.0 is zero, and NaN is an error. A value that does not occur in the training data ranks between its
+    neighbours, half a rank above the values below it. A weight counts as a number of repeated rows. One read.
 
     Examples
     --------
@@ -51,14 +51,14 @@ class Ranks(Transform):
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
         (m, n), total = A.shape, float(weights.sum())
         lines, values, counts = generic.entry_values(A, Values(_frequency, weights[:, None], np.zeros((n, 0))))
-        # Each column has a zero, too, even if no row does.
+        # Store zero as a value of each column, also if no row has it.
         zeros = np.maximum(total - np.bincount(lines, counts, minlength=n), 0)
         lines, values = np.r_[lines, np.arange(n)], np.r_[values, np.zeros(n)]
         counts = np.r_[counts, zeros]
         order = np.lexsort((values, lines))
         lines, values, counts = lines[order], values[order], counts[order]
         above = np.cumsum(counts)
-        starts, ends = _stretches(lines, n)
+        starts, ends = _row_ranges(lines, n)
         below = above - counts - (above - counts)[starts][lines]
         if self.quantiles is not None:
             step = total / self.quantiles
@@ -66,7 +66,7 @@ class Ranks(Transform):
             new = np.r_[True, (place[1:] != place[:-1]) | (lines[1:] != lines[:-1])]
             kept = new | (counts > step) | (values == 0)
             lines, values, counts, below = lines[kept], values[kept], counts[kept], below[kept]
-            starts, ends = _stretches(lines, n)
+            starts, ends = _row_ranges(lines, n)
         zero = values == 0
         rank = below[zero] + (counts[zero] + 1) / 2
         columns, table = np.stack([starts, ends, rank], axis=1), np.stack([values, below, counts]).T
@@ -89,23 +89,23 @@ def _frequency(x: Vector, r: Quantities, c: Quantities) -> Vector:
     return r[0]
 
 
-def _stretches(lines: Vector, n: int) -> tuple[Vector, Vector]:
+def _row_ranges(lines: Vector, n: int) -> tuple[Vector, Vector]:
     ends = np.cumsum(np.bincount(lines, minlength=n))
     return np.r_[0, ends[:-1]], ends
 
 
 def first_not_below(x: Vector, values: Vector, start: Vector, end: Vector) -> Vector:
-    """Find the first of the ascending values from `start` to `end` that is not below x."""
-    # Counts are mostly 0, 1, 2, ...: the place of a value follows from it. Others are found by bisection.
-    with np.errstate(over="ignore"):  # beyond the range of numbers is beyond all places
+    """Return the index of the first of the ascending values from `start` to `end` that is not below x."""
+    # Counts are mostly 0, 1, 2, ..., so guess the index from the value. Use bisection where the guess is wrong.
+    with np.errstate(over="ignore"):  # an overflow is clipped like any large value
         guess = np.clip(x - values.take(start), 0, end - start - 1)
     place: Vector = start + guess.astype(np.int64)
     others = np.flatnonzero(values.take(place) != x)
-    place[others] = _by_halving(x[others], values, start[others], end[others])
+    place[others] = _bisected(x[others], values, start[others], end[others])
     return place
 
 
-def _by_halving(x: Vector, values: Vector, start: Vector, end: Vector) -> Vector:
+def _bisected(x: Vector, values: Vector, start: Vector, end: Vector) -> Vector:
     place, step = start, 1 << int((end - start).max(initial=0)).bit_length()
     while step:
         probe = place + step

@@ -1,4 +1,4 @@
-"""Residuals of null models, in which the expectation of a count follows from the sums of its row and column."""
+"""Residuals of null models, which predict a count from the sums of its row and its column."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, get_args
@@ -15,13 +15,16 @@ from shiftsvd.transforms.base import Fitted, OfCounts, SumsOf, Transform, margin
 from shiftsvd.transforms.smooth import Smooth, SmoothName
 
 THETA = 100.0  # default of the overdispersion (Lause et al. 2021)
-LINEAR = 1e-17  # log(1 + y) is y for smaller y
+LINEAR = 1e-17  # log(1 + y) rounds to y for smaller y
 DevianceName = Literal["poisson", "binomial", "nb"]
 
 
 @dataclass(frozen=True, eq=False)
 class NullModel(OfCounts):
-    """Residuals of counts about ``mu_ij = r_i q_j``; `known` ends with the expected share of a row in its columns."""
+    """Base class for residuals of counts from ``mu_ij = r_i q_j``.
+
+    The last entry of `known` is the predicted share of the counts of a row in the present columns.
+    """
 
     keeps_zeros: ClassVar[bool] = False
 
@@ -32,7 +35,9 @@ class NullModel(OfCounts):
         rates = columns[:, 0]
         share = known[-1] * rates[places].sum() / rates.sum()
         if not share > 0:
-            raise ValueError(f"{self} expects no counts in the columns of these rows, which say nothing about it")
+            raise ValueError(
+                f"{self} cannot transform these rows: none of their columns had counts in the training data"
+            )
         return np.append(known[:-1], share)
 
     def left(self, R: Panel, fitted: Fitted) -> Panel:
@@ -46,26 +51,28 @@ class PearsonResiduals(NullModel):
     Parameters
     ----------
     theta : float, inf, array of shape (n,), or "estimate"
-        The overdispersion of a negative binomial model; inf is the Poisson model; a vector has one for each column;
-        "estimate" is the method of moments, ``1 / theta_j = sum_i ((x - mu)^2 - mu) / sum_i mu^2``, or inf.
+        Overdispersion of the negative binomial model: a number, inf for the Poisson model, or a vector with one number
+        for each column. "estimate" uses the method of moments, ``1 / theta_j = sum_i ((x - mu)^2 - mu) / sum_i mu^2``,
+        or inf if that is not positive.
     clip : float, optional
-        Residuals are cut off at plus and minus this; default sqrt(m), as in scanpy, inf for none.
+        Clip residuals at plus and minus this value. Default: sqrt(m), as in scanpy; inf does not clip.
     log_rates : array of shape (n,), optional
-        Used in place of ``log(c_j / T)``, as in the offset model of sctransform: ``mu_ij = r_i exp(beta_j)``.
+        Values beta_j to use instead of ``log(c_j / T)``, as in the offset model of sctransform: ``mu_ij = r_i
+        exp(beta_j)``.
 
     See Also
     --------
-    DevianceResiduals : The same null model, other residuals.
-    LogNormalize : Without a model.
+    DevianceResiduals : Deviance residuals of the same null model.
+    LogNormalize : Logarithms of scaled counts.
 
     Notes
     -----
-    A stored x becomes ``x / sqrt(mu + mu^2 / theta)`` (cut off) plus ``f(mu)``, and a zero becomes ``f(mu) = -sqrt(mu)
-    / sqrt(1 + mu / theta)``. As a function of ``log r_i + log c_j``, f is of rank 1 for the Poisson model, and of low
-    rank to the accuracy of the fit for others. ``|f| < sqrt(theta)``: no zero is cut off if ``clip >= sqrt(theta)``.
-    Otherwise zeros that are cut off become stored entries, and ValueError is raised if these are more than a quarter of
-    the stored entries. Entries of rows and columns without counts become 0, also those of new rows in columns without
-    training counts. The variance has no floor. One read; two for "estimate".
+    A stored x becomes ``x / sqrt(mu + mu^2 / theta) + f(mu)`` (clipped), and a zero becomes ``f(mu) = -sqrt(mu) /
+    sqrt(1 + mu / theta)``. As a function of ``log r_i + log c_j``, f has rank 1 for the Poisson model, and low rank to
+    the accuracy of the fit otherwise. No zero is clipped if ``clip >= sqrt(theta)``, because ``|f| < sqrt(theta)``.
+    Otherwise clipped zeros are stored as entries, and ValueError is raised if these are more than a quarter of the
+    stored entries. Entries of rows and columns without counts become 0, also those of new rows in columns without
+    training counts. The variance has no lower limit. One read, or two for "estimate".
 
     References
     ----------
@@ -88,7 +95,7 @@ class PearsonResiduals(NullModel):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.theta, str) and self.theta == "estimate"):
-            _own_positive(self, "theta", 'be a number above 0, inf, a vector of them or "estimate"')
+            _own_positive(self, "theta", 'be a number above 0, inf, a vector of such numbers, or "estimate"')
         if self.log_rates is not None:
             object.__setattr__(self, "log_rates", _own(unmasked("log_rates", self.log_rates)))
         if self.clip is not None:
@@ -102,7 +109,7 @@ class PearsonResiduals(NullModel):
         theta = self._theta(A, r, rates, weights)
         clip = np.sqrt(weights.sum()) if self.clip is None else self.clip
         with np.errstate(divide="ignore"):
-            # Where mu exceeds clip^2 / (1 - clip^2 / theta), a zero is cut off.
+            # A zero is clipped if mu exceeds clip^2 / (1 - clip^2 / theta).
             beyond = rates * np.maximum(1 / clip**2 - 1 / theta, 0)
         fitted = _null_model(self, "pearson", np.stack([rates, 1 / theta, beyond], axis=1), r, tol)
         return replace(fitted, known=np.array([clip, 1.0])), r[:, None]
@@ -120,9 +127,9 @@ class PearsonResiduals(NullModel):
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
         mu, clip = r[0] * c[0], known[0]
-        deviation = np.sqrt(mu) * np.sqrt(1 + mu * c[1])  # mu^2 may be no number
+        deviation = np.sqrt(mu) * np.sqrt(1 + mu * c[1])  # the product avoids an overflow of mu^2
         with np.errstate(divide="ignore", invalid="ignore"):
-            change = x / deviation  # without the difference, where nothing is cut off
+            change = x / deviation  # no difference, and so no cancellation, if nothing is clipped
             cut = np.abs(x - mu) > clip * deviation
             if cut.any():
                 change = np.where(cut, np.copysign(clip, x - mu) + mu / deviation, change)
@@ -136,25 +143,26 @@ def _scatter(x: Vector, r: Quantities, c: Quantities) -> SumsOf:
 
 @dataclass(frozen=True, eq=False)
 class DevianceResiduals(NullModel):
-    """Signed roots of the deviance of each count from its expectation in a null model, ``mu_ij = r_i c_j / T``.
+    """Deviance residuals: signed square root of the deviance of each count from ``mu_ij = r_i c_j / T``.
 
     Parameters
     ----------
     model : "poisson", "binomial" or "nb"
-        Binomial: x of the ``r_i`` counts of a row, each with probability ``p_j = c_j / T``. "nb": negative binomial.
+        Null model. "binomial": x of the ``r_i`` counts of a row, each with probability ``p_j = c_j / T``. "nb":
+        negative binomial.
     theta : float, inf, or array of shape (n,), optional
-        Overdispersion, for "nb" alone; default 100.
+        Overdispersion, for "nb" only; default 100.
 
     See Also
     --------
-    PearsonResiduals : The same null model, other residuals.
+    PearsonResiduals : Pearson residuals of the same null model.
 
     Notes
     -----
-    A zero becomes ``-sqrt(2 mu)`` (Poisson) or ``-sqrt(-2 r_i log(1 - p_j))`` (binomial), of rank 1 exactly, or
-    ``-sqrt(2 theta log(1 + mu / theta))``, of low rank to the accuracy of the fit. Rows and columns without counts
-    become 0. For "binomial", a column that holds all counts (``p_j = 1``) is refused: it leaves no other outcome for a
-    row. One read.
+    A zero becomes ``-sqrt(2 mu)`` (Poisson) or ``-sqrt(-2 r_i log(1 - p_j))`` (binomial), a matrix of rank 1, or
+    ``-sqrt(2 theta log(1 + mu / theta))`` (negative binomial), of low rank to the accuracy of the fit. Rows and columns
+    without counts become 0. For "binomial", a column that holds all counts (``p_j = 1``) raises ValueError, because all
+    residuals would be 0. One read.
 
     References
     ----------
@@ -177,8 +185,8 @@ class DevianceResiduals(NullModel):
         require(self.model in get_args(DevianceName), "model", 'be "poisson", "binomial" or "nb"', self.model)
         if self.theta is not None:
             if self.model != "nb":
-                raise Refused(Setting("theta"), " is of ", Setting("model", "nb"), f", got model={self.model!r}")
-            _own_positive(self, "theta", "be a number above 0, inf, or a vector of them")
+                raise Refused(Setting("theta"), " requires ", Setting("model", "nb"), f", got model={self.model!r}")
+            _own_positive(self, "theta", "be a number above 0, inf, or a vector of such numbers")
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
         found = margins(self, A, weights)
@@ -187,13 +195,13 @@ class DevianceResiduals(NullModel):
             others = _of_others(found.columns)
             if rates.any() and not others.all():
                 raise ValueError(
-                    f"Column {int(np.argmax(rates))} holds all counts, so that a binomial model leaves no residuals. "
-                    "Give at least two columns that have counts."
+                    f"Column {int(np.argmax(rates))} holds all counts, so all residuals of a binomial model are zero. "
+                    "Pass data with counts in at least two columns."
                 )
             right = -np.sqrt(-2 * _log_of_rest(rates, others))
             return Fitted(self, np.stack([rates, others], axis=1), np.ones(1), right[:, None]), r[:, None]
-        asked = THETA if self.theta is None else self.theta
-        theta = of_columns("theta", asked if self.model == "nb" else np.inf, rates)
+        overdispersion = THETA if self.theta is None else self.theta
+        theta = of_columns("theta", overdispersion if self.model == "nb" else np.inf, rates)
         return _null_model(self, "deviance", np.stack([rates, 1 / theta], axis=1), r, tol), r[:, None]
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
@@ -204,9 +212,9 @@ class DevianceResiduals(NullModel):
         return np.where(mu > 0, root + np.sqrt(2 * zero), 0)
 
     def _binomial(self, x: Vector, mu: Vector, r: Quantities, c: Quantities) -> tuple[Vector, Vector, Vector]:
-        others = np.where(c[1] > 0, c[1], 1 - c[0])  # files of older versions do not hold them
+        others = np.where(c[1] > 0, c[1], 1 - c[0])  # files of older versions lack these values
         rest, expected = np.maximum(r[0] - x, 0), r[0] * others
-        d = np.where(c[0] > 0.5, expected - rest, x - mu)  # the smaller numbers round less
+        d = np.where(c[0] > 0.5, expected - rest, x - mu)  # use the smaller numbers, which have smaller rounding errors
         return d, loss(x, mu, d) + loss(rest, expected, -d), -r[0] * _log_of_rest(c[0], others)
 
 
@@ -216,10 +224,10 @@ def _counts(x: Vector, mu: Vector, inverse: Vector) -> tuple[Vector, Vector, Vec
 
 
 def loss(x: Vector, mu: Vector, d: Vector, inverse: Vector | float = 0.0) -> Vector:
-    # x log(x / mu) - (x + theta) log((x + theta) / (mu + theta)), or x log(x / mu) - (x - mu) for infinite theta, for
-    # x, mu and theta of any sizes: x P - theta Q for x above mu, else its negative. P is the difference of both
-    # logarithms, Q the second one. The error of the root is at most a rounding of the root of a zero
-    # (test_many_digits.py).
+    # Return x log(x / mu) - (x + theta) log((x + theta) / (mu + theta)), or x log(x / mu) - (x - mu) for infinite
+    # theta, accurately for any x, mu and theta: x P - theta Q for x above mu, else its negative, where P is the
+    # difference of both logarithms and Q the second one. The error of the root is at most the
+    # rounding error of the root of a zero (test_many_digits.py).
     low, size = np.minimum(x, mu), np.abs(d)
     P = np.log1p(np.where(x > 0, size / low / (1 + np.maximum(x, mu) * inverse), 0))
     part = size / (1 + low * inverse)
@@ -268,6 +276,6 @@ def of_columns(name: str, value: Any, like: Vector) -> Vector:
     numbers = np.asarray(value, np.float64)
     if numbers.ndim and numbers.shape != like.shape:
         raise Refused(
-            Setting(name), f" must be a number, or one for each of {len(like)} columns, got shape {numbers.shape}"
+            Setting(name), f" must be a number, or one for each of the {len(like):,} columns, got shape {numbers.shape}"
         )
     return np.array(np.broadcast_to(numbers, like.shape))

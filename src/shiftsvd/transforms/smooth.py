@@ -1,4 +1,4 @@
-"""A smooth function of two margins as a matrix of low rank, by interpolation in the margins of the columns."""
+"""Approximate a smooth function of row and column sums by a matrix of low rank, by interpolation along columns."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,22 +13,22 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 
 SmoothName = Literal["pearson", "deviance"]
-# The functions are analytic in the strip |Im t| < pi; the ellipse of the bound fills this share of it.
+# The functions are analytic in the strip |Im t| < pi. The minor axis of the Bernstein ellipse fills this share of it.
 STRIP = 0.9
-AT_ONCE = 4096  # margins
-# Log margins of rows at which functions are compressed: the distance of two; how far below the log margins of the
-# columns they begin, where f is exp(t / 2) to rounding; and how far they go beyond the largest one.
+AT_ONCE = 4096  # row or column sums to process at a time
+# Grid of logarithms of row sums on which functions are compressed: its step; its start below the logarithms of column
+# sums, where f is exp(t / 2) to rounding error; and its end above the largest logarithm.
 STEP, BELOW, BEYOND = 0.125, 72.0, 1.0
-# Points at which errors are computed, rows by columns; points on a lobe of the error, at least; and the factor by which
-# errors between points may exceed those at them.
+# Number of points in each direction at which errors are computed; least number of points on a lobe of the error; and
+# the factor by which errors between points may exceed those at the points.
 CHECKED, LOBE, MARGIN = 400, 5, 2.0
-# Accuracy of an entry for each unit of tolerance: entries of residuals are of size 1, and the k-th value is at least a
-# thousandth of the Frobenius norm, as a rule. `errors` bounds what is left in any case.
+# Accuracy of an entry per unit of tolerance. Entries of residuals are of order 1, and the k-th singular value is
+# usually at least a thousandth of the Frobenius norm. `errors` bounds the actual error in any case.
 SHARE, LEAST = 1e-4, 1e-14
 
 
 def value(name: str, t: Panel) -> Panel:
-    # What a zero becomes, over sqrt(theta), where the expectation mu is theta exp(t).
+    # The transformed value of a zero over sqrt(theta), for the expectation mu = theta exp(t).
     # Pearson: -sqrt(mu) / sqrt(1 + mu / theta). Deviance: -sqrt(2 theta log(1 + mu / theta)).
     if name == "pearson":
         return np.asarray(-np.exp(-0.5 * np.logaddexp(0, -t)))
@@ -37,17 +37,17 @@ def value(name: str, t: Panel) -> Panel:
 
 @dataclass(frozen=True, eq=False)
 class Smooth:
-    """``scale_j f(log r_i + b_j)`` as ``L R^T``, with L made of the margins r of any rows.
+    """Approximate ``scale_j f(log r_i + b_j)`` by ``L R^T``, where L depends on the row sums r only.
 
-    Interpolation at Chebyshev nodes in b, ``f(a + b) = sum_l f(a + t_l) l_l(b)``: new rows never extrapolate. The
-    functions of a, ``f(a + t_l)``, are compressed to the few that they are combinations of up to the margin `largest`.
+    f is interpolated at Chebyshev nodes in b, ``f(a + b) = sum_l f(a + t_l) l_l(b)``, so that new rows never need
+    extrapolation. The functions ``f(a + t_l)`` of a are compressed to a basis, for row sums up to `largest`.
     """
 
     name: SmoothName
-    offsets: Vector  # b of each column; minus infinity for columns without an expectation, or with another function
+    offsets: Vector  # b of each column; -inf for columns without counts, and for columns of the Poisson model
     scale: Vector
-    largest: float  # margin of a row
-    tol: float  # each entry is accurate to SHARE times this
+    largest: float  # largest row sum
+    tol: float  # each entry is accurate to SHARE times tol
 
     def reaching(self, margins: Vector) -> "Smooth":
         most = float(margins.max(initial=0))
@@ -103,9 +103,9 @@ class Smooth:
         if not there.any() or not rows.any():
             return out
         w = np.ones(len(margins)) if weights is None else weights
-        a, row, above = probes(np.log(margins[rows]))
-        b, column, beside = probes(self.offsets[there])
-        E = maximum_filter(np.abs(self._error(a, b)), (above, beside), mode="nearest")
+        a, row, row_width = probes(np.log(margins[rows]))
+        b, column, column_width = probes(self.offsets[there])
+        E = maximum_filter(np.abs(self._error(a, b)), (row_width, column_width), mode="nearest")
         squares = np.bincount(row, w[rows], len(a)) @ E**2
         out[there] = MARGIN * self.scale[there] * np.sqrt(squares[column])
         return out
@@ -121,14 +121,14 @@ def probes(x: Vector) -> tuple[Vector, Vector, int]:
     if len(distinct) <= CHECKED:
         return distinct, place, 1
     lo, hi = distinct[0], distinct[-1]
-    points = (lo + hi) / 2 - (hi - lo) / 2 * np.cos(np.linspace(0, np.pi, CHECKED))  # as dense as the nodes at the ends
+    points = (lo + hi) / 2 - (hi - lo) / 2 * np.cos(np.linspace(0, np.pi, CHECKED))  # as dense at the ends as the nodes
     return points, np.clip(np.searchsorted(points, x), 0, CHECKED - 1), LOBE
 
 
 def chebyshev(lo: float, hi: float, accuracy: float) -> Vector:
-    # So many nodes q that the bound of the Bernstein ellipse meets this accuracy: with h half the length of the
-    # interval, f(a + .) is analytic and bounded by M inside the ellipse whose smaller half axis is 0.9 pi / h; with rho
-    # the sum of both half axes, the error is at most 4 M rho^(1 - q) / (rho - 1) (Trefethen 2013, theorem 8.2).
+    # The number of nodes q such that the bound of Trefethen (2013), theorem 8.2, meets this accuracy. With h half the
+    # length of the interval, f(a + .) is analytic and bounded by M inside the Bernstein ellipse with the smaller
+    # semi-axis 0.9 pi / h. With rho the sum of both semi-axes, the error is at most 4 M rho^(1 - q) / (rho - 1).
     half = max((hi - lo) / 2, 1e-3)
     minor = STRIP * pi / half
     rho = minor + sqrt(1 + minor**2)

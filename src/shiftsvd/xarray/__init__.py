@@ -1,6 +1,6 @@
-"""EOF analysis of labelled fields: DataArrays in, DataArrays out, with their coordinates, units and gaps.
+"""EOF analysis of labelled fields: functions take and return DataArrays with coordinates, units and missing values.
 
-The names are those of xeofs: components (EOFs), scores (principal component time series), modes counted from 1.
+Names follow xeofs: components (EOFs), scores (principal component time series), and modes numbered from 1.
 """
 
 from typing import TYPE_CHECKING

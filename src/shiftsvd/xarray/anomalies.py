@@ -1,4 +1,4 @@
-"""Anomalies of a field as an operator: remove groups and covariates of samples, standardize and weight cells."""
+"""Compute the anomalies of a field as an operator: subtract groups and covariates, standardize and weight cells."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,10 +32,10 @@ from shiftsvd.xarray.fields import Attrs, Dim, Dims, Mask, Panel, Places, Stacke
 
 Labels = npt.NDArray[Any]
 _EPOCH: Final = "1970-01-01"
-_SHOWN: Final = 5  # labels in an error
+_SHOWN: Final = 3  # labels in an error
 # Relative tolerance of the pseudoinverse of the normal equations of a cell; smaller eigenvalues count as 0.
 RANK: Final = 1e-10
-LARGEST: Final = 1e150  # mean or anomaly whose squares can be summed
+LARGEST: Final = 1e150  # largest mean or anomaly whose squares can be summed without overflow
 # Settings that may differ between several fields, and their defaults.
 OF_EACH: Final = {"weights": None, "center": True, "standardize": False, "missing": "error"}
 
@@ -72,8 +72,8 @@ class FieldOptions:
         if not self.center and (known or self.missing == "mean"):
             raise Refused(
                 Setting("center", False),
-                " subtracts nothing; leave out groups, covariates, and ",
-                Setting("missing", "mean"),
+                " conflicts with groups, covariates and ",
+                *(Setting("missing", "mean"), ", which subtract means. Remove one of them."),
             )
 
     def of_each(self, names: Sequence[str]) -> "dict[str, FieldOptions]":
@@ -96,7 +96,7 @@ def of_each(setting: Any, names: Sequence[str], default: Any, what: str) -> dict
     if not isinstance(setting, Mapping):
         return dict.fromkeys(names, setting)
     if unknown := [name for name in setting if name not in names]:
-        raise refuse(what, f"be of the fields {', '.join(names)}", unknown[0])
+        raise refuse(what, f"have names of fields as keys ({', '.join(names)})", unknown[0])
     return {name: setting.get(name, default) for name in names}
 
 
@@ -132,22 +132,28 @@ class Regressors:
     def at(self, rows: Mask) -> "Regressors":
         labels, numbers = None if self.labels is None else self.labels[rows], self.numbers[rows]
         if labels is not None and (absent := int(isna(labels).sum())):
-            text = f" must not hold missing labels, got {absent}; give them a label of their own"
+            have = "1 sample has" if absent == 1 else f"{absent:,} samples have"
+            text = (
+                f" must have a label for every sample, but {have} none. Fill missing labels, or remove these samples."
+            )
             raise Refused(Setting("groups"), text)
         for name, column in zip(self.names, numbers.T, strict=True):
             if bad := int(np.count_nonzero(~np.isfinite(column))):
-                text = f" must be finite, {name!r} is not for {bad} samples; fill or leave them out"
+                have = "1 sample" if bad == 1 else f"{bad:,} samples"
+                text = (
+                    f" must be finite, but {name!r} is not finite at {have}. Fill these values, or remove the samples."
+                )
                 raise Refused(Setting("covariates"), text)
         return Regressors(labels, numbers, self.names)
 
     def levels(self) -> Labels | None:
         if self.labels is None:
             return None
-        # Labels that are objects may have types that cannot be compared.
+        # Labels of dtype object may have types that cannot be sorted together.
         plain = self.labels.dtype != object
         levels = np.unique(self.labels) if plain else np.asarray(factorize(self.labels, sort=True)[1])
         if len(levels) == len(self.labels) > 1:
-            text = f" has another label for each of {len(levels)} samples: nothing would be left"
+            text = f" has a different label for each of the {len(levels):,} samples, so all anomalies would be 0"
             raise Refused(Setting("groups"), text)
         return levels
 
@@ -155,11 +161,11 @@ class Regressors:
         if self.labels is None or levels is None:
             return np.ones((len(self.numbers), 1))
         m, g = len(self.labels), len(levels)
-        affordable(8 * m * g, None, f"{g} groups of {m} samples", "groups")
+        affordable(8 * m * g, None, f"{g:,} groups of {m:,} samples", "groups")
         places = Index(levels).get_indexer(Index(self.labels))
         if unseen := sorted(set(map(str, self.labels[places < 0]))):
-            text = f" holds labels that no sample of the fit has, whose mean is unknown: {', '.join(unseen[:_SHOWN])}"
-            raise Refused(Setting("groups"), text)
+            few = ", ".join(unseen[:_SHOWN]) + (f" and {len(unseen) - _SHOWN:,} more" if len(unseen) > _SHOWN else "")
+            raise Refused(Setting("groups"), f" has labels that did not occur in the training data: {few}")
         L = np.zeros((m, g))
         L[np.arange(m), places] = 1
         return L
@@ -170,17 +176,17 @@ def aligned(da: DataArray, over: Dims, value: Any, what: str) -> Labels:
         try:
             value = da[value]
         except (KeyError, AttributeError, TypeError) as error:
-            rule = 'name a coordinate or a part of one, such as "time.month"'
-            raise refuse(what, rule, value, f"da has {list(da.coords)}") from error
+            rule = 'be the name of a coordinate or of a part of one, such as "time.month"'
+            raise refuse(what, rule, value, f"coordinates of da: {', '.join(map(str, da.coords)) or 'none'}") from error
     sizes = tuple(da.sizes[dim] for dim in over)
     if not hasattr(value, "dims"):
         array = np.asarray(unmasked(what, value))
         if array.shape not in (sizes, (int(np.prod(sizes)),)):
-            text = f" must have one value for each sample, {sizes}, got shape {array.shape}"
+            text = f" must have one value for each sample, shape {sizes}, got shape {array.shape}"
             raise Refused(Setting(what), text)
         return array.ravel()
     if unknown := [dim for dim in value.dims if dim not in over]:
-        raise refuse(what, f"have dimensions of the samples, {over}", unknown[0])
+        raise refuse(what, f"have only dimensions of the samples, {over}", unknown[0])
     places = {dim: _places(value, da, dim, what) for dim in value.dims}
     ordered = value.variable.isel({dim: at for dim, at in places.items() if at is not None})
     return np.asarray(ordered.set_dims(dict(zip(over, sizes, strict=True))).values).ravel()
@@ -192,8 +198,10 @@ def _places(value: DataArray, da: DataArray, dim: Hashable, what: str) -> Places
         raise refuse(what, f"have {da.sizes[dim]} values along {dim}", value.sizes[dim])
     if places is not None and (absent := int(np.count_nonzero(places < 0))):
         first = da.indexes[dim][int(np.argmax(places < 0))]
-        text = f" must have one value at each {dim} of da, {absent} have none or several, such as {first}"
-        raise Refused(Setting(what), text)
+        have = (
+            f"{absent:,} label{'s' * (absent > 1)}, such as {first}, {'have' if absent > 1 else 'has'} none or several"
+        )
+        raise Refused(Setting(what), f" must have one value for each label of da along {dim}, but {have}")
     return places
 
 
@@ -209,7 +217,7 @@ def _named(covariates: Any) -> list[tuple[str, Any]]:
     given = [value if isinstance(value, str) else str(getattr(value, "name", None) or "") for value in several]
     names = [name or (f"covariate {i}" if len(several) > 1 else "covariate") for i, name in enumerate(given, 1)]
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
-        text = f" must have different names, got {twice[0]!r} twice; give a mapping from names"
+        text = f" must have unique names, got {twice[0]!r} twice. Pass a mapping from names to covariates."
         raise Refused(Setting("covariates"), text)
     return list(zip(names, several, strict=True))
 
@@ -218,14 +226,19 @@ def _as_numbers(values: Labels, name: str) -> npt.NDArray[np.float64]:
     if values.dtype.kind == "M":
         values = values - np.datetime64(_EPOCH)
     if values.dtype.kind == "m":
-        return np.asarray(values / np.timedelta64(1, "D"))  # NaN where there is no time
+        return np.asarray(values / np.timedelta64(1, "D"))  # NaN for NaT
     if values.dtype.kind == "O" and hasattr(values[0], "calendar"):
         cftime = optional("cftime", "xarray")
         days = cftime.date2num(values, f"days since {_EPOCH}", calendar=values[0].calendar)
         return np.asarray(days, np.float64)
     if values.dtype.kind not in "fiub":
-        text = f" must be numbers or times, {name!r} is {values.dtype}; labels are for groups"
-        raise Refused(Setting("covariates"), text)
+        raise Refused(
+            *(
+                Setting("covariates"),
+                f" must be numbers or times, but {name!r} has dtype {values.dtype}. Pass labels as ",
+            ),
+            *(Setting("groups"), "."),
+        )
     return values.astype(np.float64)
 
 
@@ -459,7 +472,5 @@ def _check_range(mean: Vector, squares: Vector | None) -> None:
     assert squares is not None  # every kind of operator that a field can be has them
     size = float(max(np.abs(mean).max(), np.sqrt(squares.max())))
     if size != 0 and not 1 / LARGEST < size < LARGEST:
-        rule = (
-            f"must be between {1 / LARGEST:g} and {LARGEST:g} in size, since their squares leave the range of numbers"
-        )
-        raise ValueError(f"anomalies and means of a field {rule}, got {size:.3g}; change the units")
+        rule = f"must be between {1 / LARGEST:g} and {LARGEST:g} in absolute value, so that squares do not overflow"
+        raise ValueError(f"anomalies and means of a field {rule}, got {size:.3g}. Change the units.")

@@ -1,4 +1,4 @@
-"""NetCDF fields in `shiftsvd fit`: weights of cells, and notices."""
+"""NetCDF fields in `shiftsvd fit`: area weights of cells, and notices."""
 
 from functools import cached_property
 from typing import Any
@@ -15,13 +15,13 @@ from shiftsvd.xarray.netcdf import variable_of
 
 
 class FieldHooks(Hooks):
-    """NetCDF fields in `shiftsvd fit`: weights of cells by area, and notices."""
+    """Area weights of cells, and notices about NetCDF fields, in `shiftsvd fit`."""
 
     recorded = decisive = ("weights",)
 
     @cached_property
     def fields(self) -> list[Any]:
-        """Variables of the files, or that of the first file if samples are stacked; empty for other formats."""
+        """Variables of the files (of the first file if samples are stacked); empty for other formats."""
         settings, paths = self.settings, self.settings.paths
         are_fields = all(str(path) != "-" and format_of(path, settings.format) == "netcdf" for path in paths)
         if not are_fields or settings.orient == "columns":
@@ -33,28 +33,33 @@ class FieldHooks(Hooks):
         others = [f"--{name}" for name in ("scale", "join") if getattr(settings, name)]
         others += [option_of(name) for name in ("top_features", "mask") if settings.extra.get(name)]
         if settings.extra["weights"] == "coslat" and (others or settings.files[0] == "-"):
-            beside = others[0] if others else "standard input"
-            raise click.UsageError(f"--weights coslat is of all cells of files as they are: leave out {beside}")
+            if not others:
+                raise click.UsageError("--weights coslat requires NetCDF files, got standard input. Pass a file.")
+            raise click.UsageError(
+                f"--weights coslat sets the scale of all cells and conflicts with {others[0]}. Remove one of them."
+            )
 
     def prepare(self, run: Run) -> None:
         weights, file = self.settings.extra["weights"], self.settings.file
         if weights == "coslat":
             if not self.fields:
-                raise ValueError(f"{file}: --weights coslat is of NetCDF files, with samples as rows; leave it out")
+                raise ValueError(
+                    f"{file}: --weights coslat requires a NetCDF file with samples as rows. Remove the option."
+                )
             found = [cell_weights(da, "coslat", da.dims[1:]) for da in self.fields]
             run.scale = 1 / np.concatenate([own for own in found if own is not None])
         if weights is None and (n := next(filter(None, map(_latitudes, self.fields)), 0)):
             notice(
-                f"{file} is a field on {n} latitudes, whose cells differ in area. Give --weights coslat to "
-                "weight cells by their area, or --weights none to weight all alike."
+                f"{file} is a field on {n} latitudes, and its cells differ in area. Add --weights coslat to weight "
+                "cells by area, or --weights none to weight all cells equally and silence this notice."
             )
         if self.fields and isinstance(run.A, Gaps):
             in_rows, _ = run.A.observed()
             used = int(np.count_nonzero(np.rint(in_rows) > 0))
             if used < len(in_rows):
                 notice(
-                    f"{file}: {used:,} of {len(in_rows):,} samples have values. The others count as the mean; leave "
-                    "them out of the file to learn from these alone."
+                    f"{file}: only {used:,} of {len(in_rows):,} samples have values. The other samples are replaced by "
+                    "the mean. To exclude them from the fit, remove them from the file."
                 )
 
 

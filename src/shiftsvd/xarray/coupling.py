@@ -1,4 +1,4 @@
-"""Patterns of two fields that vary together: maximum covariance and canonical correlation analysis."""
+"""Find pairs of patterns in two fields by maximum covariance analysis or canonical correlation analysis."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
@@ -135,7 +135,7 @@ def _by_side(setting: Any) -> Any:
     if not isinstance(setting, tuple):
         return setting
     if len(setting) != 2:
-        raise ValueError(f"a tuple must have one setting for X and one for Y, got {len(setting)}")
+        raise ValueError(f"a tuple must have two values, one for X and one for Y, got {len(setting)}")
     return dict(zip("XY", setting, strict=True))
 
 
@@ -192,7 +192,7 @@ def _correlations(x: Anomalies, y: Anomalies, n_modes: int, leading: Mapping[str
 def _leading(A: Operator, k: Any, options: FieldOptions) -> SVDResult:
     F = options.svd(A, k if isinstance(k, float) else min(k, *A.shape))
     if F.info.rank == 0:
-        raise ValueError("a field must vary along its samples, all anomalies are 0")
+        raise ValueError("X and Y must vary along their samples, got a field with all anomalies 0")
     F = F.truncate(F.info.rank)
     return SVDResult(np.asarray(F.U), F.S, np.asarray(F.Vh), F.info)
 

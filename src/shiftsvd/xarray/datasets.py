@@ -63,22 +63,28 @@ def attrs_of_each(parts: Mapping[str, Anomalies]) -> Attrs:
 
 def check_fit(eofs: Any, kinds: str = "f", lags: bool = False) -> None:
     if missing := [name for name in _FIT if name not in getattr(eofs, "data_vars", ())]:
-        raise ValueError(f"eofs must be what shiftsvd.xarray.pca gives, but {', '.join(missing)} is missing")
+        raise ValueError(
+            f"eofs must be a result of shiftsvd.xarray.pca, but it has no variable {' and no '.join(missing)}"
+        )
     if "lag" in eofs.components.dims and not lags:
-        raise ValueError("eofs must be modes of single steps, got modes with lags; choose one: isel(lag=0, drop=True)")
+        raise ValueError(
+            "eofs must be modes without lags, got modes of extended. Select a lag with eofs.isel(lag=0, drop=True)."
+        )
     if eofs.components.dtype.kind not in kinds:
-        raise ValueError("eofs must be real modes, got those of an analytic signal, which only make up the field again")
+        raise ValueError("eofs must be real modes, got complex modes of hilbert, which this function does not support")
 
 
 def check_variances(eofs: Any) -> None:
     check_fit(eofs)
     if "explained_variance" not in eofs:
-        raise ValueError("eofs must be modes with variances of their own, got one side of pairs; find them by pca(da)")
+        raise ValueError("eofs must have explained variances, got one field of coupled. Fit modes with pca(da).")
 
 
 def with_modes(values: DataArray, name: str) -> DataArray:
     if "mode" not in values.coords:
-        raise ValueError(f"{name} must have the coordinate mode, got {values.dims}; choose modes by .sel(mode=[1])")
+        raise ValueError(
+            f"{name} must have the coordinate mode, got dimensions {values.dims}. Select modes with .sel(mode=[1])."
+        )
     return values if "mode" in values.dims else values.expand_dims("mode")
 
 
@@ -127,8 +133,8 @@ def side(result: Any, name: str) -> Any:
 
     See Also
     --------
-    xarray.coupled : Returns a result of two fields.
-    xarray.joint : Returns a result of several fields.
+    xarray.coupled : Compute pairs of patterns in two fields.
+    xarray.joint : Compute modes of several fields together.
 
     Examples
     --------
@@ -141,7 +147,9 @@ def side(result: Any, name: str) -> Any:
     """
     names = names_of(result)
     if name not in names:
-        raise ValueError(f"the result must have the field {name!r}, it has {', '.join(names) or 'one without a name'}")
+        if not names:
+            raise ValueError(f"result must have several fields, got a single field, so there is no field {name!r}")
+        raise ValueError(f"result has no field {name!r}. Its fields: {', '.join(names)}.")
     back = {other: json.loads(result.attrs[f"renamed_{other}"]) for other in names}
     foreign = {key for other in names if other != name for key in back[other]}
     prefixes = tuple(f"{other}_" for other in names if other != name)

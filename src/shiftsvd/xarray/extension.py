@@ -1,4 +1,4 @@
-"""Declaration of the extension for labelled fields: the NetCDF format, an option and hooks of `shiftsvd fit`."""
+"""Register the NetCDF format, and an option and hooks of `shiftsvd fit`, with shiftsvd."""
 
 from typing import Final
 

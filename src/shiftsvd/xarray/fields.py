@@ -1,6 +1,6 @@
-"""Labelled fields as matrices of samples and cells and back; grids, samples in common, and weights of cells by area.
+"""Convert labelled fields to matrices of samples x cells and back; match grids and samples; weight cells by area.
 
-xarray is imported where it is needed: `shiftsvd fit` takes weights and latitudes from here for any file.
+Functions import xarray when they need it, because `shiftsvd fit` imports this module for any file.
 """
 
 import math
@@ -26,7 +26,7 @@ Dims = tuple[Hashable, ...]
 Dim = Hashable | Sequence[Hashable]
 Attrs = dict[str, Any]
 
-# Names of variables of results, which dimensions and coordinates of a result cannot have.
+# Names of variables in results; dimensions and coordinates of a field must not have these names.
 RESULTS: Final = (
     "components",
     "scores",
@@ -82,8 +82,8 @@ def check_labelled(da: Any, name: str, kinds: str = "fiub") -> None:
 
     if not isinstance(da, DataArray):
         raise TypeError(
-            f"{name} must be an xarray.DataArray, got {type(da).__name__}; choose one variable of a Dataset, "
-            "or name the dimensions of an array"
+            f"{name} must be an xarray.DataArray, got {type(da).__name__}. Select a variable of a Dataset, or wrap an "
+            "array in a DataArray with named dimensions."
         )
     if da.dtype.kind not in kinds:
         raise ValueError(f"{name} must hold real numbers, got {da.dtype}")
@@ -92,7 +92,7 @@ def check_labelled(da: Any, name: str, kinds: str = "fiub") -> None:
 def as_field(da: Any, name: str = "da") -> "DataArray":
     check_labelled(da, name)
     if taken := [dim for dim in da.dims if dim in RESULTS]:
-        raise ValueError(f"the name {taken[0]} is taken by the result; rename that dimension")
+        raise ValueError(f"{name} has a dimension {taken[0]!r}, a name that results use. Rename the dimension.")
     if not any(key in da.attrs for key in _PACKED):
         return da
     from xarray import decode_cf
@@ -107,16 +107,20 @@ def is_several(data: Any) -> bool:
 
 def as_fields(data: Any) -> "dict[str, DataArray]":
     if not is_several(data):
-        raise TypeError(f"data must be a Dataset, or DataArrays in a list or by their names, got {type(data).__name__}")
+        raise TypeError(
+            f"data must be a Dataset, a list of DataArrays, or a mapping from names to them, got {type(data).__name__}"
+        )
     if isinstance(data, Mapping):
         pairs = list(getattr(data, "data_vars", data).items())
     else:
         pairs = [(getattr(da, "name", None) or f"field{i}", da) for i, da in enumerate(data, 1)]
     names = [str(name) for name, _ in pairs]
     if not names or len(set(names)) < len(names):
-        raise ValueError(f"data must hold fields with a name of their own each, got {names}; da.rename(...) gives one")
+        raise ValueError(f"data must have fields with unique names, got {names}. Rename one with da.rename(...).")
     if prefixes := [a for a in names for b in names if a != b and b.startswith(f"{a}_")]:
-        raise ValueError(f"no name may begin with that of another field and _, as with {prefixes[0]!r}; rename one")
+        raise ValueError(
+            f"the name {prefixes[0]!r} of a field followed by _ must not start another name. Rename one of the fields."
+        )
     return {name: as_field(da, name) for name, (_, da) in zip(names, pairs, strict=True)}
 
 
@@ -130,9 +134,9 @@ def stacked(da: "DataArray", dim: Dim, missing: str = "error", name: str = "da",
     space = tuple(other for other in da.dims if other not in over)
     if not over or not set(over) <= set(da.dims) or not space:
         of = "" if name == "da" else f" of {name}"
-        raise refuse("dim", f"be one or some of the dimensions {da.dims}{of}, but not all of them", dim)
+        raise refuse("dim", f"be one or several of the dimensions {da.dims}{of}, but not all", dim)
     if not da.size:
-        raise ValueError(f"{name} must have samples and cells, got sizes {dict(da.sizes)}")
+        raise ValueError(f"{name} must have samples and cells, got an empty array of sizes {dict(da.sizes)}")
     X = matrix(da, over, space)
     rows, cells, n_missing = _present(X, missing, name, every)
     if not rows.all():
@@ -146,14 +150,15 @@ def matrix(da: "DataArray", over: Dims, space: Dims) -> Any:
 
 def _present(X: Any, how: str, name: str = "da", every: bool = False) -> tuple[Mask, Mask, int]:
     missing = np.isnan(X)
-    asked = {"lost": ("row", missing.sum(axis=1)), "gaps": ("cell", missing.sum(axis=0))}
-    # An infinite value would become NaN when a mean is subtracted. Without gaps `as_operator` checks for it.
-    found = at_once(**asked, **({} if how == "error" else {"infinite": ((), np.isinf(X).sum())}))
+    counts = {"lost": ("row", missing.sum(axis=1)), "gaps": ("cell", missing.sum(axis=0))}
+    # An infinite value would become NaN when a mean is subtracted. Without gaps `as_operator` checks for infinity.
+    found = at_once(**counts, **({} if how == "error" else {"infinite": ((), np.isinf(X).sum())}))
     if count := int(found.get("infinite", 0)):
-        raise ValueError(f"{name} must be finite or missing, {count} values are infinite; mask them with NaN")
+        have = "1 value is" if count == 1 else f"{count:,} values are"
+        raise ValueError(f"{name} must be finite or NaN, but {have} infinite. Replace infinite values by NaN.")
     rows = found["lost"] < X.shape[1]
     if not rows.any():
-        raise ValueError(f"{name} has no values, all are missing")
+        raise ValueError(f"{name} has no values: all are missing")
     if every and how != "error":
         rows = np.ones_like(rows)
     gaps = found["gaps"] - np.count_nonzero(~rows)
@@ -161,18 +166,21 @@ def _present(X: Any, how: str, name: str = "da", every: bool = False) -> tuple[M
     partly = cells & (gaps > 0)
     if partly.any() and how == "error":
         raise Refused(
-            f"a cell must have all its values or none, but {np.count_nonzero(partly)} of {len(cells)} miss some, "
-            f"{int(gaps[partly].sum())} values in all; fill them, or mask these cells, or say ",
-            Setting("missing", "mean"),
-            ' or "em"',
+            f"{name} has {_counted(int(gaps[partly].sum()), 'missing value')} in cells with other values, "
+            f"{np.count_nonzero(partly):,} of {len(cells):,} cells. Fill these values, mask whole cells, or use ",
+            *(Setting("missing", "mean"), ' or "em".'),
         )
     return rows, cells, int(gaps[partly].sum())
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def at_common(fields: Sequence[Stacked]) -> list[Stacked]:
     rows: Mask = reduce(np.logical_and, (field.rows for field in fields))
     if np.count_nonzero(rows) < 2:
-        raise ValueError(f"fields must have values at two samples in common, got {np.count_nonzero(rows)}")
+        raise ValueError(f"fields must have at least 2 samples with values in common, got {np.count_nonzero(rows)}")
     notice_used(rows, fields[0].over, "have values in all fields")
     return [_at_rows(field, rows) for field in fields]
 
@@ -192,7 +200,7 @@ def _at_rows(field: Stacked, rows: Mask) -> Stacked:
 def notice_used(rows: Mask, over: Dims, where: str = "have values") -> None:
     if (used := int(np.count_nonzero(rows))) < len(rows):
         along = ", ".join(map(str, over))
-        notice(f"{used:,} of {len(rows):,} samples along {along} {where} and are used; the others are left out.")
+        notice(f"{used:,} of {len(rows):,} samples along {along} {where}. The other samples are excluded.")
 
 
 def in_order(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[str, str]) -> "DataArray":
@@ -203,13 +211,13 @@ def in_order(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[str,
         text = f"{names[0]} and {names[1]} must have the same samples"
         if places is None:
             if m != n:
-                raise ValueError(f"{text}, got {m} and {n} along {name}")
+                raise ValueError(f"{text}, got {m:,} and {n:,} along {name}")
             continue
         common = np.unique(places[places >= 0])
         if len(common) < m or m != n:
             raise ValueError(
-                f"{text}, each once: of {name}, {len(common)} of the {m} labels of {names[0]} are among the {n} of "
-                f'{names[1]}; xarray.align(..., join="inner") keeps those that both have'
+                f"{text}, each once, but along {name} only {len(common):,} of the {m:,} labels of {names[0]} are among "
+                f'the {n:,} labels of {names[1]}. To keep common labels, use xarray.align(..., join="inner").'
             )
         other = other.isel({name: places})
     return other
@@ -235,7 +243,7 @@ def lazy(X: Any) -> bool:
 
 
 def at_once(**found: Any) -> dict[str, Any]:
-    # Compute all of them in one read; each is a pair of dimension names and array.
+    # Compute several lazy arrays in one read; each argument is a pair of dimension names and array.
     from xarray import Dataset
 
     known = Dataset(found).compute()
@@ -309,8 +317,8 @@ def attrs_of(da: "DataArray", *names: str) -> Attrs:
 # The spellings of the CF conventions, in small letters.
 _EAST: Final = ("degrees_east", "degree_east", "degrees_e", "degree_e", "degreese", "degreee")
 _NAMES: Final = ("lon", "longitude", "nav_lon")
-# Labels are equal if they differ by less than this share of the smallest step: rounding to single precision and sums of
-# steps change a coordinate by as much.
+# Labels match if they differ by less than this share of the smallest step, because rounding to single precision and
+# sums of steps change coordinates by as much.
 _SAME: Final = 1e-3
 
 
@@ -318,15 +326,15 @@ def on_grid(known: "DataArray", da: "DataArray", space: Dims) -> "DataArray":
     # Match by labels, longitudes modulo 360. If one of the two has no labels, the sizes must agree.
     for dim in space:
         if dim not in da.dims:
-            raise ValueError(f"the field must have {known.sizes[dim]} cells along {dim}, got 0")
+            raise ValueError(f"the field must have the dimension {dim} with {known.sizes[dim]:,} cells, got {da.dims}")
         labels, own = (labels_of(each, dim) for each in (known, da))
         if da.sizes[dim] != known.sizes[dim]:
-            raise ValueError(f"the field must have {known.sizes[dim]} cells along {dim}, got {da.sizes[dim]}")
+            raise ValueError(f"the field must have {known.sizes[dim]:,} cells along {dim}, got {da.sizes[dim]:,}")
         if labels is None or own is None or labels.equals(own):
             continue
         places = _places(labels, own, _is_longitude(str(dim), da[dim].attrs))
         if places is None:
-            raise ValueError(f"the coordinate {dim} must be that of the components; interpolate the field first")
+            raise ValueError(f"the coordinate {dim} differs from that of the components. Interpolate the field first.")
         da = da.isel({dim: places})
         if labels.nlevels == 1:
             da = da.assign_coords({dim: known[dim].variable})
@@ -379,9 +387,11 @@ def cell_weights(da: "DataArray", weights: Any, space: Dims, cells: Mask | None 
     if bad or not w.any():
         raise Refused(
             Setting("weights"),
-            f" must be finite, at least 0, and not all 0; {bad} of {len(w)} are not; mask cells of da with NaN",
+            " must be finite, at least 0, and not all 0, "
+            + (f"but {bad:,} of {len(w):,} are negative or not finite" if bad else f"but all {len(w):,} are 0")
+            + ". To exclude cells, mask them with NaN in da.",
         )
-    # Results are divided by weights: a weight of 0, as at the poles, becomes a part of eps of the largest one.
+    # Results are divided by weights, so replace a weight of 0, as at the poles, by eps times the largest weight.
     w[w == 0] = np.finfo(np.float64).eps * w.max()
     return w
 
@@ -390,18 +400,18 @@ def _over_space(da: "DataArray", weights: Any, space: Dims) -> Vector:
     if hasattr(weights, "dims"):
         check_labelled(weights, "weights")
         if unknown := [dim for dim in weights.dims if dim not in space]:
-            raise refuse("weights", f"have dimensions of the space, {space}", unknown[0])
+            raise refuse("weights", f"have only dimensions of the space, {space}", unknown[0])
         like = da.isel({dim: 0 for dim in da.dims if dim not in space}, drop=True)
         weights = on_grid(like, weights, weights.dims)
         weights = weights.broadcast_like(like).transpose(*space).values
     weights = np.asarray(unmasked("weights", weights), np.float64)
     sizes = tuple(da.sizes[dim] for dim in space)
-    # No broadcasting from the right: the latitudes of a square grid would be taken for its longitudes.
+    # Do not broadcast from the right: on a square grid, latitudes would be used as longitudes.
     fits = weights.ndim in (0, len(sizes)) and all(
         n in (1, size) for n, size in zip(weights.shape, sizes, strict=False)
     )
     if not fits:
-        rule = f"have the shape {sizes} of the space {space}, or 1 for any of its sides"
+        rule = f"have the shape {sizes} of the space {space}, where any size may be 1"
         raise refuse("weights", rule, weights.shape)
     return np.broadcast_to(weights, sizes)
 
@@ -410,7 +420,7 @@ def latitude_of(da: "DataArray") -> "DataArray":
     known = [(str(name).lower(), coordinate) for name, coordinate in da.coords.items()]
     found = [coordinate for rule in _LATITUDES for name, coordinate in known if rule(name, coordinate.attrs)]
     if not found:
-        text = f" needs a coordinate lat or latitude, da has {list(da.coords)}"
+        text = f" requires a coordinate lat or latitude, got the coordinates {', '.join(map(str, da.coords)) or 'none'}"
         raise Refused(Setting("weights", "coslat"), text)
     latitude = found[0]
     units, values = str(latitude.attrs.get("units", "")), latitude.values
@@ -419,8 +429,8 @@ def latitude_of(da: "DataArray") -> "DataArray":
         text = f"values such as {beyond.flat[0]}" if beyond.size else f"the units {units!r}"
         raise Refused(
             Setting("weights", "coslat"),
-            f" needs latitudes in -90..90 degrees, the coordinate {latitude.name} has {text}; "
-            "name the latitudes lat, or give the weights as an array",
+            f" requires latitudes in -90..90 degrees, but the coordinate {latitude.name} has {text}. Name the "
+            "latitudes lat, or pass the weights as an array.",
         )
     return latitude
 

@@ -85,11 +85,11 @@ def pca(
     max_iter : int
         Maximum number of iterations of the completion.
     rng : int, Generator or None
-        Seed of the solver; the same seed gives the same bits. None draws a new seed.
+        Seed of the solver; the same seed gives identical results. None draws a new seed.
     n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
+        Number of threads; the result does not depend on it. Default: the cores that this process may use.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. A fit that needs more raises an error.
+        Raise an error instead of allocating more memory than this. Default: half of the available memory.
 
     Returns
     -------
@@ -239,7 +239,7 @@ def joint(
 def _check_share(n_modes: Any, shape: tuple[int, int], completed: bool) -> None:
     m, n = shape
     if not (isinstance(n_modes, float | np.floating) and 0 < n_modes < 1):
-        remedy = "a share of the variance is in (0, 1)"
+        remedy = "for a share of the variance, pass a number in (0, 1)"
         check_modes(n_modes, min(m, n), f"{m} samples of {n} cells", remedy)
     elif completed:
         raise Refused(Setting("n_modes"), " must be an integer with ", Setting("missing", "em"), f", got {n_modes!r}")
@@ -260,7 +260,7 @@ def _alone(da: Any, n_modes: Any, options: FieldOptions) -> Any:
     Z = products(of.A, F.Vh) if of.gaps is None else regressed(of.gaps, of.centre, F.Vh, explained, noise)
     if of.deviation is None:
         deviation = np.sqrt(of.left / (m - 1))
-    else:  # where most values are missing, the observed ones may vary less than the modes: keep correlations below 1
+    else:  # if most values are missing, observed values may vary less than the modes: keep correlations below 1
         deviation = np.maximum(of.deviation, np.sqrt(explained @ F.Vh.astype(np.float64) ** 2) / of.weights)
     found = modes_of(of, F.Vh, Z.astype(of.A.dtype), F.S, total, standard_deviation=field.in_space(deviation))
     for name, attrs in _attrs(field.da, options).items():
@@ -285,7 +285,7 @@ def _attrs(da: DataArray, options: FieldOptions) -> dict[str, Attrs]:
         "explained_variance": {key: unit if unit == "1" else f"({unit})^2" for key, unit in units.items()},
         "explained_variance_ratio": {"units": "1"},
         "standard_deviation": {"long_name": f"standard deviation of {what}"} | own,
-        "weights": {"long_name": f"what anomalies of {what} were multiplied by"},
+        "weights": {"long_name": f"factors of the anomalies of {what}"},
     }
 
 
@@ -328,6 +328,6 @@ def _joint(
 
 def _factor(factor: Any, variance: float, name: str) -> float:
     if not (np.isfinite(factor) and factor > 0):
-        text = f" must be positive numbers, that of {name} is {factor!r}; leave out the field instead"
+        text = f" must be positive numbers, got {factor!r} for {name}. To exclude the field, do not pass it."
         raise Refused(Setting("factors"), text)
     return float(factor / np.sqrt(variance)) if variance > 0 else float(factor)

@@ -1,4 +1,4 @@
-"""NetCDF variables: the first dimension as rows, all others side by side as columns."""
+"""Read NetCDF variables as matrices: the first dimension as rows, all other dimensions as columns."""
 
 import math
 from collections.abc import Hashable
@@ -26,7 +26,7 @@ from shiftsvd.extend.files import (
 )
 from shiftsvd.extend.running import Refused, Setting
 
-# Cells of larger grids get no names, which would need more memory than a sample.
+# Cells of larger grids get no names, because the names would need more memory than a sample.
 MOST_CELLS: Final = 2_000_000
 
 
@@ -46,7 +46,7 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
 
 @dataclass(frozen=True, eq=False)
 class NetcdfRows(RowSource):
-    """Rows of a variable; slicing it reads them from the file."""
+    """Rows of a NetCDF variable, read from the file by slicing."""
 
     variable: Any
     chunks: tuple[int, ...] | None
@@ -73,11 +73,17 @@ def variable_of(path: Path, key: str | None) -> Any:
     data = _open(path)
     found = [str(name) for name, known in data.data_vars.items() if known.ndim >= 2 and known.dtype.kind in "fciub"]
     if key is not None and key not in found:
-        raise ValueError(f"{path} has no matrix of numbers {key!r}; it has {found}")
-    if key is None and len(found) != 1:
-        listed = f": {', '.join(found)}" if found else ""
-        told = f"{path} has {len(found)} matrices of numbers{listed}; one must be chosen by "
-        raise Refused(told, Setting("key"))
+        raise ValueError(
+            f"{path} has no numeric variable {key!r} with at least 2 dimensions. Such variables: "
+            f"{', '.join(found) or 'none'}."
+        )
+    if key is None and not found:
+        raise ValueError(f"{path} has no numeric variable with at least 2 dimensions")
+    if key is None and len(found) > 1:
+        many = (
+            f"{path} has {len(found)} numeric variables with at least 2 dimensions: {', '.join(found)}. Choose one by "
+        )
+        raise Refused(many, Setting("key"), ".")
     return data[key or found[0]]
 
 
@@ -113,7 +119,7 @@ def _coordinate(variable: Any, dim: Hashable) -> list[str] | None:
 
 
 def _dates(coordinate: Any) -> npt.NDArray[Any]:
-    # Files may count from different dates, so numbers of days do not identify a sample; dates do.
+    # Decode numbers of days to dates, because files may count from different dates.
     if " since " not in str(coordinate.attrs.get("units", "")):
         return np.asarray(coordinate.values)
     xarray = optional("xarray", "xarray")

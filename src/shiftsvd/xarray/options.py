@@ -1,4 +1,4 @@
-"""The option of `shiftsvd fit` for fields."""
+"""Option of `shiftsvd fit` for fields."""
 
 from typing import Final
 
@@ -12,8 +12,8 @@ OF_FIT: Final = (
         click.option(
             "--weights",
             type=click.Choice(["coslat", "none"]),
-            help="Multiply the cells of a NetCDF field by the root of the cosine of their latitude, so that equal "
-            "areas have equal weight.  [default: none, with a notice]",
+            help="Multiply each cell of a NetCDF field by sqrt(cos(latitude)), so that equal areas have equal weight "
+            "(coslat), or weight all cells equally (none).  [default: none, with a notice]",
         ),
     ),
 )

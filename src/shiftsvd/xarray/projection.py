@@ -1,4 +1,4 @@
-"""Scores of other fields on known modes, and fields from modes."""
+"""Project fields onto fitted modes, and reconstruct fields from modes."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
 
     See Also
     --------
-    xarray.pca : Finds the modes.
+    xarray.pca : Compute the modes.
     xarray.reconstruct : The inverse.
 
     Notes
@@ -73,7 +73,7 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
     lagged, signal = "lag" in components.dims, components.dtype.kind == "c"
     X, over, cells = anomalies_of(eofs, da, groups, covariates)
     if lagged or signal:
-        check_steps(da, over, "a mode in time")
+        check_steps(da, over, "a projection onto modes in time")
     if lagged:
         scores = _of_sequences(X, eofs, components, cells)
     elif signal:
@@ -89,10 +89,13 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
 
 def _all_projected(eofs: xarray.Dataset, names: list[str], data: Any, groups: Any, covariates: Any) -> DataArray:
     if "scores" not in eofs:
-        raise ValueError(f'these modes are of {" and ".join(names)} each: project(side(eofs, "{names[0]}"), da)')
+        raise ValueError(
+            f"eofs has separate scores for {' and '.join(names)}. Project one field with project(side(eofs, "
+            f'"{names[0]}"), da).'
+        )
     given = fields.as_fields(data)
     if missing := [name for name in names if name not in given]:
-        raise ValueError(f"all fields of the modes are needed, {', '.join(missing)} is missing")
+        raise ValueError(f"da must have all fields of eofs ({', '.join(names)}), but it lacks {', '.join(missing)}")
     parts = [project(side(eofs, name), given[name], groups=groups, covariates=covariates) for name in names]
     first = parts[0].drop_vars([key for key in parts[0].coords if key not in parts[0].dims])
     others = [
@@ -134,7 +137,7 @@ def _removed(eofs: xarray.Dataset, space: Dims, cells: Mask) -> Removed:
 def _samples(eofs: xarray.Dataset, da: DataArray, over: Dims, groups: Any, covariates: Any) -> Regressors:
     for name, given in (("groups", groups), ("covariates", covariates)):
         if given is not None and name not in eofs:
-            raise Refused("the fit had no ", Setting(name), "; leave them out")
+            raise Refused("The fit had no ", Setting(name), ". Remove the argument.")
     if "groups" in eofs and groups is None:
         named = eofs.attrs.get("groups")
         groups = named if named and named.partition(".")[0] in da.coords else eofs.groups
@@ -159,11 +162,11 @@ def _multiplied(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
     count = 0 if eofs.attrs.get("missing") == "mean" else int(found["lost"][rows].sum())
     if count:
         raise ValueError(
-            f"the field must have values wherever the components have, {count} are missing; fill them, "
-            'as da.fillna(reconstruct(pca(da, missing="em"))) does'
+            f"da must have values in all cells of the components, but {count:,} are missing. Fill them, for example "
+            'with da.fillna(reconstruct(pca(da, missing="em"))).'
         )
     if count := int(found["infinite"]):
-        raise ValueError(f"the field must be finite wherever the components have values, {count} are inf; fill them")
+        raise ValueError(f"da must be finite in all cells of the components, but {count:,} values are infinite")
     scores[~rows] = np.nan
     return np.asarray(scores)
 
@@ -182,7 +185,7 @@ def _of_sequences(X: Any, eofs: xarray.Dataset, components: DataArray, cells: Ma
     lags, k = components.lag.values, components.sizes["mode"]
     n = X.shape[0] - int(lags.max())
     if n < 1:
-        raise ValueError(f"the field must have at least {lags.max() + 1} steps for these lags, got {len(X)}")
+        raise ValueError(f"da must have at least {lags.max() + 1:,} steps for the lags of eofs, got {len(X):,}")
     each = _multiplied(X, eofs, in_cells(components, eofs, cells)).reshape(-1, len(lags), k)
     return np.asarray(sum(each[lag : lag + n, j] for j, lag in enumerate(lags.tolist())) - _means(eofs))
 
@@ -232,7 +235,7 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
 
     See Also
     --------
-    xarray.pca : Finds the modes.
+    xarray.pca : Compute the modes.
     xarray.project : The inverse.
 
     Examples
@@ -261,7 +264,7 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
     _check_known(scores.mode.values, components, "scores")
     made = scores.dot(components.sel(mode=scores.mode), dim="mode")
     field = (made.real if made.dtype.kind == "c" else made) / eofs.weights
-    field = (field + _given_back(eofs, like, groups, covariates)).drop_vars("mode", errors="ignore")
+    field = (field + _removed_part(eofs, like, groups, covariates)).drop_vars("mode", errors="ignore")
     field = field.transpose(*like.dims, *eofs.mean_field.dims).squeeze(single).rename(eofs.attrs.get("field"))
     return field.assign_attrs(eofs.mean_field.attrs)
 
@@ -269,17 +272,17 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
 def _check_known(wanted: Any, of: DataArray, what: str) -> None:
     known = of.mode.values.tolist()
     if unknown := sorted(set(np.asarray(wanted).tolist()) - set(known)):
-        raise Refused(Setting(what), f" must be of modes of eofs, {known}, got mode {unknown[0]}")
+        raise Refused(Setting(what), f" must have modes of eofs only, {known}, got mode {unknown[0]}")
 
 
-def _given_back(eofs: xarray.Dataset, like: DataArray, groups: Any, covariates: Any) -> DataArray:
+def _removed_part(eofs: xarray.Dataset, like: DataArray, groups: Any, covariates: Any) -> DataArray:
     back = eofs.mean_field
     if "group_means" not in eofs and "slopes" not in eofs:
         return back
     samples = _samples(eofs, like, like.dims, groups, covariates)
     if "group_means" in eofs:
         labels = fields.labelled(np.asarray(samples.labels), like, like.dims)
-        samples.one_hot(eofs.group.values)  # refuses unknown ones
+        samples.one_hot(eofs.group.values)  # raises for unknown labels
         back = eofs.group_means.sel(group=labels).drop_vars("group")
     if "slopes" in eofs:
         numbers = fields.labelled(samples.numbers.T, like, like.dims, eofs.covariate)

@@ -1,4 +1,4 @@
-"""Rotated modes, and modes as maps in units of the field or as correlations."""
+"""Rotate modes, and scale modes to maps in units of the field or to correlations."""
 
 from typing import Any, Literal, get_args
 
@@ -39,7 +39,7 @@ def patterns(eofs: Any, scaling: Scaling = "covariance") -> Any:
 
     See Also
     --------
-    xarray.pca : Finds the modes.
+    xarray.pca : Compute the modes.
     xarray.correlation : Maps of correlation with any series, and their p-values.
 
     Notes
@@ -63,22 +63,22 @@ def patterns(eofs: Any, scaling: Scaling = "covariance") -> Any:
         raise refuse("scaling", f"be one of {', '.join(map(repr, get_args(Scaling)))}", scaling)
     if scaling == "correlation" and "standard_deviation" not in eofs:
         raise ValueError(
-            "eofs must have the standard deviations of the field, got none; fit it with shiftsvd.xarray.pca"
+            "eofs must have the standard deviations of the field, got none. Fit the modes with shiftsvd.xarray.pca."
         )
     name = str(eofs.mean_field.attrs.get("long_name", eofs.attrs.get("field", "the field")))
     if scaling == "unit":
         return eofs.components
     loadings = eofs.components * np.sqrt(eofs.explained_variance)
     if scaling == "scaled":
-        return _told(loadings, f"scaled EOFs of {name}", eofs.scores.attrs.get("units"))
+        return _described(loadings, f"scaled EOFs of {name}", eofs.scores.attrs.get("units"))
     maps = (eofs.structure if "structure" in eofs else loadings) / eofs.weights
     if scaling == "covariance":
-        return _told(maps, f"{name} at one standard deviation of the mode", eofs.mean_field.attrs.get("units"))
+        return _described(maps, f"{name} at one standard deviation of the mode", eofs.mean_field.attrs.get("units"))
     deviation = eofs.standard_deviation
-    return _told(maps / deviation.where(deviation > 0), f"correlation of the mode with {name}", "1")
+    return _described(maps / deviation.where(deviation > 0), f"correlation of the mode with {name}", "1")
 
 
-def _told(maps: DataArray, long_name: str, units: str | None) -> DataArray:
+def _described(maps: DataArray, long_name: str, units: str | None) -> DataArray:
     attrs = {"long_name": long_name} | ({} if units is None else {"units": units})
     return maps.transpose(*(["mode"] if "mode" in maps.dims else []), ...).rename("patterns").assign_attrs(attrs)
 
@@ -126,7 +126,7 @@ def rotate(
     See Also
     --------
     shiftsvd.rotate : The rotation of arrays.
-    xarray.pca : Finds the modes.
+    xarray.pca : Compute the modes.
     xarray.patterns : Maps of covariance or correlation, of rotated modes too.
 
     Notes
@@ -145,11 +145,11 @@ def rotate(
     """
     check_variances(eofs)
     if "duals" in eofs:
-        raise ValueError("eofs must be the modes of pca, got rotated ones; rotate those that they were made of")
-    there = eofs.sizes.get("mode", 0)
-    n = there if n_modes is None else n_modes
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= there:
-        raise refuse("n_modes", f"be in 1..{there}, the modes of eofs", n_modes)
+        raise ValueError("eofs must be the modes of pca, got rotated modes. Pass the modes before rotation.")
+    count = eofs.sizes.get("mode", 0)
+    n = count if n_modes is None else n_modes
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= count:
+        raise refuse("n_modes", f"be an integer in 1..{count}, the number of modes of eofs", n_modes)
     first = eofs.isel(mode=slice(int(n)))
     like = first.components.transpose("mode", *eofs.mean_field.dims)
     full = np.asarray(matrix(like, ("mode",), eofs.mean_field.dims))

@@ -51,7 +51,7 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
 
     See Also
     --------
-    plot.north : Draws the bars.
+    plot.north : Plot the bars.
     xarray.bootstrap : Errors of variances and maps without a model of the noise.
 
     Notes
@@ -82,7 +82,7 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
     >>> bars.separated.values.tolist(), bool(np.all(bars.effective_size > 100))
     ([False, True, True], True)
     """
-    _check_unrotated(eofs, "variances of rotated modes are no eigenvalues")
+    _check_unrotated(eofs, "variances of rotated modes are not eigenvalues")
     _check_level(level)
     scores = with_modes(eofs.scores, "scores")
     over = tuple(dim for dim in scores.dims if dim != "mode")
@@ -109,7 +109,7 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
 def _check_unrotated(eofs: Any, why: str) -> None:
     check_variances(eofs)
     if "rotation" in eofs.attrs:
-        raise ValueError(f"eofs must be the modes of pca: {why}")
+        raise ValueError(f"eofs must be the unrotated modes of pca, because {why}")
 
 
 def _check_level(level: float) -> None:
@@ -129,7 +129,7 @@ def _separated(variances: Vector, errors: Vector) -> Vector:
 def _time_of(da: DataArray, over: Dims, along: Hashable | None) -> Hashable:
     if along is not None:
         if along not in over:
-            raise refuse("along", f"be a dimension of the samples, {over}", along)
+            raise refuse("along", f"be one of the dimensions of the samples, {over}", along)
         return along
     dated = [dim for dim in over if dim in da.coords and da[dim].dtype.kind in "MO"]
     named = [dim for dim in over if str(dim).lower() == "time"]
@@ -150,7 +150,7 @@ def _neighbours(da: DataArray, over: Dims, along: Hashable | None) -> tuple[Plac
 def _lag_one(Z: Vector, first: Places, second: Places) -> Vector:
     off = Z - np.nanmean(Z, axis=0)
     pairs, squares = off[first] * off[second], off * off
-    with np.errstate(invalid="ignore"):  # series of one value have none
+    with np.errstate(invalid="ignore"):  # a series of one value has no variance
         return np.asarray(np.nan_to_num(_mean(pairs) / _mean(squares)))
 
 
@@ -160,15 +160,16 @@ def _mean(values: Vector) -> Vector:
 
 
 def unbiased(r: Any, n: Any, larger: Any = 0) -> Vector:
-    # Marriott & Pope (1954), of series of n values about their own mean. Scores are also made uncorrelated with those
-    # of the larger modes, each of which, if it is as red, takes 2 r / n more: (n - 3 - 2 larger) r / n - 1 / n is left.
+    # Marriott & Pope (1954), for series of n values around their own mean. Scores are also uncorrelated with those of
+    # larger modes, each of which, if it is as red, lowers the expectation by 2 r / n: it is (n - 3 - 2 larger) r / n -
+    # 1 / n.
     taken = 3 + 2 * np.minimum(larger, np.asarray(n) * CORRECTED)
     return np.asarray(np.clip((n * r + 1) / np.maximum(n - taken, 1), -MOST, MOST))
 
 
 def effective_size(n: Any, rs: Any) -> Vector:
-    # Independent pairs that n pairs of red series with the autocorrelations r and s are worth (Bartlett 1935;
-    # Bretherton et al. 1999); for a variance r = s.
+    # The effective number of independent pairs among n pairs of red series with autocorrelations r and s (Bartlett
+    # 1935; Bretherton et al. 1999); for a variance r = s.
     return np.asarray(np.clip(n * (1 - rs) / (1 + rs), 1, n))
 
 
@@ -249,7 +250,9 @@ def correlation(da: Any, series: Any, *, along: Hashable | None = None) -> Any:
     fields.check_labelled(series, "series")
     over = tuple(dim for dim in da.dims if dim in series.dims)
     if not over or not set(series.dims) <= {*over, "mode"}:
-        raise ValueError(f"series must have dimensions of the samples of da, {da.dims}, and mode, got {series.dims}")
+        raise ValueError(
+            f"series must have dimensions of da, {da.dims}, and optionally mode, got dimensions {series.dims}"
+        )
     space = tuple(dim for dim in da.dims if dim not in over)
     several = series if "mode" in series.dims else series.expand_dims("mode")
     columns = [aligned(da, over, several.isel(mode=j, drop=True), "series") for j in range(several.sizes["mode"])]
@@ -339,7 +342,7 @@ def bootstrap(
     rng : int, Generator or None
         As in `shiftsvd.svd`.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. A bootstrap that needs more raises an error.
+        Raise an error instead of allocating more memory than this. Default: half of the available memory.
 
     Returns
     -------
@@ -422,7 +425,7 @@ def _draws(da: DataArray, over: Dims, along: Any, block: int, count: int, rng: n
     time = _time_of(da, over, along)
     n, axis = da.sizes[time], over.index(time)
     if block > n:
-        raise refuse("block", f"be at most {n}, the samples along {time}", block)
+        raise refuse("block", f"be at most {n:,}, the number of samples along {time}", block)
     starts = rng.integers(0, n - block + 1, (count, -(-n // block)))
     times = (starts[:, :, None] + np.arange(block)).reshape(count, -1)[:, :n]
     return [_places(da, over).take(each, axis).ravel() for each in times]

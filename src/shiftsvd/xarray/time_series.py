@@ -1,4 +1,4 @@
-"""Operators on time series: lagged copies side by side, and the analytic signal; neither is formed."""
+"""Operators for lagged copies of time series and for the analytic signal, without forming either matrix."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,21 +34,21 @@ class Lagged(Derived):
         object.__setattr__(self, "shape", (p * len(self.lags), m - max(self.lags)))
 
     def matmat(self, V: Panel) -> Panel:
-        return self._below(self.A.matmat(self._shifted(V)))
+        return self._lags_as_rows(self.A.matmat(self._shifted(V)))
 
     def matmat_in_double(self, V: Panel) -> Panel:
-        return self._below(generic.matmat_in_double(self.A, self._shifted(V)))
+        return self._lags_as_rows(generic.matmat_in_double(self.A, self._shifted(V)))
 
     def rmatmat(self, W: Panel) -> Panel:
-        return self._back(self.A.rmatmat(self._beside(W)))
+        return self._summed_over_lags(self.A.rmatmat(self._lags_as_columns(W)))
 
     def rmatmat_in_double(self, W: Panel) -> Panel:
-        return self._back(generic.rmatmat_in_double(self.A, self._beside(W)))
+        return self._summed_over_lags(generic.rmatmat_in_double(self.A, self._lags_as_columns(W)))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         if weights is not None:
             return self.rmatmat(weights[:, None] * self.matmat(V))
-        return self._back(self.A.gram(self._shifted(V)))
+        return self._summed_over_lags(self.A.gram(self._shifted(V)))
 
     def _by_lag(self, of: Callable[[Vector | None], Part], weights: Vector | None) -> Iterator[tuple[int, Part]]:
         if weights is None:
@@ -93,25 +93,25 @@ class Lagged(Derived):
             out[lag : lag + n, j * b : (j + 1) * b] = V
         return out
 
-    def _back(self, Y: Panel) -> Panel:
+    def _summed_over_lags(self, Y: Panel) -> Panel:
         n, b = self.shape[1], Y.shape[1] // len(self.lags)
         out = np.zeros((n, b), Y.dtype)
         for j, lag in enumerate(self.lags):
             out += Y[lag : lag + n, j * b : (j + 1) * b]
         return out
 
-    def _below(self, Y: Panel) -> Panel:
+    def _lags_as_rows(self, Y: Panel) -> Panel:
         count = len(self.lags)
         return np.ascontiguousarray(Y.reshape(len(Y), count, -1).transpose(1, 0, 2)).reshape(count * len(Y), -1)
 
-    def _beside(self, W: Panel) -> Panel:
+    def _lags_as_columns(self, W: Panel) -> Panel:
         count, p = len(self.lags), self.A.shape[0]
         return np.ascontiguousarray(W.reshape(count, p, -1).transpose(1, 0, 2)).reshape(p, -1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AnalyticSignal(Operator):
-    """The map of m steps to their analytic signal minus its mean, (m, m), by Fourier transforms of panels' columns.
+    """Map m steps to their analytic signal minus its mean, by Fourier transforms of the columns of panels.
 
     Without padding the transform treats the series as periodic, so a step from its end to its beginning rings. With
     `decay`, m steps pad either side: the linear trend of the series continues, and the distances of the first and last

@@ -1,4 +1,4 @@
-"""Modes of travelling and oscillating patterns: extended EOFs and Hilbert EOFs."""
+"""Compute modes of travelling and oscillating patterns: extended EOFs and Hilbert EOFs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -106,8 +106,8 @@ def extended(
     """
     options = FieldOptions.of(locals())
     if "lag" in getattr(da, "dims", ()):
-        raise ValueError("the name lag is taken by the result; rename that dimension")
-    field = _series(da, options, "a lag")
+        raise ValueError("da has a dimension 'lag', a name that results use. Rename the dimension.")
+    field = _series(da, options, "an extended EOF")
     m, cells = field.X.shape
     taken = _lags(lags, m)
     n = m - max(taken)
@@ -126,8 +126,8 @@ def _lags(lags: Any, m: int) -> tuple[int, ...]:
     taken = tuple(range(lags)) if count else tuple(np.atleast_1d(lags).tolist())
     whole = all(isinstance(lag, int) and not isinstance(lag, bool) for lag in taken)
     if not taken or not whole or sorted(set(taken)) != list(taken) or taken[0] < 0 or taken[-1] > m - 2:
-        most = f"at most {m - 2} for {m} samples"
-        raise refuse("lags", f"be a number of steps of at least 1, or steps that ascend from 0 on, {most}", lags)
+        rule = "be a number of steps of at least 1, or a list of ascending steps from 0"
+        raise refuse("lags", f"{rule}, with a largest step of at most {m - 2:,} for {m:,} samples", lags)
     return taken
 
 
@@ -138,7 +138,7 @@ def _dataset(of: Anomalies, F: SVDResult, lags: tuple[int, ...], squares: float)
     first = {field.over[0]: slice(0, n)}
     scores = labelled(scores_of(F.H).conj().T, field.da.isel(first), field.over, modes)
     found = {"components": concat(each, "lag"), "scores": scores} | variances(F.S, n, squares)
-    # Scores exist at the first steps of sequences: keep groups and covariates there alone.
+    # Scores exist at the first steps of sequences only, so keep groups and covariates at these steps.
     found |= {name: values.isel(first, missing_dims="ignore") for name, values in of.subtracted().items()}
     return Dataset(found, coords={"mode": modes}, attrs=of.attrs)
 
@@ -260,23 +260,25 @@ def _series(da: Any, options: FieldOptions, what: str) -> Stacked:
 def check_steps(da: Any, dim: Dim, what: str) -> None:
     names = listed(dim)
     if len(names) != 1:
-        raise Refused(f"{what} needs one dimension of samples that follow each other, got ", Setting("dim", dim))
+        raise Refused(f"{what} requires a single dimension of consecutive samples, got ", Setting("dim", dim))
     index = labels_of(da, names[0])
     if index is not None and not index.is_unique:
         raise ValueError(
-            f"{what} needs samples in order, {names[0]} has labels twice; da.drop_duplicates({names[0]!r})"
+            f"{what} requires ascending samples, but {names[0]} has duplicate labels. Remove them with "
+            f"da.drop_duplicates({names[0]!r})."
         )
     if index is not None and not index.is_monotonic_increasing:
-        raise ValueError(f"{what} needs samples in order, {names[0]} is not ascending; da = da.sortby({names[0]!r})")
+        raise ValueError(
+            f"{what} requires ascending samples, but {names[0]} is not sorted. Sort it with da.sortby({names[0]!r})."
+        )
 
 
 def check_all_there(rows: Mask, what: str) -> None:
     if absent := int(np.count_nonzero(~rows)):
         raise Refused(
-            f"{what} needs values at every step, {absent} of {len(rows)} samples have none; fill them, take a stretch "
-            "without them, or say ",
-            Setting("missing", "mean"),
-            ' or "em" in the fit',
+            f"{what} requires values at every step, but {absent:,} of {len(rows):,} samples have none. Fill them, "
+            "select a period without gaps, or fit with ",
+            *(Setting("missing", "mean"), ' or "em".'),
         )
 
 

@@ -2,14 +2,15 @@
 Population structure, and samples of an array projected onto it
 ===============================================================
 
-Components of the genotypes of a reference panel are axes of ancestry. Where new samples lie on them is asked of files
-that were made elsewhere: an array that has a few of the variants, counts other alleles, and gives letters of the other
-strand; old DNA of which most genotypes are missing. `shiftsvd.genetics` matches variants by what they are, takes scores
-by least squares on what a sample has, and says how far these may be off.
+The principal components of a reference panel are axes of ancestry. New samples often come from other sources: an array
+with few of the variants, other counted alleles and the other strand, or ancient DNA with most genotypes missing.
+`shiftsvd.genetics` matches variants by position and alleles, computes scores by least squares on the genotypes that
+are not missing, and estimates their standard errors.
 """
 
 # %%
-# Six populations, simulated: each drifted apart from a common ancestor of three regions. 300 samples, 40,000 variants.
+# Simulate 300 samples of six populations at 40,000 variants. The populations drifted from three regions with a common
+# ancestor.
 
 import tempfile
 from pathlib import Path
@@ -25,7 +26,7 @@ n, letters = 40_000, np.array(["A", "C", "G", "T"])
 
 
 def drifted(p, F):
-    """Frequencies after drift (Balding & Nichols 1995)."""
+    """Return allele frequencies after drift (Balding & Nichols 1995)."""
     return rng.beta(p * (1 - F) / F, (1 - p) * (1 - F) / F)
 
 
@@ -40,7 +41,7 @@ place = {"chromosome": np.sort(rng.integers(1, 23, n)).astype(str), "bp_position
 
 
 def written(name, G, here, first, second):
-    """A .bed of some of the variants."""
+    """Write some of the variants to a .bed."""
     properties = {key: values[here] for key, values in place.items()}
     alleles = {"allele_1": letters[first], "allele_2": letters[second]}
     to_bed(Path(folder.name, f"{name}.bed"), G, properties=properties | alleles)
@@ -52,8 +53,9 @@ print(reference)
 print("eigenvalues", reference.eigenvalues.round(1))
 
 # %%
-# An array has 4 % of the variants, in another order. It counts the other allele of half of them, and gives the letters
-# of the other strand for a third. Its samples are one of each population, and one with parents of the first and third.
+# The array has 4 % of the variants, in another order. It counts the other allele of half of these variants, and has a
+# third of them on the other strand. Its samples are one of each population, and one with parents from the first and the
+# third population.
 
 parents = np.vstack([populations, (populations[0] + populations[2]) / 2])
 new = rng.binomial(2, parents).astype(np.float32)
@@ -65,19 +67,19 @@ array = written(
     *(np.where(swapped, *there[::-1]), np.where(swapped, *there)),
 )
 found = reference.project(array)
-print(f"{found.n_used} of {reference.n_used} variants: {found.n_flipped} with alleles swapped,")
-print(f"{found.n_complemented} on the other strand; {found.n_ambiguous} left out, A/T or C/G")
+print(f"{found.n_used} of {reference.n_used} variants: {found.n_flipped} with swapped alleles,")
+print(f"{found.n_complemented} on the other strand; {found.n_ambiguous} removed, A/T or C/G")
 
 # %%
-# Means in place of what is absent draw every sample towards the centre, by the share that is absent. Least squares
-# leave it where it belongs, and tell how far the scores of all variants may be: crosses are two standard errors long on
-# each side. The diamonds are these scores, which only the simulation knows.
+# Replacing absent genotypes by means shrinks the scores of every sample by the share of absent variants. Least squares
+# do not shrink scores, and give standard errors: the bars are two standard errors long on each side. The diamonds are
+# the scores on all variants, which are known in this simulation.
 
 whole = reference.project(written("whole", new, np.arange(n), first, second), trust_ambiguous=True)
 shrunk = reference.project(array, project="mean")
 figure, panels = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained", sharex=True, sharey=True)
 colours = plt.colormaps["tab10"](np.r_[0:6, 7])
-for axes, scores, title in zip(panels, (shrunk, found), ("means in place of the absent", "least squares"), strict=True):
+for axes, scores, title in zip(panels, (shrunk, found), ("replaced by means", "least squares"), strict=True):
     axes.scatter(*reference.eigenvectors[:, :2].T, c=colours[panel], s=8, alpha=0.35)
     axes.scatter(*whole.eigenvectors[:, :2].T, c=colours, marker="D", s=28, edgecolor="black", label="all variants")
     errors = np.zeros((7, 4)) if scores.standard_errors is None else 2 * scores.standard_errors
@@ -88,11 +90,11 @@ for axes, scores, title in zip(panels, (shrunk, found), ("means in place of the 
 panels[0].set_ylabel("PC2")
 panels[0].legend(loc="best", fontsize=8)
 off = np.abs(found.eigenvectors - whole.eigenvectors) / found.standard_errors
-print(f"{np.mean(off < 2):.0%} of scores within two standard errors of those of all variants")
+print(f"{np.mean(off < 2):.0%} of scores are within two standard errors of those on all variants")
 
 # %%
-# The fewer genotypes a sample has, the less is known, and the errors say so: the mixed sample with more and more of its
-# genotypes missing.
+# Standard errors grow with the share of missing genotypes. Here are scores of the mixed sample with more and more of
+# its genotypes missing.
 
 shares = np.array([0.5, 0.8, 0.9, 0.95, 0.98, 0.99])
 old = np.where(rng.random((len(shares), n)) < shares[:, None], np.nan, new[-1])

@@ -1,15 +1,15 @@
 """
-A field with gaps: modes, rotation, and how sure they are
-=========================================================
+A field with missing values: modes, rotation, and sampling errors
+=================================================================
 
-Sea surface temperature as satellites see it: a seasonal cycle and a trend that are larger than what one is after, land,
-and clouds that hide two values in five. `shiftsvd.xarray` finds the modes beneath, says which of them can be told
-apart, and turns them into patterns that sit in one place.
+Satellite data of sea surface temperature have a seasonal cycle and a trend that dominate other variability, land, and
+clouds, which here hide 40 % of the values. `shiftsvd.xarray` computes the modes, tests which of them are separated, and
+rotates them to regional patterns.
 """
 
 # %%
-# Twenty-five years of months on a grid of 6 degrees, simulated so that the truth is known: four regions swing, each by
-# its own red series, on top of seasons, a trend and noise. Clouds come and go, and some regions have more of them.
+# Simulate 25 years of monthly data on a grid of 6 degrees: four regions that oscillate, each with its own red time
+# series, plus seasons, a trend and noise. Clouds vary in time and are more frequent in some regions.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -27,7 +27,7 @@ y, x = np.meshgrid(lat, lon, indexing="ij")
 
 
 def region(at_lat, at_lon, height, width):
-    """A smooth spot on the map."""
+    """Return a smooth spot on the map."""
     away = (x - at_lon + 180) % 360 - 180
     return np.exp(-(((y - at_lat) / height) ** 2) - (away / width) ** 2)
 
@@ -55,9 +55,9 @@ seen = whole.where(~clouds)
 print(f"{float(seen.isnull().sum() / whole.notnull().sum() - land.mean() / (1 - land.mean())):.0%} hidden by clouds")
 
 # %%
-# One call removes the mean of each calendar month and the trend, of what is seen, weights cells by their area, and fits
-# a model of six modes to the rest. How good is it? ``heldout_r2`` is the share of the variance of values that were
-# kept back which it predicts; the truth beneath the clouds, which only the simulation knows, says the same.
+# One call removes the mean of each calendar month and the trend, weights cells by area, and fits a model of six modes
+# to the observed values. ``heldout_r2`` is the R2 of its predictions of held-out values. In this simulation we can also
+# compare the predictions with the true values beneath the clouds.
 
 how = {"weights": "coslat", "groups": "time.month", "covariates": "time"}
 eofs = sx.pca(seen, 6, missing="em", rng=0, **how)
@@ -67,7 +67,7 @@ off = (filled - whole).where(hidden)
 by_month = (seen.groupby("time.month").mean().sel(month=whole.time.dt.month) - whole).where(hidden)
 print(f"held-out R2 {eofs.heldout_r2:.2f}")
 errors = [float((each**2).mean() ** 0.5) for each in (off, by_month)]
-print("errors beneath clouds: {:.2f} K, of monthly means {:.2f} K".format(*errors))
+print("RMSE beneath clouds: {:.2f} K; of monthly means: {:.2f} K".format(*errors))
 
 figure, axes = plt.subplots(1, 3, figsize=(10, 2.3), layout="constrained", sharey=True)
 anomaly = whole - whole.groupby("time.month").mean().sel(month=whole.time.dt.month)
@@ -85,19 +85,18 @@ axes[0].set_ylabel("latitude")
 figure.colorbar(image, ax=axes, label="anomaly, K")
 
 # %%
-# The rule of thumb of North et al. gives the variance of each mode an error bar. Months resemble the months before
-# them: as many samples as they seem they are not. Thick grey bars take them for independent, thin ones for what they
-# are worth. Modes whose bars meet may be any mixture of each other.
+# The rule of North et al. estimates the standard error of each variance. Months are autocorrelated, so the effective
+# number of samples is smaller than the number of months. Thick grey bars assume independent samples; thin bars use the
+# effective number. Modes with overlapping bars may be any mixture of each other.
 
 bars = sx.north(eofs)
-print("samples", eofs.sizes["time"], "worth", bars.effective_size.values.round().astype(int)[:4])
+print("samples", eofs.sizes["time"], "effective", bars.effective_size.values.round().astype(int)[:4])
 figure, ax = plt.subplots(figsize=(6.5, 3.4), layout="constrained")
 plot.north(bars, ax=ax)
 
 # %%
-# The leading four modes as maps: what the field is where a mode is one standard deviation strong. Modes have to be
-# orthogonal, regions of the sea have not: a mode is a bit of everything. Varimax finds the mixtures that sit in one
-# place, and there the four regions are.
+# Maps of the leading four modes show the anomaly of the field for a score of one standard deviation. Modes are
+# orthogonal, so each of them mixes several regions. Varimax rotation recovers the four regions.
 
 turned = sx.rotate(eofs, 4)
 figure, axes = plt.subplots(4, 2, figsize=(10, 7.6), layout="constrained", sharex=True, sharey=True)
@@ -112,14 +111,14 @@ for column, modes, title in ((0, eofs, "mode"), (1, turned, "rotated mode")):
 figure.colorbar(image, ax=axes, label="K at one standard deviation")
 
 # %%
-# Each rotated score is one of the four series that made the field.
+# The scores of each rotated mode correlate with one of the four simulated time series.
 
 found = np.corrcoef(turned.scores.values, series.T)[:4, 4:]
 print(np.abs(found).max(axis=1).round(2))
 
 # %%
-# A correlation with an index comes with a p-value that knows how red both are. An index that has nothing to do with the
-# field correlates by chance; without the effective sample size far too many cells would seem to know it.
+# P values of a correlation with an index account for the autocorrelation of both series. An unrelated index correlates
+# with the field by chance. Without the effective sample size, far too many cells would appear significant.
 
 index = np.zeros(MONTHS)
 for t in range(1, MONTHS):

@@ -1,14 +1,14 @@
 """
-Two fields that vary together, and a wave that travels
-======================================================
+Two fields that vary together, and a travelling wave
+====================================================
 
-Which pattern in one field goes with which in another? Maximum covariance analysis finds pairs of patterns, one in each
-field, whose scores have the most covariance: singular vectors of the cross-covariance matrix, which is never formed.
+Maximum covariance analysis finds pairs of patterns, one in each field, whose scores have the largest covariance. The
+patterns are the singular vectors of the cross-covariance matrix, which is never formed.
 """
 
 # %%
-# Twenty-five simulated years: an ocean whose temperature swings with a period of four years, and winds on a coarser
-# grid that answer to it, each under noise of its own. The ocean has land in it.
+# Simulate 25 years of ocean temperature that oscillates with a period of four years, and of wind on a coarser grid that
+# responds to it, each with noise. The ocean field has land cells.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,7 +23,7 @@ slow = np.convolve(rng.standard_normal(311), np.ones(12) / 3, "valid")
 
 
 def field(name, rows, columns, pole, centres, noise):
-    """A sum of patterns around centres (latitude, longitude) with their series, and smooth noise."""
+    """Return a sum of patterns around centres (latitude, longitude) times their series, plus noise."""
     lat, lon = np.linspace(-pole, pole, rows), np.linspace(120, 290, columns)
     y, x = np.meshgrid(lat, lon, indexing="ij")
     values = noise * rng.standard_normal((300, rows, columns))
@@ -40,8 +40,8 @@ pair = sx.coupled(sst, wind, n_modes=3, weights="coslat", rng=0)
 print(pair.squared_covariance_fraction.values.round(3), pair.correlation.values.round(2))
 
 # %%
-# One pair has most of the squared covariance. Maps of correlation show it in units that both fields share: of
-# each field with the scores of the other one, which is what the other one tells of it.
+# One pair explains most of the squared covariance. The maps show the correlation of each field with the scores of the
+# other field, which measures how well the other field predicts it.
 
 figure = plt.figure(figsize=(10, 6), layout="constrained")
 panels = figure.subplot_mosaic([["sst", "wind"], ["scores", "scores"]], height_ratios=[1.4, 1])
@@ -61,8 +61,8 @@ panels["scores"].set(
 panels["scores"].legend(loc="upper right")
 
 # %%
-# A wave that travels is two modes of a field alone. Of its analytic signal it is one complex mode: the amplitude says
-# where it is strong, and its phase, in rings of colour, which way it goes.
+# PCA of a field represents a travelling wave by two modes. The analytic signal represents it by one complex mode, whose
+# amplitude shows where the wave is strong, and whose phase (colours) shows its direction.
 
 x, t = np.linspace(0, 2 * np.pi, 72, endpoint=False), months[:, None]
 strong = np.exp(-(((x - np.pi) / 1.5) ** 2))
@@ -72,8 +72,8 @@ wave = xr.DataArray(
     ("time", "lon"),
 )
 alone, travelling = sx.pca(wave, 4, rng=0), sx.hilbert(wave, 4, rng=0)
-print("modes of the field ", alone.explained_variance_ratio.values.round(2))
-print("of its analytic one", travelling.explained_variance_ratio.values.round(2))
+print("variance ratios, field          ", alone.explained_variance_ratio.values.round(2))
+print("variance ratios, analytic signal", travelling.explained_variance_ratio.values.round(2))
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
 first = travelling.components.sel(mode=1)
@@ -82,5 +82,5 @@ left.scatter(wave.lon, np.abs(first), c=np.angle(first), cmap="twilight", vmin=-
 left.set(xlabel="lon", ylabel="amplitude", title="the first component; colour: its phase")
 made = sx.reconstruct(travelling, modes=1).isel(time=slice(0, 90))
 right.pcolormesh(made.lon, made.time, made, cmap="RdBu_r")
-right.set(xlabel="lon", ylabel="month", title="the field that it makes up")
+right.set(xlabel="lon", ylabel="month", title="the field of the first mode")
 plt.show()
