@@ -1,0 +1,74 @@
+"""Print every user-facing message and help string of the package: `python -m tests.house.catalogue [FOLDER ...]`."""
+
+import ast
+import io
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import shiftsvd
+
+ROOT = Path(shiftsvd.__file__).parent
+SPEAKERS = {"refuse", "warn", "warning", "info", "print_message", "echo", "notify", "settle", "note"}
+DECLARATIONS = {"option", "argument", "flag", "Option"}
+
+
+def files(*folders: str) -> list[Path]:
+    named = (file for file in ROOT.rglob("*.py") if file.relative_to(ROOT).as_posix().startswith(folders or ("",)))
+    return sorted(named)
+
+
+def text(node: ast.AST) -> str:
+    """Return the words of an expression: its string constants, with {...} for what is computed."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(text(part) for part in node.values)
+    if isinstance(node, ast.FormattedValue):
+        return "{" + ast.unparse(node.value) + "}"
+    parts = (text(child) for child in ast.iter_child_nodes(node))
+    return " | ".join(part for part in parts if " " in part)
+
+
+def called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def messages(file: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield line, kind and words of each message of a file: raised, spoken, and the help of options."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            yield node.lineno, "raise", text(node.exc)
+        elif isinstance(node, ast.Call) and called(node) in SPEAKERS:
+            yield node.lineno, called(node), " | ".join(filter(None, map(text, node.args)))
+        elif isinstance(node, ast.Call) and called(node) in DECLARATIONS:
+            flag = next((text(arg) for arg in node.args if text(arg)), "")
+            yield from ((node.lineno, flag, text(word.value)) for word in node.keywords if word.arg == "help")
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and ast.get_docstring(node):
+            if any("command" in ast.unparse(each) or "group" in ast.unparse(each) for each in node.decorator_list):
+                yield node.lineno, "help", str(ast.get_docstring(node))
+
+
+def words(file: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each string and comment of a file."""
+    source = file.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+            yield node.lineno, text(node)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def main() -> None:
+    for file in files(*sys.argv[1:]):
+        found = sorted(message for message in messages(file) if " " in message[2])
+        if found:
+            print(f"\n# {file.relative_to(ROOT).as_posix()}")
+        for line, kind, said in found:
+            print(f"{line:4} {kind}: {' '.join(said.split())}")
+
+
+if __name__ == "__main__":
+    main()
