@@ -224,7 +224,7 @@ def test_what_is_read_whole_is_counted_in_one_limit(tmp_path: Path) -> None:
     open_matrix(paths, stack="rows", memory_limit=int(4.2 * size))
     with pytest.raises(ValueError, match=r"^\S+3.npz would take about"):
         open_matrix(paths, stack="rows", memory_limit=int(3.5 * size))
-    with pytest.raises(ValueError, match=r"0.npz can only be read whole"):
+    with pytest.raises(ValueError, match=r"0.npz cannot be read in blocks"):
         open_matrix(paths, stack="rows", stream=True)
 
 

@@ -70,7 +70,7 @@ def test_missing_entries_are_told_by_column_with_the_option_that_helps(kind: str
     path = stored(tmp_path, X, kind)
     columns = "'pulse' (1), 'height' (2)" if kind in ("csv", "h5ad") else "column 2 (1), column 3 (2)"
     said = refused("fit", path, "-k", 2)
-    assert f"{path}: 3 entries are missing (NaN), in {columns}; --missing mean or --missing em says what stands" in said
+    assert f"{path}: 3 entries are missing (NaN), in {columns}; use --missing mean to replace them" in said
     assert "cannot be read" not in said
     assert ("--drop pulse,height leaves out" in said) == (kind == "csv")
     assert invoke("fit", path, "-k", 2, "--missing", "mean").exit_code == 0
@@ -85,7 +85,7 @@ def test_rows_of_a_file_that_is_read_in_blocks_are_told_with_its_names(tmp_path:
     with h5py.File(tmp_path / "X.h5ad") as file:
         assert file["X"].shape == X.shape
     said = refused("fit", tmp_path / "X.h5ad", "-k", 2, "--memory", "25M")
-    assert re.search(r"rows \d+ to 90000: 1 entry is missing \(NaN\), in 'gene 7' \(1\); --missing mean", said), said
+    assert re.search(r"rows \d+ to 90000: 1 entry is missing \(NaN\), in 'gene 7' \(1\); use --missing mean", said), said
 
 
 def _named(folder: Path, X: np.ndarray) -> Path:
@@ -99,17 +99,17 @@ def _named(folder: Path, X: np.ndarray) -> Path:
 def test_files_whose_rows_are_features_name_the_features(tmp_path: Path, X) -> None:
     X[3, 2] = np.nan
     np.save(tmp_path / "T.npy", X.T)
-    assert "in column 3 (1); --missing" in refused("fit", tmp_path / "T.npy", "--orient", "columns", "-k", 2)
+    assert "in column 3 (1); use --missing" in refused("fit", tmp_path / "T.npy", "--orient", "columns", "-k", 2)
     sparse.save_npz(tmp_path / "T.npz", sparse.csr_array(X.T))
-    assert "in column 3 (1); --missing" in refused("fit", tmp_path / "T.npz", "--orient", "columns", "-k", 2)
+    assert "in column 3 (1); use --missing" in refused("fit", tmp_path / "T.npz", "--orient", "columns", "-k", 2)
 
 
 def test_each_subcommand_says_what_it_can_do_about_them(tmp_path: Path, X) -> None:
     assert invoke("fit", table(tmp_path / "X.csv", X), "-k", 2, "-o", tmp_path / "out", "--no-report").exit_code == 0
     X[3, 2] = np.nan
     path, model = table(tmp_path / "gaps.csv", X), tmp_path / "out" / "model.safetensors"
-    assert "fit the model with --missing mean or" in refused("transform", model, path, "-o", tmp_path / "Z.csv")
-    assert "'height' (1); --missing mean puts the means in their place" in refused("estimate", path, "-k", 2)
+    assert "repeat the fit with --missing mean or" in refused("transform", model, path, "-o", tmp_path / "Z.csv")
+    assert "'height' (1); use --missing mean to replace them by the mean" in refused("estimate", path, "-k", 2)
     assert "'height' (1); fill them first: --preprocess" in refused("fit", path, "-k", 2, "--preprocess", "sqrt")
     said = refused("bench", path, "-k", 2)
     assert "'height' (1); fill them first" in said
@@ -156,11 +156,11 @@ def test_each_subcommand_says_what_it_can_do_about_them(tmp_path: Path, X) -> No
         (["fit", "X.npy", "-k", "3", "--memory", "9k"], 1, "kB; raise --memory or ask for fewer components"),
         (["fit", "two.npz", "-k", "2"], 1, "or --key must name one; it has: a, b"),
         (["fit", "X.unknown", "-k", "2"], 1, "of no known format by its name or content; give --format, one of"),
-        (["transform", "m.safetensors", "X.npy", "-o", "there/"], 2, "there/ is a folder: there/scores.csv is a file"),
-        (["transform", "m.safetensors", "X.npy", "-o", "here"], 2, "here is a folder: here/scores.csv is a file in it"),
-        (["transform", "m.safetensors", "X.npy", "-o", "X.csv"], 1, "X.csv exists; give --force to replace it"),
-        (["convert", "X.npy", "there/X.h5ad"], 1, "there/X.h5ad cannot be written: there is no folder there; make it"),
-        (["bench", "X.npy", "-k", "9"], 2, "Invalid value for '-k': X.npy is 30 x 4: at most 4 components, got 9"),
+        (["transform", "m.safetensors", "X.npy", "-o", "there/"], 2, "there/ is a folder. Name a file in it, such as there/scores.csv"),
+        (["transform", "m.safetensors", "X.npy", "-o", "here"], 2, "here is a folder. Name a file in it, such as here/scores.csv"),
+        (["transform", "m.safetensors", "X.npy", "-o", "X.csv"], 1, "X.csv exists. Use --force to replace it"),
+        (["convert", "X.npy", "there/X.h5ad"], 1, "there/X.h5ad cannot be written: the folder .* does not exist there; make it"),
+        (["bench", "X.npy", "-k", "9"], 2, "Invalid value for '-k': must be at most 4, as X.npy has 30 samples and 4 features, got 9"),
     ],
 )
 def test_refusals_name_the_option_that_helps(
@@ -213,7 +213,7 @@ def test_a_model_that_was_cut_off_is_told_in_words(tmp_path: Path, X) -> None:
     cut.write_bytes(b"")
     assert "it is empty" in refused("info", cut)
     cut.write_bytes(b"\x10" + bytes(7) + b"\xff" * 40)
-    assert "it is damaged, or no model file: its header is not that of safetensors" in refused("info", cut)
+    assert "damaged, or not a model file: its header is not that of safetensors" in refused("info", cut)
 
 
 def test_sizes_are_told_in_units_that_people_use() -> None:

@@ -98,7 +98,7 @@ def test_outputs_that_exist_are_refused_before_any_work(file: Path, monkeypatch:
     (file.parent / "broken.npy").write_bytes(b"")  # would be an error if it were opened
     result = invoke("fit", file.parent / "broken.npy", "-o", out)
     assert result.exit_code == 1
-    assert "variances.csv exists; give --force" in result.stderr
+    assert "variances.csv exists. Use --force" in result.stderr
     assert contents(out) == {"variances.csv": b"mine"}
     assert invoke("fit", file, "-k", 2, "-o", out, "--no-report", "--force").exit_code == 0
     assert b"mine" not in contents(out)["variances.csv"]
@@ -123,7 +123,7 @@ def test_an_error_while_writing_leaves_what_was_there(file: Path, monkeypatch: p
     assert not (file.parent / "new").exists()
 
 
-STILL = "what was there before is there still"
+STILL = "Existing files are unchanged"
 
 
 @pytest.mark.slow
@@ -248,7 +248,7 @@ def test_where_threads_are_needed_and_none_starts_a_line_says_so(monkeypatch: py
     run = invoke("fit", file, "-k", 2)
     assert run.exit_code == 1
     (line,) = run.stderr.splitlines()
-    assert line.startswith("Error: the system starts no more threads (can't start new thread); end other programs")
+    assert line.startswith("Error: The system cannot start another thread (can't start new thread). End other programs")
 
 
 def _waits_for(process: int, fifo: Path) -> bool:

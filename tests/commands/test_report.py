@@ -270,7 +270,7 @@ def test_the_first_columns_of_the_scores_are_enough(tmp_path: Path) -> None:
 
 def test_chosen_settings_are_told_from_the_defaults(bare: Page) -> None:
     chosen, usual = bare.source.split("Settings left at their defaults")
-    for told in ("components asked for</dt><dd>5", "solver asked for</dt><dd>block Lanczos", "seed</dt><dd>0"):
+    for told in ("components requested</dt><dd>5", "solver setting</dt><dd>block Lanczos", "seed</dt><dd>0"):
         assert f"<dt>{told}</dd>" in chosen
         assert f"<dt>{told}</dd>" not in usual
     assert "<dt>scores of unit variance</dt><dd>no</dd>" in usual
@@ -280,7 +280,7 @@ def test_chosen_settings_are_told_from_the_defaults(bare: Page) -> None:
 def test_a_result_without_a_norm_has_no_shares(tmp_path: Path) -> None:
     F = ss.svd(X, 3)
     F.info = replace(F.info, frobenius_error=None)
-    assert "norm of the matrix is not known" in page(tmp_path, F).text
+    assert "norm of the matrix was not computed" in page(tmp_path, F).text
 
 
 # --- what it must not do --------------------------------------------------------------------------------------
@@ -395,7 +395,7 @@ def test_many_components_and_long_names_take_less_than_two_megabytes(
 def test_a_file_is_not_replaced_unasked(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text("mine")
-    with pytest.raises(FileExistsError, match=r"report.html exists; give force=True"):
+    with pytest.raises(FileExistsError, match=r"report.html exists. Use force=True"):
         report.write(path, PCA)
     assert path.read_text() == "mine"
     report.write(path, PCA, force=True)
@@ -413,7 +413,7 @@ def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError):
             report.write(path, PCA, force=True, **wrong)
-    with pytest.raises(TypeError, match="call fit first"):
+    with pytest.raises(TypeError, match="Call fit first"):
         report.write(path, ss.PCA(), force=True)
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
     assert path.read_text() == "mine"

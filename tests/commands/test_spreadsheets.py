@@ -61,7 +61,7 @@ def test_rows_that_say_something_stay(tmp_path: Path) -> None:
 
 def test_the_last_cell_of_the_last_row_may_be_empty(tmp_path: Path) -> None:
     path = written(tmp_path / "x.csv", "a,b\n1,2\n4,1\n3,\n,\n")
-    assert "1 missing entry" in done("fit", path, "-k", 1, "--missing", "mean").stdout
+    assert "1 missing value" in done("fit", path, "-k", 1, "--missing", "mean").stdout
 
 
 def test_wide_tables_lose_their_empty_rows_too(tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ def test_estimate_takes_the_gaps_of_a_fit(tmp_path: Path) -> None:
     path = written(tmp_path / "x.csv", "n,a,b,c\nr,1,3,2\ns,2,,5\nt,4,1,4\n")
     assert "n_passes" in done("estimate", path, "-k", 1, "--missing", "mean").stdout
     for options, said in (
-        (("--missing", "em"), "cannot be foreseen"),
-        (("--missing", "mean", "--preprocess", "sqrt"), "--preprocess is for data without gaps"),
+        (("--missing", "em"), "cannot predict --missing em"),
+        (("--missing", "mean", "--preprocess", "sqrt"), "--preprocess needs data without missing values"),
         (("--missing", "mean", "--top-features", "2"), "--top-features needs data without gaps"),
     ):
         told = invoke("estimate", path, "-k", 1, *options)
@@ -159,7 +159,7 @@ def test_estimate_takes_the_gaps_of_a_fit(tmp_path: Path) -> None:
 
 def test_gaps_on_standard_input_are_told_with_the_options_that_help() -> None:
     told = invoke("fit", "-", "--format", "csv", "-k", 1, input="n,a,b\nr,1,3\ns,2,\nt,4,1\n")
-    assert "standard input: 1 entry is missing (NaN), in 'b' (1); --missing mean or --missing em says" in told.stderr
+    assert "standard input: 1 entry is missing (NaN), in 'b' (1); use --missing mean to replace them" in told.stderr
 
 
 def test_nothing_is_said_of_values_that_are_not_shown_where_all_are(tmp_path: Path) -> None:

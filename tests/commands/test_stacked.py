@@ -135,7 +135,7 @@ def test_what_is_wrong_with_several_files_is_said_before_any_work(tmp_path: Path
     np.save(a, np.ones((5, 4)))
     np.save(b, np.ones((5, 3)))
     for args, code, line in (
-        ((a, b), 2, "2 files need --stack rows (each has other samples) or --stack columns (other features)"),
+        ((a, b), 2, "2 files need --stack rows (if each has different samples) or --stack columns (if each has different features)"),
         ((a, "-", "--stack", "rows"), 2, "standard input cannot be stacked with files"),
         ((a, tmp_path / "c.npy", "--stack", "rows"), 2, "c.npy' does not exist"),
         ((a, b, "--stack", "rows"), 1, f"{b} must have the 4 features of {a}, got 3"),

@@ -313,7 +313,7 @@ def test_why_a_column_names_the_rows_is_told(tmp_path: Path, caplog: pytest.LogC
     assert noticed(caplog, path) == ["the first column 'who' names the rows: it is text, and no two rows have the same"]
     assert noticed(caplog, path, ids="who") == []
     assert noticed(caplog, text(tmp_path, ",a\n7,1\n8,2\n")) == ["the first column names the rows: it has no name"]
-    message = "the first column names the rows: the header has no name for it"
+    message = "the first column names the rows: the header has no name for this column"
     assert noticed(caplog, text(tmp_path, "a,b\n7,1,3\n8,2,4\n")) == [message]
 
 

@@ -243,7 +243,7 @@ def test_files_that_exist_are_not_replaced_and_nothing_is_left_half_done(bed: Pa
     Path(f"{out}.eigenval").write_text("mine")
     result = invoke("fit", bed, "-k", 2, "-o", out)
     assert result.exit_code == 1
-    assert "out.eigenval exists; give --force" in result.stderr
+    assert "out.eigenval exists. Use --force" in result.stderr
     assert not out.exists()
     done("fit", bed, "-k", 2, "-o", out, "--force")
     assert len(Path(f"{out}.eigenval").read_text().splitlines()) == 2

@@ -10,8 +10,19 @@ from pathlib import Path
 import shiftsvd
 
 ROOT = Path(shiftsvd.__file__).parent
-SPEAKERS = {"refuse", "warn", "warning", "info", "print_message", "echo", "notify", "settle", "note"}
-DECLARATIONS = {"option", "argument", "flag", "Option"}
+SPEAKERS = {
+    "refuse",
+    "warn",
+    "warn_once",
+    "warning",
+    "info",
+    "print_message",
+    "echo",
+    "notice",
+    "log_notice",
+    "Refused",
+}
+DECLARATIONS = {"option", "out", "_columns", "_limit"}
 
 
 def files(*folders: str) -> list[Path]:
@@ -43,11 +54,14 @@ def messages(file: Path) -> Iterator[tuple[int, str, str]]:
         elif isinstance(node, ast.Call) and called(node) in SPEAKERS:
             yield node.lineno, called(node), " | ".join(filter(None, map(text, node.args)))
         elif isinstance(node, ast.Call) and called(node) in DECLARATIONS:
-            flag = next((text(arg) for arg in node.args if text(arg)), "")
-            yield from ((node.lineno, flag, text(word.value)) for word in node.keywords if word.arg == "help")
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and ast.get_docstring(node):
-            if any("command" in ast.unparse(each) or "group" in ast.unparse(each) for each in node.decorator_list):
-                yield node.lineno, "help", str(ast.get_docstring(node))
+            told = [*node.args, *(word.value for word in node.keywords if word.arg == "help")]
+            yield node.lineno, "help", " | ".join(filter(None, map(text, told)))
+        elif isinstance(node, ast.FunctionDef) and any(map(is_command, node.decorator_list)):
+            yield node.lineno, "help", ast.get_docstring(node) or ""
+
+
+def is_command(decorator: ast.expr) -> bool:
+    return isinstance(decorator, ast.Call) and called(decorator) in ("verb", "group", "command")
 
 
 def words(file: Path) -> Iterator[tuple[int, str]]:

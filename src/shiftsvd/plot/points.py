@@ -247,8 +247,8 @@ class ScoresDisplay(FitDisplay):
 
     def _say_clipped(self, clipped: int) -> None:
         if clipped:
-            said = f"{self.ax_.get_title()}\n{clipped:,} lie farther out, drawn at the edge"
-            self.ax_.set_title(said, fontsize="medium")
+            title = f"{self.ax_.get_title()}\n{clipped:,} beyond the axes, drawn at the edge"
+            self.ax_.set_title(title, fontsize="medium")
 
     def _write_names(self, points: Panel, rows: npt.NDArray[Any]) -> None:
         ax, labels = self.ax_, np.asarray(self.labels, object)
@@ -329,21 +329,21 @@ def scores(
 
 def _scores_of(fit: Fit, X: Any, Z: Any, least: int) -> Panel:
     if X is not None and Z is not None:
-        raise Refused("give rows ", Setting("X"), " or scores ", Setting("Z"), ", not both")
+        raise Refused("pass rows ", Setting("X"), " or scores ", Setting("Z"), ", not both")
     if Z is not None:
         given = np.asarray(Z)
         if given.ndim != 2 or not least <= given.shape[1] <= fit.k:
             columns = f"{least} to {fit.k} columns, the components in order"
-            told = f" must have {columns}, got shape {given.shape}; rows to transform go in as "
-            raise Refused("scores ", Setting("Z"), told, Setting("X"))
+            must = f" must have {columns}, got shape {given.shape}. Pass rows to transform as "
+            raise Refused("scores ", Setting("Z"), must, Setting("X"), ".")
         return given
     if not fit.is_estimator:
         if X is not None:
-            raise Refused("an SVDResult holds its own scores; leave ", Setting("X"), " out, or use PCA for new rows")
+            raise Refused("an SVDResult holds its own scores. Remove ", Setting("X"), ", or use PCA for new rows.")
         return np.asarray(fit.model.U * fit.model.S)
     if X is None:
         rows, scores = Setting("X"), Setting("Z")
-        raise Refused("an estimator does not keep its scores; give the rows as ", rows, ", or scores as ", scores)
+        raise Refused("an estimator does not store scores. Pass rows as ", rows, " or scores as ", scores, ".")
     return np.asarray(fit.model.transform(X))
 
 

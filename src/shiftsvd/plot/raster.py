@@ -198,5 +198,5 @@ def finite(scores: Any) -> Panel:
     points = real(scores, "scores")
     wrong = int(np.count_nonzero(~np.isfinite(points)))
     if wrong:
-        raise ValueError(f"scores must be finite, got {wrong} NaN or infinite values; leave those rows out")
+        raise ValueError(f"scores must be finite, got {wrong:,} NaN or infinite values. Remove those rows.")
     return points

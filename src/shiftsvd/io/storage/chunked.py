@@ -143,14 +143,15 @@ def csr_rows(
             raise ValueError(f"{name}: {part} must be a flat array, got shape {array.shape} of {array.dtype}")
         credible(f"{name}/{part}", path, array, memory_limit)
     if indptr.shape[0] != shape[0] + 1:
-        raise ValueError(f"{name}: {shape[0]} lines need {shape[0] + 1} entries of indptr, got {indptr.shape[0]}")
+        raise ValueError(f"{name}: indptr must have {shape[0] + 1:,} entries, got {indptr.shape[0]:,}")
     with reading(name):
         starts = np.asarray(indptr[0 : shape[0] + 1]).astype(np.int64)
     if starts[0] != 0 or np.any(starts[1:] < starts[:-1]):
         raise ValueError(f"{name}: indptr must start at 0 and never decrease; the file is damaged")
     if not starts[-1] == data.shape[0] == indices.shape[0]:
         raise ValueError(
-            f"{name}: indptr ends at {starts[-1]}, but there are {data.shape[0]} values and {indices.shape[0]} indices"
+            f"{name} is damaged: indptr ends at {starts[-1]:,}, but data has {data.shape[0]:,} and indices has "
+            f"{indices.shape[0]:,} entries."
         )
     dtype = np.dtype(data.dtype).newbyteorder("=")
     return CsrRows(data, indices, starts, name, fingerprint_of(path, key), shape, dtype, conjugate)
@@ -180,15 +181,17 @@ def credible(name: str, path: Path, array: Stored, memory_limit: int | str | Non
     itemsize = np.dtype(array.dtype).itemsize
     claimed, size = math.prod(array.shape) * itemsize, sum(stat.st_size for stat in _stats(path))
     if claimed > max(_SLACK, _MOST_PACKED * size):
-        raise ValueError(f"{name} claims {claimed} bytes, in a file of {size}; it is damaged")
+        raise ValueError(f"{name} is damaged: it declares {claimed:,} bytes, in a file of {size:,} bytes.")
     if array.chunks is None:
         return
     chunk = math.prod(array.chunks) * itemsize
     bounded(f"{name}: one chunk", chunk, memory_limit)
     count = math.prod(-(-size // max(step, 1)) for size, step in zip(array.shape, array.chunks, strict=False))
     if count > _MANY and chunk < _TINY:
-        cut = f"{name} is cut into {count} chunks of {chunk} bytes, which takes too long to read"
-        raise ValueError(f"{cut}; write it in larger ones")
+        raise ValueError(
+            f"{name} has {count:,} chunks of {chunk:,} bytes, which take too long to read. Write the file with larger "
+            "chunks."
+        )
     if count > _MANY and chunk < _SMALL:
         seconds = f"each read takes about {_SECONDS * count:.0f} s. Write it in larger chunks with shiftsvd convert."
         log_notice(f"{name} has {count:,} chunks of {shown_bytes(chunk)}, so {seconds}")
