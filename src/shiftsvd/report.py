@@ -67,7 +67,7 @@ def write(
         The first columns are enough. Many samples are drawn as a raster, so that the file stays small. An
         SVDResult has its own scores.
     samples : sequence of m names, optional
-        Names of the samples, written beside those farthest out.
+        Names of the samples, written next to the outermost points.
     source : mapping, optional
         Facts about the data, in this order.
     command : str, optional

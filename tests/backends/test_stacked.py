@@ -257,7 +257,7 @@ def faults(folder: Path) -> dict[str, tuple[Sequence[Path], str, str]]:
         "other names": (
             [a, file("b", X, s, other)],
             "rows",
-            r'b.npz must have the features of .*a.npz: it lacks f7; join="inner" takes those of all files$',
+            r'b.npz must have the features of .*a.npz: it lacks f7; join="inner" to keep the common files$',
         ),
         "more names": (
             [a, file("c", np.hstack([X, X[:, :4]]), s, np.append(f, named("h", 0, 4)))],

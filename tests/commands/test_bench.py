@@ -52,7 +52,7 @@ def test_bench_times_each_solver_on_a_file(name: str, tmp_path: Path, X: sparse.
     ("content", "name", "said"),
     [
         (b"nonsense", "X.npy", "the content is of an unknown format"),
-        (b"1", "X.dat", "no known format"),
+        (b"1", "X.dat", "has an unknown format"),
         (b"", "X.npz", "the content is of an unknown format"),
     ],
 )

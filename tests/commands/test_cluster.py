@@ -83,7 +83,7 @@ def test_wrong_options_are_refused(args: tuple[Any, ...], message: str, stores: 
 def test_a_file_that_can_only_be_read_whole_is_refused_with_the_remedy(stores: Path) -> None:
     result = invoke("fit", stores / "X.npz", "--workers", 2)
     assert result.exit_code == 1
-    assert "cannot be read in blocks. Convert it to .h5ad, or remove --scheduler and --workers" in result.stderr
+    assert "cannot be read in blocks. Convert the file to .h5ad, or remove --scheduler and --workers" in result.stderr
 
 
 def test_dask_that_is_not_there_is_named(stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:

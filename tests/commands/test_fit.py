@@ -339,7 +339,10 @@ def test_outputs_of_an_earlier_run_that_stay_are_named(file: Path) -> None:
     out = file.parent / "out"
     line = ("fit", file, "-k", 2, "-o", out, "--no-report")
     assert "warning" not in done(*line, "--scores", "csv").stderr
-    assert f"warning: {out} still contains scores.csv of an earlier run" in done(*line, "--scores", "npy", "--force").stderr
+    assert (
+        f"warning: {out} still contains scores.csv of an earlier run"
+        in done(*line, "--scores", "npy", "--force").stderr
+    )
 
 
 def test_verbose_tells_which_solver_and_why(file: Path) -> None:

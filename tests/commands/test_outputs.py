@@ -293,5 +293,5 @@ def test_outputs_that_cannot_be_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="is a folder"):
         refuse([tmp_path], force=True)
-    with pytest.raises(OSError, match="not a folder that may be written to"):
+    with pytest.raises(OSError, match="not a writable folder"):
         refuse([tmp_path / "file" / "x"], force=True)

@@ -144,10 +144,7 @@ def test_the_table_holds_every_component(bare: Page) -> None:
 
 def test_what_may_have_been_missed_is_told(bare: Page, tmp_path: Path) -> None:
     level = PCA.info_.missed_below / PCA.singular_values_[-1]
-    assert (
-        f"Singular values that are not shown are at most {level:.4g} times the last one, with probability 1 − 10"
-        in bare.text
-    )
+    assert f"Singular values not shown are at most {level:.4g} times the last one, with probability 1 − 10" in bare.text
     assert "may have been missed" not in bare.text
     far = ss.PCA(n_components=5, random_state=0).fit(X)
     far.info_ = replace(PCA.info_, converged=False, missed_below=float(2 * PCA.singular_values_[-1]))
@@ -168,7 +165,7 @@ def test_the_certificate_contains_the_truth(tmp_path: Path) -> None:
 
 
 def test_a_share_that_is_known_closely_is_not_said_to_lie_between_equal_numbers(bare: Page, tmp_path: Path) -> None:
-    assert "bounded so closely that this share is off by less than 0.0001 %." in bare.text
+    assert "the error of this share is less than 0.0001 %." in bare.text
     assert "the share lies between" not in bare.text
     rough = ss.PCA(n_components=5, random_state=0).fit(X)
     for error, said in ((2e-6, "less than 0.001 %"), (2e-5, "less than 0.01 %"), (2e-3, "lies between")):
@@ -213,7 +210,7 @@ def test_samples_far_out_have_their_names_and_each_loading_is_told_once(tmp_path
 
 def test_without_a_certificate_it_says_so(tmp_path: Path) -> None:
     found = page(tmp_path, ss.PCA(n_components=3, solver="randomized", random_state=0).fit(X))
-    assert "were not asked for" in found.text
+    assert "Error bounds were not computed" in found.text
     assert "not measured" in found.text
     assert "Not everything converged" not in found.text
 
@@ -223,7 +220,7 @@ def test_what_did_not_converge_is_named(tmp_path: Path) -> None:
     late.info_ = replace(PCA.info_, converged=False, value_errors=np.array([1e-9, 1e-5, 0.02, 1e-6, np.nan]))
     found = page(tmp_path, late)
     assert "Not everything converged" in found.text
-    assert "components 3, 5 are above the tolerance" in found.text
+    assert "error bounds of components 3, 5 exceed the tolerance" in found.text
     assert found.source.count('<td class="no">no</td>') == 2
     # The tolerance of the run is not known: none of them is called converged.
     late.info_ = replace(PCA.info_, converged=False, value_errors=np.full(5, 1e-9))
@@ -437,7 +434,7 @@ def test_names_that_are_not_unicode_are_written(tmp_path: Path) -> None:
 def test_settings_and_facts_are_short() -> None:
     assert report.shown(np.zeros((3, 4))) == "3 × 4 numbers"
     assert report.shown((10000, 3)) == "10,000 × 3"
-    assert report.shown(None) == "not given"
+    assert report.shown(None) == "none"
     assert report.shown(True) == "yes"
     assert len(report.shown("x" * 5000)) == 300
     assert report.number(None) == report.percent(None) == "–"

@@ -44,7 +44,7 @@ def test_rows_of_empty_cells_below_a_table_are_no_samples(end: str, encoding: st
 
 def test_the_number_of_empty_rows_is_told(tmp_path: Path) -> None:
     path = written(tmp_path / "x.csv", "a,b\n1,2\n3,5\n5,4\n,\n,\n")
-    assert "the last 2 rows of empty cells are left out" in done("fit", path, "-k", 1).stderr
+    assert "the last 2 rows of empty cells are ignored" in done("fit", path, "-k", 1).stderr
     assert open_matrix(path)[0].shape == (3, 2)
     many = written(tmp_path / "many.csv", PLOTS + 30_000 * EMPTY)
     assert "the last 30,000 rows of empty cells" in done("fit", many, "-k", 1, "--drop", "habitat").stderr
@@ -121,7 +121,7 @@ def test_texts_called_txt_are_tables(name: str, mark: str, tmp_path: Path) -> No
 def test_spreadsheets_are_to_be_saved_as_csv(suffix: str, tmp_path: Path) -> None:
     told = invoke("fit", written(tmp_path / f"plots{suffix}", "PK\x03\x04 and more"), "-k", 2)
     assert told.exit_code == 1
-    assert "is a spreadsheet, of which only a text is read; save its sheet as CSV" in told.stderr
+    assert "is a spreadsheet. Save the sheet as CSV" in told.stderr
 
 
 def test_scores_of_a_text_are_a_text(tmp_path: Path) -> None:

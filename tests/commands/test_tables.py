@@ -72,7 +72,7 @@ def test_transform_refuses_classes_and_features_that_the_model_does_not_know(
     frame.assign(sex="D").to_csv(tmp_path / "new.csv", index=False)
     result = invoke("transform", model, tmp_path / "new.csv", "-o", "-")
     assert result.exit_code == 1
-    assert "'D' is none of the classes 'F', 'M', 'X'" in result.stderr
+    assert "category 'D' did not occur in the training data. Known categories: 'F', 'M', 'X'" in result.stderr
     frame.assign(age=1.5).to_csv(tmp_path / "new.csv", index=False)
     assert "does not know: age" in invoke("transform", model, tmp_path / "new.csv", "-o", "-").stderr
     done("transform", model, tmp_path / "new.csv", "-o", "-", "--drop", "age")
@@ -120,7 +120,7 @@ def test_other_subcommands_take_the_same_options(word: str, tmp_path: Path, file
 def test_messages_spell_options_as_they_are_typed(file: Path) -> None:
     message = invoke("fit", file).stderr
     assert "--one-hot sex,group encodes each category as a column" in message
-    typed = re.search(r"--drop '(.*)' leaves", message)[1]
+    typed = re.search(r"--drop '(.*)' excludes", message)[1]
     assert typed == 'sex,"date, of birth",group'
     done("fit", file, "--drop", typed, "-k", 1)
     assert joined(["a", 'b "c"', "d,e"]) == 'a,"b ""c""","d,e"'
@@ -193,7 +193,7 @@ def test_many_numbers_of_components_are_left_to_the_model(
     done("fit", file, "-k", 2, *CHOSEN, "-o", out, "--no-report", "--components", "csv", "--force")
     assert (out / "components.csv").exists()
     assert (
-        "keeps components.csv of an earlier run"
+        "still contains components.csv of an earlier run"
         in done("fit", file, *CHOSEN, "-o", out, "--no-report", "--force").stderr
     )
 
@@ -221,7 +221,7 @@ def test_a_table_on_standard_input_is_told_of_by_that_name(file: Path) -> None:
     result = CliRunner().invoke(
         main, ["fit", "-", "--format", "csv", "--columns", "patient_id2,height"], input=file.read_bytes()
     )
-    assert "standard input: it has no column 'patient_id2'" in result.stderr
+    assert "standard input: the table has no column 'patient_id2'" in result.stderr
     drop = 'sex,group,"date, of birth"'
     result = CliRunner().invoke(main, ["fit", "-", "--format", "csv", "--drop", drop], input=file.read_bytes())
     assert result.exit_code == 0, result.output
@@ -245,11 +245,11 @@ def test_tables_that_are_read_in_blocks_are_advised_a_scale_without_a_read_more(
 @pytest.mark.parametrize(
     ("cell", "remedy"),
     [
-        ("{}%", "'1.25%' may be written 1.25"),
-        ("${}", "'$1.25' may be written 1.25"),
-        ("({})", "'(1.25)' may be written -1.25"),
-        ("{}D+00", "'1.25D+00' may be written 1.25e+00"),
-        ("\N{MINUS SIGN}{}", "may be written -1.25"),
+        ("{}%", "write 1.25 instead of '1.25%'"),
+        ("${}", "write 1.25 instead of '$1.25'"),
+        ("({})", "write -1.25 instead of '(1.25)'"),
+        ("{}D+00", "write 1.25e+00 instead of '1.25D+00'"),
+        ("\N{MINUS SIGN}{}", "write -1.25 instead of"),
     ],
 )
 @pytest.mark.parametrize("column", [0, 1])
@@ -268,4 +268,4 @@ def test_numbers_beside_signs_are_refused_with_what_they_may_be(
 
 def test_a_row_of_units_is_refused_as_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\nkg,m/s\n" + "".join(f"{i},{i * i}\n" for i in range(20)))
-    assert "the first row below the header is none: leave it out" in invoke("fit", tmp_path / "t.csv").stderr
+    assert "if the first row below the header holds units, remove this row" in invoke("fit", tmp_path / "t.csv").stderr

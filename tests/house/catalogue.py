@@ -1,9 +1,7 @@
 """Print every user-facing message and help string of the package: `python -m tests.house.catalogue [FOLDER ...]`."""
 
 import ast
-import io
 import sys
-import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,17 +60,6 @@ def messages(file: Path) -> Iterator[tuple[int, str, str]]:
 
 def is_command(decorator: ast.expr) -> bool:
     return isinstance(decorator, ast.Call) and called(decorator) in ("verb", "group", "command")
-
-
-def words(file: Path) -> Iterator[tuple[int, str]]:
-    """Yield line and text of each string and comment of a file."""
-    source = file.read_text(encoding="utf-8")
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str)):
-            yield node.lineno, text(node)
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
 
 
 def main() -> None:

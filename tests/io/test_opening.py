@@ -176,7 +176,7 @@ def test_one_of_several_datasets_must_be_chosen(tmp_path: Path) -> None:
     with h5(tmp_path / "X.hdf5") as root:
         root["a"], root["b/c"] = np.ones((2, 3)), np.ones((3, 2))
         root["a vector"] = np.ones(3)
-    with pytest.raises(ValueError, match="has 2 matrices: 'a', 'b/c'; Select one with key"):
+    with pytest.raises(ValueError, match="has 2 matrices: 'a', 'b/c'. Select one with key"):
         open_matrix(tmp_path / "X.hdf5")
     assert open_matrix(tmp_path / "X.hdf5", key="/b/c")[0].shape == (3, 2)
     with pytest.raises(ValueError, match=r"a vector must be a matrix of numbers, got shape \(3,\)"):
@@ -216,9 +216,9 @@ def test_standard_input_is_what_errors_call_it(tmp_path: Path, monkeypatch: pyte
     stdin(monkeypatch, b"no matrix")
     with pytest.raises(ValueError, match=r"^standard input: the format is 'npy'"):
         open_matrix("-", format="npy")
-    with pytest.raises(ValueError, match="standard input needs its format, one of npy"):
+    with pytest.raises(ValueError, match="standard input needs a format, one of npy"):
         open_matrix("-")
-    with pytest.raises(ValueError, match="standard input cannot be a folder, which 10x is"):
+    with pytest.raises(ValueError, match="standard input cannot be 10x, which is a folder"):
         open_matrix("-", format="10x")
     assert not list(tmp_path.iterdir())
 

@@ -39,7 +39,9 @@ def test_files_that_lead_elsewhere_are_read_only_if_they_are_trusted(folder: Pat
     path = made(folder, case)
     key = "X" if case == "soft link" else None
     for opener in (open_matrix, open_with_gaps):
-        with pytest.raises(ValueError, match=r"a\.h5:/.* is .*, which is not read for safety\. Use allow_external=True"):
+        with pytest.raises(
+            ValueError, match=r"a\.h5:/.* is .*, which is not read for safety\. Use allow_external=True"
+        ):
             opener(path, key=key)
     with pytest.raises(ValueError, match="allow_external=True"):
         convert(path, folder / "b.h5ad", key=key)
@@ -121,7 +123,7 @@ def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path, monkeypa
     with pytest.raises(ValueError, match="is a pipe, and no process has written to it"):
         open_matrix(tmp_path / "pipe.csv")
     found = CliRunner().invoke(main, ["info", str(tmp_path / "pipe.csv")])
-    assert (found.exit_code, "nobody writes to" in found.stderr) == (1, True)
+    assert (found.exit_code, "no process has written to it" in found.stderr) == (1, True)
 
 
 def test_devices_hold_no_matrix() -> None:

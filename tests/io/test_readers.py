@@ -263,7 +263,7 @@ def test_text_column_of_a_typed_table_is_named_in_the_error(tmp_path: Path) -> N
 BAD_TABLES = {
     "": "is empty",
     "\n\n": "is empty",
-    "a,b\n": "has no rows",
+    "a,b\n": "has a header but no rows",
     "a b\n1 2\n": "If the columns have another delimiter",
     "a,b\n1,2\n3\n": "row 3 has 1 cell, expected 2",
     "row,column,value\n1,-1,3\n": "positions of columns must be at least 0, got -1",
@@ -356,7 +356,7 @@ def refused(reader: Any, path: Path, match: str, key: str | None = None) -> None
 def test_archive_of_several_arrays_needs_a_key_and_lists_them(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", A=truth(), B=truth(), v=np.ones(3), t=[["x"]])
     refused(read_npz, tmp_path / "a.npz", "to select one. Its 2-D arrays: A, B.$")
-    refused(read_npz, tmp_path / "a.npz", "no 2-D array of numbers named 'v'; it has: A, B$", key="v")
+    refused(read_npz, tmp_path / "a.npz", "no 2-D array of numbers named 'v'. Its 2-D arrays: A, B.$", key="v")
 
 
 def test_archive_of_objects_is_not_unpickled(tmp_path: Path) -> None:

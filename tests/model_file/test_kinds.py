@@ -230,7 +230,7 @@ def test_the_command_tells_of_every_kind_and_applies_those_of_pca(tmp_path: Path
     np.save(tmp_path / "X.npy", data())
     refused = CliRunner().invoke(main, ["transform", str(path), str(tmp_path / "X.npy"), "-o", "-"])
     assert refused.exit_code == 1
-    assert "words.safetensors: it holds a LSA, where PCA or IncrementalPCA" in refused.stderr
+    assert "words.safetensors: the model must be PCA or IncrementalPCA" in refused.stderr
 
 
 # ---- transformations

@@ -348,7 +348,7 @@ def test_clear_errors() -> None:
         scores(pca, X, Z=X)
     with pytest.raises(ValueError, match=r"2 to 4 columns, .* got shape \(120, 9\)"):
         scores(pca, Z=X)
-    with pytest.raises(ValueError, match="leave X out"):
+    with pytest.raises(ValueError, match="Remove X"):
         scores(F, X)
     with pytest.raises(ValueError, match="one value for each of the 120 samples"):
         scores(pca, X, color=[1, 2])

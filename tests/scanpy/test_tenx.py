@@ -155,7 +155,7 @@ def test_files_beside_a_matrix_that_are_not_of_it_are_no_names_and_the_side_is_t
     D, names, told = opened(folder / "matrix.mtx")
     np.testing.assert_array_equal(D, X[:20])
     assert names == (None, None)
-    assert "does not say where its samples are: its 20 rows are taken" in told
+    assert "the 20 rows are used as samples" in told
 
 
 def test_comments_of_10x_tell_where_the_cells_are_without_any_file_beside(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_comments_of_10x_tell_where_the_cells_are_without_any_file_beside(tmp_pa
         (
             None,
             GENES + OTHERS,
-            "standard input does not say where its samples are: its 16 rows are taken; --orient columns",
+            "standard input: the 16 rows are used as samples. Use --orient columns",
         ),
     ],
 )

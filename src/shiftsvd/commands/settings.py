@@ -418,8 +418,8 @@ def _with_device(settings: Settings) -> Settings:
     device = device_named(settings.device)
     if device != HOST:
         usual = {"missing": "error", "scheduler": None, "workers": None, "preprocess": (), "checkpoint": None}
-        beside = [option_of(name) for name, value in usual.items() if getattr(settings, name) != value]
-        refuse_beside_device(device, beside)
+        given = [option_of(name) for name, value in usual.items() if getattr(settings, name) != value]
+        refuse_beside_device(device, given)
     return replace(settings, device=device)
 
 

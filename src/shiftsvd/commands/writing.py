@@ -206,8 +206,8 @@ def variance_table(path: Path, result: Result) -> None:
 
 def _write_manifest(document: dict[str, Any], outputs: Outputs, paths: Mapping[str, Path]) -> None:
     home = paths["result"].parent
-    beside = sorted(path for path in paths.values() if path.parent == home and path.name != MANIFEST)
-    document[HASHES] = {path.name: _hash(outputs.part(path)) for path in beside}
+    others = sorted(path for path in paths.values() if path.parent == home and path.name != MANIFEST)
+    document[HASHES] = {path.name: _hash(outputs.part(path)) for path in others}
     outputs.part(paths["result"]).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 

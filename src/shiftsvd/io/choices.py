@@ -22,7 +22,7 @@ class Choices:
     Parameters
     ----------
     ids : str or None
-        The column that names the rows.
+        Column of row names.
     drop : tuple of str
         Columns to exclude.
     columns : tuple of str

@@ -87,7 +87,7 @@ class ScoresDisplay(FitDisplay):
     color : array of shape (m,), optional
         A number or a class for each sample.
     labels : sequence of m names, optional
-        Names of the samples, written beside the outermost points.
+        Names of the samples, written next to the outermost points.
 
     Attributes
     ----------
@@ -287,7 +287,7 @@ def scores(
     X : array or sparse matrix of shape (m, n_features), optional
         Rows that the estimator transforms.
     Z : array of shape (m, k), or ScoreRaster, optional
-        Known scores, at least of the plotted components; give X or Z, not both.
+        Known scores, at least of the plotted components; pass X or Z, not both.
     components : pair of int
         Counted from 1.
     color : array of shape (m,), optional
@@ -295,7 +295,7 @@ def scores(
         are classes with a legend: the 20 most frequent, and "other". A cell of a raster has the mean of its numbers, or
         its most frequent class; for a ScoreRaster, the sampled rows are drawn.
     labels : sequence of m names, optional
-        Names, written beside the 15 samples farthest from the mean, except names that would overlap others.
+        Names, written next to the 15 samples farthest from the mean, except names that would overlap others.
     ax : matplotlib Axes, optional
         Default: those of a new figure.
 

@@ -69,7 +69,7 @@ class ScoreRaster:
     clipped : int
         Number of rows outside the grid.
     farthest : array of shape (at most 15, 2), and array of row numbers
-        The outermost points, beside which `scores` writes names.
+        The outermost points, which `scores` labels with names.
 
     See Also
     --------

@@ -260,7 +260,7 @@ def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None
     estimator_or_result : SVDResult, or fitted estimator such as `PCA`
         The fit whose error is drawn.
     X : array or sparse matrix of shape (m, n_features), optional
-        Other rows, whose error is drawn beside that of the fit; needs an estimator, and two passes.
+        Other rows, to plot their error as well; needs an estimator, and two passes.
     ax : matplotlib Axes, optional
         Default: those of a new figure.
 

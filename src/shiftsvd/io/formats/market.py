@@ -1,4 +1,4 @@
-"""MatrixMarket files: samples are rows unless an extension finds tables beside the file; each line is validated."""
+"""MatrixMarket files: validate each line; samples are rows unless an extension finds tables in the same folder."""
 
 import math
 import re

@@ -17,9 +17,9 @@ from shiftsvd.io.storage.hdf5 import H5Array
 from shiftsvd.runs.memory import shown_bytes
 from shiftsvd.runs.messages import log_notice
 
-_SLACK, _MOST_PACKED = 2**30, 10_000  # bytes, or times its size, to which a file may unpack
-# More than _MANY chunks of fewer than _TINY bytes are refused, of fewer than _SMALL bytes cause a notice (the smallest
-# automatic chunks of HDF5). Each costs _SECONDS, whatever its size (benchmarks/claims/bombs.py).
+_SLACK, _MOST_PACKED = 2**30, 10_000  # largest uncompressed size: in bytes, or relative to the size of the file
+# More than _MANY chunks are refused if smaller than _TINY bytes, and cause a notice if smaller than _SMALL bytes (the
+# smallest automatic chunks of HDF5). Reading a chunk of any size takes _SECONDS (benchmarks/claims/bombs.py).
 _MANY, _TINY, _SMALL, _SECONDS = 100_000, 2**10, 2**13, 1e-4
 
 
@@ -69,7 +69,7 @@ class ArrayRows(RowSource):
 
 @dataclass(frozen=True, eq=False)
 class CsrRows(RowSource):
-    """Rows of a CSR group, of which only `indptr` is in memory; of a CSC group, the rows of its adjoint."""
+    """Rows of a CSR group, or of the adjoint of a CSC group; only `indptr` is in memory."""
 
     data: StoredArray
     indices: StoredArray
