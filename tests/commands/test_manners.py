@@ -233,8 +233,8 @@ def test_names_that_repeat_are_told_with_what_tells_them_apart(tmp_path: Path, X
     (tmp_path / "Y.csv").write_text(text)
     said = invoke("fit", tmp_path / "Y.csv", "-k", 2, "--ids", "who").stderr
     assert (
-        "2 rows have repeated names: 'p3'. All of them are used. To distinguish them, use another column for row names (--ids)"
-        in said
+        "2 rows have repeated names: 'p3'. All of them are used. To distinguish them, use another column for row names "
+        "(--ids)" in said
     )
 
 

@@ -138,7 +138,7 @@ def test_what_is_wrong_with_several_files_is_said_before_any_work(tmp_path: Path
         (
             (a, b),
             2,
-            "2 files need --stack rows (if each has different samples) or --stack columns (if each has different features)",
+            "2 files need --stack rows (if each has different samples) or --stack columns (if each has different",
         ),
         ((a, "-", "--stack", "rows"), 2, "Standard input cannot be stacked with files"),
         ((a, tmp_path / "c.npy", "--stack", "rows"), 2, "c.npy' does not exist"),

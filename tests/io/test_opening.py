@@ -176,7 +176,7 @@ def test_one_of_several_datasets_must_be_chosen(tmp_path: Path) -> None:
     with h5(tmp_path / "X.hdf5") as root:
         root["a"], root["b/c"] = np.ones((2, 3)), np.ones((3, 2))
         root["a vector"] = np.ones(3)
-    with pytest.raises(ValueError, match="has 2 matrices: 'a', 'b/c'. Select one with key"):
+    with pytest.raises(ValueError, match=r"has 2 matrices: 'a', 'b/c'\. Select one with key"):
         open_matrix(tmp_path / "X.hdf5")
     assert open_matrix(tmp_path / "X.hdf5", key="/b/c")[0].shape == (3, 2)
     with pytest.raises(ValueError, match=r"a vector must be a matrix of numbers, got shape \(3,\)"):

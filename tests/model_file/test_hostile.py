@@ -85,7 +85,10 @@ HEADERS = {
     "many lists": (raw(b"[" + b"[]," * 300_000 + b"[]]"), "header is not that of safetensors"),
     "NaN": (raw_ours({"a": float("nan")}), "header is not that of safetensors"),
     "a name twice": (raw(b'{"__metadata__":{"format":"a","format":"b"}}'), "its format is 'b'"),
-    "a tensor twice": (raw(raw_ours({"a": ONE, "b": ONE})[8:].replace(b'"b"', b'"a"'), bytes(16)), "bytes after the last tensor"),
+    "a tensor twice": (
+        raw(raw_ours({"a": ONE, "b": ONE})[8:].replace(b'"b"', b'"a"'), bytes(16)),
+        "bytes after the last tensor",
+    ),
     "overlapping tensors": (raw_ours({"a": ONE, "b": ONE}, bytes(8)), "damaged"),
     "a hole": (raw_ours({"a": ONE | {"data_offsets": [8, 16]}}, bytes(16)), "damaged"),
     "bytes left over": (raw_ours({"a": ONE}, bytes(16)), "damaged"),
@@ -186,7 +189,10 @@ def tensor(name: str, value: Any) -> Callable[[Tensors, Texts], object]:
 LIES = {
     "a tensor is missing": (lambda t, _: t.pop("mean_"), "the tensor 'mean_' is missing"),
     "a tensor is too many": (tensor("more", [1.0]), "does not refer to all tensors: 'more'"),
-    "a tensor is used twice": (put("fitted/scale_/tensor", "mean_"), "'mean_' is missing, or the header refers to it twice"),
+    "a tensor is used twice": (
+        put("fitted/scale_/tensor", "mean_"),
+        "'mean_' is missing, or the header refers to it twice",
+    ),
     "components have one dimension": (tensor("components_", np.ones(6)), r"shape \(k, n\), got float64 \(6,\)"),
     "components are integers": (tensor("components_", np.ones((2, 3), int)), "must be an array of float32 or"),
     "components are wider": (tensor("components_", np.ones((2, 4), "f4")), r"mean_ .* \(4,\), got float64 \(3,\)"),

@@ -285,8 +285,8 @@ def _indicators(batch: Any, j: int, classes: Sequence[str]) -> npt.NDArray[np.fl
     codes = pc.index_in(given, value_set=pa.array(classes, pa.string()))
     unknown = given.filter(pc.and_(codes.is_null(), given.is_valid()))
     if len(unknown):
-        known = ", ".join(map(repr, classes))
-        raise Refused(f"category {unknown[0].as_py()!r} did not occur in the training data. Known categories: {known}.")
+        category, categories = repr(unknown[0].as_py()), ", ".join(map(repr, classes))
+        raise Refused(f"category {category} did not occur in the training data. Known categories: {categories}.")
     found = codes.fill_null(-1).to_numpy(zero_copy_only=False)
     X = np.where(found < 0, np.nan, 0.0)[:, None] + np.zeros(len(classes))
     known = np.flatnonzero(found >= 0)

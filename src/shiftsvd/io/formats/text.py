@@ -20,7 +20,7 @@ GAPS: Final = (
 # Missing values in a column of classes, in which signs and "none" may be classes.
 NO_CLASS: Final = ("", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A", "NULL", "null")
 _GAPS = frozenset(GAPS)
-_BESIDE = str.maketrans("\u2212", "-", "€$£¥% '\u00a0\u202f\u2019")  # characters that may occur in or next to a number
+_SIGNS = str.maketrans("\u2212", "-", "€$£¥% '\u00a0\u202f\u2019")  # characters that may occur in or next to a number
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.IGNORECASE)
 _BRACKETS, _EXPONENT = re.compile(r"^\((.*)\)$"), re.compile(r"(?<=\d|\.)[dD](?=[+-]?\d)")  # accounting, Fortran
 _POINT = re.compile(r"[+-]?(\d*\.\d+|\d+\.\d*)([eE][+-]?\d+)?", re.ASCII)
@@ -80,7 +80,7 @@ def looks_like_number(cell: str) -> bool:
 
 
 def without_signs(cell: str) -> str:
-    bare = _BRACKETS.sub(r"-\1", cell.strip().translate(_BESIDE))
+    bare = _BRACKETS.sub(r"-\1", cell.strip().translate(_SIGNS))
     return _EXPONENT.sub("e", bare)
 
 
