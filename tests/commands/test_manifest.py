@@ -93,9 +93,9 @@ def test_a_checkpoint_of_data_in_memory_says_where_nothing_is_kept(
 ) -> None:
     line = ("--checkpoint", tmp_path / "kept", "--memory", "1G")
     assert "After an interruption the fit starts again" in fit(home, tmp_path / "a", *line).stderr
-    assert "begins again" not in fit(home, tmp_path / "b", *line, "-q").stderr
+    assert "starts again" not in fit(home, tmp_path / "b", *line, "-q").stderr
     monkeypatch.setattr(blocked, "WORTH", -1e9)
-    assert "begins again" not in fit(home, tmp_path / "c", *line).stderr
+    assert "starts again" not in fit(home, tmp_path / "c", *line).stderr
 
 
 def test_a_checkpoint_without_reads_is_taken_by_the_next_run(home: Path, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_the_matrix_is_that_of_patterson(bed: Path, G: Any) -> None:
         "mean",
     )
     assert told["n_missing"] == np.isnan(genotypes_with_gaps).sum()
-    assert "means in place of missing" in told["variance_of"]
+    assert "missing values replaced by the means" in told["variance_of"]
     assert json.loads(done("info", bed, "--json").stdout)["n_missing"] == told["n_missing"]
     variants = told["genotypes"]
     np.testing.assert_allclose(variants.pop("eigenvalues"), S[:2] ** 2 / 297, rtol=1e-6)

@@ -105,7 +105,7 @@ def test_names_of_features_with_gaps_are_matched(X: np.ndarray, tmp_path: Path) 
     [
         (["--unobserved"], 2, "--missing mean or --missing em"),
         (["--missing", "em", "-k", 0.5], 2, "needs a number of components"),
-        (["--missing", "mean", "--workers", 2], 2, "leave out --scheduler and --workers"),
+        (["--missing", "mean", "--workers", 2], 2, "Remove --scheduler and --workers"),
         (["--missing", "mean", "--shift", "none"], 1, "--missing mean is for --shift mean"),
         (["--missing", "mean", "--unobserved"], 1, "it is dense"),
         (["--missing", "em", "--memory", 2000], 1, "more than the limit"),
@@ -143,7 +143,7 @@ def test_missing_entries_are_counted_and_shares_said_to_be_of_what_they_are_of(
     assert "which is exact" not in page
     if missing == "mean":
         assert (found["heldout_r2"], found["completed"]) == (None, None)
-        assert "with the means in place of missing entries" in text
+        assert "with missing values replaced by the means" in text
         assert "missing entries equal the means of their columns" in page
     else:
         assert found["completed"] is True
@@ -188,7 +188,7 @@ def test_a_completion_that_stopped_unfinished_has_not_converged_in_any_output(
     assert "larger max_iter" in page
     assert '<td class="yes">' not in page
     assert "The bounds of the errors of component" not in page
-    assert "the completion stopped unfinished" in invoke(*line).stdout
+    assert "The completion of missing values did not converge" in invoke(*line).stdout
 
 
 def test_info_counts_what_is_missing_in_a_file(file: Path, ratings: Path, X: np.ndarray, tmp_path: Path) -> None:

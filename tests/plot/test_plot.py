@@ -362,9 +362,9 @@ def test_clear_errors() -> None:
         loadings(pca, names=["a"])
     with pytest.raises(ValueError, match="3 NaN or infinite"):
         scores(pca, Z=np.vstack([np.zeros((2, 4)), [[np.nan, np.inf, 0, 0], [-np.inf, 0, 0, 0]]]))
-    with pytest.raises(ValueError, match="rows beside a result need an estimator"):
+    with pytest.raises(ValueError, match="New rows need an estimator"):
         reconstruction_error(F, X)
-    with pytest.raises(ValueError, match="real to be drawn"):
+    with pytest.raises(ValueError, match="must be real, got"):
         loadings(ss.svd(X + 1j * X[::-1], 2))
 
 

@@ -216,7 +216,7 @@ def test_what_columns_cannot_be_is_refused_with_a_line(tmp_path: Path) -> None:
         (("--covariates", "barcode"), 1, "'barcode' has another label for each of 120 rows"),
         (("--covariates", "nobody"), 1, "no column 'nobody' in obs; there: "),
         (("--covariates", "phase", "--groups", "phase"), 1, "different columns, got 'phase' twice"),
-        (("--covariates", "phase,"), 2, "must be names with commas between them"),
+        (("--covariates", "phase,"), 2, "must be names separated by commas"),
         (("--covariates", "phase", "--shift", "none"), 2, "leave out --shift none"),
         (("--mask", "highly_variable", "--missing", "mean"), 2, "leave out --missing"),
     ):

@@ -114,7 +114,7 @@ def test_types_that_are_not_there_are_refused_with_those_that_are(tmp_path: Path
             with pytest.raises(ValueError, match='feature_types must be "all", a type such as'):
                 open_matrix(path, feature_types=wrong)
     np.save(tmp_path / "X.npy", X)
-    with pytest.raises(ValueError, match="has no types of features"):
+    with pytest.raises(ValueError, match="has no feature types"):
         open_matrix(tmp_path / "X.npy", feature_types="Gene Expression")
 
 
