@@ -116,7 +116,7 @@ def test_an_error_while_writing_leaves_what_was_there(file: Path, monkeypatch: p
     monkeypatch.setattr("shiftsvd.commands.writing.variance_table", full)
     result = invoke(*line, "--force", "--shift", "none")
     assert result.exit_code == 1
-    assert result.stderr == f"Error: {out} cannot be written: No space left on device; {STILL}\n"
+    assert result.stderr == f"Error: {out} cannot be written: No space left on device. {STILL}.\n"
     assert contents(out) == before
     result = invoke(*line[:4], "-o", file.parent / "new" / "deep")
     assert result.exit_code == 1

@@ -138,7 +138,7 @@ def test_hostile_headers_are_refused(tmp_path: Path, name: str) -> None:
 def test_a_version_to_come_is_named_with_the_remedy(tmp_path: Path) -> None:
     path = tmp_path / "later.safetensors"
     written_by_hand(path, *first_version(), version="2")
-    refused(path, "version '2', and shiftsvd .* reads version '1'. Update with: pip install -U shiftsvd")
+    refused(path, "version '2', but shiftsvd .* reads version '1'. Update with: pip install -U shiftsvd")
 
 
 def test_the_checksum_guards_every_byte_of_the_arrays(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def fit(settings: Settings) -> None:
     """Compute the principal components of a data file.
 
     FILE ("-": standard input) is a table with one sample per row, or a matrix in any other format that `shiftsvd info`
-    reads. Sparse data are never converted to dense. Data larger than --memory are read in blocks; with --scheduler or
+    reads. Sparse data remain sparse. Data larger than --memory are read in blocks; with --scheduler or
     --workers, worker processes read the blocks, and FILE must exist at the same path for all of them. Without -o, the
     components are printed as a table. With -o, the folder gets model.safetensors, scores, components.csv,
     variances.csv, result.json and report.html. A warning lists components that did not converge.
