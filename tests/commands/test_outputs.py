@@ -137,7 +137,7 @@ def test_a_full_disk_is_a_clear_error_and_leaves_nothing_half_written(kind: str,
     line = shlex.join([*SHIFTSVD, "fit", str(file), "-k", "15", "-o", str(out), "--no-report", *scores])
     run = subprocess.run(["bash", "-c", f"ulimit -f 20; exec {line}"], capture_output=True, text=True)
     assert run.returncode == 1, run.stderr
-    assert run.stderr == f"Error: {out} cannot be written: File too large; {STILL}\n"
+    assert run.stderr == f"Error: {out} cannot be written: File too large. {STILL}.\n"
     assert not out.exists()
 
 
