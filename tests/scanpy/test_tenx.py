@@ -17,7 +17,7 @@ from shiftsvd.runs.messages import Notice
 from tests.support.tenx import BARCODES, CELLS, GENES, IDS, NAMES, OTHERS, TYPES, V3, X, market, put, write_folder
 
 X[:, GENES:] += 500  # antibodies, which would take all components
-LEFT = "3 Antibody Capture, 1 CRISPR Guide Capture left out, 12 Gene Expression taken"
+LEFT = "12 Gene Expression kept, 3 Antibody Capture, 1 CRISPR Guide Capture excluded"
 
 
 def write_h5(path: Path, version: int = 3) -> Path:
@@ -70,7 +70,7 @@ def test_genes_are_taken_and_the_others_counted(name: str, tmp_path: Path) -> No
     np.testing.assert_array_equal(D, X[:, :GENES])
     np.testing.assert_array_equal(names.samples, BARCODES)
     np.testing.assert_array_equal(names.features, NAMES[:GENES])  # which differ among themselves
-    assert f'{LEFT}; feature_types="all" keeps all' in told
+    assert f'{LEFT}. Use feature_types="all" to keep all' in told
 
 
 @pytest.mark.parametrize("stream", [None, True])
@@ -101,7 +101,7 @@ def test_files_without_types_are_taken_whole(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(dense(A), X)
     np.testing.assert_array_equal(names.features, IDS)  # of names that are there twice
     open_matrix(path, feature_types="all")
-    with pytest.raises(ValueError, match="has no feature types. Remove feature_types=.*Gene Expression"):
+    with pytest.raises(ValueError, match=r"has no feature types\. Remove feature_types=.*Gene Expression"):
         open_matrix(path, feature_types="Gene Expression")
 
 
@@ -197,7 +197,7 @@ def test_the_command_names_what_is_left_out(name: str, tmp_path: Path) -> None:
     path = FILES[name](tmp_path)
     result = CliRunner().invoke(main, ["fit", str(path), "-k", "2", "--json"])
     assert result.exit_code == 0, result.output
-    assert f"{LEFT}; --feature-types all keeps all" in result.stderr
+    assert f"{LEFT}. Use --feature-types all to keep all" in result.stderr
     assert json.loads(result.stdout)["shape"] == [CELLS, GENES]
     exact = np.linalg.svd(X[:, :GENES] - X[:, :GENES].mean(axis=0))[1][:2]
     np.testing.assert_allclose(json.loads(result.stdout)["singular_values"], exact, rtol=1e-3)
@@ -211,7 +211,7 @@ def test_the_command_names_what_is_left_out(name: str, tmp_path: Path) -> None:
 def test_several_files_and_conversions_take_the_same(tmp_path: Path) -> None:
     pytest.importorskip("h5py")
     folder, file = write_folder(tmp_path / "mtx"), write_h5(tmp_path / "a.h5")
-    with pytest.warns(Notice, match="left out"):
+    with pytest.warns(Notice, match="excluded"):
         A, names = open_matrix([folder, file], stack="rows")
     np.testing.assert_array_equal(dense(A), np.vstack([X[:, :GENES]] * 2))
     np.testing.assert_array_equal(names.features, NAMES[:GENES])
