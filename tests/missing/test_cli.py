@@ -149,7 +149,7 @@ def test_missing_entries_are_counted_and_shares_said_to_be_of_what_they_are_of(
         assert found["completed"] is True
         assert isinstance(found["heldout_r2"], float)
         assert f"R^2 = {found['heldout_r2']:.3f}" in text
-        assert "shares are of the completed matrix" in text
+        assert "shares of the variance refer to the completed matrix" in text
         assert f"R² = {found['heldout_r2']:.3f}" in page
         assert "This is not a share of the data" in page
         assert "of the variance of the completed matrix" in page
