@@ -14,7 +14,7 @@ from benchmarks.endurance.decoys import lost, plant, tree
 from benchmarks.endurance.kills import told
 
 KINDS = ("one new folder", "one folder that is there", "one checkpoint", "one folder with transform")
-REFUSED = ("is in use by process", "exists; give --force", "is in use by another process")
+REFUSED = ("is in use by process", "exists. Use --force", "is in use by another process")
 
 
 def main(n: int, seed: int = 0) -> Counter[str]:

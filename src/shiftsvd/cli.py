@@ -1,29 +1,29 @@
-"""The command: its verbs, which are imported when they are named."""
+"""Define the `shiftsvd` command; a subcommand is imported when it runs."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from shiftsvd.commands import KEPT, ending
+from shiftsvd.commands import OWN_PROCESS, ending
 from shiftsvd.extend import merged
 from shiftsvd.names import resolve
 
-# Nothing else is imported up here: `shiftsvd --help` answers at once.
+# Import nothing heavy here: `shiftsvd --help` must not wait for NumPy.
 VERBS = {
-    "fit": "Find the principal components of a file.",
-    "transform": "Write the scores of new samples.",
-    "inverse": "Write the samples that have given scores.",
-    "info": "Say what a file holds.",
+    "fit": "Compute the principal components of a data file.",
+    "transform": "Compute the scores of new samples.",
+    "inverse": "Reconstruct samples from their scores.",
+    "info": "Describe a data file, a model or this installation.",
     "estimate": "Predict the memory, passes and time of a fit.",
-    "convert": "Write a matrix in another format.",
-    "report": "Write a page about a model.",
-    "bench": "Time the solvers on a file.",
+    "convert": "Convert a matrix to AnnData (.h5ad, .h5 or .zarr).",
+    "report": "Write an HTML report about a model.",
+    "bench": "Time the solvers on a data file.",
 }
 EPILOG = """
 \b
-Options can be set in the environment: SHIFTSVD_FIT_THREADS=4.
-Completion, in ~/.bashrc (also zsh_source, fish_source):
+Environment variables set options: SHIFTSVD_FIT_THREADS=4 is `fit --threads 4`.
+Shell completion, in ~/.bashrc (zsh: zsh_source, fish: fish_source):
   eval "$(_SHIFTSVD_COMPLETE=bash_source shiftsvd)"
 \b
 Example:
@@ -32,15 +32,15 @@ Example:
 
 
 class Command(click.Group):
-    """A group that imports a verb when it is named, with the exit codes of `commands.ending`."""
+    """Import subcommands on demand, and exit with the codes of `commands.ending`."""
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **extra: Any) -> Any:
         if args is None:
-            extra["obj"] = KEPT  # this process is the command: its memory is kept
+            extra["obj"] = OWN_PROCESS
         return super().main(args, *more, **extra)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        with ending():  # which may print the help
+        with ending():  # --help prints here, possibly into a closed pipe
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -56,9 +56,9 @@ class Command(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        told = VERBS | {name: text for name, (_, text) in merged("verbs").items()}
+        summaries = VERBS | {name: text for name, (_, text) in merged("verbs").items()}
         with formatter.section("Commands"):
-            formatter.write_dl(list(told.items()))
+            formatter.write_dl(list(summaries.items()))
 
 
 @click.group(
@@ -68,10 +68,10 @@ class Command(click.Group):
 )
 @click.version_option(package_name="shiftsvd")
 def main() -> None:
-    """Principal component analysis (PCA) of a file: a table, a sparse matrix, single cells, genotypes.
+    """Principal component analysis (PCA) of a data file: a table, a sparse matrix, single cells or genotypes.
 
-    To begin: shiftsvd fit table.csv -k 2 -o out/, and open out/report.html in a browser.
+    To begin, run `shiftsvd fit table.csv -k 2 -o out/` and open out/report.html in a browser.
 
-    Results go to stdout, messages to stderr. Exit codes: 0 done, 1 data, input or output, or a check that failed,
-    2 usage or option values, 130 interrupted, 141 output pipe closed by the reader.
+    Results go to stdout, messages to stderr. Exit codes: 0 success; 1 invalid data, a read or write error, or a failed
+    check; 2 invalid options; 130 interrupted; 141 output pipe closed by the reader.
     """

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-# Control characters of both blocks, marks that change the direction of what follows, breaks of lines, halves of pairs.
+# Control characters (C0, C1), line and paragraph separators, bidirectional marks, surrogates: unsafe in a terminal.
 _STEERS: Final = "\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _ANY: Final = re.compile(f"[{_STEERS}]")
 _IN_LINES: Final = re.compile(rf"(?![\t\n])[{_STEERS}]")
@@ -27,12 +27,16 @@ def _written(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 _NO_VALUE: Final = object()
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of the library, alone or with a value; the command names its option in this place."""
+    """A setting of the library, alone or with a value; the command prints its option instead."""
 
     name: str
     value: Any = _NO_VALUE
@@ -45,7 +49,7 @@ class Setting:
         if not self.has_value:
             return self.name
         written = repr(self.value)
-        if isinstance(self.value, str) and written == f"'{self.value}'":  # nothing in it is escaped
+        if isinstance(self.value, str) and written == f"'{self.value}'":  # no escapes, so quotes can be replaced
             written = f'"{self.value}"'
         return f"{self.name}={written}"
 
@@ -55,7 +59,7 @@ Spell = Callable[[Setting], str]
 
 
 class Worded(Exception):
-    """What an error or a warning says, as parts; they are its arguments, so that it can be pickled."""
+    """An error or warning whose text has parts; the parts are its arguments, so that it can be pickled."""
 
     def __init__(self, *parts: Part) -> None:
         super().__init__(*parts)
@@ -72,12 +76,12 @@ class Worded(Exception):
         return type(self)(text, *self.args)
 
     def plain(self) -> Self:
-        """Return the same error without characters that steer a terminal; they may come from a file."""
+        """Return the same error without characters that control a terminal, which may come from a file."""
         return type(self)(*(plain_lines(part) if isinstance(part, str) else part for part in self.args))
 
 
 class Refused(Worded, ValueError):
-    """A ValueError about a value of the user: the rule, the value, and the remedy."""
+    """A ValueError about a value that the user passed: the rule, the value, and the remedy."""
 
 
 def refuse(name: str, rule: str, value: Any, remedy: Part = "") -> Refused:

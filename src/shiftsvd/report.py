@@ -1,4 +1,4 @@
-"""report.html: a fit on one page that needs no other file, readable on a phone and in the dark."""
+"""Write report.html: one self-contained page about a fit, for any screen size and for dark mode."""
 
 import io
 import os
@@ -25,16 +25,16 @@ from shiftsvd.solvers.base import TOL
 __all__ = ["write"]
 
 ROWS: Final = 2000  # components in the table
-PLANES: Final = ((1, 2), (1, 3), (2, 3))  # components whose scores are drawn beside each other
-DRAWN: Final = 4  # components whose loadings are drawn
-LISTED: Final = 10  # components up to which the loadings of others are listed
-BARS: Final = 15  # features in a drawing
-SAYS: Final = 0.02  # of the largest loading: smaller ones are not drawn
-NAMED: Final = 8  # features at either end of a list
-LEAST: Final = 0.05  # of the largest loading: smaller ones are not listed
-CLOSE: Final = 4  # digits after the point, of percent, to which bounds are given at most
-FAR: Final = 1.05  # times the last value: up to there a fit that converged may have missed others
-# Facts of a fit, as `Info` has them; each is None where nothing is known.
+PLANES: Final = ((1, 2), (1, 3), (2, 3))  # pairs of components in the plots of scores
+DRAWN: Final = 4  # plot the loadings of this number of components
+LISTED: Final = 10  # list the loadings of further components, up to this number
+BARS: Final = 15  # largest number of features in a plot
+SHOWN: Final = 0.02  # smallest loading in a plot, relative to the largest
+NAMED: Final = 8  # features of each sign in a list
+LEAST: Final = 0.05  # smallest loading in a list, relative to the largest
+CLOSE: Final = 4  # largest number of decimals of a bound in percent
+FAR: Final = 1.05  # a converged fit may miss values up to this multiple of the last one
+# Attributes of `Info` in the report; None if not computed.
 FACTS: Final = (
     *("solver", "n_passes", "residuals", "vector_errors", "converged", "seconds", "peak_bytes", "missed_below"),
     *("heldout_r2", "n_missing", "completed"),
@@ -67,7 +67,7 @@ def write(
         The first columns are enough. Many samples are drawn as a raster, so that the file stays small. An
         SVDResult has its own scores.
     samples : sequence of m names, optional
-        Names of the samples, written beside those farthest out.
+        Names of the samples, written next to the outermost points.
     source : mapping, optional
         Facts about the data, in this order.
     command : str, optional
@@ -126,7 +126,9 @@ def _template() -> Any:
         import matplotlib as mpl  # noqa: F401
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
     except ImportError as error:
-        raise ImportError("a report needs matplotlib and jinja2; pip install 'shiftsvd[plot]'") from error
+        raise ImportError(
+            "A report needs matplotlib and jinja2. Install them with: pip install 'shiftsvd[plot]'"
+        ) from error
     folder = FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=folder, autoescape=True, trim_blocks=True, undefined=StrictUndefined)
     environment.filters |= {"number": number, "percent": percent}
@@ -181,7 +183,7 @@ def _verdicts(fit: Fit, info: dict[str, Any]) -> list[str]:
     settings = (getattr(getattr(fit.model, "solver", None), "tol", None), getattr(fit.model, "tol", None))
     tol = next((float(tol) for tol in settings if tol is not None), TOL)
     late = ~(np.asarray(fit.errors) <= tol)
-    # Some did not converge: if the tolerance that is known here does not tell which, none is called converged.
+    # If the tolerance known here does not identify those that did not converge, mark all as unknown.
     return ["no" if one else "yes" if late.any() else "?" for one in late]
 
 
@@ -210,11 +212,11 @@ def _missed(fit: Fit, level: float | None) -> dict[str, Any]:
 
 
 def _facts(info: dict[str, Any]) -> dict[str, str]:
-    r2 = "too few to tell" if info["heldout_r2"] is None else f"{info['heldout_r2']:.3f}"
+    r2 = "not computed, too few entries" if info["heldout_r2"] is None else f"{info['heldout_r2']:.3f}"
     facts: dict[str, tuple[Any, Callable[[Any], str]]] = {
         "Solver": (info["solver"], solver),
-        "Reads of the data": (info["n_passes"], str),
-        "Missing entries": (info["n_missing"], "{:,}".format),
+        "Passes over the data": (info["n_passes"], str),
+        "Missing values": (info["n_missing"], "{:,}".format),
         "R² of held-out entries": (None if info["completed"] is None else r2, str),
         "Time": (info["seconds"], lambda seconds: f"{seconds:.3g} s" if seconds < 600 else f"{seconds / 60:.0f} min"),
         "Peak memory": (info["peak_bytes"], shown_bytes),
@@ -249,7 +251,7 @@ def _scores_figures(fit: Fit, scores: Any, samples: Any, colors: Any) -> Iterato
 def _loadings_figures(fit: Fit, names: list[str]) -> Iterator[str]:
     for component, values in enumerate(fit.components[:DRAWN], start=1):
         size = np.abs(values)
-        top = int(np.clip(np.count_nonzero(size > SAYS * size.max(initial=0)), 1, BARS))
+        top = int(np.clip(np.count_nonzero(size > SHOWN * size.max(initial=0)), 1, BARS))
         yield _figure(f"Loadings of component {component}", 3.8, plot.loadings, fit.model, component, top, names)
 
 
@@ -286,42 +288,44 @@ LONGEST: Final = 300  # characters of a setting
 
 # Descriptions of the settings of estimators, and of their values that are not numbers.
 SETTINGS: Final = {
-    "n_components": "components asked for",
+    "n_components": "components requested",
     "shift": "subtracted from the data",
     "scale": "features divided by",
-    "scale_ddof": "rows less than all in deviations",
-    "preprocess": "entries changed first by",
-    "missing": "missing entries",
-    "unobserved": "what is not stored is missing",
+    "scale_ddof": "ddof of standard deviations",
+    "preprocess": "transformations",
+    "missing": "missing values",
+    "unobserved": "entries not stored are missing",
     "penalty": "penalty of the completion",
-    "max_iter": "most steps of the completion",
+    "max_iter": "largest number of iterations of the completion",
     "whiten": "scores of unit variance",
-    "solver": "solver asked for",
-    "svd_solver": "solver by its name in scikit-learn",
-    "algorithm": "solver by its name in scikit-learn",
-    "tol": "relative accuracy asked for",
+    "solver": "solver setting",
+    "svd_solver": "scikit-learn's name of the solver",
+    "algorithm": "scikit-learn's name of the solver",
+    "tol": "tolerance (relative error)",
     "random_state": "seed",
     "n_threads": "threads",
-    "memory_limit": "memory allowed",
+    "memory_limit": "memory limit",
     "iterated_power": "power iterations of randomized solvers",
     "n_iter": "power iterations of randomized solvers",
     "n_oversamples": "extra samples of randomized solvers",
-    "power_iteration_normalizer": "what normalizes power iterations",
-    "batch_size": "rows of a batch",
+    "power_iteration_normalizer": "normalizer of power iterations",
+    "batch_size": "rows per batch",
 }
 WITHOUT_EFFECT: Final = ("copy", "verbose")  # settings for compatibility with scikit-learn only
 _NOTHING: Final = {"None": "nothing"}
 VALUES: Final = {
     "shift": {"mean": "the mean of each feature", "rows": "the mean of each sample", "both": "both means"} | _NOTHING,
-    "scale": {"pareto": "roots of deviations"} | dict.fromkeys(("std", "True"), "their standard deviations") | _NOTHING,
+    "scale": {"pareto": "square roots of their standard deviations"}
+    | dict.fromkeys(("std", "True"), "their standard deviations")
+    | _NOTHING,
     "preprocess": _NOTHING,
-    "missing": {"error": "refused", "mean": "the means of their features", "em": "a model of the others"},
+    "missing": {"error": "not allowed", "mean": "replaced by the mean of the feature", "em": "predicted by the model"},
     "n_components": {"None": "all"},
-    "random_state": {"None": "drawn anew"},
+    "random_state": {"None": "random"},
     "n_threads": {"None": "all cores"},
-    "memory_limit": {"None": "half of what was free"},
+    "memory_limit": {"None": "half of the free memory"},
     "tol": {"None": "0.0001, the default"},
-    "solver": {"auto": "the cheapest that is accurate enough"} | _NOTHING,
+    "solver": {"auto": "the cheapest accurate solver (auto)"} | _NOTHING,
 }
 SOLVERS: Final = {
     "BlockLanczos": "block Lanczos",
@@ -329,7 +333,7 @@ SOLVERS: Final = {
     "Exact": "exact factorization",
     "RandomizedSVD": "randomized",
     "ShiftedRandomizedSVD": "shifted randomized, Algorithm 1 of Basirat (2019)",
-    "Streaming": "batches, one after another",
+    "Streaming": "streaming of batches",
     "lanczos": "block Lanczos",
     "gram": "Gram matrix of the short side",
     "exact": "exact factorization",
@@ -351,11 +355,11 @@ def settings_of(model: Any) -> dict[str, dict[str, str]]:
     if not hasattr(model, "get_params"):
         return {"chosen": {}, "usual": {}}
     now, usual = model.get_params(deep=False), type(model)().get_params(deep=False)
-    told: dict[str, dict[str, str]] = {"chosen": {}, "usual": {}}
+    settings: dict[str, dict[str, str]] = {"chosen": {}, "usual": {}}
     for name, value in ((name, now[name]) for name in now if name not in WITHOUT_EFFECT):
         kind = "usual" if repr(value) == repr(usual[name]) else "chosen"
-        told[kind][SETTINGS.get(name, name.replace("_", " "))] = setting(name, value)
-    return told
+        settings[kind][SETTINGS.get(name, name.replace("_", " "))] = setting(name, value)
+    return settings
 
 
 def setting(name: str, value: Any) -> str:
@@ -378,7 +382,7 @@ def solver(made: Any) -> str:
 
 def shown(value: Any) -> str:
     if value is None:
-        return "not given"
+        return "none"
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if isinstance(value, int | np.integer):
@@ -390,9 +394,9 @@ def shown(value: Any) -> str:
     return short(value, LONGEST)
 
 
-# --- figures as SVG: they take their colours and their width from the page ------------------------------------------
+# --- figures as SVG, with the colours and the width of the page -----------------------------------------------------
 
-# Placeholders that no figure has by chance: `_with_colours` replaces them by the colours of the page.
+# Placeholder colours that figures do not use otherwise; `_with_colours` replaces them by the colours of the page.
 _INK, _DIM = "#010203", "#040506"
 _LOOK: Final = {
     "svg.fonttype": "none",  # text stays text: searchable, and a tenth of the size
@@ -413,7 +417,7 @@ def drawing(width: float, height: float) -> Iterator[Any]:
     from matplotlib.figure import Figure
 
     with style.context(["default", _LOOK]), warnings.catch_warnings():
-        # The browser has glyphs that the fonts of this machine lack.
+        # The browser draws the text, with its own fonts.
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasSVG(figure)

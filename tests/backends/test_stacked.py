@@ -224,7 +224,7 @@ def test_what_is_read_whole_is_counted_in_one_limit(tmp_path: Path) -> None:
     open_matrix(paths, stack="rows", memory_limit=int(4.2 * size))
     with pytest.raises(ValueError, match=r"^\S+3.npz would take about"):
         open_matrix(paths, stack="rows", memory_limit=int(3.5 * size))
-    with pytest.raises(ValueError, match=r"0.npz can only be read whole"):
+    with pytest.raises(ValueError, match=r"0.npz cannot be read in blocks"):
         open_matrix(paths, stack="rows", stream=True)
 
 
@@ -257,7 +257,7 @@ def faults(folder: Path) -> dict[str, tuple[Sequence[Path], str, str]]:
         "other names": (
             [a, file("b", X, s, other)],
             "rows",
-            r'b.npz must have the features of .*a.npz: it lacks f7; join="inner" takes those of all files$',
+            r'b.npz must have the features of .*a.npz: it lacks f7; join="inner" to keep the common files$',
         ),
         "more names": (
             [a, file("c", np.hstack([X, X[:, :4]]), s, np.append(f, named("h", 0, 4)))],
@@ -301,7 +301,9 @@ def test_a_file_that_is_given_twice_is_refused_however_it_is_called(stack: Any, 
     a, b = (write(tmp_path / name, dense()) for name in ("a.npy", "b.npy"))
     (tmp_path / "link.npy").symlink_to(a)
     for again in (a, tmp_path / ".." / tmp_path.name / "a.npy", tmp_path / "link.npy"):
-        with pytest.raises(ValueError, match=f"^{re.escape(str(again))} is the same file as .* once$"):
+        with pytest.raises(
+            ValueError, match=f"^{re.escape(str(again))} and .* are the same file. Pass each file once.$"
+        ):
             open_matrix([a, b, again], stack=stack)
     A, _ = open_matrix([a, b], stack=stack)  # files of the same content are two
     assert A.shape == ((2 * M, N) if stack == "rows" else (M, 2 * N))

@@ -133,7 +133,7 @@ def test_inverse_refuses_scores_of_another_model(model: Path, tmp_path: Path) ->
     np.save(tmp_path / "Z.npy", np.ones((5, 3)))
     result = invoke("inverse", model, tmp_path / "Z.npy", "-o", tmp_path / "back.npy")
     assert result.exit_code == 1
-    assert "3 columns of scores, but the model has 4" in result.stderr
+    assert "3 columns of numbers, but the model has 4" in result.stderr
 
 
 @pytest.mark.parametrize("subcommand", ["transform", "inverse"])

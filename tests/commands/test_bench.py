@@ -51,9 +51,9 @@ def test_bench_times_each_solver_on_a_file(name: str, tmp_path: Path, X: sparse.
 @pytest.mark.parametrize(
     ("content", "name", "said"),
     [
-        (b"nonsense", "X.npy", "holds something else"),
-        (b"1", "X.dat", "no known format"),
-        (b"", "X.npz", "holds something else"),
+        (b"nonsense", "X.npy", "the content is of an unknown format"),
+        (b"1", "X.dat", "has an unknown format"),
+        (b"", "X.npz", "the content is of an unknown format"),
     ],
 )
 def test_bench_refuses_a_file_that_is_no_matrix(content: bytes, name: str, said: str, tmp_path: Path) -> None:
@@ -68,5 +68,5 @@ def test_bench_refuses_too_many_components(tmp_path: Path, X: sparse.csr_array) 
     done = invoke("bench", str(tmp_path / "X.npz"), "-k", "61")
     assert done.exit_code == 2
     assert "Invalid value for '-k'" in done.output
-    assert "at most 60 components, got 61" in done.output
+    assert "must be at most 60, as" in done.output
     assert invoke("bench", str(tmp_path / "none.npz")).exit_code == 2

@@ -68,8 +68,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("X.npy", "--workers", 2, "--scheduler", "tcp://127.0.0.1:1"), "give one of them"),
-        (("-", "--format", "npy", "--workers", 2), "cannot read standard input; give a path"),
+        (("X.npy", "--workers", 2, "--scheduler", "tcp://127.0.0.1:1"), "exclude each other"),
+        (("-", "--format", "npy", "--workers", 2), "cannot read standard input"),
         (("X.npy", "--workers", 0), "x>=1"),
     ],
 )
@@ -83,7 +83,7 @@ def test_wrong_options_are_refused(args: tuple[Any, ...], message: str, stores: 
 def test_a_file_that_can_only_be_read_whole_is_refused_with_the_remedy(stores: Path) -> None:
     result = invoke("fit", stores / "X.npz", "--workers", 2)
     assert result.exit_code == 1
-    assert "can only be read whole; convert it to .h5ad, or leave out --scheduler and --workers" in result.stderr
+    assert "cannot be read in blocks. Convert the file to .h5ad, or remove --scheduler and --workers" in result.stderr
 
 
 def test_dask_that_is_not_there_is_named(stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_a_scheduler_that_is_not_there_is_named_at_once(
     monkeypatch.setattr("shiftsvd.commands.cluster.PATIENCE", 0.5)
     result = invoke("fit", stores / "X.npy", "--scheduler", address)
     assert result.exit_code == 1
-    assert f"no scheduler answers at {address}" in result.stderr
+    assert f"No Dask scheduler answers at {address}" in result.stderr
     assert result.stderr.count("\n") == 1
 
 
@@ -203,7 +203,7 @@ def test_a_worker_that_takes_its_time_to_come_back_is_not_given_up() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_workers_that_do_not_start_again_are_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shiftsvd.commands.cluster.ALONE", "1s")
+    monkeypatch.setattr("shiftsvd.commands.cluster.NO_WORKERS", "1s")
     delayed = pytest.importorskip("dask").delayed
 
     def lose_the_worker() -> None:
@@ -213,7 +213,7 @@ def test_workers_that_do_not_start_again_are_not_waited_for_without_end(monkeypa
             os.kill(delayed(os.getpid)().compute(), signal.SIGKILL)
             delayed(abs)(-3).compute()
 
-    with pytest.raises(OSError, match="do not start again; give a smaller --memory"):
+    with pytest.raises(OSError, match="All workers died, and none has started"):
         lose_the_worker()
 
 
@@ -265,7 +265,7 @@ def test_a_scheduler_without_workers_is_named(address: str, stores: Path, monkey
     monkeypatch.setattr("shiftsvd.commands.cluster.PATIENCE", 5)
     result = invoke("fit", stores / "X.npy", "--scheduler", address)
     assert result.exit_code == 1
-    assert f"has no workers; start some: dask worker {address}" in result.stderr
+    assert f"has no workers. Start one with `dask worker {address}`" in result.stderr
 
 
 @pytest.mark.long

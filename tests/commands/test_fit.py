@@ -242,7 +242,7 @@ def test_what_can_have_been_missed_is_told_beside_the_values(solver: str, file: 
     complete = told["missed_below"] <= told["singular_values"][-1] * 1.05
     assert told["converged"] is (complete and max(told["value_errors"]) <= 1e-4)
     level = told["missed_below"] / told["singular_values"][-1]
-    assert f"singular values that are not shown are at most {level:.4g} times the last one" in done(*line).stdout
+    assert f"singular values not shown are at most {level:.4g} times the last one" in done(*line).stdout
 
 
 def test_a_fit_that_may_have_missed_a_value_is_not_called_converged(file: Path, monkeypatch) -> None:
@@ -339,7 +339,10 @@ def test_outputs_of_an_earlier_run_that_stay_are_named(file: Path) -> None:
     out = file.parent / "out"
     line = ("fit", file, "-k", 2, "-o", out, "--no-report")
     assert "warning" not in done(*line, "--scores", "csv").stderr
-    assert f"warning: {out} keeps scores.csv of an earlier run" in done(*line, "--scores", "npy", "--force").stderr
+    assert (
+        f"warning: {out} still contains scores.csv of an earlier run"
+        in done(*line, "--scores", "npy", "--force").stderr
+    )
 
 
 def test_verbose_tells_which_solver_and_why(file: Path) -> None:

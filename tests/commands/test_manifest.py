@@ -53,7 +53,7 @@ def test_a_folder_of_two_runs_is_named(command: str, home: Path, tmp_path: Path)
     model.write_bytes((tmp_path / "two" / model.name).read_bytes())
     found = invoke(*line, *(["--force"] if command != "info" else []))
     assert found.exit_code == 0, found.output
-    assert re.search(r"warning: model.safetensors in .*one is not of the run that result.json tells of", found.stderr)
+    assert re.search(r"warning: model.safetensors in .*one does not match the hashes in result.json", found.stderr)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"sha256": 3}', '{"sha256": {"../X.npy": "0"}}', '{"k": 1}'])
@@ -92,10 +92,10 @@ def test_a_checkpoint_of_data_in_memory_says_where_nothing_is_kept(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = ("--checkpoint", tmp_path / "kept", "--memory", "1G")
-    assert "after a kill the fit begins again" in fit(home, tmp_path / "a", *line).stderr
-    assert "begins again" not in fit(home, tmp_path / "b", *line, "-q").stderr
+    assert "After an interruption the fit starts again" in fit(home, tmp_path / "a", *line).stderr
+    assert "starts again" not in fit(home, tmp_path / "b", *line, "-q").stderr
     monkeypatch.setattr(blocked, "WORTH", -1e9)
-    assert "begins again" not in fit(home, tmp_path / "c", *line).stderr
+    assert "starts again" not in fit(home, tmp_path / "c", *line).stderr
 
 
 def test_a_checkpoint_without_reads_is_taken_by_the_next_run(home: Path, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_missing_entries_are_told_by_column_with_the_option_that_helps(kind: str
     path = stored(tmp_path, X, kind)
     columns = "'pulse' (1), 'height' (2)" if kind in ("csv", "h5ad") else "column 2 (1), column 3 (2)"
     said = refused("fit", path, "-k", 2)
-    assert f"{path}: 3 entries are missing (NaN), in {columns}; --missing mean or --missing em says what stands" in said
+    assert f"{path}: 3 entries are missing (NaN), in {columns}; use --missing mean to replace them" in said
     assert "cannot be read" not in said
     assert ("--drop pulse,height leaves out" in said) == (kind == "csv")
     assert invoke("fit", path, "-k", 2, "--missing", "mean").exit_code == 0
@@ -85,7 +85,9 @@ def test_rows_of_a_file_that_is_read_in_blocks_are_told_with_its_names(tmp_path:
     with h5py.File(tmp_path / "X.h5ad") as file:
         assert file["X"].shape == X.shape
     said = refused("fit", tmp_path / "X.h5ad", "-k", 2, "--memory", "25M")
-    assert re.search(r"rows \d+ to 90000: 1 entry is missing \(NaN\), in 'gene 7' \(1\); --missing mean", said), said
+    assert re.search(r"rows \d+ to 90000: 1 entry is missing \(NaN\), in 'gene 7' \(1\); use --missing mean", said), (
+        said
+    )
 
 
 def _named(folder: Path, X: np.ndarray) -> Path:
@@ -99,20 +101,22 @@ def _named(folder: Path, X: np.ndarray) -> Path:
 def test_files_whose_rows_are_features_name_the_features(tmp_path: Path, X) -> None:
     X[3, 2] = np.nan
     np.save(tmp_path / "T.npy", X.T)
-    assert "in column 3 (1); --missing" in refused("fit", tmp_path / "T.npy", "--orient", "columns", "-k", 2)
+    assert "in column 3 (1); use --missing" in refused("fit", tmp_path / "T.npy", "--orient", "columns", "-k", 2)
     sparse.save_npz(tmp_path / "T.npz", sparse.csr_array(X.T))
-    assert "in column 3 (1); --missing" in refused("fit", tmp_path / "T.npz", "--orient", "columns", "-k", 2)
+    assert "in column 3 (1); use --missing" in refused("fit", tmp_path / "T.npz", "--orient", "columns", "-k", 2)
 
 
 def test_each_subcommand_says_what_it_can_do_about_them(tmp_path: Path, X) -> None:
     assert invoke("fit", table(tmp_path / "X.csv", X), "-k", 2, "-o", tmp_path / "out", "--no-report").exit_code == 0
     X[3, 2] = np.nan
     path, model = table(tmp_path / "gaps.csv", X), tmp_path / "out" / "model.safetensors"
-    assert "fit the model with --missing mean or" in refused("transform", model, path, "-o", tmp_path / "Z.csv")
-    assert "'height' (1); --missing mean puts the means in their place" in refused("estimate", path, "-k", 2)
-    assert "'height' (1); fill them first: --preprocess" in refused("fit", path, "-k", 2, "--preprocess", "sqrt")
+    assert "repeat the fit with --missing mean or" in refused("transform", model, path, "-o", tmp_path / "Z.csv")
+    assert "'height' (1); use --missing mean to replace them by the mean" in refused("estimate", path, "-k", 2)
+    assert "'height' (1); fill them in the file, because --preprocess" in refused(
+        "fit", path, "-k", 2, "--preprocess", "sqrt"
+    )
     said = refused("bench", path, "-k", 2)
-    assert "'height' (1); fill them first" in said
+    assert "'height' (1); fill them in the file" in said
     assert "--missing" not in said
     X[3, 2] = np.inf
     np.save(tmp_path / "inf.npy", X)
@@ -134,13 +138,21 @@ def test_each_subcommand_says_what_it_can_do_about_them(tmp_path: Path, X) -> No
         (["fit", "X.csv", "--tol", "nan"], 2, "Invalid value for '--tol'"),
         (["bench", "X.csv", "--tol", "1"], 2, "Invalid value for '--tol'"),
         (["fit", "X.csv", "--decimal", "xx"], 2, "--decimal must be one character, got 'xx'"),
-        (["fit", "X.csv", "--encoding", "klingon"], 2, "--encoding must be one that Python knows"),
-        (["fit", "X.csv", "--drop", "age", "--ids", "age"], 2, "'age' is in --ids and in --drop"),
-        (["fit", "X.csv", "--drop", "agee"], 1, "X.csv: it has no column 'agee', got --drop agee; did you mean 'age'"),
+        (["fit", "X.csv", "--encoding", "klingon"], 2, "--encoding must be an encoding of Python"),
+        (
+            ["fit", "X.csv", "--drop", "age", "--ids", "age"],
+            2,
+            "column 'age' must have one use, but is in --ids and in --drop",
+        ),
+        (
+            ["fit", "X.csv", "--drop", "agee"],
+            1,
+            "X.csv: the table has no column 'agee', got --drop agee. Did you mean 'age'",
+        ),
         (
             ["fit", "X.csv", "--label-column", "agee", "-o", "o"],
             1,
-            "no column 'agee', got --label-column agee; did you",
+            "no column 'agee', got --label-column agee. Did you",
         ),
         (
             ["fit", "X.npy", "--missing", "mean", "--unobserved"],
@@ -153,18 +165,38 @@ def test_each_subcommand_says_what_it_can_do_about_them(tmp_path: Path, X) -> No
             1,
             "--flavor seurat_v3 requires counts",
         ),
-        (["fit", "X.npy", "--feature-types", "Genes"], 1, "leave out --feature-types, got Genes"),
-        (["fit", "X.npy", "--ids", "age"], 1, "X.npy: --ids age is for tables of numbers, got it for npy"),
+        (["fit", "X.npy", "--feature-types", "Genes"], 1, "Remove --feature-types Genes"),
+        (["fit", "X.npy", "--ids", "age"], 1, "X.npy: --ids age applies to tables of numbers only, not to npy"),
         (["fit", "X.npy", "--format", "xls"], 2, "Invalid value for '--format'"),
         (["fit", "X.csv", "--memory", "1k"], 1, "more than the limit of 1 kB of memory; raise --memory, or"),
-        (["fit", "X.npy", "-k", "3", "--memory", "9k"], 1, "kB; raise --memory or ask for fewer components"),
-        (["fit", "two.npz", "-k", "2"], 1, "or --key must name one; it has: a, b"),
-        (["fit", "X.unknown", "-k", "2"], 1, "of no known format by its name or content; give --format, one of"),
-        (["transform", "m.safetensors", "X.npy", "-o", "there/"], 2, "there/ is a folder: there/scores.csv is a file"),
-        (["transform", "m.safetensors", "X.npy", "-o", "here"], 2, "here is a folder: here/scores.csv is a file in it"),
-        (["transform", "m.safetensors", "X.npy", "-o", "X.csv"], 1, "X.csv exists; give --force to replace it"),
-        (["convert", "X.npy", "there/X.h5ad"], 1, "there/X.h5ad cannot be written: there is no folder there; make it"),
-        (["bench", "X.npy", "-k", "9"], 2, "Invalid value for '-k': X.npy is 30 x 4: at most 4 components, got 9"),
+        (["fit", "X.npy", "-k", "3", "--memory", "9k"], 1, "kB. Raise --memory, or use fewer components"),
+        (["fit", "two.npz", "-k", "2"], 1, "otherwise use --key to select one. Its 2-D arrays: a, b"),
+        (
+            ["fit", "X.unknown", "-k", "2"],
+            1,
+            "has an unknown format, judged by its name and content. Set --format to one of",
+        ),
+        (
+            ["transform", "m.safetensors", "X.npy", "-o", "there/"],
+            2,
+            "there/ is a folder. Name a file in it, such as there/scores.csv",
+        ),
+        (
+            ["transform", "m.safetensors", "X.npy", "-o", "here"],
+            2,
+            "here is a folder. Name a file in it, such as here/scores.csv",
+        ),
+        (["transform", "m.safetensors", "X.npy", "-o", "X.csv"], 1, "X.csv exists. Use --force to replace it"),
+        (
+            ["convert", "X.npy", "there/X.h5ad"],
+            1,
+            "there/X.h5ad cannot be written: the folder there does not exist. Create it first",
+        ),
+        (
+            ["bench", "X.npy", "-k", "9"],
+            2,
+            "Invalid value for '-k': must be at most 4, as X.npy has 30 samples and 4 features, got 9",
+        ),
     ],
 )
 def test_refusals_name_the_option_that_helps(
@@ -184,11 +216,11 @@ def test_refusals_name_the_option_that_helps(
 
 def test_python_is_told_of_arguments(tmp_path: Path, X) -> None:
     ss.PCA(2).fit(X).save(tmp_path / "m.safetensors")
-    with pytest.raises(FileExistsError, match="give force=True to replace it"):
+    with pytest.raises(FileExistsError, match="Use force=True to replace it"):
         ss.PCA(2).fit(X).save(tmp_path / "m.safetensors")
     with pytest.raises(ValueError, match="tol must be at least 0 and less than 1, got 2; it is a relative accuracy"):
         ss.svd(X, 2, tol=2)
-    with pytest.raises(ValueError, match=r"more than the limit of 1 kB; raise memory_limit or ask for fewer"):
+    with pytest.raises(ValueError, match=r"more than the limit of 1 kB. Raise memory_limit, or use fewer"):
         ss.svd(X, 2, memory_limit="1kB")
     with pytest.raises(ValueError, match=r'gaps.csv: 1 entry is missing .NaN., in .pulse. .1.; .*; drop="pulse"'):
         ss.io.open_matrix(table(tmp_path / "gaps.csv", np.where(X == X[2, 1], np.nan, X)))
@@ -197,11 +229,17 @@ def test_python_is_told_of_arguments(tmp_path: Path, X) -> None:
 def test_names_that_repeat_are_told_with_what_tells_them_apart(tmp_path: Path, X) -> None:
     table(tmp_path / "X.csv", X, ["age", "pulse", "age", "weight"])
     said = invoke("fit", tmp_path / "X.csv", "-k", 2).stderr
-    assert "2 columns are called 'age'; all of them count; rename them, or --drop age leaves out all" in said
+    assert (
+        "2 columns have repeated names: 'age'. All of them are used. Rename them, or use --drop age to exclude all"
+        in said
+    )
     text = table(tmp_path / "Y.csv", X).read_text().replace("p7,", "p3,")
     (tmp_path / "Y.csv").write_text(text)
     said = invoke("fit", tmp_path / "Y.csv", "-k", 2, "--ids", "who").stderr
-    assert "2 rows are called 'p3'; all of them count; let another column name the rows (--ids)" in said
+    assert (
+        "2 rows have repeated names: 'p3'. All of them are used. To distinguish them, use another column for row names "
+        "(--ids)" in said
+    )
 
 
 # --- files, sizes, pipes ----------------------------------------------------------------------------------------------
@@ -213,11 +251,11 @@ def test_a_model_that_was_cut_off_is_told_in_words(tmp_path: Path, X) -> None:
     whole = path.read_bytes()
     for size in (1, 7, 8, 9, 500, len(whole) - 1):
         cut.write_bytes(whole[:size])
-        assert f"it was cut off, {size:,} bytes are there of at least" in refused("info", cut)
+        assert f"truncated to {size:,} of at least" in refused("info", cut)
     cut.write_bytes(b"")
-    assert "it is empty" in refused("info", cut)
+    assert "the file is empty" in refused("info", cut)
     cut.write_bytes(b"\x10" + bytes(7) + b"\xff" * 40)
-    assert "it is damaged, or no model file: its header is not that of safetensors" in refused("info", cut)
+    assert "damaged, or not a model file: its header is not that of safetensors" in refused("info", cut)
 
 
 def test_sizes_are_told_in_units_that_people_use() -> None:

@@ -98,7 +98,7 @@ def test_outputs_that_exist_are_refused_before_any_work(file: Path, monkeypatch:
     (file.parent / "broken.npy").write_bytes(b"")  # would be an error if it were opened
     result = invoke("fit", file.parent / "broken.npy", "-o", out)
     assert result.exit_code == 1
-    assert "variances.csv exists; give --force" in result.stderr
+    assert "variances.csv exists. Use --force" in result.stderr
     assert contents(out) == {"variances.csv": b"mine"}
     assert invoke("fit", file, "-k", 2, "-o", out, "--no-report", "--force").exit_code == 0
     assert b"mine" not in contents(out)["variances.csv"]
@@ -116,14 +116,14 @@ def test_an_error_while_writing_leaves_what_was_there(file: Path, monkeypatch: p
     monkeypatch.setattr("shiftsvd.commands.writing.variance_table", full)
     result = invoke(*line, "--force", "--shift", "none")
     assert result.exit_code == 1
-    assert result.stderr == f"Error: {out} cannot be written: No space left on device; {STILL}\n"
+    assert result.stderr == f"Error: {out} cannot be written: No space left on device. {STILL}.\n"
     assert contents(out) == before
     result = invoke(*line[:4], "-o", file.parent / "new" / "deep")
     assert result.exit_code == 1
     assert not (file.parent / "new").exists()
 
 
-STILL = "what was there before is there still"
+STILL = "Existing files are unchanged"
 
 
 @pytest.mark.slow
@@ -137,7 +137,7 @@ def test_a_full_disk_is_a_clear_error_and_leaves_nothing_half_written(kind: str,
     line = shlex.join([*SHIFTSVD, "fit", str(file), "-k", "15", "-o", str(out), "--no-report", *scores])
     run = subprocess.run(["bash", "-c", f"ulimit -f 20; exec {line}"], capture_output=True, text=True)
     assert run.returncode == 1, run.stderr
-    assert run.stderr == f"Error: {out} cannot be written: File too large; {STILL}\n"
+    assert run.stderr == f"Error: {out} cannot be written: File too large. {STILL}.\n"
     assert not out.exists()
 
 
@@ -216,7 +216,7 @@ def test_a_command_that_is_interrupted_in_a_pass_ends_with_130_and_one_line(tmp_
                 break
         told = [text for text in run.stderr.read().splitlines() if not text.startswith("{")]
     assert run.returncode == 130
-    assert told == ["interrupted; no output is half written"]
+    assert told == ["Interrupted. No output file is incomplete."]
     assert not list((tmp_path / "out").glob("*"))
 
 
@@ -248,7 +248,7 @@ def test_where_threads_are_needed_and_none_starts_a_line_says_so(monkeypatch: py
     run = invoke("fit", file, "-k", 2)
     assert run.exit_code == 1
     (line,) = run.stderr.splitlines()
-    assert line.startswith("Error: the system starts no more threads (can't start new thread); end other programs")
+    assert line.startswith("Error: The system cannot start another thread (can't start new thread). End other programs")
 
 
 def _waits_for(process: int, fifo: Path) -> bool:
@@ -293,5 +293,5 @@ def test_outputs_that_cannot_be_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="is a folder"):
         refuse([tmp_path], force=True)
-    with pytest.raises(OSError, match="not a folder that may be written to"):
+    with pytest.raises(OSError, match="not a writable folder"):
         refuse([tmp_path / "file" / "x"], force=True)

@@ -104,7 +104,7 @@ def test_scales_and_shifts_come_afterwards(file: Path) -> None:
 
 def test_people_are_told_what_was_done(file: Path, tmp_path: Path) -> None:
     line = ("fit", file, "-k", 2, "--preprocess", "binarize", "--preprocess", "pearson:theta=10")
-    assert "\nentries by binarize, then pearson:theta=10\n" in invoke(*line).stdout
+    assert "\nentries transformed by binarize, then pearson:theta=10\n" in invoke(*line).stdout
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")
     assert invoke(*line, "-o", tmp_path, "--report").exit_code == 0

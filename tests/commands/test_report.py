@@ -144,10 +144,7 @@ def test_the_table_holds_every_component(bare: Page) -> None:
 
 def test_what_may_have_been_missed_is_told(bare: Page, tmp_path: Path) -> None:
     level = PCA.info_.missed_below / PCA.singular_values_[-1]
-    assert (
-        f"Singular values that are not shown are at most {level:.4g} times the last one, with probability 1 − 10"
-        in bare.text
-    )
+    assert f"Singular values not shown are at most {level:.4g} times the last one, with probability 1 − 10" in bare.text
     assert "may have been missed" not in bare.text
     far = ss.PCA(n_components=5, random_state=0).fit(X)
     far.info_ = replace(PCA.info_, converged=False, missed_below=float(2 * PCA.singular_values_[-1]))
@@ -168,7 +165,7 @@ def test_the_certificate_contains_the_truth(tmp_path: Path) -> None:
 
 
 def test_a_share_that_is_known_closely_is_not_said_to_lie_between_equal_numbers(bare: Page, tmp_path: Path) -> None:
-    assert "bounded so closely that this share is off by less than 0.0001 %." in bare.text
+    assert "the error of this share is less than 0.0001 %." in bare.text
     assert "the share lies between" not in bare.text
     rough = ss.PCA(n_components=5, random_state=0).fit(X)
     for error, said in ((2e-6, "less than 0.001 %"), (2e-5, "less than 0.01 %"), (2e-3, "lies between")):
@@ -213,7 +210,7 @@ def test_samples_far_out_have_their_names_and_each_loading_is_told_once(tmp_path
 
 def test_without_a_certificate_it_says_so(tmp_path: Path) -> None:
     found = page(tmp_path, ss.PCA(n_components=3, solver="randomized", random_state=0).fit(X))
-    assert "were not asked for" in found.text
+    assert "Error bounds were not computed" in found.text
     assert "not measured" in found.text
     assert "Not everything converged" not in found.text
 
@@ -223,7 +220,7 @@ def test_what_did_not_converge_is_named(tmp_path: Path) -> None:
     late.info_ = replace(PCA.info_, converged=False, value_errors=np.array([1e-9, 1e-5, 0.02, 1e-6, np.nan]))
     found = page(tmp_path, late)
     assert "Not everything converged" in found.text
-    assert "components 3, 5 are above the tolerance" in found.text
+    assert "error bounds of components 3, 5 exceed the tolerance" in found.text
     assert found.source.count('<td class="no">no</td>') == 2
     # The tolerance of the run is not known: none of them is called converged.
     late.info_ = replace(PCA.info_, converged=False, value_errors=np.full(5, 1e-9))
@@ -270,7 +267,7 @@ def test_the_first_columns_of_the_scores_are_enough(tmp_path: Path) -> None:
 
 def test_chosen_settings_are_told_from_the_defaults(bare: Page) -> None:
     chosen, usual = bare.source.split("Settings left at their defaults")
-    for told in ("components asked for</dt><dd>5", "solver asked for</dt><dd>block Lanczos", "seed</dt><dd>0"):
+    for told in ("components requested</dt><dd>5", "solver setting</dt><dd>block Lanczos", "seed</dt><dd>0"):
         assert f"<dt>{told}</dd>" in chosen
         assert f"<dt>{told}</dd>" not in usual
     assert "<dt>scores of unit variance</dt><dd>no</dd>" in usual
@@ -280,7 +277,7 @@ def test_chosen_settings_are_told_from_the_defaults(bare: Page) -> None:
 def test_a_result_without_a_norm_has_no_shares(tmp_path: Path) -> None:
     F = ss.svd(X, 3)
     F.info = replace(F.info, frobenius_error=None)
-    assert "norm of the matrix is not known" in page(tmp_path, F).text
+    assert "norm of the matrix was not computed" in page(tmp_path, F).text
 
 
 # --- what it must not do --------------------------------------------------------------------------------------
@@ -395,7 +392,7 @@ def test_many_components_and_long_names_take_less_than_two_megabytes(
 def test_a_file_is_not_replaced_unasked(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text("mine")
-    with pytest.raises(FileExistsError, match=r"report.html exists; give force=True"):
+    with pytest.raises(FileExistsError, match=r"report.html exists. Use force=True"):
         report.write(path, PCA)
     assert path.read_text() == "mine"
     report.write(path, PCA, force=True)
@@ -413,7 +410,7 @@ def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError):
             report.write(path, PCA, force=True, **wrong)
-    with pytest.raises(TypeError, match="call fit first"):
+    with pytest.raises(TypeError, match="Call fit first"):
         report.write(path, ss.PCA(), force=True)
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
     assert path.read_text() == "mine"
@@ -437,7 +434,7 @@ def test_names_that_are_not_unicode_are_written(tmp_path: Path) -> None:
 def test_settings_and_facts_are_short() -> None:
     assert report.shown(np.zeros((3, 4))) == "3 × 4 numbers"
     assert report.shown((10000, 3)) == "10,000 × 3"
-    assert report.shown(None) == "not given"
+    assert report.shown(None) == "none"
     assert report.shown(True) == "yes"
     assert len(report.shown("x" * 5000)) == 300
     assert report.number(None) == report.percent(None) == "–"

@@ -44,7 +44,7 @@ def test_rows_of_empty_cells_below_a_table_are_no_samples(end: str, encoding: st
 
 def test_the_number_of_empty_rows_is_told(tmp_path: Path) -> None:
     path = written(tmp_path / "x.csv", "a,b\n1,2\n3,5\n5,4\n,\n,\n")
-    assert "the last 2 rows of empty cells are left out" in done("fit", path, "-k", 1).stderr
+    assert "the last 2 rows of empty cells are ignored" in done("fit", path, "-k", 1).stderr
     assert open_matrix(path)[0].shape == (3, 2)
     many = written(tmp_path / "many.csv", PLOTS + 30_000 * EMPTY)
     assert "the last 30,000 rows of empty cells" in done("fit", many, "-k", 1, "--drop", "habitat").stderr
@@ -61,7 +61,7 @@ def test_rows_that_say_something_stay(tmp_path: Path) -> None:
 
 def test_the_last_cell_of_the_last_row_may_be_empty(tmp_path: Path) -> None:
     path = written(tmp_path / "x.csv", "a,b\n1,2\n4,1\n3,\n,\n")
-    assert "1 missing entry" in done("fit", path, "-k", 1, "--missing", "mean").stdout
+    assert "1 missing value" in done("fit", path, "-k", 1, "--missing", "mean").stdout
 
 
 def test_wide_tables_lose_their_empty_rows_too(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_texts_called_txt_are_tables(name: str, mark: str, tmp_path: Path) -> No
 def test_spreadsheets_are_to_be_saved_as_csv(suffix: str, tmp_path: Path) -> None:
     told = invoke("fit", written(tmp_path / f"plots{suffix}", "PK\x03\x04 and more"), "-k", 2)
     assert told.exit_code == 1
-    assert "is a spreadsheet, of which only a text is read; save its sheet as CSV" in told.stderr
+    assert "is a spreadsheet. Save the sheet as CSV" in told.stderr
 
 
 def test_scores_of_a_text_are_a_text(tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ def test_estimate_takes_the_gaps_of_a_fit(tmp_path: Path) -> None:
     path = written(tmp_path / "x.csv", "n,a,b,c\nr,1,3,2\ns,2,,5\nt,4,1,4\n")
     assert "n_passes" in done("estimate", path, "-k", 1, "--missing", "mean").stdout
     for options, said in (
-        (("--missing", "em"), "cannot be foreseen"),
-        (("--missing", "mean", "--preprocess", "sqrt"), "--preprocess is for data without gaps"),
+        (("--missing", "em"), "cannot predict --missing em"),
+        (("--missing", "mean", "--preprocess", "sqrt"), "--preprocess needs data without missing values"),
         (("--missing", "mean", "--top-features", "2"), "--top-features needs data without gaps"),
     ):
         told = invoke("estimate", path, "-k", 1, *options)
@@ -159,7 +159,7 @@ def test_estimate_takes_the_gaps_of_a_fit(tmp_path: Path) -> None:
 
 def test_gaps_on_standard_input_are_told_with_the_options_that_help() -> None:
     told = invoke("fit", "-", "--format", "csv", "-k", 1, input="n,a,b\nr,1,3\ns,2,\nt,4,1\n")
-    assert "standard input: 1 entry is missing (NaN), in 'b' (1); --missing mean or --missing em says" in told.stderr
+    assert "standard input: 1 entry is missing (NaN), in 'b' (1); use --missing mean to replace them" in told.stderr
 
 
 def test_nothing_is_said_of_values_that_are_not_shown_where_all_are(tmp_path: Path) -> None:

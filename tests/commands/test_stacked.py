@@ -107,7 +107,7 @@ def test_samples_of_chromosomes_are_checked(chromosomes: tuple[list[Path], Path]
     other = write(tmp_path / "other.bed", G, **sids, **{name: a.tolist() for name, a in people.items()})
     result = invoke("fit", paths[0], other, *usual)
     assert result.exit_code == 1
-    assert result.stderr == f"Error: {other} must have the samples of {paths[0]}: it lacks person5\n"
+    assert result.stderr == f"Error: {other} must have the samples of {paths[0]}, but lacks person5.\n"
     result = invoke("fit", paths[0], other, "--stack", "rows", "-k", 2)
     assert result.exit_code == 1
     assert "merge the cohorts" in result.stderr
@@ -135,8 +135,12 @@ def test_what_is_wrong_with_several_files_is_said_before_any_work(tmp_path: Path
     np.save(a, np.ones((5, 4)))
     np.save(b, np.ones((5, 3)))
     for args, code, line in (
-        ((a, b), 2, "2 files need --stack rows (each has other samples) or --stack columns (other features)"),
-        ((a, "-", "--stack", "rows"), 2, "standard input cannot be stacked with files"),
+        (
+            (a, b),
+            2,
+            "2 files need --stack rows (if each has different samples) or --stack columns (if each has different",
+        ),
+        ((a, "-", "--stack", "rows"), 2, "Standard input cannot be stacked with files"),
         ((a, tmp_path / "c.npy", "--stack", "rows"), 2, "c.npy' does not exist"),
         ((a, b, "--stack", "rows"), 1, f"{b} must have the 4 features of {a}, got 3"),
     ):

@@ -159,7 +159,9 @@ def test_choices_of_columns_are_those_of_pandas(kind: str, tmp_path: Path) -> No
 def test_classes_that_are_said_are_those_of_the_columns(tmp_path: Path) -> None:
     path = text(tmp_path, "a,s\n1,+\n2,-\n")
     assert dense(path, one_hot={"s": ["-", "0", "+"]})[0].tolist() == [[1, 0, 0, 1], [2, 1, 0, 0]]
-    assert "'-' is none of the classes '+', '0'" in refusal(path, one_hot={"s": ["+", "0"]})
+    assert "category '-' did not occur in the training data. Known categories: '+', '0'" in refusal(
+        path, one_hot={"s": ["+", "0"]}
+    )
 
 
 def test_whole_numbers_as_classes_are_in_the_order_of_numbers(tmp_path: Path) -> None:
@@ -190,15 +192,15 @@ def test_a_row_without_a_class_is_missing_in_all_of_them(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"drop": "heigth"}, "no column 'heigth', got drop=\"heigth\"; did you mean 'height'"),
+        ({"drop": "heigth"}, "no column 'heigth', got drop=\"heigth\"\\. Did you mean 'height'"),
         ({"ids": "nobody"}, "no column 'nobody'"),
         ({"columns": []}, "must be numbers"),
         ({"columns": ["sex"]}, "must be numbers"),
         ({"columns": "height", "drop": "height"}, "one use"),
-        ({"drop": ["id", "name", "born", "sex", "height", "weight"]}, "no column of numbers left"),
+        ({"drop": ["id", "name", "born", "sex", "height", "weight"]}, "no columns of numbers are left"),
         ({"sep": ",,"}, "sep must be one character"),
-        ({"encoding": "klingon"}, "encoding must be one that Python knows"),
-        ({"decimal": ",", "thousands": ","}, "different marks"),
+        ({"encoding": "klingon"}, "encoding must be an encoding of Python"),
+        ({"decimal": ",", "thousands": ","}, "different characters"),
         ({"comment": ""}, "comment must be"),
     ],
 )
@@ -209,10 +211,10 @@ def test_choices_that_cannot_be_are_refused(settings: dict, message: str, tmp_pa
 
 def test_choices_are_refused_where_there_is_no_table(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.eye(3))
-    assert 'ids="x" is for tables' in refusal(tmp_path / "a.npy", ids="x")
-    assert 'drop="value" is for tables' in refusal(text(tmp_path, "row,column,value\n0,1,2\n"), drop="value")
+    assert 'ids="x" applies to tables' in refusal(tmp_path / "a.npy", ids="x")
+    assert 'drop="value" applies to tables' in refusal(text(tmp_path, "row,column,value\n0,1,2\n"), drop="value")
     pd.DataFrame({"a": [1.0, 2.0]}).to_parquet(tmp_path / "a.parquet")
-    assert "sep says how a text is written" in refusal(tmp_path / "a.parquet", sep=";")
+    assert "sep applies to text files" in refusal(tmp_path / "a.parquet", sep=";")
 
 
 def test_columns_without_names_are_called_by_their_numbers(tmp_path: Path) -> None:
@@ -276,7 +278,7 @@ def test_other_numbers_are_not(name: str, values: np.ndarray, tmp_path: Path) ->
 
 def test_classes_that_are_numbers_are_named(tmp_path: Path) -> None:
     (message,) = warned(table(tmp_path, a=SOME, target=np.arange(30) % 3))
-    assert "column 'target' looks like classes" in message
+    assert "column 'target' looks like categories" in message
 
 
 @pytest.mark.parametrize("name", ["Total", "TOTAL:", "Summe", "Grand total", "mean"])
@@ -289,7 +291,7 @@ def test_a_last_row_that_is_called_a_total_is_named_and_can_be_left_out(name: st
 
 
 def test_a_first_row_that_is_called_a_total_is_named(tmp_path: Path) -> None:
-    assert "the first row is called 'Total'" in warned(text(tmp_path, "who,a\nTotal,3\nx,1\ny,2\n"))[0]
+    assert "the first row has the name 'Total'" in warned(text(tmp_path, "who,a\nTotal,3\nx,1\ny,2\n"))[0]
 
 
 def test_a_last_row_that_is_the_sum_of_the_others_is_named(tmp_path: Path) -> None:
@@ -310,24 +312,28 @@ def noticed(caplog: pytest.LogCaptureFixture, path: Path, **settings) -> list[st
 
 def test_why_a_column_names_the_rows_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = text(tmp_path, "who,a\nx,1\ny,2\n")
-    assert noticed(caplog, path) == ["the first column 'who' names the rows: it is text, and no two rows have the same"]
+    assert noticed(caplog, path) == ["the first column 'who' is used for row names: it holds text without repeats."]
     assert noticed(caplog, path, ids="who") == []
-    assert noticed(caplog, text(tmp_path, ",a\n7,1\n8,2\n")) == ["the first column names the rows: it has no name"]
-    message = "the first column names the rows: the header has no name for it"
+    assert noticed(caplog, text(tmp_path, ",a\n7,1\n8,2\n")) == [
+        "the first column is used for row names: this column has no name."
+    ]
+    message = "the first column is used for row names: the header has no name for this column."
     assert noticed(caplog, text(tmp_path, "a,b\n7,1,3\n8,2,4\n")) == [message]
 
 
 def test_names_that_repeat_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     told = noticed(caplog, text(tmp_path, ",a,a,b\nx,1,2,3\nx,4,5,6\n"))
     columns, rows = told[1:]
-    assert columns.startswith("names of columns are not unique: 2 columns are called 'a'; all of them count; rename")
-    assert columns.endswith('drop="a" leaves out all of that name')
-    assert rows.startswith("names of rows are not unique: 2 rows are called 'x'; all of them count; let another column")
+    assert columns.startswith("2 columns have repeated names: 'a'. All of them are used. Rename")
+    assert columns.endswith('drop="a" to exclude all of them.')
+    assert rows.startswith(
+        "2 rows have repeated names: 'x'. All of them are used. To distinguish them, use another column"
+    )
 
 
 def test_a_first_line_that_may_be_a_row_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert "has no header" in noticed(caplog, text(tmp_path, "2001,2002\n1.5,2\n3,1\n"))[0]
-    assert "taken for the header" in noticed(caplog, text(tmp_path, "who,2001,2002\nx,1.5,2\ny,3,1\n"))[0]
+    assert "the file has no header" in noticed(caplog, text(tmp_path, "2001,2002\n1.5,2\n3,1\n"))[0]
+    assert "used as the header" in noticed(caplog, text(tmp_path, "who,2001,2002\nx,1.5,2\ny,3,1\n"))[0]
 
 
 def test_text_that_repeats_does_not_name_rows(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_transform_refuses_classes_and_features_that_the_model_does_not_know(
     frame.assign(sex="D").to_csv(tmp_path / "new.csv", index=False)
     result = invoke("transform", model, tmp_path / "new.csv", "-o", "-")
     assert result.exit_code == 1
-    assert "'D' is none of the classes 'F', 'M', 'X'" in result.stderr
+    assert "category 'D' did not occur in the training data. Known categories: 'F', 'M', 'X'" in result.stderr
     frame.assign(age=1.5).to_csv(tmp_path / "new.csv", index=False)
     assert "does not know: age" in invoke("transform", model, tmp_path / "new.csv", "-o", "-").stderr
     done("transform", model, tmp_path / "new.csv", "-o", "-", "--drop", "age")
@@ -119,8 +119,8 @@ def test_other_subcommands_take_the_same_options(word: str, tmp_path: Path, file
 
 def test_messages_spell_options_as_they_are_typed(file: Path) -> None:
     message = invoke("fit", file).stderr
-    assert "--one-hot sex,group makes a column of each class" in message
-    typed = re.search(r"--drop '(.*)' leaves", message)[1]
+    assert "--one-hot sex,group encodes each category as a column" in message
+    typed = re.search(r"--drop '(.*)' excludes", message)[1]
     assert typed == 'sex,"date, of birth",group'
     done("fit", file, "--drop", typed, "-k", 1)
     assert joined(["a", 'b "c"', "d,e"]) == 'a,"b ""c""","d,e"'
@@ -187,13 +187,13 @@ def test_many_numbers_of_components_are_left_to_the_model(
     monkeypatch.setattr(writing, "MOST_NUMBERS", 9)
     out = tmp_path / "out"
     result = done("fit", file, "-k", 2, *CHOSEN, "-o", out, "--no-report")
-    assert "no components.csv: its 10 numbers are in the model; --components csv" in result.stderr
+    assert "components.csv was not written, because it would have 10 numbers" in result.stderr
     assert "components" not in json.loads((out / "result.json").read_text())["outputs"]
     assert not list(out.glob("*components*"))
     done("fit", file, "-k", 2, *CHOSEN, "-o", out, "--no-report", "--components", "csv", "--force")
     assert (out / "components.csv").exists()
     assert (
-        "keeps components.csv of an earlier run"
+        "still contains components.csv of an earlier run"
         in done("fit", file, *CHOSEN, "-o", out, "--no-report", "--force").stderr
     )
 
@@ -201,7 +201,7 @@ def test_many_numbers_of_components_are_left_to_the_model(
 def test_a_scale_is_advised_where_columns_differ_by_orders_of_magnitude(tmp_path: Path) -> None:
     X = RNG.normal(size=(40, 3)) * [1, 2, 900]
     pd.DataFrame(X, columns=["a", "b", "salary"]).to_csv(tmp_path / "a.csv", index=False)
-    told = "columns differ by orders of magnitude: 'salary' varies"
+    told = "Columns differ by orders of magnitude: the standard deviation of 'salary' is"
     assert told in done("fit", tmp_path / "a.csv").stderr
     for quiet in (("--scale",), ("--scale", "none"), ("-q",), ("--drop", "salary")):
         assert told not in done("fit", tmp_path / "a.csv", *quiet).stderr
@@ -221,7 +221,7 @@ def test_a_table_on_standard_input_is_told_of_by_that_name(file: Path) -> None:
     result = CliRunner().invoke(
         main, ["fit", "-", "--format", "csv", "--columns", "patient_id2,height"], input=file.read_bytes()
     )
-    assert "standard input: it has no column 'patient_id2'" in result.stderr
+    assert "standard input: the table has no column 'patient_id2'" in result.stderr
     drop = 'sex,group,"date, of birth"'
     result = CliRunner().invoke(main, ["fit", "-", "--format", "csv", "--drop", drop], input=file.read_bytes())
     assert result.exit_code == 0, result.output
@@ -238,18 +238,18 @@ def test_tables_that_are_read_in_blocks_are_advised_a_scale_without_a_read_more(
     monkeypatch.setattr("shiftsvd.io.opening.held_bytes", lambda source: 2**50)
     in_blocks = invoke("fit", path, "-k", 2, "--json")
     assert in_blocks.exit_code == 0
-    assert "'salary' varies" in in_memory.stderr
-    assert "'salary' varies" in in_blocks.stderr
+    assert "the standard deviation of 'salary' is" in in_memory.stderr
+    assert "the standard deviation of 'salary' is" in in_blocks.stderr
 
 
 @pytest.mark.parametrize(
     ("cell", "remedy"),
     [
-        ("{}%", "'1.25%' may be written 1.25"),
-        ("${}", "'$1.25' may be written 1.25"),
-        ("({})", "'(1.25)' may be written -1.25"),
-        ("{}D+00", "'1.25D+00' may be written 1.25e+00"),
-        ("\N{MINUS SIGN}{}", "may be written -1.25"),
+        ("{}%", "write 1.25 instead of '1.25%'"),
+        ("${}", "write 1.25 instead of '$1.25'"),
+        ("({})", "write -1.25 instead of '(1.25)'"),
+        ("{}D+00", "write 1.25e+00 instead of '1.25D+00'"),
+        ("\N{MINUS SIGN}{}", "write -1.25 instead of"),
     ],
 )
 @pytest.mark.parametrize("column", [0, 1])
@@ -268,4 +268,4 @@ def test_numbers_beside_signs_are_refused_with_what_they_may_be(
 
 def test_a_row_of_units_is_refused_as_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\nkg,m/s\n" + "".join(f"{i},{i * i}\n" for i in range(20)))
-    assert "the first row below the header is none: leave it out" in invoke("fit", tmp_path / "t.csv").stderr
+    assert "if the first row below the header holds units, remove this row" in invoke("fit", tmp_path / "t.csv").stderr

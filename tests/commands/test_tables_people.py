@@ -47,4 +47,4 @@ def test_what_is_there_beside_numbers_is_named_with_the_option_that_helps(each: 
         assert part in result.stderr
     then = CliRunner().invoke(main, ["fit", str(folder / each.name), "-k", "2", *spelled(each.before)]).stderr
     assert all(part in then for part in each.then)
-    assert result.exit_code == (0 if "names the rows" in each.says[0] or each.says[0] == "warning:" else 1)
+    assert result.exit_code == (0 if "is used for row names" in each.says[0] or each.says[0] == "warning:" else 1)

@@ -43,7 +43,7 @@ def test_the_matrix_is_that_of_patterson(bed: Path, G: Any) -> None:
         "mean",
     )
     assert told["n_missing"] == np.isnan(genotypes_with_gaps).sum()
-    assert "means in place of missing" in told["variance_of"]
+    assert "missing values replaced by the means" in told["variance_of"]
     assert json.loads(done("info", bed, "--json").stdout)["n_missing"] == told["n_missing"]
     variants = told["genotypes"]
     np.testing.assert_allclose(variants.pop("eigenvalues"), S[:2] ** 2 / 297, rtol=1e-6)
@@ -243,7 +243,7 @@ def test_files_that_exist_are_not_replaced_and_nothing_is_left_half_done(bed: Pa
     Path(f"{out}.eigenval").write_text("mine")
     result = invoke("fit", bed, "-k", 2, "-o", out)
     assert result.exit_code == 1
-    assert "out.eigenval exists; give --force" in result.stderr
+    assert "out.eigenval exists. Use --force" in result.stderr
     assert not out.exists()
     done("fit", bed, "-k", 2, "-o", out, "--force")
     assert len(Path(f"{out}.eigenval").read_text().splitlines()) == 2

@@ -282,7 +282,7 @@ def test_what_needs_more_than_the_limit_is_refused_with_the_bytes_and_the_remedy
         lambda: ss.PCA(memory_limit=1000).fit(A),
         lambda: ss.PCA(0.9, memory_limit=1000).fit(A),
     ):
-        with pytest.raises(ValueError, match=rule + "; raise memory_limit or ask for fewer components"):
+        with pytest.raises(ValueError, match=rule + ". Raise memory_limit, or use fewer components"):
             call()
 
 
@@ -297,7 +297,7 @@ def test_all_components_of_a_huge_sparse_matrix_are_refused_by_default():
 def test_a_conversion_past_the_limit_is_refused():
     A = random_array((2000, 2000), density=0.05, format="csr", rng=np.random.default_rng(0))
     for converted, what in ((A.tocoo(), "converting COO to CSR"), (A.tolil(), "converting LIL to CSR")):
-        with pytest.raises(ValueError, match=f"{what} needs about .* MB, more than the limit of 1 MB; raise"):
+        with pytest.raises(ValueError, match=f"{what} needs about .* MB, more than the limit of 1 MB. Raise"):
             ss.svd(converted, 2, memory_limit="1MB")
     A.indices[:2] = A.indices[1::-1]
     A.has_sorted_indices = False

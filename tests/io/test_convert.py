@@ -203,7 +203,7 @@ def test_an_error_in_the_middle_leaves_the_earlier_output(tmp_path: Path, out: P
         ("out.csv", {}, ValueError, "must end in"),
         ("out.h5ad", {"compression": "blosc"}, ValueError, "compression must be"),
         ("out.h5ad", {"orient": "across"}, ValueError, "orient must be"),
-        ("no/out.h5ad", {}, FileNotFoundError, "there is no folder"),
+        ("no/out.h5ad", {}, FileNotFoundError, "the folder .* does not exist"),
         ("folder.h5ad", {"force": True}, FileExistsError, "is a folder"),
     ],
 )

@@ -53,8 +53,8 @@ def joined(names: list[str]) -> np.ndarray:
 def test_genes_are_matched_by_name_and_counted(
     join: Any, names: list[str], kinds: list[str], stream: bool | None, tmp_path: Path
 ) -> None:
-    told = "the other 4 are left out" if join == "inner" else "all 7 are taken, 0 where one lacks"
-    with pytest.warns(Notice, match=f"3 files have 4 to 5 features, 3 in common of 7: {told}"):
+    counted = "The other 4 are excluded" if join == "inner" else "All 7 are kept, with 0 where a file lacks"
+    with pytest.warns(Notice, match=f"3 files have 4 to 5 features each, 3 of 7 in common. {counted}"):
         A, found = open_matrix(donors(tmp_path, kinds), stack="rows", join=join, stream=stream)
     np.testing.assert_array_equal(A @ np.eye(len(names)), joined(names))
     assert found.features.tolist() == names
@@ -68,7 +68,7 @@ def test_files_of_the_same_genes_are_joined_without_a_word_in_another_order_with
     A, _ = open_matrix([paths[0], copy], stack="rows", join="outer")
     np.testing.assert_array_equal(A @ np.eye(5), np.vstack([counts("a")] * 2))
     anndata.read_h5ad(copy)[:, ::-1].copy().write_h5ad(tmp_path / "turned.h5ad")
-    with pytest.warns(Notice, match="have 5 features, 5 in common of 5, in different orders"):
+    with pytest.warns(Notice, match="have 5 features each, 5 of 5 in common, in different orders"):
         A, _ = open_matrix([paths[0], tmp_path / "turned.h5ad"], stack="rows", join="inner")
     np.testing.assert_array_equal(A @ np.eye(5), np.vstack([counts("a")] * 2))
 
@@ -76,26 +76,28 @@ def test_files_of_the_same_genes_are_joined_without_a_word_in_another_order_with
 def test_what_cannot_be_joined_is_refused_with_a_line(tmp_path: Path) -> None:
     paths = donors(tmp_path, ["csr"] * 3)
     for how in ({"stack": "columns", "join": "inner"}, {"stack": "rows", "join": "left"}):
-        with pytest.raises(ValueError, match='join must be "inner" or "outer", of several files with stack="rows"'):
+        with pytest.raises(
+            ValueError, match='join must be "inner" or "outer", and needs several files with stack="rows"'
+        ):
             open_matrix(paths, **how)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match='join must be "inner" or "outer"'):
         open_matrix(paths[0], join="inner")
     with pytest.raises(
-        ValueError, match=r'b\.h5ad must have the features of .*a\.h5ad.*; join="inner" takes those of all'
+        ValueError, match=r'b\.h5ad must have the features of .*a\.h5ad.*join="inner" to keep the common'
     ):
         open_matrix(paths, stack="rows")
     twice = anndata.AnnData(counts("a"))
     twice.var_names = ["g0", "g1", "g1", "g2", "g3"]
     twice.write_h5ad(tmp_path / "twice.h5ad")
-    with pytest.raises(ValueError, match=r"twice\.h5ad must have features with names of their own .* 'g1' twice"):
+    with pytest.raises(ValueError, match=r"twice\.h5ad must have unique feature names .* 'g1' twice"):
         open_matrix([paths[0], tmp_path / "twice.h5ad"], stack="rows", join="outer")
     other = anndata.AnnData(counts("a"))
     other.var_names = [f"ENS{j}" for j in range(5)]
     other.write_h5ad(tmp_path / "other.h5ad")
-    with pytest.raises(ValueError, match="have no feature in common; are they named alike"):
+    with pytest.raises(ValueError, match="have no feature in common"):
         open_matrix([paths[0], tmp_path / "other.h5ad"], stack="rows", join="inner")
     np.save(tmp_path / "X.npy", counts("a"))
-    with pytest.raises(ValueError, match="has no names of features to match by"):
+    with pytest.raises(ValueError, match="has no feature names to match"):
         open_matrix([paths[0], tmp_path / "X.npy"], stack="rows", join="inner")
 
 
@@ -120,7 +122,7 @@ def test_the_command_joins_donors_and_says_how_many_genes(join: str, tmp_path: P
     ]
     result = CliRunner().invoke(main, [*line, "-o", str(out)])
     assert result.exit_code == 0, result.output
-    assert "3 files have 4 to 5 features, 3 in common of 7" in result.stderr
+    assert "3 files have 4 to 5 features each, 3 of 7 in common" in result.stderr
     X = joined(COMMON if join == "inner" else EVERY)
     _, S, Vh = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
     Z, want = np.load(out / "scores.npy"), (X - X.mean(axis=0)) @ Vh[:2].T
@@ -131,7 +133,7 @@ def test_the_command_joins_donors_and_says_how_many_genes(join: str, tmp_path: P
     np.testing.assert_allclose(np.load(out / "again.npy"), Z, atol=1e-5 * S[0])
     result = CliRunner().invoke(main, ["fit", paths[0], "--join", "inner", "-k", "2"])
     assert result.exit_code == 2
-    assert "--join is for several files with --stack rows" in result.stderr
+    assert "--join needs several files and --stack rows" in result.stderr
 
 
 def test_masks_and_columns_of_several_donors_go_by_name(tmp_path: Path) -> None:
@@ -196,7 +198,7 @@ def test_folders_of_10x_are_joined_by_their_genes_alone(join: Any, tmp_path: Pat
     put(b / "matrix.mtx.gz", market(X.T[places]))
     rows = "".join(f"ENS{j:05}\t{NAMES[j]}\tGene Expression\n" for j in places)
     put(b / "features.tsv.gz", rows)
-    with pytest.warns(Notice, match="5 in common of 12"):
+    with pytest.warns(Notice, match="5 of 12 in common"):
         A, names = open_matrix([a, b], stack="rows", join=join, feature_types="Gene Expression")
     kept = np.sort(places) if join == "inner" else np.arange(N_GENES)
     assert names.features.tolist() == NAMES[kept].tolist()

@@ -32,14 +32,14 @@ CELLS = ["0x10", "1,5", "1.5abc", "1e", "1_000", "--1", "1.2.3", "", "1 2", "1.5
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_cells_that_are_no_numbers_are_refused_by_their_line(tmp_path: Path, cell: str) -> None:
-    with pytest.raises(ValueError, match=r"a\.mtx cannot be read: line 7 is not of the numbers"):
+    with pytest.raises(ValueError, match=r"a\.mtx cannot be read: line 7 does not have the numbers"):
         open_matrix(written(tmp_path, f"3 2 4\n1 1 1\n2 1 2\n3 1 {cell}\n3 2 1\n"))
 
 
 @pytest.mark.parametrize("place", ["1.9", "1e0", "-1", "0x1", "1.", "+1"])
 def test_places_that_are_no_whole_numbers_are_refused_by_their_line(tmp_path: Path, place: str) -> None:
     for line in (f"{place} 1 5", f"1 {place} 5"):
-        with pytest.raises(ValueError, match="line 6 is not of the numbers"):
+        with pytest.raises(ValueError, match="line 6 does not have the numbers"):
             open_matrix(written(tmp_path, f"3 2 2\n1 1 1\n{line}\n"))
 
 
@@ -47,7 +47,7 @@ def test_places_that_are_no_whole_numbers_are_refused_by_their_line(tmp_path: Pa
     ("text", "field"), [("2 2 1\n1 1 1.5\n", "integer"), ("2 2 1\n1 1 1\n", "pattern"), ("2 2 1\n1 1 1\n", "complex")]
 )
 def test_cells_of_another_field_are_refused(tmp_path: Path, text: str, field: str) -> None:
-    with pytest.raises(ValueError, match="line 5 is not of the numbers"):
+    with pytest.raises(ValueError, match="line 5 does not have the numbers"):
         open_matrix(written(tmp_path, text, field))
 
 
@@ -66,5 +66,5 @@ def test_lines_are_the_same_wherever_pieces_end(tmp_path: Path, monkeypatch: pyt
     for piece in (17, 64, 1000):
         monkeypatch.setattr("shiftsvd.io.formats.market._PIECE", piece)
         np.testing.assert_array_equal(open_matrix(path)[0].matmat(np.eye(8)), X)
-        with pytest.raises(ValueError, match=f"line {4 + 29 * 8} is not of the numbers"):
+        with pytest.raises(ValueError, match=f"line {4 + 29 * 8} does not have the numbers"):
             open_matrix(wrong)

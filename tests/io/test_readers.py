@@ -248,7 +248,7 @@ def test_text_that_a_csv_says_of_its_columns_is_named_in_the_error(tmp_path: Pat
     pytest.importorskip("pyarrow")
     path = write_text(tmp_path / "a.csv", "name,weight,colour\ns,1,2\nt,3,red\n")
     with pytest.raises(
-        ValueError, match=r"a\.csv: column 'colour' \(the text 'red'\) must be numbers; ids=.colour. names"
+        ValueError, match=r"a\.csv: column 'colour' \(the text 'red'\) must be numbers; ids=.colour. uses"
     ):
         table.read(path, None, None)
 
@@ -263,13 +263,13 @@ def test_text_column_of_a_typed_table_is_named_in_the_error(tmp_path: Path) -> N
 BAD_TABLES = {
     "": "is empty",
     "\n\n": "is empty",
-    "a,b\n": "has no rows",
-    "a b\n1 2\n": "are its columns separated by",
-    "a,b\n1,2\n3\n": "row 3 has 1 cells, where 2 are expected",
-    "row,column,value\n1,-1,3\n": "count from 0, got -1",
+    "a,b\n": "has a header but no rows",
+    "a b\n1 2\n": "If the columns have another delimiter",
+    "a,b\n1,2\n3\n": "row 3 has 1 cell, expected 2",
+    "row,column,value\n1,-1,3\n": "positions of columns must be at least 0, got -1",
     "row,column,value\n1,100000000000000,3\n": "of memory",
     "row,column,value\n1,99999999999999999999,3\n": "cannot be read",
-    "a,b\n1,2\n3,\udcff\n": "not UTF-8 \\(line 3 has the byte 0xff\\); give its encoding",
+    "a,b\n1,2\n3,\udcff\n": "not encoded in UTF-8 \\(line 3 has the byte 0xff\\). Use encoding",
 }
 
 
@@ -355,8 +355,8 @@ def refused(reader: Any, path: Path, match: str, key: str | None = None) -> None
 
 def test_archive_of_several_arrays_needs_a_key_and_lists_them(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", A=truth(), B=truth(), v=np.ones(3), t=[["x"]])
-    refused(read_npz, tmp_path / "a.npz", "must name one; it has: A, B$")
-    refused(read_npz, tmp_path / "a.npz", "no 2-D array of numbers named 'v'; it has: A, B$", key="v")
+    refused(read_npz, tmp_path / "a.npz", "to select one. Its 2-D arrays: A, B.$")
+    refused(read_npz, tmp_path / "a.npz", "no 2-D array of numbers named 'v'. Its 2-D arrays: A, B.$", key="v")
 
 
 def test_archive_of_objects_is_not_unpickled(tmp_path: Path) -> None:
@@ -394,19 +394,19 @@ def test_sparse_archive_with_an_index_outside(tmp_path: Path) -> None:
 
 MTX = "%%MatrixMarket matrix coordinate real general\n"
 BAD_MTX = {
-    "hello\n": "is no MatrixMarket file",
+    "hello\n": "is not a MatrixMarket file",
     MTX: "ends before the line of its sizes",
-    MTX + "3 3\n": "must give its sizes as m n entries",
-    MTX + "3 -3 1\n": "must give its sizes",
+    MTX + "3 3\n": "must have a line of sizes m n entries",
+    MTX + "3 -3 1\n": "must have a line of sizes",
     MTX + "0 3 0\n": "at least one row and one column",
-    MTX + "3 3 1000000000000000\n1 1 1\n": "more than its bytes can hold",
+    MTX + "3 3 1000000000000000\n1 1 1\n": "which need a larger file",
     MTX + "1000000000000000 3 1\n1 1 1\n": "of memory",
     MTX + "3 3 2\n1 1 1\n": "cannot be read",
     MTX + "3 3 1\n1 1 1\n2 2 2\n": "cannot be read",
     MTX + "3 3 1\n4 1 1\n": "cannot be read",
     MTX + "3 3 1\n0 1 1\n": "cannot be read",
     MTX + "3 3 1\n1 1 x\n": "cannot be read",
-    "%%MatrixMarket matrix array real general\n100000 100000\n1\n": "more than its bytes can hold",
+    "%%MatrixMarket matrix array real general\n100000 100000\n1\n": "which need a larger file",
 }
 
 
@@ -484,7 +484,7 @@ def test_bad_pair_of_svmlight_is_refused_by_name(pair: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("reader", [market.read, svmlight.read])
 def test_a_file_of_one_matrix_takes_no_key(reader: Any, tmp_path: Path) -> None:
     path = write_text(tmp_path / "a", "")
-    refused(reader, path, "holds one matrix without a name", key="X")
+    refused(reader, path, "holds a single matrix without a name", key="X")
 
 
 @pytest.mark.parametrize("reader", [market.read, read_npy, read_npz, svmlight.read, table.read, read_tenx_folder])

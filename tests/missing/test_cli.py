@@ -105,14 +105,14 @@ def test_names_of_features_with_gaps_are_matched(X: np.ndarray, tmp_path: Path) 
     [
         (["--unobserved"], 2, "--missing mean or --missing em"),
         (["--missing", "em", "-k", 0.5], 2, "needs a number of components"),
-        (["--missing", "mean", "--workers", 2], 2, "leave out --scheduler and --workers"),
+        (["--missing", "mean", "--workers", 2], 2, "Remove --scheduler and --workers"),
         (["--missing", "mean", "--shift", "none"], 1, "--missing mean requires --shift mean"),
         (["--missing", "mean", "--unobserved"], 1, "got a dense one"),
         (["--missing", "em", "--memory", 2000], 1, "more than the limit"),
-        (["--max-iter", 9], 2, "--max-iter is for --missing em, got --missing error"),
-        (["--missing", "mean", "--penalty", 0], 2, "--penalty is for --missing em, got --missing mean"),
-        (["--missing", "em", "--penalty", "much"], 2, "'much' is neither \"auto\" nor a number of at least 0"),
-        (["--missing", "em", "--penalty", "nan"], 2, "'nan' is neither"),
+        (["--max-iter", 9], 2, "--max-iter needs --missing em, got --missing error"),
+        (["--missing", "mean", "--penalty", 0], 2, "--penalty needs --missing em, got --missing mean"),
+        (["--missing", "em", "--penalty", "much"], 2, "got 'much'"),
+        (["--missing", "em", "--penalty", "nan"], 2, "got 'nan'"),
         (["--missing", "em", "--max-iter", 0], 2, "0 is not in the range"),
     ],
 )
@@ -137,19 +137,19 @@ def test_missing_entries_are_counted_and_shares_said_to_be_of_what_they_are_of(
     for name in ("n_missing", "heldout_r2", "completed", "variance_of", "converged"):
         assert facts[name] == found[name]
     text = invoke("fit", file, "--missing", missing, "-k", 3).stdout
-    assert f"{found['n_missing']} missing entries" in text
+    assert f"{found['n_missing']} missing values" in text
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert f"<dt>Missing entries</dt><dd>{found['n_missing']}</dd>" in page
+    assert f"<dt>Missing values</dt><dd>{found['n_missing']}</dd>" in page
     assert "which is exact" not in page
     if missing == "mean":
         assert (found["heldout_r2"], found["completed"]) == (None, None)
-        assert "with the means in place of missing entries" in text
-        assert "missing entries equal the means of their columns" in page
+        assert "with missing values replaced by the means" in text
+        assert "missing values were replaced by the means of their columns" in page
     else:
         assert found["completed"] is True
         assert isinstance(found["heldout_r2"], float)
         assert f"R^2 = {found['heldout_r2']:.3f}" in text
-        assert "shares are of the completed matrix" in text
+        assert "shares of the variance refer to the completed matrix" in text
         assert f"R² = {found['heldout_r2']:.3f}" in page
         assert "This is not a share of the data" in page
         assert "of the variance of the completed matrix" in page
@@ -162,8 +162,8 @@ def test_a_fit_without_gaps_says_what_it_said(tmp_path: Path, X: np.ndarray) -> 
     assert (found["n_missing"], found["heldout_r2"], found["completed"]) == (None, None, None)
     assert found["variance_of"] == "the data"
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert "which is exact: it is summed over the data" in page
-    assert "Missing entries" not in page
+    assert "which is exact: a sum over the data" in page
+    assert "Missing values" not in page
 
 
 @pytest.mark.parametrize("solver", ["auto", "randomized"])
@@ -184,11 +184,11 @@ def test_a_completion_that_stopped_unfinished_has_not_converged_in_any_output(
     assert (facts["converged"], facts["completed"]) == (False, False)
     assert (facts["settings"]["penalty"], facts["settings"]["max_iter"]) == (0.5, 2)
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert "The completion of the missing entries stopped at its limit of steps" in page
+    assert "The completion of missing values reached its limit of iterations" in page
     assert "larger max_iter" in page
     assert '<td class="yes">' not in page
-    assert "The bounds of the errors of component" not in page
-    assert "the completion stopped unfinished" in invoke(*line).stdout
+    assert "The error bounds of component" not in page
+    assert "The completion of missing values did not converge" in invoke(*line).stdout
 
 
 def test_info_counts_what_is_missing_in_a_file(file: Path, ratings: Path, X: np.ndarray, tmp_path: Path) -> None:

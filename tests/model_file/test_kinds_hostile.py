@@ -144,9 +144,9 @@ LIES: dict[str, tuple[str, Callable[[Any, Any], object], str]] = {
     "labels twice": (
         "groups",
         lambda t, x: t.update({"shift_.groups.0": np.array([1.0]), "shift_.groups.1": np.array([1.0])}),
-        "labels that differ",
+        "distinct labels",
     ),
-    "labels too few": ("groups", lambda t, x: t.update({"shift_.means": np.ones((5, 9))}), "must be 5 labels"),
+    "labels too few": ("groups", lambda t, x: t.update({"shift_.means": np.ones((5, 9))}), "must be 5 distinct labels"),
     "means too narrow": ("groups", lambda t, x: t.update({"shift_.means": np.ones((4, 8))}), r"shape \(4, 9\)"),
     "means are NaN": ("groups", lambda t, x: t.update({"shift_.means": np.full((4, 9), np.nan)}), "must be finite"),
     "no learned shift": (
@@ -162,7 +162,7 @@ LIES: dict[str, tuple[str, Callable[[Any, Any], object], str]] = {
     "a name of Python": (
         "covariates",
         lambda t, x: x["settings"].update(shift={"type": "os.system", "fields": {}}),
-        "none of the types",
+        "not one of the types",
     ),
     "a model within that is none": (
         "words, settings",
@@ -172,7 +172,7 @@ LIES: dict[str, tuple[str, Callable[[Any, Any], object], str]] = {
     "words twice": (
         "words, settings",
         lambda t, x: t.update({"terms_.utf8": np.full_like(t["terms_.utf8"], 97)}),
-        "terms_ must differ|must ascend",
+        "distinct terms|must be ascending",
     ),
     "a pattern that is none": (
         "words, settings",
@@ -187,9 +187,9 @@ LIES: dict[str, tuple[str, Callable[[Any, Any], object], str]] = {
     "too many categories": (
         "categories, frame",
         lambda t, x: t.update({"categories_.1": np.arange(9)}),
-        r"categories_ must be \d+ that differ",
+        r"categories_ must be \d+ distinct categories",
     ),
-    "names that NumPy would blow up": ("genotypes", long_name, "a name of 2000 characters"),
+    "names that NumPy would blow up": ("genotypes", long_name, "a name of 2,000 characters"),
     "frequencies of none": (
         "genotypes",
         lambda t, x: t.update(frequencies=np.zeros(4)),
@@ -208,7 +208,7 @@ LIES: dict[str, tuple[str, Callable[[Any, Any], object], str]] = {
     "no points": (
         "points",
         lambda t, x: (x["fitted"].pop("_points"), t.pop("_points")),
-        "points are for a metric",
+        "_points must be given for a metric only",
     ),
 }
 

@@ -170,7 +170,7 @@ def test_names_can_be_given_to_a_model_without(tmp_path: Path) -> None:
     assert not hasattr(model, "feature_names_in_")
     with pytest.raises(ValueError, match=r"feature_names_in_ must be .* shape \(9,\), got object \(2,\)"):
         through_file(model, tmp_path, names=["a", "b"])
-    with pytest.raises(ValueError, match="names of features must be text, got 0"):
+    with pytest.raises(ValueError, match="names must be texts, got 0"):
         through_file(model, tmp_path, names=range(9))
 
 
@@ -218,7 +218,7 @@ def test_what_exists_is_not_replaced_unasked(tmp_path: Path) -> None:
     model = ss.PCA(2).fit(data())
     model.save(path)
     before = path.read_bytes()
-    with pytest.raises(FileExistsError, match=r"m\.safetensors exists; give force=True"):
+    with pytest.raises(FileExistsError, match=r"m\.safetensors exists. Use force=True"):
         ss.PCA(3).fit(data()).save(path)
     assert path.read_bytes() == before
     ss.PCA(3).fit(data()).save(str(path), force=True)
@@ -233,10 +233,10 @@ class HomeMade(ss.Exact):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"solver": HomeMade()}, r"settings\.solver cannot be stored: it is HomeMade"),
-        ({"n_threads": object()}, r"settings\.n_threads cannot be stored: it is object"),
+        ({"solver": HomeMade()}, r"settings\.solver cannot be stored: it must be .*, got HomeMade"),
+        ({"n_threads": object()}, r"settings\.n_threads cannot be stored: it must be .*, got object"),
         ({"shift": np.full(9, np.nan)}, "shift must be finite, got 9 NaN"),
-        ({"scale": np.full(9, 1j)}, r"settings\.scale cannot be stored: it is an array of complex128"),
+        ({"scale": np.full(9, 1j)}, r"settings\.scale cannot be stored: it must be .*, got an array of complex128"),
         ({"whiten": "yes"}, "whiten must be bool, got 'yes'"),
         ({"n_components": np.ones(2)}, "n_components must be "),
     ],
@@ -244,13 +244,13 @@ class HomeMade(ss.Exact):
 def test_what_a_file_cannot_hold_is_refused(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
     path = tmp_path / "m.safetensors"
     model = ss.PCA(2).fit(data()).set_params(**settings)
-    with pytest.raises(ValueError, match=rf"m\.safetensors is not written: {message}"):
+    with pytest.raises(ValueError, match=rf"m\.safetensors was not written: {message}"):
         model.save(path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_long_header_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="more than 262144 bytes"):
+    with pytest.raises(ValueError, match="more than 262,144 bytes"):
         ss.PCA(2).fit(data()).save(tmp_path / "m.safetensors", source="x" * 2**20)
 
 
@@ -263,7 +263,7 @@ def test_only_a_fitted_model_has_a_file(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     path = tmp_path / "none" / "m.safetensors"
-    with pytest.raises(OSError, match=r"none/m\.safetensors cannot be written: .*there is no folder"):
+    with pytest.raises(OSError, match=r"none/m\.safetensors cannot be written: .*the folder .* does not exist"):
         ss.PCA(2).fit(data()).save(path)
     (tmp_path / "none").write_text("a file")
     with pytest.raises(OSError, match=r"none/m\.safetensors cannot be written: "):

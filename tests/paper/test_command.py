@@ -66,7 +66,7 @@ def test_outputs_are_not_replaced_without_force(tmp_path: Path) -> None:
     (tmp_path / "digits.png").write_bytes(b"mine")
     result = paper("--only", "digits", "--quick", "--jobs", 1, "--out", tmp_path)
     assert result.exit_code == 1
-    assert "digits.png exists; give --force" in result.output
+    assert "digits.png exists. Use --force" in result.output
     assert [file.name for file in tmp_path.iterdir()] == ["digits.png"]
     assert paper("--only", "digits", "--quick", "--jobs", 1, "--out", tmp_path, "--force").exit_code == 0
     assert (tmp_path / "digits.png").read_bytes() != b"mine"

@@ -202,7 +202,7 @@ def test_words_are_measured_for_the_sizes_that_the_text_has(tmp_path: Path) -> N
 def test_outputs_are_refused_or_replaced_whole(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "sub" / "new"
     old.write_bytes(b"old")
-    with pytest.raises(OSError, match="exists; give force=True"):
+    with pytest.raises(OSError, match=r"exists\. Use force=True"):
         refuse([old], force=False)
     refuse([old, new], force=True)
     write_all({old: b"1", new: b"2"})

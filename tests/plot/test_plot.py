@@ -193,7 +193,7 @@ def test_scree_without_a_total_shows_the_squares() -> None:
     np.testing.assert_allclose(display.values, F.S**2)
     assert display.cumulative_ax_ is None
     assert display.ax_.get_ylabel() == "squared singular value"
-    with pytest.raises(ValueError, match="norm of the matrix is not known"):
+    with pytest.raises(ValueError, match="norm of the matrix was not computed"):
         reconstruction_error(F)
 
 
@@ -216,7 +216,7 @@ def test_data_without_variance_or_components() -> None:
 def test_one_component_has_loadings() -> None:
     one = ss.PCA(n_components=1).fit(X)
     drawn(loadings(one))
-    with pytest.raises(ValueError, match="counted from 1 to 1, got 2"):
+    with pytest.raises(ValueError, match="numbers from 1 to 1, got 2"):
         scores(one, X)
 
 
@@ -275,7 +275,7 @@ def test_points_far_out_are_counted_at_the_edge_and_said() -> None:
     assert grid.count(points).sum() == len(points)
     three = np.column_stack([points, np.zeros(len(points))])
     display = drawn(scores(ss.PCA(n_components=3).fit(MANY), Z=three))
-    assert "1 lie farther out" in display.ax_.get_title()
+    assert "1 beyond the axes" in display.ax_.get_title()
 
 
 # --- colours --------------------------------------------------------------------------------------------------
@@ -340,21 +340,21 @@ def test_without_matplotlib_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch)
 
 def test_clear_errors() -> None:
     pca, F = FITS["PCA"], FITS["SVDResult"]
-    with pytest.raises(TypeError, match="call fit first"):
+    with pytest.raises(TypeError, match="Call fit first"):
         scree(ss.PCA())
-    with pytest.raises(ValueError, match="give the rows as X"):
+    with pytest.raises(ValueError, match="Pass rows as X"):
         scores(pca)
     with pytest.raises(ValueError, match="not both"):
         scores(pca, X, Z=X)
     with pytest.raises(ValueError, match=r"2 to 4 columns, .* got shape \(120, 9\)"):
         scores(pca, Z=X)
-    with pytest.raises(ValueError, match="leave X out"):
+    with pytest.raises(ValueError, match="Remove X"):
         scores(F, X)
     with pytest.raises(ValueError, match="one value for each of the 120 samples"):
         scores(pca, X, color=[1, 2])
     with pytest.raises(ValueError, match="one name for each of the 120 samples"):
         scores(pca, X, labels=["a"])
-    with pytest.raises(ValueError, match="counted from 1 to 4, got 0"):
+    with pytest.raises(ValueError, match="numbers from 1 to 4, got 0"):
         loadings(pca, 0)
     with pytest.raises(ValueError, match="top must be at least 1"):
         loadings(pca, top=0)
@@ -362,9 +362,9 @@ def test_clear_errors() -> None:
         loadings(pca, names=["a"])
     with pytest.raises(ValueError, match="3 NaN or infinite"):
         scores(pca, Z=np.vstack([np.zeros((2, 4)), [[np.nan, np.inf, 0, 0], [-np.inf, 0, 0, 0]]]))
-    with pytest.raises(ValueError, match="rows beside a result need an estimator"):
+    with pytest.raises(ValueError, match="New rows need an estimator"):
         reconstruction_error(F, X)
-    with pytest.raises(ValueError, match="real to be drawn"):
+    with pytest.raises(ValueError, match="must be real, got"):
         loadings(ss.svd(X + 1j * X[::-1], 2))
 
 
@@ -432,7 +432,7 @@ def test_a_raster_refuses_what_it_cannot_count(fit_of_many: Any) -> None:
     with pytest.raises(ValueError, match="must be finite"):
         raster.add(np.full((3, 2), np.nan))
     assert raster.n == 0
-    with pytest.raises(ValueError, match="counted from 1 to 3"):
+    with pytest.raises(ValueError, match="numbers from 1 to 3"):
         ScoreRaster.of(fit_of_many, components=(1, 4))
 
 

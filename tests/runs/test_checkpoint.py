@@ -152,7 +152,7 @@ def test_a_damaged_record_is_named_and_its_read_is_made_again(damage: str, which
     broken = DAMAGE[damage](others[which], others if which == 0 else others[::-1])
     assert broken != others[which]
     records(folder)[which].write_bytes(broken)
-    with pytest.warns(UserWarning, match=f"read-0000{which}.npz is damaged .* made again"), ss.checkpoint(folder):
+    with pytest.warns(UserWarning, match=f"read-0000{which}.npz is damaged .* repeated"), ss.checkpoint(folder):
         found = ss.PCA(**settings("lanczos")).fit(DiskRows(Held(sparse_rows(), ROWS), n_threads=1))
     np.testing.assert_array_equal(found.components_, unbroken().components_)
     assert not folder.exists()

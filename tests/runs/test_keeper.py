@@ -61,7 +61,7 @@ def test_the_command_keeps_its_memory_whatever_a_file_holds(names: list[str], tm
         assert len(end.err.splitlines()) == 1, (name, end.err)
         assert end.err.startswith("Error: "), (name, end.err)
         assert end.peak < LIMIT + slack_of(LIMIT) + BURST, (name, end.peak)
-    assert sum("a slack of 260 MB" in end.err for end in found.values()) > len(names) // 3
+    assert sum("a margin of 260 MB" in end.err for end in found.values()) > len(names) // 3
 
 
 def test_an_honest_file_larger_than_the_limit_is_no_alarm(tmp_path: Path) -> None:
@@ -104,8 +104,8 @@ def test_a_process_ends_with_one_line_and_no_temporary_folder(kernels: str, tmp_
     found = python(ALLOCATES, tmp_path, SHIFTSVD_KERNELS=kernels)
     assert found.returncode == 1
     assert found.stderr == (
-        "Error: data.csv took more memory than the limit of 10 MB and a slack of 251 MB allow. "
-        "If the file is sound, give a larger --memory.\n"
+        "Error: reading data.csv took more memory than the limit of 10 MB plus a margin of 251 MB. "
+        "If the file is not damaged, use a larger --memory.\n"
     )
     assert not list(tmp_path.iterdir())
 

@@ -105,7 +105,7 @@ def test_of_two_commands_at_once_one_ends_and_the_other_is_refused_in_a_line(sha
     codes = sorted(run.returncode for run in runs)
     assert codes in ([0, 1], [0, 0]), told
     lost = [text for run, text in zip(runs, told, strict=True) if run.returncode]
-    assert all("is in use by" in text or "exists; give --force" in text for text in lost), told
+    assert all("is in use by" in text or "exists. Use --force" in text for text in lost), told
     assert not any("Traceback" in text for text in told)
     assert shared == "--checkpoint" or codes == [0, 1], "without --force nothing is replaced"
 
@@ -158,7 +158,7 @@ def test_of_others_nobody_can_know_so_they_are_named_with_the_remedy(
 ) -> None:
     monkeypatch.setattr(locks, "_of_system", no_locks)
     left_by(tmp_path / ".x.lock-file", **changes)
-    with pytest.raises(BlockingIOError, match=r"x is in use by .*; if that process has ended, delete .*\.x\.lock-file"):
+    with pytest.raises(BlockingIOError, match=r"x is in use by .*. If that process has ended, delete .*\.x\.lock-file"):
         held(tmp_path / ".x.lock", tmp_path / "x").__enter__()
     (tmp_path / ".x.lock-file").unlink()
     with held(tmp_path / ".x.lock", tmp_path / "x"):

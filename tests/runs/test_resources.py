@@ -74,7 +74,7 @@ def test_what_is_fitted_is_given_the_threads_of_its_settings(name: str) -> None:
 def test_every_fit_is_given_the_memory_limit(fit: str) -> None:
     with pytest.raises(ValueError, match="memory_limit must be bytes or a text such as \"2GB\", got '2XB'"):
         FITS[fit](memory_limit="2XB")
-    with pytest.raises(ValueError, match="more than the limit of 10 bytes; raise memory_limit"):
+    with pytest.raises(ValueError, match=r"more than the limit of 10 bytes\. Raise memory_limit"):
         FITS[fit](memory_limit=10)
     FITS[fit](memory_limit="1GB")
 

@@ -223,7 +223,7 @@ def test_what_columns_cannot_be_is_refused_with_a_line(tmp_path: Path) -> None:
         (("--covariates", "barcode"), 1, "'barcode' has another label for each of 120 rows"),
         (("--covariates", "nobody"), 1, "no column 'nobody' in obs. Its columns: "),
         (("--covariates", "phase", "--groups", "phase"), 1, "different columns, got 'phase' twice"),
-        (("--covariates", "phase,"), 2, "must be names with commas between them"),
+        (("--covariates", "phase,"), 2, "must be names separated by commas"),
         (("--covariates", "phase", "--shift", "none"), 2, "Remove --shift none"),
         (("--mask", "highly_variable", "--missing", "mean"), 2, "Remove --missing"),
     ):
@@ -343,7 +343,7 @@ def test_points_of_a_model_that_has_regressed_something_out_are_not_to_be_had(tm
     np.savetxt(tmp_path / "Z.csv", np.load(tmp_path / "out/scores.npy"), delimiter=",", header="a,b,c", comments="")
     result = invoke("inverse", tmp_path / "out/model.safetensors", tmp_path / "Z.csv", "-o", tmp_path / "X.csv")
     assert result.exit_code == 1
-    assert "has regressed batch out, which scores do not tell" in result.stderr
+    assert "because the fit regressed out batch" in result.stderr
 
 
 def test_a_model_with_columns_is_told_by_info(tmp_path: Path) -> None:

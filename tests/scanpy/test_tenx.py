@@ -17,7 +17,7 @@ from shiftsvd.runs.messages import Notice
 from tests.support.tenx import BARCODES, CELLS, GENES, IDS, NAMES, OTHERS, TYPES, V3, X, market, put, write_folder
 
 X[:, GENES:] += 500  # antibodies, which would take all components
-LEFT = "3 Antibody Capture, 1 CRISPR Guide Capture left out, 12 Gene Expression taken"
+LEFT = "12 Gene Expression kept, 3 Antibody Capture, 1 CRISPR Guide Capture excluded"
 
 
 def write_h5(path: Path, version: int = 3) -> Path:
@@ -70,7 +70,7 @@ def test_genes_are_taken_and_the_others_counted(name: str, tmp_path: Path) -> No
     np.testing.assert_array_equal(D, X[:, :GENES])
     np.testing.assert_array_equal(names.samples, BARCODES)
     np.testing.assert_array_equal(names.features, NAMES[:GENES])  # which differ among themselves
-    assert f'{LEFT}; feature_types="all" keeps all' in told
+    assert f'{LEFT}. Use feature_types="all" to keep all' in told
 
 
 @pytest.mark.parametrize("stream", [None, True])
@@ -101,12 +101,12 @@ def test_files_without_types_are_taken_whole(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(dense(A), X)
     np.testing.assert_array_equal(names.features, IDS)  # of names that are there twice
     open_matrix(path, feature_types="all")
-    with pytest.raises(ValueError, match="has no types of features; leave out feature_types, got Gene Expression"):
+    with pytest.raises(ValueError, match=r"has no feature types\. Remove feature_types=.*Gene Expression"):
         open_matrix(path, feature_types="Gene Expression")
 
 
 def test_types_that_are_not_there_are_refused_with_those_that_are(tmp_path: Path) -> None:
-    told = "no features of type 'Peaks'; it has 12 Gene Expression, 3 Antibody Capture, 1 CRISPR Guide Capture"
+    told = "no features of type 'Peaks'. It has 12 Gene Expression, 3 Antibody Capture, 1 CRISPR Guide Capture"
     for path in (write_h5(tmp_path / "a.h5"), write_folder(tmp_path / "mtx")):
         with pytest.raises(ValueError, match=told):
             open_matrix(path, feature_types=["Gene Expression", "Peaks"])
@@ -114,7 +114,7 @@ def test_types_that_are_not_there_are_refused_with_those_that_are(tmp_path: Path
             with pytest.raises(ValueError, match='feature_types must be "all", a type such as'):
                 open_matrix(path, feature_types=wrong)
     np.save(tmp_path / "X.npy", X)
-    with pytest.raises(ValueError, match="has no types of features"):
+    with pytest.raises(ValueError, match="has no feature types"):
         open_matrix(tmp_path / "X.npy", feature_types="Gene Expression")
 
 
@@ -155,7 +155,7 @@ def test_files_beside_a_matrix_that_are_not_of_it_are_no_names_and_the_side_is_t
     D, names, told = opened(folder / "matrix.mtx")
     np.testing.assert_array_equal(D, X[:20])
     assert names == (None, None)
-    assert "does not say where its samples are: its 20 rows are taken" in told
+    assert "the 20 rows are used as samples" in told
 
 
 def test_comments_of_10x_tell_where_the_cells_are_without_any_file_beside(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_comments_of_10x_tell_where_the_cells_are_without_any_file_beside(tmp_pa
         (
             None,
             GENES + OTHERS,
-            "standard input does not say where its samples are: its 16 rows are taken; --orient columns",
+            "standard input: the 16 rows are used as samples. Use --orient columns",
         ),
     ],
 )
@@ -197,7 +197,7 @@ def test_the_command_names_what_is_left_out(name: str, tmp_path: Path) -> None:
     path = FILES[name](tmp_path)
     result = CliRunner().invoke(main, ["fit", str(path), "-k", "2", "--json"])
     assert result.exit_code == 0, result.output
-    assert f"{LEFT}; --feature-types all keeps all" in result.stderr
+    assert f"{LEFT}. Use --feature-types all to keep all" in result.stderr
     assert json.loads(result.stdout)["shape"] == [CELLS, GENES]
     exact = np.linalg.svd(X[:, :GENES] - X[:, :GENES].mean(axis=0))[1][:2]
     np.testing.assert_allclose(json.loads(result.stdout)["singular_values"], exact, rtol=1e-3)
@@ -211,7 +211,7 @@ def test_the_command_names_what_is_left_out(name: str, tmp_path: Path) -> None:
 def test_several_files_and_conversions_take_the_same(tmp_path: Path) -> None:
     pytest.importorskip("h5py")
     folder, file = write_folder(tmp_path / "mtx"), write_h5(tmp_path / "a.h5")
-    with pytest.warns(Notice, match="left out"):
+    with pytest.warns(Notice, match="excluded"):
         A, names = open_matrix([folder, file], stack="rows")
     np.testing.assert_array_equal(dense(A), np.vstack([X[:, :GENES]] * 2))
     np.testing.assert_array_equal(names.features, NAMES[:GENES])
@@ -228,7 +228,7 @@ def test_anndata_of_several_types_says_that_all_are_taken(tmp_path: Path) -> Non
     adata.write_h5ad(tmp_path / "X.h5ad")
     D, _, told = opened(tmp_path / "X.h5ad")
     np.testing.assert_array_equal(D, X)
-    assert "12 Gene Expression, 3 Antibody Capture, 1 CRISPR Guide Capture taken together" in told
+    assert "12 Gene Expression, 3 Antibody Capture, 1 CRISPR Guide Capture. Use feature_types=" in told
     A, _ = open_matrix(tmp_path / "X.h5ad", feature_types="Gene Expression")
     np.testing.assert_array_equal(dense(A), X[:, :GENES])
     out = str(tmp_path / "out")

@@ -60,7 +60,7 @@ def attempt(path: Path) -> Outcome:
         end = "loaded"
     except (ValueError, OSError, ImportError, TypeError, OverflowError) as error:
         said.append(str(error).encode("utf-8", "surrogatepass"))
-        whole = "can only be read whole" in str(error)  # it was read, and cannot be read in blocks
+        whole = "cannot be read in blocks" in str(error)  # it was read, and cannot be read in blocks
         kind = "refused" if isinstance(error, (ValueError, OSError)) else f"raised {type(error).__name__}"
         end = "loaded" if whole else kind
         if any((ord(letter) < 32 and letter not in "\n\t") or letter in "\x7f\x9b" for letter in str(error)):

@@ -110,14 +110,14 @@ PEOPLE = (
         _bank_by_hand,
         ("the date", "--drop Wertstellung"),
         {"drop": "Wertstellung"},
-        ("warning:", "the last row is called 'Summe'", "--comment Summe"),
+        ("warning:", "the last row has the name 'Summe'", "--comment Summe"),
     ),
     People(
         "latin.csv",
         _latin,
         {"encoding": "latin-1"},
         lambda pd, path: pd.read_csv(path, sep=";", encoding="latin-1"),
-        ("is not UTF-8", "--encoding latin-1"),
+        ("is not encoded in UTF-8", "--encoding latin-1"),
     ),
     People(
         "dates.csv",
@@ -151,14 +151,14 @@ PEOPLE = (
         _quoted,
         {},
         lambda pd, path: pd.read_csv(path, index_col=0),
-        ("the first column 'address' names the rows",),
+        ("the first column 'address' is used for row names",),
     ),
     People(
         "wide.csv",
         _wide,
         {},
         lambda pd, path: pd.read_csv(path, index_col=0),
-        ("the first column names the rows: it has no name",),
+        ("the first column is used for row names: this column has no name",),
     ),
 )
 

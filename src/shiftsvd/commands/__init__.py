@@ -1,4 +1,4 @@
-"""The verbs, and how the command ends; nothing here imports more than click."""
+"""Subcommands and exit codes of the command. This module imports only click."""
 
 import os
 import signal
@@ -9,9 +9,10 @@ from typing import Final
 
 import click
 
-KEPT: Final = "shiftsvd.commands.kept"  # the object of click where this process is the command, whose memory is kept
+# `ctx.obj` of click if this process runs nothing but the command, so that `keep_memory` may end it at the limit.
+OWN_PROCESS: Final = "shiftsvd.commands.own_process"
 INTERRUPTED: Final = 130
-UNREAD: Final = 141  # output pipe closed by the reader, as shells say it of `cat`
+UNREAD: Final = 141  # output pipe closed by the reader; shells report 128 + SIGPIPE for `cat`
 TERMINATED: Final = 143
 
 
@@ -25,7 +26,7 @@ def ending() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(UNREAD)
     except KeyboardInterrupt:
-        click.echo("interrupted; no output is half written", err=True)
+        click.echo("Interrupted. No output file is incomplete.", err=True)
         sys.exit(INTERRUPTED)
     finally:
         signal.signal(signal.SIGTERM, before)

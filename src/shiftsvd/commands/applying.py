@@ -1,4 +1,4 @@
-"""What `transform`, `inverse` and `report` do with a model: load, apply it block by block, write."""
+"""Run `transform`, `inverse` and `report`: load a model, apply the model block by block, write the output."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +15,7 @@ from shiftsvd.commands.options import print_message, typed
 from shiftsvd.commands.settings import Settings, table_format
 from shiftsvd.commands.tables import Block, Table, component_names, format_named, write_rows
 from shiftsvd.commands.writing import model_in, score_rasters
+from shiftsvd.errors import plural
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.features import aligned as by_names
 from shiftsvd.estimators.features import feature_names_of
@@ -30,10 +31,10 @@ from shiftsvd.operators import Operator
 from shiftsvd.runs.outputs import Outputs, refuse
 from shiftsvd.runs.progress import progress
 
-# Entries of a block of restored samples (64 MB of float64).
+# Entries of a block of reconstructed samples (64 MB of float64).
 ENTRIES = 2**23
-# How tables of scores are written: names of the samples may be numbers.
-REMEDY = "--max-absent SHARE lets so many be unobserved"
+REMEDY = "--max-absent SHARE accepts a file that lacks up to this share of the features"
+# Options of the tables that `fit` writes. Sample names may look like numbers.
 SCORES = Choices(ids="sample", may_lack=("sample",), remembered=True)
 
 
@@ -59,7 +60,8 @@ def inverse(settings: Settings) -> None:
     pca = model_in(settings.model, BatchPCA)
     if hasattr(pca, "design_"):
         raise ValueError(
-            f"{settings.model} has regressed {', '.join(pca.design_.names)} out, which scores do not tell: use fit.h5ad"
+            f"{settings.model}: scores do not determine samples, because the fit regressed out "
+            f"{', '.join(pca.design_.names)}. Use fit.h5ad instead, which `fit --anndata` writes."
         )
     Z, names, places = _open_scores(pca, settings)
     features = feature_names_of(pca)
@@ -96,7 +98,7 @@ def report(settings: Settings) -> None:
 
 
 def _opened(pca: BatchPCA, settings: Settings, hooks: Sequence[Hooks]) -> tuple[BatchPCA, Observed, Names]:
-    """Open new samples; return the model with its features in the order of the files, the samples and their names."""
+    """Open new samples; return the samples, their names, and the model with its features in the order of the files."""
     found = first_answer(each.open_new(pca) for each in hooks)
     if found is not None:
         return found
@@ -112,13 +114,15 @@ def _opened(pca: BatchPCA, settings: Settings, hooks: Sequence[Hooks]) -> tuple[
 def aligned(pca: BatchPCA, n_features: int, names: Labels | None, file: str, max_absent: float = 0.0) -> BatchPCA:
     if getattr(pca, "feature_names_in_", None) is None or names is None:
         if n_features != pca.n_features_in_:
-            raise ValueError(f"{file}: {n_features} features, but the model was fitted on {pca.n_features_in_}")
+            raise ValueError(
+                f"{file} has {plural(n_features, 'feature')}, but the model was fitted on {pca.n_features_in_:,}."
+            )
         return pca
     return by_names(pca, list(names), file, max_absent, REMEDY)
 
 
 def _open_scores(pca: BatchPCA, settings: Settings) -> tuple[Operator, Names, Any]:
-    """Open a table of scores; return it, its names, and the places of the columns that are scores."""
+    """Open a table of scores; return the table, its names, and the positions of its columns of scores."""
     (file,) = settings.files
     Z, names = open_chosen(file, SCORES, format="csv" if file == "-" else None, **vars(settings.resources))
     if Z.shape[1] == pca.n_components_:
@@ -126,7 +130,10 @@ def _open_scores(pca: BatchPCA, settings: Settings) -> tuple[Operator, Names, An
     columns = {} if names.features is None else {str(name): j for j, name in enumerate(names.features)}
     wanted = component_names(pca.n_components_)
     if not all(name in columns for name in wanted):
-        raise ValueError(f"{file}: {Z.shape[1]} columns of scores, but the model has {pca.n_components_}")
+        raise ValueError(
+            f"{file} has {plural(Z.shape[1], 'column')} of numbers, but the model has "
+            f"{plural(pca.n_components_, 'component')} ({wanted[0]} to {wanted[-1]})."
+        )
     return Z, names, [columns[name] for name in wanted]
 
 

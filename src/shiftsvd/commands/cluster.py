@@ -1,4 +1,4 @@
-"""Worker processes for a command: those of a scheduler that is there, or some that live as long as the command."""
+"""Worker processes for a command: those of a running Dask scheduler, or new ones that end with the command."""
 
 import logging
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-# Seconds that a scheduler has to answer, and its workers to be there.
+# Seconds to wait for the scheduler to answer, and then for its first worker.
 PATIENCE = 10
-# A killed worker is started again; one that is not there so long after its death is given up for good. Dask gives up
-# after 15 seconds, which a start on a busy machine may take, and without workers a command would wait forever.
-COMING_BACK = "24 hours"
-# Without any worker for as long as this, none will come: the machine cannot start one.
-ALONE = "10 minutes"
+# Time for a killed worker to restart. Dask's default is 15 seconds; a busy machine may need longer to start a process,
+# and Dask would then wait forever without workers.
+RESTART = "24 hours"
+# Fail after this time without any worker: the machine cannot start one.
+NO_WORKERS = "10 minutes"
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def workers(scheduler: str | None, n_workers: int | None) -> Iterator[None]:
         yield
         return
     if find_spec("distributed") is None:
-        raise ImportError("--scheduler and --workers need Dask: pip install 'shiftsvd[dask]'")
+        raise ImportError("--scheduler and --workers need Dask. Install it with: pip install 'shiftsvd[dask]'")
     import distributed
 
     try:
@@ -31,16 +31,19 @@ def workers(scheduler: str | None, n_workers: int | None) -> Iterator[None]:
             yield
     except distributed.KilledWorker as error:
         raise OSError(
-            f"a block was lost with {error.allowed_failures + 1} workers one after another, most likely for want of "
-            "memory; give a smaller --memory, which makes blocks smaller, or fewer workers"
+            f"{error.allowed_failures + 1} workers in a row died while computing the same block, probably because "
+            "memory ran out. Use a smaller --memory, which makes blocks smaller, or fewer workers."
         ) from error
     except distributed.scheduler.NoWorkerError as error:
         raise OSError(
-            "the workers were lost and do not start again; give a smaller --memory or fewer workers, and see whether "
-            "other processes take the memory"
+            f"All workers died, and none has started for {NO_WORKERS}. Use a smaller --memory or fewer workers, and "
+            "check that other processes leave enough memory."
         ) from error
     except CancelledError as error:
-        raise OSError("the scheduler is gone; with --checkpoint the same command goes on where it was") from error
+        raise OSError(
+            "The connection to the Dask scheduler was lost. If the command had --checkpoint, repeat it to continue "
+            "where it stopped."
+        ) from error
 
 
 @contextmanager
@@ -48,17 +51,17 @@ def _local(distributed: Any, n_workers: int | None) -> Iterator[None]:
     import dask
 
     patience = {
-        "distributed.deploy.lost-worker-timeout": COMING_BACK,
-        "distributed.scheduler.no-workers-timeout": ALONE,
+        "distributed.deploy.lost-worker-timeout": RESTART,
+        "distributed.scheduler.no-workers-timeout": NO_WORKERS,
     }
-    # The port is opened without a dashboard too, and Dask warns where another command has the usual one.
+    # Port 0: Dask opens the dashboard's port even without a dashboard, and warns if another command has the default.
     quiet = {"dashboard_address": "127.0.0.1:0", "scheduler_kwargs": {"dashboard": False}}
     with (
         dask.config.set(patience),
         distributed.LocalCluster(
             n_workers=n_workers, threads_per_worker=1, silence_logs=logging.ERROR, **quiet
         ) as cluster,
-        # As the default, not by the settings: a worker is started with the settings, and a client cannot be sent to it.
+        # Make this the default client: workers receive a copy of dask.config, and a client cannot be pickled.
         distributed.Client(cluster),
     ):
         yield
@@ -69,13 +72,15 @@ def _there(distributed: Any, address: str) -> Iterator[None]:
     import dask
 
     try:
-        # Not as the default: a client that is not answered would go on being that.
+        # Do not make this the default client: it would remain the default if the scheduler does not answer.
         client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
-        raise OSError(f"no scheduler answers at {address} ({error}); start one: dask scheduler") from error
+        raise OSError(f"No Dask scheduler answers at {address} ({error}). Start one with `dask scheduler`.") from error
     with client, dask.config.set(scheduler=client):
         try:
             client.wait_for_workers(1, timeout=PATIENCE)
         except TimeoutError:
-            raise OSError(f"the scheduler at {address} has no workers; start some: dask worker {address}") from None
+            raise OSError(
+                f"The Dask scheduler at {address} has no workers. Start one with `dask worker {address}`."
+            ) from None
         yield

@@ -1,4 +1,4 @@
-"""What `info` says: of the installation, of a matrix, of a model."""
+"""Collect and print the facts of `info` about the installation, a matrix or a model."""
 
 import json
 import platform
@@ -23,7 +23,7 @@ from shiftsvd.missing.opening import n_missing
 from shiftsvd.model_file import describe
 
 Facts = dict[str, Any]
-COUNTED = 2**30  # bytes of a matrix whose missing entries are counted, which takes a read of all of it
+COUNTED = 2**30  # count missing entries up to this size in bytes: counting reads the whole matrix
 
 
 def lines(facts: Facts, as_json: bool) -> str:
@@ -55,12 +55,13 @@ def installation() -> Facts:
 
 
 def of_matrix(settings: Settings) -> Facts:
-    """Return what a file holds. Read all of it only to count its missing entries, if it has at most `COUNTED` bytes."""
+    """Describe a matrix file. Count missing entries, which reads the whole matrix, up to `COUNTED` bytes."""
     where, memory = settings.where, settings.memory
     if settings.files == ("-",):
         A, names = open_chosen("-", settings.choices, **where, memory_limit=memory)
         facts: Facts = {"file": "-", "format": settings.format, "samples": A.shape[0], "features": A.shape[1]}
-        facts |= _numbers(A.shape, A.costs.stored, A.dtype) | {"n_missing": 0}  # with some it would have been refused
+        # `open_chosen` raises an error for missing entries, so there are none.
+        facts |= _numbers(A.shape, A.costs.stored, A.dtype) | {"n_missing": 0}
         return facts | _named(names.samples, names.features)
     paths = settings.paths
     opened = read_files(paths, **where, memory_limit=memory, choices=settings.choices)
@@ -98,14 +99,16 @@ def of_model(settings: Settings) -> Facts:
     file, *others = settings.files
     hooks = hooks_of(settings)
     if others:
-        told = first_answer(each.compare(file, others) for each in hooks)
-        if told is None:
-            raise click.UsageError(f"{file} is a model: give no other files")
-        return dict(told)
+        comparison = first_answer(each.compare(file, others) for each in hooks)
+        if comparison is None:
+            raise click.UsageError(
+                f"{file} is a model, and `info` describes one model at a time. Remove the other files."
+            )
+        return dict(comparison)
     pca = model_in(file, object)
     if not isinstance(pca, BatchPCA):
-        said = describe(file)
-        return {"file": file, **{name: said[name] for name in ("kind", "settings", "provenance", "tensors")}}
+        content = describe(file)
+        return {"file": file, **{name: content[name] for name in ("kind", "settings", "provenance", "tensors")}}
     info, names = pca.info_, getattr(pca, "feature_names_in_", None)
     return {
         "file": file,

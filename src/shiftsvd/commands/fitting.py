@@ -1,4 +1,4 @@
-"""`shiftsvd fit` and `shiftsvd estimate`: open, prepare, fit, write, report; or predict what that takes."""
+"""Run `shiftsvd fit` (open, prepare, fit, write, report) and `shiftsvd estimate` (predict the cost of a fit)."""
 
 import json
 import logging
@@ -59,15 +59,15 @@ from shiftsvd.solvers.constants import MISSED_TOL
 from shiftsvd.transforms.chains import as_transforms
 
 LOG = logging.getLogger("shiftsvd")
-# Memory for bounds of errors that a solver does not give by itself, where no limit is set.
+# Memory for the error bounds of solvers that do not compute bounds themselves, if there is no --memory.
 ROOM: Final = "1GB"
-# Bytes of a number of a table while it is text or a column of Arrow, and of a name as a Python object
+# Bytes per number while a table is text or Arrow columns, and per name as a Python object
 # (benchmarks/claims/foreseen_memory.py).
 AS_TEXT: Final = 100
 AS_NAME: Final = 80
-# Bytes that drawing the report takes beside its packages (benchmarks/claims/foreseen_memory.py).
+# Bytes allocated for drawing the report, in addition to its packages (benchmarks/claims/foreseen_memory.py).
 DRAWN: Final = 15_000_000
-PANEL: Final = 16  # columns of the panels that most fits multiply by, about
+PANEL: Final = 16  # typical number of columns that a fit multiplies by
 
 
 def run(given: Settings) -> None:
@@ -88,7 +88,8 @@ def run(given: Settings) -> None:
             _notice_unless_kept(run)
             decisive = tuple(name for each in hooks for name in each.decisive)
             stack.enter_context(checkpoint(settings.checkpoint, settings.identity(decisive)))
-        stack.enter_context(outputs)  # ends before the checkpoint does: what cannot be written can be written later
+        # Exit before the checkpoint does, which is removed at its end: a failed write must not lose the fit.
+        stack.enter_context(outputs)
         with listening(listen):
             with counted(A):
                 for each in hooks:
@@ -168,7 +169,10 @@ def _labels(run: Run, hooks: Sequence[Hooks]) -> Column | None:
         along = settings.stack != "columns"
         label = read_column(settings.paths, settings.label_column, settings.format, settings.choices, along=along)
     if len(label) != run.A.shape[0]:
-        raise ValueError(f"--label-column needs a value for each of {run.A.shape[0]:,} samples, got {len(label):,}")
+        raise ValueError(
+            f"--label-column must name a column with one value per sample, got {len(label):,} values for "
+            f"{run.A.shape[0]:,} samples."
+        )
     return label
 
 
@@ -178,8 +182,8 @@ def _notice_unless_kept(run: Run) -> None:
         inner = inner.A
     if not (isinstance(inner, Blocked) and inner.worth_keeping(PANEL)):
         notice(
-            f"{run.settings.file} is in memory, where its reads take no longer than to keep them: after a kill the fit "
-            "begins again"
+            f"--checkpoint saves nothing for {run.settings.file}, because the data are in memory and passes over them "
+            "are fast. After an interruption the fit starts again from the beginning."
         )
 
 
@@ -204,7 +208,7 @@ def fitted(run: Run, k: int | float) -> PCA:
         max_iter=settings.max_iter or MAX_ITER,
     )
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", CERTIFIED)  # `_judged` says it by the tolerance of the command
+        warnings.filterwarnings("ignore", CERTIFIED)  # `_judged` warns, by the tolerance of the command
         pca.fit(_placed(A, settings, bool(run.steps)), covariates=run.covariates)
     if names.features is not None:
         pca.feature_names_in_ = np.asarray(names.features, object)
@@ -219,35 +223,45 @@ def _placed(A: Observed, settings: Settings, is_changed: bool) -> Observed:
     if settings.device in (None, HOST):
         return A
     if is_changed:
-        raise ValueError(f"--device {settings.device} needs all features as they are: give --mask none")
+        raise ValueError(
+            f"--device {settings.device} cannot select or transform features. Add --mask none to use all features."
+        )
     try:
         return moved(A, str(settings.device))
     except TypeError as error:
-        raise ValueError(f"--device: {error}; more --memory may hold them") from None
+        raise ValueError(f"--device: {error}. A larger --memory may keep the data in memory.") from None
 
 
 def _judged(info: Info, last: float, tol: float) -> Info:
     assert info.value_errors is not None
     late = int(np.sum(~(info.value_errors <= tol)))
-    # By a smaller tolerance it was judged already, and the level has a floor of its own.
+    # The solver already compared missed_below with its own tolerance, which may be smaller; MISSED_TOL is the floor.
     complete = bool(info.converged) or (
         info.missed_below is not None and info.missed_below <= last * (1 + max(tol, MISSED_TOL))
     )
     if late:
-        warnings.warn(f"{late} components are not certain to {tol:g}: see value_errors", stacklevel=3)
+        warnings.warn(
+            f"{late} of {len(info.value_errors)} singular values may have a relative error above {tol:g} (--tol). The "
+            "column 'error' has the bounds. Raise --tol, or use another --solver.",
+            stacklevel=3,
+        )
     elif not complete:
-        warnings.warn("values above the last one may have been missed: see missed_below", stacklevel=3)
+        warnings.warn(
+            "The fit may have missed a singular value larger than the last one (see missed_below). Use --solver "
+            "lanczos, which rules this out.",
+            stacklevel=3,
+        )
     return replace(info, converged=not late and complete and info.completed is not False)
 
 
 def solver_of(given: Observed, k: int | float, settings: Settings, memory: int | str | None) -> SolverName | Solver:
-    # With zeros for what is missing it costs as much.
+    # Zeros in place of missing entries cost as much as any other values.
     A = given.filled(LowRank(np.zeros(given.shape[0]), np.zeros(given.shape[1]))) if isinstance(given, Gaps) else given
     named = solver_named(settings.solver, A, k, settings.tol, memory)
-    LOG.info("%s, %d x %d: %s; %s", settings.file, *A.shape, named, named.reason or "as asked for")
+    LOG.info("%s, %d x %d: %s; %s", settings.file, *A.shape, named, named.reason or "chosen by --solver")
     if isinstance(named, BlockLanczos | Gram):
         return settings.solver
-    # What is free does not matter: the same command does the same again, which it must to go on from a checkpoint.
+    # Do not ask how much memory is free: a repeated command must make the same choice, to continue from a checkpoint.
     room = spare(certificate_bytes(A, asked_for(A, k)), memory or ROOM)
     solver = replace(named, certify=room if settings.certify is None else settings.certify)
     object.__setattr__(solver, "reason", named.reason)
@@ -258,8 +272,8 @@ def solver_of(given: Observed, k: int | float, settings: Settings, memory: int |
 
 
 def estimated(given: Settings) -> dict[str, Any]:
-    # The data are opened as `fit` opens them, so that what they and the program hold is measured; what a fit does later
-    # is predicted, stage by stage. Freed memory goes back to the system between stages, so the largest one decides.
+    # Open the data as `fit` does, and measure the memory of data and program. Predict the later stages of a fit one by
+    # one. Freed memory returns to the system between stages, so the peak is that of the largest stage.
     settings, hooks = settled(given)
     _check_foreseen(settings)
     paths = planned(settings, hooks)
@@ -293,7 +307,7 @@ def estimated(given: Settings) -> dict[str, Any]:
         shift=None if settings.shift == "none" else "mean",
         memory_limit=memory,
     )
-    # Columns of covariates about the centre, as a basis, and copies; and the coefficients.
+    # Covariates: the centred columns, their basis and copies (5 m per covariate); coefficients (2 n per covariate).
     regressed = 0 if C is None else 8 * C.shape[1] * (5 * B.shape[0] + 2 * B.shape[1])
     count = asked_for(B, k)
     model = (count + 6) * B.shape[1] * 8
@@ -325,10 +339,13 @@ def estimated(given: Settings) -> dict[str, Any]:
 
 def _check_foreseen(settings: Settings) -> None:
     if settings.missing == "em" and not settings.filled:
-        raise click.UsageError("--missing em cannot be foreseen: it takes as many steps as the gaps ask for; give mean")
+        raise click.UsageError(
+            "`estimate` cannot predict --missing em, because its number of iterations depends on the data. Use "
+            "--missing mean to predict a single fit."
+        )
     for name in ("device", "scheduler", "workers"):
         if getattr(settings, name) is not None:
-            raise click.UsageError(f"estimate is of one process on the host; leave out --{name}")
+            raise click.UsageError(f"`estimate` predicts a fit in one process on the CPU. Remove --{name}.")
 
 
 def _program(held: int) -> int:
@@ -349,7 +366,7 @@ def written_bytes(A: Operator, named_rows: bool, k: int, paths: Mapping[str, Pat
     if A.costs.file_bytes:
         made = A.costs.working_bytes
     else:
-        made = (8 + A.dtype.itemsize) * m * k + 8 * m  # in double and as they are written; the factor of the shift
+        made = (8 + A.dtype.itemsize) * m * k + 8 * m  # scores in double, as written; the left factor of the shift
     rows = min(m, max(1, ENTRIES // k))
     text = rows * (k * AS_TEXT + AS_NAME * named_rows)
     return made + text * ("scores" in paths)

@@ -162,7 +162,7 @@ class Hooks:
         return None
 
     def labels(self, column: str) -> Sequence[str] | None:
-        """Return a label of each sample, if the files have labels beside the matrix.
+        """Return a label of each sample, if the files have labels outside the matrix.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class Hooks:
         return None
 
     def labels_beside(self) -> bool:
-        """Return whether the files have labels of samples beside the matrix, so that no feature is a label.
+        """Return True if the files have labels of samples outside the matrix, so that no feature is a label.
 
         Returns
         -------
@@ -336,7 +336,7 @@ class Hooks:
         return None
 
     def refine(self, pca: BatchPCA, A: Observed, names: Names) -> tuple[Observed, Names]:
-        """Prepare other samples for the model, such as by removing features that the model does not know.
+        """Prepare other samples for the model, such as by removing features that the model does not have.
 
         Parameters
         ----------
@@ -405,7 +405,7 @@ class Hooks:
 
 
 def first_answer(answers: Iterable[Answer | None]) -> Answer | None:
-    """Return the first answer that is not None, without asking later extensions."""
+    """Return the first answer that is not None, without calling later extensions."""
     return next((each for each in answers if each is not None), None)
 
 

@@ -1,4 +1,4 @@
-"""Options of the command: their headings, types and checks; nothing heavy is imported here."""
+"""Headings, types and checks of the options. This module imports nothing heavy."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ from shiftsvd.names import resolve
 
 F = TypeVar("F", bound=Callable[..., Any])
 OF_TABLES: Final = "ids drop columns one_hot sep decimal thousands encoding comment"
-# Settings by their headings, in the order of a help; the headings of extensions stand in the place of "...".
+# Settings by heading, in the order of the help; "..." stands for the headings of extensions.
 HEADINGS: Final = {
     "Components": "k solver solvers rounds tol certify seed",
     "Data": "stack join format key orient feature_types allow_external max_absent",
@@ -31,9 +31,9 @@ HEADINGS: Final = {
     "Messages": "progress quiet verbose",
 }
 _HEADING: Final = {name: heading for heading, names in HEADINGS.items() for name in names.split()}
-MANY: Final = 12  # options of a help that is divided by headings
-SPOOLED: Final = "shiftsvd.commands.spooled"  # where click keeps which files stand for which pipes
-LINE: Final = "shiftsvd.commands.line"  # where click keeps the command as it was typed
+MANY: Final = 12  # a help with fewer options has no headings
+SPOOLED: Final = "shiftsvd.commands.spooled"  # key of `ctx.meta`: temporary files, and the pipes copied to them
+LINE: Final = "shiftsvd.commands.line"  # key of `ctx.meta`: the command as typed
 
 
 def group_options(heading: str, *options: Callable[[F], F]) -> Callable[[F], F]:
@@ -42,7 +42,7 @@ def group_options(heading: str, *options: Callable[[F], F]) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         for option in reversed(options):
             function = option(function)
-            # click keeps what a function was decorated with until the command takes it; the last one is this option.
+            # click collects the options of a function in this list until it makes the command; the last one is new.
             vars(vars(function)["__click_params__"][-1])["heading"] = heading
         return function
 
@@ -60,10 +60,10 @@ def parameters(*decorators: Callable[[F], F]) -> list[click.Parameter]:
 
 def declared(setting: "Field[Any]", **other: Any) -> click.Option:
     """Return the click option of a setting; `other` overrides arguments of click."""
-    names, says, more = setting.metadata["option"]
+    names, text, more = setting.metadata["option"]
     default = {} if setting.default in (MISSING, None, ()) or setting.default is False else {"default": setting.default}
     shown = {"show_default": True} if default else {}
-    settings = {"help": says, **_of_type(setting.type), **default, **shown, **more, **other}
+    settings = {"help": text, **_of_type(setting.type), **default, **shown, **more, **other}
     made = click.Option([*(names or (option_of(setting.name),)), setting.name], **settings)
     vars(made)["heading"] = _HEADING[setting.name]
     return made
@@ -84,14 +84,14 @@ def option_of(name: str) -> str:
 
 def write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> bool:
     options = [each for each in command.get_params(ctx) if isinstance(each, click.Option)]
-    told = [(getattr(each, "heading", "Messages"), record) for each in options if (record := each.get_help_record(ctx))]
-    if len(told) < MANY:
+    records = [(getattr(each, "heading", "Messages"), line) for each in options if (line := each.get_help_record(ctx))]
+    if len(records) < MANY:
         return False
     headings = list(HEADINGS)
     place = headings.index("...")
-    headings[place : place + 1] = dict.fromkeys(heading for heading, _ in told if heading not in HEADINGS)
+    headings[place : place + 1] = dict.fromkeys(heading for heading, _ in records if heading not in HEADINGS)
     for heading in headings:
-        if lines := [record for found, record in told if found == heading]:
+        if lines := [line for found, line in records if found == heading]:
             with formatter.section(heading):
                 formatter.write_dl(lines)
     return True
@@ -114,12 +114,12 @@ class Matrix(click.Path):
         return file
 
 
-# A matrix may be a folder, and "-" is stdin. Whether there is one, and what it holds, is for the readers to say.
+# A matrix may be a folder (Zarr), and "-" is stdin. The readers check the content.
 MATRIX: Final = Matrix(exists=True, allow_dash=True)
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-# Checks of values, as callbacks of click
+# Callbacks of click that check values
 
 
 def components(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | float | None:
@@ -129,7 +129,9 @@ def components(ctx: click.Context, parameter: click.Parameter, value: str | None
     if 0 < number < 1:
         return number
     if number < 1 or not number.is_integer():
-        raise click.BadParameter(f"{value!r} is neither a number of components nor a share of the variance in (0, 1)")
+        raise click.BadParameter(
+            f"must be a number of components or a share of the variance between 0 and 1, got {value!r}."
+        )
     return int(number)
 
 
@@ -145,7 +147,7 @@ def penalty(ctx: click.Context, parameter: click.Parameter, value: str | None) -
         return value
     number = _number(value)
     if not 0 <= number < float("inf"):
-        raise click.BadParameter(f'{value!r} is neither "auto" nor a number of at least 0')
+        raise click.BadParameter(f'must be "auto" or a number of at least 0, got {value!r}.')
     return number
 
 
@@ -168,7 +170,7 @@ def split_names(ctx: click.Context, parameter: click.Parameter, value: str | Non
         return None
     names = tuple(name.strip() for name in value.split(","))
     if not all(names):
-        raise click.BadParameter(f"{value!r} must be names with commas between them")
+        raise click.BadParameter(f"must be names separated by commas, got {value!r}.")
     return names
 
 
@@ -178,7 +180,7 @@ def columns(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ..
 
 # Lines on stderr
 
-# Settings of the library that are called otherwise in the command.
+# Options whose names differ from the settings of the library.
 _ALIASES: Final = {
     "memory_limit": "--memory",
     "mask_var": "--mask",
@@ -191,9 +193,9 @@ _ALIASES: Final = {
 _OF_COLUMNS: Final = ("drop", "columns", "one_hot")
 
 
-def worded(said: BaseException) -> str:
+def worded(message: BaseException) -> str:
     """Return the text of an error or a warning, with options in place of settings of the library."""
-    return said.worded(_typed) if isinstance(said, Worded) else str(said)
+    return message.worded(_typed) if isinstance(message, Worded) else str(message)
 
 
 def joined(names: Sequence[str]) -> str:
@@ -242,7 +244,7 @@ def typed() -> str:
 
 
 def as_given(text: str) -> str:
-    """Replace temporary files in a text by the pipes that they were copied from."""
+    """Replace the paths of temporary files in a text by the pipes copied to these files."""
     context = click.get_current_context(silent=True)
     for file, pipe in ({} if context is None else context.meta.get(SPOOLED, {})).items():
         text = text.replace(file, pipe)

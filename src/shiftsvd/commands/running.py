@@ -1,4 +1,4 @@
-"""How a verb runs: warnings and errors become single lines on stderr that name options, and exit codes."""
+"""Run a subcommand: print warnings and errors as single lines that name options, and set the exit code."""
 
 import logging
 import os
@@ -13,30 +13,30 @@ from typing import Any, Final
 
 import click
 
-from shiftsvd.commands import KEPT
+from shiftsvd.commands import OWN_PROCESS
 from shiftsvd.commands.options import LINE, as_given, worded, write_options
 from shiftsvd.commands.settings import SCALES
 from shiftsvd.errors import Worded, plain, plain_lines
 from shiftsvd.runs.messages import NOTICE, Notice, ValuesWarning, external_files
 
 CAUGHT: Final = (ValueError, OSError, ImportError, MemoryError)
-NO_THREAD: Final = "can't start new thread"  # in the RuntimeError of Python, here and on workers; fits go on without
-_SHOWN: Final = 3  # files that a line names
-# What helps with missing entries, by the verb that met them.
+NO_THREAD: Final = "can't start new thread"  # text of Python's RuntimeError, in this process and on workers
+_SHOWN: Final = 3  # files named in a message; others are counted
+# Remedies for missing values, by subcommand.
 _FILL: Final = {
-    "fit": "--missing mean or --missing em says what stands for them",
-    "estimate": "--missing mean puts the means in their place",
-    "transform": "fill them, or fit the model with --missing mean or --missing em: it knows what stands for them then",
+    "fit": "use --missing mean to replace them by the mean, or --missing em to predict them",
+    "estimate": "use --missing mean to replace them by the mean",
+    "transform": "fill them, or repeat the fit with --missing mean or --missing em, whose models accept missing values",
 }
 
 
 class Subcommand(click.Command):
-    """A verb that prints errors of data as one line, and ends with exit code 1."""
+    """A subcommand that prints errors of the data in one line and exits with code 1."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[LINE] = shlex.join(["shiftsvd", str(ctx.info_name), *args])
         after = [*args[1:], ""]
-        whole = [  # --scale may stand alone, before the file too
+        whole = [  # --scale needs no value, even in front of FILE
             f"--scale={SCALES[0]}" if word == "--scale" and follows not in SCALES else word
             for word, follows in zip(args, after, strict=False)
         ]
@@ -50,7 +50,7 @@ class Subcommand(click.Command):
         verbose = int(ctx.params.get("verbose", 0))
         try:
             quiet = bool(ctx.params.get("quiet"))
-            if ctx.obj == KEPT and "memory" in ctx.params:
+            if ctx.obj == OWN_PROCESS and "memory" in ctx.params:
                 _keep_memory(ctx)
             allowed = external_files(bool(ctx.params.get("allow_external")))
             with (
@@ -60,10 +60,10 @@ class Subcommand(click.Command):
             ):
                 return super().invoke(ctx)
         except BrokenPipeError:
-            raise  # `commands.ending` knows what to do
+            raise  # `commands.ending` exits with 141
         except (*CAUGHT, RuntimeError) as error:
             if not isinstance(error, CAUGHT) and NO_THREAD not in str(error):
-                raise  # a fault of the program, which wants its traceback
+                raise  # a bug: print the traceback
             if verbose >= 2:
                 click.echo(plain_lines(traceback.format_exc()), err=True)
             raise click.ClickException(_line(_with_remedy(error))) from None
@@ -73,7 +73,7 @@ def _keep_memory(ctx: click.Context) -> None:
     from shiftsvd.kernels import default_threads
     from shiftsvd.runs.memory import keep_memory
 
-    # Zarr's dozens of threads and Arrow's allocators keep memory that no estimate counts, and are no faster.
+    # The threads of Zarr and the allocators of Arrow hold memory that `estimate` does not include, and are no faster.
     os.environ.setdefault("ZARR_THREADING__MAX_WORKERS", str(default_threads()))
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     arguments = (each for each in ctx.command.params if isinstance(each, click.Argument))
@@ -84,22 +84,22 @@ def _keep_memory(ctx: click.Context) -> None:
 
 
 def _with_remedy(error: BaseException) -> BaseException:
-    """Add the remedy that this verb has to an error about missing or infinite entries."""
+    """Add the remedy of this subcommand to an error about missing or infinite values."""
     from shiftsvd.backends.validation import NotFinite
 
     if not isinstance(error, NotFinite):
         return error
     found = error.found
-    if found.names is None:  # people count columns from 1
+    if found.names is None:  # the command counts columns from 1
         error = error.but(names={int(place): int(place) + 1 for place in found.columns[0]})
     if found.nothing_else:
         return error
     context = click.get_current_context()
     if found.n_inf:
-        return error.but(remedy="replace the infinite ones in the file")
+        return error.but(remedy="replace the infinite values in the file")
     if context.params.get("preprocess"):
-        return error.but(remedy="fill them first: --preprocess is for data without gaps")
-    return error.but(remedy=_FILL.get(str(context.command.name), "fill them first"))
+        return error.but(remedy="fill them in the file, because --preprocess needs data without missing values")
+    return error.but(remedy=_FILL.get(str(context.command.name), "fill them in the file"))
 
 
 def _line(error: BaseException) -> str:
@@ -109,9 +109,9 @@ def _line(error: BaseException) -> str:
     elif isinstance(error, OSError) and error.strerror:
         text = error.strerror
     elif NO_THREAD in text:
-        text = f"the system starts no more threads ({text}); end other programs, or raise the limit (ulimit -u)"
+        text = f"The system cannot start another thread ({text}). End other programs, or raise the limit (ulimit -u)."
     elif isinstance(error, MemoryError):
-        text = f"not enough memory ({text or 'none left'}); give --memory, or ask for fewer components"
+        text = f"Not enough memory ({text or 'allocation failed'}). Set --memory, or use fewer components."
     else:
         text = worded(error)
     return plain(re.sub(r"\s*\n\s*", " ", as_given(text)).strip()) or type(error).__name__
@@ -119,12 +119,12 @@ def _line(error: BaseException) -> str:
 
 @contextmanager
 def _warnings_as_lines(quiet: bool, trusted: bool) -> Iterator[None]:
-    """Print each warning of the library once; omit notices with --quiet, and warnings of values with --trust-values."""
-    told: set[str] = set()
+    """Print each warning of the library once; omit notices with --quiet, and `ValuesWarning` with --trust-values."""
+    printed: set[str] = set()
 
-    def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if str(message) not in told:
-            told.add(str(message))
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if str(message) not in printed:
+            printed.add(str(message))
             is_notice = issubclass(category, Notice)
             text = worded(message) if isinstance(message, Warning) else message
             if not ((is_notice and quiet) or (trusted and issubclass(category, ValuesWarning))):
@@ -134,7 +134,7 @@ def _warnings_as_lines(quiet: bool, trusted: bool) -> Iterator[None]:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
         warnings.simplefilter("always", RuntimeWarning)
-        warnings.showwarning = tell
+        warnings.showwarning = show
         yield
 
 

@@ -1,4 +1,4 @@
-"""The settings of a run of the command, each with its option: one typed value, which all verbs read."""
+"""Settings of a subcommand as one typed value; each field declares its option."""
 
 import json
 from collections.abc import Mapping
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 SCALES: Final = (*get_args(ScaleName), *(name for each in extensions() for name in each.scales), "none")
 TRANSFORMS: Final = tuple(places())
 FORMATS: Final = (*get_args(FormatName), *merged("formats"))
-# Settings of the core that numbers depend on; result.json lists them.
+# Settings of the core that the results depend on; result.json lists them.
 OF_RESULTS: Final = (
     *("k", "feature_types", "join", "preprocess", "shift", "scale", "missing", "unobserved", "penalty", "max_iter"),
     *("solver", "tol", "seed"),
 )
-USUAL: Final = 50  # components where none are asked for, if there are so many
-COUNTED: Final = ("randomized", "shifted-randomized")  # solvers that cannot be asked for a share of the variance
+USUAL: Final = 50  # default number of components, or the smaller side of the matrix
+COUNTED: Final = ("randomized", "shifted-randomized")  # solvers that need a number of components, not a share
 Orient = Literal["rows", "columns"]
 
 
-def option(says: str, *names: str, default: Any = None, **more: Any) -> Any:
-    """Declare a field of `Settings` with an option, whose name and type in click follow from those of the field."""
-    return field(default=default, metadata={"option": (names, says, more)})
+def option(text: str, *names: str, default: Any = None, **more: Any) -> Any:
+    """Declare a field of `Settings` with its option; the name and type of the field give those of the option."""
+    return field(default=default, metadata={"option": (names, text, more)})
 
 
-def _columns(says: str) -> Any:
-    return option(says, default=(), metavar="COLUMNS", multiple=True, callback=options.columns)
+def _columns(text: str) -> Any:
+    return option(text, default=(), metavar="COLUMNS", multiple=True, callback=options.columns)
 
 
 def _completed(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
@@ -48,59 +48,73 @@ def _completed(ctx: click.Context, parameter: click.Parameter, begun: str) -> li
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The options of a verb; options that the verb lacks have defaults. `extra` holds the options of extensions."""
+    """The options of a subcommand, with defaults for options it does not have; `extra` holds those of extensions."""
 
     model: Path = Path()
     files: tuple[str, ...] = ()
-    stack: Orient | None = option("Several files as one matrix: rows: each has other samples; columns: other features.")
+    stack: Orient | None = option(
+        "Combine several files into one matrix: rows if each has different samples, columns if each has different "
+        "features."
+    )
     join: Literal["inner", "outer"] | None = option(
-        "Features of --stack rows by name: those of all files, or of any, 0 where one lacks.  [default: the same]"
+        "With --stack rows, match features by name: inner keeps the features common to all files; outer keeps all "
+        "features, with 0 where a file lacks one.  [default: all files must have the same features]"
     )
     format: str | None = option(
-        "Format of the file, such as csv, mtx.  [default: by its name and content]",
+        "Format of the file, such as csv or mtx.  [default: detected from name and content]",
         metavar="NAME",
         type=click.Choice(FORMATS),
     )
-    key: str | None = option("Which matrix of the file: layers/counts, raw/X, a variable.", metavar="NAME")
-    orient: Orient | None = option("Where the samples are.")
+    key: str | None = option("Matrix in a file that holds several, such as layers/counts or raw/X.", metavar="NAME")
+    orient: Orient | None = option(
+        "Whether samples are the rows or the columns of the file.  [default: rows, unless the format is known to "
+        "store samples as columns]"
+    )
     feature_types: tuple[str, ...] | None = option(
-        'Types of features to take, with commas between them, or all.  [default: of 10x "Gene Expression"]',
+        'Types of features to keep, separated by commas, or all.  [default: "Gene Expression" of 10x files]',
         metavar="NAMES",
         callback=options.split_names,
     )
     allow_external: bool = option(
-        "Follow HDF5 and Zarr into other files, by links and virtual datasets, of data you trust.", default=False
+        "Follow links and virtual datasets of HDF5 and Zarr files into other files. Use for trusted files only.",
+        default=False,
     )
     max_absent: float | None = option(
-        "Largest share of the features of MODEL that may be absent; they are unobserved.  [default: 0, or 0.1 where "
-        "MODEL takes some of the features of its file]",
+        "Largest share of the features of MODEL that the file may lack; they are treated as missing values.  [default: "
+        "0; 0.1 if the fit selected features]",
         metavar="SHARE",
         type=click.FloatRange(0, 1),
     )
-    compression: Literal["none", "gzip", "zstd"] | None = option("Of OUT.  [default: none]")
+    compression: Literal["none", "gzip", "zstd"] | None = option("Compression of OUT.  [default: none]")
 
     ids: str | None = option(
-        "What names the rows.  [default: the first column, if it has no name, or is text that never repeats]",
+        "Column of sample names.  [default: the first column, if it has no header or holds text without repeats]",
         metavar="COLUMN",
     )
-    drop: tuple[str, ...] = _columns("Columns that are left out: date,comment; names with commas in quotes.")
-    columns: tuple[str, ...] = _columns("The only columns that are features.  [default: all]")
+    drop: tuple[str, ...] = _columns("Columns to exclude, such as date,comment. Quote names that contain commas.")
+    columns: tuple[str, ...] = _columns("Columns to use as features; exclude all others.  [default: all]")
     one_hot: tuple[str, ...] = _columns(
-        "Columns of classes: each class becomes a column of zeros and ones, as in sex=F."
+        "Categorical columns to encode: each category becomes a column of zeros and ones, such as sex=F."
     )
-    sep: str | None = option("What is between cells; also tab, space.  [default: as it looks]", metavar="CHARACTER")
-    decimal: str | None = option('What is before fractions, such as ",".  [default: as it looks]', metavar="CHARACTER")
-    thousands: str | None = option("What is between thousands.  [default: as it looks]", metavar="CHARACTER")
-    encoding: str | None = option("Such as latin-1, cp1252.  [default: UTF-8, or as its mark says]", metavar="NAME")
-    comment: str | None = option("Lines that begin so are left out.  [default: # at the beginning]", metavar="TEXT")
+    sep: str | None = option(
+        "Delimiter between cells: a character, tab or space.  [default: detected]", metavar="CHARACTER"
+    )
+    decimal: str | None = option('Decimal mark, such as ",".  [default: detected]', metavar="CHARACTER")
+    thousands: str | None = option("Thousands separator.  [default: detected]", metavar="CHARACTER")
+    encoding: str | None = option(
+        "Text encoding, such as latin-1 or cp1252.  [default: that of the byte order mark, else UTF-8]", metavar="NAME"
+    )
+    comment: str | None = option(
+        "Skip lines that begin with this text.  [default: skip lines with # above the header]", metavar="TEXT"
+    )
     label_column: str | None = option(
-        "Colour the scores in the report by this column of a table, which is no feature then, or of obs.",
+        "Column of a table, or of obs, whose labels colour the scores in the report. It is not used as a feature.",
         metavar="COLUMN",
     )
 
     preprocess: tuple[str, ...] = option(
-        "What is done to the entries first, such as pearson, or pearson:theta=10,clip=inf; several times: one after "
-        f"another. NAME: {', '.join(TRANSFORMS)}.  [default: nothing]",
+        "Transform the entries before the fit, such as pearson or pearson:theta=10,clip=inf. Repeat the option to "
+        f"apply several in order. NAME: {', '.join(TRANSFORMS)}.  [default: none]",
         default=(),
         metavar="NAME:KEY=VALUE,...",
         multiple=True,
@@ -108,125 +122,150 @@ class Settings:
         shell_complete=_completed,
     )
     trust_values: bool = option(
-        "No warning where counts are needed and entries look like logarithms, and no notice of raw counts.",
+        "Suppress the warning that entries look like logarithms where counts are needed, and the notice about raw "
+        "counts.",
         default=False,
     )
-    shift: Literal["mean", "none"] = option("What to subtract.", default="mean")
+    shift: Literal["mean", "none"] = option("Subtract the mean of each feature, or nothing.", default="mean")
     scale: str | None = option(
-        "Divide features by their standard deviation (also alone: --scale), by its root (pareto), or genotypes by "
-        "sqrt(2 p (1 - p)) with allele frequency p (patterson).  [default: none; patterson for .bed]",
+        "Divide each feature by its standard deviation (std, or --scale alone), by the square root of its standard "
+        "deviation (pareto), or by sqrt(2 p (1 - p)) for genotypes with allele frequency p (patterson).  [default: "
+        "none; patterson for .bed]",
         type=click.Choice(SCALES),
         metavar=f"[{'|'.join(SCALES)}]",
     )
 
     missing: MissingName = option(
-        "What NaN stand for: nothing, they are refused; the mean; a model fitted to the other entries.", default="error"
+        "Treatment of missing values (NaN): raise an error, replace them by the mean of the feature, or predict them "
+        "by the components (em).",
+        default="error",
     )
-    filled: bool = False  # whether the reader of the files leaves no missing entries
-    unobserved: bool = option("What a sparse file does not store is missing too, as in ratings.", default=False)
+    filled: bool = False  # whether the reader of the files fills missing values
+    unobserved: bool = option(
+        "Treat entries that a sparse file does not store as missing values, not as zeros, as in ratings.", default=False
+    )
     penalty: float | Literal["auto"] | None = option(
-        "Of --missing em: by what singular values are lessened.  [default: auto, by held-out entries]",
+        "For --missing em: amount by which singular values are shrunk.  [default: auto, chosen on held-out entries]",
         metavar="NUMBER",
         callback=options.penalty,
     )
-    max_iter: int | None = option(f"Of --missing em: the most steps.  [default: {MAX_ITER}]")
+    max_iter: int | None = option(f"For --missing em: largest number of iterations.  [default: {MAX_ITER}]")
 
     k: int | float | None = option(
-        "Components; below 1: the share of variance to exceed, by the fewest.  [default: 50, or all there are]",
+        "Number of components. A value below 1 is a share of the variance: use the fewest components that exceed it.  "
+        "[default: 50, or the smaller side of the matrix]",
         "-k",
         type=str,
         metavar="NUMBER",
         callback=options.components,
     )
-    solver: SolverName = option("What finds them; auto: the cheapest of lanczos, gram and exact.", default="auto")
+    solver: SolverName = option(
+        "Algorithm of the decomposition; auto selects the cheapest of lanczos, gram and exact.", default="auto"
+    )
     solvers: tuple[SolverName, ...] = option(
-        "May be given several times.",
+        "Solver to time. Repeat the option for several.",
         "--solver",
         default=("auto", "lanczos", "gram", "randomized"),
         multiple=True,
         type=click.Choice(["auto", "lanczos", "gram", "exact", "randomized"]),
     )
-    rounds: int = option("Runs of each solver.", default=3)
+    rounds: int = option("Number of runs of each solver.", default=3)
     tol: float = option(
-        "Largest relative error of a singular value.",
+        "Largest relative error allowed for a singular value.",
         default=TOL,
         callback=options.checked_by("shiftsvd.solvers.base:check_tol"),
     )
     certify: bool | None = option(
-        "Bound the errors of solvers that do not do so themselves, such as randomized.", "--certify/--no-certify"
+        "Compute error bounds for solvers that do not compute bounds themselves, such as randomized.  [default: if "
+        "they fit in memory]",
+        "--certify/--no-certify",
     )
-    seed: int = option("The same seed, the same bits.", default=0, type=click.IntRange(min=0))
+    seed: int = option(
+        "Seed of the random numbers; the same seed gives identical results.", default=0, type=click.IntRange(min=0)
+    )
 
-    threads: int | None = option("Threads.  [default: the cores there are]")
+    threads: int | None = option("Number of threads.  [default: number of available cores]")
     memory: str | None = option(
-        "Memory for data and solver, such as 2G, beside the program (0.15 GB).  [default: half of what is free]",
+        "Memory for data and solver, such as 2G; the program itself takes 0.15 GB more.  [default: half of the free "
+        "memory]",
         metavar="SIZE",
         callback=options.checked_by("shiftsvd.runs.memory:parse_bytes"),
     )
     device: str | None = option(
-        "Multiply on a card, by PyTorch: cuda, cuda:1; auto: on one if there is one.  [default: cpu]", metavar="NAME"
+        "Compute on cpu or, by PyTorch, on a GPU such as cuda or cuda:1; auto: on a GPU if there is one.  [default: "
+        "cpu]",
+        metavar="NAME",
     )
     devices: tuple[str, ...] = option(
-        "Where to multiply: cpu, or a GPU by PyTorch: cuda, cuda:1; auto: a GPU if there is one. May be given several "
-        "times.",
+        "Compute on cpu or, by PyTorch, on a GPU such as cuda or cuda:1; auto: on a GPU if there is one. Repeat the "
+        "option for several.",
         "--device",
         default=("cpu",),
         metavar="NAME",
         multiple=True,
     )
-    scheduler: str | None = option("Read and multiply on the workers of a Dask scheduler.", metavar="ADDRESS")
-    workers: int | None = option("The same on so many processes of this machine.")
+    scheduler: str | None = option(
+        "Read and compute on the workers of the Dask scheduler at this address.", metavar="ADDRESS"
+    )
+    workers: int | None = option("Start this number of worker processes, and read and compute on them.")
     checkpoint: str | None = option(
-        "Folder that keeps each read; the same command continues after it was killed.", type=click.Path(file_okay=False)
+        "Folder for the result of each pass over the data; repeat an interrupted command to continue.",
+        type=click.Path(file_okay=False),
     )
 
     out: str | None = option(
-        "Folder.  [default: print, and write nothing]", *("-o", "--out"), type=click.Path(file_okay=False)
+        "Output folder.  [default: print the result and write no files]",
+        *("-o", "--out"),
+        type=click.Path(file_okay=False),
     )
     scores: Literal["parquet", "csv", "npy", "none"] | None = option(
-        "Format of the scores.  [default: csv for a CSV or TSV, else parquet if pyarrow is installed]"
+        "Format of the scores.  [default: csv for CSV and TSV files; else parquet, or csv without pyarrow]"
     )
     components: Literal["csv", "parquet", "none"] | None = option(
-        "Format of the components; the model has the same numbers.  [default: csv; none above 10 million numbers]"
+        "Format of the table of components, which the model also stores.  [default: csv; none above 10 million numbers]"
     )
     report: bool | None = option(
         "Also write report.html.  [default: if matplotlib and jinja2 are installed]", "--report/--no-report"
     )
     dtype: Literal["float32", "float64"] | None = option(
-        "Numbers that are written.  [default: the precision of the data]"
+        "Precision of the numbers written.  [default: precision of the data]"
     )
-    json_out: bool = option("Print one JSON object on stdout.", "--json", default=False)
-    force: bool = option("Replace outputs that exist.", default=False)
+    json_out: bool = option("Print the result as one JSON object on stdout.", "--json", default=False)
+    force: bool = option("Overwrite existing outputs.", default=False)
     spreadsheet_safe: bool = option(
-        "Put an apostrophe before names in CSV that spreadsheets would take for formulas.", default=False
+        "Write an apostrophe before names in CSV files that spreadsheets would run as formulas.", default=False
     )
 
-    progress: str = option("Bars on stderr, or one JSON object a line.", default="auto", type=click.Choice(KINDS))
+    progress: str = option(
+        "Show progress on stderr: bars, or one JSON object per line (json). auto: bars in a terminal.",
+        default="auto",
+        type=click.Choice(KINDS),
+    )
     quiet: bool = option(
-        "Nothing on stderr but warnings, errors, and a --progress that is asked for.", *("--quiet", "-q"), default=False
+        "Print only warnings, errors and an explicit --progress on stderr.", *("--quiet", "-q"), default=False
     )
     verbose: int = option(
-        "Say more; twice: with the place of an error.",
+        "Print more messages; -vv also prints the traceback of an error.",
         *("--verbose", "-v"),
         default=0,
         count=True,
         type=click.IntRange(min=0),
         show_default=False,
     )
-    labelled: bool = False  # whether the column of labels is one of the table, which is no feature
+    labelled: bool = False  # whether --label-column is a column of the table, to be excluded from the features
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """Make settings of the values that click has parsed; raise UsageError for impossible options of tables."""
+        """Make settings of the values that click has parsed; raise UsageError for invalid options of tables."""
         known = {each.name for each in fields(cls)}
-        said = {name: value for name, value in given.items() if name in known}
-        if "file" in given:  # verbs of one file
-            said["files"] = () if given["file"] is None else (str(given["file"]),)
+        own = {name: value for name, value in given.items() if name in known}
+        if "file" in given:  # subcommands of one file
+            own["files"] = () if given["file"] is None else (str(given["file"]),)
         extra = {name: value for name, value in given.items() if name not in known and name != "file"}
-        settings = cls(**said, extra=extra)
+        settings = cls(**own, extra=extra)
         try:
-            settings.choices  # noqa: B018  # checked when they are made
+            settings.choices  # noqa: B018  # `Choices.of` checks them
         except ValueError as error:
             raise click.UsageError(worded(error)) from None
         return settings
@@ -251,7 +290,7 @@ class Settings:
 
     @property
     def where(self) -> dict[str, Any]:
-        """The arguments of `io.open_matrix` that choose a matrix of the files."""
+        """The arguments of `io.open_matrix` that select a matrix in the files."""
         names = ("format", "key", "orient", "feature_types", "stack", "join")
         return {name: getattr(self, name) for name in names}
 
@@ -267,19 +306,19 @@ class Settings:
 
     @property
     def left_missing(self) -> MissingName:
-        """Treatment of missing entries in the fit: none are left if the reader fills them."""
+        """Treatment of missing values in the fit: "error" if the reader has filled them."""
         return "error" if self.filled else self.missing
 
     @property
     def missing_later(self) -> MissingName:
-        """Treatment of missing entries in new samples, which the mean can replace if the model subtracts it."""
+        """Treatment of missing values in new samples, which the mean can replace if the model subtracts the mean."""
         return self.missing if self.shift == "mean" else self.left_missing
 
     def identity(self, extra: tuple[str, ...]) -> str:
-        """Return all settings that the numbers of a fit depend on, as the identity of a checkpoint."""
+        """Return all settings that the results of a fit depend on, as the identity of a checkpoint."""
         names = ("files", "memory", "certify", *OF_RESULTS)
-        told = self.where | {name: getattr(self, name) for name in names} | {"choices": vars(self.choices)}
-        return json.dumps(told | {name: self.extra[name] for name in extra}, default=list)
+        own = self.where | {name: getattr(self, name) for name in names} | {"choices": vars(self.choices)}
+        return json.dumps(own | {name: self.extra[name] for name in extra}, default=list)
 
     def changed(self, **values: Any) -> Self:
         """Replace settings, including those of extensions."""
@@ -292,15 +331,21 @@ class Settings:
         check_files(self)
         check_share(self.k, self.solver)
         if self.files[0] == "-" and self.checkpoint:
-            raise click.UsageError("--checkpoint needs a file that is there again when the command is repeated")
+            raise click.UsageError(
+                "--checkpoint needs a file, because standard input cannot be read again when the command is repeated. "
+                "Write the data to a file."
+            )
         if self.files[0] == "-" and self.label_column:
-            raise click.UsageError("--label-column is read by itself, and needs a file: standard input is gone by then")
+            raise click.UsageError(
+                "--label-column needs a file, because the labels are read in a second pass. Write the data to a file."
+            )
         checked = _with_device(self)
         _check_workers(self)
         _check_missing(self)
         if self.preprocess and self.missing != "error":
             raise click.UsageError(
-                "--preprocess is for data without gaps: leave out --missing, and fill or drop them first"
+                "--preprocess needs data without missing values. Fill or remove missing values in the file, and remove "
+                "--missing."
             )
         if self.out is None:
             for option in ("scores", "report", "components", "label_column"):
@@ -313,40 +358,46 @@ class Settings:
 
 def need_folder(name: str, value: Any) -> None:
     if value:
-        raise click.UsageError(f"{option_of(name)} needs a folder: -o out/")
+        raise click.UsageError(f"{option_of(name)} needs an output folder. Add one, such as -o out/.")
 
 
 def check_files(settings: Settings) -> None:
     files, stack = settings.files, settings.stack
     if len(files) > 1 and stack is None:
         raise click.UsageError(
-            f"{len(files)} files need --stack rows (each has other samples) or --stack columns (other features)"
+            f"{len(files)} files need --stack rows (if each has different samples) or --stack columns (if each has "
+            "different features)."
         )
     if settings.join is not None and (stack != "rows" or len(files) < 2):
-        raise click.UsageError("--join is for several files with --stack rows")
+        raise click.UsageError("--join needs several files and --stack rows.")
     if len(files) > 1 and "-" in files:
-        raise click.UsageError("standard input cannot be stacked with files; write it to a file")
+        raise click.UsageError("Standard input cannot be stacked with files. Write it to a file first.")
     if files[0] == "-" and settings.format is None:
-        raise click.UsageError("say what comes on standard input: --format mtx, csv, npy, ...")
+        raise click.UsageError("Standard input needs a format. Add one, such as --format csv, mtx or npy.")
 
 
 def _check_workers(settings: Settings) -> None:
     if settings.scheduler is not None and settings.workers is not None:
-        raise click.UsageError("--workers starts workers, --scheduler has them already: give one of them")
+        raise click.UsageError(
+            "--workers and --scheduler exclude each other. Use --workers to start worker processes, or --scheduler to "
+            "use those of a running scheduler."
+        )
     if settings.files[0] == "-" and settings.on_cluster:
-        raise click.UsageError("workers read the file themselves, and cannot read standard input; give a path")
+        raise click.UsageError("Worker processes cannot read standard input. Write the data to a file.")
 
 
 def _check_missing(settings: Settings) -> None:
     if settings.unobserved and settings.missing == "error":
-        raise click.UsageError("--unobserved needs to know what is to stand there: --missing mean or --missing em")
+        raise click.UsageError("--unobserved needs --missing mean or --missing em, which replace missing values.")
     if settings.missing == "em" and isinstance(settings.k, float):
-        raise click.BadParameter("--missing em needs a number of components, not a share", param_hint="'-k'")
+        raise click.BadParameter(
+            "--missing em needs a number of components, not a share of the variance.", param_hint="'-k'"
+        )
     if settings.missing != "error" and settings.on_cluster:
-        raise click.UsageError("--missing is for one process; leave out --scheduler and --workers")
+        raise click.UsageError("--missing cannot be used on worker processes. Remove --scheduler and --workers.")
     for name in ("penalty", "max_iter"):
         if settings.missing != "em" and getattr(settings, name) is not None:
-            raise click.UsageError(f"{option_of(name)} is for --missing em, got --missing {settings.missing}")
+            raise click.UsageError(f"{option_of(name)} needs --missing em, got --missing {settings.missing}.")
 
 
 def device_named(name: str) -> str:
@@ -367,20 +418,25 @@ def _with_device(settings: Settings) -> Settings:
     device = device_named(settings.device)
     if device != HOST:
         usual = {"missing": "error", "scheduler": None, "workers": None, "preprocess": (), "checkpoint": None}
-        beside = [option_of(name) for name, value in usual.items() if getattr(settings, name) != value]
-        refuse_beside_device(device, beside)
+        given = [option_of(name) for name, value in usual.items() if getattr(settings, name) != value]
+        refuse_beside_device(device, given)
     return replace(settings, device=device)
 
 
 def refuse_beside_device(device: str, options: list[str]) -> None:
     if options:
-        needs = f"--device {device} needs data as they are, in memory"
-        raise click.UsageError(f"{needs}: leave out {' and '.join(options)}")
+        raise click.UsageError(
+            f"--device {device} needs data in memory without missing values or transformations. Remove "
+            f"{' and '.join(options)}."
+        )
 
 
 def check_share(k: int | float | None, solver: str) -> None:
     if isinstance(k, float) and solver in COUNTED:
-        raise click.BadParameter(f"a share of the variance needs another solver than {solver}", param_hint="'-k'")
+        raise click.BadParameter(
+            f"--solver {solver} needs a number of components, not a share of the variance. Use --solver lanczos.",
+            param_hint="'-k'",
+        )
 
 
 def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | float:
@@ -388,7 +444,10 @@ def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | fl
         return min(USUAL, *shape)
     if isinstance(k, int) and k > min(shape):
         m, n = shape
-        raise click.BadParameter(f"{file} is {m} x {n}: at most {min(m, n)} components, got {k}", param_hint="'-k'")
+        raise click.BadParameter(
+            f"must be at most {min(m, n):,}, as {file} has {m:,} samples and {n:,} features, got {k:,}.",
+            param_hint="'-k'",
+        )
     return k
 
 
@@ -397,6 +456,6 @@ def table_format(path: str) -> str:
     suffix = "csv" if path == "-" else Path(path).suffix.lstrip(".").lower()
     if suffix not in ("parquet", "csv", "npy"):
         is_folder = path.endswith("/") or Path(path).is_dir()
-        remedy = f"; {path} is a folder: {Path(path) / 'scores.csv'} is a file in it" if is_folder else ""
-        raise click.BadParameter(f"{path} must end in .parquet, .csv or .npy{remedy}", param_hint="'-o'")
+        remedy = f" {path} is a folder. Name a file in it, such as {Path(path) / 'scores.csv'}." if is_folder else ""
+        raise click.BadParameter(f"must end in .parquet, .csv or .npy, got {path}.{remedy}", param_hint="'-o'")
     return suffix

@@ -1,4 +1,4 @@
-"""Tables written block by block: CSV, Parquet, NumPy."""
+"""Write tables block by block as CSV, Parquet or NumPy files."""
 
 import csv
 import io
@@ -17,14 +17,14 @@ from shiftsvd.errors import plain
 from shiftsvd.runs.messages import Notice
 
 _MARKS: Final = re.compile('[,"\r\n]')
-_BEGINS: Final = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")  # the last four are the same in full width
+_BEGINS: Final = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")  # the last four are full-width = + - @
 
 
 @contextmanager
 def texts_for(table: str) -> Iterator[Callable[[Any], str]]:
     context = click.get_current_context(silent=True)
     safe = context is not None and bool(context.params.get("spreadsheet_safe"))
-    found: list[str] = []  # the first one, and as many empty ones as there are others
+    found: list[str] = []  # the first formula, then "" for each further one: names may be many and long
 
     def text(value: Any) -> str:
         written = str(value)
@@ -36,8 +36,8 @@ def texts_for(table: str) -> Iterator[Callable[[Any], str]]:
     yield text
     if found and not safe:
         warnings.warn(
-            f"{len(found):,} names of {table} begin as formulas of spreadsheets do (such as {plain(found[0])[:40]!r}); "
-            "--spreadsheet-safe writes them with an apostrophe",
+            f"A spreadsheet would run {len(found):,} names of {table} as formulas, such as {plain(found[0])[:40]!r}. "
+            "Use --spreadsheet-safe to write an apostrophe before such names.",
             Notice,
             stacklevel=2,
         )
@@ -54,7 +54,7 @@ def is_formula(text: str) -> bool:
 
 
 Block = np.ndarray[Any, Any]
-# Numbers of a part that is written at once: as text, a hundred bytes each.
+# Numbers formatted at a time. As text, a number takes about 100 bytes (26 MB).
 ENTRIES: Final = 2**18
 Write = Callable[[int, Block], None]  # first row, rows from there on; called in order
 
@@ -66,9 +66,9 @@ class Table:
     columns: list[str]
     n_rows: int
     dtype: np.dtype[Any]
-    names: Any = None  # of the rows; they become the first column
-    of: str = "sample"  # what a row is: the head of that column
-    beside: tuple[tuple[str, Any], ...] = ()  # heads and texts of more columns, after the names, in CSV
+    names: Any = None  # names of the rows, written as the first column
+    of: str = "sample"  # header of the column of names
+    beside: tuple[tuple[str, Any], ...] = ()  # header and texts of further columns after the names, in CSV only
 
     @property
     def head(self) -> list[str]:
@@ -79,7 +79,7 @@ class Table:
 def csv_table(file: BinaryIO, table: Table) -> Iterator[Write]:
     text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
     terminal = plain if file.isatty() else str
-    # %r is the shortest text of a double that reads back to it; nine digits do that for single precision.
+    # %r is the shortest text that parses back to the same double; nine digits suffice for single precision.
     line = ",".join(["%.9g" if table.dtype.itemsize == 4 else "%r"] * len(table.columns)) + "\n"
 
     def write(first: int, block: Block) -> None:
@@ -137,7 +137,9 @@ WRITERS: Final[dict[str, Format]] = {"parquet": parquet_table, "csv": csv_table,
 
 def format_named(name: str) -> Format:
     if name == "parquet" and find_spec("pyarrow") is None:
-        raise ValueError("Parquet needs pyarrow: pip install 'shiftsvd[parquet]', or write .csv or .npy")
+        raise ValueError(
+            "Parquet files need pyarrow. Install it with: pip install 'shiftsvd[parquet]'. Or use .csv or .npy."
+        )
     return WRITERS[name]
 
 
@@ -146,7 +148,7 @@ def write_rows(blocks: Iterable[tuple[int, Block]], writes: Iterable[Write]) -> 
     for first, block in blocks:
         rows = max(1, ENTRIES // block.shape[1])
         for lo in range(0, len(block), rows):
-            part = block[lo : lo + rows] + 0.0  # which makes -0.0 zero: signs of components are turned
+            part = block[lo : lo + rows] + 0.0  # turn -0.0 into 0.0, which arises where signs of components are flipped
             for write in writes:
                 write(first + lo, part)
 

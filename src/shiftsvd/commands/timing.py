@@ -1,4 +1,4 @@
-"""`shiftsvd bench`: our solvers on a file of the user, timed one after the other in turns."""
+"""Run `shiftsvd bench`: time solvers on a data file, alternating between solvers."""
 
 import json
 import statistics
@@ -23,30 +23,31 @@ from shiftsvd.solvers.auto import solver_named
 Row = tuple[str, SolverName]  # a device, and a solver on it
 
 
-def run(asked: Settings) -> None:
-    path, k = asked.files[0], int(asked.k or USUAL)
+def run(settings: Settings) -> None:
+    path, k = settings.files[0], int(settings.k or USUAL)
     X, _ = open_matrix(path)
     within(k, X.shape, path)
     A = centered(X)
-    placed = {device: centered(_placed(X, device)) for device in asked.devices}
-    for device in asked.devices:
+    placed = {device: centered(_placed(X, device)) for device in settings.devices}
+    for device in settings.devices:
         if device != HOST:
-            _fit(placed[device], k, asked.solvers[0], asked.tol)  # what is compiled for a card is compiled once
-    rows = _timed(placed, k, asked)
-    if asked.json_out:
+            _fit(placed[device], k, settings.solvers[0], settings.tol)  # compile GPU kernels before timing
+    rows = _timed(placed, k, settings)
+    if settings.json_out:
         document = {"file": path, "shape": list(A.shape), "stored": A.costs.stored, "k": k, "solvers": rows}
         click.echo(json.dumps(document))
         return
     click.echo(f"{path}: {A.shape[0]:,} x {A.shape[1]:,}, {A.costs.stored:,} numbers, {A.dtype}, centred; k = {k}")
-    click.echo(f"{default_threads()} threads, {instruction_set()} kernels; medians of {asked.rounds}\n")
-    click.echo("solver               seconds  passes  foreseen MB  bound of error  largest difference  device")
+    click.echo(f"{default_threads()} threads, {instruction_set()} kernels; medians of {settings.rounds} runs\n")
+    click.echo("solver               seconds  passes  predicted MB  error bound  max. difference  device")
     for row in rows:
         bound = "none" if row["value_error"] is None else f"{row['value_error']:.0e}"
         click.echo(
-            f"{row['solver']:20} {row['seconds']:7.2f}  {row['n_passes']:6}  {row['foreseen_bytes'] / 1e6:11,.0f}  "
-            f"{bound:>14}  {row['difference']:18.0e}  {row['device']}"
+            f"{row['solver']:20} {row['seconds']:7.2f}  {row['n_passes']:6}  {row['foreseen_bytes'] / 1e6:12,.0f}  "
+            f"{bound:>11}  {row['difference']:15.0e}  {row['device']}"
         )
-    click.echo(f"\nauto would take {auto_solver(A, k, asked.tol)}: {auto_solver(A, k, asked.tol).reason}")
+    selected = auto_solver(A, k, settings.tol)
+    click.echo(f"\n--solver auto selects {selected}: {selected.reason}")
 
 
 def _placed(X: Any, device: str) -> Any:
@@ -56,13 +57,13 @@ def _placed(X: Any, device: str) -> Any:
         raise ValueError(f"--device: {error}") from None
 
 
-def _timed(placed: dict[str, Operator], k: int, asked: Settings) -> list[dict[str, Any]]:
-    seconds: dict[Row, list[float]] = {(device, name): [] for device in placed for name in asked.solvers}
+def _timed(placed: dict[str, Operator], k: int, settings: Settings) -> list[dict[str, Any]]:
+    seconds: dict[Row, list[float]] = {(device, name): [] for device in placed for name in settings.solvers}
     found: dict[Row, SVDResult] = {}
-    for _ in range(asked.rounds):
+    for _ in range(settings.rounds):
         for device, name in seconds:
             started = time.perf_counter()
-            found[device, name] = _fit(placed[device], k, name, asked.tol)
+            found[device, name] = _fit(placed[device], k, name, settings.tol)
             seconds[device, name].append(time.perf_counter() - started)
     errors = {row: F.info.value_errors for row, F in found.items()}
     bounds = {row: float(np.max(bound)) for row, bound in errors.items() if bound is not None}
@@ -76,7 +77,7 @@ def _timed(placed: dict[str, Operator], k: int, asked: Settings) -> list[dict[st
             "settings": F.info.solver,
             "seconds": statistics.median(seconds[device, name]),
             "n_passes": F.info.n_passes,
-            "foreseen_bytes": estimate(placed[device], k, name, tol=asked.tol).peak_bytes,
+            "foreseen_bytes": estimate(placed[device], k, name, tol=settings.tol).peak_bytes,
             "value_error": bounds.get((device, name)),
             "difference": float(np.max(np.abs(S - reference) / np.maximum(reference, np.finfo(float).tiny))),
         }

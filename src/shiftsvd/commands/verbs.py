@@ -1,4 +1,4 @@
-"""The verbs of the command, with their options; what they do is imported when they run."""
+"""Define the subcommands and their options; the code of a subcommand is imported when it runs."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -15,7 +15,7 @@ from shiftsvd.names import resolve
 _SETTINGS: Final = {each.name: each for each in fields(Settings)}
 _MODEL: Final = click.Argument(["model"], type=FILE)
 _DATA: Final = f"format key orient feature_types allow_external {OF_TABLES}"
-_TABLE_OUT: Final = click.Path(allow_dash=True)  # that it is no folder is for `settings.table_format` to say
+_TABLE_OUT: Final = click.Path(allow_dash=True)  # `settings.table_format` refuses folders
 
 
 def named(settings: str) -> list[click.Parameter]:
@@ -26,8 +26,8 @@ def files(metavar: str, **more: Any) -> click.Argument:
     return click.Argument(["files"], metavar=metavar, type=MATRIX, nargs=-1, **more)
 
 
-def out(says: str, **more: Any) -> click.Option:
-    return declared(_SETTINGS["out"], required=True, help=says, **more)
+def out(text: str, **more: Any) -> click.Option:
+    return declared(_SETTINGS["out"], required=True, help=text, **more)
 
 
 def of_extensions(verb: str) -> list[click.Parameter]:
@@ -35,19 +35,19 @@ def of_extensions(verb: str) -> list[click.Parameter]:
 
 
 def verb(*examples: str, takes: list[click.Parameter]) -> Callable[[Callable[[Settings], None]], click.Command]:
-    """Make a command named as the decorated function; append the paragraphs and examples of extensions to its help."""
+    """Make a subcommand of the decorated function; append paragraphs and examples of extensions to its help."""
 
     def decorate(function: Callable[[Settings], None]) -> click.Command:
-        name, said = function.__name__, str(function.__doc__).rstrip()
-        text = "\n\n    ".join([said, *(each.help[name] for each in extensions() if name in each.help)])
+        name, summary = function.__name__, str(function.__doc__).rstrip()
+        text = "\n\n    ".join([summary, *(each.help[name] for each in extensions() if name in each.help)])
         lines = [*examples, *(line for each in extensions() for line in each.examples.get(name, ()))]
-        told = "\n".join(f"  shiftsvd {line}" for line in lines)
+        shown = "\n".join(f"  shiftsvd {line}" for line in lines)
         return Subcommand(
             name,
             params=takes,
             callback=lambda **given: function(Settings.of(given)),
             help=text,
-            epilog=f"\b\nExamples:\n{told}",
+            epilog=f"\b\nExamples:\n{shown}",
         )
 
     return decorate
@@ -71,25 +71,26 @@ _OPTIONS_OF_FIT: Final = [
     takes=_OPTIONS_OF_FIT,
 )
 def fit(settings: Settings) -> None:
-    """Find the principal components of a file.
+    """Compute the principal components of a data file.
 
-    FILE ("-": standard input) is a table with a sample in each row, or a matrix in any other format that `shiftsvd
-    info` reads. Sparse data stay sparse, and data larger than --memory are read in blocks, with --scheduler or
-    --workers by processes that all see FILE under its path. Without -o a table of the components is printed; with it
-    the folder gets model.safetensors, scores, components.csv, variances.csv, result.json and report.html. Components
-    that did not converge are named in a warning.
+    FILE ("-": standard input) is a table with one sample per row, or a matrix in any other format that `shiftsvd info`
+    reads. Sparse data remain sparse. Data larger than --memory are read in blocks; with --scheduler or
+    --workers, worker processes read the blocks, and FILE must exist at the same path for all of them. Without -o, the
+    components are printed as a table. With -o, the folder gets model.safetensors, scores, components.csv,
+    variances.csv, result.json and report.html. A warning lists components that did not converge.
 
-    With --missing the model keeps how missing entries are treated, and `transform` treats them alike. Shares of the
-    variance are then of the matrix with its gaps filled; with --missing em, "heldout_r2" says how much better than the
-    means the model predicts entries that it has not seen.
+    --missing is stored in the model, and `transform` treats missing values in the same way. Shares of the variance
+    then refer to the matrix with its missing values filled. With --missing em, "heldout_r2" in result.json is the R^2
+    of the model on observed entries that were held out of the fit (0: no better than the means).
 
-    --preprocess changes the entries block by block as they are read: the file keeps raw counts, nothing becomes dense,
-    and `transform` does the same to other samples by what was learned from these. The shift, the scale and the
-    variances are then those of the changed entries.
+    --preprocess transforms the entries of each block after reading it. The file remains unchanged, and sparse data
+    remain sparse. The model stores the parameters of the transformation for `transform`. The shift, the scale and the
+    variances refer to the transformed entries.
 
-    Several files are one matrix: --stack rows for files with other samples and the same features, --stack columns for
-    the same samples and other features. Names decide what is the same; files of several formats may be mixed. Where
-    features are not the same in all, --join takes those of all files, or of any.
+    Several files form one matrix: use --stack rows for files with different samples and the same features, --stack
+    columns for files with the same samples and different features. Samples and features are matched by name. The
+    files may have different formats. If their features differ, use --join to select the common features or all of
+    them.
     """
     from shiftsvd.commands.fitting import run
 
@@ -103,20 +104,19 @@ def fit(settings: Settings) -> None:
         _MODEL,
         files("FILE...", required=True),
         *named("stack join"),
-        out('.parquet, .csv or .npy; "-" prints CSV.', type=_TABLE_OUT),
+        out('File for the scores: .parquet, .csv or .npy; "-": CSV on standard output.', type=_TABLE_OUT),
         *named("format key orient feature_types allow_external max_absent"),
         *of_extensions("transform"),
         *named(f"trust_values {OF_TABLES} threads memory dtype progress force spreadsheet_safe quiet verbose"),
     ],
 )
 def transform(settings: Settings) -> None:
-    """Write the scores of new samples.
+    """Compute the scores of new samples.
 
-    The samples are those of FILE ("-": standard input), the components those of MODEL, a file that `fit` wrote.
-    Where both have names of features, these are matched: another order is no matter, other features are an error.
-    Scores of samples that lack some (--max-absent) are those by which the components come nearest to the others, in
-    least squares. Several files are one matrix, as `fit` stacks them. Options of tables of the fit hold here, too,
-    unless they are given again.
+    FILE ("-": standard input) holds the samples; MODEL is a file that `fit` wrote. Features are matched by name, in
+    any order, if both have names. A feature of MODEL that FILE lacks is an error, unless --max-absent allows it; scores
+    are then fitted to the remaining features by least squares. Several files form one matrix, as in `fit`. Options of
+    tables default to those of the fit.
     """
     check_files(settings)
     from shiftsvd.commands.applying import transform as run
@@ -129,15 +129,15 @@ def transform(settings: Settings) -> None:
     takes=[
         _MODEL,
         click.Argument(["file"], metavar="SCORES", type=MATRIX),
-        out('.npy, .csv or .parquet; "-" prints CSV.', type=_TABLE_OUT),
+        out('File for the samples: .npy, .csv or .parquet; "-": CSV on standard output.', type=_TABLE_OUT),
         *named("threads memory dtype force spreadsheet_safe quiet verbose"),
     ],
 )
 def inverse(settings: Settings) -> None:
-    """Write the samples that have given scores.
+    """Reconstruct samples from their scores.
 
-    SCORES is a table (.parquet, .csv, .npy) as `fit` and `transform` write it; the samples are in the units of the
-    data.
+    SCORES is a table (.parquet, .csv, .npy) that `fit` or `transform` wrote. The reconstructed samples have the units
+    of the data.
     """
     from shiftsvd.commands.applying import inverse as run
 
@@ -149,21 +149,21 @@ def inverse(settings: Settings) -> None:
     takes=[files("[FILE]..."), *named(f"stack join {_DATA} memory json_out quiet verbose")],
 )
 def info(settings: Settings) -> None:
-    """Say what a file holds.
+    """Describe a data file, a model or this installation.
 
-    FILE ("-": standard input) is a matrix or a model; without it: what this installation runs on. Several files are
-    one matrix, as `fit` stacks them.
+    FILE ("-": standard input) is a matrix or a model. Without FILE, the versions, threads and devices of this
+    installation are printed. Several files form one matrix, as in `fit`.
     """
     from shiftsvd.commands import facts
 
     if not settings.files:
-        told = facts.installation()
+        found = facts.installation()
     elif settings.files[0].endswith(".safetensors"):
-        told = facts.of_model(settings)
+        found = facts.of_model(settings)
     else:
         check_files(settings)
-        told = facts.of_matrix(settings)
-    click.echo(facts.lines(told, settings.json_out))
+        found = facts.of_matrix(settings)
+    click.echo(facts.lines(found, settings.json_out))
 
 
 @verb(
@@ -173,9 +173,9 @@ def info(settings: Settings) -> None:
 def estimate(settings: Settings) -> None:
     """Predict the memory, passes and time of a fit.
 
-    The options are those of `shiftsvd fit`: put "estimate" in the place of "fit". Nothing is decomposed or written. The
-    memory is that of the data that are held, of the work beside them, and of the program; the time of a read comes
-    from a short probe.
+    The options are those of `shiftsvd fit`: replace "fit" by "estimate". Nothing is fitted or written. The memory
+    includes the data, the working memory of the fit, and the program. The time per pass is measured on a short sample
+    of the data.
     """
     from shiftsvd.commands.facts import lines
     from shiftsvd.commands.fitting import estimated
@@ -192,10 +192,10 @@ def estimate(settings: Settings) -> None:
     ],
 )
 def convert(settings: Settings) -> None:
-    """Write a matrix in another format.
+    """Convert a matrix to AnnData (.h5ad, .h5 or .zarr).
 
-    OUT (.h5ad, .h5 or .zarr) has the layout of AnnData: rows are samples, sparse data compressed by rows. What does
-    not fit in memory is written block by block; names of samples and features go with it.
+    OUT has the layout of AnnData: rows are samples, and sparse data are compressed by rows (CSR). Names of samples and
+    features are kept. A matrix larger than --memory is converted block by block.
     """
     check_files(settings)
     from shiftsvd.io.convert import convert as run
@@ -220,14 +220,14 @@ def convert(settings: Settings) -> None:
     takes=[
         _MODEL,
         click.Argument(["file"], metavar="[SCORES]", type=MATRIX, required=False),
-        out("The page, report.html.", type=click.Path()),
+        out("File for the report, such as report.html.", type=click.Path()),
         *named("memory force quiet verbose"),
     ],
 )
 def report(settings: Settings) -> None:
-    """Write a page about a model.
+    """Write an HTML report about a model.
 
-    One file that needs no other; with a plot of SCORES (.parquet, .csv, .npy) if they are given.
+    The report is a single file that needs no network. It plots the scores if SCORES (.parquet, .csv, .npy) is given.
     """
     from shiftsvd.commands.applying import report as run
 
@@ -245,16 +245,16 @@ def report(settings: Settings) -> None:
             show_default=True,
             metavar=None,
             callback=None,
-            help="Components.",
+            help="Number of components.",
         ),
         *named("solvers rounds tol devices"),
         declared(_SETTINGS["json_out"], help="Print one JSON object instead of a table."),
     ],
 )
 def bench(settings: Settings) -> None:
-    """Time the solvers on a file.
+    """Time the solvers on a data file.
 
-    FILE is a matrix in any format that `shiftsvd info` reads; its columns are centred.
+    FILE is a matrix in any format that `shiftsvd info` reads. Its columns are centred.
     """
     from shiftsvd.commands.timing import run
 

@@ -1,4 +1,4 @@
-"""The result of a fit as people and programs read it: a table, JSON, files, and result.json, which verifies them."""
+"""Print and write the result of a fit: a table, JSON, output files, and result.json with hashes of the files."""
 
 import csv
 import json
@@ -30,18 +30,18 @@ from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import peak_bytes
 from shiftsvd.runs.outputs import Outputs
 
-APART: Final = 100  # times the smallest standard deviation: two orders of magnitude
-MOST_NUMBERS: Final = 10_000_000  # numbers of a table that is written unless it is asked for: 200 MB of text
-# Files that a fit may write into its folder; extensions have more.
+APART: Final = 100  # advise --scale from this ratio of the largest to the smallest standard deviation
+MOST_NUMBERS: Final = 10_000_000  # write components.csv by default up to this size: 200 MB of text
+# Files that a fit may write into its folder; extensions add others.
 FILES: Final = (*(f"scores.{kind}" for kind in WRITERS), "components.csv", "components.parquet", "report.html")
 MANIFEST: Final = "result.json"
 HASHES: Final = "sha256"
-# Files up to so many bytes are held against their hashes; larger ones would take longer than what is asked for.
+# Verify the hashes of files up to this size in bytes; for larger files, hashing would take longer than the subcommand.
 MOST_HASHED: Final = 2**26
 Model = TypeVar("Model")
 
 
-# The account of a fit
+# Result of a fit
 
 COLUMNS = ("singular_value", "explained_variance", "ratio", "cumulative", "residual", "value_error", "converged")
 
@@ -52,15 +52,15 @@ class Result:
 
     document: dict[str, Any]
     features: Any  # names, or None
-    tol: float  # what an error bound is judged by
-    taken: str | None = None  # how many features were taken, and how they were chosen
+    tol: float  # a component whose error bound is at most `tol` has converged
+    taken: str | None = None  # number of features used and how they were selected, for the report
 
     @classmethod
     def of(cls, run: Run, features: Any, recorded: tuple[str, ...], paths: Mapping[str, Path], seconds: float) -> Self:
         pca, A, settings = run.pca, run.A, run.settings
         info, more = pca.info_, settings.extra
         several = {"files": list(settings.files), "stack": settings.stack} if len(settings.files) > 1 else {}
-        told = {name: getattr(settings, name) for name in OF_RESULTS} | {name: more[name] for name in recorded}
+        own = {name: getattr(settings, name) for name in OF_RESULTS} | {name: more[name] for name in recorded}
         document = {
             "singular_values": numbers(pca.singular_values_),
             "explained_variance": numbers(pca.explained_variance_),
@@ -82,7 +82,7 @@ class Result:
             "stored": int(A.costs.stored if isinstance(A, Operator) else A.stored),
             "dtype": str(A.dtype),
             "solver": info.solver,
-            "settings": told | {"preprocess": list(settings.preprocess)},
+            "settings": own | {"preprocess": list(settings.preprocess)},
             **({"table": settings.choices.told} if settings.choices.told else {}),
             "version": version("shiftsvd"),
             **run.document,
@@ -101,27 +101,32 @@ class Result:
         }
 
     def rows(self) -> list[list[Any]]:
-        told = self.document
-        blank = [None] * told["n_components"]
-        cumulative = np.cumsum(np.array(told["explained_variance_ratio"], float)).tolist()
-        errors = told["value_errors"] or blank
+        result = self.document
+        blank = [None] * result["n_components"]
+        cumulative = np.cumsum(np.array(result["explained_variance_ratio"], float)).tolist()
+        errors = result["value_errors"] or blank
         certain: list[bool | None] = [
-            None if told["value_errors"] is None else e is not None and e <= self.tol for e in errors
+            None if result["value_errors"] is None else e is not None and e <= self.tol for e in errors
         ]
-        if told["completed"] is False:  # the bounds are of a matrix that would still have changed
-            certain = [False] * told["n_components"]
-        elif told["converged"] is False and all(certain):  # a value may be missing: which of them is which is not known
-            certain = [None] * told["n_components"]
-        columns = (told["singular_values"], told["explained_variance"], told["explained_variance_ratio"], cumulative)
-        return [list(row) for row in zip(*columns, told["residuals"] or blank, errors, certain, strict=True)]
+        if result["completed"] is False:  # the bounds refer to a completed matrix that had not converged
+            certain = [False] * result["n_components"]
+        elif result["converged"] is False and all(certain):  # a value may have been missed, at an unknown position
+            certain = [None] * result["n_components"]
+        columns = (
+            result["singular_values"],
+            result["explained_variance"],
+            result["explained_variance_ratio"],
+            cumulative,
+        )
+        return [list(row) for row in zip(*columns, result["residuals"] or blank, errors, certain, strict=True)]
 
 
 def of_gaps(pca: Any) -> dict[str, Any]:
     info = pca.info_
     if info.completed is not None:
-        whole = "the completed matrix: the observed entries, and the model's own in place of the missing ones"
+        whole = "the completed matrix: observed entries, and predictions of the model for missing values"
     elif info.n_missing is not None:
-        whole = "the data, with the means in place of missing entries"
+        whole = "the data, with missing values replaced by the means"
     else:
         whole = "the transformed data" if hasattr(pca, "preprocess_") else "the data"
     known = {"n_missing": info.n_missing, "heldout_r2": info.heldout_r2, "completed": info.completed}
@@ -135,49 +140,51 @@ def numbers(values: Any) -> list[float | None] | None:
 
 
 def printed(result: Result, hooks: Sequence[Hooks]) -> str:
-    told = result.document
-    m, n = told["shape"]
-    lines = [f"{told['file']}: {m:,} x {n:,}, {told['stored']:,} numbers, {told['dtype']}"]
-    if transforms := told["settings"]["preprocess"]:
-        lines.append(f"entries by {', then '.join(transforms)}")
-    lines += [line for each in hooks for line in each.summary(told)]
-    lines += _gap_lines(told)
-    lines.append(f"{told['solver']}; {told['n_passes']} passes over the data, {told['seconds']:.2f} s\n")
+    document = result.document
+    m, n = document["shape"]
+    lines = [f"{document['file']}: {m:,} samples x {n:,} features, {document['stored']:,} numbers, {document['dtype']}"]
+    if transforms := document["settings"]["preprocess"]:
+        lines.append(f"entries transformed by {', then '.join(transforms)}")
+    lines += [line for each in hooks for line in each.summary(document)]
+    lines += _gap_lines(document)
+    lines.append(f"{document['solver']}; {document['n_passes']} passes over the data, {document['seconds']:.2f} s\n")
     lines.append("component  singular value    variance   share  cumulative  residual     error")
     for j, (value, variance, share, cumulative, residual, error, _) in enumerate(result.rows()):
         lines.append(
             f"{j + 1:9}  {as_text(value, '14.6g')}  {as_text(variance, '10.4g')}  {as_text(share, '6.2%')}  "
             f"{as_text(cumulative, '10.2%')}  {as_text(residual, '8.0e')}  {as_text(error, '8.0e')}"
         )
-    if told["missed_below"] is not None and len(told["singular_values"]) < min(told["shape"]):
-        lines.append(missed(told["missed_below"], told["singular_values"][-1]))
-    lines += [line for each in hooks for line in each.footer(told)]
+    if document["missed_below"] is not None and len(document["singular_values"]) < min(document["shape"]):
+        lines.append(missed(document["missed_below"], document["singular_values"][-1]))
+    lines += [line for each in hooks for line in each.footer(document)]
     return plain_lines("\n".join(lines))
 
 
 def missed(level: float, last: float) -> str:
     above = f"{level / last:.4g} times the last one" if last > 0 else f"{level:.4g}"
-    return f"singular values that are not shown are at most {above}, with probability 1 - 1e-9"
+    return f"singular values not shown are at most {above}, with probability 1 - 1e-9"
 
 
-def _gap_lines(told: dict[str, Any]) -> list[str]:
-    if told["n_missing"] is None:
+def _gap_lines(document: dict[str, Any]) -> list[str]:
+    if document["n_missing"] is None:
         return []
-    m, n = told["shape"]
-    entries = "entry" if told["n_missing"] == 1 else "entries"
+    m, n = document["shape"]
+    values = "value" if document["n_missing"] == 1 else "values"
     lines = [
-        f"{told['n_missing']:,} missing {entries} ({told['n_missing'] / (m * n):.1%})",
-        f"shares are of {told['variance_of']}",
+        f"{document['n_missing']:,} missing {values} ({document['n_missing'] / (m * n):.1%})",
+        f"shares of the variance refer to {document['variance_of']}",
     ]
-    if told["completed"] is not None:
+    if document["completed"] is not None:
         r2 = (
-            "too few to tell"
-            if told["heldout_r2"] is None
-            else f"R^2 = {told['heldout_r2']:.3f} (0: no better than the shift)"
+            "not computed, too few entries"
+            if document["heldout_r2"] is None
+            else f"R^2 = {document['heldout_r2']:.3f} (0: no better than the shift)"
         )
-        lines.append(f"observed entries that were held out: {r2}")
-    if told["completed"] is False:
-        lines.append("not converged: the completion stopped unfinished; give a larger --max-iter or --penalty")
+        lines.append(f"prediction of held-out entries: {r2}")
+    if document["completed"] is False:
+        lines.append(
+            "The completion of missing values did not converge. Use a larger --max-iter or a larger --penalty."
+        )
     return lines
 
 
@@ -199,20 +206,20 @@ def variance_table(path: Path, result: Result) -> None:
 
 def _write_manifest(document: dict[str, Any], outputs: Outputs, paths: Mapping[str, Path]) -> None:
     home = paths["result"].parent
-    beside = sorted(path for path in paths.values() if path.parent == home and path.name != MANIFEST)
-    document[HASHES] = {path.name: _hash(outputs.part(path)) for path in beside}
+    others = sorted(path for path in paths.values() if path.parent == home and path.name != MANIFEST)
+    document[HASHES] = {path.name: _hash(outputs.part(path)) for path in others}
     outputs.part(paths["result"]).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def model_in(path: str | Path, *kinds: type[Model]) -> Model:
-    """Load a model of one of these kinds; warn if files in its folder do not match the hashes in result.json."""
+    """Load a model of one of `kinds`; warn if files in its folder do not match the hashes in result.json."""
     model: Model = load_model(path, kinds)
     folder = Path(path).parent
     if others := _changed(folder):
         warnings.warn(
-            f"{', '.join(others)} in {folder} {'is' if len(others) == 1 else 'are'} not of the run that {MANIFEST} "
-            "tells of (files were replaced, or a run was broken off); repeat the fit with --force to have them of one "
-            "run",
+            f"{', '.join(others)} in {folder} {'does' if len(others) == 1 else 'do'} not match the hashes in "
+            f"{MANIFEST}: files were replaced, or a run was interrupted. Repeat the fit with --force to write all "
+            "files in one run.",
             stacklevel=2,
         )
     return model
@@ -225,7 +232,7 @@ def _changed(folder: Path) -> list[str]:
         try:
             if file.is_file() and file.stat().st_size <= MOST_HASHED and _hash(file) != known:
                 found.append(file.name)
-        except OSError:  # it may not be read, as by another user
+        except OSError:  # no permission to read the file
             continue
     return found
 
@@ -234,10 +241,10 @@ def _known(manifest: Path) -> dict[str, str]:
     try:
         if not manifest.is_file() or manifest.stat().st_size > MOST_HASHED:
             return {}
-        told = json.loads(manifest.read_text(encoding="utf-8"))
+        document = json.loads(manifest.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    hashes = told.get(HASHES) if isinstance(told, dict) else None
+    hashes = document.get(HASHES) if isinstance(document, dict) else None
     return hashes if isinstance(hashes, dict) else {}
 
 
@@ -261,7 +268,7 @@ def planned(settings: Settings, hooks: Sequence[Hooks]) -> dict[str, Path]:
     files["variances"] = "variances.csv"
     drawn = all(find_spec(name) for name in ("matplotlib", "jinja2"))
     if settings.report and not drawn:
-        raise ValueError("a report needs matplotlib and jinja2: pip install 'shiftsvd[plot]'")
+        raise ValueError("--report needs matplotlib and jinja2. Install them with: pip install 'shiftsvd[plot]'")
     if drawn and settings.report is not False:
         files["report"] = "report.html"
     for each in hooks:
@@ -269,10 +276,10 @@ def planned(settings: Settings, hooks: Sequence[Hooks]) -> dict[str, Path]:
     folder = Path(settings.out)
     _warn_of_others(folder, {str(file) for file in files.values()}, [name for each in hooks for name in each.files])
     paths = {name: folder / file if isinstance(file, str) else file for name, file in files.items()}
-    paths["result"] = folder / MANIFEST  # which is written last
+    paths["result"] = folder / MANIFEST  # written last, as it has hashes of the others
     for path in paths.values():
         if path.exists() and not path.is_symlink() and any(map(path.samefile, filter(os.path.exists, settings.files))):
-            raise ValueError(f"{path} is the file that is fitted; name another folder")
+            raise ValueError(f"{path} is an input file and would be overwritten. Use another folder for --out.")
     return paths
 
 
@@ -282,10 +289,15 @@ def _usual_kind(settings: Settings) -> str:
 
 
 def _warn_of_others(folder: Path, planned: set[str], more: Sequence[str]) -> None:
-    """Warn if outputs of an earlier run remain in the folder, because they could be taken for those of this run."""
+    """Warn if the folder keeps outputs of an earlier run, because users may mistake them for outputs of this run."""
     others = sorted(name for name in {*FILES, *more} - planned if (folder / name).exists())
     if others:
-        warnings.warn(f"{folder} keeps {', '.join(others)} of an earlier run", stacklevel=2)
+        warnings.warn(_kept(folder, others), stacklevel=2)
+
+
+def _kept(folder: Path, names: Sequence[str]) -> str:
+    which = "it" if len(names) == 1 else "them"
+    return f"{folder} still contains {', '.join(names)} of an earlier run. Remove {which} if no longer needed."
 
 
 def advise_scale(A: Observed, names: Names, settings: Settings) -> None:
@@ -305,8 +317,9 @@ def advise_scale(A: Observed, names: Names, settings: Settings) -> None:
     called = [f"column {j + 1}" if names.features is None else repr(str(names.features[j])) for j in (most, least)]
     ratio = spread[most] / spread[least]
     print_message(
-        f"columns differ by orders of magnitude: {called[0]} varies {ratio:,.0f} times as much as {called[1]}, and "
-        "weighs as much more; --scale gives all columns the same weight (--scale none: as they are, without this line)",
+        f"Columns differ by orders of magnitude: the standard deviation of {called[0]} is {ratio:,.0f} times that of "
+        f"{called[1]}, so the components mostly describe {called[0]}. Use --scale to give all columns the same weight, "
+        "or --scale none to keep their units and hide this notice.",
         settings.quiet,
     )
 
@@ -324,9 +337,10 @@ def leave_out_components(run: Run, outputs: Outputs, paths: dict[str, Path]) -> 
     path = paths.pop("components")
     outputs.leave_out(path)
     if path.exists():
-        warnings.warn(f"{path.parent} keeps {path.name} of an earlier run", stacklevel=2)
+        warnings.warn(_kept(path.parent, [path.name]), stacklevel=2)
     print_message(
-        f"no {path.name}: its {count:,} numbers are in the model; --components csv or --components parquet writes them",
+        f"{path.name} was not written, because it would have {count:,} numbers, which the model also stores. Use "
+        "--components csv or --components parquet to write it.",
         run.settings.quiet,
     )
 

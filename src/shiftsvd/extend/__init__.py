@@ -81,7 +81,7 @@ class Decoder(NamedTuple):
     decode : str
         "module:function" of ``(path_in, path_out, key, memory_limit) -> None``.
     targets : mapping
-        Suffixes of output files, each with the suffixes of the files beside it; the first one can be read.
+        Suffixes of output files, each with the suffixes of its additional files; `io.open_matrix` reads the first one.
     refusal : str
         "module:function" of ``(path) -> str``: the message of the error when such a file is opened.
 
@@ -122,7 +122,7 @@ class Extension:
         Files that `io.convert` decodes once.
     beside : str or None
         "module:function" of ``(path, matrix, memory_limit) -> io.Opened or None``: names and orientation of a
-        MatrixMarket file, from the files beside it.
+        MatrixMarket file, from files in the same folder.
     transforms : mapping of str to str
         Names for ``preprocess=`` and ``--preprocess``, each with the "module:class" of a `Transform`.
     kinds : str or None

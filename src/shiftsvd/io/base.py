@@ -186,15 +186,17 @@ def optional(module: str, extra: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError as error:
         package, remedy = module.partition(".")[0], f"pip install 'shiftsvd[{extra}]'"
-        raise ImportError(f"this file needs the package {package}, which is not installed: {remedy}") from error
+        raise ImportError(
+            f"This file needs the package {package}, which is not installed. Install it with: {remedy}"
+        ) from error
 
 
 _LONGEST_LINE = 1 << 28  # bytes of a line of a text file: a row of ten million numbers
 NAME = 100  # bytes of a name, as Python holds it and in an array
 _COLUMN = 400  # bytes for each column of a text: its name, and its cells in the first rows
 _LONGEST_NAME = 1000  # characters; NumPy pads all names to the longest
-_IN_PARTS = "convert the file to .h5ad where there is room: that is read in parts"
-TRANSPOSED = "store it the other way round, as .h5ad, or as triplets: each column of a table takes memory of its own"
+_IN_PARTS = "convert the file to .h5ad on a machine with more memory; .h5ad files are read in blocks"
+TRANSPOSED = "store it transposed, as .h5ad, or as triplets, because each column of a table takes additional memory"
 
 
 def called(path: Path) -> str:
@@ -223,7 +225,7 @@ def bounded(path: Path | str, n_bytes: int, memory_limit: int | str | None, reme
 
 def refuse_key(path: Path, key: str | None) -> None:
     if key is not None:
-        raise Refused(f"{path} holds one matrix without a name, so ", Setting("key"), f" must be None, got {key!r}")
+        raise Refused(f"{path} holds a single matrix without a name. Remove ", Setting("key", key), ".")
 
 
 def plausible_shape(path: Path, shape: Sequence[int], memory_limit: int | str | None) -> None:
@@ -252,8 +254,8 @@ def longest_line(memory_limit: int | str | None, growth: int) -> int:
 
 
 def too_long(path: Path, longest: int) -> Refused:
-    remedy = () if longest == _LONGEST_LINE else (", and whether ", Setting("memory_limit"), " may be raised")
-    return Refused(f"{path} has a line of more than {longest:,} bytes; look whether it is a text file", *remedy)
+    remedy = () if longest == _LONGEST_LINE else (" If it is, raise ", Setting("memory_limit"), ".")
+    return Refused(f"{path} has a line of more than {longest:,} bytes. Check that it is a text file.", *remedy)
 
 
 def bounded_width(path: Path, n_columns: int, memory_limit: int | str | None, each: int = _COLUMN) -> None:
@@ -264,6 +266,6 @@ def labels(path: Path, names: Iterable[str], memory_limit: int | str | None) -> 
     names = list(names)
     longest = max(map(len, names), default=0)
     if longest > _LONGEST_NAME:
-        raise ValueError(f"{path} has a name of {longest} characters; the longest allowed is {_LONGEST_NAME}")
+        raise ValueError(f"{path} has a name of {longest:,} characters. Names may have at most {_LONGEST_NAME:,}.")
     bounded(path, 4 * max(longest, 1) * len(names), memory_limit)
     return np.array(names, dtype=np.str_)

@@ -22,11 +22,11 @@ class Choices:
     Parameters
     ----------
     ids : str or None
-        The column that names the rows.
+        Column of row names.
     drop : tuple of str
-        Columns to leave out.
+        Columns to exclude.
     columns : tuple of str
-        The only columns that are features; empty: all.
+        Columns to use as features; empty: all.
     one_hot : dict
         Columns of classes, each with its classes in order; an empty tuple takes the classes from the table.
     sep, decimal, thousands, encoding, comment : str or None
@@ -72,9 +72,9 @@ class Choices:
         Parameters
         ----------
         drop : str, or iterable of str
-            Columns to leave out.
+            Columns to exclude.
         columns : str, or iterable of str
-            The only columns that are features; empty: all.
+            Columns to use as features; empty: all.
         one_hot : str, iterable of str, or mapping of str to classes
             Columns of classes.
         **settings
@@ -105,22 +105,24 @@ class Choices:
             if mark is not None and len(_SEPARATORS.get(mark.lower(), mark) if name == "sep" else mark) != 1:
                 raise refuse(name, "be one character", mark)
         if self.decimal is not None and self.decimal == self.thousands:
-            both = f" must be different marks, got {self.decimal!r} for both"
+            both = f" must be different characters, got {self.decimal!r} for both"
             raise Refused(Setting("decimal"), " and ", Setting("thousands"), both)
         if self.comment == "":
-            raise Refused(Setting("comment"), " must be what lines of comment begin with, got an empty text")
+            raise Refused(Setting("comment"), " must be the text that comment lines begin with, got an empty text")
         if self.encoding is not None:
             try:
                 "".encode(self.encoding)
             except LookupError:
-                known = "be one that Python knows, such as latin-1, cp1252 or utf-16"
+                known = "be an encoding of Python, such as latin-1, cp1252 or utf-16"
                 raise refuse("encoding", known, self.encoding) from None
         uses = {"ids": self.named_ids, "drop": self.drop, "columns": self.columns, "one_hot": tuple(self.one_hot)}
         for use, other in combinations(uses, 2):
             both_uses = set(uses[use]) & set(uses[other])
             if both_uses and (use, other) != ("columns", "one_hot"):
                 name = min(both_uses)
-                raise Refused(f"a column has one use: {name!r} is in ", Setting(use), " and in ", Setting(other))
+                raise Refused(
+                    *(f"column {name!r} must have one use, but is in ", Setting(use), " and in ", Setting(other))
+                )
 
     @property
     def named_ids(self) -> tuple[str, ...]:
@@ -167,7 +169,7 @@ class Choices:
         if these := [name for name in self.given if name not in but]:
             value = getattr(self, these[0])
             given = naming(these[0], [value] if isinstance(value, str) else list(value))
-            raise Refused(given, f" is for tables of numbers, got it for {what}; leave it out")
+            raise Refused(given, f" applies to tables of numbers only, not to {what}. Remove this setting.")
 
     def check_names(self, names: Sequence[str]) -> None:
         """Raise `ValueError` for named columns that a table lacks, or has more than once.
@@ -186,16 +188,22 @@ class Choices:
         for name in self.named:
             if name not in there and name not in self.may_lack:
                 close = get_close_matches(name, names, 1)
-                told = f"; did you mean {close[0]!r}? it has " if close else "; it has "
+                hint = f"Did you mean {close[0]!r}? " if close else ""
                 use = next(use for use in ("ids", "drop", "columns", "one_hot") if name in (getattr(self, use) or ()))
-                raise Refused(f"it has no column {name!r}, got ", Setting(use, name), f"{told}{shown(names)}")
+                raise Refused(
+                    *(f"the table has no column {name!r}, got ", Setting(use, name)),
+                    f". {hint}The columns are {shown(names)}.",
+                )
         for name in (*self.named_ids, *self.one_hot):
             if list(names).count(name) > 1:
-                raise Refused(f"{name!r} must be one column, and several are called so; rename them first")
+                count = list(names).count(name)
+                raise Refused(f"{name!r} must be the name of one column, but {count} columns have it. Rename them.")
         for name in self.one_hot:
             if any(other.startswith(name + JOIN) for other in names):
-                taken = f"columns that begin with '{name}{JOIN}' would be taken for classes of {name!r}; rename them"
-                raise Refused(taken)
+                raise Refused(
+                    f"a column whose name begins with '{name}{JOIN}' cannot be distinguished from an indicator of "
+                    f"{name!r}. Rename it."
+                )
 
     def leaves_out(self, name: str) -> bool:
         """Return True if these settings exclude a column from the features.

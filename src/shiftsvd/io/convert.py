@@ -123,13 +123,13 @@ def convert(
     path_in : str or Path
         A file or folder that `open_matrix` reads, or ``"-"`` for standard input; or .vcf, .vcf.gz, .bcf, .bgen.
     path_out : str or Path
-        .h5ad or .h5 for HDF5, .zarr for Zarr; for variants also .pgen and .bed, with their tables beside them. The file
-        appears when it is complete.
+        .h5ad or .h5 for HDF5, .zarr for Zarr; for variants also .pgen and .bed, with their tables in the same folder.
+        The file appears when it is complete.
     format : str, optional
         The format of `path_in`, as in `open_matrix`.
     key : str, optional
         The element inside the file, as in `open_matrix`. For a VCF the field to read: "GT" (calls), "DS", "GP" or "HDS"
-        (dosages); default: DS where the head declares it, else GT, and GT first for a .bed, which holds calls.
+        (dosages); default: DS if the header declares it, else GT; for a .bed, which holds calls, GT first.
     orient : "rows" or "columns", optional
         Axis of the samples in the file, as in `open_matrix`.
     feature_types : "all", a type such as "Antibody Capture", or list of them, optional
@@ -157,11 +157,11 @@ def convert(
     Notes
     -----
     Costs one read. A file that stores columns and does not fit in memory is read twice, and needs temporary files
-    beside the output, of about three times its size.
+    of about three times its size in the folder of the output.
 
     Of VCF, BCF and BGEN only variants of two alleles are kept, and dosages count the second one. As in PLINK 2,
     genotypes of one copy count twice, phase is dropped, and dosages within 0.1 of a whole number are calls. Half-calls
-    are missing. Warnings count what is left out. Variants without names are named by their place and alleles.
+    are missing. Warnings count the variants removed. Variants without names are named by position and alleles.
 
     Examples
     --------
@@ -218,20 +218,20 @@ def _refuse_matrix_options(path: Path, orient: Orient | None, feature_types: Fea
     choices.refuse_for("genotypes")
     for name, value in (("orient", orient), ("feature_types", feature_types)):
         if value is not None:
-            of_matrices = f" is for matrices, got {value!r} for the genotypes in {path}; leave it out"
+            of_matrices = f" applies to matrices, got {value!r} for the genotypes in {path}. Remove this setting."
             raise Refused(Setting(name), of_matrices)
 
 
 def _refuse(path: Path, compression: str | None, targets: Mapping[str, tuple[str, ...]]) -> None:
     suffixes = (*_SUFFIXES, *targets)
     if path.suffix not in suffixes:
-        raise ValueError(f"{path} must end in {', '.join(suffixes)}: those are the formats that are written")
+        raise ValueError(f"{path} must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}.")
     if compression not in COMPRESSIONS:
         raise refuse("compression", 'be "gzip", "zstd" or "none"', compression)
     if path.suffix in targets and compression not in (None, "none"):
         raise refuse("compression", f'be "none" for {path.suffix}', compression)
     if not path.absolute().parent.is_dir():
-        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}; make it first")
+        raise FileNotFoundError(f"{path} cannot be written: the folder {path.parent} does not exist. Create it first.")
 
 
 def _blocks(matrix: Any, flip: bool, memory_limit: int | str | None, folder: Path) -> Generator[Block, None, None]:

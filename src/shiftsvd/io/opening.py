@@ -46,31 +46,30 @@ class Where:
 
     def __post_init__(self) -> None:
         if self.orient not in (None, "rows", "columns"):
-            raise refuse("orient", 'be "rows" or "columns", where the samples are', self.orient)
+            raise refuse("orient", 'be "rows" or "columns", the axis of the samples', self.orient)
         if self.stack not in (None, "rows", "columns"):
-            raise refuse("stack", 'be "rows" or "columns", what each file has of its own', self.stack)
+            raise refuse("stack", 'be "rows" (different samples) or "columns" (different features)', self.stack)
 
 
 def of_types(path: Path, opened: Opened, wanted: FeatureTypes) -> Opened:
-    asked, features = _asked(wanted), opened.features
+    chosen, features = _listed_types(wanted), opened.features
     if features is None or features.types is None:
-        if asked not in (None, [EVERY]):
-            leave_out = Setting("feature_types"), f", got {', '.join(asked or ())}"
-            raise Refused(f"{path} has no types of features; leave out ", *leave_out)
+        if chosen not in (None, [EVERY]):
+            raise Refused(f"{path} has no feature types. Remove ", Setting("feature_types", chosen), ".")
         return opened
     types = features.types
-    places = _places(path, types, asked, features.usual)
+    places = _places(path, types, chosen, features.usual)
     counts, left = Counter(types[places].tolist()), Counter(np.delete(types, places).tolist())
-    if asked is None and left:
-        taken = f"{path}: {_counted(left)} left out, {_counted(counts)} taken; "
-        notice(taken, Setting("feature_types", EVERY), " keeps all")
-    elif asked is None and len(counts) > 1:
-        together = f"{path}: {_counted(counts)} taken together; "
-        notice(together, Setting("feature_types", "Gene Expression"), " takes some")
+    if chosen is None and left:
+        kept = f"{path}: features are kept by type: {_counted(counts)} kept, {_counted(left)} excluded. Use "
+        notice(kept, Setting("feature_types", EVERY), " to keep all.")
+    elif chosen is None and len(counts) > 1:
+        together = f"{path}: features of several types are combined: {_counted(counts)}. Use "
+        notice(together, Setting("feature_types", "Gene Expression"), " to keep one type.")
     return some_features(opened, places) if left else opened
 
 
-def _asked(wanted: FeatureTypes) -> list[str] | None:
+def _listed_types(wanted: FeatureTypes) -> list[str] | None:
     several: Any = [wanted] if isinstance(wanted, str) else wanted
     known = several is None or (isinstance(several, Sequence) and all(isinstance(each, str) for each in several))
     if not known or several in ([], ()):
@@ -78,19 +77,19 @@ def _asked(wanted: FeatureTypes) -> list[str] | None:
     return None if several is None else list(several)
 
 
-def _places(path: Path, types: Labels, asked: list[str] | None, usual: str | None) -> Places:
+def _places(path: Path, types: Labels, chosen: list[str] | None, usual: str | None) -> Places:
     there = {name.casefold(): name for name in types.tolist()}
-    if asked == [EVERY] or (asked is None and (usual or "").casefold() not in there):
+    if chosen == [EVERY] or (chosen is None and (usual or "").casefold() not in there):
         return np.arange(len(types))
-    names = [usual or ""] if asked is None else asked
+    names = [usual or ""] if chosen is None else chosen
     if unknown := [name for name in names if name.casefold() not in there]:
-        have = f"it has {_counted(Counter(types.tolist()))}"
-        raise ValueError(f"{path} has no features of type {', '.join(map(repr, unknown))}; {have}")
+        have = f"It has {_counted(Counter(types.tolist()))}."
+        raise ValueError(f"{path} has no features of type {', '.join(map(repr, unknown))}. {have}")
     return np.flatnonzero(np.isin(types, [there[name.casefold()] for name in names]))
 
 
 def _counted(counts: Counter[str]) -> str:
-    each = [f"{count} {name or 'without a type'}" for name, count in counts.most_common(_SHOWN)]
+    each = [f"{count:,} {name or 'without a type'}" for name, count in counts.most_common(_SHOWN)]
     return ", ".join([*each, *(["..."] if len(counts) > _SHOWN else [])])
 
 
@@ -107,8 +106,8 @@ def some_features(opened: Opened, places: Places) -> Opened:
     return replace(opened.with_features(some), matrix=matrix, places=of_file, features=features)
 
 
-# Numbers for each column of wide data in a fit of a few components: panels, moments, right vectors.
-OF_WIDE = 96
+# Numbers that a fit of a few components holds per column of wide data: panels, moments, right singular vectors.
+PER_COLUMN = 96
 
 
 def open_matrix(
@@ -249,7 +248,7 @@ def listed(path: str | Path | Sequence[str | Path]) -> list[Path]:
     if not paths:
         raise Refused(Setting("path"), " must name at least one file, got an empty list")
     if len(paths) > 1 and Path("-") in paths:
-        raise ValueError("standard input cannot be stacked with files; write it to a file")
+        raise ValueError("standard input cannot be stacked with files. Write it to a file first.")
     return paths
 
 
@@ -288,8 +287,8 @@ def read_files(
 ) -> Opened:
     which = Where(**where)
     if which.join is not None and (which.join not in JOINS or which.stack != "rows" or len(paths) < 2):
-        of = Setting("stack", "rows"), f", got {which.join!r}"
-        raise Refused(Setting("join"), ' must be "inner" or "outer", of several files with ', *of)
+        of = Setting("stack", "rows"), f"; got {which.join!r}"
+        raise Refused(Setting("join"), ' must be "inner" or "outer", and needs several files with ', *of)
     if len(paths) > 1:
         choices = choices.of_parts() if which.stack == "columns" else with_classes(paths, which.format, choices)
 
@@ -325,7 +324,7 @@ def read_file(
         read = resolve(known.reader)
         if known.is_table:
             return cast("Opened", read(path, key, memory_limit, choices))
-        if not choices.remembered:  # what a model remembers of tables says nothing of other files
+        if not choices.remembered:  # ignore settings for tables that come from a model
             choices.refuse_for(kind)
         return cast("Opened", read(path, key, memory_limit))
 
@@ -339,14 +338,14 @@ def held_bytes(source: RowSource) -> int:
 
 def _beside(source: RowSource, held: int) -> int:
     m, n = source.shape
-    return held + held // 2 + 8 * OF_WIDE * n if source.sparse and m < n else held
+    return held + held // 2 + 8 * PER_COLUMN * n if source.sparse and m < n else held
 
 
 def held_or_streamed(matrix: Any, resources: Resources, stream: bool | None = None) -> Any:
     if not isinstance(matrix, RowSource):
         if stream:
-            whole = "this format can only be read whole; convert it to .h5ad, or leave out "
-            raise Refused(whole, Setting("stream", True))
+            whole = "this format cannot be read in blocks. Convert the file to .h5ad, or remove "
+            raise Refused(whole, Setting("stream", True), ".")
         return matrix
     if stream is None:
         limit = limit_of(resources.memory_limit)

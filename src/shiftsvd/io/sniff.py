@@ -77,8 +77,9 @@ def format_of(path: Path, format: str | None) -> str:  # noqa: A002
         named = _by_content(path, content)
     expected = known[named].contents
     if content not in (expected or ("something else",)):
-        how = "is to be read as" if format else "is called like"
-        raise ValueError(f"{path} {how} {known[named].description} ({named}), but it holds {content}")
+        reason = f"the format is {named!r}" if format else f"the suffix is that of {named!r}"
+        found = {"folder": "a folder", "something else": "of an unknown format"}.get(content, content)
+        raise ValueError(f"{path}: {reason} ({known[named].description}), but the content is {found}.")
     return named
 
 
@@ -116,7 +117,7 @@ def _refuse_unread(path: Path) -> None:
     if decoder := decoder_of(path):
         raise ValueError(resolve(decoder.refusal)(path))
     if path.name.lower().endswith(_SPREADSHEETS):
-        raise ValueError(f"{path} is a spreadsheet, of which only a text is read; save its sheet as CSV (in UTF-8)")
+        raise ValueError(f"{path} is a spreadsheet. Save the sheet as CSV (UTF-8) and pass that file.")
 
 
 def named_format(path: Path) -> str | None:
@@ -142,8 +143,8 @@ def _by_content(path: Path, content: str) -> str:
     if content == "something else" and (named := named_format(path)):
         return named
     known = "; ".join(f"{name} ({', '.join(known.suffixes) or known.description})" for name, known in formats().items())
-    no_known = f"{path} is of no known format by its name or content; give "
-    raise Refused(no_known, Setting("format"), f", one of: {known}")
+    no_known = f"{path} has an unknown format, judged by its name and content. Set "
+    raise Refused(no_known, Setting("format"), f" to one of: {known}.")
 
 
 def _head(path: Path) -> bytes:

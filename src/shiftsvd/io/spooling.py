@@ -30,10 +30,10 @@ def _rereadable(path: Path, format: str | None) -> AbstractContextManager[Path]:
     if str(path) != "-":
         return spooled_pipe(path) if is_pipe(path) else nullcontext(path)
     if format is None or format not in formats():
-        one_of = f", one of {', '.join(formats())}, got {format!r}"
-        raise Refused("standard input needs its ", Setting("format"), one_of)
+        one_of = f", one of {', '.join(formats())}; got {format!r}"
+        raise Refused("standard input needs a ", Setting("format"), one_of)
     if "folder" in formats()[format].contents:
-        raise ValueError(f"standard input cannot be a folder, which {format} is; give its path")
+        raise ValueError(f"standard input cannot be {format}, which is a folder. Pass the path of the folder.")
     return _copied(iter(lambda: sys.stdin.buffer.read(_PIECE), b""), PIPED, PIPED)
 
 
@@ -52,11 +52,11 @@ def refuse_device(path: Path | str) -> None:
     mode = os.stat(path).st_mode
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
         kind = "a socket" if stat.S_ISSOCK(mode) else "a device"
-        raise ValueError(f"{path} is {kind}, which holds no matrix; give a file, a folder or a pipe")
+        raise ValueError(f"{path} is {kind}, not a file, a folder or a pipe.")
 
 
 @contextmanager
-def _copied(pieces: Iterable[bytes], name: str, told: str) -> Iterator[Path]:
+def _copied(pieces: Iterable[bytes], name: str, shown: str) -> Iterator[Path]:
     with temporary_folder("shiftsvd-") as folder:
         path = folder / name
         with path.open("wb") as file:
@@ -64,12 +64,12 @@ def _copied(pieces: Iterable[bytes], name: str, told: str) -> Iterator[Path]:
         try:
             yield path
         except NotFinite as error:
-            raise error.but(where=error.found.where.replace(str(path), told)) from error
+            raise error.but(where=error.found.where.replace(str(path), shown)) from error
         except Worded as error:
-            parts = (part.replace(str(path), told) if isinstance(part, str) else part for part in error.args)
+            parts = (part.replace(str(path), shown) if isinstance(part, str) else part for part in error.args)
             raise type(error)(*parts) from error
         except (ValueError, OSError) as error:
-            raise raisable(error)(str(error).replace(str(path), told)) from error
+            raise raisable(error)(str(error).replace(str(path), shown)) from error
 
 
 def _pieces_of_pipe(pipe: Path) -> Iterator[bytes]:
@@ -79,7 +79,7 @@ def _pieces_of_pipe(pipe: Path) -> Iterator[bytes]:
         # A read that does not wait returns None if a process has opened the pipe for writing, else b"".
         while (first := file.read(_PIECE)) == b"":
             if time.monotonic() > until:
-                raise ValueError(f"{pipe} is a pipe that nobody writes to")
+                raise ValueError(f"{pipe} is a pipe, and no process has written to it for {_PATIENCE:g} s.")
             time.sleep(_PAUSE)
         os.set_blocking(handle, True)
         yield first or b""

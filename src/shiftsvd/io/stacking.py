@@ -30,9 +30,11 @@ def common_features(
     every = dict.fromkeys(chain.from_iterable(places))
     common = [name for name in every if all(name in known for known in places)]
     if not common:
-        raise ValueError(f"{paths[0]} and {len(paths) - 1} more have no feature in common; are they named alike?")
+        raise ValueError(
+            f"{several(paths)} have no feature in common. Check that all files use the same kind of names."
+        )
     names = common if join == "inner" else list(every)
-    _tell(sorted(map(len, places)), len(common), len(every), join)
+    _notify(sorted(map(len, places)), len(common), len(every), join)
     wanted = labels(paths[0], names, memory_limit)
     at = [np.array([known[name] for name in names if name in known], np.intp) for known in places]
     if all(each.by_features for each in opened) and all(len(j) == len(names) and np.all(np.diff(j) > 0) for j in at):
@@ -51,8 +53,8 @@ def common_features(
 def _named(path: Path, opened: Opened) -> Labels:
     names = opened.names.features
     if names is None:
-        no_names = f"{path} has no names of features to match by; leave out "
-        raise Refused(no_names, Setting("join"), ", where sizes have to agree")
+        no_names = f"{path} has no feature names to match. Remove "
+        raise Refused(no_names, Setting("join"), "; files without names must have the same number of features.")
     return names
 
 
@@ -60,16 +62,18 @@ def _places(path: Path, names: Labels) -> Index:
     known = {name: j for j, name in enumerate(names.tolist())}
     if len(known) < len(names):
         twice = next(name for j, name in enumerate(names.tolist()) if known[name] != j)
-        raise ValueError(f"{path} must have features with names of their own to be joined, got {twice!r} twice")
+        raise ValueError(f"{path} must have unique feature names to be joined, got {twice!r} twice.")
     return known
 
 
-def _tell(counts: list[int], n_common: int, n_all: int, join: Join) -> None:
-    each = f"{counts[0]} to {counts[-1]}" if counts[0] < counts[-1] else f"{counts[0]}"
-    of_all = f"{len(counts)} files have {each} features, {n_common} in common of {n_all}"
-    left, taken = f"the other {n_all - n_common} are left out", f"all {n_all} are taken, 0 where one lacks"
-    told = left if join == "inner" else taken
-    notice(f"{of_all}: {told}" if n_common < n_all else f"{of_all}, in different orders")
+def _notify(counts: list[int], n_common: int, n_all: int, join: Join) -> None:
+    each = f"{counts[0]:,} to {counts[-1]:,}" if counts[0] < counts[-1] else f"{counts[0]:,}"
+    of_all = f"{len(counts)} files have {each} features each, {n_common:,} of {n_all:,} in common"
+    inner = f"The other {n_all - n_common:,} are excluded."
+    outer = f"All {n_all:,} are kept, with 0 where a file lacks a feature."
+    notice(
+        f"{of_all}. {inner if join == 'inner' else outer}" if n_common < n_all else f"{of_all}, in different orders."
+    )
 
 
 def _with(opened: Opened, matrix: RowSource, names: Labels) -> Opened:
@@ -79,14 +83,18 @@ def _with(opened: Opened, matrix: RowSource, names: Labels) -> Opened:
 def _by_samples(path: Path, opened: Opened, memory_limit: int | str | None) -> Opened:
     source = opened.matrix
     with reading(path):
-        bounded(f"{path}, which is stored by features and has them in another order,", bytes_of(source), memory_limit)
+        bounded(
+            f"{path}, which must be read whole because its features are in another order,",
+            bytes_of(source),
+            memory_limit,
+        )
         held = source if isinstance(source, HeldRows) else HeldRows(source.read(0, source.shape[0]), source.name)
     return replace(opened, matrix=held.H, transposed=not opened.transposed)
 
 
 Read = Callable[[Path, int | str | None], Opened]
 KINDS = {"rows": "samples", "columns": "features"}
-_NAMELESS = ("", ".")  # PLINK's for a variant without a name
+_NAMELESS = ("", ".")  # PLINK writes "." for a variant without a name
 _SHOWN = 3  # names in an error
 
 
@@ -106,8 +114,8 @@ def read_stack(
     # can only be read whole.
     if stack not in KINDS:
         raise Refused(
-            *(f"{several(paths)} need ", Setting("stack", "rows"), " (each file has other samples) or "),
-            *(Setting("stack", "columns"), f" (other features), got {stack!r}"),
+            *(f"{several(paths)} need ", Setting("stack", "rows"), " (if each file has different samples) or "),
+            *(Setting("stack", "columns"), f" (if each file has different features), got {stack!r}"),
         )
     for path in paths:
         if not path.exists():
@@ -118,8 +126,8 @@ def read_stack(
         opened.append(read(path, left))
         if not isinstance(opened[-1].matrix, RowSource):
             if parts_only:
-                whole = f"{path} can only be read whole; convert it to .h5ad, or leave out "
-                raise Refused(whole, Setting("stream", True))
+                whole = f"{path} cannot be read in blocks. Convert it to .h5ad, or remove "
+                raise Refused(whole, Setting("stream", True), ".")
             with reading(path):
                 opened[-1] = replace(opened[-1], matrix=HeldRows(opened[-1].matrix, str(path)))
             left = None if left is None else max(1, left - bytes_of(opened[-1].matrix))
@@ -142,11 +150,11 @@ def stacked(paths: Sequence[Path], stack: Orient, opened: Sequence[Opened]) -> O
     for i, (path, each) in enumerate(zip(paths, opened, strict=True)):
         order = _order(paths[first], known, path, getattr(each.names, shared), shared)
         if sizes[i] != sizes[0]:
-            raise ValueError(f"{path} must have the {sizes[0]} {shared} of {paths[0]}, got {sizes[i]}")
+            raise ValueError(f"{path} must have the {sizes[0]:,} {shared} of {paths[0]}, got {sizes[i]:,}.")
         if order is not None and not by_rows:
             raise ValueError(
-                f"{path} has the {shared} of {paths[first]} in another order, and is stored by {shared}; "
-                "write both in one order"
+                f"{path} has the {shared} of {paths[first]} in another order and is stored by {shared}, so it cannot "
+                "be reordered while it is read. Write both files in the same order."
             )
         parts[i] = parts[i] if order is None else SomeColumns(parts[i], order)
     joined = _joined(paths, [getattr(each.names, along) for each in opened], along)
@@ -160,7 +168,7 @@ def _refuse_twice(paths: Sequence[Path]) -> None:
     for path in paths:
         place = path.resolve()
         if place in known:
-            raise ValueError(f"{path} is the same file as {known[place]} and would count twice; give every file once")
+            raise ValueError(f"{path} and {known[place]} are the same file. Pass each file once.")
         known[place] = path
 
 
@@ -169,8 +177,8 @@ def _common(paths: Sequence[Path], opened: Sequence[Opened]) -> bool:
     found = {each.by_features: path for path, each in in_files}
     if len(found) > 1:
         raise ValueError(
-            f"{found[True]} is stored by features and {found[False]} by samples, and neither can be turned in its "
-            "file; convert one of them (shiftsvd convert)"
+            f"{found[True]} is stored by features and {found[False]} by samples, so their blocks cannot be combined. "
+            "Convert one of them with `shiftsvd convert`."
         )
     return next(iter(found), False)
 
@@ -185,10 +193,13 @@ def _order(first: Path, known: Labels | None, path: Path, names: Labels | None, 
         return None
     for missing, verb in ((_only(known, names), "lacks"), (_only(names, known), "has")):
         if missing:
-            remedy = ("; ", Setting("join", "inner"), " takes those of all files") if what == "features" else ()
-            raise Refused(f"{path} must have the {what} of {first}: it {verb} {missing}", *remedy)
+            remedy = (" Use ", Setting("join", "inner"), " to keep the common features.") if what == "features" else ()
+            raise Refused(f"{path} must have the {what} of {first}, but {verb} {missing}.", *remedy)
     if len(known) != len(names) or len(set(names.tolist())) < len(names):
-        raise ValueError(f"{path} has the {what} of {first} in another order, and some names occur twice")
+        raise ValueError(
+            f"{path} has the {what} of {first} in another order, and some names occur twice, so they cannot be "
+            "matched. Make the names unique."
+        )
     place = {name: j for j, name in enumerate(names.tolist())}
     return np.array([place[name] for name in known.tolist()], np.intp)
 
@@ -202,7 +213,7 @@ def _joined(paths: Sequence[Path], named: Sequence[Labels | None], what: str) ->
         new = set(names.tolist()) - set(_NAMELESS)  # type: ignore[union-attr]
         if again := sorted(new & seen.keys()):
             first, both = paths[seen[again[0]]], _some(again)
-            raise ValueError(f"{paths[i]} must have features of its own to lie beside {first}, both have {both}")
+            raise ValueError(f"{paths[i]} must have other features than {first}, but both have {both}.")
         seen |= dict.fromkeys(new, i)
     return joined
 

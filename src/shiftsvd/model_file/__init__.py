@@ -1,4 +1,4 @@
-"""Model files: a fitted estimator as tensors under a JSON header, with no code in it that could run."""
+"""Model files: a fitted estimator as tensors with a JSON header, without executable code."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from numpy.random import BitGenerator, Generator, RandomState, SeedSequence
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import reading
 from shiftsvd.model_file.coding import code, decode
-from shiftsvd.model_file.container import FORMAT, MAX_HEADER, VERSION, Metadata, Tensors, digest, listed, read
+from shiftsvd.model_file.container import FORMAT, MAX_HEADER, UPDATE, VERSION, Metadata, Tensors, digest, listed, read
 from shiftsvd.model_file.container import write as write_file
 from shiftsvd.model_file.kinds import ByName, Kind, Sizes, arguments, check_finite, check_type, class_of, kinds
 from shiftsvd.result import Info
@@ -87,14 +87,14 @@ def save_model(
     path = Path(path)
     refuse([path], force)
     if not path.absolute().parent.is_dir():
-        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}; make it first")
+        raise FileNotFoundError(f"{path} cannot be written: the folder {path.parent} does not exist. Create it first.")
     try:
         metadata, tensors = _encoded(model, names, source)
-        _decoded(metadata, tensors)  # so that no file is written that could not be read
+        _decoded(metadata, tensors)  # write only files that can be read
     except Refused as error:
-        raise error.after(f"{path} is not written: ") from None
+        raise error.after(f"{path} was not written: ") from None
     except ValueError as error:
-        raise type(error)(f"{path} is not written: {error}") from None
+        raise type(error)(f"{path} was not written: {error}") from None
     write_file(path, metadata, tensors, force)
 
 
@@ -124,17 +124,17 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
     -------
     estimator, or model of an extension
         The fitted model, of the class that was saved. The file has neither the output format of `set_output` nor the
-        stream of batches of a PCA or IncrementalPCA: its first `partial_fit` begins anew, as a warning says.
+        stream of batches of a PCA or IncrementalPCA: the next `partial_fit` starts a new stream, as a warning says.
 
     Raises
     ------
     ValueError
-        If the file is damaged, is no model file, holds a model of another class, or has a version that this package
-        does not know. Nothing in a file is run, and reading takes memory in proportion to its size.
+        If the file is damaged, is not a model file, holds a model of another class, or has a version that this package
+        does not know. Reading executes no code from the file, and takes memory in proportion to its size.
     OSError
-        If it cannot be read.
+        If the file cannot be read.
     ImportError
-        If the model was fitted to a pandas frame, and there is no pandas.
+        If the model was fitted to a pandas frame, and pandas is not installed.
 
     See Also
     --------
@@ -149,11 +149,11 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
         model = _decoded(*read(path))
         if not isinstance(model, kind):
             wanted = " or ".join(name for name in kinds() if issubclass(class_of(name), kind))
-            raise Refused(f"it holds a {type(model).__name__}, where {wanted} is wanted")
+            raise Refused(f"the model must be {wanted}, got {type(model).__name__}")
     if hasattr(model, "unseen_variance_"):
         warn(
-            f"{path} holds what partial_fit found, but not its stream: partial_fit begins anew, and neither refine "
-            "nor merge_pca can go on",
+            f"{path} holds the components of partial_fit, but not its stream of batches. The next partial_fit starts a "
+            "new stream; refine and merge_pca are not available.",
         )
     return model
 
@@ -164,14 +164,14 @@ def describe(path: str | os.PathLike[str]) -> ByName:
         metadata, tensors = read(path)
         _decoded(metadata, tensors)
     shapes = {name: {"dtype": tensor.dtype.name, "shape": list(tensor.shape)} for name, tensor in tensors.items()}
-    said = {name: json.loads(text) if name in TEXTS else text for name, text in metadata.items()}
-    return {**said, "tensors": shapes}
+    content = {name: json.loads(text) if name in TEXTS else text for name, text in metadata.items()}
+    return {**content, "tensors": shapes}
 
 
 def _encoded(model: Any, names: Sequence[str] | None, source: str | None) -> tuple[Metadata, Tensors]:
-    said, sizes = _parts(model)
+    parts, sizes = _parts(model)
     if names is not None:
-        said["fitted"][NAMES] = _given_names(names, said["kind"])
+        parts["fitted"][NAMES] = _given_names(names, parts["kind"])
     provenance = {
         "shiftsvd": version("shiftsvd"),
         "n_samples": sizes.get("m"),
@@ -180,17 +180,18 @@ def _encoded(model: Any, names: Sequence[str] | None, source: str | None) -> tup
         "source": source,
     }
     tensors: Tensors = {}
-    metadata = {"format": FORMAT, "version": VERSION, "kind": said["kind"]}
+    metadata = {"format": FORMAT, "version": VERSION, "kind": parts["kind"]}
     for text, prefix, values in (
-        ("settings", "settings.", said["settings"]),
-        ("fitted", "", said["fitted"]),
+        ("settings", "settings.", parts["settings"]),
+        ("fitted", "", parts["fitted"]),
         ("provenance", "provenance.", provenance),
     ):
         coded = {name: code(value, prefix + name, tensors) for name, value in values.items()}
         metadata[text] = json.dumps(coded, allow_nan=False)
     if sum(map(len, metadata.values())) > MAX_HEADER // 4:
         raise Refused(
-            f"its settings take more than {MAX_HEADER // 4} bytes as text; shorten ", Setting("source"), " or settings"
+            *(f"the settings take more than {MAX_HEADER // 4:,} bytes as text. Shorten ", Setting("source"), " or "),
+            "the settings.",
         )
     metadata["sha256"] = digest(metadata, tensors)
     return metadata, tensors
@@ -198,9 +199,9 @@ def _encoded(model: Any, names: Sequence[str] | None, source: str | None) -> tup
 
 def _given_names(names: Sequence[str], kind: str) -> Any:
     if NAMES not in kinds()[kind].sometimes:
-        raise Refused(f"a {kind} has no names of features; leave ", Setting("names"), f" out, got {names!r:.80}")
+        raise Refused(Setting("names"), f" must be None for {kind}, which has no feature names, got {names!r:.80}")
     if strange := [name for name in names if not isinstance(name, str)]:
-        raise Refused(Setting("names"), f" of features must be text, got {strange[0]!r}")
+        raise Refused(Setting("names"), f" must be texts, got {strange[0]!r}")
     return np.array([*names], object)
 
 
@@ -213,7 +214,7 @@ def _seed(seed: Any) -> Any:
 def _parts(model: Any) -> tuple[ByName, Sizes]:
     name = type(model).__name__
     if name not in kinds() or type(model) is not class_of(name):
-        raise ValueError(f"a model file holds one of {', '.join(kinds())}, got {name}")
+        raise ValueError(f"the model must be one of {', '.join(kinds())}, got {type(model).__module__}.{name}")
     kind = kinds()[name]
     there = [name for name in kind.sometimes if getattr(model, name, None) is not None]
     settings = _settings(model, next(iter(kind.fitted)))
@@ -241,14 +242,14 @@ def _settings(model: Any, attribute: str) -> ByName:
 def _decoded(metadata: Metadata, tensors: Tensors) -> Any:
     wanted = {"format", "version", "kind", "sha256", *TEXTS}
     if set(metadata) != wanted:
-        raise ValueError(f"its header must hold {', '.join(sorted(wanted))}, got {listed(metadata)}")
+        raise ValueError(f"the header must have {', '.join(sorted(wanted))}, got {listed(metadata)}")
     if metadata["sha256"] != digest(metadata, tensors):
-        raise ValueError("it is damaged: its content does not have the checksum that it states")
+        raise ValueError("the file is damaged: wrong checksum")
     left = dict(tensors)
     try:
         said = {text: decode({"entries": json.loads(metadata[text])}, left) for text in TEXTS}
         if left:
-            raise ValueError(f"it holds tensors that nothing refers to: {listed(left)}")
+            raise ValueError(f"the header does not refer to all tensors: {listed(left)}")
         return _restored(metadata["kind"], said["settings"], said["fitted"])
     except Refused as error:  # a setting in the file, not one of its reader
         raise ValueError(str(error)) from None
@@ -256,7 +257,7 @@ def _decoded(metadata: Metadata, tensors: Tensors) -> Any:
 
 def _restored(kind: str, settings: ByName, fitted: ByName) -> Any:
     if kind not in kinds():
-        raise ValueError(f"it holds a {kind!r:.80}, which must be one of: {', '.join(kinds())}")
+        raise ValueError(f"the model must be one of {', '.join(kinds())}, got {kind!r:.80}")
     for name, value in fitted.items():
         if isinstance(value, dict) and set(value) == PARTS:
             fitted[name] = _restored(**value)
@@ -271,9 +272,9 @@ def _restored(kind: str, settings: ByName, fitted: ByName) -> Any:
 def _check_settings(kind: str, settings: ByName) -> None:
     hints = arguments(kind) if hasattr(class_of(kind), "get_params") else {}
     if unknown := set(settings) - set(hints):
-        raise ValueError(f"{kind} has no setting {listed(unknown)}; a newer shiftsvd may have: update it")
+        raise ValueError(f"{kind} has no setting {listed(unknown)}. A newer shiftsvd may have it: {UPDATE}")
     for name, value in settings.items():
-        check_type(name, value, hints[name], any_text=True)  # a name is judged when it is used, as in any model
+        check_type(name, value, hints[name], any_text=True)  # estimators validate names of options when they use them
         if isinstance(value, np.ndarray | tuple):
             check_finite(name, value)
     check_finite("solver.start", getattr(settings.get("solver"), "start", None))
@@ -281,10 +282,10 @@ def _check_settings(kind: str, settings: ByName) -> None:
 
 def _check_fitted(kind: Kind, fitted: ByName) -> Sizes:
     if missing := set(kind.fitted) - set(fitted):
-        raise ValueError(f"the fitted {listed(missing)} is missing")
+        raise ValueError(f"the fitted attribute {listed(missing)} is missing")
     checks = {**kind.fitted, **kind.sometimes}
     if unknown := set(fitted) - set(checks):
-        raise ValueError(f"it has the unknown fitted {listed(unknown)}; a newer shiftsvd may know: update it")
+        raise ValueError(f"unknown fitted attribute {listed(unknown)}. A newer shiftsvd may know it: {UPDATE}")
     sizes: Sizes = {}
     for name, check in checks.items():
         if name in fitted:

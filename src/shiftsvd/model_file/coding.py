@@ -1,11 +1,11 @@
-"""Values as JSON and tensors, and back: numbers, texts, arrays, names, and the frozen values that a file may name.
+"""Encode values as JSON and tensors, and decode them: numbers, texts, arrays, names, and frozen dataclasses.
 
-In JSON, {"tensor": NAME, "order": "C" or "F"} is an array and how it lies in memory. {"texts": NAME} are texts, in
-NAME.utf8 and ending at NAME.ends; with "width": "fixed" they are an array of NumPy's texts. {"tuple" or "list": [...]}
-are runs of items of one kind, each an array or texts, and {"vectors": [...]} are arrays or indices. {"index": ...,
-"name": ...} and {"frame": ..., "rows": ...} are names and named rows of pandas. {"entries": {...}} are values by name,
-{"type": T, "fields": {...}} is a frozen value, {"values": [...], "of": "tuple" or "list"} are several, {"ufunc": NAME}
-is a function of NumPy, and {"float": "inf"} is what JSON has no number for.
+JSON encodes {"tensor": NAME, "order": "C" or "F"} for an array and its memory order; {"texts": NAME} for texts, with
+their bytes in NAME.utf8 and the end of each text in NAME.ends ("width": "fixed" for a NumPy array of type str);
+{"tuple" or "list": [...]} for runs of items of one type, each an array or texts; {"vectors": [...]} for arrays or
+indices; {"index": ..., "name": ...} for an index of pandas and {"frame": ..., "rows": ...} for a frame; {"entries":
+{...}} for a dict; {"type": T, "fields": {...}} for a frozen dataclass, and {"values": [...], "of": "tuple" or "list"}
+for several; {"ufunc": NAME} for a function of NumPy; and {"float": "inf"} for numbers that JSON does not have.
 """
 
 import math
@@ -19,17 +19,17 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.io.base import labels
-from shiftsvd.model_file.container import Tensors, listed
+from shiftsvd.model_file.container import UPDATE, Tensors, listed
 from shiftsvd.model_file.kinds import arguments, check_type, class_of, values
 
-# Fields of solvers in older files: their names of today, or None if they are no settings any more.
+# Fields of solvers in older files: the current name, or None for fields that were removed.
 OLDER: Final = {"normalizer": "power_iteration_normalizer", "reason": None}
-# Items of tuples, and the arrays that hold runs of them; bool first, since a truth value is an integer too.
+# Types of items, and of the arrays that hold runs of them; bool before int, since True is an int.
 ITEMS: Final = {str: object, bool: np.bool_, int: np.int64, float: np.float64}
 
 
-def _no(name: str, what: str) -> ValueError:
-    return ValueError(f"{name} cannot be stored: {what}")
+def _unstorable(name: str, why: str) -> ValueError:
+    return ValueError(f"{name} cannot be stored: {why}")
 
 
 def code(value: Any, name: str, tensors: Tensors) -> Any:
@@ -70,8 +70,8 @@ def _code_array(array: npt.NDArray[Any], name: str, tensors: Tensors, kind: str)
         return {"texts": name, "width": "fixed"} if array.dtype.kind == "U" else {"texts": name}
     if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
         got = kind if array.dtype.kind == "O" else f"an array of {array.dtype}"
-        raise _no(name, f"it is {got}, not a number, a text, an array or a solver of ours")
-    # The product of a panel may round differently in the other order, and a loaded model has the same bits.
+        raise _unstorable(name, f"it must be a number, a text, an array or a solver of shiftsvd, got {got}")
+    # Keep the memory order: products may round differently in the other order, and a loaded model has the same bits.
     turned = array.ndim == 2 and abs(array.strides[0]) < abs(array.strides[1])
     tensors[name] = np.asarray(array, array.dtype.newbyteorder("="), order="C")
     return {"tensor": name, "order": "F" if turned else "C"}
@@ -87,7 +87,7 @@ def _code_runs(items: Iterable[Any], name: str, tensors: Tensors) -> list[Any]:
         try:
             array: npt.NDArray[Any] = np.array([kind(item) for item in run], ITEMS[kind])
         except OverflowError:
-            raise _no(name, "it holds an integer of more than 64 bits") from None
+            raise _unstorable(name, "it holds an integer of more than 64 bits") from None
         runs.append(_code_array(array, f"{name}.{len(runs)}", tensors, kind.__name__))
     return runs
 
@@ -97,7 +97,7 @@ def _kind(item: Any, name: str) -> type[Any]:
     for kind in ITEMS:
         if isinstance(item, kind):
             return kind
-    raise _no(name, f"it holds a {type(item).__name__}, where texts and numbers can be")
+    raise _unstorable(name, f"its items must be texts or numbers, got {type(item).__name__}")
 
 
 def _code_pandas(value: Any, name: str, tensors: Tensors) -> Any:
@@ -106,7 +106,7 @@ def _code_pandas(value: Any, name: str, tensors: Tensors) -> Any:
         rows = _code_pandas(value.index, f"{name}.rows", tensors)
         return {"frame": _code_array(array, name, tensors, "a frame"), "rows": rows}
     if array.dtype.kind == "O" and not _all_texts(array):
-        raise _no(name, f"names must be all texts or all numbers, got {value!r:.80}")
+        raise _unstorable(name, f"names must be all texts or all numbers, got {value!r:.80}")
     return {"index": _code_array(array, name, tensors, "an index"), "name": code(value.name, f"{name}.name", tensors)}
 
 
@@ -143,22 +143,22 @@ def decode(coded: Any, left: Tensors) -> Any:
             return float(text)
         case [("fields", dict(fields)), ("type", str(name))]:
             return _frozen(name, {field: decode(value, left) for field, value in fields.items()})
-    raise ValueError(f"its header is damaged: {coded!r:.80} is no value")
+    raise ValueError(f"the header is damaged: {coded!r:.80} encodes no value")
 
 
 def _taken(name: str, left: Tensors) -> npt.NDArray[Any]:
     if name not in left:
-        raise ValueError(f"the tensor {name!r:.80} is missing, or is referred to twice")
+        raise ValueError(f"the tensor {name!r:.80} is missing, or the header refers to it twice")
     return left.pop(name)
 
 
 def _texts(name: str, left: Tensors) -> npt.NDArray[Any]:
     utf8, ends = _taken(f"{name}.utf8", left), _taken(f"{name}.ends", left)
     if (utf8.dtype, utf8.ndim, ends.dtype, ends.ndim) != (np.dtype(np.uint8), 1, np.dtype(np.int64), 1):
-        raise ValueError("names must be bytes (uint8) and their ends (int64), each a vector")
+        raise ValueError("texts must be a vector of bytes (uint8) and a vector of their ends (int64)")
     starts, content = np.append(0, ends)[:-1], utf8.tobytes()
     if np.append(0, ends)[-1] != len(utf8) or np.any(ends < starts):
-        raise ValueError("the ends of the names must ascend to the number of their bytes")
+        raise ValueError("the ends of texts must be ascending, and the last one must be the number of bytes")
     cuts = zip(starts.tolist(), ends.tolist(), strict=True)
     return np.array([content[start:end].decode("utf-8", "surrogatepass") for start, end in cuts], object)
 
@@ -166,7 +166,7 @@ def _texts(name: str, left: Tensors) -> npt.NDArray[Any]:
 def _vector(coded: Any, left: Tensors) -> npt.NDArray[Any]:
     array = decode(coded, left)
     if not isinstance(array, np.ndarray) or array.ndim != 1:
-        raise ValueError(f"its header is damaged: {coded!r:.80} is no vector")
+        raise ValueError(f"the header is damaged: {coded!r:.80} encodes no vector")
     return array
 
 
@@ -174,25 +174,27 @@ def _pandas() -> Any:
     try:
         return import_module("pandas")
     except ModuleNotFoundError:
-        raise ImportError("this model was fitted to a frame and needs pandas: pip install pandas") from None
+        raise ImportError(
+            "The model was fitted to a data frame and needs pandas. Install it with: pip install pandas"
+        ) from None
 
 
 def _ufunc(name: str) -> np.ufunc:
     found = getattr(np, name, None)
     if not isinstance(found, np.ufunc) or (found.nin, found.nout) != (1, 1):
-        raise ValueError(f"{name!r:.80} is no function of NumPy of one number")
+        raise ValueError(f"{name!r:.80} is not a NumPy function (ufunc) of one argument")
     return found
 
 
 def _frozen(name: str, found: dict[str, Any]) -> Any:
     if name not in values():
-        raise ValueError(f"{name!r:.80} is none of the types that a model file may name: {', '.join(values())}")
+        raise ValueError(f"{name!r:.80} is not one of the types of values in model files: {', '.join(values())}")
     cls = class_of(name)
     if values()[name].module == "shiftsvd.solvers":
         found = {now: value for field, value in found.items() if (now := OLDER.get(field, field)) is not None}
     hints = arguments(name)
     if unknown := set(found) - set(hints):
-        raise ValueError(f"{name} has no field {listed(unknown)}; a newer shiftsvd may have: pip install -U shiftsvd")
+        raise ValueError(f"{name} has no field {listed(unknown)}. A newer shiftsvd may have it: {UPDATE}")
     for field, value in found.items():
         check_type(f"{name}.{field}", value, hints[field])
     return cls(**found)

@@ -1,4 +1,4 @@
-"""The safetensors file itself: tensors under a JSON header, read with suspicion, written whole or not at all."""
+"""Read and write safetensors files: validate the header and all offsets; write completely or not at all."""
 
 import json
 import os
@@ -19,8 +19,9 @@ Tensors = dict[str, npt.NDArray[Any]]
 Metadata = dict[str, str]
 
 FORMAT, VERSION = "shiftsvd-model", "1"
-# Names are tensors, so a header is small whatever the model; this bounds the memory that parsing a header can take.
+# Limit of the size of a header, and so of the memory for parsing it. Names are stored as tensors, so headers are small.
 MAX_HEADER: Final = 2**20
+UPDATE: Final = "pip install -U shiftsvd"
 # In the order of the tensors in a file, as the package safetensors writes them: numbers of 8 bytes first, aligned.
 _NUMBERS: Final = ("U64", "I64", "F64", "F32", "U32", "I32", "F16", "U16", "I16", "I8", "U8")
 _DTYPES: Final = {code: np.dtype(f"<{code[0].lower()}{int(code[1:]) // 8}") for code in _NUMBERS} | {
@@ -54,11 +55,11 @@ def _bytes(tensor: npt.NDArray[Any]) -> memoryview:
 
 def read(path: Path) -> tuple[Metadata, Tensors]:
     if not stat.S_ISREG(path.stat().st_mode):
-        raise ValueError("it is not a regular file")
+        raise ValueError("not a regular file")
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         if size > MAX_HEADER:
-            raise ValueError(f"it is no model file: a header of {size} bytes, where {MAX_HEADER} is the most")
+            raise ValueError(f"not a model file: its header has {size:,} bytes (at most {MAX_HEADER:,})")
         _check_length(file, 8 + size)
         try:
             header = json.loads(file.read(size))
@@ -66,7 +67,7 @@ def read(path: Path) -> tuple[Metadata, Tensors]:
             _check_version(metadata)
             return metadata, dict(_tensors(file, header))
         except (AttributeError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError):
-            raise ValueError("it is damaged, or no model file: its header is not that of safetensors") from None
+            raise ValueError("damaged, or not a model file: its header is not that of safetensors") from None
 
 
 def _tensors(file: IO[bytes], header: dict[str, Any]) -> Iterator[tuple[str, npt.NDArray[Any]]]:
@@ -75,31 +76,29 @@ def _tensors(file: IO[bytes], header: dict[str, Any]) -> Iterator[tuple[str, npt
         dtype, shape = _DTYPES[said["dtype"]], said["shape"]
         begin, end = end, end + dtype.itemsize * prod(shape)
         if said["data_offsets"] != [begin - start, end - start] or min(shape, default=0) < 0:
-            raise ValueError(f"it is damaged: the place of {name!r:.80} is not that of an array of shape {shape!r:.80}")
+            raise ValueError(f"the file is damaged: wrong offsets of {name!r:.80}, whose shape is {shape!r:.80}")
         _check_length(file, end)  # each time, since the file may be truncated meanwhile
         values = np.fromfile(file, dtype, prod(shape))
         yield name, values.astype(dtype.newbyteorder("="), copy=False).reshape(shape)
     if end != os.fstat(file.fileno()).st_size:
-        raise ValueError("it is damaged: its tensors leave bytes over")
+        raise ValueError("the file is damaged: it has bytes after the last tensor")
 
 
 def _check_length(file: IO[bytes], least: int) -> None:
     there = os.fstat(file.fileno()).st_size
     if there == 0:
-        raise ValueError("it is empty")
+        raise ValueError("the file is empty")
     if there < least:
-        raise ValueError(
-            f"it is damaged: it was cut off, {there:,} bytes are there of at least {least:,}; copy it anew"
-        )
+        raise ValueError(f"the file is damaged: truncated to {there:,} of at least {least:,} bytes. Copy it again.")
 
 
 def _check_version(metadata: Metadata) -> None:
     if metadata.get("format") != FORMAT:
-        raise ValueError(f"it is no model file: its format is {metadata.get('format')!r:.80}, not {FORMAT!r}")
+        raise ValueError(f"not a model file: its format is {metadata.get('format')!r:.80}, not {FORMAT!r}")
     if metadata.get("version") != VERSION:
         raise ValueError(
-            f"it is a model file of version {metadata.get('version')!r:.80}, and shiftsvd {version('shiftsvd')} reads "
-            f"version {VERSION!r}; update with pip install -U shiftsvd"
+            f"the model file has version {metadata.get('version')!r:.80}, but shiftsvd {version('shiftsvd')} reads "
+            f"version {VERSION!r}. Update with: {UPDATE}"
         )
 
 

@@ -1,7 +1,6 @@
-"""The kinds of models and the frozen values that a file may hold, and what each must be.
+"""Kinds of models and of frozen values in model files, with checks of each.
 
-Another estimator is one entry of `KINDS`, another frozen value one of `VALUES`; transformations come from their own
-table.
+Add an estimator to `KINDS`, and a frozen dataclass to `VALUES`; transformations come from `shiftsvd.transforms`.
 """
 
 import math
@@ -28,9 +27,9 @@ from shiftsvd.transforms import Fitted, places
 from shiftsvd.transforms.chains import as_transforms
 
 ByName = dict[str, Any]  # settings or attributes
-# Sizes by their letters, and the type of the data as "dtype": the first array that has one sets it for all.
+# Sizes of the axes by letter, and the type of the data as "dtype": set by the first array, and checked for the others.
 Sizes = dict[str, Any]
-Check = Callable[[str, Any, Sizes], None]  # of a value by its name; raises ValueError
+Check = Callable[[str, Any, Sizes], None]  # (name, value, sizes) -> None; raises ValueError
 P = ParamSpec("P")
 
 _POSITIVE: Final = float(np.nextafter(0.0, 1.0))
@@ -53,7 +52,7 @@ def check_type(name: str, value: Any, hint: Any, any_text: bool = False) -> None
 
 def _is(value: Any, hint: Any, any_text: bool) -> bool:
     origin, parts = get_origin(hint), get_args(hint)
-    # Since NumPy 2.5 NDArray[...] is a name for a type, and no class.
+    # Since NumPy 2.5, NDArray[...] is a type alias.
     if (named := getattr(origin or hint, "__value__", None)) is not None:
         return _is(value, named, any_text)
     if origin in (Union, UnionType):
@@ -105,8 +104,9 @@ def numbers(
     name: str,
     value: Any,
     sizes: Sizes,
-    letters: str = "",  # of the axes; none for a single number
-    dtype: str = "float64",  # "data": single or double as in the first such array; "values": double, or old files' data
+    letters: str = "",  # one per axis; "" for a single number
+    # "data": float32 or float64, as in the first such array; "values": float64, or in old files the type of the data
+    dtype: str = "float64",
     least: float = -math.inf,
     most: float = math.inf,
 ) -> None:
@@ -185,13 +185,13 @@ class Kind:
     module : str
         The module of its class, imported when a model of the kind is read or written.
     fitted, sometimes : dict
-        Checks of the attributes of every fitted model, in the order in which they are made, and of those of some.
+        Checks of the attributes that every fitted model has, in order, and of optional attributes.
     sizes : dict
-        Attributes that are sizes, with their letters in the checks.
+        Attributes that are sizes of axes, with the letters of the axes.
     agree : callable
-        Raises ValueError if the settings and the fitted attributes do not fit together.
+        Raises ValueError if the settings and the fitted attributes are inconsistent.
     taken : callable
-        Returns these attributes of a model.
+        Returns the attributes of a model by name.
     made : callable
         Returns a model of the class with these settings and attributes.
     """
@@ -207,7 +207,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Value:
-    """A frozen value: the module of its class, and what is checked of it beside the annotations of its fields."""
+    """A frozen dataclass: its module, and a check in addition to the annotations of its fields."""
 
     module: str
     check: Check = lambda name, value, sizes: None
@@ -219,12 +219,12 @@ class Value:
 def _info(name: str, value: Info, sizes: Sizes) -> None:
     for known in (value.residuals, value.value_errors, value.vector_errors):
         if known is not None and known.shape != (max(sizes["k"], 1),):
-            raise ValueError(f"{name} must have one residual and one bound for each of {sizes['k']} components")
+            raise ValueError(f"{name} must have one residual and one bound per component ({sizes['k']} components)")
     fields(missed_below=optional(numbers(least=0)), n_missing=optional(count(least=0)))(name, value, sizes)
     if value.heldout_r2 is not None:
         numbers(most=1)(f"{name}.heldout_r2", float(value.heldout_r2), sizes)
     if value.completed is False and value.converged is not False:
-        raise ValueError(f"{name} has an unfinished completion, and must not have converged, got {value.converged}")
+        raise ValueError(f"{name}.converged must be False if the completion did not converge, got {value.converged}")
 
 
 def _design(name: str, value: Design, sizes: Sizes) -> None:
@@ -234,22 +234,22 @@ def _design(name: str, value: Design, sizes: Sizes) -> None:
 
 
 def _distinct(name: str, value: Any, sizes: Sizes) -> None:
-    must(len(value) == len(set(value)) == sizes["g"], name, f"be {sizes['g']} labels that differ", value)
+    must(len(value) == len(set(value)) == sizes["g"], name, f"be {sizes['g']} distinct labels", value)
 
 
 def _loadings(name: str, value: Any, sizes: Sizes) -> None:
     numbers("kn", "data")(name, value, sizes)
-    sizes["i"] = sizes["n"]  # the features of the input, unless transformations keep some alone
+    sizes["i"] = sizes["n"]  # features of the input, unless a transformation selects features
 
 
 def _transformations(name: str, value: Any, sizes: Sizes) -> None:
     learned = isinstance(value, tuple) and value and all(isinstance(each, Fitted) for each in value)
-    must(bool(learned), name, "be what some transformations have learned", value)
+    must(bool(learned), name, "be a tuple of fitted transformations", value)
     left = sizes["i"] = len(value[0].columns) if any(each.selects for each in value) else sizes["n"]
     for each in value:
         each.check(left)
         left = len(each.kept) if each.selects else left
-    must(left == sizes["n"], name, f"leave the {sizes['n']} columns of the components", left)
+    must(left == sizes["n"], name, f"keep {sizes['n']} columns, as the components have", left)
 
 
 def _categories(name: str, value: Any, sizes: Sizes) -> None:
@@ -259,7 +259,7 @@ def _categories(name: str, value: Any, sizes: Sizes) -> None:
         check_finite(name, np.asarray(one))
     known = [len({*np.asarray(one).ravel().tolist()}) for one in value]
     differ = all(known) and sum(known) == sum(map(len, value)) == sizes["n"]
-    must(differ, name, f"be {sizes['n']} that differ, some of each column", known)
+    must(differ, name, f"be {sizes['n']} distinct categories, at least one per column", known)
 
 
 def _column_names(name: str, value: Any, sizes: Sizes) -> None:
@@ -267,35 +267,36 @@ def _column_names(name: str, value: Any, sizes: Sizes) -> None:
     must(fits, name, f"be a list of {sizes['n']} texts", value)
 
 
-# ---- settings and attributes that must agree
+# ---- consistency of settings and attributes
 
 
-def _learned_as_asked(settings: ByName, fitted: ByName) -> None:
-    asked, learned = as_transforms(settings.get("preprocess")), fitted.get("preprocess_", ())
-    if tuple(each.how for each in learned) != asked:
-        raise ValueError(f"preprocess_ must be learned as preprocess={settings.get('preprocess')!r:.80} asks for")
+def _transforms_agree(settings: ByName, fitted: ByName) -> None:
+    steps, learned = as_transforms(settings.get("preprocess")), fitted.get("preprocess_", ())
+    if tuple(each.how for each in learned) != steps:
+        raise ValueError(f"preprocess_ must agree with the setting preprocess={settings.get('preprocess')!r:.80}")
 
 
-def _shift_as_set(settings: ByName, fitted: ByName) -> None:
-    _learned_as_asked(settings, fitted)
+def _shifts_agree(settings: ByName, fitted: ByName) -> None:
+    _transforms_agree(settings, fitted)
     missing, unobserved = settings.get("missing", "error"), settings.get("unobserved", False)
     if missing not in MISSING or (unobserved and missing == "error"):
-        raise ValueError(f"missing={missing!r} with unobserved={unobserved!r} is no way to treat missing entries")
+        raise ValueError(f"the settings missing={missing!r} and unobserved={unobserved!r} contradict each other")
     wanted = {GroupMeans: "LearnedGroups", Covariates: "LearnedCovariates"}.get(type(settings.get("shift")), "NoneType")
     learned = type(fitted.get("shift_")).__name__
     if learned != wanted:
         raise ValueError(f"the fitted shift_ must be {wanted} for shift={settings.get('shift')!r}, got {learned}")
 
 
-def _points_as_metric(settings: ByName, fitted: ByName) -> None:
+def _points_agree(settings: ByName, fitted: ByName) -> None:
     points = fitted.get("_points")
     if (points is None) != (settings.get("metric", "precomputed") == "precomputed"):
-        raise ValueError(f"points are for a metric, got metric={settings.get('metric')!r} and _points={points!r:.80}")
+        metric = settings.get("metric")
+        raise ValueError(f"_points must be given for a metric only, got metric={metric!r} and _points={points!r:.80}")
     n_features = len(fitted["_means"]) if points is None else points.shape[1]
     must(fitted["n_features_in_"] == n_features, "n_features_in_", f"be {n_features}", fitted["n_features_in_"])
 
 
-# ---- models that are more than their settings and attributes
+# ---- models with other attributes
 
 
 def _words_taken(model: Any, names: list[str]) -> ByName:
@@ -309,13 +310,13 @@ def _words_made(cls: type[Any], settings: ByName, fitted: ByName) -> Any:
     model, svd, terms = cls(**settings), fitted["svd_"], fitted["terms_"]
     place = {term: j for j, term in enumerate(terms)}
     if not len(place) == len(terms) == svd.n_features_in_ or model.use_idf == (fitted["idf_"] is None):
-        raise ValueError(f"terms_ must differ, {svd.n_features_in_} of them, with weights in idf_ where they are used")
+        raise ValueError(f"terms_ must be {svd.n_features_in_} distinct terms, with weights in idf_ if use_idf is True")
     try:
         re.compile(model.token_pattern)
     except re.error as error:
         raise ValueError(f"token_pattern must be a regular expression, got {model.token_pattern!r:.80}") from error
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # fit has warned of these settings already
+        warnings.simplefilter("ignore")  # `fit` has warned about these settings
         vectorizer = model._with_settings(TfidfVectorizer, vocabulary=place).fit([""])
     if model.use_idf:
         vectorizer.idf_ = fitted["idf_"]
@@ -328,7 +329,7 @@ def _words_made(cls: type[Any], settings: ByName, fitted: ByName) -> Any:
 
 def _batches_made(cls: type[Any], settings: ByName, fitted: ByName) -> Any:
     info, S = fitted["info_"], fitted["singular_values_"]
-    if info.solver.startswith("Streaming(ell="):  # of an older version, whose bounds left out what its squares lost
+    if info.solver.startswith("Streaming(ell="):  # an older version, whose bounds ignored the rounding of squares
         scale = 1.0 if fitted["scale_"] is None else fitted["scale_"]
         shares, freedom = fitted["explained_variance_ratio_"].sum(), fitted["explained_variance_"].sum()
         count = 1 + (S @ S / freedom if freedom > 0 else 0)
@@ -336,8 +337,8 @@ def _batches_made(cls: type[Any], settings: ByName, fitted: ByName) -> Any:
         size = 2 * (S @ S / shares + count * np.sum((fitted["mean_"] / scale) ** 2)) if shares > 0 else 0.0
         squares = float(max(fitted["n_samples_"], len(fitted["mean_"])) * np.finfo(np.float64).eps * size)
         errors = np.full(len(S), np.inf if size > 0 else 0.0)
-        told = rounding_bounds(S.astype(np.float64), 0.0, squares) + np.finfo(S.dtype).eps * S
-        errors[S > 0] = (info.value_errors + told / np.where(S > 0, S, 1))[S > 0]
+        rounded = rounding_bounds(S.astype(np.float64), 0.0, squares) + np.finfo(S.dtype).eps * S
+        errors[S > 0] = (info.value_errors + rounded / np.where(S > 0, S, 1))[S > 0]
         fitted["info_"] = replace(info, value_errors=errors, converged=bool(np.all(errors <= TOL)))
     return _estimator(cls, settings, fitted)
 
@@ -384,7 +385,7 @@ KINDS: Final = {
             "n_iter_": count(),
         },
         {"n_components_": "k", "n_features_in_": "i"},
-        agree=_shift_as_set,
+        agree=_shifts_agree,
         made=_batches_made,
     ),
     "IncrementalPCA": Kind(
@@ -404,7 +405,7 @@ KINDS: Final = {
         {**_SPECTRA, "mean_alignment_": numbers("k", least=0), "info_": instance_of("Info")},
         {"preprocess_": _transformations, "feature_names_in_": texts("i")},
         {"n_features_in_": "i"},
-        agree=_learned_as_asked,
+        agree=_transforms_agree,
     ),
     "LSA": Kind(
         "shiftsvd.estimators.lsa",
@@ -435,7 +436,7 @@ KINDS: Final = {
             "_vectors": numbers("mk"),
         },
         {"feature_names_in_": texts("q"), "_points": numbers("mp")},
-        agree=_points_as_metric,
+        agree=_points_agree,
     ),
 }
 
@@ -458,7 +459,7 @@ VALUES: Final = {
 }
 
 
-# ---- all kinds and values, those of extensions too
+# ---- all kinds and values, including those of extensions
 
 
 @cache

@@ -102,7 +102,7 @@ class Fit:
     def places(self, components: tuple[int, ...]) -> list[int]:
         for number in components:
             if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 1 <= number <= self.k:
-                raise ValueError(f"components are counted from 1 to {self.k}, got {number!r}")
+                raise ValueError(f"components must be numbers from 1 to {self.k}, got {number!r}")
         return [int(number) - 1 for number in components]
 
 
@@ -116,7 +116,7 @@ def read(model: Any) -> Fit:
         return Fit(model, squares, total, model.info.value_errors)
     if not hasattr(model, "explained_variance_"):
         kind = type(model).__name__
-        raise TypeError(f"a plot needs a fitted estimator or an SVDResult, got {kind}; call fit first")
+        raise TypeError(f"A plot needs a fitted estimator or an SVDResult, got {kind}. Call fit first.")
     variances = np.asarray(model.explained_variance_, np.float64)
     ratios = np.asarray(model.explained_variance_ratio_, np.float64)
     errors = getattr(getattr(model, "info_", None), "value_errors", None)
@@ -140,7 +140,7 @@ def is_dominated(values: Vector) -> bool:
 def real(values: Any, what: str) -> Panel:
     values = np.asarray(values)
     if np.iscomplexobj(values):
-        raise ValueError(f"{what} must be real to be drawn, got {values.dtype}; draw their real parts or magnitudes")
+        raise ValueError(f"{what} must be real, got {values.dtype}. Plot their real parts or magnitudes.")
     return np.asarray(values, np.float64)
 
 
@@ -187,7 +187,7 @@ class Display(ABC):
             try:
                 import matplotlib.pyplot as plt
             except ImportError as error:
-                raise ImportError("plots need matplotlib; pip install 'shiftsvd[plot]'") from error
+                raise ImportError("Plots need matplotlib. Install it with: pip install 'shiftsvd[plot]'") from error
             ax = plt.subplots(layout="constrained")[1]
         self.ax_, self.figure_ = ax, ax.figure
         self._draw()

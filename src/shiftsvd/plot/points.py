@@ -87,7 +87,7 @@ class ScoresDisplay(FitDisplay):
     color : array of shape (m,), optional
         A number or a class for each sample.
     labels : sequence of m names, optional
-        Names of the samples, written beside the outermost points.
+        Names of the samples, written next to the outermost points.
 
     Attributes
     ----------
@@ -247,8 +247,8 @@ class ScoresDisplay(FitDisplay):
 
     def _say_clipped(self, clipped: int) -> None:
         if clipped:
-            said = f"{self.ax_.get_title()}\n{clipped:,} lie farther out, drawn at the edge"
-            self.ax_.set_title(said, fontsize="medium")
+            title = f"{self.ax_.get_title()}\n{clipped:,} beyond the axes, drawn at the edge"
+            self.ax_.set_title(title, fontsize="medium")
 
     def _write_names(self, points: Panel, rows: npt.NDArray[Any]) -> None:
         ax, labels = self.ax_, np.asarray(self.labels, object)
@@ -287,7 +287,7 @@ def scores(
     X : array or sparse matrix of shape (m, n_features), optional
         Rows that the estimator transforms.
     Z : array of shape (m, k), or ScoreRaster, optional
-        Known scores, at least of the plotted components; give X or Z, not both.
+        Known scores, at least of the plotted components; pass X or Z, not both.
     components : pair of int
         Counted from 1.
     color : array of shape (m,), optional
@@ -295,7 +295,7 @@ def scores(
         are classes with a legend: the 20 most frequent, and "other". A cell of a raster has the mean of its numbers, or
         its most frequent class; for a ScoreRaster, the sampled rows are drawn.
     labels : sequence of m names, optional
-        Names, written beside the 15 samples farthest from the mean, except names that would overlap others.
+        Names, written next to the 15 samples farthest from the mean, except names that would overlap others.
     ax : matplotlib Axes, optional
         Default: those of a new figure.
 
@@ -329,21 +329,21 @@ def scores(
 
 def _scores_of(fit: Fit, X: Any, Z: Any, least: int) -> Panel:
     if X is not None and Z is not None:
-        raise Refused("give rows ", Setting("X"), " or scores ", Setting("Z"), ", not both")
+        raise Refused("pass rows ", Setting("X"), " or scores ", Setting("Z"), ", not both")
     if Z is not None:
         given = np.asarray(Z)
         if given.ndim != 2 or not least <= given.shape[1] <= fit.k:
             columns = f"{least} to {fit.k} columns, the components in order"
-            told = f" must have {columns}, got shape {given.shape}; rows to transform go in as "
-            raise Refused("scores ", Setting("Z"), told, Setting("X"))
+            must = f" must have {columns}, got shape {given.shape}. Pass rows to transform as "
+            raise Refused("scores ", Setting("Z"), must, Setting("X"), ".")
         return given
     if not fit.is_estimator:
         if X is not None:
-            raise Refused("an SVDResult holds its own scores; leave ", Setting("X"), " out, or use PCA for new rows")
+            raise Refused("an SVDResult holds its own scores. Remove ", Setting("X"), ", or use PCA for new rows.")
         return np.asarray(fit.model.U * fit.model.S)
     if X is None:
         rows, scores = Setting("X"), Setting("Z")
-        raise Refused("an estimator does not keep its scores; give the rows as ", rows, ", or scores as ", scores)
+        raise Refused("an estimator does not store scores. Pass rows as ", rows, " or scores as ", scores, ".")
     return np.asarray(fit.model.transform(X))
 
 

@@ -69,7 +69,7 @@ class ScoreRaster:
     clipped : int
         Number of rows outside the grid.
     farthest : array of shape (at most 15, 2), and array of row numbers
-        The outermost points, beside which `scores` writes names.
+        The outermost points, which `scores` labels with names.
 
     See Also
     --------
@@ -198,5 +198,5 @@ def finite(scores: Any) -> Panel:
     points = real(scores, "scores")
     wrong = int(np.count_nonzero(~np.isfinite(points)))
     if wrong:
-        raise ValueError(f"scores must be finite, got {wrong} NaN or infinite values; leave those rows out")
+        raise ValueError(f"scores must be finite, got {wrong:,} NaN or infinite values. Remove those rows.")
     return points

@@ -145,7 +145,7 @@ class ReconstructionErrorDisplay(FitDisplay):
         fit = read(estimator)
         known = fit.cumulative()
         if known is None:
-            raise ValueError("the norm of the matrix is not known (info.frobenius_error is None); fit it with PCA")
+            raise ValueError("The norm of the matrix was not computed (info.frobenius_error is None). Fit it with PCA.")
         share, lower, upper = (np.concatenate([[0.0], values]) for values in known)
         bounds = None if fit.errors is None else (_left(upper), _left(lower))
         new = None if X is None else _errors_of(fit, X)
@@ -203,7 +203,7 @@ class NorthDisplay(Display):
 
     def _draw(self) -> None:
         for mask, colour, label in (
-            (self.separated, BLUE, "told from its neighbours"),
+            (self.separated, BLUE, "separated from its neighbours"),
             (~self.separated, ORANGE, "mixed with a neighbour"),
         ):
             if mask.any():
@@ -260,7 +260,7 @@ def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None
     estimator_or_result : SVDResult, or fitted estimator such as `PCA`
         The fit whose error is drawn.
     X : array or sparse matrix of shape (m, n_features), optional
-        Other rows, whose error is drawn beside that of the fit; needs an estimator, and two passes.
+        Other rows, to plot their error as well; needs an estimator, and two passes.
     ax : matplotlib Axes, optional
         Default: those of a new figure.
 
@@ -331,7 +331,7 @@ def north(errors: Any, ax: Any = None) -> NorthDisplay:
     """
     needed = ("explained_variance", "explained_variance_ratio", "standard_error", "nominal_error", "separated")
     if missing := [name for name in needed if name not in getattr(errors, "data_vars", ())]:
-        raise ValueError(f"errors must be what shiftsvd.xarray.north gives, but {', '.join(missing)} is missing")
+        raise ValueError(f"errors must be a result of shiftsvd.xarray.north, but {', '.join(missing)} is missing")
     known = {name: np.asarray(errors[name].values) for name in needed}
     unit = known["explained_variance_ratio"][0] / known["explained_variance"][0]
     return NorthDisplay(
@@ -378,7 +378,7 @@ def _error_bars(ax: Any, at: Vector, values: Vector, bounds: Band) -> None:
 
 def _errors_of(fit: Fit, X: Any) -> Vector:
     if not fit.is_estimator:
-        raise ValueError("rows beside a result need an estimator, which knows its shift; got an SVDResult: use PCA")
+        raise ValueError("New rows need an estimator, which stores the shift, got an SVDResult. Use PCA.")
     model = fit.model
     Z = np.asarray(model.transform(X), np.float64)
     if getattr(model, "whiten", False):
@@ -390,5 +390,5 @@ def _errors_of(fit: Fit, X: Any) -> Vector:
         squares = (A - repeated(np.asarray(model.mean_, np.float64), A.shape[0])).row_squares()
     total = 0.0 if squares is None else float(squares.sum())
     if total == 0:
-        raise ValueError("the rows given must differ from the mean of the fit, got none that does; give others")
+        raise ValueError("All new rows equal the mean of the fit, so relative errors are undefined. Pass other rows.")
     return _left(np.concatenate([[0.0], np.cumsum((Z**2).sum(axis=0))]) / total)

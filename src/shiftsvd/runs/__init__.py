@@ -1,1 +1,1 @@
-"""What goes on around a computation: memory, journals, checkpoints, progress, outputs, warnings."""
+"""Services of a run: memory limits, checkpoints, progress, outputs, locks and warnings."""

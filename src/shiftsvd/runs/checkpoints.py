@@ -1,4 +1,4 @@
-"""checkpoint: fits inside it write down every read of the data, and go on where a killed run stopped."""
+"""checkpoint: store the result of each read of the data, so that an interrupted fit continues where it stopped."""
 
 import io
 import json
@@ -84,37 +84,37 @@ DIGEST: Final = 32  # bytes of the checksum that a record begins with
 def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
     """Make fits inside this block resumable.
 
-    Every read of the data leaves its result in a file of `folder`. After a kill, the same program with the same folder
-    replays these results and continues with the read that was interrupted; its result has the same bits as that of an
-    unbroken run. When the block ends without an error, these files are removed, and so is the folder, if it is empty
-    then and was not before.
+    The result of each read of the data is stored in a file of `folder`. After an interruption, the same program with
+    the same folder replays the stored results and continues with the next read; the final result has the same bits as
+    that of an uninterrupted run. When the block ends without an error, the files are removed. The folder is removed if
+    it is empty then, unless it existed before and was empty.
 
     Parameters
     ----------
     folder : path
-        Made if it does not exist. Takes ``8 n b`` bytes for each read of a panel of b columns.
+        Created if it does not exist. Needs ``8 n b`` bytes for each read of a panel of b columns.
     run : str
-        A text that distinguishes this run from others, such as the settings and the file.
+        A text that identifies this run, such as the settings and the file.
 
     Yields
     ------
     None
-        Fits find the folder themselves while the block runs.
+        Fits inside the block use the folder automatically.
 
     Raises
     ------
     ValueError
-        If the folder holds the reads of another run (also one with another seed: fix `random_state` or `rng`), or other
-        files and no checkpoint. Nothing in the folder is changed then.
+        If the folder holds the checkpoint of another run, or other files and no checkpoint. A run with another seed is
+        another run: set `random_state` or `rng`. The folder remains unchanged.
     BlockingIOError
-        If another process, or another block of this one, uses the folder.
+        If another process, or another block of this process, uses the folder.
     OSError
-        If its disk is full. Nothing is lost: the same program continues when there is room.
+        If the disk is full. The same program continues once the disk has room.
 
     Warns
     -----
     UserWarning
-        If a record is damaged; the warning names its file, and the read is made again.
+        If a record is damaged: the warning names the file, and the read is repeated.
 
     See Also
     --------
@@ -123,14 +123,14 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
 
     Notes
     -----
-    A record is identified by everything that its result depends on: data, shift, scale, weights, fillings of missing
-    entries, transformations and what they learned, the panel, and the versions of this package, NumPy and SciPy, the
-    kernels and the kind of machine. If one of these changes after the kill, the folder is refused. Files are identified
-    by their path, size and times: a file that was written, touched or restored is another one, whatever it holds.
+    A record is identified by all inputs of its result: data, shift, scale, weights, values for missing entries, fitted
+    transformations, the panel, the versions of this package, NumPy and SciPy, the kernels, and the type of machine. If
+    any of them changes, the folder is refused. Files are identified by path, size and times, not by content: a file
+    that was written, touched or restored counts as changed.
 
-    Of matrices in memory only reads are kept that take longer than to keep them (from some ten million products on),
-    and products with their short side alone; the others are made again. Whether a file is read in blocks depends on
-    the memory: with a `memory_limit` both runs decide alike.
+    For matrices in memory, a read is stored only if it takes longer than storing it (from about ten million products)
+    and only for products with their short side; other reads are repeated. Free memory decides if a file is read in
+    blocks; set `memory_limit` so that both runs make the same decision.
 
     Examples
     --------
@@ -140,23 +140,23 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
     ...     pca = ss.PCA(2, random_state=0).fit(load_digits().data)
     """
     home = Path(folder)
-    _refuse_others(home)  # before anything is written to it, a lock included
+    _refuse_others(home)  # before writing anything to the folder, including the lock
     was_empty = home.is_dir() and not _listed(home)
     with held(home / LOCK, home):
         journal = _Journal(home, run)
         with holding(_journal, journal):
             yield
         journal.clear()
-    if not was_empty:  # an empty folder that somebody made stays
-        with suppress(OSError):  # somebody else's files, or somebody who waits for the folder
+    if not was_empty:  # keep an empty folder that the user created
+        with suppress(OSError):  # the folder holds other files, or the lock of a waiting process
             home.rmdir()
 
 
 class _Journal:
-    """One record for each read of the data, a file each, in their order.
+    """One file with a record for each read of the data, in order.
 
-    A solver is a function of its seed and of what its reads gave. Replaying the reads repeats a broken run bit by bit,
-    whatever the solver, and nothing of its inner state has to be stored.
+    A solver is a function of its seed and of the results of its reads. Replaying the reads therefore repeats an
+    interrupted run bit by bit, for every solver, without storing the state of the solver.
     """
 
     def __init__(self, home: Path, run: str) -> None:
@@ -164,11 +164,11 @@ class _Journal:
         about = {"shiftsvd checkpoint": VERSION, "run": run, "by": _software()}
         file = home / RUN
         there = _refuse_others(home)
-        remove_stages(home, FILES)  # of a run that was killed while it wrote
+        remove_stages(home, FILES)  # temporary files of a run that was killed while writing
         if there:
             if (known := _known(file)) == about:
                 return
-            if there != {file}:  # alone it is of a run that ended before any read
+            if there != {file}:  # run.json without records is left by a run that ended before its first read
                 raise ValueError(_foreign(home, known))
         self._write(file, json.dumps(about).encode())
 
@@ -180,7 +180,7 @@ class _Journal:
             record = self._read(file)
             name = str(record.pop("what"))
         except UNREADABLE as error:
-            warn(f"{file} is damaged ({error}); this read is made again")
+            warn(f"{file} is damaged ({error}). This read of the data is repeated.")
             return None
         if name != what:
             raise ValueError(_foreign(self.home))
@@ -189,10 +189,10 @@ class _Journal:
 
     def _read(self, file: Path) -> dict[str, npt.NDArray[Any]]:
         if not file.is_file():
-            raise OSError("it is not a file")  # a pipe would be waited for
+            raise OSError("not a regular file")  # reading a pipe would wait forever
         content = file.read_bytes()
         if content[:DIGEST] != self._digest(content[DIGEST:]):
-            raise ValueError("it is not as it was written")
+            raise ValueError("wrong checksum")
         with np.load(io.BytesIO(content[DIGEST:]), allow_pickle=False) as stored:
             return dict(stored)
 
@@ -204,7 +204,7 @@ class _Journal:
         self.number += 1
 
     def clear(self) -> None:
-        for file in sorted(self.home.iterdir()):  # run.json last: without it records are those of nobody
+        for file in sorted(self.home.iterdir()):  # run.json last: records without it belong to no known run
             if re.fullmatch(FILES, file.name) and kind_of(file) in ("a file", "a link"):
                 file.unlink(missing_ok=True)
 
@@ -222,12 +222,12 @@ class _Journal:
         except OSError as error:
             with suppress(OSError):
                 part.unlink()
-            if error.errno is None:  # of `rename`, which names the file
+            if error.errno is None:  # raised by `rename`, with the name of the file
                 raise
             if error.errno not in FULL:
                 raise OSError(error.errno, error.strerror, str(file)) from None
             room = f"{self.home} has no room for the checkpoint: {error.strerror}"
-            raise OSError(f"{room}; make room and repeat the command, or leave the checkpoint out") from None
+            raise OSError(f"{room}. Free disk space and repeat the command, or run without a checkpoint.") from None
 
     def _file(self) -> Path:
         return self.home / f"read-{self.number:05}.npz"
@@ -235,12 +235,12 @@ class _Journal:
 
 def _refuse_others(home: Path) -> set[Path]:
     if kind_of(home) is not None and not home.is_dir():
-        raise NotADirectoryError(f"{home} is not a folder; name a new folder")
+        raise NotADirectoryError(f"{home} is not a folder. Use a new folder.")
     there = _listed(home) - {*files_of(home / LOCK), *left_stages(home, FILES)}
     known = _known(home / RUN)
-    there = {path for path in there if kind_of(path) is not None}  # without what a run that just ended removed
+    there = {path for path in there if kind_of(path) is not None}  # a run that has just ended may have removed some
     if there and "shiftsvd checkpoint" not in known:
-        others = f"{home} is not empty and holds no checkpoint; name a new folder"
+        others = f"{home} is not empty and holds no checkpoint. Use a new folder."
         raise ValueError(_foreign(home) if home / RUN in there else others)
     return there
 
@@ -257,7 +257,7 @@ def _foreign(home: Path, known: Mapping[str, Any] | None = None) -> str:
     now = _software() if isinstance(by, dict) else {}
     others = [f"made by {name} {by.get(name)}, not {mine}" for name, mine in now.items() if by.get(name) != mine]
     why = ", ".join(others) or "other data, settings, seed, machine or versions"
-    return f"{home} holds the checkpoint of another run ({why}); repeat that run, or name another folder"
+    return f"{home} holds the checkpoint of another run ({why}). Repeat that run, or use another folder."
 
 
 def _software() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""One process at a time: a lock that ends with its holder, and that says who that is."""
+"""Locks of files and folders that end with their process; errors name the process that holds the lock."""
 
 import errno
 import json
@@ -11,11 +11,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-# A process that is gone has ended if its machine, the start of that machine and its set of processes are ours.
+# A missing process has ended for certain only on the same machine, since the same boot, in the same PID namespace.
 _PLACE: Final = ("host", "boot", "processes")
-_MOST_READ: Final = 2**12  # bytes of what another wrote
+_MOST_READ: Final = 2**12  # bytes read from a lock file of another process
 _NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
-_TRIES: Final = 20  # to make the folder of a lock, which those who end remove
+_TRIES: Final = 20  # attempts to create the folder of a lock, which processes remove when they end
 
 
 class _Busy(Exception):
@@ -24,17 +24,20 @@ class _Busy(Exception):
 
 @contextmanager
 def held(lock: Path, what: Path) -> Iterator[None]:
-    """Be the only one who works on `what`: a file or folder that is known by the file of its lock.
+    """Lock `what`, a file or a folder, by the file `lock`.
 
     Raises
     ------
     BlockingIOError
-        If another process does, or another thread of this one; it says who.
+        If another process, or another thread of this process, holds the lock; the message names it.
     FileExistsError
-        If a file that is no lock of this library has the name of the lock.
+        If a file that is not a lock of this library has the name of the lock.
     """
     if not _is_free(lock):
-        raise FileExistsError(f"{lock} is not a lock of shiftsvd; remove it, or give another name than {what}")
+        raise FileExistsError(
+            f"{lock} has the name of a lock file, but shiftsvd did not write it. Remove it, or use another name than "
+            f"{what}."
+        )
     with ExitStack() as stack:
         try:
             _enter(stack, lock)
@@ -70,14 +73,14 @@ def _enter(stack: ExitStack, lock: Path) -> None:
         try:
             stack.enter_context(take(file))
             return
-        except FileNotFoundError:  # whoever has just ended removed the folder
+        except FileNotFoundError:  # another process has just ended and removed the folder
             if not left:
                 raise
         except (OSError, NotImplementedError) as error:
             if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
                 raise
             with suppress(OSError):
-                lock.unlink()  # no lock, though it has the name of one
+                lock.unlink()  # `FileLock` created it, but the file system has no locks
             take, file = _of_marker, _marker(lock)
 
 
@@ -91,20 +94,20 @@ def _of_system(lock: Path) -> Iterator[None]:
     except Timeout:
         raise _Busy from None
     try:
-        with suppress(OSError):  # its holder is named where that can be written
+        with suppress(OSError):  # the name of the holder is optional
             lock.write_text(json.dumps(myself()))
         yield
     finally:
-        # While the lock is held: whoever has the file open already finds that it has no name any more, and tries anew.
-        with suppress(OSError):  # some systems keep what is open
+        # Unlink while holding the lock: a process that has already opened the file then notices and tries again.
+        with suppress(OSError):  # Windows cannot remove an open file
             lock.unlink()
         taken.release()
 
 
 @contextmanager
 def _of_marker(marker: Path) -> Iterator[None]:
-    # Where the file system has no locks. The marker of a killed process is removed if that process was of this machine;
-    # of one elsewhere, or before a restart, nobody can know, so the marker stays, and the error says whose it is.
+    # For file systems without locks. Remove the marker of a killed process if it ran on this machine since its last
+    # start. Keep other markers, as their processes may still run, and name the process in the error.
     if not _make(marker) and not (_remove_left(marker) and _make(marker)):
         raise _Busy
     try:
@@ -130,7 +133,7 @@ def _make(file: Path) -> bool:
 
 
 def _remove_left(marker: Path) -> bool:
-    guard = _guard(marker)  # of two that find it left, one would else remove the new marker of the other
+    guard = _guard(marker)  # of two processes that find the marker, one could remove the new marker of the other
     if not _left(marker) or not _make(guard):
         return False
     try:
@@ -150,7 +153,7 @@ def _left(marker: Path) -> bool:
     try:
         os.kill(pid, 0)
     except (OSError, OverflowError) as error:
-        return isinstance(error, ProcessLookupError)  # else it is somebody else's
+        return isinstance(error, ProcessLookupError)  # PermissionError: a process of another user
     return False
 
 
@@ -168,14 +171,14 @@ def myself() -> dict[str, str | int]:
         "pid": os.getpid(),
         "host": socket.gethostname(),
         "since": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "boot": _told(lambda: Path("/proc/sys/kernel/random/boot_id").read_text().strip()),
-        "processes": _told(lambda: os.readlink("/proc/self/ns/pid")),
+        "boot": _or_empty(lambda: Path("/proc/sys/kernel/random/boot_id").read_text().strip()),
+        "processes": _or_empty(lambda: os.readlink("/proc/self/ns/pid")),
     }
 
 
-def _told(ask: Callable[[], str]) -> str:
+def _or_empty(read: Callable[[], str]) -> str:
     try:
-        return ask()
+        return read()
     except OSError:
         return ""
 
@@ -185,5 +188,5 @@ def _busy(lock: Path, what: Path) -> str:
     holder = _holder(marker) or _holder(lock)
     named = {"pid", "host", "since"} <= set(holder)
     who = f"process {holder['pid']} on {holder['host']}, since {holder['since']}" if named else "another process"
-    stale = f"; if that process has ended, delete {marker}" if marker.exists() else ""
-    return f"{what} is in use by {who}; wait for it, or give another name{stale}"
+    stale = f" If that process has ended, delete {marker}." if marker.exists() else ""
+    return f"{what} is in use by {who}. Wait until it ends, or use another name.{stale}"

@@ -1,4 +1,4 @@
-"""Memory: sizes as people write them, what is free, the limit and its keeper, and the growth of a process."""
+"""Memory: parse and print sizes, measure free and used memory, and enforce the limit."""
 
 import ctypes
 import math
@@ -19,7 +19,7 @@ from shiftsvd.errors import Refused, Setting, Spell, refuse
 from shiftsvd.kernels import best, thread_count
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-# Bytes of its own memory that the command takes whatever the data are: its packages, and those of formats and reports
+# Bytes that the command takes for any data: its packages, and those of formats and reports
 # (benchmarks/claims/memory_promises.py).
 PROGRAM = 150_000_000
 _MOST_READ = 2**14  # bytes read of /proc/self/status and /proc/meminfo: all of the first, the head of the second
@@ -35,7 +35,7 @@ def parse_bytes(size: int | float | str) -> int:
             raise refuse("memory_limit", 'be bytes or a text such as "2GB"', size) from None
     if not size > 0:
         raise refuse("memory_limit", "be positive", size)
-    return int(min(size, sys.maxsize))  # inf is no limit
+    return int(min(size, sys.maxsize))  # inf: no limit
 
 
 def shown_bytes(n_bytes: float, digits: int = 3) -> str:
@@ -47,7 +47,7 @@ def shown_bytes(n_bytes: float, digits: int = 3) -> str:
 
 
 def beyond(needed: float, limit: int) -> str:
-    for digits in range(3, 9):  # as many as make the two numbers differ
+    for digits in range(3, 9):  # print enough digits for the two numbers to differ
         unit = 10.0 ** (math.floor(math.log10(max(needed, 1))) + 1 - digits)
         enough = math.ceil(needed / unit) * unit if unit > 1 else needed
         if shown_bytes(enough, digits) != shown_bytes(limit, digits):
@@ -86,7 +86,7 @@ def spare(needed: float, memory_limit: int | str | None) -> bool:
 
 
 class OverLimit(Refused):
-    """A computation exceeds the memory limit. The last arguments: bytes needed, limit, what for, fewer of what."""
+    """A computation exceeds the memory limit. Last arguments: bytes needed, limit, computation, what to reduce."""
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
@@ -94,7 +94,7 @@ class OverLimit(Refused):
     def worded(self, spell: Spell) -> str:
         *before, needed, limit, what, fewer = self.args
         setting = spell(Setting("memory_limit"))
-        return f"{''.join(before)}{what} needs about {beyond(needed, limit)}; raise {setting} or ask for fewer {fewer}"
+        return f"{''.join(before)}{what} needs about {beyond(needed, limit)}. Raise {setting}, or use fewer {fewer}."
 
     def beside(self, held: int) -> "OverLimit":
         *before, needed, limit, what, fewer = self.args
@@ -111,17 +111,17 @@ def affordable(needed: int, memory_limit: int | str | None, what: str, fewer: st
 
 @dataclass(frozen=True)
 class Resources:
-    """Memory and threads that a run may take, as they were given: ``as_operator(X, **vars(resources))``."""
+    """Limits of memory and threads, as arguments: ``as_operator(X, **vars(resources))``."""
 
     memory_limit: int | str | None = None
     n_threads: int | None = None
 
     def __post_init__(self) -> None:
-        thread_count(self.n_threads)  # refuses an impossible number
+        thread_count(self.n_threads)  # raises ValueError for invalid numbers
 
 
 class MemoryWatch:
-    """Growth of the resident memory since the start, where the system tells."""
+    """Growth of the resident memory since the start, on systems with /proc."""
 
     def __init__(self) -> None:
         self._start, self._largest = _resident(), _largest()
@@ -174,7 +174,7 @@ def own_bytes() -> int | None:
 
 
 def release() -> None:
-    # Allocators keep what was freed: each stage of a command would begin with the peak of the largest one before it.
+    # Allocators keep freed memory: without this, each stage of a command would start at the peak of the stages before.
     if "pyarrow" in sys.modules:
         sys.modules["pyarrow"].default_memory_pool().release_unused()
     if sys.platform == "linux":
@@ -204,14 +204,15 @@ def _first_bytes(path: str) -> bytes:
         os.close(file)
 
 
-# The keeper ends a command with one line once its memory passes the limit. The compiled watcher is a thread without the
-# GIL, which libraries hold while they unpack a chunk. Limits of the system do not serve: RLIMIT_DATA counts memory that
-# is reserved and never touched, and libraries abort where an allocation fails (benchmarks/claims/bombs.py).
+# A watcher ends the command with one line once its memory exceeds the limit. The compiled watcher is a thread without
+# the GIL, which libraries hold while they decompress a chunk. Limits of the system are no substitute: RLIMIT_DATA
+# counts memory that is reserved and never used, and libraries abort if an allocation fails
+# (benchmarks/claims/bombs.py).
 
-# Bytes beyond the limit that the command takes itself: 150 MB with the packages of a format, 40 MB while a report is
-# drawn, 30 MB as the client of Dask's workers, and some room (fits of 3000 x 60 in each format took up to 195 MB).
+# Bytes that the command itself takes beyond the limit: 150 MB with the packages of a format, 40 MB for drawing a
+# report, 30 MB as the client of Dask's workers, and a margin (fits of 3000 x 60 in each format took up to 195 MB).
 _OWN: Final = 250_000_000
-_PAUSE: Final = 0.002  # seconds between two looks of the watcher in Python
+_PAUSE: Final = 0.002  # seconds between two measurements of the watcher in Python
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
 _STATM: Final = Path("/proc/self/statm")
 _folders: list[str] = []  # temporary folders, removed before the process ends
@@ -224,7 +225,7 @@ def slack_of(limit: int) -> int:
 def keep_memory(memory_limit: int | str | None, files: str) -> None:
     """End this process with code 1 once its anonymous memory has grown by more than the limit and the slack.
 
-    Without a limit the default of this moment holds until the process ends. Systems without /proc have no keeper.
+    Without a limit, the current default holds until the process ends. Systems without /proc are not watched.
     """
     limit = limit_of(memory_limit)
     if limit is None:
@@ -232,8 +233,8 @@ def keep_memory(memory_limit: int | str | None, files: str) -> None:
     if memory_limit is None:
         limit_by_default(limit)
     line = (
-        f"Error: {files} took more memory than the limit of {shown_bytes(limit)} and a slack of "
-        f"{shown_bytes(slack_of(limit))} allow. If the file is sound, give a larger --memory."
+        f"Error: reading {files} took more memory than the limit of {shown_bytes(limit)} plus a margin of "
+        f"{shown_bytes(slack_of(limit))}. If the file is not damaged, use a larger --memory."
     )
     _keep(limit + slack_of(limit), line)
 
@@ -259,7 +260,7 @@ def _watch(most: int, line: str) -> None:
     while _anonymous() <= most:
         time.sleep(_PAUSE)
     if sys.stderr.isatty():
-        line = f"\r\x1b[2K\x1b[?25h{line}"  # a progress bar may have hidden the cursor in the middle of a line
+        line = f"\r\x1b[2K\x1b[?25h{line}"  # clear a progress bar and show the cursor that it hid
     os.write(2, f"{line}\n".encode())
     for folder in _folders:
         shutil.rmtree(folder, ignore_errors=True)

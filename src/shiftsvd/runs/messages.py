@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 BETWEEN = ("sklearn", "joblib", "numpy", "contextlib")
 LOG: Final = logging.getLogger("shiftsvd")
 NOTICE: Final = 25  # level of the log between INFO and WARNING; the command shows it
-said: set[tuple[str, int]] = set()  # lines that warn once, and have
+said: set[tuple[str, int]] = set()  # file and line of each `warn_once` call that has warned
 
 
 class Advice(Worded, UserWarning):
@@ -25,7 +25,7 @@ class Advice(Worded, UserWarning):
 
 
 class Notice(Advice):
-    """A decision of a default, with the setting that decides otherwise; the command prints it as a line."""
+    """A choice made by default, with the setting that changes it; the command prints notices as single lines."""
 
 
 class ValuesWarning(Advice):
@@ -61,7 +61,7 @@ def notice(*parts: Part) -> None:
 
 
 def log_notice(*parts: Part) -> None:
-    LOG.log(NOTICE, Notice(*parts).plain())  # as a value, whose settings the command spells as its options
+    LOG.log(NOTICE, Notice(*parts).plain())  # not as text: the command replaces settings by its options
 
 
 def warn_once(*parts: Part) -> None:

@@ -1,4 +1,4 @@
-"""Outputs that appear whole or not at all, and never replace others unasked: temporary files, locks, renaming."""
+"""Write outputs completely or not at all, and replace files only by `force`: temporary files, locks, renaming."""
 
 import errno
 import os
@@ -16,10 +16,10 @@ from shiftsvd.errors import Part, Setting, Worded
 from shiftsvd.runs.locks import held
 
 MARK: Final = "shiftsvd"
-BEFORE: Final = f".{MARK}-before"  # of a folder that is about to be replaced
+BEFORE: Final = f".{MARK}-before"  # suffix of a folder that is being replaced
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DEVICES: Final = Path("/dev")  # /dev/stdout is a link: --force would replace it for all users of the machine
-_UNSETTLED: Final = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS)  # of a folder, on some file systems
+_UNSETTLED: Final = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS)  # fsync of a folder is not supported
 _KINDS: Final = {
     stat.S_IFREG: "a file",
     stat.S_IFLNK: "a link",
@@ -32,10 +32,10 @@ _KINDS: Final = {
 
 
 class Occupied(Worded, FileExistsError):
-    """An output exists, or its place is a link to nothing."""
+    """An output exists, or its folder is a broken link."""
 
     def __init__(self, *parts: Part) -> None:
-        self.args = parts  # OSError would take two arguments for a number and its text
+        self.args = parts  # OSError would interpret two arguments as errno and strerror
 
 
 def kind_of(path: Path) -> str | None:
@@ -54,9 +54,9 @@ def stage_of(path: Path) -> Path:
 
 
 def left_stages(folder: Path, names: str) -> list[Path]:
-    """Return the stages in a folder of files whose names match a regular expression; no links, pipes or devices.
+    """Return the temporary files and folders left in `folder` for outputs whose names match a regular expression.
 
-    Whoever removes them holds the lock of those files: then the run that made them has ended.
+    Hold the lock of these outputs before removing them, so that the run that created them has ended.
     """
     pattern = re.compile(rf"\.({names})\.{MARK}-[0-9a-f]{{16}}")
     with suppress(PermissionError, FileNotFoundError):  # a folder that can be written to but not listed
@@ -80,10 +80,10 @@ def _replaceable(path: Path, by_folder: bool) -> str | None:
     kind = kind_of(path)
     if kind == "a folder" and not by_folder:
         raise FileExistsError(
-            f"{path} cannot be written: it is a folder that shiftsvd did not write; give another name"
+            f"{path} cannot be written: it is a folder that shiftsvd did not write. Use another name."
         )
     if kind not in (None, "a file", "a link", "a folder"):
-        raise FileExistsError(f"{path} cannot be written: it is {kind}, which is never replaced; give another name")
+        raise FileExistsError(f"{path} cannot be written: it is {kind}, which is never replaced. Use another name.")
     return kind
 
 
@@ -92,7 +92,7 @@ def rename(part: Path, path: Path) -> None:
     if kind is None or not part.is_dir():
         part.replace(path)
         return
-    aside = part.with_name(f"{part.name}{BEFORE}")  # no system call replaces a folder that is not empty
+    aside = part.with_name(f"{part.name}{BEFORE}")  # no system call replaces a nonempty folder
     path.rename(aside)
     try:
         part.rename(path)
@@ -111,7 +111,7 @@ def settle(part: Path) -> None:
 def settle_folder(folder: Path) -> None:
     try:
         handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
-    except PermissionError:  # of a folder that cannot be listed, and of all folders of Windows
+    except PermissionError:  # a folder without read permission; any folder on Windows
         return
     try:
         os.fsync(handle)
@@ -127,10 +127,10 @@ def _no_folder(path: Path) -> bool:
 
 
 def refuse(paths: Iterable[Path], force: bool, recognised: Callable[[Path], bool] = _no_folder) -> None:
-    """Raise OSError before any work if an output exists, or cannot be made.
+    """Raise OSError before any work if an output exists or cannot be created.
 
-    With `force` an output replaces a file, a link (never its target), or a folder that is `recognised` as an earlier
-    output; nothing else.
+    With `force`, an output may replace a file, a link (never its target), or a folder that is `recognised` as an
+    earlier output.
     """
     for path in paths:
         if _replaceable(path, recognised(path)) is not None and not force:
@@ -138,27 +138,27 @@ def refuse(paths: Iterable[Path], force: bool, recognised: Callable[[Path], bool
         folder = next(parent for parent in path.absolute().parents if kind_of(parent) is not None)
         if folder == path.absolute().parent and not folder.exists():
             if not force:
-                raise _exists(f"{folder} is a link to nothing")
+                raise _exists(f"{folder} is a broken link")
             folder = next(parent for parent in folder.parents if kind_of(parent) is not None)
         if not folder.is_dir() or not os.access(folder, os.W_OK) or folder.resolve() == _DEVICES:
-            raise NotADirectoryError(f"{path} cannot be written: {folder} is not a folder that may be written to")
+            raise NotADirectoryError(f"{path} cannot be written: {folder} is not a writable folder.")
 
 
 def _exists(what: str) -> Occupied:
-    return Occupied(f"{what}; give ", Setting("force", True), " to replace it, or another name")
+    return Occupied(f"{what}. Use ", Setting("force", True), " to replace it, or another name.")
 
 
 class Outputs:
-    """Files that are written in a folder beside their places first, and get these together when all are complete.
+    """Write files into a temporary folder, and move all of them to their places when the block ends.
 
-    A folder that is not there yet appears with all of its files in one step; in one that is there the files are
-    replaced one by one, in their order. Where the block ends with an exception, what was there before is there still,
-    and nothing else. Meanwhile no other process can write files of these names.
+    A new folder appears with all of its files in one step; in an existing folder, files are replaced one by one, in
+    order. If the block ends with an exception, existing files remain unchanged and no file is added. Locks prevent
+    other processes from writing the same files.
     """
 
     def __init__(self, paths: Iterable[Path], force: bool, recognised: Callable[[Path], bool] = _no_folder) -> None:
         self._paths, self._force, self._recognised = list(paths), force, recognised
-        self._stages: dict[Path, Path] = {}  # of each folder, where its files are written
+        self._stages: dict[Path, Path] = {}  # temporary folder of each output folder
         self._made: list[Path] = []
         self._locks = ExitStack()
         self._refuse()
@@ -179,7 +179,7 @@ class Outputs:
                     folder.parent.mkdir(parents=True, exist_ok=True)
                     self._lock(folder)
                 locked = folder
-                if folder.exists():  # by now, maybe
+                if folder.exists():  # another process may have created it before the lock
                     _free(folder)
                     locked = self._in(folder)[0]
                     for path in self._in(folder):
@@ -209,13 +209,13 @@ class Outputs:
             self._undo()
         if isinstance(error, OSError) and error.errno in FULL:
             where = self._paths[0] if len(self._paths) == 1 else self._paths[0].parent
-            raise OSError(f"{where} cannot be written: {error.strerror}; what was there before is there still")
+            raise OSError(f"{where} cannot be written: {error.strerror}. Existing files are unchanged.")
 
     def _publish(self, folder: Path) -> None:
         stage = self._stages[folder]
         settle_folder(stage)
         if not folder.exists():
-            if folder.is_symlink():  # to nothing; no folder can be renamed over it
+            if folder.is_symlink():  # a broken link, over which no folder can be renamed
                 folder.unlink()
             stage.rename(folder)
         else:
@@ -242,7 +242,7 @@ class Outputs:
 def _free(folder: Path) -> None:
     lock = lock_of(folder) if folder.name else folder
     if lock.is_file():
-        with suppress(OSError), held(lock, folder):  # unless it is another run's
+        with suppress(OSError), held(lock, folder):  # fails if another run holds the lock
             remove_stages(folder.parent, re.escape(folder.name))
 
 

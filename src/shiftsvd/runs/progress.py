@@ -1,4 +1,4 @@
-"""Renders events on stderr: as bars with the time left, or as one JSON object a line."""
+"""Show progress on stderr: bars with the time left, or one JSON object per line."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from typing import Any, Final, TextIO
 from shiftsvd.events import Event, Listener, silent
 
 KINDS: Final = ("auto", "always", "never", "json")
-# Seconds between two lines of JSON, unless a unit was completed between them.
+# Minimum seconds between two JSON lines that complete no further unit.
 PAUSE: Final = 0.5
 
 
@@ -64,14 +64,14 @@ def _bars() -> Iterator[Listener]:
 
 
 def _json_lines(stream: TextIO) -> Listener:
-    # For machines: every completed unit, and twice a second between.
-    told: dict[str, tuple[int, float]] = {}  # of each stage the whole units done, and when that was written
+    # Print each completed unit at once, and intermediate progress twice a second.
+    printed: dict[str, tuple[int, float]] = {}  # completed units of each stage, and the time of its last line
 
     def listen(event: Event) -> None:
-        now, whole = time.monotonic(), math.floor(event.done + 1e-6)  # shares of a pass add up to it but for rounding
-        before, when = told.get(event.stage, (-1, 0.0))
+        now, whole = time.monotonic(), math.floor(event.done + 1e-6)  # shares of a pass sum to 1 up to rounding
+        before, when = printed.get(event.stage, (-1, 0.0))
         if whole != before or now - when >= PAUSE:
-            told[event.stage] = whole, now
+            printed[event.stage] = whole, now
             line = {"stage": event.stage, "done": round(event.done, 6), "total": event.total, "worst": event.worst}
             print(json.dumps(line), file=stream, flush=True)
 

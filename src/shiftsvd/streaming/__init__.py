@@ -1,1 +1,1 @@
-"""Streaming PCA: the scatter matrix of all rows so far, whole or sketched; batches add to it, and it merges."""
+"""Streaming PCA: update the scatter matrix of the rows, exact or sketched, by batches, and merge streams."""

@@ -24,17 +24,17 @@ from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.factors import rounding
 
 EPS = float(np.finfo(np.float64).eps)
-# Fewest columns that wait: small beside S, and enough to be added at full speed.
+# Smallest capacity of the buffer of columns: small compared with S, and large enough for fast updates.
 WAITING = 512
-# Entries of a block of dense rows that threads work on: it stays in the cache.
+# Entries per thread in a block of dense rows, so that the block fits in the cache.
 PIECE = 2**17
-# The first rows of a stream are factorized by Householder's reflections, one in so many, and make others moderate.
+# Factorize one in HEAD of the first rows of a stream by Householder reflections, so that W of the others is moderate.
 HEAD = 8
-# Largest entry of I + W^T W: rounding of that order is added to that of a factor, relative to each column.
+# Largest diagonal entry of I + W^T W for an update by squares; it multiplies the rounding error of each column.
 MODERATE = 32.0
-# Singular values that squares prove to this relative accuracy are taken from squares, which are several times quicker.
+# Compute singular values from squares, which is several times faster, if the bound is below this relative error.
 SQUARED = 1e-7
-# Rounding has to leave this multiple of itself of what lies beyond the components, so that the rest has digits.
+# Smallest ratio of the rest of the trace to its rounding error, so that the rest has correct digits.
 LEAST_REST = 1000.0
 # Basis of a search in a large batch, in columns of the test matrix. Sparse counts of 60 000 x 2 000 in one batch, ell =
 # 2k, error over the optimum less 1: 1e-3 with a basis of 2 ell, 3e-5 with 4, 1e-6 with 6 (7 batches: 1e-3, 2e-4, 1e-4).
@@ -42,24 +42,24 @@ BASIS = 4
 
 
 class ScatterPairs(NamedTuple):
-    """The leading eigenpairs of what is kept of a scatter matrix C^T C, as singular values and vectors of C."""
+    """The leading eigenpairs of a scatter matrix C^T C or its sketch, as singular values and vectors of C."""
 
     values: Vector  # singular values, descending
     vectors: Panel  # orthonormal columns
-    errors: Vector  # bounds of what rounding did to each singular value
-    rest: float  # sum of the squares of the other singular values that are kept
+    errors: Vector  # bounds of the rounding error of each singular value
+    rest: float  # sum of the squares of the other singular values kept
 
 
 @dataclass(eq=False)
 class Scatter(ABC):
     """``S = sum of C^T C`` over batches of centred rows C; grows in place."""
 
-    B: Panel  # columns that wait or are kept, shape (n_features, capacity), by columns; `used` of them are set
+    B: Panel  # buffer of columns, shape (n_features, capacity), in Fortran order; the first `used` are set
     used: int
     slack: Vector  # the rounding error of entry (i, j) of the squares is at most ``sqrt(slack[i] slack[j])``
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Arrays that joblib maps from a file cannot be written.
+        # joblib may map arrays read-only from a file: copy them.
         fixed = (name for name, value in state.items() if isinstance(value, np.ndarray) and not value.flags.writeable)
         vars(self).update(state | {name: np.array(state[name]) for name in fixed})
 
@@ -74,7 +74,7 @@ class Scatter(ABC):
     # S += C^T diag(weights) C; returns the number of reads of C, the first of them before anything changes. `squares`
     # are the squared column norms at whose level squares of C round: those before a shift that products subtract last.
     def add(self, C: Operator, weights: Vector | None, squares: Vector) -> int:
-        # A batch of few rows is a few columns of B B^T. Sparse rows that wait are made dense, which pays for few.
+        # A batch of few rows adds a few columns to B. Sparse rows become dense there, which is cheap for few rows.
         few = self.B.shape[1] if is_dense(C) else WAITING
         if C.shape[0] > few // 2:
             return self.add_rows(C, weights, squares)
@@ -124,16 +124,16 @@ def _weighted(C: Operator, weights: Vector | None, rows: int) -> Iterator[Panel]
 
 @dataclass(eq=False)
 class WholeScatter(Scatter):
-    """The whole scatter matrix ``R^T R + S``: the triangular factor of dense rows, the squares of sparse ones.
+    """The full scatter matrix ``R^T R + S``: the triangular factor R of dense rows, and the squares S of sparse rows.
 
-    Columns of B wait to be added to R (the sequential TSQR of Demmel, Grigori, Hoemmen & Langou 2012). A factor errs
-    by eps in each column, while squares lose what is below the root of eps; but the squares of sparse rows take a share
-    of the time of their factor, which would be dense.
+    B buffers columns until they are added to R (the sequential TSQR of Demmel, Grigori, Hoemmen & Langou 2012). A
+    factor has a relative error of eps in each column, while squares lose singular values below sqrt(eps). Sparse rows
+    use squares nevertheless, because their factor would be dense and take much longer.
     """
 
     R: Panel  # upper triangle
-    S: Panel | None = None  # by columns
-    doubt: float = 0.0  # R is exact for columns that differ from those of C by this, relative to their norms
+    S: Panel | None = None  # in Fortran order
+    doubt: float = 0.0  # relative backward error of R in each column
 
     @classmethod
     def empty(cls, n: int) -> "WholeScatter":
@@ -207,13 +207,13 @@ class WholeScatter(Scatter):
         return ScatterPairs(values[:k], vectors[:, :k], errors[:k], float(values[k:] @ values[k:]))
 
 
-# R of the QR factorization of R above these blocks of rows P, and the growth of its rounding; None if Householder's
-# rounds less. With W = P R^-1, R^T R + P^T P = R^T (I + W^T W) R: the squares of a W of moderate size lose nothing, and
-# take half of the time of a QR factorization or less.
+# Return the R factor of R stacked on blocks of rows P, and the growth of the rounding error; None if Householder QR is
+# more accurate. With W = P R^-1, R^T R + P^T P = R^T (I + W^T W) R: squaring a W of moderate size loses no digits and
+# takes at most half the time of a QR factorization.
 def _updated(R: Panel, blocks: Iterator[Panel]) -> tuple[Panel | None, float]:
     n, lengths = len(R), np.linalg.norm(R, axis=0)
     near, at = np.triu(R), np.diag_indices(n)
-    least = n * EPS * lengths  # all that rounding leaves, if columns repeat
+    least = n * EPS * lengths  # size of rounding errors; diagonal entries of repeated columns are below this
     near[at] = np.where(np.abs(near[at]) > least, near[at], np.where(lengths > 0, least, 1))
 
     @unwarned
@@ -228,9 +228,9 @@ def _updated(R: Panel, blocks: Iterator[Panel]) -> tuple[Panel | None, float]:
     return np.where(lengths > 0, np.linalg.cholesky(M).T @ near, 0), size
 
 
-# Bounds of the errors of the singular values of F: relative to each as far as the `known` columns are independent. With
-# D the lengths of the known columns, ||D x|| <= (||F x|| + ||F_rest|| ||x||) / sigma_min(F_known D^-1), so that errors
-# of these columns move a value by a share of itself, however small it is (Demmel & Veselic 1992).
+# Bounds of the errors of the singular values of F, relative to each value if the `known` columns are independent. With
+# D the lengths of the known columns, ||D x|| <= (||F x|| + ||F_rest|| ||x||) / sigma_min(F_known D^-1), so errors of
+# these columns change even a tiny value only by a fraction of itself (Demmel & Veselic 1992).
 def _factor_errors(values: Vector, F: Panel, known: Vector, slip: Vector, slack: Vector) -> Vector:
     lengths, least = np.linalg.norm(F[:, known], axis=0), 1.0
     if known.any():
@@ -248,29 +248,30 @@ def _root(G: Panel) -> tuple[Panel, float]:
     return np.sqrt(np.maximum(w, 0))[:, None] * V.T, float(max(-w[0], 0)) + 2 * len(G) * EPS
 
 
-# One-sided Jacobi keeps the digits of columns of any lengths (Drmac & Veselic 2008, New fast and accurate Jacobi SVD).
+# One-sided Jacobi is accurate for columns of very different lengths (Drmac & Veselic 2008, New fast and accurate Jacobi
+# SVD).
 def _jacobi(F: Panel) -> tuple[Vector, Panel]:
     values, _, V, scale, _, info = dgejsv(F, joba=0, jobu=3, jobv=0, jobp=0)
     if info:
-        raise np.linalg.LinAlgError(f"LAPACK's dgejsv ended with {info}")
+        raise np.linalg.LinAlgError(f"The SVD did not converge: dgejsv of LAPACK returned info = {info}.")
     return values * (scale[0] / scale[1]), V
 
 
 @dataclass(eq=False)
 class SketchedScatter(Scatter):
-    """``Y = S Omega``, and ``B B^T <= S`` of the leading directions; S itself is nowhere.
+    """A sketch ``Y = S Omega`` and leading directions ``B B^T <= S`` of the scatter matrix S, which is not stored.
 
     The sketch is linear: neither the order nor the size of batches matters to it beyond rounding (Tropp, Yurtsever,
     Udell & Cevher 2017). The directions are those of an incremental SVD that keeps `ell` of them (Ross, Lim, Lin & Yang
-    2008), in a large batch by block Krylov (Musco & Musco 2015); what it drops depends on the order, but B B^T never
-    exceeds S. ``T = B B^T + nystrom(Y - B B^T Omega)``, which is recovered, lies between the Nystrom approximation of S
-    by the sketch alone and S, in the order of semidefinite matrices, since Schur complements grow with their matrix. So
-    the eigenvalues of S lie between those of T and those plus ``trace(S) - trace(T)``, whatever the order.
+    2008), in a large batch by block Krylov (Musco & Musco 2015). The dropped directions depend on the order of batches,
+    but B B^T never exceeds S. The recovered matrix ``T = B B^T + nystrom(Y - B B^T Omega)`` lies between the Nystrom
+    approximation of S by the sketch alone and S, in the Loewner order, since Schur complements are monotone. So each
+    eigenvalue of S is at least that of T, and at most that of T plus ``trace(S) - trace(T)``, for any order.
     """
 
-    Omega: Panel  # test matrix of shape (n_features, ell); sketches with the same one merge
+    Omega: Panel  # test matrix of shape (n_features, ell); only sketches with equal test matrices can be merged
     Y: Panel
-    eps: float = EPS  # rounding unit of the products that Y is the sum of
+    eps: float = EPS  # rounding unit of the products that are summed in Y
 
     @classmethod
     def empty(cls, n: int, ell: int, rng: Generator) -> "SketchedScatter":
@@ -344,12 +345,12 @@ class SketchedScatter(Scatter):
         return int(self.Omega.shape[1])
 
 
-# Eigenpairs of Y (Omega^T Y)^+ Y^T, at most those of the S behind Y = S Omega (Tropp et al. 2017); `rounding` is the
-# size of the rounding errors of a column of Y.
+# Return the eigenpairs of Y (Omega^T Y)^+ Y^T, which are at most those of S, given Y = S Omega (Tropp et al. 2017).
+# `rounding` is the size of the rounding error of a column of Y.
 def nystrom(Y: Panel, Omega: Panel, rounding: float) -> tuple[Vector, Panel]:
     Q, R = qr(Omega)
     Y = linalg.solve_triangular(R, Y.T, trans="T", check_finite=False).T  # S Q
-    # The small shift makes the core definite in spite of rounding; it comes off the values again.
+    # A small shift keeps the core definite despite rounding; subtract it from the values at the end.
     nu = np.sqrt(Y.size) * rounding / float(np.linalg.norm(R)) or 1.0
     Y = Y + nu * Q
     core = Q.T @ Y
@@ -362,7 +363,7 @@ def krylov(times: Callable[[Panel], Panel], start: Panel, columns: int) -> tuple
     W = qr(start)[0][:, :columns]
     TW = new = times(W)
     while W.shape[1] < columns:
-        # Householder, since what is new may be nothing: columns are orthonormal all the same.
+        # Use Householder QR: new columns may vanish, and Householder returns orthonormal columns even then.
         Q = qr(np.hstack([W, new]))[0][:, W.shape[1] : columns]
         new = times(Q)
         W, TW = np.hstack([W, Q]), np.hstack([TW, new])

@@ -1,4 +1,4 @@
-"""A stream of rows: its moments, exact, and its scatter matrix, centred at every moment."""
+"""A stream of rows: exact moments, and a scatter matrix that is centred after each batch."""
 
 import time
 from collections.abc import Callable
@@ -21,40 +21,40 @@ from shiftsvd.runs.memory import affordable, spare
 from shiftsvd.solvers.base import TOL
 from shiftsvd.streaming.scatter import EPS, Scatter, SketchedScatter, WholeScatter, is_dense
 
-# Up to so many features all of the scatter matrix is kept, in 540 MB at most.
+# Keep the full scatter matrix up to this number of features (540 MB).
 WHOLE = 4096
-LARGEST = 2.0**240  # of a column of a batch; the least is its inverse
+LARGEST = 2.0**240  # largest size of a column of a batch; the smallest size is its inverse
 
 
 class StreamSpectrum(NamedTuple):
-    """The leading eigenpairs of the scatter matrix of a stream, and what was not seen of it."""
+    """The leading eigenpairs of the scatter matrix of a stream, with error bounds."""
 
     values: Vector  # singular values of the centred rows, descending
     vectors: Panel  # orthonormal columns
-    errors: Vector  # bounds of what rounding did to each value
+    errors: Vector  # bounds of the rounding error of each value
     total: float  # the exact trace
-    slip: float  # what rounding of the means does to each value at most, which `errors` hold
-    rest: float  # of the trace, what the other values have
-    unseen: float  # no eigenvalue is too small by more
+    slip: float  # bound of the error of a value due to rounding of the means; included in `errors`
+    rest: float  # trace minus the leading eigenvalues
+    unseen: float  # largest possible underestimate of an eigenvalue by the sketch
 
 
 @dataclass(eq=False)
 class Stream:
-    """What is kept of all rows so far: moments and a scatter matrix, which grow in place.
+    """Moments and scatter matrix of the rows so far; batches update both in place.
 
-    Batches and merges add to it by the update of Chan, Golub & LeVeque (1983), so that nothing cancels however far from
-    the origin the data are; the mean and the total variance are exact, whatever is kept of the scatter matrix.
+    Batches and merges use the update of Chan, Golub & LeVeque (1983), which avoids cancellation for data far from the
+    origin. The mean and the total variance are exact even if the scatter matrix is sketched.
     """
 
-    scatter: Scatter  # of the centred rows, divided by the scale
+    scatter: Scatter  # scatter matrix of the centred, scaled rows
     scale: Vector | None
     moments: Moments  # count (the sum of the weights), mean and squared deviations of each column
     n_rows: int = 0
-    dtype: np.dtype[Any] = np.dtype(np.float32)  # of the results; float64 once a batch was
-    n_passes: int = 0  # reads of each row, at most
+    dtype: np.dtype[Any] = np.dtype(np.float32)  # of the results: float64 after the first batch of that type
+    n_passes: int = 0  # largest number of reads of a row
     seconds: float = 0.0
-    n_joined: int = 0  # how often the means of two groups of rows were joined, each time with a rounding error
-    k: int | None = None  # components that it was begun for
+    n_joined: int = 0  # number of times that two means were combined, each with a rounding error
+    k: int | None = None  # number of components given to `begin`
 
     @classmethod
     def empty(cls, scatter: Scatter, scale: Vector | None = None, k: int | None = None) -> "Stream":
@@ -84,7 +84,7 @@ class Stream:
         empty = weights is not None and not weights.any()
         moments = self.moments if empty else A.moments(weights)
         if moments.M2 is None or A.dtype.kind == "c":
-            raise ValueError(f"a stream takes real data and the variances of their columns, which {A} does not give")
+            raise ValueError(f"A stream needs real data with computable column variances, got {A}.")
         _check_size(moments)
         if not empty:
             C = self._centred(A, moments.mean)
@@ -101,9 +101,9 @@ class Stream:
         a, b = (np.ones(1) if one.scale is None else one.scale for one in (self, other))
         if not (np.array_equal(a, b) and self.scatter.same_kind(other.scatter)):
             raise Refused(
-                f"streams merge if they have the same scale and the same test matrix, got {self} and {other}; begin ",
-                *("both with the same ", Setting("random_state")),
-                ", n_components, n_oversamples, scale and memory_limit",
+                f"only streams with the same scale and test matrix can be merged, got {self} and {other}. Begin both ",
+                *("with the same ", Setting("random_state")),
+                ", n_components, n_oversamples, scale and memory_limit.",
             )
         both = Stream(self.scatter.added(other.scatter), self.scale, self.moments, self.n_rows + other.n_rows)
         both.n_joined, both.k = self.n_joined + other.n_joined, self.k
@@ -116,8 +116,8 @@ class Stream:
         started, count = time.perf_counter(), float(A.shape[0]) if weights is None else float(weights.sum())
         if A.shape[0] != self.n_rows or not np.isclose(count, self.moments.count, rtol=1e-9):
             raise ValueError(
-                f"refine needs the {self.n_rows} rows that were streamed, all of them, with their weights, whose sum "
-                f"was {self.moments.count:g}; got {A.shape[0]} with {count:g}"
+                f"refine needs all {self.n_rows:,} rows of the stream with the same weights (sum "
+                f"{self.moments.count:g}), got {A.shape[0]:,} rows with weights of sum {count:g}."
             )
         self.n_passes += self.scatter.refine(self._centred(A, self.moments.mean), weights)
         self.seconds += time.perf_counter() - started
@@ -131,11 +131,11 @@ class Stream:
             scatter = deepcopy(scatter)
             scatter.add_columns(self._column(delta, self.moments.count))
         total = float(self._in_units(squares).sum())
-        # Means err by an ulp or two each time that they are made or joined, and so does what is subtracted.
+        # Each computation or combination of means has a rounding error of an ulp or two, and so has the centring.
         slip = EPS * (self.n_joined + 1) * np.sqrt(self._in_units(_raw_squares(self.moments)))
         found = scatter.leading(k, slip)
         kept, rest, unseen = float(found.values @ found.values), found.rest, 0.0
-        if self.scatter.size < len(squares):  # a sketch: what is left of the total, with its rounding
+        if self.scatter.size < len(squares):  # sketched: the rest is total minus kept, plus rounding
             rest = max(total - kept, 0.0)
             unseen = max(rest - found.rest, 0.0) + max(self.n_rows, len(squares)) * EPS * total
         values, slip_norm = np.minimum(found.values, np.sqrt(total)), float(np.linalg.norm(slip))
@@ -147,20 +147,20 @@ class Stream:
         k = min(k, self.n_rows, n)
         found = self.spectrum(k, shift)
         upper = np.sqrt((found.values + found.errors) ** 2 + found.unseen)
-        # A value that cannot be told from 0 is reported as 0, and so is every one after it.
-        told = np.logical_and.accumulate(found.values > found.errors)
-        values = np.where(told, found.values, 0)
+        # Report 0 for the first value that does not exceed its error bound, and for all after it.
+        nonzero = np.logical_and.accumulate(found.values > found.errors)
+        values = np.where(nonzero, found.values, 0)
         errors = np.full(k, np.inf)
-        errors[told] = np.maximum(upper - values, found.errors)[told] / values[told]
+        errors[nonzero] = np.maximum(upper - values, found.errors)[nonzero] / values[nonzero]
         nothing = 2 * max(self.n_rows, n) * EPS * np.sqrt(found.total) + found.slip
-        errors[~told & (upper <= nothing)] = 0
+        errors[~nonzero & (upper <= nothing)] = 0
         left_out, V = min(n, count) - k, found.vectors.T
         components = (V / phases(V)[:, None]).astype(self.dtype)
         info = Info(
             solver=f"Streaming(sample_size={self.scatter.size})",
             n_passes=self.n_passes,
             sample_size=self.scatter.size,
-            rank=int(told.sum()),
+            rank=int(nonzero.sum()),
             residuals=None,
             value_errors=errors,
             converged=bool(np.all(errors <= TOL)),
@@ -200,7 +200,7 @@ class Stream:
         return squares if self.scale is None else squares / self.scale**2
 
     def __repr__(self) -> str:
-        return f"<stream of {self.n_rows} rows, {len(self.scatter.B)} features, {self.scatter.size} of them kept>"
+        return f"<stream of {self.n_rows} rows, {len(self.scatter.B)} features, sample size {self.scatter.size}>"
 
 
 def _raw_squares(moments: Moments) -> Vector:
@@ -213,6 +213,6 @@ def _check_size(moments: Moments) -> None:
     size = float(max(np.abs(moments.mean).max(), np.sqrt(moments.M2.max())))
     if size != 0 and not 1 / LARGEST < size < LARGEST:
         raise ValueError(
-            f"a stream keeps sums of squares, which leave the range of numbers here: a column is about {size:.3g}; "
-            "multiply all batches by the same power of two, or use fit"
+            f"A stream keeps sums of squares, which leave the range of numbers for a column of size {size:.3g}. "
+            "Multiply all batches by the same power of two, or use fit."
         )

@@ -19,10 +19,10 @@ _SHOWN = 6  # columns in an error
 _LONGEST = 40  # characters of a cell in an error
 _FEW = 10  # number of distinct texts from which a column without duplicates does not hold classes
 _DOES: Final = {
-    "one_hot": "makes a column of each class",
+    "one_hot": "encodes each category as a column",
     "label_column": "colours the report of `shiftsvd fit`",
-    "ids": "names the rows by it",
-    "drop": "leaves it out",
+    "ids": "uses this column for row names",
+    "drop": "excludes",
 }
 _DATE: Final = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?"
@@ -48,22 +48,27 @@ def _remedies(wrong: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence
     if len(columns) > 1 and all(
         len(columns[name]) > 1 and each == [columns[name][0].strip()] for name, each in wrong.items()
     ):
-        return ["the first row below the header is none: leave it out, if these are units"]
+        return ["if the first row below the header holds units, remove this row"]
     other = {name: _other_marks(cells, marks) for name, cells in wrong.items()}
-    told: list[list[Part]] = []
+    remedies: list[list[Part]] = []
     if written := next((found for found in other.values() if found is not None), None):
         given = {"decimal": written.decimal, "thousands": written.thousands}
         changed = [[Setting(name, mark)] for name, mark in given.items() if mark and mark != getattr(marks, name)]
-        told.append([*_joined(changed), " reads them"])
+        remedies.append([*_joined(changed), " parses them"])
     signs = [name for name, found in other.items() if found is None and all(map(looks_like_number, wrong[name]))]
     if signs:
         cell = wrong[signs[0]][0]
-        told.append([f"{_short(cell)!r} may be written {_short(without_signs(cell))}, without other signs"])
+        remedies.append([f"write {_short(without_signs(cell))} instead of {_short(cell)!r} in the file"])
     left = [name for name, found in other.items() if found is None and name not in signs]
     for setting, does in _DOES.items():
         if helped := [name for name in left if setting in _settings(wrong[name], columns[name])]:
-            told.append([naming(setting, helped[: _SHOWN if setting in ("one_hot", "drop") else 1]), f" {does}"])
-    return _joined(told)
+            named = naming(setting, helped[: _SHOWN if setting in ("one_hot", "drop") else 1])
+            remedies.append([named, f" {does}{_excluded(helped) if setting == 'drop' else ''}"])
+    return _joined(remedies)
+
+
+def _excluded(names: Sequence[str]) -> str:
+    return " this column" if len(names) == 1 else " these columns"
 
 
 def _joined(each: Sequence[Sequence[Part]]) -> list[Part]:
@@ -157,7 +162,7 @@ def layout_of_text(names: Sequence[str], rows: Cells, short: bool, marks: Marks,
     cells = {j: [row[j] for row in rows] for j in form.numeric}
     wrong = {names[j]: each for j, each in cells.items() if not all(map(marks.reads, each))}
     if wrong:
-        uncut = ("; are its columns separated by something else? ", Setting("sep", " "), " says by what")
+        uncut = (". If the columns have another delimiter, use an option such as ", Setting("sep", " "))
         raise not_numbers(wrong, marks, *(uncut if len(names) == 1 else ()))
     return form._replace(why=why)
 
@@ -165,7 +170,7 @@ def layout_of_text(names: Sequence[str], rows: Cells, short: bool, marks: Marks,
 def _layout(names: Sequence[str], label: int | None, hidden: set[int], choices: Choices) -> Layout:
     features = [j for j, name in enumerate(names) if j not in (label, *hidden) and not choices.leaves_out(name)]
     if not features:
-        raise Refused("it has no column of numbers" + (" left" if choices.given else ""))
+        raise Refused("no columns of numbers" + (" are left" if choices.given else ""))
     return Layout(
         label, features, classes={j: choices.one_hot[names[j]] for j in features if names[j] in choices.one_hot}
     )
@@ -180,16 +185,16 @@ def _label_of_text(
     if len(names) == 1 or name in (*choices.drop, *choices.columns, *choices.one_hot):
         return None, None
     if short:
-        return 0, "the header has no name for it"
+        return 0, "the header has no name for this column"
     if name == "":
-        return 0, "it has no name"
+        return 0, "this column has no name"
     cells = [row[0].strip() for row in rows]
     if all(map(marks.reads, cells)):
         return None, None
     if len(set(cells)) == len(cells) and not any(map(looks_like_number, cells)):
-        return 0, "it is text, and no two rows have the same"
+        return 0, "it holds text without repeats"
     is_name = says_identifiers(name) or _NAMES.fullmatch(name.strip()) is not None
-    return (0, "it is text, and called so") if is_name else (None, None)
+    return (0, "it holds text and has a usual name for identifiers") if is_name else (None, None)
 
 
 def says_identifiers(name: str) -> bool:
@@ -214,7 +219,8 @@ def _check_numbers(field: Any) -> None:
     kinds = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
     if not any(is_kind(field.type) for is_kind in kinds):
         settings = ("one_hot", "drop") if is_text(field.type) else ("drop",)
-        helps = _joined([[Setting(setting, field.name), f" {_DOES[setting]}"] for setting in settings])
+        ends = {setting: _excluded([field.name]) if setting == "drop" else "" for setting in settings}
+        helps = _joined([[Setting(setting, field.name), f" {_DOES[setting]}{ends[setting]}"] for setting in settings])
         raise Refused(f"column {field.name!r} must be numbers, got {field.type}; ", *helps)
 
 
@@ -279,7 +285,8 @@ def _indicators(batch: Any, j: int, classes: Sequence[str]) -> npt.NDArray[np.fl
     codes = pc.index_in(given, value_set=pa.array(classes, pa.string()))
     unknown = given.filter(pc.and_(codes.is_null(), given.is_valid()))
     if len(unknown):
-        raise Refused(f"{unknown[0].as_py()!r} is none of the classes {', '.join(map(repr, classes))}")
+        category, categories = repr(unknown[0].as_py()), ", ".join(map(repr, classes))
+        raise Refused(f"category {category} did not occur in the training data. Known categories: {categories}.")
     found = codes.fill_null(-1).to_numpy(zero_copy_only=False)
     X = np.where(found < 0, np.nan, 0.0)[:, None] + np.zeros(len(classes))
     known = np.flatnonzero(found >= 0)
@@ -341,7 +348,7 @@ def gather(
         columns.add(batch.column(where[1]))
         values.append(column_of_numbers(batch.column(where[2])))
     if not count:
-        raise Refused("it has no triplets")
+        raise Refused("the table has no triplets")
     i, j = rows.places(), columns.places()
     shape = int(i.max()) + 1, int(j.max()) + 1
     plausible_shape(path, shape, memory_limit)
@@ -361,7 +368,7 @@ class _Axis:
     def add(self, column: Any) -> None:
         pa = optional("pyarrow", "parquet")
         if column.null_count:
-            raise Refused(f"it has triplets without a {self._what}; drop them first")
+            raise Refused(f"triplets must have a {self._what}, got {column.null_count:,} without. Remove these lines.")
         if is_text(column.type):
             encoded = column.cast(pa.string()).dictionary_encode()
             codes = [self.names.setdefault(name, len(self.names)) for name in encoded.dictionary.to_pylist()]
@@ -377,7 +384,7 @@ class _Axis:
             places = np.array([int(text) for text in self.names], np.int64)[places]
             self.names = {}
         if places.min() < 0:
-            raise Refused(f"the positions of {self._what}s count from 0, got {places.min()}")
+            raise Refused(f"positions of {self._what}s must be at least 0, got {places.min()}")
         return places
 
 

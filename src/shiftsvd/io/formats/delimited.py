@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.errors import Refused, Setting
+from shiftsvd.errors import Refused, Setting, plural
 from shiftsvd.io.base import bounded_lines, bounded_width, optional
 from shiftsvd.io.choices import Choices
 from shiftsvd.io.formats.columns import Layout, Positions, layout_of_text, not_numbers, positions, texts, to_numbers
@@ -31,7 +31,7 @@ from shiftsvd.io.formats.text import (
 )
 from shiftsvd.runs.memory import limit_of
 
-_SEP_LINE = re.compile(r"sep=.[ \t]*\r?\n", re.IGNORECASE)  # as spreadsheets begin
+_SEP_LINE = re.compile(r"sep=.[ \t]*\r?\n", re.IGNORECASE)  # first line that spreadsheets write
 _SEPARATORS = ",\t;|"
 _SHOWN = 60  # characters of a line in an error
 
@@ -73,7 +73,7 @@ def head_of(path: Path, key: str | None, choices: Choices, memory_limit: int | s
     if all(map(is_number, cells)) and cells != [str(j) for j in range(len(cells))]:
         names, rows, skip, short = None, records, above, False
     elif not others:
-        raise ValueError(f"{path} has no rows, only a header")
+        raise ValueError(f"{path} has a header but no rows.")
     else:
         # R writes no name for the column of row names. A header below other lines is not a row.
         longer = len(others[0].cells) == len(cells) + 1 and any(map(is_number, others[0].cells))
@@ -108,7 +108,7 @@ def _text(path: Path, choices: Choices, memory_limit: int | str | None) -> tuple
         how = how._replace(comment=comment)
         text, is_all = beginning(path, how, memory_limit)
     if not text.strip():
-        raise ValueError(f"{path} is empty")
+        raise ValueError(f"{path} is empty.")
     first_line = text.lstrip().partition("\n")[0]
     bounded_width(path, 1 + max(map(first_line.count, choices.sep or _SEPARATORS)), memory_limit)
     return how, text, is_all
@@ -174,8 +174,8 @@ def _check_header(names: Sequence[str], rows: Sequence[TextRow]) -> None:
     is_title = len(names) > 2 and any(names) and not any(names[1:])
     if is_title and all(below) and not any(looks_like_number(cell) or is_gap(cell) for cell in below):
         line = " ".join(below)[:_SHOWN]
-        seems = f"{names[0]!r} seems to be a title, and the table to begin with the line {line!r}: "
-        raise Refused(seems, "leave out those above it, as ", Setting("comment", names[0]), " does")
+        seems = f"{names[0]!r} seems to be a title, and the table seems to begin with the line {line!r}. "
+        raise Refused(seems, "Remove the lines above, or skip them with ", Setting("comment", names[0]), ".")
 
 
 def _check_widths(path: Path, records: Sequence[TextRow], rows: Sequence[TextRow], width: int) -> None:
@@ -186,11 +186,11 @@ def _check_widths(path: Path, records: Sequence[TextRow], rows: Sequence[TextRow
         return
     widths = [len(each.cells) for each in records]
     begins = next(i for i in range(len(widths)) if len(set(widths[i:])) == 1) + 1
-    helps = "every row must have as many as the header"
+    helps = "Every row must have as many cells as the header."
     if 1 < begins < len(widths):
         first = " ".join(_without_blank(records[begins - 1 :])[1][0].cells)
-        helps = f"the table seems to begin with the line {first[:_SHOWN]!r}: leave out those above it"
-    raise ValueError(f"{path}: row {number} has {widths[number - 1]} cells, where {width} are expected; {helps}")
+        helps = f"The table seems to begin with the line {first[:_SHOWN]!r}. Remove the lines above."
+    raise ValueError(f"{path}: row {number:,} has {plural(widths[number - 1], 'cell')}, expected {width:,}. {helps}")
 
 
 Part = tuple[npt.NDArray[Any], list[str]]  # rows, and their names if they have some
@@ -281,7 +281,9 @@ def _rows(path: Path, head: Head, memory_limit: int | str | None) -> Iterator[li
         lines = (line.decode() for line in bounded_lines(path, stream, memory_limit, _CUT, kept=False))
         for number, cells in enumerate(csv.reader(lines, delimiter=head.separator, strict=True), start=1):
             if cells and len(cells) != head.width:
-                raise ValueError(f"{path}: row {number} has {len(cells)} cells, where the first has {head.width}")
+                raise ValueError(
+                    f"{path}: row {number:,} has {plural(len(cells), 'cell')}, but the first has {head.width:,}."
+                )
             if cells:
                 yield cells
 

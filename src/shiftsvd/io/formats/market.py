@@ -1,4 +1,4 @@
-"""MatrixMarket files: samples are rows unless an extension finds tables beside the file; each line is validated."""
+"""MatrixMarket files: validate each line; samples are rows unless an extension finds tables in the same folder."""
 
 import math
 import re
@@ -35,8 +35,8 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
 
 
 def unsaid(path: Path, m: int) -> tuple[Part, ...]:
-    taken = f"{called(path)} does not say where its samples are: its {m} rows are taken; "
-    return taken, Setting("orient", "columns"), " if cells are columns, as in matrices of 10x"
+    taken = f"{called(path)}: the {m:,} rows are used as samples. Use "
+    return taken, Setting("orient", "columns"), " if the samples are columns, as the cells in 10x matrices."
 
 
 def line_of(field: str, sparse: bool) -> re.Pattern[bytes]:
@@ -83,7 +83,7 @@ class CheckedLines:
     def _refuse(self, text: bytes, at: int) -> None:
         number = self._number + text.count(b"\n", 0, at) + 1
         line = text[at : at + _SHOWN].partition(b"\n")[0].decode("utf-8", "replace")
-        raise ValueError(f"line {number} is not of the numbers that the header promises: {line!r}")
+        raise ValueError(f"line {number:,} does not have the numbers that the header declares: {line!r}")
 
 
 def _as_scipy(text: bytes) -> bytes:
@@ -125,14 +125,14 @@ class _Header(NamedTuple):
 def _check_header(path: Path, header: _Header, memory_limit: int | str | None) -> None:
     sparse, sizes = header.sparse, header.sizes
     if len(sizes) != (3 if sparse else 2) or min(sizes) < 0:
-        raise ValueError(f"{path} must give its sizes as {'m n entries' if sparse else 'm n'}, got {sizes}")
+        raise ValueError(f"{path} must have a line of sizes {'m n entries' if sparse else 'm n'}, got {sizes}.")
     plausible_shape(path, sizes[:2], memory_limit)
     entries = (
         sizes[2] if sparse else (sizes[0] * (sizes[1] - 1)) // 2
     )  # a symmetric array may hold the half below the diagonal alone
     shortest = len("1 1\n") if sparse else len("1\n")
     if entries * shortest > path.stat().st_size * _BEST[packing(path)] + 1:
-        raise ValueError(f"{path} is damaged: its header claims {entries} entries, more than its bytes can hold")
+        raise ValueError(f"{path} is damaged: its header declares {entries:,} entries, which need a larger file.")
     # Memory of the triplets, doubled if the matrix is symmetric, and of their CSR.
     bounded(path, 48 * entries if sparse else 16 * sizes[0] * sizes[1], memory_limit)
 
@@ -141,7 +141,7 @@ def _header(path: Path, stream: IO[bytes]) -> _Header:
     banner = stream.readline(_HEADER).decode("ascii", "replace").lower().split()
     if len(banner) < 3 or banner[0] != "%%matrixmarket" or banner[2] not in ("coordinate", "array"):
         raise ValueError(
-            f"{path} is no MatrixMarket file: it must begin with '%%MatrixMarket matrix coordinate' (or array)"
+            f"{path} is not a MatrixMarket file: it must begin with '%%MatrixMarket matrix coordinate' (or array)"
         )
     left, count = _HEADER, 1
     while line := stream.readline(left):

@@ -30,15 +30,15 @@ _TOTAL: Final = re.compile(
 )
 
 
-def tell(path: Path, opened: Opened, choices: Choices, suspects: Iterable[tuple[str, npt.NDArray[Any]]]) -> None:
-    # `suspects` are columns of whole numbers, which may be identifiers or classes.
-    _tell_repeated(path, opened)
+def check_table(path: Path, opened: Opened, choices: Choices, suspects: Iterable[tuple[str, npt.NDArray[Any]]]) -> None:
+    # `suspects` are columns of whole numbers, which may be identifiers or categories.
+    _notice_repeated(path, opened)
     if choices.remembered:
-        return  # a model says which columns count
-    _tell_columns(path, dict(suspects))
+        return  # the model selects the columns
+    _warn_of_columns(path, dict(suspects))
     matrix = opened.matrix
-    if not _tell_total(path, opened.rows) and isinstance(matrix, np.ndarray) and len(matrix) > 3 and _is_sum(matrix):
-        is_sum = "the last row is the sum of the others, and would count as a sample; remove it from the file"
+    if not _warn_of_total(path, opened.rows) and isinstance(matrix, np.ndarray) and len(matrix) > 3 and _is_sum(matrix):
+        is_sum = "the last row is the sum of the others and is used as a sample. If it is a total, remove it."
         warn(f"{called(path)}: {is_sum}")
 
 
@@ -53,22 +53,31 @@ def suspects_of(opened: Opened, choices: Choices) -> Iterator[tuple[str, npt.NDA
             yield names[j], matrix[:, j]
 
 
-def _tell_columns(path: Path, columns: dict[str, npt.NDArray[Any]]) -> None:
+def _warn_of_columns(path: Path, columns: dict[str, npt.NDArray[Any]]) -> None:
     identifiers = [name for name, values in columns.items() if _looks_like_identifiers(name, values)]
     if identifiers:
         warn(
-            f"{called(path)}: {_named(identifiers)} like identifiers or dates, and would count as numbers: ",
-            *(Setting("ids", identifiers[0]), " names the rows by it, "),
-            *(naming("drop", identifiers[:_SHOWN]), " leaves it out"),
+            f"{called(path)}: {_named(identifiers)} like identifiers or dates, but {_used(identifiers)} as numbers. ",
+            "Use ",
+            *(Setting("ids", identifiers[0]), " for row names, or "),
+            *(naming("drop", identifiers[:_SHOWN]), f" to exclude {_these(identifiers)}."),
         )
     classes = [name for name, values in columns.items() if _CLASS.fullmatch(name.strip()) and _few(values)]
     if classes:
         warn(
-            f"{called(path)}: {_named(classes)} like classes, and would count as numbers: ",
-            *(naming("one_hot", classes[:_SHOWN]), " makes a column of each class, "),
-            *(naming("drop", classes[:_SHOWN]), " leaves it out, "),
-            *(Setting("label_column", classes[0]), " colours the report of `shiftsvd fit`"),
+            f"{called(path)}: {_named(classes)} like categories, but {_used(classes)} as numbers. Use ",
+            *(naming("one_hot", classes[:_SHOWN]), " to encode each category as a column, "),
+            *(naming("drop", classes[:_SHOWN]), f" to exclude {_these(classes)}, or "),
+            *(Setting("label_column", classes[0]), " to colour the report of `shiftsvd fit`."),
         )
+
+
+def _used(names: Sequence[str]) -> str:
+    return "is used" if len(names) == 1 else "are used"
+
+
+def _these(names: Sequence[str]) -> str:
+    return "this column" if len(names) == 1 else "these columns"
 
 
 def _looks_like_identifiers(name: str, values: npt.NDArray[Any]) -> bool:
@@ -92,17 +101,17 @@ def _few(values: npt.NDArray[Any]) -> bool:
     return len(np.unique(values)) <= min(_KINDS, len(values) // 2)
 
 
-def _tell_total(path: Path, rows: Labels | None) -> bool:
+def _warn_of_total(path: Path, rows: Labels | None) -> bool:
     ends = () if rows is None or len(rows) < 2 else (("last", str(rows[-1])), ("first", str(rows[0])))
     for where, name in ends:
         if _TOTAL.fullmatch(name):
-            is_called = f"{called(path)}: the {where} row is called {name!r}, and would count as a sample; "
-            warn(is_called, Setting("comment", name), " leaves it out")
+            is_called = f"{called(path)}: the {where} row has the name {name!r} and is used as a sample. Use "
+            warn(is_called, Setting("comment", name), " to skip this row.")
             return True
     return False
 
 
-def is_telling(name: str) -> bool:
+def has_suspect_name(name: str) -> bool:
     return says_identifiers(name) or _CLASS.fullmatch(name.strip()) is not None
 
 
@@ -113,40 +122,40 @@ def _is_sum(matrix: npt.NDArray[Any]) -> bool:
     return all(np.all(np.abs(X[:-1].sum(axis=0) - X[-1]) <= 1e-9 * np.abs(X[:-1]).sum(axis=0)) for X in parts)
 
 
-def _tell_repeated(path: Path, opened: Opened) -> None:
+def _notice_repeated(path: Path, opened: Opened) -> None:
     for what, names in (("columns", opened.columns), ("rows", opened.rows)):
         if names is None or len(set(names.tolist())) == len(names):
             continue
         counts = Counter(names.tolist())
         twice = [name for name, count in counts.items() if count > 1]
         n_alike = sum(counts[name] for name in twice)
-        told = f"{called(path)}: names of {what} are not unique: {n_alike:,} {what} are called {shown(twice, _SHOWN)}"
-        log_notice(f"{told}; all of them count; ", *_remedy(what, twice))
+        repeated = f"{n_alike:,} {what} have repeated names: {shown(twice, _SHOWN)}. All of them are used. "
+        log_notice(f"{called(path)}: {repeated}", *_remedy(what, twice))
 
 
 def _remedy(what: str, twice: Sequence[str]) -> tuple[Part, ...]:
     if what == "rows":
-        return "let another column name the rows (", Setting("ids"), "), if these are to be told apart"
-    return "rename them, or ", naming("drop", twice[:_SHOWN]), " leaves out all of that name"
+        return "To distinguish them, use another column for row names (", Setting("ids"), ")."
+    return "Rename them, or use ", naming("drop", twice[:_SHOWN]), " to exclude all of them."
 
 
-def tell_label(path: Path, name: str, why: str | None) -> None:
+def notice_label(path: Path, name: str, why: str | None) -> None:
     if why is not None:
-        log_notice(f"{called(path)}: the first column{f' {name!r}' if name else ''} names the rows: {why}")
+        log_notice(f"{called(path)}: the first column{f' {name!r}' if name else ''} is used for row names: {why}.")
 
 
-def tell_empty(path: Path, count: int) -> None:
+def notice_empty(path: Path, count: int) -> None:
     if count:
         rows = "row of empty cells is" if count == 1 else f"{count:,} rows of empty cells are"
-        log_notice(f"{called(path)}: the last {rows} left out")
+        log_notice(f"{called(path)}: the last {rows} ignored.")
 
 
-def tell_header(path: Path, names: Sequence[str] | None) -> None:
+def notice_header(path: Path, names: Sequence[str] | None) -> None:
     if names is None:
-        no_header = "has no header, as its first line is numbers; columns are called by their numbers"
+        no_header = "the first line holds numbers, so the file has no header. Columns are named by their numbers."
         log_notice(f"{called(path)}: {no_header}")
     elif len(names) > 1 and names[0] and all(map(Marks().is_number, names[1:])):
-        log_notice(f"{called(path)}: the first line is taken for the header, though {names[1]!r} is a number")
+        log_notice(f"{called(path)}: the first line is used as the header, although {names[1]!r} is a number.")
 
 
 def _named(names: Sequence[str]) -> str:

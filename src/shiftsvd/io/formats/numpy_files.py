@@ -23,13 +23,13 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 def _header(name: str, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:
-        raise ValueError(f"{name} has the unknown version {version}")
+        raise ValueError(f"{name} has an unknown version of the format: {version}")
     try:
         shape, fortran, dtype = _HEADERS[version](file)
     except (SyntaxError, tokenize.TokenError) as error:
         raise ValueError(f"{name} is damaged: its header cannot be parsed") from error
     if dtype.hasobject:
-        raise ValueError(f"{name} holds Python objects, which are not loaded; save numbers or text")
+        raise ValueError(f"{name} holds Python objects, which are not loaded for safety. Save numbers or text.")
     if any(size < 0 for size in shape):
         raise ValueError(f"{name} is damaged: it has the shape {shape}")
     return shape, fortran, dtype
@@ -46,7 +46,7 @@ def read_npy(path: Path, key: str | None, memory_limit: int | str | None) -> Ope
         plausible_shape(path, shape, memory_limit)
         claimed, there = head.tell() + shape[0] * shape[1] * dtype.itemsize, path.stat().st_size
         if claimed != there:
-            raise ValueError(f"{path} should have {claimed} bytes by its header, but has {there}; it is damaged")
+            raise ValueError(f"{path} is damaged: its header declares {claimed:,} bytes, but the file has {there:,}.")
         about = str(path), fingerprint_of(path), shape[::-1] if fortran else shape, dtype.newbyteorder("=")
         return Opened(NpyRows(*about, dtype, head.tell(), conjugate=fortran), transposed=fortran)
 
@@ -73,7 +73,7 @@ class NpyRows(RowSource):
             start = self.offset + lo * n * self.dtype.itemsize
             flat = np.fromfile(self.name, self.stored_dtype, (hi - lo) * n, offset=start)
             if len(flat) < (hi - lo) * n:
-                raise ValueError(f"{self.name} ends within rows {lo} to {hi}; it was cut off")
+                raise ValueError(f"{self.name} is truncated: it ends within rows {lo:,} to {hi:,}.")
             block = flat.reshape(hi - lo, n).astype(self.dtype, copy=False)
             return block.conj() if self.conjugate and self.dtype.kind == "c" else block
 
@@ -107,7 +107,7 @@ def _members(path: Path, memory_limit: int | str | None) -> dict[str, tuple[tupl
                 shape, _, dtype = _header(f"{path}: {info.filename}", file)
                 n_bytes = math.prod(shape) * dtype.itemsize + file.tell()
             if n_bytes != info.file_size:
-                raise ValueError(f"{path} is damaged: {info.filename} has {info.file_size} bytes, not {n_bytes}")
+                raise ValueError(f"{path} is damaged: {info.filename} has {info.file_size:,} bytes, not {n_bytes:,}.")
             members[info.filename.removesuffix(".npy")] = (shape, dtype)
     return members
 
@@ -135,10 +135,10 @@ def _pick(path: Path, members: dict[str, tuple[tuple[int, ...], np.dtype[Any]]],
         return key
     listed = ", ".join(found) or "none"
     if key is not None:
-        raise ValueError(f"{path} has no 2-D array of numbers named {key!r}; it has: {listed}")
+        raise ValueError(f"{path} has no 2-D array of numbers named {key!r}. Its 2-D arrays: {listed}.")
     if len(found) != 1:
-        one = f"{path} must hold one 2-D array of numbers, or "
-        raise Refused(one, Setting("key"), f" must name one; it has: {listed}")
+        one = f"{path} must hold exactly one 2-D array of numbers; otherwise use "
+        raise Refused(one, Setting("key"), f" to select one. Its 2-D arrays: {listed}.")
     return found[0]
 
 

@@ -36,14 +36,14 @@ from shiftsvd.io.formats.columns import (
     texts,
     to_numbers,
 )
-from shiftsvd.io.formats.notices import are_dates, is_telling, tell
+from shiftsvd.io.formats.notices import are_dates, check_table, has_suspect_name
 from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.numerics.digests import told
 from shiftsvd.runs.memory import limit_of
 
-_BATCH, _LEAST, _SHARE = 1 << 25, 1 << 20, 32  # bytes decoded at once, and their part of the limit
-_BUFFER = 1 << 20  # bytes of a column that are read at once
-_SMALLER = "write it again in smaller row groups, whose pages are smaller"
+_BATCH, _LEAST, _SHARE = 1 << 25, 1 << 20, 32  # bytes decoded at a time: default, minimum, and share of the limit
+_BUFFER = 1 << 20  # bytes of a column read at a time
+_SMALLER = "write the file again with smaller row groups"
 _PAGE = 1 << 20  # bytes of a column that writers compress together
 # Bytes of memory for each column, and for each byte of the footer.
 _COLUMN, _PARSED = 12_000, 16
@@ -68,7 +68,7 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
     found = Opened(
         source, _row_names(path, file, form, memory_limit), labels(path, form.named(names), memory_limit), table=True
     )
-    tell(path, found, choices, _suspects(file, form, choices))
+    check_table(path, found, choices, _suspects(file, form, choices))
     return found
 
 
@@ -91,7 +91,7 @@ def _suspects(file: Any, form: Layout, choices: Choices) -> Iterator[tuple[str, 
     for j in form.numbers:
         is_free = j not in form.classes and names[j] not in choices.columns and names.count(names[j]) == 1
         whole = is_integer(file.schema_arrow.field(j).type)
-        if is_free and whole and (is_telling(names[j]) or _counts(file.metadata, names[j])):
+        if is_free and whole and (has_suspect_name(names[j]) or _counts(file.metadata, names[j])):
             yield names[j], column_of_numbers(column(file, j).combine_chunks())
 
 
@@ -211,7 +211,7 @@ class _Cursor:
         while count:
             batch = self._left if self._left is not None else next(self._batches, None)
             if batch is None:
-                raise ValueError(f"row {self.row} is missing")
+                raise ValueError(f"the file ends before row {self.row:,}.")
             part, rest = batch.slice(0, count), batch.slice(count)
             self._left = rest if rest.num_rows else None
             yield part

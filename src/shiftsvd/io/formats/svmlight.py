@@ -22,7 +22,7 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
 
 @dataclass(frozen=True, eq=False)
 class _Lines:
-    """What `load_svmlight_file` takes for an open file."""
+    """The part of a file object that `load_svmlight_file` uses."""
 
     path: Path
     stream: IO[bytes]

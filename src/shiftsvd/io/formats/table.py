@@ -15,7 +15,7 @@ from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.formats import delimited, parquet
 from shiftsvd.io.formats.columns import gather, in_order, layout_of_schema, positions, sound, texts, to_numbers
 from shiftsvd.io.formats.delimited import head_of
-from shiftsvd.io.formats.notices import suspects_of, tell, tell_empty, tell_header, tell_label
+from shiftsvd.io.formats.notices import check_table, notice_empty, notice_header, notice_label, suspects_of
 from shiftsvd.io.formats.text import NO_CLASS, Marks
 from shiftsvd.io.sniff import content_of, format_of, formats
 
@@ -45,13 +45,13 @@ def read_column(paths: Sequence[Path], name: str, format: str | None, choices: C
         with reading(path):
             kind = format_of(path, format)
             if not formats()[kind].is_table:
-                raise ValueError(f"{path} must be a table to have the column {name!r}, got {kind}")
+                raise ValueError(f"{path} must be a table to read column {name!r}, got format {kind!r}.")
             cells = _cells(path, name, kind, replace(choices, may_lack=choices.named))
         if cells is None and along:
-            raise ValueError(f"{path} has no column {name!r}")
+            raise ValueError(f"{path} has no column {name!r}.")
         found += [] if cells is None else [cells]
     if not found:
-        raise ValueError(f"{paths[0]} has no column {name!r}")
+        raise ValueError(f"{paths[0]} has no column {name!r}.")
     return Column(name, [cell for cells in (found if along else found[:1]) for cell in cells])
 
 
@@ -97,7 +97,7 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
     with reading(path):
         content = content_of(path)
         if content in ("Parquet", "Arrow") and choices.of_texts and not choices.remembered:
-            raise Refused(Setting(choices.of_texts[0]), " says how a text is written, and this is none; leave it out")
+            raise Refused(Setting(choices.of_texts[0]), f" applies to text files, got a {content} file. Remove it.")
         if content == "Parquet":
             return parquet.read(path, key, memory_limit, choices)
         return (_read_arrow if content == "Arrow" else _read_text)(path, key, memory_limit, choices)
@@ -134,14 +134,14 @@ def _read_arrow(path: Path, key: str | None, memory_limit: int | str | None, cho
 
 def _read_text(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices) -> Opened:
     head = head_of(path, key, choices, memory_limit)
-    tell_empty(path, head.written.empty)
+    notice_empty(path, head.written.empty)
     if head.triplets:
         choices.refuse_for("triplets", choices.of_texts)
         batches = delimited.batches(path, head, range(head.width), memory_limit)
         return gather(path, batches, head.triplets, memory_limit, digits=True)
     names, parts = delimited.parts(path, head, memory_limit)
-    tell_header(path, head.names)
-    tell_label(path, head.called[0], head.form.why)
+    notice_header(path, head.names)
+    notice_label(path, head.called[0], head.form.why)
     return _gather(path, parts, names, head.form.label is not None, memory_limit, choices)
 
 
@@ -169,9 +169,9 @@ def _gather(
         matrix = block if matrix is None else _below(matrix, block)
         rows += called
     if matrix is None:
-        raise ValueError(f"{path} has no rows")
+        raise ValueError(f"{path} has no rows.")
     plausible_shape(path, matrix.shape, memory_limit)
     columns: Labels | None = None if names is None else labels(path, names, memory_limit)
     found = Opened(matrix, labels(path, rows, memory_limit) if is_named else None, columns, table=True)
-    tell(path, found, choices, suspects_of(found, choices))
+    check_table(path, found, choices, suspects_of(found, choices))
     return found

@@ -20,7 +20,7 @@ GAPS: Final = (
 # Missing values in a column of classes, in which signs and "none" may be classes.
 NO_CLASS: Final = ("", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A", "NULL", "null")
 _GAPS = frozenset(GAPS)
-_BESIDE = str.maketrans("\u2212", "-", "€$£¥% '\u00a0\u202f\u2019")  # characters that may occur in or beside a number
+_SIGNS = str.maketrans("\u2212", "-", "€$£¥% '\u00a0\u202f\u2019")  # characters that may occur in or next to a number
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.IGNORECASE)
 _BRACKETS, _EXPONENT = re.compile(r"^\((.*)\)$"), re.compile(r"(?<=\d|\.)[dD](?=[+-]?\d)")  # accounting, Fortran
 _POINT = re.compile(r"[+-]?(\d*\.\d+|\d+\.\d*)([eE][+-]?\d+)?", re.ASCII)
@@ -80,7 +80,7 @@ def looks_like_number(cell: str) -> bool:
 
 
 def without_signs(cell: str) -> str:
-    bare = _BRACKETS.sub(r"-\1", cell.strip().translate(_BESIDE))
+    bare = _BRACKETS.sub(r"-\1", cell.strip().translate(_SIGNS))
     return _EXPONENT.sub("e", bare)
 
 
@@ -117,17 +117,17 @@ def _tells(marks: Marks, cell: str) -> bool:
 def _agreed(examples: dict[Marks, str], unclear: str | None) -> Marks:
     decimals = {marks.decimal: cell for marks, cell in examples.items()}
     if len(decimals) > 1:
-        both = f"it has both {decimals['.']!r} and {decimals[',']!r}; say which is a number, "
-        raise Refused(both, Setting("decimal", "."), " or ", Setting("decimal", ","))
+        both = f"the decimal mark is unclear, as the table has {decimals['.']!r} and {decimals[',']!r}. Use "
+        raise Refused(both, Setting("decimal", "."), " or ", Setting("decimal", ","), ".")
     if not decimals and unclear is not None:
-        either = f"{unclear!r} may be {unclear.replace(',', '.', 1)} or {unclear.replace(',', '')}; say "
-        raise Refused(either, Setting("decimal", ","), " or ", Setting("thousands", ","))
+        either = f"{unclear!r} may mean {unclear.replace(',', '.', 1)} or {unclear.replace(',', '')}. Use "
+        raise Refused(either, Setting("decimal", ","), " or ", Setting("thousands", ","), ", respectively.")
     if unclear is not None and "." in decimals:
         return Marks(".", ",")
     return max(examples, key=lambda marks: marks.thousands is not None, default=Marks())
 
 
-_CHUNK = 1 << 20  # bytes that are decoded at once
+_CHUNK = 1 << 20  # bytes decoded at a time
 _LINES, _BYTES = 200, 1 << 20  # size of the sample from which the layout is detected; two lines at least
 _DECODED = 8  # bytes of memory for each byte of the sample: raw, joined, decoded, and split into lines
 _TAIL, _LONG_TAIL = 1 << 16, 1 << 26  # bytes at the end of a file in which rows of empty cells are counted
@@ -160,7 +160,7 @@ def written(path: Path, encoding: str | None, comment: str | None) -> Written:
     mark = next((mark for mark in _MARKS if begin.startswith(mark)), b"")
     name = codecs.lookup(encoding or _MARKS.get(mark, "utf-8")).name.removesuffix("-sig")
     if name == "utf-8" and encoding is None and b"\0" in begin:
-        raise Refused(f"{path} has zero bytes: ", *_remedy_for_zeros(begin))
+        raise Refused(f"{path} contains zero bytes. ", *_remedy_for_zeros(begin))
     n_marked = len(mark) if name == "utf-8" and mark == codecs.BOM_UTF8 else 0
     return Written(name, n_marked, comment, _empty_rows(path))
 
@@ -182,8 +182,8 @@ def _empty_rows(path: Path) -> int:
 def _remedy_for_zeros(begin: bytes) -> tuple[Part, ...]:
     even, odd = begin[::2].count(0), begin[1::2].count(0)
     if max(even, odd) < len(begin) // 4:
-        return ("it is no text",)
-    return "it may be UTF-16; give ", Setting("encoding", f"utf-16-{'le' if odd > even else 'be'}")
+        return ("It is not a text file.",)
+    return "It may be UTF-16. Use ", Setting("encoding", f"utf-16-{'le' if odd > even else 'be'}"), "."
 
 
 def opened(path: Path, how: Written, memory_limit: int | str | None = None) -> IO[bytes]:
@@ -229,8 +229,8 @@ def undecoded(path: Path, how: Written, error: UnicodeDecodeError | None = None)
     if error is not None and how.plain:
         line = error.object[: error.start].count(b"\n") + 1
         where = f" (line {line} has the byte 0x{error.object[error.start]:02x})"
-    is_not = f"{path} is not {how.encoding.upper()}{where}; give its "
-    return Refused(is_not, Setting("encoding", "latin-1"), ", or cp1252, utf-16")
+    is_not = f"{path} is not encoded in {how.encoding.upper()}{where}. Use "
+    return Refused(is_not, Setting("encoding", "latin-1"), ", or another encoding such as cp1252 or utf-16.")
 
 
 class _Pieces(io.RawIOBase):

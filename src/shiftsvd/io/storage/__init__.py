@@ -1,1 +1,1 @@
-"""How matrices lie in HDF5 and Zarr files: their rows, their trees, and how they are written."""
+"""HDF5 and Zarr files: row sources, trees of groups, and a writer of AnnData."""

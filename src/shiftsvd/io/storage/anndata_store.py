@@ -141,7 +141,7 @@ def write(
     first = next(blocks)
     written = (_write_dense if isinstance(first, np.ndarray) else _write_sparse)(store, first, blocks, shape)
     if written != shape[0]:
-        raise ValueError(f"{shape[0]} rows were to be written, but {written} came")
+        raise ValueError(f"the source ended after {written:,} of {shape[0]:,} rows")
 
 
 def _write_sparse(store: Store, first: Any, blocks: Iterable[Any], shape: tuple[int, int]) -> int:

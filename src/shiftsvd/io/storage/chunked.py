@@ -17,9 +17,9 @@ from shiftsvd.io.storage.hdf5 import H5Array
 from shiftsvd.runs.memory import shown_bytes
 from shiftsvd.runs.messages import log_notice
 
-_SLACK, _MOST_PACKED = 2**30, 10_000  # bytes, or times its size, to which a file may unpack
-# More than _MANY chunks of fewer than _TINY bytes are refused, of fewer than _SMALL bytes cause a notice (the smallest
-# automatic chunks of HDF5). Each costs _SECONDS, whatever its size (benchmarks/claims/bombs.py).
+_SLACK, _MOST_PACKED = 2**30, 10_000  # largest uncompressed size: in bytes, or relative to the size of the file
+# More than _MANY chunks are refused if smaller than _TINY bytes, and cause a notice if smaller than _SMALL bytes (the
+# smallest automatic chunks of HDF5). Reading a chunk of any size takes _SECONDS (benchmarks/claims/bombs.py).
 _MANY, _TINY, _SMALL, _SECONDS = 100_000, 2**10, 2**13, 1e-4
 
 
@@ -69,7 +69,7 @@ class ArrayRows(RowSource):
 
 @dataclass(frozen=True, eq=False)
 class CsrRows(RowSource):
-    """Rows of a CSR group, of which only `indptr` is in memory; of a CSC group, the rows of its adjoint."""
+    """Rows of a CSR group, or of the adjoint of a CSC group; only `indptr` is in memory."""
 
     data: StoredArray
     indices: StoredArray
@@ -143,14 +143,15 @@ def csr_rows(
             raise ValueError(f"{name}: {part} must be a flat array, got shape {array.shape} of {array.dtype}")
         credible(f"{name}/{part}", path, array, memory_limit)
     if indptr.shape[0] != shape[0] + 1:
-        raise ValueError(f"{name}: {shape[0]} lines need {shape[0] + 1} entries of indptr, got {indptr.shape[0]}")
+        raise ValueError(f"{name}: indptr must have {shape[0] + 1:,} entries, got {indptr.shape[0]:,}")
     with reading(name):
         starts = np.asarray(indptr[0 : shape[0] + 1]).astype(np.int64)
     if starts[0] != 0 or np.any(starts[1:] < starts[:-1]):
         raise ValueError(f"{name}: indptr must start at 0 and never decrease; the file is damaged")
     if not starts[-1] == data.shape[0] == indices.shape[0]:
         raise ValueError(
-            f"{name}: indptr ends at {starts[-1]}, but there are {data.shape[0]} values and {indices.shape[0]} indices"
+            f"{name} is damaged: indptr ends at {starts[-1]:,}, but data has {data.shape[0]:,} and indices has "
+            f"{indices.shape[0]:,} entries."
         )
     dtype = np.dtype(data.dtype).newbyteorder("=")
     return CsrRows(data, indices, starts, name, fingerprint_of(path, key), shape, dtype, conjugate)
@@ -180,15 +181,17 @@ def credible(name: str, path: Path, array: Stored, memory_limit: int | str | Non
     itemsize = np.dtype(array.dtype).itemsize
     claimed, size = math.prod(array.shape) * itemsize, sum(stat.st_size for stat in _stats(path))
     if claimed > max(_SLACK, _MOST_PACKED * size):
-        raise ValueError(f"{name} claims {claimed} bytes, in a file of {size}; it is damaged")
+        raise ValueError(f"{name} is damaged: it declares {claimed:,} bytes, in a file of {size:,} bytes.")
     if array.chunks is None:
         return
     chunk = math.prod(array.chunks) * itemsize
     bounded(f"{name}: one chunk", chunk, memory_limit)
     count = math.prod(-(-size // max(step, 1)) for size, step in zip(array.shape, array.chunks, strict=False))
     if count > _MANY and chunk < _TINY:
-        cut = f"{name} is cut into {count} chunks of {chunk} bytes, which takes too long to read"
-        raise ValueError(f"{cut}; write it in larger ones")
+        raise ValueError(
+            f"{name} has {count:,} chunks of {chunk:,} bytes, which take too long to read. Write the file with larger "
+            "chunks."
+        )
     if count > _MANY and chunk < _SMALL:
         seconds = f"each read takes about {_SECONDS * count:.0f} s. Write it in larger chunks with shiftsvd convert."
         log_notice(f"{name} has {count:,} chunks of {shown_bytes(chunk)}, so {seconds}")

@@ -66,8 +66,8 @@ def _check_objects(path: Path, root: Any) -> None:
             if isinstance(node, h5d.DatasetID):
                 _check_dataset(path, name, node)
     if len(links) > _MOST:
-        many = f"{path} has more than {_MOST} links, too many to see whether one leads out of the file; "
-        raise Refused(many, Setting("allow_external", True), " does not look, if you trust the file")
+        many = f"{path} has more than {_MOST:,} links, too many to check for links into other files. Use "
+        raise Refused(many, Setting("allow_external", True), " to skip this check for a trusted file.")
 
 
 def _check_dataset(path: Path, key: bytes, dataset: Any) -> None:
@@ -75,7 +75,7 @@ def _check_dataset(path: Path, key: bytes, dataset: Any) -> None:
     if settings.get_layout() == import_module("h5py.h5d").VIRTUAL:
         raise _outside(path, key, "a virtual dataset, made of parts of other files")
     if settings.get_external_count():
-        raise _outside(path, key, "a dataset whose numbers lie in another file")
+        raise _outside(path, key, "a dataset stored in another file")
     _check_type(path, key, dataset)
 
 
@@ -88,7 +88,7 @@ def _check_attributes(path: Path, key: bytes, node: Any) -> None:
 def _check_type(path: Path, key: bytes, described: Any) -> None:
     kind = described.get_type()
     if kind.get_class() == _SEQUENCE and kind.encode()[3] & 15:
-        raise ValueError(f"{path}:{_shown(key)} has a type that does not exist; the file is damaged")
+        raise ValueError(f"{path}:{_shown(key)} has an invalid type. The file is damaged.")
 
 
 def _shown(key: bytes) -> str:
@@ -96,8 +96,8 @@ def _shown(key: bytes) -> str:
 
 
 def _outside(path: Path, key: bytes, what: str) -> Refused:
-    is_outside = f"{path}:{_shown(key)} is {what}, which is not read; "
-    return Refused(is_outside, Setting("allow_external", True), " follows it, if you trust the file")
+    is_outside = f"{path}:{_shown(key)} is {what}, which is not read for safety. Use "
+    return Refused(is_outside, Setting("allow_external", True), " to read it from a trusted file.")
 
 
 def look_through(path: Path) -> None:
@@ -119,9 +119,9 @@ _HEADER = 16  # bytes before the first text of a collection, and before each tex
 
 
 class GuardedFile(FileIO):
-    """An open file. HDF5 2.0 never returns from a collection of texts with a length that leads nowhere.
+    """A file that validates each collection of texts when HDF5 reads it: HDF5 2.0 loops forever on invalid lengths.
 
-    The library reads each piece of its own bookkeeping in one go, so that a collection is seen at its beginning.
+    HDF5 reads each of its metadata blocks at once, so a read that begins with the signature starts a collection.
     """
 
     width = 8  # bytes of a length
@@ -148,10 +148,9 @@ class GuardedFile(FileIO):
 
 
 class SteadyFile(FileIO):
-    """A new binary file whose writes succeed as far as their caller can see.
+    """A new binary file that reports success to HDF5 and keeps errors of the system until `check` raises them.
 
-    HDF5 2.0 crashes the interpreter at its exit if the disk is full when it closes a file (tests/io/test_convert.py).
-    Here it can close it; `check` raises what the system said.
+    HDF5 2.0 crashes the interpreter at exit if the disk is full when it closes a file (tests/io/test_convert.py).
     """
 
     def __init__(self, path: Path) -> None:

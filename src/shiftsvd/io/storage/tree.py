@@ -42,7 +42,7 @@ class Tree:
 
     def find(self, key: str) -> Any:
         if is_array(self.root) or key not in self.root:
-            raise ValueError(f"{self.path} has no {key!r}; it has {self.content()}")
+            raise ValueError(f"{self.path} has no {key!r}. It has {self.content()}.")
         return self.root[key]
 
     def matrix(self, key: str) -> tuple[RowSource, bool]:
@@ -50,7 +50,7 @@ class Tree:
         if is_array(node):
             return array_rows(self.lazy(node), self.path, key, self.memory_limit), False
         if not is_sparse(node):
-            raise ValueError(f"{self.path}:{key} is a group, not a matrix; the file has {self.content()}")
+            raise ValueError(f"{self.path}:{key} is a group, not a matrix. The file has {self.content()}.")
         kind, (m, n) = _encoding(node, f"{self.path}:{key}")
         by_columns = kind.startswith("csc")
         parts = {part: self.lazy(node[part]) for part in _PARTS}
@@ -65,7 +65,7 @@ class Tree:
     def only_matrix(self) -> str:
         keys = self.matrices()
         if len(keys) != 1:
-            raise Refused(f"{self.path} has {self.content()}; one must be chosen by ", Setting("key"))
+            raise Refused(f"{self.path} has {self.content()}. Select one with ", Setting("key"), ".")
         return keys[0]
 
     def content(self) -> str:
@@ -92,7 +92,7 @@ class Tree:
             return _plain(codes)
         known = _plain(self.values(categories, None)).astype(object)
         if codes.dtype.kind not in "iu" or codes.max(initial=-1) >= len(known) or codes.min(initial=0) < -1:
-            raise ValueError(f"{self.path}: codes of categories must be in -1..{len(known) - 1}; the file is damaged")
+            raise ValueError(f"{self.path} is damaged: codes of categories must be from -1 to {len(known) - 1:,}.")
         return _without(known[np.maximum(codes, 0)] if len(known) else np.full(len(codes), None), codes < 0)
 
     def values(self, node: Any, length: int | None) -> npt.NDArray[Any]:
@@ -125,8 +125,8 @@ def column_names(frame: Any) -> list[str]:
         return [name for name in frame.dtype.names or () if name not in ("index", "_index")]
     index = frame.attrs.get("_index", "_index")
     there = [name for name in frame if name != index and not name.startswith("__")]
-    told = [_text(name) for name in frame.attrs.get("column-order", ())]
-    return [*(name for name in told if name in there), *(name for name in there if name not in told)]
+    ordered = [_text(name) for name in frame.attrs.get("column-order", ())]
+    return [*(name for name in ordered if name in there), *(name for name in there if name not in ordered)]
 
 
 def column(tree: Tree, frame: Any, name: str, length: int | None = None) -> Column:
@@ -193,7 +193,7 @@ def _encoding(node: Any, name: str) -> tuple[str, tuple[int, int]]:
     sizes = next((node.attrs[key] for key in ("shape", "h5sparse_shape") if key in node.attrs), None)
     if not kind.startswith(("csr", "csc")) or sizes is None or len(sizes) != 2:
         raise ValueError(
-            f'{name} must say in its attributes encoding-type "csr_matrix" or "csc_matrix", and shape, '
+            f'{name} must have the attributes encoding-type ("csr_matrix" or "csc_matrix") and shape, '
             f"got encoding-type {kind!r} and shape {sizes}"
         )
     return kind, (int(sizes[0]), int(sizes[1]))
@@ -201,7 +201,7 @@ def _encoding(node: Any, name: str) -> tuple[str, tuple[int, int]]:
 
 _METADATA: Final = (".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json")
 _PARSED: Final = 32  # bytes of memory for each byte of JSON: "[]," is a list
-_METADATA_REMEDY: Final = "remove attributes that hold data: they belong in arrays"
+_METADATA_REMEDY: Final = "store large attributes as arrays"
 _RUN: Final = ("pickle", "numcodecs.pickle")  # codecs that execute what they read
 
 
@@ -238,20 +238,24 @@ def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 def _refuse_others(path: Path, root: Path, entry: os.DirEntry[str]) -> None:
     if entry.is_symlink() and not external_allowed() and not Path(os.path.realpath(entry.path)).is_relative_to(root):
-        out = f"{path} has a link out of its folder, {os.path.relpath(entry.path, path)}, which is not followed; "
-        raise Refused(out, Setting("allow_external", True), " follows it, if you trust the file")
+        out = (
+            f"{path} has a link out of its folder, {os.path.relpath(entry.path, path)}, which is not read for safety. "
+        )
+        raise Refused(out, "Use ", Setting("allow_external", True), " to follow it in trusted data.")
     try:
         mode = entry.stat().st_mode
     except FileNotFoundError:
         return  # a broken link; the chunk counts as never written
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise ValueError(f"{path} has {os.path.relpath(entry.path, path)}, which is no file; remove it")
+        raise ValueError(f"{path} has {os.path.relpath(entry.path, path)}, which is not a regular file. Remove it.")
 
 
 def _refuse_codecs(path: Path, file: Path) -> None:
     def refuse(node: dict[str, Any]) -> None:
         if node.get("id") in _RUN or node.get("name") in _RUN:  # Zarr 2 and Zarr 3
-            raise ValueError(f"{path} is packed with pickle, which runs what it reads; write it with another codec")
+            raise ValueError(
+                f"{path} uses the codec pickle, which runs code from the file. Write the file with another codec."
+            )
 
     json.loads(file.read_bytes(), object_hook=refuse)
 
