@@ -138,19 +138,19 @@ CLAIMS = [
         "docs/migrate/from_irlba.rst", "On made-up counts of 5,000 cells", "those of all to 1e-5", script("peers.irlba")
     ),
     Claim(
-        "src/shiftsvd/genetics/docs/from_plink.rst",
+        "src/shiftsvd/genetics/docs/genotypes.rst",
         "2000 samples x 100 000 variants, 800 MB",
         "to 1e-6",
         "make test-all",
     ),
     Claim(
-        "src/shiftsvd/genetics/docs/from_plink.rst",
+        "src/shiftsvd/genetics/docs/genotypes.rst",
         '"10% of the variants", "mean"',
         "1.02, 1.02, 1.02",
         script("claims.projection"),
     ),
     Claim(
-        "src/shiftsvd/genetics/docs/from_plink.rst",
+        "src/shiftsvd/genetics/docs/genotypes.rst",
         "Mosaics of twelve haplotypes",
         "1.06, 1.13, 1.07",
         script("claims.projection"),
