@@ -1,6 +1,5 @@
 """The pages on single cells run as they are printed."""
 
-import re
 import shlex
 from pathlib import Path
 from warnings import catch_warnings, simplefilter
@@ -11,7 +10,7 @@ from click.testing import CliRunner
 
 from shiftsvd.cli import main
 from tests.support.cells import annotated, counts, written
-from tests.support.pages import python_of
+from tests.support.pages import command_lines, python_of
 from tests.support.places import ROOT
 from tests.support.tenx import write_folder
 
@@ -28,7 +27,7 @@ def test_commands_and_code_on_single_cells_run_as_they_are_printed(
         written(Path(f"{name}.h5ad"), adata)
     write_folder(Path("filtered_feature_bc_matrix"))
     page = PAGES / "cells.rst"
-    lines = re.findall(r"^   \$ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    lines = command_lines(page)
     assert len(lines) == 7
     for line in lines:
         words = shlex.split(line, comments=True)[1:]

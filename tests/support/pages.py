@@ -113,5 +113,10 @@ def python_of(page: Path, but: str) -> str:
 
 def commands_of(page: Path) -> list[list[str]]:
     """What follows a prompt on a page, in words, without comments."""
-    lines = re.findall(r"^   \$ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return [line.partition("#")[0].split() for line in lines]
+    return [shlex.split(line, comments=True) for line in command_lines(page)]
+
+
+def command_lines(page: Path) -> list[str]:
+    """What follows a prompt on a page, with what a backslash continues."""
+    text = re.sub(r" *\\\n +", " ", page.read_text(encoding="utf-8"))
+    return re.findall(r"^   \$ (.*)$", text, re.MULTILINE)
