@@ -92,7 +92,7 @@ LINES = "rows", "columns"
 @singledispatch
 def some_lines(A: Operator, places: Places, axis: int) -> Operator:
     what, kinds = LINES[axis], "an array, a sparse matrix, a file or a Dask array"
-    raise TypeError(f"{what} of {A!r} cannot be taken; take them of {kinds}")
+    raise TypeError(f"{what} of {A!r} cannot be selected. Select them from {kinds}.")
 
 
 def at(places: Places, axis: int) -> tuple[Any, ...]:
@@ -101,7 +101,7 @@ def at(places: Places, axis: int) -> tuple[Any, ...]:
 
 def bare(A: Blocked) -> None:
     if A.shift is not None:
-        raise ValueError("columns must be selected before a shift is subtracted; pass the matrix without its shift")
+        raise ValueError("columns must be selected before a shift is subtracted. Pass the matrix without its shift.")
 
 
 @some_lines.register

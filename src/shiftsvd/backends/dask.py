@@ -99,13 +99,13 @@ def _checked(chunk: Any, own: BlockTask, shared: ReadTask) -> Any:
     fits = isinstance(chunk, np.ndarray) and not isinstance(chunk, np.ma.MaskedArray)
     if (issparse(chunk) if shared.sparse else fits) is False or chunk.shape != shape:
         raise ValueError(
-            f"{name} must be {'CSR' if shared.sparse else 'dense'} of shape {shape}, as the array says, "
-            f"got {type(chunk).__name__} {chunk.shape}; give map_blocks or from_delayed the right shape and meta"
+            f"{name} must be {'CSR' if shared.sparse else 'dense'} of shape {shape}, as the Dask array declares, "
+            f"got {type(chunk).__name__} {chunk.shape}. Pass the right shape and meta to map_blocks or from_delayed."
         )
     if chunk.dtype.kind not in ("fciub" if shared.dtype.kind == "c" else "fiub"):
         raise ValueError(
-            f"{name} must hold numbers like {shared.dtype}, as the array says, got {chunk.dtype}; "
-            "give map_blocks or from_delayed the right dtype"
+            f"{name} must hold numbers like {shared.dtype}, as the Dask array declares, got {chunk.dtype}. "
+            "Pass the right dtype to map_blocks or from_delayed."
         )
     if shared.sparse:
         return _csr(chunk, name)
@@ -127,7 +127,7 @@ def in_order(panel: Any) -> Any:
 
 def _csr(chunk: Any, name: str) -> csr_array:
     if chunk.format != "csr":
-        raise ValueError(f"{name} must be CSR, got {chunk.format.upper()}; X = X.map_blocks(scipy.sparse.csr_array)")
+        raise ValueError(f"{name} must be CSR, got {chunk.format.upper()}. Use X.map_blocks(scipy.sparse.csr_array).")
     sound_pointers(chunk, f"{name}: ")
     used = int(chunk.indptr[-1])
     data, indices, indptr = map(in_order, (chunk.data[:used], chunk.indices[:used], chunk.indptr))
@@ -200,8 +200,8 @@ def _warn_of_data(loads: Graph) -> None:
     held = 0 if client is None else sum(map(sizeof, loads.values()))
     if held > LARGE:
         warn(
-            f"the Dask array holds {held / 1e6:.0f} MB of its data itself, and every read sends them to the workers; "
-            "X = X.persist() sends them once",
+            f"The graph of the Dask array contains {held / 1e6:,.0f} MB of data, which every pass sends to the "
+            "workers. Use X = X.persist() to send the data once.",
         )
 
 
@@ -249,17 +249,21 @@ AT_ONCE = 32
 
 def dask_operator(X: Any, memory_limit: int | str | None = None) -> Operator:
     if not isinstance(X, da.Array):
-        raise TypeError(f"a Dask array is needed, got {type(X).__name__}; a frame has to_dask_array(lengths=True)")
+        raise TypeError(
+            f"a Dask array is needed, got {type(X).__name__}. Convert data frames by to_dask_array(lengths=True)."
+        )
     if X.ndim != 2 or X.dtype.kind not in "fciub":
         raise ValueError(f"the matrix must be numeric and have two dimensions, got {X.dtype} and shape {X.shape}")
     if np.isnan(X.shape).any():
-        raise ValueError(f"the chunks of the Dask array must have known sizes, got {X.chunks}; X.compute_chunk_sizes()")
+        raise ValueError(
+            f"the chunks of the Dask array must have known sizes, got {X.chunks}. Call X.compute_chunk_sizes()."
+        )
     if min(X.shape) < 1:
         raise ValueError(f"the matrix must have at least one row and one column, got shape {X.shape}")
     if issparse(X._meta):
         _check_sparse(X)
     elif not isinstance(X._meta, np.ndarray) or isinstance(X._meta, np.ma.MaskedArray):
-        raise ValueError(f"chunks must be NumPy arrays or SciPy CSR, got {type(X._meta).__name__}; convert them first")
+        raise ValueError(f"chunks must be NumPy arrays or SciPy CSR, got {type(X._meta).__name__}. Convert them.")
     as_it_is = X.numblocks[1] == 1 or X.shape[0] >= X.shape[1]
     tall = X if as_it_is else (X.conj() if X.dtype.kind == "c" else X).T
     rows = tall if tall.numblocks[1] == 1 else tall.rechunk({0: "auto", 1: -1})
@@ -270,13 +274,13 @@ def dask_operator(X: Any, memory_limit: int | str | None = None) -> Operator:
 def _check_sparse(X: Any) -> None:
     if X._meta.format != "csr":
         raise ValueError(
-            f"sparse chunks must be CSR, got {X._meta.format.upper()}; "
-            "X = X.map_blocks(scipy.sparse.csr_array).rechunk({0: 10_000, 1: -1})"
+            f"sparse chunks must be CSR, got {X._meta.format.upper()}. "
+            "Use X = X.map_blocks(scipy.sparse.csr_array).rechunk({0: 10_000, 1: -1})."
         )
     if X.numblocks[1] > 1:
         raise ValueError(
-            f"a sparse Dask array must be chunked by rows alone, got {X.numblocks[1]} chunks across the columns; "
-            "X = X.rechunk({1: -1})"
+            f"a sparse Dask array must be chunked by rows alone, got {X.numblocks[1]} chunks across the columns. "
+            "Use X = X.rechunk({1: -1})."
         )
 
 
@@ -445,7 +449,9 @@ def on_workers(A: Operator) -> Operator:
     if isinstance(A, Adjoint):
         return on_workers(A.H).H
     if not isinstance(A, DiskRows):
-        raise TypeError(f"a matrix that stays in its file is needed, got {type(A).__name__}; open it with stream=True")
+        raise TypeError(
+            f"expected a matrix that is read from its file, got {type(A).__name__}. Open it with stream=True."
+        )
     source, blocks = A.source, A.blocks()
     known = f"{source.fingerprint} {source.shape} {blocks}"
     memo = {"stored": source.stored, "name": source.name, "fingerprint": known}

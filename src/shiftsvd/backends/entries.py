@@ -30,7 +30,7 @@ SUMMED = 2**16  # entries that are summed at once, or as many as there are colum
 
 def bare(A: Blocked) -> None:
     if A.shift is not None:
-        raise ValueError("transformations must precede shifts; pass the matrix without its shift")
+        raise ValueError("transformations must precede shifts. Pass the matrix without its shift.")
 
 
 def entries(A: SparseRows | DenseRows, rows: Rows) -> tuple[Vector, Vector, Vector]:

@@ -1,4 +1,4 @@
-"""PCA that swaps in for scikit-learn's, on dense and sparse data, centred without being centred."""
+"""PCA with scikit-learn's interface for dense and sparse data, which are centred implicitly."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self, overload
@@ -95,17 +95,17 @@ class PCA(BatchPCA):
     singular_values_ : array of shape (n_components_,)
         Values, variances and ratios are float64; components and scores have the type of the data.
     mean_ : array of shape (n_features,)
-        What is subtracted from every row, float64; with `GroupMeans()` and `Covariates()`, the column means.
+        Vector that is subtracted from every row, float64; with `GroupMeans()` and `Covariates()`, the column means.
     shift_ : LearnedGroups or LearnedCovariates
         The means of the groups, or the coefficients of the regression; only with those shifts.
     scale_ : array of shape (n_features,), or None
         Divisors of the columns.
     preprocess_ : tuple of Fitted
-        What the transformations have learned; only if there are any.
+        Fitted transformations; only with `preprocess`.
     noise_variance_ : float
-        Mean variance of the components left out (Tipping & Bishop 1999), from `Info.frobenius_error`, so that it is
-        accurate as a tiny share of the total; 0 at rounding level. With ``missing="em"`` it is too small, as completed
-        entries have no noise.
+        Mean variance of the components beyond `n_components_` (Tipping & Bishop 1999), computed from
+        `Info.frobenius_error`, so a tiny share of the total is accurate, too; 0 at rounding level. With
+        ``missing="em"`` the noise variance is too small, because completed entries have no noise.
     n_iter_ : int
         Steps of the completion with ``missing="em"``, otherwise 1.
     n_components_, n_samples_, n_features_in_ : int
@@ -115,7 +115,7 @@ class PCA(BatchPCA):
     table_ : shiftsvd.io.Choices
         Options for reading the table that ``shiftsvd fit`` was given, if any.
     unseen_variance_ : float
-        After `partial_fit` only: no exact variance is larger than `explained_variance_` by more.
+        After `partial_fit` only: bound of the amount by which exact variances exceed `explained_variance_`.
     info_ : Info
         Solver, passes, rank, and accuracy.
 
@@ -168,7 +168,7 @@ class PCA(BatchPCA):
     preprocess: Preprocess | None = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None) -> Self:
-        """Find the components of X.
+        """Compute the components of X.
 
         Parameters
         ----------
@@ -240,7 +240,7 @@ class PCA(BatchPCA):
             noise = float(np.ldexp(rest / left_out, 2 * unit)) if left_out >= 1 else 0.0
         self.noise_variance_ = min(noise, float(np.finfo(np.float64).max))
         if prepared.count != B.shape[0] and beyond(S, self.explained_variance_):
-            self._freedom = freedom  # what `explained_variance_` would tell
+            self._freedom = freedom  # `explained_variance_` is out of range, so it cannot be computed from that
         self.info_ = F.info
 
     @overload
@@ -256,6 +256,6 @@ class PCA(BatchPCA):
     def fit_transform(
         self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None
     ) -> Any:
-        """``fit(X).transform(X)``: scores of every row, whatever its weight, shape (n_samples, n_components_)."""
+        """Fit to X and return the scores of all rows, also of rows with weight 0, shape (n_samples, n_components_)."""
         data = {"groups": groups, "covariates": covariates}
         return self.fit(X, y, sample_weight=sample_weight, **data).transform(X, **data)

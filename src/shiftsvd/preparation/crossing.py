@@ -90,7 +90,7 @@ def cross(
     A, B = (as_operator(F, n_threads=n_threads, memory_limit=memory_limit) for F in (X, Y))
     if A.shape[0] != B.shape[0]:
         raise ValueError(
-            f"X and Y must have the same rows, got {A.shape[0]} and {B.shape[0]}; take the rows that both have"
+            f"X and Y must have the same rows, got {A.shape[0]:,} and {B.shape[0]:,}. Select the rows that both have."
         )
     weights = row_weights(sample_weight, A.shape[0])
     asked = [Preparation(*of, weights, scale_ddof) for of in zip(_both(shift), _both(scale), strict=True)]
@@ -105,7 +105,7 @@ def _both(setting: Any) -> tuple[Any, Any]:
         return setting, setting
     if len(setting) != 2:
         raise ValueError(
-            f"a tuple must have one setting for X and one for Y, got {len(setting)}; write vectors as arrays"
+            f"a tuple must have one setting for X and one for Y, got {len(setting)}. Pass vectors as arrays."
         )
     return setting
 
@@ -116,11 +116,11 @@ def _check_labels(X: Any, Y: Any) -> None:
         return
     plain = any(np.array_equal(index, np.arange(len(index))) for index in (x, y))
     if plain and set(x) != set(y):
-        return  # rows without names of their own
+        return  # a default index, 0 to m - 1, does not name the rows
     a, b = next((a, b) for a, b in zip(x, y, strict=True) if a != b)
     raise ValueError(
-        f"X and Y must have the same rows, but their labels differ, such as {a!r} and {b!r}; "
-        "put them in one order, as Y = Y.loc[X.index] does with frames"
+        f"X and Y must have the same rows, but their labels differ, such as {a!r} and {b!r}. "
+        "Put their rows in the same order, such as by Y = Y.loc[X.index] for data frames."
     )
 
 

@@ -75,7 +75,7 @@ BY_NAME: dict[str, type[Solver]] = {
 
 
 def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | str | None = None) -> Solver:
-    """Choose the solver that ``solver="auto"`` uses; its ``reason`` says why, with the seconds of the cost model.
+    """Choose the solver of ``solver="auto"``; its ``reason`` gives the predicted seconds of all candidates.
 
     Parameters
     ----------
@@ -86,19 +86,19 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | st
     tol : float
         Relative accuracy of the singular values.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Of the solvers, those that keep to it are taken, if any does. Their memory depends on the number of threads,
-        and so may the choice, where the limit is tight; without a limit it does not.
+        Choose among the solvers that fit into this memory, if any does. The memory of solvers depends on the number of
+        threads, so near the limit the choice may, too; without a limit the choice does not depend on the threads.
 
     Returns
     -------
     Solver
         The cheapest of `Exact` (short side at most 1000), `Gram` and `BlockLanczos` by the model in
-        ``shiftsvd.solvers.cost``; `Exact` where that takes a few hundredths of a second anyway, and where these are
-        dense data in memory of more than some 30 columns, ``Exact(tol)``: squares, if they are as good.
+        ``shiftsvd.solvers.cost``. `Exact` is preferred if it takes a few hundredths of a second; for dense data in
+        memory with more than about 30 columns then ``Exact(tol)``, which tries the eigenvalues of ``A^H A`` first.
 
     See Also
     --------
-    estimate : What a solver will take.
+    estimate : Predict the memory, passes and time of a solver.
 
     Examples
     --------
@@ -182,20 +182,21 @@ class Estimate:
     solver : Solver
         With its ``reason`` if it was chosen automatically.
     peak_bytes : int
-        Memory beyond X that holding the operator, the solver, and the right singular vectors takes. Groups and
-        covariates take up to five numbers more for each row and group, and two for each column and group.
+        Memory beyond X for the operator, the solver and the right singular vectors. Groups and covariates take up to
+        five numbers more per row and group, and two per column and group.
     n_passes : int
-        Reads of the data that are expected.
+        Expected number of passes over the data.
     passes_range : (int, int)
-        The fewest and the most reads that are likely: the spectrum decides, and nine of ten lie between.
+        Fewest and most passes that are likely; the number depends on the spectrum, and nine of ten fits lie between.
     seconds_per_pass : float or None
-        From a product with a few columns, if that was asked for.
+        Measured time of a product with a few columns; only with ``probe=True``.
     seconds : float or None
-        Of all of it, on this machine: those of the model of costs, by the pace of that product and for these passes.
+        Predicted time of the fit on this machine, from the cost model scaled by the measured product; only with
+        ``probe=True``.
 
     See Also
     --------
-    estimate : Gives one.
+    estimate : Returns an Estimate.
 
     Examples
     --------
@@ -231,32 +232,32 @@ def estimate(
     X : Operator, or anything that `as_operator` takes, of shape (m, n)
         The matrix that would be decomposed.
     k : int, or float in (0, 1) for a share of the variance
-        How many components the fit would find.
+        Number of components.
     solver : str or Solver
         The solver that would be used, as in `svd`.
     tol : float
-        For solvers given by name.
+        Relative accuracy of the singular values, for solvers given by name.
     probe : bool
-        Time one product as well, of data in files some blocks of it, and count the passes of fits of some rows of a
-        matrix in memory. The seconds in the ``reason`` of the solver are then those of this machine.
+        Also time one product (for files: some blocks of one), and count the passes of fits to subsets of the rows of a
+        matrix in memory. The seconds in the ``reason`` of the solver are then predicted for this machine.
     preprocess : transformation, its name, or list of them
-        As in `svd`: of matrices in memory changed entries are kept where there is room for them, and each read of files
-        changes them again. Nothing is learned here.
+        As in `svd`. Transformed entries of a matrix in memory are stored if they fit into memory; files are transformed
+        again in each pass. The transformations are not fitted here.
     shift, sample_weight : optional
-        As in `svd`, for the numbers of each row that they take; of weights it matters only whether there are any.
-        What a shift takes inside nearly full columns of sparse data is not foreseen.
+        As in `svd`; they add memory per row. The values of weights do not matter. The memory for a shift of nearly full
+        columns of sparse data is not included.
     memory_limit : int (bytes) or str such as "2GB", optional
-        As in `svd`: among solvers, "auto" takes one that keeps to it, and copies that would be welcome are not made.
+        As in `svd`: "auto" chooses among solvers that fit into this memory, and optional copies are not made.
 
     Returns
     -------
     Estimate
-        Passes, memory and the solver; without `probe` nothing has been decomposed.
+        Passes, memory and the solver. Without `probe` nothing is computed.
 
     See Also
     --------
-    svd : Does what is foreseen.
-    auto_solver : Picks the solver.
+    svd : Compute the decomposition.
+    auto_solver : Choose the solver.
 
     Examples
     --------

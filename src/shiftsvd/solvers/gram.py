@@ -1,4 +1,4 @@
-"""The Gram matrix of the short side, formed in one pass; its leading part solved, then checked against the data."""
+"""Gram matrix of the short side: formed in one pass, leading eigenvectors, and a last pass that checks them."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -43,23 +43,23 @@ from shiftsvd.solvers.solve import solve
 
 @dataclass(frozen=True)
 class Gram(Solver):
-    """``A^H A`` formed in double precision, n x n for a short side of n, then its leading eigenvectors.
+    """Form ``A^H A`` in double precision, n x n for a short side of n, and compute its leading eigenvectors.
 
-    No centred sum is a difference of larger ones: dense blocks are shifted before they are multiplied, full columns of
-    sparse data inside their entries, and columns that are shifted implicitly are at most 99 % full. A last pass over
-    the data takes the components from A itself, with the residuals that are reported.
+    The shift does not cancel digits: dense blocks and full columns of sparse data are shifted before they are
+    multiplied, and columns that are shifted implicitly are at most 99 % full. A last pass over the data computes the
+    components and their residuals from A itself.
 
     Parameters
     ----------
     tol : float
         Bound of ``|sigma - exact| / sigma`` for every component. 0 means down to the rounding of the products.
     missed_tol, miss_probability : float
-        As in `BlockLanczos`; up to a short side of 1000, LAPACK finds the eigenvalues and nothing is missed.
+        As in `BlockLanczos`; up to a short side of 1000, LAPACK computes all eigenvalues and no value is missed.
     last_pass : bool
-        False: none where LAPACK finds them and their rounding is proven to move no value by more than a tenth of
-        `tol`. That is how `auto_solver` asks for it.
+        False omits the last pass if LAPACK computes the eigenvalues and rounding provably changes every value by at
+        most ``tol / 10``, relatively. `auto_solver` sets False.
     certify : bool
-        Also compute what proves the result: bounds of the errors, and what was missed; see `solvers.Solver`.
+        Also compute error bounds and `Info.missed_below`; see `solvers.Solver`.
 
     See Also
     --------
@@ -199,7 +199,7 @@ def _all_below(G: Panel, theta: Vector, V: Panel, residual: float) -> tuple[Vect
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Formed(Operator):
-    """An operator whose Gram matrix is known, and nothing else."""
+    """Operator of a known Gram matrix, which supports `gram` alone."""
 
     G: Panel
 

@@ -1,4 +1,4 @@
-"""Block Lanczos for a Hermitian matrix that need not be positive: its largest eigenvalues by themselves."""
+"""Block Lanczos for the largest eigenvalues of an indefinite Hermitian matrix."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ from shiftsvd.solvers.solve import advance, at_end, converge
 
 
 class Eigenpairs(NamedTuple):
-    """The largest eigenvalues of a Hermitian matrix, and what is known of them."""
+    """Largest eigenvalues of a Hermitian matrix, with error bounds."""
 
     values: Vector  # descending
     vectors: Panel

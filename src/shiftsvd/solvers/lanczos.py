@@ -1,4 +1,4 @@
-"""Block Lanczos with thick restart: components to a stated accuracy, with the certificate that says so."""
+"""Block Lanczos with thick restart, which iterates to a given accuracy and computes a certificate."""
 
 from dataclasses import dataclass, field
 
@@ -20,14 +20,13 @@ from shiftsvd.solvers.solve import solve
 
 @dataclass(frozen=True)
 class BlockLanczos(Solver):
-    """Block Lanczos on ``A^H A``, until every value is within `tol` of an exact one.
+    """Block Lanczos on ``A^H A``, which iterates until every value is within `tol` of an exact one.
 
-    The basis has ``2 k + 12 block_size`` columns on the short side (of files of few rows, see Notes), is orthogonalized
-    in full, and restarted with its Ritz vectors. Residuals come free with every step. When they promise the tolerance,
-    a fresh random block goes through some more products, until it has shown that nothing above
-    ``sigma_k (1 + max(tol, missed_tol))`` can have been missed; then the components are read off one last product with
-    the data, together with the residuals that are reported. Products are in the precision of the data as long as the
-    spectrum allows it, else in double.
+    The basis has ``2 k + 12 block_size`` columns on the short side (for files with few rows, see Notes), is fully
+    orthogonalized, and restarted with its Ritz vectors. Every step yields residuals without extra cost. When they are
+    below the tolerance, a random block (the probe) is multiplied a few times, until it proves that no value above
+    ``sigma_k (1 + max(tol, missed_tol))`` was missed. One last product with the data then yields the components and the
+    reported residuals. Products are in the precision of the data while the spectrum allows it, else in double.
 
     Parameters
     ----------
@@ -39,30 +38,31 @@ class BlockLanczos(Solver):
     max_basis : int, optional
         Columns of the basis before it is restarted, at least ``k + 8 block_size``. Default ``2 k + 12 block_size``.
     max_passes : int, optional
-        Reads of the data at most, and one more for the last reading; the default is far above what converges.
+        Maximum number of passes, not counting the last product. The default is far above the passes of fits that
+        converge.
     start : array of shape (min(m, n), j), optional
-        Approximate singular vectors on the short side to begin with, such as those of similar data. What they lack
-        is found by the probe.
+        Approximate singular vectors on the short side to start with, such as those of similar data. The probe detects
+        components that the start vectors lack.
     missed_tol : float
-        Up to ``sigma_k (1 + max(tol, missed_tol))`` a value may have been missed in a fit that is called converged;
-        `Info.missed_below` says up to where. Some 3 to 7 products with a block for 0.05, 8 for 0.01.
+        A converged fit may have missed values up to ``sigma_k (1 + max(tol, missed_tol))``; `Info.missed_below` is the
+        proven bound. The probe takes about 3 to 7 products with a block for 0.05, and 8 for 0.01.
     miss_probability : float
-        How likely `Info.missed_below` may be wrong, over `rng`.
+        Probability, over `rng`, that `Info.missed_below` is wrong.
     certify : bool
-        Also compute what proves the result: bounds of the errors, and what was missed; see `solvers.Solver`.
+        Also compute error bounds and `Info.missed_below`; see `solvers.Solver`.
 
     See Also
     --------
-    Gram : For a short side of up to some thousands.
-    auto_solver : Picks one.
+    Gram : For a short side of up to a few thousand.
+    auto_solver : Choose a solver.
 
     Notes
     -----
-    One pass a step where the data are stored by their long side. Of files and Dask arrays that are read by their short
-    side too, as long as a basis on the long side takes no more memory than they do; else two. The last reading goes
-    along with the probe, or takes one of its own: for double data that are multiplied in single precision, after a
-    probe that found something. With a share of the variance for k, the basis grows until the share is met; the
-    smallest such k is returned.
+    A step takes one pass if the data are stored by their long side. Files and Dask arrays that are stored by their
+    short side take one pass, too, if a basis on the long side needs no more memory than the data; otherwise two. The
+    last product shares the last pass of the probe, or takes a pass of its own, such as for double data that are
+    multiplied in single precision, or after a probe that found missed values. If k is a share of the variance, the
+    basis grows until the share is exceeded, and the smallest such k is returned.
 
     References
     ----------
@@ -211,7 +211,7 @@ def _checked(start: Panel, A: Operator) -> Panel:
     if start.ndim != 2 or start.shape[0] != n:
         raise refuse("start", f"have {n} rows, one for each entry of the short side", start.shape)
     if not np.isfinite(start).all():
-        raise Refused(Setting("start"), " must be finite, got NaN or infinite entries; drop those columns")
+        raise Refused(Setting("start"), " must be finite, got NaN or infinite entries. Remove these columns.")
     if np.iscomplexobj(start) and dtype.kind == "f":
         start = np.hstack([start.real, start.imag])
     largest = np.max(np.abs(start), axis=0)
@@ -224,7 +224,7 @@ def _total(A: Operator, k: int | float) -> float:
     norm = A.frobenius_norm()
     if norm is None:
         raise ValueError(
-            "a share of the variance needs the total, which this operator cannot give; "
-            "define frobenius_norm or ask for a number of components"
+            "a share of the variance needs the total variance, which this operator does not provide. "
+            "Define frobenius_norm, or pass a number of components."
         )
     return norm**2

@@ -113,7 +113,7 @@ def _first(names: tuple[str, ...]) -> ctypes.CDLL:
             return ctypes.CDLL(name)
         except OSError:
             continue
-    raise OSError(f"none of {', '.join(names)} is there")
+    raise OSError(f"none of the libraries {', '.join(names)} was found")
 
 
 def compiled(source: str, options: Options) -> bytes:

@@ -85,7 +85,7 @@ def own_chunks(X: Any, arrays: Arrays, stored: int) -> Chunks | None:
             raise
         line = str(error).partition("\n")[0]
         logging.getLogger("shiftsvd").warning(
-            f"the compiled GPU kernel is not available, and the array library multiplies instead: {line}"
+            f"The compiled GPU kernel is not available; products use the array library instead: {line}"
         )
         return None
 
