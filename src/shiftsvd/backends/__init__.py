@@ -25,7 +25,7 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.powers import exponents_of
 from shiftsvd.operators import Adjoint, Operator, Panel, panel_dtype, repeated
 
-FEW = 4  # random vectors that tell how large the entries are
+FEW = 4  # random vectors for an estimate of the size of entries
 
 
 @registered

@@ -100,7 +100,7 @@ def named(names: Any) -> Iterator[None]:
     try:
         yield
     except NotFinite as error:
-        texts = names is not None and all(isinstance(name, str) for name in names)  # others are places
+        texts = names is not None and all(isinstance(name, str) for name in names)  # numbers are positions
         raise (error.but(names=names) if error.found.names is None and texts else error) from None
 
 
@@ -152,7 +152,7 @@ def from_frame(X: Any) -> Any:
         return X.to_numpy()
     if len(X.columns) and all(_is_sparse(dtype) for dtype in X.dtypes):
         return filled_with_zeros(X).sparse.to_coo().tocsr()
-    # Int64 and its kin are no NumPy dtypes, and mark gaps with <NA>.
+    # pandas' nullable types, such as Int64, are not NumPy types and mark missing values by <NA>.
     if any(not isinstance(dtype, np.dtype) for dtype in X.dtypes) and all(d.kind in "fiub" for d in X.dtypes):
         return X.to_numpy(dtype=np.float64, na_value=np.nan)
     return X.to_numpy()
@@ -184,7 +184,7 @@ def finite_dense(X: npt.NDArray[Any], allow_nan: bool = False) -> None:
     if X.dtype.kind not in "fc":
         return
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(np.add.reduce(X, axis=None)):  # as no sum of NaN or infinities is
+        if np.isfinite(np.add.reduce(X, axis=None)):  # a finite sum has no NaN or infinite term
             return
     tall = X if X.shape[0] >= X.shape[1] else X.T
     by_row, by_column = (np.zeros(size, np.int64) for size in tall.shape)

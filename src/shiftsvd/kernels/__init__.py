@@ -1,4 +1,4 @@
-"""Sparse matrix times panel, one range of rows at a time: compiled where possible, else by SciPy; and the threads."""
+"""Products of sparse matrices and panels, by compiled kernels if available, else by SciPy; and threads."""
 
 import json
 import logging
@@ -66,7 +66,7 @@ __all__ = [
 
 
 class Kernels(Protocol):
-    """What both the compiled kernels and their twin provide."""
+    """Interface of the compiled kernels and of their twin in SciPy."""
 
     instruction_set: str
 
@@ -100,7 +100,7 @@ class Kernels(Protocol):
 
 
 class Shared(Protocol):
-    """Compiled kernels that share one call among threads of their own."""
+    """Interface of compiled kernels that split one call among their own threads."""
 
     def gram_of_all(
         self,

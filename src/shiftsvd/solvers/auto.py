@@ -1,4 +1,4 @@
-"""auto_solver and estimate: the best solver for a matrix, why, and its cost."""
+"""auto_solver and estimate: choose a solver for a matrix, and predict its cost."""
 
 import math
 from dataclasses import dataclass, replace
@@ -30,16 +30,16 @@ def timed_pass(A: Operator, k: int | float) -> tuple[float, float]:
     block, work = BlockLanczos().shape(k, A).block, Work.of(A)
     V = np.ones((tall.shape[1], block), A.dtype)
     with threads(A.costs.n_threads):
-        rounds = 1 if A.costs.file_bytes else 2  # in memory the first product also starts what later ones find started
+        rounds = 1 if A.costs.file_bytes else 2  # the first product in memory also pays for the start of threads
         seconds = min(gram_seconds(tall, V) for _ in range(rounds))
     return seconds, seconds / (work.product(block) + work.reading(1))
 
 
 def counted_passes(A: Operator, solver: Solver, k: int | float) -> int | None:
-    """Predict the passes of block Lanczos over a matrix in memory, by those over two parts of its rows.
+    """Predict the passes of block Lanczos over a matrix in memory from fits to two subsets of its rows.
 
-    Each doubling of the rows sharpens the spectrum, and adds passes, the fewer the more rows there are. None for other
-    solvers, shares, files, and what is shifted already.
+    Each doubling of the rows adds passes; the number added decreases with the number of rows. Return None for other
+    solvers, shares, files and shifted matrices.
     """
     m = A.shape[0]
     if not isinstance(solver, BlockLanczos) or isinstance(k, float) or A.costs.file_bytes:
@@ -57,7 +57,7 @@ def _passes(A: Operator, solver: BlockLanczos, k: int, count: int) -> int | None
         return None
     try:
         part = some_rows(A, places) if len(places) < A.shape[0] else A
-    except (TypeError, ValueError):  # of kinds that have no rows to take
+    except (TypeError, ValueError):  # rows of this kind of matrix cannot be selected
         return None
     whole = replace(solver, block_size=solver.shape(k, A).block)
     with unheard(), threads(A.costs.n_threads):
@@ -82,7 +82,7 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | st
     A : Operator, or anything that `as_operator` takes, of shape (m, n)
         The matrix that would be decomposed.
     k : int, or float in (0, 1) for a share of the variance
-        How many components.
+        Number of components.
     tol : float
         Relative accuracy of the singular values.
     memory_limit : int (bytes) or str such as "2GB", optional
@@ -168,7 +168,7 @@ def solver_named(
         return auto_solver(A, k, tol, memory_limit)
     check_solver(solver, k)
     kind = BY_NAME[solver]
-    # "exact" means all digits, whatever the tolerance: that of `Exact` is for squares.
+    # "exact" means accurate to rounding for every tolerance; `Exact.tol` is for squares.
     settings: dict[str, Any] = {"tol": tol} if kind.certifies_itself else {}
     return kind(**settings)
 

@@ -77,7 +77,7 @@ class Solver(ABC):
         A : Operator of shape (m, n)
             The matrix to decompose, its shift included.
         k : int
-            How many components.
+            Number of components.
         rng : numpy.random.Generator
             Draws the test matrix.
         """
@@ -91,7 +91,7 @@ class Solver(ABC):
         A : Operator of shape (m, n)
             The matrix to decompose, its shift included.
         k : int
-            How many components.
+            Number of components.
         """
 
     def needed_bytes(self, A: Operator, k: int) -> int:
@@ -102,7 +102,7 @@ class Solver(ABC):
         A : Operator of shape (m, n)
             The matrix to decompose, its shift included.
         k : int
-            How many components.
+            Number of components.
 
         Returns
         -------
@@ -121,7 +121,7 @@ class Solver(ABC):
         A : Operator of shape (m, n)
             The matrix to decompose, its shift included.
         k : int
-            How many components.
+            Number of components.
         """
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
@@ -132,7 +132,7 @@ class Solver(ABC):
         A : Operator of shape (m, n)
             The matrix to decompose, its shift included.
         k : int
-            How many components.
+            Number of components.
 
         Returns
         -------

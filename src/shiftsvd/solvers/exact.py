@@ -80,7 +80,7 @@ class Exact(Solver):
         _, S, Vh = np.linalg.svd(_triangle(A), full_matrices=False)
         k = components_for(S**2, share) if isinstance(share, float) else share
         eps = A.costs.gram_eps
-        eps = eps if eps == EPS else min(eps, A.H.costs.gram_eps)  # blocks are those of whichever is stored
+        eps = eps if eps == EPS else min(eps, A.H.costs.gram_eps)  # A or its adjoint is stored; blocks have its unit
         missed = float(S[k] + rounding(A, eps) * S[0] + 4 * EPS * cancelled(A)) if k < n else 0.0
         rest, S, Vh = length(S[k:]), S[:k], Vh[:k]
         U = lambda: long_factor(A, Vh.conj().T)  # noqa: E731
@@ -110,9 +110,9 @@ class Exact(Solver):
         m, n = max(A.shape), min(A.shape)
         threads, size = A.costs.n_threads or default_threads(), min(max(QR_ENTRIES, 2 * n * n), m * n)
         count = -(-m * n // size)
-        if count > 1 and tall(A).costs.square_columns:  # rows of a file on the short side: one block of all of them
+        if count > 1 and tall(A).costs.square_columns:  # a file with its rows on the short side is one block
             return 8 * (3 * m * n + 6 * n * n) + surroundings(A, k) + long_vectors(A, k)
-        # Those that wait, the rows of the shift of the next one, and two copies of each one that LAPACK works on.
+        # Waiting blocks, the shift of the next block, and two copies of each block that LAPACK factorizes.
         waiting = min(count, threads + 2) + 1 if count > 1 else 0
         blocks = size * (waiting + 2 * min(count, threads))
         return 8 * (blocks + 6 * n * n) + surroundings(A, k) + long_vectors(A, k)

@@ -107,12 +107,12 @@ class BlockLanczos(Solver):
         return solve(p, budget, rng).factors(A, budget)
 
     def shape(self, k: int | float, A: Operator) -> Shape:
-        """Choose the columns of products, by what kernels are best with and by k, and those of the basis.
+        """Choose the number of columns of products, by k and the speed of kernels, and of the basis.
 
         Parameters
         ----------
         k : int, or float in (0, 1)
-            How many components, or the share of the squared norm that they are to reach.
+            Number of components, or share of the squared norm to exceed.
         A : Operator of shape (m, n)
             The matrix that is multiplied.
 
@@ -125,19 +125,19 @@ class BlockLanczos(Solver):
         return self._shape(k, A, constants.LONG_COLUMNS) if self.on_long_side(A, k) else shape
 
     def on_long_side(self, A: Operator, k: int | float) -> bool:
-        """Return whether the basis lies on the long side, which halves the reads of data that are read by the short.
+        """Return True to put the basis on the long side, which halves the passes over data stored by the short side.
 
         Parameters
         ----------
         A : Operator of shape (m, n)
             The matrix that is multiplied.
         k : int, or float in (0, 1)
-            How many components, or the share of the squared norm that they are to reach.
+            Number of components, or share of the squared norm to exceed.
 
         Returns
         -------
         bool
-            True where such a basis saves reads and has room, and the short side is long enough for some steps.
+            True if such a basis saves passes, fits into memory, and the short side is long enough for some steps.
         """
         if self.start is not None or not A.costs.long_bytes or wide(A).costs.gram_reads > 1:
             return False
@@ -155,7 +155,7 @@ class BlockLanczos(Solver):
         return Shape(b, wanted, held, min(held + (constants.SWEEPS + 1) * b, n))
 
     def single(self, A: Operator) -> bool:
-        """Return whether products begin in single precision: of double data if the tolerance is likely to allow it.
+        """Return True to start in single precision; for double data only if the tolerance is likely to allow it.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ class BlockLanczos(Solver):
         Returns
         -------
         bool
-            True for single precision; a run goes over to double where the residuals ask for it.
+            True for single precision; a run continues in double precision if the residuals require it.
         """
         roundings = 1 if A.dtype == np.float32 else constants.DOUBT
         return A.costs.gram_in_single and self.tol >= residual_rounding(constants.SINGLE) * roundings
@@ -182,7 +182,7 @@ class BlockLanczos(Solver):
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
         n, (block, _, columns, _), reads = min(A.shape), self.shape(k, A), self._reads(A, k)
-        whole = -(-n // block) + 1  # the basis holds everything, which is read off
+        whole = -(-n // block) + 1  # passes until the basis spans the whole space, and the last reading
         least = min(-(-k // block) + constants.QUICKEST, whole)
         slower = 1 + np.log10(TOL / max(self.tol, A.costs.gram_eps)) / constants.DIGITS
         noise = round((constants.NOISE + constants.RESTARTED * k / block) * (n / block) ** (1 / 3) * max(slower, 1))
@@ -193,7 +193,7 @@ class BlockLanczos(Solver):
         side = max if self.on_long_side(A, k) else min
         n, b, _, _, room = side(A.shape), *self.shape(k, A)
         threads = A.costs.n_threads or default_threads()
-        panels = (threads + 9) * (k + b if k > b else 2 * b)  # the last reading goes along with a block
+        panels = (threads + 9) * (k + b if k > b else 2 * b)  # the last reading shares a product with a block
         return 8 * n * (room + panels) + surroundings(A, k + b) + long_vectors(A, k)
 
 

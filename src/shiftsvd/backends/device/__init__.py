@@ -1,4 +1,4 @@
-"""Matrices on a device, such as a GPU: multiplied where they lie; moved there for the command."""
+"""Matrices on a device, such as a GPU, which multiplies them; the command moves matrices to a device."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,13 +19,13 @@ from shiftsvd.operators import Adjoint, Operator
 __all__ = ["Arrays", "DevicePanel", "arrays_of", "chosen", "device_operator", "devices", "moved", "products"]
 
 
-# Libraries of arrays, each with the module of its adapter, which is imported for its arrays alone.
+# Array libraries with the module of their adapter, which is imported only for arrays of that library.
 ADAPTERS = {
     "torch": "shiftsvd.backends.device.torch",
     "cupy": "shiftsvd.backends.device.cupy",
     "cupyx": "shiftsvd.backends.device.cupy",
 }
-# Libraries whose arrays have a namespace, and a backend of their own or none.
+# Libraries whose arrays have a namespace, but another backend or no backend.
 KNOWN_OTHERWISE = ("numpy", "dask", "sparse")
 
 
@@ -105,7 +105,7 @@ def moved(A: Any, device: str) -> Operator:
     return device_operator(X, arrays, A.n_threads or default_threads())
 
 
-# A sparse matrix that takes a card a moment, and a panel as solvers multiply.
+# Sizes of a test product that takes a GPU a moment: shape and density of a sparse matrix, and columns of a panel.
 SHAPE, DENSITY, WIDTH = (20_000, 1_000), 0.05, 16
 
 

@@ -115,7 +115,7 @@ class TorchArrays(Arrays):
 
 
 class TorchCard(Card):
-    """A card with tensors."""
+    """GPU with PyTorch tensors."""
 
     def __init__(self, device: torch.device) -> None:
         major, minor = torch.cuda.get_device_capability(device)
