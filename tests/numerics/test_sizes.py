@@ -36,7 +36,7 @@ REFUSED: dict[str, Callable[[Any, float], Any]] = {
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, sparse.csc_array])
 @pytest.mark.parametrize("name", REFUSED)
 def test_scales_that_are_not_promised_are_refused(name: str, kind: Any, scale: float) -> None:
-    with pytest.raises(ValueError, match="range of (numbers|float64)"):
+    with pytest.raises(ValueError, match=r"range of (numbers|float64)"):
         REFUSED[name](kind, scale)
 
 
