@@ -60,9 +60,9 @@ def svd(
         Number of components. A float is the share of the squared Frobenius norm to exceed with the fewest components
         ("exact", "gram" and "lanczos").
     shift : None, "mean", "rows", "both", array of shape (n,), `Covariates`, `GroupMeans`, `LowRank` or `Operator`
-        What to subtract: nothing, the column means, the row means, both (and add the common mean: double centring),
-        a vector from every row, the fit of a regression, the means of groups of rows, any matrix. An object with
-        ``resolve(A, moments, weights)`` that returns a `LowRank` works, too (`shiftsvd.shifts`).
+        Shift to subtract: nothing, the column means, the row means, both (plus the common mean: double centring), a
+        vector from every row, the fit of a regression, the means of groups of rows, or any matrix. An object with a
+        method ``resolve(A, moments, weights)`` that returns a `LowRank` works, too (`shiftsvd.shifts`).
     scale : None, "std" or True, "pareto", or positive array of shape (n,)
         Divisor of the columns after the shift: the standard deviation of the columns of ``X - shift``, its square
         root, a vector. Columns without variance are not scaled; a warning counts them.
@@ -70,8 +70,8 @@ def svd(
         "auto", "lanczos", "gram", "exact", "randomized", "shifted-randomized", or an object such as
         ``RandomizedSVD(n_iter=7)``. `auto_solver` returns the choice of "auto", `estimate` its cost.
     tol : float
-        Relative accuracy of the values, for solvers given by name; a solver object has its own. A warning names the
-        components that do not reach it. 0 means down to rounding.
+        Relative accuracy of the singular values, for solvers given by name; a solver object has its own `tol`. A
+        warning names components that do not converge. 0 means down to rounding.
     rng : int, Generator or None
         Seed of the test matrix; None is fresh entropy.
     n_threads : int, optional
@@ -98,21 +98,21 @@ def svd(
         Maximum number of steps of the completion. A warning reports a completion that did not converge by then; its
         ``Info.converged`` is False.
     preprocess : transformation, its name, or list of them
-        Transformations of the entries before anything else, such as `LogNormalize`: see `shiftsvd.transforms`. Nothing
-        becomes dense. Weights mean repeated rows. X may have no missing entries.
+        Transformations of the entries before shift and scale, such as `LogNormalize`: see `shiftsvd.transforms`. Sparse
+        data stay sparse. Weights count as repeated rows. X must not have missing entries.
 
     Returns
     -------
     SVDResult
-        Unpacks to U (m, k), S (k,) descending, Vh (k, n). Of an array on a device, these are arrays of its library
-        there, and ``to_host()`` returns them on the host: see `shiftsvd.result.DeviceResult`.
+        Unpacks to U (m, k), S (k,) descending, Vh (k, n). If X is on a device, these are arrays of the same library on
+        the device, and ``to_host()`` returns NumPy arrays: see `shiftsvd.result.DeviceResult`.
 
     Raises
     ------
     ValueError
         For invalid data or settings; each message gives the rule, the value and the remedy.
     TypeError
-        If X is no matrix.
+        If X is not a matrix.
 
     See Also
     --------
@@ -121,10 +121,10 @@ def svd(
 
     Notes
     -----
-    Passes: those of the solver (`Info.n_passes`), one to check the values of X, and one for the moments if shift or
+    Passes: those of the solver (`Info.n_passes`), one to validate the values of X, and one for the moments if shift or
     scale need them; one more for "rows", "both", `Covariates` and `GroupMeans`, and one for "std" or "pareto" after a
-    shift that differs between rows. For norms beyond 1e90 or below 1e-90, whose squares leave the range of numbers,
-    the data are divided by a power of two, which takes two more passes, and with a named scale up to five.
+    shift that differs between rows. Data with norms beyond 1e90 or below 1e-90, whose squares could overflow or
+    underflow, are divided by a power of two, which takes two more passes, and with a named scale up to five.
 
     References
     ----------

@@ -165,7 +165,7 @@ def centered(X: Any, *, n_threads: int | None = None) -> Operator:
     See Also
     --------
     svd : ``shift="mean"`` does the same within a fit.
-    operators.Shifted : What is returned.
+    operators.Shifted : The type of the result.
 
     Notes
     -----

@@ -49,15 +49,15 @@ class RowSource(ABC):
     def edges(self, n_bytes: int) -> list[int]:
         """Return row numbers from 0 to m that cut the rows into ranges of about `n_bytes` bytes in memory.
 
-        They depend on the file and `n_bytes` alone. A file that is stored in chunks cuts where its chunks end, so
-        that none is read twice in a pass.
+        The cuts depend on the file and `n_bytes` alone. Cut a chunked file at the ends of its chunks, so that a pass
+        reads each chunk once.
         """
 
     @abstractmethod
     def read(self, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
         """Read rows lo to hi into memory (no memory map), shape ``(hi - lo, n)``.
 
-        Raise ValueError if the file is damaged or cut off; the message begins with `name`.
+        Raise ValueError if the file is damaged or truncated; the message begins with `name`.
         """
 
     def place(self, row: int) -> tuple[str, int]:

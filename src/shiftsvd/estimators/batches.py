@@ -56,8 +56,8 @@ class BatchPCA(FittedPCA):
 
         Notes
         -----
-        Up to 4096 features, if `memory_limit` allows, the whole scatter matrix S is kept: a triangular factor of dense
-        rows, the squares of sparse batches of more than 256 rows, and the rows that wait to be added, at most
+        Up to 4096 features, if `memory_limit` allows, the whole scatter matrix S is stored: a triangular factor of
+        dense rows, the squares of sparse batches of more than 256 rows, and rows not yet added, together at most
         4 n_features^2 numbers (540 MB for 4096 features). The rounding error of each column is relative to its norm,
         so columns of very different sizes keep their digits, also in sums of squares, unless such columns are nearly
         linearly dependent. ``info_.value_errors`` bound the error of each singular value. A value at rounding level is

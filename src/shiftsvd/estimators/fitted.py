@@ -186,7 +186,8 @@ class FittedPCA(Components):
         X : array, sparse matrix, data frame or Dask array of shape (n_samples, n_features)
             Rows with the features of the fit; sparse X stays sparse. One pass.
         groups, covariates : array, optional
-            Those of these rows, as in `fit`; the group means and coefficients are those of the training data.
+            Groups and covariates of these rows, as in `fit`; group means and coefficients are those of the training
+            data.
 
         Returns
         -------
@@ -273,8 +274,8 @@ class FittedPCA(Components):
     def inverse_transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
         """Return the points in the space of the data, in its units, that have these scores.
 
-        Means of groups, the fit of covariates and column means are added back. The means of the rows themselves, which
-        ``shift="rows"`` and "both" subtract, are not known.
+        Group means, the fit of covariates and column means are added back. Row means, which ``shift="rows"`` and "both"
+        subtract, are unknown and not added.
 
         Parameters
         ----------
@@ -313,14 +314,14 @@ class FittedPCA(Components):
         Returns
         -------
         array of shape (n_samples,)
-            Where the noise variance is 0 the model is a degenerate normal distribution on the space of the components;
-            it is minus infinity elsewhere.
+            If the noise variance is 0, the model is a degenerate normal distribution on the space of the components,
+            and the log-likelihood of rows outside of this space is minus infinity.
 
         Raises
         ------
         ValueError
-            If the variances leave the range of numbers (see `explained_variance_`), as `score`, `get_covariance` and
-            `get_precision` do.
+            If the variances are outside the range of float64 (see `explained_variance_`); `score`, `get_covariance` and
+            `get_precision` raise the same error.
 
         Notes
         -----
@@ -412,7 +413,7 @@ class FittedPCA(Components):
         Parameters
         ----------
         path : path
-            Of the file.
+            Path of the file.
         force : bool
             Overwrite an existing file.
         names : sequence of str, optional
@@ -432,17 +433,17 @@ class FittedPCA(Components):
         return load_model(path, cls)
 
     def to_sklearn(self) -> Any:
-        """Return the same transform by fitted classes of scikit-learn alone.
+        """Convert the model to fitted classes of scikit-learn with the same `transform`.
 
         Returns
         -------
         sklearn.decomposition.PCA
-            With a scale, a Pipeline of a StandardScaler that only divides (so that it takes sparse data) and a PCA of
-            the scaled data.
+            If the model has a scale: a Pipeline of a StandardScaler without centring, which supports sparse data, and a
+            PCA of the scaled data.
 
         Notes
         -----
-        Data far off-centre lose digits there: scikit-learn subtracts the mean after multiplying.
+        Data far off-centre lose digits: scikit-learn subtracts the mean after multiplying.
 
         Examples
         --------

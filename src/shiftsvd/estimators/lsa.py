@@ -31,10 +31,10 @@ class LSA(Components):
     n_components : int, or float in (0, 1)
         At most the number of texts and of terms; 100 to 300 is usual.
     center : bool
-        Subtract the mean of the texts, as PCA does; the weights stay sparse. Without, the first component is mostly
-        that mean.
+        Subtract the mean of the texts, as PCA does; the weights stay sparse. Without centring, the first component is
+        mostly the mean.
     normalize : bool
-        Divide the coordinates of each text by their length, so that products are cosines.
+        Divide the coordinates of each text by their norm, so that inner products are cosines.
     strip_accents, lowercase, analyzer, stop_words, token_pattern, ngram_range, max_df, min_df, max_features : optional
         As in `sklearn.feature_extraction.text.TfidfVectorizer`, which makes terms and weights of the texts.
     preprocessor, tokenizer, vocabulary, norm, use_idf, smooth_idf, sublinear_tf : optional

@@ -35,7 +35,7 @@ class TruncatedSVD(Components):
     n_components : int, or float in (0, 1)
         Number of components, or the share of the squared Frobenius norm to exceed with the fewest components.
     algorithm : {"arpack", "randomized"}, optional
-        scikit-learn's spelling of `solver`, with scikit-learn's meaning; give one of the two.
+        scikit-learn's name for the solver; pass either `algorithm` or `solver`.
     n_iter : int
         Power iterations of ``algorithm="randomized"``.
     n_oversamples : int
@@ -45,10 +45,11 @@ class TruncatedSVD(Components):
     random_state, tol, solver, n_threads, memory_limit : optional
         As in `PCA`; ``algorithm="arpack"`` is accurate down to rounding by default.
     preprocess : transformation, its name, or list of them
-        Transformations of the entries first, such as `TfIdf` or `PMI`: see `shiftsvd.transforms`. Nothing becomes
-        dense. `transform` applies what they learned to new rows; X below is the transformed matrix.
+        Transformations of the entries before the decomposition, such as `TfIdf` or `PMI`: see `shiftsvd.transforms`.
+        Sparse data stay sparse. `transform` applies the fitted transformations to new rows. Attributes refer to the
+        transformed matrix.
     warn_mean : bool
-        Warn, once in a process, if the first component is the mean of the rows, see `mean_alignment_`.
+        Warn, once per process, if the first component is the mean of the rows; see `mean_alignment_`.
 
     Attributes
     ----------
@@ -60,7 +61,7 @@ class TruncatedSVD(Components):
         the rows has little variance. A variance outside the range of float64 is the largest float64 number, 0 or
         inaccurate, with a warning.
     explained_variance_ratio_ : array of shape (n_components,)
-        Its share of the exact total variance of X.
+        Share of each component in the exact total variance of X.
     mean_alignment_ : array of shape (n_components,)
         ``|cos|`` of the angle between each component and the mean of the rows. Above 0.99 the first component is the
         mean; `PCA` subtracts the mean, also of sparse data.

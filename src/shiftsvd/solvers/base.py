@@ -40,19 +40,19 @@ class Solver(ABC):
     Parameters
     ----------
     certify : bool
-        Also compute the residuals from both sides, bounds of the errors, and what can have been missed: three more
-        passes and some 5 of a random block, or one for the long-side factor of `Exact`, which has all values. What is
-        not certain to the tolerance is named in a warning.
+        Also compute residuals of both sides, error bounds and `Info.missed_below`. This takes three more passes and
+        about 5 of a random block, or one for the long-side factor of `Exact`, which computes all values. A warning
+        names components that are not certain to the tolerance.
 
     Attributes
     ----------
     reason : str
-        Why `auto_solver` chose it.
+        Reason for the choice, if `auto_solver` chose the solver.
 
     See Also
     --------
-    BlockLanczos : The solver that `svd` takes for large matrices.
-    auto_solver : Picks one.
+    BlockLanczos : The solver of `svd` for large matrices.
+    auto_solver : Choose a solver.
 
     Examples
     --------
