@@ -1,4 +1,4 @@
-"""svd: the front door for singular vectors, where everything is checked before any work."""
+"""svd: validate all arguments, then compute the leading singular triplets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from shiftsvd.solvers.cost import tall
 from shiftsvd.transforms.base import Transform
 from shiftsvd.transforms.chains import Preprocess, as_transforms, width
 
-_LEFT_OUT: Final = TOL  # told from an equal number that was given, by identity
+_LEFT_OUT: Final = TOL  # default of `tol`; `is` distinguishes it from an equal number that was passed
 
 
 def svd(
@@ -60,9 +60,9 @@ def svd(
         Number of components. A float is the share of the squared Frobenius norm to exceed with the fewest components
         ("exact", "gram" and "lanczos").
     shift : None, "mean", "rows", "both", array of shape (n,), `Covariates`, `GroupMeans`, `LowRank` or `Operator`
-        What to subtract: nothing, the column means, the row means, both (and add the common mean: double centring),
-        a vector from every row, the fit of a regression, the means of groups of rows, any matrix. An object with
-        ``resolve(A, moments, weights)`` that returns a `LowRank` works, too (`shiftsvd.shifts`).
+        Shift to subtract: nothing, the column means, the row means, both (plus the common mean: double centring), a
+        vector from every row, the fit of a regression, the means of groups of rows, or any matrix. An object with a
+        method ``resolve(A, moments, weights)`` that returns a `LowRank` works, too (`shiftsvd.shifts`).
     scale : None, "std" or True, "pareto", or positive array of shape (n,)
         Divisor of the columns after the shift: the standard deviation of the columns of ``X - shift``, its square
         root, a vector. Columns without variance are not scaled; a warning counts them.
@@ -70,15 +70,15 @@ def svd(
         "auto", "lanczos", "gram", "exact", "randomized", "shifted-randomized", or an object such as
         ``RandomizedSVD(n_iter=7)``. `auto_solver` returns the choice of "auto", `estimate` its cost.
     tol : float
-        Relative accuracy of the values, for solvers given by name; a solver object has its own. A warning names the
-        components that do not reach it. 0 means down to rounding.
+        Relative accuracy of the singular values, for solvers given by name; a solver object has its own `tol`. A
+        warning names components that do not converge. 0 means down to rounding.
     rng : int, Generator or None
         Seed of the test matrix; None is fresh entropy.
     n_threads : int, optional
         Default: the cores that this process may use. The result does not depend on it, but see `memory_limit`.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. A fit that needs more is refused. Near the limit ``solver="auto"`` may
-        choose another solver for another number of threads, which need memory, too; name a solver for the same bits.
+        Default: half of the available memory. A fit that needs more raises ValueError. Near the limit the choice of
+        ``solver="auto"`` may depend on `n_threads`, because threads need memory; name a solver for identical results.
     certify : bool
         Compute residuals and bounds of the value errors; three more passes, four with `Exact`.
     scale_ddof : 0 or 1
@@ -95,23 +95,24 @@ def svd(
     penalty : float of at least 0, or "auto"
         Amount by which the completion shrinks its singular values; see `complete_matrix`.
     max_iter : int
-        Most steps of the completion. One that has not converged by then warns, and has ``Info.converged=False``.
+        Maximum number of steps of the completion. A warning reports a completion that did not converge by then; its
+        ``Info.converged`` is False.
     preprocess : transformation, its name, or list of them
-        Transformations of the entries before anything else, such as `LogNormalize`: see `shiftsvd.transforms`. Nothing
-        becomes dense. Weights mean repeated rows. X may have no missing entries.
+        Transformations of the entries before shift and scale, such as `LogNormalize`: see `shiftsvd.transforms`. Sparse
+        data stay sparse. Weights count as repeated rows. X must not have missing entries.
 
     Returns
     -------
     SVDResult
-        Unpacks to U (m, k), S (k,) descending, Vh (k, n). Of an array on a device, these are arrays of its library
-        there, and ``to_host()`` returns them on the host: see `shiftsvd.result.DeviceResult`.
+        Unpacks to U (m, k), S (k,) descending, Vh (k, n). If X is on a device, these are arrays of the same library on
+        the device, and ``to_host()`` returns NumPy arrays: see `shiftsvd.result.DeviceResult`.
 
     Raises
     ------
     ValueError
         For invalid data or settings; each message gives the rule, the value and the remedy.
     TypeError
-        If X is no matrix.
+        If X is not a matrix.
 
     See Also
     --------
@@ -120,10 +121,10 @@ def svd(
 
     Notes
     -----
-    Passes: those of the solver (`Info.n_passes`), one to check the values of X, and one for the moments if shift or
+    Passes: those of the solver (`Info.n_passes`), one to validate the values of X, and one for the moments if shift or
     scale need them; one more for "rows", "both", `Covariates` and `GroupMeans`, and one for "std" or "pareto" after a
-    shift that differs between rows. For norms beyond 1e90 or below 1e-90, whose squares leave the range of numbers,
-    the data are divided by a power of two, which takes two more passes, and with a named scale up to five.
+    shift that differs between rows. Data with norms beyond 1e90 or below 1e-90, whose squares could overflow or
+    underflow, are divided by a power of two, which takes two more passes, and with a named scale up to five.
 
     References
     ----------
@@ -170,10 +171,10 @@ def learned(
     entries = preparation.entries
     if entries and missing != "error":
         raise Refused(
-            *(Setting("preprocess"), " needs ", Setting("missing", "error"), f", got {missing!r}: "),
-            "sums of rows and columns with gaps are not those that transformations mean",
+            *(Setting("preprocess"), " needs ", Setting("missing", "error"), f", got {missing!r}. "),
+            "Transformations use sums of rows and columns, so fill missing values first.",
         )
-    # Transformations and shifts know nothing of solvers, and ask for an accuracy.
+    # Transformations and shifts do not depend on solvers; pass them the accuracy alone.
     accuracy = getattr(solver, "tol", 0.0) if isinstance(solver, Solver) else 0.0 if solver == "exact" else tol
     preparation = replace(preparation, tol=float(accuracy))
     preparation.check(A.shape[1])
@@ -197,9 +198,10 @@ def decompose(
     return chosen(A, k, rng, tol=tol) if off is None else known_to(off, chosen, A, k, rng, tol)
 
 
-# Reads of a file are planned before it is read for the shift: in blocks so small, by so few threads, that the fit stays
-# within the limit. A fit that exceeds it with one thread and the smallest blocks is refused with what those need, which
-# depends neither on the limit nor on the machine. `decompose` sees what shift, scale and transformations add.
+# Choose the block size and number of threads of a file before it is read for the shift, such that the fit stays within
+# the memory limit. If the fit exceeds the limit with one thread and the smallest blocks, the error gives the memory
+# that these need, which depends neither on the limit nor on the machine. `decompose` adds the memory of shift, scale
+# and transformations.
 def planned(
     A: Operator,
     entries: tuple[Transform, ...],
@@ -210,7 +212,7 @@ def planned(
 ) -> Operator:
     read = A.A if isinstance(A, Adjoint) else A
     if not isinstance(read, DiskRows) or entries:
-        return A  # others may have to be read to know their costs
+        return A  # the costs of other matrices may take a read
     plan = max(parse_bytes(read.memory_limit or memory_limit or LEAST_BLOCK), 2 * LEAST_BLOCK)
     while True:
         try:
@@ -231,7 +233,7 @@ def within(memory_limit: int | str | None, A: Operator, k: int | float, solver: 
     count = asked_for(A, k)
     chosen = solver_named(solver, A, k, tol, memory_limit)
     what = f"finding {count} components of a {A.shape[0]} x {A.shape[1]} matrix"
-    fewer = "components" + ", or store the file the other way round" * bool(tall(A).costs.square_columns)
+    fewer = "components" + ", or store the transposed matrix" * bool(tall(A).costs.square_columns)
     affordable(chosen.needed_bytes(A, count), memory_limit, what, fewer)
     return chosen
 
@@ -244,8 +246,8 @@ def tolerance(solver: object, tol: float | None) -> float:
         return TOL
     if isinstance(solver, Solver):
         raise Refused(
-            *(Setting("tol"), " fills solvers given by name; set it in the solver object, got "),
-            *(Setting("tol", tol), f" beside {solver}"),
+            *(Setting("tol"), " applies to solvers given by name, got "),
+            *(Setting("tol", tol), f" with {solver}. Set it in the solver object."),
         )
     check_tol(tol)
     return tol

@@ -1,4 +1,4 @@
-"""SVDResult and Info: the factors of a fit, with an account of how they were computed; factors on a device."""
+"""SVDResult and Info: the factors of a fit and how they were computed; factors on a device."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ class Certificate:
     late: Vector  # components that did not converge
     vector_errors: Vector
     missed_below: float | None
-    complete: bool  # no value above what is allowed was missed
+    complete: bool  # `missed_below` is at most the allowed level
 
     @property
     def converged(self) -> bool:
@@ -41,7 +41,7 @@ class Certificate:
 
 @dataclass(frozen=True, eq=False)
 class Info:
-    """How a factorization was computed, and how accurate it is.
+    """Solver, passes, accuracy and cost of a factorization.
 
     Parameters
     ----------
@@ -66,22 +66,22 @@ class Info:
         ``missed_below <= sigma_k (1 + max(tol, 0.05))``. None if neither was computed.
     frobenius_error : float or None
         ``||A - U S Vh||_F`` of the returned factors, to a hundredth, down to ``10 eps ||A||_F`` with eps of the data;
-        None where the norm of A is expensive. It is a difference of squares while that has enough digits. Where the
-        rest is a tiny share of the squares (1e-10 in double precision, 1e-4 in single precision) it takes one more
-        product, or a pass that forms the residual piece by piece. Operators with more than 1000 columns that only
-        multiply have a floor of about ``1e-7 ||A||_F`` instead.
+        None where the norm of A is expensive. Computed as a difference of squares if that difference is accurate. If
+        the error is a tiny share of ``||A||_F`` (squares: 1e-10 in double precision, 1e-4 in single precision), one
+        more product or a pass over the residual computes it. For operators with more than 1000 columns that only
+        multiply, the smallest value is about ``1e-7 ||A||_F``.
     seconds : float or None
         Wall time of the solver; None in a model that was read from a file.
     peak_bytes : int or None
-        Growth of the process beyond its size at the start; None if the system does not report it, if the process was
-        larger before, and in a model that was read from a file.
+        Growth of the memory of the process since the start of the solver; None if the system does not report it, if the
+        process was larger before, and in a model that was read from a file.
     vector_errors : array of shape (k,), or None
         Bounds of the sine of the angle between each vector, left or right, and the exact space of its value and of the
         values that its residual cannot tell from it; under the same condition as `value_errors`. 1 where no gap beyond
         rounding separates them, and for values reported as 0.
     missed_below : float or None
-        No value that was not returned exceeds this, with probability 1 - 1e-9 over `rng` (see `BlockLanczos`); None
-        if nothing is known.
+        Upper bound of all values that were not returned, with probability 1 - 1e-9 over `rng` (see `BlockLanczos`);
+        None if no bound was computed.
     heldout_r2 : float or None
         With ``missing="em"``: ``1 - SSE(model) / SSE(biases)`` on 4 % of the observed entries, held out from both fits.
         0 is no better than the biases that the shift names; see `complete_matrix`. None without a completion, or with
@@ -93,8 +93,8 @@ class Info:
 
     See Also
     --------
-    svd : Returns one with its result.
-    PCA : Keeps it as ``info_``.
+    svd : Returns an SVDResult with an Info.
+    PCA : Stores an Info as ``info_``.
 
     Examples
     --------
@@ -134,12 +134,12 @@ class SVDResult(Operator):
     Vh : array of shape (k, n)
         The largest entry of each row is real and positive.
     info : Info
-        How it was computed, and how accurate it is.
+        Solver, passes, accuracy and cost.
 
     See Also
     --------
-    svd : Returns one.
-    LowRank : A matrix of low rank without an order.
+    svd : Returns an SVDResult.
+    LowRank : A product of two thin factors.
 
     Notes
     -----
@@ -178,7 +178,7 @@ class SVDResult(Operator):
             self._Vh = self._Vh()
         return self._Vh
 
-    # Everything below works with the factors on the host; a result on a device differs in these two alone.
+    # All methods below work with the factors on the host; DeviceResult overrides these two methods.
     @property
     def _host(self) -> "SVDResult":
         return self
@@ -243,11 +243,11 @@ class SVDResult(Operator):
         Returns
         -------
         SVDResult
-            The first k triplets, with their part of the account.
+            The first k triplets, with their part of `info`.
         """
         F, info = self._host, self.info
         if not 1 <= k <= len(F.S):
-            raise refuse("k", f"be in 1..{len(F.S)}", k, "fit more components to have more")
+            raise refuse("k", f"be in 1..{len(F.S)}", k, "fit again with more components")
         missed, error = info.missed_below, info.frobenius_error
         if missed is not None and k < len(F.S) and info.value_errors is not None:
             missed = max(missed, float(F.S[k] * (1 + info.value_errors[k])))
@@ -267,7 +267,7 @@ class SVDResult(Operator):
         return self._beside(SVDResult(lambda: F._left[:, :k], F.S[:k], lambda: F.Vh[:k], info))
 
     def times_power(self, e: int) -> "SVDResult":
-        """Return the result of ``2^e A``; nothing is rounded.
+        """Return the result of ``2^e A``, without rounding.
 
         Parameters
         ----------
@@ -324,11 +324,11 @@ class DeviceResult(SVDResult):
     U, S, Vh : arrays of the library of the data, of shapes (m, k), (k,) and (k, n)
         Vh and S are copied to the device on first access; U of a tall matrix is made there.
     info : Info
-        The account of the fit, in NumPy.
+        Solver, passes, accuracy and cost, as NumPy arrays.
 
     See Also
     --------
-    SVDResult : What `to_host` returns; an operator like this one.
+    SVDResult : The result of `to_host`.
 
     Notes
     -----

@@ -231,9 +231,9 @@ def test_adjoint_products_of_single_precision_data_are_in_double() -> None:
 
 def test_matrices_with_other_rows_are_refused() -> None:
     X, Y = pair()
-    with pytest.raises(ValueError, match="the same rows, got 120 and 119; take the rows that both have"):
+    with pytest.raises(ValueError, match=r"the same rows, got 120 and 119\. Select the rows that both have"):
         ss.cross(X, Y[1:])
-    with pytest.raises(ValueError, match="one setting for X and one for Y, got 3; write vectors as arrays"):
+    with pytest.raises(ValueError, match=r"one setting for X and one for Y, got 3\. Pass vectors as arrays"):
         ss.cross(X, Y, shift=(1.0, 2.0, 3.0))
     with pytest.raises(ValueError, match=r"A.shape\[1\] == B.shape\[0\], got shapes \(30, 120\) and \(20, 120\)"):
         Product(ss.as_operator(X).H, ss.as_operator(Y).H)
@@ -245,7 +245,7 @@ def test_labels_of_rows_must_be_the_same() -> None:
     X, Y = (pd.DataFrame(F) for F in pair())
     names = [f"s{i}" for i in range(120)]
     X.index, Y.index = names, names[::-1]
-    with pytest.raises(ValueError, match=r"labels differ, such as 's0' and 's119'; put them in one order"):
+    with pytest.raises(ValueError, match=r"labels differ, such as 's0' and 's119'\. Put their rows in the same order"):
         ss.cross(X, Y)
     found = ss.cross(X, Y.loc[X.index])
     assert_is(found, X.to_numpy().T @ Y.to_numpy()[::-1], np.linalg.norm(X) * np.linalg.norm(Y))

@@ -97,7 +97,7 @@ def test_pca_is_the_same_at_any_scale(kind: str, power: int, scale: Any, tmp_pat
     Z = one.transform(KINDS[kind](1.0, tmp_path))
     extreme = not scale and abs(power) > 500
     X = KINDS[kind](2.0**power, tmp_path)
-    with pytest.warns(UserWarning, match="leave the range") if extreme else warnings.catch_warnings():
+    with pytest.warns(UserWarning, match="are outside the range") if extreme else warnings.catch_warnings():
         pca = ss.PCA(**settings).fit(X)
     assert np.array_equal(pca.components_, one.components_)
     assert np.array_equal(np.ldexp(pca.singular_values_, -c), one.singular_values_)
@@ -114,7 +114,7 @@ def test_pca_is_the_same_at_any_scale(kind: str, power: int, scale: Any, tmp_pat
             if power > 0
             else np.all(pca.explained_variance_ < 1e-300)
         )
-        with pytest.raises(ValueError, match="times a power of two"):
+        with pytest.raises(ValueError, match="by a power of two"):
             pca.score(X)
     elif not scale:
         shifted = one.score_samples(KINDS[kind](1.0, tmp_path)) - len(one.mean_) * power * np.log(2)
@@ -159,7 +159,7 @@ def test_a_solver_takes_an_operator_at_any_scale(kind: Callable[[Any], Any], sol
 def test_truncated_svd_is_the_same_at_any_scale(kind: str, power: int, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the first component is the mean")
-        warnings.filterwarnings("ignore" if abs(power) > 500 else "error", "variances leave the range")
+        warnings.filterwarnings("ignore" if abs(power) > 500 else "error", "Some variances are outside the range")
         one = ss.TruncatedSVD(4, random_state=0).fit(KINDS[kind](1.0, tmp_path))
         svd = ss.TruncatedSVD(4, random_state=0).fit(KINDS[kind](2.0**power, tmp_path))
     assert np.array_equal(svd.components_, one.components_)

@@ -35,7 +35,7 @@ BAD = {
     "negative": (with_coordinate(0, -5), r"COO .* 0\.\.29, got -5"),
     "float": (with_coordinate(0, 1.5), "COO .* integers, got 180 float64"),
     "block": (with_block(10**6), "BSR"),
-    "list": (with_list(), "LIL .* as many values as places"),
+    "list": (with_list(), "LIL .* as many values as column indices"),
 }
 
 

@@ -355,8 +355,8 @@ def refusals() -> dict:
     X = counts_like(50, 10)
     wide = counts_like(50, 60)
     return {
-        "learned scale": (lambda: streamed([X], scale=True), "cannot learn"),
-        "pareto": (lambda: streamed([X], scale="pareto"), "cannot learn"),
+        "learned scale": (lambda: streamed([X], scale=True), "does not support"),
+        "pareto": (lambda: streamed([X], scale="pareto"), "does not support"),
         "share": (lambda: streamed([X], 0.9), "n_components"),
         "mle": (lambda: streamed([X], "mle"), "n_components"),
         "too many": (lambda: streamed([X], 11), "n_components"),

@@ -68,10 +68,13 @@ def test_features_in_another_order_are_put_in_order_by_their_names(model: Path, 
 @pytest.mark.parametrize(
     ("features", "said"),
     [
-        ([*FEATURES[:-2], "a", "b"], "lacks features of the model: gene 18, gene 19"),
-        ([*FEATURES, "extra"], "has features that the model does not know: extra"),
-        ([f"x{j}" for j in range(20)], "lacks features of the model: gene 0, gene 1, gene 2 and 17 more"),
-        ([FEATURES[1], *FEATURES], "names of features are not unique"),
+        ([*FEATURES[:-2], "a", "b"], "lacks 2 of the model's 20 features (limit 0 %): gene 18, gene 19"),
+        ([*FEATURES, "extra"], "has features that the model does not have: extra"),
+        (
+            [f"x{j}" for j in range(20)],
+            "lacks 20 of the model's 20 features (limit 0 %): gene 0, gene 1, gene 2 and 17 more",
+        ),
+        ([FEATURES[1], *FEATURES], "duplicate feature names"),
     ],
 )
 def test_other_features_are_an_error_that_names_them(
@@ -185,13 +188,13 @@ def test_samples_that_lack_features_get_the_scores_of_least_squares(
     assert refused.exit_code == 1
     assert "--max-absent" in refused.stderr
     result = invoke("transform", model, few, "-o", tmp_path / "Z.npy", "--max-absent", 0.05)
-    assert "1 of 20 features of the components absent" in result.stderr
+    assert "lacks 1 of the model's 20 features" in result.stderr
     pandas = pytest.importorskip("pandas")
     pca = shiftsvd.load_model(model)
     D = (X[:, order] - pca.mean_[order]) / pca.scale_[order]
     want = np.linalg.lstsq(pca.components_[:, order].T, D.T, rcond=None)[0].T
     np.testing.assert_allclose(np.load(tmp_path / "Z.npy"), want, atol=1e-9)
-    with pytest.warns(UserWarning, match="1 of 20 features"):
+    with pytest.warns(UserWarning, match="1 of the model's 20 features"):
         again = pca.on_features(names, max_absent=0.05)
     frame = pandas.DataFrame(X[:, order], columns=names)
     np.testing.assert_allclose(again.transform(frame), want, atol=1e-9)
@@ -203,4 +206,4 @@ def test_a_direction_that_would_be_lost_is_refused_however_few_features_are_abse
     few = write_table(tmp_path / "few.csv", X[:, 1:], FEATURES[1:])
     result = invoke("transform", tmp_path / "o" / "model.safetensors", few, "-o", "-", "--max-absent", 0.5)
     assert result.exit_code == 1
-    assert "absent features must leave at least 50%" in result.stderr
+    assert "present features must hold at least 50%" in result.stderr

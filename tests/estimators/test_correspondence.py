@@ -171,7 +171,7 @@ def test_components_beyond_the_rank_are_nothing():
         (-FREQUENT, {}, "at least 0, got -30"),
         (sparse.csr_array(-FREQUENT), {}, "at least 0"),
         (ss.as_operator(-FREQUENT), {}, "negative row sums"),
-        (0 * FREQUENT, {}, "sum is 0"),
+        (0 * FREQUENT, {}, "must have a positive sum"),
         (FREQUENT, {"n_components": 5}, r"in 1\.\.4"),
         (FREQUENT, {"n_components": 0.5}, "must be an integer"),
         (FREQUENT, {"tol": -1}, "at least 0"),
@@ -188,7 +188,7 @@ def test_what_cannot_be_is_refused(X, settings, message):
 
 def test_columns_need_the_rows_of_the_table():
     ca = ss.CorrespondenceAnalysis().fit(FREQUENT)
-    with pytest.raises(ValueError, match="the 5 rows"):
+    with pytest.raises(ValueError, match="must have 5 rows"):
         ca.column_coordinates(FREQUENT[:3])
     with pytest.raises(ValueError, match="expecting 4 features"):
         ca.transform(ss.as_operator(FREQUENT[:, :3]))

@@ -183,7 +183,7 @@ def test_tol_beside_a_solver_object_is_an_error_unless_left_out() -> None:
     X = values((9, 4))
     ss.svd(X, 2, solver=ss.Exact())
     for tol in (1e-4, 1e-6, 0.0):
-        with pytest.raises(ValueError, match="tol fills solvers given by name"):
+        with pytest.raises(ValueError, match="tol applies to solvers given by name"):
             ss.svd(X, 2, solver=ss.Exact(), tol=tol)
         ss.svd(X, 2, solver="exact", tol=tol)
         ss.svd(X, 2, tol=tol)

@@ -99,7 +99,9 @@ def test_what_cannot_be_is_refused_and_leaves_what_was_there():
     with pytest.raises(ValueError, match="got 1 NaN and 0 inf in 1 column"):
         ipca.set_params(batch_size=100).fit(bad)
     assert ipca.n_samples_seen_ == 1797
-    with pytest.raises(ValueError, match="n_components has changed from 3 to 2 between calls to partial_fit; set it"):
+    with pytest.raises(
+        ValueError, match=r"n_components changed from 3 to 2 between calls to partial_fit\. Set n_components back to 3"
+    ):
         ipca.set_params(n_components=2).partial_fit(X)
 
 

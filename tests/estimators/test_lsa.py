@@ -99,20 +99,20 @@ def test_coordinates_go_back_to_weights_of_terms():
 @pytest.mark.parametrize(
     ("X", "said"),
     [
-        (sparse.eye_array(5, format="csr"), r"got csr_array of shape \(5, 5\); .* use TruncatedSVD or PCA"),
+        (sparse.eye_array(5, format="csr"), r"got csr_array of shape \(5, 5\)\. .* use TruncatedSVD or PCA"),
         (np.eye(5), r"got ndarray of shape \(5, 5\)"),
         (
             pd.DataFrame({"text": ["a cat", "a dog"], "n": [1, 2]}),
-            r"got DataFrame of shape \(2, 2\); of a frame",
+            r"got DataFrame of shape \(2, 2\)\. Pass the text column",
         ),
-        (["a cat", 3.5], "got float as number 1: 3.5"),
-        ([["a", "cat"], ["a", "dog"]], r"got list as number 0: \['a', 'cat'\]"),
-        (pd.Series(["a cat", None]), "got (NoneType|float) as number 1"),
+        (["a cat", 3.5], "got float at position 1: 3.5"),
+        ([["a", "cat"], ["a", "dog"]], r"got list at position 0: \['a', 'cat'\]"),
+        (pd.Series(["a cat", None]), "got (NoneType|float) at position 1"),
     ],
 )
 def test_what_are_no_texts_is_refused_with_what_is_wanted(X, said):
     for method in (ss.LSA(1).fit, ss.LSA(1).fit_transform, ss.LSA(1).fit(["a cat", "a dog"]).transform):
-        with pytest.raises(TypeError, match="LSA takes texts, .*" + said):
+        with pytest.raises(TypeError, match="LSA needs .*text.*" + said):
             method(X)
 
 

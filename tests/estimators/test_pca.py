@@ -70,7 +70,7 @@ def test_inverse_transform_is_the_projection_on_the_components(whiten, dtype):
 def test_inverse_transform_refuses_scores_of_another_number_of_components():
     pca = ss.PCA(5).fit(counts((60, 25)))
     for Z in (np.ones((3, 4)), np.ones(5), np.ones((2, 5, 1))):
-        with pytest.raises(ValueError, match=r"scores must have shape \(n_samples, 5\), got \("):
+        with pytest.raises(ValueError, match=r"scores must have shape \(n_samples, 5\), got shape \("):
             pca.inverse_transform(Z)
 
 

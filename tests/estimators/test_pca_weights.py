@@ -252,5 +252,5 @@ def test_the_mean_given_as_a_vector_is_the_mean():
 
 @pytest.mark.parametrize("shift", [ss.LowRank(np.ones(40), np.ones(10)), ss.as_operator(np.ones((40, 10)))])
 def test_a_shift_that_means_nothing_for_new_rows_is_refused_in_favour_of_svd(shift):
-    with pytest.raises(ValueError, match=r"a shift of PCA must mean something for new rows, got .*; use svd instead"):
+    with pytest.raises(ValueError, match=r"a shift of PCA must apply to new rows, got .*\. Use shiftsvd\.svd\."):
         ss.PCA(3, shift=shift).fit(falling((40, 10)))

@@ -89,5 +89,5 @@ def test_what_cannot_be_rotated_is_refused() -> None:
             ss.rotate(*arguments)
     with pytest.raises(ValueError, match="power must be a number above 1, got 1"):
         ss.rotate(Vh.T, S, "promax", power=1)
-    with pytest.warns(UserWarning, match="still turns components after 1 sweeps; give a larger max_iter"):
+    with pytest.warns(UserWarning, match=r"did not converge within 1 sweeps?\. Raise max_iter"):
         assert not ss.rotate(Vh.T, S, max_iter=1).converged

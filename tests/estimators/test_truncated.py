@@ -63,7 +63,7 @@ def test_a_component_that_is_only_the_mean_is_named():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         other = ss.TruncatedSVD(3, random_state=0).fit(counts)  # it was said to this process
-    assert "warn_mean=False is silent" in str(seen[0].message)
+    assert "Pass warn_mean=False to silence it" in str(seen[0].message)
     assert other.mean_alignment_[0] > 0.99
     assert svd.mean_alignment_[0] > 0.99
     assert np.all(svd.mean_alignment_[1:] < 0.2)
@@ -75,7 +75,7 @@ def test_the_warning_of_the_mean_can_be_left_out():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert ss.TruncatedSVD(4, random_state=0, warn_mean=False).fit(counts).mean_alignment_[0] > 0.99
-    with pytest.warns(UserWarning, match="the first component is the mean"):
+    with pytest.warns(UserWarning, match="The first component is the mean"):
         ss.TruncatedSVD(4, random_state=0).fit(counts)
 
 

@@ -235,7 +235,7 @@ def test_names_that_are_to_be_trusted_must_be_those_of_the_model(with_sexes: Pat
     fewer = write(tmp_path / "fewer.bed", genotypes(7, 280))
     result = invoke("transform", tmp_path / "blind.safetensors", fewer, "-o", tmp_path / "no.npy", "--trust-order")
     assert result.exit_code == 1
-    assert "lacks features of the model: rs280, rs281, rs282" in result.stderr
+    assert "(limit 0 %): rs280, rs281, rs282" in result.stderr
 
 
 def test_files_that_exist_are_not_replaced_and_nothing_is_left_half_done(bed: Path, tmp_path: Path) -> None:

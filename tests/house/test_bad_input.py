@@ -111,7 +111,7 @@ def test_one_sample_has_singular_vectors_but_no_variance():
 
 
 def test_one_and_three_dimensions_are_named_with_the_remedy():
-    refuses("must have two dimensions, got shape (5,); use reshape(-1, 1)", lambda: ss.svd(np.ones(5), 1))
+    refuses("must have two dimensions, got shape (5,). Use reshape(-1, 1)", lambda: ss.svd(np.ones(5), 1))
     refuses("must have two dimensions, got shape (2, 2, 2)", lambda: ss.svd(np.ones((2, 2, 2)), 1))
     refuses("Expected 2D array, got 1D array instead", lambda: ss.PCA(1).fit(np.ones(5)))
     refuses("Found array with dim 3, while dim <= 2 is required by PCA", lambda: ss.PCA(1).fit(np.ones((2, 2, 2))))
@@ -129,7 +129,7 @@ def test_new_rows_must_have_as_many_features(container):
 
 @pytest.mark.parametrize("nothing", [None, "text", b"bytes", 3.0, 7])
 def test_what_is_no_matrix_is_named_by_its_type(nothing):
-    message = f"a matrix is needed: array, sparse matrix, data frame or operator; got {type(nothing).__name__}"
+    message = f"expected an array, sparse matrix, data frame or operator, got {type(nothing).__name__}"
     refuses(message, lambda: ss.svd(nothing, 1), TypeError)
     with pytest.raises(ValueError, match="Expected 2D array, got scalar array"):
         ss.PCA(1).fit(nothing)
@@ -137,11 +137,11 @@ def test_what_is_no_matrix_is_named_by_its_type(nothing):
 
 def test_text_is_refused():
     words = np.array([["a", "b"], ["c", "d"]])
-    refuses("the matrix must be numeric, got dtype <U1; encode its text or dates first", lambda: ss.svd(words, 1))
+    refuses("the matrix must be numeric, got dtype <U1. Encode text and dates as numbers.", lambda: ss.svd(words, 1))
     refuses("dtype='numeric' is not compatible with arrays of bytes/strings", lambda: ss.PCA(1).fit(words))
     objects = np.array([["a", 1.0], ["c", 2.0]], object)
     for table in (objects, pd.DataFrame(objects), pd.DataFrame({"a": ["x", "y"], "b": [1, 2]})):
-        refuses("got objects that are strings; encode them first", lambda table=table: ss.svd(table, 1))
+        refuses("got objects that are strings. Encode them as numbers.", lambda table=table: ss.svd(table, 1))
         with pytest.raises(ValueError, match=r"could not convert string to float|objects that are strings"):
             ss.PCA(1).fit(table)
     frame = pl.DataFrame({"a": ["x", "y"], "b": [1, 2]})
@@ -157,7 +157,7 @@ def test_numbers_written_as_text_are_text():
 def test_dates_are_refused():
     dates = np.array([["2020-01-01", "2020-01-02"]] * 3, "datetime64[D]")
     for door in OURS.values():
-        refuses("the matrix must be numeric, got dtype datetime64[D]; encode its", lambda door=door: door(dates))
+        refuses("the matrix must be numeric, got dtype datetime64[D]. Encode", lambda door=door: door(dates))
 
 
 def test_objects_that_are_not_numbers_are_refused():
@@ -207,7 +207,7 @@ def put(i, value):
 CORRUPT = {
     "decreasing": ("indptr", put(3, 60), "indptr must start at 0 and never decrease"),
     "negative": ("indptr", put(2, -1), "indptr must start at 0 and never decrease"),
-    "start": ("indptr", put(0, 2), "indptr must start at 0 and never decrease; rebuild the matrix from its triplets"),
+    "start": ("indptr", put(0, 2), "indptr must start at 0 and never decrease. Rebuild the matrix from its triplets"),
     "long": ("indptr", lambda a: np.append(a, a[-1]), "entries, got shape ("),
     "short": ("indptr", lambda a: a[:-1], "entries, got shape ("),
     "past the end": ("indptr", put(-1, 61), "indptr ends at 61, but there are 60 indices and 60 values"),

@@ -40,7 +40,7 @@ def test_n_components_of_truncated_solvers_is_at_least_1(svd_solver):
     for k in (0.5, True):
         message = f"n_components must be an integer with svd_solver='{svd_solver}', got {k}"
         refuses(message, lambda k=k: ss.PCA(k, svd_solver=svd_solver).fit(X))
-    message = f'n_components="mle" cannot be a string with svd_solver={svd_solver!r}; leave svd_solver out'
+    message = f'n_components="mle" cannot be a string with svd_solver={svd_solver!r}. Remove svd_solver.'
     refuses(message, lambda: ss.PCA("mle", svd_solver=svd_solver).fit(X))
 
 
@@ -52,7 +52,7 @@ def test_booleans_and_words_are_no_number_of_components():
 def test_minka_needs_tall_data_of_at_most_5000_features():
     message = 'n_components="mle" is only supported if n_samples >= n_features, got 6 x 10'
     refuses(message, lambda: ss.PCA("mle").fit(X.T))
-    refuses("at most 5000 features, got 5001", lambda: ss.PCA("mle").fit(csr_array((5002, 5001))))
+    refuses("at most 5,000 features, got 5,001", lambda: ss.PCA("mle").fit(csr_array((5002, 5001))))
 
 
 def test_a_share_or_mle_takes_an_exact_solution():
@@ -108,7 +108,7 @@ def test_a_scale_is_positive(scale):
 def test_a_complex_shift_is_for_svd_and_not_for_pca():
     assert ss.svd(X, 2, shift=1j * np.ones(6)).U.dtype == np.complex128
     refuses(
-        "a shift of PCA must be real, got complex numbers; use svd instead",
+        "a shift of PCA must be real, got complex numbers. Use shiftsvd.svd.",
         lambda: ss.PCA(2, shift=1j * np.ones(6)).fit(X),
     )
 
@@ -137,7 +137,7 @@ def test_a_low_rank_shift_has_the_shape_of_the_matrix(container, shape):
     message = f"the shift has shape {shape}, the matrix (10, 6): they must be equal"
     refuses(message, lambda: ss.svd(container(X), 2, shift=shift))
     refuses(message, lambda: ss.as_operator(container(X)) - shift)
-    refuses("use svd instead", lambda: ss.PCA(2, shift=shift).fit(container(X)))
+    refuses("Use shiftsvd.svd", lambda: ss.PCA(2, shift=shift).fit(container(X)))
 
 
 # Weights
@@ -153,9 +153,9 @@ def test_a_low_rank_shift_has_the_shape_of_the_matrix(container, shape):
         (["a"] * 10, "must be a numeric vector with one entry per sample, shape (10,), got <U1 (10,)"),
         (np.append(np.ones(9), np.nan), "sample_weight must be finite, got 1 NaN or infinite entries"),
         (np.append(np.ones(9), np.inf), "sample_weight must be finite, got 1 NaN or infinite entries"),
-        (np.zeros(10), "not all may be zero, and their sum must exceed 1, got 0"),
-        (np.append(np.zeros(9), 1), "not all may be zero, and their sum must exceed 1, got 1"),
-        (np.full(10, 0.05), "not all may be zero, and their sum must exceed 1, got 0.5"),
+        (np.zeros(10), "must not be all zero, and must sum to more than 1, since weights count rows, got a sum of 0"),
+        (np.append(np.zeros(9), 1), "must sum to more than 1, since weights count rows, got a sum of 1"),
+        (np.full(10, 0.05), "must sum to more than 1, since weights count rows, got a sum of 0.5"),
         (np.full(10, 2 + 1j), "sample_weight must be real"),
         (-2.0, "sample_weight must not be negative"),
     ],
@@ -171,9 +171,9 @@ def test_weights_are_counts_of_rows(weights, message):
 
 SETTINGS = [
     ({"svd_solver": "lapack"}, "svd_solver must be one of auto, full, covariance_eigh, arpack, randomized or None"),
-    ({"svd_solver": "full", "solver": "exact"}, "give svd_solver or solver, not both; got 'full' and 'exact'"),
-    ({"svd_solver": "full", "solver": ss.Exact()}, "give svd_solver or solver, not both; got 'full' and Exact"),
-    ({"tol": 1e-3, "solver": ss.Exact()}, "tol fills solvers given by name; set it in the solver object, got"),
+    ({"svd_solver": "full", "solver": "exact"}, "Pass either svd_solver or solver, not both, got 'full' and 'exact'"),
+    ({"svd_solver": "full", "solver": ss.Exact()}, "Pass either svd_solver or solver, not both, got 'full' and Exact"),
+    ({"tol": 1e-3, "solver": ss.Exact()}, "tol applies to solvers given by name, got"),
     ({"tol": "tight"}, "tol must be at least 0 and less than 1, got 'tight'"),
     ({"iterated_power": -1, "solver": "randomized"}, 'must be an integer of at least 0 or "auto", got -1'),
     ({"iterated_power": 1.5, "svd_solver": "randomized"}, "iterated_power must be"),
@@ -226,7 +226,7 @@ def test_constructing_pca_checks_nothing():
 
 @pytest.mark.parametrize("tol", [1e-4, 1e-3])
 def test_a_tolerance_beside_a_solver_object_is_refused_even_if_it_is_the_default(tol):
-    message = f"tol fills solvers given by name; set it in the solver object, got tol={tol}"
+    message = f"tol applies to solvers given by name, got tol={tol}"
     refuses(message, lambda: ss.svd(X, 2, solver=ss.Exact(), tol=tol))
     assert len(ss.svd(X, 2, solver=ss.Exact()).S) == 2
 

@@ -52,6 +52,6 @@ def test_command_is_that_of_the_installer(installed):
 
 def test_kernels_that_do_not_load_say_why():
     error = ImportError("undefined symbol: PyNone")
-    assert kernels.without_kernels(error).startswith("the compiled kernels do not load (undefined symbol: PyNone): ")
-    assert kernels.without_kernels(ModuleNotFoundError("no")).startswith("the compiled kernels are missing: ")
+    assert kernels.without_kernels(error).startswith("the compiled kernels do not load (undefined symbol: PyNone), ")
+    assert kernels.without_kernels(ModuleNotFoundError("no")).startswith("the compiled kernels are missing, ")
     assert kernels.reinstall() in kernels.without_kernels(error)

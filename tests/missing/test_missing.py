@@ -257,7 +257,7 @@ X = holed((20, 5))
         ("unobserved=True requires a sparse", lambda: complete_matrix(X, 2, unobserved=True)),
         ('unobserved=True requires missing="mean"', lambda: ss.svd(csr_array(np.eye(3)), 1, unobserved=True)),
         ('"mean" requires shift="mean"', lambda: ss.svd(X, 2, missing="mean")),
-        ('PCA is for shift="mean" or None', lambda: ss.PCA(2, missing="em", shift="both").fit(X)),
+        ('PCA needs shift="mean" or None', lambda: ss.PCA(2, missing="em", shift="both").fit(X)),
         ("does not support sample_weight", lambda: ss.PCA(2, missing="em").fit(X, sample_weight=np.ones(20))),
         ("an integer number of components", lambda: ss.PCA(0.5, missing="em").fit(X)),
         ("biases must be one of", lambda: complete_matrix(X, 2, biases="users")),

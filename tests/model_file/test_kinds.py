@@ -49,7 +49,7 @@ def test_group_means_survive(tmp_path: Path, kind: str, dtype: Any, weighted: bo
     assert again.transform(new, groups=theirs).tobytes() == model.transform(new, groups=theirs).tobytes()
     assert again.inverse_transform(Z, groups=groups).tobytes() == model.inverse_transform(Z, groups=groups).tobytes()
     assert again.score(new, groups=theirs) == model.score(new, groups=theirs)
-    with pytest.raises(ValueError, match="labels that no training row has"):
+    with pytest.raises(ValueError, match="labels that did not occur in the training data"):
         again.transform(new[:1], groups=["never seen"])
     with pytest.raises(ValueError, match="needs groups"):
         again.transform(new)

@@ -31,12 +31,12 @@ REFUSED: dict[str, Callable[[Any, float], Any]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:variances leave the range")
+@pytest.mark.filterwarnings("ignore:Some variances are outside the range")
 @pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, sparse.csc_array])
 @pytest.mark.parametrize("name", REFUSED)
 def test_scales_that_are_not_promised_are_refused(name: str, kind: Any, scale: float) -> None:
-    with pytest.raises(ValueError, match="range of numbers"):
+    with pytest.raises(ValueError, match=r"range of (numbers|float64)"):
         REFUSED[name](kind, scale)
 
 

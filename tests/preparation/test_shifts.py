@@ -209,7 +209,7 @@ def test_any_labels_make_groups(labels):
 
 def test_more_groups_than_the_memory_holds_are_refused():
     D = np.zeros((400_000, 1), np.float32)
-    with pytest.raises(ValueError, match=r"400000 groups of 400000 rows need about 3.84 TB, .*; put rare"):
+    with pytest.raises(ValueError, match=r"400,000 groups of 400,000 rows need about 3.84 TB, .*\. Merge rare"):
         ss.svd(D, 1, shift=ss.GroupMeans(np.arange(400_000)))
 
 
@@ -224,7 +224,7 @@ class Controls:
 def test_a_shift_of_ones_own_takes_five_lines():
     want = np.linalg.svd(X - X[:3].mean(axis=0), compute_uv=False)
     assert_close(ss.svd(csr_array(X), 4, shift=Controls(), solver="exact").S, want[:4], 100 * EPS * np.linalg.norm(X))
-    with pytest.raises(ValueError, match="must mean something for new rows"):
+    with pytest.raises(ValueError, match="must apply to new rows"):
         ss.PCA(2, shift=Controls()).fit(X)
 
 
@@ -291,7 +291,9 @@ def scores_of(pca, rows, group):
 def test_labels_that_were_not_seen_are_refused_by_name():
     pca = ss.PCA(2, shift=ss.GroupMeans()).fit(X, groups=GROUPS)
     for call in (pca.transform, pca.score_samples, pca.score):
-        with pytest.raises(ValueError, match=r"groups has labels that no training row has: 'new'. Fit with"):
+        with pytest.raises(
+            ValueError, match=r"groups has labels that did not occur in the training data: 'new'\. Fit on"
+        ):
             call(X[:2], groups=["x", "new"])
     # A row without weight is no row: nothing was learned of a group that has no others.
     w = np.where(GROUPS == "z", 0.0, 1.0)
@@ -303,19 +305,27 @@ def test_labels_that_were_not_seen_are_refused_by_name():
 
 
 REFUSED = {
-    "no groups": (ss.GroupMeans(), {}, r"shift=GroupMeans\(\) needs groups: give groups=..., one for each row"),
+    "no groups": (
+        ss.GroupMeans(),
+        {},
+        r"shift=GroupMeans\(\) needs groups\. Pass groups=\.\.\., with one entry per row",
+    ),
     "no covariates": (ss.Covariates(), {}, r"shift=Covariates\(intercept=True\) needs covariates"),
-    "groups for a mean": ("mean", {"groups": GROUPS}, r"groups are for shift=GroupMeans\(\), got shift=.mean."),
-    "both": (ss.GroupMeans(), {"groups": GROUPS, "covariates": C}, r"covariates are for shift=Covariates\(\)"),
-    "labels inside": (ss.GroupMeans(GROUPS), {"groups": GROUPS}, r"in PCA GroupMeans\(\) is empty, .*fit\(X, groups="),
-    "values inside": (ss.Covariates(C), {}, r"in PCA Covariates\(\) is empty, .*fit\(X, covariates="),
+    "groups for a mean": ("mean", {"groups": GROUPS}, r"groups must come with shift=GroupMeans\(\), got shift=.mean."),
+    "both": (ss.GroupMeans(), {"groups": GROUPS, "covariates": C}, r"covariates must come with shift=Covariates\(\)"),
+    "labels inside": (
+        ss.GroupMeans(GROUPS),
+        {"groups": GROUPS},
+        r"PCA needs an empty GroupMeans\(\), .*fit\(X, groups=",
+    ),
+    "values inside": (ss.Covariates(C), {}, r"PCA needs an empty Covariates\(\), .*fit\(X, covariates="),
     "too few labels": (ss.GroupMeans(), {"groups": GROUPS[:9]}, r"one label per row, shape \(40,\), got shape \(9,\)"),
     "missing labels": (
         ss.GroupMeans(),
         {"groups": [None, np.nan, pd.NA] + ["a"] * 37},
         "groups must not hold missing labels, got 3",
     ),
-    "texts": (ss.Covariates(), {"covariates": GROUPS}, "covariates must be a numeric array .*; one-hot encode"),
+    "texts": (ss.Covariates(), {"covariates": GROUPS}, r"covariates must be a numeric array .*\. One-hot encode"),
     "too few rows": (ss.Covariates(), {"covariates": C[:9]}, r"of shape \(40, p\) or \(40,\), got float64 \(9, 2\)"),
     "NaN": (ss.Covariates(), {"covariates": np.full(40, np.nan)}, "covariates must be finite, got 40 NaN"),
     "complex": (ss.Covariates(), {"covariates": 1j * C}, "covariates of PCA must be real"),
@@ -330,7 +340,7 @@ def test_data_that_do_not_fit_the_shift_are_refused_with_the_remedy(name):
 
 
 def test_specs_without_data_are_refused_by_svd():
-    with pytest.raises(ValueError, match="GroupMeans needs the group of every row"):
+    with pytest.raises(ValueError, match="GroupMeans needs a label per row"):
         ss.svd(X, 2, shift=ss.GroupMeans())
     with pytest.raises(ValueError, match="Covariates needs a design matrix"):
         ss.svd(X, 2, shift=ss.Covariates())
@@ -338,7 +348,7 @@ def test_specs_without_data_are_refused_by_svd():
 
 def test_new_rows_have_as_many_covariates_as_the_training_rows():
     pca = ss.PCA(2, shift=ss.Covariates()).fit(X, covariates=C)
-    with pytest.raises(ValueError, match="covariates must have 2 columns, as in fit, got 1"):
+    with pytest.raises(ValueError, match="covariates must have 2 columns, as in the training data, got 1"):
         pca.transform(X, covariates=C[:, 0])
 
 
@@ -362,7 +372,7 @@ def test_likelihoods_are_those_of_the_shifted_rows(shift):
 
 def test_classes_of_scikit_learn_cannot_say_what_they_do_not_know():
     for shift, data in (("both", {}), (ss.GroupMeans(), {"groups": GROUPS})):
-        with pytest.raises(ValueError, match="classes of scikit-learn subtract one vector from all rows"):
+        with pytest.raises(ValueError, match="scikit-learn's classes subtract the same vector from every row"):
             ss.PCA(2, shift=shift).fit(X, **data).to_sklearn()
 
 

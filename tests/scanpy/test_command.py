@@ -195,14 +195,14 @@ def test_other_files_are_matched_by_name_with_the_same_mask_and_margins(tmp_path
     few = adata[:, 1:].copy()  # of the components, and of the sums of cells
     written(tmp_path / "few.h5ad", few)
     result = invoke("transform", model, tmp_path / "few.h5ad", "-o", tmp_path / "lsq.npy", "--max-absent", 0.1)
-    assert "features of the components absent, and unobserved" in result.stderr
+    assert "features (treated as unobserved)" in result.stderr
     reference = anndata.read_h5ad(tmp_path / "X.h5ad")
     pca(reference, 3, preprocess="log-normalize", tol=1e-10, dtype="float64")
     with pytest.warns(UserWarning, match="The new cells lack"):
         project(few, reference)
     assert_alike(np.load(tmp_path / "lsq.npy"), few.obsm["X_pca"])
     for genes, message in (
-        ([0, 1], "lacks features of the model: gene0"),
+        ([0, 1], "features (limit 0 %): gene0"),
         (range(9), "lacks 9 of the model's 40 features"),
     ):
         lacking = adata[:, np.setdiff1d(np.arange(GENES), genes)].copy()
@@ -218,9 +218,9 @@ def test_what_columns_cannot_be_is_refused_with_a_line(tmp_path: Path) -> None:
     adata.obs["barcode"] = adata.obs_names
     file = written(tmp_path / "X.h5ad", adata)
     for args, code, message in (
-        (("--covariates", "holes"), 1, "'holes' must be finite numbers, 2 of 120 are not"),
-        (("--groups", "gaps"), 1, "'gaps' must have a label for every row, 3 of 120 have none"),
-        (("--covariates", "barcode"), 1, "'barcode' has another label for each of 120 rows"),
+        (("--covariates", "holes"), 1, "'holes' must be finite, got NaN or infinity in 2 of 120 rows"),
+        (("--groups", "gaps"), 1, "'gaps' must have a label in every row, got none in 3 of 120 rows"),
+        (("--covariates", "barcode"), 1, "'barcode' has a different label in each of 120 rows"),
         (("--covariates", "nobody"), 1, "no column 'nobody' in obs. Its columns: "),
         (("--covariates", "phase", "--groups", "phase"), 1, "different columns, got 'phase' twice"),
         (("--covariates", "phase,"), 2, "must be names separated by commas"),
@@ -245,7 +245,7 @@ def test_cells_of_a_batch_that_no_cell_was_of_are_refused(tmp_path: Path) -> Non
     model = tmp_path / "out" / "model.safetensors"
     result = invoke("transform", model, written(tmp_path / "b.h5ad", other), "-o", tmp_path / "Z.npy")
     assert result.exit_code == 1
-    assert "'batch' has labels that no training row has: '7'" in result.stderr
+    assert "'batch' has labels that did not occur in the training data: '7'" in result.stderr
     del other.obs["batch"]
     result = invoke("transform", model, written(tmp_path / "c.h5ad", other), "-o", tmp_path / "Z.npy")
     assert "no column 'batch' in obs" in result.stderr

@@ -233,7 +233,7 @@ def test_a_mask_takes_genes_of_every_kind_of_matrix(kind: str) -> None:
 
 def test_an_operator_has_no_genes_to_choose() -> None:
     operator = aslinearoperator(counts())
-    with pytest.raises(TypeError, match=r"columns of <Foreign .* cannot be taken; take them of an array"):
+    with pytest.raises(TypeError, match=r"columns of <Foreign .* cannot be selected\. Select them from an array"):
         pca(operator, 3, mask_var=np.arange(GENES) < 20)
 
 

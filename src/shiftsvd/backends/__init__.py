@@ -25,7 +25,7 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.powers import exponents_of
 from shiftsvd.operators import Adjoint, Operator, Panel, panel_dtype, repeated
 
-FEW = 4  # random vectors that tell how large the entries are
+FEW = 4  # random vectors for an estimate of the size of entries
 
 
 @registered
@@ -68,7 +68,7 @@ def _theirs(product: Any) -> Panel:
 
 
 def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str | None = None) -> Operator:
-    """Return the matrix X as an `Operator`; check its shape, numbers, finite values and sparse structure.
+    """Return the matrix X as an `Operator`, after validation of its shape, type, values and sparse structure.
 
     Parameters
     ----------
@@ -83,30 +83,30 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
     n_threads : int, optional
         Default: the cores that this process may use. The result does not depend on it.
     memory_limit : int (bytes) or str such as "2GB", optional
-        A conversion that would need more is refused.
+        Limit for conversions, which raise ValueError if they need more.
 
     Returns
     -------
     Operator
-        The operator that knows this kind of matrix; X itself if it is one.
+        Operator for this kind of matrix; X itself if X is an Operator.
 
     Raises
     ------
     ValueError
-        Not two-dimensional, empty, not numeric, NaN or infinite, or a corrupt sparse structure.
+        If X is empty, not two-dimensional or not numeric, or has NaN, infinite values or a corrupt sparse structure.
     TypeError
-        Not a matrix at all.
+        If X is not a matrix.
 
     See Also
     --------
-    Operator : What it returns.
+    Operator : The type of the result.
 
     Notes
     -----
     Costs one read of the data, to look for NaN and infinities.
 
-    Arrays are borrowed, not copied: nobody may write to them, or to the index arrays of a sparse matrix, while a fit
-    reads them. What was checked is not checked again, and places that another thread changes meanwhile are followed.
+    Arrays are not copied. Do not write to them, or to the index arrays of a sparse matrix, while a fit reads them:
+    values and indices are validated once, here.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def centered(X: Any, *, n_threads: int | None = None) -> Operator:
     See Also
     --------
     svd : ``shift="mean"`` does the same within a fit.
-    operators.Shifted : What is returned.
+    operators.Shifted : The type of the result.
 
     Notes
     -----

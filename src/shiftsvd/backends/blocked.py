@@ -1,4 +1,4 @@
-"""What all kinds of stored matrices share: they are read in fixed blocks of rows, each minus its rows of the shift."""
+"""Base class of stored matrices, which are read in fixed blocks of rows, each minus its rows of the shift."""
 
 from abc import abstractmethod
 from collections import deque
@@ -24,8 +24,8 @@ Made = TypeVar("Made")
 Rows = tuple[int, int]  # first row and one past the last
 # Entries of a piece of a block that is formed in double precision.
 PIECE = 2**18
-# A read multiplies 1e9 to 1e10 pairs of numbers a second, and a disk writes 1e8 to 1e9 bytes a second after 10 ms: keep
-# results from this many products on, plus this many for each number of the result.
+# Store a result in the journal if computing it takes at least WORTH + WORTH_EACH * (numbers of the result) products:
+# a pass computes 1e9 to 1e10 products a second, and a disk writes 1e8 to 1e9 bytes a second after 10 ms.
 WORTH, WORTH_EACH = 2.5e7, 40
 
 
@@ -46,18 +46,18 @@ def kept(
 
 @registered
 class Blocked(Operator):
-    """A matrix read in blocks of rows, minus its shift. The blocks depend on the data alone, not on the threads."""
+    """Matrix read in blocks of rows, minus its shift. The blocks depend on the data alone, not on the threads."""
 
     n_threads: int
     shift: LowRank | None
-    memo: dict[str, Any]  # of the stored matrix; shared by all that store the same
+    memo: dict[str, Any]  # cached properties of the stored matrix, shared by all operators on it
     memory_limit: int | str | None = None
     sparse: bool = False
 
     @abstractmethod
     def blocks(self) -> list[Rows]: ...
 
-    # Of a block. Kinds that are not in memory answer for all blocks at once instead.
+    # Methods of a block. Operators that are not in memory compute all blocks at once instead.
 
     def formed(self, rows: Rows) -> Panel:
         raise NotImplementedError
@@ -104,7 +104,7 @@ class Blocked(Operator):
         return products > WORTH + WORTH_EACH * self.shape[1] * columns and self.fingerprint is not None
 
     def once(self, what: str, panels: tuple[Any, ...], read: Callable[[], checkpoints.Record]) -> checkpoints.Record:
-        if not checkpoints.kept():  # the fingerprint may be a read
+        if not checkpoints.kept():  # the fingerprint may take a pass
             return read()
         shift = () if self.shift is None else (self.shift.L[: 1 if self.level else None], self.shift.R)
         return checkpoints.once(f"{what} {self.fingerprint}", (*panels, *shift), read)
@@ -188,7 +188,7 @@ class Blocked(Operator):
         for found in ordered(function, blocks, workers or self.workers):
             read_part(1 / len(blocks))
             yield next(rows), found
-            del found  # nobody holds it while the next one is made
+            del found  # free the block before the next one is computed
 
     @property
     def workers(self) -> int:
@@ -208,7 +208,7 @@ class Blocked(Operator):
                 total = values.astype(np.result_type(values, np.float64), copy=False)
             else:
                 total += values
-            del values  # before the next one is made
+            del values  # free the values before the next ones are computed
         assert total is not None
         return total
 

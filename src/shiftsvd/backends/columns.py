@@ -23,7 +23,7 @@ Places = npt.NDArray[np.intp]  # of rows: ascending, without repeats
 
 
 class SomeRows(Changed):
-    """The rows of a source at these places."""
+    """Selected rows of a source."""
 
     def __init__(self, source: RowSource, places: Places) -> None:
         super().__init__(source, f"rows {told(places)}")
@@ -43,7 +43,7 @@ class SomeRows(Changed):
 
 
 class SomeColumns(Changed):
-    """The columns of a source at these places; all of it is read."""
+    """Selected columns of a source; every column is read."""
 
     def __init__(self, source: RowSource, places: Places) -> None:
         super().__init__(source, f"columns {told(places)}")
@@ -55,7 +55,7 @@ class SomeColumns(Changed):
 
 
 class Among(Changed):
-    """The columns of a source at these places, which ascend, among `n` columns; the others are zeros."""
+    """Columns of a source at ascending places among `n` columns; the other columns are 0."""
 
     def __init__(self, source: RowSource, places: Places, n: int) -> None:
         super().__init__(source, f"among {n} columns {told(places)}")
@@ -71,10 +71,10 @@ class Among(Changed):
         return wide
 
 
-# Where whoever has read all of a file leaves how many numbers are stored in each of its rows, and of its columns.
+# Keys of the memo for the number of stored entries of each row and each column, set after a pass over the whole file.
 IN_ROWS, IN_COLUMNS = STORED = "stored in rows", "stored in columns"
-# The part of the limit that entries of a file may take in memory, with changed ones beside them; and numbers that
-# solvers hold for each line of its short side: the basis and panels of some hundred components.
+# Share of the memory limit for entries of a file that are kept in memory, including their transformed copies; and
+# numbers that solvers store per line of the short side: the basis and panels of about a hundred components.
 HELD, PANELS = 2, 2500
 
 
@@ -92,7 +92,7 @@ LINES = "rows", "columns"
 @singledispatch
 def some_lines(A: Operator, places: Places, axis: int) -> Operator:
     what, kinds = LINES[axis], "an array, a sparse matrix, a file or a Dask array"
-    raise TypeError(f"{what} of {A!r} cannot be taken; take them of {kinds}")
+    raise TypeError(f"{what} of {A!r} cannot be selected. Select them from {kinds}.")
 
 
 def at(places: Places, axis: int) -> tuple[Any, ...]:
@@ -101,7 +101,7 @@ def at(places: Places, axis: int) -> tuple[Any, ...]:
 
 def bare(A: Blocked) -> None:
     if A.shift is not None:
-        raise ValueError("columns must be selected before a shift is subtracted; pass the matrix without its shift")
+        raise ValueError("columns must be selected before a shift is subtracted. Pass the matrix without its shift.")
 
 
 @some_lines.register
@@ -134,8 +134,8 @@ def _(A: DiskRows, places: Places, axis: int) -> Operator:
         return held[1]
     if not source.sparse or stored is None:
         return replace(A, source=source, memo={})
-    # Somebody has counted the entries of each line: these lines are read once and held for all who ask for them, where
-    # they take a small part of the limit.
+    # If the number of entries of each line is known, and the selected lines take a small part of the memory limit, read
+    # these lines once and keep them in memory.
     n_stored = int(stored[places].sum())
     B = replace(A, source=source, memo={"stored": n_stored})
     limit, needed = limit_of(A.memory_limit), 16 * n_stored + 8 * B.shape[0]

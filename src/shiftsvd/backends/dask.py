@@ -1,4 +1,4 @@
-"""Dask arrays and files on a cluster: each read is one graph of block times thin panel."""
+"""Dask arrays, and files on a cluster: each pass is one graph of products of blocks and panels."""
 
 import sys
 from collections import Counter
@@ -67,22 +67,22 @@ def _estimated(chunk: Any, estimator: Any, method: str, columns: int) -> Panel:
         return np.asarray(getattr(estimator, method)(chunk))
 
 
-ROOM = 2**27  # bytes that the operator of a block may take for itself
+ROOM = 2**27  # bytes that the operator of a block may use
 
 
 @dataclass(frozen=True, eq=False)
 class BlockTask:
-    """The arguments of one task: its rows, and those rows of everything that is as long as the matrix."""
+    """Arguments of one task: its range of rows, and these rows of all arrays that are as long as the matrix."""
 
     number: int
     rows: Rows
-    left: Panel | None  # L of the shift; one row if all are the same
+    left: Panel | None  # L of the shift; a single row if all rows of L are equal
     panels: Panels
 
 
 @dataclass(frozen=True, eq=False)
 class ReadTask:
-    """The arguments that all tasks of one read share."""
+    """Arguments that all tasks of one pass share."""
 
     what: str
     panels: Panels
@@ -90,8 +90,8 @@ class ReadTask:
     full: Vector | None  # mask of the full columns
     columns: int
     sparse: bool
-    dtype: np.dtype[Any]  # of the array, which chunks may belie
-    name: str  # of the array, in errors
+    dtype: np.dtype[Any]  # declared by the Dask array; chunks may have another
+    name: str  # name of the array, for errors
 
 
 def _checked(chunk: Any, own: BlockTask, shared: ReadTask) -> Any:
@@ -99,13 +99,13 @@ def _checked(chunk: Any, own: BlockTask, shared: ReadTask) -> Any:
     fits = isinstance(chunk, np.ndarray) and not isinstance(chunk, np.ma.MaskedArray)
     if (issparse(chunk) if shared.sparse else fits) is False or chunk.shape != shape:
         raise ValueError(
-            f"{name} must be {'CSR' if shared.sparse else 'dense'} of shape {shape}, as the array says, "
-            f"got {type(chunk).__name__} {chunk.shape}; give map_blocks or from_delayed the right shape and meta"
+            f"{name} must be {'CSR' if shared.sparse else 'dense'} of shape {shape}, as the Dask array declares, "
+            f"got {type(chunk).__name__} {chunk.shape}. Pass the right shape and meta to map_blocks or from_delayed."
         )
     if chunk.dtype.kind not in ("fciub" if shared.dtype.kind == "c" else "fiub"):
         raise ValueError(
-            f"{name} must hold numbers like {shared.dtype}, as the array says, got {chunk.dtype}; "
-            "give map_blocks or from_delayed the right dtype"
+            f"{name} must hold numbers like {shared.dtype}, as the Dask array declares, got {chunk.dtype}. "
+            "Pass the right dtype to map_blocks or from_delayed."
         )
     if shared.sparse:
         return _csr(chunk, name)
@@ -117,7 +117,8 @@ def _name(own: BlockTask, shared: ReadTask) -> str:
 
 
 def in_order(panel: Any) -> Any:
-    # What has travelled is none of these any more, and BLAS rounds otherwise then (tests/backends/dask).
+    # Arrays from another process may lose memory order and alignment, which changes the rounding of BLAS
+    # (tests/backends/dask).
     if isinstance(panel, tuple):
         return tuple(map(in_order, panel))
     if isinstance(panel, Moments):
@@ -127,7 +128,7 @@ def in_order(panel: Any) -> Any:
 
 def _csr(chunk: Any, name: str) -> csr_array:
     if chunk.format != "csr":
-        raise ValueError(f"{name} must be CSR, got {chunk.format.upper()}; X = X.map_blocks(scipy.sparse.csr_array)")
+        raise ValueError(f"{name} must be CSR, got {chunk.format.upper()}. Use X.map_blocks(scipy.sparse.csr_array).")
     sound_pointers(chunk, f"{name}: ")
     used = int(chunk.indptr[-1])
     data, indices, indptr = map(in_order, (chunk.data[:used], chunk.indices[:used], chunk.indptr))
@@ -167,16 +168,16 @@ def wide(part: Panel) -> np.dtype[Any]:
 
 sizeof.register(sparray, lambda X: sum(map(sizeof, vars(X).values())))
 
-# Partial sums that one task adds; a fixed number, so that the order of the sums is that of the blocks.
+# Number of partial sums that one task adds; fixed, so that the order of summation depends on the blocks alone.
 ARITY = 4
-# Warn of data in the graph from this many bytes on: every read sends them.
+# Warn if the graph contains more bytes of data than this: every pass sends them to the workers.
 LARGE = 10**8
 
 Graph = dict[Any, Any]
 
 
 def loads_of(X: Any, numbers: Iterable[int]) -> tuple[Graph, dict[int, Any]]:
-    # The tasks that load chunks, and what gives each chunk to the task that multiplies it.
+    # Return the tasks that load chunks, and for each chunk the key or task that the product takes as argument.
     graph = X.__dask_graph__()
     keys = {i: (X.name, i, 0) for i in numbers}
     loads = dict(optimize(graph, list(keys.values())))
@@ -188,7 +189,7 @@ def loads_of(X: Any, numbers: Iterable[int]) -> tuple[Graph, dict[int, Any]]:
 def _chunk(graph: Any, loads: Graph, uses: Counter[Any], key: Any) -> Any:
     if key not in loads:
         return graph[key]  # a future: the chunk is on the cluster
-    target = getattr(loads[key], "target", None)  # another name of a fused task
+    target = getattr(loads[key], "target", None)  # set for an alias of a fused task
     if target in loads and uses[key] == 0 and uses[target] == 1:
         del loads[key]
         return loads.pop(target)
@@ -196,12 +197,12 @@ def _chunk(graph: Any, loads: Graph, uses: Counter[Any], key: Any) -> Any:
 
 
 def _warn_of_data(loads: Graph) -> None:
-    client = getattr(get_scheduler(), "__self__", None)  # of Dask's own schedulers, which are functions, there is none
+    client = getattr(get_scheduler(), "__self__", None)  # None for Dask's local schedulers, which are functions
     held = 0 if client is None else sum(map(sizeof, loads.values()))
     if held > LARGE:
         warn(
-            f"the Dask array holds {held / 1e6:.0f} MB of its data itself, and every read sends them to the workers; "
-            "X = X.persist() sends them once",
+            f"The graph of the Dask array contains {held / 1e6:,.0f} MB of data, which every pass sends to the "
+            "workers. Use X = X.persist() to send the data once.",
         )
 
 
@@ -224,7 +225,7 @@ def summed(graph: Graph, name: str, keys: list[Any], merge: Callable[[Any, Any],
 
 
 class _BlocksRead(Callback):  # type: ignore[misc]
-    """Reports the progress of each block, where the tasks run in this process."""
+    """Report the progress of each block if the tasks run in this process."""
 
     def __init__(self, name: str, n_blocks: int) -> None:
         super().__init__()
@@ -237,29 +238,33 @@ class _BlocksRead(Callback):  # type: ignore[misc]
 
 
 def computed(graph: Graph, keys: list[Any]) -> tuple[Any, ...]:
-    # A panel is in the graph once, on purpose: what a client scatters is lost with the worker that holds it.
+    # Put each panel into the graph once instead of scattering it: scattered data are lost with their worker.
     quiet = {"distributed.admin.large-graph-warning-threshold": "1TB"} if "distributed" in sys.modules else {}
     with dask.config.set(quiet):
         return tuple(map(in_order, dask.compute(*(Delayed(key, graph) for key in keys))))
 
 
-# Blocks whose rows are brought to the client at once, where somebody asks for something as long as the data.
+# Number of blocks whose rows are collected by the client at once, for results as long as the data.
 AT_ONCE = 32
 
 
 def dask_operator(X: Any, memory_limit: int | str | None = None) -> Operator:
     if not isinstance(X, da.Array):
-        raise TypeError(f"a Dask array is needed, got {type(X).__name__}; a frame has to_dask_array(lengths=True)")
+        raise TypeError(
+            f"a Dask array is needed, got {type(X).__name__}. Convert data frames by to_dask_array(lengths=True)."
+        )
     if X.ndim != 2 or X.dtype.kind not in "fciub":
         raise ValueError(f"the matrix must be numeric and have two dimensions, got {X.dtype} and shape {X.shape}")
     if np.isnan(X.shape).any():
-        raise ValueError(f"the chunks of the Dask array must have known sizes, got {X.chunks}; X.compute_chunk_sizes()")
+        raise ValueError(
+            f"the chunks of the Dask array must have known sizes, got {X.chunks}. Call X.compute_chunk_sizes()."
+        )
     if min(X.shape) < 1:
         raise ValueError(f"the matrix must have at least one row and one column, got shape {X.shape}")
     if issparse(X._meta):
         _check_sparse(X)
     elif not isinstance(X._meta, np.ndarray) or isinstance(X._meta, np.ma.MaskedArray):
-        raise ValueError(f"chunks must be NumPy arrays or SciPy CSR, got {type(X._meta).__name__}; convert them first")
+        raise ValueError(f"chunks must be NumPy arrays or SciPy CSR, got {type(X._meta).__name__}. Convert them.")
     as_it_is = X.numblocks[1] == 1 or X.shape[0] >= X.shape[1]
     tall = X if as_it_is else (X.conj() if X.dtype.kind == "c" else X).T
     rows = tall if tall.numblocks[1] == 1 else tall.rechunk({0: "auto", 1: -1})
@@ -270,31 +275,31 @@ def dask_operator(X: Any, memory_limit: int | str | None = None) -> Operator:
 def _check_sparse(X: Any) -> None:
     if X._meta.format != "csr":
         raise ValueError(
-            f"sparse chunks must be CSR, got {X._meta.format.upper()}; "
-            "X = X.map_blocks(scipy.sparse.csr_array).rechunk({0: 10_000, 1: -1})"
+            f"sparse chunks must be CSR, got {X._meta.format.upper()}. "
+            "Use X = X.map_blocks(scipy.sparse.csr_array).rechunk({0: 10_000, 1: -1})."
         )
     if X.numblocks[1] > 1:
         raise ValueError(
-            f"a sparse Dask array must be chunked by rows alone, got {X.numblocks[1]} chunks across the columns; "
-            "X = X.rechunk({1: -1})"
+            f"a sparse Dask array must be chunked by rows alone, got {X.numblocks[1]} chunks across the columns. "
+            "Use X = X.rechunk({1: -1})."
         )
 
 
 @registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DaskRows(Reread):
-    """A Dask array, chunked by rows alone, minus its shift; the caller's cluster computes, else threads."""
+    """Dask array, chunked by rows alone, minus its shift; computed on the active cluster, or else in threads."""
 
-    # A read loads each chunk once, inside the task that multiplies it, and adds the results as a tree whose shape
-    # depends on the chunks alone: any number of workers gives the same bits.
+    # A pass loads each chunk once, inside the task that multiplies it, and adds the results in a tree whose shape
+    # depends on the chunks alone, so the result does not depend on the number of workers.
 
     X: Any
     shift: LowRank | None = None
     memory_limit: int | str | None = None
-    # Shared by all that store the same matrix. Whoever makes one may say what a read would find.
+    # Cached properties, shared by all operators on the same matrix. The creator may fill in known values.
     memo: dict[str, Any] = field(default_factory=dict)
     n_threads: int | None = field(default=None, init=False)  # type: ignore[assignment]  # the cluster has its own
-    # A read moves a panel to every worker and loads every block.
+    # A pass sends a panel to every worker and loads every block.
     most_columns: ClassVar[int] = 64
 
     def __post_init__(self) -> None:
@@ -445,7 +450,9 @@ def on_workers(A: Operator) -> Operator:
     if isinstance(A, Adjoint):
         return on_workers(A.H).H
     if not isinstance(A, DiskRows):
-        raise TypeError(f"a matrix that stays in its file is needed, got {type(A).__name__}; open it with stream=True")
+        raise TypeError(
+            f"expected a matrix that is read from its file, got {type(A).__name__}. Open it with stream=True."
+        )
     source, blocks = A.source, A.blocks()
     known = f"{source.fingerprint} {source.shape} {blocks}"
     memo = {"stored": source.stored, "name": source.name, "fingerprint": known}

@@ -21,13 +21,13 @@ from shiftsvd.operators import LowRank, Mixer, Panel, panel_dtype
 BLOCK = 2**20
 # Entries of a piece of a block that is multiplied by itself, and its fewest rows: fewer do not keep BLAS busy.
 FORMED, LEAST = 2**16, 256
-NUMBERS = [np.dtype(name) for name in ("f4", "f8", "c8", "c16")]  # that are read as they are
+NUMBERS = [np.dtype(name) for name in ("f4", "f8", "c8", "c16")]  # types that are read without conversion
 
 
 @registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DenseRows(Blocked):
-    """A dense array with rows on the long side, conjugated if so asked, minus its shift."""
+    """Dense array with its rows on the long side, optionally conjugated, minus its shift."""
 
     X: Panel
     shift: LowRank | None = None
@@ -58,8 +58,8 @@ class DenseRows(Blocked):
         X = X.conj() if self.conjugate else X
         if self.shift is None:
             return np.asarray(X).astype(dtype, copy=False)
-        # Once X V is rounded, nothing brings the digits back: an implicit shift errs by 0.05 eps |mu|/spread,
-        # this one by eps at every ratio (tests/algebra/test_off_centre.py).
+        # Shift before multiplying: the digits that rounding of X V loses cannot be recovered. An implicit shift has an
+        # error of 0.05 eps |mu| / spread, this one of eps for every ratio (tests/algebra/test_off_centre.py).
         return kernels_for(self.dtype).subtract(X, self._left[rows[0] : rows[1]], self._right, dtype)
 
     def stored_rows(self, rows: Rows) -> Panel:
@@ -115,7 +115,7 @@ class DenseRows(Blocked):
             return np.asarray((_adjoint(block) * weights[lo:hi]) @ block)
 
         def part(rows: Rows) -> Panel:
-            # Of few columns, in pieces that stay in the cache: memory of a whole block is new each time.
+            # For few columns multiply pieces that fit into the cache: a whole block would allocate memory each time.
             step = FORMED // max(self.shape[1], 1)
             pieces = cut(rows[1] - rows[0], step if step >= LEAST else rows[1] - rows[0])
             return reduce(iadd, (product(rows[0] + lo, rows[0] + hi) for lo, hi in pieces))

@@ -30,7 +30,7 @@ SUMMED = 2**16  # entries that are summed at once, or as many as there are colum
 
 def bare(A: Blocked) -> None:
     if A.shift is not None:
-        raise ValueError("transformations must precede shifts; pass the matrix without its shift")
+        raise ValueError("transformations must precede shifts. Pass the matrix without its shift.")
 
 
 def entries(A: SparseRows | DenseRows, rows: Rows) -> tuple[Vector, Vector, Vector]:
@@ -150,7 +150,7 @@ def _joined(a: Table, b: Table) -> Table:
 
 
 class ChangedEntries(Changed):
-    """A matrix whose entries are changed as it is read."""
+    """Matrix whose entries are transformed in each pass."""
 
     def __init__(self, source: RowSource, change: Change) -> None:
         super().__init__(source, "changed")
@@ -161,7 +161,7 @@ class ChangedEntries(Changed):
         return f"{self.source.fingerprint} changed {self.change.told}"
 
     def read(self, lo: int, hi: int) -> Any:
-        # Checked before: a sum of two changed entries is not the change of their sum.
+        # Check for a shift first: the transform of a sum is not the sum of transforms.
         A: Any = rows_operator(rows_of(self.source, lo, hi), None, None, *self.source.place(lo), 0)
         return changed_rows(A.X, self.change.rows(lo, hi))
 
@@ -250,7 +250,7 @@ def bytes_kept(A: Operator, itemsize: int) -> int:
 
 # --- groups ---------------------------------------------------------------------------------------------------------
 
-# Vectors that a thread has of the entries at hand, and arrays as long as the columns.
+# Vectors as long as the entries of a block that each thread allocates, and arrays as long as the columns.
 VECTORS, LONG = 12, 4
 
 

@@ -1,4 +1,4 @@
-"""Matrices that are read again for each product, a block of rows at a time; the memory that matrices hold."""
+"""Matrices that are read again for each product, a block of rows at a time; the memory of matrices."""
 
 import time
 from abc import abstractmethod
@@ -64,23 +64,24 @@ def counted(A: Any) -> Iterator[None]:
 
 # --- read again for each product ------------------------------------------------------------------------------------
 
-# Bytes of a Lanczos basis on the long side that smaller data may take, and the largest share of a memory limit.
+# Bytes of a Lanczos basis on the long side that are allowed even if the data are smaller, and the largest share of the
+# memory limit for the basis.
 LONG, LONG_SHARE = 2**28, 4
-# Panels have at least so many columns; where the memory does not allow them, so many: with fewer, a step finds little.
+# Least number of columns of a panel, and the least number if memory is scarce: narrower steps converge too slowly.
 LEAST_COLUMNS, FEWEST_COLUMNS = 32, 8
-# Columns that a run holds for each column of its panels: the basis, and copies of panels.
+# Columns that a run stores per column of its panels: the basis, and copies of panels.
 HELD = 40
 
-Panels = tuple[Any, ...]  # what a read multiplies by; None for one that is not there
+Panels = tuple[Any, ...]  # panels that a pass multiplies; None for an absent panel
 Merge = Callable[[Any, Any], Any]
 
 
 @generic.registered
 class Reread(Blocked):
-    """A matrix that is not in memory. Each read makes an operator of every block, and calls one method of it."""
+    """Matrix that is not in memory. Each pass creates an operator for every block and calls one of its methods."""
 
-    # A thing is named: a method of the operator, or a function of `OURS`. A subclass adds the answers of all blocks
-    # (`_total`) and hands them out in order (`_rows`); all else is made of these two. Sums are kept in the journal.
+    # Each computation has a name: a method of the operator, or a function of `OURS`. A subclass implements `_total`,
+    # which sums the results of all blocks, and `_rows`, which yields them in order. The journal stores sums.
 
     memory_limit: int | str | None
     most_columns: ClassVar[int]  # of a panel, where the memory allows them
@@ -126,7 +127,7 @@ class Reread(Blocked):
         }
 
     def _panel_columns(self) -> tuple[int, int]:
-        # The basis takes a part of the limit; and what a panel takes beside it, where that is anything, a quarter.
+        # The basis may take a part of the limit, and further memory per column of a panel a quarter.
         if self.memory_limit is None:
             return LEAST_COLUMNS, self.most_columns
         limit = parse_bytes(self.memory_limit)
@@ -239,8 +240,8 @@ def in_double(weights: Vector | None) -> Vector | None:
 
 
 def rows_operator(X: Any, shift: LowRank | None, full: Vector | None, name: str, lo: int, room: int) -> Operator:
-    # Rows from `lo` on of the matrix of this name, checked. `full` is the mask of its full columns, and at last whether
-    # a row is full; `room` the bytes that the operator may take for itself.
+    # Validate rows from `lo` on of the matrix `name` and return their operator. `full` is the mask of full columns,
+    # with a last entry that is True if a row is full; `room` is the memory in bytes that the operator may use.
     if not isinstance(X, csr_array):
         _check(finite_dense, X, name, lo)
         return DenseRows(X, shift)
@@ -306,17 +307,17 @@ def _merged(a: tuple[Moments, Vector], b: tuple[Moments, Vector]) -> tuple[Momen
 
 # --- files ----------------------------------------------------------------------------------------------------------
 
-# Bytes of a block: enough to keep a thread busy for some hundredths of a second, and a small share of the limit; less
-# where the rows are the short side, whose panels need the room.
+# Bytes of a block: a few hundredths of a second of work for a thread, and a small share of the memory limit; fewer if
+# the rows are the short side, whose panels need the memory.
 BLOCK, LEAST_BLOCK, SHARE, SHARE_OF_WIDE = 2**25, 2**20, 32, 128
-# Blocks for each thread that a pass is timed by.
+# Blocks per thread that are read to time a pass.
 PROBED = 3
 
 
 @generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DiskRows(Reread):
-    """A matrix in a file minus its shift. The blocks depend on the file and `memory_limit`, never on the threads."""
+    """Matrix in a file minus its shift. The blocks depend on the file and `memory_limit`, never on the threads."""
 
     source: RowSource
     shift: LowRank | None = None
@@ -339,7 +340,7 @@ class DiskRows(Reread):
 
     @property
     def workers(self) -> int:
-        return (self.n_threads or default_threads()) + 1  # one waits for the file while the others multiply
+        return (self.n_threads or default_threads()) + 1  # one thread reads while the others multiply
 
     @cached_property
     def block_bytes(self) -> int:
@@ -360,7 +361,7 @@ class DiskRows(Reread):
         double = self.block_bytes * np.dtype(np.float64).itemsize // self.source.dtype.itemsize
         blocks = self.source.copies * (self.workers + 1) * self.block_bytes + self.source.decoding_bytes(self.workers)
         working = {"working_bytes": blocks, "block_bytes": double}
-        # Of some columns of a file all is read, but less is multiplied, if somebody has counted how much.
+        # A selection of columns reads the whole file but multiplies fewer entries, if their number is known.
         return super().known_costs() | working | {"stored": self.memo.get("stored", self.stored)}
 
     def blocks(self) -> list[Rows]:

@@ -1,4 +1,4 @@
-"""Sources of rows: what a file must be able to do to be fitted without being loaded, and several files as one."""
+"""Sources of rows: the interface of files that are fitted without being loaded, and several files as one matrix."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -17,22 +17,22 @@ from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.powers import part_of, times, times_sparse
 
-# Bytes of the rows of several files that are put together at once.
+# Bytes of rows of several files that are stacked at once.
 AT_ONCE = 2**25
 
 
 class RowSource(ABC):
-    """A matrix in a file, of which rows are read a range at a time, by several threads at once."""
+    """Matrix in a file, whose rows several threads read in ranges."""
 
-    # What it reads is not trusted: `backends.files.rows_operator` checks every block before it is multiplied.
+    # Files are not trusted: `backends.files.rows_operator` validates every block before it is multiplied.
 
     shape: tuple[int, int]
-    dtype: np.dtype[Any]  # of the numbers in the file
-    sparse: bool  # whether `read` gives a csr_array, else a 2-D array
-    name: str  # in error messages, such as counts.h5ad:X
-    fingerprint: str  # tells these data from others, by path, size and time of the last change
-    unstackable = ""  # why files of other samples cannot lie below this one; empty: they can
-    copies = 2  # of a block in memory while it is read: as the file has it, and once more where it is decoded
+    dtype: np.dtype[Any]  # type of the numbers in the file
+    sparse: bool  # `read` returns a csr_array if True, else a 2-D array
+    name: str  # name in error messages, such as counts.h5ad:X
+    fingerprint: str  # identifies the data by path, size and modification time
+    unstackable = ""  # reason why files of other samples cannot be stacked below this one; empty if they can
+    copies = 2  # copies of a block in memory while it is read: encoded and decoded
 
     @cached_property
     def stored(self) -> int:  # numbers that one pass reads
@@ -42,22 +42,22 @@ class RowSource(ABC):
         return 0
 
     def with_nan(self) -> "RowSource":
-        """Return the same rows, with NaN for each missing entry, also where `read` replaces missing entries."""
+        """Return the same source with NaN for each missing entry, also if `read` imputes missing entries."""
         return self
 
     @abstractmethod
     def edges(self, n_bytes: int) -> list[int]:
-        """Return row numbers from 0 to m that cut the rows into ranges of about so many bytes when they are read.
+        """Return row numbers from 0 to m that cut the rows into ranges of about `n_bytes` bytes in memory.
 
-        They depend on the file and `n_bytes` alone. A file that is stored in chunks cuts where its chunks end, so
-        that none is read twice in a pass.
+        The cuts depend on the file and `n_bytes` alone. Cut a chunked file at the ends of its chunks, so that a pass
+        reads each chunk once.
         """
 
     @abstractmethod
     def read(self, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
-        """Return the rows lo to hi in memory (no memory map), shape ``(hi - lo, n)``.
+        """Read rows lo to hi into memory (no memory map), shape ``(hi - lo, n)``.
 
-        Raise ValueError if the file is damaged or cut off; the message begins with `name`.
+        Raise ValueError if the file is damaged or truncated; the message begins with `name`.
         """
 
     def place(self, row: int) -> tuple[str, int]:
@@ -67,13 +67,13 @@ class RowSource(ABC):
 def rows_of(source: RowSource, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
     X = source.read(lo, hi)
     if X.shape != (hi - lo, source.shape[1]):
-        raise ValueError(f"{source.name}: rows {lo} to {hi} have shape {X.shape}; the file is damaged")
+        raise ValueError(f"{source.name}: rows {lo} to {hi} have shape {X.shape}. The file is damaged.")
     return X
 
 
 def inside_rows_of(source: RowSource, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
     X = rows_of(source, lo, hi)
-    # SciPy counts by the indices of a damaged file without a look at them.
+    # Check the indices of a damaged file here: SciPy uses indices without checking them.
     if isinstance(X, csr_array) and X.nnz and not (0 <= X.indices.min() and X.indices.max() < X.shape[1]):
         raise outside(X, source.name, lo)
     return X
@@ -82,12 +82,12 @@ def inside_rows_of(source: RowSource, lo: int, hi: int) -> csr_array | np.ndarra
 def outside(X: CSR, name: str, lo: int) -> ValueError:
     return ValueError(
         f"{name}: column indices of the rows from {lo} on must be in 0..{X.shape[1] - 1}, "
-        f"got {X.indices.min()}..{X.indices.max()}; the file is damaged"
+        f"got {X.indices.min()}..{X.indices.max()}. The file is damaged."
     )
 
 
 class Changed(RowSource):
-    """A source that changes the rows of another one as it reads them; `how` is part of the fingerprint."""
+    """Source that transforms the rows of another source; `how` is part of the fingerprint."""
 
     def __init__(self, source: RowSource, how: str) -> None:
         self.source, self.shape, self.dtype = source, source.shape, source.dtype
@@ -110,7 +110,7 @@ class Changed(RowSource):
 
 
 class Multiplied(Changed):
-    """``diag(2^rows) X diag(2^cols)`` of a matrix X in a file, multiplied as it is read."""
+    """Source of ``diag(2^rows) X diag(2^cols)`` for a matrix X in a file."""
 
     def __init__(self, source: RowSource, rows: Vector | int, cols: Vector | int) -> None:
         powers = b"".join(np.asarray(e, np.int64).tobytes() for e in (rows, cols))
@@ -127,7 +127,7 @@ class Multiplied(Changed):
 
 
 class InMemory(RowSource):
-    """A matrix in memory, of which blocks are made as if they were read."""
+    """Source of a matrix in memory."""
 
     def __init__(self, X: Any, name: str = "the matrix") -> None:
         self.X, self.shape, self.dtype, self.name = X, X.shape, X.dtype, name
@@ -149,7 +149,7 @@ class InMemory(RowSource):
 
 
 class HeldRows(InMemory):
-    """A matrix of a format that cannot be read in parts, beside others that stay in their files."""
+    """Source of a matrix whose format cannot be read in parts, to be stacked with matrices in files."""
 
     def __init__(self, matrix: Any, name: str) -> None:
         X = _sound_rows(matrix) if issparse(matrix) else numeric_array(matrix)
@@ -170,7 +170,7 @@ def _sound_rows(matrix: Any) -> CSR:
 
 
 class Stacked(RowSource):
-    """Several sources as one; sparse where one of them is, and of the type that holds the numbers of all."""
+    """Several sources as one: sparse if any of them is, with NumPy's result type of their types."""
 
     def __init__(self, parts: list[RowSource], how: str) -> None:
         self.parts, self._how = parts, how
@@ -213,7 +213,7 @@ class Stacked(RowSource):
 
 
 class OnTop(Stacked):
-    """Sources of as many columns, one below another; blocks end where files do."""
+    """Sources with equal numbers of columns, stacked vertically; blocks do not cross files."""
 
     def __init__(self, parts: list[RowSource]) -> None:
         super().__init__(parts, "on top of each other:")
@@ -238,7 +238,7 @@ class OnTop(Stacked):
 
 
 class SideBySide(Stacked):
-    """Sources of as many rows, one beside another."""
+    """Sources with equal numbers of rows, stacked horizontally."""
 
     def __init__(self, parts: list[RowSource]) -> None:
         super().__init__(parts, "side by side:")

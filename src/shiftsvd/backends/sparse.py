@@ -1,4 +1,4 @@
-"""SciPy sparse matrices: CSR as it is, CSC as the adjoint of a CSR; never densified."""
+"""SciPy sparse matrices: CSR without conversion, CSC as the adjoint of a CSR; never densified."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -58,11 +58,11 @@ Powers = tuple[Vector | int, Vector | int]
 
 @dataclass(frozen=True, eq=False)
 class FullLines:
-    """The nearly full rows and columns of a sparse matrix, whose entries the shift is subtracted from."""
+    """Rows and columns of a sparse matrix that are more than 99 % full; the shift is subtracted from their entries."""
 
     rows: Vector  # masks
     columns: Vector
-    shift: LowRank  # of all lines
+    shift: LowRank  # shift of all lines
     unstored: CSR  # minus the shift where these lines store nothing
     outside: LowRank  # the shift of all other lines, of rank 0 if there are none
 
@@ -150,8 +150,8 @@ class SparseRows(Blocked):
     """A canonical CSR matrix minus its shift."""
 
     # The shift is subtracted from the entries of rows and columns that are more than 99 % full, where an implicit shift
-    # would cancel. These differences are in double precision, of single precision data too: rounded, they would be
-    # those of other data. Everywhere else the shift is a product of thin factors.
+    # would cancel. These differences are in double precision, also for single precision data, because rounding them
+    # would change the data. Everywhere else the shift is a product of thin factors.
 
     sparse = True
     X: CSR

@@ -28,18 +28,18 @@ FILL: Final = (
 
 @dataclass(frozen=True, eq=False)
 class BadValues:
-    """What is not finite in a matrix, and what an error says of it."""
+    """Positions of NaN and infinite values in a matrix, and the text of an error about them."""
 
     n_nan: int
     n_inf: int
-    rows: Counts  # shape (2, j): which of them hold such values, from 0, and how many each
+    rows: Counts  # shape (2, j): numbers of rows with such values, from 0, and the count in each
     columns: Counts
     gaps: bool = False  # NaN marks a missing entry, and is not counted
     nothing_else: bool = False  # these columns have no observed entry
     where: str = ""  # the file, and the rows that were read of it
     names: Any = None  # of columns: texts, or a mapping to the numbers that people count by
-    drop: Part | None = None  # how a column is left out, where it can be
-    remedy: Part | None = None  # instead of the usual one
+    drop: Part | None = None  # setting that removes these columns, for tables
+    remedy: Part | None = None  # replaces the usual remedy
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -53,7 +53,7 @@ class BadValues:
             usual = ("drop them or set them NaN",)
         elif self.names is not None and not self.n_inf:
             said = f"{self.n_nan:,} entr{'ies are' if self.n_nan > 1 else 'y is'} missing (NaN), in {at}"
-        without = () if self.drop is None else ("; ", self.drop, " leaves out what lacks them")
+        without = () if self.drop is None else ("; ", self.drop, " removes columns with missing values")
         return (f"{self.where}{said}; ", *(usual if self.remedy is None else (self.remedy,)), *without)
 
     @property
@@ -69,7 +69,7 @@ class BadValues:
 
 
 class NotFinite(Refused):
-    """NaN or infinite values where there must be none."""
+    """ValueError for NaN or infinite values."""
 
     def __init__(self, found: BadValues) -> None:
         super().__init__(*found.parts)
@@ -100,21 +100,21 @@ def named(names: Any) -> Iterator[None]:
     try:
         yield
     except NotFinite as error:
-        texts = names is not None and all(isinstance(name, str) for name in names)  # others are places
+        texts = names is not None and all(isinstance(name, str) for name in names)  # numbers are positions
         raise (error.but(names=names) if error.found.names is None and texts else error) from None
 
 
 def numeric_array(X: Any) -> npt.NDArray[Any]:
     if isinstance(X, str | bytes) or np.isscalar(X) or X is None:
-        raise TypeError(f"a matrix is needed: array, sparse matrix, data frame or operator; got {type(X).__name__}")
+        raise TypeError(f"expected an array, sparse matrix, data frame or operator, got {type(X).__name__}")
     array = np.asarray(unmasked_matrix(X))
     if array.dtype.kind == "O":
         array = _from_objects(array)
     shape = array.shape
     if array.dtype.kind not in "fciub":
-        raise ValueError(f"the matrix must be numeric, got dtype {array.dtype}; encode its text or dates first")
+        raise ValueError(f"the matrix must be numeric, got dtype {array.dtype}. Encode text and dates as numbers.")
     if len(shape) != 2:
-        raise ValueError(f"the matrix must have two dimensions, got shape {shape}; use reshape(-1, 1) for one column")
+        raise ValueError(f"the matrix must have two dimensions, got shape {shape}. Use reshape(-1, 1) for one column.")
     if min(shape) < 1:
         raise ValueError(f"the matrix must have at least one row and one column, got shape {shape}")
     return array
@@ -123,7 +123,7 @@ def numeric_array(X: Any) -> npt.NDArray[Any]:
 def unannotated(X: Any) -> None:
     if hasattr(X, "var_names") and hasattr(X, "obs_names") and not is_frame(X):
         kind = type(X).__name__
-        raise TypeError(f"a matrix is needed, got {kind}: use shiftsvd.scanpy.pca(adata), or give its matrix, adata.X")
+        raise TypeError(f"expected a matrix, got {kind}. Use shiftsvd.scanpy.pca(adata), or pass the matrix adata.X.")
 
 
 def unmasked_matrix(X: Any) -> Any:
@@ -135,7 +135,7 @@ def unmasked_matrix(X: Any) -> Any:
 
 def _from_objects(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if any(isinstance(x, str | bytes) for x in X.flat):
-        raise ValueError("the matrix must be numeric, got objects that are strings; encode them first")
+        raise ValueError("the matrix must be numeric, got objects that are strings. Encode them as numbers.")
     is_complex = any(isinstance(x, complex | np.complexfloating) for x in X.flat)
     try:
         return X.astype(np.complex128 if is_complex else np.float64)
@@ -152,7 +152,7 @@ def from_frame(X: Any) -> Any:
         return X.to_numpy()
     if len(X.columns) and all(_is_sparse(dtype) for dtype in X.dtypes):
         return filled_with_zeros(X).sparse.to_coo().tocsr()
-    # Int64 and its kin are no NumPy dtypes, and mark gaps with <NA>.
+    # pandas' nullable types, such as Int64, are not NumPy types and mark missing values by <NA>.
     if any(not isinstance(dtype, np.dtype) for dtype in X.dtypes) and all(d.kind in "fiub" for d in X.dtypes):
         return X.to_numpy(dtype=np.float64, na_value=np.nan)
     return X.to_numpy()
@@ -184,7 +184,7 @@ def finite_dense(X: npt.NDArray[Any], allow_nan: bool = False) -> None:
     if X.dtype.kind not in "fc":
         return
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(np.add.reduce(X, axis=None)):  # as no sum of NaN or infinities is
+        if np.isfinite(np.add.reduce(X, axis=None)):  # a finite sum has no NaN or infinite term
             return
     tall = X if X.shape[0] >= X.shape[1] else X.T
     by_row, by_column = (np.zeros(size, np.int64) for size in tall.shape)
@@ -289,9 +289,9 @@ def sound_places(X: Any) -> None:
         try:
             X.check_format(full_check=True)
         except ValueError as error:
-            raise ValueError(f"{rule}{error}; rebuild the matrix from its blocks") from None
+            raise ValueError(f"{rule}{error}. Rebuild the matrix from its blocks.") from None
     elif kind == "lil" and any(len(places) != len(values) for places, values in zip(X.rows, X.data, strict=True)):
-        raise ValueError(f"{rule}every row must have as many values as places; rebuild the matrix")
+        raise ValueError(f"{rule}every row must have as many values as column indices. Rebuild the matrix.")
 
 
 def sound_structure(X: Any) -> None:
@@ -313,7 +313,7 @@ def sound_pointers(X: Any, where: str = "") -> None:
     if indices.ndim != 1 or X.data.ndim != 1:
         raise ValueError(f"{rule}indices and data must be flat, got shapes {indices.shape} and {X.data.shape}")
     if indptr[0] != 0 or np.any(indptr[1:] < indptr[:-1]):
-        raise ValueError(f"{rule}indptr must start at 0 and never decrease; rebuild the matrix from its triplets")
+        raise ValueError(f"{rule}indptr must start at 0 and never decrease. Rebuild the matrix from its triplets.")
     if indptr[-1] > min(len(indices), len(X.data)):
         raise ValueError(
             f"{rule}indptr ends at {indptr[-1]}, but there are {len(indices)} indices and {len(X.data)} values"

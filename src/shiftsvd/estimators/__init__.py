@@ -1,1 +1,1 @@
-"""Estimators in scikit-learn's manner: thin shells over what `shiftsvd.svd` is made of."""
+"""Estimators with scikit-learn's interface, built on the functions behind `shiftsvd.svd`."""

@@ -1,4 +1,4 @@
-"""PCA of batches: what `PCA` keeps between them, IncrementalPCA as in scikit-learn, and the merging of fits."""
+"""PCA of batches of rows: `PCA.partial_fit`, `IncrementalPCA` and `merge_pca`."""
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 class BatchPCA(FittedPCA):
-    """A `PCA` that learns from batches."""
+    """Base class of PCA estimators that are fitted batch by batch."""
 
-    _stream: Stream | None = None  # what `partial_fit` has kept so far
+    _stream: Stream | None = None  # statistics of all batches of `partial_fit` so far
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Add a batch of one or more rows to those of earlier calls; sparse X stays sparse.
@@ -52,25 +52,25 @@ class BatchPCA(FittedPCA):
         Raises
         ------
         ValueError
-            For invalid data or settings: a scale that would have to be learned, a share of the variance.
+            For invalid data or settings, such as a named scale or a share of the variance.
 
         Notes
         -----
-        Up to 4096 features, if `memory_limit` allows, the whole scatter matrix S is kept: a triangular factor of dense
-        rows, the squares of sparse batches of more than 256 rows, and the rows that wait to be added, at most
+        Up to 4096 features, if `memory_limit` allows, the whole scatter matrix S is stored: a triangular factor of
+        dense rows, the squares of sparse batches of more than 256 rows, and rows not yet added, together at most
         4 n_features^2 numbers (540 MB for 4096 features). The rounding error of each column is relative to its norm,
-        so columns of very different sizes keep their digits, in squares, too, unless such columns nearly depend on each
-        other. ``info_.value_errors`` bound the error of each singular value. A value that rounding cannot tell from 0
-        is reported as 0, with an infinite error unless it is below ``2 max(m, n) eps`` times the norm of the data.
+        so columns of very different sizes keep their digits, also in sums of squares, unless such columns are nearly
+        linearly dependent. ``info_.value_errors`` bound the error of each singular value. A value at rounding level is
+        reported as 0, with an infinite error unless it is below ``2 max(m, n) eps`` times the norm of the data.
 
-        Beyond, 4 n_features x ell numbers are kept, with ``ell = k + max(k, n_oversamples)``: the sketch ``S Omega``,
-        which depends neither on the order nor on the size of batches beyond rounding, and the `ell` directions found
-        so far, as by IncrementalPCA but sparse and with more of them, which depend on the order by what `ell`
-        directions cannot hold. Each exact variance lies between `explained_variance_` and that plus
-        `unseen_variance_`, and ``info_.value_errors`` include this. `shiftsvd.merge_pca` joins separate fits, and
-        `refine` comes nearer to the exact components. Two reads of a batch; at most six of one with more than ell rows,
-        if a sketch is kept. The settings of the solver do not matter here. The first `partial_fit` after `fit` begins
-        anew.
+        For more features, 4 n_features x ell numbers are kept, with ``ell = k + max(k, n_oversamples)``: the sketch
+        ``S Omega``, which depends on the order and size of batches by rounding alone, and the `ell` leading directions
+        found so far, as in IncrementalPCA. These directions depend on the order of batches, since `ell` directions do
+        not represent all rows. Each exact variance lies between `explained_variance_` and `explained_variance_` plus
+        `unseen_variance_`; ``info_.value_errors`` include this interval. `shiftsvd.merge_pca` merges separate fits, and
+        `refine` improves the components. Each batch is read twice; with a sketch, a batch of more than ell rows is read
+        at most six times. The settings of the solver are ignored. The first `partial_fit` after `fit` discards the
+        earlier fit.
 
         References
         ----------
@@ -89,12 +89,12 @@ class BatchPCA(FittedPCA):
         1000
         """
         if self.missing != "error":
-            got = f", got {self.missing!r}; fill the gaps first"
+            got = f", got {self.missing!r}. Fill the missing values before the call."
             raise Refused("partial_fit needs ", Setting("missing", "error"), got)
         if self.preprocess is not None:
             raise Refused(
-                *("partial_fit cannot learn ", Setting("preprocess", self.preprocess)),
-                ", which would change with every batch; use fit, or give partial_fit what is transformed already",
+                *("partial_fit does not support ", Setting("preprocess", self.preprocess)),
+                ", because the transformation would change with every batch. Use fit, or pass transformed batches.",
             )
         return self._add(X, sample_weight)
 
@@ -109,7 +109,7 @@ class BatchPCA(FittedPCA):
         return self
 
     def refine(self, X: Any, passes: int = 1, sample_weight: Any = None) -> Self:
-        """Come nearer to the exact components of a stream by reading all its rows again, in any order.
+        """Improve the components of a stream by further passes over all its rows, in any order.
 
         Parameters
         ----------
@@ -123,11 +123,12 @@ class BatchPCA(FittedPCA):
         Returns
         -------
         PCA
-            It can be fitted and merged further. Without a sketch it is exact as it is, and X is not read.
+            The estimator itself, which can be fitted and merged further. A fit without a sketch is exact already, and
+            X is not read.
         """
         stream = self._stream
         if stream is None:
-            raise ValueError("refine continues a stream: call partial_fit first")
+            raise ValueError("refine needs an estimator fitted by partial_fit. Call partial_fit first.")
         passes = integer("passes", passes, 1)
         A = self._operator(X)
         weights = row_weights(sample_weight, A.shape[0], of_a_batch=True)
@@ -165,8 +166,8 @@ class BatchPCA(FittedPCA):
         n = self.n_features_in_
         if is_named(self.scale):
             raise Refused(
-                *("partial_fit cannot learn ", Setting("scale", self.scale)),
-                ", since the scale would change with every batch; give it as a vector, or use fit",
+                *("partial_fit does not support ", Setting("scale", self.scale)),
+                ", because the scale would change with every batch. Pass the scale as a vector, or use fit.",
             )
         self._vector(n)
         scale, rng = resolve_scale(self.scale, n, None), partial(random_generator, self.random_state)
@@ -183,7 +184,8 @@ class BatchPCA(FittedPCA):
             return np.zeros(n)
         if isinstance(self.shift, str | Operator) or not hasattr(self.shift, "__len__"):
             raise Refused(
-                *("partial_fit takes ", Setting("shift", "mean"), f", None or a vector, got {self.shift!r}; use fit")
+                *("partial_fit supports ", Setting("shift", "mean"), ", None or a vector, "),
+                f"got {self.shift!r}. Use fit for other shifts.",
             )
         return finite_vector("shift", self.shift, n, "feature")
 
@@ -193,7 +195,7 @@ BATCH = 5  # rows of a batch for each feature by default, as in scikit-learn
 
 @dataclass(eq=False, repr=False)
 class IncrementalPCA(BatchPCA):
-    """Principal components of rows that come in batches, with the settings and attributes of scikit-learn's.
+    """Incremental PCA with the parameters and attributes of scikit-learn's class of the same name.
 
     `fit` takes `batch_size` rows at a time, or a file of `shiftsvd.io.open_matrix` in its own blocks. The first batch
     of `partial_fit` needs as many rows as components; it takes no weights, and always checks its input.
@@ -201,18 +203,18 @@ class IncrementalPCA(BatchPCA):
     Parameters
     ----------
     n_components : int or None
-        None is the smaller one of rows and columns of the first batch.
+        Number of components. None is ``min(n_samples, n_features)`` of the first batch.
     whiten : bool
         Scale the scores to unit variance.
     copy : bool
         Accepted for compatibility; input is never written.
     batch_size : int, optional
-        Rows of X that `fit` takes at once. Default: five for each feature. Up to 4096 features it changes memory and
-        time, and the result only by rounding.
+        Rows per batch in `fit`. Default: ``5 * n_features``. Up to 4096 features the batch size changes memory, time
+        and rounding, but not the result.
     n_oversamples : int
-        What a sketch of more than 4096 features keeps beyond the components, at least as many more.
+        Extra columns of the sketch, which is used for more than 4096 features; at least `n_components` are used.
     random_state, n_threads, memory_limit : optional
-        As in `PCA`; the seed is that of the sketch.
+        As in `PCA`; the seed is used for the sketch.
 
     Attributes
     ----------
@@ -222,12 +224,12 @@ class IncrementalPCA(BatchPCA):
     mean_, var_ : array of shape (n_features,)
         Means and variances (over n) of the columns of all rows so far, exact.
     noise_variance_ : float
-        Mean variance of the components that are left out.
+        Mean variance of the components beyond `n_components_`.
     n_components_, n_samples_seen_, n_features_in_ : int
     batch_size_ : int
-        Rows that `fit` took at once.
+        Rows per batch in `fit`.
     unseen_variance_ : float
-        No exact variance is larger than `explained_variance_` by more; 0 up to 4096 features.
+        Bound of the amount by which exact variances exceed `explained_variance_`; 0 up to 4096 features.
     feature_names_in_ : array of str
         If X was a data frame.
     info_ : Info
@@ -239,8 +241,8 @@ class IncrementalPCA(BatchPCA):
 
     Notes
     -----
-    Up to 4096 features the components are those of all rows at once; scikit-learn's are of what each batch left. Sparse
-    rows stay sparse, in `partial_fit`, too. Two reads of a batch.
+    Up to 4096 features the components equal those of a PCA of all rows; scikit-learn's class truncates after every
+    batch. Sparse rows stay sparse, also in `partial_fit`. Each batch is read twice.
 
     References
     ----------
@@ -293,8 +295,8 @@ class IncrementalPCA(BatchPCA):
         stream = self._stream
         if stream is not None and self.n_components not in (None, stream.k):
             raise Refused(
-                *(Setting("n_components"), f" has changed from {stream.k} to {self.n_components!r} between calls to "),
-                "partial_fit; set it back, or begin anew with fit",
+                *(Setting("n_components"), f" changed from {stream.k} to {self.n_components!r} between calls to "),
+                f"partial_fit. Set n_components back to {stream.k}, or start again with fit.",
             )
         return self._add(X)
 
@@ -313,12 +315,12 @@ class IncrementalPCA(BatchPCA):
         if k > n:
             raise Refused(
                 *(Setting("n_components", k), f" invalid for n_features={n}, need more rows than columns for "),
-                "IncrementalPCA processing; ask for fewer",
+                f"IncrementalPCA processing. Use at most {n} components.",
             )
         if k > m:
             raise Refused(
                 *(Setting("n_components", k), f" must be less or equal to the batch number of samples {m} for the "),
-                "first partial_fit call. Give it more rows at once, or ask for fewer",
+                f"first partial_fit call. Pass more rows in the first batch, or use at most {m} components.",
             )
         return k
 
@@ -339,14 +341,14 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     Parameters
     ----------
     a, b : PCA
-        With the same features, `shift` and `scale`, and with the same number as `random_state`, so that sketches have
-        the same test matrix. Neither is changed.
+        Estimators with the same features, `shift` and `scale`, and with the same integer `random_state`, so that their
+        sketches have the same test matrix. Neither is modified.
 
     Returns
     -------
     PCA
-        With the settings of `a`. It can be merged and fitted further. The order of merges matters no more than that
-        of batches in `PCA.partial_fit`.
+        A PCA with the settings of `a`, which can be merged and fitted further. The result depends on the order of
+        merges only as far as `PCA.partial_fit` depends on the order of batches.
 
     Raises
     ------
@@ -371,13 +373,15 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     """
     for one in (a, b):
         if getattr(one, "_stream", None) is None:
-            raise ValueError(f"merge_pca takes estimators fitted by partial_fit, got {one!r} without a stream")
+            raise ValueError(
+                f"merge_pca needs estimators fitted by partial_fit, and {one!r} was not. Call partial_fit."
+            )
     assert a._stream is not None
     assert b._stream is not None
     n, m = a.n_features_in_, b.n_features_in_
     if n != m:
         raise ValueError(
-            f"merge_pca needs fits of the same features, got {n} and {m} of them. Fit both on the same columns."
+            f"merge_pca needs fits of the same features, got {n:,} and {m:,} features. Fit both on the same columns."
         )
     names, others = (getattr(one, "feature_names_in_", None) for one in (a, b))
     if names is not None and others is not None and not np.array_equal(names, others):
@@ -388,7 +392,7 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     if not np.array_equal(a._vector(n), b._vector(n)):  # type: ignore[arg-type]  # both may be None
         raise Refused(
             f"merge_pca needs fits with the same shift, got shift={_short(a.shift)} and shift={_short(b.shift)}. Call "
-            "set_params(shift=...) on one of them; a stream can be read about any shift."
+            "set_params(shift=...) on one of them; it need not be fitted again."
         )
     both: PCA = clone(a)
     both.n_features_in_ = n

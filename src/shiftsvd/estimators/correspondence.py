@@ -1,4 +1,4 @@
-"""Correspondence analysis of a table, and multiple correspondence analysis of categories; nothing is formed."""
+"""Correspondence analysis of tables of counts, and multiple correspondence analysis of categorical columns."""
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
@@ -28,11 +28,11 @@ from shiftsvd.solvers.auto import check_solver
 
 @dataclass(eq=False, repr=False)
 class CorrespondenceAnalysis(Components):
-    """Rows and columns of a table of counts as points: ``D_r^-1/2 (P - r c^T) D_c^-1/2 = U S V^T``.
+    """Correspondence analysis of a table of counts: ``D_r^-1/2 (P - r c^T) D_c^-1/2 = U S V^T``.
 
-    P is the table divided by its total, r and c are its row and column sums. The expectation ``r c^T`` is a
-    low-rank shift, so that a sparse table stays sparse. Tables hold counts, or other numbers of at least 0; of an
-    operator only the sums are checked. `transform` returns `row_coordinates` as an array, or as `set_output` says.
+    P is the table divided by its total, r and c are the row and column sums of P. The expectation ``r c^T`` is a
+    low-rank shift, so a sparse table stays sparse. Entries must be at least 0; for an operator only the row and column
+    sums are checked. `transform` returns `row_coordinates` as an array, or in the container set by `set_output`.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class CorrespondenceAnalysis(Components):
     eigenvalues_ : array of shape (n_components,)
         Inertia of each component: the squared singular values.
     total_inertia_ : float
-        Of all components: chi-square of the table divided by its total.
+        Inertia of all components: chi-square of the table divided by its total.
     percentage_of_variance_ : array of shape (n_components,)
         ``100 eigenvalues_ / total_inertia_``.
     row_coordinates_, column_coordinates_ : array or DataFrame of shape (n_rows, n_components), (n_columns, ...)
@@ -65,7 +65,7 @@ class CorrespondenceAnalysis(Components):
 
     See Also
     --------
-    MultipleCorrespondenceAnalysis : Of columns of categories.
+    MultipleCorrespondenceAnalysis : Correspondence analysis of categorical columns.
 
     Notes
     -----
@@ -108,7 +108,7 @@ class CorrespondenceAnalysis(Components):
         B, r, c = independent(A)
         inertia = B.frobenius_norm()
         if inertia is None:
-            raise ValueError(f"the total inertia needs the squares of the entries, which {A} cannot give; use svd")
+            raise ValueError(f"the total inertia needs squared entries, which {A} does not provide. Use shiftsvd.svd.")
         F = decompose(B, k, self.solver, tol, rng, self.memory_limit)
         S = np.asarray(F.S, np.float64)
         # A component without inertia has no vectors, and what is empty has no part in any.
@@ -212,7 +212,7 @@ class CorrespondenceAnalysis(Components):
         A = self._columns(X)
         r, S = self.row_masses_, self.singular_values_
         if A.shape[0] != len(r):
-            raise ValueError(f"columns must have the {len(r)} rows of the fitted table, got {A.shape[0]}")
+            raise ValueError(f"columns must have {len(r):,} rows, as the fitted table has, got {A.shape[0]:,}")
         sums = A.rmatmat((r > 0).astype(np.float64)[:, None])[:, 0]
         _check_sums(sums)
         profiles = Scaled(A - LowRank(r, sums), _power(r, -0.5), _power(sums, -1)).H
@@ -252,10 +252,10 @@ def independent(A: Operator) -> tuple[Scaled, Vector, Vector]:
         rows, columns = (np.asarray(T.matmat(np.ones((T.shape[1], 1)))[:, 0]) for T in (A, A.H))
     for name, sums in (("row", rows), ("column", columns)):
         if np.any(sums < 0):
-            raise ValueError(f"a table must hold no negative numbers, got {int((sums < 0).sum())} negative {name} sums")
+            raise ValueError(f"a table must not have negative {name} sums, got {int((sums < 0).sum()):,}")
     total = float(rows.sum())
     if not total > 0:
-        raise ValueError("a table must hold something, got one whose sum is 0")
+        raise ValueError("a table must have a positive sum, got 0")
     _check_sums(rows)
     _check_sums(columns)
     c = columns / total
@@ -274,7 +274,7 @@ def _power(x: Vector, p: float) -> Vector:
 def _cosines(profiles: Operator, V: Panel) -> Panel:
     coordinates, squares = profiles.matmat(V), profiles.row_squares()
     if squares is None:
-        raise ValueError(f"cosines need the squares of the entries, which {profiles} cannot give")
+        raise ValueError(f"squared cosines need squared entries, which {profiles} does not provide")
     return np.asarray(coordinates**2 * _power(squares, -1)[:, None])
 
 
@@ -283,10 +283,10 @@ CORRECTIONS = (None, "benzecri", "greenacre")
 
 @dataclass(eq=False, repr=False)
 class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
-    """Correspondence analysis of the indicator matrix Z of categorical columns, one entry a row and column.
+    """Multiple correspondence analysis: correspondence analysis of the one-hot encoding Z of categorical columns.
 
-    X is a data frame or array of shape (n_rows, n_columns) everywhere, also in `column_coordinates`. Every distinct
-    value is a category; of pandas' categorical columns, the declared categories. Missing values are refused.
+    X is a data frame or array of shape (n_rows, n_columns) in all methods, also in `column_coordinates`. Every distinct
+    value is a category; categorical columns of pandas have their declared categories. Missing values raise ValueError.
 
     Parameters
     ----------
@@ -299,24 +299,25 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
         ``(K / (K - 1) (lambda - 1/K))^2`` and any other 0; percentages are of the sum of these (Benzécri), or of
         ``K / (K - 1) (sum lambda^2 - (J - K) / K^2)`` (Greenacre; J categories). Coordinates do not change.
     unknown : "error" or "ignore"
-        Treatment of categories that `fit` did not see: refuse them, or place the row by its other columns.
+        Treatment of categories that did not occur in the training data: raise ValueError, or compute the scores of
+        such a row from its other columns.
 
     Attributes
     ----------
     categories_ : list of arrays
         The categories of each column, in the order of the columns of Z.
     column_names_ : list of str
-        Of the columns of Z, such as "colour__red"; the index of `column_coordinates_` if X is a frame.
+        Names of the columns of Z, such as "colour__red"; the index of `column_coordinates_` if X is a data frame.
     eigenvalues_ : array of shape (n_components,)
         Inertia of each component, corrected.
     total_inertia_ : float
-        Of all components, not corrected: ``J / K - 1``.
+        Inertia of all components, without correction: ``J / K - 1``.
     percentage_of_variance_, row_coordinates_, column_coordinates_, row_contributions_, column_contributions_
-        And the others of `CorrespondenceAnalysis`, of Z.
+        As in `CorrespondenceAnalysis`, for Z; so are its other attributes.
 
     See Also
     --------
-    CorrespondenceAnalysis : Of a table of counts.
+    CorrespondenceAnalysis : Correspondence analysis of a table of counts.
 
     Notes
     -----
@@ -361,7 +362,7 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
     def _correct(self, Z: Operator) -> None:
         J, K = Z.shape[1], self.n_features_in_
         if K < 2:
-            raise Refused(f"a correction needs at least 2 columns, got {K}; use ", Setting("correction", None))
+            raise Refused(f"a correction needs at least 2 columns, got {K}. Use ", Setting("correction", None), ".")
         affordable(24 * J * J, self.memory_limit, f"correcting for {J} categories")
         with threads(Z.costs.n_threads):
             everything = np.linalg.eigvalsh(gram_matrix(independent(Z)[0]))
@@ -411,9 +412,9 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
                 if self.unknown == "error":
                     value, count = np.asarray(column)[absent][0], int(absent.sum())
                     raise Refused(
-                        f"column {name} holds {count} values of categories that were not in the fitted data, such as ",
-                        *(f"{value!r}; use ", Setting("unknown", "ignore")),
-                        " to place their rows by the other columns",
+                        f"column {name} has categories that did not occur in the training data, in {count:,} of ",
+                        *(f"{len(absent):,} rows, such as {value!r}. Use ", Setting("unknown", "ignore")),
+                        " to compute the scores of such rows from their other columns.",
                     )
             np.add(codes, first[j], out=indices[:, j], casting="unsafe")
             indices[absent, j] = -1
@@ -465,6 +466,6 @@ def _refuse_missing(name: str, column: Any) -> None:
         n = sum(x is None or x != x for x in values) if values.dtype.kind == "O" else 0
     if n:
         raise ValueError(
-            f"column {name} holds {n} missing or infinite values (NaN, inf, None); drop them, or fill them with a "
-            "category of their own"
+            f"column {name} has missing or infinite values (NaN, inf, None) in {n:,} of {len(values):,} rows. Remove "
+            "these rows, or give missing values a category of their own."
         )

@@ -1,4 +1,4 @@
-"""What estimators are given: data that are checked, their features and labels, arrays on a device, Dask arrays."""
+"""Inputs of estimators: validation, feature names and labels, arrays on a device, Dask arrays."""
 
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -32,7 +32,7 @@ R = TypeVar("R")
 if TYPE_CHECKING:  # of a class whose bases have no types, a type checker would not hold calls to the settings
 
     class Estimator:
-        """What scikit-learn gives its estimators, which has no types."""
+        """Typed stand-in for scikit-learn's base classes, which have no type hints."""
 
         def __getattr__(self, name: str) -> Any: ...
         def __setattr__(self, name: str, value: Any) -> None: ...
@@ -41,19 +41,19 @@ if TYPE_CHECKING:  # of a class whose bases have no types, a type checker would 
 else:
 
     class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-        """What scikit-learn gives its estimators."""
+        """scikit-learn's base classes of transformers."""
 
 
 class Components(Estimator):
-    """What scikit-learn asks of estimators of components: the number of output columns, and tags for sparse data."""
+    """Base class of estimators of components: the number of output columns, and scikit-learn's tags."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from X.
+        """Fit the estimator to X.
 
         Parameters
         ----------
         X : array, sparse matrix, data frame, Dask array or Operator of shape (n_samples, n_features)
-            Training data, or what the description of the class names.
+            Training data; some classes take other data, see the description of the class.
         y : ignored
             For scikit-learn.
 
@@ -69,7 +69,7 @@ class Components(Estimator):
         raise NotImplementedError
 
     def transform(self, X: Any) -> Any:
-        """Return the scores of rows, with what was learned from the training data.
+        """Return the scores of the rows of X on the fitted components.
 
         Parameters
         ----------
@@ -110,12 +110,12 @@ def is_unread(X: Any) -> bool:
 
 
 def checked(estimator: Any, X: Any, reset: bool, least: int = 1, on_device: bool = False) -> Any:
-    """Return what `as_operator` takes: at least `least` rows with the features of the estimator, or new ones."""
+    """Validate X: at least `least` rows, and the features of the fit unless `reset`."""
     name, known = type(estimator).__name__, vars(estimator)
     if not _is_plain(X, least) or ("feature_names_in_" in known and not reset):
         if hasattr(X, "rmatmat") and not isinstance(X, Operator):
-            kinds = "arrays, sparse matrices, data frames and what open_matrix gives"
-            raise TypeError(f"{name} takes {kinds}, got {type(X).__name__}; use svd, which takes any operator")
+            kinds = "an array, sparse matrix, data frame or result of open_matrix"
+            raise TypeError(f"{name} needs {kinds}, got {type(X).__name__}. Use shiftsvd.svd for other operators.")
         if not (is_unread(X) or isinstance(X, Gaps) or (on_device and dispatched(X))):
             how = {"accept_sparse": ("csr", "csc"), "ensure_all_finite": False, "ensure_min_samples": least}
             return validate_data(estimator, before_sklearn(taken(X)), reset=reset, **how)
@@ -125,7 +125,7 @@ def checked(estimator: Any, X: Any, reset: bool, least: int = 1, on_device: bool
                 f"Found array with {X.shape[0]} sample(s) while a minimum of {least} is required by {name}"
             )
     if X.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported by {name}, got {X}; use svd")
+        raise ValueError(f"Complex data not supported by {name}, got {X}. Use shiftsvd.svd.")
     if reset:
         estimator.n_features_in_ = X.shape[1]
         for attribute in ("feature_names_in_", "table_"):
@@ -138,7 +138,7 @@ def checked(estimator: Any, X: Any, reset: bool, least: int = 1, on_device: bool
 
 
 def _is_plain(X: Any, least: int) -> bool:
-    # Arrays of which scikit-learn would check again what `as_operator` does.
+    # `as_operator` checks these arrays itself, so scikit-learn need not.
     plain = type(X) is np.ndarray and X.dtype in (np.float32, np.float64)
     sparse = not plain and issparse(X)
     if sparse:
@@ -147,7 +147,7 @@ def _is_plain(X: Any, least: int) -> bool:
 
 
 def scores_by_row(estimator: Any, X: Any) -> Any:
-    """Return the scores of a Dask array as one; nothing is computed."""
+    """Return the scores of a Dask array as a Dask array; nothing is computed."""
     from shiftsvd.backends.dask import lazy_scores
 
     checked(estimator, X, reset=False)
@@ -159,7 +159,7 @@ def points(estimator: Any, Z: Any, found: Callable[[Panel], Panel], by_row: bool
     Z = Z if lazy else np.asarray(unmasked("scores", Z))
     k = len(estimator.components_)
     if Z.ndim != 2 or Z.shape[1] != k:
-        raise ValueError(f"scores must have shape (n_samples, {k}), got {Z.shape}")
+        raise ValueError(f"scores must have shape (n_samples, {k}), got shape {Z.shape}")
     if not lazy:
         return found(Z)
     from shiftsvd.backends.dask import lazy_points
@@ -208,8 +208,8 @@ MOST_LOST: Final = 0.5  # of the squared length of any direction among the compo
 NAMED: Final = 3  # features in an error
 
 
-# The model with its features in the order of `file`, which has these. Some may be absent: so many of the features of
-# components, and any that only enter sums of rows. `remedy` says how to allow more.
+# Return the model with its features in the order of `names`, the features of `file`. A share `max_absent` of the
+# features of the components may be absent, and all features that only enter sums of rows. `remedy` ends the error.
 def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *remedy: Part) -> Model:
     pca: Any = fitted
     known = pca.feature_names_in_
@@ -220,19 +220,21 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
     needed = [model[j] for j in kept_of(getattr(pca, "preprocess_", ()), len(model))]
     lacking = [name for name in needed if name not in there]
     if len(lacking) > max_absent * len(needed):
-        raise Refused(f"{file}: lacks features of the model: {_some(lacking)}; ", *remedy)
+        limit = f"limit {100 * max_absent:.3g} %"
+        which = f"{len(lacking):,} of the model's {len(needed):,} features ({limit}): {_some(lacking)}"
+        raise Refused(f"{file}: lacks {which}. ", *remedy)
     if unknown := [name for name in found if name not in place]:
-        raise ValueError(f"{file}: has features that the model does not know: {_some(unknown)}")
+        raise ValueError(f"{file}: has features that the model does not have: {_some(unknown)}. Remove these features.")
     if len(there) < len(found) or len(place) < len(model):
-        of = "" if len(there) < len(found) else " of the model"
-        why = "and file and model have different orders, so columns cannot be matched. Make the names unique."
-        raise ValueError(f"{file}: names of features{of} are not unique, {why}")
+        which = "there are" if len(there) < len(found) else "the model has"
+        why = "and a different feature order from the model, so columns cannot be matched. Make the names unique."
+        raise ValueError(f"{file}: {which} duplicate feature names {why}")
     if lacking:
-        notice(f"{file}: {len(lacking)} of {len(needed)} features of the components absent, and unobserved")
+        notice(f"{file}: lacks {len(lacking):,} of the model's {len(needed):,} features (treated as unobserved)")
     return on_places(fitted, np.array([place[name] for name in found], np.intp))
 
 
-# The model for rows whose column j is the feature of the model at places[j]; other features are unobserved.
+# Return the model for rows whose column j is feature places[j] of the model; other features are unobserved.
 def on_places(fitted: Model, places: Places) -> Model:
     pca: Any = fitted
     moved: Any = copy(pca)
@@ -265,8 +267,8 @@ def least_squares(V: Panel, there: Places) -> Panel:
     left = float(eigvalsh(G)[0]) if len(G) else 1.0
     if left < 1 - MOST_LOST:
         raise ValueError(
-            f"absent features must leave at least {1 - MOST_LOST:.0%} of every direction among the components, they "
-            f"leave {max(left, 0):.0%} of one; fit on the features that both have"
+            f"the present features must hold at least {1 - MOST_LOST:.0%} of the squared length of every combination "
+            f"of components, got {max(left, 0):.0%} for one. Fit a model on the features that both data sets have."
         )
     return np.asarray(cho_solve(cho_factor(G), W.conj().T).conj().T)
 
@@ -279,19 +281,22 @@ def dispatched(X: Any) -> Arrays | None:
     return arrays if arrays is not None and get_config()["array_api_dispatch"] else None
 
 
-# Estimators work on the host: with a tensor there as NumPy's or SciPy's, after one notice. An array on another device
-# is refused, since nobody asked for a copy of it.
+# Estimators work on the host. Tensors on the host are converted to NumPy or SciPy, with one notice. Arrays on another
+# device raise TypeError, because a copy to the host is slow and must be requested.
 def taken(X: Any) -> Any:
     arrays, dispatch = arrays_of(X), "sklearn.set_config(array_api_dispatch=True)"
     if arrays is None:
         return X
     if not arrays.on_host:
         raise TypeError(
-            f"estimators take arrays on the host, got one of {arrays!r}; call {dispatch} for PCA to work "
-            "there, use svd, or give a copy on the host"
+            f"estimators need an array on the host, got one of {arrays!r}. Call {dispatch} to fit PCA on the device, "
+            "use shiftsvd.svd, or pass a copy on the host."
         )
     library = type(X).__module__.partition(".")[0]
-    warn_once(f"arrays of {library} are taken as NumPy's, and so are the results; {dispatch} leaves them")
+    warn_once(
+        f"{library} arrays are converted to NumPy, and results are NumPy arrays. "
+        f"Call {dispatch} to keep {library} arrays."
+    )
     arrays.check(X)
     if not arrays.is_sparse(X):
         return arrays.down(X)
@@ -307,7 +312,7 @@ def on_host(Z: Any) -> Any:
 
 
 def settled(estimator: Any, X: Any) -> None:
-    """Move what was learned from X to the device of X; the host keeps its own."""
+    """Copy fitted arrays to the device of X, and keep the NumPy arrays in `_learned`."""
     arrays = dispatched(X)
     vars(estimator).pop("_learned", None)
     if arrays is not None:

@@ -1,4 +1,4 @@
-"""What a fitted PCA does: scores, reconstruction, likelihood, files, export to scikit-learn."""
+"""Methods of a fitted PCA: scores, reconstruction, likelihood, files, export to scikit-learn."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from copy import deepcopy
@@ -35,22 +35,24 @@ from shiftsvd.preparation.prepare import Prepared
 from shiftsvd.preparation.shifts import Learned, Plain, of_each_row
 from shiftsvd.runs.messages import warn
 
-OURS = {"scale_", "info_", "n_iter_", "unseen_variance_"}  # fitted attributes that scikit-learn has no place for
+OURS = {"scale_", "info_", "n_iter_", "unseen_variance_"}  # fitted attributes without a counterpart in scikit-learn
 
 VALUES = ("singular_values_", "explained_variance_", "explained_variance_ratio_")
 
 
 def as_sklearn(model: Any) -> Any:
     if hasattr(model, "shift_") or of_each_row(model.shift):
-        raise Refused("classes of scikit-learn subtract one vector from all rows, got ", Setting("shift", model.shift))
+        raise Refused(
+            "scikit-learn's classes subtract the same vector from every row, got ", Setting("shift", model.shift)
+        )
     if model.preprocess is not None:
         got = Setting("preprocess", model.preprocess)
-        raise Refused("classes of scikit-learn do not transform entries, got ", got)
+        raise Refused("scikit-learn's PCA does not transform entries, got ", got)
     from sklearn import decomposition  # which loads much that a fit does not need
 
     pca = decomposition.PCA(model.n_components_, whiten=model.whiten)
     vars(pca).update({name: deepcopy(x) for name, x in vars(model).items() if name.endswith("_") and name not in OURS})
-    for name in VALUES:  # there they have the type of the data, which its products take theirs from
+    for name in VALUES:  # scikit-learn stores them in the type of the data, which sets the type of its scores
         setattr(pca, name, getattr(pca, name).astype(pca.components_.dtype))
     return pca if model.scale_ is None else _behind_a_scaler(pca, model)
 
@@ -73,9 +75,9 @@ def in_range(explained: Vector, unit: int) -> Vector:
     variances = np.minimum(np.ldexp(explained, 2 * unit), np.finfo(np.float64).max)
     if np.any((explained > 0) & ~_is_number(variances)):
         warn(
-            "variances leave the range of float64: explained_variance_ and noise_variance_ are the largest "
-            "number there is, or 0 or short of digits; singular_values_, components_, explained_variance_ratio_ and "
-            "scores are right"
+            "Some variances are outside the range of float64. explained_variance_ and noise_variance_ hold the largest "
+            "float64 number, 0 or an inaccurate number instead; singular_values_, components_, "
+            "explained_variance_ratio_ and scores are accurate. Multiply X by a power of two to avoid this."
         )
     return variances
 
@@ -91,7 +93,7 @@ def _is_number(variances: Vector) -> Vector:
 
 @dataclass(frozen=True, eq=False)
 class PPCA:
-    """A Gaussian of covariance ``D (V diag(variance - noise) V^T + noise I) D`` with D the scales of the features."""
+    """Gaussian with covariance ``D (V diag(variance - noise) V^T + noise I) D``; D holds the scales of the features."""
 
     V: Panel  # shape (n, k)
     variance: Vector  # of the components, at least the noise
@@ -122,7 +124,9 @@ class PPCA:
         if k == n:
             return self._in_units((V / self.variance) @ V.T, -1)
         if self.noise <= 0:
-            raise ValueError(f"the noise variance is 0: with {k} components the covariance has no inverse; keep fewer")
+            raise ValueError(
+                f"the noise variance is 0, so the covariance has no inverse. Use fewer than {k} components."
+            )
         P = V * (1 / self.variance - 1 / self.noise) @ V.T
         P[np.diag_indices_from(P)] += 1 / self.noise
         return self._in_units(P, -1)
@@ -163,7 +167,7 @@ def _log_evidence(spectrum: Vector, k: int, n_samples: int) -> float:
 
 
 class FittedPCA(Components):
-    """A fitted `PCA`, whether by `fit` or by batches; the attributes are documented there."""
+    """Base class of `PCA` and `IncrementalPCA`: the methods of a fitted model."""
 
     variants_: Any  # `shiftsvd.genetics.Variants` that the features are: of models that the command fits to genotypes
 
@@ -182,7 +186,8 @@ class FittedPCA(Components):
         X : array, sparse matrix, data frame or Dask array of shape (n_samples, n_features)
             Rows with the features of the fit; sparse X stays sparse. One pass.
         groups, covariates : array, optional
-            Those of these rows, as in `fit`; the group means and coefficients are those of the training data.
+            Groups and covariates of these rows, as in `fit`; group means and coefficients are those of the training
+            data.
 
         Returns
         -------
@@ -193,7 +198,7 @@ class FittedPCA(Components):
         Raises
         ------
         ValueError
-            For groups that no training row is in.
+            For groups without training rows.
         """
         prepared, data = self._prepared(groups, covariates)
         if data is None and is_lazy(X):
@@ -201,7 +206,7 @@ class FittedPCA(Components):
         return _joined(self._scored(X, prepared, data))
 
     def iter_scores(self, X: Any, groups: Any = None, covariates: Any = None) -> Iterator[tuple[int, Panel]]:
-        """Yield the scores part by part, in order; one pass that holds neither the data of a file nor their scores.
+        """Yield the scores block by block, in order: one pass that stores neither the data of a file nor all scores.
 
         Parameters
         ----------
@@ -223,12 +228,12 @@ class FittedPCA(Components):
             yield lo, (Z / self._deviations() if self.whiten else Z).astype(A.dtype, copy=False)
 
     def on_features(self, names: Iterable[Any], max_absent: float = 0.0) -> Self:
-        """Return the model for rows that have these features, in this order, of which some may be absent.
+        """Return a copy of the model for rows with the given features, in the given order.
 
         Parameters
         ----------
-        names : names of the features of such rows
-            All must be features of the model, see `feature_names_in_`.
+        names : iterable of feature names
+            Features of the rows; all must be features of the model, see `feature_names_in_`.
         max_absent : float
             Largest share of the components' features that may be absent. They are treated as unobserved: scores are
             the least-squares fit of the components to the present features.
@@ -241,8 +246,8 @@ class FittedPCA(Components):
         Raises
         ------
         ValueError
-            If more features are absent (a notice counts fewer), some are unknown or duplicate, the model has no names,
-            or some direction among the components would lose half of its squared length.
+            If more features are absent (for fewer, a notice gives the number), some are unknown or duplicate, the model
+            has no names, or a combination of components would lose half of its squared length.
 
         Notes
         -----
@@ -261,16 +266,16 @@ class FittedPCA(Components):
         if not 0 <= max_absent <= 1:
             raise refuse("max_absent", "be a share from 0 to 1", max_absent)
         if getattr(self, "feature_names_in_", None) is None:
-            raise ValueError("the model knows no names of its features; fit it to a data frame")
-        remedy = Setting("max_absent"), " lets so many be unobserved"
+            raise ValueError("the model has no feature names. Fit it on a data frame.")
+        remedy = "Raise ", Setting("max_absent"), " to treat absent features as unobserved."
         return aligned(self, list(names), "names", max_absent, *remedy)
 
     @natively
     def inverse_transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
         """Return the points in the space of the data, in its units, that have these scores.
 
-        Means of groups, the fit of covariates and column means are added back. The means of the rows themselves, which
-        ``shift="rows"`` and "both" subtract, are not known.
+        Group means, the fit of covariates and column means are added back. Row means, which ``shift="rows"`` and "both"
+        subtract, are unknown and not added.
 
         Parameters
         ----------
@@ -309,14 +314,14 @@ class FittedPCA(Components):
         Returns
         -------
         array of shape (n_samples,)
-            Where the noise variance is 0 the model is a degenerate normal distribution on the space of the components;
-            it is minus infinity elsewhere.
+            If the noise variance is 0, the model is a degenerate normal distribution on the space of the components,
+            and the log-likelihood of rows outside of this space is minus infinity.
 
         Raises
         ------
         ValueError
-            If the variances leave the range of numbers (see `explained_variance_`), as `score`, `get_covariance` and
-            `get_precision` do.
+            If the variances are outside the range of float64 (see `explained_variance_`); `score`, `get_covariance` and
+            `get_precision` raise the same error.
 
         Notes
         -----
@@ -385,8 +390,8 @@ class FittedPCA(Components):
         S, variance, noise = self.singular_values_, self.explained_variance_.astype(np.float64), self.noise_variance_
         if beyond(S, self.explained_variance_):
             raise ValueError(
-                f"the variances of this model leave the range of numbers (the first singular value is {S[0]:.3g}), and "
-                "likelihoods and covariances need them; fit X times a power of two"
+                f"the variances of this model are outside the range of float64 (first singular value: {S[0]:.3g}), so "
+                "likelihoods and covariances cannot be computed. Multiply X by a power of two and fit again."
             )
         if self.whiten:
             # scikit-learn multiplies the excess variance by the variance once more, and its own tests hold it
@@ -408,7 +413,7 @@ class FittedPCA(Components):
         Parameters
         ----------
         path : path
-            Of the file.
+            Path of the file.
         force : bool
             Overwrite an existing file.
         names : sequence of str, optional
@@ -428,17 +433,17 @@ class FittedPCA(Components):
         return load_model(path, cls)
 
     def to_sklearn(self) -> Any:
-        """Return the same transform by fitted classes of scikit-learn alone.
+        """Convert the model to fitted classes of scikit-learn with the same `transform`.
 
         Returns
         -------
         sklearn.decomposition.PCA
-            With a scale, a Pipeline of a StandardScaler that only divides (so that it takes sparse data) and a PCA of
-            the scaled data.
+            If the model has a scale: a Pipeline of a StandardScaler without centring, which supports sparse data, and a
+            PCA of the scaled data.
 
         Notes
         -----
-        Data far off-centre lose digits there: scikit-learn subtracts the mean after multiplying.
+        Data far off-centre lose digits: scikit-learn subtracts the mean after multiplying.
 
         Examples
         --------

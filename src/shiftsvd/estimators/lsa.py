@@ -1,4 +1,4 @@
-"""Latent semantic analysis: from raw texts to points, in one object."""
+"""Latent semantic analysis of raw texts."""
 
 from dataclasses import KW_ONLY, dataclass
 from inspect import signature
@@ -20,20 +20,21 @@ from shiftsvd.solvers import Solver
 
 @dataclass(eq=False, repr=False)
 class LSA(Components):
-    """Weights of words by scikit-learn's TfidfVectorizer, their leading singular vectors, and rows of length 1.
+    """Latent semantic analysis: TF-IDF weights of texts, their truncated SVD, and rows scaled to length 1.
 
-    `fit` and `transform` take iterables of texts; matrices and frames raise TypeError. A text without any of the terms
-    is at 0, or at the place of the empty text if the mean is subtracted.
+    `fit` and `transform` take iterables of texts; matrices and data frames raise TypeError. Weights are computed by
+    scikit-learn's TfidfVectorizer. A text without any of the terms has coordinates 0, or with `center` those of an
+    empty text.
 
     Parameters
     ----------
     n_components : int, or float in (0, 1)
         At most the number of texts and of terms; 100 to 300 is usual.
     center : bool
-        Subtract the mean of the texts, as PCA does; the weights stay sparse. Without, the first component is mostly
-        that mean.
+        Subtract the mean of the texts, as PCA does; the weights stay sparse. Without centring, the first component is
+        mostly the mean.
     normalize : bool
-        Divide the coordinates of each text by their length, so that products are cosines.
+        Divide the coordinates of each text by their norm, so that inner products are cosines.
     strip_accents, lowercase, analyzer, stop_words, token_pattern, ngram_range, max_df, min_df, max_features : optional
         As in `sklearn.feature_extraction.text.TfidfVectorizer`, which makes terms and weights of the texts.
     preprocessor, tokenizer, vocabulary, norm, use_idf, smooth_idf, sublinear_tf : optional
@@ -53,7 +54,7 @@ class LSA(Components):
 
     See Also
     --------
-    TruncatedSVD : Of a matrix that is there already.
+    TruncatedSVD : SVD of a matrix of weights.
     TfIdf : The weights alone.
 
     References
@@ -151,7 +152,7 @@ class LSA(Components):
     def _fit(self, X: Any) -> Any:
         vectorizer = self._with_settings(TfidfVectorizer)
         weights = vectorizer.fit_transform(self._texts(X))
-        # What TruncatedSVD says of the mean is in the description of `center`.
+        # The description of `center` replaces TruncatedSVD's warning about the mean.
         svd = self._with_settings(PCA) if self.center else self._with_settings(TruncatedSVD, warn_mean=False)
         svd.fit(weights)
         self.vectorizer_, self.svd_ = vectorizer, svd
@@ -166,15 +167,17 @@ class LSA(Components):
         kind, shape = type(X).__name__, getattr(X, "shape", None)
         if issparse(X) or (shape is not None and len(shape) != 1):
             raise TypeError(
-                f"LSA takes texts, one a sample, got {kind} of shape {shape}; of a frame give the column of texts, of "
-                "weights that are there already use TruncatedSVD or PCA"
+                f"LSA needs one text per sample, got {kind} of shape {shape}. Pass the text column of a data frame, or "
+                "use TruncatedSVD or PCA for a matrix of term weights."
             )
         own = callable(self.analyzer) or self.preprocessor is not None
         if own or isinstance(X, str) or not hasattr(X, "__getitem__"):  # one text scikit-learn refuses
             return X
         wrong = next(((i, x) for i, x in enumerate(X) if not isinstance(x, str | bytes)), None)
         if wrong is not None:
-            raise TypeError(f"LSA takes texts, got {type(wrong[1]).__name__} as number {wrong[0]}: {wrong[1]!r:.60}")
+            raise TypeError(
+                f"LSA needs texts, got {type(wrong[1]).__name__} at position {wrong[0]:,}: {wrong[1]!r:.60}"
+            )
         return X
 
     def _with_settings(self, kind: Any, **fixed: Any) -> Any:

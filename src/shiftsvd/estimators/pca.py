@@ -1,4 +1,4 @@
-"""PCA that swaps in for scikit-learn's, on dense and sparse data, centred without being centred."""
+"""PCA with scikit-learn's interface for dense and sparse data, which are centred implicitly."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self, overload
@@ -38,7 +38,7 @@ class PCA(BatchPCA):
     whiten : bool
         Scale the scores to unit variance.
     svd_solver : {"auto", "full", "covariance_eigh", "arpack", "randomized"}, optional
-        scikit-learn's spelling of `solver`, with scikit-learn's meaning; give one of the two.
+        scikit-learn's name for the solver; pass either `svd_solver` or `solver`.
     tol : float, optional
         Relative accuracy of the singular values. Default 1e-4, or down to rounding if `svd_solver` is given.
     iterated_power : int or "auto"
@@ -48,10 +48,10 @@ class PCA(BatchPCA):
     power_iteration_normalizer : {"auto", "QR", "LU", "CholeskyQR2", "none"}
         Normalization between the power iterations of "randomized".
     random_state : int, Generator, RandomState or None
-        None is fresh entropy; the global state is never read.
+        Seed or generator; None draws fresh entropy. NumPy's global random state is never used.
     shift : "mean", None, array of shape (n_features,), "rows", "both", `GroupMeans()` or `Covariates()`
-        What to subtract, as in `svd`. `fit`, `transform` and the others take the `groups` of rows for `GroupMeans()`,
-        and known `covariates` for `Covariates()`.
+        Shift to subtract, as in `svd`. `fit`, `transform` and the other methods take the `groups` of rows for
+        `GroupMeans()`, and known `covariates` for `Covariates()`.
     scale : None, "std" or True, "pareto", or positive array of shape (n_features,)
         Divisor of the columns after the shift, as in `svd`.
     solver : str or Solver
@@ -64,8 +64,8 @@ class PCA(BatchPCA):
     n_threads : int, optional
         Default: the cores that this process may use. The result does not depend on it.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. A fit that needs more is refused; near the limit "auto" may choose
-        another solver for another number of threads, as in `svd`.
+        Default: half of the available memory. A fit that needs more raises ValueError; near the limit the choice of
+        "auto" may depend on the number of threads, as in `svd`.
     verbose : int
         Accepted for compatibility.
     scale_ddof : 0 or 1
@@ -75,11 +75,12 @@ class PCA(BatchPCA):
     penalty : float of at least 0, or "auto"
         Amount by which the completion shrinks its singular values; see `complete_matrix`.
     max_iter : int
-        Most steps of the completion. One that has not converged by then warns, and has ``info_.converged=False``.
+        Maximum number of steps of the completion. A warning reports a completion that did not converge by then;
+        ``info_.converged`` is then False.
     preprocess : transformation, its name, or list of them
-        Transformations of the entries before anything else, such as ``LogNormalize()`` or "pearson:theta=10": see
-        `preprocess`. Nothing becomes dense. `transform` applies what they learned to new rows; means, scales, variances
-        and `inverse_transform` are those of the transformed matrix.
+        Transformations of the entries before shift and scale, such as ``LogNormalize()`` or "pearson:theta=10": see
+        `preprocess`. Sparse data stay sparse. `transform` applies the fitted transformations to new rows; means,
+        scales, variances and `inverse_transform` refer to the transformed matrix.
 
     Attributes
     ----------
@@ -87,25 +88,25 @@ class PCA(BatchPCA):
         The largest entry of each is positive.
     explained_variance_ : array of shape (n_components_,)
         ``singular_values_**2 / (n_samples - 1)``, in scaled units; for a shift other than the mean, a second moment
-        about the shift. If the square leaves the range of numbers (data beyond 1e154, or below 1e-154) it is the
-        largest number, or 0 or inaccurate, like `noise_variance_`; a warning says so. All else is right at any scale.
+        about the shift. A variance outside the range of float64 (data beyond 1e154, or below 1e-154) is the largest
+        float64 number, 0 or inaccurate, with a warning; so is `noise_variance_`. Other attributes are accurate.
     explained_variance_ratio_ : array of shape (n_components_,)
-        Its share of the total variance of the shifted, scaled matrix. With ``missing="em"`` most of the completed
-        matrix may be the model's own, so shares close to 1 say nothing of the fit; ``info_.heldout_r2`` does.
+        Share of each component in the total variance of the shifted, scaled matrix. With ``missing="em"`` most entries
+        may be predictions of the model, so shares close to 1 do not measure the fit; use ``info_.heldout_r2``.
     singular_values_ : array of shape (n_components_,)
         Values, variances and ratios are float64; components and scores have the type of the data.
     mean_ : array of shape (n_features,)
-        What is subtracted from every row, float64; with `GroupMeans()` and `Covariates()`, the column means.
+        Vector that is subtracted from every row, float64; with `GroupMeans()` and `Covariates()`, the column means.
     shift_ : LearnedGroups or LearnedCovariates
         The means of the groups, or the coefficients of the regression; only with those shifts.
     scale_ : array of shape (n_features,), or None
         Divisors of the columns.
     preprocess_ : tuple of Fitted
-        What the transformations have learned; only if there are any.
+        Fitted transformations; only with `preprocess`.
     noise_variance_ : float
-        Mean variance of the components left out (Tipping & Bishop 1999), from `Info.frobenius_error`, so that it is
-        accurate as a tiny share of the total; 0 at rounding level. With ``missing="em"`` it is too small, as completed
-        entries have no noise.
+        Mean variance of the components beyond `n_components_` (Tipping & Bishop 1999), computed from
+        `Info.frobenius_error`, so a tiny share of the total is accurate, too; 0 at rounding level. With
+        ``missing="em"`` the noise variance is too small, because completed entries have no noise.
     n_iter_ : int
         Steps of the completion with ``missing="em"``, otherwise 1.
     n_components_, n_samples_, n_features_in_ : int
@@ -113,22 +114,22 @@ class PCA(BatchPCA):
     feature_names_in_ : array of str
         If X was a data frame.
     table_ : shiftsvd.io.Choices
-        Options for reading the table that ``shiftsvd fit`` was given, if any.
+        Options by which ``shiftsvd fit`` read the table, if the input was a table.
     unseen_variance_ : float
-        After `partial_fit` only: no exact variance is larger than `explained_variance_` by more.
+        After `partial_fit` only: bound of the amount by which exact variances exceed `explained_variance_`.
     info_ : Info
         Solver, passes, rank, and accuracy.
 
     See Also
     --------
-    svd : The decomposition alone.
-    TruncatedSVD : Without a mean.
+    svd : The decomposition as a function.
+    TruncatedSVD : Decomposition without centring.
     suggest_k : Choose the number of components.
 
     Notes
     -----
-    Cost: one read to check the values, one pass for the moments, and those of the solver (`Info.n_passes`); shifts that
-    differ between rows take two more. scikit-learn's metadata routing brings `groups` and `covariates` through
+    Passes: one to validate the values, one for the moments, and those of the solver (`Info.n_passes`); shifts that
+    differ between rows take two more. scikit-learn's metadata routing passes `groups` and `covariates` through
     pipelines: ``pca.set_fit_request(groups=True).set_transform_request(groups=True)``.
 
     References
@@ -168,7 +169,7 @@ class PCA(BatchPCA):
     preprocess: Preprocess | None = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None) -> Self:
-        """Find the components of X.
+        """Compute the components of X.
 
         Parameters
         ----------
@@ -211,7 +212,7 @@ class PCA(BatchPCA):
             F.info = account.told(F.info)
             if k == "mle":
                 F = F.truncate(minka_rank(np.ldexp(F.S, -unit) ** 2 / (prepared.count - 1), int(prepared.count)))
-            # Only now: a fit that is refused leaves the estimator as it was.
+            # Only now: a fit that raises an error must not change the estimator.
             self._forget()
             self._set(F, prepared, len(F.S) if k else 0, variance, unit)
             self.n_iter_ = account.n_iter
@@ -240,7 +241,7 @@ class PCA(BatchPCA):
             noise = float(np.ldexp(rest / left_out, 2 * unit)) if left_out >= 1 else 0.0
         self.noise_variance_ = min(noise, float(np.finfo(np.float64).max))
         if prepared.count != B.shape[0] and beyond(S, self.explained_variance_):
-            self._freedom = freedom  # what `explained_variance_` would tell
+            self._freedom = freedom  # `explained_variance_` is out of range, so it cannot be computed from that
         self.info_ = F.info
 
     @overload
@@ -256,6 +257,6 @@ class PCA(BatchPCA):
     def fit_transform(
         self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None
     ) -> Any:
-        """``fit(X).transform(X)``: scores of every row, whatever its weight, shape (n_samples, n_components_)."""
+        """Fit to X and return the scores of all rows, also of rows with weight 0, shape (n_samples, n_components_)."""
         data = {"groups": groups, "covariates": covariates}
         return self.fit(X, y, sample_weight=sample_weight, **data).transform(X, **data)

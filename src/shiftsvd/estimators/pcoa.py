@@ -1,4 +1,4 @@
-"""Principal coordinates: points whose distances are those given, from a matrix that is centred on both sides unseen."""
+"""Principal coordinate analysis of a matrix of distances, which is double-centred implicitly."""
 
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
@@ -35,9 +35,9 @@ SMALL = 2000  # points up to which all eigenvalues are computed, as they take se
 class PCoA(Components):
     """Principal coordinate analysis (classical scaling): the largest eigenvalues of ``B = -1/2 J S J``.
 
-    S holds the squared distances, and J subtracts the mean. B is Hermitian but, unless the distances are Euclidean,
-    has negative eigenvalues, which a singular value decomposition would take for large ones. It is never formed beyond
-    2000 points.
+    S holds the squared distances, and J subtracts the mean. B is symmetric. Unless the distances are Euclidean, B has
+    negative eigenvalues, which a singular value decomposition cannot distinguish from positive ones. B is formed for at
+    most 2000 points.
 
     `fit` takes distances, symmetric and 0 on the diagonal, as an array, a data frame or an object with ``data`` and
     ``ids``, or an operator of **squared** distances; with a `metric`, features. `transform` takes the distances of
@@ -119,7 +119,11 @@ class PCoA(Components):
             found = self._everything(B, k) if small else self._leading(B, k, rng)
         if not found.converged:
             worst = float(found.value_errors.max())
-            warn(f"eigenvalues did not converge: relative errors up to {worst:.1e}. Raise ", Setting("tol"), ".")
+            warn(
+                f"Eigenvalues did not converge (relative errors up to {worst:.1e}, `tol` {self.tol:g}). Raise ",
+                Setting("tol"),
+                ".",
+            )
         self._set(found, means, small, names)
         return self
 
@@ -167,7 +171,9 @@ class PCoA(Components):
             self._points = D.copy()
             D = pairwise_distances(D, metric=self.metric)
         if D.shape[0] != D.shape[1]:
-            raise ValueError(f"distances must be a square matrix, one row and column for each point, got {D.shape}")
+            raise ValueError(
+                f"distances must be a square matrix with a row and a column per point, got shape {D.shape}"
+            )
         _distances(D)
         return SquaredDistances(D, thread_count(self.n_threads))
 
@@ -202,7 +208,7 @@ class PCoA(Components):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SquaredDistances(Operator):
-    """The squares of an array of distances, made block by block and never held."""
+    """Operator of squared distances, which are computed block by block and never stored."""
 
     D: Panel
     n_threads: int = 1
@@ -225,7 +231,7 @@ class SquaredDistances(Operator):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DoubleCentred(Derived):
-    """``-1/2 J A J`` with ``J = I - 1 1^T / n``, for a symmetric A; J is a projection, applied as one."""
+    """Operator ``-1/2 J A J`` with the projection ``J = I - 1 1^T / n``, for a symmetric A."""
 
     def matmat(self, V: Panel) -> Panel:
         return _centred(self.A.matmat(_centred(V))) / -2
@@ -247,18 +253,18 @@ def _distances(D: Panel) -> None:
     tolerance = 8 * n * float(np.finfo(D.dtype).eps) * largest
     diagonal = float(np.abs(np.diagonal(D)).max())
     if diagonal > tolerance:
-        raise ValueError(f"distances must be 0 on the diagonal, got up to {diagonal:g}; similarities are no distances")
+        raise ValueError(f"distances must be 0 on the diagonal, got {diagonal:g}. Convert similarities to distances.")
     for lo, hi in cut(n, BLOCK // n):
         off = float(np.abs(D[lo:hi] - D[:, lo:hi].T).max())
         if off > tolerance:
-            raise ValueError(f"distances must be symmetric, got two that differ by {off:g}; use (D + D.T) / 2")
+            raise ValueError(f"distances must be symmetric, got a difference of {off:g}. Pass (D + D.T) / 2.")
 
 
 def _means(S: Operator, rng: np.random.Generator) -> Vector:
     V = np.column_stack([np.ones(S.shape[0]), rng.standard_normal(S.shape[0])])
     SV = S.matmat(V)
     if abs(float(SV[:, 0] @ V[:, 1] - V[:, 0] @ SV[:, 1])) > 1e-4 * float(np.linalg.norm(SV) * np.linalg.norm(V)):
-        raise ValueError(f"squared distances must be a symmetric matrix, which {S} is not")
+        raise ValueError(f"squared distances must be a symmetric matrix, got {S}, which is not symmetric")
     if np.any(SV[:, 0] < 0):
         raise ValueError(f"squared distances must be at least 0, got a column of {S} with a negative sum")
     return np.asarray(SV[:, 0] / S.shape[0])

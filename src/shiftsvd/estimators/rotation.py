@@ -1,4 +1,4 @@
-"""Rotated components: a few that are known, mixed so that each is large at few features."""
+"""Varimax and promax rotation of components, so that each has few features with large loadings."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -67,7 +67,7 @@ class Rotation:
 def rotate(
     V: Any, S: Any, method: Method = "varimax", *, power: float = 4, kaiser: bool = True, max_iter: int = 1000
 ) -> Rotation:
-    """Rotate the loadings ``V diag(S)`` of known components by varimax or promax.
+    """Rotate the loadings ``V diag(S)`` of components by varimax or promax.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def rotate(
     power : float above 1
         Power of the loadings to which promax fits.
     kaiser : bool
-        Give every feature the same weight, whatever the components explain of it (Kaiser's normalisation).
+        Give every feature the same weight: scale its loadings to length 1 first (Kaiser's normalisation).
     max_iter : int
         Most sweeps over all pairs of components.
 
@@ -96,8 +96,8 @@ def rotate(
 
     See Also
     --------
-    Rotation : What is returned.
-    xarray.rotate : The same of labelled fields.
+    Rotation : The result.
+    xarray.rotate : The same for labelled fields.
 
     Notes
     -----
@@ -121,13 +121,13 @@ def rotate(
     if method not in get_args(Method):
         raise refuse("method", 'be "varimax" or "promax"', method)
     if not isinstance(power, int | float | np.number) or not power > 1:
-        raise refuse("power", "be a number above 1", power, "varimax needs none")
+        raise refuse("power", "be a number above 1", power, "varimax ignores it")
     max_iter = integer("max_iter", max_iter, 1)
     L = V * S
     check_size("loadings", largest_of(L))
     found = varimax(L, kaiser, max_iter) if method == "varimax" else promax(L, power, kaiser, max_iter)
     if not found.converged:
-        warn(f"the rotation still turns components after {found.n_iter} sweeps; give a larger ", Setting("max_iter"))
+        warn(f"The rotation did not converge within {found.n_iter:,} sweeps. Raise ", Setting("max_iter"), ".")
     lengths = np.linalg.norm(found.loadings, axis=0)
     order = np.argsort(-lengths, kind="stable")
     back = np.linalg.inv(found.T)
@@ -156,5 +156,7 @@ def _checked(V: Any, S: Any) -> tuple[Panel, Vector]:
         raise ValueError(f"V and S must be real numbers, got {V.dtype} and {S.dtype}")
     V, S = V.astype(np.float64), S.astype(np.float64)
     if not (np.isfinite(V).all() and np.isfinite(S).all() and np.all(S > 0)):
-        raise ValueError(f"V must be finite and S finite and positive, got S from {S.min()}; leave out what is 0")
+        raise ValueError(
+            f"V must be finite and S finite and positive, got a least S of {S.min():g}. Remove components whose S is 0."
+        )
     return V, S

@@ -49,11 +49,11 @@ def wanted(n_components: Any, shape: tuple[int, int], svd_solver: str | None) ->
             raise refuse("n_components", 'be a number, None or "mle"', n_components)
         mle = Setting("n_components", "mle")
         if truncated:
-            raise Refused(mle, f" cannot be a string {spelled}; leave ", Setting("svd_solver"), " out")
+            raise Refused(mle, f" cannot be a string {spelled}. Remove ", Setting("svd_solver"), ".")
         if m < n:
             raise Refused(mle, f" is only supported if n_samples >= n_features, got {m} x {n}")
         if n > MLE_FEATURES:
-            raise Refused(mle, f" needs all eigenvalues: at most {MLE_FEATURES} features, got {n}")
+            raise Refused(mle, f" computes all eigenvalues and supports at most {MLE_FEATURES:,} features, got {n:,}")
         return "mle"
     if isinstance(n_components, float | np.floating) and 0 < n_components < 1 and not truncated:
         return float(n_components)
@@ -88,7 +88,7 @@ def solver_of(pca: "PCA", k: int | float | Literal["mle"], shape: tuple[int, int
     if name not in ("randomized", "shifted-randomized"):
         return name
     if isinstance(k, float):
-        raise ValueError(f"a share of the variance (n_components={k}) needs {SHARED}, got {name!r}")
+        raise ValueError(f"n_components={k}, a share of the variance, needs {SHARED}, got {name!r}")
     q, extra = pca.iterated_power, integer("n_oversamples", pca.n_oversamples, 0)
     q = auto_iterations(k, shape) if q == "auto" else integer("iterated_power", q, 0, of=' or "auto"')
     if name == "shifted-randomized":
@@ -108,7 +108,7 @@ def either(solver: str | Solver, **theirs: str | None) -> str | Solver:
         return solver
     if not (isinstance(solver, str) and solver == "auto"):
         raise Refused(
-            *("give ", Setting(name), " or ", Setting("solver"), f", not both; got {spelled!r} and {solver!r}")
+            *("Pass either ", Setting(name), " or ", Setting("solver"), f", not both, got {spelled!r} and {solver!r}")
         )
     return spelled
 
@@ -116,17 +116,18 @@ def either(solver: str | Solver, **theirs: str | None) -> str | Solver:
 def shift_of_rows(shift: Any, missing: str, data: dict[str, Any]) -> Any:
     if missing != "error" and not (shift is None or (isinstance(shift, str) and shift == "mean")):
         allowed = Setting("shift", "mean")
-        raise Refused(Setting("missing", missing), " of PCA is for ", allowed, f" or None, got {shift!r}")
+        raise Refused(Setting("missing", missing), " of PCA needs ", allowed, f" or None, got {shift!r}")
     if isinstance(shift, GroupMeans | Covariates):
         name, spec = ("groups", "labels") if isinstance(shift, GroupMeans) else ("covariates", "values")
         if getattr(shift, spec) is not None:
             kind = type(shift).__name__
             raise Refused(
-                f"in PCA {kind}() is empty, so that folds and new rows bring their own: fit(X, ", Setting(name), "=...)"
+                *(f"PCA needs an empty {kind}(), because new rows have other {name}. Pass fit(X, ", Setting(name)),
+                "=...).",
             )
         values = data_of_rows(name, shift, data)
         if np.iscomplexobj(values):
-            raise Refused(Setting(name), " of PCA must be real, got complex numbers; use svd instead")
+            raise Refused(Setting(name), " of PCA must be real, got complex numbers. Use shiftsvd.svd.")
         return replace(shift, **{spec: values})
     data_of_rows(None, shift, data)
     if isinstance(shift, str):  # before the other kinds: to tell a protocol takes a while
@@ -134,9 +135,9 @@ def shift_of_rows(shift: Any, missing: str, data: dict[str, Any]) -> Any:
             choices = '"mean", "rows", "both", None, a vector, GroupMeans() or Covariates()'
             raise refuse("shift", f"be {choices}", shift)
     elif isinstance(shift, Operator | Shift):
-        raise ValueError(f"a shift of PCA must mean something for new rows, got {shift}; use svd instead")
+        raise ValueError(f"a shift of PCA must apply to new rows, got {shift}. Use shiftsvd.svd.")
     elif np.iscomplexobj(shift):
-        raise ValueError("a shift of PCA must be real, got complex numbers; use svd instead")
+        raise ValueError("a shift of PCA must be real, got complex numbers. Use shiftsvd.svd.")
     return shift
 
 
@@ -144,12 +145,12 @@ def data_of_rows(needed: str | None, shift: Any, data: dict[str, Any]) -> Any:
     for name, values in data.items():
         if name == needed and values is None:
             raise Refused(
-                *(Setting("shift", shift), " needs ", Setting(name), ": give ", Setting(name)),
-                "=..., one for each row of X",
+                *(Setting("shift", shift), " needs ", Setting(name), ". Pass ", Setting(name)),
+                "=..., with one entry per row of X.",
             )
         if name != needed and values is not None:
             kind = {"groups": "GroupMeans()", "covariates": "Covariates()"}[name]
-            raise Refused(Setting(name), f" are for shift={kind}, got ", Setting("shift", shift))
+            raise Refused(Setting(name), f" must come with shift={kind}, got ", Setting("shift", shift))
     return None if needed is None else data[needed]
 
 

@@ -1,4 +1,4 @@
-"""TruncatedSVD that swaps in for scikit-learn's, for those who do not centre, and that says when they should."""
+"""TruncatedSVD with scikit-learn's interface, which warns if the first component is the mean."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, overload
@@ -23,19 +23,19 @@ from shiftsvd.runs.messages import warn_once
 from shiftsvd.solvers import BlockLanczos, RandomizedSVD, Solver
 from shiftsvd.transforms.chains import Preprocess, apply_all, as_transforms, width
 
-ALIGNED = 0.99  # cosine from which on a component is taken for the mean
+ALIGNED = 0.99  # least |cosine| with the mean of the rows at which `warn_mean` warns
 
 
 @dataclass(eq=False, repr=False)
 class TruncatedSVD(Components):
-    """The leading singular vectors of X as it is, without a shift; sparse X stays sparse.
+    """Truncated SVD of X without centring; sparse X stays sparse.
 
     Parameters
     ----------
     n_components : int, or float in (0, 1)
         Number of components, or the share of the squared Frobenius norm to exceed with the fewest components.
     algorithm : {"arpack", "randomized"}, optional
-        scikit-learn's spelling of `solver`, with scikit-learn's meaning; give one of the two.
+        scikit-learn's name for the solver; pass either `algorithm` or `solver`.
     n_iter : int
         Power iterations of ``algorithm="randomized"``.
     n_oversamples : int
@@ -45,10 +45,11 @@ class TruncatedSVD(Components):
     random_state, tol, solver, n_threads, memory_limit : optional
         As in `PCA`; ``algorithm="arpack"`` is accurate down to rounding by default.
     preprocess : transformation, its name, or list of them
-        Transformations of the entries first, such as `TfIdf` or `PMI`: see `shiftsvd.transforms`. Nothing becomes
-        dense. `transform` applies what they learned to new rows; X below is the transformed matrix.
+        Transformations of the entries before the decomposition, such as `TfIdf` or `PMI`: see `shiftsvd.transforms`.
+        Sparse data stay sparse. `transform` applies the fitted transformations to new rows. Attributes refer to the
+        transformed matrix.
     warn_mean : bool
-        Warn, once in a process, if the first component is the mean of the rows, see `mean_alignment_`.
+        Warn, once per process, if the first component is the mean of the rows; see `mean_alignment_`.
 
     Attributes
     ----------
@@ -56,16 +57,16 @@ class TruncatedSVD(Components):
         The largest entry of each is positive.
     singular_values_ : array of shape (n_components,)
     explained_variance_ : array of shape (n_components,)
-        Variance of the scores, about their mean. It need not descend, as most of a first component that is the mean is
-        no variance. If the square leaves the range of numbers it is the largest number, or 0 or inaccurate; a
-        warning says so.
+        Variance of the scores, about their mean. The variances need not descend: a first component that is the mean of
+        the rows has little variance. A variance outside the range of float64 is the largest float64 number, 0 or
+        inaccurate, with a warning.
     explained_variance_ratio_ : array of shape (n_components,)
-        Its share of the exact total variance of X.
+        Share of each component in the exact total variance of X.
     mean_alignment_ : array of shape (n_components,)
-        ``|cos|`` of the angle between each component and the mean of the rows. Above 0.99 the first component says
-        only that the data are off-centre; `PCA` subtracts the mean, from sparse data, too.
+        ``|cos|`` of the angle between each component and the mean of the rows. Above 0.99 the first component is the
+        mean; `PCA` subtracts the mean, also of sparse data.
     preprocess_ : tuple of Fitted
-        What the transformations have learned; only if there are any.
+        Fitted transformations; only with `preprocess`.
     n_features_in_ : int
     feature_names_in_ : array of str
         If X was a data frame.
@@ -74,8 +75,8 @@ class TruncatedSVD(Components):
 
     See Also
     --------
-    PCA : Minus the mean of every column.
-    LSA : From texts to components.
+    PCA : Subtracts the mean of every column.
+    LSA : Computes components of raw texts.
 
     Notes
     -----
@@ -127,10 +128,10 @@ class TruncatedSVD(Components):
         self._set(F, B, centred, squares)
         if self.warn_mean and self.mean_alignment_[0] > ALIGNED:
             warn_once(
-                f"the first component is the mean of the rows (|cos| = {self.mean_alignment_[0]:.4f}), so that only "
-                f"{len(F.S) - 1} of {len(F.S)} components describe how rows differ; PCA subtracts the mean, and keeps "
-                "sparse data sparse; ",
-                *(Setting("warn_mean", False), " is silent, and so are later fits of this process"),
+                f"The first component is the mean of the rows (|cos| = {self.mean_alignment_[0]:.4f}), so only "
+                f"{len(F.S) - 1} of {len(F.S)} components describe how rows differ. Use PCA to subtract the mean; "
+                "sparse data stay sparse. ",
+                *("This warning appears once per process. Pass ", Setting("warn_mean", False), " to silence it."),
             )
         return self
 

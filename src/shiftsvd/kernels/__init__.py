@@ -1,4 +1,4 @@
-"""Sparse matrix times panel, one range of rows at a time: compiled where possible, else by SciPy; and the threads."""
+"""Products of sparse matrices and panels, by compiled kernels if available, else by SciPy; and threads."""
 
 import json
 import logging
@@ -14,15 +14,15 @@ from shiftsvd.kernels import twin
 from shiftsvd.kernels.threads import default_threads, given_threads, ordered, stepwise, thread_count, threads
 from shiftsvd.kernels.twin import CSR, Array, Found, Groups, Range
 
-# Without the cache, which may hold a package that was built without kernels.
+# Do not use the cache, which may contain a package that was built without kernels.
 PIP = "pip install --force-reinstall --no-cache-dir --no-deps"
 UV = "uv pip install --reinstall --no-cache --no-deps"
 
 
 def without_kernels(error: ImportError) -> str:
     what = "are missing" if isinstance(error, ModuleNotFoundError) else f"do not load ({error})"
-    remedy = f"install a C++ compiler, then: {reinstall()}"
-    return f"the compiled kernels {what}: sparse products are several times slower; {remedy}"
+    remedy = f"Install a C++ compiler, then run: {reinstall()}"
+    return f"the compiled kernels {what}, so sparse products are several times slower. {remedy}"
 
 
 def reinstall() -> str:
@@ -66,7 +66,7 @@ __all__ = [
 
 
 class Kernels(Protocol):
-    """What both the compiled kernels and their twin provide."""
+    """Interface of the compiled kernels and of their twin in SciPy."""
 
     instruction_set: str
 
@@ -100,7 +100,7 @@ class Kernels(Protocol):
 
 
 class Shared(Protocol):
-    """Compiled kernels that share one call among threads of their own."""
+    """Interface of compiled kernels that split one call among their own threads."""
 
     def gram_of_all(
         self,

@@ -1,4 +1,4 @@
-"""The compiled kernels over ranges of rows of a CSR matrix: real data, panels in single or double precision."""
+"""Compiled kernels for ranges of rows of a CSR matrix: real data, panels in single or double precision."""
 
 from itertools import pairwise
 

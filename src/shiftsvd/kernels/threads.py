@@ -22,7 +22,7 @@ from shiftsvd.errors import refuse
 
 
 class Library(NamedTuple):
-    """A BLAS: how to read and set its number of threads, and whether every thread of ours has a number of its own."""
+    """BLAS library: functions to get and set its number of threads, and whether that number is per thread."""
 
     path: str
     get: Callable[[], int | None]
@@ -48,9 +48,9 @@ def _by_thread(library: Any) -> bool:
 
 
 def _setter(library: Any) -> Callable[[int], object]:
-    # threadpoolctl from 3.7 on obeys one thread alone where the number belongs to the process, and ignores the others
-    # without a word, until that thread has left its own limit: a fit in another thread would neither have one BLAS
-    # thread nor give back what there was. So OpenBLAS is asked by its own name, whatever its builder prefixed to it.
+    # If the number of threads belongs to the process, threadpoolctl from 3.7 on accepts limits from one thread only,
+    # and silently ignores those of other threads until that thread has left its limit. A fit in another thread would
+    # neither get one BLAS thread nor restore the old number. So call OpenBLAS directly, by any prefix of its names.
     if library.internal_api == "openblas" and not _by_thread(library):
         loaded = ctypes.CDLL(library.filepath)
         for prefix, suffix in product(("", "scipy_"), ("", "64_", "_64")):
@@ -62,10 +62,10 @@ def _setter(library: Any) -> Callable[[int], object]:
 
 
 class OneThread:
-    """One BLAS thread for the whole process while any fit runs."""
+    """Limit BLAS to one thread in the whole process while any fit runs."""
 
-    # Another number that is found while a fit holds the limit was set before, or by a limiter of another library that
-    # ended meanwhile: it is restored after the last fit.
+    # If the number of threads changes while a fit holds the limit, such as by a limiter of another library that has
+    # ended, restore that number after the last fit.
 
     def __init__(self) -> None:
         self.lock = RLock()  # the garbage collector may end an abandoned fit while this thread is inside
@@ -81,7 +81,7 @@ class OneThread:
         finally:
             try:
                 self._drop(holder)
-            except BaseException:  # an interrupt: once more from the beginning
+            except BaseException:  # an interrupt: start again
                 self._drop(holder)
                 raise
 
@@ -150,11 +150,11 @@ Part = TypeVar("Part")
 
 
 class _Pool:
-    """Threads that help; fewer of them, or none, where the system starts no more."""
+    """Pool of helper threads; smaller or empty if the system cannot start more threads."""
 
-    # Not a ThreadPoolExecutor, nor events: an interrupt inside their Python code can leave a lock of theirs taken for
-    # good, and whoever waits next waits for ever (tests/runs/test_overlap.py). So can one inside `Thread.start`:
-    # another thread, which no signal interrupts, does that. What is left for this one are single calls of C.
+    # Do not use ThreadPoolExecutor or Event: an interrupt inside their Python code can leave a lock acquired for ever,
+    # and the next waiter hangs (tests/runs/test_overlap.py). The same holds for `Thread.start`, so another thread,
+    # which receives no signals, starts threads. This thread only makes single calls of C functions.
 
     def __init__(self, n_threads: int) -> None:
         self.wanted, self.launched = n_threads, False
@@ -199,7 +199,7 @@ class _Pool:
 def _work(queue: "SimpleQueue[Callable[[], object] | None]") -> None:
     limit_here()
     while (run := queue.get()) is not None:
-        with suppress(BaseException):  # the task keeps its error for whoever wants its part
+        with suppress(BaseException):  # the task stores its error and raises it when its result is read
             run()
         del run
 
@@ -214,7 +214,7 @@ def _close(pools: _Pools) -> None:
 
 
 class _RunningFit:
-    """A running fit: the threads that it was given, and its pools, which are those of the fit around it."""
+    """Running fit: its number of threads, and its pools, which it shares with an enclosing fit."""
 
     def __init__(self, n_threads: int | None, pools: _Pools | None) -> None:
         self.outer: _RunningFit | None = _running.get()
@@ -226,7 +226,7 @@ class _RunningFit:
     def end(self) -> None:
         self.over = True
         left = fit = _running.get()
-        while fit is not None:  # an interrupt may have kept a fit inside one that is over from ending
+        while fit is not None:  # after an interrupt, an inner fit may not have ended with its outer fit
             left, fit = (fit.outer if fit.over else left), fit.outer
         _running.set(left)
         if self.owns:
@@ -247,7 +247,7 @@ def default_threads() -> int:
     return given_threads() or min(cores, _quota() or cores)
 
 
-# The cores that a container may use, as control groups of version 2 and 1 tell them in microseconds of each period.
+# Files of control groups, versions 2 and 1, with the CPU quota of a container: microseconds per period.
 QUOTAS = ("/sys/fs/cgroup/cpu.max",), ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us")
 
 
@@ -269,8 +269,8 @@ def thread_count(n_threads: Any = None) -> int:
 
 @contextmanager
 def threads(n_threads: int | None = None, pools: _Pools | None = None) -> Iterator[None]:
-    # Blocks run in so many threads (None: as many as around this), and BLAS in one: its own splitting would make
-    # results depend on the number of threads.
+    # Blocks run in `n_threads` threads (None: as in the enclosing context), and BLAS in one thread: BLAS with several
+    # threads would make results depend on the number of threads.
     around = _running.get()
     if around and pools is None and limited_here() and not around.over and n_threads in (None, around.n_threads):
         yield
@@ -303,14 +303,14 @@ def stepwise(parts: Generator[Part, None, None], n_threads: int | None = None) -
 
 
 def ordered(function: Callable[[Block], Part], blocks: Iterable[Block], n_threads: int) -> Iterator[Part]:
-    # ``function(block)`` for each block, in the order of the blocks, at most ``n_threads + 1`` alive. The calling
-    # thread is one of the `n_threads`: it works on a block of its own while the others are busy, and on all blocks
-    # where the system starts no others. BLAS has one thread meanwhile.
+    # Yield ``function(block)`` for each block, in the order of the blocks, with at most ``n_threads + 1`` results in
+    # memory. The calling thread is one of the `n_threads`: it works on a block while the others are busy, and on all
+    # blocks if the system cannot start other threads. BLAS has one thread meanwhile.
     source = iter(blocks)
     ahead = list(islice(source, 2))
     is_one = len(ahead) < 2
     source = chain(ahead, source)
-    del ahead  # nobody holds the first blocks once they are done
+    del ahead  # free the first blocks as soon as they are done
     if n_threads == 1 or is_one:
         yield from (_alone(function, block) for block in source)
         return
@@ -328,7 +328,7 @@ def ordered(function: Callable[[Block], Part], blocks: Iterable[Block], n_thread
                 waiting[0].wait()
                 yield waiting.popleft().result()
         finally:
-            for task in waiting:  # after an error: nothing goes on in the background
+            for task in waiting:  # after an error: stop all background work
                 task.give_up()
 
 
@@ -343,7 +343,7 @@ def _alone(function: Callable[[Block], Part], block: Block) -> Part:
 
 
 class _Task(Generic[Block, Part]):
-    """A block that a thread of the pool works on, unless the caller is first."""
+    """Block for a thread of the pool, or for the caller if the caller takes it first."""
 
     def __init__(self, function: Callable[[Block], Part], block: Block) -> None:
         self.function, self.block = function, block
@@ -377,7 +377,7 @@ class _Task(Generic[Block, Part]):
             try:
                 raise self.error
             finally:
-                self.error = None  # whose traceback holds this task
+                self.error = None  # breaks a reference cycle: the traceback of the error refers to this task
         return self.part.pop()
 
     def give_up(self) -> None:

@@ -1,4 +1,4 @@
-"""The kernels written with SciPy and NumPy: the fallback, the oracle of the tests, and complex data."""
+"""Kernels in SciPy and NumPy: the fallback, the reference of the tests, and complex data."""
 
 from dataclasses import dataclass
 from functools import cache, reduce
@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 Array = npt.NDArray[Any]
 CSR = Any  # csr_array, whose stubs are generic in ways that no annotation here uses
 Range = tuple[int, int]  # first row and one past the last
-# Squares that leave the range of numbers are infinite, or 0; callers that need them divide the data by a power of two.
+# Squares that overflow or underflow are infinite or 0; callers divide the data by a power of two to avoid this.
 unwarned = np.errstate(over="ignore", invalid="ignore")
 
 GROUP = 128  # bytes a row, so that two panels of 2000 rows of doubles share 1 MiB of cache
@@ -21,7 +21,7 @@ LINE = 64
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """A panel of `width` columns, cut into groups that follow each other in one buffer; padding columns are zero."""
+    """Panel of `width` columns, cut into groups that are stored one after another; padding columns are 0."""
 
     flat: Array  # the buffer: two panels of the same shape add by adding their buffers
     parts: list[Array]  # views of it, (rows, 2^p)
@@ -135,7 +135,7 @@ def inner(B: Array, W: Array) -> Array:
 
 
 def subtract_product(W: Array, B: Array, C: Array) -> None:
-    # Transposed, BLAS does a thin product in less than half of the time.
+    # The transposed product takes BLAS less than half of the time for thin panels.
     W -= (C.T @ B.T).T
 
 

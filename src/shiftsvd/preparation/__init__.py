@@ -1,1 +1,1 @@
-"""What is done to data before they are decomposed: shifts, covariates and groups, scales, weights."""
+"""Preparation of data before the decomposition: shifts, covariates and groups, scales, weights."""

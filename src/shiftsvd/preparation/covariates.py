@@ -1,4 +1,4 @@
-"""Shifts learned from groups or covariates of rows, and the design matrix of named columns."""
+"""Shifts fitted on groups or covariates of rows, and the design matrix of named columns."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ _SHOWN = 3  # labels in an error
 
 @dataclass(frozen=True)
 class Design:
-    """The design matrix of named columns: numbers as they are, labels one-hot encoded."""
+    """Design matrix of named columns: numeric columns unchanged, labels one-hot encoded."""
 
     names: tuple[str, ...]
     sizes: tuple[int, ...]  # labels of each column; 0 for numbers
@@ -31,7 +31,7 @@ class Design:
 
     @classmethod
     def learn(cls, covariates: Sequence[str], groups: Sequence[str], column: Lookup) -> "Design":
-        # Labels are learned of all `groups`, and of `covariates` that are no numbers.
+        # Encode all `groups` one-hot, and the `covariates` that are not numeric.
         names = (*covariates, *groups)
         if twice := [name for j, name in enumerate(names) if name in names[:j]]:
             what = Setting("covariates"), " and ", Setting("groups")
@@ -41,7 +41,9 @@ class Design:
             values = column(name)
             known = sorted(set(_texts(name, values))) if name in groups or values.dtype == object else []
             if len(known) == len(values) > 1:
-                raise ValueError(f"{name!r} has another label for each of {len(values)} rows: nothing would be left")
+                raise ValueError(
+                    f"{name!r} has a different label in each of {len(values):,} rows: no variation would remain"
+                )
             sizes.append(len(known))
             levels += known
         return cls(names, tuple(sizes), tuple(levels))
@@ -64,7 +66,7 @@ class Design:
 def _texts(name: str, values: Column) -> list[str]:
     items = values.tolist()
     if missing := sum(map(_is_missing, items)):
-        raise ValueError(f"{name!r} must have a label for every row, {missing} of {len(items)} have none")
+        raise ValueError(f"{name!r} must have a label in every row, got none in {missing:,} of {len(items):,} rows")
     return [str(int(item)) if isinstance(item, float) and item.is_integer() else str(item) for item in items]
 
 
@@ -74,24 +76,26 @@ def _is_missing(label: Any) -> bool:
 
 def _numbers(name: str, values: Column) -> Panel:
     if values.dtype.kind not in "fiub":
-        raise ValueError(f"{name!r} must be numbers, as in the training data, got {values.dtype}")
+        raise ValueError(f"{name!r} must be numeric, as in the training data, got {values.dtype}")
     numbers = values.astype(np.float64)
     if bad := int((~np.isfinite(numbers)).sum()):
-        raise ValueError(f"{name!r} must be finite numbers, {bad} of {len(numbers)} are not; fill them")
+        raise ValueError(
+            f"{name!r} must be finite, got NaN or infinity in {bad:,} of {len(numbers):,} rows. Fill them."
+        )
     return numbers[:, None]
 
 
 def _affordable(m: int, width: int, what: str) -> None:
     needed, limit = 3 * 8 * m * width, limit_of(None)
     if limit is not None and needed > limit:
-        raise ValueError(f"{width} {what} of {m} rows need about {beyond(needed, limit)}; put rare groups together")
+        raise ValueError(f"{width:,} {what} of {m:,} rows need about {beyond(needed, limit)}. Merge rare groups.")
 
 
 def _one_hot(what: Part, labels: Sequence[Any], known: Sequence[Any]) -> Panel:
     place = {label: j for j, label in enumerate(known)}
     if unseen := sorted(map(repr, set(labels) - place.keys())):
         few = ", ".join(unseen[:_SHOWN]) + (f" and {len(unseen) - _SHOWN} more" if len(unseen) > _SHOWN else "")
-        raise Refused(what, f" has labels that no training row has: {few}. Fit with rows of every label.")
+        raise Refused(what, f" has labels that did not occur in the training data: {few}. Fit on rows of every label.")
     return _indicators(labels, place)
 
 
@@ -111,7 +115,7 @@ class GroupMeans(Learning):
     Parameters
     ----------
     labels : array of shape (m,), optional
-        The group of each row: numbers or texts. Left out in `PCA`, which takes them as ``fit(X, groups=labels)``.
+        The group of each row: numbers or texts. Omit them with `PCA`, and pass them to ``fit(X, groups=labels)``.
 
     See Also
     --------
@@ -119,9 +123,8 @@ class GroupMeans(Learning):
 
     Notes
     -----
-    ``X - L R^H``: L has a column of indicators for each group, and R holds the means, which are weighted if there are
-    weights. One read more than the column means take, two for single precision data. The means are as many numbers as
-    groups times columns.
+    ``X - L R^H``: L has a column of indicators for each group, and R holds the means, weighted by `sample_weight`. The
+    means take one pass more than the column means, two for single precision data, and ``8 * groups * n`` bytes.
 
     Examples
     --------
@@ -141,7 +144,7 @@ class GroupMeans(Learning):
         L = _indicators(labels, {group: j for j, group in enumerate(groups)})
         weighted = L if weights is None else w[:, None] * L
         means = np.tile(moments.mean, (len(groups), 1))
-        # About what is known: single precision data far off-centre lose digits, which the second round finds.
+        # Add the means of the residuals: single precision data far off-centre lose digits, which the second round adds.
         for _ in range(2 if np.finfo(A.dtype).eps > 1e-10 else 1):
             means = means + (A - LowRank(L, means.conj().T)).rmatmat(weighted).conj().T / (w @ L)[:, None]
         learned = LearnedGroups(groups, means)
@@ -161,7 +164,7 @@ class LearnedGroups(Learned):
 
     See Also
     --------
-    GroupMeans : Learns them.
+    GroupMeans : The shift that fits them.
 
     Examples
     --------
@@ -192,12 +195,12 @@ class LearnedGroups(Learned):
 
 @dataclass(frozen=True)
 class Covariates(Learning):
-    """Subtract a linear regression of every column on known covariates; the residuals are left.
+    """Subtract a linear regression of every column on known covariates, and keep the residuals.
 
     Parameters
     ----------
     values : array of shape (m, p) or (m,), optional
-        The design matrix. Left out in `PCA`, which takes it as ``fit(X, covariates=values)``. Columns may be linearly
+        The design matrix. Omit it with `PCA`, and pass it to ``fit(X, covariates=values)``. Columns may be linearly
         dependent. Categories must be one-hot encoded.
     intercept : bool
         Also remove the column means.
@@ -233,8 +236,8 @@ class Covariates(Learning):
         centre = w @ C / w.sum() if self.intercept else np.zeros(C.shape[1])
         mean = moments.mean if self.intercept else np.zeros(n)
         L, to_basis = _basis(C, centre, w)
-        # About what is known, in any case the column means: single precision data far off-centre lose digits, which the
-        # second round finds.
+        # Regress the residuals of the column means: single precision data far off-centre lose digits, which the second
+        # round adds.
         known, R = repeated(moments.mean, m), np.zeros((n, L.shape[1]))
         rounds = 2 if A.costs.eps > 1e-10 else 1
         for _ in range(rounds if L.shape[1] else 0):
@@ -260,7 +263,7 @@ class LearnedCovariates(Learned):
 
     See Also
     --------
-    Covariates : Learns them.
+    Covariates : The shift that fits them.
 
     Examples
     --------
@@ -290,7 +293,7 @@ class LearnedCovariates(Learned):
     def _off(self, values: Any, m: int) -> Panel:
         C = _design(values, m)
         if C.shape[1] != len(self.centre):
-            width = f" must have {len(self.centre)} columns, as in fit, got {C.shape[1]}"
+            width = f" must have {len(self.centre)} columns, as in the training data, got {C.shape[1]}"
             raise Refused(Setting("covariates"), width)
         return C - self.centre
 
@@ -298,24 +301,25 @@ class LearnedCovariates(Learned):
 def _labels(labels: Any, m: int) -> list[Any]:
     groups = Setting("groups")
     if labels is None:
-        raise ValueError("GroupMeans needs the group of every row: GroupMeans(labels), or fit(X, groups=labels) of PCA")
+        raise ValueError("GroupMeans needs a label per row. Use GroupMeans(labels), or PCA with fit(X, groups=labels).")
     array = np.asarray(unmasked("groups", labels, "give these rows a label of their own"))
     if array.shape != (m,):
         raise Refused(groups, f" must hold one label per row, shape ({m},), got shape {array.shape}")
     known: list[Any] = array.tolist()
     if missing := sum(map(_is_missing, known)):
-        raise Refused(groups, f" must not hold missing labels, got {missing}; give them a label of their own")
+        raise Refused(groups, f" must not hold missing labels, got {missing:,}. Give these rows a label of their own.")
     return known
 
 
 def _design(values: Any, m: int) -> Panel:
     covariates = Setting("covariates")
     if values is None:
-        raise ValueError("Covariates needs a design matrix: Covariates(values), or fit(X, covariates=values) of PCA")
+        use = "Use Covariates(values), or PCA with fit(X, covariates=values)."
+        raise ValueError(f"Covariates needs a design matrix. {use}")
     C = np.asarray(unmasked("covariates", values))
     C = C[:, None] if C.ndim == 1 else C
     if C.ndim != 2 or C.dtype.kind not in "fciub" or len(C) != m or not C.shape[1]:
-        got = f"got {C.dtype} {np.shape(values)}; one-hot encode categories"
+        got = f"got {C.dtype} {np.shape(values)}. One-hot encode categories."
         raise Refused(covariates, f" must be a numeric array of shape ({m}, p) or ({m},), {got}")
     C = C.astype(np.result_type(C, np.float64))
     if bad := int((~np.isfinite(C)).sum()):
@@ -329,7 +333,7 @@ def _basis(C: Panel, centre: Vector, w: Vector) -> tuple[Panel, Panel]:
     D, root = C - centre, np.sqrt(w)[:, None]
     eps = max(C.shape) * float(np.finfo(np.float64).eps)
     norms = np.linalg.norm(root * D, axis=0)
-    # A constant column is a direction of rounding alone.
+    # Ignore constant columns: after centring they hold rounding errors only.
     there = norms > eps * np.linalg.norm(root * C, axis=0)
     unit = np.where(there, 1 / np.where(there, norms, 1), 0)
     Q, R, order = qr(root * D * unit, mode="economic", pivoting=True)
@@ -338,5 +342,5 @@ def _basis(C: Panel, centre: Vector, w: Vector) -> tuple[Panel, Panel]:
     T = np.zeros((C.shape[1], r), R.dtype)
     T[order[:r]] = solve_triangular(R[:r, :r], np.eye(r))
     T *= unit[:, None]
-    # Q is orthonormal whatever the condition of D; rows without weight are not in Q, and are D T.
+    # Q is orthonormal even if D is ill-conditioned. Rows without weight are 0 in Q, so compute them as D T.
     return np.where(root > 0, Q[:, :r] / np.where(root > 0, root, 1), D @ T), T

@@ -1,4 +1,4 @@
-"""cross: two matrices of the same rows, each prepared, as the operator of their cross products."""
+"""cross: the operator ``X^H Y`` of two prepared matrices with the same rows."""
 
 from typing import Any
 
@@ -22,25 +22,26 @@ def cross(
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
 ) -> Operator:
-    """``X^H Y`` of two matrices with the same rows, as an operator of shape (p, q) that is never formed.
+    """Return ``X^H Y`` of two matrices with the same rows as an operator of shape (p, q), which is never formed.
 
-    With ``shift="mean"`` it is the matrix of cross-covariances times ``m - 1``; its singular vectors are those of
-    maximum covariance analysis, also called PLS-SVD.
+    With ``shift="mean"`` the operator is the matrix of cross-covariances times ``m - 1``; its singular vectors are
+    those of maximum covariance analysis, also called PLS-SVD.
 
     Parameters
     ----------
     X : anything that `as_operator` takes, of shape (m, p)
-        Its rows are those of Y. Where both have labels (of pandas, or of xarray) these must be the same, in one order.
+        Matrix with the same rows as Y. If both have row labels (pandas or xarray), these must be equal, in the same
+        order.
     Y : anything that `as_operator` takes, of shape (m, q)
-        The other matrix.
+        Matrix with the same rows as X.
     shift : None, "mean", or as in `svd`; or a tuple of two
-        What is subtracted from X and from Y before they are multiplied; a tuple has one for each.
+        Shift of X and Y; a tuple has one for X and one for Y.
     scale : None, "std" or True, "pareto", or positive array; or a tuple of two
-        What the columns of X and of Y are divided by after that; a tuple has one for each.
+        Divisor of the columns of X and Y after the shift; a tuple has one for X and one for Y.
     sample_weight : array of shape (m,), optional
-        Frequencies of the rows: means and deviations are weighted, and so are the products, ``X^H diag(w) Y``.
+        Frequencies of the rows, for means, standard deviations and the product ``X^H diag(w) Y``.
     scale_ddof : 0 or 1
-        Deviations are roots of sums of squares over ``m - scale_ddof``.
+        Standard deviations divide by ``m - scale_ddof``.
     n_threads : int, optional
         As in `svd`.
     memory_limit : int (bytes) or str such as "2GB", optional
@@ -59,17 +60,18 @@ def cross(
 
     See Also
     --------
-    svd : Its singular vectors.
-    xarray.coupled : The same of labelled fields.
+    svd : Compute singular vectors of the operator.
+    xarray.coupled : The same for labelled fields.
 
     Notes
     -----
-    Cost: one pass for means or deviations, one for the norms of X and of Y. A product with a panel of b columns reads
-    X and Y once and holds m b numbers, so that a step of block Lanczos is two passes; X and Y may be sparse, in files,
-    or Dask arrays. Where it takes no time, `svd` forms small ones after all, for all their digits.
+    Cost: one pass for means or standard deviations, and one for the norms of X and Y. A product with a panel of b
+    columns reads X and Y once and stores m b numbers, so a step of block Lanczos takes two passes. X and Y may be
+    sparse, in files, or Dask arrays. `svd` forms small cross products, to compute all components accurately.
 
-    Products are made in double precision whatever the data are. They round as ``||X|| ||Y||``, which may be far above
-    the largest value where X and Y have little in common: the bounds of the fit say so.
+    Products are in double precision for all data types. Their rounding errors are relative to ``||X|| ||Y||``, which
+    may be far above the largest singular value if X and Y are nearly uncorrelated; the error bounds of the fit include
+    them.
 
     References
     ----------
@@ -90,7 +92,7 @@ def cross(
     A, B = (as_operator(F, n_threads=n_threads, memory_limit=memory_limit) for F in (X, Y))
     if A.shape[0] != B.shape[0]:
         raise ValueError(
-            f"X and Y must have the same rows, got {A.shape[0]} and {B.shape[0]}; take the rows that both have"
+            f"X and Y must have the same rows, got {A.shape[0]:,} and {B.shape[0]:,}. Select the rows that both have."
         )
     weights = row_weights(sample_weight, A.shape[0])
     asked = [Preparation(*of, weights, scale_ddof) for of in zip(_both(shift), _both(scale), strict=True)]
@@ -105,7 +107,7 @@ def _both(setting: Any) -> tuple[Any, Any]:
         return setting, setting
     if len(setting) != 2:
         raise ValueError(
-            f"a tuple must have one setting for X and one for Y, got {len(setting)}; write vectors as arrays"
+            f"a tuple must have one setting for X and one for Y, got {len(setting)}. Pass vectors as arrays."
         )
     return setting
 
@@ -116,11 +118,11 @@ def _check_labels(X: Any, Y: Any) -> None:
         return
     plain = any(np.array_equal(index, np.arange(len(index))) for index in (x, y))
     if plain and set(x) != set(y):
-        return  # rows without names of their own
+        return  # a default index, 0 to m - 1, does not name the rows
     a, b = next((a, b) for a, b in zip(x, y, strict=True) if a != b)
     raise ValueError(
-        f"X and Y must have the same rows, but their labels differ, such as {a!r} and {b!r}; "
-        "put them in one order, as Y = Y.loc[X.index] does with frames"
+        f"X and Y must have the same rows, but their labels differ, such as {a!r} and {b!r}. "
+        "Put their rows in the same order, such as by Y = Y.loc[X.index] for data frames."
     )
 
 

@@ -1,4 +1,4 @@
-"""Preparation: transformations, shift, scale and weights as one value, and the same preparation of other rows."""
+"""Preparation of a matrix by transformations, shift, scale and weights, and the same preparation of new rows."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,14 +20,14 @@ ROUNDED = 2.0**-24  # relative error of rounding to single precision
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """The settings of ``diag(sqrt(weights)) (A - shift) diag(1 / scale)``; nothing is known of A yet."""
+    """Settings of ``diag(sqrt(weights)) (A - shift) diag(1 / scale)``, not yet fitted on A."""
 
     shift: ShiftLike = None
     scale: ScaleLike = None
-    weights: Vector | None = None  # frequencies of the rows that it is learned from
-    ddof: int = 0  # deviations are roots of sums of squares over m - ddof
+    weights: Vector | None = None  # frequencies of the training rows
+    ddof: int = 0  # standard deviations divide by m - ddof
     entries: tuple[Transform, ...] = ()  # transformations of entries, before the shift, in this order
-    tol: float = TOL  # relative accuracy of singular values that transformations must allow
+    tol: float = TOL  # relative accuracy of singular values; bounds the error of approximated transformations
 
     def check(self, n: int) -> None:
         n = width(self.entries, n)
@@ -49,15 +49,15 @@ class Preparation:
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """The rows that a preparation was learned from, and their statistics."""
+    """Training rows of a preparation, and their statistics."""
 
     A: Operator
-    B: Operator  # A with its entries changed
+    B: Operator  # A with its entries transformed
     S: Operator | None
     weights: Vector | None
     moments: Moments | None  # of B
     changed: Transformed
-    scaled_by_itself: bool = False  # the scale follows from these rows, and errs with them
+    scaled_by_itself: bool = False  # the scale is computed from these rows, so their errors change the scale, too
 
     @cached_property
     def known_moments(self) -> Moments:
@@ -79,7 +79,7 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A shift and a scale that were learned, for any rows; `own` are those that they were learned from."""
+    """Fitted preparation, which applies to any rows; `own` holds the training rows."""
 
     shift: Learned
     scale: Vector | None = None
@@ -87,7 +87,7 @@ class Prepared:
     own: Training | None = None
 
     def of(self, A: Operator, data: Any = None) -> Operator:
-        """Return ``(A - shift) diag(1 / scale)``; of its own rows `of_own`, with their weights."""
+        """Return ``(A - shift) diag(1 / scale)``, or `of_own`, which includes the weights, for the training rows."""
         if self.own is not None and self.own.A is A:
             return self.of_own
         B = apply_all(self.entries, A)
@@ -113,11 +113,12 @@ class Prepared:
 
     @cached_property
     def total_squares(self) -> tuple[float, int]:
-        # (sum of the squared, weighted entries of its own rows over 4^unit, unit), without cancellation; unit
-        # is 0 while squares are numbers. No read if the shift is one vector, else one.
+        # Return (sum of squares of the weighted training rows over 4^unit, unit), without cancellation. The unit is 0
+        # unless squares overflow or underflow. No pass if the shift is the same vector for all rows, else one pass.
         _, after, e = self.training.in_units
         if after.M2 is None:
-            raise ValueError(f"the variances of the columns are needed, which {self.training.A} cannot give; use svd")
+            without = f"{self.training.A} does not provide them"
+            raise ValueError(f"column variances need squares of the entries, and {without}. Use shiftsvd.svd.")
         return squares_in_units(after, self.scale, e, self.of_own)
 
     @property

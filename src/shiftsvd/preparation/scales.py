@@ -1,4 +1,4 @@
-"""Scales by name, the moments that they follow from, and the validation of vectors of users."""
+"""Scales, the moments that scales are computed from, and validation of vectors."""
 
 from typing import Any
 
@@ -38,17 +38,17 @@ def row_weights(sample_weight: Any, m: int, of_a_batch: bool = False) -> Vector 
     if np.any(weights < 0):
         raise Refused(Setting(name), f" must not be negative, got {int((weights < 0).sum())} negative entries")
     if not (of_a_batch or weights.sum() > 1):
-        sum_of = f"their sum must exceed 1, got {weights.sum():g}"
-        raise Refused(Setting(name), f" counts rows: not all may be zero, and {sum_of}")
+        rule = " must not be all zero, and must sum to more than 1, since weights count rows"
+        raise Refused(Setting(name), f"{rule}, got a sum of {weights.sum():g}")
     return weights
 
 
 SCALES = 'None, "std", "pareto" or a vector'
-# Operators that only multiply give squares of columns by products with unit vectors: of at most MOST_COLUMNS columns,
-# COLUMNS at a time.
+# Operators without `column_squares` are multiplied by unit vectors, COLUMNS at a time, to compute the squares of at
+# most MOST_COLUMNS columns.
 MOST_COLUMNS, COLUMNS = 1000, 64
 ROUNDINGS = 8  # rounding units by which entries of a constant column may differ
-LEAST_SIZE = 2.0**-300  # least size of entries of a column whose squares are summed as they are; the largest: 1 over it
+LEAST_SIZE = 2.0**-300  # columns of smaller size, or larger than 1 / LEAST_SIZE, are rescaled before they are squared
 
 
 def moments_after(A: Operator, S: Operator | None, moments: Moments, weights: Vector | None = None) -> Moments:
@@ -65,8 +65,8 @@ def moments_after(A: Operator, S: Operator | None, moments: Moments, weights: Ve
 def moments_in_units(
     A: Operator, S: Operator | None, moments: Moments, weights: Vector | None = None
 ) -> tuple[Moments, Moments, Vector | int]:
-    # The moments of the columns before the shift and after it, of columns over 2^e, and e: 0 unless squares of some
-    # column leave the range of numbers; then A is read two or three times more.
+    # Return the moments before and after the shift, of columns divided by 2^e, and e. The exponents e are 0 unless
+    # squares of a column overflow or underflow; then A is read two or three times more.
     after = moments_after(A, S, moments, weights)
     if _in_range(moments) and _in_range(after):
         return moments, after, 0
@@ -82,8 +82,8 @@ def moments_in_units(
 
 
 def squares_in_units(after: Moments, scale: Vector | None, e: Vector | int, B: Operator) -> tuple[float, int]:
-    # The sum of squares of all shifted, scaled entries over 4^unit, and unit: 0 while squares are numbers. From the
-    # moments of columns over 2^e, without cancellation; where that fails, the prepared matrix B is read.
+    # Return (sum of squares of all shifted, scaled entries over 4^unit, unit), where unit is 0 unless squares overflow
+    # or underflow. Compute the sum from the moments of columns over 2^e; if these overflow, read the prepared matrix B.
     assert after.M2 is not None
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         squares = after.M2 + after.count * after.mean**2

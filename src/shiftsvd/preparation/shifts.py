@@ -1,4 +1,4 @@
-"""Shifts by their names, shifts that are learned, and the same shifts of other rows."""
+"""Shifts: named, given or fitted on training rows, and the same shifts of new rows."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
@@ -19,12 +19,12 @@ NAMES = get_args(ShiftName)
 
 @runtime_checkable
 class Shift(Protocol):
-    """A rule for what to subtract from a matrix; any class with a `resolve` is one.
+    """Protocol of shifts: any class with a method `resolve` that returns the matrix to subtract.
 
     See Also
     --------
-    GroupMeans : A shift that is learned.
-    shifts.Learned : What is learned.
+    GroupMeans : A shift that is fitted on training rows.
+    shifts.Learned : A fitted shift.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class Shift(Protocol):
     """
 
     def resolve(self, A: Operator, moments: Moments, weights: Vector | None) -> LowRank:
-        """Return the shift of A; fits call this once.
+        """Return the matrix to subtract from A; called once per fit.
 
         Parameters
         ----------
@@ -62,7 +62,7 @@ ShiftLike = str | VectorLike | Shift | Operator | None
 
 
 class Learned(Protocol):
-    """A shift that was learned from some rows, and shifts others in the same way.
+    """Shift that was fitted on training rows and applies to new rows.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Learned(Protocol):
 
     See Also
     --------
-    shifts.Shift : Learns one.
+    shifts.Shift : The protocol of shifts before they are fitted.
 
     Examples
     --------
@@ -85,7 +85,7 @@ class Learned(Protocol):
     needs: ClassVar[str | None]
 
     def of(self, A: Operator, data: Any = None) -> Operator | None:
-        """Return the shift of the rows of A; None where nothing is subtracted.
+        """Return the shift of the rows of A, or None for a shift of 0.
 
         Parameters
         ----------
@@ -101,7 +101,7 @@ class Learned(Protocol):
         """
 
     def points(self, m: int, data: Any = None) -> Panel:
-        """Return the numbers that `inverse_transform` adds back to m rows.
+        """Return the shift of m rows as an array, which `inverse_transform` adds back.
 
         Parameters
         ----------
@@ -113,26 +113,26 @@ class Learned(Protocol):
         Returns
         -------
         array of shape (m, n), or (1, n) for a shift that all rows share
-            The numbers that were subtracted, formed.
+            The shift as a dense array.
         """
 
     def at(self, places: Any) -> "Learned":
-        """Return the shift for rows that have only some of the columns, or have them in another order.
+        """Return the shift for a selection of the columns, or another order of the columns.
 
         Parameters
         ----------
         places : array of int or bool, or slice
-            The columns of those rows, in their order.
+            Columns to keep, in the new order.
 
         Returns
         -------
         Learned
-            The same rule for those columns alone.
+            The shift of these columns.
         """
 
 
 class Learning:
-    """A shift that is learned: other rows are shifted in the same way."""
+    """Base class of shifts that are fitted on training rows and apply to new rows."""
 
     def resolve(self, A: Operator, moments: Moments, weights: Vector | None = None) -> LowRank:
         """Return the shift of A alone; see `learn`.
@@ -154,7 +154,7 @@ class Learning:
         return self.learn(A, moments, weights)[0]
 
     def learn(self, A: Operator, moments: Moments, weights: Vector | None = None) -> tuple[LowRank, Learned]:
-        """Learn the shift from the rows of A.
+        """Fit the shift on the rows of A.
 
         Parameters
         ----------
@@ -168,14 +168,14 @@ class Learning:
         Returns
         -------
         (LowRank of shape (m, n), Learned)
-            The matrix that is subtracted from A, and the shift of other rows.
+            The matrix that is subtracted from A, and the shift for new rows.
         """
         raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
 class Plain(Learned):
-    """``1 mean^T``, and with `rows` the mean of each row."""
+    """Shift ``1 mean^T``, and with `rows` also the mean of each row."""
 
     needs: ClassVar[str | None] = None
     mean: Vector
@@ -195,7 +195,7 @@ class Plain(Learned):
 
 @dataclass(frozen=True, eq=False)
 class Fixed(Learned):
-    """A matrix: the shift of the rows that it was made for, and of no others."""
+    """Shift that is a given matrix, for the rows of that matrix only."""
 
     needs: ClassVar[str | None] = None
     S: Operator
@@ -207,7 +207,7 @@ class Fixed(Learned):
         return self.S
 
     def at(self, places: Any) -> "Fixed":
-        raise ValueError("a shift that is a matrix has its columns in one order, and no rule for another")
+        raise ValueError("a shift given as a matrix cannot be applied to other columns, or to another order of columns")
 
     def points(self, m: int, data: Any = None) -> Panel:
         return self.S.matmat(np.eye(self.S.shape[1]))
@@ -216,7 +216,7 @@ class Fixed(Learned):
 def plain(name: str, moments: Moments) -> Plain:
     if name == "rows":
         return Plain(np.zeros_like(moments.mean), rows=True)
-    # X - 1 mu^T - rho 1^T + g 1 1^T with g the mean of all entries: g is subtracted from mu here, and stays in rho.
+    # X - 1 mu^T - rho 1^T + g 1 1^T with g the mean of all entries: subtract g from mu here; rho is not changed.
     return Plain(moments.mean - moments.mean.mean(), rows=True) if name == "both" else Plain(moments.mean)
 
 

@@ -1,4 +1,4 @@
-"""auto_solver and estimate: the best solver for a matrix, why, and its cost."""
+"""auto_solver and estimate: choose a solver for a matrix, and predict its cost."""
 
 import math
 from dataclasses import dataclass, replace
@@ -30,16 +30,16 @@ def timed_pass(A: Operator, k: int | float) -> tuple[float, float]:
     block, work = BlockLanczos().shape(k, A).block, Work.of(A)
     V = np.ones((tall.shape[1], block), A.dtype)
     with threads(A.costs.n_threads):
-        rounds = 1 if A.costs.file_bytes else 2  # in memory the first product also starts what later ones find started
+        rounds = 1 if A.costs.file_bytes else 2  # the first product in memory also pays for the start of threads
         seconds = min(gram_seconds(tall, V) for _ in range(rounds))
     return seconds, seconds / (work.product(block) + work.reading(1))
 
 
 def counted_passes(A: Operator, solver: Solver, k: int | float) -> int | None:
-    """Predict the passes of block Lanczos over a matrix in memory, by those over two parts of its rows.
+    """Predict the passes of block Lanczos over a matrix in memory from fits to two subsets of its rows.
 
-    Each doubling of the rows sharpens the spectrum, and adds passes, the fewer the more rows there are. None for other
-    solvers, shares, files, and what is shifted already.
+    Each doubling of the rows adds passes; the number added decreases with the number of rows. Return None for other
+    solvers, shares, files and shifted matrices.
     """
     m = A.shape[0]
     if not isinstance(solver, BlockLanczos) or isinstance(k, float) or A.costs.file_bytes:
@@ -57,7 +57,7 @@ def _passes(A: Operator, solver: BlockLanczos, k: int, count: int) -> int | None
         return None
     try:
         part = some_rows(A, places) if len(places) < A.shape[0] else A
-    except (TypeError, ValueError):  # of kinds that have no rows to take
+    except (TypeError, ValueError):  # rows of this kind of matrix cannot be selected
         return None
     whole = replace(solver, block_size=solver.shape(k, A).block)
     with unheard(), threads(A.costs.n_threads):
@@ -75,30 +75,30 @@ BY_NAME: dict[str, type[Solver]] = {
 
 
 def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | str | None = None) -> Solver:
-    """Choose the solver that ``solver="auto"`` uses; its ``reason`` says why, with the seconds of the cost model.
+    """Choose the solver of ``solver="auto"``; its ``reason`` gives the predicted seconds of all candidates.
 
     Parameters
     ----------
     A : Operator, or anything that `as_operator` takes, of shape (m, n)
         The matrix that would be decomposed.
     k : int, or float in (0, 1) for a share of the variance
-        How many components.
+        Number of components.
     tol : float
         Relative accuracy of the singular values.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Of the solvers, those that keep to it are taken, if any does. Their memory depends on the number of threads,
-        and so may the choice, where the limit is tight; without a limit it does not.
+        Choose among the solvers that fit into this memory, if any does. The memory of solvers depends on the number of
+        threads, so near the limit the choice may, too; without a limit the choice does not depend on the threads.
 
     Returns
     -------
     Solver
         The cheapest of `Exact` (short side at most 1000), `Gram` and `BlockLanczos` by the model in
-        ``shiftsvd.solvers.cost``; `Exact` where that takes a few hundredths of a second anyway, and where these are
-        dense data in memory of more than some 30 columns, ``Exact(tol)``: squares, if they are as good.
+        ``shiftsvd.solvers.cost``. `Exact` is preferred if it takes a few hundredths of a second; for dense data in
+        memory with more than about 30 columns then ``Exact(tol)``, which tries the eigenvalues of ``A^H A`` first.
 
     See Also
     --------
-    estimate : What a solver will take.
+    estimate : Predict the memory, passes and time of a solver.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def solver_named(
         return auto_solver(A, k, tol, memory_limit)
     check_solver(solver, k)
     kind = BY_NAME[solver]
-    # "exact" means all digits, whatever the tolerance: that of `Exact` is for squares.
+    # "exact" means accurate to rounding for every tolerance; `Exact.tol` is for squares.
     settings: dict[str, Any] = {"tol": tol} if kind.certifies_itself else {}
     return kind(**settings)
 
@@ -182,20 +182,21 @@ class Estimate:
     solver : Solver
         With its ``reason`` if it was chosen automatically.
     peak_bytes : int
-        Memory beyond X that holding the operator, the solver, and the right singular vectors takes. Groups and
-        covariates take up to five numbers more for each row and group, and two for each column and group.
+        Memory beyond X for the operator, the solver and the right singular vectors. Groups and covariates take up to
+        five numbers more per row and group, and two per column and group.
     n_passes : int
-        Reads of the data that are expected.
+        Expected number of passes over the data.
     passes_range : (int, int)
-        The fewest and the most reads that are likely: the spectrum decides, and nine of ten lie between.
+        Fewest and most passes that are likely; the number depends on the spectrum, and nine of ten fits lie between.
     seconds_per_pass : float or None
-        From a product with a few columns, if that was asked for.
+        Measured time of a product with a few columns; only with ``probe=True``.
     seconds : float or None
-        Of all of it, on this machine: those of the model of costs, by the pace of that product and for these passes.
+        Predicted time of the fit on this machine, from the cost model scaled by the measured product; only with
+        ``probe=True``.
 
     See Also
     --------
-    estimate : Gives one.
+    estimate : Returns an Estimate.
 
     Examples
     --------
@@ -231,32 +232,32 @@ def estimate(
     X : Operator, or anything that `as_operator` takes, of shape (m, n)
         The matrix that would be decomposed.
     k : int, or float in (0, 1) for a share of the variance
-        How many components the fit would find.
+        Number of components.
     solver : str or Solver
         The solver that would be used, as in `svd`.
     tol : float
-        For solvers given by name.
+        Relative accuracy of the singular values, for solvers given by name.
     probe : bool
-        Time one product as well, of data in files some blocks of it, and count the passes of fits of some rows of a
-        matrix in memory. The seconds in the ``reason`` of the solver are then those of this machine.
+        Also time one product (for files: some blocks of one), and count the passes of fits to subsets of the rows of a
+        matrix in memory. The seconds in the ``reason`` of the solver are then predicted for this machine.
     preprocess : transformation, its name, or list of them
-        As in `svd`: of matrices in memory changed entries are kept where there is room for them, and each read of files
-        changes them again. Nothing is learned here.
+        As in `svd`. Transformed entries of a matrix in memory are stored if they fit into memory; files are transformed
+        again in each pass. The transformations are not fitted here.
     shift, sample_weight : optional
-        As in `svd`, for the numbers of each row that they take; of weights it matters only whether there are any.
-        What a shift takes inside nearly full columns of sparse data is not foreseen.
+        As in `svd`; they add memory per row. The values of weights do not matter. The memory for a shift of nearly full
+        columns of sparse data is not included.
     memory_limit : int (bytes) or str such as "2GB", optional
-        As in `svd`: among solvers, "auto" takes one that keeps to it, and copies that would be welcome are not made.
+        As in `svd`: "auto" chooses among solvers that fit into this memory, and optional copies are not made.
 
     Returns
     -------
     Estimate
-        Passes, memory and the solver; without `probe` nothing has been decomposed.
+        Passes, memory and the solver. Without `probe` nothing is computed.
 
     See Also
     --------
-    svd : Does what is foreseen.
-    auto_solver : Picks the solver.
+    svd : Compute the decomposition.
+    auto_solver : Choose the solver.
 
     Examples
     --------

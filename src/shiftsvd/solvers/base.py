@@ -1,4 +1,4 @@
-"""What every solver does around its algorithm: checks, one BLAS thread, signs, rank, certificate, account."""
+"""Base class of solvers: validation, one BLAS thread, signs, rank, certificate and `Info`."""
 
 import time
 from abc import ABC, abstractmethod
@@ -26,11 +26,11 @@ from shiftsvd.solvers.constants import APPROXIMATED, LEAST_APPROXIMATED, MISSED_
 from shiftsvd.solvers.factors import Factors, rank_floor, remainder
 
 TOL = names.TOL
-# What a warning begins with that only `certify=True` gives, of solvers that know no tolerance.
+# Start of the warnings of ``certify=True`` for solvers without a tolerance; the command filters warnings by this text.
 CERTIFIED = "not certified: "
 SHARED = 'solver="auto", "lanczos", "gram" or "exact"'
-UNTIL_CERTAIN = ", which goes on until every value is certain"
-REMEDIES = ", more passes, or data in double precision may help"
+UNTIL_CERTAIN = ", which iterates until every value has converged."
+REMEDIES = " or the number of passes, or pass data in double precision."
 
 
 @dataclass(frozen=True)
@@ -40,19 +40,19 @@ class Solver(ABC):
     Parameters
     ----------
     certify : bool
-        Also compute the residuals from both sides, bounds of the errors, and what can have been missed: three more
-        passes and some 5 of a random block, or one for the long-side factor of `Exact`, which has all values. What is
-        not certain to the tolerance is named in a warning.
+        Also compute residuals of both sides, error bounds and `Info.missed_below`. This takes three more passes and
+        about 5 of a random block, or one for the long-side factor of `Exact`, which computes all values. A warning
+        names components that are not certain to the tolerance.
 
     Attributes
     ----------
     reason : str
-        Why `auto_solver` chose it.
+        Reason for the choice, if `auto_solver` chose the solver.
 
     See Also
     --------
-    BlockLanczos : The solver that `svd` takes for large matrices.
-    auto_solver : Picks one.
+    BlockLanczos : The solver of `svd` for large matrices.
+    auto_solver : Choose a solver.
 
     Examples
     --------
@@ -62,47 +62,47 @@ class Solver(ABC):
     """
 
     takes_shares: ClassVar[bool] = False
-    certifies_itself: ClassVar[bool] = False  # whether every run ends with a certificate, asked for or not
-    # The end of the warning about what certify=True finds.
+    certifies_itself: ClassVar[bool] = False  # every run computes a certificate, also without `certify`
+    # End of the warning of ``certify=True`` about components that did not converge.
     remedy: ClassVar[tuple[Part, ...]] = ("Use ", Setting("solver", "lanczos"), UNTIL_CERTAIN)
     certify: bool = field(default=False, kw_only=True, repr=False)
     reason: str = field(default="", init=False, compare=False, repr=False)
 
     @abstractmethod
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
-        """Run the algorithm: find k leading components of A, or as many as exceed a share k of its squared norm.
+        """Compute the k leading components of A, or the fewest that exceed a share k of its squared norm.
 
         Parameters
         ----------
         A : Operator of shape (m, n)
             The matrix to decompose, its shift included.
         k : int
-            How many components.
+            Number of components.
         rng : numpy.random.Generator
             Draws the test matrix.
         """
 
     @abstractmethod
     def peak_bytes(self, A: Operator, k: int) -> int:
-        """Predict the memory beyond the data that k components and their right vectors take.
+        """Predict the memory beyond the data for k components and their right vectors.
 
         Parameters
         ----------
         A : Operator of shape (m, n)
             The matrix to decompose, its shift included.
         k : int
-            How many components.
+            Number of components.
         """
 
     def needed_bytes(self, A: Operator, k: int) -> int:
-        """Predict the memory beyond the data that a run takes, with the certificate that is asked for.
+        """Predict the memory of a run beyond the data, including the certificate if `certify` is set.
 
         Parameters
         ----------
         A : Operator of shape (m, n)
             The matrix to decompose, its shift included.
         k : int
-            How many components.
+            Number of components.
 
         Returns
         -------
@@ -114,41 +114,41 @@ class Solver(ABC):
 
     @abstractmethod
     def expected_passes(self, A: Operator, k: int) -> float:
-        """Predict the reads of the data.
+        """Predict the number of passes over the data.
 
         Parameters
         ----------
         A : Operator of shape (m, n)
             The matrix to decompose, its shift included.
         k : int
-            How many components.
+            Number of components.
         """
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        """Predict the fewest and the most reads of the data, which are the same where the data do not decide.
+        """Predict the fewest and most passes; they are equal if the number of passes does not depend on the data.
 
         Parameters
         ----------
         A : Operator of shape (m, n)
             The matrix to decompose, its shift included.
         k : int
-            How many components.
+            Number of components.
 
         Returns
         -------
         (int, int)
-            The fewest and the most reads that are likely.
+            Fewest and most likely number of passes.
         """
         expected = round(self.expected_passes(A, k))
         return expected, expected
 
     def check_share(self, k: int | float) -> None:
-        """Raise ValueError for a share of the variance, if this solver cannot find one.
+        """Raise ValueError if k is a share of the variance and this solver does not support shares.
 
         Parameters
         ----------
         k : int or float
-            How many components, or the share of the variance that is wanted.
+            Number of components, or share of the variance.
         """
         if _is_share(k) and not self.takes_shares:
             raise Refused("a share of the variance (", Setting("k", float(k)), f") needs {SHARED}, got {self}")
@@ -156,16 +156,16 @@ class Solver(ABC):
     def __call__(
         self, A: Operator, k: int | float, rng: int | Generator | None = None, *, tol: float = TOL
     ) -> SVDResult:
-        """Find the k leading components of A.
+        """Compute the k leading components of A.
 
         Parameters
         ----------
         A : Operator of shape (m, n)
         k : int in 1..min(m, n), or float in (0, 1)
-            A share is for the solvers that find all components, or grow: `Exact`, `Gram`, `BlockLanczos`.
+            Number of components, or share of the variance (only with `Exact`, `Gram` and `BlockLanczos`).
         rng : int, Generator or None
         tol : float
-            What a certificate is judged by.
+            Tolerance by which a certificate decides `Info.converged`.
 
         Returns
         -------
@@ -174,12 +174,12 @@ class Solver(ABC):
         Raises
         ------
         ValueError
-            For a k out of range, or a shift that the algorithm does not take.
+            For a k out of range, or a shift that the algorithm does not support.
 
         Notes
         -----
-        Where squares could leave the range of numbers, the algorithm sees A over a power of two (`in_units`), of which
-        A times another one is the same to the last bit.
+        If squares could overflow or underflow, the algorithm runs on A divided by a power of two (`in_units`), so that
+        its result does not depend on powers of two in the scale of A, to the last bit.
         """
         self.check_share(k)
         if not _is_share(k):
@@ -188,7 +188,7 @@ class Solver(ABC):
         foresee(self.expected_passes(A, int(k) if k >= 1 else min(A.shape)))
         rng = generator(rng)
         with threads(A.costs.n_threads):
-            B, unit, norm = in_units(A)  # A over a power of two, where squares could leave the range
+            B, unit, norm = in_units(A)  # A over a power of two, if squares could overflow or underflow
             factors = self.factorize(B, k if isinstance(k, float) else int(k), rng)
             F = self._result(B, len(factors.S) if isinstance(k, float) else int(k), factors, tol)
             if self.certify and F.info.converged is None:
@@ -244,9 +244,9 @@ def _warn(known: Certificate, last: float, missed: float | None) -> None:
     late, incomplete = len(known.late) > 0, not known.complete
     told: list[Part] = []
     if late:
-        told += [_unconverged(known.value_errors, known.late), "A larger ", Setting("tol"), REMEDIES]
+        told += [_unconverged(known.value_errors, known.late), "Raise ", Setting("tol"), REMEDIES]
     if incomplete:
-        told += ["; " * late + _missable(missed, last), ": allow more passes, or a larger ", Setting("missed_tol")]
+        told += [" " * late + _missable(missed, last), ". Allow more passes, or raise ", Setting("missed_tol"), "."]
     warn(*told)
 
 
@@ -255,20 +255,20 @@ def _doubts(info: Info, last: float, tol: float) -> str:
     late = np.flatnonzero(~(info.value_errors <= tol))
     told = _unconverged(info.value_errors, late) if len(late) else ""
     if info.missed_below is None or info.missed_below > last * (1 + max(tol, MISSED_TOL)):
-        told += _missable(info.missed_below, last).capitalize() + ". "
+        told += _missable(info.missed_below, last) + ". "
     return told
 
 
 def _unconverged(errors: Vector, late: Vector) -> str:
     return (
-        f"{len(late)} components did not converge: {_ranges(late + 1)}; "
-        f"their relative errors are bounded by {errors[late].max():.1e} (see value_errors). "
+        f"{len(late)} component{'s' * (len(late) > 1)} did not converge: {_ranges(late + 1)} "
+        f"(relative errors bounded by {errors[late].max():.1e}, see value_errors). "
     )
 
 
 def _missable(missed: float | None, last: float) -> str:
     level = missed if missed is None or last == 0 else missed / last
-    above = "any value" if level is None else f"values up to {level:.3g}{' sigma_k' if last else ''}"
+    above = "Any value" if level is None else f"Values up to {level:.3g}{' sigma_k' if last else ''}"
     return f"{above} may have been missed (see missed_below)"
 
 
@@ -288,21 +288,21 @@ def check_rank(k: int, shape: tuple[int, int]) -> None:
 
 
 def check_tol(tol: Any, any_size: bool = False) -> None:
-    # A solver object may have any size, infinity too: it then stops at its first check.
+    # The tolerance of a solver object may be 1 or more, also infinite: the solver then stops at its first check.
     if not isinstance(tol, int | float | np.floating) or not (0 <= tol and (any_size or tol < 1)):
         rule = "be at least 0" if any_size else "be at least 0 and less than 1"
-        raise refuse("tol", rule, tol, "it is a relative accuracy, such as 1e-4")
+        raise refuse("tol", rule, tol, "pass a relative accuracy such as 1e-4")
 
 
 # --- matrices that are known to a norm only ---------------------------------------------------------------------------
 
 
 class Off(NamedTuple):
-    """What a matrix may be off by."""
+    """Error bounds of a matrix with approximated or rounded entries."""
 
-    error: float  # bound of the norm of what was approximated; a smaller tolerance makes it smaller
-    rounding: float  # bound of the norm of what rounding adds where entries are differences of larger numbers
-    units: float  # rounding of each entry, relative to itself
+    error: float  # bound of the norm of the approximation error, which decreases with the tolerance
+    rounding: float  # bound of the norm of rounding errors of entries that are differences of larger numbers
+    units: float  # relative rounding error of each entry
 
 
 def known_to(
@@ -335,10 +335,9 @@ def off_by(F: SVDResult, error: float, tol: float, rounding: float = 0.0) -> SVD
     late = least > max(tol, LEAST_APPROXIMATED) if error else np.zeros(len(F.S), bool)
     if late.any() and info.converged is not False:
         warn(
-            f"{int(late.sum())} components are not certain to tol={tol:g}, since what entries become is known to "
-            f"{error:.1e} only, in the norm of the matrix; a lesser ",
-            Setting("tol"),
-            " makes it more accurate",
+            f"{int(late.sum())} components are not certain to tol={tol:g}, because transformed entries are "
+            f"approximated (norm of the error: {error:.1e}). Lower ",
+            *(Setting("tol"), " for a more accurate approximation."),
         )
     converged = False if late.any() else info.converged
     F.info = replace(info, value_errors=errors, vector_errors=vectors, missed_below=missed, converged=converged)
@@ -351,5 +350,5 @@ def _vectors(sines: Vector, S: Vector, missed: float | None, error: float) -> Ve
     gap = np.minimum(above - S, S - below) - 2 * error
     with np.errstate(divide="ignore", invalid="ignore"):
         more = np.where(gap > 0, 2 * error / gap, 1)
-    # The bound is that of the space of a cluster, whose gap to other values is not known here.
+    # 1 if the gap is unknown: the bound then holds for the space of a cluster of values.
     return np.asarray(np.minimum(sines + more, 1))

@@ -1,4 +1,4 @@
-"""`certify`: residuals, bounds, and what can have been missed, of a factorization that came without a certificate."""
+"""`certify`: compute residuals, error bounds and `missed_below` of a factorization without a certificate."""
 
 from dataclasses import replace
 
@@ -21,7 +21,8 @@ from shiftsvd.solvers.reading import certified, rounded_values
 
 
 def certificate_bytes(A: Operator, k: int) -> int:
-    # Long: U, F.U, A V, and three of its products. Short: vectors, products, the residual, and the basis of the probe.
+    # Panels on the long side: U, F.U, A V, and three products of A V. On the short side: vectors, products, the
+    # residual, and the basis of the probe.
     long, short = 6 * k, 8 * k + USUAL_BLOCK * CERTIFY_SWEEPS
     m, n = max(A.shape), min(A.shape)
     return 8 * (long * m + min(short * n, 3 * n**2)) + surroundings(A, k + USUAL_BLOCK)
@@ -29,11 +30,11 @@ def certificate_bytes(A: Operator, k: int) -> int:
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of values that are 0
 def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
-    """Add residuals, bounds, and what can have been missed to the account of F.
+    """Add residuals, error bounds and `missed_below` to the Info of F.
 
-    Bounds are those of the Ritz values of the short vectors, which are made orthonormal in double precision; by how
-    much the values of F differ from these is added. Three passes, and some 5 of a random block, unless F comes from a
-    solver that finds all values.
+    The bounds are those of the Ritz values of the short-side vectors, orthonormalized in double precision, plus the
+    differences of the values of F from these Ritz values. This takes three passes, and about 5 of a random block unless
+    F comes from a solver that computes all values.
     """
     if A.shape[0] < A.shape[1]:
         F.info = certify(A.H, F.H, rng, tol).info
@@ -42,7 +43,7 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     given = F.Vh.conj().T.astype(dtype)
     V = orth(given)
     Y = matmat_in_double(A, V)
-    U = np.asarray(F.U)  # one that is spread over a cluster is needed whole
+    U = np.asarray(F.U)  # U may be a Dask array; collect its blocks
     right = Y @ inner(V, given) - U * F.S
     left = A.rmatmat(U) - given * F.S
     _, S, Wh = np.linalg.svd(triangle(Y))
@@ -54,7 +55,7 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     noise = bounds.rounding_of(theta, eps, bounds.residual_rounding(eps) * cancelled(A) * float(S[0]))
     ritz = Ritz(theta, basis.ritz().E, k, noise, zero=rank_floor(A, float(S[0])) ** 2)
     need = k, allowed(ritz, max(tol, MISSED_TOL))
-    next_value = F.info.missed_below  # of a solver that has all values: there is nothing to look for
+    next_value = F.info.missed_below  # set by solvers that compute all values, which need no probe
     sweeps = 0
     if next_value is not None:
         ritz = replace(ritz, known=next_value**2)
@@ -69,28 +70,28 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
                 break
         probe.end()
         ritz = replace(ritz, level=probe.level)
-    # Squares know nothing of what is below their rounding; these values come from no square.
+    # S was computed without squares, so its rounding error is smaller than that of `theta`.
     rounded = rounded_values(A, S, F.S, eps)
     errors = bounds.value_errors(ritz, F.S) + np.where(F.S > 0, rounded, 0.0)
-    errors = np.where((F.S == 0) & (theta > ritz.zero), np.inf, errors)  # a value that is there is not 0
-    if next_value is not None:  # by Weyl, since all values are those of a matrix as near to A as rounding
+    errors = np.where((F.S == 0) & (theta > ritz.zero), np.inf, errors)  # the value is reported as 0, but is not 0
+    if next_value is not None:  # Weyl: the values are exact for a matrix that differs from A by rounding
         near = rank_floor(A, float(S[0]), min(A.costs.gram_eps, A.H.costs.gram_eps))
         errors = np.minimum(errors, np.where(F.S > 0, (near + np.abs(F.S - S)) / np.maximum(F.S, TINY), np.inf))
     late = np.flatnonzero(~(errors <= tol))
     residuals = np.hypot(np.linalg.norm(right, axis=0), np.linalg.norm(left, axis=0)) / np.sqrt(2) / (F.S[0] or 1.0)
     known = certified(A, ritz, F.S, residuals, errors, late, max(tol, MISSED_TOL), rounded, next_value is None)
-    known = replace(known, late=np.flatnonzero(~(known.value_errors <= tol)))  # what is proven may be within it
+    known = replace(known, late=np.flatnonzero(~(known.value_errors <= tol)))  # proven errors may be within `tol`
     leaning = np.where(F.S > 0, np.linalg.norm(right, axis=0) / np.where(F.S > 0, F.S, 1), 1.0)
     angles = _angles(ritz, known.vector_errors, inner(V, given), F.S) + leaning
-    angles += shift_rounding(A) / np.maximum(F.S, TINY)  # of the left ones, which lie along A v
+    angles += shift_rounding(A) / np.maximum(F.S, TINY)  # left vectors are computed as A v
     n_passes = F.info.n_passes + 3 + sweeps * A.costs.gram_reads
     F.info = replace(known, vector_errors=np.minimum(angles, 1.0)).told(replace(F.info, n_passes=n_passes))
     return F
 
 
 def _enough(ritz: Ritz, S: Vector, need: Fact, tol: float, probe: Probe) -> bool:
-    # More products change nothing once all errors are within `tol`, or the largest Ritz value of the probe shows that
-    # no level can bring them there. For what was missed, a level close to that Ritz value is enough.
+    # Stop if all errors are within `tol`, or if the largest Ritz value of the probe shows that no level can bring them
+    # within `tol`. If values were missed, stop at a level close to that Ritz value.
     if not bounds.shows(ritz, need, probe.level):
         found = not bounds.shows(ritz, need, probe.top)  # bounds are those of its level then
         return found and probe.level <= probe.top * (1 + MISSED_TOL) ** 2

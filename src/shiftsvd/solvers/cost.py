@@ -1,4 +1,4 @@
-"""The cost model of solvers: seconds, passes and memory (measure again on other processors: claims/kernels.py)."""
+"""Cost model of solvers: seconds, passes and memory (measure again on other processors: claims/kernels.py)."""
 
 from typing import Any, NamedTuple
 
@@ -8,12 +8,12 @@ from shiftsvd.algebra.operator import Costs
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import LowRank, Operator
 
-# Costs are for two threads whatever there are: the choice of a solver must not depend on them.
+# Costs are for two threads on every machine: the choice of a solver must not depend on the number of threads.
 THREADS = 2
 
 
 class Cost(NamedTuple):
-    """Expected seconds on two cores of about 3 GHz, whose ratios matter, and reads of the data."""
+    """Predicted seconds on two cores of about 3 GHz, to compare solvers, and passes over the data."""
 
     seconds: float
     n_passes: float
@@ -23,26 +23,26 @@ class Cost(NamedTuple):
 # Gram matrix; one core, AVX-512 (benchmarks/claims/kernels.py).
 SPARSE = {4: 0.12e-9, 8: 0.21e-9}
 SPARSE_PAIR = 1.3e-9
-# Past so many bytes of panels on the short side, or of the Gram matrix, they no longer fit the cache.
+# Larger panels on the short side (bytes), and larger Gram matrices (bytes), do not fit into the cache.
 CACHE = 2**20
 GRAM_CACHE = 2**24
 MISSES = 1.6
-# Seconds of an operation of BLAS, by the bytes of a number: with matrices, and with panels of 32 columns; and of
-# LAPACK's QR and eigenvalues in double.
+# Seconds per operation of BLAS, by the bytes of a number: products of matrices, and with panels of 32 columns; and per
+# operation of LAPACK's QR and eigenvalues in double precision.
 BLAS = {4: 1.2e-11, 8: 2.2e-11}
 THIN = {4: 2.2e-11, 8: 6e-11}
 LAPACK = 1.5e-10
 # Seconds to form an entry of a dense block with its shift.
 FORM = 0.8e-9
-# Seconds of a step of block Lanczos beside its arithmetic: its calls, and small matrices (benchmarks/claims/middle.py).
+# Overhead of a step of block Lanczos in seconds: calls and small matrices (benchmarks/claims/middle.py).
 STEP = 7e-4
 # Seconds to read a byte of a file.
 FILE = 1e-9
 
 
-# Bytes that any fit takes: the stacks of threads, and what libraries set aside at their first call.
+# Bytes that every fit takes: stacks of threads, and buffers that libraries allocate at their first call.
 FIXED = 2_500_000
-# Bytes of a dense block in double precision, and how many each thread holds while it takes moments.
+# Bytes of a dense block in double precision, and blocks per thread while moments are computed.
 DENSE_BYTES, DENSE_BLOCKS = 2**23, 3
 
 
@@ -55,18 +55,18 @@ def surroundings(A: Operator, columns: int) -> int:
     return beside + min(at_once, 8 * costs.stored)
 
 
-# Vectors with a number for each row that weights take: they, their roots, and those by which moments and sums go.
+# Vectors as long as the rows for weights: the weights, their square roots, and temporaries of moments and sums.
 WEIGHTED = 6
-# Vectors with a number for each column: means, sums of squares, scales and what columns are multiplied by.
+# Vectors as long as the columns: means, sums of squares, scales and inverse scales.
 OF_COLUMNS = 4
 
 
 def vector_bytes(A: Operator, k: int, shift: Any, is_weighted: bool) -> int:
-    """Predict the bytes of the vectors that shift, scale and weights take beside a solver.
+    """Predict the bytes of the vectors for shift, scale and weights, in addition to the memory of a solver.
 
-    For each column the right factor of the shift, moments, scale and its inverse. For each row the left factor of the
-    shift, but of files whose rows are all shifted alike; for row means, moments of the rows of each block and of all.
-    Centred rows have at most n - 1 components: where all of these are found, what is left over is rounding, and the
+    Per column: right factor of the shift, moments, scale and inverse scale. Per row: left factor of the shift, except
+    for files whose rows all have the same shift; for row means, the moments of the rows of each block and of all rows.
+    Centred rows have at most n - 1 components. If all of these are computed, the residual is at rounding level, and the
     factors of shift and components are merged to measure it.
     """
     by_rows = isinstance(shift, str) and shift in ("rows", "both")
@@ -90,7 +90,7 @@ def long_vectors(A: Operator, k: int) -> int:
 
 
 class Work(NamedTuple):
-    """The sizes that costs depend on; the short side has n columns."""
+    """Sizes that costs depend on; the short side has n columns."""
 
     m: int
     n: int

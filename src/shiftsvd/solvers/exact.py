@@ -1,4 +1,4 @@
-"""The deterministic SVD: one pass that keeps the triangular factor, block by block; or squares, where they will do."""
+"""Deterministic SVD: QR factorization of blocks of rows in one pass, or eigenvalues of ``A^H A`` if accurate enough."""
 
 from dataclasses import dataclass
 
@@ -17,23 +17,23 @@ from shiftsvd.solvers.factors import Factors, components_for, long_factor, round
 
 @dataclass(frozen=True, repr=False)
 class Exact(Solver):
-    """All digits: a QR factorization of row blocks, one after the other, then the SVD of the last R.
+    """Exact SVD by a sequential QR factorization of row blocks and the SVD of the last R, accurate to rounding.
 
-    Blocks of the shifted matrix are made dense one by one, in double precision, so that nothing of the long side is
-    held. Operators without blocks are multiplied by the identity.
+    Blocks of the shifted matrix are converted to dense double precision one by one, so no array as long as the long
+    side is stored. Operators without blocks are multiplied by the identity.
 
     Parameters
     ----------
     tol : float
-        0, the default, means all digits. Else squares are tried first: the eigenvalues of ``A^H A``, several times
-        quicker, are taken where their rounding is proven to move no value by more than a tenth of this, relatively.
-        That is how `auto_solver` asks for it where the data are small.
+        0, the default, means accurate to rounding. For a positive `tol` the eigenvalues of ``A^H A``, which are several
+        times faster, are tried first; they are used if their rounding provably changes every value by at most
+        ``tol / 10``, relatively. `auto_solver` sets `tol` for small dense data.
     certify : bool
-        Also compute what proves the result: bounds of the errors, and what was missed; see `solvers.Solver`.
+        Also compute error bounds and `Info.missed_below`; see `solvers.Solver`.
 
     See Also
     --------
-    Gram : One read of the data.
+    Gram : Eigenvalues of ``A^H A``.
     BlockLanczos : For large matrices.
 
     Notes
@@ -42,9 +42,9 @@ class Exact(Solver):
     ``n <= 1000``, or for a larger n where all components are wanted.
 
     With a `tol`, a pass and ``m n^2`` operations come first. The computed eigenvalues are those of a matrix within
-    ``max(m, n) eps (||A||_F^2 + ||shift||_F^2)`` of ``A^H A``, which moves sigma_k by half of that over sigma_k. Where
-    this is more than a tenth of ``tol sigma_k``, where next to nothing is left over, where all components are wanted
-    and with ``certify=True``, what was found is thrown away.
+    ``max(m, n) eps (||A||_F^2 + ||shift||_F^2)`` of ``A^H A``, which changes sigma_k by half of that over sigma_k.
+    These eigenvalues are discarded if the change exceeds ``tol sigma_k / 10``, if the rest of the matrix is negligible,
+    if all components are wanted, and with ``certify=True``.
 
     References
     ----------
@@ -61,7 +61,7 @@ class Exact(Solver):
     tol: float = 0.0
 
     takes_shares = True
-    remedy = ("The values are right to rounding, which their bounds are too coarse to show: these come from squares",)
+    remedy = ("The values are accurate to rounding; their bounds, which are computed from squares, cannot show it.",)
 
     def __post_init__(self) -> None:
         check_tol(self.tol, any_size=True)
@@ -80,7 +80,7 @@ class Exact(Solver):
         _, S, Vh = np.linalg.svd(_triangle(A), full_matrices=False)
         k = components_for(S**2, share) if isinstance(share, float) else share
         eps = A.costs.gram_eps
-        eps = eps if eps == EPS else min(eps, A.H.costs.gram_eps)  # blocks are those of whichever is stored
+        eps = eps if eps == EPS else min(eps, A.H.costs.gram_eps)  # A or its adjoint is stored; blocks have its unit
         missed = float(S[k] + rounding(A, eps) * S[0] + 4 * EPS * cancelled(A)) if k < n else 0.0
         rest, S, Vh = length(S[k:]), S[:k], Vh[:k]
         U = lambda: long_factor(A, Vh.conj().T)  # noqa: E731
@@ -110,9 +110,9 @@ class Exact(Solver):
         m, n = max(A.shape), min(A.shape)
         threads, size = A.costs.n_threads or default_threads(), min(max(QR_ENTRIES, 2 * n * n), m * n)
         count = -(-m * n // size)
-        if count > 1 and tall(A).costs.square_columns:  # rows of a file on the short side: one block of all of them
+        if count > 1 and tall(A).costs.square_columns:  # a file with its rows on the short side is one block
             return 8 * (3 * m * n + 6 * n * n) + surroundings(A, k) + long_vectors(A, k)
-        # Those that wait, the rows of the shift of the next one, and two copies of each one that LAPACK works on.
+        # Waiting blocks, the shift of the next block, and two copies of each block that LAPACK factorizes.
         waiting = min(count, threads + 2) + 1 if count > 1 else 0
         blocks = size * (waiting + 2 * min(count, threads))
         return 8 * (blocks + 6 * n * n) + surroundings(A, k) + long_vectors(A, k)

@@ -1,4 +1,4 @@
-"""The factors that an algorithm returns, their rounding, and the norm of what they leave over."""
+"""Factors that an algorithm returns, their rounding errors, and the norm of the residual."""
 
 from typing import NamedTuple
 
@@ -16,18 +16,18 @@ from shiftsvd.solvers.constants import EPS, ROUNDED_PART, TO_NEAREST, WHOLE_FACT
 
 
 class Factors(NamedTuple):
-    """At least k values and vectors; the factor on the long side may be a function that makes it."""
+    """At least k values and vectors; the factor on the long side may be a function that computes it."""
 
     U: Lazy
     S: Vector
     Vh: Lazy
     n_passes: int
     sample_size: int
-    factor_passes: int = 0  # reads that the long-side factor takes when it is asked for
-    certificate: Certificate | None = None  # of a solver that knows when to stop
-    missed_below: float | None = None  # of one that finds all values, what the next one is at most
-    rest: float | None = None  # the length of all that it left out
-    eps: float | None = None  # rounding unit of what the values came from, where that is not the unit of all products
+    factor_passes: int = 0  # passes to compute the long-side factor
+    certificate: Certificate | None = None  # only from solvers that iterate to a tolerance
+    missed_below: float | None = None  # bound of the next value, from solvers that compute all values
+    rest: float | None = None  # norm of all values that are not returned
+    eps: float | None = None  # rounding unit of the values, if it differs from that of other products
 
     @property
     def H(self) -> "Factors":
@@ -55,25 +55,25 @@ def long_factor(A: Operator, V: Panel) -> Panel:
 
 
 def rounding(A: Operator, eps: float) -> float:
-    # Single precision products leave noise that grows like the root of the length, not like the length:
-    # max(m, n) eps would call a tenth of sigma_1 zero on a million rows.
+    # Rounding errors of single precision products grow like the square root of the length. A bound of max(m, n) eps
+    # would treat a tenth of sigma_1 as 0 for a million rows.
     double = EPS * max(A.shape)
     return max(double, eps * float(np.sqrt(max(A.shape))) if eps > 1e-10 else 0.0)
 
 
 def squares_rounding(A: Operator, G: Panel) -> float:
     """Bound the rounding of the eigenvalues of a formed ``G = A^H A``."""
-    # A sum of m products is off by m units of their sizes; a shift that is not inside of entries rounds as the data do.
+    # A sum of m products has an error of m rounding units. An implicit shift has rounding errors of its own size.
     shift = shift_of(A)
     square = float(np.trace(G).real) + (shift.frobenius_norm() ** 2 if shift else 0.0) + cancelled(A) ** 2
     return rounding(A, A.costs.gram_eps) * square
 
 
 def rank_floor(A: Operator, first: float, eps: float | None = None) -> float:
-    """Return up to which size values are rounding of products of unit `eps`, or of the shift.
+    """Return the level below which values consist of rounding errors of products with unit `eps`, or of the shift.
 
-    `first` is the largest value. By default products are those of `gram`, which multiplies most single precision data
-    in double precision: values far below the rounding of such data are those of the data as they were given.
+    `first` is the largest value. The default is the unit of `gram`, which multiplies most single precision data in
+    double precision: values far below the rounding of such data are then still accurate for the given data.
     """
     return max(rounding(A, A.costs.gram_eps if eps is None else eps) * float(first), shift_rounding(A))
 
@@ -81,20 +81,20 @@ def rank_floor(A: Operator, first: float, eps: float | None = None) -> float:
 def shift_rounding(A: Operator, eps: float = EPS) -> float:
     shift = shift_of(A)
     size = (shift.frobenius_norm() if shift else 0.0) + cancelled(A)
-    # Means are right to an ulp or two. Single products were off by 0.6 units (counts after their means).
+    # Means are accurate to one or two ulp. Single precision products of centred counts had errors of 0.6 units.
     return (4 if eps < 1e-10 else 1) * eps * size if size else 0.0
 
 
 def remainder(A: Operator, F: SVDResult, factors: Factors, norm: float | None) -> float | None:
-    """Return ``||A - U S Vh||_F`` of the factors F, which are `factors` rounded; None where ||A|| is not known.
+    """Return ``||A - U S Vh||_F`` of the factors F, which are `factors` rounded; None if ||A|| is unknown.
 
-    Every factorization here is a projection ``A V V^H`` or ``U U^H A``, converged or not, so that the square is
-    ``||A||^2 - ||S||^2``: no read. Where rounding leaves too few digits of that difference, it is made anew for single
-    precision data by one product in double precision, O(nnz k). If that is not enough, the residual is formed piece by
-    piece: one read and O(m n k), of a wide matrix in a file two reads.
+    Every factorization here is a projection ``A V V^H`` or ``U U^H A``, converged or not, so the square of the norm is
+    ``||A||^2 - ||S||^2``, without a pass. If rounding leaves too few digits of this difference, recompute it for single
+    precision data from one product in double precision, O(nnz k). If the difference is still inaccurate, compute the
+    residual block by block: one pass and O(m n k), or two passes for a wide matrix in a file.
     """
     if factors.rest is not None:
-        dropped = length(factors.S[: len(F.S)][F.S == 0])  # values that are reported as 0
+        dropped = length(factors.S[: len(F.S)][F.S == 0])  # values below the rank floor, reported as 0
         return float(np.hypot(np.hypot(factors.rest, dropped), np.sqrt(2) * _rounded(A, F.S)))
     if norm is None:
         return None
@@ -104,8 +104,8 @@ def remainder(A: Operator, F: SVDResult, factors: Factors, norm: float | None) -
     direct = _of_product(A, F.S, factors, norm) if factors.factor_passes else (A - F).frobenius_norm()
     small = not A.costs.file_bytes or 8 * max(A.shape) * len(F.S) <= WHOLE_FACTOR
     if factors.factor_passes and direct is not None and small and _rounded(A, F.S) > ROUNDED_PART * direct:
-        direct = (A - F).frobenius_norm()  # the rounding of vectors is most of it: a model of that is not enough
-    # Of an operator that only multiplies, and has many columns, the difference is all that can be known.
+        direct = (A - F).frobenius_norm()  # the rounding of vectors dominates, and the model of rounding is too coarse
+    # For an operator with many columns that only multiplies, the difference of squares is the only estimate.
     return float(np.sqrt(max(square, _doubt(A, norm, F.S, _unit(A))))) if direct is None else direct
 
 
@@ -114,7 +114,8 @@ def left_over(A: Operator, F: SVDResult, k: int, square: float) -> float:
     if known is None:
         rest = square - float(S @ S)
         return rest if rest > _doubt(A, float(np.sqrt(square)), S, _unit(A)) else 0.0
-    # Of values that are 0, products in double precision and means leave as much, the rounding of data and vectors that.
+    # A residual at rounding level is 0: `double` is the error of products and means, the other term that of rounded
+    # data and vectors.
     double = max(max(A.shape) * EPS * float(F.S[0]), 4 * EPS * float(np.sqrt(_implicit(A))))
     rest = known**2 + float(F.S[k:] @ F.S[k:])
     return rest if rest > max(double, 2 * _unit(A) * float(np.sqrt(square))) ** 2 else 0.0
@@ -124,7 +125,7 @@ def _of_product(A: Operator, S: Vector, factors: Factors, norm: float) -> float 
     there, wide = S > 0, callable(factors.Vh)
     short = factors.U[:, : len(S)] if callable(factors.Vh) else factors.Vh[: len(S)].conj().T  # type: ignore[index]
     B, V, S = fused(A.H, 0) if wide else A, short[:, there], S[there]
-    beside = _rounded(A, S) ** 2  # of the factor on the long side
+    beside = _rounded(A, S) ** 2  # rounding of the factor on the long side
     if _unit(A) > EPS:
         G = inner(V, B.gram(V))
         beside += _turned(G, S)
@@ -138,7 +139,7 @@ def _of_product(A: Operator, S: Vector, factors: Factors, norm: float) -> float 
 
 def _all_beyond(A: Operator, B: Operator, V: Panel, W: Panel, wide: bool) -> float | None:
     if V.shape[1] == V.shape[0]:
-        return float(np.linalg.norm(V - W)) ** 2  # nothing is left out
+        return float(np.linalg.norm(V - W)) ** 2  # V spans the whole space
     squares = squares_beyond(B, V, W)
     if squares is not None:
         return float(squares.sum())
@@ -147,7 +148,7 @@ def _all_beyond(A: Operator, B: Operator, V: Panel, W: Panel, wide: bool) -> flo
 
 
 def _turned(G: Panel, S: Vector) -> float:
-    # Single products leave couplings of size eps sigma_1^2: the columns of A V are not quite orthogonal then.
+    # Rounding of single precision products makes columns of A V non-orthogonal, by about eps sigma_1^2.
     lengths = np.sqrt(np.maximum(np.diagonal(G).real, 0))
     coupled = np.minimum(np.abs(np.triu(G, 1)) / S[:, None], lengths)
     return float(np.sum(coupled**2) + np.sum((lengths - S) ** 2))

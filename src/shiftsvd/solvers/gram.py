@@ -1,4 +1,4 @@
-"""The Gram matrix of the short side, formed in one pass; its leading part solved, then checked against the data."""
+"""Gram matrix of the short side: formed in one pass, leading eigenvectors, and a last pass that checks them."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -43,23 +43,23 @@ from shiftsvd.solvers.solve import solve
 
 @dataclass(frozen=True)
 class Gram(Solver):
-    """``A^H A`` formed in double precision, n x n for a short side of n, then its leading eigenvectors.
+    """Form ``A^H A`` in double precision, n x n for a short side of n, and compute its leading eigenvectors.
 
-    No centred sum is a difference of larger ones: dense blocks are shifted before they are multiplied, full columns of
-    sparse data inside their entries, and columns that are shifted implicitly are at most 99 % full. A last pass over
-    the data takes the components from A itself, with the residuals that are reported.
+    The shift does not cancel digits: dense blocks and full columns of sparse data are shifted before they are
+    multiplied, and columns that are shifted implicitly are at most 99 % full. A last pass over the data computes the
+    components and their residuals from A itself.
 
     Parameters
     ----------
     tol : float
         Bound of ``|sigma - exact| / sigma`` for every component. 0 means down to the rounding of the products.
     missed_tol, miss_probability : float
-        As in `BlockLanczos`; up to a short side of 1000, LAPACK finds the eigenvalues and nothing is missed.
+        As in `BlockLanczos`; up to a short side of 1000, LAPACK computes all eigenvalues and no value is missed.
     last_pass : bool
-        False: none where LAPACK finds them and their rounding is proven to move no value by more than a tenth of
-        `tol`. That is how `auto_solver` asks for it.
+        False omits the last pass if LAPACK computes the eigenvalues and rounding provably changes every value by at
+        most ``tol / 10``, relatively. `auto_solver` sets False.
     certify : bool
-        Also compute what proves the result: bounds of the errors, and what was missed; see `solvers.Solver`.
+        Also compute error bounds and `Info.missed_below`; see `solvers.Solver`.
 
     See Also
     --------
@@ -91,7 +91,7 @@ class Gram(Solver):
     last_pass: bool = field(default=True, repr=False)
 
     def __post_init__(self) -> None:
-        self._leading()  # which checks the settings that both have
+        self._leading()  # validates the settings shared with BlockLanczos
 
     def _leading(self) -> BlockLanczos:
         return BlockLanczos(self.tol, missed_tol=self.missed_tol, miss_probability=self.miss_probability)
@@ -110,7 +110,7 @@ class Gram(Solver):
         k = components_for(theta, k) if isinstance(k, float) else k
         noise = squares_rounding(A, G)
         proven = noise < 2 * PART_SUMMED * self.tol * theta[k - 1]
-        if few and not proven:  # leading values may have to be set apart
+        if few and not proven:  # leading values may have to be deflated
             return self._few(A, G, k, rng)
         V = Z[:, : k if len(theta) == n else k + 1]
         ritz = Ritz(theta, np.zeros((0, len(theta))), k, 0.0, level, zero=rank_floor(A, float(np.sqrt(theta[0]))) ** 2)
@@ -134,31 +134,31 @@ class Gram(Solver):
     def peak_bytes(self, A: Operator, k: int) -> int:
         n, widest = min(A.shape), max(k, tall(A).costs.square_columns)
         threads = A.costs.n_threads or default_threads()
-        # Of a file one thread more works, each on a block whose own parts are added up, and one block waits.
+        # For a file, threads + 1 threads each sum the parts of a block, and one more block waits.
         squares = 2 * (threads + 1) + 3 if A.costs.file_bytes else threads + 4
         return 8 * (squares * n * n + 8 * n * k) + surroundings(A, widest) + long_vectors(A, k)
 
 
 def _eigenpairs(G: Panel, count: int, tol: float, rng: Generator) -> tuple[Vector, Panel, float]:
-    # The largest eigenvalues, their vectors, and a bound of all other eigenvalues.
+    # Return the largest eigenvalues, their vectors, and a bound of all other eigenvalues.
     n = len(G)
     found = _krylov(G, count, tol, rng) if n >= KRYLOV_SIDE and count <= PART_OF_KRYLOV * n else None
     if found is not None:
         return found
     theta, Z = np.zeros(0), G
-    if count <= PART_OF_ALL * n:  # in a unit of G: what this routine takes for small is not relative to anything
+    if count <= PART_OF_ALL * n:  # scale G by a power of two: LAPACK's thresholds in this routine are absolute
         unit = 2.0 ** np.frexp(np.max(np.abs(G)))[1]
         theta, Z = linalg.eigh(G / unit, subset_by_index=[n - count, n - 1], overwrite_a=True, check_finite=False)
         theta *= unit
-    if len(theta) < count:  # of values that are equal to rounding it finds some
+    if len(theta) < count:  # the routine may return fewer of eigenvalues that are equal to rounding
         theta, Z = np.linalg.eigh(G)
     theta = np.maximum(theta[::-1], 0)
     return theta, Z[:, ::-1], -np.inf if len(theta) == n else float(theta[-1])
 
 
 def _krylov(G: Panel, count: int, tol: float, rng: Generator) -> tuple[Vector, Panel, float] | None:
-    # Lanczos with full orthogonalisation: the leading Ritz pairs once each residual is below `tol` of its value. None
-    # where that takes more columns than LAPACK takes time, or where an eigenvalue was missed.
+    # Lanczos with full orthogonalisation: return the leading Ritz pairs once each residual is below `tol` times its
+    # value. Return None after so many columns that LAPACK would be faster, or if an eigenvalue may have been missed.
     if G.dtype.kind == "c":
         return None
     n, due = len(G), OF_PAIRS * count + FIRST_COLUMNS
@@ -186,8 +186,8 @@ def _krylov(G: Panel, count: int, tol: float, rng: Generator) -> tuple[Vector, P
 
 
 def _all_below(G: Panel, theta: Vector, V: Panel, residual: float) -> tuple[Vector, Panel, float] | None:
-    # If ``mu - (G - V Theta V^H)`` has a Cholesky factor, no eigenvalue of ``P G P`` exceeds mu, ``P = I - V V^H``, but
-    # for the rounding of the factor, (n + 1) eps times the trace (Higham 2002, theorem 10.3), and that of the matrix.
+    # If ``mu I - (G - V Theta V^H)`` has a Cholesky factor, no eigenvalue of ``P G P``, ``P = I - V V^H``, exceeds mu
+    # plus the rounding of the factor, (n + 1) eps times the trace (Higham 2002, theorem 10.3), and of the matrix.
     last = float(theta[-1])
     mu = last * (1 + ABOVE) + 2 * residual**2 / last
     left = (V * theta) @ V.T - G
@@ -199,7 +199,7 @@ def _all_below(G: Panel, theta: Vector, V: Panel, residual: float) -> tuple[Vect
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Formed(Operator):
-    """An operator whose Gram matrix is known, and nothing else."""
+    """Operator of a known Gram matrix, which supports `gram` alone."""
 
     G: Panel
 
@@ -216,7 +216,7 @@ class Formed(Operator):
         return product
 
     def matmat(self, V: Panel) -> Panel:
-        raise NotImplementedError("only the Gram matrix is known")
+        raise NotImplementedError("this operator supports gram alone")
 
     def rmatmat(self, W: Panel) -> Panel:
-        raise NotImplementedError("only the Gram matrix is known")
+        raise NotImplementedError("this operator supports gram alone")

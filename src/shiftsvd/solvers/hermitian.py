@@ -1,4 +1,4 @@
-"""Block Lanczos for a Hermitian matrix that need not be positive: its largest eigenvalues by themselves."""
+"""Block Lanczos for the largest eigenvalues of an indefinite Hermitian matrix."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ from shiftsvd.solvers.solve import advance, at_end, converge
 
 
 class Eigenpairs(NamedTuple):
-    """The largest eigenvalues of a Hermitian matrix, and what is known of them."""
+    """Largest eigenvalues of a Hermitian matrix, with error bounds."""
 
     values: Vector  # descending
     vectors: Panel
@@ -32,10 +32,10 @@ class Eigenpairs(NamedTuple):
 
 @dataclass(frozen=True)
 class HermitianLanczos:
-    """Block Lanczos with thick restart on A itself: where squaring it would mix in the most negative eigenvalues.
+    """Block Lanczos with thick restart on A itself, because ``A^2`` would mix positive and negative eigenvalues.
 
     `tol` bounds the relative errors of the square roots of the eigenvalues; 0 means down to rounding. The other
-    settings are those of `BlockLanczos`. One pass a step.
+    settings are those of `BlockLanczos`. Each step takes one pass.
     """
 
     tol: float = TOL
@@ -54,7 +54,7 @@ class HermitianLanczos:
         budget = Budget(self.max_passes or most_passes(n, b))
         G = Products(A.matmat, dtype, budget, reads=1, last_reads=1, double_eps=A.costs.eps)
         F = Factorization.of(rng.standard_normal((n, b)).astype(dtype), self.basis_columns(k, n), rng)
-        # The first block is in the basis as it was until the first restart or probe: a check comes before both.
+        # `_negative` needs the first block, which is in the basis until the first restart or probe. Check before both.
         first, due = F.epoch, min(max(2, 2 * k // b) + 1, n if F.columns == n else F.columns // b - 1)
         proven, negative, lowest = Proven(b), 0.0, np.inf
 
@@ -101,7 +101,7 @@ def _needs(ritz: Ritz, tol: float, proven: Proven) -> list[Fact]:
 
 def _allowed(ritz: Ritz, tol: float) -> float:
     relative = allowed(ritz, max(tol, MISSED_TOL))
-    # Of values that are not positive, nothing relative can be asked.
+    # Values that are not positive have no relative criterion.
     if ritz.theta[ritz.k - 1] > ritz.noise:
         return relative
     return max(relative, MISSED_TOL * float(np.abs(ritz.theta).max()))

@@ -1,4 +1,4 @@
-"""The factorization that block Lanczos builds: an orthonormal basis B, H = B^H G B, and the next block."""
+"""Krylov factorization of block Lanczos: an orthonormal basis B, H = B^H G B, and the next block."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from shiftsvd.solvers.constants import EPS, SINGLE_ROUNDING, TOLD_BY_SQUARES, TW
 
 
 class RitzPairs(NamedTuple):
-    """Ritz values, descending, vectors in terms of B, and residuals in terms of the next block."""
+    """Ritz values, descending; coordinates Z of the vectors in B, and E of the residuals in the next block."""
 
     theta: Vector
     Z: Panel
@@ -28,26 +28,26 @@ NONE = np.empty((0, 0))
 class Factorization:
     """``G B = B H + Q C J^H``: Q is the next block, and J picks the columns of B that were multiplied last.
 
-    An epoch ends when columns of B are dropped: what holds outside of B holds for all larger sizes of its epoch. During
-    a probe the Q of before is `aside`, and residuals lack what lies along it.
+    An epoch ends when columns of B are removed. A bound of G outside of B holds until the epoch ends, because B only
+    grows. During a probe `aside` stores the Q of before, and residuals lack their part along that Q.
     """
 
     rng: Generator
     capacity: int
-    # (n, capacity), orthonormal columns: the first `size` were multiplied, the `width` after them are Q. In single
-    # precision if products are, which halves what is read and multiplied most.
+    # (n, capacity), orthonormal columns: the first `size` were multiplied, the next `width` are Q. In single precision
+    # if products are, which halves the memory traffic of the largest array.
     B: Panel = field(default_factory=lambda: NONE)
     # (capacity, capacity), Hermitian, in double precision; rows and columns up to `size` are set.
     H: Panel = field(default_factory=lambda: NONE)
     C: Panel = field(default_factory=lambda: NONE)  # (width, last)
-    columns: int = 0  # `make_room` restarts the basis before it has more
+    columns: int = 0  # columns of the basis before `make_room` restarts it
     b: int = 0  # columns of the first block
     epoch: int = 0
     size: int = 0
     width: int = 0
     last: int = 0
-    scale: float = 0.0  # the largest norm of a product so far, by which rounding is measured
-    aside: tuple[Panel, Panel] | None = None  # the block that waits, and the residuals of all columns in its terms
+    scale: float = 0.0  # largest norm of a product so far; rounding errors are relative to it
+    aside: tuple[Panel, Panel] | None = None  # the Q of before a probe, and the coordinates of residuals in that Q
     _ritz: tuple[tuple[int, int], RitzPairs] | None = None
 
     @classmethod
@@ -58,14 +58,14 @@ class Factorization:
 
     @classmethod
     def around(cls, V: Panel, theta: Vector, R: Panel, rng: Generator) -> "Factorization":
-        """Orthonormal V with Ritz values theta and residuals R."""
+        """Return the factorization with an orthonormal basis V, Ritz values theta and residuals R."""
         n, k = V.shape
         F = cls(rng, min(2 * k, n))
         F._allocate(V, V.dtype)
         F.B[:, :k], F.size, F.last = V, k, k
         F.H[:k, :k] = np.diag(theta)
         F.scale = float(np.max(np.abs(theta), initial=0.0))
-        # However small residuals are, they have the rounding of products along V.
+        # Small residuals have rounding errors along V, which are relative to the products.
         Q = F._independent(R, F.rounding, n - k, k, before=F.scale)
         F.C = inner(Q, R)
         F._append(Q)
@@ -89,7 +89,7 @@ class Factorization:
 
     @property
     def rounding(self) -> float:
-        """Norm up to which what is left of a product is rounding."""
+        """Return the norm below which the remainder of a product consists of rounding errors."""
         return self._unit * self.scale
 
     @property
@@ -106,7 +106,7 @@ class Factorization:
     # --- epochs ---------------------------------------------------------------------------------------------------
 
     def begin(self, Q: Panel, single: bool = False) -> None:
-        """Begin anew with the span of Q as next block, in single precision or in that of Q."""
+        """Discard the basis and start with the span of Q as next block, in single precision or in that of Q."""
         self._allocate(Q, np.result_type(np.complex64 if Q.dtype.kind == "c" else np.float32) if single else Q.dtype)
         self.epoch, self.size, self.last, self.scale = self.epoch + 1, 0, 0, 0.0
         self._append(orth(Q))
@@ -116,22 +116,22 @@ class Factorization:
         self.B, self.H = room(near, self.capacity, held), np.zeros((self.capacity, self.capacity), near.dtype)
 
     def make_room(self, k: int) -> None:
-        """Restart with the first k Ritz vectors and more, or let the basis grow where that would leave no room."""
-        # Half of the basis: with fewer, the values beyond the k-th are too few to tell how far those are from the rest.
+        """Restart with at least k Ritz vectors, or enlarge the basis if that would leave no room for steps."""
+        # Keep half of the basis: error bounds need values beyond the k-th to determine the gap.
         keep = min(max(k + self.b, (self.columns - 2 * self.width) // 2), self.size)
         self.columns = max(self.columns, min(keep + 2 * self.width + 4 * self.b, self.n))
         if self.size + 2 * self.width > self.columns:
             self.restart(keep)
 
     def restart(self, kept: int) -> None:
-        """Keep the first Ritz vectors, and drop the rest of the basis (Wu & Simon 2000)."""
+        """Keep the first Ritz vectors, and remove the rest of the basis (Wu & Simon 2000)."""
         theta, Z, _ = self.ritz()
         width, Q, border = self.width, self.block.copy(), self._border(Z[:, :kept])
         self.B[:, :kept] = self._times(Z[:, :kept])
         self.B[:, kept : kept + width] = Q
         self.H[:] = 0
         self.H[:kept, :kept] = np.diag(theta[:kept])
-        # The kept vectors all have a residual along Q: they count as multiplied last.
+        # All kept vectors have a residual along Q, so all of them count as multiplied last.
         self.C, self.size, self.last, self.epoch = border, kept, kept, self.epoch + 1
 
     # --- Ritz values ----------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class Factorization:
     # --- a step ---------------------------------------------------------------------------------------------------
 
     def extend(self, W: Panel) -> None:
-        """Take in ``W = G Q``: Q becomes a part of the basis, and what is new in W the next block."""
+        """Append Q to the basis, and make the part of ``W = G Q`` orthogonal to the basis the next block."""
         self.scale = self.scale or float(np.max(lengths(W), initial=0))
         unit = 2.0 ** int(np.frexp(self.scale)[1]) if self.single else 1.0
         factor = 1 / unit
@@ -175,7 +175,7 @@ class Factorization:
         self.H[old:end, old:end] = (diagonal + diagonal.conj().T) / 2
         self.size, self.last = end, self.width
         Q = self._next(W, squares, self.rounding / unit)
-        # The next projection finds C again, for H: until then a check needs nothing else.
+        # The next projection computes C again, for H. Until then only checks need C.
         self.C = inner(Q, W) * unit
         self._append(Q)
 
@@ -187,7 +187,7 @@ class Factorization:
         return subtract_projection(W, self.B[:, :end])
 
     def _next(self, W: Panel, squares: Panel, noise: float) -> Panel:
-        # The block of a probe is not filled up: it must know of nothing but its first block.
+        # Do not fill up the block of a probe with random columns: its bound is for the chain of the first block alone.
         end = self.size
         width = min(W.shape[1], self.n - end, self.B.shape[1] - end)
         Q = self._independent(W, noise, width, end, squares=squares)
@@ -199,10 +199,10 @@ class Factorization:
     def _independent(
         self, W: Panel, noise: float, width: int, end: int, before: float = 0.0, squares: Panel | None = None
     ) -> Panel:
-        """Return at most `width` orthonormal columns, orthogonal to the first `end` of B, of what of W is above noise.
+        """Return at most `width` orthonormal columns that span W above `noise`, orthogonal to ``B[:, :end]``.
 
-        W is orthogonal to those but for rounding; `before` is the length of its columns before that, `squares` is
-        ``W^H W``.
+        W is orthogonal to these columns of B up to rounding. `before` is the length of the columns of W before the
+        projection, `squares` is ``W^H W``.
         """
         Q, width = W[:, :0].copy(), min(width, W.shape[1])
         while True:
@@ -213,13 +213,13 @@ class Factorization:
             X = times(W, combined)
             shortest = TWICE if self.single else TWICE**2
             if Q.shape[1] or sizes[0] < shortest * max(float(sizes[-1]), before):
-                X = self._cleaned(X, end, Q)  # short columns have rounding along B
-            elif not self.single:  # to single precision they are orthonormal
+                X = self._cleaned(X, end, Q)  # short columns have rounding errors along B
+            elif not self.single:  # in single precision X is orthonormal already
                 X = orth(X)
             Q = beside(Q, X) if Q.shape[1] else X
             if Q.shape[1] >= width or not hidden:
                 return Q
-            # Without the longest, squares may tell shorter columns.
+            # Remove the longest columns, so that squares can resolve shorter columns.
             W, squares = W.copy(), None
             subtract_product(W, Q, inner(Q, W))
             self._project(W, end)
@@ -243,10 +243,10 @@ class Factorization:
         X: Panel = self.rng.standard_normal(shape)
         return sent(self.B, X if self.H.dtype.kind == "f" else (X + 1j * self.rng.standard_normal(shape)) / np.sqrt(2))
 
-    # --- a block beside -------------------------------------------------------------------------------------------
+    # --- the block of a probe -------------------------------------------------------------------------------------
 
     def set_aside(self, columns: int) -> Panel:
-        """Put a random block orthogonal to B in the place of Q; return its R in ``P Omega = X_0 R``."""
+        """Replace Q by a random block X_0 orthogonal to B, and return R of ``P Omega = X_0 R``."""
         end = self.size
         self.aside = self.block.copy(), self._border(np.eye(end, dtype=self.H.dtype))
         Omega = self._normal(min(columns, self.n - end))
@@ -261,7 +261,7 @@ class Factorization:
         return inner(X, Omega)
 
     def take_back(self) -> None:
-        """Put the block that was set aside beside the next one, so that residuals are complete again."""
+        """Append the block that was set aside to the next block, so that residuals are complete again."""
         assert self.aside is not None
         waiting, residuals = self.aside
         self.aside = None
@@ -280,8 +280,8 @@ class Factorization:
 
 
 def _longest(squares: Panel, noise: float, columns: int) -> tuple[Panel, Vector, bool]:
-    # Combinations of columns W that are orthonormal, at most so many, by ``W^H W``; their lengths before they were
-    # scaled, ascending; and whether shorter ones above noise may hide in the rounding of the squares.
+    # From squares = W^H W, return at most `columns` combinations of W that are orthonormal; the lengths of the unscaled
+    # combinations, ascending; and True if rounding of the squares may hide shorter combinations above the noise.
     sizes, X = np.linalg.eigh(squares)
     sizes = np.sqrt(np.maximum(sizes, 0))
     least = max(noise, TOLD_BY_SQUARES * float(np.max(sizes, initial=0.0)))

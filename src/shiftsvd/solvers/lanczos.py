@@ -1,4 +1,4 @@
-"""Block Lanczos with thick restart: components to a stated accuracy, with the certificate that says so."""
+"""Block Lanczos with thick restart, which iterates to a given accuracy and computes a certificate."""
 
 from dataclasses import dataclass, field
 
@@ -20,14 +20,13 @@ from shiftsvd.solvers.solve import solve
 
 @dataclass(frozen=True)
 class BlockLanczos(Solver):
-    """Block Lanczos on ``A^H A``, until every value is within `tol` of an exact one.
+    """Block Lanczos on ``A^H A``, which iterates until every value is within `tol` of an exact one.
 
-    The basis has ``2 k + 12 block_size`` columns on the short side (of files of few rows, see Notes), is orthogonalized
-    in full, and restarted with its Ritz vectors. Residuals come free with every step. When they promise the tolerance,
-    a fresh random block goes through some more products, until it has shown that nothing above
-    ``sigma_k (1 + max(tol, missed_tol))`` can have been missed; then the components are read off one last product with
-    the data, together with the residuals that are reported. Products are in the precision of the data as long as the
-    spectrum allows it, else in double.
+    The basis has ``2 k + 12 block_size`` columns on the short side (for files with few rows, see Notes), is fully
+    orthogonalized, and restarted with its Ritz vectors. Every step yields residuals without extra cost. When they are
+    below the tolerance, a random block (the probe) is multiplied a few times, until it proves that no value above
+    ``sigma_k (1 + max(tol, missed_tol))`` was missed. One last product with the data then yields the components and the
+    reported residuals. Products are in the precision of the data while the spectrum allows it, else in double.
 
     Parameters
     ----------
@@ -39,30 +38,31 @@ class BlockLanczos(Solver):
     max_basis : int, optional
         Columns of the basis before it is restarted, at least ``k + 8 block_size``. Default ``2 k + 12 block_size``.
     max_passes : int, optional
-        Reads of the data at most, and one more for the last reading; the default is far above what converges.
+        Maximum number of passes, not counting the last product. The default is far above the passes of fits that
+        converge.
     start : array of shape (min(m, n), j), optional
-        Approximate singular vectors on the short side to begin with, such as those of similar data. What they lack
-        is found by the probe.
+        Approximate singular vectors on the short side to start with, such as those of similar data. The probe detects
+        components that the start vectors lack.
     missed_tol : float
-        Up to ``sigma_k (1 + max(tol, missed_tol))`` a value may have been missed in a fit that is called converged;
-        `Info.missed_below` says up to where. Some 3 to 7 products with a block for 0.05, 8 for 0.01.
+        A converged fit may have missed values up to ``sigma_k (1 + max(tol, missed_tol))``; `Info.missed_below` is the
+        proven bound. The probe takes about 3 to 7 products with a block for 0.05, and 8 for 0.01.
     miss_probability : float
-        How likely `Info.missed_below` may be wrong, over `rng`.
+        Probability, over `rng`, that `Info.missed_below` is wrong.
     certify : bool
-        Also compute what proves the result: bounds of the errors, and what was missed; see `solvers.Solver`.
+        Also compute error bounds and `Info.missed_below`; see `solvers.Solver`.
 
     See Also
     --------
-    Gram : For a short side of up to some thousands.
-    auto_solver : Picks one.
+    Gram : For a short side of up to a few thousand.
+    auto_solver : Choose a solver.
 
     Notes
     -----
-    One pass a step where the data are stored by their long side. Of files and Dask arrays that are read by their short
-    side too, as long as a basis on the long side takes no more memory than they do; else two. The last reading goes
-    along with the probe, or takes one of its own: for double data that are multiplied in single precision, after a
-    probe that found something. With a share of the variance for k, the basis grows until the share is met; the
-    smallest such k is returned.
+    A step takes one pass if the data are stored by their long side. Files and Dask arrays that are stored by their
+    short side take one pass, too, if a basis on the long side needs no more memory than the data; otherwise two. The
+    last product shares the last pass of the probe, or takes a pass of its own, such as for double data that are
+    multiplied in single precision, or after a probe that found missed values. If k is a share of the variance, the
+    basis grows until the share is exceeded, and the smallest such k is returned.
 
     References
     ----------
@@ -107,12 +107,12 @@ class BlockLanczos(Solver):
         return solve(p, budget, rng).factors(A, budget)
 
     def shape(self, k: int | float, A: Operator) -> Shape:
-        """Choose the columns of products, by what kernels are best with and by k, and those of the basis.
+        """Choose the number of columns of products, by k and the speed of kernels, and of the basis.
 
         Parameters
         ----------
         k : int, or float in (0, 1)
-            How many components, or the share of the squared norm that they are to reach.
+            Number of components, or share of the squared norm to exceed.
         A : Operator of shape (m, n)
             The matrix that is multiplied.
 
@@ -125,19 +125,19 @@ class BlockLanczos(Solver):
         return self._shape(k, A, constants.LONG_COLUMNS) if self.on_long_side(A, k) else shape
 
     def on_long_side(self, A: Operator, k: int | float) -> bool:
-        """Return whether the basis lies on the long side, which halves the reads of data that are read by the short.
+        """Return True to put the basis on the long side, which halves the passes over data stored by the short side.
 
         Parameters
         ----------
         A : Operator of shape (m, n)
             The matrix that is multiplied.
         k : int, or float in (0, 1)
-            How many components, or the share of the squared norm that they are to reach.
+            Number of components, or share of the squared norm to exceed.
 
         Returns
         -------
         bool
-            True where such a basis saves reads and has room, and the short side is long enough for some steps.
+            True if such a basis saves passes, fits into memory, and the short side is long enough for some steps.
         """
         if self.start is not None or not A.costs.long_bytes or wide(A).costs.gram_reads > 1:
             return False
@@ -155,7 +155,7 @@ class BlockLanczos(Solver):
         return Shape(b, wanted, held, min(held + (constants.SWEEPS + 1) * b, n))
 
     def single(self, A: Operator) -> bool:
-        """Return whether products begin in single precision: of double data if the tolerance is likely to allow it.
+        """Return True to start in single precision; for double data only if the tolerance is likely to allow it.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ class BlockLanczos(Solver):
         Returns
         -------
         bool
-            True for single precision; a run goes over to double where the residuals ask for it.
+            True for single precision; a run continues in double precision if the residuals require it.
         """
         roundings = 1 if A.dtype == np.float32 else constants.DOUBT
         return A.costs.gram_in_single and self.tol >= residual_rounding(constants.SINGLE) * roundings
@@ -182,7 +182,7 @@ class BlockLanczos(Solver):
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
         n, (block, _, columns, _), reads = min(A.shape), self.shape(k, A), self._reads(A, k)
-        whole = -(-n // block) + 1  # the basis holds everything, which is read off
+        whole = -(-n // block) + 1  # passes until the basis spans the whole space, and the last reading
         least = min(-(-k // block) + constants.QUICKEST, whole)
         slower = 1 + np.log10(TOL / max(self.tol, A.costs.gram_eps)) / constants.DIGITS
         noise = round((constants.NOISE + constants.RESTARTED * k / block) * (n / block) ** (1 / 3) * max(slower, 1))
@@ -193,7 +193,7 @@ class BlockLanczos(Solver):
         side = max if self.on_long_side(A, k) else min
         n, b, _, _, room = side(A.shape), *self.shape(k, A)
         threads = A.costs.n_threads or default_threads()
-        panels = (threads + 9) * (k + b if k > b else 2 * b)  # the last reading goes along with a block
+        panels = (threads + 9) * (k + b if k > b else 2 * b)  # the last reading shares a product with a block
         return 8 * n * (room + panels) + surroundings(A, k + b) + long_vectors(A, k)
 
 
@@ -211,7 +211,7 @@ def _checked(start: Panel, A: Operator) -> Panel:
     if start.ndim != 2 or start.shape[0] != n:
         raise refuse("start", f"have {n} rows, one for each entry of the short side", start.shape)
     if not np.isfinite(start).all():
-        raise Refused(Setting("start"), " must be finite, got NaN or infinite entries; drop those columns")
+        raise Refused(Setting("start"), " must be finite, got NaN or infinite entries. Remove these columns.")
     if np.iscomplexobj(start) and dtype.kind == "f":
         start = np.hstack([start.real, start.imag])
     largest = np.max(np.abs(start), axis=0)
@@ -224,7 +224,7 @@ def _total(A: Operator, k: int | float) -> float:
     norm = A.frobenius_norm()
     if norm is None:
         raise ValueError(
-            "a share of the variance needs the total, which this operator cannot give; "
-            "define frobenius_norm or ask for a number of components"
+            "a share of the variance needs the total variance, which this operator does not provide. "
+            "Define frobenius_norm, or pass a number of components."
         )
     return norm**2

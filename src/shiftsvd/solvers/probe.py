@@ -1,4 +1,4 @@
-"""The probe: a fresh random block that bounds, with a stated probability, what a basis can have missed."""
+"""Probe: a random block that bounds the missed eigenvalues with a given probability."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from shiftsvd.solvers import constants
 from shiftsvd.solvers.krylov import Factorization
 from shiftsvd.solvers.problem import Products
 
-Needs = list[Fact]  # what a probe has to show
+Needs = list[Fact]  # bounds that a probe must prove
 
 
 class Chain:
@@ -30,13 +30,13 @@ class Chain:
     def __init__(self, R: Panel, probability: float) -> None:
         columns, real = R.shape[1], not np.iscomplexobj(R)
         freedom = columns if real else 2 * columns
-        # The root of the quantile of chi^2; the parts of complex entries have half of the variance each.
+        # Square root of the quantile of chi^2; the parts of complex entries have half of the variance each.
         self.shortest = float(np.sqrt(2 * gammaincinv(freedom / 2, probability) / (1 if real else 2)))
         self.R = R
         self.length = float(np.linalg.norm(R, 2))
         self.parts: list[tuple[Panel, Panel]] = []  # A_j and C_j
         self.spread, self.top = 0.0, -np.inf  # the largest norm of a coefficient, the largest Ritz value of P G P
-        self.excluded = np.inf  # the least bound of fewer products: everything above it stays excluded
+        self.excluded = np.inf  # the least bound of fewer products, which still holds
 
     def add(self, diagonal: Panel, below: Panel) -> None:
         self.parts.append((diagonal, below))
@@ -72,7 +72,7 @@ class Chain:
         rounded = noise + len(self.gaps) * constants.EPS * self.spread
         # By ||(lambda - T)^-1|| <= 1 / distance, everything beyond this distance is excluded.
         beyond = 2 * (self.spread + rounded) * self.length / self.shortest + lowest
-        if not self.excluded > self.top:  # the event of probability p has happened, or rounding
+        if not self.excluded > self.top:  # the bound failed, with probability p or by rounding: start again
             self.excluded = np.inf
         proven, ratio = min(beyond, self.excluded - self.top), constants.WIDEST
         while proven > lowest:
@@ -87,7 +87,7 @@ class Chain:
         return self.top + max(proven, lowest) + noise
 
     def _excluded(self, a: Vector, b: Vector, noise: float) -> NDArray[np.bool_]:
-        """Return which intervals [a, b] of distances from the largest Ritz value are excluded as a whole.
+        """Return a mask of the intervals [a, b] of distances from the largest Ritz value that are excluded entirely.
 
         Without rounding, ``||u^H Omega|| <= ||D^{-1/2} M(lambda)||`` for all lambda in the interval, where
         ``D = I + B E^H (b - T)^-2 E B^H`` and ``M(lambda) = B E^H (lambda - T)^-1 E_1 R``. The terms of the Taylor
@@ -118,9 +118,10 @@ def _adjoint(X: Panel) -> Panel:
 
 
 class Probe:
-    """A random block on its way through G, beside a basis, which grows by what the block has seen.
+    """Random block orthogonal to a basis F, which is multiplied by G repeatedly; F grows by the products.
 
-    `level` bounds G outside of the basis; `top` is the largest Ritz value of the chain, below which no level can fall.
+    `level` bounds the eigenvalues of G outside of the basis. `top`, the largest Ritz value of the chain, is a lower
+    bound of all levels.
     """
 
     def __init__(self, F: Factorization, columns: int, probability: float, noise: float) -> None:
@@ -138,7 +139,7 @@ class Probe:
     def end(self) -> None:
         self.level = self._chain.bound(self._rounding())
         self.F.take_back()
-        if self.F.size == self.F.n:  # nothing is left but rounding
+        if self.F.size == self.F.n:  # the basis spans the whole space
             self.level = self.top + self.noise
 
     def _rounding(self) -> float:
@@ -149,11 +150,11 @@ class Probe:
 class Proven:
     """Upper bounds that probes have proven so far on eigenvalues of G."""
 
-    seen: int  # random columns that were multiplied: so many copies of a value can be in the basis
-    probability: float = constants.PROBABILITY  # that any of the probes is wrong: of the j-th, p / 2^j
-    level: float = np.inf  # bound of G outside of the basis of `epoch`, at the size of the probe and at larger ones
+    seen: int  # random columns multiplied so far: the basis can hold this many copies of a multiple eigenvalue
+    probability: float = constants.PROBABILITY  # of a wrong bound by any probe; p / 2^j for the j-th probe
+    level: float = np.inf  # bound of G outside of the basis in `epoch`, which holds while the basis grows
     epoch: int = 0
-    facts: tuple[Fact, ...] = ()  # (count, mu): at most so many eigenvalues exceed mu, whatever happens to the basis
+    facts: tuple[Fact, ...] = ()  # (count, mu): at most `count` eigenvalues exceed mu; holds for every basis
     n_probes: int = 0
 
     def level_of(self, F: Factorization) -> float:
@@ -169,12 +170,12 @@ class Proven:
 
     @property
     def chance(self) -> float:
-        """Probability that the next probe may take."""
+        """Return the probability with which the next probe may fail."""
         return self.probability * 0.5 ** (self.n_probes + 1)
 
 
 class Proof(NamedTuple):
-    """All that is proven after a probe, the Ritz values of before that it kept, with its level, and the product G V."""
+    """Result of a probe: all proven bounds, the kept Ritz values with the new level, and the product G V."""
 
     proven: Proven
     kept: Ritz
@@ -184,11 +185,12 @@ class Proof(NamedTuple):
 def prove(
     G: Products, F: Factorization, ritz: Ritz, needs: Needs, proven: Proven, V: Panel | None = None, cold: bool = True
 ) -> Proof:
-    """Send a random block through G until it has shown the `needs`, or that it cannot show them.
+    """Multiply a random block by G until its level proves the `needs`, or its Ritz values show that no level can.
 
-    F is reduced to the Ritz vectors that this takes, and holds what the block has seen afterwards. V goes along in the
-    product that is likely to be the last: not in the first one unless the run is `cold`, since what a start lacks is
-    found by the probe. Nothing is done where residuals are too large for any level to show the needs.
+    F is restarted with as many Ritz vectors as the proof takes, and grows by the products of the block. V is multiplied
+    together with the block in the product that is likely to be the last; not in the first product unless the run is
+    `cold`, because the probe of a run with start vectors may find missed components. If residuals are too large for any
+    level to prove the needs, return without a product.
     """
     count, product = ready(ritz, needs), None
     if count is None:
@@ -218,19 +220,19 @@ def prove(
     return Proof(after, kept, product)
 
 
-# --- what a probe has to show --------------------------------------------------------------------------------------
+# --- bounds that a probe must prove --------------------------------------------------------------------------------
 
 
 def allowed(ritz: Ritz, missed_tol: float) -> float:
-    """Return up to where a missed eigenvalue may lie."""
+    """Return the largest eigenvalue that a converged fit may have missed."""
     relative = float(ritz.theta[ritz.k - 1]) * (1 + missed_tol) ** 2
     return max(relative, 32 * ROUNDING * ritz.noise, ritz.zero, TINY)
 
 
 def needed(ritz: Ritz, most: float, seen: int) -> Needs:
-    """Return what a probe has to show: at most k eigenvalues exceed `most`, and no copies of a value are left.
+    """Return the bounds that a probe must prove: at most k eigenvalues exceed `most`, and no copy of a value is missed.
 
-    Where there are as many copies of a value as there were random columns to find them with, there may be more.
+    If a value has as many copies as random columns were multiplied, it may have more copies.
     """
     size, end = bounds.largest_group(ritz)
     more = [(end, float(ritz.theta[end - 1] + ritz.theta[end]) / 2)] if size >= seen else []
@@ -242,13 +244,13 @@ def meets(ritz: Ritz, needs: Needs, below: float) -> bool:
 
 
 def ready(ritz: Ritz, needs: Needs) -> int | None:
-    """Return how many Ritz vectors a probe should keep, so that a level can show the needs."""
-    # The last ones may have residuals too large for any level. Once dropped, they are a part of what the level bounds.
+    """Return the number of Ritz vectors to keep such that a level can prove the needs, or None if there is none."""
+    # The last Ritz vectors may have residuals too large for any level. The level bounds the values of removed vectors.
     counts = (len(ritz.theta), 2 * ritz.k, ritz.k + BEYOND, ritz.k)
     return next((count for count in counts if count <= len(ritz.theta) and _ripe(ritz.first(count), needs)), None)
 
 
 def _ripe(ritz: Ritz, needs: Needs) -> bool:
-    # No level is below the values that are dropped; some products bring one to the middle between these and mu.
+    # No level is below the values of removed vectors. Assume that the level reaches the middle between these and mu.
     least = float(ritz.theta[min(ritz.k + BEYOND, len(ritz.theta)) - 1])
     return all(bounds.shows(ritz, (count, mu), (mu + min(mu, least)) / 2) for count, mu in needs)

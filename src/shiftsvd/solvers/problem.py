@@ -1,4 +1,4 @@
-"""What a run of block Lanczos is to find, its products with G, counted, and why it stops."""
+"""Problem, products with G, budget of passes, and reasons to stop, of a run of block Lanczos."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -30,12 +30,12 @@ from shiftsvd.solvers.factors import components_for, rank_floor
 
 
 class Shape(NamedTuple):
-    """Columns of what a run holds."""
+    """Column counts of a run."""
 
-    block: int  # of a product
-    wanted: int  # components that the basis is made for
-    columns: int  # of the basis before it is restarted
-    room: int  # the same, and what a probe is likely to add
+    block: int  # columns of a product
+    wanted: int  # number of components by which the basis is sized
+    columns: int  # columns of the basis before a restart
+    room: int  # `columns`, plus the columns that a probe is likely to add
 
 
 def basis_columns(k: int, b: int, n: int, asked: int | None) -> int:
@@ -51,7 +51,7 @@ class Problem:
     """The k leading components of A, or a share k of its squared norm, by products with G."""
 
     A: Operator
-    multiplied: Operator  # A, or what has the same Gram matrix and is quicker to multiply
+    multiplied: Operator  # A, or an operator with the same Gram matrix and faster products
     k: int | float
     tol: float
     missed_tol: float
@@ -60,8 +60,8 @@ class Problem:
     total: float  # squared norm of A, if k is a share
     start: Panel | None  # approximate vectors to begin with
     single: bool  # products begin in single precision
-    cancelled: float  # norm of what products with the data cancel
-    leader: float = 0.0  # largest value that was deflated: it is in the data, and projected out of A
+    cancelled: float  # norm of the terms that cancel in products with the data
+    leader: float = 0.0  # largest deflated value, which is part of the data and projected out of A
 
     @property
     def n(self) -> int:
@@ -69,7 +69,7 @@ class Problem:
 
     @cached_property
     def steps_per_check(self) -> float:
-        """Steps that take as long as a check."""
+        """Predict the number of steps that take as long as a check."""
         return Work.of(self.A).steps_per_check(self.shape.block, self.shape.columns)
 
     def count(self, theta: Vector) -> int:
@@ -78,11 +78,11 @@ class Problem:
         return min(self.k, len(theta))
 
     def lacking(self, theta: Vector) -> float:
-        """Squared norm that Ritz values lack of the share k."""
+        """Return the squared norm by which Ritz values fall short of the share k; 0 if k is a number."""
         return self.total * self.k - float(np.sum(np.maximum(theta, 0))) if isinstance(self.k, float) else 0.0
 
     def shares_products(self, precise: bool) -> bool:
-        """Whether components can be read off a product of the iteration."""
+        """Return True if components can be computed from a product of the iteration."""
         return self.multiplied is self.A and (precise or self.A.dtype == np.float32)
 
     def reads_in_single(self, eps: float) -> bool:
@@ -92,8 +92,8 @@ class Problem:
         return rank_floor(self.A, max(first, self.leader)) ** 2
 
     def deflated(self, V: Panel, leader: float) -> "Problem":
-        """What is orthogonal to V, to half of the tolerance: the other half is for what V adds to the bounds."""
-        A = Deflated(self.A, V)  # not of a formed Gram matrix, which has lost the rest already
+        """Return the problem orthogonal to V, with half of the tolerance: V adds the other half to the bounds."""
+        A = Deflated(self.A, V)  # not the formed Gram matrix, whose rounding errors hide the other values
         k, leader = int(self.k) - V.shape[1], max(self.leader, leader)
         halved = replace(self, tol=SHARE * self.tol, miss_probability=self.miss_probability / 2)
         return replace(halved, A=A, multiplied=A, k=k, start=None, single=False, leader=leader)
@@ -101,11 +101,11 @@ class Problem:
 
 @dataclass(eq=False)
 class Budget:
-    """The reads of the data that one fit may make, of all its runs together."""
+    """Passes over the data that all runs of a fit may take together."""
 
-    max_passes: int  # of the iteration; the last reading of the components may take one more
+    max_passes: int  # passes of the iteration; the last reading of the components may take one more
     n_passes: int = 0
-    used: int = 0  # reads, and one for each product that reads nothing, so that every iteration ends
+    used: int = 0  # passes, plus one for each product that reads no data, so that every iteration ends
     widest: int = 0  # columns of the widest panel that was multiplied
 
     def spend(self, reads: int, columns: int) -> None:
@@ -119,17 +119,17 @@ class Budget:
 
 @dataclass(eq=False)
 class Products:
-    """``G V``, in single precision as long as that holds them, with what is known of their rounding."""
+    """Products ``G V``, in single precision while the range and the tolerance allow it, and their rounding errors."""
 
     gram: Callable[[Panel], Panel]
-    dtype: np.dtype[np.generic]  # double precision, of the field of G
+    dtype: np.dtype[np.generic]  # float64 or complex128
     budget: Budget
     reads: int
-    last_reads: int  # of the reading that must follow the last product
+    last_reads: int  # passes of the reading that follows the last product
     double_eps: float
-    hidden: float = 0.0  # norm of what is in the data, but not in G
-    precise: bool = True  # in double precision
-    measured: float = 0.0  # rounding in single precision
+    hidden: float = 0.0  # norm of parts of the data that are not in G
+    precise: bool = True  # products are in double precision
+    measured: float = 0.0  # measured rounding error of products in single precision
     n_steps: int = 0
 
     @classmethod
@@ -146,13 +146,13 @@ class Products:
         return self.budget.allows(steps * max(self.reads, 1) + self.last_reads + more)
 
     def unseen(self, first: float) -> float:
-        """Rounding of a product that its size does not tell; `first` is the largest singular value."""
+        """Return the rounding error of a product that does not follow from its size; `first` is the largest value."""
         return residual_rounding(self.eps) * self.hidden * first if self.precise else self.measured
 
     def __call__(self, V: Panel) -> Panel:
         self.n_steps += 1
         if not self.precise:
-            with np.errstate(over="ignore", invalid="ignore"):  # what leaves the range is seen by what comes of it
+            with np.errstate(over="ignore", invalid="ignore"):  # `_accept_first` detects overflow
                 W = self._product(V.astype(np.float32, copy=False))
             if self.n_steps > 1 or self._accept_first(V, W):
                 return W
@@ -171,8 +171,8 @@ class Products:
         return True
 
     def judge(self, V: Panel, W: Panel, rng: Generator) -> None:
-        """Measure single precision again, on two random combinations of columns V that were multiplied to W."""
-        # Sums of many equal terms lose more than those of random vectors, and components are such sums.
+        """Measure the rounding of single precision on two random combinations of the columns of V and of W = G V."""
+        # Products of components round worse than those of random vectors: they sum many terms of equal sign.
         C = rng.standard_normal((V.shape[1], 2))
         self._compare(V @ C, W @ C)
 
@@ -186,20 +186,20 @@ class Products:
 
 @dataclass(frozen=True)
 class Later:
-    """Not yet: the next check comes after so many steps."""
+    """Continue, and check again after `steps` steps."""
 
     steps: int
 
 
 @dataclass(frozen=True)
 class Leaders:
-    """The iteration ends, since rounding of the first values, which are found, takes too much of the last ones."""
+    """Stop and deflate the first `count` values, which have converged: their rounding errors hide the last values."""
 
     count: int
 
 
 class Stop(Enum):
-    """Other reasons why an iteration ends."""
+    """Other reasons to stop an iteration."""
 
     CONVERGED = "errors are within the tolerance, by what is known inside of the basis"
     STUCK = "errors are above the tolerance, residuals at the level of rounding"

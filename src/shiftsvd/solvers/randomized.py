@@ -1,4 +1,4 @@
-"""The randomized SVD of the shifted matrix itself, and Algorithm 1 of Basirat (2019), line by line."""
+"""Randomized SVD of a shifted matrix, and Algorithm 1 of Basirat (2019), line by line."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -19,21 +19,21 @@ from shiftsvd.solvers.cost import surroundings
 from shiftsvd.solvers.factors import Factors
 
 MORE_ITERATIONS: tuple[Part, ...] = (
-    "More ",
+    "Raise ",
     Setting("n_iter"),
     " or ",
     Setting("n_oversamples"),
-    " may help, and ",
+    ", or use ",
     Setting("solver", "lanczos"),
-    " goes on until every value is certain",
+    ", which iterates until every value has converged.",
 )
 
 
 @dataclass(frozen=True)
 class RandomizedSVD(Solver):
-    """Randomized subspace iteration on the operator: any shift, any scale, an exact sample.
+    """Randomized subspace iteration for any shift and scale.
 
-    It equals the randomized SVD of the explicitly shifted matrix with the same test matrix, to rounding.
+    The result equals the randomized SVD of the explicitly shifted matrix with the same test matrix, to rounding.
     The sample spans ``(A A^H)^q A Omega``, with Omega drawn on the short side.
 
     Parameters
@@ -43,8 +43,8 @@ class RandomizedSVD(Solver):
     n_iter : int or "auto"
         The power iterations q. "auto" is 7 where k < min(m, n) / 10, else 4, as in scikit-learn.
     power_iteration_normalizer : {"auto", "QR", "LU", "CholeskyQR2", "none"}
-        Between half steps; "auto" is a Cholesky step where the condition allows it, else LU. "none" loses what
-        is below ``eps^(1/(2q+1)) sigma_1``.
+        Normalization between half steps. "auto" is a Cholesky step if the condition number allows it, else LU. "none"
+        loses components below ``eps^(1/(2q+1)) sigma_1``.
     sketch : Sketch
         The random test matrix that the range is sampled with.
     finish : {"project", "last"}
@@ -55,13 +55,13 @@ class RandomizedSVD(Solver):
 
     See Also
     --------
-    BlockLanczos : Goes on until the values are right.
-    ShiftedRandomizedSVD : The paper's algorithm.
+    BlockLanczos : Iterates until all values have converged.
+    ShiftedRandomizedSVD : The algorithm of Basirat (2019).
 
     Notes
     -----
     ``2 q + 2`` passes, or ``2 q + 1`` with ``finish="last"``. There is no stopping rule: trailing components
-    of slowly decaying spectra can be off by percents; ``certify=True`` tells.
+    of slowly decaying spectra can have errors of several percent; ``certify=True`` computes bounds.
 
     References
     ----------
@@ -135,9 +135,9 @@ def auto_iterations(k: int, shape: tuple[int, int]) -> int:
 
 @dataclass(frozen=True)
 class ShiftedRandomizedSVD(Solver):
-    """The paper's algorithm as printed; with no shift it is the plain randomized SVD that it extends.
+    """Algorithm 1 of Basirat (2019) as printed; without a shift, the randomized SVD of Halko et al. (2011).
 
-    The paper's columns are samples, here rows are: the adjoint of A is what the lines below factorize.
+    The paper stores samples in columns. Here rows are samples, so the algorithm factorizes the adjoint of A.
 
     Parameters
     ----------
@@ -158,14 +158,14 @@ class ShiftedRandomizedSVD(Solver):
     See Also
     --------
     RandomizedSVD : An exact sample of the shifted matrix.
-    halko_bound : What may be expected.
+    halko_bound : Bound of the expected error.
 
     Notes
     -----
     ``2 q + 2`` passes. Line 6 as printed subtracts ``mu 1_K^T``, while the sample of the shifted matrix is
-    ``X Omega - mu (1_n^T Omega)``; measured, it changes the result no more than leaving it out does. One
-    direction of the sample goes to mu, so ask for K >= k + 2, and for a shift that is not the mean use
-    n_iter >= 1. `RandomizedSVD` samples exactly.
+    ``X Omega - mu (1_n^T Omega)``; in measurements the result was as accurate without line 6. The sample spends one
+    direction on mu, so use K >= k + 2, and n_iter >= 1 for a shift that is not the mean. `RandomizedSVD` uses the exact
+    sample.
 
     References
     ----------
@@ -228,8 +228,8 @@ def take_apart(Xbar: Operator) -> tuple[Operator, Vector]:
     row = shift.H.row_vector() if shift else None  # (mu 1^T)^H = 1 mu^H
     if row is None:
         raise ValueError(
-            f"ShiftedRandomizedSVD takes shifts of the form 1 mu^T, got {_described(shift)}; "
-            "use RandomizedSVD, which takes any"
+            f"ShiftedRandomizedSVD supports shifts of the form 1 mu^T, got {_described(shift)}. "
+            "Use RandomizedSVD, which supports every shift."
         )
     return X, row.conj()
 

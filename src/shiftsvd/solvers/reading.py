@@ -1,4 +1,4 @@
-"""The last reading: components by one product with the data, with a certificate."""
+"""Last reading: compute the components and their certificate by one product with the data."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -22,26 +22,25 @@ from shiftsvd.solvers.problem import Budget, Outcome, Problem, Products
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """State of an iteration that has stopped: all that `read` needs of it, beside products with the data.
+    """State of a stopped iteration, from which `read` computes the components by products with the data.
 
-    What returns one can take the place of `solve` up to the reading: `Gram` does, and a small engine of the tests.
-    Where it stops as `ROUNDED` or with `Leaders`, the Ritz values and V are what the next run begins with. `read` does
-    not ask why it has stopped.
+    Any function that returns a Snapshot can replace the iteration of `solve`, such as `Gram`, and a small engine in the
+    tests. After `ROUNDED` or `Leaders`, the next run starts with the Ritz values and V. `read` ignores `why`.
     """
 
     ritz: Ritz  # all Ritz values, and coordinates E of their residuals: first along the columns of `block`
     V: Panel  # (n, j): the Ritz vectors of the first j >= k values, in double precision
-    block: Panel  # (n, b): what would have been multiplied next
-    panels: tuple[Panel, ...]  # the basis in whose terms the Ritz vectors are, side by side
-    proven: Proven  # with the probes, which have spent ``1 - 2**-n_probes`` of the probability
+    block: Panel  # (n, b): the block that the next step would multiply
+    panels: tuple[Panel, ...]  # the basis that spans the Ritz vectors, cut by columns
+    proven: Proven  # bounds by probes, which have used ``1 - 2**-n_probes`` of the probability
     eps: float  # rounding unit of the products
-    measured: float  # their rounding beyond that: of single precision, else of what the data cancel
+    measured: float  # further rounding errors: measured in single precision, else of terms that cancel
     why: Outcome  # why the iteration stopped
     product: Panel | None = None  # (n, j): ``G V``, if it was multiplied along with a probe
 
 
 class Reading(NamedTuple):
-    """Components that were read off the data."""
+    """Components and their certificate, computed from a product with the data."""
 
     V: Panel
     S: Vector
@@ -59,11 +58,11 @@ class Reading(NamedTuple):
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of values that are 0
 def read(p: Problem, G: Products, s: Snapshot, rng: Generator) -> Reading:
-    """Read the k components off the data, by one product with A, and bound their errors.
+    """Compute the k components and their error bounds by one product with A.
 
-    G counts the reads, and measures once more how single precision rounds.
-    Both halves of a residual are known then: ``A v - sigma u`` is 0 by the choice of u, and ``A^H u - sigma v`` is
-    ``(G v - theta v) / sigma``. Where squared values have lost their digits, the triangular factor of A V has not.
+    G counts the passes, and measures the rounding of single precision again. The product gives both halves of a
+    residual: ``A v - sigma u`` is 0 by the choice of u, and ``A^H u - sigma v`` is ``(G v - theta v) / sigma``. If
+    squaring has lost the digits of small values, compute these from the triangular factor of A V.
     """
     last, k = _last_product(p, G, s, rng), s.ritz.k
     V, R, theta, S, rounded = _read_off(p, s.V, last, k, G.budget)
@@ -75,7 +74,7 @@ def read(p: Problem, G: Products, s: Snapshot, rng: Generator) -> Reading:
 
 
 class LastProduct(NamedTuple):
-    """``G V``, its rounding, the Ritz values after those of V, and the norm of what couples V to these."""
+    """Product ``G V``, its rounding, the Ritz values after those of V, and the norm of the coupling of V to these."""
 
     panel: Panel
     eps: float
@@ -85,7 +84,7 @@ class LastProduct(NamedTuple):
 
 
 def _last_product(p: Problem, G: Products, s: Snapshot, rng: Generator) -> LastProduct:
-    # Single data are read in the precision that they were multiplied in, if that holds them; double data in double.
+    # For single precision data, use the precision of the iteration if its rounding allows; else use double.
     A, theta, product, measured = p.A, s.ritz.theta, s.product, s.measured
     single = p.reads_in_single(G.eps) and (product is not None or G.budget.allows(2 * G.last_reads))
     if single:
@@ -96,10 +95,10 @@ def _last_product(p: Problem, G: Products, s: Snapshot, rng: Generator) -> LastP
     if product is None and (s.eps > eps or G.budget.allows(G.last_reads)):
         G.budget.spend(A.costs.gram_reads, left)
         product = A.gram(s.V)
-    if product is None:  # as the basis knows it
+    if product is None:  # no pass is left: compute G V from the basis
         product = s.V * theta[:left] + s.block @ s.ritz.E[: s.block.shape[1], :left]
     product, coupling = in_dtype(product, s.V.dtype), 0.0
-    if s.eps > eps:  # the others keep what single precision did to them
+    if s.eps > eps:  # the other Ritz values keep the rounding errors of single precision
         rest = bounds.grown(rest, bounds.rounding_of(theta, s.eps, measured))
         coupling = _coupling(s.panels, s.V, product)
     return LastProduct(product, eps, measured if single or G.precise else 0.0, rest, coupling)
@@ -125,7 +124,7 @@ def _coupling(panels: tuple[Panel, ...], V: Panel, product: Panel) -> float:
 def _read_off(
     p: Problem, V: Panel, last: LastProduct, k: int, budget: Budget
 ) -> tuple[Panel, Panel, Vector, Vector, Vector]:
-    # Vectors, residuals, squares, values, and the relative rounding of these.
+    # Return vectors, residuals, squared values, values, and the relative rounding errors of the values.
     A, rest = p.A, last.rest
     theta, w = np.linalg.eigh(inner(V, last.panel))
     theta, w = theta[::-1], w[:, ::-1]
@@ -134,7 +133,7 @@ def _read_off(
     S = np.sqrt(np.maximum(theta, 0))
     noise, own = bounds.rounding_of(theta, last.eps, last.measured), shift_rounding(A, last.eps)
     rounded = noise / (2 * np.maximum(theta, TINY)) + own / np.maximum(S, TINY)
-    # Squares below their rounding say nothing, not even that a value is 0.
+    # A square below its rounding error determines no digit of the value, and does not show that the value is 0.
     most = SHARE * max(p.tol, bounds.residual_rounding(last.eps))
     shifted = last.eps > A.costs.gram_eps and own > most * float(S[k - 1])
     lost = shifted or noise > most * max(float(theta[k - 1]), 0.0)
@@ -151,7 +150,7 @@ def _certificate(p: Problem, ritz: Ritz, S: Vector, rounded: Vector) -> Certific
     # Convergence may use inferred bounds. Report the larger of the inferred bound and min(proven bound, `tol`).
     told = np.where(S > 0, np.maximum(errors, np.minimum(bounds.value_errors(ritz, S, inferring=False), p.tol)), errors)
     residuals = np.where(S > 0, ritz.r[: len(S)] / np.where(S > 0, S, 1) / max(float(S[0]), TINY) / np.sqrt(2), 0.0)
-    slack = 1.0 if p.tol > 0 else 8.0  # of residuals that are rounding, some is of this very reading
+    slack = 1.0 if p.tol > 0 else 8.0  # with tol=0, residuals are rounding errors, also of this reading
     late = np.flatnonzero(~(bounds.excess(ritz, p.tol, errors) <= slack))
     known = certified(p.A, ritz, S, residuals, told, late, max(p.tol, p.missed_tol), rounded)
     return replace(known, vector_errors=_returned(p.A, S, known.vector_errors))
@@ -159,14 +158,14 @@ def _certificate(p: Problem, ritz: Ritz, S: Vector, rounded: Vector) -> Certific
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of values that are 0
 def together(A: Operator, leaders: Ritz, V: Panel, rest: Reading, tol: float, budget: Budget) -> Reading:
-    """Read leaders V and what is orthogonal to them off together, by the triangular factor of one product.
+    """Compute the leaders V and the components orthogonal to V from the triangular factor of one product.
 
-    Eigenvalues of G are less than those of ``P G P`` by at most ``||R||^2 / (theta - lambda_j)``, R being the residual
-    of the leaders and theta the least of them.
+    Eigenvalues of G differ from those of ``P G P`` by at most ``||R||^2 / (theta - lambda_j)``, where R is the residual
+    of the leaders and theta the least value of the leaders.
     """
     count, known = V.shape[1], rest.certificate
     square = float(np.sum(leaders.rounded_squares))
-    V = qr(beside(V, rest.V))[0]  # vectors of 0 may be any
+    V = qr(beside(V, rest.V))[0]  # vectors of values that are 0 are arbitrary
     S, Wh = _values(A, V, budget)
     theta = np.maximum(S**2, TINY)
     gap = np.maximum(leaders.theta[count - 1] - theta[count:], TINY)
@@ -182,7 +181,7 @@ def together(A: Operator, leaders: Ritz, V: Panel, rest: Reading, tol: float, bu
         np.minimum(known.vector_errors + np.sqrt(leaning / gap), 1.0),
     )
     residuals = np.append(leaders.r / (np.sqrt(2 * theta[:count]) * S[0]), known.residuals * (rest.S[0] / S[0]))
-    # Down to rounding, there is nothing relative to ask: the rest has been judged by its residuals.
+    # With tol=0 there is no relative criterion: the run of the rest has decided by residuals.
     late = np.flatnonzero(~(errors <= tol)) if tol > 0 else known.late + count
     S = np.where(there, S, 0.0)
     certificate = Certificate(residuals, errors, late, _returned(A, S, angles), known.missed_below, known.complete)
@@ -199,12 +198,12 @@ def _mixed(read_off: Vector, theta: Vector, r: Vector, others: Vector, noise: fl
 
 
 def rounded_values(A: Operator, S: Vector, of: Vector, eps: float) -> Vector:
-    # Of values that come from no square.
+    # Relative rounding errors of values that are computed without squares.
     return np.asarray((bounds.residual_rounding(eps) * S[0] + shift_rounding(A)) / np.maximum(of, TINY))
 
 
 def _returned(A: Operator, S: Vector, sines: Vector) -> Vector:
-    # Vectors are returned in the precision of the data; A v, along which the left ones lie, is rounded as the shift is.
+    # Vectors are rounded to the precision of the data. Left vectors, computed as A v, have the rounding of the shift.
     rounded = float(np.finfo(A.dtype).eps) + shift_rounding(A) / np.maximum(S, TINY)
     return np.where(S > 0, np.minimum(sines + rounded, 1.0), 1.0)
 
@@ -230,8 +229,8 @@ def certified(
 ) -> Certificate:
     """Certify the values S, the first of `ritz`.
 
-    Bounds assume that no value was missed, unless more may have been missed than is allowed, or a `doubtful` solver has
-    late components. A value that was missed moves those after it: then bounds are those of the values of each place.
+    Bounds assume that no value was missed. If more may have been missed than is allowed, or if a `doubtful` solver has
+    components that did not converge, use bounds of the j-th value for each j, which hold with missed values, too.
     """
     limit = ritz.limit
     missed = None if limit == np.inf else float(np.sqrt(max(limit, 0.0)))
@@ -240,7 +239,7 @@ def certified(
     if proven:
         placed = bounds.placed_errors(ritz, S) + rounded
         errors = np.where((S > 0) & np.isfinite(placed), placed, errors)
-    # Vectors of the squares turn by what a shift that is rounded does to these.
+    # The rounding of the shift perturbs the squares, and so rotates the vectors.
     squares = replace(ritz, noise=ritz.noise + 2 * float(S[0]) * shift_rounding(A) / TURNING)
     return Certificate(residuals, errors, late, bounds.vector_errors(squares, proven), missed, bool(complete))
 
@@ -251,7 +250,7 @@ def _joined(R: Panel, block: Panel, E: Panel) -> Panel:
         R, block = R.copy(), in_dtype(block, R.dtype)
         along[: block.shape[1]] = inner(block, R)
         subtract_product(R, block, along[: block.shape[1]])
-    # What is left is rounding, but not nothing.
+    # The remaining residuals are at rounding level, but not 0.
     lengths, X = np.linalg.eigh(inner(R, R))
     aside = np.sqrt(np.maximum(lengths, 0))[:, None] * X.conj().T
     return np.block([[along, E], [aside, np.zeros((len(aside), E.shape[1]), E.dtype)]])

@@ -1,4 +1,4 @@
-"""Block Lanczos as one loop: take steps until values converge, prove that none was missed, read components off."""
+"""Loop of block Lanczos: iterate until values converge, prove that none was missed, compute the components."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,11 +20,11 @@ from shiftsvd.solvers.probe import Proven, allowed, needed, prove
 from shiftsvd.solvers.problem import Budget, Later, Leaders, Outcome, Problem, Products, Stop
 from shiftsvd.solvers.reading import Reading, Snapshot, read, together
 
-History = list[tuple[float, float]]  # of each check, products so far and the largest error in units of the tolerance
+History = list[tuple[float, float]]  # per check: number of products, and largest error in units of the tolerance
 
 
 def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
-    """Find the components of p within what is left of the budget."""
+    """Compute the components of p within the remaining budget."""
     G, F, due = begin(p, budget, rng)
     proven, history, readings = Proven(p.shape.block, p.miss_probability), [(0.0, np.inf)], 0
     while True:
@@ -42,8 +42,8 @@ def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
             along = V if p.shares_products(G.precise) else None
             proven, kept, product = prove(G, F, ritz, needs, proven, along, cold=p.start is None)
             due = 1 if unproven(p, ritz, proven) else 0
-            # What the probe has found takes a step. A run that was stuck, or whose basis is everything now, is checked
-            # again, as it is: the level makes its errors smaller.
+            # Take a step if the probe found missed values. Check again without a step if the run was stuck, or if the
+            # basis spans the whole space: the level of the probe makes the error bounds smaller.
             if due or why is Stop.STUCK or F.size == F.n:
                 continue
             ritz, proven = by_level(p, G, ritz, kept, proven)
@@ -68,7 +68,7 @@ def converge(
 
 
 def advance(G: Products, F: Factorization, count: Callable[[Vector], int], due: int) -> RitzPairs:
-    """Take `due` steps, or as many as there is room for; `count` values are to survive restarts."""
+    """Take `due` steps, or fewer if the basis or the budget is exhausted; restarts keep `count` values."""
     for _ in range(due):
         if F.size and at_end(G, F):
             break
@@ -81,7 +81,8 @@ def step(G: Products, F: Factorization, count: Callable[[Vector], int]) -> None:
         F.make_room(count(F.ritz().theta))
     W = G(F.block)
     if G.precise and F.single:
-        # The first product has told that single precision does not do: the block is orthonormal to that only.
+        # The first product has shown that single precision is too coarse. Start again: the block is orthonormal to
+        # single precision only.
         F.begin(F.block.astype(G.dtype))
         W = G(F.block)
     F.extend(W)
@@ -91,7 +92,7 @@ def at_end(G: Products, F: Factorization) -> bool:
     return F.full or not G.may_step()
 
 
-# --- where a run begins ----------------------------------------------------------------------------------------------
+# --- start of a run --------------------------------------------------------------------------------------------------
 
 
 def begin(p: Problem, budget: Budget, rng: Generator) -> tuple[Products, Factorization, int]:
@@ -118,7 +119,7 @@ def first_block(p: Problem, start: Panel | None, dtype: np.dtype[np.generic], rn
     Q: Panel = rng.standard_normal((p.n, width)).astype(dtype)
     if start is not None:
         j = start.shape[1]
-        # More columns would make every product as wide as they are many, for the same space.
+        # Combine start vectors at random to one block: a wider block would make all products wider.
         wide = j > width
         Q = start @ rng.standard_normal((j, width)).astype(dtype) if wide else beside(start, sent(start, Q[:, j:]))
     return placed(p.multiplied, Q.astype(dtype))
@@ -130,11 +131,11 @@ def first_block(p: Problem, start: Panel | None, dtype: np.dtype[np.generic], rn
 def check(
     p: Problem, G: Products, F: Factorization, proven: Proven, history: History, pairs: RitzPairs
 ) -> tuple[Ritz, Outcome | Later]:
-    """Return Ritz values with what is known of the others, and whether they are good enough, or why not."""
+    """Return the Ritz values with their bounds, and the reason to stop or the steps until the next check."""
     theta, first, ended = pairs.theta, root_of(pairs.theta), at_end(G, F)
     noise, zero = bounds.rounding_of(theta, G.eps, G.unseen(first)), p.zero(first)
     ritz = Ritz(theta, pairs.E, p.count(theta), noise, proven.level_of(F), proven.limit(p.count(theta)), zero)
-    if p.lacking(theta) > 0 and not ended:  # a column adds no more than the first has
+    if p.lacking(theta) > 0 and not ended:  # a column adds at most the first Ritz value to the squared norm
         return ritz, Later(max(1, int(p.lacking(theta) / (p.shape.block * theta[0]))))
     errors = excess_of(p, G, ritz)
     worst, stuck = float(np.max(errors)), is_stuck(ritz, errors, history)
@@ -152,7 +153,7 @@ def check(
 def excess_of(p: Problem, G: Products, ritz: Ritz) -> Vector:
     errors = bounds.value_errors(ritz)
     if p.reads_in_single(G.eps):
-        # The last reading rounds as much again, in single precision.
+        # The last reading is in single precision, too, and doubles the rounding error.
         errors = errors + ritz.noise / (2 * np.maximum(ritz.theta[: ritz.k], TINY))
     return bounds.excess(ritz, p.tol, errors)
 
@@ -164,14 +165,14 @@ def is_stuck(ritz: Ritz, errors: Vector, history: History) -> bool:
     least = int(np.argmin([worst for _, worst in history]))
     if len(history) - least > PATIENCE:
         return bool(np.all(ritz.r[: ritz.k][late] <= NEAR * ritz.noise))
-    # Values that are right can be late for the neighbours that they cannot be told from yet.
+    # A value at rounding level may still wait for close neighbours that have not converged.
     return bool(np.all(bounds.worst_of_group(ritz)[late] <= ritz.noise))
 
 
 def steps_to_go(history: History, steps_per_check: float) -> int:
-    """Predict the steps until convergence by how fast the worst error fell between the last two checks.
+    """Predict the steps until convergence from the decrease of the worst error between the last two checks.
 
-    At least as many as take as long as a check, unless errors that fall ten times a step may converge earlier.
+    Return at least the steps that take as long as a check, or fewer if errors could converge at ten times per step.
     """
     (step0, worst0), (step1, worst1) = history[-2:]
     # Convergence speeds up as it goes on.
@@ -189,18 +190,19 @@ def unproven(p: Problem, ritz: Ritz, proven: Proven) -> list[Fact]:
     return needs if proven.lacks(needs) else []
 
 
-# --- what is read off ------------------------------------------------------------------------------------------------
+# --- vectors to read -------------------------------------------------------------------------------------------------
 
 
 def by_level(p: Problem, G: Products, ritz: Ritz, kept: Ritz, proven: Proven) -> tuple[Ritz, Proven]:
-    """Bound errors by the level of a probe; if that is too high to show the tolerance, infer them as before."""
+    """Bound errors by the level of a probe; if this level is too high to prove the tolerance, infer them as before."""
     if np.max(excess_of(p, G, kept)) <= 1:
         return kept, proven
     return replace(ritz, level=np.inf), replace(proven, level=np.inf)
 
 
 def leading(F: Factorization, k: int) -> Panel:
-    # The last components of all mix with what is left out, by rounding: then nothing is.
+    # Rounding mixes the last components with vectors that are not read. If the basis spans the space and more than
+    # half of the vectors are wanted, read all of them.
     return F.vectors(F.n if F.size == F.n < 2 * k else k)
 
 
@@ -212,7 +214,7 @@ def root_of(theta: Vector) -> float:
 
 
 def leaders(p: Problem, G: Products, ritz: Ritz) -> int:
-    """Count the first values that are found, and whose rounding hides the last ones."""
+    """Count the leading values that have converged and whose rounding errors hide the last values; 0 if none."""
     floor = max(p.tol, LEAST_TOL)
     if isinstance(p.k, float) or not G.precise or bounds.loss(ritz) <= SHARE * floor or not G.may_step(more=1):
         return 0
@@ -223,9 +225,9 @@ def leaders(p: Problem, G: Products, ritz: Ritz) -> int:
 
 
 def beside_leaders(p: Problem, G: Products, F: Factorization, ritz: Ritz, rng: Generator) -> Reading:
-    """Find what is orthogonal to the leaders by products that project them out, then read all off together."""
+    """Solve the problem orthogonal to the leaders, then compute leaders and other components in one product."""
     V, budget = placed(p.A, F.vectors(len(ritz.theta))), G.budget
-    budget.max_passes -= 1  # the read of all together
+    budget.max_passes -= 1  # reserved for the product in `together`
     rest = solve(p.deflated(V, root_of(ritz.theta)), budget, rng)
     budget.max_passes += 1
     return together(p.A, ritz, V, rest, p.tol, budget)

@@ -142,8 +142,11 @@ def test_what_cannot_be_fitted_is_refused_with_the_remedy() -> None:
     unknown = da.from_array(X.toarray(), chunks=(1000, 120))
     unknown = unknown[unknown[:, 0] > -1]
     for array, message in (
-        (across, r"2 chunks across the columns; X = X.rechunk\(\{1: -1\}\)"),
-        (blocks.map_blocks(sparse.csc_array, meta=sparse.csc_array((0, 0))), r"must be CSR, got CSC; X = X.map_blocks"),
+        (across, r"2 chunks across the columns. Use X = X.rechunk\(\{1: -1\}\)"),
+        (
+            blocks.map_blocks(sparse.csc_array, meta=sparse.csc_array((0, 0))),
+            "must be CSR, got CSC. Use X = X.map",
+        ),
         (unknown, r"X.compute_chunk_sizes\(\)"),
         (da.ones((4, 4, 4)), "two dimensions"),
         (da.from_array(np.array([["a"]])), "numeric"),

@@ -158,7 +158,7 @@ def test_data_that_travel_in_every_read_are_worth_a_word(monkeypatch: pytest.Mon
     X = da.from_array(D, chunks=(500, 20))
     ss.svd(X, 2, shift="mean", solver="gram")  # threads: nothing travels
     with distributed.Client(processes=False, n_workers=1, dashboard_address=":0"):
-        with pytest.warns(UserWarning, match=r"holds 0 MB of its data itself.*X\.persist\(\) sends them once"):
+        with pytest.warns(UserWarning, match=r"contains 0 MB of data.*X\.persist\(\) to send the data once"):
             ss.svd(X, 2, shift="mean", solver="gram")
         ss.svd(X.persist(), 2, shift="mean", solver="gram")
         ss.svd(array(), 2, shift="mean", solver="gram")

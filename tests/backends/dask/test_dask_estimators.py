@@ -69,7 +69,7 @@ def test_points_of_lazy_scores_are_lazy(whiten: bool, counted: Any) -> None:
     assert isinstance(back, da.Array)
     assert (loads.n, back.chunks) == (0, (X.chunks[0], (12,)))
     np.testing.assert_allclose(back.compute(), D, atol=1e-9)
-    with pytest.raises(ValueError, match=r"scores must have shape \(n_samples, 12\), got \(200, 5\)"):
+    with pytest.raises(ValueError, match=r"scores must have shape \(n_samples, 12\), got shape \(200, 5\)"):
         pca.inverse_transform(X[:, :5])
     svd = ss.TruncatedSVD(12, random_state=0)
     with pytest.warns(UserWarning, match="first component is the mean"):
@@ -183,7 +183,9 @@ def test_a_dask_frame_is_refused_with_the_remedy() -> None:
 @pytest.mark.parametrize("kind", [D + 1j * D, D.astype(object), D.astype(str)], ids=["complex", "object", "text"])
 def test_a_chunk_that_is_not_what_the_array_says_is_named(kind: Any) -> None:
     X = da.from_delayed(dask.delayed(kind), D.shape, float)
-    with pytest.raises(ValueError, match=r"chunk 0 of .* must hold numbers like float64, as the array says, got"):
+    with pytest.raises(
+        ValueError, match=r"chunk 0 of .* must hold numbers like float64, as the Dask array declares, got"
+    ):
         ss.svd(X, 2, shift="mean")
 
 

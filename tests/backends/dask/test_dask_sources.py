@@ -155,5 +155,5 @@ def test_a_damaged_block_of_a_file_is_refused_by_the_name_of_the_file(tmp_path: 
 
 
 def test_a_matrix_in_memory_is_not_for_workers() -> None:
-    with pytest.raises(TypeError, match="open it with stream=True"):
+    with pytest.raises(TypeError, match="Open it with stream=True"):
         on_workers(ss.as_operator(np.eye(3)))

@@ -33,7 +33,7 @@ def dispatch(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_tensors_of_the_host_are_taken_as_numpys_with_one_notice(layout: str) -> None:
     X = numbers((60, 12), "f8")
     T = torch_of(X, layout)
-    with pytest.warns(UserWarning, match="arrays of torch are taken as NumPy's"):
+    with pytest.warns(UserWarning, match="torch arrays are converted to NumPy"):
         pca = ss.PCA(3, random_state=0).fit(T)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -46,7 +46,7 @@ def test_tensors_of_the_host_are_taken_as_numpys_with_one_notice(layout: str) ->
 
 @pytest.mark.parametrize("make", [MAKE["fake csr"], MAKE["fake dense"], MAKE["strict"]], ids=["csr", "dense", "strict"])
 def test_arrays_of_another_device_are_refused_unless_dispatched(make: Any) -> None:
-    with pytest.raises(TypeError, match=r"estimators take arrays on the host.*array_api_dispatch=True"):
+    with pytest.raises(TypeError, match=r"estimators need an array on the host.*array_api_dispatch=True"):
         ss.PCA(3).fit(make(numbers((60, 12), "f8")))
 
 

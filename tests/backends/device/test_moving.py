@@ -34,7 +34,7 @@ def test_a_card_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(device, "find_spec", lambda name: name)
     assert device.chosen("auto") == device.chosen("cuda") == "cuda:0"
     assert device.chosen("cuda:1") == "cuda:1"
-    with pytest.raises(ValueError, match="PyTorch sees cuda:0, cuda:1; use one of these"):
+    with pytest.raises(ValueError, match=r"PyTorch sees cuda:0, cuda:1\. Use one of these"):
         device.chosen("cuda:2")
 
 

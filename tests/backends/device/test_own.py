@@ -263,7 +263,7 @@ def test_whoever_asks_has_the_products_of_the_library(
     with caplog.at_level(logging.WARNING, logger="shiftsvd"):
         A = on_card(X)
         assert A._own is None
-    assert f"the array library multiplies instead: cuLaunchKernel: {refused} (1)" in caplog.text
+    assert f"products use the array library instead: cuLaunchKernel: {refused} (1)" in caplog.text
     near(A.matmat(np.eye(24)), X, "f4")
     monkeypatch.setenv("SHIFTSVD_KERNELS", "require")
     with pytest.raises(RuntimeError, match=refused):

@@ -1,4 +1,4 @@
-"""Matrices on a device, such as a GPU: multiplied where they lie; moved there for the command."""
+"""Matrices on a device, such as a GPU, which multiplies them; the command moves matrices to a device."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,13 +19,13 @@ from shiftsvd.operators import Adjoint, Operator
 __all__ = ["Arrays", "DevicePanel", "arrays_of", "chosen", "device_operator", "devices", "moved", "products"]
 
 
-# Libraries of arrays, each with the module of its adapter, which is imported for its arrays alone.
+# Array libraries with the module of their adapter, which is imported only for arrays of that library.
 ADAPTERS = {
     "torch": "shiftsvd.backends.device.torch",
     "cupy": "shiftsvd.backends.device.cupy",
     "cupyx": "shiftsvd.backends.device.cupy",
 }
-# Libraries whose arrays have a namespace, and a backend of their own or none.
+# Libraries whose arrays have a namespace, but another backend or no backend.
 KNOWN_OTHERWISE = ("numpy", "dask", "sparse")
 
 
@@ -60,7 +60,7 @@ def device_operator(X: Any, arrays: Arrays, n_threads: int) -> Operator:
 
 def _check_finite(x: Any, arrays: Arrays) -> None:
     if arrays.dtype_of(x).kind in "fc" and not arrays.all_finite(x):
-        raise ValueError("the matrix must be finite, got NaN or inf; drop or fill them first, on the device")
+        raise ValueError("the matrix must be finite, got NaN or inf. Remove or fill them on the device.")
 
 
 HOST = "cpu"
@@ -77,13 +77,15 @@ def chosen(device: str) -> str:
     if device == HOST or (device == "auto" and not devices()):
         return HOST
     if find_spec("torch") is None:
-        raise ValueError(f"device {device} needs PyTorch; install it (pip install torch), or use {HOST}")
+        raise ValueError(f"device {device} needs PyTorch. Install it (pip install torch), or use {HOST}.")
     there = [name.partition(" ")[0] for name in devices()]
     if not there:
-        raise ValueError(f"device {device} was not found: PyTorch sees no GPU; use {HOST}")
+        raise ValueError(f"device {device} was not found: PyTorch sees no GPU. Use {HOST}.")
     found = "cuda:0" if device in ("auto", "cuda") else device
     if found not in there:
-        raise ValueError(f"device {device} was not found: PyTorch sees {', '.join(there)}; use one of these, or {HOST}")
+        raise ValueError(
+            f"device {device} was not found: PyTorch sees {', '.join(there)}. Use one of these, or {HOST}."
+        )
     return found
 
 
@@ -99,11 +101,11 @@ def moved(A: Any, device: str) -> Operator:
         data, indices, indptr = map(arrays.up, (X.data, X.indices, X.indptr))
         X = arrays.csr(data, indices, indptr, X.shape)
     else:
-        raise TypeError(f"{A!r} cannot be moved to {device}, since it is not in memory; use the device {HOST}")
+        raise TypeError(f"{A!r} cannot be moved to {device}, because it is not in memory. Use device {HOST}.")
     return device_operator(X, arrays, A.n_threads or default_threads())
 
 
-# A sparse matrix that takes a card a moment, and a panel as solvers multiply.
+# Sizes of a test product that takes a GPU a moment: shape and density of a sparse matrix, and columns of a panel.
 SHAPE, DENSITY, WIDTH = (20_000, 1_000), 0.05, 16
 
 

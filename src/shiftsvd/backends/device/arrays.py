@@ -1,4 +1,4 @@
-"""The array functions that operators need on a device, the adapter for the array API standard, and panels there."""
+"""Array functions of operators on a device, the adapter for the array API standard, and panels on a device."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import ROWS, inverted
 from shiftsvd.numerics.panels import Elsewhere, Panel
 
-# Vectors of the host, such as weights and scales, that a device keeps.
+# Number of vectors of the host, such as weights and scales, whose copies a device caches.
 KEPT = 8
 REAL = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 NUMBERS = (*REAL, "bool", "complex64", "complex128")
 
 
 class Arrays(ABC):
-    """An adapter: arrays of one library on one device, whose namespace is `xp`."""
+    """Adapter for the arrays of one library, with namespace `xp`, on one device."""
 
     # Beside these methods, operators use ``@``, ``+``, ``-``, ``*``, ``**``, ``abs`` and slices of rows, which all
     # libraries have; of sparse matrices only ``@`` with a dense panel.
@@ -161,7 +161,7 @@ class NamespaceArrays(Arrays):
 
 
 class DevicePanel(Elsewhere):
-    """A tall thin array on a device, where a solver keeps its basis; the host sees small matrices alone."""
+    """Tall thin array on a device, such as the basis of a solver; only small matrices are copied to the host."""
 
     def __init__(self, x: Any, arrays: Arrays) -> None:
         self.x, self.arrays = x, arrays

@@ -13,7 +13,7 @@ from shiftsvd.numerics.panels import Panel
 
 
 class CupyArrays(Arrays):
-    """Arrays on the CUDA device that is current. CuPy allows TF32 only where an environment variable says so."""
+    """Arrays on the current CUDA device. CuPy uses TF32 only if an environment variable allows it."""
 
     xp = cupy
 
@@ -79,7 +79,7 @@ class CupyArrays(Arrays):
 
 
 class CupyCard(Card):
-    """A card with arrays of CuPy."""
+    """GPU with CuPy arrays."""
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         return cupy.empty(shape, dtype)

@@ -24,7 +24,7 @@ PIECE = 2**23
 
 @registered
 class DeviceBlocks(Blocked):
-    """A matrix on a device minus its shift. Products lie where their panels do: on the host, or on the device."""
+    """Matrix on a device minus its shift. Products are on the host or on the device, as their panels are."""
 
     arrays: Arrays
     X: Any
@@ -150,7 +150,7 @@ BLOCK = 2**23
 @registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DeviceRows(DeviceBlocks):
-    """A dense array on a device with its long side as rows, conjugated if so asked, minus its shift."""
+    """Dense array on a device with its rows on the long side, optionally conjugated, minus its shift."""
 
     X: Any
     arrays: Arrays
@@ -221,7 +221,7 @@ class DeviceRows(DeviceBlocks):
         count = total if total > 0 else 1.0
         mean = (up @ D) / count
         off = D - mean
-        correction = (up @ off) / count  # by how much the mean was rounded
+        correction = (up @ off) / count  # rounding error of the mean
         squares = self.arrays.up(w[None, :]) @ abs(off) ** 2
         shift, M2 = self.arrays.down(correction)[0], self.arrays.down(squares)[0]
         return Moments(total, self.arrays.down(mean)[0] + shift, np.maximum(M2 - total * np.abs(shift) ** 2, 0))

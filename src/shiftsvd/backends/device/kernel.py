@@ -18,14 +18,14 @@ SOURCE = Path(__file__).with_name("chunks.cu")
 COMPILERS = ("libnvrtc.so.13", "libnvrtc.so.12", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
 SHARED, MORE_SHARED = 48 * 1024, 8
 
-# The least compute capability of a card: older cards have less shared memory.
+# Least compute capability of a GPU: older GPUs have less shared memory.
 LEAST = 8, 0
 
 Options = tuple[str, ...]
 
 
 class Card(ABC):
-    """One card, and the arrays that a library has there."""
+    """GPU, and the arrays of a library on it."""
 
     def __init__(self, ordinal: int, architecture: str) -> None:
         self.ordinal, self.architecture = ordinal, architecture  # as the driver counts; what kernels are compiled for
@@ -48,7 +48,7 @@ class Card(ABC):
         return compiled(SOURCE.read_text(encoding="utf-8"), (f"--gpu-architecture={self.architecture}", *options))
 
     def launch(self, options: Options, name: str, blocks: int, threads: int, shared: int, *given: Any) -> None:
-        # Raises OSError where there is no compiler, RuntimeError where it refuses the text or the driver the call.
+        # Raises OSError if no compiler is found, and RuntimeError if the compilation or a call of the driver fails.
         values = [_argument(self, x) for x in given]
         places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         with self._current():
@@ -113,7 +113,7 @@ def _first(names: tuple[str, ...]) -> ctypes.CDLL:
             return ctypes.CDLL(name)
         except OSError:
             continue
-    raise OSError(f"none of {', '.join(names)} is there")
+    raise OSError(f"none of the libraries {', '.join(names)} was found")
 
 
 def compiled(source: str, options: Options) -> bytes:
@@ -149,7 +149,7 @@ NAMES = {"f4": "float", "f8": "double", "i4": "int", "i8": "long long", "u2": "u
 
 
 class Chunks:
-    """The entries of a CSR matrix without duplicates on a card, in chunks of rows, and their products."""
+    """Entries of a CSR matrix without duplicates on a GPU, in chunks of rows, and their products."""
 
     # With eps of the panels' precision, rows of at most r entries and s dense columns beside, a number of X^T X V errs
     # by at most (r / 4 + rows / 4 + s + 8) eps / 2 of what |X|^T |X| |V| has there: sums inside a chunk round, in
@@ -231,7 +231,8 @@ class Chunks:
         return total
 
     def blocks(self, count: int) -> int:
-        # Of threads, each with `count` sums: so many that all have as many chunks as the one that has most.
+        # Number of blocks of threads with `count` sums each: the fewest for which the largest number of chunks per
+        # block is the same.
         most = max(1, min(BLOCKS, max(SUMS, self.bytes // 8) // (8 * count)))
         return -(-self.chunks // -(-self.chunks // most))
 
@@ -250,12 +251,12 @@ class Chunks:
 
 
 def rows_of(m: int, n: int, stored: int) -> int | None:
-    # Rows of a chunk, by the data alone, so that cards agree; None where columns of chunks are so empty that reading
-    # where they end would take most of the time.
+    # Choose the rows of a chunk by the data alone, so that results do not depend on the GPU. Return None if the columns
+    # of chunks have so few entries that reading their bounds would take most of the time.
     each = stored / (m * n)
-    if each * ROWS < FEW or ROWS * n >= 2**32:  # more than the entries of a chunk are counted to
+    if each * ROWS < FEW or ROWS * n >= 2**32:  # entries of a chunk are counted in 32 bits
         return None
-    chunks = BLOCKS * -(-m // (BLOCKS * ROWS))  # as many for each block of threads
+    chunks = BLOCKS * -(-m // (BLOCKS * ROWS))  # a multiple of BLOCKS: equal numbers for all blocks of threads
     return max(-(-m // chunks), min(ROWS, math.ceil(MANY / each)))
 
 

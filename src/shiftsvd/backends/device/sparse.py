@@ -30,7 +30,7 @@ PanelParts = list[Any]
 
 
 class OwnProducts:
-    """Our products of entries with dense columns beside them: L of the shift, and the full columns, shifted."""
+    """Products by our CUDA kernel of the entries, together with L of the shift and the shifted full columns."""
 
     def __init__(self, chunks: Chunks, arrays: Arrays, blocks: list[Rows], beside: list[list[Any]]) -> None:
         self.chunks, self.arrays, self.blocks, self.beside = chunks, arrays, blocks, beside
@@ -70,8 +70,8 @@ class OwnProducts:
 
 
 def own_chunks(X: Any, arrays: Arrays, stored: int) -> Chunks | None:
-    # None where X lies on no card, or the library's products pay better or are asked for: SHIFTSVD_KERNELS=off, as for
-    # the kernels of the host. With "require" it is an error that ours cannot be compiled, else one line in the log.
+    # Return None if X is not on a GPU, if the library's products are faster, or with SHIFTSVD_KERNELS=off, as for the
+    # kernels of the host. If our kernel cannot be compiled, "require" raises an error; otherwise log one line.
     card, wanted = arrays.card(), os.environ.get("SHIFTSVD_KERNELS", "auto")
     (m, n), (data, indices, indptr) = map(int, X.shape), arrays.parts(X)
     rows, types = rows_of(m, n, stored), (arrays.dtype_of(data), arrays.dtype_of(indices))
@@ -85,7 +85,7 @@ def own_chunks(X: Any, arrays: Arrays, stored: int) -> Chunks | None:
             raise
         line = str(error).partition("\n")[0]
         logging.getLogger("shiftsvd").warning(
-            f"the compiled GPU kernel is not available, and the array library multiplies instead: {line}"
+            f"The compiled GPU kernel is not available; products use the array library instead: {line}"
         )
         return None
 
@@ -225,7 +225,7 @@ class DeviceCSR(DeviceBlocks):
         if chunks is None:
             return None
         own = OwnProducts(chunks, self.arrays, self.blocks(), self._dense)
-        self.memo.pop("on_device", None)  # which is as large as the data, and is made again if it is asked for
+        self.memo.pop("on_device", None)  # frees memory as large as the data; computed again when needed
         return own
 
     def _own_for(self, dtype: np.dtype[Any]) -> OwnProducts | None:

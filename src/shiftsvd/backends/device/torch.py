@@ -35,7 +35,7 @@ class TorchArrays(Arrays):
 
     def check(self, X: Any) -> None:
         if X.requires_grad:
-            raise ValueError("the tensor has requires_grad=True, but components have no gradients; give X.detach()")
+            raise ValueError("the tensor has requires_grad=True, but components have no gradients. Pass X.detach().")
         self.dtype_of(X)
 
     def up(self, x: Panel) -> Any:
@@ -46,7 +46,7 @@ class TorchArrays(Arrays):
 
     def dtype_of(self, x: Any) -> np.dtype[Any]:
         if x.dtype not in KINDS:
-            raise ValueError(f"the matrix must be numeric, got a tensor of {x.dtype}; give X.to(torch.float32)")
+            raise ValueError(f"the matrix must be numeric, got a tensor of {x.dtype}. Pass X.to(torch.float32).")
         return KINDS[x.dtype]
 
     def in_dtype(self, x: Any, dtype: np.dtype[Any]) -> Any:
@@ -115,7 +115,7 @@ class TorchArrays(Arrays):
 
 
 class TorchCard(Card):
-    """A card with tensors."""
+    """GPU with PyTorch tensors."""
 
     def __init__(self, device: torch.device) -> None:
         major, minor = torch.cuda.get_device_capability(device)
@@ -146,7 +146,7 @@ def _check_places(X: Any) -> None:
     ends = int(indptr[0]) == 0 and int(indptr[-1]) == len(indices) and len(indptr) == X.shape[0] + 1
     inside = not len(indices) or (int(indices.min()) >= 0 and int(indices.max()) < X.shape[1])
     if not (ends and inside and bool((indptr.diff() >= 0).all())):
-        raise ValueError("the sparse tensor is corrupt: its indices lie outside the matrix; rebuild the tensor")
+        raise ValueError("the sparse tensor is corrupt: its indices lie outside the matrix. Rebuild the tensor.")
 
 
 def _is_canonical(X: Any) -> bool:
