@@ -257,30 +257,30 @@ def faults(folder: Path) -> dict[str, tuple[Sequence[Path], str, str]]:
         "other names": (
             [a, file("b", X, s, other)],
             "rows",
-            r'b.npz must have the features of .*a.npz: it lacks f7; join="inner" to keep the common files$',
+            r'b.npz must have the features of .*a.npz, but lacks f7\. Use join="inner" to keep the common features\.$',
         ),
         "more names": (
             [a, file("c", np.hstack([X, X[:, :4]]), s, np.append(f, named("h", 0, 4)))],
             "rows",
-            r'c.npz must have the features of .*: it has h0, h1, h2 and 1 more; join="inner" takes',
+            r'c.npz must have the features of .*, but has h0, h1, h2 and 1 more\. Use join="inner"',
         ),
         "other samples": (
             [a, file("d", X, named("t", 0, M), named("g", 0, N))],
             "columns",
-            r"d.npz must have the samples of .*a.npz: it lacks s0, s1, s2 and 437 more$",
+            r"d.npz must have the samples of .*a.npz, but lacks s0, s1, s2 and 437 more\.$",
         ),
         "other size": (
             [a, write(folder / "e.npy", X[:, 1:])],
             "rows",
-            r"e.npy must have the 66 features of .*, got 65$",
+            r"e.npy must have the 66 features of .*, got 65\.$",
         ),
         "twice": (
             [a, file("g", X, s, other)],
             "columns",
-            r"g.npz must have features of its own .* both have f0, f1, f10 ",
+            r"g.npz must have other features than .* but both have f0, f1, f10 ",
         ),
         "no way": ([a, a], "", "need stack="),
-        "damaged": ([a, folder / "a.xyz"], "rows", r"a.xyz is of no known format"),
+        "damaged": ([a, folder / "a.xyz"], "rows", r"a.xyz has an unknown format"),
     }
 
 
@@ -359,7 +359,7 @@ def test_blocks_side_by_side_keep_to_the_bytes_that_are_asked_for(tmp_path: Path
 @pytest.mark.parametrize("stack", ["sideways", 0, ["rows"]])
 def test_an_unknown_way_to_stack_is_refused_for_one_file_too(stack: Any, tmp_path: Path) -> None:
     path = write(tmp_path / "a.npy", dense())
-    with pytest.raises(ValueError, match=r'^stack must be "rows" or "columns"'):
+    with pytest.raises(ValueError, match=r'^stack must be "rows" \(different samples\) or "columns"'):
         open_matrix([path], stack=stack)
 
 

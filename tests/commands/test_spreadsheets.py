@@ -151,7 +151,7 @@ def test_estimate_takes_the_gaps_of_a_fit(tmp_path: Path) -> None:
     for options, said in (
         (("--missing", "em"), "cannot predict --missing em"),
         (("--missing", "mean", "--preprocess", "sqrt"), "--preprocess needs data without missing values"),
-        (("--missing", "mean", "--top-features", "2"), "--top-features needs data without gaps"),
+        (("--missing", "mean", "--top-features", "2"), "--top-features requires data without missing values"),
     ):
         told = invoke("estimate", path, "-k", 1, *options)
         assert (told.exit_code, said in told.stderr) == (2, True)

@@ -110,7 +110,7 @@ def test_samples_of_chromosomes_are_checked(chromosomes: tuple[list[Path], Path]
     assert result.stderr == f"Error: {other} must have the samples of {paths[0]}, but lacks person5.\n"
     result = invoke("fit", paths[0], other, "--stack", "rows", "-k", 2)
     assert result.exit_code == 1
-    assert "merge the cohorts" in result.stderr
+    assert "Merge them with plink2" in result.stderr
 
 
 def test_donors_on_top_of_each_other_are_the_one_file(tmp_path: Path) -> None:

@@ -384,7 +384,7 @@ def test_a_model_file_holds_all_that_projections_take(tmp_path: Path) -> None:
     again.save(tmp_path / "again")
     found.save(tmp_path / "found")
     assert (tmp_path / "again.eigenvec").read_bytes() == (tmp_path / "found.eigenvec").read_bytes()
-    with pytest.raises(ValueError, match="it holds a GenotypePCA, where PCA is wanted"):
+    with pytest.raises(ValueError, match="the model must be PCA, got GenotypePCA"):
         shiftsvd.PCA.load(tmp_path / "a.safetensors")
 
 

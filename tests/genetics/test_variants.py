@@ -162,7 +162,7 @@ def test_files_that_cannot_be_are_refused(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
         with pytest.raises((ValueError, OSError), match=said):
             convert(tmp_path / name, tmp_path / "out.pgen")
-    for how, said in [({"key": "XX"}, "key must be one of"), ({"orient": "rows"}, "orient is for matrices")]:
+    for how, said in [({"key": "XX"}, "key must be one of"), ({"orient": "rows"}, "orient applies to matrices")]:
         with pytest.raises(ValueError, match=said):
             convert(path, tmp_path / "out.pgen", **how)  # type: ignore[arg-type]
     assert not list(tmp_path.glob("out*"))

@@ -270,11 +270,11 @@ def test_a_function_of_ones_own_cannot_be_stored(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"how": ss.PearsonResiduals(10)}, "agree with the setting preprocess="),
-        ({"columns": np.ones((23, 3))}, "of 24 columns"),
-        ({"columns": np.full((24, 3), np.nan)}, "of 24 columns"),
-        ({"known": np.ones(3)}, "of 24 columns"),
-        ({"right": None}, "what zeros become"),
-        ({"right": np.full((24, 1), np.inf)}, "what zeros become"),
+        ({"columns": np.ones((23, 3))}, "for 24 columns"),
+        ({"columns": np.full((24, 3), np.nan)}, "for 24 columns"),
+        ({"known": np.ones(3)}, "for 24 columns"),
+        ({"right": None}, "values of transformed zeros"),
+        ({"right": np.full((24, 1), np.inf)}, "values of transformed zeros"),
     ],
 )
 def test_what_cannot_have_been_learned_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:

@@ -193,7 +193,7 @@ LIES: dict[str, tuple[str, Callable[[Any, Any], object], str]] = {
     "frequencies of none": (
         "genotypes",
         lambda t, x: t.update(frequencies=np.zeros(4)),
-        "frequencies of the variants that are used",
+        "frequencies of used variants",
     ),
     "samples too few": (
         "genotypes",

@@ -158,7 +158,7 @@ def test_an_ended_fit_leaves_no_output_and_goes_on_where_it_was(
     words = ["fit", "X.npy", "-k", "3", "--solver", "lanczos", "--memory", "30M", "--checkpoint", "reads", "-o", "out"]
     ended = python(ENDED, *words)
     assert (ended.returncode, ended.stderr.count("\n")) == (1, 1), ended.stderr
-    assert ended.stderr.startswith("Error: X.npy took more memory")
+    assert ended.stderr.startswith("Error: reading X.npy took more memory")
     assert not Path("out/result.json").exists()
     assert len(list(Path("reads").glob("read-*.npz"))) == 2
     done(*words)

@@ -182,7 +182,7 @@ def test_a_file_that_was_touched_is_refused_whatever_it_holds(tmp_path: Path) ->
     assert after(lambda: fit(lambda: streamed(tmp_path / "X.npy")), touched, tmp_path / "kept") == "refused"
 
 
-@pytest.mark.filterwarnings("ignore:the completion still changes")
+@pytest.mark.filterwarnings("ignore:The completion did not converge")
 def test_what_stands_for_missing_entries_tells_reads(tmp_path: Path) -> None:
     X = matrix()
     X[::7, 2] = np.nan

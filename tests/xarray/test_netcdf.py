@@ -41,7 +41,7 @@ def test_files_of_other_years_are_one_field(tmp_path: Path, stream: bool) -> Non
 def test_files_on_other_cells_are_refused(tmp_path: Path) -> None:
     first, a = decade(tmp_path, 2001)
     a.assign_coords(lat=[61.0, 0.0, -60.0]).to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
-    with pytest.raises(ValueError, match=r"must have the features of .*2001\.nc: it lacks lat=60\.0 lon=0\.0"):
+    with pytest.raises(ValueError, match=r"must have the features of .*2001\.nc, but lacks lat=60\.0 lon=0\.0"):
         open_matrix([first, tmp_path / "b.nc"], stack="rows")
 
 

@@ -62,7 +62,8 @@ def kinship_matrix(files: Fileset, resources: Resources) -> npt.NDArray[np.float
             "pass them as ",
             *(Setting("keep"), "."),
         )
-    affordable(_NUMBERS * 4 * n * n + 8 * block_size(resources), resources.memory_limit, f"kinship of {n:,} samples")
+    needed, what = _NUMBERS * 4 * n * n + 8 * block_size(resources), f"kinship of {n:,} samples"
+    affordable(needed, resources.memory_limit, what, "samples")
     if n_variants > _WHOLE:
         raise ValueError(f"kinship is limited to {_WHOLE:,} variants, got {n_variants:,}. Thin the variants first.")
     squared, smaller = _counts(files, n, resources)
