@@ -47,7 +47,7 @@ _FEWEST: Final = 10  # least number of eigenvalues for a test, as in EIGENSOFT's
 
 
 class TracyWidom(NamedTuple):
-    """Tracy-Widom test of each component: is its eigenvalue larger than the largest eigenvalue of noise?
+    """Tracy-Widom test of each component, whose null hypothesis is the largest eigenvalue of noise.
 
     Parameters
     ----------

@@ -183,11 +183,13 @@ class Projection(NamedTuple):
         Number of variants of the model that were used, and number of these whose alleles are swapped in the new file.
     n_absent, n_mismatched : int
         Number of variants of the model that are absent from the new file, and that have different alleles there.
-    n_complemented, n_by_name : int
-        Number of used variants that have the alleles of the other strand, and that were matched by name.
+    n_complemented : int
+        Number of used variants that have the alleles of the other strand.
     n_ambiguous, n_unclear : int
         Number of removed variants: with alleles A and T or C and G, whose strand is ambiguous; and with several records
         in the new file, or with a name and a position that point to different variants.
+    n_by_name : int
+        Number of used variants that were matched by name.
     standard_errors : array of shape (n_samples, k), or None
         Standard errors of `eigenvectors` due to absent variants and missing genotypes; 0 if nothing is missing, and
         None for ``project="mean"``.

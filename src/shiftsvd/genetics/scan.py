@@ -24,7 +24,7 @@ class SelectionScan(NamedTuple):
     Parameters
     ----------
     z_scores : array of shape (n_variants, k)
-        z scores of the regression of each variant on the components; NaN for unused variants.
+        Z scores of the regression of each variant on the components; NaN for unused variants.
     statistics : array of shape (n_variants,)
         Squared robust Mahalanobis distances of the z scores.
     inflation : float
