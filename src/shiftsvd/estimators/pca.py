@@ -85,7 +85,7 @@ class PCA(BatchPCA):
     Attributes
     ----------
     components_ : array of shape (n_components_, n_features)
-        The largest entry of each is positive.
+        The entry of each component that is largest in absolute value is positive.
     explained_variance_ : array of shape (n_components_,)
         ``singular_values_**2 / (n_samples - 1)``, in scaled units; for a shift other than the mean, a second moment
         about the shift. A variance outside the range of float64 (data beyond 1e154, or below 1e-154) is the largest
