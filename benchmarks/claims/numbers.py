@@ -108,7 +108,7 @@ CLAIMS = [
     Claim("docs/how_it_works.rst", "a set H is drawn at random, 4 %", "100 000 at most", SETTING),
     Claim("docs/how_it_works.rst", "For a model of a rank-5 matrix", "14 fits of 14", "make test"),
     Claim("docs/how_it_works.rst", "all takes 1.3 to 1.5 times the steps", "the steps", script("claims.missing")),
-    Claim("src/shiftsvd/scanpy/docs/cells.rst", "singular value is at most ``tol`` (1e-6", "the command)", SETTING),
+    Claim("src/shiftsvd/scanpy/docs/cells.rst", "singular value is at most", "for the command", SETTING),
     Claim("src/shiftsvd/scanpy/docs/cells.rst", "difference of a variance was 1e-8", "1e-8", script("claims.cells")),
     Claim("docs/guide/centring.rst", "a matrix of a million rows", "it is centred", ARITHMETIC),
     Claim("docs/guide/cluster.rst", "shows the peaks of workers", "1.5 GB", script("cluster.fits")),

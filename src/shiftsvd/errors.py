@@ -5,7 +5,7 @@
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -29,6 +29,12 @@ def _written(found: re.Match[str]) -> str:
 
 def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def few(names: Iterable[object], most: int = 3) -> str:
+    listed = [str(name) for name in names]
+    more = f" and {len(listed) - most:,} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more or "none"
 
 
 _NO_VALUE: Final = object()

@@ -233,7 +233,7 @@ def test_matrices_with_other_rows_are_refused() -> None:
     X, Y = pair()
     with pytest.raises(ValueError, match=r"the same rows, got 120 and 119\. Select the rows that both have"):
         ss.cross(X, Y[1:])
-    with pytest.raises(ValueError, match=r"one setting for X and one for Y, got 3\. Pass vectors as arrays"):
+    with pytest.raises(ValueError, match=r"one setting for X and one for Y, got 3\. Pass a vector as an array"):
         ss.cross(X, Y, shift=(1.0, 2.0, 3.0))
     with pytest.raises(ValueError, match=r"A.shape\[1\] == B.shape\[0\], got shapes \(30, 120\) and \(20, 120\)"):
         Product(ss.as_operator(X).H, ss.as_operator(Y).H)

@@ -490,3 +490,9 @@ def test_a_file_of_one_matrix_takes_no_key(reader: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("reader", [market.read, read_npy, read_npz, svmlight.read, table.read, read_tenx_folder])
 def test_a_file_that_is_not_there(reader: Any, tmp_path: Path) -> None:
     refused(reader, tmp_path / "none", "none")
+
+
+def test_a_mark_in_the_header_that_quoted_cells_rule_out_is_no_delimiter(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text('a,b|c\n"1",2\n"3",4\n', encoding="utf-8")
+    A, _ = open_matrix(tmp_path / "x.csv")
+    assert np.array_equal(A.matmat(np.eye(2)), [[1, 2], [3, 4]])

@@ -106,7 +106,9 @@ def named(names: Any) -> Iterator[None]:
 
 def numeric_array(X: Any) -> npt.NDArray[Any]:
     if isinstance(X, str | bytes) or np.isscalar(X) or X is None:
-        raise TypeError(f"expected an array, sparse matrix, data frame or operator, got {type(X).__name__}")
+        remedy = ". Read a file with shiftsvd.io.open_matrix." if isinstance(X, str | bytes) else ""
+        what = f"the matrix must be an array, sparse matrix, data frame or operator, got {type(X).__name__}"
+        raise TypeError(what + remedy)
     array = np.asarray(unmasked_matrix(X))
     if array.dtype.kind == "O":
         array = _from_objects(array)
@@ -280,18 +282,23 @@ def sound_places(X: Any) -> None:
     kind = getattr(X, "format", None)
     rule = f"corrupt {str(kind).upper()} structure: "
     if kind == "coo":
-        for places, size in zip(X.coords, X.shape, strict=True):
+        for of, places, size in zip(("row", "column"), X.coords, X.shape, strict=True):
+            needs, remedy = f"{rule}{of} coordinates must be", "Rebuild the matrix from its triplets."
             if places.dtype.kind not in "iu" or places.shape != X.data.shape:
-                raise ValueError(f"{rule}coordinates must be {X.data.size} integers, got {places.size} {places.dtype}")
+                raise ValueError(f"{needs} {X.data.size} integers, got {places.size} {places.dtype}. {remedy}")
             if len(places) and (places.min() < 0 or places.max() >= size):
-                raise ValueError(f"{rule}coordinates must be in 0..{size - 1}, got {places.min()}..{places.max()}")
+                raise ValueError(f"{needs} in 0..{size - 1}, got {places.min()}..{places.max()}. {remedy}")
     elif kind == "bsr":
         try:
             X.check_format(full_check=True)
         except ValueError as error:
             raise ValueError(f"{rule}{error}. Rebuild the matrix from its blocks.") from None
-    elif kind == "lil" and any(len(places) != len(values) for places, values in zip(X.rows, X.data, strict=True)):
-        raise ValueError(f"{rule}every row must have as many values as column indices. Rebuild the matrix.")
+    elif kind == "lil":
+        for i, (places, values) in enumerate(zip(X.rows, X.data, strict=True)):
+            if len(places) != len(values):
+                counts = f"got {len(values)} and {len(places)}"
+                needs = f"{rule}row {i} must have as many values as column indices"
+                raise ValueError(f"{needs}, {counts}. Rebuild the matrix.")
 
 
 def sound_structure(X: Any) -> None:

@@ -229,7 +229,7 @@ def _placed(A: Observed, settings: Settings, is_changed: bool) -> Observed:
     try:
         return moved(A, str(settings.device))
     except TypeError as error:
-        raise ValueError(f"--device: {error}. A larger --memory may keep the data in memory.") from None
+        raise ValueError(f"--device: {error} A larger --memory may also keep the data in memory.") from None
 
 
 def _judged(info: Info, last: float, tol: float) -> Info:

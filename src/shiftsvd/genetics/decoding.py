@@ -334,7 +334,8 @@ def decode(path: Path, out: Path, key: str | None, memory_limit: int | str | Non
         raise ValueError(refusal(path))
     with closing(_opened(path, key, memory_limit, out.suffix == ".bed")) as file:
         if not _written(file, out):
-            raise ValueError(f"{path} must have at least one biallelic variant")
+            removed = "; ".join(f"{what}: {count:,}" for what, count in file.left_out.items())
+            raise ValueError(f"{path} must have at least one biallelic variant, got none ({removed or 'it is empty'})")
         for what, count in file.left_out.items():
             notice(f"{path}: {what}: {count:,}")
 

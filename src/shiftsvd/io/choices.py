@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from itertools import combinations
 from typing import Any, Self
 
-from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.errors import Refused, Setting, few, refuse
 
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
 _SHOWN = 8  # names of columns in an error
@@ -278,8 +278,7 @@ def _listed(names: Columns) -> tuple[str, ...]:
 
 
 def shown(names: Sequence[str], most: int = _SHOWN) -> str:
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return f"{', '.join(map(repr, names[:most]))}{more}"
+    return few(map(repr, names), most)
 
 
 def naming(setting: str, names: Sequence[str]) -> Setting:

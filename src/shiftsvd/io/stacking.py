@@ -10,7 +10,7 @@ import numpy as np
 
 from shiftsvd.backends.columns import Among, SomeColumns, SomeRows
 from shiftsvd.backends.source import HeldRows, OnTop, RowSource, SideBySide, bytes_of
-from shiftsvd.errors import Refused, Setting
+from shiftsvd.errors import Refused, Setting, few
 from shiftsvd.io.base import Labels, Opened, Orient, bounded, labels, reading
 from shiftsvd.runs.memory import parse_bytes
 from shiftsvd.runs.messages import notice
@@ -95,7 +95,6 @@ def _by_samples(path: Path, opened: Opened, memory_limit: int | str | None) -> O
 Read = Callable[[Path, int | str | None], Opened]
 KINDS = {"rows": "samples", "columns": "features"}
 _NAMELESS = ("", ".")  # PLINK writes "." for a variant without a name
-_SHOWN = 3  # names in an error
 
 
 def several(paths: Sequence[Path]) -> str:
@@ -212,7 +211,7 @@ def _joined(paths: Sequence[Path], named: Sequence[Labels | None], what: str) ->
     for i, names in enumerate(named if what == "features" else ()):
         new = set(names.tolist()) - set(_NAMELESS)  # type: ignore[union-attr]
         if again := sorted(new & seen.keys()):
-            first, both = paths[seen[again[0]]], _some(again)
+            first, both = paths[seen[again[0]]], few(again)
             raise ValueError(f"{paths[i]} must have other features than {first}, but both have {both}.")
         seen |= dict.fromkeys(new, i)
     return joined
@@ -220,9 +219,4 @@ def _joined(paths: Sequence[Path], named: Sequence[Labels | None], what: str) ->
 
 def _only(these: Labels, others: Labels) -> str:
     there = set(others.tolist())
-    return _some([name for name in these.tolist() if name not in there])
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(names[:_SHOWN])}{more}"
+    return few([name for name in these.tolist() if name not in there])

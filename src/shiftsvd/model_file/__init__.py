@@ -153,7 +153,8 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
     if hasattr(model, "unseen_variance_"):
         warn(
             f"{path} holds the components of partial_fit, but not its stream of batches. The next partial_fit starts a "
-            "new stream; refine and merge_pca are not available.",
+            "new stream; refine and merge_pca are not available. To continue a stream later, keep the estimator with "
+            "pickle.",
         )
     return model
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import qr, solve_triangular
 
-from shiftsvd.errors import Part, Refused, Setting
+from shiftsvd.errors import Part, Refused, Setting, few
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.numerics.powers import check_size
@@ -18,7 +18,6 @@ from shiftsvd.runs.memory import beyond, limit_of
 
 Column = npt.NDArray[Any]  # numbers, truth values, or objects: labels
 Lookup = Callable[[str], Column]  # a column by its name
-_SHOWN = 3  # labels in an error
 
 
 @dataclass(frozen=True)
@@ -94,8 +93,9 @@ def _affordable(m: int, width: int, what: str) -> None:
 def _one_hot(what: Part, labels: Sequence[Any], known: Sequence[Any]) -> Panel:
     place = {label: j for j, label in enumerate(known)}
     if unseen := sorted(map(repr, set(labels) - place.keys())):
-        few = ", ".join(unseen[:_SHOWN]) + (f" and {len(unseen) - _SHOWN} more" if len(unseen) > _SHOWN else "")
-        raise Refused(what, f" has labels that did not occur in the training data: {few}. Fit on rows of every label.")
+        raise Refused(
+            what, f" has labels that did not occur in the training data: {few(unseen)}. Fit on rows of every label."
+        )
     return _indicators(labels, place)
 
 

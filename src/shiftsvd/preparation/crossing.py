@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.backends import as_operator
+from shiftsvd.errors import Refused, Setting
 from shiftsvd.names import ScaleName, ShiftName, VectorLike
 from shiftsvd.operators import Operator, Product
 from shiftsvd.preparation.prepare import Preparation
@@ -95,20 +96,21 @@ def cross(
             f"X and Y must have the same rows, got {A.shape[0]:,} and {B.shape[0]:,}. Select the rows that both have."
         )
     weights = row_weights(sample_weight, A.shape[0])
-    asked = [Preparation(*of, weights, scale_ddof) for of in zip(_both(shift), _both(scale), strict=True)]
+    asked = [
+        Preparation(*of, weights, scale_ddof) for of in zip(_both("shift", shift), _both("scale", scale), strict=True)
+    ]
     for preparation, F in zip(asked, (A, B), strict=True):
         preparation.check(F.shape[1])
     P, Q = (preparation.learn(F).of_own for preparation, F in zip(asked, (A, B), strict=True))
     return Product(P.H, Q)
 
 
-def _both(setting: Any) -> tuple[Any, Any]:
+def _both(name: str, setting: Any) -> tuple[Any, Any]:
     if not isinstance(setting, tuple):
         return setting, setting
     if len(setting) != 2:
-        raise ValueError(
-            f"a tuple must have one setting for X and one for Y, got {len(setting)}. Pass vectors as arrays."
-        )
+        rule = f" as a tuple must have one setting for X and one for Y, got {len(setting)}. Pass a vector as an array."
+        raise Refused(Setting(name), rule)
     return setting
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from shiftsvd.algebra.generic import as_low_rank, exponents
 from shiftsvd.algebra.scaled import times_powers
-from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.errors import Refused, Setting, few, refuse
 from shiftsvd.names import ScaleLike
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.panels import unmasked
@@ -156,5 +156,5 @@ def _deviations(after: Moments, before: Moments, ddof: int, exponents: Vector | 
     constant = (variance == 0) | (after.variance(0) <= rounding**2 * size)
     if n_constant := int(constant.sum()):
         said = "column has no variance and is" if n_constant == 1 else "columns have no variance and are"
-        warn(f"{n_constant} {said} not scaled")
+        warn(f"{n_constant:,} {said} not scaled (counted from 0: {few(np.flatnonzero(constant))})")
     return np.where(constant, 1.0, np.ldexp(np.sqrt(np.where(constant, 1.0, variance)), exponents))

@@ -10,13 +10,12 @@ from shiftsvd import PCA, Covariates, Operator, as_operator, centered
 from shiftsvd.extend.files import some_columns
 from shiftsvd.extend.fits import Design
 from shiftsvd.extend.operators import Panel, Vector
-from shiftsvd.extend.running import Refused, Resources, Setting, SklearnSolverName, SolverName
+from shiftsvd.extend.running import Refused, Resources, Setting, SklearnSolverName, SolverName, few
 from shiftsvd.extend.transforms import Preprocess, apply_all, as_transforms, warn_of_counts, warn_unless_counts
 from shiftsvd.scanpy.stored import (
     MarginsName,
     Mask,
     booleans,
-    few,
     is_annotated,
     keys_of,
     loadings_of,

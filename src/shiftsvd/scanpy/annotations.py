@@ -25,7 +25,7 @@ from shiftsvd.extend.files import (
     optional,
     read_files,
 )
-from shiftsvd.extend.running import Notice
+from shiftsvd.extend.running import Notice, few
 from shiftsvd.io import Opened
 from shiftsvd.scanpy.files import frames_of, is_anndata
 
@@ -133,8 +133,7 @@ class Place:
             tree, frame = found
             names = column_names(frame)
             if name not in names:
-                more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-                listed = f"{', '.join(names[:_SHOWN])}{more}" or "none"
+                listed = few(names, _SHOWN)
                 raise ValueError(f"{path} has no column {name!r} in {frame.name.strip('/')}. Its columns: {listed}.")
             return column(tree, frame, name)
 

@@ -26,13 +26,13 @@ from shiftsvd.extend.commands import (
 from shiftsvd.extend.files import Column, Labels, Names, Places, format_of, left_beside, several, some_columns
 from shiftsvd.extend.fits import BatchPCA, Design, Observed, asked_for, solver_named
 from shiftsvd.extend.operators import Panel, group_bytes
-from shiftsvd.extend.running import Refused, Setting, affordable, notice, passes_so_far
+from shiftsvd.extend.running import Refused, Setting, affordable, few, notice, passes_so_far
 from shiftsvd.extend.transforms import NullModel, as_transforms, warn_of_counts, warn_unless_counts
 from shiftsvd.scanpy.annotations import Disagreement, Place, of_features, of_samples
 from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.outputs import annotated
 from shiftsvd.scanpy.ranking import Batches, HighlyVariable, Ranking, rank
-from shiftsvd.scanpy.stored import booleans, few, with_selection
+from shiftsvd.scanpy.stored import booleans, with_selection
 from shiftsvd.transforms import Transform
 
 HIGHLY: Final = "highly_variable"  # the default mask, as in scanpy

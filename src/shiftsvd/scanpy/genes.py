@@ -7,13 +7,13 @@ import numpy as np
 
 from shiftsvd import Operator, as_operator
 from shiftsvd.extend.operators import Vector
-from shiftsvd.extend.running import Resources, threads
+from shiftsvd.extend.running import Resources, few, threads
 from shiftsvd.extend.transforms import Preprocess, as_transforms
 from shiftsvd.io import open_matrix
 from shiftsvd.scanpy.annotations import Place, of_samples
 from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.ranking import Batches, Cutoffs, HighlyVariable, Ranking, rank
-from shiftsvd.scanpy.stored import few, is_annotated, logged, matrix_of
+from shiftsvd.scanpy.stored import is_annotated, logged, matrix_of
 
 # Columns that scanpy writes to ``var``, by flavor, in order; those of batches only if there are batches.
 _BATCHES: Final = ("highly_variable_nbatches", "highly_variable_intersection")

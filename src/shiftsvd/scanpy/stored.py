@@ -13,7 +13,7 @@ from shiftsvd.extend.files import Places, SomeColumns, SomeRows, held_or_streame
 from shiftsvd.extend.fits import Column
 from shiftsvd.extend.models import code, decode
 from shiftsvd.extend.operators import Panel, Vector, unmasked
-from shiftsvd.extend.running import Refused, Resources, Setting, notice, refuse
+from shiftsvd.extend.running import Refused, Resources, Setting, few, notice, refuse
 from shiftsvd.extend.transforms import OfEntry, Spelled, kept_of
 from shiftsvd.transforms import Transform
 
@@ -22,7 +22,6 @@ _ROUNDING: Final = 4 * float(np.finfo(np.float32).eps)
 _DESIGN, _STEPS = "design", "preprocess"  # keys of the fitted regression and transformations in ``uns["pca"]``
 _RESIDUALS: Final = "pearson_residuals_normalization"  # scanpy's own key
 _EVERY: Final = Spelled("mask_var", "none", "mask_var=None")
-_SHOWN: Final = 3  # names in a message
 MarginsName = Literal["all", "mask"]
 Mask = npt.NDArray[np.bool_]
 
@@ -178,12 +177,6 @@ def obs_column(adata: Any) -> Callable[[str], Column]:
 
 
 # ---- matrices and genes
-
-
-def few(names: Any) -> str:
-    listed = [str(name) for name in names]
-    more = f" and {len(listed) - _SHOWN:,} more" if len(listed) > _SHOWN else ""
-    return ", ".join(listed[:_SHOWN]) + more or "none"
 
 
 def is_annotated(data: Any) -> bool:

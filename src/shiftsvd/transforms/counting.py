@@ -71,7 +71,8 @@ class LogNormalize(OfCounts):
 
     def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
         if self.size_factors is not None:
-            raise Refused(Setting("size_factors"), " exist for the training rows only. New rows cannot be transformed.")
+            rule = " must be None to transform new rows: given size factors are those of the training rows."
+            raise Refused(Setting("size_factors"), rule)
         return _over(fitted.known[0], sums)
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:

@@ -22,6 +22,7 @@ from shiftsvd.extend.running import (
     Setting,
     SolverName,
     affordable,
+    few,
     refuse,
     spare,
 )
@@ -32,7 +33,6 @@ from shiftsvd.xarray.fields import Attrs, Dim, Dims, Mask, Panel, Places, Stacke
 
 Labels = npt.NDArray[Any]
 _EPOCH: Final = "1970-01-01"
-_SHOWN: Final = 3  # labels in an error
 # Relative tolerance of the pseudoinverse of the normal equations of a cell; smaller eigenvalues count as 0.
 RANK: Final = 1e-10
 LARGEST: Final = 1e150  # largest mean or anomaly whose squares can be summed without overflow
@@ -164,8 +164,7 @@ class Regressors:
         affordable(8 * m * g, None, f"{g:,} groups of {m:,} samples", "groups")
         places = Index(levels).get_indexer(Index(self.labels))
         if unseen := sorted(set(map(str, self.labels[places < 0]))):
-            few = ", ".join(unseen[:_SHOWN]) + (f" and {len(unseen) - _SHOWN:,} more" if len(unseen) > _SHOWN else "")
-            raise Refused(Setting("groups"), f" has labels that did not occur in the training data: {few}")
+            raise Refused(Setting("groups"), f" has labels that did not occur in the training data: {few(unseen)}")
         L = np.zeros((m, g))
         L[np.arange(m), places] = 1
         return L

@@ -276,7 +276,8 @@ def check_steps(da: Any, dim: Dim, what: str) -> None:
 def check_all_there(rows: Mask, what: str) -> None:
     if absent := int(np.count_nonzero(~rows)):
         raise Refused(
-            f"{what} requires values at every step, but {absent:,} of {len(rows):,} samples have none. Fill them, "
+            f"{what} requires values at every step, but {absent:,} of {len(rows):,} samples have none, the first at "
+            f"position {int(np.argmin(rows)):,}. Fill them, "
             "select a period without gaps, or fit with ",
             *(Setting("missing", "mean"), ' or "em".'),
         )

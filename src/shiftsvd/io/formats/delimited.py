@@ -133,8 +133,14 @@ def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[st
     line = next(line for line in io.StringIO(text) if line.strip())
     found = ([mark for mark in _SEPARATORS if mark in where] for where in (line, text))
     marks = [separator] if separator else next(filter(None, found), [","])
-    tried = {mark: _records(path, text, is_all, mark) for mark in marks}
-    best = max(marks, key=lambda mark: _fitness(tried[mark])) if len(marks) > 1 else marks[0]
+    tried: dict[str, list[TextRow]] = {}
+    for mark in marks:
+        try:
+            tried[mark] = _records(path, text, is_all, mark)
+        except ValueError:  # such as quotes that end before another delimiter
+            if mark == marks[-1] and not tried:
+                raise
+    best = max(tried, key=lambda mark: _fitness(tried[mark])) if len(tried) > 1 else next(iter(tried))
     return best, tried[best]
 
 

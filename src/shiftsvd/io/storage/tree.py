@@ -64,6 +64,8 @@ class Tree:
 
     def only_matrix(self) -> str:
         keys = self.matrices()
+        if not keys:
+            raise ValueError(f"{self.path} has no matrix of numbers. Write the data as a two-dimensional dataset.")
         if len(keys) != 1:
             raise Refused(f"{self.path} has {self.content()}. Select one with ", Setting("key"), ".")
         return keys[0]
