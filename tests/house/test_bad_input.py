@@ -129,7 +129,7 @@ def test_new_rows_must_have_as_many_features(container):
 
 @pytest.mark.parametrize("nothing", [None, "text", b"bytes", 3.0, 7])
 def test_what_is_no_matrix_is_named_by_its_type(nothing):
-    message = f"expected an array, sparse matrix, data frame or operator, got {type(nothing).__name__}"
+    message = f"the matrix must be an array, sparse matrix, data frame or operator, got {type(nothing).__name__}"
     refuses(message, lambda: ss.svd(nothing, 1), TypeError)
     with pytest.raises(ValueError, match="Expected 2D array, got scalar array"):
         ss.PCA(1).fit(nothing)

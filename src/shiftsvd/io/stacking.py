@@ -219,4 +219,5 @@ def _joined(paths: Sequence[Path], named: Sequence[Labels | None], what: str) ->
 
 def _only(these: Labels, others: Labels) -> str:
     there = set(others.tolist())
-    return few([name for name in these.tolist() if name not in there])
+    names = [name for name in these.tolist() if name not in there]
+    return few(names) if names else ""
