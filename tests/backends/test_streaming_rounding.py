@@ -114,7 +114,7 @@ def test_fits_about_different_shifts_do_not_merge(one: dict, other: dict, messag
 def test_fits_merge_about_shifts_that_are_equal_and_of_equal_columns() -> None:
     merged({"shift": None}, {"shift": np.zeros(3)})
     merged({"shift": [1, 2, 3]}, {"shift": np.array([1.0, 2.0, 3.0])})
-    with pytest.raises(ValueError, match="3 and 2 of them"):
+    with pytest.raises(ValueError, match="got 3 and 2 features"):
         merged({}, {}, columns=2)
 
 
