@@ -40,7 +40,7 @@ PYTEST := -m pytest -q -n 2 --dist worksteal
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-demo: $(USE) ## the point in a minute: a row of the paper's table, and PCA of texts of four sizes beside scikit-learn's
+demo: $(USE) ## the point: a row of the paper's table, and PCA of texts of four sizes beside scikit-learn's
 	@$(BIN)/python -m paper.demo --out demo-out --force
 
 test: $(TEST) ## the tests
