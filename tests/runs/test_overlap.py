@@ -319,17 +319,26 @@ def test_a_fit_goes_on_in_the_threads_that_there_are_with_the_same_bits(
     assert found() == want
 
 
-def test_threads_end_without_waiting_for_each_other() -> None:
-    def seconds() -> float:
+def test_threads_end_without_waiting_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    outlived: list[bool] = []  # of each wait, whether the thread was still there after it
+
+    class Watched(threading.Thread):
+        def join(self, timeout: float | None = None) -> None:
+            super().join(timeout)
+            outlived.append(self.is_alive())
+
+    def waits_in_vain() -> int:
+        outlived.clear()
         pool = inside._Pool(12)
         pool.submit(lambda: None)
-        pool.ready.get()
-        pool.ready.put(None)
-        started = time.perf_counter()
+        pool.ready.put(pool.ready.get())  # all have started
         pool.close()
-        return time.perf_counter() - started
+        assert len(pool.threads) == 12
+        assert not any(thread.is_alive() for thread in pool.threads)
+        return sum(outlived)
 
-    assert min(seconds() for _ in range(5)) < 0.045  # less than the 0.05 s of one wait that is in vain
+    monkeypatch.setattr(inside, "Thread", Watched)
+    assert min(waits_in_vain() for _ in range(5)) == 0
 
 
 def test_every_block_is_worked_on_once_where_threads_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

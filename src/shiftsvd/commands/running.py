@@ -16,12 +16,11 @@ import click
 from shiftsvd.commands import OWN_PROCESS
 from shiftsvd.commands.options import LINE, as_given, worded, write_options
 from shiftsvd.commands.settings import SCALES
-from shiftsvd.errors import Worded, plain, plain_lines
+from shiftsvd.errors import Worded, few, plain, plain_lines
 from shiftsvd.runs.messages import NOTICE, Notice, ValuesWarning, external_files
 
 CAUGHT: Final = (ValueError, OSError, ImportError, MemoryError)
 NO_THREAD: Final = "can't start new thread"  # text of Python's RuntimeError, in this process and on workers
-_SHOWN: Final = 3  # files named in a message; others are counted
 # Remedies for missing values, by subcommand.
 _FILL: Final = {
     "fit": "use --missing mean to replace them by the mean, or --missing em to predict them",
@@ -79,8 +78,7 @@ def _keep_memory(ctx: click.Context) -> None:
     arguments = (each for each in ctx.command.params if isinstance(each, click.Argument))
     given = [ctx.params[str(each.name)] for each in arguments if getattr(each.type, "exists", False)]
     flat = [path for each in given for path in (each if isinstance(each, tuple) else (each,)) if path is not None]
-    more = f" and {len(flat) - _SHOWN} more" if len(flat) > _SHOWN else ""
-    keep_memory(ctx.params["memory"], plain(as_given(", ".join(map(str, flat[:_SHOWN])) + more)))
+    keep_memory(ctx.params["memory"], plain(as_given(few(flat) if flat else "")))
 
 
 def _with_remedy(error: BaseException) -> BaseException:

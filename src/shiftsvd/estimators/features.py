@@ -16,7 +16,7 @@ from shiftsvd.backends import as_operator, is_lazy, unlabelled
 from shiftsvd.backends.columns import Places
 from shiftsvd.backends.device import Arrays, arrays_of
 from shiftsvd.backends.validation import before_sklearn
-from shiftsvd.errors import Part, Refused
+from shiftsvd.errors import Part, Refused, few
 from shiftsvd.kernels import threads
 from shiftsvd.missing.gaps import Gaps
 from shiftsvd.numerics.panels import unmasked
@@ -205,7 +205,6 @@ def feature_names_of(model: Any) -> Any:
 
 
 MOST_LOST: Final = 0.5  # of the squared length of any direction among the components, for absent features
-NAMED: Final = 3  # features in an error
 
 
 # Return the model with its features in the order of `names`, the features of `file`. A share `max_absent` of the
@@ -221,10 +220,10 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
     lacking = [name for name in needed if name not in there]
     if len(lacking) > max_absent * len(needed):
         limit = f"limit {100 * max_absent:.3g} %"
-        which = f"{len(lacking):,} of the model's {len(needed):,} features ({limit}): {_some(lacking)}"
+        which = f"{len(lacking):,} of the model's {len(needed):,} features ({limit}): {few(lacking)}"
         raise Refused(f"{file}: lacks {which}. ", *remedy)
     if unknown := [name for name in found if name not in place]:
-        raise ValueError(f"{file}: has features that the model does not have: {_some(unknown)}. Remove these features.")
+        raise ValueError(f"{file}: has features that the model does not have: {few(unknown)}. Remove these features.")
     if len(there) < len(found) or len(place) < len(model):
         which = "there are" if len(there) < len(found) else "the model has"
         why = "and a different feature order from the model, so columns cannot be matched. Make the names unique."
@@ -253,10 +252,6 @@ def on_places(fitted: Model, places: Places) -> Model:
         moved.shift_ = pca.shift_.at(order)
     result: Model = moved
     return result
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def least_squares(V: Panel, there: Places) -> Panel:

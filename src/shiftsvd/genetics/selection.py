@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.extend.operators import Vector
-from shiftsvd.extend.running import Refused, Resources, Setting, refuse
+from shiftsvd.extend.running import Refused, Resources, Setting, few, refuse
 from shiftsvd.genetics.extension import SHARES, Build, Chromosomes
 from shiftsvd.genetics.files import Beds, CallCounts, Fileset, call_counts, listed, missing_by_sample
 from shiftsvd.genetics.kinship import Kinship, kinship_matrix, unrelated_mask
@@ -225,11 +225,10 @@ def selected(files: Fileset, selection: Selection, resources: Resources) -> Coho
     others = ~cohort.autosomes if selection.chromosomes == "autosomes" else np.zeros(n, bool)
     if others.all():
         names = sorted(set(files.variants.chromosomes.tolist()))
-        few = ", ".join(names[:3]) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
-        raise Refused(
-            *(f"{files.name} must have variants on autosomes, got variants on {few}. To keep all chromosomes, use "),
-            *(Setting("chromosomes", "all"), "."),
+        rule = (
+            f"{files.name} must have variants on autosomes, got variants on {few(names)}. To keep all chromosomes, use "
         )
+        raise Refused(rule, Setting("chromosomes", "all"), ".")
     if others.any():
         cohort.drop("chromosomes", others)
     _by_lists(cohort, selection, resources)

@@ -19,7 +19,7 @@ from shiftsvd.errors import Refused, Setting, Spell, refuse
 from shiftsvd.kernels import best, thread_count
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-# Bytes that the command takes for any data: its packages, and those of formats and reports
+# Bytes that the command allocates whatever the data: for imported packages, including those of formats and reports
 # (benchmarks/claims/memory_promises.py).
 PROGRAM = 150_000_000
 _MOST_READ = 2**14  # bytes read of /proc/self/status and /proc/meminfo: all of the first, the head of the second

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.backends.source import RowSource
-from shiftsvd.errors import Refused, Setting
+from shiftsvd.errors import Refused, Setting, few
 from shiftsvd.io.base import Labels, Opened, bounded, labels, optional, reading
 from shiftsvd.io.sniff import claimed, formats
 from shiftsvd.io.storage.chunked import StoredArray, array_rows, credible, csr_rows
@@ -74,8 +74,7 @@ class Tree:
         keys = self.matrices()
         if not keys:
             return "no matrix of numbers"
-        more = f", and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
-        return f"{len(keys)} matrices: {', '.join(map(repr, keys[:_SHOWN]))}{more}"
+        return f"{len(keys)} matrices: {few(map(repr, keys), _SHOWN)}"
 
     def texts(self, node: Any, length: int) -> Labels:
         names = ["" if value is None else str(value) for value in self.column(node, length).tolist()]
