@@ -1,6 +1,6 @@
 """Data of one hundred thousand to ten million entries, as most people have them, beside scikit-learn's ARPACK.
 
-    python -m benchmarks.claims.middle [--rounds N] [--only NAME ...] [--profile] [--no-peer]
+    python -m benchmarks.claims.middle [--rounds N] [--pause SECONDS] [--only NAME ...] [--profile] [--no-peer]
 
 Every row is one line: entries, k, medians of alternating runs in seconds (ARPACK with one BLAS thread and with all, of
 which the better counts), their ratio, the largest relative error of a
@@ -115,8 +115,9 @@ def available() -> dict[str, tuple[int, Callable[[], object]]]:
     return {name: of for name, of in SETS.items() if name not in STORED or (REAL / f"{STORED[name]}.npz").exists()}
 
 
-def timed(fit: Callable[[], object]) -> tuple[float, object]:
-    """Seconds, and what came of it."""
+def timed(fit: Callable[[], object], pause: float = 0.0) -> tuple[float, object]:
+    """Seconds, and what came of it, after a pause in which the threads of another library fall asleep."""
+    time.sleep(pause)
     start = time.perf_counter()
     out = fit()
     return time.perf_counter() - start, out
@@ -134,6 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="runs of each, of which the median is printed")
     parser.add_argument("--only", nargs="*", default=list(available()), metavar="NAME", help=", ".join(SETS))
+    parser.add_argument("--pause", type=float, default=0.2, help="seconds before each run")
     parser.add_argument("--tol", type=float, default=1e-4)
     parser.add_argument("--no-peer", action="store_true", help="leave ARPACK out after the first run, which is kept")
     parser.add_argument("--profile", action="store_true", help="show where the time of a further run goes")
@@ -158,10 +160,10 @@ def main() -> None:
         all_before, here_before = busy()
         for _ in range(args.rounds):
             if not args.no_peer:
-                theirs.append(timed(peer)[0])
+                theirs.append(timed(peer, args.pause)[0])
                 with threadpool_limits(1, "blas"):
-                    alone.append(timed(peer)[0])
-            seconds, fit = timed(ours)
+                    alone.append(timed(peer, args.pause)[0])
+            seconds, fit = timed(ours, args.pause)
             mine.append(seconds)
         all_after, here_after = busy()
         others = (all_after - all_before) / max(here_after - here_before, 0.01) - 1
