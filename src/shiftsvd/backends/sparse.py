@@ -140,6 +140,9 @@ SHIFTED = 64
 CANCELLED = 1e-8
 # Passes from which sorting a matrix the other way pays (a sort takes about three; benchmarks/claims/kernels.py).
 SORT_PASSES = 4
+# Ratio of the sides up to which products take a wide matrix and its adjoint: half of the time where panels do not fit
+# into the second cache, the same elsewhere (benchmarks/claims/kernels.py).
+LONG = 8
 # Bytes that moments of a block take for each column: sums in the kernel, and two blocks that are merged.
 OF_MOMENTS = 128
 
@@ -165,6 +168,7 @@ class SparseRows(Blocked):
     is_block: bool = False  # rows of a larger matrix, which one thread multiplies
     powers: Powers = (0, 0)  # exponents of the powers of two that stored entries are multiplied by
     kind: np.dtype[Any] | None = None  # of the data, where X holds them in double precision
+    both: tuple[CSR, CSR] | None = None  # `ready` and its adjoint, if products take both
     held_bytes: int = 0  # what X takes of the memory limit, where it was read from a file for this fit
     held: np.dtype[Any] = field(init=False)  # of the entries that are multiplied
     full: FullLines | None = field(init=False)
@@ -306,9 +310,11 @@ class SparseRows(Blocked):
         dtype = P.flat.dtype if self.dtype.kind == "f" else np.result_type(P.flat, self.dtype)
         Y = np.empty((self.shape[1], V.shape[1]), dtype)
         if shared and self.kernels is best and self.ready is not None and self.X.nnz <= UNINTERRUPTED:
-            w = slice_of(weights, (0, self.shape[0]))
-            edges = [0, *(hi for _, hi in self.blocks())]
-            shared.gram_of_all(self.ready, edges, P, w, self.outside.L, self.outside.R, C, Y, self.n_threads)
+            w, thin = slice_of(weights, (0, self.shape[0])), (self.outside.L, self.outside.R, C, Y, self.n_threads)
+            if self.both is not None and self.both[0] is self.ready:
+                shared.gram_of_both(*self.both, P, w, *thin)
+            else:
+                shared.gram_of_all(self.ready, [0, *(hi for _, hi in self.blocks())], P, w, *thin)
             read_part(1)
             return Y
 
@@ -428,8 +434,10 @@ class SparseRows(Blocked):
         return self._adjoint(self.X, self.shift, asked=self.asked and self.asked.H, powers=self.powers[::-1])
 
     def _adjoint(self, X: CSR, shift: LowRank | None, powers: Powers = (0, 0), **known: Any) -> "SparseRows":
-        X, shift = adjoint_of(X), shift and shift.H
-        return replace(self, X=X, shift=shift, memo={}, full_columns=None, powers=powers, **known)
+        adjoint, shift = adjoint_of(X), shift and shift.H
+        # A panel of the long side then takes no more memory than the panels that are added up otherwise.
+        both = (adjoint, X) if adjoint.shape[0] <= LONG * adjoint.shape[1] else None
+        return replace(self, X=adjoint, shift=shift, memo={}, full_columns=None, powers=powers, both=both, **known)
 
     def _replace_shift(self, shift: LowRank | None) -> "SparseRows":
         return replace(self, shift=shift, lines_done=False, asked=None)

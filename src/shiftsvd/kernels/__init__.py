@@ -115,6 +115,20 @@ class Shared(Protocol):
         n_threads: int,
     ) -> None: ...
 
+    # The same from X and its adjoint, which has the columns of X as rows.
+    def gram_of_both(
+        self,
+        X: CSR,
+        across: CSR,
+        V: Groups,
+        weights: Array | None,
+        L: Array,
+        R: Array,
+        C: Groups,
+        Y: Array,
+        n_threads: int,
+    ) -> None: ...
+
     # Whether the next three take these panels.
 
     def thin(self, B: Array, W: Array) -> bool: ...

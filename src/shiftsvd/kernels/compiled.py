@@ -12,6 +12,9 @@ from shiftsvd.kernels.twin import CSR, PARTS, Array, Found, Groups, Range, group
 # Entries of a range that all groups of columns read before the next range: 4 MiB stay in cache.
 ENTRIES = 2**19
 
+# Pieces of rows that threads take one after another, and entries of the smallest.
+PIECES, LEAST_ENTRIES = 64, 2**12
+
 REAL = np.dtype(np.float32), np.dtype(np.float64)
 # Products of a tall panel of at least LEAST columns and one of at most NARROW columns are made here; BLAS makes all
 # others at least as fast (benchmarks/claims/kernels.py).
@@ -52,6 +55,19 @@ def gram_of_all(
 ) -> None:
     cut = [part.shape[1] for part in V.parts]
     _compiled.gram_of_all(X.data, X.indices, X.indptr, edges, V.flat, cut, weights, L, R, C.flat, Y, n_threads)
+
+
+def gram_of_both(
+    X: CSR, across: CSR, V: Groups, weights: Array | None, L: Array, R: Array, C: Groups, Y: Array, n_threads: int
+) -> None:
+    cut = [part.shape[1] for part in V.parts]
+    both = (x for Z in (X, across) for x in (Z.data, Z.indices, Z.indptr, _pieces(Z)))
+    _compiled.gram_of_both(*both, V.flat, cut, weights, L, R, C.flat, Y, n_threads)
+
+
+def _pieces(X: CSR) -> list[int]:
+    pieces = max(1, min(PIECES, X.nnz // LEAST_ENTRIES))
+    return [0, *np.searchsorted(X.indptr[1:], np.arange(1, pieces) * (X.nnz // pieces)).tolist(), X.shape[0]]
 
 
 def subtract(X: Array, L: Array, Rt: Array, dtype: npt.DTypeLike) -> Array:

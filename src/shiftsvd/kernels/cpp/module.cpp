@@ -194,6 +194,19 @@ void define_products(nb::module_ &m) {
       nb::arg("C").noconvert(), nb::arg("sums").noconvert(), nb::arg("Z").noconvert());
 }
 
+void check_edges(const std::vector<std::int64_t> &edges, std::int64_t rows) {
+  require(edges.size() > 1 && edges.front() == 0 && edges.back() == rows, "blocks must cover the rows");
+  for (std::size_t b = 1; b < edges.size(); b++) require(edges[b - 1] <= edges[b], "blocks must ascend");
+}
+
+template <class T>
+Groups groups_of(const std::vector<int> &widths, std::int64_t columns) {
+  Groups groups{widths, columns, 0};
+  for (int width : widths) groups.padded += width_of<T>(width);
+  require(columns <= groups.padded && (columns == 0 || groups.padded - widths.back() < columns), "groups must cover Y");
+  return groups;
+}
+
 template <class D, class T, class I>
 void define_gram_of_all(nb::module_ &m) {
   m.def(
@@ -203,13 +216,8 @@ void define_gram_of_all(nb::module_ &m) {
          Matrix<const double> L, Matrix<const double> R, Vector<const T> C, Strided<T> Y, int threads) {
         std::int64_t m = std::int64_t(indptr.shape(0)) - 1, n = R.shape(0), rank = R.shape(1);
         auto X = range<D, I>(data, indices, indptr, 0, m);
-        require(edges.size() > 1 && edges.front() == 0 && edges.back() == m, "blocks must cover the rows");
-        for (std::size_t b = 1; b < edges.size(); b++) require(edges[b - 1] <= edges[b], "blocks must ascend");
-        Groups groups{widths, std::int64_t(Y.shape(1)), 0};
-        for (int width : widths) groups.padded += width_of<T>(width);
-        require(
-            groups.columns <= groups.padded && (groups.columns == 0 || groups.padded - widths.back() < groups.columns),
-            "groups must cover Y");
+        check_edges(edges, m);
+        Groups groups = groups_of<T>(widths, Y.shape(1));
         require(std::int64_t(V.shape(0)) == n * groups.padded, "V must have a row for each column of X");
         require(L.shape(0) == std::size_t(m) && L.shape(1) == R.shape(1), "L must have a row for each row of X");
         require(std::int64_t(C.shape(0)) == rank * groups.padded, "C is rank x width");
@@ -224,6 +232,39 @@ void define_gram_of_all(nb::module_ &m) {
       nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("edges"),
       nb::arg("V").noconvert(), nb::arg("widths"), nb::arg("weights").none(), nb::arg("L").noconvert(),
       nb::arg("R").noconvert(), nb::arg("C").noconvert(), nb::arg("Y").noconvert(), nb::arg("threads"));
+}
+
+template <class D, class T, class I>
+void define_gram_of_both(nb::module_ &m) {
+  m.def(
+      "gram_of_both",
+      [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::vector<std::int64_t> edges,
+         Vector<const D> data_across, Vector<const I> indices_across, Vector<const I> indptr_across,
+         std::vector<std::int64_t> edges_across, Vector<const T> V, std::vector<int> widths,
+         std::optional<Vector<const double>> weights, Matrix<const double> L, Matrix<const double> R,
+         Vector<const T> C, Strided<T> Y, int threads) {
+        std::int64_t m = L.shape(0), n = R.shape(0), rank = R.shape(1);
+        auto X = range<D, I>(data, indices, indptr, 0, m);
+        auto Xt = range<D, I>(data_across, indices_across, indptr_across, 0, n);
+        check_edges(edges, m), check_edges(edges_across, n);
+        Groups groups = groups_of<T>(widths, Y.shape(1));
+        require(std::int64_t(V.shape(0)) == n * groups.padded, "V must have a row for each column of X");
+        require(std::int64_t(L.shape(1)) == rank, "L must have the columns of R");
+        require(std::int64_t(C.shape(0)) == rank * groups.padded, "C is rank x width");
+        Panel<T> out = columns<T>(Y, n, groups.padded);
+        Whole<D, I> A{X, n, edges, L.data(), R.data(), rank, or_null(weights, m)};
+        Whole<D, I> across{Xt, m, edges_across, R.data(), L.data(), rank, nullptr};
+        static const auto sound = table([](auto set) { return Tables<decltype(set)>::template sound<I>(); });
+        nb::gil_scoped_release released;
+        require(gram_of_both<D, T, I>(products<D, T, I>(), sound, A, across, V.data(), C.data(), groups,
+                                      {out.values, out.width, out.stride}, threads),
+                leads_out);
+      },
+      nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("edges"),
+      nb::arg("data_across").noconvert(), nb::arg("indices_across").noconvert(),
+      nb::arg("indptr_across").noconvert(), nb::arg("edges_across"), nb::arg("V").noconvert(), nb::arg("widths"),
+      nb::arg("weights").none(), nb::arg("L").noconvert(), nb::arg("R").noconvert(), nb::arg("C").noconvert(),
+      nb::arg("Y").noconvert(), nb::arg("threads"));
 }
 
 template <class T>
@@ -464,13 +505,21 @@ NB_MODULE(_compiled, m) {
   define_products<double, float, std::int64_t>(m);
   define_products<double, double, std::int64_t>(m);
   define_gram_of_all<float, float, std::int32_t>(m);
+  define_gram_of_both<float, float, std::int32_t>(m);
   define_gram_of_all<float, float, std::int64_t>(m);
+  define_gram_of_both<float, float, std::int64_t>(m);
   define_gram_of_all<float, double, std::int32_t>(m);
+  define_gram_of_both<float, double, std::int32_t>(m);
   define_gram_of_all<float, double, std::int64_t>(m);
+  define_gram_of_both<float, double, std::int64_t>(m);
   define_gram_of_all<double, float, std::int32_t>(m);
+  define_gram_of_both<double, float, std::int32_t>(m);
   define_gram_of_all<double, float, std::int64_t>(m);
+  define_gram_of_both<double, float, std::int64_t>(m);
   define_gram_of_all<double, double, std::int32_t>(m);
+  define_gram_of_both<double, double, std::int32_t>(m);
   define_gram_of_all<double, double, std::int64_t>(m);
+  define_gram_of_both<double, double, std::int64_t>(m);
   define_projections<float>(m);
   define_projections<double>(m);
   define_subtract<float>(m);

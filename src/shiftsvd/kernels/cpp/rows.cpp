@@ -37,6 +37,9 @@ struct Lanes {
   void store(T *p) const {
     for (int r = 0; r < count; r++) *reinterpret_cast<Vector *>(p + r * lanes) = v[r];
   }
+  static void fetch(const T *p) {
+    for (int at = 0; at < W; at += 64 / int(sizeof(T))) __builtin_prefetch(p + at);
+  }
   void add(T a, const T *p) {
     for (int r = 0; r < count; r++) v[r] += a * *reinterpret_cast<const Vector *>(p + r * lanes);
   }
@@ -74,6 +77,28 @@ inline Lanes<T, W> row_times(const D *x, const I *j, std::int64_t n, const T *V,
     z.add(T(x[k + 1]), V + std::size_t(j[k + 1]) * W);
   }
   if (k < n) y.add(T(x[k]), V + std::size_t(j[k]) * W);
+  y.add(z);
+  return y;
+}
+
+// Entries ahead of the current one whose rows of the panel are fetched, where panels do not fit into the second cache.
+constexpr std::int64_t ahead = 24, second_cache = std::int64_t(1) << 19;
+
+// The same, if at least `ahead` more entries follow those of the row.
+template <int W, class D, class T, class I>
+inline Lanes<T, W> row_times_fetching(const D *x, const I *j, std::int64_t n, const T *V) {
+  Lanes<T, W> y = Lanes<T, W>::zero(), z = y;
+  std::int64_t k = 0;
+  for (; k + 1 < n; k += 2) {
+    Lanes<T, W>::fetch(V + std::size_t(j[k + ahead]) * W);
+    Lanes<T, W>::fetch(V + std::size_t(j[k + 1 + ahead]) * W);
+    y.add(T(x[k]), V + std::size_t(j[k]) * W);
+    z.add(T(x[k + 1]), V + std::size_t(j[k + 1]) * W);
+  }
+  if (k < n) {
+    Lanes<T, W>::fetch(V + std::size_t(j[k + ahead]) * W);
+    y.add(T(x[k]), V + std::size_t(j[k]) * W);
+  }
   y.add(z);
   return y;
 }
@@ -143,6 +168,24 @@ void gram(Rows<D, I> X, const T *V, Shift<T> S, T *Z) {
   row_outer<W>(X.data + first0, X.indices + first0, n0, before, Z);
 }
 
+template <int W, class D, class T, class I>
+void shifted(Rows<D, I> X, const T *V, std::int64_t n, Shift<T> S, Panel<T> Y) {
+  std::int64_t last = n * W * std::int64_t(sizeof(T)) > second_cache ? X.indptr[X.hi] - ahead : 0;
+  for (std::int64_t i = X.lo; i < X.hi; i++) {
+    std::int64_t first = X.indptr[i], end = X.indptr[i + 1];
+    const double *left = S.left + (i - X.lo) * S.rank;
+    Lanes<T, W> y = end <= last
+                        ? row_times_fetching<W>(X.data + first, X.indices + first, end - first, V)
+                        : row_times<W>(X.data + first, X.indices + first, end - first, V, Lanes<T, W>::zero());
+    for (std::int64_t s = 0; s < S.rank; s++) y.add(T(-left[s]), S.right + s * W);
+    if (S.weights) y.scale(T(S.weights[i - X.lo]));
+    if (S.sums) {
+      for (std::int64_t s = 0; s < S.rank; s++) y.add_to(T(left[s]), S.sums + s * W);
+    }
+    y.store(Y.values + (i - X.lo) * Y.stride, Y.width);
+  }
+}
+
 // Calls `f.template operator()<W>` for the width that was asked for: a constant, or the columns would spill.
 template <class T, class F>
 void with_width(int width, F f) {
@@ -169,6 +212,11 @@ void any_scatter(Rows<D, I> X, Panel<const T> W, int width, T *Z) {
 template <class D, class T, class I>
 void any_gram(Rows<D, I> X, const T *V, int width, Shift<T> S, T *Z) {
   with_width<T>(width, [&](auto w) { gram<w()>(X, V, S, Z); });
+}
+
+template <class D, class T, class I>
+void any_shifted(Rows<D, I> X, const T *V, std::int64_t n, int width, Shift<T> S, Panel<T> Y) {
+  with_width<T>(width, [&](auto w) { shifted<w()>(X, V, n, S, Y); });
 }
 
 // The weighted sums of some entries, and of the parts of their weights; then of their distances from the mean.
@@ -346,7 +394,7 @@ template Subtract<double> Tables<ISA>::subtract();
 template <>
 template <class D, class T, class I>
 Products<D, T, I> Tables<ISA>::products() {
-  return {any_gather<D, T, I>, any_scatter<D, T, I>, any_gram<D, T, I>};
+  return {any_gather<D, T, I>, any_scatter<D, T, I>, any_gram<D, T, I>, any_shifted<D, T, I>};
 }
 
 template <>

@@ -34,7 +34,7 @@ struct Shift {
   const double *left;  // (hi - lo) x rank, row-major; null where there is no shift
   std::int64_t rank;
   const T *right;         // rank x width
-  T *sums;                // rank x width: L^H diag(weights) (X V - L C) is added
+  T *sums;                // rank x width: L^H diag(weights) (X V - L C) is added; null where nobody needs it
   const double *weights;  // of the rows lo to hi
 };
 
@@ -65,6 +65,8 @@ struct Products {
   void (*scatter)(Rows<D, I>, Panel<const T> W, int width, T *Z);
   // Z += X^T diag(weights) (X V - L C)
   void (*gram)(Rows<D, I>, const T *V, int width, Shift<T>, T *Z);
+  // Y = diag(weights) (X V - L C), and L^H Y is added to the sums; V has n rows
+  void (*shifted)(Rows<D, I>, const T *V, std::int64_t n, int width, Shift<T>, Panel<T> Y);
 };
 
 template <class D, class I>

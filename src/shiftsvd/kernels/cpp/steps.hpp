@@ -167,6 +167,58 @@ bool gram_of_all(const Products<D, T, I> &kernels, const TallProducts<T> &tall, 
   return safe;
 }
 
+// The same from both orientations: rows of X by `A`, columns of X by `across`. Every row of a panel is one sum, so no
+// panels are added up, and the blocks of `across` only share the work.
+template <class D, class T, class I>
+bool gram_of_both(const Products<D, T, I> &kernels, Sound<I> sound, const Whole<D, I> &A, const Whole<D, I> &across,
+                  const T *V, const T *C, const Groups &groups, Narrow<T> Y, int threads) {
+  std::int64_t blocks = std::int64_t(A.edges.size()) - 1, pieces = std::int64_t(across.edges.size()) - 1, m = A.X.hi;
+  std::int64_t widest = groups.widths.front(), small = A.rank * widest;
+  Buffer<T> middle(m * widest), sums(small * blocks), total(small);
+  std::vector<std::atomic<std::int64_t>> next(2 * groups.widths.size());
+  std::atomic<bool> safe{true};
+
+  auto rows_of_block = [&](const Whole<D, I> &B, std::int64_t b) {
+    Rows<D, I> rows{B.X.data, B.X.indices, B.X.indptr, B.edges[b], B.edges[b + 1]};
+    bool good = rows.indptr[0] <= rows.indptr[rows.lo] && rows.indptr[rows.hi] <= rows.indptr[B.X.hi] &&
+                sound(rows.indices, rows.indptr, rows.lo, rows.hi, B.n);
+    if (!good) safe = false, rows.hi = rows.lo;
+    return rows;
+  };
+  together(std::int64_t(threads) < blocks ? threads : int(blocks), [&](const Member &me) {
+    std::int64_t first = 0;
+    for (std::size_t g = 0; g < groups.widths.size(); g++) {
+      int width = groups.widths[g];
+      for (std::int64_t b; (b = next[2 * g].fetch_add(1)) < blocks;) {
+        Rows<D, I> rows = rows_of_block(A, b);
+        T *own = sums.get() + b * small;
+        std::fill(own, own + small, T(0));
+        Shift<T> S{A.left + rows.lo * A.rank, A.rank, C + first * A.rank, own,
+                   A.weights ? A.weights + rows.lo : nullptr};
+        kernels.shifted(rows, V + first * A.n, A.n, width, S, {middle.get() + rows.lo * width, width, width});
+      }
+      me.barrier.wait();
+      if (me.index == 0) {
+        for (std::int64_t at = 0; at < A.rank * width; at++) {
+          double sum = 0;
+          for (std::int64_t b = 0; b < blocks; b++) sum += sums.get()[b * small + at];
+          total.get()[at] = T(sum);
+        }
+      }
+      me.barrier.wait();
+      for (std::int64_t b; (b = next[2 * g + 1].fetch_add(1)) < pieces;) {
+        Rows<D, I> rows = rows_of_block(across, b);
+        Shift<T> S{A.right + rows.lo * A.rank, A.rank, total.get(), nullptr, nullptr};
+        std::int64_t used = std::min<std::int64_t>(width, groups.columns - first);
+        kernels.shifted(rows, middle.get(), m, width, S, {Y.values + rows.lo * Y.stride + first, Y.stride, used});
+      }
+      first += width;
+      if (g + 1 < groups.widths.size()) me.barrier.wait();
+    }
+  });
+  return safe;
+}
+
 // --- the projection -------------------------------------------------------------------------------------------------
 
 // Rows of a piece: its part of the basis is read once for two products. At most `most_pieces`, since each has sums of
