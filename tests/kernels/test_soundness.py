@@ -95,7 +95,7 @@ class Watch:
 def test_a_corrupt_matrix_is_refused_by_its_rule_and_reaches_no_kernel(mutation):
     X, _ = mutation
     watch = Watch()
-    names = {compiled: (*NAMES, "gram_of_all"), twin: NAMES}
+    names = {compiled: (*NAMES, "gram_of_all", "gram_of_both"), twin: NAMES}
     patches = {module: {n: watch.around(n, getattr(module, n)) for n in names[module]} for module in names}
     with mock.patch.multiple(compiled, **patches[compiled]), mock.patch.multiple(twin, **patches[twin]):
         if not soundness(X):

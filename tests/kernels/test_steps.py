@@ -27,9 +27,15 @@ def blocks_of(rows: int, count: int) -> list[int]:
 
 def gram(X, edges, V, w, L, R, n_threads=1):
     """``X^T diag(w) (X V - L R^T V) - R sums``, by one call."""
-    P, C = compiled.panel(V, V.dtype), compiled.panel((V.T @ R).T, V.dtype)
     Y = np.empty((X.shape[1], V.shape[1]), V.dtype)
-    compiled.gram_of_all(X, edges, P, w, L, R, C, Y, n_threads)
+    compiled.gram_of_all(X, edges, V, w, L, R, Y, n_threads)
+    return Y
+
+
+def gram_of_both(X, V, w, L, R, n_threads=1):
+    """The same from X and its adjoint."""
+    Y = np.empty((X.shape[1], V.shape[1]), V.dtype)
+    compiled.gram_of_both(X, sparse.csr_array(X.T.tocsr()), V, w, L, R, Y, n_threads)
     return Y
 
 
@@ -46,7 +52,11 @@ def test_one_call_has_the_bits_of_its_blocks(structure, precision, index, weight
         L, R, edges = panel(X.shape[0], rank, seed=2), panel(X.shape[1], rank, seed=3), blocks_of(X.shape[0], count)
         for width in (1, 7, 16, 50):
             V = panel(X.shape[1], width, dtype, seed=width)
-            P, C = compiled.panel(V, dtype), compiled.panel((V.T @ R).T, dtype)
+            C = np.zeros((rank, width))
+            for r in range(0, len(V), 1024):
+                for c, x in zip(V[r : r + 1024].astype(float), R[r : r + 1024], strict=True):
+                    C += np.outer(x, c)
+            P, C = compiled.panel(V, dtype), compiled.panel(C, dtype)
             sums, before, last = np.zeros((rank, width)), None, None
             for lo, hi in pairwise(edges):
                 if last is not None:
@@ -58,6 +68,46 @@ def test_one_call_has_the_bits_of_its_blocks(structure, precision, index, weight
             compiled.total([last], before, R, sums, (0, len(want)), want)
             for n_threads in THREADS:
                 np.testing.assert_array_equal(gram(X, edges, V, w, L, R, n_threads), want)
+
+
+@pytest.mark.parametrize(
+    ("structure", "precision", "index", "weighted", "rank"),
+    pairs(STRUCTURES, PRECISIONS, INDICES, [False, True], [0, 1, 3]),
+)
+def test_a_matrix_and_its_adjoint_give_the_same_product(structure, precision, index, weighted, rank):
+    data, dtype = PRECISIONS[precision]
+    for X, rows, _ in cases(structure, data, index):
+        if rows != (0, X.shape[0]) or not min(X.shape):
+            continue
+        w = np.random.default_rng(1).random(X.shape[0]) if weighted else None
+        L, R = panel(X.shape[0], rank, seed=2), panel(X.shape[1], rank, seed=3)
+        D = X.toarray().astype(float) - L @ R.T
+        for width in (1, 7, 16, 50):
+            for V in (panel(X.shape[1], width, dtype, seed=width), np.asfortranarray(panel(X.shape[1], width, dtype))):
+                found = [gram_of_both(X, V, w, L, R, n_threads) for n_threads in THREADS]
+                parts = np.abs(X).toarray().astype(float) + np.abs(L) @ np.abs(R).T
+                bound = 20 * np.finfo(dtype).eps * np.linalg.norm(parts) ** 2 * np.linalg.norm(V)
+                assert_close(found[0], D.T @ ((1.0 if w is None else w[:, None]) * (D @ V)), bound)
+                for other in found[1:]:
+                    np.testing.assert_array_equal(other, found[0])
+
+
+def test_a_panel_beyond_the_cache_is_fetched_ahead_with_the_same_sums():
+    X = sparse.random_array((9000, 12000), density=1e-3, format="csr", rng=np.random.default_rng(0), dtype=np.float32)
+    V, none = panel(12000, 16, "f4"), np.zeros((9000, 0))
+    want = X.T @ (X @ V)
+    assert_close(gram_of_both(X, V, None, none, np.zeros((12000, 0)), 2), want, 1e-5 * np.linalg.norm(want))
+
+
+def test_indices_of_an_adjoint_that_lead_out_are_refused():
+    X = sparse.random_array((60, 20), density=0.2, format="csr", rng=np.random.default_rng(0))
+    V, L, R = panel(20, 16), np.zeros((60, 0)), np.zeros((20, 0))
+    for damage in (lambda A: A.indices.__setitem__(5, 99), lambda A: A.indices.__setitem__(5, -1)):
+        for which in range(2):
+            both = [X.copy(), sparse.csr_array(X.T.tocsr())]
+            damage(both[which])
+            with pytest.raises(ValueError, match="lead out of the matrix"):
+                compiled.gram_of_both(*both, V, None, L, R, np.empty((20, 16)), 2)
 
 
 def test_arrays_that_lead_out_between_blocks_are_refused():
@@ -80,7 +130,7 @@ def projected(monkeypatch, B, W, near, factor):
     """The same by `inner` and `subtract_product`."""
     with monkeypatch.context() as without:
         without.setattr(orth, "shared", None)
-        return orth.project(W.copy(), B, near, factor, TWICE)
+        return orth.project(W.copy(), B, near, factor, TWICE, None, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -92,15 +142,51 @@ def test_a_projection_is_that_of_its_parts(monkeypatch, rows, dtype, width, agai
     W = (B @ panel(24, width, dtype) + (8 * eps if again else 1) * panel(rows, width, dtype, seed=5)).astype(dtype)
     near = 24 if again else 8  # with 24, the first projection takes nothing
     want = projected(monkeypatch, B, W, near, 0.25)
-    found = [compiled.project(W.copy(), B, near, 0.25, TWICE, n_threads) for n_threads in THREADS]
+    found = [compiled.project(W.copy(), B, near, 0.25, TWICE, None, 0.0, 0.0, n_threads)[:3] for n_threads in THREADS]
     size = float(np.linalg.norm(W)) / 4
-    for mine, theirs in zip(found[0][1:], want[1:], strict=True):
+    for mine, theirs in zip(found[0][1:], want[1:3], strict=True):
         assert_close(mine, theirs, 100 * eps * max(size, size**2))
     left = found[0][0]
     assert np.linalg.norm(B.T @ left) <= 50 * eps * np.linalg.norm(left) + (0 if again else 50 * eps * size)
     for others in found[1:]:
         for one, other in zip(found[0], others, strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("spread", [1, 100, 1e5])
+@pytest.mark.parametrize(("rows", "dtype"), pairs(HEIGHTS, ["f4", "f8"]))
+def test_what_a_projection_leaves_is_made_orthonormal(monkeypatch, rows, dtype, spread):
+    monkeypatch.setattr(compiled, "NARROW", dict.fromkeys(compiled.NARROW, 1000))
+    B, eps, width = basis(rows, 20, dtype), float(np.finfo(dtype).eps), 16
+    lengths = np.geomspace(1, 1 / spread, width)
+    W = (panel(rows, width, dtype, seed=5) @ np.linalg.qr(panel(width, width))[0] * lengths).astype(dtype)
+    found = []
+    for n_threads in THREADS:
+        Q = np.full((rows, width), np.nan, dtype, order="F")
+        found.append((Q, *compiled.project(W.copy(), B, 4, 1.0, TWICE, Q, 2 * eps, 0.0, n_threads)))
+    Q, left, _, squares, below = found[0]
+    if spread > 1e4:
+        assert below is None  # squares do not tell the shortest columns from rounding
+        assert np.isnan(Q).all()
+        return
+    whole = np.hstack([B, Q]).astype(float)
+    assert_close(whole.T @ whole, np.eye(20 + width), 200 * eps * max(1, spread / 10))
+    rest = (W - B.astype(float) @ (B.T.astype(float) @ W)).astype(float)
+    assert_close(Q.astype(float) @ below, rest, 100 * eps * np.linalg.norm(W))
+    assert_close(below.T @ below, squares, 100 * eps * np.linalg.norm(W) ** 2)
+    np.testing.assert_array_equal(Q, left)
+    for others in found[1:]:
+        for one, other in zip(found[0], others, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_columns_at_the_level_of_rounding_are_left_to_the_caller(dtype):
+    B, eps = basis(600, 20, dtype), float(np.finfo(dtype).eps)
+    W = (B @ panel(20, 16, dtype) + 0.1 * eps * panel(600, 16, dtype, seed=5)).astype(dtype)
+    Q = np.full((600, 16), np.nan, dtype, order="F")
+    assert compiled.project(W, B, 20, 1.0, TWICE, Q, 2 * eps, 0.0, 1)[3] is None
+    assert np.isnan(Q).all()
 
 
 @pytest.mark.parametrize(("rows", "dtype", "width"), pairs(HEIGHTS, ["f4", "f8"], [3, 16]))

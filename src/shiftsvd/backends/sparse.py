@@ -305,18 +305,20 @@ class SparseRows(Blocked):
         if self._comes_apart(V):
             return joined(self.gram(apart(V), weights))
         single = V.dtype == np.float32 and self.dtype.kind == "f"
-        P = self.kernels.panel(V, np.float32 if single else np.float64)
-        C = self.kernels.panel((V.T @ self.outside.R.conj()).T, P.flat.dtype)
-        dtype = P.flat.dtype if self.dtype.kind == "f" else np.result_type(P.flat, self.dtype)
-        Y = np.empty((self.shape[1], V.shape[1]), dtype)
+        dtype = np.dtype(np.float32 if single else np.float64)
+        Y = np.empty(
+            (self.shape[1], V.shape[1]), dtype if self.dtype.kind == "f" else np.result_type(dtype, self.dtype)
+        )
         if shared and self.kernels is best and self.ready is not None and self.X.nnz <= UNINTERRUPTED:
-            w, thin = slice_of(weights, (0, self.shape[0])), (self.outside.L, self.outside.R, C, Y, self.n_threads)
+            w, thin = slice_of(weights, (0, self.shape[0])), (self.outside.L, self.outside.R, Y, self.n_threads)
             if self.both is not None and self.both[0] is self.ready:
-                shared.gram_of_both(*self.both, P, w, *thin)
+                shared.gram_of_both(*self.both, V, w, *thin)
             else:
-                shared.gram_of_all(self.ready, [0, *(hi for _, hi in self.blocks())], P, w, *thin)
+                shared.gram_of_all(self.ready, [0, *(hi for _, hi in self.blocks())], V, w, *thin)
             read_part(1)
             return Y
+        P = self.kernels.panel(V, dtype)
+        C = self.kernels.panel((V.T @ self.outside.R.conj()).T, P.flat.dtype)
 
         def part(rows: Rows) -> tuple[Groups, Panel]:
             X, place = self.block(rows)
@@ -422,7 +424,7 @@ class SparseRows(Blocked):
     def transposed(self, passes: float) -> "SparseRows | None":
         if passes < SORT_PASSES or not self._is_copied:
             return None
-        if self.full is None or self.ready is None:
+        if self.ready is None or self.ready is self.X:
             return self._turned()
         asked = self.shift and self.shift.H
         return self._adjoint(self.ready, self.outside, lines_done=True, asked=asked, kind=self.dtype)

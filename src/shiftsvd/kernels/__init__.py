@@ -106,11 +106,10 @@ class Shared(Protocol):
         self,
         X: CSR,
         edges: list[int],
-        V: Groups,
+        V: Array,
         weights: Array | None,
         L: Array,
         R: Array,
-        C: Groups,
         Y: Array,
         n_threads: int,
     ) -> None: ...
@@ -120,11 +119,10 @@ class Shared(Protocol):
         self,
         X: CSR,
         across: CSR,
-        V: Groups,
+        V: Array,
         weights: Array | None,
         L: Array,
         R: Array,
-        C: Groups,
         Y: Array,
         n_threads: int,
     ) -> None: ...
@@ -137,9 +135,19 @@ class Shared(Protocol):
 
     def subtract_product(self, W: Array, B: Array, C: Array, n_threads: int) -> None: ...
 
+    # Also returns ``Q^T W`` if W, made orthonormal, was written to Q; None if its columns are too short for that.
     def project(
-        self, W: Array, B: Array, near: int, factor: float, twice: float, n_threads: int
-    ) -> tuple[Array, Array, Array]: ...
+        self,
+        W: Array,
+        B: Array,
+        near: int,
+        factor: float,
+        twice: float,
+        Q: Array | None,
+        unit: float,
+        scale: float,
+        n_threads: int,
+    ) -> tuple[Array, Array, Array, Array | None]: ...
 
     def narrow(self, W: Array) -> bool: ...
 

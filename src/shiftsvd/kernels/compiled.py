@@ -7,13 +7,16 @@ import numpy.typing as npt
 
 import shiftsvd.kernels._compiled as _compiled  # type: ignore[import-untyped,import-not-found,unused-ignore]
 from shiftsvd.kernels import twin
-from shiftsvd.kernels.twin import CSR, PARTS, Array, Found, Groups, Range, grouped, zeros
+from shiftsvd.kernels.twin import CSR, PARTS, Array, Found, Groups, Range, grouped, widths, zeros
 
 # Entries of a range that all groups of columns read before the next range: 4 MiB stay in cache.
 ENTRIES = 2**19
 
 # Pieces of rows that threads take one after another, and entries of the smallest.
 PIECES, LEAST_ENTRIES = 64, 2**12
+
+# Columns of the widest block that `project` makes orthonormal.
+WIDEST = 64
 
 REAL = np.dtype(np.float32), np.dtype(np.float64)
 # Products of a tall panel of at least LEAST columns and one of at most NARROW columns are made here; BLAS makes all
@@ -51,18 +54,25 @@ def gram(X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Gro
 
 
 def gram_of_all(
-    X: CSR, edges: list[int], V: Groups, weights: Array | None, L: Array, R: Array, C: Groups, Y: Array, n_threads: int
+    X: CSR, edges: list[int], V: Array, weights: Array | None, L: Array, R: Array, Y: Array, n_threads: int
 ) -> None:
-    cut = [part.shape[1] for part in V.parts]
-    _compiled.gram_of_all(X.data, X.indices, X.indptr, edges, V.flat, cut, weights, L, R, C.flat, Y, n_threads)
+    V = _by_rows_or_columns(V, Y.dtype)
+    cut = widths(V.shape[1], V.dtype)
+    _compiled.gram_of_all(X.data, X.indices, X.indptr, edges, V, cut, weights, L, R, Y, n_threads)
 
 
 def gram_of_both(
-    X: CSR, across: CSR, V: Groups, weights: Array | None, L: Array, R: Array, C: Groups, Y: Array, n_threads: int
+    X: CSR, across: CSR, V: Array, weights: Array | None, L: Array, R: Array, Y: Array, n_threads: int
 ) -> None:
-    cut = [part.shape[1] for part in V.parts]
+    V = _by_rows_or_columns(V, Y.dtype)
     both = (x for Z in (X, across) for x in (Z.data, Z.indices, Z.indptr, _pieces(Z)))
-    _compiled.gram_of_both(*both, V.flat, cut, weights, L, R, C.flat, Y, n_threads)
+    _compiled.gram_of_both(*both, V, widths(V.shape[1], V.dtype), weights, L, R, Y, n_threads)
+
+
+def _by_rows_or_columns(V: Array, dtype: npt.DTypeLike) -> Array:
+    V = V.astype(dtype, copy=False)
+    whole = V.itemsize in V.strides and not any(step % V.itemsize for step in V.strides)
+    return V if whole else np.ascontiguousarray(V)
 
 
 def _pieces(X: CSR) -> list[int]:
@@ -95,13 +105,24 @@ def subtract_product(W: Array, B: Array, C: Array, n_threads: int = 1) -> None:
         W[:] = padded[:, : W.shape[1]]
 
 
-def project(W: Array, B: Array, near: int, factor: float, twice: float, n_threads: int) -> tuple[Array, Array, Array]:
+def project(
+    W: Array,
+    B: Array,
+    near: int,
+    factor: float,
+    twice: float,
+    Q: Array | None,
+    unit: float,
+    scale: float,
+    n_threads: int,
+) -> tuple[Array, Array, Array, Array | None]:
     padded = _registers(W)
-    width = padded.shape[1]
-    coefficients, squares = np.empty((B.shape[1], width)), np.empty((width, width))
-    _compiled.project(B, near, padded, factor, twice, coefficients, squares, n_threads)
-    own = slice(W.shape[1])
-    return padded[:, own], coefficients[:, own], squares[own, own]
+    width, own = padded.shape[1], slice(W.shape[1])
+    found = np.empty((B.shape[1], width)), np.empty((width, width)), np.zeros((width, width))
+    Q = Q if padded is W and width <= WIDEST else None
+    regular = _compiled.project(B, near, padded, factor, twice, Q, *found, unit, scale, n_threads)
+    coefficients, squares, below = found
+    return padded[:, own], coefficients[:, own], squares[own, own], below if regular else None
 
 
 def combine(W: Array, Z: Array, n_threads: int) -> Array:

@@ -35,6 +35,8 @@ ROUNDING, ROUNDING_SINGLE = 8.0, 2.0
 # Ritz values beyond the k-th that show how much the first k can still grow, where that has to be inferred. Deeper ones
 # do not tell where the rest of the spectrum begins: with 32, it was underrated in one check of three.
 BEYOND = 16
+# Smallest gap, relative to a value, in estimates of errors that decide when to check next.
+LEAST_GAP = 0.02
 # The rest of the spectrum is inferred to end so many residuals above the next Ritz value. With one, 11 of 570 runs on
 # flat spectra (blocks of 4, loose tolerances) had values above their bounds, by up to 2.2 times; with two, none, for
 # 0.1 % more columns.
@@ -97,6 +99,11 @@ class Ritz:
             return -np.inf
         return max(min(_next_value(self, self.k), self.known), _theta(self, self.k))
 
+    @cached_property
+    def proven(self) -> Vector:
+        """Bounds of the distance of the first k eigenvalues above their Ritz values, by `level`; infinite without."""
+        return growth_bounds(self.theta, self.E, self.level + self.noise, self.k, self.k + BEYOND) + self.noise
+
     def first(self, count: int) -> "Ritz":
         return replace(self, theta=self.theta[:count], E=self.E[:, :count], level=np.inf)
 
@@ -109,10 +116,9 @@ def value_errors(ritz: Ritz, S: Vector | None = None, inferring: bool = True) ->
     theta, E, k, noise = ritz.theta, ritz.E, ritz.k, ritz.noise
     S = np.sqrt(np.where(theta[:k] > ritz.zero, theta[:k], 0)) if S is None else S
     bounds = value_bounds(theta, ritz.rounded_squares, k, ritz.limit)
-    proven = growth_bounds(theta, E, ritz.level + noise, k, k + BEYOND)
     depth = _depth(ritz)
-    if np.isfinite(proven[0]):
-        bounds = np.minimum(bounds, proven + noise)
+    if np.isfinite(ritz.proven[0]):
+        bounds = np.minimum(bounds, ritz.proven)
     elif not inferring and ritz.level > -np.inf:
         bounds = np.full(k, np.inf)
     elif depth > k and ritz.level > -np.inf:  # a heuristic, where nothing is proven
@@ -133,13 +139,17 @@ def _depth(ritz: Ritz) -> int:
     return min(ritz.k + BEYOND, len(ritz.theta) // 3)
 
 
-def vector_errors(ritz: Ritz, proven: bool = False) -> Vector:
+def vector_errors(ritz: Ritz, proven: bool = False, noise: float = 0.0) -> Vector:
     """Bounds of the sines of the angles of the first k vectors to the spaces of their groups.
 
-    Those that are `proven` hold even if some of the k largest values were missed.
+    Those that are `proven` hold even if some of the k largest values were missed. Residuals have `noise` in addition to
+    the noise of their values.
     """
-    limits = (lambda j: place(ritz, j)) if proven else None
-    return vector_bounds(ritz.theta, ritz.rounded_squares, ritz.k, ritz.limit, TURNING * ritz.noise, limits)
+    all_noise = replace(ritz, noise=ritz.noise + noise)
+    limits = (lambda j: place(all_noise, j)) if proven else None
+    # Bounds of the next eigenvalue grow at most as much as the level and the noise.
+    limit, rounding = ritz.limit + 2 * noise, TURNING * all_noise.noise
+    return vector_bounds(ritz.theta, all_noise.rounded_squares, ritz.k, limit, rounding, limits)
 
 
 def place(ritz: Ritz, j: int) -> float:
@@ -170,6 +180,17 @@ def loss(ritz: Ritz) -> float:
 def excess(ritz: Ritz, tol: float, errors: Vector) -> Vector:
     """Errors in units of the tolerance; residuals in units of their rounding where `tol` is 0."""
     return errors / tol if tol > 0 else ritz.r[: ritz.k] / (ritz.noise + TINY)
+
+
+def likely_excess(ritz: Ritz, tol: float) -> float:
+    """Estimate the largest of the errors that `excess` bounds, as if the next Ritz values were those of the rest."""
+    if not tol > 0:
+        return float(np.max(excess(ritz, tol, ritz.r)))
+    theta = ritz.theta[: ritz.k]
+    rest, there = float(ritz.theta[min(ritz.k + BEYOND, len(ritz.theta)) - 1]), theta > max(ritz.zero, TINY)
+    # Quotients of residuals and values have no range to leave.
+    gaps, leaning = np.maximum(1 - rest / theta[there], LEAST_GAP), ritz.r[: ritz.k][there] / theta[there]
+    return float(np.max(leaning**2 / (2 * gaps), initial=0.0)) / tol
 
 
 def shows(ritz: Ritz, fact: Fact, below: float) -> bool:

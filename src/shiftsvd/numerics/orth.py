@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -90,11 +91,24 @@ def subtract_product(W: Panel, B: Panel, C: Panel) -> None:
         _each_block(W, lambda rows: twin.subtract_product(W[rows], B[rows], C))
 
 
-def project(W: Panel, B: Panel, near: int, factor: float, twice: float) -> tuple[Panel, Panel, Panel]:
+class Projected(NamedTuple):
+    """A panel less its projection, with the squares of what is left, or as orthonormal columns Q with ``Q^H W``."""
+
+    W: Panel
+    coefficients: Panel
+    squares: Panel
+    below: Panel | None
+
+
+def project(
+    W: Panel, B: Panel, near: int, factor: float, twice: float, Q: Panel | None, unit: float, scale: float
+) -> Projected:
     # ``factor W`` projected against the columns of B from `near` on, then against all; its coefficients along them, and
-    # the squares of what is left. A projection that leaves less than `twice` of a column is repeated.
+    # the squares of what is left. A projection that leaves less than `twice` of a column is repeated. If all columns
+    # are longer than rounding errors, `unit` times the largest norm of a product, which is at least `scale`, they are
+    # made orthonormal and copied to Q.
     if shared and not isinstance(W, Elsewhere) and shared.thin(B, W):
-        return shared.project(W, B, near, factor, twice, default_threads())
+        return Projected(*shared.project(W, B, near, factor, twice, Q, unit, scale, default_threads()))
     if factor != 1:
         W *= W.dtype.type(factor)
     # What W has in common with the last blocks is large and known beforehand; the rest is rounding.
@@ -106,7 +120,7 @@ def project(W: Panel, B: Panel, near: int, factor: float, twice: float) -> tuple
     if np.any(left < twice * np.hypot(left, taken)):
         subtract_projection(W, B)  # for orthogonality: its coefficients are below the rounding of those before
         squares = inner(W, W)
-    return W, coefficients, squares
+    return Projected(W, coefficients, squares, None)
 
 
 def subtract_projection(W: Panel, B: Panel) -> Panel:

@@ -133,10 +133,6 @@ class Work(NamedTuple):
     def check(self, columns: float) -> float:
         return 10 * columns**3 * BLAS[8]
 
-    def steps_per_check(self, block: int, columns: int) -> float:
-        step = self.product(block) + self.reading(1) + self.orthogonalisation(block, columns)
-        return self.check(columns) / step
-
     def gram(self, k: int) -> Cost:
         if self.sparse:
             form = self.costs.gram_pairs * SPARSE_PAIR * (3.0 if 8 * self.n**2 > GRAM_CACHE else 1.0)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.orth import inner, orth, project, subtract_product, subtract_projection, times
+from shiftsvd.numerics.orth import Projected, inner, orth, project, subtract_product, subtract_projection, times
 from shiftsvd.numerics.panels import beside, lengths, put, room, sent, to_spare
 from shiftsvd.operators import Panel
 from shiftsvd.solvers.constants import EPS, SINGLE_ROUNDING, TOLD_BY_SQUARES, TWICE
@@ -49,6 +49,7 @@ class Factorization:
     scale: float = 0.0  # largest norm of a product so far; rounding errors are relative to it
     aside: tuple[Panel, Panel] | None = None  # the Q of before a probe, and the coordinates of residuals in that Q
     _ritz: tuple[tuple[int, int], RitzPairs] | None = None
+    _rows: Panel | None = None  # Q by rows, as products read it, if the last step left it
 
     @classmethod
     def of(cls, Q: Panel, columns: int, rng: Generator, single: bool = False, room: int = 0) -> "Factorization":
@@ -77,7 +78,7 @@ class Factorization:
 
     @property
     def block(self) -> Panel:
-        return self.B[:, self.size : self.size + self.width]
+        return self.B[:, self.size : self.size + self.width] if self._rows is None else self._rows
 
     @property
     def single(self) -> bool:
@@ -161,11 +162,15 @@ class Factorization:
         self.scale = self.scale or float(np.max(lengths(W), initial=0))
         unit = 2.0 ** int(np.frexp(self.scale)[1]) if self.single else 1.0
         factor = 1 / unit
-        if W.dtype != self.B.dtype or not to_spare(W, self.B):
+        if W.dtype != self.B.dtype or not (to_spare(W, self.B) and to_spare(W, self.block)):
             W, factor = (W * factor).astype(self.B.dtype), 1.0
         old, end = self.size, self.size + self.width
         self.reserve(end + self.width)
-        W, coefficients, squares = project(W, self.B[:, :end], max(0, old - self.last), factor, TWICE)
+        near, room = max(0, old - self.last), min(self.n, self.B.shape[1]) - end
+        Q = self.B[:, end : end + self.width] if W.shape[1] <= room else None
+        W, coefficients, squares, below = project(
+            W, self.B[:, :end], near, factor, TWICE, Q, self._unit, self.scale / unit
+        )
         left = np.sqrt(np.diagonal(squares).real)
         self.scale = max(self.scale, unit * float(np.max(np.hypot(left, lengths(coefficients)), initial=0)))
         coefficients = coefficients * unit
@@ -174,17 +179,25 @@ class Factorization:
         self.H[old:end, :old] = coefficients[:old].conj().T
         self.H[old:end, old:end] = (diagonal + diagonal.conj().T) / 2
         self.size, self.last = end, self.width
-        Q = self._next(W, squares, self.rounding / unit)
         # The next projection computes C again, for H. Until then only checks need C.
+        if below is not None:
+            self.C, self._rows = below * unit, W
+            return
+        Q = self._next(W, squares, self.rounding / unit)
         self.C = inner(Q, W) * unit
         self._append(Q)
 
     def _append(self, Q: Panel) -> None:
         put(self.B, self.size, Q)
-        self.width = Q.shape[1]
+        self.width, self._rows = Q.shape[1], None
 
     def _project(self, W: Panel, end: int) -> Panel:
         return subtract_projection(W, self.B[:, :end])
+
+    def _projected(self, W: Panel, end: int) -> Projected:
+        W, Q = W.astype(self.B.dtype, order="C"), self.B[:, end : end + W.shape[1]]
+        Q = Q if Q.shape[1] == W.shape[1] else None
+        return project(W, self.B[:, :end], 0, 1.0, TWICE, Q, self._unit, 0.0)
 
     def _next(self, W: Panel, squares: Panel, noise: float) -> Panel:
         # Do not fill up the block of a probe with random columns: its bound is for the chain of the first block alone.
@@ -251,14 +264,15 @@ class Factorization:
         self.aside = self.block.copy(), self._border(np.eye(end, dtype=self.H.dtype))
         Omega = self._normal(min(columns, self.n - end))
         self.reserve(end + Omega.shape[1])
-        X = Omega
-        for _ in range(2):
-            X = X.astype(self.B.dtype)
+        X, _, _, R = self._projected(Omega, end)
+        if R is None:
+            X = orth(X).astype(self.B.dtype)
             self._project(X, end)
             X = orth(X)
+            R = inner(X, Omega)
         self.last, self.C = 0, np.zeros((X.shape[1], 0), self.H.dtype)
         self._append(X)
-        return inner(X, Omega)
+        return R
 
     def take_back(self) -> None:
         """Append the block that was set aside to the next block, so that residuals are complete again."""
@@ -267,16 +281,16 @@ class Factorization:
         self.aside = None
         end = self.size + self.width
         self.reserve(end + waiting.shape[1])
-        known = np.zeros((end, waiting.shape[1]), waiting.dtype)
-        for _ in range(2):
-            known += self._project(waiting, end)
-        Q = self._independent(waiting, self._unit, self.n - end, end, before=1.0)
+        Q, known, squares, below = self._projected(waiting, end)
+        if below is None:
+            W, Q = Q, self._independent(Q, self._unit, self.n - end, end, before=1.0, squares=squares)
+            below = inner(Q, W)
         border, earlier = np.zeros((self.width + Q.shape[1], self.size), self.H.dtype), residuals.shape[1]
         border[: self.width, self.size - self.last :] = self.C
         border[: self.width, :earlier] += known[self.size :] @ residuals
-        border[self.width :, :earlier] = inner(Q, waiting) @ residuals
+        border[self.width :, :earlier] = below @ residuals
         self.B[:, end : end + Q.shape[1]] = Q
-        self.C, self.width, self.last = border, self.width + Q.shape[1], self.size
+        self.C, self.width, self.last, self._rows = border, self.width + Q.shape[1], self.size, None
 
 
 def _longest(squares: Panel, noise: float, columns: int) -> tuple[Panel, Vector, bool]:

@@ -104,7 +104,8 @@ class Chain:
         powers = (h[:, None] * at_c)[:, None] ** np.arange(order + 1.0)[:, None]
         terms = (left[:, None] * (powers[:, :-1] * at_c[:, None])[:, :, None]) @ self.first
         remainder = _norms(left * at_a[:, None]) * _norms(_adjoint(powers[:, -1, :, None] * self.first))
-        longest = np.linalg.norm(terms[:, 0], 2, axis=(1, 2)) + _norms(terms[:, 1:]).sum(axis=1) + remainder
+        longest = np.sqrt(np.linalg.eigvalsh(terms[:, 0] @ _adjoint(terms[:, 0]))[:, -1])
+        longest = longest * (1 + len(self.first) * constants.EPS) + _norms(terms[:, 1:]).sum(axis=1) + remainder
         rounded = _norms(_adjoint((noise * at_a)[:, :, None] * self.first))
         return np.asarray((1 + noise / a) * longest + rounded < self.shortest)
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +24,6 @@ from shiftsvd.solvers.constants import (
     SINGLE_RANGE,
     UNLUCKY,
 )
-from shiftsvd.solvers.cost import Work
 from shiftsvd.solvers.factors import components_for, rank_floor
 
 
@@ -66,11 +64,6 @@ class Problem:
     @property
     def n(self) -> int:
         return self.multiplied.shape[1]
-
-    @cached_property
-    def steps_per_check(self) -> float:
-        """Predict the number of steps that take as long as a check."""
-        return Work.of(self.A).steps_per_check(self.shape.block, self.shape.columns)
 
     def count(self, theta: Vector) -> int:
         if isinstance(self.k, float):

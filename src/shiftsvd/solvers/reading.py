@@ -148,7 +148,11 @@ def _read_off(
 def _certificate(p: Problem, ritz: Ritz, S: Vector, rounded: Vector) -> Certificate:
     errors = bounds.value_errors(ritz, S) + np.where(S > 0, rounded, 0.0)
     # Convergence may use inferred bounds. Report the larger of the inferred bound and min(proven bound, `tol`).
-    told = np.where(S > 0, np.maximum(errors, np.minimum(bounds.value_errors(ritz, S, inferring=False), p.tol)), errors)
+    if not np.isfinite(ritz.proven[0]):
+        proven = bounds.value_errors(ritz, S, inferring=False)
+        told = np.where(S > 0, np.maximum(errors, np.minimum(proven, p.tol)), errors)
+    else:
+        told = errors
     residuals = np.where(S > 0, ritz.r[: len(S)] / np.where(S > 0, S, 1) / max(float(S[0]), TINY) / np.sqrt(2), 0.0)
     slack = 1.0 if p.tol > 0 else 8.0  # with tol=0, residuals are rounding errors, also of this reading
     late = np.flatnonzero(~(bounds.excess(ritz, p.tol, errors) <= slack))
@@ -240,8 +244,8 @@ def certified(
         placed = bounds.placed_errors(ritz, S) + rounded
         errors = np.where((S > 0) & np.isfinite(placed), placed, errors)
     # The rounding of the shift perturbs the squares, and so rotates the vectors.
-    squares = replace(ritz, noise=ritz.noise + 2 * float(S[0]) * shift_rounding(A) / TURNING)
-    return Certificate(residuals, errors, late, bounds.vector_errors(squares, proven), missed, bool(complete))
+    noise = 2 * float(S[0]) * shift_rounding(A) / TURNING
+    return Certificate(residuals, errors, late, bounds.vector_errors(ritz, proven, noise), missed, bool(complete))
 
 
 def _joined(R: Panel, block: Panel, E: Panel) -> Panel:

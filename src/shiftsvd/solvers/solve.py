@@ -14,24 +14,36 @@ from shiftsvd.numerics.bounds import TINY, Fact, Ritz
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import beside, sent
 from shiftsvd.operators import Panel
-from shiftsvd.solvers.constants import FIRST_STEP, LEADING, LEAST_TOL, NEAR, PATIENCE, READINGS, SHARE
+from shiftsvd.solvers.constants import (
+    ENOUGH,
+    FASTER,
+    FIRST_STEP,
+    LEADING,
+    LEAST_TOL,
+    MOST_STEPS,
+    NEAR,
+    PATIENCE,
+    READINGS,
+    SHARE,
+)
 from shiftsvd.solvers.krylov import Factorization, RitzPairs
 from shiftsvd.solvers.probe import Proven, allowed, needed, prove
 from shiftsvd.solvers.problem import Budget, Later, Leaders, Outcome, Problem, Products, Stop
 from shiftsvd.solvers.reading import Reading, Snapshot, read, together
 
-History = list[tuple[float, float]]  # per check: number of products, and largest error in units of the tolerance
+# Per check: number of products, bound of the largest error in units of the tolerance, and an estimate of that error.
+History = list[tuple[float, float, float]]
 
 
 def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
     """Compute the components of p within the remaining budget."""
     G, F, due = begin(p, budget, rng)
-    proven, history, readings = Proven(p.shape.block, p.miss_probability), [(0.0, np.inf)], 0
+    proven, history, readings = Proven(p.shape.block, p.miss_probability), [(0.0, np.inf, np.inf)], 0
     while True:
         ritz, why = converge(partial(advance, G, F, p.count), partial(check, p, G, F, proven, history), due)
         match why:
             case Stop.ROUNDED:
-                due, history = begin_in_double(p, G, F, ritz, rng), [(0.0, np.inf)]
+                due, history = begin_in_double(p, G, F, ritz, rng), [(0.0, np.inf, np.inf)]
                 continue
             case Leaders(count):
                 return beside_leaders(p, G, F, ritz.first(count), rng)
@@ -144,10 +156,10 @@ def check(
     if count := leaders(p, G, ritz):
         return ritz, Leaders(count)
     bounded(worst * p.tol)  # for the display of progress
-    history.append((float(G.n_steps), worst))
+    history.append((float(G.n_steps), worst, bounds.likely_excess(ritz, p.tol)))
     if ended or worst <= 1 or stuck:
         return ritz, Stop.SPENT if ended else Stop.CONVERGED if worst <= 1 else Stop.STUCK
-    return ritz, Later(steps_to_go(history, p.steps_per_check))
+    return ritz, Later(steps_to_go(history))
 
 
 def excess_of(p: Problem, G: Products, ritz: Ritz) -> Vector:
@@ -162,27 +174,22 @@ def is_stuck(ritz: Ritz, errors: Vector, history: History) -> bool:
     late = errors > 1
     if not late.any():
         return False
-    least = int(np.argmin([worst for _, worst in history]))
+    least = int(np.argmin([worst for _, worst, _ in history]))
     if len(history) - least > PATIENCE:
         return bool(np.all(ritz.r[: ritz.k][late] <= NEAR * ritz.noise))
     # A value at rounding level may still wait for close neighbours that have not converged.
     return bool(np.all(bounds.worst_of_group(ritz)[late] <= ritz.noise))
 
 
-def steps_to_go(history: History, steps_per_check: float) -> int:
-    """Predict the steps until convergence from the decrease of the worst error between the last two checks.
-
-    Return at least the steps that take as long as a check, or fewer if errors could converge at ten times per step.
-    """
-    (step0, worst0), (step1, worst1) = history[-2:]
-    # Convergence speeds up as it goes on.
-    if worst1 <= 2:
+def steps_to_go(history: History) -> int:
+    """Predict the steps until convergence from the decrease of the estimated error between the last two checks."""
+    (step0, _, likely0), (step1, worst, likely1) = history[-2:]
+    if worst <= 2 or likely1 <= ENOUGH:
         return 1
-    least = min(steps_per_check, np.log10(worst1))
-    if not np.isfinite(worst0) or not worst1 < worst0:
-        return int(np.clip(least, 2, 3))
-    rate = np.log(worst0 / worst1) / (step1 - step0)
-    return int(np.clip(max(0.5 * np.log(worst1) / rate, least), 1, 4))
+    if not np.isfinite(likely0) or not likely1 < likely0:
+        return 2
+    rate = np.log(likely0 / likely1) / (step1 - step0)
+    return int(np.clip(np.log(likely1 / ENOUGH) / (FASTER * rate), 1, MOST_STEPS))
 
 
 def unproven(p: Problem, ritz: Ritz, proven: Proven) -> list[Fact]:

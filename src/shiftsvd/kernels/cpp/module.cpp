@@ -194,6 +194,13 @@ void define_products(nb::module_ &m) {
       nb::arg("C").noconvert(), nb::arg("sums").noconvert(), nb::arg("Z").noconvert());
 }
 
+template <class T>
+Tall<T> tall(const Strided<const T> &B) {
+  Tall<T> panel{B.data(), std::int64_t(B.shape(0)), std::int64_t(B.shape(1)), B.stride(0), B.stride(1)};
+  require(panel.down == 1 || panel.right == 1, "rows or columns of B must be contiguous");
+  return panel;
+}
+
 void check_edges(const std::vector<std::int64_t> &edges, std::int64_t rows) {
   require(edges.size() > 1 && edges.front() == 0 && edges.back() == rows, "blocks must cover the rows");
   for (std::size_t b = 1; b < edges.size(); b++) require(edges[b - 1] <= edges[b], "blocks must ascend");
@@ -212,26 +219,25 @@ void define_gram_of_all(nb::module_ &m) {
   m.def(
       "gram_of_all",
       [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::vector<std::int64_t> edges,
-         Vector<const T> V, std::vector<int> widths, std::optional<Vector<const double>> weights,
-         Matrix<const double> L, Matrix<const double> R, Vector<const T> C, Strided<T> Y, int threads) {
+         Strided<const T> V, std::vector<int> widths, std::optional<Vector<const double>> weights,
+         Matrix<const double> L, Matrix<const double> R, Strided<T> Y, int threads) {
         std::int64_t m = std::int64_t(indptr.shape(0)) - 1, n = R.shape(0), rank = R.shape(1);
         auto X = range<D, I>(data, indices, indptr, 0, m);
         check_edges(edges, m);
         Groups groups = groups_of<T>(widths, Y.shape(1));
-        require(std::int64_t(V.shape(0)) == n * groups.padded, "V must have a row for each column of X");
+        Tall<T> panel = tall(V);
+        require(panel.rows == n && panel.columns == groups.columns, "V is like Y");
         require(L.shape(0) == std::size_t(m) && L.shape(1) == R.shape(1), "L must have a row for each row of X");
-        require(std::int64_t(C.shape(0)) == rank * groups.padded, "C is rank x width");
         Panel<T> out = columns<T>(Y, n, groups.padded);
         Whole<D, I> A{X, n, edges, L.data(), R.data(), rank, or_null(weights, m)};
         static const auto sound = table([](auto set) { return Tables<decltype(set)>::template sound<I>(); });
         nb::gil_scoped_release released;
-        require(gram_of_all<D, T, I>(products<D, T, I>(), tall_products<T>(), sound, A, V.data(), C.data(), groups,
-                                     {out.values, out.width, out.stride}, threads),
+        require(gram_of_all<D, T, I>(products<D, T, I>(), tall_products<T>(), sound, A, panel, groups, {out.values, out.width, out.stride}, threads),
                 leads_out);
       },
       nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("edges"),
       nb::arg("V").noconvert(), nb::arg("widths"), nb::arg("weights").none(), nb::arg("L").noconvert(),
-      nb::arg("R").noconvert(), nb::arg("C").noconvert(), nb::arg("Y").noconvert(), nb::arg("threads"));
+      nb::arg("R").noconvert(), nb::arg("Y").noconvert(), nb::arg("threads"));
 }
 
 template <class D, class T, class I>
@@ -240,31 +246,30 @@ void define_gram_of_both(nb::module_ &m) {
       "gram_of_both",
       [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::vector<std::int64_t> edges,
          Vector<const D> data_across, Vector<const I> indices_across, Vector<const I> indptr_across,
-         std::vector<std::int64_t> edges_across, Vector<const T> V, std::vector<int> widths,
-         std::optional<Vector<const double>> weights, Matrix<const double> L, Matrix<const double> R,
-         Vector<const T> C, Strided<T> Y, int threads) {
+         std::vector<std::int64_t> edges_across, Strided<const T> V, std::vector<int> widths,
+         std::optional<Vector<const double>> weights, Matrix<const double> L, Matrix<const double> R, Strided<T> Y,
+         int threads) {
         std::int64_t m = L.shape(0), n = R.shape(0), rank = R.shape(1);
         auto X = range<D, I>(data, indices, indptr, 0, m);
         auto Xt = range<D, I>(data_across, indices_across, indptr_across, 0, n);
         check_edges(edges, m), check_edges(edges_across, n);
         Groups groups = groups_of<T>(widths, Y.shape(1));
-        require(std::int64_t(V.shape(0)) == n * groups.padded, "V must have a row for each column of X");
+        Tall<T> panel = tall(V);
+        require(panel.rows == n && panel.columns == groups.columns, "V is like Y");
         require(std::int64_t(L.shape(1)) == rank, "L must have the columns of R");
-        require(std::int64_t(C.shape(0)) == rank * groups.padded, "C is rank x width");
         Panel<T> out = columns<T>(Y, n, groups.padded);
         Whole<D, I> A{X, n, edges, L.data(), R.data(), rank, or_null(weights, m)};
         Whole<D, I> across{Xt, m, edges_across, R.data(), L.data(), rank, nullptr};
         static const auto sound = table([](auto set) { return Tables<decltype(set)>::template sound<I>(); });
         nb::gil_scoped_release released;
-        require(gram_of_both<D, T, I>(products<D, T, I>(), sound, A, across, V.data(), C.data(), groups,
-                                      {out.values, out.width, out.stride}, threads),
+        require(gram_of_both<D, T, I>(products<D, T, I>(), sound, A, across, panel, groups, {out.values, out.width, out.stride}, threads),
                 leads_out);
       },
       nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("edges"),
       nb::arg("data_across").noconvert(), nb::arg("indices_across").noconvert(),
       nb::arg("indptr_across").noconvert(), nb::arg("edges_across"), nb::arg("V").noconvert(), nb::arg("widths"),
-      nb::arg("weights").none(), nb::arg("L").noconvert(), nb::arg("R").noconvert(), nb::arg("C").noconvert(),
-      nb::arg("Y").noconvert(), nb::arg("threads"));
+      nb::arg("weights").none(), nb::arg("L").noconvert(), nb::arg("R").noconvert(), nb::arg("Y").noconvert(),
+      nb::arg("threads"));
 }
 
 template <class T>
@@ -295,13 +300,6 @@ void define_subtract(nb::module_ &m) {
         subtract<T>()(X.data(), X.stride(0), rows, n, L.data(), Rt.data(), rank, out.data());
       },
       nb::arg("X").noconvert(), nb::arg("L").noconvert(), nb::arg("Rt").noconvert(), nb::arg("out").noconvert());
-}
-
-template <class T>
-Tall<T> tall(const Strided<const T> &B) {
-  Tall<T> panel{B.data(), std::int64_t(B.shape(0)), std::int64_t(B.shape(1)), B.stride(0), B.stride(1)};
-  require(panel.down == 1 || panel.right == 1, "rows or columns of B must be contiguous");
-  return panel;
 }
 
 template <class T, class S>
@@ -340,18 +338,28 @@ template <class T>
 void define_projections(nb::module_ &m) {
   m.def(
       "project",
-      [](Strided<const T> B, std::int64_t near, Strided<T> W, T factor, double twice, Matrix<double> coefficients,
-         Matrix<double> squares, int threads) {
+      [](Strided<const T> B, std::int64_t near, Strided<T> W, T factor, double twice, std::optional<Strided<T>> Q,
+         Matrix<double> coefficients, Matrix<double> squares, Matrix<double> below, double unit, double scale,
+         int threads) {
         auto left = tall(B);
         auto right = narrow(W, left);
         require(0 <= near && near <= left.columns, "near must be a column of B");
         require(coefficients.shape(0) == B.shape(1) && coefficients.shape(1) == W.shape(1), "as many as of B^T W");
         require(squares.shape(0) == W.shape(1) && squares.shape(1) == W.shape(1), "squares are like W^T W");
+        Next<T> next{nullptr, 0, below.data(), unit, scale};
+        if (Q) {
+          bool columns = Q->shape(0) == W.shape(0) && Q->shape(1) == W.shape(1) && (Q->stride(0) == 1 || left.rows <= 1);
+          require(columns && right.columns <= widest_panel, "Q is like W, by contiguous columns");
+          require(below.shape(0) == W.shape(1) && below.shape(1) == W.shape(1), "below is like W^T W");
+          next.values = Q->data(), next.stride = Q->stride(1);
+        }
         nb::gil_scoped_release released;
-        project(tall_products<T>(), left, near, right, factor, twice, coefficients.data(), squares.data(), threads);
+        return project(tall_products<T>(), left, near, right, factor, twice, coefficients.data(), squares.data(), next,
+                       threads);
       },
       nb::arg("B").noconvert(), nb::arg("near"), nb::arg("W").noconvert(), nb::arg("factor"), nb::arg("twice"),
-      nb::arg("coefficients").noconvert(), nb::arg("squares").noconvert(), nb::arg("threads"));
+      nb::arg("Q").none(), nb::arg("coefficients").noconvert(), nb::arg("squares").noconvert(),
+      nb::arg("below").noconvert(), nb::arg("unit"), nb::arg("scale"), nb::arg("threads"));
   m.def(
       "combine",
       [](Strided<const T> W, Matrix<const T> minus_Z, Strided<T> B, int threads) {

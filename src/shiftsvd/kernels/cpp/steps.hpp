@@ -56,6 +56,81 @@ struct Groups {
   std::int64_t columns, padded;
 };
 
+// A panel V as the kernels read it, and C = R^T V, in groups of columns each.
+template <class T>
+class Packed {
+ public:
+  Packed(Tall<T> V, const double *right, std::int64_t rank, const Groups &groups)
+      : V_(V), right_(right), rank_(rank), groups_(groups), pieces_((V.rows + piece - 1) / piece),
+        values_(V.rows * groups.padded), small_(rank * groups.padded), parts_(pieces_ * rank * groups.padded) {}
+
+  // Each thread its share; done after a barrier and `finish` by one thread.
+  void fill(const Member &me) {
+    me.share(pieces_, [&](std::int64_t i) {
+      std::int64_t lo = i * piece, hi = std::min(V_.rows, lo + piece), first = 0;
+      double *part = parts_.get() + i * rank_ * groups_.padded;
+      std::fill(part, part + rank_ * groups_.padded, 0.0);
+      for (int width : groups_.widths) {
+        std::int64_t used = std::min<std::int64_t>(width, groups_.columns - first);
+        T *out = values_.get() + first * V_.rows;
+        copy(lo, hi, first, width, used, out);
+        for (std::int64_t s = 0; s < rank_; s++) {
+          double *sum = part + first * rank_ + s * width;
+          for (std::int64_t r = lo; r < hi; r++) {
+            double a = right_[r * rank_ + s];
+            for (std::int64_t c = 0; c < width; c++) sum[c] += a * double(out[r * width + c]);
+          }
+        }
+        first += width;
+      }
+    });
+  }
+
+  void finish() {
+    std::int64_t size = rank_ * groups_.padded;
+    for (std::int64_t at = 0; at < size; at++) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < pieces_; i++) sum += parts_.get()[i * size + at];
+      small_.get()[at] = T(sum);
+    }
+  }
+
+  const T *values() const {
+    return values_.get();
+  }
+  const T *small() const {
+    return small_.get();
+  }
+
+ private:
+  static constexpr std::int64_t piece = 1024, at_once = 64;
+
+  void copy(std::int64_t lo, std::int64_t hi, std::int64_t first, int width, std::int64_t used, T *out) const {
+    if (used < width) std::fill(out + lo * width, out + hi * width, T(0));
+    for (std::int64_t a = lo; a < hi; a += at_once) {
+      std::int64_t b = std::min(hi, a + at_once);
+      if (V_.right == 1) {
+        for (std::int64_t r = a; r < b; r++) {
+          std::copy_n(V_.values + r * V_.down + first, used, out + r * width);
+        }
+      } else {
+        for (std::int64_t c = 0; c < used; c++) {
+          const T *from = V_.values + (first + c) * V_.right;
+          for (std::int64_t r = a; r < b; r++) out[r * width + c] = from[r * V_.down];
+        }
+      }
+    }
+  }
+
+  Tall<T> V_;
+  const double *right_;
+  std::int64_t rank_;
+  const Groups &groups_;
+  std::int64_t pieces_;
+  Buffer<T> values_, small_;
+  Buffer<double> parts_;
+};
+
 // A matrix minus the shift L R^T, by blocks of rows: block b has the rows edges[b] to edges[b + 1].
 template <class D, class I>
 struct Whole {
@@ -93,11 +168,11 @@ void gram_of_block(const Products<D, T, I> &kernels, const Whole<D, I> &A, std::
   }
 }
 
-// Y = X^T diag(weights) (X V - L C) - R sums, with C = R^T V in groups as V is. Returns false where indices lead out of
-// the matrix.
+// Y = X^T diag(weights) (X V - L C) - R sums, with C = R^T V. Returns false where indices lead out of the matrix.
 template <class D, class T, class I>
 bool gram_of_all(const Products<D, T, I> &kernels, const TallProducts<T> &tall, Sound<I> sound, const Whole<D, I> &A,
-                 const T *V, const T *C, const Groups &groups, Narrow<T> Y, int threads) {
+                 Tall<T> V, const Groups &groups, Narrow<T> Y, int threads) {
+  Packed<T> packed(V, A.right, A.rank, groups);
   std::int64_t blocks = std::int64_t(A.edges.size()) - 1;
   std::int64_t at_once = std::min(blocks, std::max(panels_at_once, std::int64_t(threads)));
   std::int64_t panel = A.n * groups.padded, small = A.rank * groups.padded;
@@ -133,6 +208,10 @@ bool gram_of_all(const Products<D, T, I> &kernels, const TallProducts<T> &tall, 
   };
 
   together(std::int64_t(threads) < blocks ? threads : int(blocks), [&](const Member &me) {
+    packed.fill(me);
+    me.barrier.wait();
+    if (me.index == 0) packed.finish();
+    me.barrier.wait();
     for (std::int64_t first = 0; first < blocks; first += at_once) {
       std::int64_t count = std::min(at_once, blocks - first), last = first + count;
       for (std::int64_t b; (b = next.fetch_add(1)) < last;) {
@@ -142,7 +221,7 @@ bool gram_of_all(const Products<D, T, I> &kernels, const TallProducts<T> &tall, 
                     sound(A.X.indices, ends, A.edges[b], A.edges[b + 1], A.n);
         if (!good) safe = false;
         if (good)
-          gram_of_block(kernels, A, b, V, C, groups, Z.get() + (b - first) * panel, sums.get() + (b - first) * small);
+          gram_of_block(kernels, A, b, packed.values(), packed.small(), groups, Z.get() + (b - first) * panel, sums.get() + (b - first) * small);
       }
       me.barrier.wait();
       if (me.index == 0) add_sums(count), next = last;
@@ -171,7 +250,8 @@ bool gram_of_all(const Products<D, T, I> &kernels, const TallProducts<T> &tall, 
 // panels are added up, and the blocks of `across` only share the work.
 template <class D, class T, class I>
 bool gram_of_both(const Products<D, T, I> &kernels, Sound<I> sound, const Whole<D, I> &A, const Whole<D, I> &across,
-                  const T *V, const T *C, const Groups &groups, Narrow<T> Y, int threads) {
+                  Tall<T> V, const Groups &groups, Narrow<T> Y, int threads) {
+  Packed<T> packed(V, A.right, A.rank, groups);
   std::int64_t blocks = std::int64_t(A.edges.size()) - 1, pieces = std::int64_t(across.edges.size()) - 1, m = A.X.hi;
   std::int64_t widest = groups.widths.front(), small = A.rank * widest;
   Buffer<T> middle(m * widest), sums(small * blocks), total(small);
@@ -186,6 +266,10 @@ bool gram_of_both(const Products<D, T, I> &kernels, Sound<I> sound, const Whole<
     return rows;
   };
   together(std::int64_t(threads) < blocks ? threads : int(blocks), [&](const Member &me) {
+    packed.fill(me);
+    me.barrier.wait();
+    if (me.index == 0) packed.finish();
+    me.barrier.wait();
     std::int64_t first = 0;
     for (std::size_t g = 0; g < groups.widths.size(); g++) {
       int width = groups.widths[g];
@@ -193,9 +277,9 @@ bool gram_of_both(const Products<D, T, I> &kernels, Sound<I> sound, const Whole<
         Rows<D, I> rows = rows_of_block(A, b);
         T *own = sums.get() + b * small;
         std::fill(own, own + small, T(0));
-        Shift<T> S{A.left + rows.lo * A.rank, A.rank, C + first * A.rank, own,
+        Shift<T> S{A.left + rows.lo * A.rank, A.rank, packed.small() + first * A.rank, own,
                    A.weights ? A.weights + rows.lo : nullptr};
-        kernels.shifted(rows, V + first * A.n, A.n, width, S, {middle.get() + rows.lo * width, width, width});
+        kernels.shifted(rows, packed.values() + first * A.n, A.n, width, S, {middle.get() + rows.lo * width, width, width});
       }
       me.barrier.wait();
       if (me.index == 0) {
@@ -224,6 +308,8 @@ bool gram_of_both(const Products<D, T, I> &kernels, Sound<I> sound, const Whole<
 // Rows of a piece: its part of the basis is read once for two products. At most `most_pieces`, since each has sums of
 // its own.
 constexpr std::int64_t least_piece = 512, most_pieces = 32;
+// Columns of the widest block that `project` makes orthonormal.
+constexpr std::int64_t widest_panel = 64;
 
 inline std::int64_t piece_rows(std::int64_t rows) {
   std::int64_t even = (rows + most_pieces - 1) / most_pieces;
@@ -270,17 +356,69 @@ void subtract_from_all(const TallProducts<T> &kernels, Tall<T> B, const T *C, Na
   });
 }
 
+// What a Cholesky factor R^T R of the squares of a panel tells: combinations R^-1 of its columns that are orthonormal,
+// whether they are safe, and whether their rounding is worth a second step.
+struct Normal {
+  std::vector<double> R, inverse;  // upper triangular, row-major
+  double shortest = 0, condition = 0;  // bounds of the least singular value from below, of the condition from above
+
+  Normal(const double *squares, std::int64_t w) : R(w * w), inverse(w * w) {
+    for (std::int64_t i = 0; i < w; i++) {
+      for (std::int64_t j = i; j < w; j++) {
+        double sum = squares[i * w + j];
+        for (std::int64_t q = 0; q < i; q++) sum -= R[q * w + i] * R[q * w + j];
+        if (i == j && !(sum > 0)) return;
+        R[i * w + j] = i == j ? std::sqrt(sum) : sum / R[i * w + i];
+      }
+    }
+    for (std::int64_t j = 0; j < w; j++) {
+      for (std::int64_t i = j; i >= 0; i--) {
+        double sum = i == j;
+        for (std::int64_t q = i + 1; q <= j; q++) sum -= R[i * w + q] * inverse[q * w + j];
+        inverse[i * w + j] = sum / R[i * w + i];
+      }
+    }
+    // The largest sum of a row bounds the norm of the squares, and that of their inverse.
+    double most = 0, most_inverse = 0;
+    for (std::int64_t i = 0; i < w; i++) {
+      double sum = 0, of_inverse = 0;
+      for (std::int64_t j = 0; j < w; j++) {
+        double entry = 0;
+        for (std::int64_t q = std::max(i, j); q < w; q++) entry += inverse[i * w + q] * inverse[j * w + q];
+        sum += std::abs(squares[i * w + j]), of_inverse += std::abs(entry);
+      }
+      most = std::max(most, sum), most_inverse = std::max(most_inverse, of_inverse);
+    }
+    shortest = 1 / std::sqrt(most_inverse), condition = std::sqrt(most * most_inverse);
+  }
+};
+
+// The next block of a basis, as `project` leaves it.
+template <class T>
+struct Next {
+  T *values;            // contiguous columns, of the rows of W
+  std::int64_t stride;  // entries between columns
+  double *below;        // w x w: Q^T W
+  double unit;          // rounding unit of the basis
+  double scale;         // largest norm of a product so far
+};
+
+// Up to this condition the squares of a panel give columns that are orthonormal to a few rounding units of single
+// precision; up to the second, after one more step; beyond it they do not tell short columns from rounding.
+constexpr double well_conditioned = 10, resolved = 1e3;
+
 // Projects W against the columns of B from `near` on, then against all of them, and once more where less than `twice`
 // of a column is left by the second projection. Adds up the coefficients of the first two, of B.columns x W.columns,
-// and sets `squares` to W^T W.
+// and sets `squares` to W^T W. Then makes what is left orthonormal, in W and in `next`, and returns true; or false, if
+// some columns are too short for that: W then is what the projections left.
 template <class T>
-void project(const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narrow<T> W, T factor, double twice,
-             double *coefficients, double *squares, int threads) {
+bool project(const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narrow<T> W, T factor, double twice,
+             double *coefficients, double *squares, Next<T> next, int threads) {
   std::int64_t rows = piece_rows(B.rows), pieces = (B.rows + rows - 1) / rows, w = W.columns;
   std::int64_t size = B.columns * w, square = w * w;
   Buffer<double> parts(pieces * size), of_squares(pieces * square), latest(size);
-  Buffer<T> rounded(size);
-  bool again = false;
+  Buffer<T> rounded(size), combined(square);
+  bool again = false, regular = false, one_more = false;
 
   // Sums the parts of coefficients from `lo` on: each thread those of some columns of B.
   auto add_up = [&](const Member &me, std::int64_t near_column) {
@@ -313,10 +451,55 @@ void project(const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narro
     Narrow<T> part = rows_of(W, lo);
     kernels.inner({part.values, count, w, part.stride, 1}, {part.values, part.columns, part.stride}, out);
   };
-  auto add_squares = [&] {
+  auto add_squares = [&](double *out) {
     for (std::int64_t at = 0; at < square; at++) {
-      squares[at] = 0;
-      for (std::int64_t i = 0; i < pieces; i++) squares[at] += of_squares.get()[i * square + at];
+      out[at] = 0;
+      for (std::int64_t i = 0; i < pieces; i++) out[at] += of_squares.get()[i * square + at];
+    }
+  };
+  // W = W combined, and the columns of `next` where the result is final.
+  auto combine_rows = [&](std::int64_t lo, std::int64_t count, bool last) {
+    constexpr std::int64_t at_once = 128;
+    T room[at_once * widest_panel];
+    for (std::int64_t a = lo; a < lo + count; a += at_once) {
+      std::int64_t here = std::min(at_once, lo + count - a);
+      std::fill(room, room + here * w, T(0));
+      Narrow<T> part = rows_of(W, a);
+      kernels.subtract({part.values, here, w, part.stride, 1}, combined.get(), {room, w, w});
+      for (std::int64_t r = 0; r < here; r++) std::copy_n(room + r * w, w, part.values + r * part.stride);
+      for (std::int64_t c = 0; last && c < w; c++) {
+        for (std::int64_t r = 0; r < here; r++) next.values[c * next.stride + a + r] = room[r * w + c];
+      }
+    }
+  };
+  auto combine_by = [&](const Normal &normal) {
+    for (std::int64_t at = 0; at < square; at++) combined.get()[at] = T(-normal.inverse[at]);
+  };
+  auto judge = [&] {
+    double longest = next.scale;
+    for (std::int64_t c = 0; c < w; c++) {
+      double sum = squares[c * w + c];
+      for (std::int64_t j = 0; j < B.columns; j++) sum += coefficients[j * w + c] * coefficients[j * w + c];
+      longest = std::max(longest, std::sqrt(sum));
+    }
+    Normal normal(squares, w);
+    regular = normal.shortest > 4 * next.unit * longest && normal.condition < resolved;
+    one_more = normal.condition > well_conditioned;
+    if (!regular) return;
+    combine_by(normal);
+    std::copy(normal.R.begin(), normal.R.end(), next.below);
+  };
+  auto judge_again = [&] {
+    std::vector<double> first(next.below, next.below + square);
+    add_squares(latest.get());
+    Normal normal(latest.get(), w);
+    combine_by(normal);
+    for (std::int64_t i = 0; i < w; i++) {
+      for (std::int64_t j = 0; j < w; j++) {
+        double sum = 0;
+        for (std::int64_t q = i; q <= j; q++) sum += normal.R[i * w + q] * first[q * w + j];
+        next.below[i * w + j] = sum;
+      }
     }
   };
 
@@ -352,26 +535,51 @@ void project(const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narro
     });
     me.barrier.wait();
     if (me.index == 0) {
-      add_squares();
+      add_squares(squares);
       for (std::int64_t c = 0; c < w; c++) {
         double left = squares[c * w + c], taken = 0;
         for (std::int64_t j = 0; j < B.columns; j++) taken += latest.get()[j * w + c] * latest.get()[j * w + c];
         again |= left < twice * twice * (left + taken);
       }
+      if (!again && next.values) judge();
     }
     me.barrier.wait();
-    if (!again) return;
-    for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) { inner(i, lo, count, 0); });
-    me.barrier.wait();
-    add_up(me, 0);
-    me.barrier.wait();
-    for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
-      subtract(lo, count, 0);
-      measure(i, lo, count);
-    });
-    me.barrier.wait();
-    if (me.index == 0) add_squares();
+    if (again) {
+      for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) { inner(i, lo, count, 0); });
+      me.barrier.wait();
+      add_up(me, 0);
+      me.barrier.wait();
+      for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
+        subtract(lo, count, 0);
+        measure(i, lo, count);
+      });
+      me.barrier.wait();
+      if (me.index == 0) {
+        add_squares(squares);
+        if (next.values) judge();
+      }
+      me.barrier.wait();
+    }
+    if (!regular) return;
+    if (one_more) {
+      for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
+        combine_rows(lo, count, false);
+        inner(i, lo, count, 0);
+      });
+      me.barrier.wait();
+      add_up(me, 0);
+      me.barrier.wait();
+      for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
+        subtract(lo, count, 0);
+        measure(i, lo, count);
+      });
+      me.barrier.wait();
+      if (me.index == 0) judge_again();
+      me.barrier.wait();
+    }
+    for_pieces(me, [&](std::int64_t, std::int64_t lo, std::int64_t count) { combine_rows(lo, count, true); });
   });
+  return regular;
 }
 
 // B = W Z: W is narrow, and the columns of B are contiguous.
