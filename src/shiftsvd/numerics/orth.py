@@ -100,6 +100,14 @@ class Projected(NamedTuple):
     below: Panel | None
 
 
+def subtract_multiples(W: Panel, B: Panel, factors: Vector) -> None:
+    # ``W -= B diag(factors)``
+    if isinstance(W, Elsewhere):
+        subtract_product(W, B, np.diag(factors))
+    else:
+        _each_block(W, lambda rows: np.subtract(W[rows], B[rows] * factors, out=W[rows]))
+
+
 def project(
     W: Panel, B: Panel, near: int, factor: float, twice: float, Q: Panel | None, unit: float, scale: float
 ) -> Projected:

@@ -116,12 +116,18 @@ class Factorization:
         self.B = NONE  # frees its memory first
         self.B, self.H = room(near, self.capacity, held), np.zeros((self.capacity, self.capacity), near.dtype)
 
-    def make_room(self, k: int) -> None:
-        """Restart with at least k Ritz vectors, or enlarge the basis if that would leave no room for steps."""
+    def make_room(self, k: int, steps: int = 1) -> None:
+        """Restart with at least k Ritz vectors, or enlarge the basis if that would leave no room for steps.
+
+        For several steps, restart only if the basis already has room for them afterwards.
+        """
         # Keep half of the basis: error bounds need values beyond the k-th to determine the gap.
         keep = min(max(k + self.b, (self.columns - 2 * self.width) // 2), self.size)
-        self.columns = max(self.columns, min(keep + 2 * self.width + 4 * self.b, self.n))
-        if self.size + 2 * self.width > self.columns:
+        if steps == 1:
+            self.columns = max(self.columns, min(keep + 2 * self.width + 4 * self.b, self.n))
+        elif keep + (steps + 1) * self.width > min(self.size, self.columns):
+            return
+        if self.size + (steps + 1) * self.width > self.columns:
             self.restart(keep)
 
     def restart(self, kept: int) -> None:

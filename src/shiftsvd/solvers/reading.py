@@ -10,11 +10,11 @@ from shiftsvd.algebra.generic import matmat_in_double
 from shiftsvd.numerics import bounds
 from shiftsvd.numerics.bounds import TINY, TURNING, Ritz
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.orth import inner, qr, stacked, subtract_product, times, triangle
+from shiftsvd.numerics.orth import inner, qr, stacked, subtract_multiples, times, triangle
 from shiftsvd.numerics.panels import beside, in_dtype, lengths, norms, on_host
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import Certificate
-from shiftsvd.solvers.constants import SHARE
+from shiftsvd.solvers.constants import EPS, SHARE
 from shiftsvd.solvers.factors import Factors, long_factor, rank_floor, shift_rounding
 from shiftsvd.solvers.probe import Proven, allowed
 from shiftsvd.solvers.problem import Budget, Outcome, Problem, Products
@@ -129,7 +129,7 @@ def _read_off(
     theta, w = np.linalg.eigh(inner(V, last.panel))
     theta, w = theta[::-1], w[:, ::-1]
     V, R = times(V, w), times(last.panel, w)
-    subtract_product(R, V, np.diag(theta))
+    subtract_multiples(R, V, theta)
     S = np.sqrt(np.maximum(theta, 0))
     noise, own = bounds.rounding_of(theta, last.eps, last.measured), shift_rounding(A, last.eps)
     rounded = noise / (2 * np.maximum(theta, TINY)) + own / np.maximum(S, TINY)
@@ -249,12 +249,11 @@ def certified(
 
 
 def _joined(R: Panel, block: Panel, E: Panel) -> Panel:
-    along = np.zeros((len(E), R.shape[1]), R.dtype)
+    along, squares = np.zeros((len(E), R.shape[1]), R.dtype), inner(R, R)
     if block.shape[1]:
-        R, block = R.copy(), in_dtype(block, R.dtype)
-        along[: block.shape[1]] = inner(block, R)
-        subtract_product(R, block, along[: block.shape[1]])
-    # The remaining residuals are at rounding level, but not 0.
-    lengths, X = np.linalg.eigh(inner(R, R))
-    aside = np.sqrt(np.maximum(lengths, 0))[:, None] * X.conj().T
+        along[: block.shape[1]] = inner(in_dtype(block, R.dtype), R)
+    # What is left of the squares of the residuals consists of rounding errors of products, and of these differences.
+    left, X = np.linalg.eigh(squares - along.conj().T @ along)
+    left = np.maximum(left, 0) + len(left) * EPS * float(np.trace(squares).real)
+    aside = np.sqrt(left)[:, None] * X.conj().T
     return np.block([[along, E], [aside, np.zeros((len(aside), E.shape[1]), E.dtype)]])

@@ -25,6 +25,7 @@ from shiftsvd.solvers.constants import (
     PATIENCE,
     READINGS,
     SHARE,
+    WITH_ROUNDING,
 )
 from shiftsvd.solvers.krylov import Factorization, RitzPairs
 from shiftsvd.solvers.probe import Proven, allowed, needed, prove
@@ -81,6 +82,8 @@ def converge(
 
 def advance(G: Products, F: Factorization, count: Callable[[Vector], int], due: int) -> RitzPairs:
     """Take `due` steps, or fewer if the basis or the budget is exhausted; restarts keep `count` values."""
+    if due > 1 and F.size and F.columns < F.n:  # Ritz vectors are known now, and would be computed again for a restart
+        F.make_room(count(F.ritz().theta), due)
     for _ in range(due):
         if F.size and at_end(G, F):
             break
@@ -157,8 +160,9 @@ def check(
         return ritz, Leaders(count)
     bounded(worst * p.tol)  # for the display of progress
     history.append((float(G.n_steps), worst, bounds.likely_excess(ritz, p.tol)))
-    if ended or worst <= 1 or stuck:
-        return ritz, Stop.SPENT if ended else Stop.CONVERGED if worst <= 1 else Stop.STUCK
+    converged = worst <= (1 if G.precise else WITH_ROUNDING)
+    if ended or converged or stuck:
+        return ritz, Stop.SPENT if ended else Stop.CONVERGED if converged else Stop.STUCK
     return ritz, Later(steps_to_go(history))
 
 

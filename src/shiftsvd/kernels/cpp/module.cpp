@@ -156,7 +156,7 @@ void define_products(nb::module_ &m) {
         auto out = columns<T>(Y, hi - lo, width);
         nb::gil_scoped_release released;
         follow(X, V.shape(0));
-        products<D, T, I>().gather(X, V.data(), width, out);
+        products<D, T, I>().gather(X, V.data(), V.shape(0), width, out);
       },
       nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"),
       nb::arg("hi"), nb::arg("V").noconvert(), nb::arg("Y").noconvert());

@@ -109,12 +109,25 @@ inline void row_outer(const D *x, const I *j, std::int64_t n, const Lanes<T, W> 
   for (std::int64_t k = 0; k < n; k++) y.add_to(T(x[k]), Z + std::size_t(j[k]) * W);
 }
 
+// Entries up to which rows of a panel of n rows may be fetched ahead: none where the panel fits into the cache.
+template <int W, class T, class D, class I>
+std::int64_t last_to_fetch(Rows<D, I> X, std::int64_t n) {
+  return n * W * std::int64_t(sizeof(T)) > second_cache ? X.indptr[X.hi] - ahead : 0;
+}
+
+// The row i of X times V; `last` is the last entry to fetch ahead.
 template <int W, class D, class T, class I>
-void gather(Rows<D, I> X, const T *V, Panel<T> Y) {
+inline Lanes<T, W> row_of(Rows<D, I> X, std::int64_t i, const T *V, std::int64_t last) {
+  std::int64_t first = X.indptr[i], end = X.indptr[i + 1];
+  if (end <= last) return row_times_fetching<W>(X.data + first, X.indices + first, end - first, V);
+  return row_times<W>(X.data + first, X.indices + first, end - first, V, Lanes<T, W>::zero());
+}
+
+template <int W, class D, class T, class I>
+void gather(Rows<D, I> X, const T *V, std::int64_t n, Panel<T> Y) {
+  std::int64_t last = last_to_fetch<W, T>(X, n);
   for (std::int64_t i = X.lo; i < X.hi; i++) {
-    std::int64_t first = X.indptr[i], n = X.indptr[i + 1] - X.indptr[i];
-    Lanes<T, W> y = row_times<W>(X.data + first, X.indices + first, n, V, Lanes<T, W>::zero());
-    y.store(Y.values + (i - X.lo) * Y.stride, Y.width);
+    row_of<W>(X, i, V, last).store(Y.values + (i - X.lo) * Y.stride, Y.width);
   }
 }
 
@@ -170,13 +183,10 @@ void gram(Rows<D, I> X, const T *V, Shift<T> S, T *Z) {
 
 template <int W, class D, class T, class I>
 void shifted(Rows<D, I> X, const T *V, std::int64_t n, Shift<T> S, Panel<T> Y) {
-  std::int64_t last = n * W * std::int64_t(sizeof(T)) > second_cache ? X.indptr[X.hi] - ahead : 0;
+  std::int64_t last = last_to_fetch<W, T>(X, n);
   for (std::int64_t i = X.lo; i < X.hi; i++) {
-    std::int64_t first = X.indptr[i], end = X.indptr[i + 1];
     const double *left = S.left + (i - X.lo) * S.rank;
-    Lanes<T, W> y = end <= last
-                        ? row_times_fetching<W>(X.data + first, X.indices + first, end - first, V)
-                        : row_times<W>(X.data + first, X.indices + first, end - first, V, Lanes<T, W>::zero());
+    Lanes<T, W> y = row_of<W>(X, i, V, last);
     for (std::int64_t s = 0; s < S.rank; s++) y.add(T(-left[s]), S.right + s * W);
     if (S.weights) y.scale(T(S.weights[i - X.lo]));
     if (S.sums) {
@@ -200,8 +210,8 @@ void with_width(int width, F f) {
 }
 
 template <class D, class T, class I>
-void any_gather(Rows<D, I> X, const T *V, int width, Panel<T> Y) {
-  with_width<T>(width, [&](auto w) { gather<w()>(X, V, Y); });
+void any_gather(Rows<D, I> X, const T *V, std::int64_t n, int width, Panel<T> Y) {
+  with_width<T>(width, [&](auto w) { gather<w()>(X, V, n, Y); });
 }
 
 template <class D, class T, class I>

@@ -59,8 +59,8 @@ struct Inspection {
 // One table for each combination of data, panel and index types.
 template <class D, class T, class I>
 struct Products {
-  // Y = X V
-  void (*gather)(Rows<D, I>, const T *V, int width, Panel<T> Y);
+  // Y = X V; V has n rows
+  void (*gather)(Rows<D, I>, const T *V, std::int64_t n, int width, Panel<T> Y);
   // Z += X^T W
   void (*scatter)(Rows<D, I>, Panel<const T> W, int width, T *Z);
   // Z += X^T diag(weights) (X V - L C)
