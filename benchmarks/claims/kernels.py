@@ -7,6 +7,7 @@ Run: python -m benchmarks.claims.kernels
 
 import os
 import time
+from functools import partial
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -14,7 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import shiftsvd as ss
-from shiftsvd.kernels import instruction_set, threads
+from shiftsvd.kernels import compiled, instruction_set, threads
 
 ROUNDS = 9
 
@@ -99,9 +100,24 @@ def against_caches() -> None:
             print(f"| {np.dtype(dtype)} | {name} | {roof:.3f} | {shares} |")
 
 
+def by_both_orientations() -> None:
+    """``X^T (X V)`` from X alone, which adds up panels, and from X and its adjoint, which fetches rows of panels."""
+    print("\ngram of 16 columns, one core and two; milliseconds from X alone, and from X and its adjoint\n")
+    print("| m x n | entries a row | X alone | both | two cores | both |")
+    print("|---|---|---|---|---|---|")
+    for m, n, a_row in ((90_000, 50_000, 11), (38_000, 32_000, 13), (14_000, 4_000, 53), (3_000, 2_000, 170)):
+        X, V = uniform(m, n, a_row, np.float32), np.ones((n, 16), np.float32)
+        across, L, R, Y = csr_array(X.T.tocsr()), np.ones((m, 1)), np.ones((n, 1)), np.empty((n, 16), np.float32)
+        alone = partial(compiled.gram_of_all, X, np.linspace(0, m, 9).astype(int).tolist(), V, None, L, R, Y)
+        both = partial(compiled.gram_of_both, X, across, V, None, L, R, Y)
+        runs = {(run.func.__name__, count): partial(run, count) for count in (1, 2) for run in (alone, both)}
+        taken = alternate(runs)
+        print(f"| {m:,} x {n:,} | {a_row} |" + "".join(f" {1e3 * seconds:.2f} |" for seconds in taken.values()))
+
+
 def against_blas() -> None:
     """A basis by columns times a block: ours, and NumPy's BLAS as it was called before."""
-    from shiftsvd.kernels import compiled, twin
+    from shiftsvd.kernels import twin
 
     narrow, compiled.NARROW = compiled.NARROW, dict.fromkeys(compiled.NARROW, 1000)
     most = narrow[instruction_set()]
@@ -133,4 +149,5 @@ def against_blas() -> None:
 if __name__ == "__main__":
     against_scipy()
     against_caches()
+    by_both_orientations()
     against_blas()

@@ -154,10 +154,10 @@ def test_a_projection_is_that_of_its_parts(monkeypatch, rows, dtype, width, agai
 
 
 @pytest.mark.parametrize("spread", [1, 100, 1e5])
-@pytest.mark.parametrize(("rows", "dtype"), pairs(HEIGHTS, ["f4", "f8"]))
-def test_what_a_projection_leaves_is_made_orthonormal(monkeypatch, rows, dtype, spread):
+@pytest.mark.parametrize(("rows", "dtype", "columns"), pairs(HEIGHTS, ["f4", "f8"], [4, 20]))
+def test_what_a_projection_leaves_is_made_orthonormal(monkeypatch, rows, dtype, columns, spread):
     monkeypatch.setattr(compiled, "NARROW", dict.fromkeys(compiled.NARROW, 1000))
-    B, eps, width = basis(rows, 20, dtype), float(np.finfo(dtype).eps), 16
+    B, eps, width = basis(rows, columns, dtype), float(np.finfo(dtype).eps), 16
     lengths = np.geomspace(1, 1 / spread, width)
     W = (panel(rows, width, dtype, seed=5) @ np.linalg.qr(panel(width, width))[0] * lengths).astype(dtype)
     found = []
@@ -170,7 +170,7 @@ def test_what_a_projection_leaves_is_made_orthonormal(monkeypatch, rows, dtype, 
         assert np.isnan(Q).all()
         return
     whole = np.hstack([B, Q]).astype(float)
-    assert_close(whole.T @ whole, np.eye(20 + width), 200 * eps * max(1, spread / 10))
+    assert_close(whole.T @ whole, np.eye(columns + width), 200 * eps * max(1, spread / 10))
     rest = (W - B.astype(float) @ (B.T.astype(float) @ W)).astype(float)
     assert_close(Q.astype(float) @ below, rest, 100 * eps * np.linalg.norm(W))
     assert_close(below.T @ below, squares, 100 * eps * np.linalg.norm(W) ** 2)

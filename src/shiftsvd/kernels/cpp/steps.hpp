@@ -490,9 +490,9 @@ bool project(const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narro
     std::copy(normal.R.begin(), normal.R.end(), next.below);
   };
   auto judge_again = [&] {
-    std::vector<double> first(next.below, next.below + square);
-    add_squares(latest.get());
-    Normal normal(latest.get(), w);
+    std::vector<double> first(next.below, next.below + square), now(square);
+    add_squares(now.data());
+    Normal normal(now.data(), w);
     combine_by(normal);
     for (std::int64_t i = 0; i < w; i++) {
       for (std::int64_t j = 0; j < w; j++) {
