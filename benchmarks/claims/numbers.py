@@ -162,6 +162,12 @@ CLAIMS = [
     Claim("src/shiftsvd/scanpy/docs/from_scanpy.rst", "`tol`, 1e-6 here and 1e-4", "value", SETTING),
     Claim(
         "src/shiftsvd/scanpy/docs/from_scanpy.rst",
+        "For 50 components expect some 25 reads",
+        "about 25 times",
+        script("claims.transforms file --peer"),
+    ),
+    Claim(
+        "src/shiftsvd/scanpy/docs/from_scanpy.rst",
         "On 10,000 blood cells",
         "that agree to 3e-7",
         script("peers.tutorial"),
