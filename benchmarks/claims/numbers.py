@@ -77,18 +77,11 @@ CLAIMS = [
     Claim("docs/how_it_works.rst", "for counts from 1 to 1e100", "1e-12 to 1e12", script("claims.digits")),
     Claim(
         "docs/how_it_works.rst",
-        "a product and the mean with transformed",
-        "for ranks",
-        script("claims.transforms cost"),
-    ),
-    Claim(
-        "docs/how_it_works.rst",
         "50 components of Pearson residuals",
         "by 3e-7",
         script("claims.transforms file --peer"),
     ),
     Claim("docs/how_it_works.rst", "where the tolerance is 1e-5 or more", "double else", SETTING),
-    Claim("docs/how_it_works.rst", "gives levels that are less than 1 %", "of a probe", script("claims.levels")),
     Claim("docs/how_it_works.rst", "memory than the data do (or 256 MiB)", "quarter of", SETTING),
     Claim("docs/how_it_works.rst", "p is 1e-9", "miss_probability", SETTING),
     Claim(
