@@ -60,7 +60,6 @@ CLAIMS = [
     Claim("docs/tutorial.rst", "The first component has 99.82 %", "the variance", "make test"),
     Claim("docs/guide/solvers.rst", "may have; 1e-4", "default", SETTING),
     Claim("docs/index.rst", "by default 1e-4", "1e-4", SETTING),
-    Claim("docs/index.rst", "50 components of simulated counts with", "the exact one", script("claims.curve")),
     Claim(
         "docs/guide/files.rst",
         "The program itself takes more: 120 MB",
