@@ -115,7 +115,7 @@ def test_a_complex_shift_is_for_svd_and_not_for_pca():
 
 def test_factors_of_a_low_rank_matrix_fit_each_other():
     refuses(
-        "LowRank needs L (m, r) and R (n, r) of equal r, got (10, 2) and (6, 3)",
+        "LowRank needs L of shape (m, r) and R of shape (n, r) with the same r, got (10, 2) and (6, 3)",
         lambda: ss.LowRank(np.ones((10, 2)), np.ones((6, 3))),
     )
     refuses(

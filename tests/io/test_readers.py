@@ -248,7 +248,7 @@ def test_text_that_a_csv_says_of_its_columns_is_named_in_the_error(tmp_path: Pat
     pytest.importorskip("pyarrow")
     path = write_text(tmp_path / "a.csv", "name,weight,colour\ns,1,2\nt,3,red\n")
     with pytest.raises(
-        ValueError, match=r"a\.csv: column 'colour' \(the text 'red'\) must be numbers; ids=.colour. uses"
+        ValueError, match=r"a\.csv: column 'colour' \(the text 'red'\) must be numbers\. Use ids=.colour. to take"
     ):
         table.read(path, None, None)
 

@@ -158,8 +158,8 @@ class Operator(ABC):
         own = vars(cls).get("costs")
         if "costs" in vars(cls) and not isinstance(own, Costs | property | cached_property):
             raise TypeError(
-                f"{cls.__name__}.costs must be a property that gives shiftsvd.operators.Costs, which solvers plan by, "
-                f"got {own!r}; give it another name"
+                f"{cls.__name__}.costs must be a property that returns shiftsvd.operators.Costs, "
+                f"got {own!r}. Rename this attribute, or make it such a property."
             )
 
     @abstractmethod

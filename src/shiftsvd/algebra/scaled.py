@@ -202,7 +202,10 @@ def in_units(A: Operator) -> Units:
     # not know its squares (`column_squares`) is taken as it is.
     norm = A.frobenius_norm()
     if norm is not None and not math.isfinite(norm):
-        raise ValueError(f"the norm of {A!r} leaves the range of numbers; multiply the data by a power of two")
+        raise ValueError(
+            f"the norm of {A!r} is outside the range of float64. Multiply the data by a small power of two, such as "
+            "2.0**-400."
+        )
     e = _exponent(A, norm)
     least, most = range_of(A)
     e = 0 if least <= e <= most or e == NOTHING else e

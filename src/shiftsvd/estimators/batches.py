@@ -128,7 +128,7 @@ class BatchPCA(FittedPCA):
         """
         stream = self._stream
         if stream is None:
-            raise ValueError("refine needs an estimator fitted by partial_fit. Call partial_fit first.")
+            raise ValueError("refine needs an estimator fitted by partial_fit. Call partial_fit for each batch first.")
         passes = integer("passes", passes, 1)
         A = self._operator(X)
         weights = row_weights(sample_weight, A.shape[0], of_a_batch=True)

@@ -445,7 +445,10 @@ def _learned(name: str, column: Any) -> Any:
     try:
         return np.unique(column)
     except TypeError as error:
-        raise TypeError(f"column {name}: categories argument must be a string or a number each: {error}") from None
+        raise TypeError(
+            f"column {name}: every category argument must be a string or a number ({error}). Convert the column with "
+            "astype(str)."
+        ) from None
 
 
 def _codes(column: Any, known: Any) -> Panel:

@@ -150,7 +150,7 @@ def data_of_rows(needed: str | None, shift: Any, data: dict[str, Any]) -> Any:
             )
         if name != needed and values is not None:
             kind = {"groups": "GroupMeans()", "covariates": "Covariates()"}[name]
-            raise Refused(Setting(name), f" must come with shift={kind}, got ", Setting("shift", shift))
+            raise Refused(Setting(name), f" requires shift={kind}, got ", Setting("shift", shift))
     return None if needed is None else data[needed]
 
 

@@ -15,7 +15,7 @@ from shiftsvd.backends.columns import Places, SomeColumns, SomeRows
 from shiftsvd.backends.files import DiskRows, left_beside
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.validation import SHOWN, NotFinite
-from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.errors import Refused, Setting, plural, refuse
 from shiftsvd.io.base import Labels, Names, Opened, Orient, reading
 from shiftsvd.io.choices import NOTHING, Choices, Columns, naming
 from shiftsvd.io.formats.table import with_classes
@@ -287,8 +287,11 @@ def read_files(
 ) -> Opened:
     which = Where(**where)
     if which.join is not None and (which.join not in JOINS or which.stack != "rows" or len(paths) < 2):
-        of = Setting("stack", "rows"), f"; got {which.join!r}"
-        raise Refused(Setting("join"), ' must be "inner" or "outer", and needs several files with ', *of)
+        given = f"got {which.join!r} for {plural(len(paths), 'file')}"
+        raise Refused(
+            *(Setting("join"), ' must be "inner" or "outer", with several files and '),
+            *(Setting("stack", "rows"), f", {given}."),
+        )
     if len(paths) > 1:
         choices = choices.of_parts() if which.stack == "columns" else with_classes(paths, which.format, choices)
 

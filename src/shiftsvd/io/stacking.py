@@ -54,7 +54,7 @@ def _named(path: Path, opened: Opened) -> Labels:
     names = opened.names.features
     if names is None:
         no_names = f"{path} has no feature names to match. Remove "
-        raise Refused(no_names, Setting("join"), "; files without names must have the same number of features.")
+        raise Refused(no_names, Setting("join"), ". Files without names must have the same number of features.")
     return names
 
 

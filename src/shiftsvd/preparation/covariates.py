@@ -87,7 +87,9 @@ def _numbers(name: str, values: Column) -> Panel:
 def _affordable(m: int, width: int, what: str) -> None:
     needed, limit = 3 * 8 * m * width, limit_of(None)
     if limit is not None and needed > limit:
-        raise ValueError(f"{width:,} {what} of {m:,} rows need about {beyond(needed, limit)}. Merge rare groups.")
+        raise ValueError(
+            f"{width:,} {what} of {m:,} rows need about {beyond(needed, limit)} of memory. Merge rare groups."
+        )
 
 
 def _one_hot(what: Part, labels: Sequence[Any], known: Sequence[Any]) -> Panel:

@@ -202,7 +202,7 @@ class Fixed(Learned):
 
     def of(self, A: Operator, data: Any = None) -> Operator:
         if not isinstance(self.S, Operator):
-            raise TypeError(f"resolve of a shift must return a LowRank, got {type(self.S).__name__}")
+            raise TypeError(f"the method resolve of a shift must return a LowRank, got {type(self.S).__name__}")
         check_same_shape(A, self.S)
         return self.S
 

@@ -39,7 +39,8 @@ def _parts(group: Any, depth: int) -> list[str]:
     names = list(group)
     if depth > _DEEPEST or (depth and len(names) > _MOST):
         raise ValueError(
-            f"{group.name} must be a column of a data frame, got a group with {len(names)} entries at depth {depth}"
+            f"{group.name} must be a column of a data frame, got a group of {len(names):,} entries. Write the file "
+            "again with anndata."
         )
     return names
 

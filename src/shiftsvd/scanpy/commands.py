@@ -88,7 +88,9 @@ class CellHooks(Hooks):
             self._check_ranking(settings)
         elif others := [f"--{name}" for name in ("flavor", "batch") if extra[name] is not None]:
             verb = "requires" if len(others) == 1 else "require"
-            raise click.UsageError(f"{' and '.join(others)} {verb} --top-features NUMBER. Add it.")
+            raise click.UsageError(
+                f"{' and '.join(others)} {verb} --top-features. Add it, such as --top-features 2000."
+            )
 
     def _check_ranking(self, settings: Settings) -> None:
         if settings.extra["mask"] not in (None, NONE):
@@ -254,7 +256,7 @@ class CellHooks(Hooks):
             )
         if unknown or absent:
             removed = f"removed {unknown:,} feature{'s' * (unknown != 1)} that the model does not have"
-            notice(f"{file}: {removed}; the file lacks {len(absent):,} of the model's {len(in_model):,} features")
+            notice(f"{file}: {removed}. The file lacks {len(absent):,} of the model's {len(in_model):,} features.")
         assert isinstance(A, Operator)
         places = np.flatnonzero(is_known)
         return (some_columns(A, places) if unknown else A), names._replace(features=features[places])

@@ -507,7 +507,7 @@ def loess(x: Vector, y: Vector, span: float) -> Vector:
     n = len(x)
     nearest = min(n, int(np.floor(n * span + 1e-5)))
     if nearest < 4:
-        raise refuse("span", f"include at least 4 of the {n:,} points", span, "raise it")
+        raise refuse("span", f"include at least 4 of the {n:,} points", span, f"raise span to {4 / n:.2g} or more")
     order = np.argsort(x, kind="stable")
     x_sorted, y_sorted = x[order], y[order]
     points = _ends(x_sorted, int(np.floor(n * span * CELL)))

@@ -116,7 +116,7 @@ class Stream:
         started, count = time.perf_counter(), float(A.shape[0]) if weights is None else float(weights.sum())
         if A.shape[0] != self.n_rows or not np.isclose(count, self.moments.count, rtol=1e-9):
             raise ValueError(
-                f"refine needs all {self.n_rows:,} rows of the stream with the same weights (sum "
+                f"refine needs all {self.n_rows:,} rows of the stream, with the same weights (sum "
                 f"{self.moments.count:g}), got {A.shape[0]:,} rows with weights of sum {count:g}."
             )
         self.n_passes += self.scatter.refine(self._centred(A, self.moments.mean), weights)

@@ -288,7 +288,8 @@ def _rows(path: Path, head: Head, memory_limit: int | str | None) -> Iterator[li
         for number, cells in enumerate(csv.reader(lines, delimiter=head.separator, strict=True), start=1):
             if cells and len(cells) != head.width:
                 raise ValueError(
-                    f"{path}: row {number:,} has {plural(len(cells), 'cell')}, but the first has {head.width:,}."
+                    f"{path}: row {number:,} has {plural(len(cells), 'cell')}, but the first row has {head.width:,}. "
+                    "Every row must have as many cells."
                 )
             if cells:
                 yield cells

@@ -117,7 +117,9 @@ def _row_names(path: Path, file: Any, form: Layout, memory_limit: int | str | No
         return None
     rows = texts(column(file, form.label))
     if len(rows) != file.metadata.num_rows:
-        raise ValueError(f"{path} is damaged: {len(rows)} names for {file.metadata.num_rows} rows")
+        raise ValueError(
+            f"{path} is damaged: it has {len(rows):,} names for {file.metadata.num_rows:,} rows. Write the file again."
+        )
     return labels(path, rows, memory_limit)
 
 
@@ -129,7 +131,9 @@ class ParquetRows(RowSource):
     def __init__(self, path: Path, metadata: Any, form: Layout, batch: int = _BATCH) -> None:
         ends = np.cumsum([0, *(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))])
         if np.any(ends[1:] < ends[:-1]) or ends[-1] != metadata.num_rows:
-            raise ValueError(f"{path} is damaged: its row groups do not add up to {metadata.num_rows} rows")
+            raise ValueError(
+                f"{path} is damaged: its row groups do not add up to {metadata.num_rows:,} rows. Write the file again."
+            )
         self.shape = int(ends[-1]), form.width
         self.dtype = form.dtype
         self.name = str(path)

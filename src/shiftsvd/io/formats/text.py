@@ -65,6 +65,7 @@ class Marks(NamedTuple):
         if self.decimal != ".":
             wrong = pc.fill_null(pc.match_substring(texts, "."), False)
             if pc.any(wrong).as_py():
+                # Arrow's words, which `delimited._naming` parses.
                 raise ValueError(f"invalid value '{column.filter(wrong)[0].as_py()}'")
             texts = pc.replace_substring(texts, self.decimal, ".")
         return texts.cast(pa.float64())

@@ -147,7 +147,7 @@ def csr_rows(
     with reading(name):
         starts = np.asarray(indptr[0 : shape[0] + 1]).astype(np.int64)
     if starts[0] != 0 or np.any(starts[1:] < starts[:-1]):
-        raise ValueError(f"{name}: indptr must start at 0 and never decrease; the file is damaged")
+        raise ValueError(f"{name} is damaged: indptr must start at 0 and never decrease. Write the file again.")
     if not starts[-1] == data.shape[0] == indices.shape[0]:
         raise ValueError(
             f"{name} is damaged: indptr ends at {starts[-1]:,}, but data has {data.shape[0]:,} and indices has "
@@ -181,7 +181,9 @@ def credible(name: str, path: Path, array: Stored, memory_limit: int | str | Non
     itemsize = np.dtype(array.dtype).itemsize
     claimed, size = math.prod(array.shape) * itemsize, sum(stat.st_size for stat in _stats(path))
     if claimed > max(_SLACK, _MOST_PACKED * size):
-        raise ValueError(f"{name} is damaged: it declares {claimed:,} bytes, in a file of {size:,} bytes.")
+        raise ValueError(
+            f"{name} is damaged: it declares {claimed:,} bytes, in a file of {size:,} bytes. Write the file again."
+        )
     if array.chunks is None:
         return
     chunk = math.prod(array.chunks) * itemsize

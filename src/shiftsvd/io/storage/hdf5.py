@@ -144,7 +144,10 @@ class GuardedFile(FileIO):
                 break
             at += length if free else _HEADER + length + -length % 8
         if not size - _HEADER < at <= size:
-            raise OSError(f"{self.name} cannot be read: its collection of texts at byte {start} is damaged")
+            raise OSError(
+                f"{self.name} cannot be read: its strings at byte {start:,} (global heap) are damaged. Write the file "
+                "again."
+            )
 
 
 class SteadyFile(FileIO):
@@ -254,7 +257,10 @@ class H5Array:
             if not skipped >> i & 1:
                 raw = _inflated(raw, n_bytes) if code == _DEFLATE else _unshuffled(raw, self.dtype.itemsize)
         if len(raw) != n_bytes:
-            raise ValueError(f"{self.path}:{self.key}: a chunk has {len(raw)} bytes, not {n_bytes}; it is damaged")
+            raise ValueError(
+                f"{self.path}:{self.key} is damaged: a chunk has {len(raw):,} bytes, not {n_bytes:,}. Write the file "
+                "again."
+            )
         return np.frombuffer(raw, self.dtype).reshape(self.chunks)
 
 

@@ -99,7 +99,7 @@ class Tree:
     def values(self, node: Any, length: int | None) -> npt.NDArray[Any]:
         name = f"{self.path}:{node.name}"
         if len(node.shape) != 1 or (length is not None and node.shape[0] != length):
-            raise ValueError(f"{name} must be {length} values, got an array of shape {node.shape}")
+            raise ValueError(f"{name} must hold {length:,} values, got shape {node.shape}. Write the file again.")
         credible(name, self.path, node, self.memory_limit)
         return np.asarray(node[...])
 
