@@ -221,7 +221,7 @@ LIES = {
     "shift is a number": (put("settings/shift", 3), "shift must be .*Sequence"),
     "solver is none": (put("settings/solver", None), r"solver must be Union\[Literal"),
     "solver is a list": (put("settings/solver", ["lanczos"]), "does not encode a value"),
-    "solver is not ours": (put("settings/solver", {"type": "os.system", "fields": {}}), "'os.system' is not one of"),
+    "solver is not ours": (put("settings/solver", {"type": "os.system", "fields": {}}), "'os.system' is not a type"),
     "solver is a sketch": (put("settings/solver", {"type": "Gaussian", "fields": {}}), "solver must be "),
     "solver is an account": (put("settings/shift", {"type": "Info", "fields": {}}), "missing 10 required"),
     "solver has other fields": (put("settings/solver/fields/code", "1"), "RandomizedSVD has no field 'code'"),

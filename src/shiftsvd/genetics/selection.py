@@ -182,7 +182,9 @@ def windows_of(given: Sequence[Any]) -> Windows:
     if by_position and whole != 1:
         raise Refused(Setting(name), f" must have a step of 1 if the window is in kilobases, got {whole}.")
     if not by_position and (size < max(2, whole) or not size.is_integer()):
-        raise refuse(name, rule, given, "the window must be an integer of at least 2, and not smaller than the step")
+        raise refuse(
+            name, rule, given, "the window must be an integer of at least 2, and at least as large as the step"
+        )
     return Windows(round(1000 * size) if by_position else int(size), whole, share, by_position)
 
 
