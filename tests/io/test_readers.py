@@ -355,7 +355,7 @@ def refused(reader: Any, path: Path, match: str, key: str | None = None) -> None
 
 def test_archive_of_several_arrays_needs_a_key_and_lists_them(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", A=truth(), B=truth(), v=np.ones(3), t=[["x"]])
-    refused(read_npz, tmp_path / "a.npz", "got A, B\. Select one with")
+    refused(read_npz, tmp_path / "a.npz", r"got A, B\. Select one with")
     refused(read_npz, tmp_path / "a.npz", "no 2-D array of numbers named 'v'. Its 2-D arrays: A, B.$", key="v")
 
 
