@@ -125,7 +125,7 @@ class Scaled(Derived):
         e, (near, far) = generic.exponents(self.A, axis), (self.cols, self.rows)
         if axis:
             near, far = far, near
-        return None if e is None else _more(_more(e, near), far, whole=True)
+        return None if e is None else _plus_exponents(_plus_exponents(e, near), far, whole=True)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Scaled":
         # The powers of two of the scales go into the data, too: panels are multiplied by numbers near 1 then.
@@ -176,7 +176,7 @@ def times_powers(A: Operator, rows: Vector | int, cols: Vector | int) -> Operato
     return Scaled(A, *D)
 
 
-def _more(e: Vector, scale: Vector | None, whole: bool = False) -> Vector:
+def _plus_exponents(e: Vector, scale: Vector | None, whole: bool = False) -> Vector:
     if scale is None:
         return e
     more = exponents_of(scale)

@@ -103,11 +103,11 @@ def _with_remedy(error: BaseException) -> BaseException:
 
 
 def _accepts_missing(given: Mapping[str, Any]) -> bool:
-    from shiftsvd.commands.fitting import settled
+    from shiftsvd.commands.fitting import validated
     from shiftsvd.commands.settings import Settings
 
     try:
-        settled(Settings.of({**given, "missing": "mean"}))
+        validated(Settings.of({**given, "missing": "mean"}))
     except (click.UsageError, ValueError):
         return False
     return True

@@ -419,11 +419,11 @@ def _with_device(settings: Settings) -> Settings:
     if device != HOST:
         usual = {"missing": "error", "scheduler": None, "workers": None, "preprocess": (), "checkpoint": None}
         given = [option_of(name) for name, value in usual.items() if getattr(settings, name) != value]
-        refuse_beside_device(device, given)
+        refuse_with_device(device, given)
     return replace(settings, device=device)
 
 
-def refuse_beside_device(device: str, options: list[str]) -> None:
+def refuse_with_device(device: str, options: list[str]) -> None:
     if options:
         raise click.UsageError(
             f"--device {device} needs data in memory without missing values or transformations. Remove "

@@ -312,7 +312,7 @@ def on_host(Z: Any) -> Any:
     return Z if arrays is None else arrays.down(Z)
 
 
-def settled(estimator: Any, X: Any) -> None:
+def move_fitted(estimator: Any, X: Any) -> None:
     """Copy fitted arrays to the device of X, and keep the NumPy arrays in `_learned`."""
     arrays = dispatched(X)
     vars(estimator).pop("_learned", None)
@@ -322,7 +322,7 @@ def settled(estimator: Any, X: Any) -> None:
         vars(estimator).update({name: arrays.up(np.ascontiguousarray(value)) for name, value in host.items()})
 
 
-def natively(method: Callable[P, R]) -> Callable[P, R]:
+def on_device_of_input(method: Callable[P, R]) -> Callable[P, R]:
     """Compute on the host, with one BLAS thread, and return arrays on the device of X."""
 
     @wraps(method)
@@ -332,13 +332,13 @@ def natively(method: Callable[P, R]) -> Callable[P, R]:
         X = given[0] if given else named.get("X")
         arrays = dispatched(X) if X is not None else learned and learned[0]
         with threads(self.n_threads):
-            found: Any = cast("Any", method)(self if learned is None else hosted(self), *given, **named)
+            found: Any = cast("Any", method)(self if learned is None else host_copy(self), *given, **named)
         return cast("R", arrays.up(np.ascontiguousarray(found)) if arrays and isinstance(found, np.ndarray) else found)
 
     return inside
 
 
-def hosted(estimator: Model) -> Model:
+def host_copy(estimator: Model) -> Model:
     learned = vars(estimator).get("_learned")
     if learned is None:
         return estimator

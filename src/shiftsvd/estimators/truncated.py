@@ -114,7 +114,7 @@ class TruncatedSVD(Components):
     def fit(self, X: Any, y: Any = None) -> Self:
         A = self._operator(X, reset=True)
         entries = as_transforms(self.preprocess)
-        k = self._wanted((A.shape[0], width(entries, A.shape[1])))
+        k = self._checked_n_components((A.shape[0], width(entries, A.shape[1])))
         tol, solver = tolerance(self.solver, self.tol), self._solver()
         rng, limit = random_generator(self.random_state), self.memory_limit
         prepared, _ = learned(A, Preparation(entries=entries), k, solver, tol, limit, "error", rng)
@@ -198,7 +198,7 @@ class TruncatedSVD(Components):
         with named(getattr(self, "feature_names_in_", None)):
             return as_operator(X, **vars(self._resources))
 
-    def _wanted(self, shape: tuple[int, int]) -> int | float:
+    def _checked_n_components(self, shape: tuple[int, int]) -> int | float:
         k, (m, n) = self.n_components, shape
         if isinstance(k, float | np.floating) and 0 < k < 1:
             return float(k)

@@ -34,7 +34,7 @@ _SHOWN: Final = 6  # types in a message
 
 
 @dataclass(frozen=True)
-class Where:
+class MatrixOptions:
     """Options of `open_matrix` that choose the matrix in the files; no option here depends on memory or threads."""
 
     stack: Orient | None = None
@@ -232,7 +232,7 @@ def open_chosen(
     stream: bool | None = None,
     **where: Any,
 ) -> tuple[Operator, Names]:
-    which, paths = Where(**where), listed(path)
+    which, paths = MatrixOptions(**where), listed(path)
     with ExitStack() as spool:
         given, paths = paths, spool.enter_context(rereadable(paths, which.format))
         opened = read_files(paths, memory_limit, choices, bool(stream), **where)
@@ -285,7 +285,7 @@ def read_files(
     parts_only: bool = False,
     **where: Any,
 ) -> Opened:
-    which = Where(**where)
+    which = MatrixOptions(**where)
     if which.join is not None and (which.join not in JOINS or which.stack != "rows" or len(paths) < 2):
         given = f"got {which.join!r} for {plural(len(paths), 'file')}"
         raise Refused(
@@ -303,7 +303,7 @@ def read_files(
     return read_stack(paths, which.stack, read, memory_limit, parts_only, which.join)
 
 
-def _oriented(path: Path, opened: Opened, which: Where) -> Opened:
+def _oriented(path: Path, opened: Opened, which: MatrixOptions) -> Opened:
     if which.orient is None and opened.unsaid:
         notice(*opened.unsaid)
     if which.orient not in (None, opened.samples):

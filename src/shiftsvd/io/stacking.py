@@ -119,7 +119,7 @@ def read_stack(
     for path in paths:
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist")
-    _refuse_twice(paths)
+    _refuse_duplicates(paths)
     opened, left = [], None if memory_limit is None else parse_bytes(memory_limit)
     for path in paths:
         opened.append(read(path, left))
@@ -136,7 +136,7 @@ def read_stack(
 
 
 def stacked(paths: Sequence[Path], stack: Orient, opened: Sequence[Opened]) -> Opened:
-    _refuse_twice(paths)
+    _refuse_duplicates(paths)
     by_features = _common(paths, opened)
     by_rows = (stack == "columns") == by_features  # whether the stored rows are stacked
     for path, each in zip(paths, opened if stack == "rows" else (), strict=False):
@@ -162,7 +162,7 @@ def stacked(paths: Sequence[Path], stack: Orient, opened: Sequence[Opened]) -> O
     return Opened(matrix, features, samples, "columns") if by_features else Opened(matrix, samples, features)
 
 
-def _refuse_twice(paths: Sequence[Path]) -> None:
+def _refuse_duplicates(paths: Sequence[Path]) -> None:
     known: dict[Path, Path] = {}
     for path in paths:
         place = path.resolve()

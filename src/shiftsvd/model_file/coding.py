@@ -118,7 +118,7 @@ def decode(coded: Any, left: Tensors) -> Any:
         return coded
     match sorted(coded.items()) if isinstance(coded, dict) else None:
         case [("order", "C" | "F" as order), ("tensor", str(name))]:
-            return np.asarray(_taken(name, left), order=order)
+            return np.asarray(_pop(name, left), order=order)
         case [("texts", str(name))]:
             return _texts(name, left)
         case [("texts", str(name)), ("width", "fixed")]:
@@ -146,14 +146,14 @@ def decode(coded: Any, left: Tensors) -> Any:
     raise ValueError(f"the header is damaged: {coded!r:.80} does not encode a value")
 
 
-def _taken(name: str, left: Tensors) -> npt.NDArray[Any]:
+def _pop(name: str, left: Tensors) -> npt.NDArray[Any]:
     if name not in left:
         raise ValueError(f"the file is damaged: the tensor {name!r:.80} is missing, or the header refers to it twice")
     return left.pop(name)
 
 
 def _texts(name: str, left: Tensors) -> npt.NDArray[Any]:
-    utf8, ends = _taken(f"{name}.utf8", left), _taken(f"{name}.ends", left)
+    utf8, ends = _pop(f"{name}.utf8", left), _pop(f"{name}.ends", left)
     if (utf8.dtype, utf8.ndim, ends.dtype, ends.ndim) != (np.dtype(np.uint8), 1, np.dtype(np.int64), 1):
         raise ValueError(
             "the file is damaged: texts must be a vector of bytes (uint8) and a vector of their ends (int64)"

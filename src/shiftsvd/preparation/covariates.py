@@ -284,15 +284,15 @@ class LearnedCovariates(Learned):
 
     def of(self, A: Operator, data: Any = None) -> LowRank:
         m = A.shape[0]
-        return LowRank(self._off(data, m), self.coefficients.conj().T).merge(repeated(self.mean, m))
+        return LowRank(self._centred(data, m), self.coefficients.conj().T).merge(repeated(self.mean, m))
 
     def points(self, m: int, data: Any = None) -> Panel:
-        return np.asarray(self.mean + self._off(data, m) @ self.coefficients)
+        return np.asarray(self.mean + self._centred(data, m) @ self.coefficients)
 
     def at(self, places: Any) -> "LearnedCovariates":
         return LearnedCovariates(self.mean[places], self.centre, self.coefficients[:, places])
 
-    def _off(self, values: Any, m: int) -> Panel:
+    def _centred(self, values: Any, m: int) -> Panel:
         C = _design(values, m)
         if C.shape[1] != len(self.centre):
             width = f" must have {len(self.centre)} columns, as in the training data, got {C.shape[1]}"

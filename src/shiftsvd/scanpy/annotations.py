@@ -92,7 +92,7 @@ class Disagreement(ValueError):
 
 
 @dataclass(frozen=True)
-class Place:
+class AnnotationSource:
     """A matrix in one or several files, by the arguments of `open_matrix`."""
 
     paths: Sequence[Path]
@@ -162,7 +162,7 @@ class Place:
             return read_files([path], self.memory_limit, **where)
 
 
-def of_samples(place: Place, name: str) -> Column:
+def of_samples(place: AnnotationSource, name: str) -> Column:
     paths = place.paths if place.stack != "columns" else place.paths[:1]  # stacked by columns: all have these samples
     parts = [place.column(path, "samples", name) for path in paths]
     if len({"n" if part.dtype.kind in "iuf" else part.dtype.kind for part in parts}) > 1:
@@ -170,7 +170,7 @@ def of_samples(place: Place, name: str) -> Column:
     return np.concatenate(parts)
 
 
-def of_features(place: Place, name: str) -> tuple[Column, Labels | None]:
+def of_features(place: AnnotationSource, name: str) -> tuple[Column, Labels | None]:
     found = [_of_features(place, path, name) for path in place.paths]
     if len(found) == 1 or place.stack == "columns":
         names = [labels for _, labels in found if labels is not None]
@@ -189,6 +189,6 @@ def of_features(place: Place, name: str) -> tuple[Column, Labels | None]:
     return np.array(list(known.values())), None if found[0][1] is None else np.array(list(known))
 
 
-def _of_features(place: Place, path: Path, name: str) -> tuple[Column, Labels | None]:
+def _of_features(place: AnnotationSource, path: Path, name: str) -> tuple[Column, Labels | None]:
     values, opened = place.column(path, "features", name), place.opened(path)
     return values if opened.places is None else values[opened.places], opened.names.features

@@ -20,7 +20,7 @@ from shiftsvd.extend.commands import (
     Write,
     need_folder,
     option_of,
-    refuse_beside_device,
+    refuse_with_device,
     texts_for,
 )
 from shiftsvd.extend.files import Column, Labels, Names, Places, format_of, left_beside, several, some_columns
@@ -28,7 +28,7 @@ from shiftsvd.extend.fits import BatchPCA, Design, Observed, asked_for, solver_n
 from shiftsvd.extend.operators import Panel, group_bytes
 from shiftsvd.extend.running import Refused, Setting, affordable, few, notice, passes_so_far
 from shiftsvd.extend.transforms import NullModel, as_transforms, warn_of_counts, warn_unless_counts
-from shiftsvd.scanpy.annotations import Disagreement, Place, of_features, of_samples
+from shiftsvd.scanpy.annotations import AnnotationSource, Disagreement, of_features, of_samples
 from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.outputs import annotated
 from shiftsvd.scanpy.ranking import Batches, HighlyVariable, Ranking, rank
@@ -57,11 +57,11 @@ class CellHooks(Hooks):
         self.lines: list[str] = []  # of the summary
 
     @cached_property
-    def place(self) -> Place:
+    def place(self) -> AnnotationSource:
         """The files, as opened for the matrix, in which columns of obs and var are read."""
         settings = self.settings
         where = {name: value for name, value in settings.where.items() if name != "join"}
-        return Place(settings.paths, **where, memory_limit=settings.memory)
+        return AnnotationSource(settings.paths, **where, memory_limit=settings.memory)
 
     @cached_property
     def of_cells(self) -> bool:
@@ -83,7 +83,7 @@ class CellHooks(Hooks):
                 "--mask, --covariates and --groups require data without missing values. Remove --missing."
             )
         if settings.device not in (None, "cpu") and extra["top_features"] is not None:
-            refuse_beside_device(str(settings.device), [option_of("top_features")])
+            refuse_with_device(str(settings.device), [option_of("top_features")])
         if extra["top_features"] is not None:
             self._check_ranking(settings)
         elif others := [f"--{name}" for name in ("flavor", "batch") if extra[name] is not None]:
@@ -266,7 +266,7 @@ class CellHooks(Hooks):
         return None if design is None else design.of(partial(of_samples, self.place))
 
 
-def _differs(place: Place) -> str | None:
+def _differs(place: AnnotationSource) -> str | None:
     try:
         of_features(place, HIGHLY)
     except Disagreement:

@@ -15,7 +15,7 @@ from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.orth import phases
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.prepare import Prepared
-from shiftsvd.preparation.shifts import Plain
+from shiftsvd.preparation.shifts import MeanShift
 from shiftsvd.result import Info
 from shiftsvd.runs.memory import affordable, spare
 from shiftsvd.solvers.base import TOL
@@ -183,7 +183,7 @@ class Stream:
         }
 
     def _centred(self, A: Operator, mean: Vector) -> Operator:
-        return Prepared(Plain(mean), self.scale).of(A)
+        return Prepared(MeanShift(mean), self.scale).of(A)
 
     def _join(self, moments: Moments) -> None:
         count, more = self.moments.count, moments.count

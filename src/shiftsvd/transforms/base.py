@@ -413,7 +413,7 @@ def parts(fitted: Fitted, A: Operator, R: Panel) -> tuple[Operator, LowRank | No
 
 def _change(fitted: Fitted, A: Operator, R: Panel) -> Change:
     how, dtype = fitted.how, held_as(A, fitted.tol)
-    change = Change(EntryOf(how, fitted.known, fitted.table), R, fitted.columns, dtype=dtype, more=how.stored_zeros)
+    change = Change(FittedEntry(how, fitted.known, fitted.table), R, fitted.columns, dtype=dtype, more=how.stored_zeros)
     n_more = change.n_more()
     if not n_more:
         return replace(change, more=None)
@@ -449,7 +449,7 @@ def bounds(fitted: Fitted, R: Panel, weights: Vector | None) -> tuple[Vector | f
 
 
 @dataclass(frozen=True, eq=False)
-class EntryOf:
+class FittedEntry:
     """Function for `with_entries`, as a class so that it can be pickled for workers of a cluster."""
 
     how: Transform

@@ -13,7 +13,7 @@ from scipy.sparse import coo_array
 from shiftsvd.errors import Part, Refused, Setting, few, sentence
 from shiftsvd.io.base import Opened, bounded, labels, optional, plausible_shape
 from shiftsvd.io.choices import JOIN, Choices, naming
-from shiftsvd.io.formats.text import NO_CLASS, WRITINGS, Marks, is_gap, looks_like_number, without_signs
+from shiftsvd.io.formats.text import NO_CLASS, NOTATIONS, Marks, is_gap, looks_like_number, without_signs
 
 _SHOWN = 6  # columns in an error
 _LONGEST = 40  # characters of a cell in an error
@@ -28,7 +28,7 @@ _DATE: Final = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?"
     r"|\d{1,2}[- ]?[A-Za-z]{3,9}\.?[- ,]*\d{2,4}|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
 )
-_OTHER_MARKS = (*WRITINGS, *(Marks(decimal, mark) for decimal in ".," for mark in " '\u00a0\u202f\u2019"))
+_OTHER_MARKS = (*NOTATIONS, *(Marks(decimal, mark) for decimal in ".," for mark in " '\u00a0\u202f\u2019"))
 
 
 def not_numbers(columns: Mapping[str, Sequence[str]], marks: Marks, *more: Part) -> Refused:
@@ -224,7 +224,9 @@ def _check_numbers(field: Any) -> None:
     if not any(is_kind(field.type) for is_kind in kinds):
         settings = ("one_hot", "drop") if is_text(field.type) else ("drop",)
         ends = {setting: _excluded([field.name]) if setting == "drop" else "" for setting in settings}
-        uses = [[Setting(setting, field.name), f" to {_PURPOSES[setting]}{ends[setting]}"] for setting in settings]
+        uses: list[list[Part]] = [
+            [Setting(setting, field.name), f" to {_PURPOSES[setting]}{ends[setting]}"] for setting in settings
+        ]
         text = f"column {field.name!r} must be numbers, got {field.type}."
         raise Refused(text, *sentence("use ", *_joined(uses, "or")))
 

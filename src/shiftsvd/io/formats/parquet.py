@@ -140,7 +140,7 @@ class ParquetRows(RowSource):
         self.fingerprint = fingerprint_of(path, told(form))
         self._path, self._metadata, self._form, self._batch = path, metadata, form, batch
         self._ends: list[int] = ends.tolist()
-        self._turns = _Turns()
+        self._lock = _OrderedLock()
         self._cursor: _Cursor | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -171,7 +171,7 @@ class ParquetRows(RowSource):
         with reading(self._path):
             if lo in self._ends and hi in self._ends:
                 return self._from(lo, hi - lo).take(hi - lo)
-            with self._turns.of(lo):
+            with self._lock.of(lo):
                 # Read the parts of a row group in order: a group can only be decoded from its beginning.
                 cursor, self._cursor = self._cursor, None
                 start = self._ends[bisect_right(self._ends, lo) - 1]
@@ -223,7 +223,7 @@ class _Cursor:
             count -= part.num_rows
 
 
-class _Turns:
+class _OrderedLock:
     """A lock that the lowest waiting row acquires first."""
 
     def __init__(self) -> None:

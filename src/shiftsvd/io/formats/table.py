@@ -134,7 +134,7 @@ def _read_arrow(path: Path, key: str | None, memory_limit: int | str | None, cho
 
 def _read_text(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices) -> Opened:
     head = head_of(path, key, choices, memory_limit)
-    notice_empty(path, head.written.empty)
+    notice_empty(path, head.text_form.empty)
     if head.triplets:
         choices.refuse_for("triplets", choices.of_texts)
         batches = delimited.batches(path, head, range(head.width), memory_limit)

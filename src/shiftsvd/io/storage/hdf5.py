@@ -100,7 +100,7 @@ def _outside(path: Path, key: bytes, what: str) -> Refused:
     return Refused(is_outside, Setting("allow_external", True), " to read it from a trusted file.")
 
 
-def look_through(path: Path) -> None:
+def check_texts(path: Path) -> None:
     # Validate a file for a package that opens it itself: read every text once through the `GuardedFile`.
     h5py = _h5py()
 
@@ -150,7 +150,7 @@ class GuardedFile(FileIO):
             )
 
 
-class SteadyFile(FileIO):
+class ErrorKeepingFile(FileIO):
     """A new binary file that reports success to HDF5 and keeps errors of the system until `check` raises them.
 
     HDF5 2.0 crashes the interpreter at exit if the disk is full when it closes a file (tests/io/test_convert.py).
