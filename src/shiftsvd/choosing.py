@@ -465,7 +465,7 @@ def parallel(data: Resampling, most: int, n_draws: int, n_deviations: float, rng
 
 def bi_cross_validation(data: Resampling, most: int, folds: int, rng: Generator) -> Evidence:
     m, n = data.X.shape
-    folds = integer("folds", folds, 2, min(m, n), f" for a {m} x {n} matrix")
+    folds = integer("folds", folds, 2, min(m, n), f" for a {m:,} x {n:,} matrix")
     k = min(most, m - -(-m // folds), n - -(-n // folds))
     parts = [(i, j) for i in _folds(m, folds, rng) for j in _folds(n, folds, rng)]
     errors = sum(_held_out(data, i, j, k, rng) for i, j in parts) / (m * n)

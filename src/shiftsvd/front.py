@@ -232,7 +232,7 @@ def planned(
 def within(memory_limit: int | str | None, A: Operator, k: int | float, solver: str | Solver, tol: float) -> Solver:
     count = asked_for(A, k)
     chosen = solver_named(solver, A, k, tol, memory_limit)
-    what = f"finding {count} components of a {A.shape[0]} x {A.shape[1]} matrix"
+    what = f"finding {count:,} components of a {A.shape[0]:,} x {A.shape[1]:,} matrix"
     fewer = "components" + ", or store the transposed matrix" * bool(tall(A).costs.square_columns)
     affordable(chosen.needed_bytes(A, count), memory_limit, what, fewer)
     return chosen

@@ -50,7 +50,7 @@ def registered(kind: Kind) -> Kind:
 
 @singledispatch
 def difference(A: "Operator", S: "Operator") -> "Operator":
-    raise TypeError(f"an operator is needed, got {type(A).__name__}")
+    raise TypeError(f"expected an operator, got {type(A).__name__}. Convert it with as_operator.")
 
 
 @generic

@@ -243,7 +243,8 @@ def _with_tolerance(info: Info, last: float, tol: float) -> Info:
     )
     if late:
         warnings.warn(
-            f"{late} of {len(info.value_errors)} singular values may have a relative error above {tol:g} (--tol). The "
+            f"{late:,} of {len(info.value_errors):,} singular values may have a relative error above {tol:g} (--tol). "
+            "The "
             "column 'error' has the bounds. Raise --tol, or use another --solver.",
             stacklevel=3,
         )

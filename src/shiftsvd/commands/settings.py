@@ -365,7 +365,7 @@ def check_files(settings: Settings) -> None:
     files, stack = settings.files, settings.stack
     if len(files) > 1 and stack is None:
         raise click.UsageError(
-            f"{len(files)} files need --stack rows (if each has different samples) or --stack columns (if each has "
+            f"{len(files):,} files need --stack rows (if each has different samples) or --stack columns (if each has "
             "different features)."
         )
     if settings.join is not None and (stack != "rows" or len(files) < 2):

@@ -274,7 +274,10 @@ def _power(x: Vector, p: float) -> Vector:
 def _cosines(profiles: Operator, V: Panel) -> Panel:
     coordinates, squares = profiles.matmat(V), profiles.row_squares()
     if squares is None:
-        raise ValueError(f"squared cosines need squared entries, which {profiles} does not provide")
+        raise ValueError(
+            f"squared cosines need squared entries, which {profiles} does not provide. Pass an array or a sparse "
+            "matrix."
+        )
     return np.asarray(coordinates**2 * _power(squares, -1)[:, None])
 
 

@@ -221,16 +221,18 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
     if len(lacking) > max_absent * len(needed):
         limit = f"limit {100 * max_absent:.3g} %"
         which = f"lacks {len(lacking):,} of the model's {len(needed):,} features ({limit}): {few(lacking)}"
-        raise Refused(f"{file}: {which}. ", *remedy)
+        raise Refused(f"{file} {which}. ", *remedy)
     if unknown := [name for name in found if name not in place]:
-        raise ValueError(f"{file}: has features that the model does not have: {few(unknown)}. Remove these features.")
+        raise ValueError(f"{file} has features that the model does not have: {few(unknown)}. Remove these features.")
     if len(there) < len(found) or len(place) < len(model):
-        which = "there are" if len(there) < len(found) else "the model has"
-        why = "and a different feature order from the model, so columns cannot be matched. Make the names unique."
-        raise ValueError(f"{file}: {which} duplicate feature names {why}")
+        what = file if len(there) < len(found) else "the model"
+        raise ValueError(
+            f"{file} has another order of features than the model, and {what} has duplicate feature names, so columns "
+            "cannot be matched. Make the names unique."
+        )
     if lacking:
         notice(
-            f"{file}: lacks {len(lacking):,} of the model's {len(needed):,} features: {few(lacking)}. They are "
+            f"{file} lacks {len(lacking):,} of the model's {len(needed):,} features: {few(lacking)}. They are "
             "treated as missing."
         )
     return on_places(fitted, np.array([place[name] for name in found], np.intp))

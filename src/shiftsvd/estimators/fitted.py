@@ -268,7 +268,7 @@ class FittedPCA(Components):
         if getattr(self, "feature_names_in_", None) is None:
             raise ValueError("the model has no feature names. Fit it on a data frame.")
         remedy = "Raise ", Setting("max_absent"), " to treat absent features as unobserved."
-        return aligned(self, list(names), "names", max_absent, *remedy)
+        return aligned(self, list(names), "the list of names", max_absent, *remedy)
 
     @on_device_of_input
     def inverse_transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:

@@ -129,8 +129,8 @@ class TruncatedSVD(Components):
         if self.warn_mean and self.mean_alignment_[0] > ALIGNED:
             warn_once(
                 f"The first component is the mean of the rows (|cos| = {self.mean_alignment_[0]:.4f}), so only "
-                f"{len(F.S) - 1} of {len(F.S)} components describe how rows differ. Use PCA to subtract the mean; "
-                "sparse data stay sparse. ",
+                f"{len(F.S) - 1} of {len(F.S)} components describe how rows differ. Use PCA to subtract the mean. "
+                "Sparse data stay sparse. ",
                 *("This warning appears once per process. Pass ", Setting("warn_mean", False), " to silence it."),
             )
         return self

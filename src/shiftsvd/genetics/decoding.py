@@ -71,7 +71,7 @@ class VariantFile(ABC):
         twice, count = Counter(person[:2] for person in people).most_common(1)[0]
         if count > 1:
             raise ValueError(
-                f"{path} must have unique sample names, got {twice[1]!r} {count} times. Rename these samples."
+                f"{path} must have unique sample names, got {twice[1]!r} {count:,} times. Rename these samples."
             )
 
     @abstractmethod

@@ -68,7 +68,7 @@ def _places(path: Path, names: Labels) -> Index:
 
 def _notify(counts: list[int], n_common: int, n_all: int, join: Join) -> None:
     each = f"{counts[0]:,} to {counts[-1]:,}" if counts[0] < counts[-1] else f"{counts[0]:,}"
-    of_all = f"{len(counts)} files have {each} features each, {n_common:,} of {n_all:,} in common"
+    of_all = f"{len(counts):,} files have {each} features each, {n_common:,} of {n_all:,} in common"
     inner = f"The other {n_all - n_common:,} are excluded."
     outer = f"All {n_all:,} are kept, with 0 where a file lacks a feature."
     notice(

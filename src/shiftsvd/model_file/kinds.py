@@ -16,6 +16,7 @@ from typing import Any, Concatenate, Final, Literal, ParamSpec, Union, get_args,
 
 import numpy as np
 
+from shiftsvd.errors import plural
 from shiftsvd.extend import tables
 from shiftsvd.missing import MISSING
 from shiftsvd.names import TOL, SupportsArray, resolve
@@ -76,7 +77,9 @@ def _is(value: Any, hint: Any, any_text: bool) -> bool:
 def check_finite(name: str, value: Any) -> None:
     array = np.asarray(value)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite, got {int((~np.isfinite(array)).sum())} NaN or infinite entries")
+        raise ValueError(
+            f"{name} must be finite, got {plural(int((~np.isfinite(array)).sum()), 'NaN or infinite value')}"
+        )
 
 
 # ---- arrays and numbers, by sizes that must agree

@@ -207,7 +207,10 @@ class MatrixShift(Learned):
         return self.S
 
     def at(self, places: Any) -> "MatrixShift":
-        raise ValueError("a shift given as a matrix cannot be applied to other columns, or to another order of columns")
+        raise ValueError(
+            "a shift given as a matrix cannot be applied to other columns, or to another order of columns. Pass the "
+            "columns of the fit."
+        )
 
     def points(self, m: int, data: Any = None) -> Panel:
         return self.S.matmat(np.eye(self.S.shape[1]))

@@ -180,7 +180,7 @@ class CellHooks(Hooks):
         have = [HIGHLY in place.columns(path, "features") for path in place.paths]
         if not any(have):
             return False
-        why = f"only {sum(have)} of {len(have)} files have this column" if not all(have) else None
+        why = f"only {sum(have):,} of {len(have):,} files have this column" if not all(have) else None
         with_gaps = self.settings.left_missing != "error"
         why = why or ("the data have missing values" if with_gaps else _differs(place))
         if why:
@@ -198,7 +198,7 @@ class CellHooks(Hooks):
         memory = left_beside(A, settings.memory)
         k = settings.k if settings.k is not None else min(some.shape)
         solver = solver_named(settings.solver, some, k, settings.tol, memory)
-        what = f"finding components of {some.shape[1]} features"
+        what = f"finding components of {some.shape[1]:,} features"
         affordable(solver.peak_bytes(some, asked_for(some, k)), memory, what)
         criterion, steps = self._criterion()
         batches = Batches.of(None if column is None else of_samples(self.place, column), A.shape[0])

@@ -71,7 +71,7 @@ class Stream:
         rng: Callable[[], Generator],
         memory_limit: int | str | None,
     ) -> "Stream":
-        ell, what = min(k + max(k, n_oversamples), n), f"streaming {k} components of {n} features"
+        ell, what = min(k + max(k, n_oversamples), n), f"streaming {k:,} components of {n:,} features"
         needed = WholeScatter.bytes(n, default_threads())
         if ell == n or (n <= max(WHOLE, 4 * ell) and spare(needed, memory_limit)):
             affordable(needed, memory_limit, what)

@@ -398,7 +398,8 @@ class Fitted:
         A = checked(as_operator(A))
         if A.shape[1] != len(self.columns):
             raise ValueError(
-                f"{type(self.how).__name__} was fitted on {len(self.columns):,} columns, got {A.shape[1]:,}"
+                f"{type(self.how).__name__} was fitted on {len(self.columns):,} columns, got {A.shape[1]:,}. Pass the "
+                "columns of the fit."
             )
         B, Z = parts(self, A, self.rows(A) if R is None else R)
         return B if Z is None else B - Z

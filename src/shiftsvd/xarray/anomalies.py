@@ -164,7 +164,10 @@ class Regressors:
         affordable(8 * m * g, None, f"{g:,} groups of {m:,} samples", "groups")
         places = Index(levels).get_indexer(Index(self.labels))
         if unseen := sorted(set(map(str, self.labels[places < 0]))):
-            raise Refused(Setting("groups"), f" has labels that did not occur in the training data: {few(unseen)}")
+            raise Refused(
+                Setting("groups"),
+                f" has labels that did not occur in the training data: {few(unseen)}. Fit on samples of every label.",
+            )
         L = np.zeros((m, g))
         L[np.arange(m), places] = 1
         return L

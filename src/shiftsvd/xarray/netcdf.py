@@ -24,7 +24,7 @@ from shiftsvd.extend.files import (
     reading,
     row_edges,
 )
-from shiftsvd.extend.running import Refused, Setting
+from shiftsvd.extend.running import Refused, Setting, few
 
 # Cells of larger grids get no names, because the names would need more memory than a sample.
 MOST_CELLS: Final = 2_000_000
@@ -81,7 +81,7 @@ def variable_of(path: Path, key: str | None) -> Any:
         raise ValueError(f"{path} has no numeric variable with at least 2 dimensions")
     if key is None and len(found) > 1:
         many = (
-            f"{path} has {len(found)} numeric variables with at least 2 dimensions: {', '.join(found)}. Choose one by "
+            f"{path} has {len(found):,} numeric variables with at least 2 dimensions: {few(found, 10)}. Choose one by "
         )
         raise Refused(many, Setting("key"), ".")
     return data[key or found[0]]

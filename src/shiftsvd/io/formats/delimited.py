@@ -166,7 +166,9 @@ def _records(path: Path, text: str, is_all: bool, separator: str) -> list[TextRo
         found.extend(TextRow(cells, end) for cells in csv.reader(lines(), delimiter=separator, strict=True) if cells)
     except csv.Error as error:
         if is_all or len(found) < 2:
-            raise ValueError(f"{path} cannot be read: {error} in its first lines") from error
+            raise ValueError(
+                f"{path} cannot be read: {error} in its first lines. Check the quotation marks."
+            ) from error
     return found
 
 

@@ -23,15 +23,15 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 def _header(name: str, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:
-        raise ValueError(f"{name} has an unknown version of the format: {version}")
+        raise ValueError(f"{name} has an unknown version of the format: {version}. Save it again with numpy.save.")
     try:
         shape, fortran, dtype = _HEADERS[version](file)
     except (SyntaxError, tokenize.TokenError) as error:
-        raise ValueError(f"{name} is damaged: its header cannot be parsed") from error
+        raise ValueError(f"{name} is damaged: its header cannot be parsed. Save it again with numpy.save.") from error
     if dtype.hasobject:
         raise ValueError(f"{name} holds Python objects, which are not loaded for safety. Save numbers or text.")
     if any(size < 0 for size in shape):
-        raise ValueError(f"{name} is damaged: it has the shape {shape}")
+        raise ValueError(f"{name} is damaged: it has the shape {shape}. Save it again with numpy.save.")
     return shape, fortran, dtype
 
 

@@ -74,7 +74,7 @@ class Tree:
         keys = self.matrices()
         if not keys:
             return "no matrix of numbers"
-        return f"{len(keys)} matrices: {few(map(repr, keys), _SHOWN)}"
+        return f"{len(keys):,} matrices: {few(map(repr, keys), _SHOWN)}"
 
     def texts(self, node: Any, length: int) -> Labels:
         names = ["" if value is None else str(value) for value in self.column(node, length).tolist()]
