@@ -185,7 +185,7 @@ def test_a_completion_that_stopped_unfinished_has_not_converged_in_any_output(
     assert (facts["settings"]["penalty"], facts["settings"]["max_iter"]) == (0.5, 2)
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "The prediction of missing values reached its limit of iterations" in page
-    assert "larger max_iter" in page
+    assert "Raise max_iter or penalty" in page
     assert '<td class="yes">' not in page
     assert "The error bounds of component" not in page
     assert "The completion of missing values did not converge" in invoke(*line).stdout
