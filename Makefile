@@ -74,11 +74,12 @@ torch: $(TEST)
 test-newest: ## the tests with the newest versions, pre-releases too
 	@PIP_PRE=1 PIP_UPGRADE=1 PIP_UPGRADE_STRATEGY=eager $(MAKE) --no-print-directory test VENV=.venv-newest
 
-lint: $(LINT) ## style, format, types, docstrings
+lint: $(LINT) ## style, format, types, docstrings, banned phrases
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy -n 2
 	@$(BIN)/python -m benchmarks.structure.docstrings
+	@$(BIN)/python -m pytest -qq -n 0 -p no:cacheprovider tests/house/test_words.py
 	@files=$$(git ls-files '*.cpp' '*.hpp' '*.cu'); [ -z "$$files" ] || $(BIN)/clang-format --dry-run --Werror $$files
 
 format: $(LINT) ## put the source in format

@@ -198,7 +198,7 @@ def halko_bound(
     """
     short = min(shape)
     if not 2 <= k < len(S):
-        raise refuse("k", f"be in 2..{len(S) - 1}, since the bound is a multiple of sigma_(k+1)", k)
+        raise refuse("k", f"be in 2..{len(S) - 1}, because the bound is a multiple of the next singular value", k)
     if n_iter < 0 or (n_oversamples is not None and n_oversamples < 2):
         given = (Setting("n_iter", n_iter), ", ", Setting("n_oversamples", n_oversamples))
         raise Refused("the bound needs n_iter >= 0 and n_oversamples >= 2, got ", *given)

@@ -18,7 +18,7 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.powers import check_size, largest_of, length
 from shiftsvd.operators import Adjoint, Operator, Scaled
 from shiftsvd.preparation.prepare import Preparation, Prepared
-from shiftsvd.preparation.shifts import Plain
+from shiftsvd.preparation.shifts import MeanShift
 from shiftsvd.result import SVDResult
 from shiftsvd.runs.memory import Resources
 from shiftsvd.runs.messages import warn
@@ -384,7 +384,7 @@ class Resampling:
         X = self.X if i is None else self.X[i][:, j]
         columns = slice(None) if j is None else j
         A = as_operator(X, **vars(self.resources))
-        shift = Plain(np.zeros(A.shape[1]) if self.mean is None else self.mean[columns])
+        shift = MeanShift(np.zeros(A.shape[1]) if self.mean is None else self.mean[columns])
         return Prepared(shift, None if self.scale is None else self.scale[columns]).of(A)
 
     def svd(self, A: Operator, k: int, rng: Generator, tol: float = TOL) -> SVDResult:
@@ -465,7 +465,7 @@ def parallel(data: Resampling, most: int, n_draws: int, n_deviations: float, rng
 
 def bi_cross_validation(data: Resampling, most: int, folds: int, rng: Generator) -> Evidence:
     m, n = data.X.shape
-    folds = integer("folds", folds, 2, min(m, n), f" for a {m} x {n} matrix")
+    folds = integer("folds", folds, 2, min(m, n), f" for a {m:,} x {n:,} matrix")
     k = min(most, m - -(-m // folds), n - -(-n // folds))
     parts = [(i, j) for i in _folds(m, folds, rng) for j in _folds(n, folds, rng)]
     errors = sum(_held_out(data, i, j, k, rng) for i, j in parts) / (m * n)

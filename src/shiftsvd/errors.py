@@ -1,7 +1,7 @@
 """Errors and warnings as values: texts with settings in them, worded once for Python and once for the command.
 
-``raise Refused("column 'id' must be numbers; ", Setting("drop", ["id"]), " excludes this column")`` reads
-``drop=['id'] excludes this column`` in Python, and ``--drop id excludes this column`` in the command.
+``raise Refused("column 'id' must be numbers. Use ", Setting("drop", ["id"]), " to exclude this column.")`` reads
+``Use drop=['id'] to exclude this column.`` in Python, and ``Use --drop id to exclude this column.`` in the command.
 """
 
 import re
@@ -91,5 +91,11 @@ class Refused(Worded, ValueError):
 
 
 def refuse(name: str, rule: str, value: Any, remedy: Part = "") -> Refused:
-    """Return the error of a setting: "NAME must RULE, got VALUE; REMEDY"."""
-    return Refused(Setting(name), f" must {rule}, got {value!r}", *(("; ", remedy) if remedy else ()))
+    """Return the error of a setting: "NAME must RULE, got VALUE. REMEDY."."""
+    return Refused(Setting(name), f" must {rule}, got {value!r}", *((".", *sentence(remedy)) if remedy else ()))
+
+
+def sentence(first: Part, *more: Part) -> tuple[Part, ...]:
+    """Return parts of a message as a sentence that follows another: " Raise tol."."""
+    capital = first[:1].upper() + first[1:] if isinstance(first, str) else first
+    return (" ", capital, *more, ".")

@@ -85,7 +85,7 @@ _progress: ContextVar[Progress | None] = ContextVar("_progress", default=None)
 
 
 @contextmanager
-def holding(variable: ContextVar[Value], value: Value) -> Iterator[None]:
+def set_within(variable: ContextVar[Value], value: Value) -> Iterator[None]:
     before = variable.set(value)
     try:
         yield
@@ -120,11 +120,11 @@ def listening(listener: Listener) -> AbstractContextManager[None]:
     >>> bool(stages)
     True
     """
-    return holding(_progress, Progress(listener))
+    return set_within(_progress, Progress(listener))
 
 
 def unheard() -> AbstractContextManager[None]:
-    return holding(_progress, None)
+    return set_within(_progress, None)
 
 
 def passes_so_far() -> float | None:

@@ -10,7 +10,7 @@ import numpy as np
 from shiftsvd.backends.files import LEAST_BLOCK, DiskRows
 from shiftsvd.errors import Part, Refused, Setting, refuse
 from shiftsvd.kernels import threads
-from shiftsvd.missing import Account, check_unused, completed, with_missing
+from shiftsvd.missing import MissingSummary, check_unused, completed, with_missing
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.names import MAX_ITER, MissingName, ScaleName, ShiftName, SolverName, VectorLike
 from shiftsvd.operators import Adjoint, Operator
@@ -152,7 +152,7 @@ def svd(
         preparation = Preparation(shift, scale, row_weights(sample_weight, A.shape[0]), scale_ddof, entries)
         prepared, account = learned(A, preparation, k, solver, tol, memory_limit, missing, rng, penalty, max_iter)
         F = decompose(prepared.of_own, k, solver, tol, rng, memory_limit, certify, prepared.off)
-        F.info = account.told(F.info)
+        F.info = account.added_to(F.info)
         return native(F, X)
 
 
@@ -167,7 +167,7 @@ def learned(
     rng: np.random.Generator,
     penalty: float | Literal["auto"] = "auto",
     max_iter: int = MAX_ITER,
-) -> tuple[Prepared, Account]:
+) -> tuple[Prepared, MissingSummary]:
     entries = preparation.entries
     if entries and missing != "error":
         raise Refused(
@@ -232,7 +232,7 @@ def planned(
 def within(memory_limit: int | str | None, A: Operator, k: int | float, solver: str | Solver, tol: float) -> Solver:
     count = asked_for(A, k)
     chosen = solver_named(solver, A, k, tol, memory_limit)
-    what = f"finding {count} components of a {A.shape[0]} x {A.shape[1]} matrix"
+    what = f"finding {count:,} components of a {A.shape[0]:,} x {A.shape[1]:,} matrix"
     fewer = "components" + ", or store the transposed matrix" * bool(tall(A).costs.square_columns)
     affordable(chosen.needed_bytes(A, count), memory_limit, what, fewer)
     return chosen

@@ -247,7 +247,7 @@ class SVDResult(Operator):
         """
         F, info = self._host, self.info
         if not 1 <= k <= len(F.S):
-            raise refuse("k", f"be in 1..{len(F.S)}", k, "fit again with more components")
+            raise refuse("k", f"be in 1..{len(F.S)}", k, "fit again to get more components")
         missed, error = info.missed_below, info.frobenius_error
         if missed is not None and k < len(F.S) and info.value_errors is not None:
             missed = max(missed, float(F.S[k] * (1 + info.value_errors[k])))

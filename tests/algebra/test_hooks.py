@@ -200,7 +200,9 @@ def test_what_an_operator_returns_is_not_written_to(kind: type, n: int, solver) 
 
 @pytest.mark.parametrize("own", [lambda self: 3.5, None, "euros"])
 def test_a_class_whose_costs_are_something_else_is_refused_where_it_is_written(own) -> None:
-    with pytest.raises(TypeError, match=r"^Mine.costs must be a property that gives shiftsvd.operators.Costs.*another"):
+    with pytest.raises(
+        TypeError, match=r"^Mine.costs must be a property that returns shiftsvd.operators.Costs.*Rename"
+    ):
         type("Mine", (Minimal,), {"costs": own})
 
 

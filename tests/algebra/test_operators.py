@@ -202,7 +202,7 @@ class TestLowRank:
     @pytest.mark.parametrize(
         ("L", "R", "message"),
         [
-            (np.ones((3, 2)), np.ones((4, 1)), "equal r"),
+            (np.ones((3, 2)), np.ones((4, 1)), "the same r"),
             (np.ones((3, 2, 1)), np.ones((4, 2)), "L must be"),
             (np.ones(3), np.array(["a"] * 4), "R must be"),
             (np.array([1, np.nan, 1]), np.ones(4), "L holds NaN"),

@@ -11,7 +11,7 @@ import pytest
 from scipy import io, sparse
 
 import shiftsvd
-from shiftsvd.commands.fitting import _judged
+from shiftsvd.commands.fitting import _with_tolerance
 from shiftsvd.io import open_matrix
 from tests.support.commands import done
 from tests.support.places import needs
@@ -264,9 +264,9 @@ def test_values_that_are_right_have_converged_only_if_none_was_missed(
     info = shiftsvd.svd(np.diag([3.0, 2.0, 1.0]), 2, solver="exact", certify=True).info
     info = replace(info, converged=False, value_errors=np.zeros(2), missed_below=2 * level)
     with nullcontext() if converged else pytest.warns(UserWarning, match="see missed_below"):
-        assert _judged(info, 2.0, tol).converged is converged
+        assert _with_tolerance(info, 2.0, tol).converged is converged
     with pytest.warns(UserWarning, match="see missed_below"):
-        assert _judged(replace(info, missed_below=None), 2.0, tol).converged is False
+        assert _with_tolerance(replace(info, missed_below=None), 2.0, tol).converged is False
 
 
 def test_certificates_can_be_left_out(file: Path) -> None:

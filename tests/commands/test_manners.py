@@ -168,9 +168,13 @@ def test_each_subcommand_says_what_it_can_do_about_them(tmp_path: Path, X) -> No
         (["fit", "X.npy", "--feature-types", "Genes"], 1, "Remove --feature-types Genes"),
         (["fit", "X.npy", "--ids", "age"], 1, "X.npy: --ids age applies to tables of numbers only, not to npy"),
         (["fit", "X.npy", "--format", "xls"], 2, "Invalid value for '--format'"),
-        (["fit", "X.csv", "--memory", "1k"], 1, "more than the limit of 1 kB of memory; raise --memory, or"),
+        (["fit", "X.csv", "--memory", "1k"], 1, "more than the limit of 1 kB of memory. Raise --memory, or"),
         (["fit", "X.npy", "-k", "3", "--memory", "9k"], 1, "kB. Raise --memory, or use fewer components"),
-        (["fit", "two.npz", "-k", "2"], 1, "otherwise use --key to select one. Its 2-D arrays: a, b"),
+        (
+            ["fit", "two.npz", "-k", "2"],
+            1,
+            "must hold exactly one 2-D array of numbers, got a, b. Select one with --key.",
+        ),
         (
             ["fit", "X.unknown", "-k", "2"],
             1,
@@ -218,7 +222,7 @@ def test_python_is_told_of_arguments(tmp_path: Path, X) -> None:
     ss.PCA(2).fit(X).save(tmp_path / "m.safetensors")
     with pytest.raises(FileExistsError, match="Use force=True to replace it"):
         ss.PCA(2).fit(X).save(tmp_path / "m.safetensors")
-    with pytest.raises(ValueError, match="tol must be at least 0 and less than 1, got 2; pass a relative accuracy"):
+    with pytest.raises(ValueError, match=r"tol must be at least 0 and less than 1, got 2. Pass a relative accuracy"):
         ss.svd(X, 2, tol=2)
     with pytest.raises(ValueError, match=r"more than the limit of 1 kB. Raise memory_limit, or use fewer"):
         ss.svd(X, 2, memory_limit="1kB")

@@ -126,6 +126,15 @@ def test_everything_that_was_given_is_there(tmp_path: Path) -> None:
     assert {"Explained variance", "Scores of components 1 and 2", "Loadings of component 1"} <= titles
 
 
+def test_scores_and_loadings_are_explained(bare: Page, tmp_path: Path) -> None:
+    exact = page(tmp_path, ss.PCA(n_components=2, solver="exact").fit(X)).text
+    assert "factorization is exact up to rounding" in exact
+    assert "not computed" not in exact
+    for word in ("How to read this report", "position of a sample", "weight of a feature", "Accuracy:"):
+        assert word in bare.text
+    assert "How to read this report" not in page(tmp_path, ss.PCA(n_components=0).fit(X)).text
+
+
 def test_the_table_holds_every_component(bare: Page) -> None:
     rows = re.findall(r"<tr><td>(.*?)</td></tr>", bare.source)
     assert len(rows) == 5
@@ -166,7 +175,7 @@ def test_the_certificate_contains_the_truth(tmp_path: Path) -> None:
 
 def test_a_share_that_is_known_closely_is_not_said_to_lie_between_equal_numbers(bare: Page, tmp_path: Path) -> None:
     assert "the error of this share is less than 0.0001 %." in bare.text
-    assert "the share lies between" not in bare.text
+    assert "share lies between" not in bare.text
     rough = ss.PCA(n_components=5, random_state=0).fit(X)
     for error, said in ((2e-6, "less than 0.001 %"), (2e-5, "less than 0.01 %"), (2e-3, "lies between")):
         rough.info_ = replace(PCA.info_, value_errors=np.full(5, error))
@@ -210,7 +219,7 @@ def test_samples_far_out_have_their_names_and_each_loading_is_told_once(tmp_path
 
 def test_without_a_certificate_it_says_so(tmp_path: Path) -> None:
     found = page(tmp_path, ss.PCA(n_components=3, solver="randomized", random_state=0).fit(X))
-    assert "Error bounds were not computed" in found.text
+    assert "error bounds were not computed" in found.text
     assert "not measured" in found.text
     assert "Not everything converged" not in found.text
 

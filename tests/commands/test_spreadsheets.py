@@ -134,7 +134,7 @@ def test_scores_of_a_text_are_a_text(tmp_path: Path) -> None:
 
 def test_classes_may_colour_the_report(tmp_path: Path) -> None:
     told = invoke("fit", written(tmp_path / "plots.csv", PLOTS), "-k", 2)
-    assert "--label-column habitat colours the report" in told.stderr
+    assert "--label-column habitat to colour the report" in told.stderr
 
 
 def test_columns_without_any_number_are_named(tmp_path: Path) -> None:

@@ -119,8 +119,8 @@ def test_other_subcommands_take_the_same_options(word: str, tmp_path: Path, file
 
 def test_messages_spell_options_as_they_are_typed(file: Path) -> None:
     message = invoke("fit", file).stderr
-    assert "--one-hot sex,group encodes each category as a column" in message
-    typed = re.search(r"--drop '(.*)' excludes", message)[1]
+    assert "--one-hot sex,group to encode each category as a column" in message
+    typed = re.search(r"--drop '(.*)' to exclude", message)[1]
     assert typed == 'sex,"date, of birth",group'
     done("fit", file, "--drop", typed, "-k", 1)
     assert joined(["a", 'b "c"', "d,e"]) == 'a,"b ""c""","d,e"'
@@ -245,11 +245,11 @@ def test_tables_that_are_read_in_blocks_are_advised_a_scale_without_a_read_more(
 @pytest.mark.parametrize(
     ("cell", "remedy"),
     [
-        ("{}%", "write 1.25 instead of '1.25%'"),
-        ("${}", "write 1.25 instead of '$1.25'"),
-        ("({})", "write -1.25 instead of '(1.25)'"),
-        ("{}D+00", "write 1.25e+00 instead of '1.25D+00'"),
-        ("\N{MINUS SIGN}{}", "write -1.25 instead of"),
+        ("{}%", "Write 1.25 instead of '1.25%'"),
+        ("${}", "Write 1.25 instead of '$1.25'"),
+        ("({})", "Write -1.25 instead of '(1.25)'"),
+        ("{}D+00", "Write 1.25e+00 instead of '1.25D+00'"),
+        ("\N{MINUS SIGN}{}", "Write -1.25 instead of"),
     ],
 )
 @pytest.mark.parametrize("column", [0, 1])
@@ -268,4 +268,4 @@ def test_numbers_beside_signs_are_refused_with_what_they_may_be(
 
 def test_a_row_of_units_is_refused_as_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\nkg,m/s\n" + "".join(f"{i},{i * i}\n" for i in range(20)))
-    assert "if the first row below the header holds units, remove this row" in invoke("fit", tmp_path / "t.csv").stderr
+    assert "If the first row below the header holds units, remove this row" in invoke("fit", tmp_path / "t.csv").stderr

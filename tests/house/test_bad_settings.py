@@ -70,7 +70,7 @@ VECTORS = {
     "column": (np.ones((6, 1)), "one entry per feature, shape (6,), got float64 (6, 1)"),
     "scalar": (1.5, "one entry per feature, shape (6,), got float64 ()"),
     "text": (np.array(list("abcdef")), "one entry per feature, shape (6,), got <U1 (6,)"),
-    "nan": (np.array([1, np.nan, 1, np.inf, 1, 1]), "must be finite, got 2 NaN or infinite entries"),
+    "nan": (np.array([1, np.nan, 1, np.inf, 1, 1]), "must be finite, got 2 NaN or infinite values"),
 }
 
 
@@ -115,7 +115,7 @@ def test_a_complex_shift_is_for_svd_and_not_for_pca():
 
 def test_factors_of_a_low_rank_matrix_fit_each_other():
     refuses(
-        "LowRank needs L (m, r) and R (n, r) of equal r, got (10, 2) and (6, 3)",
+        "LowRank needs L of shape (m, r) and R of shape (n, r) with the same r, got (10, 2) and (6, 3)",
         lambda: ss.LowRank(np.ones((10, 2)), np.ones((6, 3))),
     )
     refuses(
@@ -146,13 +146,13 @@ def test_a_low_rank_shift_has_the_shape_of_the_matrix(container, shape):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (-np.ones(10), "sample_weight must not be negative, got 10 negative entries"),
-        (np.append(np.ones(9), -0.5), "sample_weight must not be negative, got 1 negative entries"),
+        (-np.ones(10), "sample_weight must not be negative, got 10 negative values"),
+        (np.append(np.ones(9), -0.5), "sample_weight must not be negative, got 1 negative value"),
         (np.ones(9), "must be a numeric vector with one entry per sample, shape (10,), got float64 (9,)"),
         (np.ones((10, 1)), "must be a numeric vector with one entry per sample, shape (10,), got float64 (10, 1)"),
         (["a"] * 10, "must be a numeric vector with one entry per sample, shape (10,), got <U1 (10,)"),
-        (np.append(np.ones(9), np.nan), "sample_weight must be finite, got 1 NaN or infinite entries"),
-        (np.append(np.ones(9), np.inf), "sample_weight must be finite, got 1 NaN or infinite entries"),
+        (np.append(np.ones(9), np.nan), "sample_weight must be finite, got 1 NaN or infinite value"),
+        (np.append(np.ones(9), np.inf), "sample_weight must be finite, got 1 NaN or infinite value"),
         (np.zeros(10), "must not be all zero, and must sum to more than 1, since weights count rows, got a sum of 0"),
         (np.append(np.zeros(9), 1), "must sum to more than 1, since weights count rows, got a sum of 1"),
         (np.full(10, 0.05), "must sum to more than 1, since weights count rows, got a sum of 0.5"),
@@ -273,7 +273,7 @@ def test_a_small_matrix_fits_in_a_small_limit():
 @pytest.mark.parametrize("container", [np.asarray, csr_array])
 def test_what_needs_more_than_the_limit_is_refused_with_the_bytes_and_the_remedy(container):
     A = container(np.ones((2000, 300)))
-    rule = r"components of a 2000 x 300 matrix needs? about [0-9.]+ MB, more than the limit of 1 kB"
+    rule = r"components of a 2,000 x 300 matrix needs? about [0-9.]+ MB, more than the limit of 1 kB"
     for call in (
         lambda: ss.svd(A, 20, memory_limit="1KB"),
         lambda: ss.PCA(20, memory_limit=1000).fit(A),
@@ -289,7 +289,7 @@ def test_what_needs_more_than_the_limit_is_refused_with_the_bytes_and_the_remedy
 def test_all_components_of_a_huge_sparse_matrix_are_refused_by_default():
     # As in scikit-learn, None means min(m, n): here 400 000 components, 10 TB.
     huge = csr_array((1_000_000, 400_000))
-    rule = r"400000 components of a 1000000 x 400000 matrix needs? about .* TB, more than the limit of"
+    rule = r"400,000 components of a 1,000,000 x 400,000 matrix needs? about .* TB, more than the limit of"
     with pytest.raises(ValueError, match=rule):
         ss.PCA().fit(huge)
 

@@ -76,9 +76,7 @@ def test_files_of_the_same_genes_are_joined_without_a_word_in_another_order_with
 def test_what_cannot_be_joined_is_refused_with_a_line(tmp_path: Path) -> None:
     paths = donors(tmp_path, ["csr"] * 3)
     for how in ({"stack": "columns", "join": "inner"}, {"stack": "rows", "join": "left"}):
-        with pytest.raises(
-            ValueError, match='join must be "inner" or "outer", and needs several files with stack="rows"'
-        ):
+        with pytest.raises(ValueError, match='join must be "inner" or "outer", with several files and stack="rows"'):
             open_matrix(paths, **how)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match='join must be "inner" or "outer"'):
         open_matrix(paths[0], join="inner")

@@ -271,7 +271,7 @@ def test_what_is_needed_does_not_change_with_the_threads(n_threads: int) -> None
         with pytest.raises(ValueError, match="more than the limit") as error:
             ss.svd(A, 2, memory_limit=limit)
         said.append(str(error.value).partition(", more")[0])
-    assert said == ["finding 2 components of a 60000 x 60 matrix needs about 12.2 MB"] * 2
+    assert said == ["finding 2 components of a 60,000 x 60 matrix needs about 12.2 MB"] * 2
     assert ss.svd(A, 2, memory_limit="12.2MB").S[0] > 0
 
 

@@ -92,7 +92,7 @@ def test_chunks_that_are_links_out_of_their_folder_are_refused(folder: Path) -> 
 def test_columns_in_circles_are_not_copied(folder: Path) -> None:
     path = trees.columns_in_circles(folder, np.random.default_rng(0), folder)
     with h5py.File(folder / "b.h5", "w") as file, pytest.raises(ValueError, match="must be a column"):
-        pytest.importorskip("shiftsvd.scanpy.annotations").Place([path]).copy_columns(file, "samples")
+        pytest.importorskip("shiftsvd.scanpy.annotations").AnnotationSource([path]).copy_columns(file, "samples")
 
 
 def test_a_pipe_is_read_as_the_file_that_comes_through_it(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_a_fit_without_gaps_says_what_it_said(tmp_path: Path, X: np.ndarray) -> 
     assert (found["n_missing"], found["heldout_r2"], found["completed"]) == (None, None, None)
     assert found["variance_of"] == "the data"
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert "which is exact: a sum over the data" in page
+    assert "which was computed from all entries" in page
     assert "Missing values" not in page
 
 
@@ -184,8 +184,8 @@ def test_a_completion_that_stopped_unfinished_has_not_converged_in_any_output(
     assert (facts["converged"], facts["completed"]) == (False, False)
     assert (facts["settings"]["penalty"], facts["settings"]["max_iter"]) == (0.5, 2)
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert "The completion of missing values reached its limit of iterations" in page
-    assert "larger max_iter" in page
+    assert "The prediction of missing values reached its limit of iterations" in page
+    assert "Raise max_iter or penalty" in page
     assert '<td class="yes">' not in page
     assert "The error bounds of component" not in page
     assert "The completion of missing values did not converge" in invoke(*line).stdout

@@ -162,7 +162,7 @@ LIES: dict[str, tuple[str, Callable[[Any, Any], object], str]] = {
     "a name of Python": (
         "covariates",
         lambda t, x: x["settings"].update(shift={"type": "os.system", "fields": {}}),
-        "not one of the types",
+        "not a type that model files may hold",
     ),
     "a model within that is none": (
         "words, settings",

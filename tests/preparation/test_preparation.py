@@ -11,7 +11,7 @@ import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.choosing import resampling
 from shiftsvd.preparation.prepare import Preparation, Prepared
-from shiftsvd.preparation.shifts import Plain
+from shiftsvd.preparation.shifts import MeanShift
 from shiftsvd.solvers import Exact
 from tests.support.closeness import assert_close
 from tests.support.containers import Held
@@ -282,7 +282,7 @@ def test_the_rows_of_a_stream_and_of_transform_are_prepared_by_what_is_known(mon
     pca.transform(NEW)
     ss.PCA(2).partial_fit(X)
     assert [one.own for one in known] == [None, None]
-    assert all(isinstance(one.shift, Plain) for one in known)
+    assert all(isinstance(one.shift, MeanShift) for one in known)
 
 
 @EVERY_WAY

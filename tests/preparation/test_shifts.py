@@ -311,8 +311,8 @@ REFUSED = {
         r"shift=GroupMeans\(\) needs groups\. Pass groups=\.\.\., with one entry per row",
     ),
     "no covariates": (ss.Covariates(), {}, r"shift=Covariates\(intercept=True\) needs covariates"),
-    "groups for a mean": ("mean", {"groups": GROUPS}, r"groups must come with shift=GroupMeans\(\), got shift=.mean."),
-    "both": (ss.GroupMeans(), {"groups": GROUPS, "covariates": C}, r"covariates must come with shift=Covariates\(\)"),
+    "groups for a mean": ("mean", {"groups": GROUPS}, r"groups requires shift=GroupMeans\(\), got shift=.mean."),
+    "both": (ss.GroupMeans(), {"groups": GROUPS, "covariates": C}, r"covariates requires shift=Covariates\(\)"),
     "labels inside": (
         ss.GroupMeans(GROUPS),
         {"groups": GROUPS},

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from shiftsvd.runs import locks
-from shiftsvd.runs.locks import held, myself
+from shiftsvd.runs.locks import held, this_process
 from shiftsvd.runs.outputs import MARK, Outputs, lock_of, stage_of, write_all
 
 SHIFTSVD = [sys.executable, "-c", "from shiftsvd.cli import main; main()"]
@@ -139,7 +139,7 @@ def left_by(file: Path, **changes: Any) -> None:
     """The file of a lock as a process leaves it that is killed."""
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait()
-    file.write_text(json.dumps(myself() | {"pid": done.pid} | changes))
+    file.write_text(json.dumps(this_process() | {"pid": done.pid} | changes))
 
 
 def test_what_a_killed_process_of_this_machine_left_is_taken(without_locks: None, tmp_path: Path) -> None:

@@ -86,6 +86,19 @@ def test_a_mask_is_a_column_or_none_and_quiet_says_nothing(tmp_path: Path) -> No
     assert "no annotation of its features" in result.stderr
 
 
+def test_missing_values_are_not_answered_by_an_option_that_the_others_exclude(tmp_path: Path) -> None:
+    adata = annotated()
+    adata.X = adata.X.toarray() if hasattr(adata.X, "toarray") else np.array(adata.X)
+    adata.X = adata.X.astype(np.float64)
+    adata.X[0, 0] = np.nan
+    file = written(tmp_path / "X.h5ad", adata)
+    assert "--missing mean" in invoke("fit", file, "-k", 2, "--mask", "none").stderr
+    for options in (("--mask", "highly_variable"), ("--top-features", 5)):
+        said = invoke("fit", file, "-k", 2, *options).stderr
+        assert "(1); fill them in the file, because the other options need data without missing values" in said, said
+        assert "--missing" not in said
+
+
 @pytest.mark.parametrize("gap", ["all false", "numbers", "gaps"])
 def test_a_mask_that_is_none_is_refused_with_the_remedy(gap: str, tmp_path: Path) -> None:
     adata = annotated()
@@ -181,21 +194,21 @@ def test_other_files_are_matched_by_name_with_the_same_mask_and_margins(tmp_path
     result = invoke("transform", model, tmp_path / "more.h5ad", "-o", tmp_path / "more.npy")
     assert result.exit_code == 0, result.output
     assert (
-        "removed 5 features that the model does not have; the file lacks 0 of the model's 40 features" in result.stderr
+        "removed 5 features that the model does not have. The file lacks 0 of the model's 40 features" in result.stderr
     )
     assert_alike(np.load(tmp_path / "more.npy"), want)
     # A gene outside the mask has a part in library sizes alone.
     few = adata[:, np.arange(GENES) != 1].copy()
     result = invoke("transform", model, written(tmp_path / "few.h5ad", few), "-o", tmp_path / "few.npy")
     assert (
-        "removed 0 features that the model does not have; the file lacks 1 of the model's 40 features" in result.stderr
+        "removed 0 features that the model does not have. The file lacks 1 of the model's 40 features" in result.stderr
     )
     L = np.log1p(N * 1e4 / np.delete(N, 1, axis=1).sum(axis=1, keepdims=True))[:, MASK]
     assert_alike(np.load(tmp_path / "few.npy"), Dense(D, ONES, 3).scores(L, np.ones((30, 1))))
     few = adata[:, 1:].copy()  # of the components, and of the sums of cells
     written(tmp_path / "few.h5ad", few)
     result = invoke("transform", model, tmp_path / "few.h5ad", "-o", tmp_path / "lsq.npy", "--max-absent", 0.1)
-    assert "features (treated as unobserved)" in result.stderr
+    assert "They are treated as missing." in result.stderr
     reference = anndata.read_h5ad(tmp_path / "X.h5ad")
     pca(reference, 3, preprocess="log-normalize", tol=1e-10, dtype="float64")
     with pytest.warns(UserWarning, match="The new cells lack"):

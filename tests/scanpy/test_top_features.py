@@ -164,8 +164,8 @@ def test_the_flavor_goes_with_the_transformation_where_none_is_named(file: Path)
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [
-        (["--flavor", "seurat"], 2, "requires --top-features NUMBER"),
-        (["--batch", "donor"], 2, "requires --top-features NUMBER"),
+        (["--flavor", "seurat"], 2, "requires --top-features. Add it"),
+        (["--batch", "donor"], 2, "requires --top-features. Add it"),
         (["--top-features", "0"], 2, "--top-features"),
         (["--top-features", "9", "--flavor", "seurt"], 2, "--flavor"),
         (["--top-features", "9", "--mask", "chosen"], 2, "Use one of them"),

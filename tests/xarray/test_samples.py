@@ -131,7 +131,7 @@ def test_a_share_of_the_variance_is_exceeded_by_the_fewest_modes() -> None:
         ratio = eofs.explained_variance_ratio
         assert float(ratio.sum()) > 0.9 >= float(ratio[:-1].sum())
         assert eofs.mode.values.tolist() == list(range(1, len(ratio) + 1))
-    with pytest.raises(ValueError, match=r"for a share of the variance, pass a number in \(0, 1\)"):
+    with pytest.raises(ValueError, match=r"For a share of the variance, pass a number in \(0, 1\)"):
         pca(da, 1.5)
 
 

@@ -50,7 +50,7 @@ def registered(kind: Kind) -> Kind:
 
 @singledispatch
 def difference(A: "Operator", S: "Operator") -> "Operator":
-    raise TypeError(f"an operator is needed, got {type(A).__name__}")
+    raise TypeError(f"expected an operator, got {type(A).__name__}. Convert it with as_operator.")
 
 
 @generic
@@ -243,8 +243,8 @@ def ldexp(A: "Operator", rows: Vector | int, cols: Vector | int) -> "Operator | 
 
 def no_entries(A: "Operator") -> TypeError:
     return TypeError(
-        f"{A!r} gives no access to its entries, which transformations and missing values need; "
-        "pass an array, a sparse matrix, a file or a Dask array on the host"
+        f"{A!r} gives no access to its entries, which transformations and missing values need. "
+        "Pass an array, a sparse matrix, a file or a Dask array on the host."
     )
 
 

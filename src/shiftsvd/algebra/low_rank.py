@@ -57,7 +57,9 @@ class LowRank(Operator):
     def __post_init__(self) -> None:
         L, R = _factor("L", self.L), _factor("R", self.R)
         if L.shape[1] != R.shape[1]:
-            raise ValueError(f"LowRank needs L (m, r) and R (n, r) of equal r, got {L.shape} and {R.shape}")
+            raise ValueError(
+                f"LowRank needs L of shape (m, r) and R of shape (n, r) with the same r, got {L.shape} and {R.shape}"
+            )
         vars(self).update(L=L, R=R, shape=(len(L), len(R)), dtype=np.result_type(L, R))
 
     def matmat(self, V: Panel) -> Panel:

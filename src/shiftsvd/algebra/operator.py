@@ -158,8 +158,8 @@ class Operator(ABC):
         own = vars(cls).get("costs")
         if "costs" in vars(cls) and not isinstance(own, Costs | property | cached_property):
             raise TypeError(
-                f"{cls.__name__}.costs must be a property that gives shiftsvd.operators.Costs, which solvers plan by, "
-                f"got {own!r}; give it another name"
+                f"{cls.__name__}.costs must be a property that returns shiftsvd.operators.Costs, "
+                f"got {own!r}. Rename this attribute, or make it such a property."
             )
 
     @abstractmethod
@@ -307,7 +307,7 @@ class Operator(ABC):
     def __matmul__(self, V: npt.ArrayLike) -> Panel:
         X = np.asarray(unmasked("V", V))
         if X.ndim not in (1, 2) or X.shape[0] != self.shape[1]:
-            raise ValueError(f"A @ V needs V with {self.shape[1]} rows for A of shape {self.shape}, got {X.shape}")
+            raise ValueError(f"A @ V needs V with {self.shape[1]:,} rows for A of shape {self.shape}, got {X.shape}")
         return self.matmat(X[:, None])[:, 0] if X.ndim == 1 else self.matmat(X)
 
     def __sub__(self, shift: "Operator") -> "Operator":

@@ -125,7 +125,7 @@ class Scaled(Derived):
         e, (near, far) = generic.exponents(self.A, axis), (self.cols, self.rows)
         if axis:
             near, far = far, near
-        return None if e is None else _more(_more(e, near), far, whole=True)
+        return None if e is None else _plus_exponents(_plus_exponents(e, near), far, whole=True)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Scaled":
         # The powers of two of the scales go into the data, too: panels are multiplied by numbers near 1 then.
@@ -176,7 +176,7 @@ def times_powers(A: Operator, rows: Vector | int, cols: Vector | int) -> Operato
     return Scaled(A, *D)
 
 
-def _more(e: Vector, scale: Vector | None, whole: bool = False) -> Vector:
+def _plus_exponents(e: Vector, scale: Vector | None, whole: bool = False) -> Vector:
     if scale is None:
         return e
     more = exponents_of(scale)
@@ -202,7 +202,10 @@ def in_units(A: Operator) -> Units:
     # not know its squares (`column_squares`) is taken as it is.
     norm = A.frobenius_norm()
     if norm is not None and not math.isfinite(norm):
-        raise ValueError(f"the norm of {A!r} leaves the range of numbers; multiply the data by a power of two")
+        raise ValueError(
+            f"the norm of {A!r} is outside the range of float64. Multiply the data by a small power of two, such as "
+            "2.0**-400."
+        )
     e = _exponent(A, norm)
     least, most = range_of(A)
     e = 0 if least <= e <= most or e == NOTHING else e

@@ -115,7 +115,9 @@ def aligned(pca: BatchPCA, n_features: int, names: Labels | None, file: str, max
     if getattr(pca, "feature_names_in_", None) is None or names is None:
         if n_features != pca.n_features_in_:
             raise ValueError(
-                f"{file} has {plural(n_features, 'feature')}, but the model was fitted on {pca.n_features_in_:,}."
+                f"{file} has {plural(n_features, 'feature')}, but the model was fitted on {pca.n_features_in_:,}. Pass "
+                "a file "
+                "with the columns of the fit, in the same order, because they have no names to match."
             )
         return pca
     return by_names(pca, list(names), file, max_absent, REMEDY)
@@ -132,7 +134,8 @@ def _open_scores(pca: BatchPCA, settings: Settings) -> tuple[Operator, Names, An
     if not all(name in columns for name in wanted):
         raise ValueError(
             f"{file} has {plural(Z.shape[1], 'column')} of numbers, but the model has "
-            f"{plural(pca.n_components_, 'component')} ({wanted[0]} to {wanted[-1]})."
+            f"{plural(pca.n_components_, 'component')} ({wanted[0]} to {wanted[-1]}). "
+            "Pass scores that `fit` or `transform` wrote for this model."
         )
     return Z, names, [columns[name] for name in wanted]
 

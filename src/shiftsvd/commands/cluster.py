@@ -27,7 +27,9 @@ def workers(scheduler: str | None, n_workers: int | None) -> Iterator[None]:
     import distributed
 
     try:
-        with _local(distributed, n_workers) if scheduler is None else _there(distributed, scheduler):
+        with (
+            _local_cluster(distributed, n_workers) if scheduler is None else _running_scheduler(distributed, scheduler)
+        ):
             yield
     except distributed.KilledWorker as error:
         raise OSError(
@@ -47,7 +49,7 @@ def workers(scheduler: str | None, n_workers: int | None) -> Iterator[None]:
 
 
 @contextmanager
-def _local(distributed: Any, n_workers: int | None) -> Iterator[None]:
+def _local_cluster(distributed: Any, n_workers: int | None) -> Iterator[None]:
     import dask
 
     patience = {
@@ -68,7 +70,7 @@ def _local(distributed: Any, n_workers: int | None) -> Iterator[None]:
 
 
 @contextmanager
-def _there(distributed: Any, address: str) -> Iterator[None]:
+def _running_scheduler(distributed: Any, address: str) -> Iterator[None]:
     import dask
 
     try:

@@ -71,7 +71,7 @@ PANEL: Final = 16  # typical number of columns that a fit multiplies by
 
 
 def run(given: Settings) -> None:
-    settings, hooks = settled(given)
+    settings, hooks = validated(given)
     paths = planned(settings, hooks)
     outputs = Outputs(paths.values(), settings.force)
     started = time.perf_counter()
@@ -114,7 +114,7 @@ def run(given: Settings) -> None:
         print_message(f"written: {', '.join(result.document['outputs'].values())}", settings.quiet)
 
 
-def settled(given: Settings) -> tuple[Settings, list[Hooks]]:
+def validated(given: Settings) -> tuple[Settings, list[Hooks]]:
     checked = given.check()
     hooks = hooks_of(checked)
     for each in hooks:
@@ -135,7 +135,9 @@ def opened(settings: Settings, hooks: Sequence[Hooks]) -> Run:
     A, names = first_answer(each.open() for each in hooks) or _opened(settings)
     shift = None if settings.shift == "none" else settings.shift
     steps = as_transforms(settings.preprocess)
-    run = Run(settings, spread(A, settings), names, A.shape[1], steps, shift=shift, scale=settings.scale)
+    run = Run(
+        settings, distributed_to_workers(A, settings), names, A.shape[1], steps, shift=shift, scale=settings.scale
+    )
     for each in hooks:
         each.prepare(run)
     return run
@@ -150,7 +152,7 @@ def _opened(settings: Settings) -> tuple[Observed, Names]:
     return open_chosen(paths, stream=settings.on_cluster or None, **how)
 
 
-def spread(A: Observed, settings: Settings) -> Observed:
+def distributed_to_workers(A: Observed, settings: Settings) -> Observed:
     if not settings.on_cluster or not isinstance(A, Operator):
         return A
     from shiftsvd.backends.dask import on_workers
@@ -208,18 +210,18 @@ def fitted(run: Run, k: int | float) -> PCA:
         max_iter=settings.max_iter or MAX_ITER,
     )
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", CERTIFIED)  # `_judged` warns, by the tolerance of the command
-        pca.fit(_placed(A, settings, bool(run.steps)), covariates=run.covariates)
+        warnings.filterwarnings("ignore", CERTIFIED)  # `_with_tolerance` warns, by the tolerance of the command
+        pca.fit(_on_device(A, settings, bool(run.steps)), covariates=run.covariates)
     if names.features is not None:
         pca.feature_names_in_ = np.asarray(names.features, object)
     if settings.choices.given:
         pca.table_ = settings.choices.learned(names.features)
     if isinstance(solver, Solver) and pca.info_.value_errors is not None:
-        pca.info_ = _judged(pca.info_, float(pca.singular_values_[-1]), settings.tol)
+        pca.info_ = _with_tolerance(pca.info_, float(pca.singular_values_[-1]), settings.tol)
     return pca
 
 
-def _placed(A: Observed, settings: Settings, is_changed: bool) -> Observed:
+def _on_device(A: Observed, settings: Settings, is_changed: bool) -> Observed:
     if settings.device in (None, HOST):
         return A
     if is_changed:
@@ -232,7 +234,7 @@ def _placed(A: Observed, settings: Settings, is_changed: bool) -> Observed:
         raise ValueError(f"--device: {error} A larger --memory may also keep the data in memory.") from None
 
 
-def _judged(info: Info, last: float, tol: float) -> Info:
+def _with_tolerance(info: Info, last: float, tol: float) -> Info:
     assert info.value_errors is not None
     late = int(np.sum(~(info.value_errors <= tol)))
     # The solver already compared missed_below with its own tolerance, which may be smaller; MISSED_TOL is the floor.
@@ -241,7 +243,8 @@ def _judged(info: Info, last: float, tol: float) -> Info:
     )
     if late:
         warnings.warn(
-            f"{late} of {len(info.value_errors)} singular values may have a relative error above {tol:g} (--tol). The "
+            f"{late:,} of {len(info.value_errors):,} singular values may have a relative error above {tol:g} (--tol). "
+            "The "
             "column 'error' has the bounds. Raise --tol, or use another --solver.",
             stacklevel=3,
         )
@@ -274,8 +277,8 @@ def solver_of(given: Observed, k: int | float, settings: Settings, memory: int |
 def estimated(given: Settings) -> dict[str, Any]:
     # Open the data as `fit` does, and measure the memory of data and program. Predict the later stages of a fit one by
     # one. Freed memory returns to the system between stages, so the peak is that of the largest stage.
-    settings, hooks = settled(given)
-    _check_foreseen(settings)
+    settings, hooks = validated(given)
+    _check_predictable(settings)
     paths = planned(settings, hooks)
     watch = MemoryWatch()
     run = opened(settings, hooks)
@@ -337,7 +340,7 @@ def estimated(given: Settings) -> dict[str, Any]:
     }
 
 
-def _check_foreseen(settings: Settings) -> None:
+def _check_predictable(settings: Settings) -> None:
     if settings.missing == "em" and not settings.filled:
         raise click.UsageError(
             "`estimate` cannot predict --missing em, because its number of iterations depends on the data. Use "

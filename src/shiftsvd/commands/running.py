@@ -7,7 +7,7 @@ import shlex
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -97,7 +97,20 @@ def _with_remedy(error: BaseException) -> BaseException:
         return error.but(remedy="replace the infinite values in the file")
     if context.params.get("preprocess"):
         return error.but(remedy="fill them in the file, because --preprocess needs data without missing values")
+    if "missing" in context.params and not _accepts_missing(context.params):
+        return error.but(remedy="fill them in the file, because the other options need data without missing values")
     return error.but(remedy=_FILL.get(str(context.command.name), "fill them in the file"))
+
+
+def _accepts_missing(given: Mapping[str, Any]) -> bool:
+    from shiftsvd.commands.fitting import validated
+    from shiftsvd.commands.settings import Settings
+
+    try:
+        validated(Settings.of({**given, "missing": "mean"}))
+    except (click.UsageError, ValueError):
+        return False
+    return True
 
 
 def _line(error: BaseException) -> str:

@@ -67,8 +67,8 @@ class Settings:
     )
     key: str | None = option("Matrix in a file that holds several, such as layers/counts or raw/X.", metavar="NAME")
     orient: Orient | None = option(
-        "Whether samples are the rows or the columns of the file.  [default: rows, unless the format is known to "
-        "store samples as columns]"
+        "Axis of the samples in the file: rows or columns.  [default: rows, unless the format is known to store "
+        "samples as columns]"
     )
     feature_types: tuple[str, ...] | None = option(
         'Types of features to keep, separated by commas, or all.  [default: "Gene Expression" of 10x files]',
@@ -80,12 +80,12 @@ class Settings:
         default=False,
     )
     max_absent: float | None = option(
-        "Largest share of the features of MODEL that the file may lack; they are treated as missing values.  [default: "
-        "0; 0.1 if the fit selected features]",
+        "Largest share (0 to 1) of the features of MODEL that FILE may lack. Absent features are treated as missing "
+        "values.  [default: 0; 0.1 if the fit selected features]",
         metavar="SHARE",
         type=click.FloatRange(0, 1),
     )
-    compression: Literal["none", "gzip", "zstd"] | None = option("Compression of OUT.  [default: none]")
+    compression: Literal["none", "gzip", "zstd"] | None = option("Compression of the arrays in OUT.  [default: none]")
 
     ids: str | None = option(
         "Column of sample names.  [default: the first column, if it has no header or holds text without repeats]",
@@ -177,7 +177,7 @@ class Settings:
     )
     certify: bool | None = option(
         "Compute error bounds for solvers that do not compute bounds themselves, such as randomized.  [default: if "
-        "they fit in memory]",
+        "memory suffices]",
         "--certify/--no-certify",
     )
     seed: int = option(
@@ -365,7 +365,7 @@ def check_files(settings: Settings) -> None:
     files, stack = settings.files, settings.stack
     if len(files) > 1 and stack is None:
         raise click.UsageError(
-            f"{len(files)} files need --stack rows (if each has different samples) or --stack columns (if each has "
+            f"{len(files):,} files need --stack rows (if each has different samples) or --stack columns (if each has "
             "different features)."
         )
     if settings.join is not None and (stack != "rows" or len(files) < 2):
@@ -419,11 +419,11 @@ def _with_device(settings: Settings) -> Settings:
     if device != HOST:
         usual = {"missing": "error", "scheduler": None, "workers": None, "preprocess": (), "checkpoint": None}
         given = [option_of(name) for name, value in usual.items() if getattr(settings, name) != value]
-        refuse_beside_device(device, given)
+        refuse_with_device(device, given)
     return replace(settings, device=device)
 
 
-def refuse_beside_device(device: str, options: list[str]) -> None:
+def refuse_with_device(device: str, options: list[str]) -> None:
     if options:
         raise click.UsageError(
             f"--device {device} needs data in memory without missing values or transformations. Remove "

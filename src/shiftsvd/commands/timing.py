@@ -28,7 +28,7 @@ def run(settings: Settings) -> None:
     X, _ = open_matrix(path)
     within(k, X.shape, path)
     A = centered(X)
-    placed = {device: centered(_placed(X, device)) for device in settings.devices}
+    placed = {device: centered(_on_device(X, device)) for device in settings.devices}
     for device in settings.devices:
         if device != HOST:
             _fit(placed[device], k, settings.solvers[0], settings.tol)  # compile GPU kernels before timing
@@ -50,7 +50,7 @@ def run(settings: Settings) -> None:
     click.echo(f"\n--solver auto selects {selected}: {selected.reason}")
 
 
-def _placed(X: Any, device: str) -> Any:
+def _on_device(X: Any, device: str) -> Any:
     try:
         return X if device == HOST else moved(as_operator(X), device)
     except TypeError as error:

@@ -103,7 +103,7 @@ class BatchPCA(FittedPCA):
         A = self._operator(X, reset=stream is None)
         weights = row_weights(sample_weight, A.shape[0], of_a_batch=True)
         with threads(self.n_threads):
-            stream = stream or self._begin(self._wanted(A.shape))
+            stream = stream or self._begin(self._checked_n_components(A.shape))
             stream.update(A, weights)
         self._keep(stream)
         return self
@@ -128,7 +128,7 @@ class BatchPCA(FittedPCA):
         """
         stream = self._stream
         if stream is None:
-            raise ValueError("refine needs an estimator fitted by partial_fit. Call partial_fit first.")
+            raise ValueError("refine needs an estimator fitted by partial_fit. Call partial_fit for each batch first.")
         passes = integer("passes", passes, 1)
         A = self._operator(X)
         weights = row_weights(sample_weight, A.shape[0], of_a_batch=True)
@@ -149,7 +149,7 @@ class BatchPCA(FittedPCA):
 
     def _made(self, stream: Stream) -> dict[str, Any]:
         n = self.n_features_in_
-        return stream.fitted(self._wanted((n, n)), self._vector(n))
+        return stream.fitted(self._checked_n_components((n, n)), self._vector(n))
 
     def _keep(self, stream: Stream) -> None:
         # Recovery takes longer than a small batch: measured 30 ms beside 5 ms for 60 rows of 2000 features.
@@ -173,7 +173,7 @@ class BatchPCA(FittedPCA):
         scale, rng = resolve_scale(self.scale, n, None), partial(random_generator, self.random_state)
         return Stream.begin(n, k, self.n_oversamples, scale, rng, self.memory_limit)
 
-    def _wanted(self, shape: tuple[int, int]) -> int:
+    def _checked_n_components(self, shape: tuple[int, int]) -> int:
         n, k = shape[1], self.n_components
         return n if k is None else integer("n_components", k, 1, n, f" or None for partial_fit with {n} features")
 
@@ -324,7 +324,7 @@ class IncrementalPCA(BatchPCA):
             )
         return k
 
-    def _wanted(self, shape: tuple[int, int]) -> int:
+    def _checked_n_components(self, shape: tuple[int, int]) -> int:
         k = None if self._stream is None else self._stream.k
         return self._first(shape) if k is None else k
 

@@ -274,7 +274,10 @@ def _power(x: Vector, p: float) -> Vector:
 def _cosines(profiles: Operator, V: Panel) -> Panel:
     coordinates, squares = profiles.matmat(V), profiles.row_squares()
     if squares is None:
-        raise ValueError(f"squared cosines need squared entries, which {profiles} does not provide")
+        raise ValueError(
+            f"squared cosines need squared entries, which {profiles} does not provide. Pass an array or a sparse "
+            "matrix."
+        )
     return np.asarray(coordinates**2 * _power(squares, -1)[:, None])
 
 
@@ -445,7 +448,10 @@ def _learned(name: str, column: Any) -> Any:
     try:
         return np.unique(column)
     except TypeError as error:
-        raise TypeError(f"column {name}: categories argument must be a string or a number each: {error}") from None
+        raise TypeError(
+            f"column {name}: every category argument must be a string or a number ({error}). Convert the column with "
+            "astype(str)."
+        ) from None
 
 
 def _codes(column: Any, known: Any) -> Panel:

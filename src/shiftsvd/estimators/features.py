@@ -220,16 +220,21 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
     lacking = [name for name in needed if name not in there]
     if len(lacking) > max_absent * len(needed):
         limit = f"limit {100 * max_absent:.3g} %"
-        which = f"{len(lacking):,} of the model's {len(needed):,} features ({limit}): {few(lacking)}"
-        raise Refused(f"{file}: lacks {which}. ", *remedy)
+        which = f"lacks {len(lacking):,} of the model's {len(needed):,} features ({limit}): {few(lacking)}"
+        raise Refused(f"{file} {which}. ", *remedy)
     if unknown := [name for name in found if name not in place]:
-        raise ValueError(f"{file}: has features that the model does not have: {few(unknown)}. Remove these features.")
+        raise ValueError(f"{file} has features that the model does not have: {few(unknown)}. Remove these features.")
     if len(there) < len(found) or len(place) < len(model):
-        which = "there are" if len(there) < len(found) else "the model has"
-        why = "and a different feature order from the model, so columns cannot be matched. Make the names unique."
-        raise ValueError(f"{file}: {which} duplicate feature names {why}")
+        what = file if len(there) < len(found) else "the model"
+        raise ValueError(
+            f"{file} has another order of features than the model, and {what} has duplicate feature names, so columns "
+            "cannot be matched. Make the names unique."
+        )
     if lacking:
-        notice(f"{file}: lacks {len(lacking):,} of the model's {len(needed):,} features (treated as unobserved)")
+        notice(
+            f"{file} lacks {len(lacking):,} of the model's {len(needed):,} features: {few(lacking)}. They are "
+            "treated as missing."
+        )
     return on_places(fitted, np.array([place[name] for name in found], np.intp))
 
 
@@ -262,8 +267,11 @@ def least_squares(V: Panel, there: Places) -> Panel:
     left = float(eigvalsh(G)[0]) if len(G) else 1.0
     if left < 1 - MOST_LOST:
         raise ValueError(
-            f"the present features must hold at least {1 - MOST_LOST:.0%} of the squared length of every combination "
-            f"of components, got {max(left, 0):.0%} for one. Fit a model on the features that both data sets have."
+            "too many features are absent to compute scores: the present features must hold at least "
+            f"{1 - MOST_LOST:.0%} "
+            f"of the squared loadings of every component and every mixture of components, got {max(left, 0):.0%}. Fit "
+            "a "
+            "model on the features that both data sets have."
         )
     return np.asarray(cho_solve(cho_factor(G), W.conj().T).conj().T)
 
@@ -285,7 +293,7 @@ def taken(X: Any) -> Any:
     if not arrays.on_host:
         raise TypeError(
             f"estimators need an array on the host, got one of {arrays!r}. Call {dispatch} to fit PCA on the device, "
-            "use shiftsvd.svd, or pass a copy on the host."
+            "use shiftsvd.svd, or copy the array to the host."
         )
     library = type(X).__module__.partition(".")[0]
     warn_once(
@@ -306,7 +314,7 @@ def on_host(Z: Any) -> Any:
     return Z if arrays is None else arrays.down(Z)
 
 
-def settled(estimator: Any, X: Any) -> None:
+def move_fitted(estimator: Any, X: Any) -> None:
     """Copy fitted arrays to the device of X, and keep the NumPy arrays in `_learned`."""
     arrays = dispatched(X)
     vars(estimator).pop("_learned", None)
@@ -316,7 +324,7 @@ def settled(estimator: Any, X: Any) -> None:
         vars(estimator).update({name: arrays.up(np.ascontiguousarray(value)) for name, value in host.items()})
 
 
-def natively(method: Callable[P, R]) -> Callable[P, R]:
+def on_device_of_input(method: Callable[P, R]) -> Callable[P, R]:
     """Compute on the host, with one BLAS thread, and return arrays on the device of X."""
 
     @wraps(method)
@@ -326,13 +334,13 @@ def natively(method: Callable[P, R]) -> Callable[P, R]:
         X = given[0] if given else named.get("X")
         arrays = dispatched(X) if X is not None else learned and learned[0]
         with threads(self.n_threads):
-            found: Any = cast("Any", method)(self if learned is None else hosted(self), *given, **named)
+            found: Any = cast("Any", method)(self if learned is None else host_copy(self), *given, **named)
         return cast("R", arrays.up(np.ascontiguousarray(found)) if arrays and isinstance(found, np.ndarray) else found)
 
     return inside
 
 
-def hosted(estimator: Model) -> Model:
+def host_copy(estimator: Model) -> Model:
     learned = vars(estimator).get("_learned")
     if learned is None:
         return estimator

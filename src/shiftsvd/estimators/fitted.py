@@ -17,8 +17,8 @@ from shiftsvd.estimators.features import (
     Components,
     aligned,
     checked,
-    hosted,
-    natively,
+    host_copy,
+    on_device_of_input,
     on_host,
     points,
     scores_by_row,
@@ -32,7 +32,7 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.powers import SQUARED, check_size, largest_of
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.preparation.prepare import Prepared
-from shiftsvd.preparation.shifts import Learned, Plain, of_each_row
+from shiftsvd.preparation.shifts import Learned, MeanShift, of_each_row
 from shiftsvd.runs.messages import warn
 
 OURS = {"scale_", "info_", "n_iter_", "unseen_variance_"}  # fitted attributes without a counterpart in scikit-learn
@@ -177,7 +177,7 @@ class FittedPCA(Components):
     @overload
     def transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Panel: ...
 
-    @natively
+    @on_device_of_input
     def transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
         """Return the scores ``(X - shift) diag(1 / scale_) components_.T``, with the shift and scale of the fit.
 
@@ -268,9 +268,9 @@ class FittedPCA(Components):
         if getattr(self, "feature_names_in_", None) is None:
             raise ValueError("the model has no feature names. Fit it on a data frame.")
         remedy = "Raise ", Setting("max_absent"), " to treat absent features as unobserved."
-        return aligned(self, list(names), "names", max_absent, *remedy)
+        return aligned(self, list(names), "the list of names", max_absent, *remedy)
 
-    @natively
+    @on_device_of_input
     def inverse_transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
         """Return the points in the space of the data, in its units, that have these scores.
 
@@ -300,7 +300,7 @@ class FittedPCA(Components):
 
         return points(self, on_host(X), found, data is None)
 
-    @natively
+    @on_device_of_input
     def score_samples(self, X: Any, groups: Any = None, covariates: Any = None) -> Vector:
         """Return the log-likelihood of each row under the probabilistic model, in the units of X.
 
@@ -329,7 +329,7 @@ class FittedPCA(Components):
         """
         return self._likelihoods(X, groups, covariates)
 
-    @natively
+    @on_device_of_input
     def score(self, X: Any, y: Any = None, groups: Any = None, covariates: Any = None) -> float:
         """Return the mean of `score_samples` over the rows; y is ignored."""
         return float(np.mean(self._likelihoods(X, groups, covariates)))
@@ -342,12 +342,12 @@ class FittedPCA(Components):
         check_size("rows", max(1.0, largest_of(Z), float(np.sqrt(rest.max(initial=0)))), SQUARED)
         return model.log_likelihood(Z, rest)
 
-    @natively
+    @on_device_of_input
     def get_covariance(self) -> Panel:
         """Return the covariance of the model in the units of X, shape (n_features, n_features)."""
         return self._model().covariance()
 
-    @natively
+    @on_device_of_input
     def get_precision(self) -> Panel:
         """Return the inverse of `get_covariance`, by Woodbury's formula."""
         return self._model().precision()
@@ -370,7 +370,7 @@ class FittedPCA(Components):
         known = vars(self)
         if "components_" not in known:
             check_is_fitted(self, "components_")  # those of a stream are made now
-        shift: Learned = known.get("shift_") or Plain(self.mean_, of_each_row(self.shift))
+        shift: Learned = known.get("shift_") or MeanShift(self.mean_, of_each_row(self.shift))
         data = data_of_rows(shift.needs, self.shift, {"groups": groups, "covariates": covariates})
         return Prepared(shift, self.scale_, known.get("preprocess_", ())), data
 
@@ -423,7 +423,7 @@ class FittedPCA(Components):
         """
         from shiftsvd.model_file import save_model
 
-        save_model(hosted(self), path, force=force, names=names, source=source)
+        save_model(host_copy(self), path, force=force, names=names, source=source)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:

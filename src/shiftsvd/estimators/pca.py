@@ -8,7 +8,7 @@ import numpy as np
 from shiftsvd import names
 from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.estimators.batches import BatchPCA
-from shiftsvd.estimators.features import settled
+from shiftsvd.estimators.features import move_fitted
 from shiftsvd.estimators.fitted import beyond, in_range, minka_rank
 from shiftsvd.estimators.settings import random_generator, shift_of_rows, solver_of, wanted
 from shiftsvd.front import decompose, learned, tolerance
@@ -17,7 +17,7 @@ from shiftsvd.operators import Panel
 from shiftsvd.preparation.covariates import Covariates, GroupMeans
 from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.preparation.scales import row_weights
-from shiftsvd.preparation.shifts import Plain
+from shiftsvd.preparation.shifts import MeanShift
 from shiftsvd.result import SVDResult
 from shiftsvd.solvers import Solver
 from shiftsvd.solvers.factors import left_over
@@ -209,19 +209,19 @@ class PCA(BatchPCA):
             prepared, account = learned(A, preparation, count, solver, tol, limit, *completion)
             variance, unit = prepared.total_variance
             F = decompose(prepared.of_own, count, solver, tol, rng, limit, off=prepared.off)
-            F.info = account.told(F.info)
+            F.info = account.added_to(F.info)
             if k == "mle":
                 F = F.truncate(minka_rank(np.ldexp(F.S, -unit) ** 2 / (prepared.count - 1), int(prepared.count)))
             # Only now: a fit that raises an error must not change the estimator.
             self._forget()
             self._set(F, prepared, len(F.S) if k else 0, variance, unit)
             self.n_iter_ = account.n_iter
-        settled(self, X)
+        move_fitted(self, X)
         return self
 
     def _set(self, F: SVDResult, prepared: Prepared, k: int, variance: float, unit: int) -> None:
         B, freedom, S = prepared.of_own, prepared.count - 1, F.S[:k]
-        if isinstance(prepared.shift, Plain):
+        if isinstance(prepared.shift, MeanShift):
             self.mean_ = prepared.shift.mean
         else:
             self.mean_, self.shift_ = prepared.column_means, prepared.shift

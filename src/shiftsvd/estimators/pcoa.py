@@ -110,7 +110,7 @@ class PCoA(Components):
         S = self._squared(X)
         n, k = S.shape[0], self.n_components
         small = n <= SMALL
-        k = n if k is None and small else integer("n_components", k, 1, n, f" for {n} points")
+        k = n if k is None and small else integer("n_components", k, 1, n, f" for {n:,} points")
         check_tol(self.tol)
         rng = random_generator(self.random_state)
         with threads(S.costs.n_threads):
@@ -167,7 +167,7 @@ class PCoA(Components):
         X = X.data if has_ids(X) else X
         D = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
         if self.metric != "precomputed":
-            affordable(8 * len(D) ** 2, self.memory_limit, f"the distances between {len(D)} points")
+            affordable(8 * len(D) ** 2, self.memory_limit, f"the distances between {len(D):,} points")
             self._points = D.copy()
             D = pairwise_distances(D, metric=self.metric)
         if D.shape[0] != D.shape[1]:
@@ -179,7 +179,7 @@ class PCoA(Components):
 
     def _everything(self, B: "DoubleCentred", k: int) -> Eigenpairs:
         n = B.shape[0]
-        affordable(24 * n * n, self.memory_limit, f"the eigenvalues of {n} points")
+        affordable(24 * n * n, self.memory_limit, f"the eigenvalues of {n:,} points")
         G = B.matmat(np.eye(n))
         values, vectors = linalg.eigh((G + G.T) / 2)
         values = values[::-1].copy()
@@ -191,7 +191,7 @@ class PCoA(Components):
     def _leading(self, B: "DoubleCentred", k: int, rng: np.random.Generator) -> Eigenpairs:
         solver, n = HermitianLanczos(self.tol), B.shape[0]
         needed = 8 * n * (solver.basis_columns(k, n) + 4 * max(k, 2 * solver.block(n)))
-        affordable(needed, self.memory_limit, f"finding {k} coordinates of {n} points")
+        affordable(needed, self.memory_limit, f"finding {k} coordinates of {n:,} points")
         return solver(B, k, rng)
 
     @property

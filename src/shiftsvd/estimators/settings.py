@@ -51,9 +51,12 @@ def wanted(n_components: Any, shape: tuple[int, int], svd_solver: str | None) ->
         if truncated:
             raise Refused(mle, f" cannot be a string {spelled}. Remove ", Setting("svd_solver"), ".")
         if m < n:
-            raise Refused(mle, f" is only supported if n_samples >= n_features, got {m} x {n}")
+            raise Refused(mle, f" is only supported if n_samples >= n_features, got {m:,} x {n:,}. Pass a number.")
         if n > MLE_FEATURES:
-            raise Refused(mle, f" computes all eigenvalues and supports at most {MLE_FEATURES:,} features, got {n:,}")
+            raise Refused(
+                mle,
+                f" computes all eigenvalues and supports at most {MLE_FEATURES:,} features, got {n:,}. Pass a number.",
+            )
         return "mle"
     if isinstance(n_components, float | np.floating) and 0 < n_components < 1 and not truncated:
         return float(n_components)
@@ -150,7 +153,7 @@ def data_of_rows(needed: str | None, shift: Any, data: dict[str, Any]) -> Any:
             )
         if name != needed and values is not None:
             kind = {"groups": "GroupMeans()", "covariates": "Covariates()"}[name]
-            raise Refused(Setting(name), f" must come with shift={kind}, got ", Setting("shift", shift))
+            raise Refused(Setting(name), f" requires shift={kind}, got ", Setting("shift", shift))
     return None if needed is None else data[needed]
 
 

@@ -114,7 +114,7 @@ class TruncatedSVD(Components):
     def fit(self, X: Any, y: Any = None) -> Self:
         A = self._operator(X, reset=True)
         entries = as_transforms(self.preprocess)
-        k = self._wanted((A.shape[0], width(entries, A.shape[1])))
+        k = self._checked_n_components((A.shape[0], width(entries, A.shape[1])))
         tol, solver = tolerance(self.solver, self.tol), self._solver()
         rng, limit = random_generator(self.random_state), self.memory_limit
         prepared, _ = learned(A, Preparation(entries=entries), k, solver, tol, limit, "error", rng)
@@ -129,8 +129,8 @@ class TruncatedSVD(Components):
         if self.warn_mean and self.mean_alignment_[0] > ALIGNED:
             warn_once(
                 f"The first component is the mean of the rows (|cos| = {self.mean_alignment_[0]:.4f}), so only "
-                f"{len(F.S) - 1} of {len(F.S)} components describe how rows differ. Use PCA to subtract the mean; "
-                "sparse data stay sparse. ",
+                f"{len(F.S) - 1} of {len(F.S)} components describe how rows differ. Use PCA to subtract the mean. "
+                "Sparse data stay sparse. ",
                 *("This warning appears once per process. Pass ", Setting("warn_mean", False), " to silence it."),
             )
         return self
@@ -198,7 +198,7 @@ class TruncatedSVD(Components):
         with named(getattr(self, "feature_names_in_", None)):
             return as_operator(X, **vars(self._resources))
 
-    def _wanted(self, shape: tuple[int, int]) -> int | float:
+    def _checked_n_components(self, shape: tuple[int, int]) -> int | float:
         k, (m, n) = self.n_components, shape
         if isinstance(k, float | np.floating) and 0 < k < 1:
             return float(k)

@@ -1,7 +1,7 @@
 """Names for transformations of entries."""
 
-from shiftsvd.transforms import Spelled
-from shiftsvd.transforms.base import EntryOf, checked
+from shiftsvd.transforms import SettingText
+from shiftsvd.transforms.base import FittedEntry, checked
 from shiftsvd.transforms.chains import Preprocess, apply_all, as_transforms, kept_of, learn_all
 from shiftsvd.transforms.count_data import warn_of_counts, warn_of_logarithms, warn_unless_counts
 from shiftsvd.transforms.elementwise import OfEntry

@@ -95,7 +95,7 @@ class GenotypeHooks(Hooks):
             raise click.UsageError("--autosome and --chromosomes all contradict each other. Use one of them.")
         for name, needed in (("hwe_midp", "hwe"), ("indep_order", "indep_pairwise")):
             if extra[name] and extra[needed] is None:
-                raise click.UsageError(f"{option_of(name)} requires {option_of(needed)}. Add it.")
+                raise click.UsageError(f"{option_of(name)} requires {option_of(needed)}. Add {option_of(needed)}.")
         if settings.out is None:
             need_folder("scan", extra["scan"])
         if settings.preprocess and settings.scale == SCALE:
@@ -104,7 +104,7 @@ class GenotypeHooks(Hooks):
     def defaults(self) -> Mapping[str, Any]:
         settings, file = self.settings, self.settings.file
         if settings.scale == SCALE and settings.shift != "mean":
-            raise ValueError(f"--scale {SCALE} requires --shift mean, got --shift {settings.shift}")
+            raise ValueError(f"--scale {SCALE} requires --shift mean, got --shift {settings.shift}. Remove --shift.")
         if not self.are_genotypes:
             self.refuse(self.given(("chromosomes", "autosome", *NAMES, *_TESTS)))
             return {}
@@ -160,7 +160,7 @@ class GenotypeHooks(Hooks):
         if mean.min() < 0 or mean.max() > 2:
             raise ValueError(
                 f"--scale {SCALE} requires allele counts from 0 to 2, got columns with means from {mean.min():g} to "
-                f"{mean.max():g}"
+                f"{mean.max():g}. Use --scale std, or pass allele counts."
             )
         run.scale = patterson(mean)[0]
 
@@ -253,16 +253,19 @@ class GenotypeHooks(Hooks):
             absent = cohort.absent.get(name, 0)
             if name == "chromosomes":
                 print_message(
-                    f"{counted(count, 'variant')} not on autosomes removed. To keep them, use --chromosomes all.", quiet
+                    f"{counted(count, 'variant')} removed that are not on autosomes. To keep all, use --chromosomes "
+                    "all.",
+                    quiet,
                 )
             elif name == "unrelated":
                 print_message(
-                    f"--unrelated: {counted(count, 'related sample')} removed from the fit and projected", quiet
+                    f"--unrelated: {counted(count, 'related sample')} removed from the fit and projected onto it.",
+                    quiet,
                 )
             else:
-                more = f"; {counted(absent, 'name')} in the list not found in the data" if absent else ""
+                more = f" {counted(absent, 'name')} of the list not found in the data." if absent else ""
                 kind = "sample" if name in OF_SAMPLES else "variant"
-                print_message(f"{option_of(name)}: {counted(count, kind)} removed{more}", quiet)
+                print_message(f"{option_of(name)}: {counted(count, kind)} removed.{more}", quiet)
 
     # transform
 
@@ -380,7 +383,9 @@ def _rows(groups: Iterator[Scores], scores_only: bool, file: str) -> Iterator[tu
         yield first, scores if scores_only else np.column_stack([scores, *more, n_present])
     if n_undetermined:
         have = "1 sample has" if n_undetermined == 1 else f"{n_undetermined:,} samples have"
-        warnings.warn(f"{file}: {have} too few genotypes. The scores are NaN.", stacklevel=2)
+        warnings.warn(
+            f"{file}: {have} too few of the variants of the model. The scores of such samples are NaN.", stacklevel=2
+        )
 
 
 _MATCHED: Final = {"flipped": "with swapped alleles", "complemented": "on the other strand", "by_name": "by name only"}
@@ -400,7 +405,10 @@ def _report_match(target: Target, quiet: bool) -> None:
     )
     print_message(f"{file}: matched {used} ({how}). Removed: {removed}.", quiet)
     if found["matched"] < _FEW * n:
-        warnings.warn(f"{file} has only {used}. Check the standard errors of the scores.", stacklevel=2)
+        warnings.warn(
+            f"{file} has only {used}, so scores are less accurate. Check their standard errors (columns *_se).",
+            stacklevel=2,
+        )
     if target.match.in_segments(target.basis.used):
         warnings.warn(
             f"{file} lacks whole segments of the genome. Standard errors may be too small, because LD in these "

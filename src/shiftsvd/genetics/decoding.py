@@ -59,7 +59,9 @@ class VariantFile(ABC):
         self.path, self.people = path, people
         self.left_out: Counter[str] = Counter()  # removed variants and genotypes set to missing, by reason
         if not people:
-            raise ValueError(f"{path} must hold genotypes of samples, got variants without samples")
+            raise ValueError(
+                f"{path} must hold genotypes of samples, got variants without samples. Pass a file with genotypes."
+            )
         bounded(path, _PER_SAMPLE * len(people), memory_limit)
         for person in people:
             if any(text.split() != [text] for text in person):
@@ -69,7 +71,7 @@ class VariantFile(ABC):
         twice, count = Counter(person[:2] for person in people).most_common(1)[0]
         if count > 1:
             raise ValueError(
-                f"{path} must have unique sample names, got {twice[1]!r} {count} times. Rename these samples."
+                f"{path} must have unique sample names, got {twice[1]!r} {count:,} times. Rename these samples."
             )
 
     @abstractmethod
@@ -347,4 +349,4 @@ def _opened(path: Path, key: str | None, memory_limit: int | str | None, calls: 
         refuse_key(path, key)
         return BgenFile(path, memory_limit)
     except ImportError as error:
-        raise ImportError(f"{error}; or convert the file with {_plink2_line(path)}") from error
+        raise ImportError(f"{error}. Or convert the file with {_plink2_line(path)}.") from error

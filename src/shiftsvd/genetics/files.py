@@ -161,7 +161,7 @@ def read_bed(path: Path, key: str | None, memory_limit: int | str | None) -> Ope
     if size != expected:
         raise ValueError(
             f"{path} must have {expected:,} bytes for the {n:,} variants of its .bim and the {m:,} samples of its "
-            f".fam, got {size:,} bytes"
+            f".fam, got {size:,} bytes. Check that the three files belong together, or copy them again."
         )
     return opened
 
@@ -176,7 +176,7 @@ def read_pgen(path: Path, key: str | None, memory_limit: int | str | None) -> Op
     if there != (n, m):
         raise ValueError(
             f"{path} must have the {n:,} variants of its .pvar and the {m:,} samples of its .psam, got {there[0]:,} "
-            f"variants and {there[1]:,} samples"
+            f"variants and {there[1]:,} samples. Check that the three files belong together."
         )
     return opened
 
@@ -288,7 +288,10 @@ def _order(reference: Path, first: Samples, path: Path) -> Places | None:
         return None
     place = {sample: i for i, sample in enumerate(there)}
     if len(place) < len(there) or sorted(wanted) != sorted(there):
-        raise ValueError(f"{path} must have the same samples as {reference}, each once, in any order")
+        raise ValueError(
+            f"{path} must have the same samples as {reference}, each once, in any order. Keep the common samples with "
+            "plink2 --keep."
+        )
     return np.array([place[sample] for sample in wanted])
 
 

@@ -65,7 +65,10 @@ def kinship_matrix(files: Fileset, resources: Resources) -> npt.NDArray[np.float
     needed, what = _NUMBERS * 4 * n * n + 8 * block_size(resources), f"kinship of {n:,} samples"
     affordable(needed, resources.memory_limit, what, "samples")
     if n_variants > _WHOLE:
-        raise ValueError(f"kinship is limited to {_WHOLE:,} variants, got {n_variants:,}. Thin the variants first.")
+        raise ValueError(
+            f"kinship is limited to {_WHOLE:,} variants, got {n_variants:,}. Thin the variants, for example with "
+            "plink2 --indep-pairwise."
+        )
     squared, smaller = _counts(files, n, resources)
     with np.errstate(divide="ignore", invalid="ignore"):
         kinship: npt.NDArray[np.float64] = np.divide(squared, 4 * smaller, dtype=np.float64)

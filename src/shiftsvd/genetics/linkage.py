@@ -169,7 +169,7 @@ def _major(G: Calls) -> Majors:
 
 def _decide(found: Iterator[tuple[int, _LinkedPairs]], ends: list[int], kept: Mask, order: int) -> None:
     major, waiting = np.full(len(kept), _ALONE), deque[tuple[int, int]]()
-    left, settle = deque(ends), _forwards if order == FORWARDS else _backwards
+    left, sync = deque(ends), _forwards if order == FORWARDS else _backwards
     for lo, block in found:
         hi = lo + len(block.major)
         major[lo:hi] = block.major
@@ -179,7 +179,7 @@ def _decide(found: Iterator[tuple[int, _LinkedPairs]], ends: list[int], kept: Ma
             end, pairs = left.popleft(), []
             while waiting and waiting[0][0] < end:
                 pairs.append(waiting.popleft())
-            settle(pairs, kept, major)
+            sync(pairs, kept, major)
 
 
 def _forwards(pairs: list[tuple[int, int]], kept: Mask, major: Majors) -> None:

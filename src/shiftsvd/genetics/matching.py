@@ -37,12 +37,12 @@ def _allele_codes(variants: Variants, book: dict[str, int]) -> tuple[Codes, Code
     return first, second
 
 
-def _book() -> dict[str, int]:
+def _new_code_table() -> dict[str, int]:
     return {**dict.fromkeys(_UNKNOWN, 0), **{letter: code for code, letter in enumerate("ACGT", 1)}}
 
 
 def n_ambiguous(variants: Variants) -> int:
-    first, second = _allele_codes(variants, _book())
+    first, second = _allele_codes(variants, _new_code_table())
     return int(np.count_nonzero(_is_letter(first) & (_complement(first) == second)))
 
 
@@ -125,7 +125,7 @@ def matched(
     wanted = np.flatnonzero(used)
     ours = known.at(wanted)
     keys, theirs = _keys(ours, new)
-    book = _book()
+    book = _new_code_table()
     alleles = [_allele_codes(variants, book) for variants in (ours, new)]
 
     def found_by(here: Codes, there: Codes) -> _Candidates:

@@ -176,11 +176,15 @@ def windows_of(given: Sequence[Any]) -> Windows:
         raise refuse(name, rule, given) from None
     by_position = text.endswith("kb")
     if not (0 <= share < 1 and whole >= 1 and whole == float(step) and 0 < size < float("inf")):
-        raise refuse(name, rule, given, "the window must be positive, the step an integer from 1, and r^2 in [0, 1)")
+        raise refuse(
+            name, rule, given, "the window must be positive, the step an integer of at least 1, and r^2 in [0, 1)"
+        )
     if by_position and whole != 1:
-        raise Refused(Setting(name), f" must have a step of 1 if the window is in kilobases, got {whole}")
+        raise Refused(Setting(name), f" must have a step of 1 if the window is in kilobases, got {whole}.")
     if not by_position and (size < max(2, whole) or not size.is_integer()):
-        raise refuse(name, rule, given, "the window must be an integer from 2, and at least as large as the step")
+        raise refuse(
+            name, rule, given, "the window must be an integer of at least 2, and at least as large as the step"
+        )
     return Windows(round(1000 * size) if by_position else int(size), whole, share, by_position)
 
 

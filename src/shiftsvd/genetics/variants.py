@@ -127,7 +127,7 @@ def columns(path: Path, wanted: Iterable[str], memory_limit: int | str | None = 
             if kind == ".bim" and len(row) == len(header) - 1:
                 row.insert(header.index("CM"), "0")  # optional in PLINK 1.9
             if len(row) < len(header):
-                raise ValueError(f"{path}, line {number}: must have {len(header)} fields, got {len(row)}")
+                raise ValueError(f"{path}, line {number:,}: must have {len(header):,} fields, got {len(row):,}")
             for column, place in places:
                 column.append(sys.intern(row[place]))
     return found

@@ -17,7 +17,7 @@ from typing import IO, Any, Literal, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.errors import Part, Refused, Setting, plain_lines
+from shiftsvd.errors import Part, Refused, Setting, plain_lines, sentence
 from shiftsvd.runs.memory import beyond, limit_of
 
 # Exceptions of libraries on damaged files, besides OSError.
@@ -195,7 +195,7 @@ _LONGEST_LINE = 1 << 28  # bytes of a line of a text file: a row of ten million 
 NAME = 100  # bytes of a name, as Python holds it and in an array
 _COLUMN = 400  # bytes for each column of a text: its name, and its cells in the first rows
 _LONGEST_NAME = 1000  # characters; NumPy pads all names to the longest
-_IN_PARTS = "convert the file to .h5ad on a machine with more memory; .h5ad files are read in blocks"
+_IN_PARTS = "convert the file, on a machine with more memory, to .h5ad, which is read in blocks"
 TRANSPOSED = "store it transposed, as .h5ad, or as triplets, because each column of a table takes additional memory"
 
 
@@ -219,8 +219,8 @@ def open_bytes(path: Path) -> IO[bytes]:
 def bounded(path: Path | str, n_bytes: int, memory_limit: int | str | None, remedy: str = _IN_PARTS) -> None:
     limit = limit_of(memory_limit)
     if limit is not None and n_bytes > limit:
-        needs = f"{path} would take about {beyond(n_bytes, limit)} of memory; raise "
-        raise Refused(needs, Setting("memory_limit"), f", or {remedy}")
+        needs = f"{path} would take about {beyond(n_bytes, limit)} of memory."
+        raise Refused(needs, *sentence("raise ", Setting("memory_limit"), f", or {remedy}"))
 
 
 def refuse_key(path: Path, key: str | None) -> None:

@@ -197,7 +197,7 @@ class Choices:
         for name in (*self.named_ids, *self.one_hot):
             if list(names).count(name) > 1:
                 count = list(names).count(name)
-                raise Refused(f"{name!r} must be the name of one column, but {count} columns have it. Rename them.")
+                raise Refused(f"{name!r} must be the name of one column, but {count:,} columns have it. Rename them.")
         for name in self.one_hot:
             if any(other.startswith(name + JOIN) for other in names):
                 raise Refused(

@@ -15,7 +15,7 @@ from shiftsvd.backends.columns import Places, SomeColumns, SomeRows
 from shiftsvd.backends.files import DiskRows, left_beside
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.validation import SHOWN, NotFinite
-from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.errors import Refused, Setting, plural, refuse
 from shiftsvd.io.base import Labels, Names, Opened, Orient, reading
 from shiftsvd.io.choices import NOTHING, Choices, Columns, naming
 from shiftsvd.io.formats.table import with_classes
@@ -34,7 +34,7 @@ _SHOWN: Final = 6  # types in a message
 
 
 @dataclass(frozen=True)
-class Where:
+class MatrixOptions:
     """Options of `open_matrix` that choose the matrix in the files; no option here depends on memory or threads."""
 
     stack: Orient | None = None
@@ -232,7 +232,7 @@ def open_chosen(
     stream: bool | None = None,
     **where: Any,
 ) -> tuple[Operator, Names]:
-    which, paths = Where(**where), listed(path)
+    which, paths = MatrixOptions(**where), listed(path)
     with ExitStack() as spool:
         given, paths = paths, spool.enter_context(rereadable(paths, which.format))
         opened = read_files(paths, memory_limit, choices, bool(stream), **where)
@@ -285,10 +285,13 @@ def read_files(
     parts_only: bool = False,
     **where: Any,
 ) -> Opened:
-    which = Where(**where)
+    which = MatrixOptions(**where)
     if which.join is not None and (which.join not in JOINS or which.stack != "rows" or len(paths) < 2):
-        of = Setting("stack", "rows"), f"; got {which.join!r}"
-        raise Refused(Setting("join"), ' must be "inner" or "outer", and needs several files with ', *of)
+        given = f"got {which.join!r} for {plural(len(paths), 'file')}"
+        raise Refused(
+            *(Setting("join"), ' must be "inner" or "outer", with several files and '),
+            *(Setting("stack", "rows"), f", {given}."),
+        )
     if len(paths) > 1:
         choices = choices.of_parts() if which.stack == "columns" else with_classes(paths, which.format, choices)
 
@@ -300,7 +303,7 @@ def read_files(
     return read_stack(paths, which.stack, read, memory_limit, parts_only, which.join)
 
 
-def _oriented(path: Path, opened: Opened, which: Where) -> Opened:
+def _oriented(path: Path, opened: Opened, which: MatrixOptions) -> Opened:
     if which.orient is None and opened.unsaid:
         notice(*opened.unsaid)
     if which.orient not in (None, opened.samples):

@@ -100,7 +100,7 @@ def formats() -> dict[str, Format]:
     return _FORMATS | merged("formats")
 
 
-def claimed(content: str, root: Any) -> str | None:
+def format_claiming(content: str, root: Any) -> str | None:
     """Return the format of an extension that claims `root`: an open HDF5 file or Zarr folder, or a path of a folder."""
     claims = ((name, each.claims) for name, each in formats().items() if each.claims and content in each.contents)
     return next((name for name, claim in claims if resolve(claim)(root)), None)
@@ -135,7 +135,7 @@ def _by_content(path: Path, content: str) -> str:
         return kind(path)
     if content == "folder" and any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
         return "zarr"
-    if content == "folder" and (named := claimed(content, path)):
+    if content == "folder" and (named := format_claiming(content, path)):
         return named
     by_content = _BY_CONTENT | merged("by_content")
     if content in by_content:

@@ -30,8 +30,8 @@ def _rereadable(path: Path, format: str | None) -> AbstractContextManager[Path]:
     if str(path) != "-":
         return spooled_pipe(path) if is_pipe(path) else nullcontext(path)
     if format is None or format not in formats():
-        one_of = f", one of {', '.join(formats())}; got {format!r}"
-        raise Refused("standard input needs a ", Setting("format"), one_of)
+        one_of = f". Use one of {', '.join(formats())}."
+        raise Refused("standard input needs a ", Setting("format"), f", got {format!r}", one_of)
     if "folder" in formats()[format].contents:
         raise ValueError(f"standard input cannot be {format}, which is a folder. Pass the path of the folder.")
     return _copied(iter(lambda: sys.stdin.buffer.read(_PIECE), b""), PIPED, PIPED)

@@ -54,7 +54,7 @@ def _named(path: Path, opened: Opened) -> Labels:
     names = opened.names.features
     if names is None:
         no_names = f"{path} has no feature names to match. Remove "
-        raise Refused(no_names, Setting("join"), "; files without names must have the same number of features.")
+        raise Refused(no_names, Setting("join"), ". Files without names must have the same number of features.")
     return names
 
 
@@ -68,7 +68,7 @@ def _places(path: Path, names: Labels) -> Index:
 
 def _notify(counts: list[int], n_common: int, n_all: int, join: Join) -> None:
     each = f"{counts[0]:,} to {counts[-1]:,}" if counts[0] < counts[-1] else f"{counts[0]:,}"
-    of_all = f"{len(counts)} files have {each} features each, {n_common:,} of {n_all:,} in common"
+    of_all = f"{len(counts):,} files have {each} features each, {n_common:,} of {n_all:,} in common"
     inner = f"The other {n_all - n_common:,} are excluded."
     outer = f"All {n_all:,} are kept, with 0 where a file lacks a feature."
     notice(
@@ -119,7 +119,7 @@ def read_stack(
     for path in paths:
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist")
-    _refuse_twice(paths)
+    _refuse_duplicates(paths)
     opened, left = [], None if memory_limit is None else parse_bytes(memory_limit)
     for path in paths:
         opened.append(read(path, left))
@@ -136,7 +136,7 @@ def read_stack(
 
 
 def stacked(paths: Sequence[Path], stack: Orient, opened: Sequence[Opened]) -> Opened:
-    _refuse_twice(paths)
+    _refuse_duplicates(paths)
     by_features = _common(paths, opened)
     by_rows = (stack == "columns") == by_features  # whether the stored rows are stacked
     for path, each in zip(paths, opened if stack == "rows" else (), strict=False):
@@ -162,7 +162,7 @@ def stacked(paths: Sequence[Path], stack: Orient, opened: Sequence[Opened]) -> O
     return Opened(matrix, features, samples, "columns") if by_features else Opened(matrix, samples, features)
 
 
-def _refuse_twice(paths: Sequence[Path]) -> None:
+def _refuse_duplicates(paths: Sequence[Path]) -> None:
     known: dict[Path, Path] = {}
     for path in paths:
         place = path.resolve()

@@ -197,7 +197,7 @@ def complete_matrix(
         raise refuse("biases", f"be one of {', '.join(map(repr, BIASES))}", biases)
     _check_descent(penalty, max_iter)
     with threads(n_threads):
-        penalty, error, r2, state = _begun(gaps, k, biases, penalty, tol, max_iter, generator(rng))
+        penalty, error, r2, state = _initial(gaps, k, biases, penalty, tol, max_iter, generator(rng))
         state, n_iter, converged = descend(gaps, state, penalty, tol, max_iter)
         if not converged:
             warn(
@@ -383,7 +383,7 @@ def explained(apart: Hidden, state: State) -> float | None:
     return 1 - (model / baseline) ** 2
 
 
-def _begun(
+def _initial(
     gaps: Gaps,
     k: int,
     biases: str | None,

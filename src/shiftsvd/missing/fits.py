@@ -62,7 +62,7 @@ def regressed_rows(
 
 
 @dataclass(frozen=True)
-class Account:
+class MissingSummary:
     """Facts about missing entries in a fit, for `Info`."""
 
     n_missing: int | None = None
@@ -70,7 +70,7 @@ class Account:
     completed: bool | None = None
     n_iter: int = 1
 
-    def told(self, info: Info) -> Info:
+    def added_to(self, info: Info) -> Info:
         if self.n_missing is None:
             return info
         converged = False if self.completed is False else info.converged
@@ -87,12 +87,12 @@ def completed(
     rng: np.random.Generator,
     penalty: float | Literal["auto"] = "auto",
     max_iter: int = MAX_ITER,
-) -> tuple[Operator, Moments | None, Account]:
+) -> tuple[Operator, Moments | None, MissingSummary]:
     # Return the matrix that a fit decomposes, and the moments of its columns. With "mean", missing entries equal the
     # shift, and the moments are those of the observed entries. With "em", missing entries come from a completion with
     # the biases of the shift, and the moments are those of the completed matrix.
     if isinstance(gaps, Operator):
-        return gaps, None, Account()
+        return gaps, None, MissingSummary()
     name = shift if isinstance(shift, str) or shift is None else type(shift).__name__
     setting, centred = Setting("missing", missing), Setting("shift", "mean")
     if missing == "mean":
@@ -100,7 +100,7 @@ def completed(
             raise Refused(setting, " requires ", centred, f", because missing entries equal the shift, got {name!r}")
         moments, (m, n) = gaps.moments(weights), gaps.shape
         n_missing = m * n - round(float(np.sum(moments.count))) if weights is None else gaps.n_missing()
-        return mean_rows(gaps, moments.mean), moments, Account(n_missing)
+        return mean_rows(gaps, moments.mean), moments, MissingSummary(n_missing)
     biases: dict[Any, BiasName | None] = {None: None, "mean": "columns", "rows": "rows", "both": "both"}
     if name not in biases:
         raise Refused(setting, " requires ", centred, f', "rows", "both" or None, got {name!r}')
@@ -110,7 +110,7 @@ def completed(
     if isinstance(k, bool) or not isinstance(k, int | np.integer):
         raise Refused(setting, f" requires an integer number of components, got {k!r}")
     C = complete_matrix(gaps, max(int(k), 1), biases=biases[name], penalty=penalty, max_iter=max_iter, rng=rng)
-    A, account = C.A, Account(gaps.n_missing(), C.heldout_r2, C.converged, C.n_iter)
+    A, summary = C.A, MissingSummary(gaps.n_missing(), C.heldout_r2, C.converged, C.n_iter)
     mean = A.moments().mean
     M2 = (A - repeated(mean, A.shape[0])).column_squares()
-    return A, Moments(float(A.shape[0]), mean, M2), account
+    return A, Moments(float(A.shape[0]), mean, M2), summary

@@ -13,7 +13,7 @@ from shiftsvd.backends.source import RowSource, Stacked
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import Names, Opened, reading
 from shiftsvd.io.choices import NOTHING, Choices
-from shiftsvd.io.opening import Where, held_bytes, held_or_streamed, listed, named_as, read_files
+from shiftsvd.io.opening import MatrixOptions, held_bytes, held_or_streamed, listed, named_as, read_files
 from shiftsvd.io.spooling import rereadable
 from shiftsvd.io.stacking import several
 from shiftsvd.missing.gaps import Gaps, gaps_of
@@ -50,7 +50,7 @@ def open_with_gaps(
     **where: Any,
 ) -> tuple[Gaps, Names]:
     resources, given = Resources(memory_limit, n_threads), listed(path)
-    with external_files(allow_external), rereadable(given, Where(**where).format) as paths:
+    with external_files(allow_external), rereadable(given, MatrixOptions(**where).format) as paths:
         piped = paths != given
         opened = read_files(paths, memory_limit, choices, **where)
         streams = not (whole or unobserved or piped or opened.by_features)

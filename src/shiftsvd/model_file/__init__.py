@@ -245,7 +245,7 @@ def _decoded(metadata: Metadata, tensors: Tensors) -> Any:
     if set(metadata) != wanted:
         raise ValueError(f"the header must have {', '.join(sorted(wanted))}, got {listed(metadata)}")
     if metadata["sha256"] != digest(metadata, tensors):
-        raise ValueError("the file is damaged: wrong checksum")
+        raise ValueError("the file is damaged: wrong checksum. Copy it again.")
     left = dict(tensors)
     try:
         said = {text: decode({"entries": json.loads(metadata[text])}, left) for text in TEXTS}

@@ -118,7 +118,7 @@ def decode(coded: Any, left: Tensors) -> Any:
         return coded
     match sorted(coded.items()) if isinstance(coded, dict) else None:
         case [("order", "C" | "F" as order), ("tensor", str(name))]:
-            return np.asarray(_taken(name, left), order=order)
+            return np.asarray(_pop(name, left), order=order)
         case [("texts", str(name))]:
             return _texts(name, left)
         case [("texts", str(name)), ("width", "fixed")]:
@@ -143,22 +143,26 @@ def decode(coded: Any, left: Tensors) -> Any:
             return float(text)
         case [("fields", dict(fields)), ("type", str(name))]:
             return _frozen(name, {field: decode(value, left) for field, value in fields.items()})
-    raise ValueError(f"the header is damaged: {coded!r:.80} encodes no value")
+    raise ValueError(f"the header is damaged: {coded!r:.80} does not encode a value")
 
 
-def _taken(name: str, left: Tensors) -> npt.NDArray[Any]:
+def _pop(name: str, left: Tensors) -> npt.NDArray[Any]:
     if name not in left:
-        raise ValueError(f"the tensor {name!r:.80} is missing, or the header refers to it twice")
+        raise ValueError(f"the file is damaged: the tensor {name!r:.80} is missing, or the header refers to it twice")
     return left.pop(name)
 
 
 def _texts(name: str, left: Tensors) -> npt.NDArray[Any]:
-    utf8, ends = _taken(f"{name}.utf8", left), _taken(f"{name}.ends", left)
+    utf8, ends = _pop(f"{name}.utf8", left), _pop(f"{name}.ends", left)
     if (utf8.dtype, utf8.ndim, ends.dtype, ends.ndim) != (np.dtype(np.uint8), 1, np.dtype(np.int64), 1):
-        raise ValueError("texts must be a vector of bytes (uint8) and a vector of their ends (int64)")
+        raise ValueError(
+            "the file is damaged: texts must be a vector of bytes (uint8) and a vector of their ends (int64)"
+        )
     starts, content = np.append(0, ends)[:-1], utf8.tobytes()
     if np.append(0, ends)[-1] != len(utf8) or np.any(ends < starts):
-        raise ValueError("the ends of texts must be ascending, and the last one must be the number of bytes")
+        raise ValueError(
+            "the file is damaged: the ends of texts must be ascending, and the last one must be the number of bytes"
+        )
     cuts = zip(starts.tolist(), ends.tolist(), strict=True)
     return np.array([content[start:end].decode("utf-8", "surrogatepass") for start, end in cuts], object)
 
@@ -166,7 +170,7 @@ def _texts(name: str, left: Tensors) -> npt.NDArray[Any]:
 def _vector(coded: Any, left: Tensors) -> npt.NDArray[Any]:
     array = decode(coded, left)
     if not isinstance(array, np.ndarray) or array.ndim != 1:
-        raise ValueError(f"the header is damaged: {coded!r:.80} encodes no vector")
+        raise ValueError(f"the header is damaged: {coded!r:.80} does not encode a vector")
     return array
 
 
@@ -188,7 +192,9 @@ def _ufunc(name: str) -> np.ufunc:
 
 def _frozen(name: str, found: dict[str, Any]) -> Any:
     if name not in values():
-        raise ValueError(f"{name!r:.80} is not one of the types of values in model files: {', '.join(values())}")
+        raise ValueError(
+            f"{name!r:.80} is not a type that model files may hold. A newer shiftsvd may read it: {UPDATE}"
+        )
     cls = class_of(name)
     if values()[name].module == "shiftsvd.solvers":
         found = {now: value for field, value in found.items() if (now := OLDER.get(field, field)) is not None}

@@ -55,7 +55,7 @@ def _bytes(tensor: npt.NDArray[Any]) -> memoryview:
 
 def read(path: Path) -> tuple[Metadata, Tensors]:
     if not stat.S_ISREG(path.stat().st_mode):
-        raise ValueError("not a regular file")
+        raise ValueError("not a regular file. Pass a file that save_model or `shiftsvd fit` wrote.")
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         if size > MAX_HEADER:
@@ -76,18 +76,20 @@ def _tensors(file: IO[bytes], header: dict[str, Any]) -> Iterator[tuple[str, npt
         dtype, shape = _DTYPES[said["dtype"]], said["shape"]
         begin, end = end, end + dtype.itemsize * prod(shape)
         if said["data_offsets"] != [begin - start, end - start] or min(shape, default=0) < 0:
-            raise ValueError(f"the file is damaged: wrong offsets of {name!r:.80}, whose shape is {shape!r:.80}")
+            raise ValueError(
+                f"the file is damaged: wrong offsets of {name!r:.80}, whose shape is {shape!r:.80}. Copy it again."
+            )
         _check_length(file, end)  # each time, since the file may be truncated meanwhile
         values = np.fromfile(file, dtype, prod(shape))
         yield name, values.astype(dtype.newbyteorder("="), copy=False).reshape(shape)
     if end != os.fstat(file.fileno()).st_size:
-        raise ValueError("the file is damaged: it has bytes after the last tensor")
+        raise ValueError("the file is damaged: it has bytes after the last tensor. Copy it again.")
 
 
 def _check_length(file: IO[bytes], least: int) -> None:
     there = os.fstat(file.fileno()).st_size
     if there == 0:
-        raise ValueError("the file is empty")
+        raise ValueError("the file is empty. Copy it again.")
     if there < least:
         raise ValueError(f"the file is damaged: truncated to {there:,} of at least {least:,} bytes. Copy it again.")
 

@@ -16,6 +16,7 @@ from typing import Any, Concatenate, Final, Literal, ParamSpec, Union, get_args,
 
 import numpy as np
 
+from shiftsvd.errors import plural
 from shiftsvd.extend import tables
 from shiftsvd.missing import MISSING
 from shiftsvd.names import TOL, SupportsArray, resolve
@@ -76,7 +77,9 @@ def _is(value: Any, hint: Any, any_text: bool) -> bool:
 def check_finite(name: str, value: Any) -> None:
     array = np.asarray(value)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite, got {int((~np.isfinite(array)).sum())} NaN or infinite entries")
+        raise ValueError(
+            f"{name} must be finite, got {plural(int((~np.isfinite(array)).sum()), 'NaN or infinite value')}"
+        )
 
 
 # ---- arrays and numbers, by sizes that must agree
@@ -299,12 +302,12 @@ def _points_agree(settings: ByName, fitted: ByName) -> None:
 # ---- models with other attributes
 
 
-def _words_taken(model: Any, names: list[str]) -> ByName:
+def _lsa_attributes(model: Any, names: list[str]) -> ByName:
     weights = model.vectorizer_.idf_ if model.use_idf else None
     return {"terms_": model.terms_, "idf_": weights, "svd_": model.svd_}
 
 
-def _words_made(cls: type[Any], settings: ByName, fitted: ByName) -> Any:
+def _made_lsa(cls: type[Any], settings: ByName, fitted: ByName) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     model, svd, terms = cls(**settings), fitted["svd_"], fitted["terms_"]
@@ -327,7 +330,7 @@ def _words_made(cls: type[Any], settings: ByName, fitted: ByName) -> Any:
     return model
 
 
-def _batches_made(cls: type[Any], settings: ByName, fitted: ByName) -> Any:
+def _made_of_batches(cls: type[Any], settings: ByName, fitted: ByName) -> Any:
     info, S = fitted["info_"], fitted["singular_values_"]
     if info.solver.startswith("Streaming(ell="):  # an older version, whose bounds ignored the rounding of squares
         scale = 1.0 if fitted["scale_"] is None else fitted["scale_"]
@@ -386,7 +389,7 @@ KINDS: Final = {
         },
         {"n_components_": "k", "n_features_in_": "i"},
         agree=_shifts_agree,
-        made=_batches_made,
+        made=_made_of_batches,
     ),
     "IncrementalPCA": Kind(
         "shiftsvd.estimators.batches",
@@ -398,7 +401,7 @@ KINDS: Final = {
         },
         {"feature_names_in_": texts("i"), "batch_size_": count()},
         {"n_components_": "k", "n_features_in_": "i"},
-        made=_batches_made,
+        made=_made_of_batches,
     ),
     "TruncatedSVD": Kind(
         "shiftsvd.estimators.truncated",
@@ -410,8 +413,8 @@ KINDS: Final = {
     "LSA": Kind(
         "shiftsvd.estimators.lsa",
         {"terms_": texts("n"), "idf_": optional(numbers("n")), "svd_": instance_of("PCA", "TruncatedSVD")},
-        taken=_words_taken,
-        made=_words_made,
+        taken=_lsa_attributes,
+        made=_made_lsa,
     ),
     "CorrespondenceAnalysis": Kind(
         "shiftsvd.estimators.correspondence", _TABLE, {"feature_names_in_": texts("n")}, {"n_features_in_": "n"}

@@ -96,7 +96,7 @@ class Fit:
         if names is None:
             return [f"feature {j}" for j in range(1, n + 1)]
         if len(names) != n:
-            raise refuse("names", f"have one entry for each of the {n} features", len(names))
+            raise refuse("names", f"have one entry for each of the {n:,} features", len(names))
         return [str(name) for name in names]
 
     def places(self, components: tuple[int, ...]) -> list[int]:

@@ -118,9 +118,9 @@ class ScoresDisplay(FitDisplay):
         m = self._n
         if self.color is not None and np.shape(self.color) != (m,):
             shape = np.shape(self.color)
-            raise Refused(Setting("color"), f" must have one value for each of the {m} samples, got shape {shape}")
+            raise Refused(Setting("color"), f" must have one value for each of the {m:,} samples, got shape {shape}")
         if self.labels is not None and len(self.labels) != m:
-            raise refuse("labels", f"have one name for each of the {m} samples", len(self.labels))
+            raise refuse("labels", f"have one name for each of the {m:,} samples", len(self.labels))
 
     @property
     def _n(self) -> int:

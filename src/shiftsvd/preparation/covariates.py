@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import qr, solve_triangular
 
-from shiftsvd.errors import Part, Refused, Setting, few
+from shiftsvd.errors import Part, Refused, Setting, few, plural
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.numerics.powers import check_size
@@ -41,7 +41,8 @@ class Design:
             known = sorted(set(_texts(name, values))) if name in groups or values.dtype == object else []
             if len(known) == len(values) > 1:
                 raise ValueError(
-                    f"{name!r} has a different label in each of {len(values):,} rows: no variation would remain"
+                    f"{name!r} has a different label in each of {len(values):,} rows, so no variation would remain. "
+                    "Remove this column."
                 )
             sizes.append(len(known))
             levels += known
@@ -87,7 +88,9 @@ def _numbers(name: str, values: Column) -> Panel:
 def _affordable(m: int, width: int, what: str) -> None:
     needed, limit = 3 * 8 * m * width, limit_of(None)
     if limit is not None and needed > limit:
-        raise ValueError(f"{width:,} {what} of {m:,} rows need about {beyond(needed, limit)}. Merge rare groups.")
+        raise ValueError(
+            f"{width:,} {what} of {m:,} rows need about {beyond(needed, limit)} of memory. Merge rare groups."
+        )
 
 
 def _one_hot(what: Part, labels: Sequence[Any], known: Sequence[Any]) -> Panel:
@@ -282,18 +285,18 @@ class LearnedCovariates(Learned):
 
     def of(self, A: Operator, data: Any = None) -> LowRank:
         m = A.shape[0]
-        return LowRank(self._off(data, m), self.coefficients.conj().T).merge(repeated(self.mean, m))
+        return LowRank(self._centred(data, m), self.coefficients.conj().T).merge(repeated(self.mean, m))
 
     def points(self, m: int, data: Any = None) -> Panel:
-        return np.asarray(self.mean + self._off(data, m) @ self.coefficients)
+        return np.asarray(self.mean + self._centred(data, m) @ self.coefficients)
 
     def at(self, places: Any) -> "LearnedCovariates":
         return LearnedCovariates(self.mean[places], self.centre, self.coefficients[:, places])
 
-    def _off(self, values: Any, m: int) -> Panel:
+    def _centred(self, values: Any, m: int) -> Panel:
         C = _design(values, m)
         if C.shape[1] != len(self.centre):
-            width = f" must have {len(self.centre)} columns, as in the training data, got {C.shape[1]}"
+            width = f" must have {len(self.centre):,} columns, as in the training data, got {C.shape[1]:,}"
             raise Refused(Setting("covariates"), width)
         return C - self.centre
 
@@ -323,7 +326,7 @@ def _design(values: Any, m: int) -> Panel:
         raise Refused(covariates, f" must be a numeric array of shape ({m}, p) or ({m},), {got}")
     C = C.astype(np.result_type(C, np.float64))
     if bad := int((~np.isfinite(C)).sum()):
-        raise Refused(covariates, f" must be finite, got {bad} NaN or infinite entries")
+        raise Refused(covariates, f" must be finite, got {plural(bad, 'NaN or infinite value')}")
     for size in np.abs(C).max(axis=0, initial=0):
         check_size("covariates", float(size))
     return C

@@ -6,7 +6,7 @@ import numpy as np
 
 from shiftsvd.algebra.generic import as_low_rank, exponents
 from shiftsvd.algebra.scaled import times_powers
-from shiftsvd.errors import Refused, Setting, few, refuse
+from shiftsvd.errors import Refused, Setting, few, plural, refuse
 from shiftsvd.names import ScaleLike
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.panels import unmasked
@@ -22,7 +22,7 @@ def finite_vector(name: str, values: Any, size: int, per: str) -> Vector:
         raise Refused(Setting(name), f" must be a numeric vector with one entry per {per}, {shape}")
     vector = vector.astype(np.result_type(vector, np.float64))  # a copy, which the caller cannot change
     if bad := int((~np.isfinite(vector)).sum()):
-        raise Refused(Setting(name), f" must be finite, got {bad} NaN or infinite entries")
+        raise Refused(Setting(name), f" must be finite, got {plural(bad, 'NaN or infinite value')}")
     return vector
 
 
@@ -36,7 +36,7 @@ def row_weights(sample_weight: Any, m: int, of_a_batch: bool = False) -> Vector 
     if np.iscomplexobj(weights):
         raise Refused(Setting(name), " must be real, got complex numbers")
     if np.any(weights < 0):
-        raise Refused(Setting(name), f" must not be negative, got {int((weights < 0).sum())} negative entries")
+        raise Refused(Setting(name), f" must not be negative, got {plural(int((weights < 0).sum()), 'negative value')}")
     if not (of_a_batch or weights.sum() > 1):
         rule = " must not be all zero, and must sum to more than 1, since weights count rows"
         raise Refused(Setting(name), f"{rule}, got a sum of {weights.sum():g}")
@@ -142,7 +142,10 @@ def resolve_scale(
     divisor = finite_vector("scale", scale, n, "feature")
     if np.iscomplexobj(divisor) or np.any(divisor <= 0):
         bad = int(np.sum(~(divisor.real > 0)))
-        raise Refused(Setting("scale"), f" must be positive, got {bad} entries that are not")
+        raise Refused(
+            Setting("scale"),
+            f" must be positive, got {bad:,} {'entry that is' if bad == 1 else 'entries that are'} not",
+        )
     return divisor
 
 

@@ -174,7 +174,7 @@ class Learning:
 
 
 @dataclass(frozen=True, eq=False)
-class Plain(Learned):
+class MeanShift(Learned):
     """Shift ``1 mean^T``, and with `rows` also the mean of each row."""
 
     needs: ClassVar[str | None] = None
@@ -189,12 +189,12 @@ class Plain(Learned):
     def points(self, m: int, data: Any = None) -> Panel:
         return self.mean[None]
 
-    def at(self, places: Any) -> "Plain":
-        return Plain(self.mean[places], self.rows)
+    def at(self, places: Any) -> "MeanShift":
+        return MeanShift(self.mean[places], self.rows)
 
 
 @dataclass(frozen=True, eq=False)
-class Fixed(Learned):
+class MatrixShift(Learned):
     """Shift that is a given matrix, for the rows of that matrix only."""
 
     needs: ClassVar[str | None] = None
@@ -202,22 +202,25 @@ class Fixed(Learned):
 
     def of(self, A: Operator, data: Any = None) -> Operator:
         if not isinstance(self.S, Operator):
-            raise TypeError(f"resolve of a shift must return a LowRank, got {type(self.S).__name__}")
+            raise TypeError(f"the method resolve of a shift must return a LowRank, got {type(self.S).__name__}")
         check_same_shape(A, self.S)
         return self.S
 
-    def at(self, places: Any) -> "Fixed":
-        raise ValueError("a shift given as a matrix cannot be applied to other columns, or to another order of columns")
+    def at(self, places: Any) -> "MatrixShift":
+        raise ValueError(
+            "a shift given as a matrix cannot be applied to other columns, or to another order of columns. Pass the "
+            "columns of the fit."
+        )
 
     def points(self, m: int, data: Any = None) -> Panel:
         return self.S.matmat(np.eye(self.S.shape[1]))
 
 
-def plain(name: str, moments: Moments) -> Plain:
+def mean_shift(name: str, moments: Moments) -> MeanShift:
     if name == "rows":
-        return Plain(np.zeros_like(moments.mean), rows=True)
+        return MeanShift(np.zeros_like(moments.mean), rows=True)
     # X - 1 mu^T - rho 1^T + g 1 1^T with g the mean of all entries: subtract g from mu here; rho is not changed.
-    return Plain(moments.mean - moments.mean.mean(), rows=True) if name == "both" else Plain(moments.mean)
+    return MeanShift(moments.mean - moments.mean.mean(), rows=True) if name == "both" else MeanShift(moments.mean)
 
 
 def of_each_row(shift: ShiftLike) -> bool:
@@ -239,14 +242,16 @@ def learn_shift(
     check_shift(shift, n)
     learned: Learned
     if isinstance(shift, Operator):
-        learned = Fixed(shift)
+        learned = MatrixShift(shift)
     elif not isinstance(shift, str | Shift):
-        learned = Plain(np.zeros(n) if shift is None else finite_vector("shift", shift, n, "feature"))
+        learned = MeanShift(np.zeros(n) if shift is None else finite_vector("shift", shift, n, "feature"))
     else:
         assert moments is not None
         if isinstance(shift, Learning):
             return shift.learn(A, moments, weights)
-        learned = plain(shift, moments) if isinstance(shift, str) else Fixed(shift.resolve(A, moments, weights))
+        learned = (
+            mean_shift(shift, moments) if isinstance(shift, str) else MatrixShift(shift.resolve(A, moments, weights))
+        )
     return learned.of(A), learned
 
 

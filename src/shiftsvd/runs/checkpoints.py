@@ -18,7 +18,7 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.events import holding
+from shiftsvd.events import set_within
 from shiftsvd.kernels import instruction_set
 from shiftsvd.numerics.digests import told
 from shiftsvd.runs.locks import files_of, held
@@ -30,9 +30,9 @@ from shiftsvd.runs.outputs import (
     left_stages,
     remove_stages,
     rename,
-    settle,
-    settle_folder,
     stage_of,
+    sync,
+    sync_folder,
 )
 
 Record = Mapping[str, npt.NDArray[Any]]
@@ -42,7 +42,7 @@ _journal: ContextVar["_Journal | None"] = ContextVar("_journal", default=None)
 
 
 def unkept() -> AbstractContextManager[None]:
-    return holding(_journal, None)
+    return set_within(_journal, None)
 
 
 def kept() -> bool:
@@ -144,7 +144,7 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
     was_empty = home.is_dir() and not _listed(home)
     with held(home / LOCK, home):
         journal = _Journal(home, run)
-        with holding(_journal, journal):
+        with set_within(_journal, journal):
             yield
         journal.clear()
     if not was_empty:  # keep an empty folder that the user created
@@ -216,9 +216,9 @@ class _Journal:
         try:
             with part.open("xb") as out:
                 out.writelines(content)
-            settle(part)
+            sync(part)
             rename(part, file)
-            settle_folder(self.home)
+            sync_folder(self.home)
         except OSError as error:
             with suppress(OSError):
                 part.unlink()

@@ -95,7 +95,7 @@ def _of_system(lock: Path) -> Iterator[None]:
         raise _Busy from None
     try:
         with suppress(OSError):  # the name of the holder is optional
-            lock.write_text(json.dumps(myself()))
+            lock.write_text(json.dumps(this_process()))
         yield
     finally:
         # Unlink while holding the lock: a process that has already opened the file then notices and tries again.
@@ -123,7 +123,7 @@ def _make(file: Path) -> bool:
         return False
     try:
         with os.fdopen(handle, "w") as out:
-            json.dump(myself(), out)
+            json.dump(this_process(), out)
             out.flush()
             os.fsync(out.fileno())
     except BaseException:
@@ -145,7 +145,7 @@ def _remove_left(marker: Path) -> bool:
 
 
 def _left(marker: Path) -> bool:
-    holder, here = _holder(marker), myself()
+    holder, here = _holder(marker), this_process()
     pid = holder.get("pid")
     is_here = here["boot"] and all(holder.get(name) == here[name] for name in _PLACE)
     if not is_here or not isinstance(pid, int) or pid <= 0:
@@ -166,7 +166,7 @@ def _holder(file: Path) -> dict[str, Any]:
     return {}
 
 
-def myself() -> dict[str, str | int]:
+def this_process() -> dict[str, str | int]:
     return {
         "pid": os.getpid(),
         "host": socket.gethostname(),

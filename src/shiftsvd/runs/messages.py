@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Final
 
 from shiftsvd.errors import Part, Worded
-from shiftsvd.events import holding
+from shiftsvd.events import set_within
 
 HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 # Packages whose frames lie between a user's line and ours: scikit-learn calls our methods, the others wrap functions.
@@ -96,7 +96,7 @@ _external: ContextVar[bool] = ContextVar("shiftsvd_allow_external", default=Fals
 
 
 def external_files(allowed: bool) -> AbstractContextManager[None]:
-    return holding(_external, allowed or _external.get())
+    return set_within(_external, allowed or _external.get())
 
 
 def external_allowed() -> bool:

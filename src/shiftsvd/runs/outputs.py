@@ -19,7 +19,7 @@ MARK: Final = "shiftsvd"
 BEFORE: Final = f".{MARK}-before"  # suffix of a folder that is being replaced
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DEVICES: Final = Path("/dev")  # /dev/stdout is a link: --force would replace it for all users of the machine
-_UNSETTLED: Final = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS)  # fsync of a folder is not supported
+_NO_SYNC: Final = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS)  # fsync of a folder is not supported
 _KINDS: Final = {
     stat.S_IFREG: "a file",
     stat.S_IFLNK: "a link",
@@ -31,7 +31,7 @@ _KINDS: Final = {
 }
 
 
-class Occupied(Worded, FileExistsError):
+class OutputExists(Worded, FileExistsError):
     """An output exists, or its folder is a broken link."""
 
     def __init__(self, *parts: Part) -> None:
@@ -101,14 +101,14 @@ def rename(part: Path, path: Path) -> None:
         raise
 
 
-def settle(part: Path) -> None:
+def sync(part: Path) -> None:
     for each in part.rglob("*") if part.is_dir() else (part,):
         if each.is_file():
             with each.open("rb+") as file:
                 os.fsync(file.fileno())
 
 
-def settle_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     try:
         handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     except PermissionError:  # a folder without read permission; any folder on Windows
@@ -116,7 +116,7 @@ def settle_folder(folder: Path) -> None:
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in _UNSETTLED:
+        if error.errno not in _NO_SYNC:
             raise
     finally:
         os.close(handle)
@@ -144,8 +144,8 @@ def refuse(paths: Iterable[Path], force: bool, recognised: Callable[[Path], bool
             raise NotADirectoryError(f"{path} cannot be written: {folder} is not a writable folder.")
 
 
-def _exists(what: str) -> Occupied:
-    return Occupied(f"{what}. Use ", Setting("force", True), " to replace it, or another name.")
+def _exists(what: str) -> OutputExists:
+    return OutputExists(f"{what}. Use ", Setting("force", True), " to replace it, or another name.")
 
 
 class Outputs:
@@ -180,7 +180,7 @@ class Outputs:
                     self._lock(folder)
                 locked = folder
                 if folder.exists():  # another process may have created it before the lock
-                    _free(folder)
+                    _remove_left_stages(folder)
                     locked = self._in(folder)[0]
                     for path in self._in(folder):
                         self._lock(path)
@@ -201,7 +201,7 @@ class Outputs:
             if kind is None:
                 self._refuse()  # other programs may have written them during the run
                 for path in self._paths:
-                    settle(self.part(path))
+                    sync(self.part(path))
                 for folder in reversed(dict.fromkeys(path.parent for path in reversed(self._paths))):
                     self._publish(folder)
                 self._made = []
@@ -213,7 +213,7 @@ class Outputs:
 
     def _publish(self, folder: Path) -> None:
         stage = self._stages[folder]
-        settle_folder(stage)
+        sync_folder(stage)
         if not folder.exists():
             if folder.is_symlink():  # a broken link, over which no folder can be renamed
                 folder.unlink()
@@ -221,8 +221,8 @@ class Outputs:
         else:
             for path in self._in(folder):
                 rename(self.part(path), path)
-            settle_folder(folder)
-        settle_folder(folder.parent)
+            sync_folder(folder)
+        sync_folder(folder.parent)
 
     def _in(self, folder: Path) -> list[Path]:
         return [path for path in self._paths if path.parent == folder]
@@ -239,7 +239,7 @@ class Outputs:
                 folder.rmdir()
 
 
-def _free(folder: Path) -> None:
+def _remove_left_stages(folder: Path) -> None:
     lock = lock_of(folder) if folder.name else folder
     if lock.is_file():
         with suppress(OSError), held(lock, folder):  # fails if another run holds the lock

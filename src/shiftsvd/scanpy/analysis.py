@@ -30,7 +30,7 @@ from shiftsvd.scanpy.stored import (
 from shiftsvd.solvers import Solver
 from shiftsvd.transforms import Transform
 
-_IF_THERE: Final = "highly_variable, if var has it"
+_DEFAULT_MASK: Final = "highly_variable, if var has it"
 _MOST: Final = 50  # default number of components
 
 
@@ -47,7 +47,7 @@ def pca(
     chunk_size: int | None = None,
     random_state: Any = 0,
     return_info: bool = False,
-    mask_var: Any = _IF_THERE,
+    mask_var: Any = _DEFAULT_MASK,
     use_highly_variable: bool | None = None,
     dtype: npt.DTypeLike = "float32",
     key_added: str | None = None,
@@ -169,7 +169,7 @@ def pca(
         **vars(resources),
     )
     if use_highly_variable is not None:
-        if not _left_out(mask_var):
+        if not _is_default(mask_var):
             got = f"got {mask_var!r} and {use_highly_variable!r}"
             raise Refused("Pass ", Setting("mask_var"), f" or use_highly_variable, not both, {got}")
         mask_var = "highly_variable" if use_highly_variable else None
@@ -188,7 +188,7 @@ def pca(
         if given := [name for name, value in refused.items() if value is not None]:
             raise ValueError(f"{', '.join(given)} must be None unless data is AnnData, got {type(data).__name__}")
         A = as_operator(data, **vars(resources))
-        mask = None if mask_var is None or _left_out(mask_var) else booleans(mask_var, A.shape[1])
+        mask = None if mask_var is None or _is_default(mask_var) else booleans(mask_var, A.shape[1])
         A = A if mask is None or how else some_columns(A, np.flatnonzero(mask))
     if obsm is None:
         _warn_of_values(how, A, annotated and logged(data, layer))
@@ -267,12 +267,12 @@ def _operator(adata: Any, layer: str | None, obsm: str | None, mask: Mask | None
     return as_operator(adata.obsm[obsm], **vars(resources))
 
 
-def _left_out(mask: Any) -> bool:
-    return isinstance(mask, str) and mask == _IF_THERE
+def _is_default(mask: Any) -> bool:
+    return isinstance(mask, str) and mask == _DEFAULT_MASK
 
 
 def _mask_name(adata: Any, mask: Any, obsm: str | None) -> Any:
-    if _left_out(mask):
+    if _is_default(mask):
         return "highly_variable" if obsm is None and "highly_variable" in adata.var else None
     if mask is not None and obsm is not None:
         raise Refused(Setting("mask_var"), " selects genes and must be None with ", Setting("obsm", obsm))

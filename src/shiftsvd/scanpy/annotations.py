@@ -39,7 +39,8 @@ def _parts(group: Any, depth: int) -> list[str]:
     names = list(group)
     if depth > _DEEPEST or (depth and len(names) > _MOST):
         raise ValueError(
-            f"{group.name} must be a column of a data frame, got a group with {len(names)} entries at depth {depth}"
+            f"{group.name} must be a column of a data frame, got a group of {len(names):,} entries. Write the file "
+            "again with anndata."
         )
     return names
 
@@ -91,7 +92,7 @@ class Disagreement(ValueError):
 
 
 @dataclass(frozen=True)
-class Place:
+class AnnotationSource:
     """A matrix in one or several files, by the arguments of `open_matrix`."""
 
     paths: Sequence[Path]
@@ -161,7 +162,7 @@ class Place:
             return read_files([path], self.memory_limit, **where)
 
 
-def of_samples(place: Place, name: str) -> Column:
+def of_samples(place: AnnotationSource, name: str) -> Column:
     paths = place.paths if place.stack != "columns" else place.paths[:1]  # stacked by columns: all have these samples
     parts = [place.column(path, "samples", name) for path in paths]
     if len({"n" if part.dtype.kind in "iuf" else part.dtype.kind for part in parts}) > 1:
@@ -169,7 +170,7 @@ def of_samples(place: Place, name: str) -> Column:
     return np.concatenate(parts)
 
 
-def of_features(place: Place, name: str) -> tuple[Column, Labels | None]:
+def of_features(place: AnnotationSource, name: str) -> tuple[Column, Labels | None]:
     found = [_of_features(place, path, name) for path in place.paths]
     if len(found) == 1 or place.stack == "columns":
         names = [labels for _, labels in found if labels is not None]
@@ -188,6 +189,6 @@ def of_features(place: Place, name: str) -> tuple[Column, Labels | None]:
     return np.array(list(known.values())), None if found[0][1] is None else np.array(list(known))
 
 
-def _of_features(place: Place, path: Path, name: str) -> tuple[Column, Labels | None]:
+def _of_features(place: AnnotationSource, path: Path, name: str) -> tuple[Column, Labels | None]:
     values, opened = place.column(path, "features", name), place.opened(path)
     return values if opened.places is None else values[opened.places], opened.names.features

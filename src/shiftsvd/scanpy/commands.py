@@ -20,7 +20,7 @@ from shiftsvd.extend.commands import (
     Write,
     need_folder,
     option_of,
-    refuse_beside_device,
+    refuse_with_device,
     texts_for,
 )
 from shiftsvd.extend.files import Column, Labels, Names, Places, format_of, left_beside, several, some_columns
@@ -28,7 +28,7 @@ from shiftsvd.extend.fits import BatchPCA, Design, Observed, asked_for, solver_n
 from shiftsvd.extend.operators import Panel, group_bytes
 from shiftsvd.extend.running import Refused, Setting, affordable, few, notice, passes_so_far
 from shiftsvd.extend.transforms import NullModel, as_transforms, warn_of_counts, warn_unless_counts
-from shiftsvd.scanpy.annotations import Disagreement, Place, of_features, of_samples
+from shiftsvd.scanpy.annotations import AnnotationSource, Disagreement, of_features, of_samples
 from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.outputs import annotated
 from shiftsvd.scanpy.ranking import Batches, HighlyVariable, Ranking, rank
@@ -57,11 +57,11 @@ class CellHooks(Hooks):
         self.lines: list[str] = []  # of the summary
 
     @cached_property
-    def place(self) -> Place:
+    def place(self) -> AnnotationSource:
         """The files, as opened for the matrix, in which columns of obs and var are read."""
         settings = self.settings
         where = {name: value for name, value in settings.where.items() if name != "join"}
-        return Place(settings.paths, **where, memory_limit=settings.memory)
+        return AnnotationSource(settings.paths, **where, memory_limit=settings.memory)
 
     @cached_property
     def of_cells(self) -> bool:
@@ -83,12 +83,14 @@ class CellHooks(Hooks):
                 "--mask, --covariates and --groups require data without missing values. Remove --missing."
             )
         if settings.device not in (None, "cpu") and extra["top_features"] is not None:
-            refuse_beside_device(str(settings.device), [option_of("top_features")])
+            refuse_with_device(str(settings.device), [option_of("top_features")])
         if extra["top_features"] is not None:
             self._check_ranking(settings)
         elif others := [f"--{name}" for name in ("flavor", "batch") if extra[name] is not None]:
             verb = "requires" if len(others) == 1 else "require"
-            raise click.UsageError(f"{' and '.join(others)} {verb} --top-features NUMBER. Add it.")
+            raise click.UsageError(
+                f"{' and '.join(others)} {verb} --top-features. Add it, such as --top-features 2000."
+            )
 
     def _check_ranking(self, settings: Settings) -> None:
         if settings.extra["mask"] not in (None, NONE):
@@ -178,7 +180,7 @@ class CellHooks(Hooks):
         have = [HIGHLY in place.columns(path, "features") for path in place.paths]
         if not any(have):
             return False
-        why = f"only {sum(have)} of {len(have)} files have this column" if not all(have) else None
+        why = f"only {sum(have):,} of {len(have):,} files have this column" if not all(have) else None
         with_gaps = self.settings.left_missing != "error"
         why = why or ("the data have missing values" if with_gaps else _differs(place))
         if why:
@@ -196,7 +198,7 @@ class CellHooks(Hooks):
         memory = left_beside(A, settings.memory)
         k = settings.k if settings.k is not None else min(some.shape)
         solver = solver_named(settings.solver, some, k, settings.tol, memory)
-        what = f"finding components of {some.shape[1]} features"
+        what = f"finding components of {some.shape[1]:,} features"
         affordable(solver.peak_bytes(some, asked_for(some, k)), memory, what)
         criterion, steps = self._criterion()
         batches = Batches.of(None if column is None else of_samples(self.place, column), A.shape[0])
@@ -254,7 +256,7 @@ class CellHooks(Hooks):
             )
         if unknown or absent:
             removed = f"removed {unknown:,} feature{'s' * (unknown != 1)} that the model does not have"
-            notice(f"{file}: {removed}; the file lacks {len(absent):,} of the model's {len(in_model):,} features")
+            notice(f"{file}: {removed}. The file lacks {len(absent):,} of the model's {len(in_model):,} features.")
         assert isinstance(A, Operator)
         places = np.flatnonzero(is_known)
         return (some_columns(A, places) if unknown else A), names._replace(features=features[places])
@@ -264,7 +266,7 @@ class CellHooks(Hooks):
         return None if design is None else design.of(partial(of_samples, self.place))
 
 
-def _differs(place: Place) -> str | None:
+def _differs(place: AnnotationSource) -> str | None:
     try:
         of_features(place, HIGHLY)
     except Disagreement:

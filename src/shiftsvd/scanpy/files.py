@@ -155,8 +155,8 @@ def _first(folder: Path, prefix: str, names: tuple[str, ...]) -> Path | None:
 def _counted(path: Path, count: int, memory_limit: int | str | None) -> Fields:
     fields = _fields(path, count, memory_limit)
     if len(fields) != count:
-        got = f"more than {count}" if len(fields) > count else str(len(fields))
-        raise ValueError(f"{path} must have {count} lines, the dimension of the matrix in its folder, got {got}")
+        got = f"more than {count:,}" if len(fields) > count else f"{len(fields):,}"
+        raise ValueError(f"{path} must have {count:,} lines, the dimension of the matrix in its folder, got {got}")
     return fields
 
 

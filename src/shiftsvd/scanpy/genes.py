@@ -10,7 +10,7 @@ from shiftsvd.extend.operators import Vector
 from shiftsvd.extend.running import Resources, few, threads
 from shiftsvd.extend.transforms import Preprocess, as_transforms
 from shiftsvd.io import open_matrix
-from shiftsvd.scanpy.annotations import Place, of_samples
+from shiftsvd.scanpy.annotations import AnnotationSource, of_samples
 from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.ranking import Batches, Cutoffs, HighlyVariable, Ranking, rank
 from shiftsvd.scanpy.stored import is_annotated, logged, matrix_of
@@ -161,7 +161,7 @@ def _opened(data: Any, layer: str | None, batch: Any, resources: Resources) -> t
     if isinstance(data, str | Path):
         key = None if layer is None else f"layers/{layer}"
         A, names = open_matrix(data, key=key, **vars(resources))
-        place = Place([Path(data)], key=key, memory_limit=resources.memory_limit)
+        place = AnnotationSource([Path(data)], key=key, memory_limit=resources.memory_limit)
         return A, names.features, of_samples(place, batch) if isinstance(batch, str) else batch, 1.0
     if layer is not None or isinstance(batch, str):
         raise ValueError(f"layer and a column name as batch require AnnData or a file, got {type(data).__name__}")

@@ -12,13 +12,13 @@ from shiftsvd.extend.commands import Block, Table, Write, of_gaps
 from shiftsvd.extend.files import creating, mark, optional, write_frame
 from shiftsvd.extend.transforms import kept_of
 from shiftsvd.io import Names
-from shiftsvd.scanpy.annotations import Place
+from shiftsvd.scanpy.annotations import AnnotationSource
 from shiftsvd.scanpy.stored import Keys, loadings_of, unstructured
 
 
 @contextmanager
 def annotated(
-    path: Path, table: Table, pca: Any, names: Names, place: Place, mask: str | None = None
+    path: Path, table: Table, pca: Any, names: Names, place: AnnotationSource, mask: str | None = None
 ) -> Iterator[Write]:
     keys, n_features = Keys(), int(pca.n_features_in_)
     kept = kept_of(getattr(pca, "preprocess_", ()), n_features)

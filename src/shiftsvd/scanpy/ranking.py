@@ -19,7 +19,7 @@ from shiftsvd.extend.operators import (
 )
 from shiftsvd.extend.running import Refused, Setting, affordable, refuse, warn
 from shiftsvd.extend.transforms import (
-    EntryOf,
+    FittedEntry,
     chebyshev,
     checked,
     interpolation,
@@ -211,7 +211,9 @@ def _of_counts(flavor: str, x: Vector, r: Quantities, c: Quantities) -> ToSum:
 
 
 # `entry` transforms raw counts to logarithms; None if the data are logarithms.
-def _of_logs(entry: EntryOf | None, exponentials: bool, base: float, x: Vector, r: Quantities, c: Quantities) -> ToSum:
+def _of_logs(
+    entry: FittedEntry | None, exponentials: bool, base: float, x: Vector, r: Quantities, c: Quantities
+) -> ToSum:
     y = x if entry is None else entry(x, r, c)
     with np.errstate(over="ignore"):
         return ((x != np.rint(x)).astype(np.float64),), (np.expm1(y * base) if exponentials else y,)
@@ -252,7 +254,7 @@ def _by_dispersion(
     if steps:
         A = learn_all(steps[:-1], A, None, 0.0).B
         fitted, R = steps[-1].learn_rows(A, np.ones(A.shape[0]), 0.0)
-        entry, C = EntryOf(fitted.how, fitted.known, fitted.table), fitted.columns[:, None, :]
+        entry, C = FittedEntry(fitted.how, fitted.known, fitted.table), fitted.columns[:, None, :]
         C = np.repeat(C, batches.n, axis=1)
     fractions, stored = batches.moments(A, partial(_of_logs, entry, criterion.flavor == "seurat", base), R, C)
     if not steps and not fractions.any() and stored[0].any():
@@ -507,7 +509,7 @@ def loess(x: Vector, y: Vector, span: float) -> Vector:
     n = len(x)
     nearest = min(n, int(np.floor(n * span + 1e-5)))
     if nearest < 4:
-        raise refuse("span", f"include at least 4 of the {n:,} points", span, "raise it")
+        raise refuse("span", f"include at least 4 of the {n:,} points", span, f"raise span to {4 / n:.2g} or more")
     order = np.argsort(x, kind="stable")
     x_sorted, y_sorted = x[order], y[order]
     points = _ends(x_sorted, int(np.floor(n * span * CELL)))

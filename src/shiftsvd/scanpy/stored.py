@@ -14,14 +14,14 @@ from shiftsvd.extend.fits import Column
 from shiftsvd.extend.models import code, decode
 from shiftsvd.extend.operators import Panel, Vector, unmasked
 from shiftsvd.extend.running import Refused, Resources, Setting, few, notice, refuse
-from shiftsvd.extend.transforms import OfEntry, Spelled, kept_of
+from shiftsvd.extend.transforms import OfEntry, SettingText, kept_of
 from shiftsvd.transforms import Transform
 
 # Rounding error of the sum of a row whose absolute values sum to 1, in a file in single precision.
 _ROUNDING: Final = 4 * float(np.finfo(np.float32).eps)
 _DESIGN, _STEPS = "design", "preprocess"  # keys of the fitted regression and transformations in ``uns["pca"]``
 _RESIDUALS: Final = "pearson_residuals_normalization"  # scanpy's own key
-_EVERY: Final = Spelled("mask_var", "none", "mask_var=None")
+_EVERY: Final = SettingText("mask_var", "none", "mask_var=None")
 MarginsName = Literal["all", "mask"]
 Mask = npt.NDArray[np.bool_]
 
@@ -34,7 +34,7 @@ class Keys(NamedTuple):
     uns: str = "pca"
 
     @property
-    def treated(self) -> str:
+    def shift_scale(self) -> str:
         return f"{self.varm}_shift_scale"
 
 
@@ -48,11 +48,11 @@ def keys_of(key_added: str | None) -> Keys:
 def loadings_of(pca: PCA, n_genes: int, rows: Any, keys: Keys) -> dict[str, Panel]:
     V = np.zeros((n_genes, pca.n_components_), pca.components_.dtype)
     V[rows] = pca.components_.T
-    treated = np.zeros((n_genes, 3))
-    treated[rows, 0] = pca.mean_
-    treated[rows, 1] = 1 if pca.scale_ is None else pca.scale_
-    treated[:, 2] = V.sum(axis=1, dtype=np.float64)
-    return {keys.varm: V, keys.treated: treated}
+    shift_scale = np.zeros((n_genes, 3))
+    shift_scale[rows, 0] = pca.mean_
+    shift_scale[rows, 1] = 1 if pca.scale_ is None else pca.scale_
+    shift_scale[:, 2] = V.sum(axis=1, dtype=np.float64)
+    return {keys.varm: V, keys.shift_scale: shift_scale}
 
 
 def unstructured(
@@ -97,10 +97,10 @@ def read_model(reference: Any, keys: Keys) -> tuple[PCA, Any]:
             f"obsm={stored['params']['obsm']!r}. Run shiftsvd.scanpy.pca without obsm, or pass the key_added of such a "
             "run."
         )
-    if missing := [name for name in (keys.varm, keys.treated) if name not in reference.varm]:
+    if missing := [name for name in (keys.varm, keys.shift_scale) if name not in reference.varm]:
         raise ValueError(f"the reference must have varm[{missing[0]!r}]. Run shiftsvd.scanpy.pca on it first.")
     V = np.asarray(reference.varm[keys.varm], np.float64)
-    shift, scale, *sums = np.asarray(reference.varm[keys.treated], np.float64).T
+    shift, scale, *sums = np.asarray(reference.varm[keys.shift_scale], np.float64).T
     for known in sums:  # absent from files of the first versions
         _check_sums(V, known, keys.varm)
     used = np.flatnonzero(scale > 0)

@@ -253,7 +253,9 @@ def _root(G: Panel) -> tuple[Panel, float]:
 def _jacobi(F: Panel) -> tuple[Vector, Panel]:
     values, _, V, scale, _, info = dgejsv(F, joba=0, jobu=3, jobv=0, jobp=0)
     if info:
-        raise np.linalg.LinAlgError(f"The SVD did not converge: dgejsv of LAPACK returned info = {info}.")
+        raise np.linalg.LinAlgError(
+            f"The SVD did not converge: dgejsv of LAPACK returned info = {info}. Use fit, which has other algorithms."
+        )
     return values * (scale[0] / scale[1]), V
 
 

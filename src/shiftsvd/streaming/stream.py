@@ -15,7 +15,7 @@ from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.orth import phases
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.prepare import Prepared
-from shiftsvd.preparation.shifts import Plain
+from shiftsvd.preparation.shifts import MeanShift
 from shiftsvd.result import Info
 from shiftsvd.runs.memory import affordable, spare
 from shiftsvd.solvers.base import TOL
@@ -71,7 +71,7 @@ class Stream:
         rng: Callable[[], Generator],
         memory_limit: int | str | None,
     ) -> "Stream":
-        ell, what = min(k + max(k, n_oversamples), n), f"streaming {k} components of {n} features"
+        ell, what = min(k + max(k, n_oversamples), n), f"streaming {k:,} components of {n:,} features"
         needed = WholeScatter.bytes(n, default_threads())
         if ell == n or (n <= max(WHOLE, 4 * ell) and spare(needed, memory_limit)):
             affordable(needed, memory_limit, what)
@@ -116,7 +116,7 @@ class Stream:
         started, count = time.perf_counter(), float(A.shape[0]) if weights is None else float(weights.sum())
         if A.shape[0] != self.n_rows or not np.isclose(count, self.moments.count, rtol=1e-9):
             raise ValueError(
-                f"refine needs all {self.n_rows:,} rows of the stream with the same weights (sum "
+                f"refine needs all {self.n_rows:,} rows of the stream, with the same weights (sum "
                 f"{self.moments.count:g}), got {A.shape[0]:,} rows with weights of sum {count:g}."
             )
         self.n_passes += self.scatter.refine(self._centred(A, self.moments.mean), weights)
@@ -183,7 +183,7 @@ class Stream:
         }
 
     def _centred(self, A: Operator, mean: Vector) -> Operator:
-        return Prepared(Plain(mean), self.scale).of(A)
+        return Prepared(MeanShift(mean), self.scale).of(A)
 
     def _join(self, moments: Moments) -> None:
         count, more = self.moments.count, moments.count

@@ -68,7 +68,7 @@ def by_name() -> dict[str, type["Transform"]]:
 
 
 @dataclass(frozen=True)
-class Spelled(Setting):
+class SettingText(Setting):
     """A setting with different names in Python and in the command."""
 
     text: str = ""
@@ -80,4 +80,4 @@ class Spelled(Setting):
 def shown(how: "Transform") -> Part:
     """Return the name of a transformation in messages: its class in Python, `--preprocess NAME` in the command."""
     cls, names = type(how).__name__, {cls: name for name, cls in by_name().items()}
-    return Spelled("preprocess", names[type(how)], cls) if type(how) in names else cls
+    return SettingText("preprocess", names[type(how)], cls) if type(how) in names else cls

@@ -398,7 +398,8 @@ class Fitted:
         A = checked(as_operator(A))
         if A.shape[1] != len(self.columns):
             raise ValueError(
-                f"{type(self.how).__name__} was fitted on {len(self.columns):,} columns, got {A.shape[1]:,}"
+                f"{type(self.how).__name__} was fitted on {len(self.columns):,} columns, got {A.shape[1]:,}. Pass the "
+                "columns of the fit."
             )
         B, Z = parts(self, A, self.rows(A) if R is None else R)
         return B if Z is None else B - Z
@@ -413,7 +414,7 @@ def parts(fitted: Fitted, A: Operator, R: Panel) -> tuple[Operator, LowRank | No
 
 def _change(fitted: Fitted, A: Operator, R: Panel) -> Change:
     how, dtype = fitted.how, held_as(A, fitted.tol)
-    change = Change(EntryOf(how, fitted.known, fitted.table), R, fitted.columns, dtype=dtype, more=how.stored_zeros)
+    change = Change(FittedEntry(how, fitted.known, fitted.table), R, fitted.columns, dtype=dtype, more=how.stored_zeros)
     n_more = change.n_more()
     if not n_more:
         return replace(change, more=None)
@@ -449,7 +450,7 @@ def bounds(fitted: Fitted, R: Panel, weights: Vector | None) -> tuple[Vector | f
 
 
 @dataclass(frozen=True, eq=False)
-class EntryOf:
+class FittedEntry:
     """Function for `with_entries`, as a class so that it can be pickled for workers of a cluster."""
 
     how: Transform

@@ -18,14 +18,14 @@ from shiftsvd.events import unheard
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Adjoint, Operator
 from shiftsvd.runs.messages import ValuesNotice, ValuesWarning, warn
-from shiftsvd.transforms import Spelled, shown
+from shiftsvd.transforms import SettingText, shown
 
 if TYPE_CHECKING:
     from shiftsvd.transforms.base import Transform
 
 # A sample has BLOCKS blocks of consecutive rows, each of at most ROWS rows and ENTRIES entries of the full matrix.
 BLOCKS, ROWS, ENTRIES = 4, 64, 2**17
-IGNORED: Final = Spelled("trust_values", True, "a filter of shiftsvd.transforms.ValuesWarning")
+IGNORED: Final = SettingText("trust_values", True, "a filter of shiftsvd.transforms.ValuesWarning")
 FEW: Final = 20  # smaller samples give no evidence
 BASES: Final = {"natural logarithms": np.e, "logarithms of base 2": 2.0, "logarithms of base 10": 10.0}
 LARGEST: Final = 30.0  # largest plausible logarithm: base 2, of a billion

@@ -163,7 +163,9 @@ class Elementwise(OfEntry):
         require(callable(self.f), "f", "be a function of a vector", self.f)
         found = np.asarray(self.f(np.zeros(2)))
         if found.shape != (2,) or found.dtype.kind not in "fiub" or not np.isfinite(found).all():
-            raise refuse("f", "return one finite number for each entry", found, "it was called with two zeros")
+            raise refuse(
+                "f", "return one finite number for each entry", found, "f was called with an array of two zeros"
+            )
 
     def value(self, x: Vector) -> Vector:
         return np.asarray(self.f(x), np.float64)

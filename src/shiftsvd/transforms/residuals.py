@@ -36,7 +36,9 @@ class NullModel(OfCounts):
         share = known[-1] * rates[places].sum() / rates.sum()
         if not share > 0:
             raise ValueError(
-                f"{self} cannot transform these rows: none of their columns had counts in the training data"
+                f"{self} cannot transform these data: their columns had no counts in the training data. Fit on data "
+                "with "
+                "counts in these columns."
             )
         return np.append(known[:-1], share)
 

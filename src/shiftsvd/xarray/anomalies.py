@@ -164,7 +164,10 @@ class Regressors:
         affordable(8 * m * g, None, f"{g:,} groups of {m:,} samples", "groups")
         places = Index(levels).get_indexer(Index(self.labels))
         if unseen := sorted(set(map(str, self.labels[places < 0]))):
-            raise Refused(Setting("groups"), f" has labels that did not occur in the training data: {few(unseen)}")
+            raise Refused(
+                Setting("groups"),
+                f" has labels that did not occur in the training data: {few(unseen)}. Fit on samples of every label.",
+            )
         L = np.zeros((m, g))
         L[np.arange(m), places] = 1
         return L
@@ -245,7 +248,7 @@ def _as_numbers(values: Labels, name: str) -> npt.NDArray[np.float64]:
 
 
 @dataclass(frozen=True, eq=False)
-class Removed:
+class RemovedMeans:
     """Model to subtract from each sample: the mean of its group, and slopes times its centred covariates."""
 
     levels: Labels | None  # (g,), the groups; None for one mean of all
@@ -259,19 +262,19 @@ class Removed:
         return L, np.vstack([self.means, self.slopes])
 
 
-def _mean_alone(mean: Vector) -> Removed:
-    return Removed(None, mean[None], np.zeros((0, len(mean))), np.zeros(0))
+def _mean_alone(mean: Vector) -> RemovedMeans:
+    return RemovedMeans(None, mean[None], np.zeros((0, len(mean))), np.zeros(0))
 
 
-def _regressed(A: Operator, moments: Moments, samples: Regressors) -> tuple[LowRank, Removed]:
+def _regressed(A: Operator, moments: Moments, samples: Regressors) -> tuple[LowRank, RemovedMeans]:
     levels, c = samples.levels(), len(samples.names)
     S, learned = Covariates(np.hstack([samples.one_hot(levels), samples.numbers])).learn(A, moments)
     g, slopes = len(learned.centre) - c, learned.coefficients
     means = learned.mean + (np.eye(g) - learned.centre[:g]) @ slopes[:g]
-    return S, Removed(levels, means, slopes[g:], learned.centre[g:], samples.names)
+    return S, RemovedMeans(levels, means, slopes[g:], learned.centre[g:], samples.names)
 
 
-def _from_observed(X: Any, samples: Regressors) -> tuple[Removed, Vector]:
+def _from_observed(X: Any, samples: Regressors) -> tuple[RemovedMeans, Vector]:
     # Least squares on the observed values, cell by cell, and their mean; one read. A group without values in a cell has
     # the mean of the cell; slopes that the values of a cell do not determine are 0.
     levels = samples.levels()
@@ -293,7 +296,7 @@ def _from_observed(X: Any, samples: Regressors) -> tuple[Removed, Vector]:
     inverse = np.linalg.pinv(squares.transpose(2, 0, 1), rcond=RANK, hermitian=True)
     slopes = np.einsum("nab,bn->an", inverse, found["x"][g:] - np.einsum("agn,gn->an", P, within))
     means = np.where(counts > 0, within - np.einsum("agn,an->gn", shares, slopes), mean)
-    return Removed(levels, means, slopes, centre, samples.names), mean
+    return RemovedMeans(levels, means, slopes, centre, samples.names), mean
 
 
 # --- anomalies ------------------------------------------------------------------------------------------------------
@@ -307,7 +310,7 @@ class Anomalies:
     known: Regressors  # of all samples, including absent ones
     missing: MissingName
     A: Operator  # (m, n), the anomalies, divided and weighted
-    removed: Removed  # in the units of the field
+    removed: RemovedMeans  # in the units of the field
     mean: Vector  # (n,), of each cell
     weights: Vector  # (n,), factors of the anomalies
     spread: Vector | None = None  # (n,), sums of squares about the mean, if at most the mean was removed

@@ -50,7 +50,7 @@ class FieldHooks(Hooks):
             run.scale = 1 / np.concatenate([own for own in found if own is not None])
         if weights is None and (n := next(filter(None, map(_latitudes, self.fields)), 0)):
             notice(
-                f"{file} is a field on {n} latitudes, and its cells differ in area. Add --weights coslat to weight "
+                f"{file} is a field on {n:,} latitudes, and its cells differ in area. Add --weights coslat to weight "
                 "cells by area, or --weights none to weight all cells equally and silence this notice."
             )
         if self.fields and isinstance(run.A, Gaps):

@@ -122,7 +122,7 @@ def coupled(
             raise Refused(Setting(what), " must be an integer with ", Setting("missing", "em"), f", got {rank!r}")
     fields = in_common({"X": as_field(X, "X"), "Y": as_field(Y, "Y")}, options)
     m, p, q = len(fields[0].X), *(field.X.shape[1] for field in fields)
-    check_modes(n_modes, min(m, p, q), f"{m} samples of {p} and {q} cells")
+    check_modes(n_modes, min(m, p, q), f"{m:,} samples of {p:,} and {q:,} cells")
     x, y = (anomalies(field, options[name], ranks[name]) for field, name in zip(fields, "XY", strict=True))
     if method == "mca":
         found = _covariances(x, y, n_modes, options["X"])

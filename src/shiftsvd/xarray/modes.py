@@ -240,7 +240,7 @@ def _check_share(n_modes: Any, shape: tuple[int, int], completed: bool) -> None:
     m, n = shape
     if not (isinstance(n_modes, float | np.floating) and 0 < n_modes < 1):
         remedy = "for a share of the variance, pass a number in (0, 1)"
-        check_modes(n_modes, min(m, n), f"{m} samples of {n} cells", remedy)
+        check_modes(n_modes, min(m, n), f"{m:,} samples of {n:,} cells", remedy)
     elif completed:
         raise Refused(Setting("n_modes"), " must be an integer with ", Setting("missing", "em"), f", got {n_modes!r}")
 

@@ -15,16 +15,16 @@ from shiftsvd.extend.files import (
     Opened,
     RowSource,
     bounded,
-    credible,
+    check_size,
+    check_texts,
     fingerprint_of,
     labels,
-    look_through,
     optional,
     plausible_shape,
     reading,
     row_edges,
 )
-from shiftsvd.extend.running import Refused, Setting
+from shiftsvd.extend.running import Refused, Setting, few
 
 # Cells of larger grids get no names, because the names would need more memory than a sample.
 MOST_CELLS: Final = 2_000_000
@@ -37,7 +37,7 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
         plausible_shape(path, shape, memory_limit)
         chunks = variable.encoding.get("chunksizes") or None
         source = NetcdfRows(variable, chunks, f"{path}:{variable.name}", fingerprint_of(path, variable.name), shape)
-        credible(source.name, path, source, memory_limit)
+        check_size(source.name, path, source, memory_limit)
         bounded(f"{source.name}: one row", shape[1] * source.dtype.itemsize, memory_limit)
         samples = _coordinate(variable, variable.dims[0])
         named = None if samples is None else labels(path, samples, memory_limit)
@@ -81,7 +81,7 @@ def variable_of(path: Path, key: str | None) -> Any:
         raise ValueError(f"{path} has no numeric variable with at least 2 dimensions")
     if key is None and len(found) > 1:
         many = (
-            f"{path} has {len(found)} numeric variables with at least 2 dimensions: {', '.join(found)}. Choose one by "
+            f"{path} has {len(found):,} numeric variables with at least 2 dimensions: {few(found, 10)}. Choose one by "
         )
         raise Refused(many, Setting("key"), ".")
     return data[key or found[0]]
@@ -93,7 +93,7 @@ def _open(path: Path) -> Any:
         classic = file.read(3) == b"CDF"
     if not classic:
         optional("h5netcdf", "xarray")
-        look_through(path)
+        check_texts(path)
     engine = "scipy" if classic else "h5netcdf"
     return xarray.open_dataset(path, engine=engine, decode_times=False, cache=False)
 

@@ -8,7 +8,7 @@ from xarray import DataArray
 
 from shiftsvd.extend.running import Refused, Resources, Setting
 from shiftsvd.xarray import fields
-from shiftsvd.xarray.anomalies import Regressors, Removed, gaps_within, regressed
+from shiftsvd.xarray.anomalies import Regressors, RemovedMeans, gaps_within, regressed
 from shiftsvd.xarray.datasets import Dataset, as_in, check_fit, names_of, side, with_modes
 from shiftsvd.xarray.fields import Dims, Mask, Panel, Vector
 from shiftsvd.xarray.time_series import AnalyticSignal
@@ -123,7 +123,7 @@ def _flat(values: DataArray, space: Dims) -> Vector:
     return np.asarray(values.transpose(*space).values, np.float64).ravel()
 
 
-def _removed(eofs: xarray.Dataset, space: Dims, cells: Mask) -> Removed:
+def _removed(eofs: xarray.Dataset, space: Dims, cells: Mask) -> RemovedMeans:
     def rows(name: str, dim: str) -> Panel:
         return np.asarray(fields.matrix(eofs[name], (dim,), space))[:, cells].astype(np.float64)
 
@@ -131,7 +131,7 @@ def _removed(eofs: xarray.Dataset, space: Dims, cells: Mask) -> Removed:
     means = rows("group_means", "group") if grouped else _flat(eofs.mean_field, space)[None, cells]
     slopes, centre = (rows("slopes", "covariate"), eofs.covariate_means.values) if sloped else (means[:0], np.zeros(0))
     names = tuple(map(str, eofs.covariate.values)) if sloped else ()
-    return Removed(eofs.group.values if grouped else None, means, slopes, centre, names)
+    return RemovedMeans(eofs.group.values if grouped else None, means, slopes, centre, names)
 
 
 def _samples(eofs: xarray.Dataset, da: DataArray, over: Dims, groups: Any, covariates: Any) -> Regressors:

@@ -388,7 +388,7 @@ def bootstrap(
     _check_level(level)
     Y, over, cells = anomalies_of(eofs, da, groups, covariates)
     m = len(Y)
-    affordable(8 * m * (4 * m + n_samples * 2), memory_limit, f"products of {m} samples", "samples")
+    affordable(8 * m * (4 * m + n_samples * 2), memory_limit, f"products of {m:,} samples", "samples")
     Y = np.where(np.isnan(Y), 0, Y)
     length = _block_length(eofs, along) if block is None else int(block)
     V = with_modes(eofs.components, "components").transpose("mode", *eofs.mean_field.dims)

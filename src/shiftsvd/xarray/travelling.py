@@ -111,7 +111,7 @@ def extended(
     m, cells = field.X.shape
     taken = _lags(lags, m)
     n = m - max(taken)
-    check_modes(n_modes, min(cells * len(taken), n), f"{n} sequences of {len(taken)} lags of {cells} cells")
+    check_modes(n_modes, min(cells * len(taken), n), f"{n:,} sequences of {len(taken):,} lags of {cells:,} cells")
     of = anomalies(field, options, n_modes)
     E, level = Lagged(of.A.H, taken), np.full((n, 1), n**-0.5)
     F = _by_steps(options, n).svd(Deflated(E, level) if center else E, n_modes)
@@ -236,7 +236,7 @@ def hilbert(
     options = FieldOptions.of(locals())
     field = _series(da, options, "a Hilbert transform")
     m, n = field.X.shape
-    check_modes(n_modes, min(m, n), f"{m} samples of {n} cells")
+    check_modes(n_modes, min(m, n), f"{m:,} samples of {n:,} cells")
     of = anomalies(field, options, 2 * n_modes)
     T = AnalyticSignal(m, decay if padding else None, np.result_type(of.A.dtype, np.complex64))
     C = Product(T, of.A)

@@ -10,25 +10,25 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array
 
-from shiftsvd.errors import Part, Refused, Setting
+from shiftsvd.errors import Part, Refused, Setting, few, sentence
 from shiftsvd.io.base import Opened, bounded, labels, optional, plausible_shape
 from shiftsvd.io.choices import JOIN, Choices, naming
-from shiftsvd.io.formats.text import NO_CLASS, WRITINGS, Marks, is_gap, looks_like_number, without_signs
+from shiftsvd.io.formats.text import NO_CLASS, NOTATIONS, Marks, is_gap, looks_like_number, without_signs
 
 _SHOWN = 6  # columns in an error
 _LONGEST = 40  # characters of a cell in an error
 _FEW = 10  # number of distinct texts from which a column without duplicates does not hold classes
-_DOES: Final = {
-    "one_hot": "encodes each category as a column",
-    "label_column": "colours the report of `shiftsvd fit`",
-    "ids": "uses this column for row names",
-    "drop": "excludes",
+_PURPOSES: Final = {
+    "one_hot": "encode each category as a column",
+    "label_column": "colour the report of `shiftsvd fit`",
+    "ids": "take row names from this column",
+    "drop": "exclude",
 }
 _DATE: Final = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?"
     r"|\d{1,2}[- ]?[A-Za-z]{3,9}\.?[- ,]*\d{2,4}|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
 )
-_OTHER_MARKS = (*WRITINGS, *(Marks(decimal, mark) for decimal in ".," for mark in " '\u00a0\u202f\u2019"))
+_OTHER_MARKS = (*NOTATIONS, *(Marks(decimal, mark) for decimal in ".," for mark in " '\u00a0\u202f\u2019"))
 
 
 def not_numbers(columns: Mapping[str, Sequence[str]], marks: Marks, *more: Part) -> Refused:
@@ -41,38 +41,40 @@ def not_numbers(columns: Mapping[str, Sequence[str]], marks: Marks, *more: Part)
     kinds = {name: "the date" if _DATE.fullmatch(cell) else "the text" for name, cell in some.items()}
     shown = ", ".join(f"{name!r} ({kinds[name]} {_short(cell)!r})" for name, cell in some.items())
     word = "column" if len(wrong) == 1 else "columns"
-    return Refused(f"{word} {shown}{many} must be numbers; ", *_remedies(wrong, columns, marks), *more)
+    return Refused(f"{word} {shown}{many} must be numbers.", *_remedies(wrong, columns, marks), *more)
 
 
 def _remedies(wrong: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence[str]], marks: Marks) -> list[Part]:
     if len(columns) > 1 and all(
         len(columns[name]) > 1 and each == [columns[name][0].strip()] for name, each in wrong.items()
     ):
-        return ["if the first row below the header holds units, remove this row"]
+        return [*sentence("if the first row below the header holds units, remove this row")]
     other = {name: _other_marks(cells, marks) for name, cells in wrong.items()}
-    remedies: list[list[Part]] = []
+    remedies: list[Part] = []
     if written := next((found for found in other.values() if found is not None), None):
         given = {"decimal": written.decimal, "thousands": written.thousands}
         changed = [[Setting(name, mark)] for name, mark in given.items() if mark and mark != getattr(marks, name)]
-        remedies.append([*_joined(changed), " parses them"])
+        remedies += sentence("use ", *_joined(changed, "and"), " to parse these numbers")
     signs = [name for name, found in other.items() if found is None and all(map(looks_like_number, wrong[name]))]
     if signs:
         cell = wrong[signs[0]][0]
-        remedies.append([f"write {_short(without_signs(cell))} instead of {_short(cell)!r} in the file"])
+        remedies += sentence(f"write {_short(without_signs(cell))} instead of {_short(cell)!r} in the file")
     left = [name for name, found in other.items() if found is None and name not in signs]
-    for setting, does in _DOES.items():
+    uses: list[list[Part]] = []
+    for setting, purpose in _PURPOSES.items():
         if helped := [name for name in left if setting in _settings(wrong[name], columns[name])]:
             named = naming(setting, helped[: _SHOWN if setting in ("one_hot", "drop") else 1])
-            remedies.append([named, f" {does}{_excluded(helped) if setting == 'drop' else ''}"])
-    return _joined(remedies)
+            uses.append([named, f" to {purpose}{_excluded(helped) if setting == 'drop' else ''}"])
+    return [*remedies, *(sentence("use ", *_joined(uses, "or")) if uses else ())]
 
 
 def _excluded(names: Sequence[str]) -> str:
     return " this column" if len(names) == 1 else " these columns"
 
 
-def _joined(each: Sequence[Sequence[Part]]) -> list[Part]:
-    return [part for parts in each for part in (", ", *parts)][1:]
+def _joined(each: Sequence[Sequence[Part]], last: str) -> list[Part]:
+    between = [", "] * (len(each) - 2) + [f"{',' if len(each) > 2 else ''} {last} "]
+    return [part for mark, parts in zip(["", *between], each, strict=False) for part in (mark, *parts)]
 
 
 def _settings(wrong: Sequence[str], cells: Sequence[str]) -> tuple[str, ...]:
@@ -162,7 +164,7 @@ def layout_of_text(names: Sequence[str], rows: Cells, short: bool, marks: Marks,
     cells = {j: [row[j] for row in rows] for j in form.numeric}
     wrong = {names[j]: each for j, each in cells.items() if not all(map(marks.reads, each))}
     if wrong:
-        uncut = (". If the columns have another delimiter, use an option such as ", Setting("sep", " "))
+        uncut = sentence("if the columns have another delimiter, use an option such as ", Setting("sep", " "))
         raise not_numbers(wrong, marks, *(uncut if len(names) == 1 else ()))
     return form._replace(why=why)
 
@@ -170,7 +172,9 @@ def layout_of_text(names: Sequence[str], rows: Cells, short: bool, marks: Marks,
 def _layout(names: Sequence[str], label: int | None, hidden: set[int], choices: Choices) -> Layout:
     features = [j for j, name in enumerate(names) if j not in (label, *hidden) and not choices.leaves_out(name)]
     if not features:
-        raise Refused("no columns of numbers" + (" are left" if choices.given else ""))
+        if choices.given:
+            raise Refused("no columns of numbers are left. Exclude fewer columns.")
+        raise Refused("the table has no columns of numbers. Check the delimiter, such as ", Setting("sep", ";"), ".")
     return Layout(
         label, features, classes={j: choices.one_hot[names[j]] for j in features if names[j] in choices.one_hot}
     )
@@ -220,8 +224,11 @@ def _check_numbers(field: Any) -> None:
     if not any(is_kind(field.type) for is_kind in kinds):
         settings = ("one_hot", "drop") if is_text(field.type) else ("drop",)
         ends = {setting: _excluded([field.name]) if setting == "drop" else "" for setting in settings}
-        helps = _joined([[Setting(setting, field.name), f" {_DOES[setting]}{ends[setting]}"] for setting in settings])
-        raise Refused(f"column {field.name!r} must be numbers, got {field.type}; ", *helps)
+        uses: list[list[Part]] = [
+            [Setting(setting, field.name), f" to {_PURPOSES[setting]}{ends[setting]}"] for setting in settings
+        ]
+        text = f"column {field.name!r} must be numbers, got {field.type}."
+        raise Refused(text, *sentence("use ", *_joined(uses, "or")))
 
 
 def _label(schema: Any, choices: Choices) -> int | None:
@@ -285,7 +292,7 @@ def _indicators(batch: Any, j: int, classes: Sequence[str]) -> npt.NDArray[np.fl
     codes = pc.index_in(given, value_set=pa.array(classes, pa.string()))
     unknown = given.filter(pc.and_(codes.is_null(), given.is_valid()))
     if len(unknown):
-        category, categories = repr(unknown[0].as_py()), ", ".join(map(repr, classes))
+        category, categories = repr(unknown[0].as_py()), few(map(repr, classes), 10)
         raise Refused(f"category {category} did not occur in the training data. Known categories: {categories}.")
     found = codes.fill_null(-1).to_numpy(zero_copy_only=False)
     X = np.where(found < 0, np.nan, 0.0)[:, None] + np.zeros(len(classes))
@@ -348,7 +355,7 @@ def gather(
         columns.add(batch.column(where[1]))
         values.append(column_of_numbers(batch.column(where[2])))
     if not count:
-        raise Refused("the table has no triplets")
+        raise Refused("the table has no rows of triplets.")
     i, j = rows.places(), columns.places()
     shape = int(i.max()) + 1, int(j.max()) + 1
     plausible_shape(path, shape, memory_limit)
@@ -368,7 +375,7 @@ class _Axis:
     def add(self, column: Any) -> None:
         pa = optional("pyarrow", "parquet")
         if column.null_count:
-            raise Refused(f"triplets must have a {self._what}, got {column.null_count:,} without. Remove these lines.")
+            raise Refused(f"triplets must have a {self._what}, got {column.null_count:,} without. Remove these rows.")
         if is_text(column.type):
             encoded = column.cast(pa.string()).dictionary_encode()
             codes = [self.names.setdefault(name, len(self.names)) for name in encoded.dictionary.to_pylist()]

@@ -19,15 +19,15 @@ from shiftsvd.io.formats.columns import Layout, Positions, layout_of_text, not_n
 from shiftsvd.io.formats.text import (
     GAPS,
     Marks,
-    Written,
+    TextForm,
     beginning,
     for_arrow,
     is_gap,
     looks_like_number,
     marks_of,
     opened,
+    text_form,
     undecoded,
-    written,
 )
 from shiftsvd.runs.memory import limit_of
 
@@ -39,12 +39,12 @@ _SHOWN = 60  # characters of a line in an error
 class Head(NamedTuple):
     """Layout of a text file, as detected in its first lines: delimiter, notation, names and use of columns."""
 
-    written: Written
+    text_form: TextForm
     separator: str
     marks: Marks
     width: int  # columns of the table
     names: Sequence[str] | None
-    skip: int  # bytes before the first row, after the conversion by `written`
+    skip: int  # bytes before the first row, after the conversion by `text_form`
     form: Layout
     triplets: Positions | None
 
@@ -101,8 +101,8 @@ def _number_in(marks: Marks) -> Callable[[str], bool]:
     return lambda cell: marks.is_number(cell) or cell.lower() == "nan"
 
 
-def _text(path: Path, choices: Choices, memory_limit: int | str | None) -> tuple[Written, str, bool]:
-    how = written(path, choices.encoding, choices.comment)
+def _text(path: Path, choices: Choices, memory_limit: int | str | None) -> tuple[TextForm, str, bool]:
+    how = text_form(path, choices.encoding, choices.comment)
     text, is_all = beginning(path, how, memory_limit)
     if choices.comment is None and (comment := _comment_of(text)):
         how = how._replace(comment=comment)
@@ -166,7 +166,9 @@ def _records(path: Path, text: str, is_all: bool, separator: str) -> list[TextRo
         found.extend(TextRow(cells, end) for cells in csv.reader(lines(), delimiter=separator, strict=True) if cells)
     except csv.Error as error:
         if is_all or len(found) < 2:
-            raise ValueError(f"{path} cannot be read: {error} in its first lines") from error
+            raise ValueError(
+                f"{path} cannot be read: {error} in its first lines. Check the quotation marks."
+            ) from error
     return found
 
 
@@ -245,7 +247,7 @@ def batches(
     words |= set(columns) if as_text else set()
     names = [str(j) for j in range(head.width)]
     number = pa.float64() if head.marks.thousands is None else pa.string()
-    with for_arrow(path, head.written, head.skip, memory_limit) as stream, _naming(path, head):
+    with for_arrow(path, head.text_form, head.skip, memory_limit) as stream, _naming(path, head):
         for batch in arrow_csv.open_csv(
             stream,
             arrow_csv.ReadOptions(
@@ -282,13 +284,14 @@ def _wide(path: Path, head: Head, memory_limit: int | str | None) -> Iterator[Pa
 
 
 def _rows(path: Path, head: Head, memory_limit: int | str | None) -> Iterator[list[str]]:
-    with opened(path, head.written, memory_limit) as stream:
+    with opened(path, head.text_form, memory_limit) as stream:
         stream.read(head.skip)
         lines = (line.decode() for line in bounded_lines(path, stream, memory_limit, _CUT, kept=False))
         for number, cells in enumerate(csv.reader(lines, delimiter=head.separator, strict=True), start=1):
             if cells and len(cells) != head.width:
                 raise ValueError(
-                    f"{path}: row {number:,} has {plural(len(cells), 'cell')}, but the first has {head.width:,}."
+                    f"{path}: row {number:,} has {plural(len(cells), 'cell')}, but the first row has {head.width:,}. "
+                    "Every row must have as many cells."
                 )
             if cells:
                 yield cells
@@ -315,10 +318,10 @@ def _naming(path: Path, head: Head, j: int | None = None) -> Iterator[None]:
     except Refused:
         raise
     except UnicodeDecodeError as error:
-        raise undecoded(path, head.written) from error
+        raise undecoded(path, head.text_form) from error
     except ValueError as error:  # of Arrow
         if "invalid UTF8" in str(error):
-            raise undecoded(path, head.written) from error
+            raise undecoded(path, head.text_form) from error
         found = re.search(r"(?:column #(\d+).*?)?invalid value '(.*)'", str(error), re.DOTALL)
         if not found:
             raise

@@ -132,7 +132,10 @@ def _check_header(path: Path, header: _Header, memory_limit: int | str | None) -
     )  # a symmetric array may hold the half below the diagonal alone
     shortest = len("1 1\n") if sparse else len("1\n")
     if entries * shortest > path.stat().st_size * _BEST[packing(path)] + 1:
-        raise ValueError(f"{path} is damaged: its header declares {entries:,} entries, which need a larger file.")
+        raise ValueError(
+            f"{path} is damaged: its header declares {entries:,} entries, which need a larger file. Copy or write it "
+            "again."
+        )
     # Memory of the triplets, doubled if the matrix is symmetric, and of their CSR.
     bounded(path, 48 * entries if sparse else 16 * sizes[0] * sizes[1], memory_limit)
 
@@ -149,7 +152,7 @@ def _header(path: Path, stream: IO[bytes]) -> _Header:
         if left > 0 and line.strip() and not line.startswith(b"%"):
             field = banner[3] if len(banner) > 3 else "real"
             return _Header(banner[2] == "coordinate", field, [int(word) for word in line.split()], count)
-    raise ValueError(f"{path} is damaged: it ends before the line of its sizes")
+    raise ValueError(f"{path} is damaged: it ends before the line of its sizes. Copy or write it again.")
 
 
 def comments(path: Path) -> str:

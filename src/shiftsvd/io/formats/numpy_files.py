@@ -23,15 +23,15 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 def _header(name: str, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:
-        raise ValueError(f"{name} has an unknown version of the format: {version}")
+        raise ValueError(f"{name} has an unknown version of the format: {version}. Save it again with numpy.save.")
     try:
         shape, fortran, dtype = _HEADERS[version](file)
     except (SyntaxError, tokenize.TokenError) as error:
-        raise ValueError(f"{name} is damaged: its header cannot be parsed") from error
+        raise ValueError(f"{name} is damaged: its header cannot be parsed. Save it again with numpy.save.") from error
     if dtype.hasobject:
         raise ValueError(f"{name} holds Python objects, which are not loaded for safety. Save numbers or text.")
     if any(size < 0 for size in shape):
-        raise ValueError(f"{name} is damaged: it has the shape {shape}")
+        raise ValueError(f"{name} is damaged: it has the shape {shape}. Save it again with numpy.save.")
     return shape, fortran, dtype
 
 
@@ -114,11 +114,15 @@ def _members(path: Path, memory_limit: int | str | None) -> dict[str, tuple[tupl
 
 def _sparse(path: Path, archive: Any, members: dict[str, Any], memory_limit: int | str | None) -> Any:
     if members.get("shape", ((), None))[0] != (2,):
-        raise ValueError(f"{path} is damaged: a sparse matrix needs an array 'shape' of two numbers")
+        raise ValueError(
+            f"{path} is damaged: its array 'shape' must hold two numbers. Write it again with scipy.sparse.save_npz."
+        )
     kind, shape = archive["format"].item(), archive["shape"].tolist()
     kind = kind.decode("ascii") if isinstance(kind, bytes) else kind
     if kind not in _FORMATS:
-        raise ValueError(f"{path} holds a sparse matrix of format {kind!r}; known: {', '.join(_FORMATS)}")
+        raise ValueError(
+            f"{path} holds a sparse matrix of format {kind!r}. Convert it to one of {', '.join(_FORMATS)}."
+        )
     plausible_shape(path, [int(size) for size in shape], memory_limit)
     for name in _PLACES & members.keys():
         if members[name][1].kind not in "iu":
@@ -136,9 +140,11 @@ def _pick(path: Path, members: dict[str, tuple[tuple[int, ...], np.dtype[Any]]],
     listed = ", ".join(found) or "none"
     if key is not None:
         raise ValueError(f"{path} has no 2-D array of numbers named {key!r}. Its 2-D arrays: {listed}.")
+    if not found:
+        raise ValueError(f"{path} has no 2-D array of numbers.")
     if len(found) != 1:
-        one = f"{path} must hold exactly one 2-D array of numbers; otherwise use "
-        raise Refused(one, Setting("key"), f" to select one. Its 2-D arrays: {listed}.")
+        one = f"{path} must hold exactly one 2-D array of numbers, got {listed}. Select one with "
+        raise Refused(one, Setting("key"), ".")
     return found[0]
 
 

@@ -117,7 +117,9 @@ def _row_names(path: Path, file: Any, form: Layout, memory_limit: int | str | No
         return None
     rows = texts(column(file, form.label))
     if len(rows) != file.metadata.num_rows:
-        raise ValueError(f"{path} is damaged: {len(rows)} names for {file.metadata.num_rows} rows")
+        raise ValueError(
+            f"{path} is damaged: it has {len(rows):,} names for {file.metadata.num_rows:,} rows. Write the file again."
+        )
     return labels(path, rows, memory_limit)
 
 
@@ -129,14 +131,16 @@ class ParquetRows(RowSource):
     def __init__(self, path: Path, metadata: Any, form: Layout, batch: int = _BATCH) -> None:
         ends = np.cumsum([0, *(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))])
         if np.any(ends[1:] < ends[:-1]) or ends[-1] != metadata.num_rows:
-            raise ValueError(f"{path} is damaged: its row groups do not add up to {metadata.num_rows} rows")
+            raise ValueError(
+                f"{path} is damaged: its row groups do not add up to {metadata.num_rows:,} rows. Write the file again."
+            )
         self.shape = int(ends[-1]), form.width
         self.dtype = form.dtype
         self.name = str(path)
         self.fingerprint = fingerprint_of(path, told(form))
         self._path, self._metadata, self._form, self._batch = path, metadata, form, batch
         self._ends: list[int] = ends.tolist()
-        self._turns = _Turns()
+        self._lock = _OrderedLock()
         self._cursor: _Cursor | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -167,7 +171,7 @@ class ParquetRows(RowSource):
         with reading(self._path):
             if lo in self._ends and hi in self._ends:
                 return self._from(lo, hi - lo).take(hi - lo)
-            with self._turns.of(lo):
+            with self._lock.of(lo):
                 # Read the parts of a row group in order: a group can only be decoded from its beginning.
                 cursor, self._cursor = self._cursor, None
                 start = self._ends[bisect_right(self._ends, lo) - 1]
@@ -219,7 +223,7 @@ class _Cursor:
             count -= part.num_rows
 
 
-class _Turns:
+class _OrderedLock:
     """A lock that the lowest waiting row acquires first."""
 
     def __init__(self) -> None:

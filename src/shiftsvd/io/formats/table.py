@@ -11,13 +11,14 @@ import numpy.typing as npt
 
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import NAME, Labels, Opened, bounded, labels, optional, plausible_shape, reading
-from shiftsvd.io.choices import NOTHING, Choices
+from shiftsvd.io.choices import NOTHING, Choices, shown
 from shiftsvd.io.formats import delimited, parquet
 from shiftsvd.io.formats.columns import gather, in_order, layout_of_schema, positions, sound, texts, to_numbers
 from shiftsvd.io.formats.delimited import head_of
 from shiftsvd.io.formats.notices import check_table, notice_empty, notice_header, notice_label, suspects_of
 from shiftsvd.io.formats.text import NO_CLASS, Marks
 from shiftsvd.io.sniff import content_of, format_of, formats
+from shiftsvd.io.stacking import several
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +47,12 @@ def read_column(paths: Sequence[Path], name: str, format: str | None, choices: C
             kind = format_of(path, format)
             if not formats()[kind].is_table:
                 raise ValueError(f"{path} must be a table to read column {name!r}, got format {kind!r}.")
-            cells = _cells(path, name, kind, replace(choices, may_lack=choices.named))
-        if cells is None and along:
-            raise ValueError(f"{path} has no column {name!r}.")
+            cells, names = _cells(path, name, kind, replace(choices, may_lack=choices.named))
+        if cells is None and (along or len(paths) == 1):
+            raise ValueError(f"{path} has no column {name!r}. The columns are {shown(names)}.")
         found += [] if cells is None else [cells]
     if not found:
-        raise ValueError(f"{paths[0]} has no column {name!r}.")
+        raise ValueError(f"{several(paths)} have no column {name!r}.")
     return Column(name, [cell for cells in (found if along else found[:1]) for cell in cells])
 
 
@@ -63,20 +64,20 @@ def with_classes(paths: Sequence[Path], format: str | None, choices: Choices) ->
     return replace(choices, one_hot=found)
 
 
-def _cells(path: Path, name: str, kind: str, choices: Choices) -> list[str] | None:
+def _cells(path: Path, name: str, kind: str, choices: Choices) -> tuple[list[str] | None, Sequence[str]]:
     if kind == "parquet":
         file = parquet.opened(path)
         names = file.schema_arrow.names
-        return None if name not in names else texts(parquet.column(file, names.index(name)))
+        return None if name not in names else texts(parquet.column(file, names.index(name))), names
     if kind == "arrow":
         with _arrow(path) as (schema, stored):
             j = schema.get_field_index(name)
-            return None if j < 0 else [cell for batch in stored for cell in texts(batch.column(j))]
+            return None if j < 0 else [cell for batch in stored for cell in texts(batch.column(j))], schema.names
     head = head_of(path, "matrix", choices)
     if name not in head.called:
-        return None
+        return None, head.called
     batches = delimited.batches(path, head, [list(head.called).index(name)], as_text=True)
-    return [cell for batch in batches for cell in texts(batch.column(0))]
+    return [cell for batch in batches for cell in texts(batch.column(0))], head.called
 
 
 def _values(cells: Sequence[str]) -> npt.NDArray[Any]:
@@ -134,7 +135,7 @@ def _read_arrow(path: Path, key: str | None, memory_limit: int | str | None, cho
 
 def _read_text(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices) -> Opened:
     head = head_of(path, key, choices, memory_limit)
-    notice_empty(path, head.written.empty)
+    notice_empty(path, head.text_form.empty)
     if head.triplets:
         choices.refuse_for("triplets", choices.of_texts)
         batches = delimited.batches(path, head, range(head.width), memory_limit)

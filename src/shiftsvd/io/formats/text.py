@@ -65,6 +65,7 @@ class Marks(NamedTuple):
         if self.decimal != ".":
             wrong = pc.fill_null(pc.match_substring(texts, "."), False)
             if pc.any(wrong).as_py():
+                # Arrow's words, which `delimited._naming` parses.
                 raise ValueError(f"invalid value '{column.filter(wrong)[0].as_py()}'")
             texts = pc.replace_substring(texts, self.decimal, ".")
         return texts.cast(pa.float64())
@@ -76,7 +77,7 @@ def is_gap(cell: str) -> bool:
 
 def looks_like_number(cell: str) -> bool:
     bare = without_signs(cell)
-    return any(marks.is_number(bare) for marks in WRITINGS)
+    return any(marks.is_number(bare) for marks in NOTATIONS)
 
 
 def without_signs(cell: str) -> str:
@@ -95,26 +96,26 @@ def marks_of(columns: Sequence[Sequence[str]], decimal: str | None, thousands: s
     unclear = None
     for cells in columns:
         found = [cell.strip() for cell in cells if not is_gap(cell)]
-        own = [marks for marks in WRITINGS if found and all(map(marks.is_number, found))]
-        telling = ((marks, cell) for marks in own for cell in found if _tells(marks, cell))
+        own = [marks for marks in NOTATIONS if found and all(map(marks.is_number, found))]
+        telling = ((marks, cell) for marks in own for cell in found if _identifies(marks, cell))
         if first := next(telling, None):
             examples.setdefault(*first)
         elif own:
             unclear = unclear or next((cell for cell in found if "," in cell), None)
-    return _agreed(examples, unclear)
+    return _marks_from(examples, unclear)
 
 
-WRITINGS = (Marks(".", None), Marks(",", None), Marks(",", "."), Marks(".", ","))
+NOTATIONS = (Marks(".", None), Marks(",", None), Marks(",", "."), Marks(".", ","))
 
 
-def _tells(marks: Marks, cell: str) -> bool:
+def _identifies(marks: Marks, cell: str) -> bool:
     if marks.thousands is not None:
         return marks.decimal in cell and marks.thousands in cell
     exact, other = (_POINT, ".") if marks.decimal == "." else (_COMMA, ",")
     return exact.fullmatch(cell) is not None and not re.fullmatch(_GROUPS.format(re.escape(other)), cell)
 
 
-def _agreed(examples: dict[Marks, str], unclear: str | None) -> Marks:
+def _marks_from(examples: dict[Marks, str], unclear: str | None) -> Marks:
     decimals = {marks.decimal: cell for marks, cell in examples.items()}
     if len(decimals) > 1:
         both = f"the decimal mark is unclear, as the table has {decimals['.']!r} and {decimals[',']!r}. Use "
@@ -141,7 +142,7 @@ _MARKS = {
 }
 
 
-class Written(NamedTuple):
+class TextForm(NamedTuple):
     """Conversion of the bytes of a text file to lines."""
 
     encoding: str = "utf-8"
@@ -154,7 +155,7 @@ class Written(NamedTuple):
         return self.encoding == "utf-8" and self.comment is None and not self.empty
 
 
-def written(path: Path, encoding: str | None, comment: str | None) -> Written:
+def text_form(path: Path, encoding: str | None, comment: str | None) -> TextForm:
     with open_bytes(path) as stream:
         begin = stream.read(4096)
     mark = next((mark for mark in _MARKS if begin.startswith(mark)), b"")
@@ -162,7 +163,7 @@ def written(path: Path, encoding: str | None, comment: str | None) -> Written:
     if name == "utf-8" and encoding is None and b"\0" in begin:
         raise Refused(f"{path} contains zero bytes. ", *_remedy_for_zeros(begin))
     n_marked = len(mark) if name == "utf-8" and mark == codecs.BOM_UTF8 else 0
-    return Written(name, n_marked, comment, _empty_rows(path))
+    return TextForm(name, n_marked, comment, _empty_rows(path))
 
 
 def _empty_rows(path: Path) -> int:
@@ -186,15 +187,15 @@ def _remedy_for_zeros(begin: bytes) -> tuple[Part, ...]:
     return "It may be UTF-16. Use ", Setting("encoding", f"utf-16-{'le' if odd > even else 'be'}"), "."
 
 
-def opened(path: Path, how: Written, memory_limit: int | str | None = None) -> IO[bytes]:
+def opened(path: Path, how: TextForm, memory_limit: int | str | None = None) -> IO[bytes]:
     stream = open_bytes(path)
     stream.read(how.mark)
     if how.plain:
         return stream
-    return io.BufferedReader(_Pieces(_cleaned(path, stream, how, longest_line(memory_limit, _DECODED)), stream))
+    return io.BufferedReader(_PieceStream(_cleaned(path, stream, how, longest_line(memory_limit, _DECODED)), stream))
 
 
-def for_arrow(path: Path, how: Written, skip: int, memory_limit: int | str | None = None) -> Any:
+def for_arrow(path: Path, how: TextForm, skip: int, memory_limit: int | str | None = None) -> Any:
     pa = optional("pyarrow", "parquet")
     if how.plain:
         pack = {"none": None, "gzip": "gzip", "bzip2": "bz2"}[packing(path)]
@@ -207,7 +208,7 @@ def for_arrow(path: Path, how: Written, skip: int, memory_limit: int | str | Non
     return stream
 
 
-def beginning(path: Path, how: Written, memory_limit: int | str | None = None) -> tuple[str, bool]:
+def beginning(path: Path, how: TextForm, memory_limit: int | str | None = None) -> tuple[str, bool]:
     lines: list[bytes] = []
     size, filled = 0, 0
     with opened(path, how, memory_limit) as stream:
@@ -224,7 +225,7 @@ def beginning(path: Path, how: Written, memory_limit: int | str | None = None) -
         raise undecoded(path, how, error) from None
 
 
-def undecoded(path: Path, how: Written, error: UnicodeDecodeError | None = None) -> Refused:
+def undecoded(path: Path, how: TextForm, error: UnicodeDecodeError | None = None) -> Refused:
     where = ""
     if error is not None and how.plain:
         line = error.object[: error.start].count(b"\n") + 1
@@ -233,7 +234,7 @@ def undecoded(path: Path, how: Written, error: UnicodeDecodeError | None = None)
     return Refused(is_not, Setting("encoding", "latin-1"), ", or another encoding such as cp1252 or utf-16.")
 
 
-class _Pieces(io.RawIOBase):
+class _PieceStream(io.RawIOBase):
     """A stream of pieces that are generated from another stream."""
 
     def __init__(self, pieces: Iterator[bytes], source: IO[bytes]) -> None:
@@ -257,7 +258,7 @@ class _Pieces(io.RawIOBase):
         super().close()
 
 
-def _cleaned(path: Path, stream: IO[bytes], how: Written, longest: int) -> Iterator[bytes]:
+def _cleaned(path: Path, stream: IO[bytes], how: TextForm, longest: int) -> Iterator[bytes]:
     # Encode as UTF-8; remove comments, and rows of empty cells at the end.
     decoder = codecs.getincrementaldecoder(how.encoding)()
     rest, quoted, chunk = "", False, b"before the first one"

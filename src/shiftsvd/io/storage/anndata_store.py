@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from shiftsvd.backends.validation import sound_structure
 from shiftsvd.io.base import Labels, optional
-from shiftsvd.io.storage.hdf5 import SteadyFile
+from shiftsvd.io.storage.hdf5 import ErrorKeepingFile
 from shiftsvd.runs.outputs import kind_of
 
 Block = csr_array | npt.NDArray[Any]
@@ -55,7 +55,7 @@ class H5Store(Store):
     """AnnData in an HDF5 file, written block after block."""
 
     root: Any
-    file: SteadyFile
+    file: ErrorKeepingFile
     filters: dict[str, Any]
 
     def append(self, array: Any, block: npt.NDArray[Any]) -> None:
@@ -109,7 +109,7 @@ def creating(path: Path, compression: str | None) -> Iterator[Store]:
     filters: dict[str, Any] = {"compression": "gzip", "shuffle": True} if compression == "gzip" else {}
     if compression == "zstd":
         filters = {**optional("hdf5plugin", "hdf5").Zstd(), "shuffle": True}
-    with SteadyFile(path) as file:
+    with ErrorKeepingFile(path) as file:
         with closing(optional("h5py", "hdf5").File(file, "w")) as root:
             yield H5Store(root, file, filters)
         file.check()

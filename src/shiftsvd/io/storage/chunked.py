@@ -120,7 +120,7 @@ def array_rows(array: StoredArray, path: Path, key: str, memory_limit: int | str
         raise ValueError(f"{name} must be a matrix of numbers, got shape {tuple(array.shape)} of {dtype}")
     m, n = map(int, array.shape)
     plausible_shape(Path(name), (m, n), memory_limit)
-    credible(name, path, array, memory_limit)
+    check_size(name, path, array, memory_limit)
     bounded(f"{name}: one row", n * dtype.itemsize, memory_limit)
     return ArrayRows(array, name, fingerprint_of(path, key), (m, n), dtype.newbyteorder("="))
 
@@ -141,13 +141,13 @@ def csr_rows(
         kinds = "fciub" if part == "data" else "iu"
         if len(array.shape) != 1 or np.dtype(array.dtype).kind not in kinds:
             raise ValueError(f"{name}: {part} must be a flat array, got shape {array.shape} of {array.dtype}")
-        credible(f"{name}/{part}", path, array, memory_limit)
+        check_size(f"{name}/{part}", path, array, memory_limit)
     if indptr.shape[0] != shape[0] + 1:
         raise ValueError(f"{name}: indptr must have {shape[0] + 1:,} entries, got {indptr.shape[0]:,}")
     with reading(name):
         starts = np.asarray(indptr[0 : shape[0] + 1]).astype(np.int64)
     if starts[0] != 0 or np.any(starts[1:] < starts[:-1]):
-        raise ValueError(f"{name}: indptr must start at 0 and never decrease; the file is damaged")
+        raise ValueError(f"{name} is damaged: indptr must start at 0 and never decrease. Write the file again.")
     if not starts[-1] == data.shape[0] == indices.shape[0]:
         raise ValueError(
             f"{name} is damaged: indptr ends at {starts[-1]:,}, but data has {data.shape[0]:,} and indices has "
@@ -177,11 +177,13 @@ def _stats(path: Path) -> list[os.stat_result]:
     return [file.stat() for file in (path.rglob("*") if path.is_dir() else [path])]
 
 
-def credible(name: str, path: Path, array: Stored, memory_limit: int | str | None) -> None:
+def check_size(name: str, path: Path, array: Stored, memory_limit: int | str | None) -> None:
     itemsize = np.dtype(array.dtype).itemsize
     claimed, size = math.prod(array.shape) * itemsize, sum(stat.st_size for stat in _stats(path))
     if claimed > max(_SLACK, _MOST_PACKED * size):
-        raise ValueError(f"{name} is damaged: it declares {claimed:,} bytes, in a file of {size:,} bytes.")
+        raise ValueError(
+            f"{name} is damaged: it declares {claimed:,} bytes, in a file of {size:,} bytes. Write the file again."
+        )
     if array.chunks is None:
         return
     chunk = math.prod(array.chunks) * itemsize

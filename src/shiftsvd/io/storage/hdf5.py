@@ -100,7 +100,7 @@ def _outside(path: Path, key: bytes, what: str) -> Refused:
     return Refused(is_outside, Setting("allow_external", True), " to read it from a trusted file.")
 
 
-def look_through(path: Path) -> None:
+def check_texts(path: Path) -> None:
     # Validate a file for a package that opens it itself: read every text once through the `GuardedFile`.
     h5py = _h5py()
 
@@ -144,10 +144,13 @@ class GuardedFile(FileIO):
                 break
             at += length if free else _HEADER + length + -length % 8
         if not size - _HEADER < at <= size:
-            raise OSError(f"{self.name} cannot be read: its collection of texts at byte {start} is damaged")
+            raise OSError(
+                f"{self.name} cannot be read: its strings at byte {start:,} (global heap) are damaged. Write the file "
+                "again."
+            )
 
 
-class SteadyFile(FileIO):
+class ErrorKeepingFile(FileIO):
     """A new binary file that reports success to HDF5 and keeps errors of the system until `check` raises them.
 
     HDF5 2.0 crashes the interpreter at exit if the disk is full when it closes a file (tests/io/test_convert.py).
@@ -254,7 +257,10 @@ class H5Array:
             if not skipped >> i & 1:
                 raw = _inflated(raw, n_bytes) if code == _DEFLATE else _unshuffled(raw, self.dtype.itemsize)
         if len(raw) != n_bytes:
-            raise ValueError(f"{self.path}:{self.key}: a chunk has {len(raw)} bytes, not {n_bytes}; it is damaged")
+            raise ValueError(
+                f"{self.path}:{self.key} is damaged: a chunk has {len(raw):,} bytes, not {n_bytes:,}. Write the file "
+                "again."
+            )
         return np.frombuffer(raw, self.dtype).reshape(self.chunks)
 
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from shiftsvd.backends.source import RowSource
 from shiftsvd.errors import Refused, Setting, few
 from shiftsvd.io.base import Labels, Opened, bounded, labels, optional, reading
-from shiftsvd.io.sniff import claimed, formats
-from shiftsvd.io.storage.chunked import StoredArray, array_rows, credible, csr_rows
+from shiftsvd.io.sniff import format_claiming, formats
+from shiftsvd.io.storage.chunked import StoredArray, array_rows, check_size, csr_rows
 from shiftsvd.io.storage.hdf5 import H5Array, open_hdf5
 from shiftsvd.names import resolve
 from shiftsvd.runs.messages import external_allowed
@@ -74,7 +74,7 @@ class Tree:
         keys = self.matrices()
         if not keys:
             return "no matrix of numbers"
-        return f"{len(keys)} matrices: {few(map(repr, keys), _SHOWN)}"
+        return f"{len(keys):,} matrices: {few(map(repr, keys), _SHOWN)}"
 
     def texts(self, node: Any, length: int) -> Labels:
         names = ["" if value is None else str(value) for value in self.column(node, length).tolist()]
@@ -99,8 +99,8 @@ class Tree:
     def values(self, node: Any, length: int | None) -> npt.NDArray[Any]:
         name = f"{self.path}:{node.name}"
         if len(node.shape) != 1 or (length is not None and node.shape[0] != length):
-            raise ValueError(f"{name} must be {length} values, got an array of shape {node.shape}")
-        credible(name, self.path, node, self.memory_limit)
+            raise ValueError(f"{name} must hold {length:,} values, got shape {node.shape}. Write the file again.")
+        check_size(name, self.path, node, self.memory_limit)
         return np.asarray(node[...])
 
 
@@ -275,7 +275,7 @@ def read_hdf5(path: Path, key: str | None, memory_limit: int | str | None) -> Op
 
 def kind(path: Path) -> str:
     with opened_tree(path, None) as tree:
-        return claimed("HDF5", tree.root) or "hdf5"
+        return format_claiming("HDF5", tree.root) or "hdf5"
 
 
 def _scale(tree: Tree, node: Any, axis: int, size: int) -> Labels | None:
