@@ -276,6 +276,27 @@ FAULTS = (
         "kernels/test_steps.py",
     ),
     fault(
+        "the first sums of a matrix and its adjoint (C++)",
+        "kernels/cpp/steps.hpp",
+        "for (std::int64_t b = 0; b < blocks; b++) sum += sums.get()[b * small + at];",
+        "for (std::int64_t b = 1; b < blocks; b++) sum += sums.get()[b * small + at];",
+        "kernels/test_steps.py",
+    ),
+    fault(
+        "the columns of a block that are rounding (C++)",
+        "kernels/cpp/steps.hpp",
+        "regular = normal.shortest > 4 * next.unit * longest && normal.condition < resolved;",
+        "regular = normal.shortest > 0;",
+        "kernels/test_steps.py",
+    ),
+    fault(
+        "the second step of columns of unequal lengths (C++)",
+        "kernels/cpp/steps.hpp",
+        "one_more = normal.condition > well_conditioned;",
+        "one_more = false;",
+        "kernels/test_steps.py",
+    ),
+    fault(
         "the sums of chunks before, on a card",
         "backends/device/chunks.cu",
         "first ? double(z.v[i]) : sum[i] + double(z.v[i])",

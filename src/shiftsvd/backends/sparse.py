@@ -310,11 +310,12 @@ class SparseRows(Blocked):
             (self.shape[1], V.shape[1]), dtype if self.dtype.kind == "f" else np.result_type(dtype, self.dtype)
         )
         if shared and self.kernels is best and self.ready is not None and self.X.nnz <= UNINTERRUPTED:
-            w, thin = slice_of(weights, (0, self.shape[0])), (self.outside.L, self.outside.R, Y, self.n_threads)
+            w, L, R = slice_of(weights, (0, self.shape[0])), self.outside.L, self.outside.R
             if self.both is not None and self.both[0] is self.ready:
-                shared.gram_of_both(*self.both, V, w, *thin)
+                shared.gram_of_both(*self.both, V, w, L, R, Y, self.n_threads)
             else:
-                shared.gram_of_all(self.ready, [0, *(hi for _, hi in self.blocks())], V, w, *thin)
+                edges = [0, *(hi for _, hi in self.blocks())]
+                shared.gram_of_all(self.ready, edges, V, w, L, R, Y, self.n_threads)
             read_part(1)
             return Y
         P = self.kernels.panel(V, dtype)

@@ -201,8 +201,8 @@ class Factorization:
         return subtract_projection(W, self.B[:, :end])
 
     def _projected(self, W: Panel, end: int) -> Projected:
-        W, Q = W.astype(self.B.dtype, order="C"), self.B[:, end : end + W.shape[1]]
-        Q = Q if Q.shape[1] == W.shape[1] else None
+        place, W = self.B[:, end : end + W.shape[1]], W.astype(self.B.dtype)
+        Q = place if place.shape[1] == W.shape[1] else None
         return project(W, self.B[:, :end], 0, 1.0, TWICE, Q, self._unit, 0.0)
 
     def _next(self, W: Panel, squares: Panel, noise: float) -> Panel:

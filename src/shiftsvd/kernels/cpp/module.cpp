@@ -232,7 +232,8 @@ void define_gram_of_all(nb::module_ &m) {
         Whole<D, I> A{X, n, edges, L.data(), R.data(), rank, or_null(weights, m)};
         static const auto sound = table([](auto set) { return Tables<decltype(set)>::template sound<I>(); });
         nb::gil_scoped_release released;
-        require(gram_of_all<D, T, I>(products<D, T, I>(), tall_products<T>(), sound, A, panel, groups, {out.values, out.width, out.stride}, threads),
+        require(gram_of_all<D, T, I>(products<D, T, I>(), tall_products<T>(), sound, A, panel, groups,
+                                     {out.values, out.width, out.stride}, threads),
                 leads_out);
       },
       nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("edges"),
@@ -262,14 +263,14 @@ void define_gram_of_both(nb::module_ &m) {
         Whole<D, I> across{Xt, m, edges_across, R.data(), L.data(), rank, nullptr};
         static const auto sound = table([](auto set) { return Tables<decltype(set)>::template sound<I>(); });
         nb::gil_scoped_release released;
-        require(gram_of_both<D, T, I>(products<D, T, I>(), sound, A, across, panel, groups, {out.values, out.width, out.stride}, threads),
+        require(gram_of_both<D, T, I>(products<D, T, I>(), sound, A, across, panel, groups,
+                                      {out.values, out.width, out.stride}, threads),
                 leads_out);
       },
       nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("edges"),
-      nb::arg("data_across").noconvert(), nb::arg("indices_across").noconvert(),
-      nb::arg("indptr_across").noconvert(), nb::arg("edges_across"), nb::arg("V").noconvert(), nb::arg("widths"),
-      nb::arg("weights").none(), nb::arg("L").noconvert(), nb::arg("R").noconvert(), nb::arg("Y").noconvert(),
-      nb::arg("threads"));
+      nb::arg("data_across").noconvert(), nb::arg("indices_across").noconvert(), nb::arg("indptr_across").noconvert(),
+      nb::arg("edges_across"), nb::arg("V").noconvert(), nb::arg("widths"), nb::arg("weights").none(),
+      nb::arg("L").noconvert(), nb::arg("R").noconvert(), nb::arg("Y").noconvert(), nb::arg("threads"));
 }
 
 template <class T>
@@ -348,7 +349,8 @@ void define_projections(nb::module_ &m) {
         require(squares.shape(0) == W.shape(1) && squares.shape(1) == W.shape(1), "squares are like W^T W");
         Next<T> next{nullptr, 0, below.data(), unit, scale};
         if (Q) {
-          bool columns = Q->shape(0) == W.shape(0) && Q->shape(1) == W.shape(1) && (Q->stride(0) == 1 || left.rows <= 1);
+          bool columns =
+              Q->shape(0) == W.shape(0) && Q->shape(1) == W.shape(1) && (Q->stride(0) == 1 || left.rows <= 1);
           require(columns && right.columns <= widest_panel, "Q is like W, by contiguous columns");
           require(below.shape(0) == W.shape(1) && below.shape(1) == W.shape(1), "below is like W^T W");
           next.values = Q->data(), next.stride = Q->stride(1);

@@ -67,24 +67,10 @@ struct Lanes {
   }
 };
 
-// y += sum_k x_k V[j_k]: two sums, since each addition waits four cycles for the one before.
-template <int W, class D, class T, class I>
-inline Lanes<T, W> row_times(const D *x, const I *j, std::int64_t n, const T *V, Lanes<T, W> y) {
-  Lanes<T, W> z = Lanes<T, W>::zero();
-  std::int64_t k = 0;
-  for (; k + 1 < n; k += 2) {
-    y.add(T(x[k]), V + std::size_t(j[k]) * W);
-    z.add(T(x[k + 1]), V + std::size_t(j[k + 1]) * W);
-  }
-  if (k < n) y.add(T(x[k]), V + std::size_t(j[k]) * W);
-  y.add(z);
-  return y;
-}
-
 // Entries ahead of the current one whose rows of the panel are fetched, where panels do not fit into the second cache.
 constexpr std::int64_t ahead = 24, second_cache = std::int64_t(1) << 19;
 
-// The same, if at least `ahead` more entries follow those of the row.
+// y = sum_k x_k V[j_k], if at least `ahead` more entries follow those of the row.
 template <int W, class D, class T, class I>
 inline Lanes<T, W> row_times_fetching(const D *x, const I *j, std::int64_t n, const T *V) {
   Lanes<T, W> y = Lanes<T, W>::zero(), z = y;
@@ -99,6 +85,20 @@ inline Lanes<T, W> row_times_fetching(const D *x, const I *j, std::int64_t n, co
     Lanes<T, W>::fetch(V + std::size_t(j[k + ahead]) * W);
     y.add(T(x[k]), V + std::size_t(j[k]) * W);
   }
+  y.add(z);
+  return y;
+}
+
+// y += sum_k x_k V[j_k]: two sums, since each addition waits four cycles for the one before.
+template <int W, class D, class T, class I>
+inline Lanes<T, W> row_times(const D *x, const I *j, std::int64_t n, const T *V, Lanes<T, W> y) {
+  Lanes<T, W> z = Lanes<T, W>::zero();
+  std::int64_t k = 0;
+  for (; k + 1 < n; k += 2) {
+    y.add(T(x[k]), V + std::size_t(j[k]) * W);
+    z.add(T(x[k + 1]), V + std::size_t(j[k + 1]) * W);
+  }
+  if (k < n) y.add(T(x[k]), V + std::size_t(j[k]) * W);
   y.add(z);
   return y;
 }

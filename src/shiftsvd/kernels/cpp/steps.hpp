@@ -61,8 +61,14 @@ template <class T>
 class Packed {
  public:
   Packed(Tall<T> V, const double *right, std::int64_t rank, const Groups &groups)
-      : V_(V), right_(right), rank_(rank), groups_(groups), pieces_((V.rows + piece - 1) / piece),
-        values_(V.rows * groups.padded), small_(rank * groups.padded), parts_(pieces_ * rank * groups.padded) {}
+      : V_(V),
+        right_(right),
+        rank_(rank),
+        groups_(groups),
+        pieces_((V.rows + piece - 1) / piece),
+        values_(V.rows * groups.padded),
+        small_(rank * groups.padded),
+        parts_(pieces_ * rank * groups.padded) {}
 
   // Each thread its share; done after a barrier and `finish` by one thread.
   void fill(const Member &me) {
@@ -221,7 +227,8 @@ bool gram_of_all(const Products<D, T, I> &kernels, const TallProducts<T> &tall, 
                     sound(A.X.indices, ends, A.edges[b], A.edges[b + 1], A.n);
         if (!good) safe = false;
         if (good)
-          gram_of_block(kernels, A, b, packed.values(), packed.small(), groups, Z.get() + (b - first) * panel, sums.get() + (b - first) * small);
+          gram_of_block(kernels, A, b, packed.values(), packed.small(), groups, Z.get() + (b - first) * panel,
+                        sums.get() + (b - first) * small);
       }
       me.barrier.wait();
       if (me.index == 0) add_sums(count), next = last;
@@ -279,7 +286,8 @@ bool gram_of_both(const Products<D, T, I> &kernels, Sound<I> sound, const Whole<
         std::fill(own, own + small, T(0));
         Shift<T> S{A.left + rows.lo * A.rank, A.rank, packed.small() + first * A.rank, own,
                    A.weights ? A.weights + rows.lo : nullptr};
-        kernels.shifted(rows, packed.values() + first * A.n, A.n, width, S, {middle.get() + rows.lo * width, width, width});
+        kernels.shifted(rows, packed.values() + first * A.n, A.n, width, S,
+                        {middle.get() + rows.lo * width, width, width});
       }
       me.barrier.wait();
       if (me.index == 0) {
@@ -359,7 +367,7 @@ void subtract_from_all(const TallProducts<T> &kernels, Tall<T> B, const T *C, Na
 // What a Cholesky factor R^T R of the squares of a panel tells: combinations R^-1 of its columns that are orthonormal,
 // whether they are safe, and whether their rounding is worth a second step.
 struct Normal {
-  std::vector<double> R, inverse;  // upper triangular, row-major
+  std::vector<double> R, inverse;      // upper triangular, row-major
   double shortest = 0, condition = 0;  // bounds of the least singular value from below, of the condition from above
 
   Normal(const double *squares, std::int64_t w) : R(w * w), inverse(w * w) {
