@@ -431,8 +431,8 @@ FAULTS = (
     fault(
         "the stopping rule, ten times too soon",
         "solvers/solve.py",
-        "ended or worst <= 1 or stuck:\n        return ritz, Stop.SPENT if ended else Stop.CONVERGED if worst <= 1",
-        "ended or worst <= 10 or stuck:\n        return ritz, Stop.SPENT if ended else Stop.CONVERGED if worst <= 10",
+        "converged = worst <= (1 if G.precise else WITH_ROUNDING)",
+        "converged = worst <= (10 if G.precise else 10 * WITH_ROUNDING)",
         "solvers/test_lanczos.py",
         "solvers",
     ),
