@@ -2,11 +2,13 @@
 
 import threading
 from itertools import pairwise
+from unittest import mock
 
 import numpy as np
 import pytest
 from scipy import sparse
 
+import shiftsvd as ss
 from shiftsvd.numerics import orth
 from shiftsvd.solvers.constants import TWICE
 from tests.support.closeness import assert_close
@@ -90,6 +92,33 @@ def test_a_matrix_and_its_adjoint_give_the_same_product(structure, precision, in
                 assert_close(found[0], D.T @ ((1.0 if w is None else w[:, None]) * (D @ V)), bound)
                 for other in found[1:]:
                     np.testing.assert_array_equal(other, found[0])
+
+
+@pytest.mark.parametrize(("structure", "precision", "index"), pairs(STRUCTURES, PRECISIONS, INDICES))
+def test_a_transpose_is_that_of_scipy_with_the_same_types(structure, precision, index):
+    for X, rows, _ in cases(structure, PRECISIONS[precision][0], index):
+        if rows != (0, X.shape[0]):
+            continue
+        want = sparse.csr_array(X.T.tocsr())
+        for n_threads in THREADS:
+            Z = compiled.transpose(X, n_threads)
+            assert (Z.data.dtype, Z.indices.dtype, Z.indptr.dtype) == (X.dtype, X.indices.dtype, X.indptr.dtype)
+            for mine, theirs in zip((Z.data, Z.indices, Z.indptr), (want.data, want.indices, want.indptr), strict=True):
+                np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("index", INDICES)
+def test_a_wide_fit_takes_both_orientations_and_has_the_bits_of_any_threads(index):
+    X = sparse.random_array((300, 900), density=0.05, format="csr", rng=np.random.default_rng(0), dtype=np.float32)
+    X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
+    with mock.patch.object(compiled, "gram_of_both", wraps=compiled.gram_of_both) as both:
+        fits = [ss.svd(X, 6, shift="mean", rng=0, n_threads=n, solver=ss.BlockLanczos()) for n in (1, 2, 5)]
+    assert both.call_count >= 20
+    exact = np.linalg.svd(X.toarray().astype(float) - X.toarray().astype(float).mean(axis=0), compute_uv=False)[:6]
+    assert_close(fits[0].S, exact, 1e-3 * exact[-1])
+    for other in fits[1:]:
+        np.testing.assert_array_equal(other.S, fits[0].S)
+        np.testing.assert_array_equal(other.Vh, fits[0].Vh)
 
 
 def test_a_panel_beyond_the_cache_is_fetched_ahead_with_the_same_sums():

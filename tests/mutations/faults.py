@@ -456,8 +456,8 @@ FAULTS = (
     fault(
         "a value's own residual in its bound",
         "numerics/bounds.py",
-        "value_bounds(theta, ritz.rounded_squares, k, ritz.limit)\n    proven",
-        "value_bounds(theta, 0 * ritz.r + noise**2, k, ritz.limit)\n    proven",
+        "bounds = value_bounds(theta, ritz.rounded_squares, k, ritz.limit)",
+        "bounds = value_bounds(theta, 0 * ritz.r + noise**2, k, ritz.limit)",
         "solvers/test_bounds_of_fits.py",
         "solvers",
     ),

@@ -437,7 +437,7 @@ class SparseRows(Blocked):
         return self._adjoint(self.X, self.shift, asked=self.asked and self.asked.H, powers=self.powers[::-1])
 
     def _adjoint(self, X: CSR, shift: LowRank | None, powers: Powers = (0, 0), **known: Any) -> "SparseRows":
-        adjoint, shift = adjoint_of(X), shift and shift.H
+        adjoint, shift = adjoint_of(X, self.n_threads), shift and shift.H
         # A panel of the long side then takes no more memory than the panels that are added up otherwise.
         both = (adjoint, X) if adjoint.shape[0] <= LONG * adjoint.shape[1] else None
         return replace(self, X=adjoint, shift=shift, memo={}, full_columns=None, powers=powers, both=both, **known)
@@ -465,7 +465,9 @@ class SparseRows(Blocked):
         return np.iscomplexobj(V) and self.dtype.kind != "c"
 
 
-def adjoint_of(X: CSR) -> CSR:
+def adjoint_of(X: CSR, n_threads: int = 1) -> CSR:
+    if shared and X.data.dtype in (np.float32, np.float64) and X.data.dtype.isnative:
+        return shared.transpose(X, n_threads)
     X = take_rows(X, 0, X.shape[0])
     return csr_array((X.conj() if X.dtype.kind == "c" else X).T.tocsr())
 

@@ -127,6 +127,9 @@ class Shared(Protocol):
         n_threads: int,
     ) -> None: ...
 
+    # The adjoint of X, whose rows are sorted.
+    def transpose(self, X: CSR, n_threads: int) -> CSR: ...
+
     # Whether the next three take these panels.
 
     def thin(self, B: Array, W: Array) -> bool: ...

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 import shiftsvd.kernels._compiled as _compiled  # type: ignore[import-untyped,import-not-found,unused-ignore]
 from shiftsvd.kernels import twin
@@ -78,6 +79,15 @@ def _by_rows_or_columns(V: Array, dtype: npt.DTypeLike) -> Array:
 def _pieces(X: CSR) -> list[int]:
     pieces = max(1, min(PIECES, X.nnz // LEAST_ENTRIES))
     return [0, *np.searchsorted(X.indptr[1:], np.arange(1, pieces) * (X.nnz // pieces)).tolist(), X.shape[0]]
+
+
+def transpose(X: CSR, n_threads: int) -> CSR:
+    Z = csr_array(X.shape[::-1], dtype=X.dtype)
+    # The constructor would shorten the type of the indices, which must be that of X.
+    Z.data, Z.indices = np.empty(X.indptr[-1], X.dtype), np.empty(X.indptr[-1], X.indices.dtype)
+    Z.indptr = np.empty(X.shape[1] + 1, X.indptr.dtype)
+    _compiled.transpose(X.data, X.indices, X.indptr, Z.data, Z.indices, Z.indptr, n_threads)
+    return Z
 
 
 def subtract(X: Array, L: Array, Rt: Array, dtype: npt.DTypeLike) -> Array:

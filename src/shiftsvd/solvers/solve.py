@@ -182,7 +182,8 @@ def is_stuck(ritz: Ritz, errors: Vector, history: History) -> bool:
     if len(history) - least > PATIENCE:
         return bool(np.all(ritz.r[: ritz.k][late] <= NEAR * ritz.noise))
     # A value at rounding level may still wait for close neighbours that have not converged.
-    return bool(np.all(bounds.worst_of_group(ritz)[late] <= ritz.noise))
+    own = np.all(ritz.r[: ritz.k][late] <= ritz.noise)
+    return bool(own and np.all(bounds.worst_of_group(ritz)[late] <= ritz.noise))
 
 
 def steps_to_go(history: History) -> int:

@@ -273,6 +273,26 @@ void define_gram_of_both(nb::module_ &m) {
       nb::arg("L").noconvert(), nb::arg("R").noconvert(), nb::arg("Y").noconvert(), nb::arg("threads"));
 }
 
+template <class D, class I>
+void define_transpose(nb::module_ &m) {
+  m.def(
+      "transpose",
+      [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, Vector<D> data_across,
+         Vector<I> indices_across, Vector<I> indptr_across, int threads) {
+        std::int64_t rows = std::int64_t(indptr.shape(0)) - 1, n = std::int64_t(indptr_across.shape(0)) - 1;
+        auto X = range<D, I>(data, indices, indptr, 0, rows);
+        std::size_t entries = std::size_t(X.indptr[rows]);
+        require(data_across.shape(0) == entries && indices_across.shape(0) == entries, "X^T has the entries of X");
+        static const auto sound = table([](auto set) { return Tables<decltype(set)>::template sound<I>(); });
+        nb::gil_scoped_release released;
+        require(transpose<D, I>(sound, X, n, data_across.data(), indices_across.data(), indptr_across.data(), threads),
+                leads_out);
+      },
+      nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(),
+      nb::arg("data_across").noconvert(), nb::arg("indices_across").noconvert(), nb::arg("indptr_across").noconvert(),
+      nb::arg("threads"));
+}
+
 template <class T>
 void define_add(nb::module_ &m) {
   m.def(
@@ -543,9 +563,13 @@ NB_MODULE(_compiled, m) {
   define_add<float>(m);
   define_add<double>(m);
   define_statistics<float, std::int32_t>(m);
+  define_transpose<float, std::int32_t>(m);
   define_statistics<double, std::int32_t>(m);
+  define_transpose<double, std::int32_t>(m);
   define_statistics<float, std::int64_t>(m);
+  define_transpose<float, std::int64_t>(m);
   define_statistics<double, std::int64_t>(m);
+  define_transpose<double, std::int64_t>(m);
   m.def("keep", &keep, nb::arg("limit"), nb::arg("line"));
   m.def("discard", &discard, nb::arg("folders"));
   const char *names[] = {"baseline", "AVX2", "AVX-512"};

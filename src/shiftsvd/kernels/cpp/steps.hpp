@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "panels.hpp"
@@ -307,6 +308,55 @@ bool gram_of_both(const Products<D, T, I> &kernels, Sound<I> sound, const Whole<
       first += width;
       if (g + 1 < groups.widths.size()) me.barrier.wait();
     }
+  });
+  return safe;
+}
+
+// --- the other orientation
+// ---------------------------------------------------------------------------------------------
+
+// The rows of X^T, each sorted by the rows of X: the same for any number of threads. Returns false where indices lead
+// out of the matrix.
+template <class D, class I>
+bool transpose(Sound<I> sound, Rows<D, I> X, std::int64_t n, D *data, I *indices, I *indptr, int threads) {
+  std::int64_t m = X.hi, nnz = X.indptr[m], parts = std::max<std::int64_t>(1, std::min<std::int64_t>(threads, m));
+  std::vector<std::int64_t> edges(parts + 1, m);
+  std::vector<std::vector<std::int64_t>> next(parts);
+  std::atomic<bool> safe{X.indptr[0] == 0};
+  edges[0] = 0;
+  for (std::int64_t p = 1; p < parts; p++) {
+    edges[p] = std::max(edges[p - 1], std::lower_bound(X.indptr, X.indptr + m, I(nnz / parts * p)) - X.indptr);
+  }
+  together(int(parts), [&](const Member &me) {
+    auto mine = [&](auto f) { me.share(parts, f); };
+    mine([&](std::int64_t p) {
+      const I *ends = X.indptr;
+      if (!(0 <= ends[edges[p]] && ends[edges[p + 1]] <= nnz && sound(X.indices, ends, edges[p], edges[p + 1], n))) {
+        safe = false;
+        return;
+      }
+      next[p].assign(n, 0);
+      for (std::int64_t k = ends[edges[p]]; k < ends[edges[p + 1]]; k++) next[p][X.indices[k]]++;
+    });
+    me.barrier.wait();
+    if (!safe) return;
+    if (me.index == 0) {
+      std::int64_t at = 0;
+      for (std::int64_t j = 0; j < n; j++) {
+        indptr[j] = I(at);
+        for (std::int64_t p = 0; p < parts; p++) at += std::exchange(next[p][j], at);
+      }
+      indptr[n] = I(at);
+    }
+    me.barrier.wait();
+    mine([&](std::int64_t p) {
+      for (std::int64_t i = edges[p]; i < edges[p + 1]; i++) {
+        for (std::int64_t k = X.indptr[i]; k < X.indptr[i + 1]; k++) {
+          std::int64_t at = next[p][X.indices[k]]++;
+          data[at] = X.data[k], indices[at] = I(i);
+        }
+      }
+    });
   });
   return safe;
 }
