@@ -363,7 +363,7 @@ def refusals() -> dict:
         "features": (lambda: streamed([X, X[:, :9]]), "9 features"),
         "gaps": (lambda: streamed([np.full((2, 10), np.nan)]), "NaN|finite"),
         "shift": (lambda: streamed([X], shift="median"), "shift"),
-        "no stream": (lambda: ss.PCA(2).fit(X).refine(X), "partial_fit first"),
+        "no stream": (lambda: ss.PCA(2).fit(X).refine(X), "Call partial_fit for each batch first"),
         "rows": (lambda: streamed([X], 2).refine(X[:40]), "50 rows"),
         "passes": (lambda: streamed([X], 2).refine(X, passes=0), "passes"),
         "weights at refine": (lambda: streamed([X], 2).refine(X, sample_weight=np.full(50, 2)), "weights"),

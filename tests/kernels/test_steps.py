@@ -84,7 +84,7 @@ def test_a_matrix_and_its_adjoint_give_the_same_product(structure, precision, in
         w = np.random.default_rng(1).random(X.shape[0]) if weighted else None
         L, R = panel(X.shape[0], rank, seed=2), panel(X.shape[1], rank, seed=3)
         D = X.toarray().astype(float) - L @ R.T
-        for width in (1, 7, 16, 50):
+        for width in (0, 1, 7, 16, 50):
             for V in (panel(X.shape[1], width, dtype, seed=width), np.asfortranarray(panel(X.shape[1], width, dtype))):
                 found = [gram_of_both(X, V, w, L, R, n_threads) for n_threads in THREADS]
                 parts = np.abs(X).toarray().astype(float) + np.abs(L) @ np.abs(R).T

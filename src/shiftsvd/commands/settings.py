@@ -419,7 +419,7 @@ def _with_device(settings: Settings) -> Settings:
     if device != HOST:
         usual = {"missing": "error", "scheduler": None, "workers": None, "preprocess": (), "checkpoint": None}
         given = [option_of(name) for name, value in usual.items() if getattr(settings, name) != value]
-        refuse_with_device(device, given)
+        refuse_with_device(settings.device, given)
     return replace(settings, device=device)
 
 

@@ -73,7 +73,8 @@ def test_what_is_read_or_changed_is_refused(tmp_path: Path) -> None:
     sparse.save_npz(path, sparse.csr_array(abs(numbers((60, 12), "f8"))))
     result = invoke("fit", path, "-k", 2, "--device", "cuda", "--preprocess", "log-normalize")
     assert result.exit_code == 2
-    assert "needs data as they are, in memory: leave out --preprocess" in result.output
+    assert "--device cuda needs data in memory without missing values or transformations." in result.output
+    assert "Remove --preprocess." in result.output
     with pytest.raises(TypeError, match="must be held in memory"):
         device.moved(ss.centered(ss.as_operator(numbers((60, 12), "f8"))), "cpu")
 

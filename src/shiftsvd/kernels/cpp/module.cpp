@@ -197,7 +197,8 @@ void define_products(nb::module_ &m) {
 template <class T>
 Tall<T> tall(const Strided<const T> &B) {
   Tall<T> panel{B.data(), std::int64_t(B.shape(0)), std::int64_t(B.shape(1)), B.stride(0), B.stride(1)};
-  require(panel.down == 1 || panel.right == 1, "rows or columns of B must be contiguous");
+  bool empty = !panel.rows || !panel.columns;
+  require(empty || panel.down == 1 || panel.right == 1, "rows or columns of B must be contiguous");
   return panel;
 }
 
