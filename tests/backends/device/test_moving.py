@@ -75,7 +75,7 @@ def test_what_is_read_or_changed_is_refused(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "--device cuda needs data in memory without missing values or transformations." in result.output
     assert "Remove --preprocess." in result.output
-    with pytest.raises(TypeError, match="must be held in memory"):
+    with pytest.raises(TypeError, match="is not in memory"):
         device.moved(ss.centered(ss.as_operator(numbers((60, 12), "f8"))), "cpu")
 
 
