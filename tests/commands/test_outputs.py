@@ -164,7 +164,7 @@ def test_what_could_not_be_written_is_not_computed_again(tmp_path: Path, monkeyp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("passes", [2, 5])
+@pytest.mark.parametrize("passes", [2, pytest.param(5, marks=pytest.mark.long)])
 def test_a_killed_command_goes_on_where_it_was_and_gives_the_same_bits(passes: int, tmp_path: Path) -> None:
     np.save(tmp_path / "X.npy", np.random.default_rng(0).standard_normal((30_000, 200)))
     line = ["fit", str(tmp_path / "X.npy"), "-k", "3", "--memory", "80M", "--solver", "lanczos", "--no-report"]

@@ -29,7 +29,7 @@ from tests.support.written import (
     write_svmlight,
 )
 
-N_MUTATIONS = 80
+N_MUTATIONS = 40
 ROOM = 2**30  # bytes of address space beyond what the libraries take
 SECONDS = 120
 

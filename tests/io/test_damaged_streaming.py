@@ -29,7 +29,7 @@ from tests.support.chunked import (
 )
 from tests.support.places import ROOT, readable_of
 
-N_MUTATIONS = 80
+N_MUTATIONS = 40
 ROOM = 2**30  # bytes of address space beyond what the libraries take
 SECONDS = 200
 LIMIT = "500MB"

@@ -16,22 +16,22 @@ def right(found: Counter[str], *there: str) -> None:
     assert all(found[what] for what in there), found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fits_that_are_killed_at_random_moments_end_with_the_same_bits() -> None:
     right(kills.main(4), "killed", "same bits")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_damaged_checkpoints_of_every_class_end_with_the_same_bits_or_in_a_line() -> None:
     right(damage.main(len(damage.CLASSES)), "same bits", "refused in a line", "records named as damaged")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_of_two_commands_in_one_folder_each_ends_whole_or_is_refused() -> None:
     right(races.main(len(races.KINDS)), "losers with a clear line")
 
 
-@pytest.mark.parametrize("n_bytes", [5_000, 20_000])
+@pytest.mark.parametrize("n_bytes", [5_000, pytest.param(20_000, marks=pytest.mark.long)])
 def test_a_full_disk_is_named_and_the_fit_ends_where_there_is_room(n_bytes: int, tmp_path: Path) -> None:
     line = soak.data(tmp_path / "data")["streamed"]
     want, _ = soak.whole(line, tmp_path / "one")

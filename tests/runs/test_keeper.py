@@ -150,6 +150,7 @@ main()
 """
 
 
+@pytest.mark.long
 def test_an_ended_fit_leaves_no_output_and_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
