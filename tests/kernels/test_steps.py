@@ -9,6 +9,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
+from shiftsvd.kernels import shared
 from shiftsvd.numerics import orth
 from shiftsvd.solvers.constants import TWICE
 from tests.support.closeness import assert_close
@@ -107,6 +108,7 @@ def test_a_transpose_is_that_of_scipy_with_the_same_types(structure, precision, 
                 np.testing.assert_array_equal(mine, theirs)
 
 
+@pytest.mark.skipif(shared is None, reason="the compiled kernels are switched off")
 @pytest.mark.parametrize("index", INDICES)
 def test_a_wide_fit_takes_both_orientations_and_has_the_bits_of_any_threads(index):
     X = sparse.random_array((300, 900), density=0.05, format="csr", rng=np.random.default_rng(0), dtype=np.float32)
