@@ -61,8 +61,8 @@ TOLD_BY_SQUARES: Final = 1e-6
 
 # --- the sizes of a run: measure again with benchmarks.claims.middle when kernels change ------------------------------
 
-# Columns of a basis for k components by blocks of b: 2 k + 10 b, and never fewer than k + 8 b. With 8 blocks fits took
-# up to one product more, with 6 two; with 12 as many, and more time for orthogonalization and checks.
+# Columns of a basis for k components by blocks of b: 2 k + 12 b, and never fewer than k + 8 b. With 6 blocks fits took
+# up to two products more, with 8 and 10 up to one; without restarts as many, and more time.
 OF_COMPONENTS, OF_BLOCKS, LEAST_BLOCKS = 2, 12, 8
 # The default of `max_passes` is 40 + 20 n / b, far above the passes of fits that converge.
 PASSES, PASSES_OF_BLOCKS = 40, 20

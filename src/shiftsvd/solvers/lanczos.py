@@ -22,7 +22,7 @@ from shiftsvd.solvers.solve import solve
 class BlockLanczos(Solver):
     """Block Lanczos on ``A^H A``, which iterates until every value is within `tol` of an exact one.
 
-    The basis has ``2 k + 10 block_size`` columns on the short side (for files with few rows, see Notes), is fully
+    The basis has ``2 k + 12 block_size`` columns on the short side (for files with few rows, see Notes), is fully
     orthogonalized, and restarted with its Ritz vectors. Every step yields residuals without extra cost. When they are
     below the tolerance, a random block (the probe) is multiplied a few times, until it proves that no value above
     ``sigma_k (1 + max(tol, missed_tol))`` was missed. One last product with the data then yields the components and the
@@ -36,7 +36,7 @@ class BlockLanczos(Solver):
         Columns of a product. Default 16 for sparse data, 32 for dense data, 2 k but at most 128 for data in files;
         fewer for few components.
     max_basis : int, optional
-        Columns of the basis before it is restarted, at least ``k + 8 block_size``. Default ``2 k + 10 block_size``.
+        Columns of the basis before it is restarted, at least ``k + 8 block_size``. Default ``2 k + 12 block_size``.
     max_passes : int, optional
         Maximum number of passes, not counting the last product. The default is far above the passes of fits that
         converge.
