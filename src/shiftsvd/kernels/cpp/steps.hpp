@@ -515,6 +515,21 @@ bool project(const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narro
       for (std::int64_t i = 0; i < pieces; i++) out[at] += of_squares.get()[i * square + at];
     }
   };
+  // Projects all rows against all of B, each piece after `before`, and measures what is left.
+  auto project_all = [&](const Member &me, auto before) {
+    for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
+      before(lo, count);
+      inner(i, lo, count, 0);
+    });
+    me.barrier.wait();
+    add_up(me, 0);
+    me.barrier.wait();
+    for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
+      subtract(lo, count, 0);
+      measure(i, lo, count);
+    });
+    me.barrier.wait();
+  };
   // W = W combined, and the columns of `next` where the result is final.
   auto combine_rows = [&](std::int64_t lo, std::int64_t count, bool last) {
     constexpr std::int64_t at_once = 128;
@@ -577,23 +592,10 @@ bool project(const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narro
       std::fill(coefficients, coefficients + near * w, 0.0);
       std::copy(latest.get() + near * w, latest.get() + size, coefficients + near * w);
     }
-    for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
-      subtract(lo, count, near);
-      inner(i, lo, count, 0);
-    });
-    me.barrier.wait();
-    add_up(me, 0);
-    me.barrier.wait();
-    if (me.index == 0) {
-      for (std::int64_t at = 0; at < size; at++) coefficients[at] += latest.get()[at];
-    }
-    for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
-      subtract(lo, count, 0);
-      measure(i, lo, count);
-    });
-    me.barrier.wait();
+    project_all(me, [&](std::int64_t lo, std::int64_t count) { subtract(lo, count, near); });
     if (me.index == 0) {
       add_squares(squares);
+      for (std::int64_t at = 0; at < size; at++) coefficients[at] += latest.get()[at];
       for (std::int64_t c = 0; c < w; c++) {
         double left = squares[c * w + c], taken = 0;
         for (std::int64_t j = 0; j < B.columns; j++) taken += latest.get()[j * w + c] * latest.get()[j * w + c];
@@ -603,15 +605,7 @@ bool project(const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narro
     }
     me.barrier.wait();
     if (again) {
-      for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) { inner(i, lo, count, 0); });
-      me.barrier.wait();
-      add_up(me, 0);
-      me.barrier.wait();
-      for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
-        subtract(lo, count, 0);
-        measure(i, lo, count);
-      });
-      me.barrier.wait();
+      project_all(me, [](std::int64_t, std::int64_t) {});
       if (me.index == 0) {
         add_squares(squares);
         if (next.values) judge();
@@ -620,18 +614,7 @@ bool project(const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narro
     }
     if (!regular) return;
     if (one_more) {
-      for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
-        combine_rows(lo, count, false);
-        inner(i, lo, count, 0);
-      });
-      me.barrier.wait();
-      add_up(me, 0);
-      me.barrier.wait();
-      for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
-        subtract(lo, count, 0);
-        measure(i, lo, count);
-      });
-      me.barrier.wait();
+      project_all(me, [&](std::int64_t lo, std::int64_t count) { combine_rows(lo, count, false); });
       if (me.index == 0) judge_again();
       me.barrier.wait();
     }
