@@ -148,27 +148,28 @@ clean: ## everything that was made here
 	rm -rf docs/_build docs/auto_gallery docs/api/generated docs/api/uses
 	rm -rf $(VENV) .venv-oldest .venv-newest .venv-device build dist demo-out paper-out fuzz-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-# $(1) extras, $(2) what to install besides the package. A failed installation leaves no stamp, so the next call tries again.
+# $(1) extras, $(2) what to install besides the package, $(3) the smaller installations that this one includes: building the
+# kernels takes a minute, so `make lint` and then `make test` build them once. A failed installation leaves no stamp, so the
+# next call tries again.
 define install
 	@[ -n "$(PYTHON)" ] || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python" >&2; exit 1; }
 	@[ -x $(BIN)/python ] || "$(PYTHON)" -m venv $(VENV)
 	@$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install -q -e '.[$(1)]' $(2)
-	@rm -f $(@:-$(KEY)=)-*
-	@touch $@
+	@for stamp in $@ $(3); do rm -f "$${stamp%-*}"-*; touch "$$stamp"; done
 endef
 
 $(USE):
 	$(call install,plot,--group paper)
 
-$(TEST): | $(USE)
-	$(call install,all,--group test)
+$(TEST):
+	$(call install,all,--group test,$(USE))
 
-$(LINT): | $(USE)
-	$(call install,all,--group test --group lint)
+$(LINT):
+	$(call install,all,--group test --group lint,$(TEST) $(USE))
 
-$(DOCS): | $(USE)
-	$(call install,all,--group docs)
+$(DOCS):
+	$(call install,all,--group docs --group paper,$(USE))
 
 # What builds and checks releases: the package itself is not needed.
 $(TOOLS): pyproject.toml
