@@ -109,7 +109,7 @@ CLAIMS = [
     Claim("docs/guide/gpu.rst", "at least 0.52 %", "entries are stored", SETTING),
     Claim("docs/guide/gpu.rst", "For 50 components, data on the card", "102 GB at its peak", script("device")),
     Claim("docs/guide/gpu.rst", "which did not end within", "35 s", script("device")),
-    Claim("docs/guide/counts.rst", "Pearson residuals: of a million cells", "double precision", ARITHMETIC),
+    Claim("docs/guide/counts.rst", "Pearson residuals of a million cells", "double precision", ARITHMETIC),
     Claim(
         "src/shiftsvd/scanpy/docs/genes.rst",
         "agree with those of scikit-misc to 1e-13",
