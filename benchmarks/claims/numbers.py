@@ -70,7 +70,7 @@ CLAIMS = [
     Claim("docs/guide/files.rst", "More than 100,000 chunks", "less than 8 kB", SETTING),
     Claim("docs/guide/files.rst", "400 bytes each as text", "12 kB each in Parquet", SETTING),
     Claim("docs/how_it_works.rst", "90 to 100 nodes", "those of real cells", script("claims.transforms table")),
-    Claim("docs/how_it_works.rst", "Each entry is asked to be accurate to 1e-4", "tolerance", SETTING),
+    Claim("docs/how_it_works.rst", "Each entry is required to be accurate to 1e-4", "tolerance", SETTING),
     Claim("docs/how_it_works.rst", "It was 3.4 to 3.7 times the error", "the table", script("claims.transforms table")),
     Claim("docs/how_it_works.rst", "for counts from 1 to 1e100", "1e-12 to 1e12", script("claims.digits")),
     Claim(
