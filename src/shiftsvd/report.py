@@ -5,6 +5,7 @@ import os
 import re
 import time
 import warnings
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
@@ -16,8 +17,10 @@ import numpy as np
 
 from shiftsvd import plot
 from shiftsvd.errors import Refused, Setting, plain_lines
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.plot import ScoreRaster
-from shiftsvd.plot.fitted import Fit, largest, percent, read, short
+from shiftsvd.plot.fitted import ORANGE, Fit, largest, percent, read, short
+from shiftsvd.plot.points import CRISP
 from shiftsvd.runs.memory import shown_bytes
 from shiftsvd.runs.outputs import Outputs, refuse
 from shiftsvd.solvers.base import TOL
@@ -30,6 +33,11 @@ DRAWN: Final = 4  # plot the loadings of this number of components
 LISTED: Final = 10  # list the loadings of further components, up to this number
 BARS: Final = 15  # largest number of features in a plot
 SHOWN: Final = 0.02  # smallest loading in a plot, relative to the largest
+FOLDED: Final = 300  # largest number of features whose other loadings are in a folded table
+ARROWS: Final = 8  # features in the biplot
+IN_WORDS: Final = 3  # features of each sign in a sentence
+LARGE: Final = 200_000  # bytes of an SVG that cannot be downloaded
+TABLE: Final = 500  # largest number of rows of a table that can be downloaded
 NAMED: Final = 8  # features of each sign in a list
 LEAST: Final = 0.05  # smallest loading in a list, relative to the largest
 CLOSE: Final = 4  # largest number of decimals of a bound in percent
@@ -51,6 +59,7 @@ def write(
     command: str | None = None,
     names: Any = None,
     colors: Any = None,
+    new_scores: Any = None,
     seconds: float | None = None,
     peak_bytes: int | None = None,
     force: bool = False,
@@ -75,7 +84,9 @@ def write(
     names : sequence of n_features names, optional
         Default: those of the data frame that was fitted, or numbers from 1.
     colors : array of shape (m,), optional
-        A column to colour the scores by, as in `shiftsvd.plot.scores`.
+        A column to colour the scores by, as in `shiftsvd.plot.scores`; classes have ellipses.
+    new_scores : like `scores`, optional
+        Scores of further samples, drawn over the others.
     seconds, peak_bytes : optional
         Time and memory of the whole run. Default: those of the solver.
     force : bool
@@ -110,8 +121,15 @@ def write(
     fit = read(model)
     info = {name: getattr(fit.info, name, None) for name in FACTS}
     measured = {"seconds": seconds, "peak_bytes": peak_bytes}
-    page = _page(fit, info, fit.feature_names(getattr(names, "features", names))) | {
-        "scores_figures": list(_scores_figures(fit, scores, samples, colors)) if fit.k else [],
+    names = fit.feature_names(getattr(names, "features", names))
+    if scores is None and fit.k and not fit.is_estimator:
+        scores = np.asarray(fit.model.U * fit.model.S)
+    planes = [] if scores is None or not fit.k else _planes(fit, scores)
+    page = _page(fit, info, names) | {
+        "scores_figures": list(_scores_figures(fit, planes, samples, colors, new_scores)),
+        "biplot": [_biplot(fit, *planes[0], names)] if planes else [],
+        "outermost": _outermost(planes[0][1], planes[0][0], samples) if planes else [],
+        "n_new": 0 if new_scores is None else _planes(fit, new_scores)[0][1].n,
         "source": {name: shown(value) for name, value in (source or {}).items()},
         "command": command,
         "facts": _facts(info | {name: value for name, value in measured.items() if value is not None}),
@@ -142,12 +160,14 @@ def _page(fit: Fit, info: dict[str, Any], names: list[str]) -> dict[str, Any]:
         "k": fit.k,
         "quantity": "variance" if fit.is_estimator else "squared norm",
         "rows": rows[:ROWS],
+        "table": _table(rows) if 0 < len(rows) <= TABLE else None,
         "late": [row["number"] for row in rows if row["converged"] == "no"],
         "info": info,
         "certificate": _certificate(fit),
         "missed": _missed(fit, info["missed_below"]),
         "settings": settings_of(fit.model),
         "variance_figures": list(_variance_figures(fit)) if fit.k else [],
+        "in_words": _in_words(fit, names),
         "loadings_figures": list(_loadings_figures(fit, names)),
         "loadings": list(_top_loadings(fit, names)),
         "version": version("shiftsvd"),
@@ -171,6 +191,11 @@ def _rows(fit: Fit, info: dict[str, Any]) -> list[dict[str, Any]]:
     }
     lists |= {"number": [*range(1, fit.k + 1)], "converged": _verdicts(fit, info)}
     return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+
+
+def _table(rows: list[dict[str, Any]]) -> dict[str, str]:
+    lines = [",".join(rows[0]), *(",".join("" if v is None else str(v) for v in row.values()) for row in rows)]
+    return _link("components", "csv", ("text/csv", "\n".join(lines).encode()))
 
 
 def _verdicts(fit: Fit, info: dict[str, Any]) -> list[str]:
@@ -224,58 +249,114 @@ def _facts(info: dict[str, Any]) -> dict[str, str]:
     return {name: written(value) for name, (value, written) in facts.items() if value is not None}
 
 
-def _figure(title: str, height: float, draw: Callable[..., Any], *what: Any, **how: Any) -> str:
+def _figure(title: str, height: float, draw: Callable[..., Any], *what: Any, **how: Any) -> dict[str, Any]:
     with drawing(4.4, height) as ax:
         draw(*what, ax=ax, **how)
         legend, figure = ax.get_legend(), ax.figure
         if legend is not None:  # below the axes, which keep their height
             figure.draw_without_rendering()
             figure.set_figheight(height + legend.get_window_extent().height / figure.dpi)
-        return inline_svg(figure, title)
+        svg = _saved(figure, title, "svg")
+        files = {"svg": ("image/svg+xml", svg)} if len(svg) < LARGE else {}  # many dots are pixels in both files
+        files |= {"png": ("image/png", _saved(figure, title, "png"))}
+        name = re.sub(r"\W+", "-", title.lower())
+        links = [_link(name, *file) for file in files.items()]
+        return {"svg": inline_svg(svg.decode(), title), "links": links, "rest": []}
 
 
-def _variance_figures(fit: Fit) -> Iterator[str]:
+def _link(name: str, ending: str, content: tuple[str, bytes]) -> dict[str, str]:
+    data = b64encode(content[1]).decode()
+    return {"name": f"{name}.{ending}", "label": ending.upper(), "data": f"data:{content[0]};base64,{data}"}
+
+
+def _variance_figures(fit: Fit) -> Iterator[dict[str, Any]]:
     yield _figure("Explained variance", 3.2, plot.scree, fit.model)
     if fit.total:
         yield _figure("Error of the reconstruction", 3.2, plot.reconstruction_error, fit.model)
 
 
-def _scores_figures(fit: Fit, scores: Any, samples: Any, colors: Any) -> Iterator[str]:
-    if scores is None and not fit.is_estimator:
-        scores = np.asarray(fit.model.U * fit.model.S)
-    for pair, Z in [] if scores is None else _planes(fit, scores):
+def _scores_figures(
+    fit: Fit, planes: list[tuple[tuple[int, int], ScoreRaster]], samples: Any, colors: Any, new_scores: Any
+) -> Iterator[dict[str, Any]]:
+    new = {} if new_scores is None else dict(_planes(fit, new_scores))
+    for pair, Z in planes:
         title, how = f"Scores of components {pair[0]} and {pair[1]}", {"color": colors, "labels": samples}
-        yield _figure(title, 4.0, plot.scores, fit.model, Z=Z, components=pair, **how)
+        yield _figure(title, 4.0, _draw_scores, fit, Z, new.get(pair), components=pair, ellipses=True, **how)
 
 
-def _loadings_figures(fit: Fit, names: list[str]) -> Iterator[str]:
+def _draw_scores(fit: Fit, Z: ScoreRaster, new: ScoreRaster | None, ax: Any, **how: Any) -> None:
+    plot.scores(fit.model, Z=Z, ax=ax, **how)
+    if new is not None:
+        look = {"s": 18, "marker": "D", "linewidths": 0.5, "edgecolors": _INK, "rasterized": len(new.sample) > CRISP}
+        ax.scatter(*new.sample.T, color=ORANGE, label=f"{new.n:,} new samples", **look)
+        if ax.get_legend() is None:
+            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), frameon=False, fontsize="small")
+
+
+def _biplot(fit: Fit, pair: tuple[int, int], Z: ScoreRaster, names: list[str]) -> dict[str, Any]:
+    title = f"Biplot of components {pair[0]} and {pair[1]}"
+    return _figure(title, 4.0, plot.biplot, fit.model, Z=Z, components=pair, top=ARROWS, names=names)
+
+
+def _outermost(raster: ScoreRaster, pair: tuple[int, int], samples: Any) -> list[dict[str, Any]]:
+    points, rows = raster.farthest
+    shares = points**2 / np.where(raster.squares > 0, raster.squares, 1)
+    names = [f"sample {row + 1:,}" if samples is None else short(samples[row], 60) for row in rows]
+    return [
+        {"name": name, "scores": point.tolist(), "shares": share.tolist()}
+        for name, point, share in zip(names, points, shares, strict=True)
+    ]
+
+
+def _loadings_figures(fit: Fit, names: list[str]) -> Iterator[dict[str, Any]]:
     for component, values in enumerate(fit.components[:DRAWN], start=1):
         size = np.abs(values)
         top = int(np.clip(np.count_nonzero(size > SHOWN * size.max(initial=0)), 1, BARS))
-        yield _figure(f"Loadings of component {component}", 3.8, plot.loadings, fit.model, component, top, names)
+        figure = _figure(f"Loadings of component {component}", 3.8, plot.loadings, fit.model, component, top, names)
+        rest = largest(size, len(size))[top:] if len(size) <= FOLDED else []
+        yield figure | {"number": component, "rest": [(short(names[j], 60), float(values[j])) for j in rest]}
+
+
+def _in_words(fit: Fit, names: list[str]) -> dict[str, Any] | None:
+    if not fit.k or not fit.components.size:
+        return None
+    share = None if fit.shares is None else float(fit.shares[0])
+    positive, negative = _ends(fit.components[0], names, IN_WORDS)
+    listed = [[name for name, _ in end] for end in (positive, negative)]
+    return {"share": share, "positive": joined(listed[0]), "negative": joined(listed[1])}
+
+
+def joined(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def planes_of(k: int) -> list[tuple[int, int]]:
     return [pair for pair in PLANES if max(pair) <= k]
 
 
-def _planes(fit: Fit, scores: Any) -> list[tuple[tuple[int, int], Any]]:
+def _planes(fit: Fit, scores: Any) -> list[tuple[tuple[int, int], ScoreRaster]]:
     rasters = scores if isinstance(scores, list | tuple) else [scores]
     if rasters and all(isinstance(raster, ScoreRaster) for raster in rasters):
         return [(raster.components, raster) for raster in rasters]
-    if np.ndim(scores) != 2:
-        raise Refused(Setting("scores"), f" must have shape (m, k), got {np.shape(scores)}")
-    return [(pair, scores) for pair in planes_of(min(fit.k, np.shape(scores)[1]))]
+    if np.ndim(scores) != 2 or np.shape(scores)[1] > fit.k:
+        raise Refused(Setting("scores"), f" must have shape (m, k) with k up to {fit.k}, got {np.shape(scores)}")
+    rasters = [ScoreRaster.of(fit.model, components=pair, rng=0) for pair in planes_of(min(fit.k, np.shape(scores)[1]))]
+    for raster in rasters:
+        raster.add(scores)
+    return [(raster.components, raster) for raster in rasters]
 
 
 def _top_loadings(fit: Fit, names: list[str]) -> Iterator[dict[str, Any]]:
     for place, values in enumerate(fit.components[DRAWN:LISTED], start=DRAWN + 1):
-        least = LEAST * np.max(np.abs(values))
-        positive, negative = (
-            [(short(names[j], 60), float(values[j])) for j in largest(sign * values, NAMED) if sign * values[j] > least]
-            for sign in (1, -1)
-        )
+        positive, negative = _ends(values, names, NAMED)
         yield {"number": place, "positive": positive, "negative": negative}
+
+
+def _ends(values: Vector, names: list[str], count: int) -> Iterator[list[tuple[str, float]]]:
+    least = LEAST * np.max(np.abs(values))
+    for sign in (1, -1):
+        found = [j for j in largest(sign * values, count) if sign * values[j] > least]
+        yield [(short(names[j], 60), float(values[j])) for j in found]
 
 
 def number(value: float | None) -> str:
@@ -424,13 +505,17 @@ def drawing(width: float, height: float) -> Iterator[Any]:
         yield figure.subplots()
 
 
-def inline_svg(figure: Any, title: str) -> str:
+def _saved(figure: Any, title: str, kind: str) -> bytes:
     from matplotlib import rc_context
 
-    out = io.StringIO()
+    out = io.BytesIO()
+    look = {"metadata": _NO_METADATA, "dpi": 100} if kind == "svg" else {"facecolor": "white", "dpi": 100}
     with rc_context({"svg.hashsalt": title}):  # identifiers differ between the figures of a page
-        figure.savefig(out, format="svg", dpi=150, metadata=_NO_METADATA)
-    text = out.getvalue()
+        figure.savefig(out, format=kind, **look)
+    return out.getvalue()
+
+
+def inline_svg(text: str, title: str) -> str:
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r'<g id="[\w.]+"', "<g", text)  # figure_1, axes_1, ...: the same in each figure
     text = re.sub(r"<[^>]*>", _with_colours, text)  # the words between tags stay

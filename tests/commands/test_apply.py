@@ -150,7 +150,14 @@ def test_a_report_is_made_of_a_model_alone_or_with_its_scores(model: Path, tmp_p
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")
     done("report", model, "-o", tmp_path / "bare.html")
-    done("report", model, model.parent / "scores.csv", "-o", tmp_path / "full.html")
+    known = model.parent / "scores.csv"
+    done("report", model, known, "-o", tmp_path / "full.html")
+    done("transform", model, tmp_path / "X.csv", "-o", tmp_path / "new.csv")
+    done("report", model, known, tmp_path / "new.csv", "-o", tmp_path / "new.html")
+    assert "new samples are drawn as diamonds" in (tmp_path / "new.html").read_text(encoding="utf-8")
+    result = invoke("report", model, known, known, known, "-o", tmp_path / "three.html")
+    assert result.exit_code == 1
+    assert "at most two files of scores" in result.stderr
     bare, full = ((tmp_path / name).read_text(encoding="utf-8") for name in ("bare.html", "full.html"))
     assert "gene 19" in bare
     assert "Scores of components 1 and 2" in full

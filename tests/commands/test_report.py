@@ -2,10 +2,12 @@
 
 import re
 import sys
+from base64 import b64decode
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -123,7 +125,8 @@ def test_everything_that_was_given_is_there(tmp_path: Path) -> None:
     assert "gene0" in found.text
     assert str(PCA.info_.n_passes) in found.text
     titles = {attrs["aria-label"] for tag, attrs in found.tags if tag == "svg"}
-    assert {"Explained variance", "Scores of components 1 and 2", "Loadings of component 1"} <= titles
+    drawn = {"Scores of components 1 and 2", "Biplot of components 1 and 2", "Loadings of component 1"}
+    assert {"Explained variance", *drawn} <= titles
 
 
 def test_scores_and_loadings_are_explained(bare: Page, tmp_path: Path) -> None:
@@ -136,7 +139,8 @@ def test_scores_and_loadings_are_explained(bare: Page, tmp_path: Path) -> None:
 
 
 def test_the_table_holds_every_component(bare: Page) -> None:
-    rows = re.findall(r"<tr><td>(.*?)</td></tr>", bare.source)
+    table = bare.source.partition('aria-label="Components"')[2].partition("</table>")[0]
+    rows = re.findall(r"<tr><td>(.*?)</td></tr>", table)
     assert len(rows) == 5
     for j, row in enumerate(rows):
         cells = re.split(r"</td><td[^>]*>", row)
@@ -217,6 +221,60 @@ def test_samples_far_out_have_their_names_and_each_loading_is_told_once(tmp_path
         page(tmp_path, scores=raster, samples=names[:3])
 
 
+def test_the_first_component_is_told_in_the_names_of_the_features(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal(300)
+    table = np.column_stack([3 * Z, 0.01 * rng.standard_normal(300), -2 * Z, Z]) + 0.01 * rng.standard_normal((300, 4))
+    pca = ss.PCA(n_components=2).fit(table)
+    text = page(tmp_path, pca, names=["height", "noise", "speed", "weight"]).text
+    high, low = ("height and weight", "speed") if pca.components_[0, 0] > 0 else ("speed", "height and weight")
+    assert f"large values of {high} and small values of {low} ;" in text
+    assert "explains 99." in text
+
+
+def test_loadings_without_a_bar_are_in_a_folded_table(tmp_path: Path) -> None:
+    genes = [f"gene{j}" for j in range(40)]
+    wide = ss.PCA(n_components=1).fit(np.random.default_rng(0).standard_normal((100, 40)))
+    found = page(tmp_path, wide, names=genes)
+    assert "The other 25 loadings of component 1" in found.text
+    assert sorted(set(re.findall(r"gene\d+", found.text))) == sorted(genes)
+    least = min(genes, key=lambda name: abs(wide.components_[0, genes.index(name)]))
+    cells = re.findall(r"<td>(gene\d+)</td><td>(-?[\d.]+)</td>", found.source)
+    assert cells[-1] == (least, f"{wide.components_[0, genes.index(least)]:.4f}")
+
+
+def test_the_contributions_of_the_outermost_samples_are_shares_of_the_squared_scores(tmp_path: Path) -> None:
+    far = X.copy()
+    far[17] += 500 * PCA.components_[0]
+    Z = PCA.transform(far)
+    share = Z[17, 0] ** 2 / np.sum(Z[:, 0] ** 2)
+    found = page(tmp_path, scores=Z)
+    assert re.search(rf"<td>sample 18</td><td>[^<]*</td><td>{100 * share:.2f} %</td>", found.source)
+
+
+def test_new_samples_are_drawn_over_those_of_the_fit(tmp_path: Path) -> None:
+    Z = PCA.transform(X)
+    plain, both = page(tmp_path, scores=Z), page(tmp_path, scores=Z, new_scores=Z[:7] + 1)
+    assert "The 7 new samples are drawn as diamonds" in both.text
+    assert "7 new samples" in [text.strip() for text in both.texts]
+    assert "new samples" not in plain.text
+
+
+def test_figures_and_the_table_can_be_downloaded(full: Page) -> None:
+    files = {attrs["download"]: attrs["href"] or "" for tag, attrs in full.tags if tag == "a"}
+    assert {"components.csv", "explained-variance.png", "scores-of-components-1-and-2.svg"} <= set(files)
+    assert len(files) == 2 * full.count("svg") + 1
+    content = {name: b64decode(data.partition("base64,")[2]) for name, data in files.items()}
+    assert all(content[name].startswith(b"\x89PNG") for name in content if name.endswith("png"))
+    for name in filter(lambda name: name.endswith("svg"), content):
+        svg = ElementTree.fromstring(content[name])
+        assert svg.tag.endswith("svg")
+        assert b"currentColor" not in content[name]  # of the page
+    rows = content["components.csv"].decode().splitlines()
+    assert len(rows) == 1 + 5
+    assert [float(row.split(",")[0]) for row in rows[1:]] == PCA.singular_values_.tolist()
+
+
 def test_without_a_certificate_it_says_so(tmp_path: Path) -> None:
     found = page(tmp_path, ss.PCA(n_components=3, solver="randomized", random_state=0).fit(X))
     assert "error bounds were not computed" in found.text
@@ -253,10 +311,11 @@ MODELS = {
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
 def test_every_model_has_a_report_with_and_without_scores(model: Any, tmp_path: Path) -> None:
     bare = page(tmp_path, model)
-    assert bare.count("tr") == read(model).k + (read(model).k > 0)
+    components = bare.source.partition('aria-label="Components"')[2].partition("</table>")[0]
+    assert components.count("<tr>") == read(model).k + (read(model).k > 0)
     if not isinstance(model, ss.SVDResult):
         full = page(tmp_path, model, scores=model.transform(X))
-        assert full.count("svg") - bare.count("svg") == {0: 0, 1: 0, 2: 1}.get(read(model).k, 3)
+        assert full.count("svg") - bare.count("svg") == {0: 0, 1: 0, 2: 2}.get(read(model).k, 4)  # and the biplot
 
 
 def test_a_loaded_model_has_the_same_report(tmp_path: Path) -> None:
@@ -324,6 +383,8 @@ def test_nothing_is_loaded_from_elsewhere(nasty: Page, tmp_path: Path) -> None:
         for tag, attrs in found.tags:
             assert tag not in ("script", "link", "iframe", "object", "embed", "base", "form")
             for name, value in attrs.items():
+                if "download" in attrs:  # a file that the page holds
+                    continue
                 if name in ("src", "href", "xlink:href", "srcset", "poster", "action", "data"):
                     assert (value or "").startswith(("data:image/png;base64,", "#")), (tag, name, value)
                 if name == "style":

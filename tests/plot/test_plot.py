@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -446,3 +446,26 @@ def test_numbers_of_an_axis_do_not_overlap_in_a_report(reach: float) -> None:
         ticks = zip(ax.get_xticks(), ax.get_xticklabels(), strict=True)
         boxes = [label.get_window_extent() for at, label in ticks if low <= at <= high]
         assert all(left.x1 + 6 < right.x0 for left, right in pairwise(boxes))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_name_covers_another(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    names = ["sample with a long name"[: 3 + 5 * (j % 5)] for j in range(len(X))]
+    ax = drawn(scores(FITS["PCA"], Z=0.1 * rng.standard_normal((len(X), 2)) + rng.integers(0, 2), labels=names)).ax_
+    arrows = drawn(biplot(FITS["PCA"], X, names=names[: X.shape[1]], top=9)).ax_
+    for texts in (ax.texts, [text for text in arrows.texts if text.get_text()]):
+        boxes = [text.get_window_extent() for text in texts]
+        assert len(boxes) > 2
+        assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+def test_an_ellipse_surrounds_most_of_its_class() -> None:
+    rng = np.random.default_rng(0)
+    Z = np.vstack([rng.standard_normal((5000, 2)) @ [[3, 1], [0, 1]], rng.standard_normal((3, 2))])
+    classes = np.array(["many"] * 5000 + ["few"] * 3)
+    display = scores(FITS["PCA"], Z=Z, color=classes, ellipses=True)
+    (ellipse,) = display.ax_.patches  # three samples have none
+    inside = ellipse.get_patch_transform().inverted().transform(Z[:5000])
+    assert np.mean(np.sum(inside**2, axis=1) < 1) == pytest.approx(0.95, abs=0.01)
+    assert not scores(FITS["PCA"], Z=Z, color=classes).ax_.patches

@@ -63,7 +63,7 @@ def inverse(settings: Settings) -> None:
             f"{settings.model}: scores do not determine samples, because the fit regressed out "
             f"{', '.join(pca.design_.names)}. Use fit.h5ad instead, which `fit --anndata` writes."
         )
-    Z, names, places = _open_scores(pca, settings)
+    Z, names, places = _open_scores(pca, settings.file, settings)
     features = feature_names_of(pca)
     columns = [f"X{j + 1}" for j in range(len(pca.mean_))] if features is None else [str(f) for f in features]
     dtype = np.result_type(Z.dtype, pca.components_.dtype)
@@ -77,24 +77,38 @@ def report(settings: Settings) -> None:
 
     out = Path(str(settings.out))
     refuse([out], settings.force)
+    if len(settings.files) > 2:
+        raise ValueError(
+            f"report takes at most two files of scores, of the fit and new ones, got {len(settings.files)}."
+        )
     pca = model_in(settings.model, BatchPCA)
-    rasters, samples = score_rasters(pca) if settings.files else [], None
-    if rasters:
-        Z, (samples, _), places = _open_scores(pca, settings)
-        for _, block in _rows(Z, Z.shape[1], places):
-            for raster in rasters:
-                raster.add(block)
+    # Names of new samples would overlap those of the fit, and are not written.
+    drawn = [_scores(pca, file, settings) for file in settings.files] or [(None, None)]
+    (scores, samples), (new_scores, _) = (*drawn, (None, None))[:2]
     with Outputs([out], settings.force) as outputs:
         page.write(
             outputs.part(out),
             pca,
-            scores=rasters or None,
+            scores=scores,
             samples=samples,
-            source={"model": str(settings.model)},
+            new_scores=new_scores,
+            source={"model": str(settings.model)} | dict(zip(("scores", "new scores"), settings.files, strict=False)),
             command=typed(),
             names=feature_names_of(pca),
         )
     print_message(f"written: {out}", settings.quiet)
+
+
+def _scores(pca: BatchPCA, file: str, settings: Settings) -> tuple[list[Any] | None, Any]:
+    """Read scores block by block; return their rasters, if the model has components to plot, and the sample names."""
+    rasters = score_rasters(pca)
+    if not rasters:
+        return None, None
+    Z, (samples, _), places = _open_scores(pca, file, settings)
+    for _, block in _rows(Z, Z.shape[1], places):
+        for raster in rasters:
+            raster.add(block)
+    return rasters, samples
 
 
 def _opened(pca: BatchPCA, settings: Settings, hooks: Sequence[Hooks]) -> tuple[BatchPCA, Observed, Names]:
@@ -123,9 +137,8 @@ def aligned(pca: BatchPCA, n_features: int, names: Labels | None, file: str, max
     return by_names(pca, list(names), file, max_absent, REMEDY)
 
 
-def _open_scores(pca: BatchPCA, settings: Settings) -> tuple[Operator, Names, Any]:
+def _open_scores(pca: BatchPCA, file: str, settings: Settings) -> tuple[Operator, Names, Any]:
     """Open a table of scores; return the table, its names, and the positions of its columns of scores."""
-    (file,) = settings.files
     Z, names = open_chosen(file, SCORES, format="csv" if file == "-" else None, **vars(settings.resources))
     if Z.shape[1] == pca.n_components_:
         return Z, names, slice(None)

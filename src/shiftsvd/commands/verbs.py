@@ -219,7 +219,7 @@ def convert(settings: Settings) -> None:
     "report out/model.safetensors out/scores.parquet -o report.html",
     takes=[
         _MODEL,
-        click.Argument(["file"], metavar="[SCORES]", type=MATRIX, required=False),
+        click.Argument(["files"], metavar="[SCORES [NEW]]", type=MATRIX, nargs=-1),
         out("File for the report, such as report.html.", type=click.Path()),
         *named("memory force quiet verbose"),
     ],
@@ -227,7 +227,8 @@ def convert(settings: Settings) -> None:
 def report(settings: Settings) -> None:
     """Write an HTML report about a model.
 
-    The report is a single file that needs no network. It plots the scores if SCORES (.parquet, .csv, .npy) is given.
+    The report is a single file that needs no network. If SCORES (.parquet, .csv, .npy) is given, it plots these scores,
+    and over them the scores NEW of further samples, which `transform` wrote.
     """
     from shiftsvd.commands.applying import report as run
 

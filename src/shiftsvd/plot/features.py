@@ -8,7 +8,7 @@ import numpy as np
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, FitDisplay, largest, read, short
-from shiftsvd.plot.points import ScoresDisplay
+from shiftsvd.plot.points import ScoresDisplay, write_names
 
 FEW = 6  # minimum number of bars that the axis has room for
 
@@ -134,16 +134,18 @@ class BiplotDisplay(FitDisplay):
 
     def _draw(self) -> None:
         self.points.plot(ax=self.ax_)
+        for dots in self.ax_.collections:
+            dots.set_alpha(0.4)  # so that arrows and names stand out
         limits = np.array([self.ax_.get_xlim(), self.ax_.get_ylim()])
         room = np.min(np.abs(limits), axis=1)  # to the nearer side of the origin
         longest = np.max(np.abs(self.arrows), axis=0, initial=0)
         self.factor_ = float(np.min(0.85 * room[longest > 0] / longest[longest > 0], initial=np.inf))
         self.factor_ = self.factor_ if 0 < self.factor_ < np.inf else 1.0
-        for name, tip in zip(self.names, self.arrows * self.factor_, strict=True):
+        tips = self.arrows * self.factor_
+        for tip in tips:
             look = {"arrowstyle": "->", "color": ORANGE, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
             self.ax_.annotate("", tip, (0, 0), arrowprops=look)
-            side = {"ha": "left" if tip[0] >= 0 else "right", "va": "bottom" if tip[1] >= 0 else "top"}
-            self.ax_.annotate(short(name), tip, **side, fontsize="small", color=ORANGE, parse_math=False)
+        write_names(self.ax_, tips, self.names, color=ORANGE)
         self.ax_.set_title(f"{self.ax_.get_title()}; arrows: loadings × {self.factor_:.3g}", fontsize="medium")
 
 

@@ -18,7 +18,9 @@ CRISP: Final = 500  # draw an image for more points, also in vector formats
 BINS: Final = 256
 MOST: Final = 20  # classes with individual colours
 OTHER: Final = "other"
-LETTER: Final = np.array([0.06, 0.14])  # inches: the width and the height of a letter of small names
+MOST_OF_CLASS: Final = 5.991  # 95 % quantile of chi^2 with two degrees of freedom
+LEAST_OF_CLASS: Final = 5  # samples of a class with an ellipse
+LETTER: Final = np.array([0.072, 0.15])  # inches: width and height of a letter of small names in wide fonts
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +90,8 @@ class ScoresDisplay(FitDisplay):
         A number or a class for each sample.
     labels : sequence of m names, optional
         Names of the samples, written next to the outermost points.
+    ellipses : bool
+        Draw an ellipse around each class.
 
     Attributes
     ----------
@@ -113,6 +117,7 @@ class ScoresDisplay(FitDisplay):
     shares: tuple[float, float] | None = None
     color: Any = None
     labels: Any = None
+    ellipses: bool = False
 
     def __post_init__(self) -> None:
         m = self._n
@@ -136,12 +141,22 @@ class ScoresDisplay(FitDisplay):
         components: tuple[int, int] = (1, 2),
         color: Any = None,
         labels: Any = None,
+        ellipses: bool = False,
         ax: Any = None,
     ) -> Self:
-        return cls._of(read(estimator), X, Z, components, color, labels).plot(ax=ax)
+        return cls._of(read(estimator), X, Z, components, color, labels, ellipses).plot(ax=ax)
 
     @classmethod
-    def _of(cls, fit: Fit, X: Any, Z: Any, components: tuple[int, int], color: Any, labels: Any = None) -> Self:
+    def _of(
+        cls,
+        fit: Fit,
+        X: Any,
+        Z: Any,
+        components: tuple[int, int],
+        color: Any,
+        labels: Any = None,
+        ellipses: bool = False,
+    ) -> Self:
         places = fit.places(components)
         if isinstance(Z, ScoreRaster):
             if tuple(components) != tuple(Z.components):
@@ -150,7 +165,7 @@ class ScoresDisplay(FitDisplay):
         else:
             points = finite(_scores_of(fit, X, Z, max(components))[:, places])
         shares = None if fit.shares is None else (float(fit.shares[places[0]]), float(fit.shares[places[1]]))
-        return cls(points, components=components, shares=shares, color=color, labels=labels)
+        return cls(points, components=components, shares=shares, color=color, labels=labels, ellipses=ellipses)
 
     def _draw(self) -> None:
         points, colours = self.points, colouring(self.color)
@@ -169,7 +184,8 @@ class ScoresDisplay(FitDisplay):
                 self.ax_.set_title(f"Scores of {len(rows):,} of {points.n:,} samples")
             self._draw_points(sample, colours and replace(colours, values=colours.values[rows]))
         if self.labels is not None:
-            self._write_names(*farthest(points))
+            outermost, rows = farthest(points)
+            write_names(self.ax_, outermost, list(np.asarray(self.labels, object)[rows]))
 
     def _draw_points(self, points: Panel, colours: Colouring | None) -> None:
         if len(points) > MANY:
@@ -184,7 +200,22 @@ class ScoresDisplay(FitDisplay):
             self._draw_bar(dots, colours.title)
         else:
             self.ax_.scatter(*points.T, c=colours.palette()[colours.values], **look)
+            if self.ellipses:
+                self._draw_ellipses(points, colours)
             self._draw_legend(colours)
+
+    def _draw_ellipses(self, points: Panel, classes: Colouring) -> None:
+        from matplotlib.patches import Ellipse
+
+        for code, colour in enumerate(classes.palette()):
+            of_class = points[classes.values == code]
+            if len(of_class) >= LEAST_OF_CLASS:
+                squares, axes = np.linalg.eigh(np.cov(of_class.T))
+                angle = np.degrees(np.arctan2(axes[1, 1], axes[0, 1]))
+                width, height = 2 * np.sqrt(MOST_OF_CLASS * np.maximum(squares[::-1], 0))
+                look = {"angle": angle, "facecolor": "none", "edgecolor": colour, "linewidth": 1.2}
+                self.ax_.add_patch(Ellipse(of_class.mean(axis=0), width, height, **look))
+        self.ax_.autoscale_view()
 
     def _draw_cells(self, points: Panel, colours: Colouring | None) -> None:
         grid = Grid.around(points, BINS)
@@ -250,22 +281,30 @@ class ScoresDisplay(FitDisplay):
             title = f"{self.ax_.get_title()}\n{clipped:,} beyond the axes, drawn at the edge"
             self.ax_.set_title(title, fontsize="medium")
 
-    def _write_names(self, points: Panel, rows: npt.NDArray[Any]) -> None:
-        ax, labels = self.ax_, np.asarray(self.labels, object)
-        limits = np.array([ax.get_xlim(), ax.get_ylim()])
-        low, spans = limits[:, 0], limits[:, 1] - limits[:, 0]
-        extent = ax.get_window_extent()
-        width, height = LETTER * ax.figure.dpi / (extent.width, extent.height)
-        taken: list[tuple[float, float, float]] = []  # positions of names, relative to the axes
-        for point, label in zip(points, labels[rows], strict=True):
-            name = short(label)
-            x, y = np.clip((point - low) / spans, 0, (1, 1 - height))
-            side, offset, left = ("right", -4, x - width * len(name)) if x > 0.5 else ("left", 4, x)
-            right = left + width * len(name)
-            if all(left >= end or begin >= right or abs(y - line) >= height for begin, end, line in taken):
-                taken.append((left, right, y))
-                place = {"xytext": (offset, 3), "textcoords": "offset points", "ha": side}
-                ax.annotate(name, low + (x, y) * spans, **place, fontsize="x-small", parse_math=False)
+
+def write_names(ax: Any, points: Panel, names: list[str], color: str | None = None) -> None:
+    # Next to each point, at the first of four corners where the name overlaps no name written before; else nowhere. The
+    # first corner points away from the middle for arrows from the origin, and into the axes for dots.
+    limits = np.array([ax.get_xlim(), ax.get_ylim()])
+    low, spans = limits[:, 0], limits[:, 1] - limits[:, 0]
+    extent = ax.get_window_extent()
+    size = (extent.width, extent.height)
+    (width, height), (gap, rise) = LETTER * ax.figure.dpi / size, np.array([4, 3]) / 72 * ax.figure.dpi / size
+    taken: list[tuple[float, float, float]] = []  # left and right ends, and the lower edge, relative to the axes
+    for point, name in zip(points, map(short, names), strict=True):
+        x, y = np.clip((point - low) / spans, 0, 1)
+        right, up = (point[0] >= 0, point[1] >= 0) if color else (x <= 0.5, True)
+        for to_right, upwards in ((right, up), (right, not up), (not right, up), (not right, not up)):
+            left = x + gap if to_right else x - gap - width * len(name)
+            lower = y + rise if upwards else y - rise - height
+            end = left + width * len(name)
+            inside = lower >= 0 and lower + height <= 1 and left >= 0 and end <= 1
+            if inside and all(left >= e or begin >= end or abs(lower - line) >= height for begin, e, line in taken):
+                taken.append((left, end, lower))
+                place = {"xytext": (4 if to_right else -4, 3 if upwards else -3), "textcoords": "offset points"}
+                place |= {"ha": "left" if to_right else "right", "va": "bottom" if upwards else "top"}
+                ax.annotate(name, low + (x, y) * spans, **place, fontsize="x-small", color=color, parse_math=False)
+                break
 
 
 def scores(
@@ -276,6 +315,7 @@ def scores(
     components: tuple[int, int] = (1, 2),
     color: Any = None,
     labels: Any = None,
+    ellipses: bool = False,
     ax: Any = None,
 ) -> ScoresDisplay:
     """Plot the scores of two components: a dot for each sample, or a raster of more than 20 000 samples.
@@ -296,6 +336,9 @@ def scores(
         its most frequent class; for a ScoreRaster, the sampled rows are drawn.
     labels : sequence of m names, optional
         Names, written next to the 15 samples farthest from the mean, except names that would overlap others.
+    ellipses : bool
+        Draw an ellipse around each class of at least 5 samples, if at most 20,000 samples are drawn as dots: it would
+        contain 95 % of a normal distribution with the mean and the covariance of the class.
     ax : matplotlib Axes, optional
         Default: those of a new figure.
 
@@ -323,7 +366,7 @@ def scores(
     'Scores of 100 samples'
     """
     return ScoresDisplay.from_estimator(
-        estimator_or_result, X, Z=Z, components=components, color=color, labels=labels, ax=ax
+        estimator_or_result, X, Z=Z, components=components, color=color, labels=labels, ellipses=ellipses, ax=ax
     )
 
 

@@ -68,6 +68,8 @@ class ScoreRaster:
         Number of rows added.
     clipped : int
         Number of rows outside the grid.
+    squares : array of shape (2,)
+        Sums of the squared scores of all rows.
     farthest : array of shape (at most 15, 2), and array of row numbers
         The outermost points, which `scores` labels with names.
 
@@ -108,6 +110,7 @@ class ScoreRaster:
         self.counts = np.zeros((bins, bins), np.int64)
         self.n = 0
         self.clipped = 0
+        self.squares = np.zeros(2)
         self._sample = np.empty((size, 2))
         self._rows = np.empty(size, np.int64)
         self._rng = np.random.default_rng(rng)
@@ -157,6 +160,7 @@ class ScoreRaster:
         points = finite(block[:, [one - 1 for one in self.components]])
         self.counts += self.grid.count(points)
         self.clipped += self.grid.outside(points)
+        self.squares += np.sum(points**2, axis=0)
         rows = np.arange(self.n, self.n + len(points))
         known, numbers = np.vstack([self.farthest[0], points]), np.append(self.farthest[1], rows)
         far = _farthest(known / self._deviations)
