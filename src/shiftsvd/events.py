@@ -76,7 +76,7 @@ class Progress:
     expected: float | None = None
     worst: float | None = None
 
-    def tell(self) -> None:
+    def report(self) -> None:
         total = None if self.expected is None else max(self.expected, self.passes)
         self.listener(Event("passes", self.passes, total, self.worst))
 
@@ -123,7 +123,7 @@ def listening(listener: Listener) -> AbstractContextManager[None]:
     return set_within(_progress, Progress(listener))
 
 
-def unheard() -> AbstractContextManager[None]:
+def without_progress() -> AbstractContextManager[None]:
     return set_within(_progress, None)
 
 
@@ -132,22 +132,22 @@ def passes_so_far() -> float | None:
     return None if progress is None else progress.passes
 
 
-def read_part(share: float) -> None:
+def record_read(share: float) -> None:
     progress = _progress.get()
     if progress is not None:
         progress.passes += share
-        progress.tell()
+        progress.report()
 
 
-def foresee(passes: float) -> None:
+def set_expected_passes(passes: float) -> None:
     progress = _progress.get()
     if progress is not None:
         progress.expected = progress.passes + passes
-        progress.tell()
+        progress.report()
 
 
-def bounded(worst: float) -> None:
+def report_error_bound(worst: float) -> None:
     progress = _progress.get()
     if progress is not None:
         progress.worst = worst
-        progress.tell()
+        progress.report()

@@ -200,8 +200,8 @@ FAULTS = (
     fault(
         "what is not stored, in a mean",
         "numerics/moments.py",
-        "beside_zeros(observed(found), left_over(parts, m, found[0]))",
-        "observed(found)",
+        "merge_zeros(from_raw(found), weight_of_zeros(parts, m, found[0]))",
+        "from_raw(found)",
         "algebra/test_moments.py",
         "algebra",
     ),
@@ -439,7 +439,7 @@ FAULTS = (
     fault(
         "the probe before the end",
         "solvers/solve.py",
-        "return needs if proven.lacks(needs) else []",
+        "return needs if proven.needs_probe(needs) else []",
         "return []",
         "solvers/test_never_silently_wrong.py",
         "solvers",
@@ -1260,7 +1260,7 @@ FAULTS = (
     fault(
         "the caution about measured rounding",
         "solvers/problem.py",
-        "max(self.measured, UNLUCKY * float(off.max()))",
+        "max(self.measured, MEASURED_MARGIN * float(off.max()))",
         "max(self.measured, float(off.max()))",
         "solvers/test_solve.py",
         "solvers/test_lanczos.py",

@@ -46,13 +46,14 @@ FIXED = 2_500_000
 DENSE_BYTES, DENSE_BLOCKS = 2**23, 3
 
 
-def surroundings(A: Operator, columns: int) -> int:
+def overhead_bytes(A: Operator, columns: int) -> int:
+    # Memory of a fit outside of the arrays of its solver, for products with panels of `columns` columns.
     costs = tall(A).costs
-    beside = FIXED + costs.working_bytes + columns * costs.column_bytes
+    size = FIXED + costs.working_bytes + columns * costs.column_bytes
     if costs.stored < A.shape[0] * A.shape[1]:
-        return beside
-    at_once = DENSE_BLOCKS * (costs.n_threads or default_threads()) * (costs.block_bytes or DENSE_BYTES)
-    return beside + min(at_once, 8 * costs.stored)
+        return size
+    dense_blocks = DENSE_BLOCKS * (costs.n_threads or default_threads()) * (costs.block_bytes or DENSE_BYTES)
+    return size + min(dense_blocks, 8 * costs.stored)
 
 
 # Vectors as long as the rows for weights: the weights, their square roots, and temporaries of moments and sums.
@@ -85,7 +86,9 @@ def wide(A: Operator) -> Operator:
     return A if A.shape[0] < A.shape[1] else A.H
 
 
-def long_vectors(A: Operator, k: int) -> int:
+def long_vector_bytes(A: Operator, k: int) -> int:
+    # The signs need the right vectors, so the long-side factor of a wide matrix is computed during the fit: two panels
+    # and a tenth as margin. That of a tall matrix is computed when it is read.
     return 0 if A.shape[0] >= A.shape[1] else int(8 * 2.2 * k * A.shape[1])
 
 

@@ -15,7 +15,7 @@ from shiftsvd.numerics.orth import NORMALIZERS, graded_basis, orth, qr, triangle
 from shiftsvd.operators import LowRank, Operator, Scaled, Shifted, panel_dtype
 from shiftsvd.sketch import Gaussian, Sketch
 from shiftsvd.solvers.base import Solver
-from shiftsvd.solvers.cost import surroundings
+from shiftsvd.solvers.cost import overhead_bytes
 from shiftsvd.solvers.factors import Factors
 
 MORE_ITERATIONS: tuple[Part, ...] = (
@@ -126,7 +126,7 @@ class RandomizedSVD(Solver):
 
     def peak_bytes(self, A: Operator, k: int) -> int:
         ell, _ = self._sizes(A.shape, k)
-        return 8 * ell * (6 * max(A.shape) + 4 * min(A.shape)) + surroundings(A, ell)
+        return 8 * ell * (6 * max(A.shape) + 4 * min(A.shape)) + overhead_bytes(A, ell)
 
 
 def auto_iterations(k: int, shape: tuple[int, int]) -> int:
@@ -213,7 +213,7 @@ class ShiftedRandomizedSVD(Solver):
 
     def peak_bytes(self, A: Operator, k: int) -> int:
         K = min(2 * k if self.n_oversamples is None else k + self.n_oversamples, *A.shape)
-        return 8 * K * (3 * A.shape[0] + 3 * A.shape[1]) + surroundings(A, K)
+        return 8 * K * (3 * A.shape[0] + 3 * A.shape[1]) + overhead_bytes(A, K)
 
 
 def take_apart(Xbar: Operator) -> tuple[Operator, Vector]:
