@@ -13,18 +13,18 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Event:
-    """Progress of one stage of a computation: `done` of `total` units.
+    """Progress of one stage of a computation: `done` of `total` units are finished.
 
     Parameters
     ----------
     stage : str
         "passes" for reads of the data; `done` grows block by block.
     done : float
-        Units that are done, with parts of a unit.
+        Finished units, including fractions.
     total : float or None
-        Units that the solver expects; None where it does not know.
+        Units that the solver expects; None if it cannot predict them.
     worst : float or None
-        The largest bound of a relative error of a wanted singular value so far.
+        The largest bound of the relative errors of the wanted singular values, at the last check.
 
     See Also
     --------
@@ -56,7 +56,7 @@ class Listener(Protocol):
     Examples
     --------
     >>> import shiftsvd as ss
-    >>> def told(event: ss.events.Event) -> None:
+    >>> def show(event: ss.events.Event) -> None:
     ...     print(event.stage)
     """
 
@@ -69,7 +69,7 @@ def silent(event: Event) -> None: ...
 
 @dataclass
 class Progress:
-    """Reads of the data by one fit so far, how many are expected, and the listener."""
+    """Passes over the data so far, expected passes, and the listener."""
 
     listener: Listener
     passes: float = 0.0

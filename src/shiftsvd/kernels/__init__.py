@@ -19,13 +19,13 @@ PIP = "pip install --force-reinstall --no-cache-dir --no-deps"
 UV = "uv pip install --reinstall --no-cache --no-deps"
 
 
-def without_kernels(error: ImportError) -> str:
+def missing_kernels_message(error: ImportError) -> str:
     what = "are missing" if isinstance(error, ModuleNotFoundError) else f"do not load ({error})"
-    remedy = f"Install a C++ compiler, then run: {reinstall()}"
+    remedy = f"Install a C++ compiler, then run: {reinstall_command()}"
     return f"the compiled kernels {what}, so sparse products are several times slower. {remedy}"
 
 
-def reinstall() -> str:
+def reinstall_command() -> str:
     try:
         package = distribution("shiftsvd")
     except PackageNotFoundError:
@@ -168,7 +168,7 @@ def _best() -> tuple[Kernels, Shared | None, str | None]:
     try:
         from shiftsvd.kernels import compiled
     except ImportError as error:
-        lacking = without_kernels(error)
+        lacking = missing_kernels_message(error)
         if wanted == "require":
             raise ImportError(lacking) from error
         logging.getLogger("shiftsvd").warning(lacking)

@@ -25,16 +25,15 @@ TINY = float(np.finfo(np.float64).tiny)
 # residuals would be too many; with 0, a k-th value with close neighbours would count as isolated.
 NEIGHBOURS = 4
 # Bisections of the interval that contains the next eigenvalue. The interval is as long as the norm of the residuals,
-# and its upper end is the bound: after ten bisections, the bound is at most a thousandth of that norm above the least
-# one.
+# and its upper end is the bound: ten bisections reduce the excess of the bound to a thousandth of that norm.
 HALVINGS = 10
 # Intervals that are shorter than this, relative to their ends, are not bisected.
 NARROW = 1e-6
 # Rounding error of a residual, in rounding units of the largest value. In single precision less than one unit was
 # measured (counts, images), because sums are computed block by block. In double precision a larger bound costs nothing.
 ROUNDING, ROUNDING_SINGLE = 8.0, 2.0
-# Ritz values beyond the k-th from which the possible growth of the first k is inferred if no level is proven. Further
-# ones have not converged to the rest of the spectrum: with 32, the inferred level was too low in one check of three.
+# Ritz values beyond the k-th from which the possible growth of the first k is inferred if no level is proven. Ritz
+# values further down lie below the rest of the spectrum: with 32, the inferred level was too low in one check of three.
 BEYOND = 16
 # Least gap, relative to a value, in estimates of errors that determine the next check.
 LEAST_GAP = 0.02

@@ -207,14 +207,15 @@ NORMALIZERS: dict[str, Callable[[Panel], Panel]] = {
 
 @by_device
 def triangle(Y: Panel) -> Panel:
-    return stacked(ordered(lambda rows: r_factor(Y[rows]), _blocks(Y), default_threads()))
+    return triangle_of_stacked(ordered(lambda rows: r_factor(Y[rows]), _blocks(Y), default_threads()))
 
 
-def stacked(triangles: Iterable[Panel]) -> Panel:
+def triangle_of_stacked(triangles: Iterable[Panel]) -> Panel:
     return reduce(folded, triangles)
 
 
 def folded(R: Panel, S: Panel) -> Panel:
+    # The R factor of two matrices, one below the other, from their R factors.
     return r_factor(np.vstack([R, S]))
 
 

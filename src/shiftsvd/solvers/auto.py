@@ -42,7 +42,7 @@ def timed_pass(A: Operator, k: int | float) -> tuple[float, float]:
     with threads(A.costs.n_threads):
         rounds = 1 if A.costs.file_bytes else 2  # the first product in memory includes the start of threads
         seconds = min(gram_seconds(tall, V) for _ in range(rounds))
-    return seconds, seconds / (work.product(block) + work.reading(1))
+    return seconds, seconds / (work.product_seconds(block) + work.read_seconds(1))
 
 
 def counted_passes(A: Operator, solver: Solver, k: int | float) -> int | None:
@@ -122,7 +122,7 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | st
     fit = _affordable(list(costs), A, k, memory_limit)
     best = min(fit, key=lambda solver: costs[solver].seconds)
     if exact is not None and exact in fit and costs[exact].seconds <= EXACT_SECONDS:
-        best = Exact(tol) if _squares_pay(A, costs[exact], k) else exact
+        best = Exact(tol) if _try_squares(A, costs[exact], k) else exact
     _set_reason(best, A, k, {type(solver): cost.seconds for solver, cost in costs.items()})
     return best
 
@@ -136,6 +136,7 @@ def _affordable(solvers: list[Solver], A: Operator, k: int | float, memory_limit
 
 
 def asked_for(A: Operator, k: int | float) -> int:
+    # Number of components for predictions: a share of the variance may need all.
     return min(A.shape) if isinstance(k, float) else int(k)
 
 
@@ -154,7 +155,7 @@ def _costs(A: Operator, k: int | float, tol: float) -> dict[Solver, Cost]:
     return costs
 
 
-def _squares_pay(A: Operator, exact: Cost, k: int | float) -> bool:
+def _try_squares(A: Operator, exact: Cost, k: int | float) -> bool:
     work = Work.of(A)
     costs = work.costs
     in_memory = not work.sparse and costs.gram_reads == 1 and not (costs.file_bytes or costs.square_bytes)

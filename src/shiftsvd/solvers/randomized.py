@@ -192,7 +192,7 @@ class ShiftedRandomizedSVD(Solver):
 
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
         k, Xbar = int(k), A.H
-        X, mu = take_apart(Xbar)
+        X, mu = split_mean(Xbar)
         K = min(2 * k if self.n_oversamples is None else k + self.n_oversamples, *X.shape)
         ones = np.ones(K)
 
@@ -216,11 +216,11 @@ class ShiftedRandomizedSVD(Solver):
         return 8 * K * (3 * A.shape[0] + 3 * A.shape[1]) + overhead_bytes(A, K)
 
 
-def take_apart(Xbar: Operator) -> tuple[Operator, Vector]:
+def split_mean(Xbar: Operator) -> tuple[Operator, Vector]:
     dtype = panel_dtype(Xbar.dtype)
     if isinstance(Xbar, Scaled):
         # D (X - mu 1^T) W = D X W - (D mu) (W 1)^T: row weights change the ones, and line 6 has none of them.
-        X, mu = take_apart(Xbar.A)
+        X, mu = split_mean(Xbar.A)
         return Scaled(X, Xbar.rows, Xbar.cols), mu if Xbar.rows is None else Xbar.rows * mu
     X, shift = unshifted(Xbar)
     if shift is None and not isinstance(X, Shifted):

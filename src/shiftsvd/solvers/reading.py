@@ -10,7 +10,7 @@ from shiftsvd.algebra.generic import matmat_in_double
 from shiftsvd.numerics import bounds
 from shiftsvd.numerics.bounds import TINY, TURNING, Ritz
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.orth import inner, qr, stacked, subtract_multiples, times, triangle
+from shiftsvd.numerics.orth import inner, qr, subtract_multiples, times, triangle, triangle_of_stacked
 from shiftsvd.numerics.panels import hstack, in_dtype, lengths, norms, on_host
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import Certificate
@@ -219,7 +219,7 @@ def _values_of_triangle(A: Operator, V: Panel, budget: Budget) -> tuple[Vector, 
     budget.spend(1, V.shape[1])
     double = A.costs.eps <= A.costs.gram_eps
     parts = (Y for _, Y in A.row_products(V)) if double else [matmat_in_double(A, V)]
-    _, S, Wh = np.linalg.svd(stacked(triangle(Y) for Y in parts))
+    _, S, Wh = np.linalg.svd(triangle_of_stacked(triangle(Y) for Y in parts))
     return S, Wh
 
 
