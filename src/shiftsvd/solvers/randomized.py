@@ -46,12 +46,12 @@ class RandomizedSVD(Solver):
         Normalization between half steps. "auto" is a Cholesky step if the condition number allows it, else LU. "none"
         loses components below ``eps^(1/(2q+1)) sigma_1``.
     sketch : Sketch
-        The random test matrix that the range is sampled with.
+        The random test matrix, which samples the range.
     finish : {"project", "last"}
         "project" ends with ``B = Q^H A``; "last" takes the factors from the last product of the iteration, which
         saves one pass (n_iter >= 1).
     certify : bool
-        Also compute what proves the result: bounds of the errors, and what was missed; see `solvers.Solver`.
+        Also compute error bounds and `Info.missed_below`; see `solvers.Solver`.
 
     See Also
     --------
@@ -94,7 +94,7 @@ class RandomizedSVD(Solver):
         if self.finish not in ("project", "last"):
             raise refuse("finish", 'be "project" or "last"', self.finish)
         if self.finish == "last" and self.n_iter == 0:
-            rest = " >= 1: without an iteration there is no last product"
+            rest = " >= 1, because the last product is that of an iteration"
             raise Refused(Setting("finish", "last"), " needs ", Setting("n_iter"), rest)
 
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
@@ -146,14 +146,14 @@ class ShiftedRandomizedSVD(Solver):
     n_iter : int
         The power iterations, q.
     sketch : Sketch
-        The random test matrix that the range is sampled with.
+        The random test matrix, which samples the range.
     certify : bool
-        Also compute what proves the result: bounds of the errors, and what was missed; see `solvers.Solver`.
+        Also compute error bounds and `Info.missed_below`; see `solvers.Solver`.
 
     Raises
     ------
     ValueError
-        When called on a matrix whose shift is not ``1 mu^T``: line 6 needs mu by itself.
+        When called on a matrix whose shift is not ``1 mu^T``, because line 6 uses mu.
 
     See Also
     --------
@@ -219,7 +219,7 @@ class ShiftedRandomizedSVD(Solver):
 def split_mean(Xbar: Operator) -> tuple[Operator, Vector]:
     dtype = panel_dtype(Xbar.dtype)
     if isinstance(Xbar, Scaled):
-        # D (X - mu 1^T) W = D X W - (D mu) (W 1)^T: row weights change the ones, and line 6 has none of them.
+        # D (X - mu 1^T) W = D X W - (D mu) (W 1)^T. Row weights W change the vector 1, but line 6 as printed uses 1.
         X, mu = split_mean(Xbar.A)
         return Scaled(X, Xbar.rows, Xbar.cols), mu if Xbar.rows is None else Xbar.rows * mu
     X, shift = unshifted(Xbar)
