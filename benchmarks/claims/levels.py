@@ -87,17 +87,17 @@ def real(folder: Path) -> None:
         if path.is_file():
             data[name] = sparse.csr_array(sparse.load_npz(path))
     seen: list[tuple[float, float]] = []
-    take = Probe.take
+    add_product = Probe.add_product
 
     def watched(probe: Probe, product: np.ndarray) -> None:
-        take(probe, product)
+        add_product(probe, product)
         chain = probe._chain
         lambdas = chain.top + max(probe.level - chain.top, chain.spread) * np.geomspace(3, 1e-4, 3000)
         left = np.flatnonzero(longest(chain, lambdas) >= chain.shortest)
         monotone = lambdas[max(left[0] - 1, 0)] if len(left) else chain.top
         seen.append((probe.level, float(monotone)))
 
-    Probe.take = watched  # type: ignore[method-assign]
+    Probe.add_product = watched  # type: ignore[method-assign]
     print("\nlevels after each product, and those of exclusion taken for monotone, over the k-th eigenvalue")
     for name, X in data.items():
         for k in (10, 50):
@@ -105,7 +105,7 @@ def real(folder: Path) -> None:
             pca = ss.PCA(k, random_state=0).fit(X)
             unit = pca.singular_values_[-1] ** 2
             print(f"{name}, k = {k}: " + ", ".join(f"{a / unit:.3f} ({b / unit:.3f})" for a, b in seen))
-    Probe.take = take  # type: ignore[method-assign]
+    Probe.add_product = add_product  # type: ignore[method-assign]
 
 
 def main() -> None:

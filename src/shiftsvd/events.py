@@ -13,18 +13,18 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Event:
-    """Progress of one stage of a computation: `done` of `total` units.
+    """Progress of one stage of a computation: `done` of `total` units are finished.
 
     Parameters
     ----------
     stage : str
         "passes" for reads of the data; `done` grows block by block.
     done : float
-        Units that are done, with parts of a unit.
+        Finished units, including fractions.
     total : float or None
-        Units that the solver expects; None where it does not know.
+        Units that the solver expects; None if it cannot predict them.
     worst : float or None
-        The largest bound of a relative error of a wanted singular value so far.
+        The largest bound of the relative errors of the wanted singular values, at the last check.
 
     See Also
     --------
@@ -56,7 +56,7 @@ class Listener(Protocol):
     Examples
     --------
     >>> import shiftsvd as ss
-    >>> def told(event: ss.events.Event) -> None:
+    >>> def show(event: ss.events.Event) -> None:
     ...     print(event.stage)
     """
 
@@ -69,14 +69,14 @@ def silent(event: Event) -> None: ...
 
 @dataclass
 class Progress:
-    """Reads of the data by one fit so far, how many are expected, and the listener."""
+    """Passes over the data so far, expected passes, and the listener."""
 
     listener: Listener
     passes: float = 0.0
     expected: float | None = None
     worst: float | None = None
 
-    def tell(self) -> None:
+    def report(self) -> None:
         total = None if self.expected is None else max(self.expected, self.passes)
         self.listener(Event("passes", self.passes, total, self.worst))
 
@@ -123,7 +123,7 @@ def listening(listener: Listener) -> AbstractContextManager[None]:
     return set_within(_progress, Progress(listener))
 
 
-def unheard() -> AbstractContextManager[None]:
+def without_progress() -> AbstractContextManager[None]:
     return set_within(_progress, None)
 
 
@@ -132,22 +132,22 @@ def passes_so_far() -> float | None:
     return None if progress is None else progress.passes
 
 
-def read_part(share: float) -> None:
+def record_read(share: float) -> None:
     progress = _progress.get()
     if progress is not None:
         progress.passes += share
-        progress.tell()
+        progress.report()
 
 
-def foresee(passes: float) -> None:
+def set_expected_passes(passes: float) -> None:
     progress = _progress.get()
     if progress is not None:
         progress.expected = progress.passes + passes
-        progress.tell()
+        progress.report()
 
 
-def bounded(worst: float) -> None:
+def report_error_bound(worst: float) -> None:
     progress = _progress.get()
     if progress is not None:
         progress.worst = worst
-        progress.tell()
+        progress.report()

@@ -22,7 +22,7 @@ from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
 from shiftsvd.solvers.auto import asked_for, check_solver, solver_named
-from shiftsvd.solvers.base import TOL, Off, check_rank, check_tol, known_to
+from shiftsvd.solvers.base import TOL, Perturbation, check_rank, check_tol, solve_perturbed
 from shiftsvd.solvers.cost import tall
 from shiftsvd.transforms.base import Transform
 from shiftsvd.transforms.chains import Preprocess, as_transforms, width
@@ -151,7 +151,7 @@ def svd(
         k = float(k) if isinstance(k, np.floating) else k
         preparation = Preparation(shift, scale, row_weights(sample_weight, A.shape[0]), scale_ddof, entries)
         prepared, account = learned(A, preparation, k, solver, tol, memory_limit, missing, rng, penalty, max_iter)
-        F = decompose(prepared.of_own, k, solver, tol, rng, memory_limit, certify, prepared.off)
+        F = decompose(prepared.of_own, k, solver, tol, rng, memory_limit, certify, prepared.perturbation)
         F.info = account.added_to(F.info)
         return native(F, X)
 
@@ -191,11 +191,11 @@ def decompose(
     rng: int | np.random.Generator | None,
     memory_limit: int | str | None,
     certify: bool = False,
-    off: Off | None = None,
+    perturbation: Perturbation | None = None,
 ) -> SVDResult:
     chosen = within(memory_limit, A, k, solver, tol)
     chosen = replace(chosen, certify=True) if certify else chosen
-    return chosen(A, k, rng, tol=tol) if off is None else known_to(off, chosen, A, k, rng, tol)
+    return chosen(A, k, rng, tol=tol) if perturbation is None else solve_perturbed(perturbation, chosen, A, k, rng, tol)
 
 
 # Choose the block size and number of threads of a file before it is read for the shift, such that the fit stays within

@@ -25,16 +25,16 @@ class Certificate:
 
     residuals: Vector
     value_errors: Vector
-    late: Vector  # components that did not converge
+    unconverged: Vector  # indices of components
     vector_errors: Vector
     missed_below: float | None
     complete: bool  # `missed_below` is at most the allowed level
 
     @property
     def converged(self) -> bool:
-        return not len(self.late) and self.complete
+        return not len(self.unconverged) and self.complete
 
-    def told(self, info: "Info") -> "Info":
+    def add_to(self, info: "Info") -> "Info":
         shared = ("residuals", "value_errors", "vector_errors", "missed_below", "converged")
         return replace(info, **{name: getattr(self, name) for name in shared})
 

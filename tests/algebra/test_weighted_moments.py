@@ -13,7 +13,7 @@ from scipy import sparse
 import shiftsvd as ss
 from shiftsvd.algebra.generic import row_moments
 from shiftsvd.missing.gaps import gaps_of
-from shiftsvd.numerics.moments import Moments, left_over, of_block, weight_parts
+from shiftsvd.numerics.moments import Moments, of_block, weight_of_zeros, weight_parts
 from tests.support.matrices import EPS, Array
 
 WEIGHTS = ("uniform", "wide", "heavy", "zeros", "frequencies")
@@ -105,7 +105,7 @@ def test_what_is_left_of_a_total_is_the_sum_of_what_is_left(m, kind, seed):
     taken = rng.random((m, 4)) < [1.0, 1 - 1 / m, 0.5, 0.0]
     taken[np.argmin(w), 1] = False
     order = rng.permutation(m)  # sums are made in another one
-    left = left_over(parts, m, taken[order].T.astype(float) @ parts[order])
+    left = weight_of_zeros(parts, m, taken[order].T.astype(float) @ parts[order])
     assert left[0] == 0
     for j in (1, 2, 3):
         want = float(sum(map(Fraction, w[~taken[:, j]].tolist())))

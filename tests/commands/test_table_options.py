@@ -342,7 +342,7 @@ def test_text_that_repeats_does_not_name_rows(tmp_path: Path) -> None:
 
 def test_missing_entries_are_named_by_their_columns(tmp_path: Path) -> None:
     message = refusal(text(tmp_path, "age,weight,height\n1,,2\n?,,4\n3,5,n/a\n"))
-    assert "4 entries are missing (NaN), in 'age' (1), 'weight' (2), 'height' (1); drop or fill" in message
+    assert "4 entries are missing (NaN), in 'age' (1), 'weight' (2), 'height' (1). Drop or fill" in message
 
 
 def test_wide_texts_are_those_of_narrow_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,7 +144,7 @@ def test_columns_that_the_data_have_not_are_refused_before_any_work() -> None:
 def test_a_selection_after_another_loses_no_bound_of_what_came_before() -> None:
     A = ss.as_operator(X.astype(np.float32))
     known = [
-        Preparation("mean", entries=(ss.LogNormalize(), *selections)).learn(A).off
+        Preparation("mean", entries=(ss.LogNormalize(), *selections)).learn(A).perturbation
         for selections in ([ss.Select(PLACES)], [ss.Select(PLACES), ss.Select(np.arange(len(PLACES)))])
     ]
     assert known[0].error > 0

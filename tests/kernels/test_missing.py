@@ -15,7 +15,7 @@ def installed(monkeypatch):
     def pretend(**files: str) -> str:
         package = SimpleNamespace(version="1.2", read_text=lambda name: files.get(name.partition(".")[0]))
         monkeypatch.setattr(kernels, "distribution", lambda name: package)
-        return kernels.reinstall()
+        return kernels.reinstall_command()
 
     return pretend
 
@@ -52,6 +52,8 @@ def test_command_is_that_of_the_installer(installed):
 
 def test_kernels_that_do_not_load_say_why():
     error = ImportError("undefined symbol: PyNone")
-    assert kernels.without_kernels(error).startswith("the compiled kernels do not load (undefined symbol: PyNone), ")
-    assert kernels.without_kernels(ModuleNotFoundError("no")).startswith("the compiled kernels are missing, ")
-    assert kernels.reinstall() in kernels.without_kernels(error)
+    assert kernels.missing_kernels_message(error).startswith(
+        "the compiled kernels do not load (undefined symbol: PyNone), "
+    )
+    assert kernels.missing_kernels_message(ModuleNotFoundError("no")).startswith("the compiled kernels are missing, ")
+    assert kernels.reinstall_command() in kernels.missing_kernels_message(error)

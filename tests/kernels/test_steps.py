@@ -11,7 +11,7 @@ from scipy import sparse
 import shiftsvd as ss
 from shiftsvd.kernels import shared
 from shiftsvd.numerics import orth
-from shiftsvd.solvers.constants import TWICE
+from shiftsvd.solvers.constants import REPEAT_BELOW
 from tests.support.closeness import assert_close
 from tests.support.compiled import compiled
 from tests.support.operators import panel
@@ -161,7 +161,7 @@ def projected(monkeypatch, B, W, near, factor):
     """The same by `inner` and `subtract_product`."""
     with monkeypatch.context() as without:
         without.setattr(orth, "shared", None)
-        return orth.project(W.copy(), B, near, factor, TWICE, None, 0.0, 0.0)
+        return orth.project(W.copy(), B, near, factor, REPEAT_BELOW, None, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -173,7 +173,9 @@ def test_a_projection_is_that_of_its_parts(monkeypatch, rows, dtype, width, agai
     W = (B @ panel(24, width, dtype) + (8 * eps if again else 1) * panel(rows, width, dtype, seed=5)).astype(dtype)
     near = 24 if again else 8  # with 24, the first projection takes nothing
     want = projected(monkeypatch, B, W, near, 0.25)
-    found = [compiled.project(W.copy(), B, near, 0.25, TWICE, None, 0.0, 0.0, n_threads)[:3] for n_threads in THREADS]
+    found = [
+        compiled.project(W.copy(), B, near, 0.25, REPEAT_BELOW, None, 0.0, 0.0, n_threads)[:3] for n_threads in THREADS
+    ]
     size = float(np.linalg.norm(W)) / 4
     for mine, theirs in zip(found[0][1:], want[1:3], strict=True):
         assert_close(mine, theirs, 100 * eps * max(size, size**2))
@@ -195,7 +197,7 @@ def test_what_a_projection_leaves_is_made_orthonormal(monkeypatch, rows, dtype, 
     found = []
     for n_threads in THREADS:
         Q = np.full((rows, width), np.nan, dtype, order="F")
-        found.append((Q, *compiled.project(W.copy(), B, 4, 1.0, TWICE, Q, 2 * eps, 0.0, n_threads)))
+        found.append((Q, *compiled.project(W.copy(), B, 4, 1.0, REPEAT_BELOW, Q, 2 * eps, 0.0, n_threads)))
     Q, left, _, squares, below = found[0]
     if spread > 1e4:
         assert below is None  # squares do not tell the shortest columns from rounding
@@ -217,7 +219,7 @@ def test_columns_at_the_level_of_rounding_are_left_to_the_caller(dtype):
     B, eps = basis(600, 20, dtype), float(np.finfo(dtype).eps)
     W = (B @ panel(20, 16, dtype) + 0.1 * eps * panel(600, 16, dtype, seed=5)).astype(dtype)
     Q = np.full((600, 16), np.nan, dtype, order="F")
-    assert compiled.project(W, B, 20, 1.0, TWICE, Q, 2 * eps, 0.0, 1)[3] is None
+    assert compiled.project(W, B, 20, 1.0, REPEAT_BELOW, Q, 2 * eps, 0.0, 1)[3] is None
     assert np.isnan(Q).all()
 
 

@@ -200,8 +200,8 @@ FAULTS = (
     fault(
         "what is not stored, in a mean",
         "numerics/moments.py",
-        "beside_zeros(observed(found), left_over(parts, m, found[0]))",
-        "observed(found)",
+        "merge_zeros(from_raw(raw), weight_of_zeros(parts, m, raw[0]))",
+        "from_raw(raw)",
         "algebra/test_moments.py",
         "algebra",
     ),
@@ -415,8 +415,8 @@ FAULTS = (
     fault(
         "<= for < where eigenvalues are counted",
         "numerics/bounds.py",
-        "seen = int(np.count_nonzero(theta >= mu))",
-        "seen = int(np.count_nonzero(theta > mu))",
+        "n_ritz = int(np.count_nonzero(theta >= mu))",
+        "n_ritz = int(np.count_nonzero(theta > mu))",
         "numerics/test_bounds.py",
         "numerics",
     ),
@@ -439,7 +439,7 @@ FAULTS = (
     fault(
         "the probe before the end",
         "solvers/solve.py",
-        "return needs if proven.lacks(needs) else []",
+        "return needs if proven.needs_probe(needs) else []",
         "return []",
         "solvers/test_never_silently_wrong.py",
         "solvers",
@@ -496,8 +496,8 @@ FAULTS = (
     fault(
         "a tolerance, a hundred times",
         "solvers/certify.py",
-        "late = np.flatnonzero(~(errors <= tol))\n    residuals",
-        "late = np.flatnonzero(~(errors <= 100 * tol))\n    residuals",
+        "unconverged = np.flatnonzero(~(errors <= tol))\n    residuals",
+        "unconverged = np.flatnonzero(~(errors <= 100 * tol))\n    residuals",
         "solvers/test_solvers.py",
         "solvers/test_bounds_of_fits.py",
         "solvers",
@@ -537,7 +537,7 @@ FAULTS = (
     fault(
         "zeros beyond the rank",
         "solvers/base.py",
-        "np.where(there, S, 0).astype",
+        "np.where(nonzero, S, 0).astype",
         "S.astype",
         "solvers/test_solvers.py",
         "solvers",
@@ -1092,7 +1092,7 @@ FAULTS = (
     fault(
         "the lean of left vectors",
         "numerics/bounds.py",
-        "gap = np.minimum(t - least, (above - t) / lean)",
+        "gap = np.minimum(t - least, (above - t) / stretch)",
         "gap = np.minimum(t - least, above - t)",
         "numerics/test_bounds.py",
         "numerics",
@@ -1119,8 +1119,8 @@ FAULTS = (
     fault(
         "the rounding of weights that are left over",
         "numerics/moments.py",
-        "return np.where(left > rounding, left, 0)",
-        "return np.maximum(left, 0)",
+        "return np.where(weight > rounding, weight, 0)",
+        "return np.maximum(weight, 0)",
         "algebra/test_weighted_moments.py",
         "algebra",
     ),
@@ -1260,8 +1260,8 @@ FAULTS = (
     fault(
         "the caution about measured rounding",
         "solvers/problem.py",
-        "max(self.measured, UNLUCKY * float(off.max()))",
-        "max(self.measured, float(off.max()))",
+        "max(self.measured, MEASURED_MARGIN * float(errors.max()))",
+        "max(self.measured, float(errors.max()))",
         "solvers/test_solve.py",
         "solvers/test_lanczos.py",
         "solvers/test_bounds_of_fits.py",

@@ -11,11 +11,11 @@ from shiftsvd.numerics.bounds import (
     HALVINGS,
     NEIGHBOURS,
     at_most,
+    combined_sines,
     groups,
     growth_bounds,
     next_bound,
     relative_errors,
-    turned,
     value_bounds,
     vector_bounds,
 )
@@ -158,13 +158,13 @@ def test_eigenvalues_lie_above_ritz_values_by_at_most_what_couples_them_to_the_r
     exact = np.concatenate([np.linspace(1 + gap, 1, 12), np.linspace(0.9, 0.1, 28)])
     P = near(exact, 15, 1e-2, rng)
     for k in (1, 6, 12):
-        grown = P.exact[:k] - P.theta[:k]
+        with_rounding = P.exact[:k] - P.theta[:k]
         bounds = growth_bounds(P.theta, P.R, P.below, k, depth)
-        assert np.all(grown <= bounds + rounding(P))
+        assert np.all(with_rounding <= bounds + rounding(P))
         higher = growth_bounds(P.theta, P.R, (P.below + P.theta[k - 1]) / 2, k, depth)
         assert np.all(bounds <= higher + rounding(P))
     if gap < 1:  # Neighbours of the k-th that are as good as it is do not count: the bound is of the size of the error.
-        assert np.max(bounds) <= 10 * np.max(grown)
+        assert np.max(bounds) <= 10 * np.max(with_rounding)
 
 
 @EXAMPLES
@@ -335,7 +335,7 @@ def test_combinations_lean_out_of_the_space_of_their_group_as_their_parts_do(P: 
     own = [np.searchsorted(first, j, side="right") - 1 for j in range(k)]
     X = [P.X[:, first[i] : ends[i]] for i in own]
     each = np.array([sines(P.V[:, [j]], X[j])[0] for j in range(k)])
-    bounds = turned(each, first, C)
+    bounds = combined_sines(each, first, C)
     for j in range(k):
         assert sines(P.V @ C[:, [j]], X[j])[0] <= bounds[j] + 100 * EPS
 

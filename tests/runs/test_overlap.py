@@ -51,7 +51,7 @@ def two_blas_threads() -> Iterator[None]:
         gc.collect()
         assert state() == before
         assert not inside.process.holders
-        assert not inside.process.wished
+        assert not inside.process.saved
 
 
 def bits(fitted: Any) -> bytes:

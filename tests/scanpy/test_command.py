@@ -95,7 +95,7 @@ def test_missing_values_are_not_answered_by_an_option_that_the_others_exclude(tm
     assert "--missing mean" in invoke("fit", file, "-k", 2, "--mask", "none").stderr
     for options in (("--mask", "highly_variable"), ("--top-features", 5)):
         said = invoke("fit", file, "-k", 2, *options).stderr
-        assert "(1); fill them in the file, because the other options need data without missing values" in said, said
+        assert "(1). Fill them in the file, because the other options need data without missing values" in said, said
         assert "--missing" not in said
 
 

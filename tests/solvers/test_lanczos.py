@@ -9,7 +9,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.algebra.generic import fused, gram_matrix
-from shiftsvd.solvers.gram import Formed
+from shiftsvd.solvers.gram import GramOperator
 from shiftsvd.solvers.krylov import Factorization
 from shiftsvd.solvers.probe import Probe
 from tests.support.closeness import assert_close
@@ -313,7 +313,7 @@ def test_gram_matrix_is_that_of_the_shifted_scaled_weighted_matrix(container, dt
 
 
 def test_a_formed_matrix_multiplies_and_nothing_else() -> None:
-    G = Formed(np.diag([2.0, 1.0]))
+    G = GramOperator(np.diag([2.0, 1.0]))
     assert_close(G.gram(np.eye(2)), np.diag([2.0, 1.0]), 0)
     for product in (G.matmat, G.rmatmat):
         with pytest.raises(NotImplementedError):
@@ -331,9 +331,9 @@ def test_the_lanczos_relation_holds_through_restarts_and_fresh_directions() -> N
     for step in range(12):
         basis.extend(G @ basis.block)
         if step in (3, 7):
-            basis.set_aside(4)
+            basis.begin_probe(4)
             basis.extend(G @ basis.block)
-            basis.take_back()
+            basis.end_probe()
         if basis.size + 2 * basis.width > 60:
             basis.restart(12)
         B, Q = basis.B[:, : basis.size], basis.block
@@ -513,13 +513,13 @@ CROWDED = {
 @pytest.mark.parametrize("tol", CROWDED)
 def test_no_step_follows_a_probe_that_has_found_nothing(tol: float, monkeypatch: pytest.MonkeyPatch) -> None:
     A, after, d = Widths(np.diag(CROWDED[tol])), [], CROWDED[tol]
-    end = Probe.end
+    end = Probe.finish
 
     def watched(probe: Probe) -> None:
         end(probe)
         after.append(len(A.calls))
 
-    monkeypatch.setattr(Probe, "end", watched)
+    monkeypatch.setattr(Probe, "finish", watched)
     F = ss.BlockLanczos(tol=tol)(A, 30, 0)
     assert F.info.converged
     assert np.all(np.abs(F.S - d[:30]) / d[:30] <= F.info.value_errors)

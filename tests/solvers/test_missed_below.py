@@ -138,7 +138,7 @@ def test_a_stricter_tolerance_leaves_less_room_for_what_was_missed(shape: tuple[
 
 
 def test_the_chances_that_the_probes_of_a_run_are_wrong_add_up_to_no_more_than_is_said() -> None:
-    chances = [Proven(8, 1e-3, n_probes=n).chance for n in range(PROBES)]
-    assert not Proven(8, n_probes=PROBES).lacks([(1, 0.0)])
+    chances = [Proven(8, 1e-3, n_probes=n).failure_probability for n in range(PROBES)]
+    assert not Proven(8, n_probes=PROBES).needs_probe([(1, 0.0)])
     assert sum(chances) <= 1e-3
     assert min(chances) > 0

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from shiftsvd.numerics.bounds import Ritz
-from shiftsvd.solvers.constants import NEAREST, SOUGHT
+from shiftsvd.solvers.constants import NEAREST, PRECISION
 from shiftsvd.solvers.krylov import Factorization
-from shiftsvd.solvers.probe import Chain, needed
+from shiftsvd.solvers.probe import Chain, required_bounds
 from tests.support.closeness import assert_close
 from tests.support.matrices import EPS, Array
 from tests.support.probes import chain_of, just_below, longest, probe
@@ -18,7 +18,7 @@ from tests.support.sampling import pairs
 def of(theta: Array, n: int, dtype: type, rng: np.random.Generator) -> Factorization:
     """A basis that knows the first unit vectors, which are eigenvectors of any diagonal matrix."""
     V = np.eye(n, len(theta), dtype=dtype)
-    return Factorization.around(V, theta, np.zeros((n, len(theta)), dtype), rng)
+    return Factorization.from_ritz(V, theta, np.zeros((n, len(theta)), dtype), rng)
 
 
 def levels(d: Array, p: float, seed: int, columns: int = 4, sweeps: int = 6, dtype: type = float) -> list[float]:
@@ -37,7 +37,7 @@ def levels(d: Array, p: float, seed: int, columns: int = 4, sweeps: int = 6, dty
 def chain(G: Array, columns: int, sweeps: int, seed: int, known: int = 2) -> tuple[Array, list[tuple[Array, Array]]]:
     """R of the first block, and what each product adds, for ``P G P`` with the first unit vectors set apart."""
     basis = of(np.diag(G)[:known].real, len(G), G.dtype.type, np.random.default_rng(seed))
-    R, parts = basis.set_aside(columns), []
+    R, parts = basis.begin_probe(columns), []
     for _ in range(sweeps):
         old = basis.size
         basis.reserve(min(old + 2 * basis.width, len(G)))
@@ -74,7 +74,7 @@ def test_a_level_is_exceeded_no_more_often_than_is_said(dtype: type, p: float, l
 @pytest.mark.parametrize("dtype", [float, complex])
 def test_random_columns_have_less_of_a_direction_than_is_counted_on_as_rarely_as_is_said(dtype: type) -> None:
     n, columns, p = 20_000, 4, 0.2
-    Omega = of(np.ones(1), n, dtype, np.random.default_rng(0))._normal(columns)
+    Omega = of(np.ones(1), n, dtype, np.random.default_rng(0))._random_normal(columns)
     short = np.linalg.norm(Omega, axis=1) < Chain(np.eye(columns, dtype=dtype), p).shortest
     assert abs(np.mean(short) - p) <= 4 * np.sqrt(p * (1 - p) / n)
 
@@ -82,8 +82,8 @@ def test_random_columns_have_less_of_a_direction_than_is_counted_on_as_rarely_as
 def test_a_probe_looks_for_more_copies_of_a_value_that_as_many_random_columns_have_found() -> None:
     theta = np.array([3.0, 2.0, 2.0, 2.0, 1.0, 0.5])
     ritz = Ritz(theta, np.full((1, 6), 1e-9), 5, 1e-12)
-    assert needed(ritz, 0.6, 3) == [(5, 0.6), (4, 1.5)]
-    assert needed(ritz, 0.6, 4) == [(5, 0.6)]
+    assert required_bounds(ritz, 0.6, 3) == [(5, 0.6), (4, 1.5)]
+    assert required_bounds(ritz, 0.6, 4) == [(5, 0.6)]
 
 
 @pytest.mark.parametrize("dtype", [float, complex])
@@ -132,7 +132,7 @@ def test_a_level_falls_with_the_probability_that_it_may_be_wrong(name: str, dtyp
 
 
 # To which part of its distance from the largest Ritz value a level is sought.
-RESOLUTION = 6 * SOUGHT
+RESOLUTION = 6 * PRECISION
 
 
 @pytest.mark.parametrize("dtype", [float, complex])
@@ -281,11 +281,11 @@ def test_the_lanczos_relation_holds_where_a_block_has_more_digits_than_its_squar
         basis = Factorization.of(rng.standard_normal((60, 12)).astype(dtype), 60, rng)
         for probing in (False, True, False):
             if probing:
-                basis.set_aside(5)
+                basis.begin_probe(5)
             basis.reserve(60)
             basis.extend(G @ basis.block)
             if probing:
-                basis.take_back()
+                basis.end_probe()
             assert_relation(basis, G)
 
 
@@ -296,13 +296,13 @@ def test_a_block_that_waits_keeps_what_is_new_of_it_at_the_end_of_a_space(n: int
     G = hermitian(n, dtype, rng)
     basis = Factorization.of(rng.standard_normal((n, 6)).astype(dtype), 12, rng)
     basis.extend(G @ basis.block)
-    basis.set_aside(4)
+    basis.begin_probe(4)
     for _ in range(n):
         if not basis.width:
             break
         basis.reserve(min(basis.size + 2 * basis.width, n))
         basis.extend(G @ basis.block)
-    basis.take_back()
+    basis.end_probe()
     assert_relation(basis, G)
 
 
@@ -319,18 +319,18 @@ def test_residuals_of_any_size_and_rank_are_told_around_given_vectors(off: float
     theta, w = np.linalg.eigh(V.conj().T @ (d[:, None] * V))
     theta, V = theta[::-1], V @ w[:, ::-1]
     R = d[:, None] * V - V * theta
-    basis = Factorization.around(V, theta, R, rng)
+    basis = Factorization.from_ritz(V, theta, R, rng)
     G = np.diag(d).astype(dtype)
     assert basis.width <= k
     assert_relation(basis, G)
     E = basis.ritz()[2]
     assert_close(np.linalg.norm(R, axis=0), np.linalg.norm(E, axis=0), 1e2 * n * EPS)
     for sweeps in (1, 2):
-        basis.set_aside(3)
+        basis.begin_probe(3)
         for _ in range(sweeps):
             basis.reserve(min(basis.size + 2 * basis.width, n))
             basis.extend(G @ basis.block)
-        basis.take_back()
+        basis.end_probe()
         assert_relation(basis, G)
         theta = basis.ritz()[0]
         assert_close(theta[:k], d[:k], np.linalg.norm(R) ** 2 / 3 + 1e3 * EPS)  # 3: the gap below them
@@ -338,8 +338,8 @@ def test_residuals_of_any_size_and_rank_are_told_around_given_vectors(off: float
 
 def test_nothing_comes_next_where_the_given_vectors_are_exact_or_are_all() -> None:
     rng = np.random.default_rng(0)
-    exact = Factorization.around(np.eye(20, 3), np.array([3.0, 2.0, 1.0]), np.zeros((20, 3)), rng)
+    exact = Factorization.from_ritz(np.eye(20, 3), np.array([3.0, 2.0, 1.0]), np.zeros((20, 3)), rng)
     assert (exact.size, exact.width, exact.C.shape) == (3, 0, (0, 3))
-    whole = Factorization.around(np.eye(4), np.array([4.0, 3.0, 2.0, 1.0]), 1e-16 * np.ones((4, 4)), rng)
+    whole = Factorization.from_ritz(np.eye(4), np.array([4.0, 3.0, 2.0, 1.0]), 1e-16 * np.ones((4, 4)), rng)
     assert (whole.size, whole.width) == (4, 0)
     assert np.array_equal(whole.ritz()[0], [4, 3, 2, 1])

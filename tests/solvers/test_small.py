@@ -15,7 +15,7 @@ from sklearn import decomposition
 import shiftsvd as ss
 from shiftsvd.operators import LowRank
 from shiftsvd.runs import memory
-from shiftsvd.solvers.constants import PART_SUMMED
+from shiftsvd.solvers.constants import SQUARES_SHARE
 from shiftsvd.solvers.factors import squares_rounding
 from shiftsvd.solvers.gram import Gram, _krylov
 from tests.support.blocks import cut_small
@@ -56,7 +56,7 @@ def test_values_from_squares_are_within_a_tenth_of_the_tolerance(problem) -> Non
     # What any way of computing them may be off by: as the reference, and the rounding of the means that are subtracted.
     size = max(X.shape) * EPS * exact[0] + 4 * EPS * float(np.linalg.norm(X))
     squared = F.info.n_passes == 1
-    assert np.all(np.abs(F.S - exact[:k]) <= (PART_SUMMED * tol if squared else 0.0) * exact[:k] + size)
+    assert np.all(np.abs(F.S - exact[:k]) <= (SQUARES_SHARE * tol if squared else 0.0) * exact[:k] + size)
     if k < len(exact):
         assert F.info.missed_below >= exact[k] - size
         assert not squared or F.info.missed_below <= 2 * exact[k] + tol * exact[k - 1]

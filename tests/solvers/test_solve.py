@@ -11,8 +11,8 @@ from shiftsvd.solvers import solve as loop
 from shiftsvd.solvers.constants import MISSED_TOL
 from shiftsvd.solvers.krylov import Factorization, RitzPairs
 from shiftsvd.solvers.lanczos import problem_of
-from shiftsvd.solvers.probe import Proof, Proven, allowed, needed, prove
-from shiftsvd.solvers.problem import Budget, Later, Leaders, Outcome, Products, Stop
+from shiftsvd.solvers.probe import Proof, Proven, miss_limit, prove, required_bounds
+from shiftsvd.solvers.problem import Budget, Continue, Leaders, Outcome, Products, Stop
 from shiftsvd.solvers.reading import Snapshot, read
 from tests.support.closeness import assert_close
 from tests.support.matrices import EPS, Array, with_values
@@ -25,14 +25,14 @@ def diagonal(d: Array, limit: int = 100) -> Products:
     return Products(lambda V: d[:, None] * V, np.dtype(d.dtype), Budget(limit), 1, 1, EPS)
 
 
-def around(d: Array, places: list[int], off: float = 0.0, seed: int = 0) -> Factorization:
+def from_ritz(d: Array, places: list[int], off: float = 0.0, seed: int = 0) -> Factorization:
     """A factorization that holds eigenvectors of diag(d), turned by `off`."""
     rng = np.random.default_rng(seed)
     V = np.linalg.qr(np.eye(len(d))[:, places] + off * rng.standard_normal((len(d), len(places))))[0]
     theta, w = np.linalg.eigh(V.T @ (d[:, None] * V))
     theta, V = theta[::-1].copy(), V @ w[:, ::-1]
-    F = Factorization.around(V, theta, d[:, None] * V - V * theta, rng)
-    F.b = 8
+    F = Factorization.from_ritz(V, theta, d[:, None] * V - V * theta, rng)
+    F.block_width = 8
     return F
 
 
@@ -43,7 +43,7 @@ def known(F: Factorization, k: int, proven: Proven) -> Ritz:
 
 def probed(d: Array, F: Factorization, proven: Proven, G: Products, **options) -> tuple[Ritz, list, Proof]:
     ritz = known(F, K, proven)
-    needs = needed(ritz, allowed(ritz, MISSED_TOL), proven.seen)
+    needs = required_bounds(ritz, miss_limit(ritz, MISSED_TOL), proven.seen)
     return ritz, needs, prove(G, F, ritz, needs, proven, **options)
 
 
@@ -66,8 +66,13 @@ def test_steps_are_as_many_as_are_asked_for_and_end_with_the_budget(limit: int) 
 def test_ritz_values_are_computed_once_for_each_epoch_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
     d, rng = np.linspace(2, 1, N), np.random.default_rng(0)
     G, F = diagonal(d), Factorization.of(rng.standard_normal((N, 4)), 40, rng)
-    made, border = [], Factorization._border
-    monkeypatch.setattr(Factorization, "_border", lambda F, Z: made.append((F.epoch, F.size)) or border(F, Z))
+    made, original = [], Factorization._residual_coordinates
+
+    def watched(F, Z):
+        made.append((F.epoch, F.size))
+        return original(F, Z)
+
+    monkeypatch.setattr(Factorization, "_residual_coordinates", watched)
     seen = set()
     for due in [1] + 30 * [0, 1]:
         loop.advance(G, F, lambda theta: K, due)
@@ -87,12 +92,12 @@ def test_convergence_asks_for_steps_until_the_judge_has_an_outcome() -> None:
         size = sum(asked)
         return RitzPairs(np.arange(size, 0, -1.0), np.eye(size), np.zeros((1, size)))
 
-    def judge(pairs: RitzPairs) -> tuple[Ritz, Outcome | Later]:
+    def measure_rounding(pairs: RitzPairs) -> tuple[Ritz, Outcome | Continue]:
         ritz = Ritz(pairs.theta, pairs.E, 1, 0.0)
-        return ritz, Stop.CONVERGED if len(pairs.theta) > 5 else Later(len(pairs.theta))
+        return ritz, Stop.CONVERGED if len(pairs.theta) > 5 else Continue(len(pairs.theta))
 
-    ritz, why = loop.converge(advance, judge, 1)
-    assert (len(ritz.theta), why, asked) == (8, Stop.CONVERGED, [1, 1, 2, 4])
+    ritz, outcome = loop.converge(advance, measure_rounding, 1)
+    assert (len(ritz.theta), outcome, asked) == (8, Stop.CONVERGED, [1, 1, 2, 4])
 
 
 # --- the probe --------------------------------------------------------------------------------------------------
@@ -101,12 +106,12 @@ def test_convergence_asks_for_steps_until_the_judge_has_an_outcome() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_a_probe_proves_that_nothing_was_missed(seed: int) -> None:
     d = np.r_[np.linspace(9, 5, K), 4.0, 3.5, np.linspace(2, 0, N - K - 2)]
-    F, G, before = around(d, list(range(7)), 1e-6, seed), diagonal(d), Proven(8)
+    F, G, before = from_ritz(d, list(range(7)), 1e-6, seed), diagonal(d), Proven(8)
     V = F.vectors(K)
     ritz, needs, proof = probed(d, F, before, G, V=V)
     after = proof.proven
-    assert before.lacks(needs)
-    assert not after.lacks(needs)
+    assert before.needs_probe(needs)
+    assert not after.needs_probe(needs)
     assert (after.seen, after.n_probes, after.epoch) == (16, 1, F.epoch)
     # The level bounds what is orthogonal to the basis, and the next value lies between the bounds of both sides.
     assert 2 <= after.level <= after.limit(K) <= 1.05**2 * d[K - 1]
@@ -126,9 +131,9 @@ def test_a_probe_proves_that_nothing_was_missed(seed: int) -> None:
 @pytest.mark.parametrize("place", [0, 2, 4])
 def test_a_probe_finds_a_value_that_was_missed(place: int) -> None:
     d = np.r_[np.linspace(9, 5, K), 4.0, np.linspace(2, 0, N - K - 1)]
-    F, G = around(d, [j for j in range(8) if j != place]), diagonal(d)
+    F, G = from_ritz(d, [j for j in range(8) if j != place]), diagonal(d)
     ritz, needs, proof = probed(d, F, Proven(8), G)
-    assert proof.proven.lacks(needs)  # more than k eigenvalues exceed what was allowed
+    assert proof.proven.needs_probe(needs)  # more than k eigenvalues exceed what was allowed
     assert F.ritz().theta[:K].sum() > ritz.theta[:K].sum()
     # What the probe has begun to find is found by a few steps from where it has left the basis.
     theta = loop.advance(G, F, lambda theta: K, 5).theta
@@ -137,33 +142,33 @@ def test_a_probe_finds_a_value_that_was_missed(place: int) -> None:
 
 def test_copies_of_a_value_that_fill_the_columns_seen_ask_for_a_probe_of_their_own() -> None:
     d = np.r_[np.full(12, 3.0), 2.5, np.linspace(2, 0, N - 13)]
-    F, k, G = around(d, [*range(8), 12, 13]), 9, diagonal(d)
+    F, k, G = from_ritz(d, [*range(8), 12, 13]), 9, diagonal(d)
     ritz = known(F, k, Proven(8))
-    needs = needed(ritz, allowed(ritz, MISSED_TOL), 8)
+    needs = required_bounds(ritz, miss_limit(ritz, MISSED_TOL), 8)
     assert needs[1:] == [(8, pytest.approx(2.75))]
-    assert needed(ritz, allowed(ritz, MISSED_TOL), 9) == needs[:1]
+    assert required_bounds(ritz, miss_limit(ritz, MISSED_TOL), 9) == needs[:1]
     proof = prove(G, F, ritz, needs, Proven(8))
-    assert proof.proven.lacks(needs)
+    assert proof.proven.needs_probe(needs)
     theta = loop.advance(G, F, lambda theta: k, 5).theta
     assert theta[:13] == pytest.approx(d[:13], rel=1e-6)
 
 
 def test_no_probe_begins_while_residuals_are_too_large_for_any_level() -> None:
     d = np.linspace(2, 1, N)
-    F, G = around(d, list(range(20)), 0.3), diagonal(d)
+    F, G = from_ritz(d, list(range(20)), 0.3), diagonal(d)
     ritz = known(F, K, Proven(8))
     needs = [(2, float(ritz.theta[1:3].mean()))]  # at most two between the second and the third, which are not found
     assert prove(G, F, ritz, needs, Proven(8))[:2] == (Proven(8), ritz)
-    assert (G.n_steps, F.epoch, F.aside) == (0, 0, None)
+    assert (G.n_steps, F.epoch, F.suspended) == (0, 0, None)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_a_probe_ends_with_the_budget_and_says_what_it_has_proven(limit: int) -> None:
     d = np.linspace(2, 1, N)  # flat: that nothing above 1.05 sigma_k was missed takes more products
-    F, G = around(d, list(range(20))), diagonal(d, limit)
+    F, G = from_ritz(d, list(range(20))), diagonal(d, limit)
     _, needs, proof = probed(d, F, Proven(8), G)
     assert G.budget.n_passes == limit
-    assert proof.proven.lacks(needs)
+    assert proof.proven.needs_probe(needs)
     assert d[20] <= proof.proven.level < np.inf
 
 
@@ -197,7 +202,7 @@ def test_components_are_read_off_what_another_engine_has_found(dtype: type) -> N
     G.precise = True
     reading = read(p, G, found, np.random.default_rng(1))
     known = reading.certificate
-    assert reading.settled
+    assert reading.values_converged
     assert np.all(np.abs(reading.S - exact[:K]) <= known.value_errors * exact[:K] + 1e-14 * exact[0])
     assert_close(reading.V.T @ reading.V, np.eye(K), 1e-12)
     assert (known.missed_below, known.complete) == (None, False)  # nothing was proven of what it has missed
@@ -215,7 +220,7 @@ def test_the_basis_may_come_in_panels(split: bool) -> None:
     p, budget = problem_of(ss.BlockLanczos(1e-2), A, K)
     reading = read(p, Products.of(p, budget), found, np.random.default_rng(1))
     exact = 0.9 ** np.arange(float(K))
-    assert reading.settled
+    assert reading.values_converged
     assert np.all(np.abs(reading.S - exact) <= reading.certificate.value_errors * exact)
 
 
@@ -247,13 +252,13 @@ def test_a_run_stops_for_reasons_that_have_names(name: str, outcomes: set, monke
     converge = loop.converge
 
     def watched(*asked) -> tuple[Ritz, Outcome]:
-        ritz, why = converge(*asked)
-        seen.append(why)
-        return ritz, why
+        ritz, outcome = converge(*asked)
+        seen.append(outcome)
+        return ritz, outcome
 
     monkeypatch.setattr(loop, "converge", watched)
     F = ss.svd(with_values((300, N), S, dtype), K, solver=ss.BlockLanczos(**settings), rng=0)
-    assert {Leaders if isinstance(why, Leaders) else why for why in seen} == outcomes
+    assert {Leaders if isinstance(outcome, Leaders) else outcome for outcome in seen} == outcomes
     exact = np.linalg.svd(with_values((300, N), S, dtype).astype(float), compute_uv=False)[:K]
     assert not F.info.converged or np.all(np.abs(F.S - exact) <= 1e-4 * exact)
 
@@ -272,7 +277,7 @@ def test_deflation_passes_on_half_of_the_tolerance_and_of_the_probability_and_th
     A = ss.as_operator(with_values((300, N), np.r_[1e8, 1e4, 0.9 ** np.arange(N - 2.0)]))
     p, budget = problem_of(ss.BlockLanczos(1e-6), A, K)
     reading = loop.solve(p, budget, np.random.default_rng(0))
-    assert reading.settled
+    assert reading.values_converged
     assert len(solved) >= 2
     for (tol, probability, k, at), (tol2, probability2, k2, at2) in pairwise(solved):
         assert (tol2, probability2, at2) == (tol / 2, probability / 2, at)

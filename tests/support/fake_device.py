@@ -116,7 +116,7 @@ class FakeArrays(Arrays):
     def copy(self, x: Any) -> Any:
         return Far(x.near.copy())
 
-    def beside(self, x: Any, y: Any) -> Any:
+    def hstack(self, x: Any, y: Any) -> Any:
         return Far(np.hstack([x.near, y.near]))
 
     def column_sums(self, x: Any) -> Any:

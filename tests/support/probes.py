@@ -21,10 +21,10 @@ def probe(
     """A probe that goes on until ``done(level, top)``, or the space is at its end; gives the last level."""
     found = Probe(basis, columns, probability, noise)
     while True:
-        found.take(product(basis.block))
+        found.add_product(product(basis.block))
         if basis.width == 0 or done(found.level, found.top):
             break
-    found.end()
+    found.finish()
     return found.level
 
 

@@ -10,7 +10,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.result import Info
-from shiftsvd.solvers.base import off_by
+from shiftsvd.solvers.base import widen_bounds
 from shiftsvd.transforms.chains import apply_all, learn_all
 from shiftsvd.transforms.smooth import SHARE, Smooth, chebyshev, interpolation
 from tests.support.transformed import counts, deviance, pearson
@@ -79,7 +79,7 @@ def test_what_zeros_err_by_is_part_of_every_bound() -> None:
     E = own.B @ np.eye(60) - D
     assert 1e-6 < np.linalg.norm(E, 2) <= np.linalg.norm(own.errors)
     S = np.linalg.svd(D)[1]
-    F = off_by(ss.svd(own.B, 5, solver="exact", certify=True), float(np.linalg.norm(own.errors)), 1.0)
+    F = widen_bounds(ss.svd(own.B, 5, solver="exact", certify=True), float(np.linalg.norm(own.errors)), 1.0)
     assert np.all(np.abs(F.S - S[:5]) > 1e-12)
     assert np.all(np.abs(F.S - S[:5]) <= F.info.value_errors * F.S)
     assert F.info.missed_below is not None
@@ -94,12 +94,12 @@ def test_a_fit_says_what_it_does_not_know() -> None:
     F = ss.svd(counts(), 3, solver="exact", certify=True)
     before: Info = F.info
     with pytest.warns(UserWarning, match="3 components are not certain"):
-        assert off_by(F, 1.0, 1e-6).info.converged is False
+        assert widen_bounds(F, 1.0, 1e-6).info.converged is False
     assert before.converged
     plain = ss.svd(counts(), 3, solver="exact")
     assert plain.info.value_errors is None
     with pytest.warns(UserWarning, match="3 components are not certain"):
-        told = off_by(plain, 1.0, 1e-6).info
+        told = widen_bounds(plain, 1.0, 1e-6).info
     np.testing.assert_allclose(told.value_errors, 1 / plain.S)
     assert told.converged is False
 

@@ -226,8 +226,8 @@ def squares_beyond(A: "Operator", V: Panel, W: Panel, weights: Vector | None = N
 def exponents(A: "Operator", axis: int) -> Vector | None:
     """Return integers e with ``|a_ij| < 2^e``, near the largest entry of each column (axis 0) or each row (axis 1).
 
-    One read; None without access to the entries. Solvers need these where squares leave the range of numbers. `NOTHING`
-    stands for columns of zeros.
+    One read; None without access to the entries. Solvers need exponents if squares leave the range of float64. The
+    exponent of a column of zeros is `ZERO_EXPONENT`.
     """
     return None
 

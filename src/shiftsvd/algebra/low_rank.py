@@ -14,7 +14,7 @@ from shiftsvd.algebra.operator import Derived, Operator, check_same_shape
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, r_factor
 from shiftsvd.numerics.panels import Panel, field_of, panel_dtype, unmasked
-from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, NOTHING, exponents_of, plus, two_to
+from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, ZERO_EXPONENT, add_exponents, exponents_of, two_to
 
 GATHERED = 2**18  # numbers of a factor that are gathered at a time: they stay in cache
 ONE = np.ones(1).tobytes()  # of which every row of the left factor of a vector is a view
@@ -152,14 +152,14 @@ class LowRank(Operator):
     def exponents(self, axis: int) -> Vector:
         if axis:
             return self.H.exponents(0)
-        largest = plus(_largest(self.L), exponents_of(self.R)).max(axis=1, initial=NOTHING)
-        return plus(largest, self.L.shape[1].bit_length())
+        largest = add_exponents(_largest(self.L), exponents_of(self.R)).max(axis=1, initial=ZERO_EXPONENT)
+        return add_exponents(largest, self.L.shape[1].bit_length())
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "LowRank":
         # Powers of columns of L that are far from 1 move to R; a repeated row stays repeated.
         L = self.L * np.reshape(two_to(rows), (-1, 1)) if np.any(rows) else self.L
         e = _largest(L)
-        e = np.where((np.abs(e) > FAR) & (e != NOTHING), e, 0)
+        e = np.where((np.abs(e) > FAR) & (e != ZERO_EXPONENT), e, 0)
         L = L * two_to(-e) if np.any(e) else L
         # One power for each entry: first one and then the other could leave the range on the way.
         return LowRank(L, self.R * two_to(np.reshape(cols, (-1, 1)) + e))
@@ -193,7 +193,7 @@ def _is_repeated(F: Panel) -> bool:
 
 
 def _largest(F: Panel) -> Vector:
-    return np.asarray(exponents_of(F[:1] if _is_repeated(F) else F).max(axis=0, initial=NOTHING))
+    return np.asarray(exponents_of(F[:1] if _is_repeated(F) else F).max(axis=0, initial=ZERO_EXPONENT))
 
 
 def _gathered(L: Panel, R: Panel) -> tuple[Panel, Panel]:
@@ -289,7 +289,7 @@ class Shifted(Derived):
 
     def exponents(self, axis: int) -> Vector | None:
         a, b = generic.exponents(self.A, axis), generic.exponents(self.S, axis)
-        return None if a is None or b is None else plus(np.maximum(a, b), 1)
+        return None if a is None or b is None else add_exponents(np.maximum(a, b), 1)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
         A, S = generic.ldexp(self.A, rows, cols), generic.ldexp(self.S, rows, cols)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from shiftsvd.algebra import generic
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.panels import Panel, panel_dtype, scaled, unmasked
-from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, NOTHING
+from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, ZERO_EXPONENT
 
 if TYPE_CHECKING:
     from shiftsvd.algebra.low_rank import LowRank
@@ -257,7 +257,7 @@ class Operator(ABC):
         if LEAST_SQUARES < total < MOST_SQUARES:
             return float(np.sqrt(total))
         exponents = generic.exponents(self, 0)
-        if exponents is None or exponents.max() == NOTHING:
+        if exponents is None or exponents.max() == ZERO_EXPONENT:
             return None if exponents is None else 0.0
         unit = int(exponents.max())
         B = generic.ldexp(self, 0, -unit)

@@ -14,7 +14,7 @@ from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.algebra.stacked import together
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Panel, panel_dtype, scaled
-from shiftsvd.numerics.powers import NOTHING, length, two_to
+from shiftsvd.numerics.powers import ZERO_EXPONENT, length, two_to
 
 EPS = float(np.finfo(np.float64).eps)
 FEW = 4  # random vectors that estimate the norm of an operator that cannot compute it
@@ -171,7 +171,7 @@ class Product(Operator):
 
     def exponents(self, axis: int) -> Vector:
         # The same for all columns or rows, from the norms of both factors.
-        e = NOTHING if 0.0 in self.sizes else sum(math.frexp(size)[1] for size in self.sizes)
+        e = ZERO_EXPONENT if 0.0 in self.sizes else sum(math.frexp(size)[1] for size in self.sizes)
         return np.full(self.shape[1 - axis], e)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Product":

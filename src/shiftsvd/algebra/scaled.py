@@ -10,11 +10,11 @@ import numpy as np
 from shiftsvd.algebra import generic
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.operator import Derived, Operator
-from shiftsvd.kernels.twin import unwarned
+from shiftsvd.kernels.twin import range_errors_ignored
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import r_factor
 from shiftsvd.numerics.panels import Panel, conj, field_of, power, read_only, scaled, unscaled
-from shiftsvd.numerics.powers import NOTHING, exponents_of, plus, split, two_to
+from shiftsvd.numerics.powers import ZERO_EXPONENT, add_exponents, exponents_of, split, two_to
 
 
 @generic.registered
@@ -105,12 +105,12 @@ class Scaled(Derived):
     def fused(self, passes: float) -> "Scaled":
         return Scaled(generic.fused(self.A, passes), self.rows, self.cols)
 
-    @unwarned
+    @range_errors_ignored
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
         squares = self.A.column_squares(power(self.rows, weights))
         return None if squares is None else scaled(power(self.cols), squares)
 
-    @unwarned
+    @range_errors_ignored
     def row_squares(self, weights: Vector | None = None) -> Vector | None:
         squares = self.A.row_squares(power(self.cols, weights))
         return None if squares is None else scaled(power(self.rows), squares)
@@ -180,7 +180,7 @@ def _plus_exponents(e: Vector, scale: Vector | None, whole: bool = False) -> Vec
     if scale is None:
         return e
     more = exponents_of(scale)
-    return plus(e, more.max() if whole else more)
+    return add_exponents(e, more.max() if whole else more)
 
 
 # Norms of matrices that are multiplied as they are, as exponents of two. Solvers take fourth powers (the Gram matrix
@@ -208,7 +208,7 @@ def in_units(A: Operator) -> Units:
         )
     e = _exponent(A, norm)
     least, most = range_of(A)
-    e = 0 if least <= e <= most or e == NOTHING else e
+    e = 0 if least <= e <= most or e == ZERO_EXPONENT else e
     if e == 0 and A.costs.strain <= most:
         return Units(A, 0, norm)
     return Units(times_powers(A, 0, -e), e, None if norm is None else float(np.ldexp(norm, -e)))
@@ -216,7 +216,7 @@ def in_units(A: Operator) -> Units:
 
 def _exponent(A: Operator, norm: float | None) -> int:
     if norm is not None:
-        return math.frexp(norm)[1] if norm > 0 else NOTHING
+        return math.frexp(norm)[1] if norm > 0 else ZERO_EXPONENT
     exponents = generic.exponents(A, 0)
     return 0 if exponents is None else int(exponents.max())
 

@@ -37,7 +37,7 @@ class Foreign(Operator):
 
     def __post_init__(self) -> None:
         if self.A.dtype is None:
-            raise ValueError("the operator has no dtype; set it, for example LinearOperator(..., dtype=float)")
+            raise ValueError("The operator has no dtype. Set it, for example LinearOperator(..., dtype=float).")
         dtype = np.dtype(self.A.dtype)
         if dtype.kind not in "fciub":
             raise ValueError(f"the operator must be numeric, got dtype {dtype}")

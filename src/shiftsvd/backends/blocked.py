@@ -11,9 +11,9 @@ import numpy as np
 
 from shiftsvd.algebra.generic import registered, row_means
 from shiftsvd.algebra.operator import Costs
-from shiftsvd.events import read_part
+from shiftsvd.events import record_read
 from shiftsvd.kernels import ordered
-from shiftsvd.kernels.twin import unwarned
+from shiftsvd.kernels.twin import range_errors_ignored
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, field_of, panel_dtype
 from shiftsvd.runs import checkpoints
@@ -186,7 +186,7 @@ class Blocked(Operator):
         blocks = self.blocks()
         rows = iter(blocks)
         for found in ordered(function, blocks, workers or self.workers):
-            read_part(1 / len(blocks))
+            record_read(1 / len(blocks))
             yield next(rows), found
             del found  # free the block before the next one is computed
 
@@ -213,7 +213,7 @@ class Blocked(Operator):
         return total
 
 
-@unwarned
+@range_errors_ignored
 def squares_about(moments: Moments | None, shift: LowRank | None) -> Vector | None:
     mu = None if moments is None else np.zeros(1) if shift is None else shift.row_vector()
     if moments is None or mu is None:

@@ -30,9 +30,9 @@ from shiftsvd.backends.entries import changed_rows
 from shiftsvd.backends.files import DiskRows, Merge, Panels, Reread, block_part, in_double, rows_operator
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.validation import inspected, sound_pointers
-from shiftsvd.events import read_part, unheard
+from shiftsvd.events import record_read, without_progress
 from shiftsvd.kernels import threads
-from shiftsvd.kernels.twin import unwarned
+from shiftsvd.kernels.twin import range_errors_ignored
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.entrywise import Change
 from shiftsvd.numerics.moments import Moments, Vector
@@ -63,7 +63,7 @@ def _by_rows(estimator: Any, X: Any, method: str, columns: int, dtype: Any) -> A
 def _estimated(chunk: Any, estimator: Any, method: str, columns: int) -> Panel:
     if not chunk.shape[0]:
         return np.empty((0, columns), native_dtype(chunk.dtype))
-    with unheard(), threads(1):
+    with without_progress(), threads(1):
         return np.asarray(getattr(estimator, method)(chunk))
 
 
@@ -147,7 +147,7 @@ def block_operator(chunk: Any, own: BlockTask, shared: ReadTask) -> Operator:
 def part_of(own: BlockTask, chunk: Any, shared: ReadTask) -> Any:
     if shared.what == "chunk":
         return chunk
-    with unheard(), threads(1):
+    with without_progress(), threads(1):
         A = block_operator(chunk, own, shared)
         return block_part(shared.what, A, *map(in_order, shared.panels), *map(in_order, own.panels))
 
@@ -157,7 +157,7 @@ def merged_here(merge: Callable[[Any, Any], Any], parts: list[Any]) -> Any:
         return reduce(merge, parts)
 
 
-@unwarned
+@range_errors_ignored
 def added(a: Panel, b: Panel) -> Panel:
     return np.add(a, b, dtype=wide(a))
 
@@ -220,7 +220,7 @@ def summed(graph: Graph, name: str, keys: list[Any], merge: Callable[[Any, Any],
     with heard:
         (result,) = computed(graph, keys)
     if not heard.any:  # a cluster reports nothing before the end
-        read_part(1.0)
+        record_read(1.0)
     return result
 
 
@@ -234,7 +234,7 @@ class _BlocksRead(Callback):  # type: ignore[misc]
     def _posttask(self, key: Any, *_: object) -> None:
         if isinstance(key, tuple) and key[0] == self.name:
             self.any = True
-            read_part(1 / self.n_blocks)
+            record_read(1 / self.n_blocks)
 
 
 def computed(graph: Graph, keys: list[Any]) -> tuple[Any, ...]:
@@ -378,7 +378,7 @@ class DaskRows(Reread):
         for first in range(0, len(blocks), AT_ONCE):
             some = blocks[first : first + AT_ONCE]
             parts = self._parts(what, some, panels, ())
-            read_part(len(some) / len(blocks))
+            record_read(len(some) / len(blocks))
             yield from ((lo, part) for (lo, _), part in zip(some, parts, strict=True))
 
     def _parts(self, what: str, blocks: list[Rows], panels: tuple[Any, ...], own: Any) -> tuple[Any, ...]:

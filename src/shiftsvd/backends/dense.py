@@ -11,10 +11,10 @@ import numpy as np
 from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import Blocked, Rows, cut, exhaust, kept
 from shiftsvd.kernels import kernels_for
-from shiftsvd.kernels.twin import unwarned
+from shiftsvd.kernels.twin import range_errors_ignored
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector, of_block
-from shiftsvd.numerics.powers import Times, exponents_of
+from shiftsvd.numerics.powers import PowerScaled, exponents_of
 from shiftsvd.operators import LowRank, Mixer, Panel, panel_dtype
 
 # Entries of a block: 8 MiB of float64 stay near the cache and keep BLAS busy.
@@ -134,7 +134,7 @@ class DenseRows(Blocked):
         return self.X[rows[0] : rows[1]] if as_they_are else self.formed(rows)
 
     def _column_squares(self, weights: Vector | None) -> Vector:
-        @unwarned
+        @range_errors_ignored
         def part(rows: Rows) -> Vector:
             squares = np.abs(self.formed(rows)) ** 2
             return np.asarray(squares.sum(axis=0) if weights is None else weights[rows[0] : rows[1]] @ squares)
@@ -142,7 +142,7 @@ class DenseRows(Blocked):
         return np.asarray(sum(values for _, values in self._each(part)))
 
     def row_squares(self, weights: Vector | None = None) -> Vector:
-        @unwarned
+        @range_errors_ignored
         def part(rows: Rows) -> Vector:
             squares = np.abs(self.formed(rows)) ** 2
             return np.asarray(squares.sum(axis=1) if weights is None else squares @ weights)
@@ -157,7 +157,7 @@ class DenseRows(Blocked):
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DenseRows":
         shift = self.shift and self.shift.ldexp(rows, cols)
-        return replace(self, X=cast("Panel", Times(self.X, rows, cols)), shift=shift, memo={})
+        return replace(self, X=cast("Panel", PowerScaled(self.X, rows, cols)), shift=shift, memo={})
 
     def formed(self, rows: Rows) -> Panel:
         return self.block(rows, panel_dtype(self.dtype))

@@ -158,7 +158,7 @@ class ChangedEntries(Changed):
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
-        return f"{self.source.fingerprint} changed {self.change.told}"
+        return f"{self.source.fingerprint} changed {self.change.digest}"
 
     def read(self, lo: int, hi: int) -> Any:
         # Check for a shift first: the transform of a sum is not the sum of transforms.
@@ -275,7 +275,7 @@ def _(A: Adjoint, what: Grouped) -> Parts:
 
 @group_moments.register
 def _(A: SparseRows | DenseRows, what: Grouped) -> Parts:
-    width = A.shape[1] * (1 if what.across else what.n_groups)
+    width = A.shape[1] * (1 if what.transposed else what.n_groups)
     return _by_pieces(A, lambda rows: what.part(*rows).of(*entries(A, rows)), what.joined, width)
 
 
@@ -287,9 +287,9 @@ def _(A: Reread, what: Grouped) -> Parts:
         sums, moments = A._total("group_moments", (what.part(0, 0),), what.lines, what.joined)
         return {"rows": sums, "columns": moments}
 
-    name = f"moments of {what.n_groups} groups {told(what.f)} {what.across}"
+    name = f"moments of {what.n_groups} groups {told(what.f)} {what.transposed}"
     record = A.once(name, (what.codes, what.R, what.C), read)
-    A.memo[IN_ROWS if what.across else IN_COLUMNS] = record["columns"][0].sum(axis=1)
+    A.memo[IN_ROWS if what.transposed else IN_COLUMNS] = record["columns"][0].sum(axis=1)
     return record["rows"], record["columns"]
 
 

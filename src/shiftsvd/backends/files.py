@@ -19,7 +19,7 @@ from shiftsvd.backends.dense import DenseRows, native_dtype
 from shiftsvd.backends.source import Multiplied, RowSource, outside, rows_of
 from shiftsvd.backends.sparse import FULL, SparseRows
 from shiftsvd.backends.validation import NotFinite, finite_dense, finite_sparse, inspected
-from shiftsvd.events import read_part, unheard
+from shiftsvd.events import record_read, without_progress
 from shiftsvd.kernels import best, default_threads, ordered
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector
@@ -228,7 +228,7 @@ class Reread(Blocked):
         blocks = self.blocks()
         for block in blocks:
             parts = self._formed(block, rows)
-            read_part(1 / len(blocks))
+            record_read(1 / len(blocks))
             yield from parts
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
@@ -400,7 +400,7 @@ class DiskRows(Reread):
 
     def _each(self, function: Callable[[Rows], Any], workers: int | None = None) -> Iterator[tuple[Rows, Any]]:
         def part(rows: Rows) -> Any:
-            with unheard(), checkpoints.unkept():
+            with without_progress(), checkpoints.unkept():
                 return function(rows)
 
         return super()._each(part, workers)

@@ -10,12 +10,12 @@ from scipy.sparse import coo_array, csr_array
 
 from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, exhaust, kept, slice_of
-from shiftsvd.events import read_part
+from shiftsvd.events import record_read
 from shiftsvd.kernels import Kernels, best, kernels_for, ordered, shared
-from shiftsvd.kernels.twin import CSR, Array, Groups, sum_by, take_rows, unwarned
+from shiftsvd.kernels.twin import CSR, Array, Groups, range_errors_ignored, sum_by, take_rows
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector, of_stored, weight_parts
-from shiftsvd.numerics.panels import apart, joined, mirror
+from shiftsvd.numerics.panels import as_complex, as_real, mirror
 from shiftsvd.numerics.powers import exponents_of, part_of, times_sparse
 from shiftsvd.operators import LowRank, Panel, panel_dtype
 from shiftsvd.runs.memory import spare
@@ -270,7 +270,7 @@ class SparseRows(Blocked):
 
     def matmat(self, V: Panel) -> Panel:
         if self._comes_apart(V):
-            return joined(self.matmat(apart(V)))
+            return as_complex(self.matmat(as_real(V)))
         P = self.kernels.panel(V, np.float64)
         C = self.outside.R.conj().T @ V
         Y = np.empty((self.shape[0], V.shape[1]), panel_dtype(np.result_type(self.dtype, V)))
@@ -286,7 +286,7 @@ class SparseRows(Blocked):
     @kept
     def rmatmat(self, W: Panel) -> Panel:
         if self._comes_apart(W):
-            return joined(self.rmatmat(apart(W)))
+            return as_complex(self.rmatmat(as_real(W)))
         Z = np.empty((self.shape[1], W.shape[1]), panel_dtype(np.result_type(self.dtype, W)))
         at_once = max(16, ACCUMULATOR // (8 * self.shape[1]))
         for lo in range(0, W.shape[1], at_once):
@@ -303,7 +303,7 @@ class SparseRows(Blocked):
     @kept
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         if self._comes_apart(V):
-            return joined(self.gram(apart(V), weights))
+            return as_complex(self.gram(as_real(V), weights))
         single = V.dtype == np.float32 and self.dtype.kind == "f"
         dtype = np.dtype(np.float32 if single else np.float64)
         Y = np.empty(
@@ -316,7 +316,7 @@ class SparseRows(Blocked):
             else:
                 edges = [0, *(hi for _, hi in self.blocks())]
                 shared.gram_of_all(self.ready, edges, V, w, L, R, Y, self.n_threads)
-            read_part(1)
+            record_read(1)
             return Y
         P = self.kernels.panel(V, dtype)
         C = self.kernels.panel((V.T @ self.outside.R.conj()).T, P.flat.dtype)
@@ -362,7 +362,7 @@ class SparseRows(Blocked):
         parts = None if weights is None else weight_parts(weights)
         return of_stored(parts, self.shape[1], self.kernels.row_moments(X, place, parts))
 
-    @unwarned
+    @range_errors_ignored
     def _column_squares(self, weights: Vector | None) -> Vector:
         L, R = self.outside.L, self.outside.R
         wL = L if weights is None else weights[:, None] * L
@@ -382,7 +382,7 @@ class SparseRows(Blocked):
             )
         return squares
 
-    @unwarned
+    @range_errors_ignored
     def row_squares(self, weights: Vector | None = None) -> Vector:
         w = np.ones(self.shape[1]) if weights is None else weights
         L, R = self.outside.L, self.outside.R

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from shiftsvd.backends.blocked import Rows, cut, exhaust
 from shiftsvd.backends.dense import BLOCK, native_dtype
 from shiftsvd.backends.sparse import ENTRIES
-from shiftsvd.errors import Part, Refused, Setting, plain_lines
+from shiftsvd.errors import Part, Refused, Setting, plain_lines, sentence
 from shiftsvd.kernels import best, ordered, twin
 from shiftsvd.kernels.twin import CSR, take_rows
 from shiftsvd.numerics.panels import unmasked
@@ -34,10 +34,10 @@ class BadValues:
     n_inf: int
     rows: Counts  # shape (2, j): numbers of rows with such values, from 0, and the count in each
     columns: Counts
-    gaps: bool = False  # NaN marks a missing entry, and is not counted
+    gaps: bool = False  # NaN marks a missing entry, which is allowed
     nothing_else: bool = False  # these columns have no observed entry
     where: str = ""  # the file, and the rows that were read of it
-    names: Any = None  # of columns: texts, or a mapping to the numbers that people count by
+    names: Any = None  # of columns: texts, or a mapping to column numbers that count from 1
     drop: Part | None = None  # setting that removes these columns, for tables
     remedy: Part | None = None  # replaces the usual remedy
 
@@ -53,8 +53,9 @@ class BadValues:
             usual = ("drop them or set them NaN",)
         elif self.names is not None and not self.n_inf:
             said = f"{self.n_nan:,} entr{'ies are' if self.n_nan > 1 else 'y is'} missing (NaN), in {at}"
-        without = () if self.drop is None else ("; ", self.drop, " removes columns with missing values")
-        return (f"{self.where}{said}; ", *(usual if self.remedy is None else (self.remedy,)), *without)
+        remedy = sentence(*(usual if self.remedy is None else (self.remedy,)))
+        drop = () if self.drop is None else sentence("use ", self.drop, " to remove columns with missing values")
+        return (f"{self.where}{said}.", *remedy, *drop)
 
     @property
     def _at(self) -> str:

@@ -20,7 +20,7 @@ from shiftsvd.preparation.scales import row_weights
 from shiftsvd.preparation.shifts import MeanShift
 from shiftsvd.result import SVDResult
 from shiftsvd.solvers import Solver
-from shiftsvd.solvers.factors import left_over
+from shiftsvd.solvers.factors import residual_square
 from shiftsvd.transforms.chains import Preprocess, as_transforms, width
 
 
@@ -208,7 +208,7 @@ class PCA(BatchPCA):
             completion = self.missing, rng, self.penalty, self.max_iter
             prepared, account = learned(A, preparation, count, solver, tol, limit, *completion)
             variance, unit = prepared.total_variance
-            F = decompose(prepared.of_own, count, solver, tol, rng, limit, off=prepared.off)
+            F = decompose(prepared.of_own, count, solver, tol, rng, limit, perturbation=prepared.perturbation)
             F.info = account.added_to(F.info)
             if k == "mle":
                 F = F.truncate(minka_rank(np.ldexp(F.S, -unit) ** 2 / (prepared.count - 1), int(prepared.count)))
@@ -235,7 +235,7 @@ class PCA(BatchPCA):
         self.explained_variance_ = in_range(explained, unit)
         self.explained_variance_ratio_ = explained / variance if variance > 0 else np.zeros(k)
         C = times_powers(B, 0, -unit) if unit else B
-        rest = left_over(C, F.times_power(-unit), k, variance * freedom) / freedom
+        rest = residual_square(C, F.times_power(-unit), k, variance * freedom) / freedom
         left_out = min(B.shape[1], prepared.count) - k
         with np.errstate(over="ignore"):  # the warning is that of `in_range`
             noise = float(np.ldexp(rest / left_out, 2 * unit)) if left_out >= 1 else 0.0

@@ -17,7 +17,7 @@ from shiftsvd.preparation.covariates import Covariates, GroupMeans
 from shiftsvd.preparation.shifts import NAMES, Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import BlockLanczos, Exact, Gram, RandomizedSVD, ShiftedRandomizedSVD, Solver
-from shiftsvd.solvers.base import SHARED
+from shiftsvd.solvers.base import SHARE_SOLVERS
 from shiftsvd.solvers.randomized import auto_iterations
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def solver_of(pca: "PCA", k: int | float | Literal["mle"], shape: tuple[int, int
     if name not in ("randomized", "shifted-randomized"):
         return name
     if isinstance(k, float):
-        raise ValueError(f"n_components={k}, a share of the variance, needs {SHARED}, got {name!r}")
+        raise ValueError(f"n_components={k}, a share of the variance, needs {SHARE_SOLVERS}, got {name!r}")
     q, extra = pca.iterated_power, integer("n_oversamples", pca.n_oversamples, 0)
     q = auto_iterations(k, shape) if q == "auto" else integer("iterated_power", q, 0, of=' or "auto"')
     if name == "shifted-randomized":

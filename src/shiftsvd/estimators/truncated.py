@@ -121,7 +121,7 @@ class TruncatedSVD(Components):
         B = prepared.of_own
         centred = Preparation("mean").learn(B)
         squares, _ = centred.total_squares
-        F = decompose(B, k, solver, tol, rng, limit, off=prepared.off)
+        F = decompose(B, k, solver, tol, rng, limit, perturbation=prepared.perturbation)
         vars(self).pop("preprocess_", None)
         if entries:
             self.preprocess_ = prepared.entries

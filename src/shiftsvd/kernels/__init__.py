@@ -1,4 +1,4 @@
-"""Products of sparse matrices and panels, by compiled kernels if available, else by SciPy; and threads."""
+"""Products of sparse matrices and panels, by compiled kernels if available, else by SciPy (`twin`); and threads."""
 
 import json
 import logging
@@ -12,20 +12,20 @@ import numpy.typing as npt
 
 from shiftsvd.kernels import twin
 from shiftsvd.kernels.threads import default_threads, given_threads, ordered, stepwise, thread_count, threads
-from shiftsvd.kernels.twin import CSR, Array, Found, Groups, Range
+from shiftsvd.kernels.twin import CSR, Array, Groups, Range, RawMoments
 
 # Do not use the cache, which may contain a package that was built without kernels.
 PIP = "pip install --force-reinstall --no-cache-dir --no-deps"
 UV = "uv pip install --reinstall --no-cache --no-deps"
 
 
-def without_kernels(error: ImportError) -> str:
+def missing_kernels_message(error: ImportError) -> str:
     what = "are missing" if isinstance(error, ModuleNotFoundError) else f"do not load ({error})"
-    remedy = f"Install a C++ compiler, then run: {reinstall()}"
+    remedy = f"Install a C++ compiler, then run: {reinstall_command()}"
     return f"the compiled kernels {what}, so sparse products are several times slower. {remedy}"
 
 
-def reinstall() -> str:
+def reinstall_command() -> str:
     try:
         package = distribution("shiftsvd")
     except PackageNotFoundError:
@@ -86,9 +86,9 @@ class Kernels(Protocol):
 
     def add(self, part: Array, total: Array) -> None: ...
 
-    def moments(self, X: CSR, rows: Range, parts: Array | None) -> Found: ...
+    def moments(self, X: CSR, rows: Range, parts: Array | None) -> RawMoments: ...
 
-    def row_moments(self, X: CSR, rows: Range, parts: Array | None) -> Found: ...
+    def row_moments(self, X: CSR, rows: Range, parts: Array | None) -> RawMoments: ...
 
     def column_counts(self, X: CSR, rows: Range) -> Array: ...
 
@@ -114,7 +114,7 @@ class Shared(Protocol):
         n_threads: int,
     ) -> None: ...
 
-    # The same from X and its adjoint, which has the columns of X as rows.
+    # The same product from X and from `across`, its adjoint, whose rows are the columns of X.
     def gram_of_both(
         self,
         X: CSR,
@@ -127,34 +127,35 @@ class Shared(Protocol):
         n_threads: int,
     ) -> None: ...
 
-    # The adjoint of X, whose rows are sorted.
+    # Return the adjoint of X with sorted rows.
     def transpose(self, X: CSR, n_threads: int) -> CSR: ...
 
-    # Whether the next three take these panels.
-
+    # Return True if `inner`, `subtract_product` and `project` support these panels.
     def thin(self, B: Array, W: Array) -> bool: ...
 
     def inner(self, B: Array, W: Array, n_threads: int) -> Array: ...
 
     def subtract_product(self, W: Array, B: Array, C: Array, n_threads: int) -> None: ...
 
-    # Also returns ``Q^T W`` if W, made orthonormal, was written to Q; None if its columns are too short for that.
+    # See `numerics.orth.project`. The last result is ``Q^T W`` if W was made orthonormal and copied to Q; None if some
+    # of its columns are too short.
     def project(
         self,
         W: Array,
         B: Array,
-        near: int,
+        recent: int,
         factor: float,
-        twice: float,
+        repeat_below: float,
         Q: Array | None,
         unit: float,
         scale: float,
         n_threads: int,
     ) -> tuple[Array, Array, Array, Array | None]: ...
 
+    # Return True if `combine` supports this panel.
     def narrow(self, W: Array) -> bool: ...
 
-    # ``W Z`` of a `narrow` W, by contiguous columns.
+    # Return ``W Z`` with contiguous columns.
     def combine(self, W: Array, Z: Array, n_threads: int) -> Array: ...
 
 
@@ -167,7 +168,7 @@ def _best() -> tuple[Kernels, Shared | None, str | None]:
     try:
         from shiftsvd.kernels import compiled
     except ImportError as error:
-        lacking = without_kernels(error)
+        lacking = missing_kernels_message(error)
         if wanted == "require":
             raise ImportError(lacking) from error
         logging.getLogger("shiftsvd").warning(lacking)

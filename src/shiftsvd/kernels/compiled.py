@@ -8,20 +8,20 @@ from scipy.sparse import csr_array
 
 import shiftsvd.kernels._compiled as _compiled  # type: ignore[import-untyped,import-not-found,unused-ignore]
 from shiftsvd.kernels import twin
-from shiftsvd.kernels.twin import CSR, PARTS, Array, Found, Groups, Range, grouped, widths, zeros
+from shiftsvd.kernels.twin import CSR, PARTS, Array, Groups, Range, RawMoments, grouped, widths, zeros
 
-# Entries of a range that all groups of columns read before the next range: 4 MiB stay in cache.
+# Entries of a range of rows, which is multiplied by all groups of columns before the next: its 4 MiB stay in cache.
 ENTRIES = 2**19
 
-# Pieces of rows that threads take one after another, and entries of the smallest.
+# Largest number of pieces of rows that threads take one after another, and least number of entries of a piece.
 PIECES, LEAST_ENTRIES = 64, 2**12
 
-# Columns of the widest block that `project` makes orthonormal.
+# Most columns of a block that `project` makes orthonormal.
 WIDEST = 64
 
 REAL = np.dtype(np.float32), np.dtype(np.float64)
-# Products of a tall panel of at least LEAST columns and one of at most NARROW columns are made here; BLAS makes all
-# others at least as fast (benchmarks/claims/kernels.py).
+# Use these kernels for products of a tall panel of at least LEAST columns and a panel of at most NARROW columns. BLAS
+# computes all other products at least as fast (benchmarks/claims/kernels.py).
 LEAST, NARROW = 4, {"AVX-512": 64, "AVX2": 16, "baseline": 0}
 
 instruction_set: str = _compiled.instruction_set
@@ -72,8 +72,8 @@ def gram_of_both(
 
 def _by_rows_or_columns(V: Array, dtype: npt.DTypeLike) -> Array:
     V = V.astype(dtype, copy=False)
-    whole = V.itemsize in V.strides and not any(step % V.itemsize for step in V.strides)
-    return V if whole else np.ascontiguousarray(V)
+    strided = V.itemsize in V.strides and not any(step % V.itemsize for step in V.strides)
+    return V if strided else np.ascontiguousarray(V)
 
 
 def _pieces(X: CSR) -> list[int]:
@@ -83,7 +83,7 @@ def _pieces(X: CSR) -> list[int]:
 
 def transpose(X: CSR, n_threads: int) -> CSR:
     Z = csr_array(X.shape[::-1], dtype=X.dtype)
-    # The constructor would shorten the type of the indices, which must be that of X.
+    # The constructor could choose a smaller index type, but the indices must have that of X.
     Z.data, Z.indices = np.empty(X.indptr[-1], X.dtype), np.empty(X.indptr[-1], X.indices.dtype)
     Z.indptr = np.empty(X.shape[1] + 1, X.indptr.dtype)
     _compiled.transpose(X.data, X.indices, X.indptr, Z.data, Z.indices, Z.indptr, n_threads)
@@ -102,15 +102,15 @@ def subtract(X: Array, L: Array, Rt: Array, dtype: npt.DTypeLike) -> Array:
 
 
 def inner(B: Array, W: Array, n_threads: int = 1) -> Array:
-    padded = _registers(W)
+    padded = _padded_to_registers(W)
     out = np.empty((B.shape[1], padded.shape[1]))
     _compiled.inner(B, padded, out, n_threads)
     return out[:, : W.shape[1]]
 
 
 def subtract_product(W: Array, B: Array, C: Array, n_threads: int = 1) -> None:
-    padded = _registers(W)
-    _compiled.subtract_product(B, _registers(np.ascontiguousarray(C)), padded, n_threads)
+    padded = _padded_to_registers(W)
+    _compiled.subtract_product(B, _padded_to_registers(np.ascontiguousarray(C)), padded, n_threads)
     if padded is not W:
         W[:] = padded[:, : W.shape[1]]
 
@@ -118,31 +118,31 @@ def subtract_product(W: Array, B: Array, C: Array, n_threads: int = 1) -> None:
 def project(
     W: Array,
     B: Array,
-    near: int,
+    recent: int,
     factor: float,
-    twice: float,
+    repeat_below: float,
     Q: Array | None,
     unit: float,
     scale: float,
     n_threads: int,
 ) -> tuple[Array, Array, Array, Array | None]:
-    padded = _registers(W)
+    padded = _padded_to_registers(W)
     width, own = padded.shape[1], slice(W.shape[1])
     found = np.empty((B.shape[1], width)), np.empty((width, width)), np.zeros((width, width))
     Q = Q if padded is W and width <= WIDEST else None
-    regular = _compiled.project(B, near, padded, factor, twice, Q, *found, unit, scale, n_threads)
+    regular = _compiled.project(B, recent, padded, factor, repeat_below, Q, *found, unit, scale, n_threads)
     coefficients, squares, below = found
     return padded[:, own], coefficients[:, own], squares[own, own], below if regular else None
 
 
 def combine(W: Array, Z: Array, n_threads: int) -> Array:
     B = np.empty((W.shape[0], Z.shape[1]), W.dtype, order="F")
-    _compiled.combine(W, _registers(np.ascontiguousarray(-Z, W.dtype)), B, n_threads)
+    _compiled.combine(W, _padded_to_registers(np.ascontiguousarray(-Z, W.dtype)), B, n_threads)
     return B
 
 
 def narrow(W: Array) -> bool:
-    return W.dtype in REAL and 0 < W.shape[1] <= NARROW[instruction_set] and _rows_lie(W)
+    return W.dtype in REAL and 0 < W.shape[1] <= NARROW[instruction_set] and _has_contiguous_rows(W)
 
 
 def thin(B: Array, W: Array) -> bool:
@@ -151,17 +151,17 @@ def thin(B: Array, W: Array) -> bool:
         and B.dtype in REAL
         and LEAST <= B.shape[1]
         and 0 < W.shape[1] <= NARROW[instruction_set]
-        and (_rows_lie(B) or _rows_lie(B.T))
+        and (_has_contiguous_rows(B) or _has_contiguous_rows(B.T))
     )
 
 
-def _rows_lie(W: Array) -> bool:
+def _has_contiguous_rows(W: Array) -> bool:
     return W.strides[1] == W.itemsize and W.strides[0] % W.itemsize == 0
 
 
-def _registers(W: Array) -> Array:
+def _padded_to_registers(W: Array) -> Array:
     lanes = _compiled.register_bytes // W.itemsize
-    if W.shape[1] % lanes == 0 and _rows_lie(W):
+    if W.shape[1] % lanes == 0 and _has_contiguous_rows(W):
         return W
     padded = np.zeros((W.shape[0], -(-W.shape[1] // lanes) * lanes), W.dtype)
     padded[:, : W.shape[1]] = W
@@ -173,19 +173,19 @@ def total(parts: list[Groups], before: Array | None, L: Array, C: Array, rows: R
     _compiled.total([part.flat for part in parts], before, widths, L, C, rows[0], Y)
 
 
-def moments(X: CSR, rows: Range, parts: Array | None) -> Found:
+def moments(X: CSR, rows: Range, parts: Array | None) -> RawMoments:
     found = _moments_of(X.shape[1])
     _compiled.moments(X.data, X.indices, X.indptr, *rows, parts, *found)
     return found
 
 
-def row_moments(X: CSR, rows: Range, parts: Array | None) -> Found:
+def row_moments(X: CSR, rows: Range, parts: Array | None) -> RawMoments:
     found = _moments_of(rows[1] - rows[0])
     _compiled.row_moments(X.data, X.indices, X.indptr, *rows, X.shape[1], parts, *found)
     return found
 
 
-def _moments_of(n: int) -> Found:
+def _moments_of(n: int) -> RawMoments:
     return np.empty((n, PARTS)), np.empty(n), np.empty(n), np.empty(n)
 
 

@@ -64,13 +64,13 @@ def _setter(library: Any) -> Callable[[int], object]:
 class OneThread:
     """Limit BLAS to one thread in the whole process while any fit runs."""
 
-    # If the number of threads changes while a fit holds the limit, such as by a limiter of another library that has
-    # ended, restore that number after the last fit.
+    # If the number of threads is raised during a fit, such as at the end of a limit by another library, limit BLAS
+    # again at the start of the next fit, and restore that number after the last.
 
     def __init__(self) -> None:
         self.lock = RLock()  # the garbage collector may end an abandoned fit while this thread is inside
-        self.holders: dict[object, int] = {}  # and the thread of each
-        self.wished: dict[str, tuple[Library, int]] = {}
+        self.holders: dict[object, int] = {}  # an object for each running fit, and its thread
+        self.saved: dict[str, tuple[Library, int]] = {}  # numbers of threads to restore
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -81,7 +81,7 @@ class OneThread:
         finally:
             try:
                 self._drop(holder)
-            except BaseException:  # an interrupt: start again
+            except BaseException:  # an interrupt: try again
                 self._drop(holder)
                 raise
 
@@ -91,7 +91,7 @@ class OneThread:
             for library in libraries():
                 number = None if library.by_thread else library.get()
                 if number is not None and number > 1:
-                    self.wished[library.path] = library, number
+                    self.saved[library.path] = library, number
                     library.set(1)
 
     def _drop(self, holder: object) -> None:
@@ -100,11 +100,11 @@ class OneThread:
             self._lift()
 
     def _lift(self) -> None:
-        while self.wished and not self.holders:
-            library, number = next(iter(self.wished.values()))
+        while self.saved and not self.holders:
+            library, number = next(iter(self.saved.values()))
             if library.get() == 1:
                 library.set(number)
-            self.wished.pop(library.path, None)
+            self.saved.pop(library.path, None)
 
     def after_fork(self) -> None:
         self.lock = RLock()
@@ -187,11 +187,11 @@ class _Pool:
     def close(self) -> None:
         self.wanted = 0
         if self.launched:
-            with suppress(Empty):  # as after an interrupt between `launched` and the launch
+            with suppress(Empty):  # empty after an interrupt between setting `launched` and the launch
                 self.ready.get(timeout=1)
             self.ready.put(None)
         while alive := [thread for thread in self.threads if thread.is_alive()]:
-            for _ in alive:  # any thread may take any of these, so each needs one before the first is waited for
+            for _ in alive:  # one for each thread, because any thread may take any of them
                 self.queue.put(None)
             alive[0].join(0.05)
 
@@ -204,7 +204,8 @@ def _work(queue: "SimpleQueue[Callable[[], object] | None]") -> None:
         del run
 
 
-# The threads of one fit, by their number, started when first needed: starting them for each product takes milliseconds.
+# Thread pools of one fit, by their number of threads. A pool starts when it is first used and serves all products,
+# because starting threads takes milliseconds.
 _Pools = dict[int, _Pool]
 
 
@@ -219,14 +220,14 @@ class _RunningFit:
     def __init__(self, n_threads: int | None, pools: _Pools | None) -> None:
         self.outer: _RunningFit | None = _running.get()
         self.n_threads = n_threads or given_threads()
-        around = self.outer.pools if pools is None and self.outer else pools
-        self.pools: _Pools = {} if around is None else around
-        self.owns, self.over = around is None, False
+        outer = self.outer.pools if pools is None and self.outer else pools
+        self.pools: _Pools = {} if outer is None else outer
+        self.owns, self.over = outer is None, False
 
     def end(self) -> None:
         self.over = True
         left = fit = _running.get()
-        while fit is not None:  # after an interrupt, an inner fit may not have ended with its outer fit
+        while fit is not None:  # after an interrupt, an inner fit may end after its outer fit
             left, fit = (fit.outer if fit.over else left), fit.outer
         _running.set(left)
         if self.owns:
@@ -271,8 +272,8 @@ def thread_count(n_threads: Any = None) -> int:
 def threads(n_threads: int | None = None, pools: _Pools | None = None) -> Iterator[None]:
     # Blocks run in `n_threads` threads (None: as in the enclosing context), and BLAS in one thread: BLAS with several
     # threads would make results depend on the number of threads.
-    around = _running.get()
-    if around and pools is None and limited_here() and not around.over and n_threads in (None, around.n_threads):
+    outer = _running.get()
+    if outer and pools is None and limited_here() and not outer.over and n_threads in (None, outer.n_threads):
         yield
         return
     fit = _RunningFit(None if n_threads is None else thread_count(n_threads), pools)
@@ -304,18 +305,18 @@ def stepwise(parts: Generator[Part, None, None], n_threads: int | None = None) -
 
 def ordered(function: Callable[[Block], Part], blocks: Iterable[Block], n_threads: int) -> Iterator[Part]:
     # Yield ``function(block)`` for each block, in the order of the blocks, with at most ``n_threads + 1`` results in
-    # memory. The calling thread is one of the `n_threads`: it works on a block while the others are busy, and on all
-    # blocks if the system cannot start other threads. BLAS has one thread meanwhile.
+    # memory. The calling thread is one of the `n_threads`: it works on blocks while the next result is not ready, and
+    # on all blocks if the system cannot start other threads. BLAS uses one thread during this time.
     source = iter(blocks)
     ahead = list(islice(source, 2))
     is_one = len(ahead) < 2
     source = chain(ahead, source)
     del ahead  # free the first blocks as soon as they are done
     if n_threads == 1 or is_one:
-        yield from (_alone(function, block) for block in source)
+        yield from (_with_limit(function, block) for block in source)
         return
     waiting: deque[_Task[Block, Part]] = deque()
-    with process.held(), _borrowed(n_threads - 1) as pool:
+    with process.held(), _shared_pool(n_threads - 1) as pool:
         try:
             while True:
                 while len(waiting) <= n_threads and (block := next(source, _END)) is not _END:
@@ -323,7 +324,7 @@ def ordered(function: Callable[[Block], Part], blocks: Iterable[Block], n_thread
                     pool.submit(waiting[-1].run)
                 if not waiting:
                     return
-                while not waiting[0].over and any(_alone(_Task.run, task) for task in waiting):
+                while not waiting[0].over and any(_with_limit(_Task.run, task) for task in waiting):
                     pass
                 waiting[0].wait()
                 yield waiting.popleft().result()
@@ -335,7 +336,7 @@ def ordered(function: Callable[[Block], Part], blocks: Iterable[Block], n_thread
 _END = object()
 
 
-def _alone(function: Callable[[Block], Part], block: Block) -> Part:
+def _with_limit(function: Callable[[Block], Part], block: Block) -> Part:
     if limited_here():
         return function(block)
     with one_thread():
@@ -349,14 +350,14 @@ class _Task(Generic[Block, Part]):
         self.function, self.block = function, block
         self.over, self.part = False, list[Part]()
         self.error: BaseException | None = None
-        self._told: SimpleQueue[None] = SimpleQueue()
+        self._finished: SimpleQueue[None] = SimpleQueue()
         self._thread: dict[str, int] = {}
 
-    def _mine(self) -> bool:
-        return self._thread.setdefault("thread", get_ident()) == get_ident()  # in one step, whatever interrupts
+    def _claim(self) -> bool:
+        return self._thread.setdefault("thread", get_ident()) == get_ident()  # atomic, also under interrupts
 
     def run(self) -> bool:
-        if self.over or not self._mine():
+        if self.over or not self._claim():
             return False
         try:
             self.part.append(self.function(self.block))
@@ -365,12 +366,12 @@ class _Task(Generic[Block, Part]):
             raise
         finally:
             self.over = True
-            self._told.put(None)
+            self._finished.put(None)
         return True
 
     def wait(self) -> None:
         while not self.over:
-            self._told.get()
+            self._finished.get()
 
     def result(self) -> Part:
         if self.error is not None:
@@ -381,12 +382,12 @@ class _Task(Generic[Block, Part]):
         return self.part.pop()
 
     def give_up(self) -> None:
-        if not self._mine():
+        if not self._claim():
             self.wait()
 
 
 @contextmanager
-def _borrowed(n_threads: int) -> Iterator[_Pool]:
+def _shared_pool(n_threads: int) -> Iterator[_Pool]:
     fit, own = _running.get(), _Pools()
     pools = fit.pools if fit else own
     try:

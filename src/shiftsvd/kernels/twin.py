@@ -13,18 +13,18 @@ Array = npt.NDArray[Any]
 CSR = Any  # csr_array, whose stubs are generic in ways that no annotation here uses
 Range = tuple[int, int]  # first row and one past the last
 # Squares that overflow or underflow are infinite or 0; callers divide the data by a power of two to avoid this.
-unwarned = np.errstate(over="ignore", invalid="ignore")
+range_errors_ignored = np.errstate(over="ignore", invalid="ignore")
 
-GROUP = 128  # bytes a row, so that two panels of 2000 rows of doubles share 1 MiB of cache
-LINE = 64
+GROUP = 128  # bytes of a row of a group: groups of two panels of 2,000 rows take half of 1 MiB of cache
+LINE = 64  # bytes of a cache line
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
     """Panel of `width` columns, cut into groups that are stored one after another; padding columns are 0."""
 
-    flat: Array  # the buffer: two panels of the same shape add by adding their buffers
-    parts: list[Array]  # views of it, (rows, 2^p)
+    flat: Array  # the buffer; the sum of two panels of the same shape has the sum of their buffers
+    parts: list[Array]  # views of the buffer, (rows, 2^p)
     width: int  # columns without padding
 
     def columns(self) -> list[slice]:
@@ -79,10 +79,10 @@ def _views(flat: Array, rows: int, cut: list[int]) -> list[Array]:
     return [flat[rows * (hi - w) : rows * hi].reshape(rows, w) for hi, w in zip(ends, cut, strict=True)]
 
 
-PARTS = 3  # of a weight; rows.hpp has the same number
-# Of the entries of each line: sums of the parts of their weights, (n, 3), their means, the rounding errors of these,
-# and sums of squared distances from the means.
-Found = tuple[Array, Array, Array, Array]
+PARTS = 3  # parts of a weight, as in rows.hpp
+# For the stored entries of each line: sums of the parts of their weights, (n, 3), means, corrections of the means for
+# rounding, and sums of squared deviations from the means.
+RawMoments = tuple[Array, Array, Array, Array]
 instruction_set = "SciPy"
 
 
@@ -93,8 +93,8 @@ def take_rows(X: CSR, lo: int, hi: int) -> CSR:
     sound = 0 <= start <= stop <= min(len(X.indices), len(X.data)) and np.all(np.diff(X.indptr[lo : hi + 1]) >= 0)
     if not sound or (len(indices) and (indices.min() < 0 or indices.max() >= X.shape[1])):
         raise ValueError(
-            "the index arrays of the CSR matrix were changed after as_operator, and lead out of the matrix; "
-            "rebuild the matrix and call as_operator again"
+            "The index arrays of the CSR matrix were changed after as_operator and lead out of the matrix. "
+            "Rebuild the matrix and call as_operator again."
         )
     if lo == 0 and hi == X.shape[0]:
         return X
@@ -125,7 +125,7 @@ def gram(X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Gro
 
 def subtract(X: Array, L: Array, Rt: Array, dtype: npt.DTypeLike) -> Array:
     difference = np.asarray(L @ Rt, np.result_type(dtype, np.float64))
-    # In place: new memory takes several times as long as the sums.
+    # In place, because new memory takes several times as long as the subtraction.
     np.subtract(X, difference, out=difference, dtype=difference.dtype)
     return difference.astype(dtype, copy=False)
 
@@ -135,7 +135,7 @@ def inner(B: Array, W: Array) -> Array:
 
 
 def subtract_product(W: Array, B: Array, C: Array) -> None:
-    # The transposed product takes BLAS less than half of the time for thin panels.
+    # For thin panels BLAS computes the transposed product in less than half of the time.
     W -= (C.T @ B.T).T
 
 
@@ -144,7 +144,7 @@ def total(parts: list[Groups], before: Array | None, L: Array, C: Array, rows: R
     flats = [part.parts[0][here] for part in parts]
     first = np.zeros(1) if before is None else parts[0].empty_like(before).parts[0][here]
     sums = reduce(np.add, flats, first.astype(np.result_type(first, flats[0]), copy=False)) - L[here] @ C
-    with np.errstate(over="ignore"):  # as the compiled one: infinity, where single precision does not reach
+    with np.errstate(over="ignore"):  # like the compiled kernel, return infinity if single precision overflows
         Y[:] = sums
 
 
@@ -152,13 +152,13 @@ def add(part: Array, total: Array) -> None:
     total += part
 
 
-def moments(X: CSR, rows: Range, parts: Array | None) -> Found:
+def moments(X: CSR, rows: Range, parts: Array | None) -> RawMoments:
     X = take_rows(X, *rows)
     each = None if parts is None else parts.repeat(np.diff(X.indptr), axis=0)
     return grouped_moments(X.data, X.indices, X.shape[1], each)
 
 
-def row_moments(X: CSR, rows: Range, parts: Array | None) -> Found:
+def row_moments(X: CSR, rows: Range, parts: Array | None) -> RawMoments:
     X = take_rows(X, *rows)
     i = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     return grouped_moments(X.data, i, X.shape[0], None if parts is None else parts[X.indices])
@@ -168,7 +168,7 @@ def column_counts(X: CSR, rows: Range) -> Array:
     return np.bincount(take_rows(X, *rows).indices, minlength=X.shape[1])
 
 
-@unwarned
+@range_errors_ignored
 def column_squares(X: CSR, rows: Range, weights: Array | None, L: Array, R: Array) -> Array:
     X = take_rows(X, *rows)
     i = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
@@ -191,15 +191,15 @@ def inspect(X: CSR, rows: Range) -> tuple[int, int, int, int, bool]:
         return 0, 0, 0, -1, True
     finite = np.isfinite(data)
     n_nan = 0 if finite.all() else int(np.isnan(data).sum())
-    ends = X.indptr[rows[0] + 1 : rows[1]] - first - 1  # the last entry of each row but the last
+    ends = X.indptr[rows[0] + 1 : rows[1]] - first - 1  # the last entry of each row except the last row
     within = np.ones(len(indices) - 1, bool)
     within[ends[(ends >= 0) & (ends < len(within))]] = False
     ordered = bool(np.all(np.diff(indices)[within] > 0))
     return n_nan, int((~finite).sum()) - n_nan, int(indices.min()), int(indices.max()), ordered
 
 
-@unwarned
-def grouped_moments(data: Array, groups: Array, n_groups: int, parts: Array | None = None) -> Found:
+@range_errors_ignored
+def grouped_moments(data: Array, groups: Array, n_groups: int, parts: Array | None = None) -> RawMoments:
     data = data.astype(np.result_type(data.dtype, np.float64), copy=False)
     each = (None,) if parts is None else parts.T
     stored = np.zeros((n_groups, PARTS))
@@ -209,10 +209,10 @@ def grouped_moments(data: Array, groups: Array, n_groups: int, parts: Array | No
     count = stored.sum(axis=1)
     some = np.where(count > 0, count, 1)
     mean = sum_by(groups, w * data, n_groups) / some
-    off = data - mean[groups]
+    deviations = data - mean[groups]
     # Deviations measure the rounding error of the mean, so that a constant column has variance 0.
-    correction = sum_by(groups, w * off, n_groups) / some
-    squares = np.bincount(groups, w * np.abs(off) ** 2, n_groups) - count * np.abs(correction) ** 2
+    correction = sum_by(groups, w * deviations, n_groups) / some
+    squares = np.bincount(groups, w * np.abs(deviations) ** 2, n_groups) - count * np.abs(correction) ** 2
     return stored, mean, correction, np.maximum(squares, 0)
 
 

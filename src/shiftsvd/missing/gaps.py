@@ -29,7 +29,7 @@ from shiftsvd.backends.validation import (
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.kernels import default_threads, kernels_for, ordered
 from shiftsvd.kernels.twin import CSR, take_rows
-from shiftsvd.numerics.moments import Moments, Vector, beside_zeros, left_over, observed, of_observed, weight_parts
+from shiftsvd.numerics.moments import Moments, Vector, from_raw, merge_zeros, of_observed, weight_of_zeros, weight_parts
 from shiftsvd.operators import Adjoint, LowRank, Operator, Panel
 from shiftsvd.runs.memory import affordable
 
@@ -257,9 +257,9 @@ class SparseGaps(BlockGaps):
         seen, parts = _without_gaps(X), weight_parts(w)
         found = kernels.moments(seen, (0, m), parts)
         if self.unstored:
-            return observed(found)
+            return from_raw(found)
         stored = found[0] if seen is X else kernels.moments(X, (0, m), parts)[0]
-        return beside_zeros(observed(found), left_over(parts, m, stored))
+        return merge_zeros(from_raw(found), weight_of_zeros(parts, m, stored))
 
     def at(self, i: Vector, j: Vector) -> Vector:
         return _at(self.X, i, j)

@@ -1,8 +1,8 @@
 """Bounds of the distance of exact eigenvalues and vectors from Ritz values and vectors, by their residuals.
 
 ``theta`` are Ritz values of a Hermitian matrix G in some basis, descending; the columns of ``E`` are the coordinates of
-their residuals in an orthonormal system, `squares` the squared norms of these. docs/how_it_works.rst derives each bound
-and tells proofs from heuristics.
+their residuals in an orthonormal system, `squares` the squared norms of these columns. docs/how_it_works.rst derives
+each bound and separates proofs from heuristics.
 """
 
 from collections.abc import Callable
@@ -15,34 +15,34 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Panel
 
 Limits = Callable[[int], float]
-Fact = tuple[int, float]  # (count, mu): at most so many eigenvalues exceed mu
+CountBound = tuple[int, float]  # (count, mu): at most `count` eigenvalues exceed mu
 TINY = float(np.finfo(np.float64).tiny)
 
 # The constants of the bounds. Measure again with benchmarks.certificate.bounds, whose columns `hard` and `silent` must
-# stay 0, and benchmarks.certificate.leaders, whose column `bad` must.
+# stay 0, and with benchmarks.certificate.leaders, whose column `bad` must stay 0.
 
-# Values after the k-th that may belong to its group. All values that cannot be told from it would be too many in a
-# crowded tail; with none, the k-th would be taken for one that stands alone.
+# Maximum number of Ritz values after the k-th in the group of the k-th value. In a crowded tail all values within the
+# residuals would be too many; with 0, a k-th value with close neighbours would count as isolated.
 NEIGHBOURS = 4
-# Halvings of the interval that holds the next eigenvalue. It is as long as the norm of the residuals, and the bound is
-# its upper end: ten halvings make the bound larger than need be by at most a thousandth of that norm.
+# Bisections of the interval that contains the next eigenvalue. The interval is as long as the norm of the residuals,
+# and its upper end is the bound: ten bisections reduce the excess of the bound to a thousandth of that norm.
 HALVINGS = 10
-# An interval that is so narrow, relative to its ends, is not halved: its upper end is as good.
+# Intervals that are shorter than this, relative to their ends, are not bisected.
 NARROW = 1e-6
-# Rounding of a residual, in units of the largest value: sums are made block by block, so that less than one unit was
-# measured in single precision (counts, images). In double precision, caution costs nothing.
+# Rounding error of a residual, in rounding units of the largest value. In single precision less than one unit was
+# measured (counts, images), because sums are computed block by block. In double precision a larger bound costs nothing.
 ROUNDING, ROUNDING_SINGLE = 8.0, 2.0
-# Ritz values beyond the k-th that show how much the first k can still grow, where that has to be inferred. Deeper ones
-# do not tell where the rest of the spectrum begins: with 32, it was underrated in one check of three.
+# Ritz values beyond the k-th from which the possible growth of the first k is inferred if no level is proven. Ritz
+# values further down lie below the rest of the spectrum: with 32, the inferred level was too low in one check of three.
 BEYOND = 16
-# Smallest gap, relative to a value, in estimates of errors that decide when to check next.
+# Least gap, relative to a value, in estimates of errors that determine the next check.
 LEAST_GAP = 0.02
-# The rest of the spectrum is inferred to end so many residuals above the next Ritz value. With one, 11 of 570 runs on
-# flat spectra (blocks of 4, loose tolerances) had values above their bounds, by up to 2.2 times; with two, none, for
-# 0.1 % more columns.
+# The upper end of the rest of the spectrum is inferred at this many residuals above the next Ritz value. With 1, errors
+# in 11 of 570 runs on flat spectra (blocks of 4, loose tolerances) exceeded their bounds, by up to 2.2 times; with 2,
+# none, for 0.1 % more columns.
 AHEAD = 2.0
-# Rounding turns a vector by so many times what it adds to a residual: up to 3 times were measured, against references
-# by LAPACK whose own rounding is of the same size.
+# Factor from the rounding error of a residual to that of its vector. Up to 3 were measured, against references by
+# LAPACK that have rounding errors of the same size.
 TURNING = 32.0
 
 
@@ -51,13 +51,13 @@ def residual_rounding(eps: float) -> float:
 
 
 def rounding_of(theta: Vector, eps: float, measured: float = 0.0) -> float:
-    """Bound of the rounding of a residual: that of products of unit `eps`, or what was measured."""
+    """Bound the rounding error of a residual by that of products with unit `eps`, and by the measured one."""
     return max(residual_rounding(eps) * max(abs(float(theta[0])), abs(float(theta[-1]))), measured)
 
 
 @dataclass(frozen=True, eq=False)
 class Ritz:
-    """Ritz values of G with their residuals, and what is known of all other eigenvalues.
+    """Ritz values of G with their residuals, and bounds of all other eigenvalues.
 
     Attributes
     ----------
@@ -65,11 +65,11 @@ class Ritz:
     E : array of shape (p, N)
         Coordinates of the residuals.
     k : int
-        How many values are wanted.
+        Number of wanted values.
     noise : float
-        Bound of the rounding of a residual.
+        Bound of the rounding error of a residual.
     level : float
-        Bound of G on the complement of the Ritz vectors; -inf if that is empty, inf if nothing is known.
+        Bound of the eigenvalues of G on the complement of the Ritz vectors; -inf if that is empty, inf if unknown.
     known : float
         Bound of the (k+1)-th eigenvalue that was proven earlier.
     zero : float
@@ -94,14 +94,14 @@ class Ritz:
 
     @cached_property
     def limit(self) -> float:
-        """Bound of the (k+1)-th eigenvalue."""
+        """Return the bound of the (k+1)-th eigenvalue."""
         if len(self.theta) == self.k and self.level == -np.inf:
             return -np.inf
         return max(min(_next_value(self, self.k), self.known), _theta(self, self.k))
 
     @cached_property
     def proven(self) -> Vector:
-        """Bounds of the distance of the first k eigenvalues above their Ritz values, by `level`; infinite without."""
+        """Bound how far the first k eigenvalues exceed their Ritz values, by `level`; infinite if `level` is."""
         return growth_bounds(self.theta, self.E, self.level + self.noise, self.k, self.k + BEYOND) + self.noise
 
     def first(self, count: int) -> "Ritz":
@@ -112,7 +112,7 @@ class Ritz:
 
 
 def value_errors(ritz: Ritz, S: Vector | None = None, inferring: bool = True) -> Vector:
-    """Bounds of the relative errors of the first k singular values S, by default the roots of the Ritz values."""
+    """Bound the relative errors of the first k singular values S, by default the roots of the Ritz values."""
     theta, E, k, noise = ritz.theta, ritz.E, ritz.k, ritz.noise
     S = np.sqrt(np.where(theta[:k] > ritz.zero, theta[:k], 0)) if S is None else S
     bounds = value_bounds(theta, ritz.rounded_squares, k, ritz.limit)
@@ -121,9 +121,9 @@ def value_errors(ritz: Ritz, S: Vector | None = None, inferring: bool = True) ->
         bounds = np.minimum(bounds, ritz.proven)
     elif not inferring and ritz.level > -np.inf:
         bounds = np.full(k, np.inf)
-    elif depth > k and ritz.level > -np.inf:  # a heuristic, where nothing is proven
+    elif depth > k and ritz.level > -np.inf:  # a heuristic: no level is proven
         inferred = growth_bounds(theta[:depth], E[:, :depth], inferred_level(ritz), k)
-        # Where even that says nothing, some of the k may not have been seen yet, as far off as those that were.
+        # If the inferred level is too high for a bound, some of the k values may have no Ritz value yet.
         if not np.isfinite(inferred[0]):
             bounds = value_bounds(theta, (AHEAD * ritz.r + noise) ** 2, k, ritz.limit)
         bounds = np.minimum(bounds, inferred + noise)
@@ -140,27 +140,27 @@ def _depth(ritz: Ritz) -> int:
 
 
 def vector_errors(ritz: Ritz, proven: bool = False, noise: float = 0.0) -> Vector:
-    """Bounds of the sines of the angles of the first k vectors to the spaces of their groups.
+    """Bound the sines of the angles of the first k vectors to the spaces of their groups.
 
-    Those that are `proven` hold even if some of the k largest values were missed. Residuals have `noise` in addition to
-    the noise of their values.
+    `proven` bounds hold even if some of the k largest values were missed. `noise` is added to the rounding errors of
+    the residuals.
     """
     all_noise = replace(ritz, noise=ritz.noise + noise)
-    limits = (lambda j: place(all_noise, j)) if proven else None
-    # Bounds of the next eigenvalue grow at most as much as the level and the noise.
+    limits = (lambda j: value_limit(all_noise, j)) if proven else None
+    # `noise` raises the bound of the next eigenvalue at most by its effects on the level and on the noise.
     limit, rounding = ritz.limit + 2 * noise, TURNING * all_noise.noise
     return vector_bounds(ritz.theta, all_noise.rounded_squares, ritz.k, limit, rounding, limits)
 
 
-def place(ritz: Ritz, j: int) -> float:
-    """Bound of the (j+1)-th eigenvalue, whatever was missed."""
+def value_limit(ritz: Ritz, j: int) -> float:
+    """Bound the (j+1)-th eigenvalue, also if values were missed."""
     return max(_next_value(ritz, j), _theta(ritz, j) + ritz.noise)
 
 
-def placed_errors(ritz: Ritz, S: Vector) -> Vector:
-    """Bounds of the relative errors of the values S, whatever was missed."""
-    grown = np.array([place(ritz, j) for j in range(len(S))]) - ritz.theta[: len(S)]
-    return relative_errors(S, ritz.theta[: len(S)], grown, 0.0)
+def errors_if_missed(ritz: Ritz, S: Vector) -> Vector:
+    """Bound the relative errors of the values S, also if values were missed."""
+    growth = np.array([value_limit(ritz, j) for j in range(len(S))]) - ritz.theta[: len(S)]
+    return relative_errors(S, ritz.theta[: len(S)], growth, 0.0)
 
 
 def _next_value(ritz: Ritz, j: int) -> float:
@@ -171,31 +171,31 @@ def _theta(ritz: Ritz, j: int) -> float:
     return float(ritz.theta[j]) if j < len(ritz.theta) else -np.inf
 
 
-def loss(ritz: Ritz) -> float:
-    """Rounding of the last wanted value that is not 0, relative to it."""
+def relative_noise(ritz: Ritz) -> float:
+    """Return the rounding error of the last wanted value that is not 0, relative to this value."""
     last = max(min(ritz.k, int(np.count_nonzero(ritz.theta > ritz.zero))), 1)
     return ritz.noise / max(float(ritz.theta[last - 1]), TINY)
 
 
-def excess(ritz: Ritz, tol: float, errors: Vector) -> Vector:
-    """Errors in units of the tolerance; residuals in units of their rounding where `tol` is 0."""
+def tol_ratios(ritz: Ritz, tol: float, errors: Vector) -> Vector:
+    """Divide errors by the tolerance, or, if `tol` is 0, residuals by their rounding error."""
     return errors / tol if tol > 0 else ritz.r[: ritz.k] / (ritz.noise + TINY)
 
 
-def likely_excess(ritz: Ritz, tol: float) -> float:
-    """Estimate the largest of the errors that `excess` bounds, as if the next Ritz values were those of the rest."""
+def likely_tol_ratio(ritz: Ritz, tol: float) -> float:
+    """Estimate the largest of `tol_ratios`, as if the next Ritz values were exact."""
     if not tol > 0:
-        return float(np.max(excess(ritz, tol, ritz.r)))
+        return float(np.max(tol_ratios(ritz, tol, ritz.r)))
     theta = ritz.theta[: ritz.k]
-    rest, there = float(ritz.theta[min(ritz.k + BEYOND, len(ritz.theta)) - 1]), theta > max(ritz.zero, TINY)
-    # Quotients of residuals and values have no range to leave.
-    gaps, leaning = np.maximum(1 - rest / theta[there], LEAST_GAP), ritz.r[: ritz.k][there] / theta[there]
-    return float(np.max(leaning**2 / (2 * gaps), initial=0.0)) / tol
+    rest, nonzero = float(ritz.theta[min(ritz.k + BEYOND, len(ritz.theta)) - 1]), theta > max(ritz.zero, TINY)
+    # Divide before squaring, so that nothing overflows or underflows.
+    gaps, quotients = np.maximum(1 - rest / theta[nonzero], LEAST_GAP), ritz.r[: ritz.k][nonzero] / theta[nonzero]
+    return float(np.max(quotients**2 / (2 * gaps), initial=0.0)) / tol
 
 
-def shows(ritz: Ritz, fact: Fact, below: float) -> bool:
-    """Return whether at most `count` eigenvalues exceed mu if nothing outside of the basis exceeds `below`."""
-    count, mu = fact
+def proves(ritz: Ritz, count_bound: CountBound, below: float) -> bool:
+    """Return True if at most `count` eigenvalues exceed mu, given that G outside of the basis is at most `below`."""
+    count, mu = count_bound
     return at_most(ritz.theta, ritz.E, below + ritz.noise, count, mu - ritz.noise)
 
 
@@ -214,21 +214,21 @@ def worst_of_group(ritz: Ritz) -> Vector:
     return np.asarray(worst[np.searchsorted(starts, np.arange(ritz.k), side="right") - 1])
 
 
-def grown(ritz: Ritz, noise: float) -> Ritz:
-    """Ritz values and residuals as large as they may be if rounding of size `noise` is in them."""
-    there = ritz.r > 1e-6 * noise
-    longer = ritz.E * (1 + noise / np.where(there, ritz.r, np.inf))
-    # Residuals of 0 are as long along a direction of their own.
-    return replace(ritz, theta=ritz.theta + noise, E=np.vstack([longer, np.where(there, 0.0, noise)[None]]))
+def with_rounding(ritz: Ritz, noise: float) -> Ritz:
+    """Enlarge Ritz values and residuals by `noise`, so that they bound those without rounding errors."""
+    nonzero = ritz.r > 1e-6 * noise
+    longer = ritz.E * (1 + noise / np.where(nonzero, ritz.r, np.inf))
+    # Residuals of 0 get the length `noise` along one more direction.
+    return replace(ritz, theta=ritz.theta + noise, E=np.vstack([longer, np.where(nonzero, 0.0, noise)[None]]))
 
 
 # --- theorems --------------------------------------------------------------------------------------------------------
 
 
 def groups(theta: Vector, squares: Vector) -> tuple[Vector, Vector]:
-    # (First index, radius) of each group of values that their residuals cannot tell apart. Within ``radius = ||R_C||_F
-    # >= ||R_C||_2`` of the values of a group C lie as many exact eigenvalues (Kahan; Parlett 1998, theorem 11.5.1).
-    # Groups are joined until these intervals are disjoint, so that no eigenvalue counts twice.
+    # Return the first index and the radius of each group of values whose intervals overlap. A group C has as many exact
+    # eigenvalues as values within ``radius = ||R_C||_F >= ||R_C||_2`` of its values (Kahan; Parlett 1998, theorem
+    # 11.5.1). Groups are joined until these intervals are disjoint, so that no eigenvalue counts twice.
     starts = np.arange(len(theta))
     while True:
         radii = np.sqrt(np.add.reduceat(squares, starts)) if len(starts) else np.zeros(0)
@@ -239,10 +239,10 @@ def groups(theta: Vector, squares: Vector) -> tuple[Vector, Vector]:
 
 
 def value_bounds(theta: Vector, squares: Vector, k: int, beyond: float = np.inf) -> Vector:
-    # Of the k largest, if none was missed: ``min(rho, rho^2 / gap)``, rho the radius of the group of j and gap its
-    # distance to all eigenvalues below it (Kato & Temple; of groups: Lehmann), of which those after the k-th are at
-    # most `beyond`.
-    sizes, radii, gaps, *_ = _separated(theta, squares, k, beyond)
+    # Bound the errors of the k largest values, if none was missed: ``min(rho, rho^2 / gap)``, where rho is the radius
+    # of the group of a value, and gap the distance of the group from all eigenvalues below it (Kato & Temple; for
+    # groups, Lehmann). Eigenvalues after the k-th are at most `beyond`.
+    sizes, radii, gaps, *_ = _group_gaps(theta, squares, k, beyond)
     with np.errstate(divide="ignore", invalid="ignore"):
         bounds = np.where(gaps > 0, np.minimum(radii, radii**2 / gaps), radii)
     return np.repeat(bounds, sizes)
@@ -251,39 +251,41 @@ def value_bounds(theta: Vector, squares: Vector, k: int, beyond: float = np.inf)
 def vector_bounds(
     theta: Vector, squares: Vector, k: int, beyond: float = np.inf, rounding: float = 0.0, limits: Limits | None = None
 ) -> Vector:
-    # Sines of the angles of left and right vectors to the space of their group: ``r_j / gap``, gap the distance of
-    # theta_j to the eigenvalues of other groups (Davis & Kahan 1970). A left vector ``A v / sigma`` leans towards a
-    # larger eigenvalue lambda by ``sqrt(lambda / theta_j)`` more (Wedin 1972). 1 where rounding leaves no gap.
-    # `rounding` is added to the residuals; ``limits(j)`` bounds the (j+1)-th eigenvalue even if others were missed.
-    sizes, radii, gaps, above, members = _separated(theta, squares, k, beyond, limits)
-    # Groups joined by rounding alone: other rounding may split them elsewhere.
+    # Bound the sines of the angles of left and right vectors to the space of their group: ``r_j / gap``, where gap is
+    # the distance of theta_j from the eigenvalues of other groups (Davis & Kahan 1970). The part of a left vector
+    # ``A v / sigma`` along a larger eigenvalue lambda is ``sqrt(lambda / theta_j)`` times that of v (Wedin 1972). The
+    # bound is 1 if rounding leaves no gap. `rounding` is added to the residuals; ``limits(j)`` bounds the (j+1)-th
+    # eigenvalue even if others were missed.
+    sizes, radii, gaps, above, members = _group_gaps(theta, squares, k, beyond, limits)
+    # In groups that were joined by rounding alone, other rounding errors may have split the group differently.
     unsure = np.repeat((members > 1) & (radii <= np.sqrt(members) * rounding), sizes)
     t, ends = theta[:k], np.cumsum(sizes)
     above, least = np.repeat(above, sizes), np.repeat(theta[ends - 1] - gaps, sizes)
     with np.errstate(divide="ignore", invalid="ignore"):
-        lean = np.where(np.isinf(above) | (t <= 0), 1.0, np.sqrt(np.maximum(above / t, 0)))
-        gap = np.minimum(t - least, (above - t) / lean)
+        stretch = np.where(np.isinf(above) | (t <= 0), 1.0, np.sqrt(np.maximum(above / t, 0)))
+        gap = np.minimum(t - least, (above - t) / stretch)
         sines = (np.sqrt(squares[:k]) + rounding) / gap
     return np.where((gap > 0) & ~unsure, np.minimum(sines, 1.0), 1.0)
 
 
-def turned(sines: Vector, first: Vector, C: Panel, lengths: Vector | None = None) -> Vector:
-    # Sines of combinations C of orthogonal vectors of these lengths, each column of C to the group of its place.
-    # Members of the group leave its space by their own sines; all others may be orthogonal to it. Groups begin at the
-    # places `first`.
+def combined_sines(sines: Vector, first: Vector, C: Panel, lengths: Vector | None = None) -> Vector:
+    # Bound the sine of the angle of column j of a combination V C to the space of the group of index j. The columns of
+    # V are orthogonal and have these lengths; `sines` bound their angles to their own groups, which begin at the
+    # indices `first`. A vector of the same group adds its sine, a vector of another group may be orthogonal to the
+    # space.
     k = C.shape[1]
-    member = np.searchsorted(first, np.arange(k), side="right")
-    own, parts = member[:, None] == member, np.abs(C) * (1.0 if lengths is None else lengths[:, None])
-    leaning = np.sum(np.where(own, parts * sines[:, None], 0), axis=0)
-    return np.asarray(leaning + np.sqrt(np.sum(np.where(own, 0, parts) ** 2, axis=0)))
+    group = np.searchsorted(first, np.arange(k), side="right")
+    same, parts = group[:, None] == group, np.abs(C) * (1.0 if lengths is None else lengths[:, None])
+    inside = np.sum(np.where(same, parts * sines[:, None], 0), axis=0)
+    return np.asarray(inside + np.sqrt(np.sum(np.where(same, 0, parts) ** 2, axis=0)))
 
 
-def _separated(
+def _group_gaps(
     theta: Vector, squares: Vector, k: int, beyond: float, limits: Limits | None = None
 ) -> tuple[Vector, Vector, Vector, Vector, Vector]:
-    # Sizes, radii and gaps of the groups of the k first values, the least eigenvalue above each, and how many members
-    # it has. The last group may extend past the k-th value. Eigenvalues are never below the Ritz value of the same
-    # place, so the group above begins at its least Ritz value.
+    # Return for each group of the first k values: its number of these values, radius, gap to the eigenvalues below it,
+    # a lower bound of the eigenvalues above it, and its size. The last group may extend past the k-th value. The j-th
+    # eigenvalue is at least the j-th Ritz value, so the eigenvalues above are at least the last Ritz value above.
     depth = min(k + NEIGHBOURS, len(theta))
     starts, radii = groups(theta[:depth], squares[:depth])
     rest = theta[depth] + groups(theta[depth:], squares[depth:])[1][0] if depth < len(theta) else beyond
@@ -300,16 +302,17 @@ def _separated(
 
 
 def growth_bounds(theta: Vector, E: Panel, below: float, k: int, depth: int | None = None) -> Vector:
-    # Distance of the k largest eigenvalues above their Ritz values. Nothing orthogonal to all Ritz vectors exceeds
-    # `below`. By the Schur complement at ``mu = theta_k`` the j-th eigenvalue is at most that of ``diag(theta) + E^H E
-    # / (mu - below)``; values after the first `depth` are eliminated beforehand, which leaves a small matrix (compare
-    # Mathias 1998, Quadratic residual bounds for the Hermitian eigenvalue problem). Infinite where `below` is too high.
+    # Bound how far the k largest eigenvalues exceed their Ritz values, given that G on the complement of the Ritz
+    # vectors is at most `below`. By the Schur complement at ``mu = theta_k`` the j-th eigenvalue is at most that of
+    # ``diag(theta) + E^H E / (mu - below)``. Values after the first `depth` are eliminated before, which leaves a small
+    # matrix (compare Mathias 1998, Quadratic residual bounds for the Hermitian eigenvalue problem). Infinite if `below`
+    # is too high.
     mu, depth = theta[k - 1], min(depth or len(theta), len(theta))
-    deep = mu - theta[depth:]
+    gaps = mu - theta[depth:]
     unknown = np.full(k, np.inf)
-    if not np.isfinite(below) or not mu > below or np.any(deep <= 0):
+    if not np.isfinite(below) or not mu > below or np.any(gaps <= 0):
         return unknown
-    W = (mu - below) * np.eye(len(E)) - (E[:, depth:] / deep) @ E[:, depth:].conj().T
+    W = (mu - below) * np.eye(len(E)) - (E[:, depth:] / gaps) @ E[:, depth:].conj().T
     least, X = np.linalg.eigh(W)
     if not least.min(initial=1.0) > 0:
         return unknown
@@ -318,8 +321,8 @@ def growth_bounds(theta: Vector, E: Panel, below: float, k: int, depth: int | No
 
 
 def next_bound(theta: Vector, E: Panel, below: float, k: int) -> float:
-    # Bound of the (k+1)-th largest eigenvalue, where nothing orthogonal to the basis exceeds `below`: the least ``mu >
-    # below`` above which `at_most` k eigenvalues lie.
+    # Bound the (k+1)-th largest eigenvalue by the least ``mu > below`` that `at_most` k eigenvalues exceed, given that
+    # G on the complement of the basis is at most `below`.
     if below == np.inf:
         return float("inf")
     if below == -np.inf:
@@ -337,21 +340,21 @@ def next_bound(theta: Vector, E: Panel, below: float, k: int) -> float:
 
 
 def at_most(theta: Vector, E: Panel, below: float, k: int, mu: float) -> bool:
-    # Eigenvalues above mu are as many as those of ``diag(theta) + E^H E / (mu - below)`` above mu, which Sylvester's
-    # law of inertia counts on a matrix of the size of E E^H.
-    seen = int(np.count_nonzero(theta >= mu))
-    if not mu > below or seen > k:
+    # Return True if at most k eigenvalues exceed mu. G has at most as many as ``diag(theta) + E^H E / (mu - below)``,
+    # which Sylvester's law of inertia counts on a matrix of the size of E E^H.
+    n_ritz = int(np.count_nonzero(theta >= mu))
+    if not mu > below or n_ritz > k:
         return False
-    away = np.maximum(np.abs(mu - theta), np.finfo(np.float64).tiny)
+    distances = np.maximum(np.abs(mu - theta), TINY)
     with np.errstate(over="ignore", invalid="ignore"):
-        M = (E * np.where(theta >= mu, -1, 1) / away) @ E.conj().T
-    if not np.isfinite(M).all():  # as good as at a Ritz value
+        M = (E * np.where(theta >= mu, -1, 1) / distances) @ E.conj().T
+    if not np.isfinite(M).all():  # mu is a Ritz value, up to rounding
         return False
-    if seen == k:  # a Cholesky factor tells as much as eigenvalues would, in a sixth of the time
-        left = -M
-        left[np.diag_indices(len(M))] += mu - below
-        return _definite(left)
-    return seen + int(np.count_nonzero(np.linalg.eigvalsh(M) > mu - below)) <= k
+    if n_ritz == k:  # M must have no eigenvalue above mu - below: Cholesky takes a sixth of the time of eigenvalues
+        difference = -M
+        difference[np.diag_indices(len(M))] += mu - below
+        return _definite(difference)
+    return n_ritz + int(np.count_nonzero(np.linalg.eigvalsh(M) > mu - below)) <= k
 
 
 def _definite(M: Panel) -> bool:
@@ -363,20 +366,22 @@ def _definite(M: Panel) -> bool:
 
 
 def relative_errors(S: Vector, rho: Vector, bounds: Vector, floor: float) -> Vector:
-    # Bounds of ``|sigma - exact| / sigma`` for values S, from `bounds` of the eigenvalues near ``rho = ||A v||^2``;
-    # they also hold relative to the exact value where that is smaller. A solver that ends with B = Q^H A returns S^2 =
-    # ||Q^H A v||^2, which is below rho.
+    # Bound ``|sigma - exact| / sigma`` for values S, from `bounds` of the eigenvalues near ``rho = ||A v||^2``; the
+    # bound also holds relative to the exact value if that is smaller. Solvers that end with B = Q^H A return S^2 =
+    # ||Q^H A v||^2, which is at most rho.
     divisor = np.where(S > 0, S, 1)
     above = (bounds + np.abs(rho - S**2)) / (2 * divisor**2)  # sqrt(1 + x) - 1 <= x / 2
-    # Eigenvalues lie above their Ritz values.
+    # Eigenvalues are at least their Ritz values.
     with np.errstate(divide="ignore", invalid="ignore"):
         below = S / np.sqrt(np.maximum(rho, 0)) - 1
-    # A value reported as 0 has no relative error; it is right if its residual is rounding.
+    # A value reported as 0 has no relative error: 0 is correct if its bound is at rounding level.
     lost = np.where(bounds + rho > floor, np.inf, 0.0)
     return np.where(S > 0, np.maximum(above, below), lost)
 
 
 def rounding_bounds(values: Vector, columns: Vector | float, squares: Vector | float) -> Vector:
+    # Bound the change of singular `values` if their squares change by at most `squares`, and the matrix by a norm of at
+    # most `columns`: sigma - sqrt(sigma^2 - s) = s / (sigma + sqrt(sigma^2 - s)).
     least = np.sqrt(np.maximum(values**2 - squares, 0))
     most = np.maximum(values + least, np.sqrt(squares))
     return np.asarray(columns + squares / np.where(most > 0, most, 1))

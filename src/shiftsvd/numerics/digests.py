@@ -1,4 +1,4 @@
-"""Digests of arrays, settings and functions, by which reads that were kept are found again."""
+"""Digests of arrays, settings and functions, which identify stored results of reads."""
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-_PIECE = 2**24  # bytes of an array in another order that are copied at once
+_PIECE = 2**24  # bytes of a non-contiguous array that are copied at once
 
 
 def told(value: Any) -> str:
@@ -37,7 +37,7 @@ def _parts(value: Any) -> Iterator[Any]:
             yield from _parts(getattr(value, each.name))
     elif isinstance(value, FunctionType):
         yield from _code(value.__code__)
-        yield from _parts([_plain(each) for each in _seen_by(value)])
+        yield from _parts([_comparable(each) for each in _values_used_by(value)])
     elif isinstance(value, partial):
         yield from _parts((value.func, value.args, tuple(value.keywords.items())))
     else:
@@ -50,13 +50,13 @@ def _code(code: CodeType) -> Iterator[bytes]:
         yield from _code(const) if isinstance(const, CodeType) else [repr(const).encode()]
 
 
-def _seen_by(function: FunctionType) -> list[Any]:
-    around = [cell.cell_contents for cell in function.__closure__ or ()]
-    at_top = [function.__globals__.get(name) for name in function.__code__.co_names]
-    return [*around, *at_top, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+def _values_used_by(function: FunctionType) -> list[Any]:
+    nonlocals = [cell.cell_contents for cell in function.__closure__ or ()]
+    module_level = [function.__globals__.get(name) for name in function.__code__.co_names]
+    return [*nonlocals, *module_level, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
 
 
-def _plain(value: Any) -> Any:
+def _comparable(value: Any) -> Any:
     numbers = (np.ndarray, np.generic, bool, int, float, complex, str, bytes, tuple, list, dict)
     return value if value is None or isinstance(value, numbers) else getattr(value, "__name__", type(value).__name__)
 

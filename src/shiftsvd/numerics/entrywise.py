@@ -9,23 +9,23 @@ import numpy.typing as npt
 
 from shiftsvd.kernels.twin import grouped_moments
 from shiftsvd.numerics.digests import told
-from shiftsvd.numerics.moments import Moments, Vector, observed
+from shiftsvd.numerics.moments import Moments, Vector, from_raw
 from shiftsvd.numerics.panels import Panel
 
-Quantities = tuple[Vector, ...]  # of the row, or of the column, that each entry is in
-# Entries that are changed at once: their vectors stay in the cache of a core.
+Quantities = tuple[Vector, ...]  # for each entry, of its row or of its column
+# Entries that are changed at once, so that their vectors stay in the cache of a core.
 AT_ONCE = 2**14
 
 
 class Entry(Protocol):
-    """A number for each entry, from the entries x and the quantities r and c of their rows and columns."""
+    """Function that returns a number for each entry x, given the quantities r and c of its row and column."""
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Any: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """A function of entries, and the quantities of rows and columns that it needs."""
+    """A function of entries, and the quantities of rows and columns that it uses."""
 
     f: Entry
     R: Panel  # (m, p): quantities of each row
@@ -50,7 +50,7 @@ class Terms(Sides):
 
 @dataclass(frozen=True, eq=False)
 class Values(Sides):
-    """Counts of distinct values in each column or row: `f` returns how often each entry counts."""
+    """Counts of distinct values in each column or row: `f` returns the multiplicity of each entry."""
 
     lines: Literal["columns", "rows"] = "columns"
 
@@ -59,12 +59,12 @@ class Values(Sides):
         return replace(super().H, lines="rows" if self.lines == "columns" else "columns")
 
 
-Table = tuple[Vector, Vector, Vector]  # lines, their values in ascending order, and how often each is there
+Table = tuple[Vector, Vector, Vector]  # lines, their distinct values in ascending order, and the counts of these
 
 
 def table_of(lines: Vector, values: Vector, counts: Vector) -> Table:
-    there = values != 0
-    lines, values, counts = lines[there], values[there], counts[there]
+    nonzero = values != 0
+    lines, values, counts = lines[nonzero], values[nonzero], counts[nonzero]
     order = np.lexsort((values, lines))
     lines, values, counts = lines[order], values[order], counts[order]
     first = np.flatnonzero(np.append(True, (np.diff(lines) != 0) | (np.diff(values) != 0))[: len(lines)])
@@ -76,7 +76,8 @@ class Change(Sides):
     """Changed entries."""
 
     dtype: npt.DTypeLike = field(kw_only=True)  # of the changed entries
-    # Zeros become stored entries where the product of these two quantities, of the row and of the column, exceeds 1.
+    # Zeros become stored entries if the product of these two quantities, one of the row and one of the column, exceeds
+    # 1.
     more: tuple[int, int] | None = field(default=None, kw_only=True)
 
     @property
@@ -89,7 +90,7 @@ class Change(Sides):
         for lo in range(0, len(x), AT_ONCE):
             part = slice(lo, lo + AT_ONCE)
             r, c = (tuple(q.take(at[part]) for q in Q) for Q, at in ((R, i), (C, j)))
-            out[part] = self.f(x[part].astype(np.float64), r, c)  # a copy: functions of users may write in place
+            out[part] = self.f(x[part].astype(np.float64), r, c)  # a copy, because users' functions may write to it
         return _finite(out)
 
     def block(self, X: Panel) -> Panel:
@@ -111,62 +112,62 @@ class Change(Sides):
             return int((len(shared) - np.searchsorted(shared, 1 / own, side="right")).sum())
 
     @property
-    def told(self) -> str:
+    def digest(self) -> str:
         return told((self.f, str(self.dtype), self.more, self.R, self.C))
 
 
 @dataclass(frozen=True)
 class Swapped:
-    """A function of entries for the transpose."""
+    """The same function of entries for the transpose, which swaps rows and columns."""
 
     f: Entry
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Any:
-        found = self.f(x, c, r)
-        return found[::-1] if isinstance(found, tuple) else found
+        result = self.f(x, c, r)
+        return result[::-1] if isinstance(result, tuple) else result
 
 
 def _finite(changed: Panel) -> Panel:
     if not np.isfinite(changed).all():
         n_bad = int((~np.isfinite(changed)).sum())
         raise ValueError(
-            f"transformed entries must be finite, got {n_bad} NaN or infinite values; "
-            "remove the entries that the transformation maps to these"
+            f"Transformed entries must be finite, got {n_bad:,} NaN or infinite values. "
+            "Remove the entries that the transformation maps to these values."
         )
     return changed
 
 
-def _taken(Q: Panel, at: Vector) -> Quantities:
-    return tuple(column.take(at) for column in Q.T)
+def _taken(Q: Panel, lines: Vector) -> Quantities:
+    return tuple(column.take(lines) for column in Q.T)
 
 
-# ``f(x, r, c)``: numbers of each entry to be summed over its row, and numbers whose moments are those of its column.
-Looked = tuple[tuple[Vector, ...], tuple[Vector, ...]]
-Look = Callable[[Vector, Quantities, Quantities], Looked]
+# ``f(x, r, c)`` returns vectors to sum over rows, and vectors whose moments are computed by column and group.
+SumTerms = tuple[tuple[Vector, ...], tuple[Vector, ...]]
+SumFunction = Callable[[Vector, Quantities, Quantities], SumTerms]
 Parts = tuple[Panel, Panel]  # sums of rows, (m, p); moments of the stored entries, (1 + 2 q, n, groups)
 
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
-    """A function of entries, the groups of rows, and the quantities of rows, and of columns by group, that it needs."""
+    """A function of entries, the groups of rows, and the quantities of rows and of columns by group that it uses."""
 
-    f: Look
+    f: SumFunction
     codes: Vector  # the group of each row, from 0 on
     R: Panel  # (m, p)
     C: Panel  # (n, n_groups, q)
     n_groups: int
-    across: bool = False  # of the transpose, whose columns are in groups
+    transposed: bool = False  # the matrix is the transpose, whose columns have groups
 
     @property
     def H(self) -> "Grouped":
-        return replace(self, across=not self.across)
+        return replace(self, transposed=not self.transposed)
 
     @property
     def lines(self) -> tuple[Vector, ...]:
-        return (self.C,) if self.across else (self.codes, self.R)
+        return (self.C,) if self.transposed else (self.codes, self.R)
 
     def with_lines(self, *lines: Vector) -> "Grouped":
-        if self.across:
+        if self.transposed:
             return replace(self, C=lines[0])
         return replace(self, codes=lines[0], R=lines[1])
 
@@ -174,25 +175,25 @@ class Grouped:
         return self.with_lines(*(of_lines[lo:hi] for of_lines in self.lines))
 
     def of(self, x: Vector, i: Vector, j: Vector) -> Parts:
-        if self.across:
+        if self.transposed:
             i, j = j, i
-        place = j.astype(np.int64, copy=False) * self.n_groups + self.codes.take(i)
+        cell = j.astype(np.int64, copy=False) * self.n_groups + self.codes.take(i)
         r = tuple(column.take(i) for column in self.R.T)
         m, (n, groups, q) = len(self.codes), self.C.shape
-        c = tuple(column.take(place) for column in self.C.reshape(n * groups, q).T)
+        c = tuple(column.take(cell) for column in self.C.reshape(n * groups, q).T)
         sums, values = self.f(x, r, c)
         of_rows = np.array([np.bincount(i, each, minlength=m) for each in sums]).reshape(len(sums), m).T
-        return of_rows, _moments(place, values, n * groups).reshape(-1, n, groups)
+        return of_rows, _moments(cell, values, n * groups).reshape(-1, n, groups)
 
     def joined(self, a: Parts, b: Parts) -> Parts:
-        if self.across:
+        if self.transposed:
             return a[0] + b[0], np.concatenate([a[1], b[1]], axis=1)
         return np.concatenate([a[0], b[0]]), merged(a[1], b[1])
 
 
-def _moments(place: Vector, values: tuple[Vector, ...], size: int) -> Panel:
-    each = [observed(grouped_moments(y, place, size)) for y in values]
-    counts = np.bincount(place, minlength=size).astype(np.float64)
+def _moments(cells: Vector, values: tuple[Vector, ...], size: int) -> Panel:
+    each = [from_raw(grouped_moments(y, cells, size)) for y in values]
+    counts = np.bincount(cells, minlength=size).astype(np.float64)
     return np.array([counts, *(row for one in each for row in (one.mean, one.M2))])
 
 

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.kernels.twin import PARTS, Array, Found, unwarned
+from shiftsvd.kernels.twin import PARTS, Array, RawMoments, range_errors_ignored
 
 Vector = npt.NDArray[Any]
-# Entries of a block that are subtracted and squared at a time: more would leave the cache and take new memory each time
-# (2 000 x 200: 1 ms to subtract the means, 0.05 ms in memory that is allocated already).
+# Entries of a block that are subtracted and squared at a time. More would exceed the cache and allocate new memory each
+# time (2,000 x 200: 1 ms to subtract the means, 0.05 ms in allocated memory).
 PIECE = 2**16
-DIGITS = 53  # binary ones of a double
+DIGITS = 53  # bits of a double
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,11 +22,11 @@ class Moments:
     Parameters
     ----------
     count : float, or array of shape (n,)
-        Number of rows, or the sum of their weights; one for each column where entries are missing.
+        Number of rows, or the sum of their weights; one for each column if entries are missing.
     mean : array of shape (n,)
         Mean of each column.
     M2 : array of shape (n,), or None
-        Sum of ``w |x - mean|^2`` over each column; None where it cannot be had cheaply.
+        Sum of ``w |x - mean|^2`` over each column; None if it would take more passes.
     low : array of shape (n,), or 0
         Rounding error of the mean, as far as it is known.
 
@@ -50,7 +50,7 @@ class Moments:
     M2: Vector | None
     low: float | Vector = 0.0
 
-    @unwarned
+    @range_errors_ignored
     def merge(self, other: "Moments") -> "Moments":
         """Return the moments of the rows of both.
 
@@ -62,14 +62,14 @@ class Moments:
         Returns
         -------
         Moments
-            Of all rows; `M2` is None where one of both is None.
+            Of all rows; `M2` is None if one of both is None.
         """
         # Chan et al. (1983): E[x^2] - mean^2 loses every digit at mean 1e6 (tests/algebra/test_moments.py).
         count = self.count + other.count
         some = np.where(count > 0, count, 1)
-        # A distance of rounded means errs by eps mean/sd: by 1e-7 for times in seconds since 1970.
+        # A difference of rounded means has a relative error of eps mean/sd: 1e-7 for times in seconds since 1970.
         delta = (other.mean - self.mean) + (other.low - self.low)
-        # From the mean of the heavier part, whose rounding error may exceed all that a light part adds.
+        # Start from the mean of the heavier part: its rounding error may exceed the change by a light part.
         lighter = self.count < other.count
         step = delta * np.where(lighter, -(self.count / some), other.count / some)
         heavy, low = np.where(lighter, other.mean, self.mean), np.where(lighter, other.low, self.low)
@@ -98,16 +98,16 @@ class Moments:
             If there are no second moments.
         """
         if self.M2 is None:
-            raise ValueError("this operator cannot compute variances; pass scale as a vector")
+            raise ValueError("This operator cannot compute variances. Pass scale as a vector.")
         free = np.asarray(self.count - ddof)
         return np.asarray(np.where(free > 0, self.M2, 0) / np.where(free > 0, free, 1))
 
 
 def weight_parts(weights: Vector) -> Array:
-    # Three parts of each of m weights, (m, 3), that add up to the weight; sums of the first two are exact. ``sum(all) -
-    # sum(some)`` cancels where few rows are left: 1e-13 of rounding would count as rows of zeros in a column that has
-    # none. Parts are multiples of a power of two such that no sum of m exceeds 2^53 of these units, as in Rump, Ogita &
-    # Oishi (2008), Accurate floating-point summation.
+    # Split each of m weights into three parts, (m, 3), such that sums of the first two are exact. The weight of the
+    # rows with zeros in a column is ``sum(all) - sum(stored)``: a rounding error of 1e-13 would count as a row of zeros
+    # in a full column. Parts are multiples of a power of two such that no sum of m exceeds 2^53 of these units, as in
+    # Rump, Ogita & Oishi (2008), Accurate floating-point summation.
     m, w = len(weights), weights
     parts = np.zeros((m, PARTS))
     for p in range(PARTS - 1):
@@ -118,67 +118,68 @@ def weight_parts(weights: Vector) -> Array:
     return parts
 
 
-def of_stored(parts: Array | None, m: int, found: Found) -> Moments:
+def of_stored(parts: Array | None, m: int, raw: RawMoments) -> Moments:
     total = m if parts is None else parts.sum(axis=0).sum()
-    return replace(beside_zeros(observed(found), left_over(parts, m, found[0])), count=float(total))
+    return replace(merge_zeros(from_raw(raw), weight_of_zeros(parts, m, raw[0])), count=float(total))
 
 
-def observed(found: Found) -> Moments:
-    stored, mean, correction, squares = found
+def from_raw(raw: RawMoments) -> Moments:
+    stored, mean, correction, squares = raw
     mean, low = _rounded(mean, correction)
     return Moments(stored.sum(axis=1), mean, squares, low)
 
 
-def _rounded(x: Vector, more: Vector) -> tuple[Vector, Vector]:
-    both = x + more
-    return both, more - (both - x)
+def _rounded(x: Vector, y: Vector) -> tuple[Vector, Vector]:
+    # Return x + y and the rounding error of this sum (Dekker 1971).
+    total = x + y
+    return total, y - (total - x)
 
 
-def beside_zeros(moments: Moments, weight: Vector | float) -> Moments:
+def merge_zeros(moments: Moments, weight: Vector | float) -> Moments:
     return moments.merge(Moments(weight, np.zeros_like(moments.mean), np.zeros(len(moments.mean))))
 
 
-def left_over(parts: Array | None, m: int, taken: Array) -> Vector:
+def weight_of_zeros(parts: Array | None, m: int, stored: Array) -> Vector:
     if parts is None:
-        return np.asarray(m - taken[:, 0])
-    left = (parts.sum(axis=0) - taken).sum(axis=1)
-    # The last part, below 2^-70 of the weights, depends on the order of its sum.
+        return np.asarray(m - stored[:, 0])
+    weight = (parts.sum(axis=0) - stored).sum(axis=1)
+    # Sums of the last parts, which are below 2^-70 of the weights, depend on the order of summation.
     rounding = 2 * m * np.finfo(np.float64).eps * np.abs(parts[:, -1]).sum()
-    return np.where(left > rounding, left, 0)
+    return np.where(weight > rounding, weight, 0)
 
 
-@unwarned
+@range_errors_ignored
 def of_block(block: Vector, weights: Vector | None = None) -> Moments:
     (m, n), dtype = block.shape, np.result_type(block.dtype, np.float64)
     w = np.ones(m) if weights is None else weights
     total = float(w.sum())
     step = max(1, PIECE // max(n, 1))
     pieces = [slice(lo, lo + step) for lo in range(0, m, step)]
-    mean, off_mean, M2 = np.zeros(n, dtype), np.zeros(n, dtype), np.zeros(n)
+    mean, deviations, M2 = np.zeros(n, dtype), np.zeros(n, dtype), np.zeros(n)
     for rows in pieces if total > 0 else []:
         mean += w[rows] @ block[rows].astype(dtype, copy=False)
     mean /= total if total > 0 else 1.0
     for rows in pieces:
-        off = block[rows] - mean
-        off_mean += w[rows] @ off
-        M2 += w[rows] @ (_square(off) if off.dtype.kind == "c" else np.multiply(off, off, out=off))
-    return _corrected(total, mean, off_mean, M2)
+        x = block[rows] - mean
+        deviations += w[rows] @ x
+        M2 += w[rows] @ (_square(x) if x.dtype.kind == "c" else np.multiply(x, x, out=x))
+    return _corrected(total, mean, deviations, M2)
 
 
-@unwarned
+@range_errors_ignored
 def of_observed(block: Vector, weights: Vector | None = None) -> Moments:
     w = np.ones(len(block)) if weights is None else weights
     seen = ~np.isnan(block)
     count = w @ seen
     dtype = np.result_type(block.dtype, np.float64)
     mean = w @ np.where(seen, block, 0).astype(dtype, copy=False) / np.where(count > 0, count, 1)
-    off = np.where(seen, block - mean, 0)
-    return _corrected(count, mean, w @ off, w @ _square(off))
+    x = np.where(seen, block - mean, 0)
+    return _corrected(count, mean, w @ x, w @ _square(x))
 
 
-def _corrected(count: float | Vector, mean: Vector, off_mean: Vector, squares: Vector) -> Moments:
-    # A constant column has variance 0, not rounding.
-    correction = off_mean / np.where(np.asarray(count) > 0, count, 1)
+def _corrected(count: float | Vector, mean: Vector, deviations: Vector, squares: Vector) -> Moments:
+    # Sums of deviations measure the rounding error of the mean, so that a constant column has variance 0.
+    correction = deviations / np.where(np.asarray(count) > 0, count, 1)
     mean, low = _rounded(mean, correction)
     return Moments(count, mean, np.maximum(squares - count * _square(correction), 0), low)
 

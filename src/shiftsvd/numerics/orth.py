@@ -1,4 +1,4 @@
-"""Orthonormal bases: QR, LU and Cholesky steps with their guard; the sign convention of singular vectors."""
+"""Orthonormal bases by QR, LU and guarded Cholesky steps; the sign convention of singular vectors."""
 
 from collections.abc import Callable, Iterable
 from functools import reduce
@@ -9,20 +9,21 @@ from scipy import linalg
 
 from shiftsvd.kernels import default_threads, ordered, shared, twin
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import Elsewhere, Panel, by_place, lengths
+from shiftsvd.numerics.panels import ForeignPanel, Panel, by_device, lengths
 
-# Rows of a panel that are worked on at once: they stay in cache, where one Householder QR of the whole does not.
+# Rows of a panel that are processed at once, so that they stay in cache.
 ROWS = 8192
-# Past condition 1e8 the Cholesky factor of a Gram matrix fails or, worse, does not; a digit of margin.
-REACH = 1e-7
-# Columns shorter than this, or longer than its inverse, have squares that are no numbers or have lost digits.
+# Inverse of the largest condition number of a Cholesky step: beyond 1e8 the factor of a Gram matrix may not exist, or
+# may be inaccurate. One digit of margin.
+LEAST_RCOND = 1e-7
+# Squares of columns that are shorter than this, or longer than its inverse, overflow or underflow.
 SHORTEST = 2.0**-480
 
 
 def orth(Y: Panel) -> Panel:
-    # Orthonormal columns that span those of Y, of any rank. L of an LU factorization is well conditioned whatever Y is,
-    # so two Cholesky steps suffice (Terao, Ozaki & Ogita 2020); measured ten times faster than Householder QR on 200
-    # 000 x 100.
+    # Orthonormal columns whose span contains that of Y, of any rank. L of an LU factorization is well conditioned for
+    # every Y, so two Cholesky steps suffice (Terao, Ozaki & Ogita 2020): ten times faster than Householder QR on
+    # 200,000 x 100.
     Q = _cholesky_steps(Y, 2)
     return Q if Q is not None else _or_householder(lu(Y))
 
@@ -32,13 +33,13 @@ def _or_householder(Y: Panel) -> Panel:
     return qr(Y)[0] if Q is None else Q
 
 
-@by_place
+@by_device
 def qr(Y: Panel) -> tuple[Panel, Panel]:
     Q, R = linalg.qr(Y, mode="economic", check_finite=False)
     return Q, R
 
 
-@by_place
+@by_device
 def lu(Y: Panel) -> Panel:
     return np.asarray(linalg.lu(Y, permute_l=True, check_finite=False)[0])
 
@@ -49,32 +50,32 @@ def well_conditioned(Y: Panel) -> Panel:
 
 
 def _cholesky_steps(Y: Panel, steps: int, overwrite: bool = False) -> Panel | None:
-    # Y times the inverse of the Cholesky factor of its Gram matrix, `steps` times; None past REACH. With `overwrite`, Y
-    # may hold the result of any step afterwards: columns of the same span and order.
+    # Multiply Y by the inverse of the Cholesky factor of its Gram matrix, `steps` times; return None if a condition
+    # number exceeds 1 / LEAST_RCOND. With `overwrite`, any step may store its result, columns of the same spans, in Y.
     Q = Y
     for _ in range(steps):
         with np.errstate(over="ignore", invalid="ignore"):
             G = inner(Q, Q)
             lengths = np.sqrt(np.diagonal(G).real)
-        # Squares out of range are left to Householder's steps, which LAPACK takes at any scale.
+        # LAPACK's Householder QR, the caller's fallback, works at any scale.
         if not SHORTEST < lengths.min() <= lengths.max() < 1 / SHORTEST:
             return None
         try:
             C = np.linalg.cholesky(G / np.outer(lengths, lengths))  # columns of any lengths
         except np.linalg.LinAlgError:
             return None
-        # The diagonal of C tells nothing: it is large at any condition where each column leans on the one before.
+        # The diagonal of C does not bound the condition: the entries can all be large for an ill-conditioned C.
         condition = np.linalg.cond(C)
-        if not condition < 1 / REACH:
+        if not condition < 1 / LEAST_RCOND:
             return None
-        free = overwrite or Q is not Y
-        if condition < 4:  # orthonormal to eps at once, since the error is eps times the condition squared
-            return times_inverse(Q, C, lengths, free)
-        Q = solved(Q, C, lengths, free)
+        reuse = overwrite or Q is not Y
+        if condition < 4:  # one step is orthonormal to eps: its error is eps times the square of the condition
+            return times_inverse(Q, C, lengths, reuse)
+        Q = solved(Q, C, lengths, reuse)
     return Q
 
 
-@by_place
+@by_device
 def inner(B: Panel, W: Panel) -> Panel:
     if shared and shared.thin(B, W):
         return shared.inner(B, W, default_threads())
@@ -82,7 +83,7 @@ def inner(B: Panel, W: Panel) -> Panel:
     return np.asarray(reduce(np.add, parts))
 
 
-@by_place
+@by_device
 def subtract_product(W: Panel, B: Panel, C: Panel) -> None:
     C = _factor(C, B)
     if shared and shared.thin(B, W):
@@ -92,41 +93,41 @@ def subtract_product(W: Panel, B: Panel, C: Panel) -> None:
 
 
 class Projected(NamedTuple):
-    """A panel less its projection, with the squares of what is left, or as orthonormal columns Q with ``Q^H W``."""
+    """Panel after a projection; if `below` is not None, its columns were made orthonormal."""
 
     W: Panel
-    coefficients: Panel
-    squares: Panel
-    below: Panel | None
+    coefficients: Panel  # of the projection, along the columns of B
+    squares: Panel  # ``W^H W`` after the projection
+    below: Panel | None  # ``Q^H W`` for the orthonormal columns Q and the W before that step
 
 
 def subtract_multiples(W: Panel, B: Panel, factors: Vector) -> None:
     # ``W -= B diag(factors)``
-    if isinstance(W, Elsewhere):
+    if isinstance(W, ForeignPanel):
         subtract_product(W, B, np.diag(factors))
     else:
         _each_block(W, lambda rows: np.subtract(W[rows], B[rows] * factors, out=W[rows]))
 
 
 def project(
-    W: Panel, B: Panel, near: int, factor: float, twice: float, Q: Panel | None, unit: float, scale: float
+    W: Panel, B: Panel, recent: int, factor: float, repeat_below: float, Q: Panel | None, unit: float, scale: float
 ) -> Projected:
-    # ``factor W`` projected against the columns of B from `near` on, then against all; its coefficients along them, and
-    # the squares of what is left. A projection that leaves less than `twice` of a column is repeated. If all columns
-    # are longer than rounding errors, `unit` times the largest norm of a product, which is at least `scale`, they are
-    # made orthonormal and copied to Q.
-    if shared and not isinstance(W, Elsewhere) and shared.thin(B, W):
-        return Projected(*shared.project(W, B, near, factor, twice, Q, unit, scale, default_threads()))
+    # Project ``factor W`` against the columns of B from `recent` on, then against all of B. Repeat the second
+    # projection if it shortens a column to less than `repeat_below` of its length. If all columns are longer than
+    # rounding errors (`unit` times the largest norm of a product, which is at least `scale`), the compiled kernel makes
+    # them orthonormal and copies them to Q.
+    if shared and not isinstance(W, ForeignPanel) and shared.thin(B, W):
+        return Projected(*shared.project(W, B, recent, factor, repeat_below, Q, unit, scale, default_threads()))
     if factor != 1:
         W *= W.dtype.type(factor)
-    # What W has in common with the last blocks is large and known beforehand; the rest is rounding.
-    first = subtract_projection(W, B[:, near:])
+    # In exact arithmetic only the last blocks have coefficients; those of the other columns are rounding errors.
+    first = subtract_projection(W, B[:, recent:])
     coefficients = subtract_projection(W, B)
-    squares, taken = inner(W, W), lengths(coefficients)
-    coefficients[near:] += first
-    left = np.sqrt(np.diagonal(squares).real)
-    if np.any(left < twice * np.hypot(left, taken)):
-        subtract_projection(W, B)  # for orthogonality: its coefficients are below the rounding of those before
+    squares, subtracted = inner(W, W), lengths(coefficients)
+    coefficients[recent:] += first
+    remaining = np.sqrt(np.diagonal(squares).real)
+    if np.any(remaining < repeat_below * np.hypot(remaining, subtracted)):
+        subtract_projection(W, B)  # for orthogonality; coefficients below the rounding of the earlier ones are dropped
         squares = inner(W, W)
     return Projected(W, coefficients, squares, None)
 
@@ -137,13 +138,14 @@ def subtract_projection(W: Panel, B: Panel) -> Panel:
     return coefficients
 
 
-@by_place
+@by_device
 def times(B: Panel, Z: Panel) -> Panel:
     Z = _factor(Z, B)
     if shared and Z.dtype == B.dtype and shared.narrow(B):
         return shared.combine(B, Z, default_threads())
     out = np.empty((B.shape[0], Z.shape[1]), np.result_type(B, Z), order="F")
-    # Transposed, BLAS neither copies the rows of contiguous columns nor those of the result.
+    # By transposes, because BLAS then copies neither the rows of B, which has contiguous columns, nor those of the
+    # result.
     _each_block(B, lambda rows: np.matmul(Z.T, B[rows].T, out=out[rows].T))
     return out
 
@@ -152,12 +154,12 @@ def _factor(C: Panel, B: Panel) -> Panel:
     return C.astype(np.result_type(B, np.float32 if C.dtype.kind == "f" else np.complex64), copy=False)
 
 
-@by_place
+@by_device
 def solved(Y: Panel, C: Panel, lengths: Vector, overwrite: bool) -> Panel:
     out = _result(Y, C, overwrite)
 
     def solve(rows: slice) -> None:
-        # A product with the inverse would be faster, and would leave the span of Y by eps times the condition.
+        # A product with the inverse would be faster, but would change the span of Y by eps times the condition.
         part = linalg.solve_triangular(C, (Y[rows] / lengths).conj().T, lower=True, check_finite=False)
         out[rows] = part.conj().T
 
@@ -165,7 +167,7 @@ def solved(Y: Panel, C: Panel, lengths: Vector, overwrite: bool) -> Panel:
     return out
 
 
-@by_place
+@by_device
 def times_inverse(Y: Panel, C: Panel, lengths: Vector, overwrite: bool) -> Panel:
     inverse, out = inverted(C, lengths), _result(Y, C, overwrite)
 
@@ -199,20 +201,21 @@ NORMALIZERS: dict[str, Callable[[Panel], Panel]] = {
     "QR": lambda Y: qr(Y)[0],
     "LU": lu,
     "CholeskyQR2": _or_householder,
-    "none": lambda Y: Y,  # at most one power iteration survives it
+    "none": lambda Y: Y,  # usable for at most one power iteration
 }
 
 
-@by_place
+@by_device
 def triangle(Y: Panel) -> Panel:
-    return stacked(ordered(lambda rows: r_factor(Y[rows]), _blocks(Y), default_threads()))
+    return triangle_of_stacked(ordered(lambda rows: r_factor(Y[rows]), _blocks(Y), default_threads()))
 
 
-def stacked(triangles: Iterable[Panel]) -> Panel:
+def triangle_of_stacked(triangles: Iterable[Panel]) -> Panel:
     return reduce(folded, triangles)
 
 
 def folded(R: Panel, S: Panel) -> Panel:
+    # The R factor of two matrices, one below the other, from their R factors.
     return r_factor(np.vstack([R, S]))
 
 
@@ -221,10 +224,10 @@ def r_factor(Y: Panel) -> Panel:
 
 
 def phases(Vh: Panel) -> Vector:
-    step = max(1, ROWS // max(Vh.shape[1], 1))  # rows at a time, so that long ones are not copied
+    step = max(1, ROWS // max(Vh.shape[1], 1))  # some rows at a time, which bounds the temporary ``abs(rows)``
     parts = [_largest(Vh[lo : lo + step]) for lo in range(0, len(Vh), step)]
     largest = np.concatenate(parts) if parts else np.ones(0, Vh.dtype)
-    if np.iscomplexobj(largest):  # signs are exact
+    if np.iscomplexobj(largest):  # signs of real numbers are exact in every precision
         largest = largest.astype(np.complex128)
     size = np.abs(largest)
     return np.where(size > 0, largest / np.where(size > 0, size, 1), 1)
@@ -235,13 +238,12 @@ def _largest(rows: Panel) -> Vector:
 
 
 def graded_basis(Y: Panel, overwrite: bool = False) -> Panel:
-    # Orthonormal columns along ``Y = U diag(S)``, whose lengths fall; columns of length 0 are filled up. With
-    # `overwrite` they may take the place of Y: a long factor is held once then. Y / S would not be orthonormal where S
-    # is small: its errors are eps S_1 / S_j. The triangular factor of two Cholesky steps has a positive diagonal, so
-    # each column keeps its direction.
+    # Return U of ``Y = U diag(S)`` for descending S, with arbitrary orthonormal columns where S is 0. With `overwrite`,
+    # U may be stored in Y, so that memory holds one long factor. Y / S would have errors of eps S_1 / S_j. The
+    # triangular factors of Cholesky steps have a positive diagonal, so columns keep their signs.
     Q = _cholesky_steps(Y, 2, overwrite)
     if Q is not None:
         return Q
-    Q, R = qr(Y)  # the same Q, also where a step has overwritten Y
+    Q, R = qr(Y)  # if a Cholesky step has overwritten Y, its columns have the same Q
     d = np.diagonal(R)
     return Q * np.where(d == 0, 1, d / np.where(d == 0, 1, np.abs(d)))

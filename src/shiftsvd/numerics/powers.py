@@ -1,4 +1,4 @@
-"""Powers of two, by which numbers are multiplied without rounding, so that their squares stay in range."""
+"""Multiplication by powers of two, which is exact, so that squares do not overflow or underflow."""
 
 from typing import Any
 
@@ -6,14 +6,14 @@ import numpy as np
 
 from shiftsvd.numerics.moments import Vector
 
-# The exponent of 0, below that of every number.
-NOTHING = -(2**20)
-# Factors between these are numbers themselves, and none of them is subnormal.
+# The exponent of 0, less than that of every other number.
+ZERO_EXPONENT = -(2**20)
+# Least and largest exponents of factors: 2.0**LEAST and 2.0**MOST are finite and not subnormal.
 LEAST, MOST = -1022, 1023
-# Sizes whose fourth powers can be summed, or whose squares can: callers that multiply data by no power of two refuse
-# others.
+# Largest absolute values whose fourth powers, or whose squares, can be summed without overflow; callers that do not
+# divide the data by a power of two raise an error for larger ones.
 LARGEST, SQUARED = 2.0**200, 2.0**510
-# Sums of squares between these have lost nothing to the ends of the range of numbers.
+# Sums of squares between these have lost no digits by overflow or underflow of terms.
 LEAST_SQUARES, MOST_SQUARES = 2.0**-600, 2.0**600
 
 
@@ -23,18 +23,18 @@ def two_to(exponents: Vector | int) -> Any:
 
 def exponents_of(x: Vector) -> Vector:
     size = np.abs(x)
-    return np.where(size > 0, np.frexp(size)[1].astype(np.int64), NOTHING)
+    return np.where(size > 0, np.frexp(size)[1].astype(np.int64), ZERO_EXPONENT)
 
 
-def plus(e: Vector | int, f: Vector | int) -> Vector:
-    return np.where(np.minimum(e, f) == NOTHING, NOTHING, np.add(e, f))
+def add_exponents(e: Vector | int, f: Vector | int) -> Vector:
+    return np.where(np.minimum(e, f) == ZERO_EXPONENT, ZERO_EXPONENT, np.add(e, f))
 
 
 def check_size(what: str, size: float, largest: float = LARGEST) -> None:
     if size != 0 and not 1 / largest < size < largest:
         raise ValueError(
-            f"{what} must be between {1 / largest:.1e} and {largest:.1e} in size, since squares of their squares leave "
-            f"the range of numbers, got {size:.3g}. Multiply the data by a power of two."
+            f"{what} must be between {1 / largest:.1e} and {largest:.1e} in absolute value, got {size:.3g}. "
+            "Multiply the data by a power of two, so that squares stay within the range of float64."
         )
 
 
@@ -44,6 +44,7 @@ def largest_of(x: Any) -> float:
 
 
 def length(x: Vector) -> float:
+    # Euclidean norm, without squares that could overflow or underflow.
     return float(np.hypot.reduce(x, initial=0.0))
 
 
@@ -54,7 +55,7 @@ def split(x: Vector | None) -> tuple[Vector | None, Vector | int]:
     return np.asarray(x * two_to(-e)), e
 
 
-class Times:
+class PowerScaled:
     """``diag(2^rows) X diag(2^cols)`` of an array X, computed in slices of its rows."""
 
     def __init__(self, X: Any, rows: Vector | int, cols: Vector | int) -> None:
@@ -62,11 +63,12 @@ class Times:
         self.shape, self.dtype = X.shape, X.dtype
 
     @property
-    def T(self) -> "Times":
-        return Times(self.X.T, self.cols, self.rows)
+    def T(self) -> "PowerScaled":
+        return PowerScaled(self.X.T, self.cols, self.rows)
 
     def __getitem__(self, lines: slice) -> Any:
-        # In double precision, like the shift that is subtracted next: entries may exceed the difference by far.
+        # The result is in double precision, like the shift that is subtracted next, because the difference may be
+        # small.
         return times(self.X[lines], part_of(self.rows, lines), self.cols)
 
 

@@ -11,7 +11,7 @@ from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import Operator, Panel, Scaled
 from shiftsvd.preparation.scales import check_scale, is_named, moments_in_units, resolve_scale, squares_in_units
 from shiftsvd.preparation.shifts import Learned, ShiftLike, check_shift, learn_shift, needs_moments
-from shiftsvd.solvers.base import Off
+from shiftsvd.solvers.base import Perturbation
 from shiftsvd.transforms.base import Fitted, Transform, units
 from shiftsvd.transforms.chains import Transformed, apply_all, learn_all, width
 
@@ -131,13 +131,13 @@ class Prepared:
         return self.training.known_moments.mean
 
     @property
-    def off(self) -> Off | None:
+    def perturbation(self) -> Perturbation | None:
         own = self.training
         if not self.entries:
             return None
         by_itself = (1 + own.scaled_by_itself) / (1.0 if self.scale is None else self.scale)
         error, rounding = (float(np.linalg.norm(each * by_itself)) for each in (own.errors, own.changed.rounding))
-        return Off(error, rounding, units(*own.A.shape) * (1 + own.scaled_by_itself))
+        return Perturbation(error, rounding, units(*own.A.shape) * (1 + own.scaled_by_itself))
 
     @property
     def count(self) -> float:

@@ -10,7 +10,7 @@ from shiftsvd.errors import Refused, Setting, few, plural, refuse
 from shiftsvd.names import ScaleLike
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.panels import unmasked
-from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, NOTHING
+from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, ZERO_EXPONENT
 from shiftsvd.operators import Operator, repeated
 from shiftsvd.runs.messages import warn
 
@@ -73,7 +73,7 @@ def moments_in_units(
     e = exponents(A, 0)
     if e is None:
         return moments, after, 0
-    e = np.where(e == NOTHING, 0, e)
+    e = np.where(e == ZERO_EXPONENT, 0, e)
     B, T = times_powers(A, 0, -e), None if S is None else times_powers(S, 0, -e)
     found = B.moments(weights)
     # Missing entries are replaced by means: they do not count, and add nothing to the squares.

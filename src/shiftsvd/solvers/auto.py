@@ -10,13 +10,22 @@ from shiftsvd.algebra.generic import gram_seconds
 from shiftsvd.backends import as_operator, centered
 from shiftsvd.backends.columns import some_rows
 from shiftsvd.errors import refuse
-from shiftsvd.events import unheard
+from shiftsvd.events import without_progress
 from shiftsvd.kernels import threads
 from shiftsvd.names import SolverName
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import parse_bytes
 from shiftsvd.solvers.base import TOL, Solver, check_rank
-from shiftsvd.solvers.constants import AT_ONCE, COUNTED, EXACT_SIDE, FLATTENS, GRAM_SIDE, ROWS_EACH, SAVED, USUAL_BLOCK
+from shiftsvd.solvers.constants import (
+    COUNTED,
+    EXACT_SECONDS,
+    EXACT_SIDE,
+    FLATTENS,
+    GRAM_SIDE,
+    ROWS_EACH,
+    SQUARES_SAVE,
+    USUAL_BLOCK,
+)
 from shiftsvd.solvers.cost import Cost, Work, vector_bytes
 from shiftsvd.solvers.exact import Exact
 from shiftsvd.solvers.gram import Gram
@@ -26,13 +35,14 @@ from shiftsvd.transforms.chains import Preprocess, as_transforms, kept_bytes
 
 
 def timed_pass(A: Operator, k: int | float) -> tuple[float, float]:
+    # Return the seconds of a product with one block, and their ratio to the seconds of the cost model.
     tall = A if A.shape[0] >= A.shape[1] else A.H
     block, work = BlockLanczos().shape(k, A).block, Work.of(A)
     V = np.ones((tall.shape[1], block), A.dtype)
     with threads(A.costs.n_threads):
-        rounds = 1 if A.costs.file_bytes else 2  # the first product in memory also pays for the start of threads
+        rounds = 1 if A.costs.file_bytes else 2  # the first product in memory includes the start of threads
         seconds = min(gram_seconds(tall, V) for _ in range(rounds))
-    return seconds, seconds / (work.product(block) + work.reading(1))
+    return seconds, seconds / (work.product_seconds(block) + work.read_seconds(1))
 
 
 def counted_passes(A: Operator, solver: Solver, k: int | float) -> int | None:
@@ -52,17 +62,17 @@ def counted_passes(A: Operator, solver: Solver, k: int | float) -> int | None:
 
 
 def _passes(A: Operator, solver: BlockLanczos, k: int, count: int) -> int | None:
-    places = np.unique(np.linspace(0, A.shape[0] - 1, count).astype(np.intp))
-    if len(places) < max(k, 2):
+    rows = np.unique(np.linspace(0, A.shape[0] - 1, count).astype(np.intp))
+    if len(rows) < max(k, 2):
         return None
     try:
-        part = some_rows(A, places) if len(places) < A.shape[0] else A
+        part = some_rows(A, rows) if len(rows) < A.shape[0] else A
     except (TypeError, ValueError):  # rows of this kind of matrix cannot be selected
         return None
-    whole = replace(solver, block_size=solver.shape(k, A).block)
-    with unheard(), threads(A.costs.n_threads):
+    same_block = replace(solver, block_size=solver.shape(k, A).block)
+    with without_progress(), threads(A.costs.n_threads):
         B = centered(part)
-        return whole.factorize(B, min(k, *B.shape), np.random.default_rng(0)).n_passes
+        return same_block.factorize(B, min(k, *B.shape), np.random.default_rng(0)).n_passes
 
 
 BY_NAME: dict[str, type[Solver]] = {
@@ -111,9 +121,9 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | st
     exact = next((solver for solver in costs if isinstance(solver, Exact)), None)
     fit = _affordable(list(costs), A, k, memory_limit)
     best = min(fit, key=lambda solver: costs[solver].seconds)
-    if exact is not None and exact in fit and costs[exact].seconds <= AT_ONCE:
-        best = Exact(tol) if _squares_pay(A, costs[exact], k) else exact
-    _tell(best, A, k, {type(solver): cost.seconds for solver, cost in costs.items()})
+    if exact is not None and exact in fit and costs[exact].seconds <= EXACT_SECONDS:
+        best = Exact(tol) if _try_squares(A, costs[exact], k) else exact
+    _set_reason(best, A, k, {type(solver): cost.seconds for solver, cost in costs.items()})
     return best
 
 
@@ -121,11 +131,12 @@ def _affordable(solvers: list[Solver], A: Operator, k: int | float, memory_limit
     if memory_limit is None:
         return solvers
     peaks = [solver.peak_bytes(A, asked_for(A, k)) for solver in solvers]
-    room = max(parse_bytes(memory_limit), min(peaks))
-    return [solver for solver, peak in zip(solvers, peaks, strict=True) if peak <= room]
+    limit = max(parse_bytes(memory_limit), min(peaks))  # if no solver fits, choose those with the least memory
+    return [solver for solver, peak in zip(solvers, peaks, strict=True) if peak <= limit]
 
 
 def asked_for(A: Operator, k: int | float) -> int:
+    # Number of components for predictions: a share of the variance may need all.
     return min(A.shape) if isinstance(k, float) else int(k)
 
 
@@ -144,10 +155,11 @@ def _costs(A: Operator, k: int | float, tol: float) -> dict[Solver, Cost]:
     return costs
 
 
-def _squares_pay(A: Operator, exact: Cost, k: int | float) -> bool:
+def _try_squares(A: Operator, exact: Cost, k: int | float) -> bool:
     work = Work.of(A)
-    at_hand = not work.sparse and work.costs.gram_reads == 1 and not (work.costs.file_bytes or work.costs.square_bytes)
-    return at_hand and k < work.n and exact.seconds - work.gram(0).seconds >= SAVED
+    costs = work.costs
+    in_memory = not work.sparse and costs.gram_reads == 1 and not (costs.file_bytes or costs.square_bytes)
+    return in_memory and k < work.n and exact.seconds - work.gram(0).seconds >= SQUARES_SAVE
 
 
 def check_solver(solver: Any, k: Any) -> None:
@@ -272,24 +284,24 @@ def estimate(
     count = asked_for(A, k)
     peak = chosen.needed_bytes(A, count) + kept_bytes(as_transforms(preprocess), A, tol)
     peak += vector_bytes(A, count, shift, sample_weight is not None)
-    foreseen = Estimate(chosen, peak, round(chosen.expected_passes(A, count)), chosen.passes_range(A, count))
-    return _probed(foreseen, A, k, tol) if probe else foreseen
+    predicted = Estimate(chosen, peak, round(chosen.expected_passes(A, count)), chosen.passes_range(A, count))
+    return _probed(predicted, A, k, tol) if probe else predicted
 
 
-def _probed(foreseen: Estimate, A: Operator, k: int | float, tol: float) -> Estimate:
-    solver, (seconds, pace) = foreseen.solver, timed_pass(A, k)
-    expected = counted_passes(A, solver, k) or foreseen.n_passes
+def _probed(predicted: Estimate, A: Operator, k: int | float, tol: float) -> Estimate:
+    solver, (seconds, slowdown) = predicted.solver, timed_pass(A, k)
+    expected = counted_passes(A, solver, k) or predicted.n_passes
     costs = {type(each): cost for each, cost in _costs(A, k, tol).items()}
-    known = costs.get(type(solver))
-    total = seconds * expected if known is None else pace * known.seconds * expected / known.n_passes
+    own = costs.get(type(solver))
+    total = seconds * expected if own is None else slowdown * own.seconds * expected / own.n_passes
     if solver.reason:
-        times = {kind: total if kind is type(solver) else pace * cost.seconds for kind, cost in costs.items()}
-        _tell(solver, A, k, times)
-    least, most = foreseen.passes_range
+        times = {kind: total if kind is type(solver) else slowdown * cost.seconds for kind, cost in costs.items()}
+        _set_reason(solver, A, k, times)
+    least, most = predicted.passes_range
     likely = min(least, expected), max(most, expected)
-    return replace(foreseen, n_passes=expected, passes_range=likely, seconds_per_pass=seconds, seconds=total)
+    return replace(predicted, n_passes=expected, passes_range=likely, seconds_per_pass=seconds, seconds=total)
 
 
-def _tell(solver: Solver, A: Operator, k: int | float, seconds: dict[type[Solver], float]) -> None:
-    told = ", ".join(f"{kind.__name__} {each:.2g} s" for kind, each in seconds.items())
-    object.__setattr__(solver, "reason", f"short side {min(A.shape)}, {A.costs.stored:,} numbers, k={k}: {told}")
+def _set_reason(solver: Solver, A: Operator, k: int | float, seconds: dict[type[Solver], float]) -> None:
+    times = ", ".join(f"{kind.__name__} {each:.2g} s" for kind, each in seconds.items())
+    object.__setattr__(solver, "reason", f"short side {min(A.shape)}, {A.costs.stored:,} numbers, k={k}: {times}")

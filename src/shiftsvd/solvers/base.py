@@ -11,8 +11,8 @@ from numpy.random import Generator
 from shiftsvd import names
 from shiftsvd.algebra.generic import shift_of
 from shiftsvd.algebra.scaled import in_units
-from shiftsvd.errors import Part, Refused, Setting, refuse
-from shiftsvd.events import foresee
+from shiftsvd.errors import Part, Refused, Setting, plural, refuse
+from shiftsvd.events import set_expected_passes
 from shiftsvd.kernels import given_threads, threads
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.powers import length
@@ -23,12 +23,12 @@ from shiftsvd.runs.messages import warn
 from shiftsvd.sketch import generator
 from shiftsvd.solvers.certify import certificate_bytes, certify
 from shiftsvd.solvers.constants import APPROXIMATED, LEAST_APPROXIMATED, MISSED_TOL
-from shiftsvd.solvers.factors import Factors, rank_floor, remainder
+from shiftsvd.solvers.factors import Factors, rank_floor, residual_norm
 
 TOL = names.TOL
 # Start of the warnings of ``certify=True`` for solvers without a tolerance; the command filters warnings by this text.
 CERTIFIED = "not certified: "
-SHARED = 'solver="auto", "lanczos", "gram" or "exact"'
+SHARE_SOLVERS = 'solver="auto", "lanczos", "gram" or "exact"'
 UNTIL_CERTAIN = ", which iterates until every value has converged."
 REMEDIES = " or the number of passes, or pass data in double precision."
 
@@ -151,7 +151,7 @@ class Solver(ABC):
             Number of components, or share of the variance.
         """
         if _is_share(k) and not self.takes_shares:
-            raise Refused("a share of the variance (", Setting("k", float(k)), f") needs {SHARED}, got {self}")
+            raise Refused("a share of the variance (", Setting("k", float(k)), f") needs {SHARE_SOLVERS}, got {self}")
 
     def __call__(
         self, A: Operator, k: int | float, rng: int | Generator | None = None, *, tol: float = TOL
@@ -185,7 +185,7 @@ class Solver(ABC):
         if not _is_share(k):
             check_rank(k, A.shape)  # type: ignore[arg-type]
         watch, started = MemoryWatch(), time.perf_counter()
-        foresee(self.expected_passes(A, int(k) if k >= 1 else min(A.shape)))
+        set_expected_passes(self.expected_passes(A, int(k) if k >= 1 else min(A.shape)))
         rng = generator(rng)
         with threads(A.costs.n_threads):
             B, unit, norm = in_units(A)  # A over a power of two, if squares could overflow or underflow
@@ -193,30 +193,30 @@ class Solver(ABC):
             F = self._result(B, len(factors.S) if isinstance(k, float) else int(k), factors, tol)
             if self.certify and F.info.converged is None:
                 F = certify(B, F, rng, tol)
-            error = remainder(B, F, factors, norm)
+            error = residual_norm(B, F, factors, norm)
         F.info = replace(
             F.info, frobenius_error=error, seconds=time.perf_counter() - started, peak_bytes=watch.growth()
         )
         F = F.times_power(unit)
-        known = factors.certificate
-        if known is not None and not known.converged:
-            _warn(known, float(F.S[-1]), F.info.missed_below)
-        elif known is None and F.info.converged is False:
-            warn(CERTIFIED + _doubts(F.info, float(F.S[-1]), tol), *self.remedy)
+        certificate = factors.certificate
+        if certificate is not None and not certificate.converged:
+            _warn(certificate, float(F.S[-1]), F.info.missed_below)
+        elif certificate is None and F.info.converged is False:
+            warn(CERTIFIED + _uncertified(F.info, float(F.S[-1]), tol), *self.remedy)
         return F
 
     def _result(self, A: Operator, k: int, factors: Factors, tol: float) -> SVDResult:
-        known = factors.certificate
-        left = _leading(factors.U, (slice(None), slice(k)), A)
-        right = _leading(factors.Vh, (slice(k), slice(None)), A)
+        certificate = factors.certificate
+        left = _slice(factors.U, (slice(None), slice(k)), A)
+        right = _slice(factors.Vh, (slice(k), slice(None)), A)
         U, Vh = signed(left, right)
         S = factors.S[:k]
-        there = S > rank_floor(A, S[0], A.costs.eps if factors.eps is None else factors.eps)
+        nonzero = S > rank_floor(A, S[0], A.costs.eps if factors.eps is None else factors.eps)
         info = Info(
             solver=repr(self),
-            n_passes=factors.n_passes + factors.factor_passes * (self.certify and known is None),
+            n_passes=factors.n_passes + factors.factor_passes * (self.certify and certificate is None),
             sample_size=factors.sample_size,
-            rank=int(there.sum()),
+            rank=int(nonzero.sum()),
             residuals=None,
             value_errors=None,
             missed_below=factors.missed_below,
@@ -225,51 +225,53 @@ class Solver(ABC):
             seconds=0.0,
             peak_bytes=None,
         )
-        return SVDResult(U, np.where(there, S, 0).astype(np.float64), Vh, known.told(info) if known else info)
+        info = certificate.add_to(info) if certificate else info
+        return SVDResult(U, np.where(nonzero, S, 0).astype(np.float64), Vh, info)
 
 
-def _leading(F: Lazy, part: tuple[slice, slice], A: Operator) -> Lazy:
+def _slice(F: Lazy, part: tuple[slice, slice], A: Operator) -> Lazy:
     if not callable(F):
         return np.asarray(F[part], A.dtype)
     n_threads = A.costs.n_threads or given_threads()
 
-    def made() -> Panel:
+    def compute() -> Panel:
         with threads(n_threads):
             return F()[part].astype(A.dtype, copy=False)
 
-    return made
+    return compute
 
 
-def _warn(known: Certificate, last: float, missed: float | None) -> None:
-    late, incomplete = len(known.late) > 0, not known.complete
-    told: list[Part] = []
-    if late:
-        told += [_unconverged(known.value_errors, known.late), "Raise ", Setting("tol"), REMEDIES]
-    if incomplete:
-        told += [" " * late + _missable(missed, last), ". Allow more passes, or raise ", Setting("missed_tol"), "."]
-    warn(*told)
+def _warn(certificate: Certificate, last: float, missed: float | None) -> None:
+    parts: list[Part] = []
+    if len(certificate.unconverged):
+        parts += [_unconverged(certificate.value_errors, certificate.unconverged), "Raise ", Setting("tol"), REMEDIES]
+    if not certificate.complete:
+        between = " " if parts else ""
+        raise_it: tuple[Part, ...] = ". Allow more passes, or raise ", Setting("missed_tol"), "."
+        parts += [between + _missed_values(missed, last), *raise_it]
+    warn(*parts)
 
 
-def _doubts(info: Info, last: float, tol: float) -> str:
+def _uncertified(info: Info, last: float, tol: float) -> str:
     assert info.value_errors is not None
-    late = np.flatnonzero(~(info.value_errors <= tol))
-    told = _unconverged(info.value_errors, late) if len(late) else ""
+    unconverged = np.flatnonzero(~(info.value_errors <= tol))
+    text = _unconverged(info.value_errors, unconverged) if len(unconverged) else ""
     if info.missed_below is None or info.missed_below > last * (1 + max(tol, MISSED_TOL)):
-        told += _missable(info.missed_below, last) + ". "
-    return told
+        text += _missed_values(info.missed_below, last) + ". "
+    return text
 
 
-def _unconverged(errors: Vector, late: Vector) -> str:
+def _unconverged(errors: Vector, unconverged: Vector) -> str:
     return (
-        f"{len(late)} component{'s' * (len(late) > 1)} did not converge: {_ranges(late + 1)} "
-        f"(relative errors bounded by {errors[late].max():.1e}, see value_errors). "
+        f"{plural(len(unconverged), 'component')} did not converge: {_ranges(unconverged + 1)} "
+        f"(relative errors bounded by {errors[unconverged].max():.1e}, see value_errors). "
     )
 
 
-def _missable(missed: float | None, last: float) -> str:
+def _missed_values(missed: float | None, last: float) -> str:
     level = missed if missed is None or last == 0 else missed / last
-    above = "Any value" if level is None else f"Values up to {level:.3g}{' sigma_k' if last else ''}"
-    return f"{above} may have been missed (see missed_below)"
+    values = "Any value" if level is None else f"Values up to {level:.3g}{' sigma_k' if last else ''}"
+    return f"{values} may have been missed (see missed_below)"
 
 
 def _ranges(numbers: Vector) -> str:
@@ -294,10 +296,10 @@ def check_tol(tol: Any, any_size: bool = False) -> None:
         raise refuse("tol", rule, tol, "pass a relative accuracy such as 1e-4")
 
 
-# --- matrices that are known to a norm only ---------------------------------------------------------------------------
+# --- matrices with approximated or rounded entries --------------------------------------------------------------------
 
 
-class Off(NamedTuple):
+class Perturbation(NamedTuple):
     """Error bounds of a matrix with approximated or rounded entries."""
 
     error: float  # bound of the norm of the approximation error, which decreases with the tolerance
@@ -305,21 +307,23 @@ class Off(NamedTuple):
     units: float  # relative rounding error of each entry
 
 
-def known_to(
-    off: Off, solver: Solver, A: Operator, k: int | float, rng: int | Generator | None, tol: float
+def solve_perturbed(
+    perturbation: Perturbation, solver: Solver, A: Operator, k: int | float, rng: int | Generator | None, tol: float
 ) -> SVDResult:
+    # The approximation error takes up APPROXIMATED of the tolerance, so the solver gets the rest.
     own: Any = solver
-    asked, share = getattr(solver, "tol", tol), 1 - APPROXIMATED if off.error else 1.0
-    stricter = replace(own, tol=share * asked) if hasattr(solver, "tol") else solver
+    own_tol, share = getattr(solver, "tol", tol), 1 - APPROXIMATED if perturbation.error else 1.0
+    stricter = replace(own, tol=share * own_tol) if hasattr(solver, "tol") else solver
     F = stricter(A, k, rng, tol=share * tol)
     F.info = replace(F.info, solver=repr(solver))
     shift = shift_of(A)
     size = np.hypot(length(F.S), F.info.frobenius_error or 0.0) + (shift.frobenius_norm() if shift else 0.0)
-    # Solvers of all digits have no tolerance of their own.
-    return off_by(F, off.error, tol if F.info.value_errors is None else asked, off.rounding + off.units * float(size))
+    rounding = perturbation.rounding + perturbation.units * float(size)
+    # Exact solvers report no errors; their results are judged by the tolerance of the call.
+    return widen_bounds(F, perturbation.error, tol if F.info.value_errors is None else own_tol, rounding)
 
 
-def off_by(F: SVDResult, error: float, tol: float, rounding: float = 0.0) -> SVDResult:
+def widen_bounds(F: SVDResult, error: float, tol: float, rounding: float = 0.0) -> SVDResult:
     """Widen the bounds of components of A + E to those of A, where ``||E|| <= error + rounding``.
 
     Values move by at most the norm of E (Weyl); vectors by at most twice its share of the gap (Wedin 1972). Warn of
@@ -328,18 +332,19 @@ def off_by(F: SVDResult, error: float, tol: float, rounding: float = 0.0) -> SVD
     info, norm = F.info, error + rounding
     missed = None if info.missed_below is None else info.missed_below + norm
     # Exact solvers report no errors; their rounding is treated as zero.
-    own = np.zeros(len(F.S)) if info.value_errors is None else info.value_errors
+    before = np.zeros(len(F.S)) if info.value_errors is None else info.value_errors
     with np.errstate(divide="ignore", invalid="ignore"):
-        least, errors = (own + np.where(F.S > 0, each / F.S, 0) for each in (error, norm))
+        approximated, errors = (before + np.where(F.S > 0, each / F.S, 0) for each in (error, norm))
     vectors = None if info.vector_errors is None else _vectors(info.vector_errors, F.S, missed, norm)
-    late = least > max(tol, LEAST_APPROXIMATED) if error else np.zeros(len(F.S), bool)
-    if late.any() and info.converged is not False:
+    uncertain = approximated > max(tol, LEAST_APPROXIMATED) if error else np.zeros(len(F.S), bool)
+    if uncertain.any() and info.converged is not False:
+        count = int(uncertain.sum())
         warn(
-            f"{int(late.sum())} components are not certain to tol={tol:g}, because transformed entries are "
-            f"approximated (norm of the error: {error:.1e}). Lower ",
+            f"{plural(count, 'component')} {'is' if count == 1 else 'are'} not certain to tol={tol:g}, because "
+            f"transformed entries are approximated (norm of the error: {error:.1e}). Lower ",
             *(Setting("tol"), " for a more accurate approximation."),
         )
-    converged = False if late.any() else info.converged
+    converged = False if uncertain.any() else info.converged
     F.info = replace(info, value_errors=errors, vector_errors=vectors, missed_below=missed, converged=converged)
     return F
 

@@ -23,7 +23,8 @@ class Cost(NamedTuple):
 # Gram matrix; one core, AVX-512 (benchmarks/claims/kernels.py).
 SPARSE = {4: 0.12e-9, 8: 0.21e-9}
 SPARSE_PAIR = 1.3e-9
-# Larger panels on the short side (bytes), and larger Gram matrices (bytes), do not fit into the cache.
+# Largest panels on the short side, and largest Gram matrices, that fit into the cache, in bytes; the factor by which
+# products with larger panels are slower.
 CACHE = 2**20
 GRAM_CACHE = 2**24
 MISSES = 1.6
@@ -32,7 +33,7 @@ MISSES = 1.6
 BLAS = {4: 1.2e-11, 8: 2.2e-11}
 THIN = {4: 2.2e-11, 8: 6e-11}
 LAPACK = 1.5e-10
-# Seconds to form an entry of a dense block with its shift.
+# Seconds to convert an entry of a dense block to double precision and subtract its shift.
 FORM = 0.8e-9
 # Overhead of a step of block Lanczos in seconds: calls and small matrices (benchmarks/claims/middle.py).
 STEP = 7e-4
@@ -46,13 +47,14 @@ FIXED = 2_500_000
 DENSE_BYTES, DENSE_BLOCKS = 2**23, 3
 
 
-def surroundings(A: Operator, columns: int) -> int:
+def overhead_bytes(A: Operator, columns: int) -> int:
+    # Memory of a fit outside of the arrays of its solver, for products with panels of `columns` columns.
     costs = tall(A).costs
-    beside = FIXED + costs.working_bytes + columns * costs.column_bytes
+    size = FIXED + costs.working_bytes + columns * costs.column_bytes
     if costs.stored < A.shape[0] * A.shape[1]:
-        return beside
-    at_once = DENSE_BLOCKS * (costs.n_threads or default_threads()) * (costs.block_bytes or DENSE_BYTES)
-    return beside + min(at_once, 8 * costs.stored)
+        return size
+    dense_blocks = DENSE_BLOCKS * (costs.n_threads or default_threads()) * (costs.block_bytes or DENSE_BYTES)
+    return size + min(dense_blocks, 8 * costs.stored)
 
 
 # Vectors as long as the rows for weights: the weights, their square roots, and temporaries of moments and sums.
@@ -85,12 +87,14 @@ def wide(A: Operator) -> Operator:
     return A if A.shape[0] < A.shape[1] else A.H
 
 
-def long_vectors(A: Operator, k: int) -> int:
+def long_vector_bytes(A: Operator, k: int) -> int:
+    # The signs need the right vectors, so the long-side factor of a wide matrix is computed during the fit: two panels
+    # and a tenth as margin. That of a tall matrix is computed when it is read.
     return 0 if A.shape[0] >= A.shape[1] else int(8 * 2.2 * k * A.shape[1])
 
 
 class Work(NamedTuple):
-    """Sizes that costs depend on; the short side has n columns."""
+    """Sizes that determine the seconds and passes of solvers; n is the short side."""
 
     m: int
     n: int
@@ -107,30 +111,34 @@ class Work(NamedTuple):
     def sparse(self) -> bool:
         return self.costs.stored < self.m * self.n
 
-    def product(self, columns: float, size: int | None = None) -> float:
+    def product_seconds(self, columns: float, size: int | None = None) -> float:
         size = size or self.size
         if not self.sparse:
             return 4 * self.costs.stored * columns * THIN[size] / THREADS
         misses = MISSES if self.n * 256 > CACHE else 1.0
         return self.costs.stored * columns * SPARSE[size] * misses / THREADS
 
-    def reading(self, n_passes: float) -> float:
+    def read_seconds(self, n_passes: float) -> float:
         formed = 0.0 if self.sparse else self.costs.stored * FORM / THREADS
         return (formed + self.costs.file_bytes * FILE) * n_passes
 
-    def sending(self) -> float:
+    def send_seconds(self) -> float:
         return self.costs.square_bytes * FILE
 
     def lanczos(self, k: int, block: int, columns: int) -> Cost:
         steps = np.ceil((5.0 * k + 100) / block) + 4
         done = min(steps * block, 1.5 * self.n + block)
-        algebra = done / block * (self.orthogonalisation(block, columns) + STEP) + 4 * self.check(min(columns, done))
-        return Cost(self.product(done + k) + self.reading(steps + 1) + algebra, float(steps + 1))
+        per_step, checks = (
+            self.orthogonalization_seconds(block, columns) + STEP,
+            4 * self.check_seconds(min(columns, done)),
+        )
+        algebra = done / block * per_step + checks
+        return Cost(self.product_seconds(done + k) + self.read_seconds(steps + 1) + algebra, float(steps + 1))
 
-    def orthogonalisation(self, block: int, columns: int) -> float:
+    def orthogonalization_seconds(self, block: int, columns: int) -> float:
         return 8 * self.n * block * min(columns, self.n) * BLAS[8] / THREADS
 
-    def check(self, columns: float) -> float:
+    def check_seconds(self, columns: float) -> float:
         return 10 * columns**3 * BLAS[8]
 
     def gram(self, k: int) -> Cost:
@@ -139,8 +147,9 @@ class Work(NamedTuple):
         else:
             form = 2 * self.costs.stored * self.n * BLAS[8] + self.costs.stored * FORM
         solve = min(10 * self.n**3 * LAPACK / 3, (6.0 * k + 200) * 4 * self.n**2 * BLAS[8] * 2)
-        return Cost(form / THREADS + solve + self.product(k) + 2 * self.costs.file_bytes * FILE + self.sending(), 2.0)
+        reads = 2 * self.costs.file_bytes * FILE
+        return Cost(form / THREADS + solve + self.product_seconds(k) + reads + self.send_seconds(), 2.0)
 
     def exact(self) -> Cost:
         qr = 2.0 * self.m * self.n**2 * LAPACK / THREADS
-        return Cost(qr + 12 * self.n**3 * LAPACK + self.costs.file_bytes * FILE + self.sending(), 1.0)
+        return Cost(qr + 12 * self.n**3 * LAPACK + self.costs.file_bytes * FILE + self.send_seconds(), 1.0)

@@ -10,8 +10,8 @@ from shiftsvd.kernels import default_threads
 from shiftsvd.numerics.powers import length
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import Solver, check_tol
-from shiftsvd.solvers.constants import EPS, PART_SUMMED, WITH_DIGITS
-from shiftsvd.solvers.cost import long_vectors, surroundings, tall
+from shiftsvd.solvers.constants import DIFFERENCE_MARGIN, EPS, SQUARES_SHARE
+from shiftsvd.solvers.cost import long_vector_bytes, overhead_bytes, tall
 from shiftsvd.solvers.factors import Factors, components_for, long_factor, rounding, squares_rounding
 
 
@@ -61,7 +61,7 @@ class Exact(Solver):
     tol: float = 0.0
 
     takes_shares = True
-    remedy = ("The values are accurate to rounding; their bounds, which are computed from squares, cannot show it.",)
+    remedy = ("The values are accurate to rounding, but their error bounds, computed from squares, are larger.",)
 
     def __post_init__(self) -> None:
         check_tol(self.tol, any_size=True)
@@ -80,7 +80,8 @@ class Exact(Solver):
         _, S, Vh = np.linalg.svd(_triangle(A), full_matrices=False)
         k = components_for(S**2, share) if isinstance(share, float) else share
         eps = A.costs.gram_eps
-        eps = eps if eps == EPS else min(eps, A.H.costs.gram_eps)  # A or its adjoint is stored; blocks have its unit
+        # Blocks have the rounding unit of the stored matrix, which is A or its adjoint.
+        eps = eps if eps == EPS else min(eps, A.H.costs.gram_eps)
         missed = float(S[k] + rounding(A, eps) * S[0] + 4 * EPS * cancelled(A)) if k < n else 0.0
         rest, S, Vh = length(S[k:]), S[:k], Vh[:k]
         U = lambda: long_factor(A, Vh.conj().T)  # noqa: E731
@@ -93,7 +94,7 @@ class Exact(Solver):
         k = components_for(theta, share) if isinstance(share, float) else share
         eps = A.costs.gram_eps
         noise, rest = squares_rounding(A, G), float(theta[k:].sum())
-        if not (noise < 2 * PART_SUMMED * self.tol * theta[k - 1] and rest >= WITH_DIGITS * noise):
+        if not (noise < 2 * SQUARES_SHARE * self.tol * theta[k - 1] and rest >= DIFFERENCE_MARGIN * noise):
             return None
         missed = float(np.sqrt(theta[k] + noise))
         S, V = np.sqrt(theta[:k]), V[:, :k]
@@ -111,11 +112,11 @@ class Exact(Solver):
         threads, size = A.costs.n_threads or default_threads(), min(max(QR_ENTRIES, 2 * n * n), m * n)
         count = -(-m * n // size)
         if count > 1 and tall(A).costs.square_columns:  # a file with its rows on the short side is one block
-            return 8 * (3 * m * n + 6 * n * n) + surroundings(A, k) + long_vectors(A, k)
+            return 8 * (3 * m * n + 6 * n * n) + overhead_bytes(A, k) + long_vector_bytes(A, k)
         # Waiting blocks, the shift of the next block, and two copies of each block that LAPACK factorizes.
         waiting = min(count, threads + 2) + 1 if count > 1 else 0
         blocks = size * (waiting + 2 * min(count, threads))
-        return 8 * (blocks + 6 * n * n) + surroundings(A, k) + long_vectors(A, k)
+        return 8 * (blocks + 6 * n * n) + overhead_bytes(A, k) + long_vector_bytes(A, k)
 
 
 def _triangle(A: Operator) -> Panel:

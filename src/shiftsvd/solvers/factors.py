@@ -8,11 +8,11 @@ from shiftsvd.algebra.generic import cancelled, fused, lazy_basis, matmat_in_dou
 from shiftsvd.algebra.low_rank import factor_norm
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import graded_basis, inner
-from shiftsvd.numerics.panels import on_host, to_spare
+from shiftsvd.numerics.panels import may_overwrite, on_host
 from shiftsvd.numerics.powers import length
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.result import Certificate, Lazy, SVDResult
-from shiftsvd.solvers.constants import EPS, ROUNDED_PART, TO_NEAREST, WHOLE_FACTOR, WITH_DIGITS
+from shiftsvd.solvers.constants import DIFFERENCE_MARGIN, EPS, ROUNDED_PART, TO_NEAREST, WHOLE_FACTOR
 
 
 class Factors(NamedTuple):
@@ -51,7 +51,7 @@ def long_factor(A: Operator, V: Panel) -> Panel:
         return lazy
     V = placed(A, V)
     Y = matmat_in_double(A, V)
-    return graded_basis(Y, overwrite=to_spare(Y, V))
+    return graded_basis(Y, overwrite=may_overwrite(Y, V))
 
 
 def rounding(A: Operator, eps: float) -> float:
@@ -62,8 +62,8 @@ def rounding(A: Operator, eps: float) -> float:
 
 
 def squares_rounding(A: Operator, G: Panel) -> float:
-    """Bound the rounding of the eigenvalues of a formed ``G = A^H A``."""
-    # A sum of m products has an error of m rounding units. An implicit shift has rounding errors of its own size.
+    """Bound the rounding errors of the eigenvalues of a formed ``G = A^H A``."""
+    # A sum of m products has an error of m rounding units. The errors of an implicit shift are relative to its norm.
     shift = shift_of(A)
     square = float(np.trace(G).real) + (shift.frobenius_norm() ** 2 if shift else 0.0) + cancelled(A) ** 2
     return rounding(A, A.costs.gram_eps) * square
@@ -85,88 +85,90 @@ def shift_rounding(A: Operator, eps: float = EPS) -> float:
     return (4 if eps < 1e-10 else 1) * eps * size if size else 0.0
 
 
-def remainder(A: Operator, F: SVDResult, factors: Factors, norm: float | None) -> float | None:
+def residual_norm(A: Operator, F: SVDResult, factors: Factors, norm: float | None) -> float | None:
     """Return ``||A - U S Vh||_F`` of the factors F, which are `factors` rounded; None if ||A|| is unknown.
 
-    Every factorization here is a projection ``A V V^H`` or ``U U^H A``, converged or not, so the square of the norm is
+    All solvers return a projection, ``A V V^H`` or ``U U^H A``, converged or not, so the square of the norm is
     ``||A||^2 - ||S||^2``, without a pass. If rounding leaves too few digits of this difference, recompute it for single
     precision data from one product in double precision, O(nnz k). If the difference is still inaccurate, compute the
     residual block by block: one pass and O(m n k), or two passes for a wide matrix in a file.
     """
     if factors.rest is not None:
         dropped = length(factors.S[: len(F.S)][F.S == 0])  # values below the rank floor, reported as 0
-        return float(np.hypot(np.hypot(factors.rest, dropped), np.sqrt(2) * _rounded(A, F.S)))
+        return float(np.hypot(np.hypot(factors.rest, dropped), np.sqrt(2) * _storage_rounding(A, F.S)))
     if norm is None:
         return None
     square = norm**2 - float(F.S @ F.S)
-    if square >= WITH_DIGITS * _doubt(A, norm, F.S, _unit(A)):
+    if square >= DIFFERENCE_MARGIN * _difference_rounding(A, norm, F.S, _data_eps(A)):
         return float(np.sqrt(square))
-    direct = _of_product(A, F.S, factors, norm) if factors.factor_passes else (A - F).frobenius_norm()
+    direct = _from_product(A, F.S, factors, norm) if factors.factor_passes else (A - F).frobenius_norm()
     small = not A.costs.file_bytes or 8 * max(A.shape) * len(F.S) <= WHOLE_FACTOR
-    if factors.factor_passes and direct is not None and small and _rounded(A, F.S) > ROUNDED_PART * direct:
-        direct = (A - F).frobenius_norm()  # the rounding of vectors dominates, and the model of rounding is too coarse
-    # For an operator with many columns that only multiplies, the difference of squares is the only estimate.
-    return float(np.sqrt(max(square, _doubt(A, norm, F.S, _unit(A))))) if direct is None else direct
+    if factors.factor_passes and direct is not None and small and _storage_rounding(A, F.S) > ROUNDED_PART * direct:
+        direct = (A - F).frobenius_norm()  # the rounding of vectors dominates, and `_storage_rounding` is too coarse
+    # For an operator with many columns that supports products only, the difference of squares is the only estimate.
+    return float(np.sqrt(max(square, _difference_rounding(A, norm, F.S, _data_eps(A))))) if direct is None else direct
 
 
-def left_over(A: Operator, F: SVDResult, k: int, square: float) -> float:
-    known, S = F.info.frobenius_error, F.S[:k]
-    if known is None:
+def residual_square(A: Operator, F: SVDResult, k: int, square: float) -> float:
+    # Return the squared norm of the residual of the first k components, where `square` is the squared norm of A.
+    error, S = F.info.frobenius_error, F.S[:k]
+    if error is None:
         rest = square - float(S @ S)
-        return rest if rest > _doubt(A, float(np.sqrt(square)), S, _unit(A)) else 0.0
-    # A residual at rounding level is 0: `double` is the error of products and means, the other term that of rounded
-    # data and vectors.
-    double = max(max(A.shape) * EPS * float(F.S[0]), 4 * EPS * float(np.sqrt(_implicit(A))))
-    rest = known**2 + float(F.S[k:] @ F.S[k:])
-    return rest if rest > max(double, 2 * _unit(A) * float(np.sqrt(square))) ** 2 else 0.0
+        return rest if rest > _difference_rounding(A, float(np.sqrt(square)), S, _data_eps(A)) else 0.0
+    # Return 0 for a residual at rounding level, that of products and means, or that of the data and the vectors.
+    of_products = max(max(A.shape) * EPS * float(F.S[0]), 4 * EPS * float(np.sqrt(_implicit_square(A))))
+    rest = error**2 + float(F.S[k:] @ F.S[k:])
+    return rest if rest > max(of_products, 2 * _data_eps(A) * float(np.sqrt(square))) ** 2 else 0.0
 
 
-def _of_product(A: Operator, S: Vector, factors: Factors, norm: float) -> float | None:
-    there, wide = S > 0, callable(factors.Vh)
+def _from_product(A: Operator, S: Vector, factors: Factors, norm: float) -> float | None:
+    nonzero, wide = S > 0, callable(factors.Vh)
     short = factors.U[:, : len(S)] if callable(factors.Vh) else factors.Vh[: len(S)].conj().T  # type: ignore[index]
-    B, V, S = fused(A.H, 0) if wide else A, short[:, there], S[there]
-    beside = _rounded(A, S) ** 2  # rounding of the factor on the long side
-    if _unit(A) > EPS:
+    B, V, S = fused(A.H, 0) if wide else A, short[:, nonzero], S[nonzero]
+    of_rounding = _storage_rounding(A, S) ** 2  # rounding of the factor on the long side
+    if _data_eps(A) > EPS:
         G = inner(V, B.gram(V))
-        beside += _turned(G, S)
+        of_rounding += _nonorthogonal_square(G, S)
         square = norm**2 - float(np.trace(G).real)
-        if A.costs.eps == EPS and square >= WITH_DIGITS * _doubt(A, norm, S, B.costs.gram_eps):
-            return float(np.sqrt(square + beside + _rounded(A, S) ** 2))
+        if A.costs.eps == EPS and square >= DIFFERENCE_MARGIN * _difference_rounding(A, norm, S, B.costs.gram_eps):
+            return float(np.sqrt(square + of_rounding + _storage_rounding(A, S) ** 2))
     W = V.astype(A.dtype).astype(V.dtype)
-    square_of = _all_beyond(A, B, V, W, wide)
-    return None if square_of is None else float(np.sqrt(square_of + beside))
+    beyond = _square_beyond(A, B, V, W, wide)
+    return None if beyond is None else float(np.sqrt(beyond + of_rounding))
 
 
-def _all_beyond(A: Operator, B: Operator, V: Panel, W: Panel, wide: bool) -> float | None:
+def _square_beyond(A: Operator, B: Operator, V: Panel, W: Panel, wide: bool) -> float | None:
     if V.shape[1] == V.shape[0]:
         return float(np.linalg.norm(V - W)) ** 2  # V spans the whole space
     squares = squares_beyond(B, V, W)
     if squares is not None:
         return float(squares.sum())
-    left = (A - LowRank(W, A.rmatmat(V))).frobenius_norm() if wide else None
-    return None if left is None else left**2
+    norm = (A - LowRank(W, A.rmatmat(V))).frobenius_norm() if wide else None
+    return None if norm is None else norm**2
 
 
-def _turned(G: Panel, S: Vector) -> float:
+def _nonorthogonal_square(G: Panel, S: Vector) -> float:
     # Rounding of single precision products makes columns of A V non-orthogonal, by about eps sigma_1^2.
     lengths = np.sqrt(np.maximum(np.diagonal(G).real, 0))
     coupled = np.minimum(np.abs(np.triu(G, 1)) / S[:, None], lengths)
     return float(np.sum(coupled**2) + np.sum((lengths - S) ** 2))
 
 
-def _doubt(A: Operator, norm: float, S: Vector, unit: float) -> float:
+def _difference_rounding(A: Operator, norm: float, S: Vector, unit: float) -> float:
+    # Bound the rounding error of ||A||^2 - ||S||^2, for values from products with rounding unit `unit`.
     products = 2 * unit * float(S[0]) * length(S) if len(S) else 0.0
-    return products + EPS * (4 * float(np.sqrt(max(A.shape))) * norm**2 + _implicit(A))
+    return products + EPS * (4 * float(np.sqrt(max(A.shape))) * norm**2 + _implicit_square(A))
 
 
-def _implicit(A: Operator) -> float:
+def _implicit_square(A: Operator) -> float:
+    # Squared norm of terms that cancel: the implicit shift, and parts of the data.
     shift = shift_of(A)
     return cancelled(A) ** 2 + (0.0 if shift is None else (factor_norm(shift.L) * factor_norm(shift.R)) ** 2)
 
 
-def _rounded(A: Operator, S: Vector) -> float:
-    return TO_NEAREST * _unit(A) * length(S)
+def _storage_rounding(A: Operator, S: Vector) -> float:
+    return TO_NEAREST * _data_eps(A) * length(S)
 
 
-def _unit(A: Operator) -> float:
+def _data_eps(A: Operator) -> float:
     return float(np.finfo(A.dtype).eps)

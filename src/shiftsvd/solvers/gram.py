@@ -16,23 +16,23 @@ from shiftsvd.numerics.orth import subtract_product
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import TOL, Solver
 from shiftsvd.solvers.constants import (
-    ABOVE,
+    ALL_FROM,
     EPS,
     FIRST_COLUMNS,
+    INVARIANT_SPACE,
     KRYLOV_SIDE,
     LEADING_SIDE,
-    MANY,
+    LEVEL_MARGIN,
     MISSED_TOL,
     MOST_COLUMNS,
     OF_PAIRS,
     PART_OF_ALL,
     PART_OF_KRYLOV,
-    PART_SUMMED,
     PROBABILITY,
     RESIDUAL,
-    SPANNED,
+    SQUARES_SHARE,
 )
-from shiftsvd.solvers.cost import long_vectors, surroundings, tall
+from shiftsvd.solvers.cost import long_vector_bytes, overhead_bytes, tall
 from shiftsvd.solvers.factors import Factors, components_for, rank_floor, squares_rounding
 from shiftsvd.solvers.lanczos import BlockLanczos, problem_of
 from shiftsvd.solvers.probe import Proven
@@ -73,7 +73,7 @@ class Gram(Solver):
 
     References
     ----------
-    Golub & Van Loan (2013), section 8.6; Chan, Golub & LeVeque (1983) for what must not be subtracted.
+    Golub & Van Loan (2013), section 8.6; Chan, Golub & LeVeque (1983) on cancellation in sums of squares.
 
     Examples
     --------
@@ -91,9 +91,9 @@ class Gram(Solver):
     last_pass: bool = field(default=True, repr=False)
 
     def __post_init__(self) -> None:
-        self._leading()  # validates the settings shared with BlockLanczos
+        self._lanczos()  # validates the settings shared with BlockLanczos
 
-    def _leading(self) -> BlockLanczos:
+    def _lanczos(self) -> BlockLanczos:
         return BlockLanczos(self.tol, missed_tol=self.missed_tol, miss_probability=self.miss_probability)
 
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
@@ -103,25 +103,25 @@ class Gram(Solver):
         A = fused(A, np.inf)
         n = A.shape[1]
         G = gram_matrix(A)
-        few = isinstance(k, int) and k + 8 <= MANY * n
+        few = isinstance(k, int) and k + 8 <= ALL_FROM * n
         if few and n > LEADING_SIDE:
-            return self._few(A, G, k, rng)
+            return self._by_lanczos(A, G, k, rng)
         theta, Z, level = _eigenpairs(G, int(k) + 1 if few else n, RESIDUAL * self.tol, rng)
         k = components_for(theta, k) if isinstance(k, float) else k
         noise = squares_rounding(A, G)
-        proven = noise < 2 * PART_SUMMED * self.tol * theta[k - 1]
-        if few and not proven:  # leading values may have to be deflated
-            return self._few(A, G, k, rng)
+        proven = noise < 2 * SQUARES_SHARE * self.tol * theta[k - 1]
+        if few and not proven:  # block Lanczos deflates leading values whose rounding hides the others
+            return self._by_lanczos(A, G, k, rng)
         V = Z[:, : k if len(theta) == n else k + 1]
         ritz = Ritz(theta, np.zeros((0, len(theta))), k, 0.0, level, zero=rank_floor(A, float(np.sqrt(theta[0]))) ** 2)
         product, measured = (G @ V, noise) if proven and not self.last_pass else (None, 0.0)
-        p, budget = problem_of(self._leading(), A, k)[0], Budget(2, n_passes=1, widest=n)
+        p, budget = problem_of(self._lanczos(), A, k)[0], Budget(2, n_passes=1, widest=n)
         products = replace(Products.of(p, budget), precise=True)
         stopped = Snapshot(ritz, V, V[:, :0], (), Proven(0), A.costs.gram_eps, measured, Stop.CONVERGED, product)
         return read(p, products, stopped, rng).factors(A, budget)
 
-    def _few(self, A: Operator, G: Panel, k: int | float, rng: Generator) -> Factors:
-        p, budget = problem_of(self._leading(), A, k, Formed(G))
+    def _by_lanczos(self, A: Operator, G: Panel, k: int | float, rng: Generator) -> Factors:
+        p, budget = problem_of(self._lanczos(), A, k, GramOperator(G))
         reading = solve(p, budget, rng)
         return reading.factors(A, replace(budget, n_passes=1 + budget.n_passes, widest=len(G)))
 
@@ -136,7 +136,7 @@ class Gram(Solver):
         threads = A.costs.n_threads or default_threads()
         # For a file, threads + 1 threads each sum the parts of a block, and one more block waits.
         squares = 2 * (threads + 1) + 3 if A.costs.file_bytes else threads + 4
-        return 8 * (squares * n * n + 8 * n * k) + surroundings(A, widest) + long_vectors(A, k)
+        return 8 * (squares * n * n + 8 * n * k) + overhead_bytes(A, widest) + long_vector_bytes(A, k)
 
 
 def _eigenpairs(G: Panel, count: int, tol: float, rng: Generator) -> tuple[Vector, Panel, float]:
@@ -150,7 +150,7 @@ def _eigenpairs(G: Panel, count: int, tol: float, rng: Generator) -> tuple[Vecto
         unit = 2.0 ** np.frexp(np.max(np.abs(G)))[1]
         theta, Z = linalg.eigh(G / unit, subset_by_index=[n - count, n - 1], overwrite_a=True, check_finite=False)
         theta *= unit
-    if len(theta) < count:  # the routine may return fewer of eigenvalues that are equal to rounding
+    if len(theta) < count:  # the routine may return fewer eigenvalues if some are equal up to rounding
         theta, Z = np.linalg.eigh(G)
     theta = np.maximum(theta[::-1], 0)
     return theta, Z[:, ::-1], -np.inf if len(theta) == n else float(theta[-1])
@@ -158,7 +158,7 @@ def _eigenpairs(G: Panel, count: int, tol: float, rng: Generator) -> tuple[Vecto
 
 def _krylov(G: Panel, count: int, tol: float, rng: Generator) -> tuple[Vector, Panel, float] | None:
     # Lanczos with full orthogonalisation: return the leading Ritz pairs once each residual is below `tol` times its
-    # value. Return None after so many columns that LAPACK would be faster, or if an eigenvalue may have been missed.
+    # value. Return None after MOST_COLUMNS n columns, or if an eigenvalue may have been missed.
     if G.dtype.kind == "c":
         return None
     n, due = len(G), OF_PAIRS * count + FIRST_COLUMNS
@@ -172,7 +172,7 @@ def _krylov(G: Panel, count: int, tol: float, rng: Generator) -> tuple[Vector, P
         w -= along @ near
         w -= (basis @ w) @ basis
         beta = float(np.linalg.norm(w))
-        if not beta > SPANNED * T[0, 0]:
+        if not beta > INVARIANT_SPACE * T[0, 0]:
             return None
         T[i, i], T[i + 1, i], T[i, i + 1] = along[-1], beta, beta
         np.divide(w, beta, out=Q[i + 1])
@@ -180,25 +180,25 @@ def _krylov(G: Panel, count: int, tol: float, rng: Generator) -> tuple[Vector, P
             theta, S = np.linalg.eigh(T[:due, :due])
             theta, S = theta[: -count - 1 : -1], S[:, : -count - 1 : -1]
             if np.all(beta * np.abs(S[-1]) <= tol * theta):
-                return _all_below(G, theta, basis.T @ S, float(np.linalg.norm(beta * S[-1])))
+                return _prove_none_missed(G, theta, basis.T @ S, float(np.linalg.norm(beta * S[-1])))
             due += due // 4
     return None
 
 
-def _all_below(G: Panel, theta: Vector, V: Panel, residual: float) -> tuple[Vector, Panel, float] | None:
+def _prove_none_missed(G: Panel, theta: Vector, V: Panel, residual: float) -> tuple[Vector, Panel, float] | None:
     # If ``mu I - (G - V Theta V^H)`` has a Cholesky factor, no eigenvalue of ``P G P``, ``P = I - V V^H``, exceeds mu
     # plus the rounding of the factor, (n + 1) eps times the trace (Higham 2002, theorem 10.3), and of the matrix.
     last = float(theta[-1])
-    mu = last * (1 + ABOVE) + 2 * residual**2 / last
-    left = (V * theta) @ V.T - G
-    left.flat[:: len(G) + 1] += mu
-    rounded = (len(G) + 1) * EPS * float(np.trace(left) + 2 * np.trace(G))
-    failed = linalg.lapack.dpotrf(left.T, clean=False, overwrite_a=True)[1]
+    mu = last * (1 + LEVEL_MARGIN) + 2 * residual**2 / last
+    M = (V * theta) @ V.T - G
+    M.flat[:: len(G) + 1] += mu
+    rounded = (len(G) + 1) * EPS * float(np.trace(M) + 2 * np.trace(G))
+    failed = linalg.lapack.dpotrf(M.T, clean=False, overwrite_a=True)[1]
     return None if failed else (theta, V, mu + rounded)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Formed(Operator):
+class GramOperator(Operator):
     """Operator of a known Gram matrix, which supports `gram` alone."""
 
     G: Panel
@@ -216,7 +216,7 @@ class Formed(Operator):
         return product
 
     def matmat(self, V: Panel) -> Panel:
-        raise NotImplementedError("this operator supports gram alone")
+        raise NotImplementedError("this operator supports only gram")
 
     def rmatmat(self, W: Panel) -> Panel:
-        raise NotImplementedError("this operator supports gram alone")
+        raise NotImplementedError("this operator supports only gram")

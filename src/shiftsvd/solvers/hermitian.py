@@ -7,15 +7,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.numerics.bounds import TINY, Fact, Ritz, rounding_of, value_errors
+from shiftsvd.numerics.bounds import TINY, CountBound, Ritz, rounding_of, value_errors
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.constants import MISSED_TOL, USUAL_BLOCK
 from shiftsvd.solvers.krylov import Factorization, RitzPairs
-from shiftsvd.solvers.probe import Proven, allowed, needed, prove
-from shiftsvd.solvers.problem import Budget, Later, Outcome, Products, Stop, basis_columns, most_passes
-from shiftsvd.solvers.solve import advance, at_end, converge
+from shiftsvd.solvers.probe import Proven, miss_limit, prove, required_bounds
+from shiftsvd.solvers.problem import Budget, Continue, Outcome, Products, Stop, basis_columns, most_passes
+from shiftsvd.solvers.solve import advance, cannot_step, converge
 
 
 class Eigenpairs(NamedTuple):
@@ -55,26 +55,26 @@ class HermitianLanczos:
         G = Products(A.matmat, dtype, budget, reads=1, last_reads=1, double_eps=A.costs.eps)
         F = Factorization.of(rng.standard_normal((n, b)).astype(dtype), self.basis_columns(k, n), rng)
         # `_negative` needs the first block, which is in the basis until the first restart or probe. Check before both.
-        first, due = F.epoch, min(max(2, 2 * k // b) + 1, n if F.columns == n else F.columns // b - 1)
+        first_epoch, steps = F.epoch, min(max(2, 2 * k // b) + 1, n if F.columns == n else F.columns // b - 1)
         proven, negative, lowest = Proven(b), 0.0, np.inf
 
-        def judged(pairs: RitzPairs) -> tuple[Ritz, Outcome | Later]:
+        def check(pairs: RitzPairs) -> tuple[Ritz, Outcome | Continue]:
             nonlocal negative, lowest
             ritz = _ritz(pairs, k, G, F, proven)
             lowest = min(lowest, float(pairs.theta[-1]))
-            if F.epoch == first and not proven.n_probes:
+            if F.epoch == first_epoch and not proven.n_probes:
                 negative = _negative(ritz, pairs.Z, F)
-            if at_end(G, F):
+            if cannot_step(G, F):
                 return ritz, Stop.SPENT
-            return ritz, Stop.CONVERGED if _converged(ritz, self.tol) else Later(1)
+            return ritz, Stop.CONVERGED if _converged(ritz, self.tol) else Continue(1)
 
         while True:
-            ritz, why = converge(partial(advance, G, F, lambda theta: k), judged, due)
-            if why is Stop.SPENT or not proven.lacks(needs := _needs(ritz, self.tol, proven)):
+            ritz, outcome = converge(partial(advance, G, F, lambda theta: k), check, steps)
+            if outcome is Stop.SPENT or not proven.needs_probe(needs := _needs(ritz, self.tol, proven)):
                 break
             proven = prove(G, F, ritz, needs, proven).proven
-            due = int(proven.lacks(_needs(ritz, self.tol, proven)))
-        converged = _converged(ritz, self.tol) and ritz.limit <= _allowed(ritz, self.tol)
+            steps = int(proven.needs_probe(_needs(ritz, self.tol, proven)))
+        converged = _converged(ritz, self.tol) and ritz.limit <= _miss_limit(ritz, self.tol)
         found = ritz.theta[:k], F.vectors(k), _errors(ritz)
         return Eigenpairs(*found, converged, budget.n_passes, negative, lowest)
 
@@ -95,12 +95,12 @@ def _errors(ritz: Ritz) -> Vector:
     return np.where(theta > noise, value_errors(ritz) + rounded, (ritz.r[: ritz.k] + noise) / first)
 
 
-def _needs(ritz: Ritz, tol: float, proven: Proven) -> list[Fact]:
-    return needed(ritz, _allowed(ritz, tol), proven.seen)
+def _needs(ritz: Ritz, tol: float, proven: Proven) -> list[CountBound]:
+    return required_bounds(ritz, _miss_limit(ritz, tol), proven.seen)
 
 
-def _allowed(ritz: Ritz, tol: float) -> float:
-    relative = allowed(ritz, max(tol, MISSED_TOL))
+def _miss_limit(ritz: Ritz, tol: float) -> float:
+    relative = miss_limit(ritz, max(tol, MISSED_TOL))
     # Values that are not positive have no relative criterion.
     if ritz.theta[ritz.k - 1] > ritz.noise:
         return relative
@@ -110,5 +110,5 @@ def _allowed(ritz: Ritz, tol: float) -> float:
 def _negative(ritz: Ritz, Z: Panel, F: Factorization) -> float:
     """Estimate the sum of the negative eigenvalues from the first block (Ubaru, Chen & Saad 2017)."""
     below = np.maximum(-ritz.theta - ritz.noise, 0)
-    weights = np.sum(np.abs(Z[: F.b]) ** 2, axis=0) * F.n / F.b
+    weights = np.sum(np.abs(Z[: F.block_width]) ** 2, axis=0) * F.n / F.block_width
     return float(below.sum() if F.size == F.n else below @ weights)

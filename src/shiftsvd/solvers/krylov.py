@@ -8,13 +8,13 @@ from numpy.random import Generator
 
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import Projected, inner, orth, project, subtract_product, subtract_projection, times
-from shiftsvd.numerics.panels import beside, lengths, put, room, sent, to_spare
+from shiftsvd.numerics.panels import empty_columns, hstack, lengths, may_overwrite, set_columns, to_device_of
 from shiftsvd.operators import Panel
-from shiftsvd.solvers.constants import EPS, SINGLE_ROUNDING, TOLD_BY_SQUARES, TWICE
+from shiftsvd.solvers.constants import EPS, REPEAT_BELOW, RESOLVED_BY_SQUARES, SINGLE_ROUNDING
 
 
 class RitzPairs(NamedTuple):
-    """Ritz values, descending; coordinates Z of the vectors in B, and E of the residuals in the next block."""
+    """Ritz values, descending; coordinates Z of Ritz vectors in B, and coordinates E of residuals in the next block."""
 
     theta: Vector
     Z: Panel
@@ -26,10 +26,11 @@ NONE = np.empty((0, 0))
 
 @dataclass(eq=False)
 class Factorization:
-    """``G B = B H + Q C J^H``: Q is the next block, and J picks the columns of B that were multiplied last.
+    """``G B = B H + Q C J^H``: Q is the next block, and J picks the last `last` columns of B.
 
-    An epoch ends when columns of B are removed. A bound of G outside of B holds until the epoch ends, because B only
-    grows. During a probe `aside` stores the Q of before, and residuals lack their part along that Q.
+    Products with the other columns of B have no part along Q. An epoch ends when columns of B are removed. A bound of G
+    outside of B holds until the epoch ends, because B only grows. A probe replaces Q by a random block; until it ends,
+    `suspended` stores the replaced Q, and residuals lack their part along that Q.
     """
 
     rng: Generator
@@ -41,24 +42,24 @@ class Factorization:
     H: Panel = field(default_factory=lambda: NONE)
     C: Panel = field(default_factory=lambda: NONE)  # (width, last)
     columns: int = 0  # columns of the basis before `make_room` restarts it
-    b: int = 0  # columns of the first block
+    block_width: int = 0  # columns of the first block; `width` may differ
     epoch: int = 0
-    size: int = 0
-    width: int = 0
-    last: int = 0
+    size: int = 0  # columns of B that were multiplied
+    width: int = 0  # columns of Q
+    last: int = 0  # columns of C: of the last block, or all kept columns after a restart
     scale: float = 0.0  # largest norm of a product so far; rounding errors are relative to it
-    aside: tuple[Panel, Panel] | None = None  # the Q of before a probe, and the coordinates of residuals in that Q
-    _ritz: tuple[tuple[int, int], RitzPairs] | None = None
-    _rows: Panel | None = None  # Q by rows, as products read it, if the last step left it
+    suspended: tuple[Panel, Panel] | None = None  # the replaced Q, and the coordinates of residuals in it
+    _ritz: tuple[tuple[int, int], RitzPairs] | None = None  # and the epoch and size for which they were computed
+    _rows: Panel | None = None  # Q by rows, as products read it, if the last step returned it so
 
     @classmethod
-    def of(cls, Q: Panel, columns: int, rng: Generator, single: bool = False, room: int = 0) -> "Factorization":
-        F = cls(rng, max(room, columns), columns=columns, b=Q.shape[1])
+    def of(cls, Q: Panel, columns: int, rng: Generator, single: bool = False, reserved: int = 0) -> "Factorization":
+        F = cls(rng, max(reserved, columns), columns=columns, block_width=Q.shape[1])
         F.begin(Q, single)
         return F
 
     @classmethod
-    def around(cls, V: Panel, theta: Vector, R: Panel, rng: Generator) -> "Factorization":
+    def from_ritz(cls, V: Panel, theta: Vector, R: Panel, rng: Generator) -> "Factorization":
         """Return the factorization with an orthonormal basis V, Ritz values theta and residuals R."""
         n, k = V.shape
         F = cls(rng, min(2 * k, n))
@@ -67,7 +68,7 @@ class Factorization:
         F.H[:k, :k] = np.diag(theta)
         F.scale = float(np.max(np.abs(theta), initial=0.0))
         # Small residuals have rounding errors along V, which are relative to the products.
-        Q = F._independent(R, F.rounding, n - k, k, before=F.scale)
+        Q = F._orthonormal_part(R, F.rounding, n - k, k, before=F.scale)
         F.C = inner(Q, R)
         F._append(Q)
         return F
@@ -100,7 +101,7 @@ class Factorization:
     def reserve(self, columns: int) -> None:
         have, columns = self.B.shape[1], min(columns, self.n)
         if columns > have:
-            B = room(self.B, columns, self.B.dtype)
+            B = empty_columns(self.B, columns, self.B.dtype)
             B[:, : self.size + self.width] = self.B[:, : self.size + self.width]
             self.B, self.H = B, np.pad(self.H, (0, columns - have))
 
@@ -112,9 +113,9 @@ class Factorization:
         self.epoch, self.size, self.last, self.scale = self.epoch + 1, 0, 0, 0.0
         self._append(orth(Q))
 
-    def _allocate(self, near: Panel, held: np.dtype[np.generic]) -> None:
-        self.B = NONE  # frees its memory first
-        self.B, self.H = room(near, self.capacity, held), np.zeros((self.capacity, self.capacity), near.dtype)
+    def _allocate(self, like: Panel, dtype: np.dtype[np.generic]) -> None:
+        self.B = NONE  # free the old basis first
+        self.B, self.H = empty_columns(like, self.capacity, dtype), np.zeros((self.capacity, self.capacity), like.dtype)
 
     def make_room(self, k: int, steps: int = 1) -> None:
         """Restart with at least k Ritz vectors, or enlarge the basis if that would leave no room for steps.
@@ -122,9 +123,9 @@ class Factorization:
         For several steps, restart only if the basis already has room for them afterwards.
         """
         # Keep half of the basis: error bounds need values beyond the k-th to determine the gap.
-        keep = min(max(k + self.b, (self.columns - 2 * self.width) // 2), self.size)
+        keep = min(max(k + self.block_width, (self.columns - 2 * self.width) // 2), self.size)
         if steps == 1:
-            self.columns = max(self.columns, min(keep + 2 * self.width + 4 * self.b, self.n))
+            self.columns = max(self.columns, min(keep + 2 * self.width + 4 * self.block_width, self.n))
         elif keep + (steps + 1) * self.width > min(self.size, self.columns):
             return
         if self.size + (steps + 1) * self.width > self.columns:
@@ -133,29 +134,29 @@ class Factorization:
     def restart(self, kept: int) -> None:
         """Keep the first Ritz vectors, and remove the rest of the basis (Wu & Simon 2000)."""
         theta, Z, _ = self.ritz()
-        width, Q, border = self.width, self.block.copy(), self._border(Z[:, :kept])
+        width, Q, residuals = self.width, self.block.copy(), self._residual_coordinates(Z[:, :kept])
         self.B[:, :kept] = self._times(Z[:, :kept])
         self.B[:, kept : kept + width] = Q
         self.H[:] = 0
         self.H[:kept, :kept] = np.diag(theta[:kept])
-        # All kept vectors have a residual along Q, so all of them count as multiplied last.
-        self.C, self.size, self.last, self.epoch = border, kept, kept, self.epoch + 1
+        # All kept vectors have a residual along Q.
+        self.C, self.size, self.last, self.epoch = residuals, kept, kept, self.epoch + 1
 
     # --- Ritz values ----------------------------------------------------------------------------------------------
 
     def ritz(self) -> RitzPairs:
-        now = self.epoch, self.size
-        if self._ritz is None or self._ritz[0] != now:
+        state = self.epoch, self.size
+        if self._ritz is None or self._ritz[0] != state:
             theta, Z = np.linalg.eigh(self.H[: self.size, : self.size])
             theta, Z = theta[::-1], Z[:, ::-1]
-            self._ritz = now, RitzPairs(theta, Z, self._border(Z))
+            self._ritz = state, RitzPairs(theta, Z, self._residual_coordinates(Z))
         return self._ritz[1]
 
     def vectors(self, count: int) -> Panel:
-        out = self._times(self.ritz().Z[:, :count])
-        return orth(out.astype(self.H.dtype)) if self.single else out
+        V = self._times(self.ritz().Z[:, :count])
+        return orth(V.astype(self.H.dtype)) if self.single else V
 
-    def _border(self, Z: Panel) -> Panel:
+    def _residual_coordinates(self, Z: Panel) -> Panel:
         return np.asarray(self.C @ Z[self.size - self.last : self.size])
 
     def _times(self, Z: Panel) -> Panel:
@@ -168,54 +169,51 @@ class Factorization:
         self.scale = self.scale or float(np.max(lengths(W), initial=0))
         unit = 2.0 ** int(np.frexp(self.scale)[1]) if self.single else 1.0
         factor = 1 / unit
-        if W.dtype != self.B.dtype or not (to_spare(W, self.B) and to_spare(W, self.block)):
+        if W.dtype != self.B.dtype or not (may_overwrite(W, self.B) and may_overwrite(W, self.block)):
             W, factor = (W * factor).astype(self.B.dtype), 1.0
         old, end = self.size, self.size + self.width
         self.reserve(end + self.width)
-        near, room = max(0, old - self.last), min(self.n, self.B.shape[1]) - end
-        Q = self.B[:, end : end + self.width] if W.shape[1] <= room else None
+        recent, free = max(0, old - self.last), min(self.n, self.B.shape[1]) - end
+        Q = self.B[:, end : end + self.width] if W.shape[1] <= free else None
         W, coefficients, squares, below = project(
-            W, self.B[:, :end], near, factor, TWICE, Q, self._unit, self.scale / unit
+            W, self.B[:, :end], recent, factor, REPEAT_BELOW, Q, self._unit, self.scale / unit
         )
-        left = np.sqrt(np.diagonal(squares).real)
-        self.scale = max(self.scale, unit * float(np.max(np.hypot(left, lengths(coefficients)), initial=0)))
+        projected = np.sqrt(np.diagonal(squares).real)  # lengths of the columns of W after the projection
+        self.scale = max(self.scale, unit * float(np.max(np.hypot(projected, lengths(coefficients)), initial=0)))
         coefficients = coefficients * unit
         diagonal = coefficients[old:]
         self.H[:old, old:end] = coefficients[:old]
         self.H[old:end, :old] = coefficients[:old].conj().T
         self.H[old:end, old:end] = (diagonal + diagonal.conj().T) / 2
         self.size, self.last = end, self.width
-        # The next projection computes C again, for H. Until then only checks need C.
+        # The next step computes C again, as coefficients of its projection, for H. Until then only checks need C.
         if below is not None:
             self.C, self._rows = below * unit, W
             return
-        Q = self._next(W, squares, self.rounding / unit)
+        Q = self._next_block(W, squares, self.rounding / unit)
         self.C = inner(Q, W) * unit
         self._append(Q)
 
     def _append(self, Q: Panel) -> None:
-        put(self.B, self.size, Q)
+        set_columns(self.B, self.size, Q)
         self.width, self._rows = Q.shape[1], None
 
-    def _project(self, W: Panel, end: int) -> Panel:
-        return subtract_projection(W, self.B[:, :end])
+    def _project_fully(self, W: Panel, end: int) -> Projected:
+        next_columns, W = self.B[:, end : end + W.shape[1]], W.astype(self.B.dtype)
+        Q = next_columns if next_columns.shape[1] == W.shape[1] else None
+        return project(W, self.B[:, :end], 0, 1.0, REPEAT_BELOW, Q, self._unit, 0.0)
 
-    def _projected(self, W: Panel, end: int) -> Projected:
-        place, W = self.B[:, end : end + W.shape[1]], W.astype(self.B.dtype)
-        Q = place if place.shape[1] == W.shape[1] else None
-        return project(W, self.B[:, :end], 0, 1.0, TWICE, Q, self._unit, 0.0)
-
-    def _next(self, W: Panel, squares: Panel, noise: float) -> Panel:
-        # Do not fill up the block of a probe with random columns: its bound is for the chain of the first block alone.
+    def _next_block(self, W: Panel, squares: Panel, noise: float) -> Panel:
+        # Replace lost columns by random columns, except in a probe, whose bound is for the chain of its first block.
         end = self.size
         width = min(W.shape[1], self.n - end, self.B.shape[1] - end)
-        Q = self._independent(W, noise, width, end, squares=squares)
-        if Q.shape[1] < width and self.aside is None:
+        Q = self._orthonormal_part(W, noise, width, end, squares=squares)
+        if Q.shape[1] < width and self.suspended is None:
             self.B[:, end : end + Q.shape[1]] = Q
-            Q = beside(Q, self._fresh(end + Q.shape[1], width - Q.shape[1]))
+            Q = hstack(Q, self._random_orthonormal(end + Q.shape[1], width - Q.shape[1]))
         return Q
 
-    def _independent(
+    def _orthonormal_part(
         self, W: Panel, noise: float, width: int, end: int, before: float = 0.0, squares: Panel | None = None
     ) -> Panel:
         """Return at most `width` orthonormal columns that span W above `noise`, orthogonal to ``B[:, :end]``.
@@ -226,85 +224,87 @@ class Factorization:
         Q, width = W[:, :0].copy(), min(width, W.shape[1])
         while True:
             squares = inner(W, W) if squares is None else squares
-            combined, sizes, hidden = _longest(squares, noise, width - Q.shape[1])
+            combined, sizes, hidden = _longest_combinations(squares, noise, width - Q.shape[1])
             if not len(sizes):
                 return Q
             X = times(W, combined)
-            shortest = TWICE if self.single else TWICE**2
+            shortest = REPEAT_BELOW if self.single else REPEAT_BELOW**2
             if Q.shape[1] or sizes[0] < shortest * max(float(sizes[-1]), before):
-                X = self._cleaned(X, end, Q)  # short columns have rounding errors along B
+                X = self._reorthogonalized(X, end, Q)  # short columns have rounding errors along B
             elif not self.single:  # in single precision X is orthonormal already
                 X = orth(X)
-            Q = beside(Q, X) if Q.shape[1] else X
+            Q = hstack(Q, X) if Q.shape[1] else X
             if Q.shape[1] >= width or not hidden:
                 return Q
             # Remove the longest columns, so that squares can resolve shorter columns.
             W, squares = W.copy(), None
             subtract_product(W, Q, inner(Q, W))
-            self._project(W, end)
+            subtract_projection(W, self.B[:, :end])
 
-    def _cleaned(self, X: Panel, end: int, Q: Panel) -> Panel:
+    def _reorthogonalized(self, X: Panel, end: int, Q: Panel) -> Panel:
         for _ in range(2):
-            self._project(X, end)
+            subtract_projection(X, self.B[:, :end])
             subtract_product(X, Q, inner(Q, X))
             X = orth(X).astype(self.B.dtype)
         return X
 
-    def _fresh(self, end: int, columns: int) -> Panel:
-        X = self._normal(columns)
+    def _random_orthonormal(self, end: int, columns: int) -> Panel:
+        X = self._random_normal(columns)
         for _ in range(2):
             X = orth(X).astype(self.B.dtype)
-            self._project(X, end)
+            subtract_projection(X, self.B[:, :end])
         return orth(X)
 
-    def _normal(self, columns: int) -> Panel:
+    def _random_normal(self, columns: int) -> Panel:
         shape = self.n, columns
         X: Panel = self.rng.standard_normal(shape)
-        return sent(self.B, X if self.H.dtype.kind == "f" else (X + 1j * self.rng.standard_normal(shape)) / np.sqrt(2))
+        if self.H.dtype.kind == "c":
+            X = (X + 1j * self.rng.standard_normal(shape)) / np.sqrt(2)
+        return to_device_of(self.B, X)
 
-    # --- the block of a probe -------------------------------------------------------------------------------------
+    # --- probes ---------------------------------------------------------------------------------------------------
 
-    def set_aside(self, columns: int) -> Panel:
-        """Replace Q by a random block X_0 orthogonal to B, and return R of ``P Omega = X_0 R``."""
+    def begin_probe(self, columns: int) -> Panel:
+        """Replace Q by X_0, and return R, of ``P Omega = X_0 R``; P projects normal columns Omega orthogonally to B."""
         end = self.size
-        self.aside = self.block.copy(), self._border(np.eye(end, dtype=self.H.dtype))
-        Omega = self._normal(min(columns, self.n - end))
+        self.suspended = self.block.copy(), self._residual_coordinates(np.eye(end, dtype=self.H.dtype))
+        Omega = self._random_normal(min(columns, self.n - end))
         self.reserve(end + Omega.shape[1])
-        X, _, _, R = self._projected(Omega, end)
+        X, _, _, R = self._project_fully(Omega, end)
         if R is None:
             X = orth(X).astype(self.B.dtype)
-            self._project(X, end)
+            subtract_projection(X, self.B[:, :end])
             X = orth(X)
             R = inner(X, Omega)
         self.last, self.C = 0, np.zeros((X.shape[1], 0), self.H.dtype)
         self._append(X)
         return R
 
-    def take_back(self) -> None:
-        """Append the block that was set aside to the next block, so that residuals are complete again."""
-        assert self.aside is not None
-        waiting, residuals = self.aside
-        self.aside = None
+    def end_probe(self) -> None:
+        """Append the suspended block to the next block, so that residuals are complete again."""
+        assert self.suspended is not None
+        block, residuals = self.suspended
+        self.suspended = None
         end = self.size + self.width
-        self.reserve(end + waiting.shape[1])
-        Q, known, squares, below = self._projected(waiting, end)
+        self.reserve(end + block.shape[1])
+        Q, coefficients, squares, below = self._project_fully(block, end)
         if below is None:
-            W, Q = Q, self._independent(Q, self._unit, self.n - end, end, before=1.0, squares=squares)
+            W, Q = Q, self._orthonormal_part(Q, self._unit, self.n - end, end, before=1.0, squares=squares)
             below = inner(Q, W)
-        border, earlier = np.zeros((self.width + Q.shape[1], self.size), self.H.dtype), residuals.shape[1]
-        border[: self.width, self.size - self.last :] = self.C
-        border[: self.width, :earlier] += known[self.size :] @ residuals
-        border[self.width :, :earlier] = below @ residuals
+        C, earlier = np.zeros((self.width + Q.shape[1], self.size), self.H.dtype), residuals.shape[1]
+        C[: self.width, self.size - self.last :] = self.C
+        C[: self.width, :earlier] += coefficients[self.size :] @ residuals
+        C[self.width :, :earlier] = below @ residuals
         self.B[:, end : end + Q.shape[1]] = Q
-        self.C, self.width, self.last, self._rows = border, self.width + Q.shape[1], self.size, None
+        self.C, self.width, self.last, self._rows = C, self.width + Q.shape[1], self.size, None
 
 
-def _longest(squares: Panel, noise: float, columns: int) -> tuple[Panel, Vector, bool]:
+def _longest_combinations(squares: Panel, noise: float, columns: int) -> tuple[Panel, Vector, bool]:
     # From squares = W^H W, return at most `columns` combinations of W that are orthonormal; the lengths of the unscaled
     # combinations, ascending; and True if rounding of the squares may hide shorter combinations above the noise.
     sizes, X = np.linalg.eigh(squares)
     sizes = np.sqrt(np.maximum(sizes, 0))
-    least = max(noise, TOLD_BY_SQUARES * float(np.max(sizes, initial=0.0)))
-    told = np.flatnonzero(~(sizes <= least))
-    there = told[max(0, len(told) - columns) :]
-    return X[:, there] / sizes[there], sizes[there], least > noise and len(told) < len(sizes)
+    least = max(noise, RESOLVED_BY_SQUARES * float(np.max(sizes, initial=0.0)))
+    resolved = np.flatnonzero(~(sizes <= least))
+    longest = resolved[max(0, len(resolved) - columns) :]
+    return X[:, longest] / sizes[longest], sizes[longest], least > noise and len(resolved) < len(sizes)

@@ -12,7 +12,7 @@ from shiftsvd.numerics.bounds import residual_rounding
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers import constants
 from shiftsvd.solvers.base import TOL, Solver, check_tol
-from shiftsvd.solvers.cost import Work, long_vectors, surroundings, tall, wide
+from shiftsvd.solvers.cost import Work, long_vector_bytes, overhead_bytes, tall, wide
 from shiftsvd.solvers.factors import Factors
 from shiftsvd.solvers.problem import Budget, Problem, Shape, basis_columns, most_passes
 from shiftsvd.solvers.solve import solve
@@ -142,8 +142,8 @@ class BlockLanczos(Solver):
         if self.start is not None or not A.costs.long_bytes or wide(A).costs.gram_reads > 1:
             return False
         shape = self._shape(k, A, constants.LONG_COLUMNS)
-        few = shape.wanted + constants.STEPS * shape.block <= min(A.shape)
-        return few and 8 * max(A.shape) * shape.room <= A.costs.long_bytes
+        long_enough = shape.wanted + constants.STEPS * shape.block <= min(A.shape)
+        return long_enough and 8 * max(A.shape) * shape.reserved <= A.costs.long_bytes
 
     def _shape(self, k: int | float, A: Operator, columns: tuple[int, int]) -> Shape:
         least, most = columns
@@ -151,8 +151,8 @@ class BlockLanczos(Solver):
         width = most if isinstance(k, float) else int(np.clip((2 * k - 1) // 16 * 16, least, most))
         n, b = min(A.shape), min(self.block_size or width, *A.shape)
         wanted = min(constants.OF_SHARE + b if isinstance(k, float) else int(k), n)
-        held = basis_columns(wanted, b, n, self.max_basis)
-        return Shape(b, wanted, held, min(held + (constants.SWEEPS + 1) * b, n))
+        basis = basis_columns(wanted, b, n, self.max_basis)
+        return Shape(b, wanted, basis, min(basis + (constants.SWEEPS + 1) * b, n))
 
     def single(self, A: Operator) -> bool:
         """Return True to start in single precision; for double data only if the tolerance is likely to allow it.
@@ -167,7 +167,7 @@ class BlockLanczos(Solver):
         bool
             True for single precision; a run continues in double precision if the residuals require it.
         """
-        roundings = 1 if A.dtype == np.float32 else constants.DOUBT
+        roundings = 1 if A.dtype == np.float32 else constants.ROUNDINGS_IN_TOL
         return A.costs.gram_in_single and self.tol >= residual_rounding(constants.SINGLE) * roundings
 
     def _expected_steps(self, k: int | float) -> float:
@@ -187,14 +187,16 @@ class BlockLanczos(Solver):
         slower = 1 + np.log10(TOL / max(self.tol, A.costs.gram_eps)) / constants.DIGITS
         noise = round((constants.NOISE + constants.RESTARTED * k / block) * (n / block) ** (1 / 3) * max(slower, 1))
         most = max(noise, round(self.expected_passes(A, k)) // reads)
-        return least * reads, max(least, min(most, whole + constants.JUDGED) if columns == n else most) * reads
+        return least * reads, max(
+            least, min(most, whole + constants.MEASURING_PASSES) if columns == n else most
+        ) * reads
 
     def peak_bytes(self, A: Operator, k: int) -> int:
         side = max if self.on_long_side(A, k) else min
-        n, b, _, _, room = side(A.shape), *self.shape(k, A)
+        n, b, _, _, reserved = side(A.shape), *self.shape(k, A)
         threads = A.costs.n_threads or default_threads()
         panels = (threads + 9) * (k + b if k > b else 2 * b)  # the last reading shares a product with a block
-        return 8 * n * (room + panels) + surroundings(A, k + b) + long_vectors(A, k)
+        return 8 * n * (reserved + panels) + overhead_bytes(A, k + b) + long_vector_bytes(A, k)
 
 
 def problem_of(

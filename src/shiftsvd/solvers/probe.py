@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from shiftsvd.numerics import bounds
-from shiftsvd.numerics.bounds import BEYOND, ROUNDING, TINY, Fact, Ritz
+from shiftsvd.numerics.bounds import BEYOND, ROUNDING, TINY, CountBound, Ritz
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import beside
+from shiftsvd.numerics.panels import hstack
 from shiftsvd.operators import Panel
 from shiftsvd.solvers import constants
 from shiftsvd.solvers.krylov import Factorization
 from shiftsvd.solvers.problem import Products
 
-Needs = list[Fact]  # bounds that a probe must prove
+Needs = list[CountBound]  # bounds that a probe must prove
 
 
 class Chain:
@@ -36,18 +36,18 @@ class Chain:
         self.length = float(np.linalg.norm(R, 2))
         self.parts: list[tuple[Panel, Panel]] = []  # A_j and C_j
         self.spread, self.top = 0.0, -np.inf  # the largest norm of a coefficient, the largest Ritz value of P G P
-        self.excluded = np.inf  # the least bound of fewer products, which still holds
+        self.excluded = np.inf  # the least bound of earlier products, which still holds
 
     def add(self, diagonal: Panel, below: Panel) -> None:
         self.parts.append((diagonal, below))
         self.spread = max(self.spread, *(float(np.linalg.norm(X, 2)) for X in (diagonal, below) if X.size))
-        t, Z = np.linalg.eigh(self._projected())
+        t, Z = np.linalg.eigh(self._tridiagonal())
         self.top = float(t[-1])
         self.gaps = t[-1] - t
         self.first = Z[: len(self.R)].conj().T @ self.R  # E_1^H Z, times R: (size of T, columns)
         self.last = below @ Z[len(Z) - below.shape[1] :]  # B E^H Z, B the last C_j: (width of X', size of T)
 
-    def _projected(self) -> Panel:
+    def _tridiagonal(self) -> Panel:
         size, hi = sum(len(A) for A, _ in self.parts), 0
         T = np.zeros((size, size), self.parts[0][0].dtype)
         for diagonal, below in self.parts:
@@ -58,7 +58,7 @@ class Chain:
                 T[hi:end, lo:hi], T[lo:hi, hi:end] = below, below.conj().T
         return T
 
-    def bound(self, noise: float, sought: float = constants.SOUGHT) -> float:
+    def bound(self, noise: float, sought: float = constants.PRECISION) -> float:
         """Return a bound of the largest eigenvalue of ``P G P`` that holds with the probability of the chain.
 
         `noise` bounds the norm of F. Intervals are excluded one after another, downwards from infinity. One that cannot
@@ -127,19 +127,19 @@ class Probe:
 
     def __init__(self, F: Factorization, columns: int, probability: float, noise: float) -> None:
         self.F, self.noise = F, noise
-        R = F.set_aside(max(columns, constants.LEAST_COLUMNS))
+        R = F.begin_probe(max(columns, constants.LEAST_COLUMNS))
         self._chain = Chain(R, max(probability, constants.LEAST_PROBABILITY))
         self.level = self.top = np.inf
 
-    def take(self, product: Panel) -> None:
+    def add_product(self, product: Panel) -> None:
         F, old = self.F, self.F.size
         F.extend(product)
         self._chain.add(F.H[old : F.size, old : F.size], F.C)
-        self.level, self.top = self._chain.bound(self._rounding(), constants.COARSE), self._chain.top
+        self.level, self.top = self._chain.bound(self._rounding(), constants.COARSE_PRECISION), self._chain.top
 
-    def end(self) -> None:
+    def finish(self) -> None:
         self.level = self._chain.bound(self._rounding())
-        self.F.take_back()
+        self.F.end_probe()
         if self.F.size == self.F.n:  # the basis spans the whole space
             self.level = self.top + self.noise
 
@@ -151,11 +151,11 @@ class Probe:
 class Proven:
     """Upper bounds that probes have proven so far on eigenvalues of G."""
 
-    seen: int  # random columns multiplied so far: the basis can hold this many copies of a multiple eigenvalue
+    seen: int  # random columns multiplied so far: the basis can contain this many copies of a multiple eigenvalue
     probability: float = constants.PROBABILITY  # of a wrong bound by any probe; p / 2^j for the j-th probe
     level: float = np.inf  # bound of G outside of the basis in `epoch`, which holds while the basis grows
     epoch: int = 0
-    facts: tuple[Fact, ...] = ()  # (count, mu): at most `count` eigenvalues exceed mu; holds for every basis
+    count_bounds: tuple[CountBound, ...] = ()  # which hold for every basis
     n_probes: int = 0
 
     def level_of(self, F: Factorization) -> float:
@@ -164,13 +164,14 @@ class Proven:
         return self.level if self.epoch == F.epoch else np.inf
 
     def limit(self, k: int) -> float:
-        return min((mu for count, mu in self.facts if count <= k), default=np.inf)
+        return min((mu for count, mu in self.count_bounds if count <= k), default=np.inf)
 
-    def lacks(self, needs: Needs) -> bool:
+    def needs_probe(self, needs: Needs) -> bool:
+        """Return True if some of the bounds are not proven and the run may use another probe."""
         return self.n_probes < constants.PROBES and not all(self.limit(count) <= mu for count, mu in needs)
 
     @property
-    def chance(self) -> float:
+    def failure_probability(self) -> float:
         """Return the probability with which the next probe may fail."""
         return self.probability * 0.5 ** (self.n_probes + 1)
 
@@ -193,44 +194,44 @@ def prove(
     `cold`, because the probe of a run with start vectors may find missed components. If residuals are too large for any
     level to prove the needs, return without a product.
     """
-    count, product = ready(ritz, needs), None
+    count, product = vectors_to_keep(ritz, needs), None
     if count is None:
         return Proof(proven, ritz, None)
     if count < F.size:
         F.restart(count)
         ritz = ritz.first(count)
-    probe = Probe(F, F.b, proven.chance, ritz.noise)
+    probe = Probe(F, F.block_width, proven.failure_probability, ritz.noise)
     expected = constants.FIRST_LEVEL * float(ritz.theta[-1]) if cold else np.inf
     gain = constants.FIRST_GAIN
     while True:
-        if V is not None and F.size + F.width < F.n and meets(ritz, needs, expected):
-            W = G(beside(F.block, V))
+        if V is not None and F.size + F.width < F.n and proves_all(ritz, needs, expected):
+            W = G(hstack(F.block, V))
             W, product, V = W[:, : F.width], W[:, F.width :], None
         else:
             W = G(F.block)
-        probe.take(W)
-        shown, possible = meets(ritz, needs, probe.level), meets(ritz, needs, probe.top)
-        if shown or not possible or F.full or not G.may_step():
+        probe.add_product(W)
+        is_proven, possible = proves_all(ritz, needs, probe.level), proves_all(ritz, needs, probe.top)
+        if is_proven or not possible or F.full or not G.may_step():
             break
         expected, gain = probe.top + (probe.level - probe.top) / gain, constants.GAIN
-    probe.end()
+    probe.finish()
     kept = replace(ritz, level=probe.level)
-    facts = (fact for fact in [(kept.k, kept.limit), *needs] if bounds.shows(kept, fact, probe.level))
-    seen, probability = proven.seen + F.b, proven.probability
-    after = Proven(seen, probability, probe.level, F.epoch, (*proven.facts, *facts), proven.n_probes + 1)
+    shown = (each for each in [(kept.k, kept.limit), *needs] if bounds.proves(kept, each, probe.level))
+    seen, probability = proven.seen + F.block_width, proven.probability
+    after = Proven(seen, probability, probe.level, F.epoch, (*proven.count_bounds, *shown), proven.n_probes + 1)
     return Proof(after, kept, product)
 
 
 # --- bounds that a probe must prove --------------------------------------------------------------------------------
 
 
-def allowed(ritz: Ritz, missed_tol: float) -> float:
+def miss_limit(ritz: Ritz, missed_tol: float) -> float:
     """Return the largest eigenvalue that a converged fit may have missed."""
     relative = float(ritz.theta[ritz.k - 1]) * (1 + missed_tol) ** 2
     return max(relative, 32 * ROUNDING * ritz.noise, ritz.zero, TINY)
 
 
-def needed(ritz: Ritz, most: float, seen: int) -> Needs:
+def required_bounds(ritz: Ritz, most: float, seen: int) -> Needs:
     """Return the bounds that a probe must prove: at most k eigenvalues exceed `most`, and no copy of a value is missed.
 
     If a value has as many copies as random columns were multiplied, it may have more copies.
@@ -240,18 +241,18 @@ def needed(ritz: Ritz, most: float, seen: int) -> Needs:
     return [(ritz.k, most), *more]
 
 
-def meets(ritz: Ritz, needs: Needs, below: float) -> bool:
-    return all(bounds.shows(ritz, fact, below) for fact in needs)
+def proves_all(ritz: Ritz, needs: Needs, below: float) -> bool:
+    return all(bounds.proves(ritz, count_bound, below) for count_bound in needs)
 
 
-def ready(ritz: Ritz, needs: Needs) -> int | None:
+def vectors_to_keep(ritz: Ritz, needs: Needs) -> int | None:
     """Return the number of Ritz vectors to keep such that a level can prove the needs, or None if there is none."""
     # The last Ritz vectors may have residuals too large for any level. The level bounds the values of removed vectors.
     counts = (len(ritz.theta), 2 * ritz.k, ritz.k + BEYOND, ritz.k)
-    return next((count for count in counts if count <= len(ritz.theta) and _ripe(ritz.first(count), needs)), None)
+    return next((count for count in counts if count <= len(ritz.theta) and _provable(ritz.first(count), needs)), None)
 
 
-def _ripe(ritz: Ritz, needs: Needs) -> bool:
+def _provable(ritz: Ritz, needs: Needs) -> bool:
     # No level is below the values of removed vectors. Assume that the level reaches the middle between these and mu.
     least = float(ritz.theta[min(ritz.k + BEYOND, len(ritz.theta)) - 1])
-    return all(bounds.shows(ritz, (count, mu), (mu + min(mu, least)) / 2) for count, mu in needs)
+    return all(bounds.proves(ritz, (count, mu), (mu + min(mu, least)) / 2) for count, mu in needs)

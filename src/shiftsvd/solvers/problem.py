@@ -15,14 +15,13 @@ from shiftsvd.numerics.panels import in_dtype, largest, norms
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.constants import (
     LEAST_BLOCKS,
+    MEASURED_MARGIN,
     OF_BLOCKS,
     OF_COMPONENTS,
     PASSES,
     PASSES_OF_BLOCKS,
-    SHARE,
     SINGLE,
     SINGLE_RANGE,
-    UNLUCKY,
 )
 from shiftsvd.solvers.factors import components_for, rank_floor
 
@@ -33,11 +32,11 @@ class Shape(NamedTuple):
     block: int  # columns of a product
     wanted: int  # number of components by which the basis is sized
     columns: int  # columns of the basis before a restart
-    room: int  # `columns`, plus the columns that a probe is likely to add
+    reserved: int  # `columns`, plus the columns that a probe is likely to add
 
 
-def basis_columns(k: int, b: int, n: int, asked: int | None) -> int:
-    return min(max(asked or OF_COMPONENTS * k + OF_BLOCKS * b, k + LEAST_BLOCKS * b), n)
+def basis_columns(k: int, b: int, n: int, max_basis: int | None) -> int:
+    return min(max(max_basis or OF_COMPONENTS * k + OF_BLOCKS * b, k + LEAST_BLOCKS * b), n)
 
 
 def most_passes(n: int, b: int) -> int:
@@ -70,7 +69,7 @@ class Problem:
             return components_for(np.maximum(theta, 0), self.k, self.total)
         return min(self.k, len(theta))
 
-    def lacking(self, theta: Vector) -> float:
+    def shortfall(self, theta: Vector) -> float:
         """Return the squared norm by which Ritz values fall short of the share k; 0 if k is a number."""
         return self.total * self.k - float(np.sum(np.maximum(theta, 0))) if isinstance(self.k, float) else 0.0
 
@@ -88,7 +87,7 @@ class Problem:
         """Return the problem orthogonal to V, with half of the tolerance: V adds the other half to the bounds."""
         A = Deflated(self.A, V)  # not the formed Gram matrix, whose rounding errors hide the other values
         k, leader = int(self.k) - V.shape[1], max(self.leader, leader)
-        halved = replace(self, tol=SHARE * self.tol, miss_probability=self.miss_probability / 2)
+        halved = replace(self, tol=self.tol / 2, miss_probability=self.miss_probability / 2)
         return replace(halved, A=A, multiplied=A, k=k, start=None, single=False, leader=leader)
 
 
@@ -98,7 +97,7 @@ class Budget:
 
     max_passes: int  # passes of the iteration; the last reading of the components may take one more
     n_passes: int = 0
-    used: int = 0  # passes, plus one for each product that reads no data, so that every iteration ends
+    used: int = 0  # passes, where a product that reads no data counts as one, so that every iteration ends
     widest: int = 0  # columns of the widest panel that was multiplied
 
     def spend(self, reads: int, columns: int) -> None:
@@ -120,7 +119,7 @@ class Products:
     reads: int
     last_reads: int  # passes of the reading that follows the last product
     double_eps: float
-    hidden: float = 0.0  # norm of parts of the data that are not in G
+    hidden: float = 0.0  # norm of parts of the data that are projected out or cancel, and so do not show in G
     precise: bool = True  # products are in double precision
     measured: float = 0.0  # measured rounding error of products in single precision
     n_steps: int = 0
@@ -138,7 +137,7 @@ class Products:
     def may_step(self, steps: int = 1, more: int = 0) -> bool:
         return self.budget.allows(steps * max(self.reads, 1) + self.last_reads + more)
 
-    def unseen(self, first: float) -> float:
+    def extra_rounding(self, first: float) -> float:
         """Return the rounding error of a product that does not follow from its size; `first` is the largest value."""
         return residual_rounding(self.eps) * self.hidden * first if self.precise else self.measured
 
@@ -160,25 +159,25 @@ class Products:
         least, most = SINGLE_RANGE
         if not least < largest(W) < most:
             return False
-        self._compare(V[:, :2].astype(np.float32).astype(self.dtype), W[:, :2])
+        self._record_rounding(V[:, :2].astype(np.float32).astype(self.dtype), W[:, :2])
         return True
 
-    def judge(self, V: Panel, W: Panel, rng: Generator) -> None:
+    def measure_rounding(self, V: Panel, W: Panel, rng: Generator) -> None:
         """Measure the rounding of single precision on two random combinations of the columns of V and of W = G V."""
-        # Products of components round worse than those of random vectors: they sum many terms of equal sign.
+        # Products with components have larger rounding errors than with random vectors: many terms have equal signs.
         C = rng.standard_normal((V.shape[1], 2))
-        self._compare(V @ C, W @ C)
+        self._record_rounding(V @ C, W @ C)
 
-    def _compare(self, V: Panel, W: Panel) -> None:
-        off = norms(self._product(V) - W)
-        self.measured = max(self.measured, UNLUCKY * float(off.max()))
+    def _record_rounding(self, V: Panel, W: Panel) -> None:
+        errors = norms(self._product(V) - W)
+        self.measured = max(self.measured, MEASURED_MARGIN * float(errors.max()))
 
 
-# --- what comes after a check ----------------------------------------------------------------------------------------
+# --- outcomes of a check ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Later:
+class Continue:
     """Continue, and check again after `steps` steps."""
 
     steps: int
@@ -194,10 +193,10 @@ class Leaders:
 class Stop(Enum):
     """Other reasons to stop an iteration."""
 
-    CONVERGED = "errors are within the tolerance, by what is known inside of the basis"
-    STUCK = "errors are above the tolerance, residuals at the level of rounding"
-    ROUNDED = "rounding of single precision takes too much of the tolerance"
-    SPENT = "the budget is used up, or the basis holds everything"
+    CONVERGED = "errors are within the tolerance if no value was missed"
+    STUCK = "errors exceed the tolerance, and residuals are at rounding level"
+    ROUNDED = "rounding errors of single precision exceed their share of the tolerance"
+    SPENT = "the budget is used up, or the basis cannot grow"
 
 
 Outcome = Stop | Leaders

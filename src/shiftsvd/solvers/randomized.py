@@ -15,7 +15,7 @@ from shiftsvd.numerics.orth import NORMALIZERS, graded_basis, orth, qr, triangle
 from shiftsvd.operators import LowRank, Operator, Scaled, Shifted, panel_dtype
 from shiftsvd.sketch import Gaussian, Sketch
 from shiftsvd.solvers.base import Solver
-from shiftsvd.solvers.cost import surroundings
+from shiftsvd.solvers.cost import overhead_bytes
 from shiftsvd.solvers.factors import Factors
 
 MORE_ITERATIONS: tuple[Part, ...] = (
@@ -46,12 +46,12 @@ class RandomizedSVD(Solver):
         Normalization between half steps. "auto" is a Cholesky step if the condition number allows it, else LU. "none"
         loses components below ``eps^(1/(2q+1)) sigma_1``.
     sketch : Sketch
-        The random test matrix that the range is sampled with.
+        The random test matrix, which samples the range.
     finish : {"project", "last"}
         "project" ends with ``B = Q^H A``; "last" takes the factors from the last product of the iteration, which
         saves one pass (n_iter >= 1).
     certify : bool
-        Also compute what proves the result: bounds of the errors, and what was missed; see `solvers.Solver`.
+        Also compute error bounds and `Info.missed_below`; see `solvers.Solver`.
 
     See Also
     --------
@@ -94,7 +94,7 @@ class RandomizedSVD(Solver):
         if self.finish not in ("project", "last"):
             raise refuse("finish", 'be "project" or "last"', self.finish)
         if self.finish == "last" and self.n_iter == 0:
-            rest = " >= 1: without an iteration there is no last product"
+            rest = " >= 1, because the last product is that of an iteration"
             raise Refused(Setting("finish", "last"), " needs ", Setting("n_iter"), rest)
 
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
@@ -126,7 +126,7 @@ class RandomizedSVD(Solver):
 
     def peak_bytes(self, A: Operator, k: int) -> int:
         ell, _ = self._sizes(A.shape, k)
-        return 8 * ell * (6 * max(A.shape) + 4 * min(A.shape)) + surroundings(A, ell)
+        return 8 * ell * (6 * max(A.shape) + 4 * min(A.shape)) + overhead_bytes(A, ell)
 
 
 def auto_iterations(k: int, shape: tuple[int, int]) -> int:
@@ -146,14 +146,14 @@ class ShiftedRandomizedSVD(Solver):
     n_iter : int
         The power iterations, q.
     sketch : Sketch
-        The random test matrix that the range is sampled with.
+        The random test matrix, which samples the range.
     certify : bool
-        Also compute what proves the result: bounds of the errors, and what was missed; see `solvers.Solver`.
+        Also compute error bounds and `Info.missed_below`; see `solvers.Solver`.
 
     Raises
     ------
     ValueError
-        When called on a matrix whose shift is not ``1 mu^T``: line 6 needs mu by itself.
+        When called on a matrix whose shift is not ``1 mu^T``, because line 6 uses mu.
 
     See Also
     --------
@@ -192,7 +192,7 @@ class ShiftedRandomizedSVD(Solver):
 
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
         k, Xbar = int(k), A.H
-        X, mu = take_apart(Xbar)
+        X, mu = split_mean(Xbar)
         K = min(2 * k if self.n_oversamples is None else k + self.n_oversamples, *X.shape)
         ones = np.ones(K)
 
@@ -213,14 +213,14 @@ class ShiftedRandomizedSVD(Solver):
 
     def peak_bytes(self, A: Operator, k: int) -> int:
         K = min(2 * k if self.n_oversamples is None else k + self.n_oversamples, *A.shape)
-        return 8 * K * (3 * A.shape[0] + 3 * A.shape[1]) + surroundings(A, K)
+        return 8 * K * (3 * A.shape[0] + 3 * A.shape[1]) + overhead_bytes(A, K)
 
 
-def take_apart(Xbar: Operator) -> tuple[Operator, Vector]:
+def split_mean(Xbar: Operator) -> tuple[Operator, Vector]:
     dtype = panel_dtype(Xbar.dtype)
     if isinstance(Xbar, Scaled):
-        # D (X - mu 1^T) W = D X W - (D mu) (W 1)^T: row weights change the ones, and line 6 has none of them.
-        X, mu = take_apart(Xbar.A)
+        # D (X - mu 1^T) W = D X W - (D mu) (W 1)^T. Row weights W change the vector 1, but line 6 as printed uses 1.
+        X, mu = split_mean(Xbar.A)
         return Scaled(X, Xbar.rows, Xbar.cols), mu if Xbar.rows is None else Xbar.rows * mu
     X, shift = unshifted(Xbar)
     if shift is None and not isinstance(X, Shifted):

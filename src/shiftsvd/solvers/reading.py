@@ -10,13 +10,13 @@ from shiftsvd.algebra.generic import matmat_in_double
 from shiftsvd.numerics import bounds
 from shiftsvd.numerics.bounds import TINY, TURNING, Ritz
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.orth import inner, qr, stacked, subtract_multiples, times, triangle
-from shiftsvd.numerics.panels import beside, in_dtype, lengths, norms, on_host
+from shiftsvd.numerics.orth import inner, qr, subtract_multiples, times, triangle, triangle_of_stacked
+from shiftsvd.numerics.panels import hstack, in_dtype, lengths, norms, on_host
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import Certificate
-from shiftsvd.solvers.constants import EPS, SHARE
+from shiftsvd.solvers.constants import EPS, ROUNDING_SHARE
 from shiftsvd.solvers.factors import Factors, long_factor, rank_floor, shift_rounding
-from shiftsvd.solvers.probe import Proven, allowed
+from shiftsvd.solvers.probe import Proven, miss_limit
 from shiftsvd.solvers.problem import Budget, Outcome, Problem, Products
 
 
@@ -25,7 +25,7 @@ class Snapshot:
     """State of a stopped iteration, from which `read` computes the components by products with the data.
 
     Any function that returns a Snapshot can replace the iteration of `solve`, such as `Gram`, and a small engine in the
-    tests. After `ROUNDED` or `Leaders`, the next run starts with the Ritz values and V. `read` ignores `why`.
+    tests. After `ROUNDED` or `Leaders`, the next run starts with the Ritz values and V. `read` ignores `outcome`.
     """
 
     ritz: Ritz  # all Ritz values, and coordinates E of their residuals: first along the columns of `block`
@@ -35,7 +35,7 @@ class Snapshot:
     proven: Proven  # bounds by probes, which have used ``1 - 2**-n_probes`` of the probability
     eps: float  # rounding unit of the products
     measured: float  # further rounding errors: measured in single precision, else of terms that cancel
-    why: Outcome  # why the iteration stopped
+    outcome: Outcome  # why the iteration stopped
     product: Panel | None = None  # (n, j): ``G V``, if it was multiplied along with a probe
 
 
@@ -47,8 +47,8 @@ class Reading(NamedTuple):
     certificate: Certificate
 
     @property
-    def settled(self) -> bool:
-        return not len(self.certificate.late)
+    def values_converged(self) -> bool:
+        return not len(self.certificate.unconverged)
 
     def factors(self, A: Operator, budget: Budget) -> Factors:
         V = on_host(self.V)
@@ -60,15 +60,15 @@ class Reading(NamedTuple):
 def read(p: Problem, G: Products, s: Snapshot, rng: Generator) -> Reading:
     """Compute the k components and their error bounds by one product with A.
 
-    G counts the passes, and measures the rounding of single precision again. The product gives both halves of a
+    G counts the passes, and measures the rounding of single precision again. The product yields both parts of a
     residual: ``A v - sigma u`` is 0 by the choice of u, and ``A^H u - sigma v`` is ``(G v - theta v) / sigma``. If
     squaring has lost the digits of small values, compute these from the triangular factor of A V.
     """
     last, k = _last_product(p, G, s, rng), s.ritz.k
-    V, R, theta, S, rounded = _read_off(p, s.V, last, k, G.budget)
+    V, R, theta, S, rounded = _components(p, s.V, last, k, G.budget)
     every = np.append(theta, last.rest.theta)
     noise = bounds.rounding_of(every, last.eps, last.measured)
-    ritz = replace(last.rest, theta=every, E=_joined(R, s.block, last.rest.E), noise=noise)
+    ritz = replace(last.rest, theta=every, E=_all_residuals(R, s.block, last.rest.E), noise=noise)
     S = np.where(S**2 > ritz.zero, S, 0.0)[:k]
     return Reading(V[:, :k], S, _certificate(p, ritz, S, rounded[:k]))
 
@@ -99,17 +99,17 @@ def _last_product(p: Problem, G: Products, s: Snapshot, rng: Generator) -> LastP
         product = s.V * theta[:left] + s.block @ s.ritz.E[: s.block.shape[1], :left]
     product, coupling = in_dtype(product, s.V.dtype), 0.0
     if s.eps > eps:  # the other Ritz values keep the rounding errors of single precision
-        rest = bounds.grown(rest, bounds.rounding_of(theta, s.eps, measured))
+        rest = bounds.with_rounding(rest, bounds.rounding_of(theta, s.eps, measured))
         coupling = _coupling(s.panels, s.V, product)
     return LastProduct(product, eps, measured if single or G.precise else 0.0, rest, coupling)
 
 
 def _product_in_single(p: Problem, G: Products, s: Snapshot, rng: Generator) -> tuple[Panel | None, float]:
     product = in_dtype(G(s.V) if s.product is None else s.product, G.dtype)
-    G.judge(s.V, product, rng)
-    loss = bounds.loss(replace(s.ritz, noise=bounds.rounding_of(s.ritz.theta, s.eps, G.measured)))
-    too_much = loss > SHARE * p.tol and G.budget.allows(G.last_reads)
-    return None if too_much else product, G.measured
+    G.measure_rounding(s.V, product, rng)
+    measured = replace(s.ritz, noise=bounds.rounding_of(s.ritz.theta, s.eps, G.measured))
+    too_coarse = bounds.relative_noise(measured) > ROUNDING_SHARE * p.tol
+    return None if too_coarse and G.budget.allows(G.last_reads) else product, G.measured
 
 
 def _coupling(panels: tuple[Panel, ...], V: Panel, product: Panel) -> float:
@@ -121,7 +121,7 @@ def _coupling(panels: tuple[Panel, ...], V: Panel, product: Panel) -> float:
     return float(np.linalg.norm(np.concatenate(parts), 2)) * size
 
 
-def _read_off(
+def _components(
     p: Problem, V: Panel, last: LastProduct, k: int, budget: Budget
 ) -> tuple[Panel, Panel, Vector, Vector, Vector]:
     # Return vectors, residuals, squared values, values, and the relative rounding errors of the values.
@@ -131,17 +131,17 @@ def _read_off(
     V, R = times(V, w), times(last.panel, w)
     subtract_multiples(R, V, theta)
     S = np.sqrt(np.maximum(theta, 0))
-    noise, own = bounds.rounding_of(theta, last.eps, last.measured), shift_rounding(A, last.eps)
-    rounded = noise / (2 * np.maximum(theta, TINY)) + own / np.maximum(S, TINY)
-    # A square below its rounding error determines no digit of the value, and does not show that the value is 0.
-    most = SHARE * max(p.tol, bounds.residual_rounding(last.eps))
-    shifted = last.eps > A.costs.gram_eps and own > most * float(S[k - 1])
-    lost = shifted or noise > most * max(float(theta[k - 1]), 0.0)
+    noise, of_shift = bounds.rounding_of(theta, last.eps, last.measured), shift_rounding(A, last.eps)
+    rounded = noise / (2 * np.maximum(theta, TINY)) + of_shift / np.maximum(S, TINY)
+    # A square below its rounding error determines no digit of the value, which need not be 0.
+    most = ROUNDING_SHARE * max(p.tol, bounds.residual_rounding(last.eps))
+    lost_by_shift = last.eps > A.costs.gram_eps and of_shift > most * float(S[k - 1])
+    lost = lost_by_shift or noise > most * max(float(theta[k - 1]), 0.0)
     if lost and theta[0] > 0 and budget.allows(1):
-        S, Wh = _values(A, V, budget)
+        S, Wh = _values_of_triangle(A, V, budget)
         V, R, theta = V @ Wh.conj().T, R @ Wh.conj().T, S**2
         rounded = rounded_values(A, S, S, A.costs.gram_eps)
-        rounded += _mixed(theta, np.append(theta, rest.theta), norms(R), rest.r, noise)
+        rounded += _mixing_errors(theta, np.append(theta, rest.theta), norms(R), rest.r, noise)
     return V, R, theta, S, rounded + last.coupling / (2 * np.maximum(theta, TINY))
 
 
@@ -150,73 +150,76 @@ def _certificate(p: Problem, ritz: Ritz, S: Vector, rounded: Vector) -> Certific
     # Convergence may use inferred bounds. Report the larger of the inferred bound and min(proven bound, `tol`).
     if not np.isfinite(ritz.proven[0]):
         proven = bounds.value_errors(ritz, S, inferring=False)
-        told = np.where(S > 0, np.maximum(errors, np.minimum(proven, p.tol)), errors)
+        reported = np.where(S > 0, np.maximum(errors, np.minimum(proven, p.tol)), errors)
     else:
-        told = errors
+        reported = errors
     residuals = np.where(S > 0, ritz.r[: len(S)] / np.where(S > 0, S, 1) / max(float(S[0]), TINY) / np.sqrt(2), 0.0)
     slack = 1.0 if p.tol > 0 else 8.0  # with tol=0, residuals are rounding errors, also of this reading
-    late = np.flatnonzero(~(bounds.excess(ritz, p.tol, errors) <= slack))
-    known = certified(p.A, ritz, S, residuals, told, late, max(p.tol, p.missed_tol), rounded)
-    return replace(known, vector_errors=_returned(p.A, S, known.vector_errors))
+    unconverged = np.flatnonzero(~(bounds.tol_ratios(ritz, p.tol, errors) <= slack))
+    result = certified(p.A, ritz, S, residuals, reported, unconverged, max(p.tol, p.missed_tol), rounded)
+    return replace(result, vector_errors=_with_storage_rounding(p.A, S, result.vector_errors))
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of values that are 0
-def together(A: Operator, leaders: Ritz, V: Panel, rest: Reading, tol: float, budget: Budget) -> Reading:
-    """Compute the leaders V and the components orthogonal to V from the triangular factor of one product.
+def read_with_leaders(A: Operator, leaders: Ritz, V: Panel, rest: Reading, tol: float, budget: Budget) -> Reading:
+    """Compute the leaders, spanned by V, and the components orthogonal to V from the triangular factor of one product.
 
     Eigenvalues of G differ from those of ``P G P`` by at most ``||R||^2 / (theta - lambda_j)``, where R is the residual
     of the leaders and theta the least value of the leaders.
     """
-    count, known = V.shape[1], rest.certificate
+    count, of_rest = V.shape[1], rest.certificate
     square = float(np.sum(leaders.rounded_squares))
-    V = qr(beside(V, rest.V))[0]  # vectors of values that are 0 are arbitrary
-    S, Wh = _values(A, V, budget)
+    V = qr(hstack(V, rest.V))[0]  # vectors of values that are 0 are arbitrary
+    S, Wh = _values_of_triangle(A, V, budget)
     theta = np.maximum(S**2, TINY)
     gap = np.maximum(leaders.theta[count - 1] - theta[count:], TINY)
-    leaning = square / gap
+    coupling = square / gap
     first = leaders.theta, leaders.rounded_squares, count, float(theta[count])
-    off = np.append(
-        bounds.value_bounds(*first), 2 * known.value_errors * rest.S**2 + leaning + np.abs(theta[count:] - rest.S**2)
-    )
-    there = rank_floor(A, S[0]) < S
-    errors = np.where(there, off / (2 * theta) + rounded_values(A, S, S, A.costs.gram_eps), 0.0)
+    moved = 2 * of_rest.value_errors * rest.S**2 + coupling + np.abs(theta[count:] - rest.S**2)
+    distances = np.append(bounds.value_bounds(*first), moved)
+    nonzero = rank_floor(A, S[0]) < S
+    errors = np.where(nonzero, distances / (2 * theta) + rounded_values(A, S, S, A.costs.gram_eps), 0.0)
     angles = np.append(
         bounds.vector_bounds(*first, TURNING * leaders.noise),
-        np.minimum(known.vector_errors + np.sqrt(leaning / gap), 1.0),
+        np.minimum(of_rest.vector_errors + np.sqrt(coupling / gap), 1.0),
     )
-    residuals = np.append(leaders.r / (np.sqrt(2 * theta[:count]) * S[0]), known.residuals * (rest.S[0] / S[0]))
+    residuals = np.append(leaders.r / (np.sqrt(2 * theta[:count]) * S[0]), of_rest.residuals * (rest.S[0] / S[0]))
     # With tol=0 there is no relative criterion: the run of the rest has decided by residuals.
-    late = np.flatnonzero(~(errors <= tol)) if tol > 0 else known.late + count
-    S = np.where(there, S, 0.0)
-    certificate = Certificate(residuals, errors, late, _returned(A, S, angles), known.missed_below, known.complete)
+    unconverged = np.flatnonzero(~(errors <= tol)) if tol > 0 else of_rest.unconverged + count
+    S = np.where(nonzero, S, 0.0)
+    angles = _with_storage_rounding(A, S, angles)
+    certificate = Certificate(residuals, errors, unconverged, angles, of_rest.missed_below, of_rest.complete)
     return Reading(V @ Wh.conj().T, S, certificate)
 
 
-def _mixed(read_off: Vector, theta: Vector, r: Vector, others: Vector, noise: float) -> Vector:
+def _mixing_errors(theta_read: Vector, theta: Vector, r: Vector, others: Vector, noise: float) -> Vector:
+    # If rounding joins the last values that were read with values that were not, the product may have mixed their
+    # vectors: bound the errors of the values in this group by the rounding of squares. `theta` and the residuals, r
+    # and `others`, are those of the values that were read and of all others.
     starts = bounds.groups(theta, (np.append(r, others) + noise) ** 2)[0]
-    count = len(read_off)
+    count = len(theta_read)
     first = starts[np.searchsorted(starts, count - 1, side="right") - 1]
     if count == len(theta) or count in starts:
         return np.zeros(count)
-    return np.where(np.arange(count) >= first, noise / (2 * np.maximum(read_off, TINY)), 0.0)
+    return np.where(np.arange(count) >= first, noise / (2 * np.maximum(theta_read, TINY)), 0.0)
 
 
-def rounded_values(A: Operator, S: Vector, of: Vector, eps: float) -> Vector:
-    # Relative rounding errors of values that are computed without squares.
-    return np.asarray((bounds.residual_rounding(eps) * S[0] + shift_rounding(A)) / np.maximum(of, TINY))
+def rounded_values(A: Operator, S: Vector, relative_to: Vector, eps: float) -> Vector:
+    # Relative rounding errors of values S that are computed without squares.
+    return np.asarray((bounds.residual_rounding(eps) * S[0] + shift_rounding(A)) / np.maximum(relative_to, TINY))
 
 
-def _returned(A: Operator, S: Vector, sines: Vector) -> Vector:
+def _with_storage_rounding(A: Operator, S: Vector, sines: Vector) -> Vector:
     # Vectors are rounded to the precision of the data. Left vectors, computed as A v, have the rounding of the shift.
     rounded = float(np.finfo(A.dtype).eps) + shift_rounding(A) / np.maximum(S, TINY)
     return np.where(S > 0, np.minimum(sines + rounded, 1.0), 1.0)
 
 
-def _values(A: Operator, V: Panel, budget: Budget) -> tuple[Vector, Panel]:
+def _values_of_triangle(A: Operator, V: Panel, budget: Budget) -> tuple[Vector, Panel]:
     budget.spend(1, V.shape[1])
     double = A.costs.eps <= A.costs.gram_eps
     parts = (Y for _, Y in A.row_products(V)) if double else [matmat_in_double(A, V)]
-    _, S, Wh = np.linalg.svd(stacked(triangle(Y) for Y in parts))
+    _, S, Wh = np.linalg.svd(triangle_of_stacked(triangle(Y) for Y in parts))
     return S, Wh
 
 
@@ -226,34 +229,38 @@ def certified(
     S: Vector,
     residuals: Vector,
     errors: Vector,
-    late: Vector,
+    unconverged: Vector,
     missed_tol: float,
     rounded: Vector,
     doubtful: bool = False,
 ) -> Certificate:
     """Certify the values S, the first of `ritz`.
 
-    Bounds assume that no value was missed. If more may have been missed than is allowed, or if a `doubtful` solver has
-    components that did not converge, use bounds of the j-th value for each j, which hold with missed values, too.
+    Bounds assume that no value was missed. If more may have been missed than is allowed, or if components did not
+    converge and the solver is `doubtful` (it has no tolerance), use bounds of the j-th value for each j, which hold
+    with missed values, too.
     """
     limit = ritz.limit
     missed = None if limit == np.inf else float(np.sqrt(max(limit, 0.0)))
-    complete = limit <= allowed(ritz, missed_tol) * (1 + 1e-9)
-    proven = missed is not None and (not complete or (doubtful and len(late) > 0))
+    complete = limit <= miss_limit(ritz, missed_tol) * (1 + 1e-9)
+    proven = missed is not None and (not complete or (doubtful and len(unconverged) > 0))
     if proven:
-        placed = bounds.placed_errors(ritz, S) + rounded
-        errors = np.where((S > 0) & np.isfinite(placed), placed, errors)
+        if_missed = bounds.errors_if_missed(ritz, S) + rounded
+        errors = np.where((S > 0) & np.isfinite(if_missed), if_missed, errors)
     # The rounding of the shift perturbs the squares, and so rotates the vectors.
     noise = 2 * float(S[0]) * shift_rounding(A) / TURNING
-    return Certificate(residuals, errors, late, bounds.vector_errors(ritz, proven, noise), missed, bool(complete))
+    vectors = bounds.vector_errors(ritz, proven, noise)
+    return Certificate(residuals, errors, unconverged, vectors, missed, bool(complete))
 
 
-def _joined(R: Panel, block: Panel, E: Panel) -> Panel:
+def _all_residuals(R: Panel, block: Panel, E: Panel) -> Panel:
+    # Coordinates of all residuals: first along the columns of `block`, then along directions of their own.
     along, squares = np.zeros((len(E), R.shape[1]), R.dtype), inner(R, R)
     if block.shape[1]:
         along[: block.shape[1]] = inner(in_dtype(block, R.dtype), R)
-    # What is left of the squares of the residuals consists of rounding errors of products, and of these differences.
-    left, X = np.linalg.eigh(squares - along.conj().T @ along)
-    left = np.maximum(left, 0) + len(left) * EPS * float(np.trace(squares).real)
-    aside = np.sqrt(left)[:, None] * X.conj().T
-    return np.block([[along, E], [aside, np.zeros((len(aside), E.shape[1]), E.dtype)]])
+    # The part outside of `block` consists of rounding errors of products. The difference of squares has rounding errors
+    # of its own, which are added.
+    outside, X = np.linalg.eigh(squares - along.conj().T @ along)
+    outside = np.maximum(outside, 0) + len(outside) * EPS * float(np.trace(squares).real)
+    across = np.sqrt(outside)[:, None] * X.conj().T
+    return np.block([[along, E], [across, np.zeros((len(across), E.shape[1]), E.dtype)]])

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.algebra.generic import placed
-from shiftsvd.events import bounded
+from shiftsvd.events import report_error_bound
 from shiftsvd.numerics import bounds
-from shiftsvd.numerics.bounds import TINY, Fact, Ritz
+from shiftsvd.numerics.bounds import TINY, CountBound, Ritz
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import beside, sent
+from shiftsvd.numerics.panels import hstack, to_device_of
 from shiftsvd.operators import Panel
 from shiftsvd.solvers.constants import (
     ENOUGH,
@@ -21,16 +21,16 @@ from shiftsvd.solvers.constants import (
     LEADING,
     LEAST_TOL,
     MOST_STEPS,
-    NEAR,
+    NEAR_ROUNDING,
     PATIENCE,
     READINGS,
-    SHARE,
+    ROUNDING_SHARE,
     WITH_ROUNDING,
 )
 from shiftsvd.solvers.krylov import Factorization, RitzPairs
-from shiftsvd.solvers.probe import Proven, allowed, needed, prove
-from shiftsvd.solvers.problem import Budget, Later, Leaders, Outcome, Problem, Products, Stop
-from shiftsvd.solvers.reading import Reading, Snapshot, read, together
+from shiftsvd.solvers.probe import Proven, miss_limit, prove, required_bounds
+from shiftsvd.solvers.problem import Budget, Continue, Leaders, Outcome, Problem, Products, Stop
+from shiftsvd.solvers.reading import Reading, Snapshot, read, read_with_leaders
 
 # Per check: number of products, bound of the largest error in units of the tolerance, and an estimate of that error.
 History = list[tuple[float, float, float]]
@@ -38,32 +38,33 @@ History = list[tuple[float, float, float]]
 
 def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
     """Compute the components of p within the remaining budget."""
-    G, F, due = begin(p, budget, rng)
+    G, F, steps = begin(p, budget, rng)
     proven, history, readings = Proven(p.shape.block, p.miss_probability), [(0.0, np.inf, np.inf)], 0
     while True:
-        ritz, why = converge(partial(advance, G, F, p.count), partial(check, p, G, F, proven, history), due)
-        match why:
+        ritz, outcome = converge(partial(advance, G, F, p.count), partial(check, p, G, F, proven, history), steps)
+        match outcome:
             case Stop.ROUNDED:
-                due, history = begin_in_double(p, G, F, ritz, rng), [(0.0, np.inf, np.inf)]
+                steps, history = begin_in_double(p, G, F, ritz, rng), [(0.0, np.inf, np.inf)]
                 continue
             case Leaders(count):
-                return beside_leaders(p, G, F, ritz.first(count), rng)
-        V, block, product, due = leading(F, ritz.k), F.block, None, 1
-        needs = [] if why is Stop.SPENT else unproven(p, ritz, proven)
+                return deflate_leaders(p, G, F, ritz.first(count), rng)
+        V, block, product, steps = vectors_to_read(F, ritz.k), F.block, None, 1
+        needs = [] if outcome is Stop.SPENT else unproven(p, ritz, proven)
         if needs:
             block = block.copy()
-            along = V if p.shares_products(G.precise) else None
-            proven, kept, product = prove(G, F, ritz, needs, proven, along, cold=p.start is None)
-            due = 1 if unproven(p, ritz, proven) else 0
+            to_multiply = V if p.shares_products(G.precise) else None
+            proven, kept, product = prove(G, F, ritz, needs, proven, to_multiply, cold=p.start is None)
+            steps = 1 if unproven(p, ritz, proven) else 0
             # Take a step if the probe found missed values. Check again without a step if the run was stuck, or if the
-            # basis spans the whole space: the level of the probe makes the error bounds smaller.
-            if due or why is Stop.STUCK or F.size == F.n:
+            # basis spans the whole space: the level of the probe makes error bounds smaller.
+            if steps or outcome is Stop.STUCK or F.size == F.n:
                 continue
-            ritz, proven = by_level(p, G, ritz, kept, proven)
-        panels, measured = (F.B[:, : min(len(ritz.theta), F.size)],), G.unseen(root_of(ritz.theta))
-        reading = read(p, G, Snapshot(ritz, V, block, panels, proven, G.eps, measured, why, product), rng)
+            ritz, proven = with_probe_level(p, G, ritz, kept, proven)
+        panels = (F.B[:, : min(len(ritz.theta), F.size)],)
+        measured = G.extra_rounding(first_singular_value(ritz.theta))
+        reading = read(p, G, Snapshot(ritz, V, block, panels, proven, G.eps, measured, outcome, product), rng)
         readings += 1
-        if reading.settled or readings == READINGS or why is not Stop.CONVERGED or at_end(G, F):
+        if reading.values_converged or readings == READINGS or outcome is not Stop.CONVERGED or cannot_step(G, F):
             return reading
 
 
@@ -71,21 +72,21 @@ def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
 
 
 def converge(
-    advance: Callable[[int], RitzPairs], check: Callable[[RitzPairs], tuple[Ritz, Outcome | Later]], due: int
+    advance: Callable[[int], RitzPairs], check: Callable[[RitzPairs], tuple[Ritz, Outcome | Continue]], steps: int
 ) -> tuple[Ritz, Outcome]:
     while True:
-        ritz, why = check(advance(due))
-        if not isinstance(why, Later):
-            return ritz, why
-        due = why.steps
+        ritz, outcome = check(advance(steps))
+        if not isinstance(outcome, Continue):
+            return ritz, outcome
+        steps = outcome.steps
 
 
-def advance(G: Products, F: Factorization, count: Callable[[Vector], int], due: int) -> RitzPairs:
-    """Take `due` steps, or fewer if the basis or the budget is exhausted; restarts keep `count` values."""
-    if due > 1 and F.size and F.columns < F.n:  # Ritz vectors are known now, and would be computed again for a restart
-        F.make_room(count(F.ritz().theta), due)
-    for _ in range(due):
-        if F.size and at_end(G, F):
+def advance(G: Products, F: Factorization, count: Callable[[Vector], int], steps: int) -> RitzPairs:
+    """Take `steps` steps, or fewer if the basis or the budget is exhausted; restarts keep `count` values."""
+    if steps > 1 and F.size and F.columns < F.n:  # restart now, while the Ritz vectors of the check are stored
+        F.make_room(count(F.ritz().theta), steps)
+    for _ in range(steps):
+        if F.size and cannot_step(G, F):
             break
         step(G, F, count)
     return F.ritz()
@@ -103,7 +104,7 @@ def step(G: Products, F: Factorization, count: Callable[[Vector], int]) -> None:
     F.extend(W)
 
 
-def at_end(G: Products, F: Factorization) -> bool:
+def cannot_step(G: Products, F: Factorization) -> bool:
     return F.full or not G.may_step()
 
 
@@ -114,7 +115,7 @@ def begin(p: Problem, budget: Budget, rng: Generator) -> tuple[Products, Factori
     G = Products.of(p, budget)
     G.precise = G.precise or not G.may_step(FIRST_STEP)
     Q = first_block(p, p.start, G.dtype, rng)
-    F = Factorization.of(Q, p.shape.columns, rng, not G.precise, p.shape.room)
+    F = Factorization.of(Q, p.shape.columns, rng, not G.precise, p.shape.reserved)
     return G, F, first_check(p, p.start)
 
 
@@ -126,6 +127,7 @@ def begin_in_double(p: Problem, G: Products, F: Factorization, ritz: Ritz, rng: 
 
 
 def first_check(p: Problem, start: Panel | None) -> int:
+    # Steps until the basis has twice as many columns as components, or as many as start vectors, plus one block.
     return -(-(2 * p.shape.wanted if start is None else start.shape[1]) // p.shape.block) + 1
 
 
@@ -134,9 +136,10 @@ def first_block(p: Problem, start: Panel | None, dtype: np.dtype[np.generic], rn
     Q: Panel = rng.standard_normal((p.n, width)).astype(dtype)
     if start is not None:
         j = start.shape[1]
-        # Combine start vectors at random to one block: a wider block would make all products wider.
-        wide = j > width
-        Q = start @ rng.standard_normal((j, width)).astype(dtype) if wide else beside(start, sent(start, Q[:, j:]))
+        if j > width:  # combine the start vectors at random: a wider block would make all products wider
+            Q = start @ rng.standard_normal((j, width)).astype(dtype)
+        else:
+            Q = hstack(start, to_device_of(start, Q[:, j:]))
     return placed(p.multiplied, Q.astype(dtype))
 
 
@@ -145,45 +148,45 @@ def first_block(p: Problem, start: Panel | None, dtype: np.dtype[np.generic], rn
 
 def check(
     p: Problem, G: Products, F: Factorization, proven: Proven, history: History, pairs: RitzPairs
-) -> tuple[Ritz, Outcome | Later]:
+) -> tuple[Ritz, Outcome | Continue]:
     """Return the Ritz values with their bounds, and the reason to stop or the steps until the next check."""
-    theta, first, ended = pairs.theta, root_of(pairs.theta), at_end(G, F)
-    noise, zero = bounds.rounding_of(theta, G.eps, G.unseen(first)), p.zero(first)
+    theta, first, is_last = pairs.theta, first_singular_value(pairs.theta), cannot_step(G, F)
+    noise, zero = bounds.rounding_of(theta, G.eps, G.extra_rounding(first)), p.zero(first)
     ritz = Ritz(theta, pairs.E, p.count(theta), noise, proven.level_of(F), proven.limit(p.count(theta)), zero)
-    if p.lacking(theta) > 0 and not ended:  # a column adds at most the first Ritz value to the squared norm
-        return ritz, Later(max(1, int(p.lacking(theta) / (p.shape.block * theta[0]))))
-    errors = excess_of(p, G, ritz)
+    if p.shortfall(theta) > 0 and not is_last:  # a column adds at most the first Ritz value to the squared norm
+        return ritz, Continue(max(1, int(p.shortfall(theta) / (p.shape.block * theta[0]))))
+    errors = tol_ratios(p, G, ritz)
     worst, stuck = float(np.max(errors)), is_stuck(ritz, errors, history)
-    if not G.precise and G.may_step() and (stuck or bounds.loss(ritz) > SHARE * p.tol):
+    if not G.precise and G.may_step() and (stuck or bounds.relative_noise(ritz) > ROUNDING_SHARE * p.tol):
         return ritz, Stop.ROUNDED
     if count := leaders(p, G, ritz):
         return ritz, Leaders(count)
-    bounded(worst * p.tol)  # for the display of progress
-    history.append((float(G.n_steps), worst, bounds.likely_excess(ritz, p.tol)))
+    report_error_bound(worst * p.tol)  # for the display of progress
+    history.append((float(G.n_steps), worst, bounds.likely_tol_ratio(ritz, p.tol)))
     converged = worst <= (1 if G.precise else WITH_ROUNDING)
-    if ended or converged or stuck:
-        return ritz, Stop.SPENT if ended else Stop.CONVERGED if converged else Stop.STUCK
-    return ritz, Later(steps_to_go(history))
+    if is_last or converged or stuck:
+        return ritz, Stop.SPENT if is_last else Stop.CONVERGED if converged else Stop.STUCK
+    return ritz, Continue(steps_to_go(history))
 
 
-def excess_of(p: Problem, G: Products, ritz: Ritz) -> Vector:
+def tol_ratios(p: Problem, G: Products, ritz: Ritz) -> Vector:
     errors = bounds.value_errors(ritz)
     if p.reads_in_single(G.eps):
-        # The last reading is in single precision, too, and doubles the rounding error.
+        # The last reading is in single precision, too, and adds a rounding error of the same size.
         errors = errors + ritz.noise / (2 * np.maximum(ritz.theta[: ritz.k], TINY))
-    return bounds.excess(ritz, p.tol, errors)
+    return bounds.tol_ratios(ritz, p.tol, errors)
 
 
 def is_stuck(ritz: Ritz, errors: Vector, history: History) -> bool:
-    late = errors > 1
-    if not late.any():
+    unconverged = errors > 1
+    if not unconverged.any():
         return False
     least = int(np.argmin([worst for _, worst, _ in history]))
     if len(history) - least > PATIENCE:
-        return bool(np.all(ritz.r[: ritz.k][late] <= NEAR * ritz.noise))
-    # A value at rounding level may still wait for close neighbours that have not converged.
-    own = np.all(ritz.r[: ritz.k][late] <= ritz.noise)
-    return bool(own and np.all(bounds.worst_of_group(ritz)[late] <= ritz.noise))
+        return bool(np.all(ritz.r[: ritz.k][unconverged] <= NEAR_ROUNDING * ritz.noise))
+    # A value whose residual is at rounding level still improves while close neighbours converge.
+    at_rounding = np.all(ritz.r[: ritz.k][unconverged] <= ritz.noise)
+    return bool(at_rounding and np.all(bounds.worst_of_group(ritz)[unconverged] <= ritz.noise))
 
 
 def steps_to_go(history: History) -> int:
@@ -197,28 +200,28 @@ def steps_to_go(history: History) -> int:
     return int(np.clip(np.log(likely1 / ENOUGH) / (FASTER * rate), 1, MOST_STEPS))
 
 
-def unproven(p: Problem, ritz: Ritz, proven: Proven) -> list[Fact]:
-    needs = needed(ritz, allowed(ritz, max(p.tol, p.missed_tol)), proven.seen)
-    return needs if proven.lacks(needs) else []
+def unproven(p: Problem, ritz: Ritz, proven: Proven) -> list[CountBound]:
+    needs = required_bounds(ritz, miss_limit(ritz, max(p.tol, p.missed_tol)), proven.seen)
+    return needs if proven.needs_probe(needs) else []
 
 
 # --- vectors to read -------------------------------------------------------------------------------------------------
 
 
-def by_level(p: Problem, G: Products, ritz: Ritz, kept: Ritz, proven: Proven) -> tuple[Ritz, Proven]:
-    """Bound errors by the level of a probe; if this level is too high to prove the tolerance, infer them as before."""
-    if np.max(excess_of(p, G, kept)) <= 1:
+def with_probe_level(p: Problem, G: Products, ritz: Ritz, kept: Ritz, proven: Proven) -> tuple[Ritz, Proven]:
+    """Bound errors by the level of a probe, or, if this level is too high to prove the tolerance, as before it."""
+    if np.max(tol_ratios(p, G, kept)) <= 1:
         return kept, proven
     return replace(ritz, level=np.inf), replace(proven, level=np.inf)
 
 
-def leading(F: Factorization, k: int) -> Panel:
-    # Rounding mixes the last components with vectors that are not read. If the basis spans the space and more than
-    # half of the vectors are wanted, read all of them.
+def vectors_to_read(F: Factorization, k: int) -> Panel:
+    # Rounding mixes the last components with vectors that are not read. If the basis spans the whole space and k is
+    # more than half of its dimension, read all vectors.
     return F.vectors(F.n if F.size == F.n < 2 * k else k)
 
 
-def root_of(theta: Vector) -> float:
+def first_singular_value(theta: Vector) -> float:
     return float(np.sqrt(max(theta[0], 0.0)))
 
 
@@ -226,20 +229,21 @@ def root_of(theta: Vector) -> float:
 
 
 def leaders(p: Problem, G: Products, ritz: Ritz) -> int:
-    """Count the leading values that have converged and whose rounding errors hide the last values; 0 if none."""
+    """Count the leading values that have converged and whose rounding errors hide the last values."""
     floor = max(p.tol, LEAST_TOL)
-    if isinstance(p.k, float) or not G.precise or bounds.loss(ritz) <= SHARE * floor or not G.may_step(more=1):
+    hidden = bounds.relative_noise(ritz) > ROUNDING_SHARE * floor
+    if isinstance(p.k, float) or not G.precise or not hidden or not G.may_step(more=1):
         return 0
     theta, r = ritz.theta[: ritz.k], ritz.r[: ritz.k]
-    ready = (theta >= LEADING * theta[0]) & (r <= NEAR * ritz.noise)
-    count = int(np.argmin(np.append(ready, False)))
+    converged = (theta >= LEADING * theta[0]) & (r <= NEAR_ROUNDING * ritz.noise)
+    count = int(np.argmin(np.append(converged, False)))
     return count if count < ritz.k else 0
 
 
-def beside_leaders(p: Problem, G: Products, F: Factorization, ritz: Ritz, rng: Generator) -> Reading:
+def deflate_leaders(p: Problem, G: Products, F: Factorization, ritz: Ritz, rng: Generator) -> Reading:
     """Solve the problem orthogonal to the leaders, then compute leaders and other components in one product."""
     V, budget = placed(p.A, F.vectors(len(ritz.theta))), G.budget
-    budget.max_passes -= 1  # reserved for the product in `together`
-    rest = solve(p.deflated(V, root_of(ritz.theta)), budget, rng)
+    budget.max_passes -= 1  # reserved for the product in `read_with_leaders`
+    rest = solve(p.deflated(V, first_singular_value(ritz.theta)), budget, rng)
     budget.max_passes += 1
-    return together(p.A, ritz, V, rest, p.tol, budget)
+    return read_with_leaders(p.A, ritz, V, rest, p.tol, budget)

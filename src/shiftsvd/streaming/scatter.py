@@ -16,7 +16,7 @@ from scipy.linalg.lapack import dgejsv
 from shiftsvd.algebra.generic import gram_matrix, row_blocks, triangle
 from shiftsvd.backends import as_operator
 from shiftsvd.kernels import default_threads, ordered
-from shiftsvd.kernels.twin import unwarned
+from shiftsvd.kernels.twin import range_errors_ignored
 from shiftsvd.numerics.bounds import rounding_bounds
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import folded, inner, qr, r_factor, subtract_product
@@ -216,7 +216,7 @@ def _updated(R: Panel, blocks: Iterator[Panel]) -> tuple[Panel | None, float]:
     least = n * EPS * lengths  # size of rounding errors; diagonal entries of repeated columns are below this
     near[at] = np.where(np.abs(near[at]) > least, near[at], np.where(lengths > 0, least, 1))
 
-    @unwarned
+    @range_errors_ignored
     def squares(P: Panel) -> Panel:
         W = linalg.solve_triangular(near, P.T, trans="T", check_finite=False)
         return np.asarray(W @ W.T)

@@ -14,7 +14,7 @@ from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.names import TOL
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.entrywise import Change, Quantities, Terms
-from shiftsvd.numerics.moments import Vector, left_over, weight_parts
+from shiftsvd.numerics.moments import Vector, weight_of_zeros, weight_parts
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.transforms import shown
@@ -487,7 +487,7 @@ def margins(how: Transform, A: Operator, weights: Vector, columns: Panel | None 
     C = np.zeros((A.shape[1], 0)) if columns is None else columns
     r, c = generic.entry_sums(A, Terms(partial(_margin_terms, how), parts, C))
     present = c[:, 1:]
-    absent = left_over(parts, len(weights), present)
+    absent = weight_of_zeros(parts, len(weights), present)
     return Margins(finite_sums(r)[:, 0], finite_sums(c)[:, 0], present.sum(axis=1), absent)
 
 

@@ -14,7 +14,7 @@ from shiftsvd.backends.files import DiskRows, Reread, rows_operator
 from shiftsvd.backends.source import rows_of
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.errors import Part
-from shiftsvd.events import unheard
+from shiftsvd.events import without_progress
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Adjoint, Operator
 from shiftsvd.runs.messages import ValuesNotice, ValuesWarning, warn
@@ -122,7 +122,7 @@ def samples_of(A: Operator) -> list[Sample]:
     m, n = A.shape
     rows = max(1, min(ROWS, m, ENTRIES // n))
     starts = np.unique(np.linspace(0, m - rows, min(BLOCKS, -(-m // rows))).astype(int)).tolist()
-    with unheard():
+    with without_progress():
         found = [_block_sample(A, lo, lo + rows) for lo in starts]
     return [sample for sample in found if sample is not None]
 

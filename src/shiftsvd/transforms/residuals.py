@@ -8,7 +8,7 @@ import numpy as np
 from shiftsvd.algebra import generic
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.numerics.entrywise import Quantities, Terms
-from shiftsvd.numerics.moments import Vector, left_over, weight_parts
+from shiftsvd.numerics.moments import Vector, weight_of_zeros, weight_parts
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.transforms.base import Fitted, OfCounts, SumsOf, Transform, margins, require, shares
@@ -122,7 +122,7 @@ class PearsonResiduals(NullModel):
         parts = weight_parts(weights * r**2)
         R = np.hstack([r[:, None], weights[:, None], parts])
         sums = generic.entry_sums(A, Terms(_scatter, R, rates[:, None]))[1]
-        stored, squares, absent = sums[:, 0], float(weights @ r**2), left_over(parts, len(r), sums[:, 1:])
+        stored, squares, absent = sums[:, 0], float(weights @ r**2), weight_of_zeros(parts, len(r), sums[:, 1:])
         excess = stored + rates**2 * absent - rates * (weights @ r)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(np.where(excess > 0, rates**2 * squares / excess, np.inf))

@@ -60,7 +60,7 @@ def panel(n: int, b: int, dtype: str, seed: int = 0) -> np.ndarray:
 
 
 def test_panels_on_a_device_have_a_method_for_each_function_that_goes_by_place() -> None:
-    assert {name for name in panels.BY_PLACE if not hasattr(DevicePanel, name)} == set()
+    assert {name for name in panels.DEVICE_METHODS if not hasattr(DevicePanel, name)} == set()
 
 
 @PLACES
@@ -80,8 +80,8 @@ def test_functions_of_panels_give_there_what_they_give_on_the_host(
     assert_close(panels.lengths(B), np.linalg.norm(b, axis=0), eps)
     assert_close(panels.norms(B), np.linalg.norm(b, axis=0), eps)
     assert np.isclose(panels.largest(B), np.abs(b).max())
-    assert_close(panels.on_host(panels.beside(B, W)), np.hstack([b, w]), 0)
-    assert_close(panels.on_host(panels.sent(B, w)), w, 0)
+    assert_close(panels.on_host(panels.hstack(B, W)), np.hstack([b, w]), 0)
+    assert_close(panels.on_host(panels.to_device_of(B, w)), w, 0)
     assert_close(orth.triangle(B).conj().T @ orth.triangle(B), b.conj().T @ b, 10 * eps)
     for found, wanted in (
         (B[:, 1:3], b[:, 1:3]),
@@ -95,8 +95,8 @@ def test_functions_of_panels_give_there_what_they_give_on_the_host(
     assert_close(panels.on_host(np.arange(50.0)[:, None] * B), np.arange(50.0)[:, None] * b, 50 * eps)
     Q, R = orth.qr(B)
     assert_close(panels.on_host(Q @ R), b, eps)
-    held = panels.room(B, 6, b.dtype)
-    panels.put(held, 1, W)
+    held = panels.empty_columns(B, 6, b.dtype)
+    panels.set_columns(held, 1, W)
     held[:, 4:6] = B[:, :2].astype(float if dtype[0] == "f" else complex)
     assert_close(panels.on_host(held[:, 1:6]), np.hstack([w, b[:, :2]]), eps)
     part, other = held[:, 1:4], W.copy()

@@ -11,7 +11,7 @@ from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.device.kernel import Card
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import ROWS, inverted
-from shiftsvd.numerics.panels import Elsewhere, Panel
+from shiftsvd.numerics.panels import ForeignPanel, Panel
 
 # Number of vectors of the host, such as weights and scales, whose copies a device caches.
 KEPT = 8
@@ -61,7 +61,7 @@ class Arrays(ABC):
     def copy(self, x: Any) -> Any:
         return self.xp.asarray(x, copy=True)
 
-    def beside(self, x: Any, y: Any) -> Any:
+    def hstack(self, x: Any, y: Any) -> Any:
         return self.xp.concat([x, y], axis=1)
 
     def column_sums(self, x: Any) -> Any:
@@ -160,7 +160,7 @@ class NamespaceArrays(Arrays):
         return self.xp.astype(x, getattr(self.xp, dtype.name), copy=False)
 
 
-class DevicePanel(Elsewhere):
+class DevicePanel(ForeignPanel):
     """Tall thin array on a device, such as the basis of a solver; only small matrices are copied to the host."""
 
     def __init__(self, x: Any, arrays: Arrays) -> None:
@@ -216,25 +216,25 @@ class DevicePanel(Elsewhere):
 
     # --- functions by place ------------------------------------------------------------------------------------------
 
-    def room(self, columns: int, dtype: np.dtype[Any]) -> "DevicePanel":
+    def empty_columns(self, columns: int, dtype: np.dtype[Any]) -> "DevicePanel":
         return self._new(self.arrays.empty((columns, len(self)), dtype).T)
 
-    def sent(self, x: Panel) -> "DevicePanel":
+    def to_device_of(self, x: Panel) -> "DevicePanel":
         return self._new(self.arrays.up(np.ascontiguousarray(x)))
 
     def on_host(self) -> Panel:
         return self.arrays.down(self.x)
 
-    def beside(self, W: "DevicePanel") -> "DevicePanel":
-        return self._new(self.arrays.beside(*self._alike(W)))
+    def hstack(self, W: "DevicePanel") -> "DevicePanel":
+        return self._new(self.arrays.hstack(*self._alike(W)))
 
-    def put(self, at: int, Q: "DevicePanel") -> None:
+    def set_columns(self, at: int, Q: "DevicePanel") -> None:
         self[:, at : at + Q.shape[1]] = Q
 
     def in_dtype(self, dtype: np.dtype[Any]) -> "DevicePanel":
         return self.astype(dtype, copy=False)
 
-    def to_spare(self, given: "DevicePanel") -> bool:
+    def may_overwrite(self, given: "DevicePanel") -> bool:
         return True
 
     def largest(self) -> float:

@@ -38,7 +38,7 @@ class CupyArrays(Arrays):
     def copy(self, x: Any) -> Any:
         return x.copy()
 
-    def beside(self, x: Any, y: Any) -> Any:
+    def hstack(self, x: Any, y: Any) -> Any:
         return cupy.hstack([x, y])
 
     def card(self) -> Card | None:

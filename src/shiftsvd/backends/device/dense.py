@@ -13,7 +13,7 @@ from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import Blocked, Rows, cut, slice_of
 from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.device.arrays import Arrays, DevicePanel
-from shiftsvd.kernels.twin import unwarned
+from shiftsvd.kernels.twin import range_errors_ignored
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.powers import exponents_of, two_to
 from shiftsvd.operators import LowRank, Panel, panel_dtype
@@ -104,7 +104,7 @@ class DeviceBlocks(Blocked):
             Y[lo:hi] = self.arrays.down(self.arrays.in_dtype(D, Y.dtype) @ W)
         return Y
 
-    @unwarned
+    @range_errors_ignored
     def _column_squares(self, weights: Vector | None) -> Vector:
         w = np.ones((1, self.shape[0])) if weights is None else np.asarray(weights, np.float64)[None, :]
         squares = np.zeros(self.shape[1])
@@ -112,7 +112,7 @@ class DeviceBlocks(Blocked):
             squares += self.arrays.down(self.arrays.up(w[:, lo:hi]) @ abs(D) ** 2)[0]
         return squares
 
-    @unwarned
+    @range_errors_ignored
     def row_squares(self, weights: Vector | None = None) -> Vector:
         w = self.arrays.up(np.ones((self.shape[1], 1)) if weights is None else np.asarray(weights, float)[:, None])
         return np.concatenate([self.arrays.down(abs(D) ** 2 @ w)[:, 0] for _, D in self.pieces()])
@@ -215,7 +215,7 @@ class DeviceRows(DeviceBlocks):
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         return self._moments_of(self.piece(rows).T, np.ones(self.shape[1]) if weights is None else weights)
 
-    @unwarned
+    @range_errors_ignored
     def _moments_of(self, D: Any, w: Vector) -> Moments:
         total, up = float(w.sum()), self.up(w[None, :])
         count = total if total > 0 else 1.0

@@ -18,8 +18,8 @@ from shiftsvd.backends.device.arrays import Arrays
 from shiftsvd.backends.device.dense import DeviceBlocks
 from shiftsvd.backends.device.kernel import Chunks, rows_of
 from shiftsvd.backends.sparse import CANCELLED, FULL
-from shiftsvd.events import read_part
-from shiftsvd.kernels.twin import unwarned
+from shiftsvd.events import record_read
+from shiftsvd.kernels.twin import range_errors_ignored
 from shiftsvd.numerics.moments import Moments, Vector, of_stored, weight_parts
 from shiftsvd.numerics.powers import two_to
 from shiftsvd.operators import LowRank, Panel
@@ -38,15 +38,15 @@ class OwnProducts:
         self._sides: dict[np.dtype[Any], Any] = {}
 
     def gathered(self, V: PanelParts, dtype: np.dtype[Any]) -> Any:
-        read_part(1)
+        record_read(1)
         return self.chunks.gathered(self._stack(V), self._beside(dtype), dtype)
 
     def scattered(self, W: Any, dtype: np.dtype[Any]) -> tuple[Any, ...]:
-        read_part(1)
+        record_read(1)
         return self._cut(self.chunks.scattered(W, self._beside(dtype), dtype))
 
     def gram(self, V: PanelParts, weights: Any, dtype: np.dtype[Any]) -> tuple[Any, ...]:
-        read_part(1)
+        record_read(1)
         return self._cut(self.chunks.gram(self._stack(V), self._beside(dtype), weights, dtype))
 
     def _stack(self, V: PanelParts) -> list[Any]:
@@ -293,7 +293,7 @@ class DeviceCSR(DeviceBlocks):
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         return self._moments_of(self._on_device[self.blocks().index(rows)].rows, weights)
 
-    @unwarned
+    @range_errors_ignored
     def _moments_of(self, X: Any, weights: Vector | None) -> Moments:
         # Moments of the rows of X.
         n, X = int(X.shape[1]), self.arrays.csr_in_dtype(X, self.double)
@@ -316,7 +316,7 @@ class DeviceCSR(DeviceBlocks):
         squares = np.maximum(M2 - count * np.abs(correction) ** 2, 0)
         return of_stored(parts, n, (stored, mean, correction, squares))
 
-    @unwarned
+    @range_errors_ignored
     def _column_squares(self, weights: Vector | None) -> Vector:
         w = np.ones(self.shape[0]) if weights is None else np.asarray(weights, np.float64)
         stored: Any = sum(
@@ -334,7 +334,7 @@ class DeviceCSR(DeviceBlocks):
         squares[self._full], absent[self._full] = full, 0
         return super()._column_squares(weights) if np.any(squares < CANCELLED * absent) else np.asarray(squares)
 
-    @unwarned
+    @range_errors_ignored
     def row_squares(self, weights: Vector | None = None) -> Vector:
         if self.shift is not None:
             return super().row_squares(weights)

@@ -7,8 +7,8 @@ struct Baseline {};
 struct Avx2 {};
 struct Avx512 {};
 
-#ifdef ISA  // in the sources that are compiled once for each of them
-// Bytes of a vector register, and how many registers hold sums; the others hold what is added.
+#ifdef ISA  // in the sources that are compiled once for each instruction set
+// Bytes of a vector register, and number of registers for sums; the others hold factors.
 #if defined(__AVX512F__)
 constexpr int register_bytes = 64, registers = 16;
 #elif defined(__AVX2__)

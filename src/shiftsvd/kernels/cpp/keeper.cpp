@@ -17,9 +17,9 @@
 namespace shiftsvd {
 namespace {
 
-// What threads can touch between two looks: pages are given at 2 to 10 GB/s (benchmarks/claims/bombs.py).
+// Upper bound of the growth of memory: the system maps pages at 2 to 10 GB/s (benchmarks/claims/bombs.py).
 constexpr double bytes_a_second = 20e9;
-constexpr double shortest = 0.001, longest = 0.02;  // seconds between two looks
+constexpr double shortest = 0.001, longest = 0.02;  // seconds between two measurements
 
 struct Kept {
   std::int64_t limit = -1;
@@ -29,10 +29,11 @@ struct Kept {
   std::vector<std::string> folders;
 };
 
-// Never freed: the watcher runs until the process is gone, also while static objects are destroyed.
+// Never freed: the watcher runs until the process has ended, also while static objects are destroyed.
 Kept *const kept = new Kept;
 
-// Resident pages that are no file's and not shared: arrays, stacks, what libraries allocate. -1 where unknown.
+// Bytes of resident memory that is neither shared nor mapped from a file: arrays, stacks and allocations of libraries.
+// -1 if unknown.
 std::int64_t anonymous(int file) {
   char text[128];
   ssize_t size = pread(file, text, sizeof text - 1, 0);
@@ -46,7 +47,7 @@ std::int64_t anonymous(int file) {
 void say(const std::string &text) {
   pollfd out = {STDERR_FILENO, POLLOUT, 0};
   for (std::size_t at = 0; at < text.size();) {
-    if (poll(&out, 1, 100) <= 0) return;  // nobody reads on, and the memory still grows
+    if (poll(&out, 1, 100) <= 0) return;  // stop if the pipe is not read, because memory still grows
     ssize_t size = write(STDERR_FILENO, text.data() + at, text.size() - at);
     if (size <= 0) return;
     at += size;
@@ -86,7 +87,7 @@ bool keep(std::int64_t limit, const std::string &line) {
   kept->file = file;
   sigset_t all, before;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for Python's own thread
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // so that Python's threads receive all signals
   std::thread(watch).detach();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return true;

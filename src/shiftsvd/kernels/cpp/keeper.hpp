@@ -1,4 +1,4 @@
-// Ends the process once its anonymous memory passes a limit, whatever holds the GIL.
+// Ends the process when its anonymous memory exceeds a limit, also while another thread holds the GIL.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace shiftsvd {
 
-// Starts the watcher, once in a process: beyond `limit` bytes above what there is now, `line` is written to stderr and
-// the process ends with code 1. False where the system does not tell what a process has.
+// Starts the watcher, once in a process. When anonymous memory exceeds the present amount by `limit` bytes, the watcher
+// writes `line` to stderr and ends the process with code 1. Returns false if the system does not report memory.
 bool keep(std::int64_t limit, const std::string &line);
 
-// Temporary folders to remove when the watcher ends the process.
+// Sets the temporary folders to remove when the watcher ends the process.
 void discard(const std::vector<std::string> &folders);
 
 }  // namespace shiftsvd

@@ -1,4 +1,4 @@
-// The Python module: picks the instruction set at import, releases the GIL, and checks nothing but types and shapes.
+// The Python module: chooses the instruction set at import, checks types, shapes and sparse indices, releases the GIL.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -31,7 +31,7 @@ using Strided = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;
 
 enum class Isa { baseline, avx2, avx512 };
 
-// SHIFTSVD_ISA names a lesser set, to test or to compare.
+// The environment variable SHIFTSVD_ISA chooses a smaller instruction set, for tests and benchmarks.
 Isa pick() {
 #ifdef SHIFTSVD_X86
   const char *asked = std::getenv("SHIFTSVD_ISA");
@@ -48,7 +48,7 @@ Isa pick() {
 
 Isa isa = Isa::baseline;
 
-// The table of the instruction set that was picked: `get` takes one of the tags of isa.hpp.
+// Returns the table of the chosen instruction set; `get` takes one of the tags of isa.hpp.
 template <class F>
 auto table(F get) {
 #ifdef SHIFTSVD_X86
@@ -96,10 +96,10 @@ Rows<D, I> range(const Vector<const D> &data, const Vector<const I> &indices, co
 }
 
 constexpr const char *leads_out =
-    "the index arrays of the CSR matrix were changed after as_operator, and lead out of the matrix; "
-    "rebuild the matrix and call as_operator again";
+    "The index arrays of the CSR matrix were changed after as_operator and lead out of the matrix. "
+    "Rebuild the matrix and call as_operator again.";
 
-// Refuses indices that a kernel would follow out of its arrays; without the GIL, since it reads them all.
+// Throws if a kernel would read or write outside of its arrays. Call it without the GIL, because it reads all indices.
 template <class D, class I>
 void follow(const Rows<D, I> &X, std::int64_t n) {
   static const auto sound = table([](auto set) { return Tables<decltype(set)>::template sound<I>(); });

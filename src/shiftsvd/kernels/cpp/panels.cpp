@@ -1,7 +1,7 @@
-// One source for every instruction set: compiled once for each, with ISA naming which.
+// Compiled once for each instruction set, which the macro ISA names.
 //
-// BLAS packs both factors before it multiplies, which takes as long as a product with 16 columns; here the tall one is
-// read where it lies, and each of its entries meets a whole row of the narrow one in registers.
+// BLAS copies both factors before it multiplies, which takes as long as a product with 16 columns. These kernels read
+// the tall factor in place, and multiply each of its entries by a row of the narrow factor in registers.
 #include "panels.hpp"
 
 #include <cstddef>
@@ -11,19 +11,19 @@
 namespace shiftsvd {
 namespace {
 
-// Columns of the narrow panel that are worked on at once, in bytes, and rows, whose part of it stays in the first
+// Bytes of a row of the narrow panel, and its rows, that are processed at once, so that they stay in the first-level
 // cache.
 constexpr int widest_bytes = 128;
 constexpr std::int64_t most_rows = 256;
 
-// Columns of the tall panel that rows pass at once: where these are contiguous, each of them is on another page.
+// Columns of the tall panel that are processed at once: contiguous columns are on different pages.
 constexpr std::int64_t most_columns = 16;
 
-// W columns of a row, as registers hold them.
+// W columns of a row as registers.
 template <class T, int W>
 struct Row {
   static constexpr int bytes = register_bytes, lanes = bytes / int(sizeof(T)), count = W / lanes;
-  // So many columns of the tall panel at once as leave registers for the rest.
+  // Columns of the tall panel whose sums fit into `registers`.
   static constexpr int tile = registers / count;
   typedef T Vector __attribute__((vector_size(bytes), aligned(sizeof(T)), may_alias));
   static Vector load(const T *p) {
@@ -34,7 +34,7 @@ struct Row {
   }
 };
 
-// Entry (i, j) of a tall panel; the compiler knows which of its strides is 1.
+// Entry (i, j) of a tall panel, whose unit stride is known at compile time.
 template <bool by_columns, class T>
 inline T entry(const T *B, std::int64_t stride, std::int64_t i, std::int64_t j) {
   return by_columns ? B[j * stride + i] : B[i * stride + j];
@@ -57,7 +57,7 @@ void inner_tile(const T *B, std::int64_t stride, std::int64_t rows, Narrow<const
   }
 }
 
-// Some rows at once, whose sums stay in registers while all columns of the tall panel pass by.
+// N rows at once, whose sums stay in registers for all columns of the tall panel.
 template <int W, int N, bool by_columns, class T>
 void subtract_tile(const T *B, std::int64_t stride, std::int64_t columns, const T *factor, Narrow<T> Y) {
   using R = Row<T, W>;
@@ -78,21 +78,21 @@ void subtract_tile(const T *B, std::int64_t stride, std::int64_t columns, const 
   }
 }
 
-// Calls f(tile) for tiles of C columns, then of half as many, until all are done.
+// Calls f(size, first) for tiles of C columns, then of half as many for the rest, down to 1.
 template <int C, class F>
 void in_tiles(std::int64_t from, std::int64_t columns, F f) {
   for (; from + C <= columns; from += C) f(std::integral_constant<int, C>(), from);
   if constexpr (C > 1) in_tiles<C / 2>(from, columns, f);
 }
 
-// Calls f(width, first) for groups of columns that fill registers, the widest first.
+// Calls f(width, first) for groups of W columns, then of half as many for the rest, down to one register.
 template <class T, int W = widest_bytes / int(sizeof(T)), class F>
 void in_groups(std::int64_t from, std::int64_t columns, F f) {
   for (; from + W <= columns; from += W) f(std::integral_constant<int, W>(), from);
   if constexpr (W > Row<T, W>::lanes) in_groups<T, W / 2>(from, columns, f);
 }
 
-// Rows that are worked on at once: what the first cache holds of them, or of the narrow panel.
+// Calls f(first, count) for pieces of at most `most_rows` rows.
 template <class F>
 void in_rows(std::int64_t rows, F f) {
   for (std::int64_t lo = 0; lo < rows; lo += most_rows) f(lo, rows - lo < most_rows ? rows - lo : most_rows);

@@ -1,6 +1,6 @@
-// Which instruction sets this processor, and the system on it, can run: asked by cpuid and xgetbv.
+// Detects the instruction sets that the processor and the operating system support, by cpuid and xgetbv.
 //
-// (__builtin_cpu_supports needs a runtime library that clang-cl does not link, and that of zig always says no.)
+// (__builtin_cpu_supports needs a runtime library that clang-cl does not link, and zig's library always returns false.)
 #include "processor.hpp"
 
 #ifdef SHIFTSVD_X86
@@ -9,7 +9,7 @@
 namespace shiftsvd {
 namespace {
 
-// The registers that the system saves when it changes from one thread to another: 2 and 4 for AVX, 0xe0 for AVX-512.
+// Mask of the registers that the system saves when it switches threads: 2 and 4 for AVX, 0xe0 for AVX-512.
 unsigned saved_registers() {
   unsigned low, high;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));

@@ -1,4 +1,4 @@
-// Which instruction sets this processor, and the system on it, can run.
+// Detects the instruction sets that the processor and the operating system support.
 #pragma once
 
 namespace shiftsvd {

@@ -1,4 +1,4 @@
-// One source for every instruction set: compiled once for each, with ISA naming which.
+// Compiled once for each instruction set, which the macro ISA names.
 //
 // (GCC lowers generic vectors before it applies target_clones, so a clone would run baseline code.)
 #include "rows.hpp"
@@ -12,9 +12,9 @@
 namespace shiftsvd {
 namespace {
 
-// The columns of a panel's row as vectors of at most one register; W is a power of two, so they stay in registers.
+// W columns of a row of a panel, as vectors of at most one register; W is a power of two.
 //
-// Wider vectors are right, but GCC keeps them in memory: 16 columns took 7.9 ns an entry with AVX2 instead of 1.7
+// GCC stores wider vectors in memory: 16 columns took 7.9 ns an entry with AVX2 instead of 1.7
 // (benchmarks/claims/kernels.py).
 template <class T, int W>
 struct Lanes {
@@ -52,7 +52,7 @@ struct Lanes {
   void add_to(T a, T *p) const {
     for (int r = 0; r < count; r++) *reinterpret_cast<Vector *>(p + r * lanes) += a * v[r];
   }
-  // The first `width` columns of a row, the others zero.
+  // Loads the first `width` columns of a row; the others are 0.
   static Lanes load(const T *p, std::int64_t width) {
     if (width == W) return load(p);
     T row[W] = {};
@@ -67,10 +67,10 @@ struct Lanes {
   }
 };
 
-// Entries ahead of the current one whose rows of the panel are fetched, where panels do not fit into the second cache.
+// Rows of the panel are prefetched for the entry `ahead` of the current one if the panel exceeds `second_cache` bytes.
 constexpr std::int64_t ahead = 24, second_cache = std::int64_t(1) << 19;
 
-// y = sum_k x_k V[j_k], if at least `ahead` more entries follow those of the row.
+// y = sum_k x_k V[j_k] with prefetching; at least `ahead` entries must follow those of the row.
 template <int W, class D, class T, class I>
 inline Lanes<T, W> row_times_fetching(const D *x, const I *j, std::int64_t n, const T *V) {
   Lanes<T, W> y = Lanes<T, W>::zero(), z = y;
@@ -89,7 +89,7 @@ inline Lanes<T, W> row_times_fetching(const D *x, const I *j, std::int64_t n, co
   return y;
 }
 
-// y += sum_k x_k V[j_k]: two sums, since each addition waits four cycles for the one before.
+// y += sum_k x_k V[j_k], as two sums, because each addition waits four cycles for the one before.
 template <int W, class D, class T, class I>
 inline Lanes<T, W> row_times(const D *x, const I *j, std::int64_t n, const T *V, Lanes<T, W> y) {
   Lanes<T, W> z = Lanes<T, W>::zero();
@@ -109,13 +109,13 @@ inline void row_outer(const D *x, const I *j, std::int64_t n, const Lanes<T, W> 
   for (std::int64_t k = 0; k < n; k++) y.add_to(T(x[k]), Z + std::size_t(j[k]) * W);
 }
 
-// Entries up to which rows of a panel of n rows may be fetched ahead: none where the panel fits into the cache.
+// The last entry for which rows of a panel of n rows may be prefetched; 0 if the panel fits into the cache.
 template <int W, class T, class D, class I>
 std::int64_t last_to_fetch(Rows<D, I> X, std::int64_t n) {
   return n * W * std::int64_t(sizeof(T)) > second_cache ? X.indptr[X.hi] - ahead : 0;
 }
 
-// The row i of X times V; `last` is the last entry to fetch ahead.
+// Row i of X times V; `last` is the result of `last_to_fetch`.
 template <int W, class D, class T, class I>
 inline Lanes<T, W> row_of(Rows<D, I> X, std::int64_t i, const T *V, std::int64_t last) {
   std::int64_t first = X.indptr[i], end = X.indptr[i + 1];
@@ -140,8 +140,8 @@ void scatter(Rows<D, I> X, Panel<const T> Y, T *Z) {
   }
 }
 
-// The products of a row with V and, at the same time, of the row before with its own result: loads of V overlap
-// with stores to Z (5 to 10 % faster than one after the other; benchmarks/claims/kernels.py).
+// Returns y plus the product of a row with V, and adds x0^T y0, of the row before, to Z. Loads of V overlap with stores
+// to Z, which is 5 to 10 % faster than one product after the other (benchmarks/claims/kernels.py).
 template <int W, class D, class T, class I>
 inline Lanes<T, W> row_times_and_outer(const D *x, const I *j, std::int64_t n, const T *V, Lanes<T, W> y, const D *x0,
                                        const I *j0, std::int64_t n0, const Lanes<T, W> &y0, T *Z) {
@@ -196,7 +196,7 @@ void shifted(Rows<D, I> X, const T *V, std::int64_t n, Shift<T> S, Panel<T> Y) {
   }
 }
 
-// Calls `f.template operator()<W>` for the width that was asked for: a constant, or the columns would spill.
+// Calls f with the width as a compile-time constant, so that the columns stay in registers.
 template <class T, class F>
 void with_width(int width, F f) {
   switch (width) {
@@ -229,10 +229,11 @@ void any_shifted(Rows<D, I> X, const T *V, std::int64_t n, int width, Shift<T> S
   with_width<T>(width, [&](auto w) { shifted<w()>(X, V, n, S, Y); });
 }
 
-// The weighted sums of some entries, and of the parts of their weights; then of their distances from the mean.
+// First pass: the weighted sum of some entries, and the sums of the parts of their weights. The second pass,
+// `Distances`, sums deviations from the mean.
 //
-// Chan et al. (1983), the corrected two-pass algorithm: the distances tell by how much the mean was rounded, so that
-// equal entries have no variance.
+// Chan et al. (1983), the corrected two-pass algorithm: the sum of deviations measures the rounding error of the mean,
+// so that equal entries have variance 0.
 struct Moment {
   double sum = 0, stored[weight_parts] = {};
 
@@ -329,7 +330,7 @@ void outer(Rows<D, I> X, const double *weights, std::int64_t n, double *G) {
     for (std::int64_t k = 0; k < stored; k++) {
       double a = w * x[k];
       double *row = G + std::size_t(j[k]) * n;
-      // Sorted rows: everything up to the diagonal.
+      // Rows are sorted, so these are the columns up to the diagonal.
       for (std::int64_t l = 0; l <= k; l++) row[j[l]] += a * double(x[l]);
     }
   }
@@ -343,7 +344,7 @@ bool sound(const I *indices, const I *indptr, std::int64_t lo, std::int64_t hi, 
   if (!ascending) return false;
   Unsigned largest = 0;
   for (std::int64_t k = indptr[lo]; k < indptr[hi]; k++) {
-    Unsigned j = indices[k];  // a negative one is large
+    Unsigned j = indices[k];  // negative indices become large
     largest = j > largest ? j : largest;
   }
   return indptr[lo] == indptr[hi] || (n > 0 && largest <= Unsigned(n - 1));

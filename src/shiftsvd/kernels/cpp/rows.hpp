@@ -1,4 +1,4 @@
-// Products of a range of rows of a CSR matrix with panels: what each instruction set provides.
+// Interface of the kernels for a range of rows of a CSR matrix, which are compiled for each instruction set.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace shiftsvd {
 
-// Rows lo to hi of a CSR matrix. Indices are sound: the module checks them in every call.
+// Rows lo to hi of a CSR matrix. The module checks in every call that the indices are inside of the matrix.
 template <class D, class I>
 struct Rows {
   const D *data;
@@ -17,7 +17,7 @@ struct Rows {
   std::int64_t lo, hi;
 };
 
-// Columns of a row-major array: `width` of them are used, `stride` entries lie between rows.
+// The first `width` columns of a row-major array with `stride` entries from row to row.
 template <class T>
 struct Panel {
   T *values;
@@ -25,24 +25,24 @@ struct Panel {
   std::int64_t width;
 };
 
-// The widest panel of one call: 128 bytes a row, so that two panels of 2000 rows of doubles share 1 MiB of cache.
+// Bytes of a row of the widest panel of one call: two such panels of 2,000 rows take half of 1 MiB of cache.
 constexpr std::int64_t panel_bytes = 128;
 
-// A low-rank shift L C of the rows lo to hi, C = R^H V being small; `weights` multiply the rows (null: ones).
+// A low-rank shift L C of the rows lo to hi, with the small matrix C = R^H V; `weights` multiply the rows (null: ones).
 template <class T>
 struct Shift {
-  const double *left;  // (hi - lo) x rank, row-major; null where there is no shift
+  const double *left;  // L, (hi - lo) x rank, row-major; null if there is no shift
   std::int64_t rank;
-  const T *right;         // rank x width
-  T *sums;                // rank x width: L^H diag(weights) (X V - L C) is added; null where nobody needs it
+  const T *right;         // C, rank x width
+  T *sums;                // rank x width; L^H diag(weights) (X V - L C) is added to it; may be null
   const double *weights;  // of the rows lo to hi
 };
 
-// A weight is the sum of so many parts, each of which can be added up without rounding but the last.
+// Number of parts whose sum is a weight. Sums over rows of all parts except the last are exact.
 constexpr int weight_parts = 3;
 
-// Of the stored entries of each column, or of each row: the parts of their weights added up (weight_parts for each),
-// their mean, by how much that was rounded, and the weighted squares of their distances from the mean.
+// For the stored entries of each column, or of each row: sums of the parts of their weights (weight_parts each), mean,
+// correction of the mean for rounding, and weighted sum of squared deviations from the mean.
 struct Sums {
   double *stored;
   double *mean;
@@ -65,7 +65,7 @@ struct Products {
   void (*scatter)(Rows<D, I>, Panel<const T> W, int width, T *Z);
   // Z += X^T diag(weights) (X V - L C)
   void (*gram)(Rows<D, I>, const T *V, int width, Shift<T>, T *Z);
-  // Y = diag(weights) (X V - L C), and L^H Y is added to the sums; V has n rows
+  // Y = diag(weights) (X V - L C); sums += L^H Y; V has n rows
   void (*shifted)(Rows<D, I>, const T *V, std::int64_t n, int width, Shift<T>, Panel<T> Y);
 };
 
@@ -73,7 +73,7 @@ template <class D, class I>
 struct Statistics {
   // Moments of the stored entries of each column; `weights` are parts for each row (null: ones).
   void (*moments)(Rows<D, I>, std::int64_t n, const double *weights, Sums);
-  // The same of each row; `weights` are parts for each column.
+  // Moments of the stored entries of each row; `weights` are parts for each column (null: ones).
   void (*row_moments)(Rows<D, I>, const double *weights, Sums);
   // squares_j += sum_i w_i (x_ij^2 - 2 x_ij (L R^T)_ij) over the stored entries
   void (*column_squares)(Rows<D, I>, const double *weights, const double *left, const double *right, std::int64_t rank,
@@ -83,13 +83,13 @@ struct Statistics {
   Inspection (*inspect)(Rows<D, I>);
 };
 
-// out = X - L R^T for a block of dense rows, in double and rounded once; R^T is rank x n.
+// out = X - L R^T for a block of dense rows, computed in double precision and rounded once; R^T is rank x n.
 template <class T>
 using Subtract = void (*)(const T *X, std::int64_t stride, std::int64_t rows, std::int64_t n, const double *L,
                           const double *Rt, std::int64_t rank, T *out);
 
-// Whether rows lo to hi follow each other and their indices are in 0..n-1, given that indptr[lo] and indptr[hi] are
-// sound: the arrays belong to the caller, who may have changed them since they were checked.
+// Returns true if indptr[lo..hi] does not decrease and the indices of these rows are in 0..n-1. indptr[lo] and
+// indptr[hi] must be valid. The arrays belong to the caller, who may have changed them since they were validated.
 template <class I>
 using Sound = bool (*)(const I *indices, const I *indptr, std::int64_t lo, std::int64_t hi, std::int64_t n);
 

@@ -1,7 +1,8 @@
-// The work of a step of block Lanczos, in one call without Python: the product with X^T diag(w) X of a whole matrix,
-// and the projection of what comes of it against a basis.
+// The two parts of a step of block Lanczos, each in one call without Python: the product of a panel with X^T diag(w) X,
+// and the projection of this product against a basis.
 //
-// Pieces and the order of their sums depend on the data alone: results have the same bits for any number of threads.
+// The pieces and the order of their sums depend only on the data, so results are bitwise equal for all numbers of
+// threads.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,7 @@
 
 namespace shiftsvd {
 
-// Memory that begins at a cache line, and is not set.
+// Uninitialized memory that begins at a cache line.
 template <class T>
 class Buffer {
  public:
@@ -57,7 +58,7 @@ struct Groups {
   std::int64_t columns, padded;
 };
 
-// A panel V as the kernels read it, and C = R^T V, in groups of columns each.
+// A panel V and C = R^T V, both stored in groups of columns, as the kernels read them.
 template <class T>
 class Packed {
  public:
@@ -71,7 +72,7 @@ class Packed {
         small_(rank * groups.padded),
         parts_(pieces_ * rank * groups.padded) {}
 
-  // Each thread its share; done after a barrier and `finish` by one thread.
+  // Fills the share of this thread. After a barrier, one thread must call `finish`.
   void fill(const Member &me) {
     me.share(pieces_, [&](std::int64_t i) {
       std::int64_t lo = i * piece, hi = std::min(V_.rows, lo + piece), first = 0;
@@ -149,9 +150,10 @@ struct Whole {
   const double *weights;  // of the rows; null: ones
 };
 
-// Panels that are held and summed in one round, or as many as there are threads: sums are made in the order of the
-// blocks, so rounds change no bit. Entries of a range that all groups of columns read before the next range, since 4
-// MiB stay in cache. Rows of a sum that a thread rounds at a time.
+// panels_at_once: least number of blocks of a round, each with a panel of its own (more if there are more threads).
+// Panels are summed in the order of the blocks, so the number of rounds changes no bit. range_entries: entries of a
+// range of rows, which is multiplied by all groups of columns before the next range, because 4 MiB stay in cache.
+// rounded_rows: rows of a sum that a thread rounds at once.
 constexpr std::int64_t panels_at_once = 8, range_entries = std::int64_t(1) << 19, rounded_rows = 1024;
 
 template <class D, class T, class I>
@@ -175,7 +177,7 @@ void gram_of_block(const Products<D, T, I> &kernels, const Whole<D, I> &A, std::
   }
 }
 
-// Y = X^T diag(weights) (X V - L C) - R sums, with C = R^T V. Returns false where indices lead out of the matrix.
+// Y = X^T diag(weights) (X V - L C) - R sums, with C = R^T V. Returns false if indices are outside of the matrix.
 template <class D, class T, class I>
 bool gram_of_all(const Products<D, T, I> &kernels, const TallProducts<T> &tall, Sound<I> sound, const Whole<D, I> &A,
                  Tall<T> V, const Groups &groups, Narrow<T> Y, int threads) {
@@ -222,7 +224,7 @@ bool gram_of_all(const Products<D, T, I> &kernels, const TallProducts<T> &tall, 
     for (std::int64_t first = 0; first < blocks; first += at_once) {
       std::int64_t count = std::min(at_once, blocks - first), last = first + count;
       for (std::int64_t b; (b = next.fetch_add(1)) < last;) {
-        // The ends of all rows are sound; those of a block are if they lie between.
+        // The caller has checked the first and last entry of indptr; those of a block must lie between them.
         const I *ends = A.X.indptr;
         bool good = ends[0] <= ends[A.edges[b]] && ends[A.edges[b + 1]] <= ends[A.X.hi] &&
                     sound(A.X.indices, ends, A.edges[b], A.edges[b + 1], A.n);
@@ -254,8 +256,8 @@ bool gram_of_all(const Products<D, T, I> &kernels, const TallProducts<T> &tall, 
   return safe;
 }
 
-// The same from both orientations: rows of X by `A`, columns of X by `across`. Every row of a panel is one sum, so no
-// panels are added up, and the blocks of `across` only share the work.
+// The same product from both orientations: `A` has the rows of X, `across` the columns. Each row of the result is one
+// sum, so there are no partial panels to add, and the blocks of `across` only divide the work.
 template <class D, class T, class I>
 bool gram_of_both(const Products<D, T, I> &kernels, Sound<I> sound, const Whole<D, I> &A, const Whole<D, I> &across,
                   Tall<T> V, const Groups &groups, Narrow<T> Y, int threads) {
@@ -312,11 +314,9 @@ bool gram_of_both(const Products<D, T, I> &kernels, Sound<I> sound, const Whole<
   return safe;
 }
 
-// --- the other orientation
-// ---------------------------------------------------------------------------------------------
+// --- the transpose --------------------------------------------------------------------------------------------------
 
-// The rows of X^T, each sorted by the rows of X: the same for any number of threads. Returns false where indices lead
-// out of the matrix.
+// X^T with sorted rows, the same for all numbers of threads. Returns false if indices are outside of the matrix.
 template <class D, class I>
 bool transpose(Sound<I> sound, Rows<D, I> X, std::int64_t n, D *data, I *indices, I *indptr, int threads) {
   std::int64_t m = X.hi, nnz = X.indptr[m], parts = std::max<std::int64_t>(1, std::min<std::int64_t>(threads, m));
@@ -363,10 +363,10 @@ bool transpose(Sound<I> sound, Rows<D, I> X, std::int64_t n, D *data, I *indices
 
 // --- the projection -------------------------------------------------------------------------------------------------
 
-// Rows of a piece: its part of the basis is read once for two products. At most `most_pieces`, since each has sums of
-// its own.
+// Least number of rows of a piece, whose part of the basis is read once for two products; and most pieces, because each
+// has partial sums of its own.
 constexpr std::int64_t least_piece = 512, most_pieces = 32;
-// Columns of the widest block that `project` makes orthonormal.
+// Most columns of a block that `project` makes orthonormal.
 constexpr std::int64_t widest_panel = 64;
 
 inline std::int64_t piece_rows(std::int64_t rows) {
@@ -414,8 +414,8 @@ void subtract_from_all(const TallProducts<T> &kernels, Tall<T> B, const T *C, Na
   });
 }
 
-// What a Cholesky factor R^T R of the squares of a panel tells: combinations R^-1 of its columns that are orthonormal,
-// whether they are safe, and whether their rounding is worth a second step.
+// Cholesky factorization R^T R of the Gram matrix `squares` of a panel: its columns times R^-1 are orthonormal.
+// Rounding errors depend on `shortest` and `condition`; if squares are not positive definite, `shortest` is 0.
 struct Normal {
   std::vector<double> R, inverse;      // upper triangular, row-major
   double shortest = 0, condition = 0;  // bounds of the least singular value from below, of the condition from above
@@ -436,7 +436,7 @@ struct Normal {
         inverse[i * w + j] = sum / R[i * w + i];
       }
     }
-    // The largest sum of a row bounds the norm of the squares, and that of their inverse.
+    // The largest absolute row sum bounds the norm of the squares, and that of their inverse.
     double most = 0, most_inverse = 0;
     for (std::int64_t i = 0; i < w; i++) {
       double sum = 0, of_inverse = 0;
@@ -451,24 +451,24 @@ struct Normal {
   }
 };
 
-// The next block of a basis, as `project` leaves it.
+// Output of `project` for the next block of a basis.
 template <class T>
 struct Next {
-  T *values;            // contiguous columns, of the rows of W
+  T *values;            // orthonormal columns Q, contiguous; null: do not make them
   std::int64_t stride;  // entries between columns
-  double *below;        // w x w: Q^T W
+  double *below;        // Q^T W, w x w, with the projected W
   double unit;          // rounding unit of the basis
   double scale;         // largest norm of a product so far
 };
 
-// Up to this condition the squares of a panel give columns that are orthonormal to a few rounding units of single
-// precision; up to the second, after one more step; beyond it they do not tell short columns from rounding.
+// Largest condition numbers at which one Cholesky step, or two, make columns orthonormal to a few rounding units of
+// single precision. Beyond the second, rounding errors of the squares hide short columns.
 constexpr double well_conditioned = 10, resolved = 1e3;
 
-// Projects W against the columns of B from `near` on, then against all of them, and once more where less than `twice`
-// of a column is left by the second projection. Adds up the coefficients of the first two, of B.columns x W.columns,
-// and sets `squares` to W^T W. Then makes what is left orthonormal, in W and in `next`, and returns true; or false, if
-// some columns are too short for that: W then is what the projections left.
+// Projects W against the columns of B from `near` on, then against all columns of B, and once more if the second
+// projection shortens a column to less than `twice` of its length. Sets `coefficients`, B.columns x W.columns, to the
+// sum of those of the first two projections, and `squares` to W^T W. Then makes the columns of W orthonormal, in W and
+// in `next`, and returns true; or returns false if some columns are too short: W is then the projected panel.
 template <class T>
 bool project(const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narrow<T> W, T factor, double twice,
              double *coefficients, double *squares, Next<T> next, int threads) {
@@ -478,7 +478,7 @@ bool project(const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narro
   Buffer<T> rounded(size), combined(square);
   bool again = false, regular = false, one_more = false;
 
-  // Sums the parts of coefficients from `lo` on: each thread those of some columns of B.
+  // Sums the coefficients of all pieces for the columns of B from `near_column` on; each thread sums some columns.
   auto add_up = [&](const Member &me, std::int64_t near_column) {
     me.share(B.columns - near_column, [&](std::int64_t j) {
       for (std::int64_t at = (near_column + j) * w; at < (near_column + j + 1) * w; at++) {
@@ -515,7 +515,7 @@ bool project(const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narro
       for (std::int64_t i = 0; i < pieces; i++) out[at] += of_squares.get()[i * square + at];
     }
   };
-  // Projects all rows against all of B, each piece after `before`, and measures what is left.
+  // Calls `before` for each piece, projects all rows against all of B, and computes the squares of the result.
   auto project_all = [&](const Member &me, auto before) {
     for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
       before(lo, count);
@@ -530,7 +530,7 @@ bool project(const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narro
     });
     me.barrier.wait();
   };
-  // W = W combined, and the columns of `next` where the result is final.
+  // Sets rows of W to W times `combined`, and, in the last step, those of `next`, too.
   auto combine_rows = [&](std::int64_t lo, std::int64_t count, bool last) {
     constexpr std::int64_t at_once = 128;
     T room[at_once * widest_panel];
@@ -623,7 +623,7 @@ bool project(const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narro
   return regular;
 }
 
-// B = W Z: W is narrow, and the columns of B are contiguous.
+// B = W Z; the columns of B are contiguous. `minus_Z` has `padded` columns, which fill registers.
 template <class T>
 void combine(const TallProducts<T> &kernels, Narrow<const T> W, std::int64_t rows, const T *minus_Z,
              std::int64_t padded, std::int64_t columns, T *B, std::int64_t stride, int threads) {

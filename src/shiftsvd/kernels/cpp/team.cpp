@@ -16,9 +16,9 @@
 namespace shiftsvd {
 namespace {
 
-// Most barriers open, and most tasks of a fit follow the one before, within this time; to wake a thread that sleeps
-// takes as long. With 30 microseconds a fit of 3 000 x 2 000 counts in two threads took 1.3 times as long. Endless
-// spinning would take the core of a BLAS worker that spins as well.
+// Most barriers open within this time, and most tasks of a fit start within this time after the one before; waking a
+// sleeping thread takes as long. With 30 microseconds a fit of 3,000 x 2,000 counts in two threads took 1.3 times as
+// long. Endless spinning would take the core of a BLAS worker that spins as well.
 constexpr std::chrono::microseconds patience(200);
 
 void relax() {
@@ -52,7 +52,7 @@ class Crew {
         std::thread([this, index = int(started_)] { work(index); }).detach();
         started_++;
       }
-    } catch (const std::system_error &) {  // no more threads
+    } catch (const std::system_error &) {  // the system cannot start more
     }
     return started_ < wanted ? started_ : wanted;
   }
@@ -105,8 +105,8 @@ class Crew {
   std::atomic<unsigned> number_{0};
 };
 
-// The crews that no task has now: as many as there were tasks at once. A child process begins without any, since
-// threads are not copied by fork.
+// Idle crews; there are as many crews as tasks ran at once. A child process starts with none, because fork does not
+// copy threads.
 class Crews {
  public:
   Crew *take() {

@@ -8,7 +8,8 @@
 
 namespace shiftsvd {
 
-// Waits spin for some microseconds, in which most barriers open, and sleep then: another process may have the core.
+// `wait` spins for some microseconds, in which most barriers open, and then sleeps, because the other threads may have
+// no core.
 class Barrier {
  public:
   explicit Barrier(int threads) : threads_(threads) {}
@@ -27,15 +28,15 @@ struct Member {
   int index, count;
   Barrier &barrier;
 
-  // Calls f(i) for the share of 0..pieces-1 that is this thread's: the same one in each call.
+  // Calls f(i) for this thread's share of 0..pieces-1, which is the same in each call.
   template <class F>
   void share(std::int64_t pieces, F f) const {
     for (std::int64_t i = index; i < pieces; i += count) f(i);
   }
 };
 
-// Runs `task` in up to so many threads, this one among them; in fewer where the system starts no more. The task must
-// not throw, and its results must not depend on the number of threads.
+// Runs `task` in `threads` threads, including the calling one, or in fewer if the system cannot start more. The task
+// must not throw, and its results must not depend on the number of threads.
 void together(int threads, const std::function<void(const Member &)> &task);
 
 }  // namespace shiftsvd
