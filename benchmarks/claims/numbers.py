@@ -108,7 +108,7 @@ CLAIMS = [
     Claim("docs/guide/cluster.rst", "about ten for 50 components", "1e-3", script("cluster.fits")),
     Claim("docs/guide/cluster.rst", "keeps a thread busy for at least", "1.6 s for 1,600", ARITHMETIC),
     Claim("docs/guide/gpu.rst", "at least 0.52 %", "entries are stored", SETTING),
-    Claim("docs/guide/gpu.rst", "For 50 components, data on the card", "102 GB at its peak", script("device")),
+    Claim("docs/guide/gpu.rst", "For 50 components, data on the GPU", "102 GB at its peak", script("device")),
     Claim("docs/guide/gpu.rst", "which did not end within", "35 s", script("device")),
     Claim("docs/guide/counts.rst", "Pearson residuals: of a million cells", "double precision", ARITHMETIC),
     Claim(
