@@ -253,7 +253,9 @@ def test_variants_that_cannot_be_matched_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("k", [0, 20, 60])
 def test_numbers_of_components_that_cannot_be_are_refused(k: int, tmp_path: Path) -> None:
     path = write(tmp_path / "a.bed", genotypes(20, 60))
-    with pytest.raises(ValueError, match=rf"a\.bed: k must be in 1\.\.19 for 20 samples x 60 variants .* got {k}"):
+    with pytest.raises(
+        ValueError, match=rf"k must be an integer in 1\.\.19 for 20 samples x 60 variants in use of .*a\.bed, got {k}"
+    ):
         pca(path, k)
 
 

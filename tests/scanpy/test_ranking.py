@@ -159,7 +159,7 @@ def test_the_regression_is_that_of_scikit_misc() -> None:
     ("make", "said"),
     [
         (lambda: HighlyVariable(10, "seurt"), "flavor must be one of seurat, cell_ranger"),  # type: ignore[arg-type]
-        (lambda: HighlyVariable(0), "n_top_genes must be an integer of at least 1, got 0"),
+        (lambda: HighlyVariable(0), "n_top_genes must be a positive integer, got 0"),
         (lambda: HighlyVariable(10, n_bins=0), "n_bins must be"),
         (lambda: HighlyVariable(10, "seurat_v3", span=2), "span must be above 0 and at most 1, got 2"),
         (lambda: HighlyVariable(10, "pearson_residuals", theta=-1), "theta must be above 0"),

@@ -172,7 +172,7 @@ def test_the_bootstrap_agrees_with_the_rule_of_thumb() -> None:
     np.testing.assert_array_equal(np.isnan(errors), np.isnan(months.components))
     for settings, match in (
         ({"n_samples": 1}, "n_samples must be an integer of at least 2"),
-        ({"block": 0}, "block must be an integer of at least 1"),
+        ({"block": 0}, "block must be a positive integer"),
         ({"block": 301}, "block must be at most 300, the number of samples along time"),
         ({"level": 95}, r"level must be in \(0, 1\), got 95"),
         ({"memory_limit": 1000}, "products of 300 samples needs about"),

@@ -301,7 +301,7 @@ def test_a_single_mode_is_reconstructed_and_projected() -> None:
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"n_modes": 0}, r"n_modes must be in 1\.\.60 for 60 samples of 100 cells, got 0"),
+        ({"n_modes": 0}, r"n_modes must be an integer in 1\.\.60 for 60 samples of 100 cells, got 0"),
         ({"n_modes": 2.0}, r"got 2\.0"),
         ({"dim": "t"}, "dim must be one or several of the dimensions .* got 't'"),
         ({"dim": ("time", "lat", "lon")}, "but not all"),

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd import Info, SVDResult, svd
+from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import Panel, Vector, generator
-from shiftsvd.extend.running import Outputs, Refused, Resources, Setting, SolverName, refuse
+from shiftsvd.extend.running import Outputs, Refused, Resources, Setting, SolverName
 from shiftsvd.genetics.components import Patterson, TracyWidom
 from shiftsvd.genetics.extension import Chromosomes, MatchName, ProjectName
 from shiftsvd.genetics.files import RESULTS, Beds, Fileset, eigenval, eigenvec, eigenvec_allele, listed
@@ -337,12 +338,7 @@ def _check_rank(cohort: Cohort, matrix: Patterson, k: Any) -> None:
             f"{cohort.removed.get('chromosomes', 0):,} that are not on autosomes. To keep the latter, use ",
             *(Setting("chromosomes", "all"), "."),
         )
-    if isinstance(k, bool) or not isinstance(k, int | np.integer):
-        raise refuse("k", "be an integer, the number of components", k)
-    most = min(m - 1, n_used)
-    if not 1 <= k <= most:
-        counts = f"{m:,} samples x {n_used:,} variants in use"
-        raise refuse("k", f"be in 1..{most:,} for {counts}", k).after(f"{name}: ")
+    integer("k", k, 1, min(m - 1, n_used), f" for {m:,} samples x {n_used:,} variants in use of {name}")
 
 
 def _all_eigenvectors(

@@ -33,6 +33,7 @@ from shiftsvd.extend.commands import (
 )
 from shiftsvd.extend.files import n_missing
 from shiftsvd.extend.fits import BatchPCA, Observed
+from shiftsvd.extend.running import plural
 from shiftsvd.genetics.analysis import GenotypePCA
 from shiftsvd.genetics.components import Patterson, TracyWidom, patterson
 from shiftsvd.genetics.extension import ProjectName
@@ -253,19 +254,19 @@ class GenotypeHooks(Hooks):
             absent = cohort.absent.get(name, 0)
             if name == "chromosomes":
                 print_message(
-                    f"{counted(count, 'variant')} removed that are not on autosomes. To keep all, use --chromosomes "
+                    f"{plural(count, 'variant')} removed that are not on autosomes. To keep all, use --chromosomes "
                     "all.",
                     quiet,
                 )
             elif name == "unrelated":
                 print_message(
-                    f"--unrelated: {counted(count, 'related sample')} removed from the fit and projected onto it.",
+                    f"--unrelated: {plural(count, 'related sample')} removed from the fit and projected onto it.",
                     quiet,
                 )
             else:
-                more = f" {counted(absent, 'name')} of the list not found in the data." if absent else ""
+                more = f" {plural(absent, 'name')} of the list not found in the data." if absent else ""
                 kind = "sample" if name in OF_SAMPLES else "variant"
-                print_message(f"{option_of(name)}: {counted(count, kind)} removed.{more}", quiet)
+                print_message(f"{option_of(name)}: {plural(count, kind)} removed.{more}", quiet)
 
     # transform
 
@@ -340,10 +341,6 @@ class GenotypeHooks(Hooks):
         target = Target.of(_basis(pca), opened)
         found = {"model": model, "file": opened.name, "samples": opened.shape[0]}
         return found | {"variants": int(np.count_nonzero(target.basis.used))} | target.match.counts
-
-
-def counted(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def variant_columns(variants: Variants) -> tuple[tuple[str, Any], ...]:

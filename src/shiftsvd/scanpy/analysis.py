@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from shiftsvd import PCA, Covariates, Operator, as_operator, centered
 from shiftsvd.extend.files import some_columns
-from shiftsvd.extend.fits import Design
+from shiftsvd.extend.fits import Design, integer
 from shiftsvd.extend.operators import Panel, Vector
 from shiftsvd.extend.running import Refused, Resources, Setting, SklearnSolverName, SolverName, few
 from shiftsvd.extend.transforms import Preprocess, apply_all, as_transforms, warn_of_counts, warn_unless_counts
@@ -252,9 +252,7 @@ def _number(k: Any, m: int, n: int) -> int:
     if k is None and least < 2:
         raise ValueError(f"data must have at least 2 cells and 2 genes unless n_comps is given, got {shape}")
     k = min(least - 1, _MOST) if k is None else k
-    if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= least:
-        raise ValueError(f"n_comps must be an integer in 1..{least:,} for {shape}, got {k!r}")
-    return int(k)
+    return integer("n_comps", k, 1, least, f" for {shape}")
 
 
 def _operator(adata: Any, layer: str | None, obsm: str | None, mask: Mask | None, resources: Resources) -> Operator:

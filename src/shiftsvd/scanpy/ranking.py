@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, Self, get_args
 import numpy as np
 
 from shiftsvd import Operator
+from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import (
     Grouped,
     Panel,
@@ -64,15 +65,11 @@ class HighlyVariable:
     cutoffs: Cutoffs = field(default_factory=Cutoffs)
 
     def __post_init__(self) -> None:
+        if self.n_top is not None:
+            integer("n_top_genes", self.n_top, 1)
+        integer("n_bins", self.n_bins, 1)
         for name, kept, rule, value in (
-            (
-                "flavor",
-                self.flavor in get_args(FlavorName),
-                f"be one of {', '.join(get_args(FlavorName))}",
-                self.flavor,
-            ),
-            ("n_top_genes", self.n_top is None or _whole(self.n_top), "be an integer of at least 1", self.n_top),
-            ("n_bins", _whole(self.n_bins), "be an integer of at least 1", self.n_bins),
+            ("flavor", self.flavor in FLAVORS, f"be one of {', '.join(FLAVORS)}", self.flavor),
             ("span", 0 < self.span <= 1, "be above 0 and at most 1", self.span),
             ("theta", self.theta > 0, "be above 0", self.theta),
             ("clip", self.clip is None or self.clip >= 0, "be at least 0, or None", self.clip),
@@ -190,10 +187,6 @@ def rank(
     if not batches.given:
         found = {name: found[name] for name in found if not name.endswith(("_nbatches", "_intersection"))}
     return Ranking(criterion, found)
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
 
 
 # ---- functions ``f(x, r, c)`` of entries, as `Grouped` calls them: they return numbers to sum over rows, and numbers

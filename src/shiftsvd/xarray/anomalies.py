@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -98,12 +98,6 @@ def of_each(setting: Any, names: Sequence[str], default: Any, what: str) -> dict
     if unknown := [name for name in setting if name not in names]:
         raise refuse(what, f"have names of fields as keys ({', '.join(names)})", unknown[0])
     return {name: setting.get(name, default) for name in names}
-
-
-def check_modes(n_modes: Any, most: int, what: str, remedy: str = "") -> None:
-    whole = isinstance(n_modes, int | np.integer) and not isinstance(n_modes, bool)
-    if not whole or not 1 <= n_modes <= most:
-        raise refuse("n_modes", f"be in 1..{most} for {what}", n_modes, remedy)
 
 
 # --- groups and covariates of samples -------------------------------------------------------------------------------
@@ -361,9 +355,12 @@ class Anomalies:
 def in_common(given: Mapping[str, DataArray], options: Mapping[str, FieldOptions]) -> list[Stacked]:
     (first, like), *_ = given.items()
     ordered = {name: fields.in_order(like, da, options[name].dim, (first, name)) for name, da in given.items()}
-    return fields.at_common(
-        [fields.stacked(da, options[name].dim, options[name].missing, name) for name, da in ordered.items()]
-    )
+    found = [fields.stacked(da, options[name].dim, options[name].missing, name) for name, da in ordered.items()]
+    rows: Mask = reduce(np.logical_and, (field.rows for field in found))
+    if np.count_nonzero(rows) < 2:
+        raise ValueError(f"fields must have at least 2 samples with values in common, got {np.count_nonzero(rows)}")
+    fields.notice_used(rows, found[0].over, "have values in all fields")
+    return [fields.at_rows(field, rows) for field in found]
 
 
 def anomalies(field: Stacked, options: FieldOptions, rank: Any) -> Anomalies:

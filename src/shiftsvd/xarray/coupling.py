@@ -7,10 +7,11 @@ import numpy as np
 from xarray import DataArray
 
 from shiftsvd import Operator, SVDResult
+from shiftsvd.extend.fits import integer
 from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName, refuse
 from shiftsvd.operators import Product
 from shiftsvd.solvers import Solver
-from shiftsvd.xarray.anomalies import OF_EACH, Anomalies, FieldOptions, anomalies, check_modes, in_common, of_each
+from shiftsvd.xarray.anomalies import OF_EACH, Anomalies, FieldOptions, anomalies, in_common, of_each
 from shiftsvd.xarray.datasets import Dataset, attrs_of_each, fit_attrs, mode_labels, together
 from shiftsvd.xarray.fields import Attrs, Panel, Vector, as_field
 
@@ -122,7 +123,7 @@ def coupled(
             raise Refused(Setting(what), " must be an integer with ", Setting("missing", "em"), f", got {rank!r}")
     fields = in_common({"X": as_field(X, "X"), "Y": as_field(Y, "Y")}, options)
     m, p, q = len(fields[0].X), *(field.X.shape[1] for field in fields)
-    check_modes(n_modes, min(m, p, q), f"{m:,} samples of {p:,} and {q:,} cells")
+    integer("n_modes", n_modes, 1, min(m, p, q), f" for {m:,} samples of {p:,} and {q:,} cells")
     x, y = (anomalies(field, options[name], ranks[name]) for field, name in zip(fields, "XY", strict=True))
     if method == "mca":
         found = _covariances(x, y, n_modes, options["X"])
@@ -173,7 +174,7 @@ def _correlations(x: Anomalies, y: Anomalies, n_modes: int, leading: Mapping[str
     root = np.sqrt(x.A.shape[0] - 1)
     fx, fy = (_leading(of.A, k, options) for of, k in zip((x, y), leading.values(), strict=True))
     P, correlations, Qh = np.linalg.svd(fx.U.T @ fy.U)
-    check_modes(n_modes, len(correlations), f"{len(fx.S)} and {len(fy.S)} components")
+    integer("n_modes", n_modes, 1, len(correlations), f" for {len(fx.S)} and {len(fy.S)} components")
     maps = (Qh[:n_modes] * fy.S) @ fy.Vh
     signs = np.where(maps[np.arange(n_modes), np.abs(maps).argmax(axis=1)] < 0, -1, 1)  # the largest entry is positive
     sides = [(fx, P[:, :n_modes] * signs), (fy, Qh[:n_modes].T * signs)]

@@ -5,14 +5,13 @@ Functions import xarray when they need it, because `shiftsvd fit` imports this m
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.extend.operators import unmasked
-from shiftsvd.extend.running import Refused, Setting, notice, refuse
+from shiftsvd.extend.running import Refused, Setting, notice, plural, refuse
 
 if TYPE_CHECKING:
     from pandas import Index
@@ -166,26 +165,14 @@ def _present(X: Any, how: str, name: str = "da", every: bool = False) -> tuple[M
     partly = cells & (gaps > 0)
     if partly.any() and how == "error":
         raise Refused(
-            f"{name} has {_counted(int(gaps[partly].sum()), 'missing value')} in cells with other values, "
+            f"{name} has {plural(int(gaps[partly].sum()), 'missing value')} in cells with other values, "
             f"{np.count_nonzero(partly):,} of {len(cells):,} cells. Fill these values, mask whole cells, or use ",
             *(Setting("missing", "mean"), ' or "em".'),
         )
     return rows, cells, int(gaps[partly].sum())
 
 
-def _counted(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
-
-
-def at_common(fields: Sequence[Stacked]) -> list[Stacked]:
-    rows: Mask = reduce(np.logical_and, (field.rows for field in fields))
-    if np.count_nonzero(rows) < 2:
-        raise ValueError(f"fields must have at least 2 samples with values in common, got {np.count_nonzero(rows)}")
-    notice_used(rows, fields[0].over, "have values in all fields")
-    return [_at_rows(field, rows) for field in fields]
-
-
-def _at_rows(field: Stacked, rows: Mask) -> Stacked:
+def at_rows(field: Stacked, rows: Mask) -> Stacked:
     keep = rows[field.rows]
     if keep.all():
         return field

@@ -7,10 +7,11 @@ import numpy as np
 from xarray import DataArray
 
 from shiftsvd import SVDResult
+from shiftsvd.extend.fits import integer
 from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName
 from shiftsvd.operators import Scaled, hstack
 from shiftsvd.solvers import Solver
-from shiftsvd.xarray.anomalies import FieldOptions, anomalies, check_modes, in_common, of_each, products, regressed
+from shiftsvd.xarray.anomalies import FieldOptions, anomalies, in_common, of_each, products, regressed
 from shiftsvd.xarray.datasets import (
     Dataset,
     attrs_of_each,
@@ -240,7 +241,7 @@ def _check_share(n_modes: Any, shape: tuple[int, int], completed: bool) -> None:
     m, n = shape
     if not (isinstance(n_modes, float | np.floating) and 0 < n_modes < 1):
         remedy = "for a share of the variance, pass a number in (0, 1)"
-        check_modes(n_modes, min(m, n), f"{m:,} samples of {n:,} cells", remedy)
+        integer("n_modes", n_modes, 1, min(m, n), f" for {m:,} samples of {n:,} cells", remedy)
     elif completed:
         raise Refused(Setting("n_modes"), " must be an integer with ", Setting("missing", "em"), f", got {n_modes!r}")
 

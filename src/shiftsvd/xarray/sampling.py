@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 from xarray import DataArray
 
+from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import generator
 from shiftsvd.extend.running import affordable, refuse
 from shiftsvd.xarray import fields
@@ -382,9 +383,8 @@ def bootstrap(
     (('mode', 'lat', 'lon'), True)
     """
     _check_unrotated(eofs, "drawn fields are not rotated")
-    for name, value, least in (("n_samples", n_samples, 2), ("block", 1 if block is None else block, 1)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise refuse(name, f"be an integer of at least {least}", value)
+    integer("n_samples", n_samples, 2)
+    integer("block", 1 if block is None else block, 1)
     _check_level(level)
     Y, over, cells = anomalies_of(eofs, da, groups, covariates)
     m = len(Y)

@@ -8,11 +8,12 @@ import numpy as np
 from xarray import concat
 
 from shiftsvd import Gram, SVDResult
+from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import Deflated, generic
 from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName, refuse
 from shiftsvd.operators import Product
 from shiftsvd.solvers import Solver
-from shiftsvd.xarray.anomalies import Anomalies, FieldOptions, anomalies, check_modes
+from shiftsvd.xarray.anomalies import Anomalies, FieldOptions, anomalies
 from shiftsvd.xarray.datasets import Dataset, fit_attrs, mode_labels, modes_of, scores_of, variances
 from shiftsvd.xarray.fields import Dim, Mask, Stacked, as_field, labelled, labels_of, listed, stacked
 from shiftsvd.xarray.time_series import AnalyticSignal, Lagged
@@ -111,7 +112,8 @@ def extended(
     m, cells = field.X.shape
     taken = _lags(lags, m)
     n = m - max(taken)
-    check_modes(n_modes, min(cells * len(taken), n), f"{n:,} sequences of {len(taken):,} lags of {cells:,} cells")
+    sizes = f"{n:,} sequences of {len(taken):,} lags of {cells:,} cells"
+    integer("n_modes", n_modes, 1, min(cells * len(taken), n), f" for {sizes}")
     of = anomalies(field, options, n_modes)
     E, level = Lagged(of.A.H, taken), np.full((n, 1), n**-0.5)
     F = _by_steps(options, n).svd(Deflated(E, level) if center else E, n_modes)
@@ -236,7 +238,7 @@ def hilbert(
     options = FieldOptions.of(locals())
     field = _series(da, options, "a Hilbert transform")
     m, n = field.X.shape
-    check_modes(n_modes, min(m, n), f"{m:,} samples of {n:,} cells")
+    integer("n_modes", n_modes, 1, min(m, n), f" for {m:,} samples of {n:,} cells")
     of = anomalies(field, options, 2 * n_modes)
     T = AnalyticSignal(m, decay if padding else None, np.result_type(of.A.dtype, np.complex64))
     C = Product(T, of.A)
