@@ -262,7 +262,7 @@ def test_numbers_of_components_that_cannot_be_are_refused(k: int, tmp_path: Path
 @pytest.mark.parametrize("k", ["2", 2.0, True, None])
 def test_a_number_of_components_is_an_integer(k: Any, tmp_path: Path) -> None:
     path = write(tmp_path / "a.bed", genotypes(20, 60))
-    with pytest.raises(ValueError, match=f"k must be an integer, the number of components, got {k!r}"):
+    with pytest.raises(ValueError, match=rf"k must be an integer in 1\.\.19 .* got {k!r}"):
         pca(path, k)
 
 

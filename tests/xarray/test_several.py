@@ -340,7 +340,7 @@ class TestHilbert:
 
     def test_the_total_variance_of_more_steps_than_are_formed_is_the_same(self, monkeypatch: Any) -> None:
         modes = hilbert(wave(), 2, tol=1e-9)
-        monkeypatch.setattr(sys.modules["shiftsvd.xarray.travelling"], "FORMED", 50)
+        monkeypatch.setattr(sys.modules["shiftsvd.xarray.travelling"], "MAX_GRAM_STEPS", 50)
         blocks = hilbert(wave(), 2, tol=1e-9, solver="exact")
         np.testing.assert_allclose(blocks.explained_variance_ratio, modes.explained_variance_ratio, rtol=1e-8)
 

@@ -11,16 +11,23 @@ from shiftsvd.extend.fits import integer
 from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName
 from shiftsvd.operators import Scaled, hstack
 from shiftsvd.solvers import Solver
-from shiftsvd.xarray.anomalies import FieldOptions, anomalies, in_common, of_each, products, regressed
+from shiftsvd.xarray.anomalies import (
+    FieldOptions,
+    anomalies,
+    per_field,
+    regressed_scores,
+    scores_by_rows,
+    stack_common_samples,
+)
 from shiftsvd.xarray.datasets import (
     Dataset,
-    attrs_of_each,
+    attrs_per_field,
     fit_attrs,
+    merge_fields,
     mode_labels,
-    modes_of,
+    modes_dataset,
     scores_of,
-    together,
-    variances,
+    variance_variables,
 )
 from shiftsvd.xarray.fields import Attrs, as_field, as_fields, attrs_of, is_several, notice_used, stacked
 
@@ -149,7 +156,7 @@ def pca(
     array(['autumn', 'spring', 'summer', 'winter'], dtype='<U6')
     """
     options = FieldOptions.of(locals())
-    return _joint(da, n_modes, options) if is_several(da) else _alone(da, n_modes, options)
+    return _pca_of_several(da, n_modes, options) if is_several(da) else _pca_of_one(da, n_modes, options)
 
 
 def joint(
@@ -234,7 +241,7 @@ def joint(
     (('mode', 'lat', 'lon'), ('mode', 'station'), ('mode', 'time'))
     """
     options = FieldOptions.of(locals())
-    return _joint(data, n_modes, options, normalize, factors)
+    return _pca_of_several(data, n_modes, options, normalize, factors)
 
 
 def _check_share(n_modes: Any, shape: tuple[int, int], completed: bool) -> None:
@@ -249,7 +256,7 @@ def _check_share(n_modes: Any, shape: tuple[int, int], completed: bool) -> None:
 # --- one field ------------------------------------------------------------------------------------------------------
 
 
-def _alone(da: Any, n_modes: Any, options: FieldOptions) -> Any:
+def _pca_of_one(da: Any, n_modes: Any, options: FieldOptions) -> Any:
     options.check()
     field = stacked(as_field(da), options.dim, options.missing)
     notice_used(field.rows, field.over)
@@ -258,12 +265,12 @@ def _alone(da: Any, n_modes: Any, options: FieldOptions) -> Any:
     of = anomalies(field, options, n_modes)
     F, total = options.svd(of.A, n_modes), float(of.squares.sum())
     explained, noise = F.S**2 / (m - 1), _noise(F, total, m, n)
-    Z = products(of.A, F.Vh) if of.gaps is None else regressed(of.gaps, of.centre, F.Vh, explained, noise)
+    Z = scores_by_rows(of.A, F.Vh) if of.gaps is None else regressed_scores(of.gaps, of.centre, F.Vh, explained, noise)
     if of.deviation is None:
-        deviation = np.sqrt(of.left / (m - 1))
+        deviation = np.sqrt(of.residual_squares / (m - 1))
     else:  # if most values are missing, observed values may vary less than the modes: keep correlations below 1
         deviation = np.maximum(of.deviation, np.sqrt(explained @ F.Vh.astype(np.float64) ** 2) / of.weights)
-    found = modes_of(of, F.Vh, Z.astype(of.A.dtype), F.S, total, standard_deviation=field.in_space(deviation))
+    found = modes_dataset(of, F.Vh, Z.astype(of.A.dtype), F.S, total, standard_deviation=field.in_space(deviation))
     for name, attrs in _attrs(field.da, options).items():
         found[name].attrs.update(attrs)
     attrs = fit_attrs(F.info, of) | ({"noise_variance": noise} if field.n_missing else {}) | options.attrs
@@ -293,7 +300,7 @@ def _attrs(da: DataArray, options: FieldOptions) -> dict[str, Attrs]:
 # --- several fields -------------------------------------------------------------------------------------------------
 
 
-def _joint(
+def _pca_of_several(
     data: Any,
     n_modes: Any,
     options: FieldOptions,
@@ -301,8 +308,8 @@ def _joint(
     factors: Mapping[str, float] | None = None,
 ) -> Dataset:
     given = as_fields(data)
-    each, wanted = options.of_each(list(given)), of_each(factors or {}, list(given), 1.0, "factors")
-    fields = in_common(given, each)
+    each, wanted = options.per_field(list(given)), per_field(factors or {}, list(given), 1.0, "factors")
+    fields = stack_common_samples(given, each)
     m, n = len(fields[0].X), sum(field.X.shape[1] for field in fields)
     _check_share(n_modes, (m, n), any(own.missing == "em" for own in each.values()))
     parts = {name: anomalies(field, own, n_modes) for field, (name, own) in zip(fields, each.items(), strict=True)}
@@ -322,9 +329,9 @@ def _joint(
             **of.subtracted(times[name]),
             "own_variance_ratio": DataArray(shares, dims="mode"),
         }
-    shared = {"scores": fields[0].in_time(scores_of(F), modes)} | variances(F.S, m, sum(own.values()))
-    attrs = fit_attrs(F.info, *parts.values()) | attrs_of_each(parts) | options.attrs
-    return together(found, shared, modes, fields[0].over, attrs)
+    shared = {"scores": fields[0].in_time(scores_of(F), modes)} | variance_variables(F.S, m, sum(own.values()))
+    attrs = fit_attrs(F.info, *parts.values()) | attrs_per_field(parts) | options.attrs
+    return merge_fields(found, shared, modes, fields[0].over, attrs)
 
 
 def _factor(factor: Any, variance: float, name: str) -> float:

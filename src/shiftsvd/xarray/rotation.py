@@ -8,7 +8,7 @@ from xarray import DataArray, Variable
 from shiftsvd import rotate as rotated
 from shiftsvd.extend.running import refuse
 from shiftsvd.xarray.datasets import Dataset, check_variances
-from shiftsvd.xarray.fields import Panel, filled, matrix
+from shiftsvd.xarray.fields import Panel, as_matrix, with_absent_cells
 
 Method = Literal["varimax", "promax"]
 Scaling = Literal["covariance", "correlation", "scaled", "unit"]
@@ -152,7 +152,7 @@ def rotate(
         raise refuse("n_modes", f"be an integer in 1..{count}, the number of modes of eofs", n_modes)
     first = eofs.isel(mode=slice(int(n)))
     like = first.components.transpose("mode", *eofs.mean_field.dims)
-    full = np.asarray(matrix(like, ("mode",), eofs.mean_field.dims))
+    full = np.asarray(as_matrix(like, ("mode",), eofs.mean_field.dims))
     cells = ~np.isnan(full[0])
     variances = first.explained_variance.values
     found = rotated(full[:, cells].T, np.sqrt(variances), method, power=power, kaiser=kaiser, max_iter=max_iter)
@@ -160,7 +160,7 @@ def rotate(
     deviations = np.sqrt(found.squares)
 
     def in_space(values: Panel) -> Variable:
-        return like.copy(data=filled(values.astype(like.dtype), cells).reshape(like.shape)).variable
+        return like.copy(data=with_absent_cells(values.astype(like.dtype), cells).reshape(like.shape)).variable
 
     scores = first.scores.transpose("mode", ...)
     Z = np.asarray(scores.values).reshape(int(n), -1)
