@@ -107,9 +107,9 @@ class GenotypePCA:
 
     def __repr__(self) -> str:
         m, k = self.eigenvectors.shape
-        dropped = f"{self.n_monomorphic} monomorphic and {self.n_left_out} not on autosomes dropped"
-        dropped += f", {self.n_filtered} filtered" * (self.n_filtered > 0)
-        return f"<{k} components of {m} samples x {self.n_used} variants ({dropped})>"
+        removed = f"removed: {self.n_monomorphic} monomorphic, {self.n_left_out} not on autosomes"
+        removed += f", {self.n_filtered} by filters" * (self.n_filtered > 0)
+        return f"<{k} components of {m} samples x {self.n_used} variants ({removed})>"
 
     def project(
         self,
@@ -293,7 +293,7 @@ def pca(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     to_bed(f"{folder}/a.bed", G)
     ...     shiftsvd.genetics.pca(f"{folder}/a.bed", 2)
-    <2 components of 20 samples x 50 variants (0 monomorphic and 0 not on autosomes dropped)>
+    <2 components of 20 samples x 50 variants (removed: 0 monomorphic, 0 not on autosomes)>
     """
     selection, resources = Selection(chromosomes, **filters), Resources(memory_limit, n_threads)
     cohort = selected(Fileset.of(listed(bed), None, memory_limit), selection, resources)
@@ -301,7 +301,11 @@ def pca(
     _check_rank(cohort, matrix, k)
     F = svd(matrix.A, k, shift=matrix.mean, scale=matrix.scale, solver=solver, rng=rng, tol=tol, **vars(resources))
     kept, S, U = cohort.kept, F.S.astype(np.float64), F.U.astype(np.float64)
-    used, p, V = _placed(kept, matrix.both, False), _placed(kept, matrix.mean / 2, 0.0), _placed(kept, F.Vh.T, 0.0)
+    used, p, V = (
+        _expand(kept, matrix.polymorphic, False),
+        _expand(kept, matrix.mean / 2, 0.0),
+        _expand(kept, F.Vh.T, 0.0),
+    )
     V[~used] = 0
     if not kept.all():
         p[~kept] = _other_frequencies(cohort, resources)
@@ -320,13 +324,13 @@ def pca(
         int(np.count_nonzero(~kept)) - n_left_out,
         cohort.learned,
         cohort.removed,
-        matrix.tested(U, S, rng, resources) if tracy_widom else None,
-        _scanned(cohort, matrix, U, resources) if scan else None,
+        matrix.tracy_widom(U, S, rng, resources) if tracy_widom else None,
+        _selection_scan(cohort, matrix, U, resources) if scan else None,
     )
 
 
 def _check_rank(cohort: Cohort, matrix: Patterson, k: Any) -> None:
-    name, (m, n), n_used = cohort.whole.name, matrix.A.shape, int(np.count_nonzero(matrix.both))
+    name, (m, n), n_used = cohort.whole.name, matrix.A.shape, int(np.count_nonzero(matrix.polymorphic))
     if m < 2:
         raise ValueError(
             f"{name} must have at least 2 samples, got {m}. To project single samples onto fitted components, use "
@@ -356,15 +360,15 @@ def _all_eigenvectors(
     return out
 
 
-def _scanned(cohort: Cohort, matrix: Patterson, U: Panel, resources: Resources) -> SelectionScan:
-    z, statistics, inflation, p = selection_scan(cohort.training.some(matrix.both), U, resources)
-    used = _placed(cohort.kept, matrix.both, False)
+def _selection_scan(cohort: Cohort, matrix: Patterson, U: Panel, resources: Resources) -> SelectionScan:
+    z, statistics, inflation, p = selection_scan(cohort.training.of_variants(matrix.polymorphic), U, resources)
+    used = _expand(cohort.kept, matrix.polymorphic, False)
     return SelectionScan(
-        _placed(used, z, np.nan), _placed(used, statistics, np.nan), inflation, _placed(used, p, np.nan)
+        _expand(used, z, np.nan), _expand(used, statistics, np.nan), inflation, _expand(used, p, np.nan)
     )
 
 
-def _placed(kept: Mask, values: npt.NDArray[Any], rest: bool | float) -> npt.NDArray[Any]:
+def _expand(kept: Mask, values: npt.NDArray[Any], rest: bool | float) -> npt.NDArray[Any]:
     out = np.full((len(kept), *values.shape[1:]), rest)
     out[kept] = values
     return out
@@ -374,6 +378,6 @@ def _other_frequencies(cohort: Cohort, resources: Resources) -> Vector:
     training = cohort.rows.copy()
     if cohort.learned is not None:
         training[cohort.rows] = cohort.learned
-    others = cohort.whole.some(~cohort.kept).of_samples(training).operator(resources, stream=True)
+    others = cohort.whole.of_variants(~cohort.kept).of_samples(training).operator(resources, stream=True)
     frequencies: Vector = np.clip(others.moments().mean / 2, 0, 1)
     return frequencies
