@@ -86,7 +86,7 @@ def test_absent_variants_are_regressed_away(components: GenotypePCA, tmp_path: P
 def test_missing_genotypes_are_regressed_away_sample_by_sample(
     components: GenotypePCA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_BLOCK", 2000)
+    monkeypatch.setattr(module, "_BLOCK_GENOTYPES", 2000)
     G = new().G
     for i, share in enumerate(np.linspace(0, 0.97, len(G))):
         G[i] = with_gaps(G[i], share, seed=i)
