@@ -361,11 +361,10 @@ def _all_eigenvectors(
 
 
 def _selection_scan(cohort: Cohort, matrix: Patterson, U: Panel, resources: Resources) -> SelectionScan:
-    z, statistics, inflation, p = selection_scan(cohort.training.of_variants(matrix.polymorphic), U, resources)
+    found = selection_scan(cohort.training.of_variants(matrix.polymorphic), U, resources)
     used = _expand(cohort.kept, matrix.polymorphic, False)
-    return SelectionScan(
-        _expand(used, z, np.nan), _expand(used, statistics, np.nan), inflation, _expand(used, p, np.nan)
-    )
+    each = {name: _expand(used, getattr(found, name), np.nan) for name in ("z_scores", "statistics", "p_values")}
+    return found._replace(**each)
 
 
 def _expand(kept: Mask, values: npt.NDArray[Any], rest: bool | float) -> npt.NDArray[Any]:

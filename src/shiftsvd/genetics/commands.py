@@ -247,26 +247,18 @@ class GenotypeHooks(Hooks):
             yield f"{j + 1:9}  {as_text(statistic, '11.4f')}  {as_text(p_value, '8.2g')}  {as_text(markers, '17.1f')}"
 
     def tell(self, run: Run) -> None:
-        quiet, cohort = self.settings.quiet, self.cohort
-        if cohort is None:
-            return
-        for name, count in cohort.removed.items():
-            absent = cohort.absent.get(name, 0)
+        cohort = self.cohort
+        for name, count in ({} if cohort is None else cohort.removed).items():
+            absent = 0 if cohort is None else cohort.absent.get(name, 0)
             if name == "chromosomes":
-                print_message(
-                    f"{plural(count, 'variant')} removed that are not on autosomes. To keep all, use --chromosomes "
-                    "all.",
-                    quiet,
-                )
+                text = f"{plural(count, 'variant')} not on autosomes removed. To keep all, use --chromosomes all."
             elif name == "unrelated":
-                print_message(
-                    f"--unrelated: {plural(count, 'related sample')} removed from the fit and projected onto it.",
-                    quiet,
-                )
+                text = f"--unrelated: {plural(count, 'related sample')} removed from the fit and projected onto it."
             else:
                 more = f" {plural(absent, 'name')} of the list not found in the data." if absent else ""
                 kind = "sample" if name in OF_SAMPLES else "variant"
-                print_message(f"{option_of(name)}: {plural(count, kind)} removed.{more}", quiet)
+                text = f"{option_of(name)}: {plural(count, kind)} removed.{more}"
+            print_message(text, self.settings.quiet)
 
     # transform
 
@@ -379,10 +371,8 @@ def _score_rows(groups: Iterator[Scores], scores_only: bool, file: str) -> Itera
         more = [] if errors is None else [errors]
         yield first, scores if scores_only else np.column_stack([scores, *more, n_present])
     if n_undetermined:
-        have = "1 sample has" if n_undetermined == 1 else f"{n_undetermined:,} samples have"
-        warnings.warn(
-            f"{file}: {have} too few of the variants of the model. The scores of such samples are NaN.", stacklevel=2
-        )
+        without = f"{plural(n_undetermined, 'sample')} with too few variants of the model"
+        warnings.warn(f"{file}: the scores of {without} are NaN.", stacklevel=2)
 
 
 _MATCHED: Final = {"flipped": "with swapped alleles", "complemented": "on the other strand", "by_name": "by name only"}

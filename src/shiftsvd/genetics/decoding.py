@@ -219,9 +219,7 @@ class BgenFile(VariantFile):
         with reading(path):
             self._file = optional("bgen", "bgen").BgenReader(str(path.absolute()), delay_parsing=True)
         inside, count = self._file.header.has_sample_ids, self._file.header.nsamples
-        people = (
-            [Person("0", name) for name in self._file.samples] if inside else _read_people(path, count, memory_limit)
-        )
+        people = [Person("0", name) for name in self._file.samples] if inside else _people(path, count, memory_limit)
         super().__init__(path, people, memory_limit)
 
     def variants(self) -> Iterator[Variant]:
@@ -239,7 +237,7 @@ class BgenFile(VariantFile):
                 yield self.checked(Variant(record.chrom or "0", record.pos, name, first, second, dosages))
 
 
-def _read_people(path: Path, count: int, memory_limit: int | str | None) -> list[Person]:
+def _people(path: Path, count: int, memory_limit: int | str | None) -> list[Person]:
     sample_file = path.with_suffix(".sample")
     if not sample_file.exists():
         raise FileNotFoundError(

@@ -18,7 +18,7 @@ from shiftsvd.extend.operators import (
     unmasked,
     with_zeros,
 )
-from shiftsvd.extend.running import Refused, Setting, affordable, refuse, warn
+from shiftsvd.extend.running import Refused, Setting, affordable, plural, refuse, warn
 from shiftsvd.extend.transforms import (
     FittedEntry,
     chebyshev,
@@ -112,10 +112,8 @@ class Batches(NamedTuple):
                 rule = f" must have one label for each of the {n_rows:,} rows, got shape {known.shape}"
                 raise Refused(Setting("batch"), rule)
             if without := int(sum(map(_missing, known.tolist()))):
-                rows = "1 row has" if without == 1 else f"{without:,} rows have"
-                raise Refused(
-                    Setting("batch"), f" must have a label for every row, but {rows} none. Remove these rows."
-                )
+                got = f"{plural(without, 'missing label')}. Remove these rows."
+                raise Refused(Setting("batch"), f" must have a label for every row, got {got}")
             names, codes = np.unique(known.astype(str) if known.dtype == object else known, return_inverse=True)
         sizes = np.bincount(codes, minlength=len(names)).astype(np.float64)
         if labels is None and n_rows < 2:

@@ -21,7 +21,7 @@ from shiftsvd.transforms import Transform
 _ROUNDING: Final = 4 * float(np.finfo(np.float32).eps)
 _DESIGN, _STEPS = "design", "preprocess"  # keys of the fitted regression and transformations in ``uns["pca"]``
 _RESIDUALS: Final = "pearson_residuals_normalization"  # scanpy's own key
-_UNMASKED: Final = SettingText("mask_var", "none", "mask_var=None")
+_ALL: Final = SettingText("mask_var", "none", "mask_var=None")
 MarginsName = Literal["all", "mask"]
 Mask = npt.NDArray[np.bool_]
 
@@ -233,9 +233,7 @@ def booleans(mask: Any, n_vars: int, name: str = "the mask") -> Mask:
         rule = f" must be {n_vars:,} booleans, got {values.dtype} of shape {values.shape}"
         raise Refused(Setting("mask_var"), rule)
     if not values.any():
-        raise Refused(
-            Setting("mask_var"), " must be true for at least one gene. To use all genes, pass ", _UNMASKED, "."
-        )
+        raise Refused(Setting("mask_var"), " must be true for at least one gene. To use all genes, pass ", _ALL, ".")
     return values
 
 
@@ -243,7 +241,7 @@ def _from_objects(values: Any, name: str) -> Any:
     if gaps := sum(x is None or type(x).__name__ == "NAType" or x != x for x in values.flat):
         have = "missing value" if gaps == 1 else "missing values"
         rule = f" must be true or false for every gene, but {name} has {gaps:,} {have} in {values.size:,} genes. "
-        remedy = "Fill them with .fillna(False).astype(bool), or pass ", _UNMASKED, " to use all genes."
+        remedy = "Fill them with .fillna(False).astype(bool), or pass ", _ALL, " to use all genes."
         raise Refused(Setting("mask_var"), rule, *remedy)
     return values.astype(bool) if all(isinstance(x, bool | np.bool_) for x in values.flat) else values
 

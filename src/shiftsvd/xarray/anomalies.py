@@ -23,6 +23,7 @@ from shiftsvd.extend.running import (
     SolverName,
     affordable,
     few,
+    plural,
     refuse,
     spare,
 )
@@ -126,18 +127,12 @@ class Regressors:
     def at(self, rows: Mask) -> "Regressors":
         labels, numbers = None if self.labels is None else self.labels[rows], self.numbers[rows]
         if labels is not None and (absent := int(isna(labels).sum())):
-            have = "1 sample has" if absent == 1 else f"{absent:,} samples have"
-            text = (
-                f" must have a label for every sample, but {have} none. Fill missing labels, or remove these samples."
-            )
+            text = f" must have a label for every sample, got {plural(absent, 'missing label')}. Remove these samples."
             raise Refused(Setting("groups"), text)
         for name, column in zip(self.names, numbers.T, strict=True):
             if bad := int(np.count_nonzero(~np.isfinite(column))):
-                have = "1 sample" if bad == 1 else f"{bad:,} samples"
-                text = (
-                    f" must be finite, but {name!r} is not finite at {have}. Fill these values, or remove the samples."
-                )
-                raise Refused(Setting("covariates"), text)
+                got = f"{plural(bad, 'NaN or infinite value')} in {name!r}. Fill these values, or remove the samples."
+                raise Refused(Setting("covariates"), f" must be finite, got {got}")
         return Regressors(labels, numbers, self.names)
 
     def levels(self) -> Labels | None:
@@ -194,10 +189,8 @@ def _sample_places(value: DataArray, da: DataArray, dim: Hashable, what: str) ->
         raise refuse(what, f"have {da.sizes[dim]} values along {dim}", value.sizes[dim])
     if places is not None and (absent := int(np.count_nonzero(places < 0))):
         first = da.indexes[dim][int(np.argmax(places < 0))]
-        have = (
-            f"{absent:,} label{'s' * (absent > 1)}, such as {first}, {'have' if absent > 1 else 'has'} none or several"
-        )
-        raise Refused(Setting(what), f" must have one value for each label of da along {dim}, but {have}")
+        got = f"none or several for {plural(absent, 'label')}, such as {first}"
+        raise Refused(Setting(what), f" must have one value for each label of da along {dim}, got {got}")
     return places
 
 
@@ -352,9 +345,9 @@ class Anomalies:
         return found
 
 
-def stack_common_samples(given: Mapping[str, DataArray], options: Mapping[str, FieldOptions]) -> list[Stacked]:
+def common_samples(given: Mapping[str, DataArray], options: Mapping[str, FieldOptions]) -> list[Stacked]:
     (first, like), *_ = given.items()
-    ordered = {name: fields.in_sample_order(like, da, options[name].dim, (first, name)) for name, da in given.items()}
+    ordered = {name: fields.ordered_as(like, da, options[name].dim, (first, name)) for name, da in given.items()}
     found = [fields.stacked(da, options[name].dim, options[name].missing, name) for name, da in ordered.items()]
     rows: Mask = reduce(np.logical_and, (field.rows for field in found))
     if np.count_nonzero(rows) < 2:
@@ -406,14 +399,14 @@ def _incomplete_anomalies(
     removed, mean, centre = _mean_alone(np.zeros(n)), np.zeros(n), np.zeros(n)
     if options.center:
         removed, mean = _fit_observed(X, samples)
-    Y = fields.subtract_low_rank(X, removed.factors(samples))
+    Y = fields.minus_low_rank(X, removed.factors(samples))
     squares, count = np.nansum(Y * Y, axis=0, dtype=np.float64), (~np.isnan(X)).sum(axis=0)
     found = fields.compute_together(squares=("cell", squares), n=("cell", count))
     _check_range(mean, found["squares"])
     if options.standardize:
         weights = _standardized(weights, found["squares"] / found["n"])
     if np.any(weights != 1):
-        Y = fields.subtract_low_rank(X, removed.factors(samples), weights)
+        Y = fields.minus_low_rank(X, removed.factors(samples), weights)
     gaps = completion = None
     if options.missing == "mean":
         A = as_operator(np.where(np.isnan(Y), 0, Y), **limits)
@@ -446,10 +439,10 @@ def gaps_within(Y: Any, resources: Resources) -> Gaps:
 def regressed_scores(gaps: Gaps, centre: Vector | float, V: Panel, variances: Vector, noise: float) -> Panel:
     mean = np.broadcast_to(centre, V.shape[1:])
     A = regressed_rows(gaps, mean, None, V, variances, noise) - _repeated(mean, gaps.shape[0])
-    return scores_by_rows(A, V)
+    return row_scores(A, V)
 
 
-def scores_by_rows(A: Operator, V: Panel) -> Panel:
+def row_scores(A: Operator, V: Panel) -> Panel:
     return np.concatenate([part for _, part in A.row_products(V.T.astype(np.float64))])
 
 

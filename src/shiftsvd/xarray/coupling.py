@@ -11,7 +11,7 @@ from shiftsvd.extend.fits import integer
 from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName, refuse
 from shiftsvd.operators import Product
 from shiftsvd.solvers import Solver
-from shiftsvd.xarray.anomalies import PER_FIELD, Anomalies, FieldOptions, anomalies, per_field, stack_common_samples
+from shiftsvd.xarray.anomalies import PER_FIELD, Anomalies, FieldOptions, anomalies, common_samples, per_field
 from shiftsvd.xarray.datasets import Dataset, attrs_per_field, fit_attrs, merge_fields, mode_labels
 from shiftsvd.xarray.fields import Attrs, Panel, Vector, as_field
 
@@ -121,7 +121,7 @@ def coupled(
     for name, rank in ranks.items():
         if options[name].missing == "em" and (isinstance(rank, bool) or not isinstance(rank, int | np.integer)):
             raise Refused(Setting(what), " must be an integer with ", Setting("missing", "em"), f", got {rank!r}")
-    fields = stack_common_samples({"X": as_field(X, "X"), "Y": as_field(Y, "Y")}, options)
+    fields = common_samples({"X": as_field(X, "X"), "Y": as_field(Y, "Y")}, options)
     m, p, q = len(fields[0].X), *(field.X.shape[1] for field in fields)
     integer("n_modes", n_modes, 1, min(m, p, q), f" for {m:,} samples of {p:,} and {q:,} cells")
     x, y = (anomalies(field, options[name], ranks[name]) for field, name in zip(fields, "XY", strict=True))

@@ -169,7 +169,7 @@ def names_of(result: Any) -> list[str]:
     return list(json.loads(getattr(result, "attrs", {}).get("fields", "[]")))
 
 
-def with_suffixes(result: xarray.Dataset, name: str, da: DataArray) -> DataArray:
+def suffixed(result: xarray.Dataset, name: str, da: DataArray) -> DataArray:
     return _renamed(da, {key: new for new, key in json.loads(result.attrs[f"renamed_{name}"]).items()})
 
 

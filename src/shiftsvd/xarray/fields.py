@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.extend.operators import unmasked
+from shiftsvd.extend.files import Places
+from shiftsvd.extend.operators import Panel, Vector, unmasked
 from shiftsvd.extend.running import Refused, Setting, notice, plural, refuse
 
 if TYPE_CHECKING:
     from pandas import Index
     from xarray import DataArray
 
-Vector = npt.NDArray[Any]
-Panel = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.intp]
 Dims = tuple[Hashable, ...]
 Dim = Hashable | Sequence[Hashable]
 Attrs = dict[str, Any]
@@ -136,14 +134,14 @@ def stacked(da: "DataArray", dim: Dim, missing: str = "error", name: str = "da",
         raise refuse("dim", f"be one or several of the dimensions {da.dims}{of}, but not all", dim)
     if not da.size:
         raise ValueError(f"{name} must have samples and cells, got an empty array of sizes {dict(da.sizes)}")
-    X = as_matrix(da, over, space)
+    X = matrix_of(da, over, space)
     rows, cells, n_missing = _present(X, missing, name, every)
     if not rows.all():
         X = X[rows]
     return Stacked(X if cells.all() else X[:, cells], rows, cells, over, space, n_missing, da)
 
 
-def as_matrix(da: "DataArray", over: Dims, space: Dims) -> Any:
+def matrix_of(da: "DataArray", over: Dims, space: Dims) -> Any:
     return da.transpose(*over, *space).data.reshape(math.prod(da.sizes[dim] for dim in over), -1)
 
 
@@ -153,8 +151,7 @@ def _present(X: Any, how: str, name: str = "da", every: bool = False) -> tuple[M
     # An infinite value would become NaN when a mean is subtracted. Without gaps `as_operator` checks for infinity.
     found = compute_together(**counts, **({} if how == "error" else {"infinite": ((), np.isinf(X).sum())}))
     if count := int(found.get("infinite", 0)):
-        have = "1 value is" if count == 1 else f"{count:,} values are"
-        raise ValueError(f"{name} must be finite or NaN, but {have} infinite. Replace infinite values by NaN.")
+        raise ValueError(f"{name} must be finite or NaN, got {plural(count, 'infinite value')}. Replace them by NaN.")
     rows = found["lost"] < X.shape[1]
     if not rows.any():
         raise ValueError(f"{name} has no values: all are missing")
@@ -190,7 +187,7 @@ def notice_used(rows: Mask, over: Dims, where: str = "have values") -> None:
         notice(f"{used:,} of {len(rows):,} samples along {along} {where}. The other samples are excluded.")
 
 
-def in_sample_order(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[str, str]) -> "DataArray":
+def ordered_as(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[str, str]) -> "DataArray":
     for name in as_dims(dim):
         if name not in first.dims or name not in other.dims:
             continue  # `stacked` raises the error
@@ -253,7 +250,7 @@ def product(D: Panel, X: Any) -> Any:
     return out
 
 
-def subtract_low_rank(X: Any, factors: tuple[Panel, Panel], times: Vector | float = 1.0, dtype: Any = None) -> Any:
+def minus_low_rank(X: Any, factors: tuple[Panel, Panel], times: Vector | float = 1.0, dtype: Any = None) -> Any:
     # (X - L R) diag(times), lazy if X is
     (L, R), kind = factors, np.result_type(X.dtype, np.float32) if dtype is None else dtype
     if is_lazy(X):

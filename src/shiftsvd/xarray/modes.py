@@ -14,10 +14,10 @@ from shiftsvd.solvers import Solver
 from shiftsvd.xarray.anomalies import (
     FieldOptions,
     anomalies,
+    common_samples,
     per_field,
     regressed_scores,
-    scores_by_rows,
-    stack_common_samples,
+    row_scores,
 )
 from shiftsvd.xarray.datasets import (
     Dataset,
@@ -265,7 +265,7 @@ def _pca_of_one(da: Any, n_modes: Any, options: FieldOptions) -> Any:
     of = anomalies(field, options, n_modes)
     F, total = options.svd(of.A, n_modes), float(of.squares.sum())
     explained, noise = F.S**2 / (m - 1), _noise(F, total, m, n)
-    Z = scores_by_rows(of.A, F.Vh) if of.gaps is None else regressed_scores(of.gaps, of.centre, F.Vh, explained, noise)
+    Z = row_scores(of.A, F.Vh) if of.gaps is None else regressed_scores(of.gaps, of.centre, F.Vh, explained, noise)
     if of.deviation is None:
         deviation = np.sqrt(of.residual_squares / (m - 1))
     else:  # if most values are missing, observed values may vary less than the modes: keep correlations below 1
@@ -309,7 +309,7 @@ def _pca_of_several(
 ) -> Dataset:
     given = as_fields(data)
     each, wanted = options.per_field(list(given)), per_field(factors or {}, list(given), 1.0, "factors")
-    fields = stack_common_samples(given, each)
+    fields = common_samples(given, each)
     m, n = len(fields[0].X), sum(field.X.shape[1] for field in fields)
     _check_share(n_modes, (m, n), any(own.missing == "em" for own in each.values()))
     parts = {name: anomalies(field, own, n_modes) for field, (name, own) in zip(fields, each.items(), strict=True)}

@@ -6,10 +6,10 @@ import numpy as np
 import xarray
 from xarray import DataArray
 
-from shiftsvd.extend.running import Refused, Resources, Setting
+from shiftsvd.extend.running import Refused, Resources, Setting, plural
 from shiftsvd.xarray import fields
 from shiftsvd.xarray.anomalies import Regressors, RemovedMeans, gaps_within, regressed_scores
-from shiftsvd.xarray.datasets import Dataset, check_fit, names_of, side, with_modes, with_suffixes
+from shiftsvd.xarray.datasets import Dataset, check_fit, names_of, side, suffixed, with_modes
 from shiftsvd.xarray.fields import Dims, Mask, Panel, Vector
 from shiftsvd.xarray.time_series import AnalyticSignal
 from shiftsvd.xarray.travelling import check_no_empty_steps, check_steps
@@ -99,7 +99,7 @@ def _project_several(eofs: xarray.Dataset, names: list[str], data: Any, groups: 
     parts = [project(side(eofs, name), given[name], groups=groups, covariates=covariates) for name in names]
     first = parts[0].drop_vars([key for key in parts[0].coords if key not in parts[0].dims])
     others = [
-        fields.in_sample_order(first, part, first.dims[1:], (names[0], name))
+        fields.ordered_as(first, part, first.dims[1:], (names[0], name))
         for name, part in zip(names, parts, strict=True)
     ]
     return first.copy(data=sum(part.transpose(*first.dims).values for part in others))
@@ -113,7 +113,7 @@ def anomalies_of(eofs: xarray.Dataset, da: Any, groups: Any, covariates: Any) ->
     cells = ~np.isnan(weights)
     factors = _fitted_means(eofs, space, cells).factors(_samples(eofs, da, over, groups, covariates))
     return (
-        fields.subtract_low_rank(fields.as_matrix(da, over, space)[:, cells], factors, weights[cells], np.float64),
+        fields.minus_low_rank(fields.matrix_of(da, over, space)[:, cells], factors, weights[cells], np.float64),
         over,
         cells,
     )
@@ -121,7 +121,7 @@ def anomalies_of(eofs: xarray.Dataset, da: Any, groups: Any, covariates: Any) ->
 
 def in_cells(modes: DataArray, eofs: xarray.Dataset, cells: Mask) -> Panel:
     dims = tuple(dim for dim in ("lag", "mode") if dim in modes.dims)
-    return np.asarray(fields.as_matrix(modes, dims, eofs.mean_field.dims))[:, cells]  # they may be lazy
+    return np.asarray(fields.matrix_of(modes, dims, eofs.mean_field.dims))[:, cells]  # they may be lazy
 
 
 def _flat(values: DataArray, space: Dims) -> Vector:
@@ -130,7 +130,7 @@ def _flat(values: DataArray, space: Dims) -> Vector:
 
 def _fitted_means(eofs: xarray.Dataset, space: Dims, cells: Mask) -> RemovedMeans:
     def rows(name: str, dim: str) -> Panel:
-        return np.asarray(fields.as_matrix(eofs[name], (dim,), space))[:, cells].astype(np.float64)
+        return np.asarray(fields.matrix_of(eofs[name], (dim,), space))[:, cells].astype(np.float64)
 
     grouped, sloped = "group_means" in eofs, "slopes" in eofs
     means = rows("group_means", "group") if grouped else _flat(eofs.mean_field, space)[None, cells]
@@ -171,7 +171,7 @@ def _scores_by_product(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
             'with da.fillna(reconstruct(pca(da, missing="em"))).'
         )
     if count := int(found["infinite"]):
-        raise ValueError(f"da must be finite in all cells of the components, but {count:,} values are infinite")
+        raise ValueError(f"da must be finite in all cells of the components, got {plural(count, 'infinite value')}")
     scores[~rows] = np.nan
     return np.asarray(scores)
 
@@ -254,9 +254,7 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
     """
     if names := names_of(eofs):
         how = {"modes": modes, "groups": groups, "covariates": covariates}
-        return Dataset(
-            {name: with_suffixes(eofs, name, reconstruct(side(eofs, name), scores, **how)) for name in names}
-        )
+        return Dataset({name: suffixed(eofs, name, reconstruct(side(eofs, name), scores, **how)) for name in names})
     check_fit(eofs, kinds="fc")
     scores = eofs.scores if scores is None else scores
     fields.check_labelled(scores, "scores", kinds="fiub" + eofs.components.dtype.kind)

@@ -257,7 +257,7 @@ def correlation(da: Any, series: Any, *, along: Hashable | None = None) -> Any:
     space = tuple(dim for dim in da.dims if dim not in over)
     several = series if "mode" in series.dims else series.expand_dims("mode")
     columns = [aligned(da, over, several.isel(mode=j, drop=True), "series") for j in range(several.sizes["mode"])]
-    found = _correlated(fields.as_matrix(da, over, space), np.column_stack(columns), _neighbours(da, over, along))
+    found = _correlated(fields.matrix_of(da, over, space), np.column_stack(columns), _neighbours(da, over, along))
     mode = None
     if "mode" in series.dims:
         labels = series.mode.values if "mode" in series.coords else np.arange(1, len(columns) + 1)

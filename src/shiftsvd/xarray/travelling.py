@@ -78,7 +78,7 @@ def extended(
     ValueError
         If lags exceed the series, or samples have no values or are not in order; and as in `pca`.
     TypeError
-        If `da` is no DataArray.
+        If `da` is not a DataArray.
 
     See Also
     --------
@@ -171,7 +171,7 @@ def hilbert(
     Parameters
     ----------
     da : xarray.DataArray
-        As for `pca`; its samples follow each other in equal steps.
+        As for `pca`; the samples must be equally spaced in time.
     n_modes : int
         Number of modes.
     dim : hashable
@@ -205,7 +205,7 @@ def hilbert(
     ValueError
         If samples have no values or are not in order; and as in `pca`.
     TypeError
-        If `da` is no DataArray.
+        If `da` is not a DataArray.
 
     See Also
     --------
