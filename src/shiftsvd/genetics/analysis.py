@@ -363,8 +363,8 @@ def _all_eigenvectors(
 def _selection_scan(cohort: Cohort, matrix: Patterson, U: Panel, resources: Resources) -> SelectionScan:
     found = selection_scan(cohort.training.of_variants(matrix.polymorphic), U, resources)
     used = _expand(cohort.kept, matrix.polymorphic, False)
-    each = {name: _expand(used, getattr(found, name), np.nan) for name in ("z_scores", "statistics", "p_values")}
-    return found._replace(**each)
+    z, statistics, p = (_expand(used, each, np.nan) for each in (found.z_scores, found.statistics, found.p_values))
+    return SelectionScan(z, statistics, found.inflation, p)
 
 
 def _expand(kept: Mask, values: npt.NDArray[Any], rest: bool | float) -> npt.NDArray[Any]:

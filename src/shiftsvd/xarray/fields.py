@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.extend.files import Places
-from shiftsvd.extend.operators import Panel, Vector, unmasked
+from shiftsvd.extend.operators import unmasked
 from shiftsvd.extend.running import Refused, Setting, notice, plural, refuse
 
 if TYPE_CHECKING:
     from pandas import Index
     from xarray import DataArray
 
+Vector = npt.NDArray[Any]
+Panel = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.intp]
 Dims = tuple[Hashable, ...]
 Dim = Hashable | Sequence[Hashable]
 Attrs = dict[str, Any]
