@@ -162,13 +162,7 @@ def _best(i: Places, j: Places, relation: tuple[Codes, *tuple[Mask, ...]], same_
 
 
 def _resolve_conflicts(
-    placed: _Candidates,
-    named: _Candidates,
-    conflicting: Mask,
-    by: MatchName,
-    ours: Variants,
-    new: Variants,
-    file: str,
+    placed: _Candidates, named: _Candidates, conflicting: Mask, by: MatchName, ours: Variants, new: Variants, file: str
 ) -> tuple[bool, Mask]:
     # Return whether to match by name where names and positions point to different records, and a mask of conflicting
     # variants. If alleles agree for only one of the two keys, use this key. If alleles agree for both, some matches are

@@ -184,9 +184,8 @@ class CellHooks(Hooks):
         with_gaps = self.settings.left_missing != "error"
         why = why or ("the data have missing values" if with_gaps else _disagreement(annotations))
         if why:
-            notice(
-                f"{several(annotations.paths)}: var[{DEFAULT_MASK!r}] is ignored, because {why}. All features are used."
-            )
+            files = several(annotations.paths)
+            notice(f"{files}: var[{DEFAULT_MASK!r}] is ignored, because {why}. All features are used.")
         return why is None
 
     def select(self, run: Run) -> None:

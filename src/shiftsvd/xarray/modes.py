@@ -11,14 +11,7 @@ from shiftsvd.extend.fits import integer
 from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName
 from shiftsvd.operators import Scaled, hstack
 from shiftsvd.solvers import Solver
-from shiftsvd.xarray.anomalies import (
-    FieldOptions,
-    anomalies,
-    common_samples,
-    per_field,
-    regressed_scores,
-    row_scores,
-)
+from shiftsvd.xarray.anomalies import FieldOptions, anomalies, common_samples, per_field, regressed_scores, row_scores
 from shiftsvd.xarray.datasets import (
     Dataset,
     attrs_per_field,
@@ -301,11 +294,7 @@ def _attrs(da: DataArray, options: FieldOptions) -> dict[str, Attrs]:
 
 
 def _pca_of_several(
-    data: Any,
-    n_modes: Any,
-    options: FieldOptions,
-    normalize: bool = True,
-    factors: Mapping[str, float] | None = None,
+    data: Any, n_modes: Any, options: FieldOptions, normalize: bool = True, factors: Mapping[str, float] | None = None
 ) -> Dataset:
     given = as_fields(data)
     each, wanted = options.per_field(list(given)), per_field(factors or {}, list(given), 1.0, "factors")

@@ -112,11 +112,8 @@ def anomalies_of(eofs: xarray.Dataset, da: Any, groups: Any, covariates: Any) ->
     weights = _flat(eofs.weights, space)
     cells = ~np.isnan(weights)
     factors = _fitted_means(eofs, space, cells).factors(_samples(eofs, da, over, groups, covariates))
-    return (
-        fields.minus_low_rank(fields.matrix_of(da, over, space)[:, cells], factors, weights[cells], np.float64),
-        over,
-        cells,
-    )
+    X = fields.matrix_of(da, over, space)[:, cells]
+    return fields.minus_low_rank(X, factors, weights[cells], np.float64), over, cells
 
 
 def in_cells(modes: DataArray, eofs: xarray.Dataset, cells: Mask) -> Panel:
