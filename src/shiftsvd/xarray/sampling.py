@@ -162,8 +162,8 @@ def _known_mean(values: Vector) -> Vector:
 
 def unbiased_autocorrelation(r: Any, n: Any, larger: Any = 0) -> Vector:
     # Marriott & Pope (1954), for series of n values around their own mean. Scores are also uncorrelated with those of
-    # larger modes, each of which, if it is as red, lowers the expectation by 2 r / n: it is (n - 3 - 2 larger) r / n -
-    # 1 / n.
+    # larger modes, and each mode of the same autocorrelation lowers the expectation by 2 r / n. The expectation of the
+    # estimate is (n - 3 - 2 larger) r / n - 1 / n.
     taken = 3 + 2 * np.minimum(larger, np.asarray(n) * MAX_LARGER_MODES)
     return np.asarray(np.clip((n * r + 1) / np.maximum(n - taken, 1), -MAX_AUTOCORRELATION, MAX_AUTOCORRELATION))
 
