@@ -254,7 +254,8 @@ def tolerance(solver: object, tol: float | None) -> float:
 
 
 def integer(name: str, value: object, least: int, most: int | None = None, of: str = "", remedy: Part = "") -> int:
-    if isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= value <= (most or value):
+    limit = np.inf if most is None else most
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= value <= limit:
         return int(value)
     kinds = "a positive integer" if least == 1 else f"an integer of at least {least}"
     raise refuse(name, f"be {kinds if most is None else f'an integer in {least}..{most}'}{of}", value, remedy)

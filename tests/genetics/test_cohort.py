@@ -169,7 +169,7 @@ def test_more_samples_than_pairs_are_counted_of_are_refused(
         ValueError, match=r"kinship of 133 samples needs about .* Raise memory_limit, or use fewer samples"
     ):
         unrelated(families[0], memory_limit=100_000)
-    monkeypatch.setattr("shiftsvd.genetics.kinship.MOST", 100)
+    monkeypatch.setattr("shiftsvd.genetics.kinship.MAX_SAMPLES", 100)
     with pytest.raises(ValueError, match=r"kinship is limited to 100 samples, got 133. .* plink2 --king-cutoff"):
         unrelated(families[0])
 

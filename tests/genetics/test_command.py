@@ -170,7 +170,7 @@ def test_variants_that_are_not_on_autosomes_are_left_out(with_sexes: Path, sexed
     np.testing.assert_allclose(told["genotypes"]["eigenvalues"], ours.eigenvalues, rtol=1e-4)
     assert (told["genotypes"]["variants_used"], told["genotypes"]["not_on_autosomes"]) == (ours.n_used, 6)
     assert (told["settings"]["chromosomes"], told["shape"]) == ("autosomes", [60, 294])
-    assert "6 variants removed that are not on autosomes. To keep all, use --chromosomes all." in result.stderr
+    assert "6 variants not on autosomes removed. To keep all, use --chromosomes all." in result.stderr
     names = ss.load_model(tmp_path / "out" / "model.safetensors").feature_names_in_.tolist()
     assert names == [f"rs{j}" for j in np.flatnonzero(~sexed)]
     assert "3 monomorphic and 6 not on autosomes" in done("fit", with_sexes, "-k", 2, "-q").stdout

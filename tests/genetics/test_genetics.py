@@ -39,7 +39,7 @@ def test_results_are_those_of_the_explicit_matrix(
     assert_same_up_to_signs(found.eigenvectors, U[:, :2], 1e-5)
     assert_same_up_to_signs(found.loadings[found.used], Vh[:2].T, 1e-5)
     assert not found.loadings[5:8].any()
-    assert repr(found) == "<2 components of 90 samples x 697 variants (3 monomorphic and 0 not on autosomes dropped)>"
+    assert repr(found) == "<2 components of 90 samples x 697 variants (removed: 3 monomorphic, 0 not on autosomes)>"
 
 
 def test_names_come_with_the_numbers(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_other_chromosomes_are_as_if_they_were_not_there(stream: bool, tmp_path:
     assert not found.used[sexed].any()
     assert not found.loadings[~found.used].any()
     np.testing.assert_allclose(found.frequencies, np.nanmean(G.astype(np.float64), axis=0) / 2, atol=1e-7)
-    assert "391 variants (1 monomorphic and 8 not on autosomes dropped)" in repr(found)
+    assert "391 variants (removed: 1 monomorphic, 8 not on autosomes)" in repr(found)
     projected = found.project(path, project="mean")
     np.testing.assert_allclose(projected.eigenvectors, found.eigenvectors, atol=1e-6)
     assert projected[2:6] == (391, 0, 0, 0)
@@ -143,7 +143,7 @@ def test_training_samples_are_projected_onto_themselves(tmp_path: Path) -> None:
 
 
 def test_alleles_are_matched_by_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shiftsvd.genetics.projection._BLOCK", 250)
+    monkeypatch.setattr("shiftsvd.genetics.projection._BLOCK_GENOTYPES", 250)
     G, new = genotypes(60, 300), genotypes(7, 300, seed=4)
     found = pca(write(tmp_path / "a.bed", G), 3)
     rng = np.random.default_rng(1)
@@ -253,14 +253,16 @@ def test_variants_that_cannot_be_matched_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("k", [0, 20, 60])
 def test_numbers_of_components_that_cannot_be_are_refused(k: int, tmp_path: Path) -> None:
     path = write(tmp_path / "a.bed", genotypes(20, 60))
-    with pytest.raises(ValueError, match=rf"a\.bed: k must be in 1\.\.19 for 20 samples x 60 variants .* got {k}"):
+    with pytest.raises(
+        ValueError, match=rf"k must be an integer in 1\.\.19 for 20 samples x 60 variants in use of .*a\.bed, got {k}"
+    ):
         pca(path, k)
 
 
 @pytest.mark.parametrize("k", ["2", 2.0, True, None])
 def test_a_number_of_components_is_an_integer(k: Any, tmp_path: Path) -> None:
     path = write(tmp_path / "a.bed", genotypes(20, 60))
-    with pytest.raises(ValueError, match=f"k must be an integer, the number of components, got {k!r}"):
+    with pytest.raises(ValueError, match=rf"k must be an integer in 1\.\.19 .* got {k!r}"):
         pca(path, k)
 
 

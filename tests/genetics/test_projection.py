@@ -13,7 +13,7 @@ import shiftsvd as ss
 from shiftsvd.cli import main
 from shiftsvd.genetics import GenotypePCA, Projection, Variants, pca, projection
 from shiftsvd.genetics import projection as module
-from shiftsvd.genetics.projection import covariances, segments, solved
+from shiftsvd.genetics.projection import least_squares, noise_covariance, segments
 from tests.support.cohort import linked, write
 from tests.support.populations import Cohort
 
@@ -86,7 +86,7 @@ def test_absent_variants_are_regressed_away(components: GenotypePCA, tmp_path: P
 def test_missing_genotypes_are_regressed_away_sample_by_sample(
     components: GenotypePCA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_BLOCK", 2000)
+    monkeypatch.setattr(module, "_BLOCK_GENOTYPES", 2000)
     G = new().G
     for i, share in enumerate(np.linspace(0, 0.97, len(G))):
         G[i] = with_gaps(G[i], share, seed=i)
@@ -175,11 +175,11 @@ def test_oadp_is_that_of_the_matrices_written_out() -> None:
     D = np.array([30.0, 14.0, 9.0, 8.5])
     X = rng.standard_normal((6, 200)) + 20 * rng.standard_normal((6, 4)) @ V.T
     X[5] = 5 * V[:, 1]  # within the space of the components
-    got = projection.augmented(X @ V, np.sum(X**2, axis=1), D)
+    got = projection.oadp_scores(X @ V, np.sum(X**2, axis=1), D)
     np.testing.assert_allclose(got, [by_the_paper(U, D, V, x) for x in X], rtol=1e-9, atol=1e-9)
-    J = projection.derivatives(X @ V, np.sum(X**2, axis=1), D)
+    J = projection.oadp_derivatives(X @ V, np.sum(X**2, axis=1), D)
     moved = X + 1e-3 * V[:, 2]
-    change = projection.augmented(moved @ V, np.sum(moved**2, axis=1), D) - got
+    change = projection.oadp_scores(moved @ V, np.sum(moved**2, axis=1), D) - got
     np.testing.assert_allclose(change, 1e-3 * J[:, :, 2], rtol=1e-2, atol=1e-6)
 
 
@@ -341,9 +341,9 @@ def test_standard_errors_of_few_variants_take_the_freedom_of_the_fit_into_accoun
     E = rng.standard_normal((m, n))  # what components do not tell, of equal variances
     gram, products = np.broadcast_to(V[there].T @ V[there], (m, k, k)), E[:, there] @ V[there]
     counts = np.full(m, float(there.sum()))
-    found = solved(gram, products, (E[:, there] ** 2).sum(axis=1), counts)
+    found = least_squares(gram, products, (E[:, there] ** 2).sum(axis=1), counts)
     left = E[:, there] - found.scores @ V[there].T
     spread = np.einsum("ij,ja,jb->iab", left**2, V[there], V[there])
-    stated = np.einsum("ikk->ik", covariances(found, spread, counts)).mean(axis=0)
+    stated = np.einsum("ikk->ik", noise_covariance(found, spread, counts)).mean(axis=0)
     observed = ((found.scores - E @ V) ** 2).mean(axis=0)
     np.testing.assert_allclose(stated, observed, rtol=0.12)

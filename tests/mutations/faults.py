@@ -1166,7 +1166,7 @@ FAULTS = (
     fault(
         "the means of sequences",
         "xarray/projection.py",
-        "enumerate(lags.tolist())) - _means(eofs)",
+        "enumerate(lags.tolist())) - _score_means(eofs)",
         "enumerate(lags.tolist()))",
         "xarray/test_series.py",
     ),

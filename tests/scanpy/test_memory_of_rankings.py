@@ -16,9 +16,9 @@ from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.source import InMemory
 from shiftsvd.cli import main
 from shiftsvd.numerics.entrywise import Grouped
-from shiftsvd.scanpy.ranking import Batches, HighlyVariable, _of_counts, rank
+from shiftsvd.scanpy.ranking import Batches, HighlyVariable, _raw_counts, rank
 
-COUNTS = partial(_of_counts, "seurat_v3")
+COUNTS = partial(_raw_counts, "seurat_v3")
 X = sparse.csr_array(sparse.random_array((3000, 700), density=0.05, rng=np.random.default_rng(0), dtype=np.float32))
 
 

@@ -159,7 +159,7 @@ def test_the_regression_is_that_of_scikit_misc() -> None:
     ("make", "said"),
     [
         (lambda: HighlyVariable(10, "seurt"), "flavor must be one of seurat, cell_ranger"),  # type: ignore[arg-type]
-        (lambda: HighlyVariable(0), "n_top_genes must be an integer of at least 1, got 0"),
+        (lambda: HighlyVariable(0), "n_top_genes must be a positive integer, got 0"),
         (lambda: HighlyVariable(10, n_bins=0), "n_bins must be"),
         (lambda: HighlyVariable(10, "seurat_v3", span=2), "span must be above 0 and at most 1, got 2"),
         (lambda: HighlyVariable(10, "pearson_residuals", theta=-1), "theta must be above 0"),
@@ -167,7 +167,7 @@ def test_the_regression_is_that_of_scikit_misc() -> None:
         (lambda: Batches.of(BATCH[:5], len(X)), "one label for each of the 240 rows"),
         (
             lambda: Batches.of(np.where(np.arange(240) < 9, None, BATCH), 240),
-            "a label for every row, but 9 rows have none",
+            "a label for every row, got 9 missing labels",
         ),
         (lambda: Batches.of(np.where(np.arange(240) < 1, "x", BATCH), 240), "at least 2 rows, got 1 in batch x"),
         (lambda: Batches.of(None, 1), "at least 2 rows, got 1"),
@@ -225,5 +225,5 @@ def test_labels_of_any_kind_are_batches(labels: Any) -> None:
 @pytest.mark.parametrize("gap", [None, np.nan, pd.NA, ""])
 def test_missing_labels_of_any_kind_are_refused(gap: Any) -> None:
     labels = np.array(["a"] * 239 + [gap], dtype=object)
-    with pytest.raises(ValueError, match="a label for every row, but 1 row has none"):
+    with pytest.raises(ValueError, match="a label for every row, got 1 missing label"):
         Batches.of(labels, 240)

@@ -214,7 +214,7 @@ def test_infinite_values_are_no_gaps(call: Any, missing: Any) -> None:
     da = with_gaps(monthly(), 0.1)
     corner = (da.lat < -60) & (da.lon > 300)
     for bad, count in ((da.where(~corner, np.inf), 96), (da.where(~corner | (da.time.dt.year < 2008), -np.inf), 12)):
-        with pytest.raises(ValueError, match=f"must be finite or NaN, but {count} values are infinite"):
+        with pytest.raises(ValueError, match=f"must be finite or NaN, got {count} infinite values"):
             call(bad, da.rename("slp"), missing=missing)
 
 
@@ -256,7 +256,7 @@ def test_what_is_wrong_with_one_of_several_fields_is_told_with_its_name() -> Non
         joint(texts, 2)
     with pytest.raises(ValueError, match="slp has no values: all are missing"):
         joint([da, other(da) * np.nan], 2)
-    with pytest.raises(ValueError, match="Y must be finite or NaN, but 1 value is infinite"):
+    with pytest.raises(ValueError, match="Y must be finite or NaN, got 1 infinite value"):
         coupled(da, other(with_gaps(da, 0.1)).where(da.time != da.time[3], np.inf)[:, :1, :1], 1, missing="mean")
 
 

@@ -45,7 +45,7 @@ def test_groups_are_matched_by_their_labels() -> None:
     assert pca(named, 2, groups="phase").group.values.tolist() == ["dry", "wet"]
     with pytest.raises(
         ValueError,
-        match=r"one value for each label of da along time, but 3 labels, such as 2001-01.*, have none or several",
+        match=r"one value for each label of da along time, got none or several for 3 labels, such as 2001-01",
     ):
         pca(da, 2, groups=labels.sortby("time")[3:])
     with pytest.raises(
@@ -58,7 +58,7 @@ def test_groups_are_matched_by_their_labels() -> None:
         ValueError, match=r"groups must have one value for each sample, shape \(96,\), got shape \(5,\)"
     ):
         pca(da, 2, groups=np.arange(5))
-    with pytest.raises(ValueError, match="groups must have a label for every sample, but 1 sample has none"):
+    with pytest.raises(ValueError, match="groups must have a label for every sample, got 1 missing label"):
         pca(da, 2, groups=labels.where(labels.time != labels.time[0]))
 
 
@@ -101,7 +101,7 @@ def test_new_samples_lose_the_mean_of_their_month_and_the_trend() -> None:
     assert float((left**2).mean()) < 0.5
     labels = first.time.dt.month.values
     unnamed = pca(first, 3, groups=labels)
-    with pytest.raises(ValueError, match=r"for each label of da along time, but 24 labels, .* have none or several"):
+    with pytest.raises(ValueError, match=r"for each label of da along time, got none or several for 24 labels"):
         project(unnamed, last)
     xarray.testing.assert_allclose(
         project(unnamed, last, groups=last.time.dt.month.values), project(pca(first, 3, groups="time.month"), last)
@@ -137,7 +137,7 @@ def test_a_share_of_the_variance_is_exceeded_by_the_fewest_modes() -> None:
 
 def test_covariates_that_cannot_be_are_refused() -> None:
     da = monthly()
-    with pytest.raises(ValueError, match="covariates must be finite, but 'covariate' is not finite at 1 sample"):
+    with pytest.raises(ValueError, match="covariates must be finite, got 1 NaN or infinite value in 'covariate'"):
         pca(da, 2, covariates=np.where(np.arange(MONTHS) == 5, np.nan, 1.0))
     with pytest.raises(
         ValueError, match=r"covariates must be numbers or times, but 'covariate' has dtype <U1. Pass labels as groups"

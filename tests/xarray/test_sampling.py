@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from shiftsvd.xarray import bootstrap, correlation, north, pca, rotate
-from shiftsvd.xarray.sampling import of_variance, p_values, unbiased
+from shiftsvd.xarray.sampling import p_values, unbiased_autocorrelation, variance_distribution
 from tests.support.fields import monthly, red, with_gaps
 
 xarray = pytest.importorskip("xarray")
@@ -27,7 +27,7 @@ def test_errors_are_those_of_the_rule_of_thumb() -> None:
     eofs = pca(da, 3)
     bars = north(eofs)
     Z = eofs.scores.values - eofs.scores.values.mean(axis=1, keepdims=True)
-    r = unbiased((Z[:, 1:] * Z[:, :-1]).mean(axis=1) / (Z**2).mean(axis=1), 150, np.arange(3))
+    r = unbiased_autocorrelation((Z[:, 1:] * Z[:, :-1]).mean(axis=1) / (Z**2).mean(axis=1), 150, np.arange(3))
     np.testing.assert_allclose(bars.autocorrelation, r)
     np.testing.assert_allclose(bars.effective_size, 150 * (1 - r**2) / (1 + r**2))
     np.testing.assert_allclose(bars.standard_error, eofs.explained_variance * np.sqrt(2 / bars.effective_size))
@@ -47,7 +47,7 @@ def test_the_variance_of_a_red_series_has_the_moments_of_its_quadratic_form(r: f
     n = 40
     R = r ** abs(np.subtract.outer(np.arange(n), np.arange(n)))
     CR = (np.eye(n) - 1 / n) @ R
-    share, freedom = of_variance(n, r)
+    share, freedom = variance_distribution(n, r)
     assert share == pytest.approx(np.trace(CR) / (n - 1))
     assert freedom == pytest.approx(np.trace(CR) ** 2 / np.trace(CR @ CR))
     if r == 0:
@@ -172,7 +172,7 @@ def test_the_bootstrap_agrees_with_the_rule_of_thumb() -> None:
     np.testing.assert_array_equal(np.isnan(errors), np.isnan(months.components))
     for settings, match in (
         ({"n_samples": 1}, "n_samples must be an integer of at least 2"),
-        ({"block": 0}, "block must be an integer of at least 1"),
+        ({"block": 0}, "block must be a positive integer"),
         ({"block": 301}, "block must be at most 300, the number of samples along time"),
         ({"level": 95}, r"level must be in \(0, 1\), got 95"),
         ({"memory_limit": 1000}, "products of 300 samples needs about"),

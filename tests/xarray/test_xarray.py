@@ -143,7 +143,7 @@ def test_other_fields_must_be_on_the_same_space() -> None:
         project(eofs, da[:, :5])
     with pytest.raises(ValueError, match="must have values in all cells of the components, but 1 are missing"):
         project(eofs, da.where((da.time != 10) | (da.lat != -80) | (da.lon != 0)))
-    with pytest.raises(ValueError, match="must be finite in all cells of the components, but 2 values are infinite"):
+    with pytest.raises(ValueError, match="must be finite in all cells of the components, got 2 infinite values"):
         project(eofs, da.where(da.time != 10).where((da.time < 580) | (da.lat != -80) | (da.lon != 0), np.inf))
     on_land = da.fillna(np.inf)
     xarray.testing.assert_equal(project(eofs, on_land), project(eofs, da))
@@ -301,7 +301,7 @@ def test_a_single_mode_is_reconstructed_and_projected() -> None:
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"n_modes": 0}, r"n_modes must be in 1\.\.60 for 60 samples of 100 cells, got 0"),
+        ({"n_modes": 0}, r"n_modes must be an integer in 1\.\.60 for 60 samples of 100 cells, got 0"),
         ({"n_modes": 2.0}, r"got 2\.0"),
         ({"dim": "t"}, "dim must be one or several of the dimensions .* got 't'"),
         ({"dim": ("time", "lat", "lon")}, "but not all"),

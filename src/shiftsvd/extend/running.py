@@ -1,6 +1,6 @@
 """Memory, threads, messages, errors and outputs of a run."""
 
-from shiftsvd.errors import Refused, Setting, few, refuse
+from shiftsvd.errors import Refused, Setting, few, plural, refuse
 from shiftsvd.events import passes_so_far
 from shiftsvd.kernels import default_threads, ordered, threads
 from shiftsvd.names import MAX_ITER, BiasName, MissingName, SklearnSolverName, SolverName

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd import Info, SVDResult, svd
+from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import Panel, Vector, generator
-from shiftsvd.extend.running import Outputs, Refused, Resources, Setting, SolverName, refuse
+from shiftsvd.extend.running import Outputs, Refused, Resources, Setting, SolverName
 from shiftsvd.genetics.components import Patterson, TracyWidom
 from shiftsvd.genetics.extension import Chromosomes, MatchName, ProjectName
 from shiftsvd.genetics.files import RESULTS, Beds, Fileset, eigenval, eigenvec, eigenvec_allele, listed
@@ -106,9 +107,9 @@ class GenotypePCA:
 
     def __repr__(self) -> str:
         m, k = self.eigenvectors.shape
-        dropped = f"{self.n_monomorphic} monomorphic and {self.n_left_out} not on autosomes dropped"
-        dropped += f", {self.n_filtered} filtered" * (self.n_filtered > 0)
-        return f"<{k} components of {m} samples x {self.n_used} variants ({dropped})>"
+        removed = f"removed: {self.n_monomorphic} monomorphic, {self.n_left_out} not on autosomes"
+        removed += f", {self.n_filtered} by filters" * (self.n_filtered > 0)
+        return f"<{k} components of {m} samples x {self.n_used} variants ({removed})>"
 
     def project(
         self,
@@ -292,7 +293,7 @@ def pca(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     to_bed(f"{folder}/a.bed", G)
     ...     shiftsvd.genetics.pca(f"{folder}/a.bed", 2)
-    <2 components of 20 samples x 50 variants (0 monomorphic and 0 not on autosomes dropped)>
+    <2 components of 20 samples x 50 variants (removed: 0 monomorphic, 0 not on autosomes)>
     """
     selection, resources = Selection(chromosomes, **filters), Resources(memory_limit, n_threads)
     cohort = selected(Fileset.of(listed(bed), None, memory_limit), selection, resources)
@@ -300,7 +301,11 @@ def pca(
     _check_rank(cohort, matrix, k)
     F = svd(matrix.A, k, shift=matrix.mean, scale=matrix.scale, solver=solver, rng=rng, tol=tol, **vars(resources))
     kept, S, U = cohort.kept, F.S.astype(np.float64), F.U.astype(np.float64)
-    used, p, V = _placed(kept, matrix.both, False), _placed(kept, matrix.mean / 2, 0.0), _placed(kept, F.Vh.T, 0.0)
+    used, p, V = (
+        _expand(kept, matrix.polymorphic, False),
+        _expand(kept, matrix.mean / 2, 0.0),
+        _expand(kept, F.Vh.T, 0.0),
+    )
     V[~used] = 0
     if not kept.all():
         p[~kept] = _other_frequencies(cohort, resources)
@@ -319,13 +324,13 @@ def pca(
         int(np.count_nonzero(~kept)) - n_left_out,
         cohort.learned,
         cohort.removed,
-        matrix.tested(U, S, rng, resources) if tracy_widom else None,
-        _scanned(cohort, matrix, U, resources) if scan else None,
+        matrix.tracy_widom(U, S, rng, resources) if tracy_widom else None,
+        _selection_scan(cohort, matrix, U, resources) if scan else None,
     )
 
 
 def _check_rank(cohort: Cohort, matrix: Patterson, k: Any) -> None:
-    name, (m, n), n_used = cohort.whole.name, matrix.A.shape, int(np.count_nonzero(matrix.both))
+    name, (m, n), n_used = cohort.whole.name, matrix.A.shape, int(np.count_nonzero(matrix.polymorphic))
     if m < 2:
         raise ValueError(
             f"{name} must have at least 2 samples, got {m}. To project single samples onto fitted components, use "
@@ -337,12 +342,7 @@ def _check_rank(cohort: Cohort, matrix: Patterson, k: Any) -> None:
             f"{cohort.removed.get('chromosomes', 0):,} that are not on autosomes. To keep the latter, use ",
             *(Setting("chromosomes", "all"), "."),
         )
-    if isinstance(k, bool) or not isinstance(k, int | np.integer):
-        raise refuse("k", "be an integer, the number of components", k)
-    most = min(m - 1, n_used)
-    if not 1 <= k <= most:
-        counts = f"{m:,} samples x {n_used:,} variants in use"
-        raise refuse("k", f"be in 1..{most:,} for {counts}", k).after(f"{name}: ")
+    integer("k", k, 1, min(m - 1, n_used), f" for {m:,} samples x {n_used:,} variants in use of {name}")
 
 
 def _all_eigenvectors(
@@ -360,15 +360,14 @@ def _all_eigenvectors(
     return out
 
 
-def _scanned(cohort: Cohort, matrix: Patterson, U: Panel, resources: Resources) -> SelectionScan:
-    z, statistics, inflation, p = selection_scan(cohort.training.some(matrix.both), U, resources)
-    used = _placed(cohort.kept, matrix.both, False)
-    return SelectionScan(
-        _placed(used, z, np.nan), _placed(used, statistics, np.nan), inflation, _placed(used, p, np.nan)
-    )
+def _selection_scan(cohort: Cohort, matrix: Patterson, U: Panel, resources: Resources) -> SelectionScan:
+    found = selection_scan(cohort.training.of_variants(matrix.polymorphic), U, resources)
+    used = _expand(cohort.kept, matrix.polymorphic, False)
+    z, statistics, p = (_expand(used, each, np.nan) for each in (found.z_scores, found.statistics, found.p_values))
+    return SelectionScan(z, statistics, found.inflation, p)
 
 
-def _placed(kept: Mask, values: npt.NDArray[Any], rest: bool | float) -> npt.NDArray[Any]:
+def _expand(kept: Mask, values: npt.NDArray[Any], rest: bool | float) -> npt.NDArray[Any]:
     out = np.full((len(kept), *values.shape[1:]), rest)
     out[kept] = values
     return out
@@ -378,6 +377,6 @@ def _other_frequencies(cohort: Cohort, resources: Resources) -> Vector:
     training = cohort.rows.copy()
     if cohort.learned is not None:
         training[cohort.rows] = cohort.learned
-    others = cohort.whole.some(~cohort.kept).of_samples(training).operator(resources, stream=True)
+    others = cohort.whole.of_variants(~cohort.kept).of_samples(training).operator(resources, stream=True)
     frequencies: Vector = np.clip(others.moments().mean / 2, 0, 1)
     return frequencies

@@ -33,8 +33,9 @@ from shiftsvd.extend.commands import (
 )
 from shiftsvd.extend.files import n_missing
 from shiftsvd.extend.fits import BatchPCA, Observed
+from shiftsvd.extend.running import plural
 from shiftsvd.genetics.analysis import GenotypePCA
-from shiftsvd.genetics.components import Patterson, TracyWidom, patterson
+from shiftsvd.genetics.components import Patterson, TracyWidom, patterson_scale
 from shiftsvd.genetics.extension import ProjectName
 from shiftsvd.genetics.files import COHORTS, RESULTS, Fileset, eigenval, eigenvec, eigenvec_allele
 from shiftsvd.genetics.matching import n_ambiguous
@@ -48,7 +49,7 @@ SCALE: Final = "patterson"
 NAMES: Final = tuple(Filters.__annotations__)
 _TESTS: Final = ("tracy_widom", "scan")
 _OF_TRANSFORM: Final = ("project", "match", "trust_ambiguous", "trust_order")
-_FEW: Final = 0.5  # warn if the file has less than this share of the variants of the model
+_MIN_MATCHED: Final = 0.5  # warn if the file has less than this share of the variants of the model
 
 
 class GenotypeHooks(Hooks):
@@ -162,14 +163,14 @@ class GenotypeHooks(Hooks):
                 f"--scale {SCALE} requires allele counts from 0 to 2, got columns with means from {mean.min():g} to "
                 f"{mean.max():g}. Use --scale std, or pass allele counts."
             )
-        run.scale = patterson(mean)[0]
+        run.scale = patterson_scale(mean)[0]
 
     def after_fit(self, run: Run) -> None:
         cohort, pca = self.cohort, run.pca
         removed = {} if cohort is None else dict(cohort.removed)
         not_on_autosomes = removed.pop("chromosomes", 0)
         if self.settings.scale == SCALE:
-            used = int(np.count_nonzero(patterson(pca.mean_)[1]))
+            used = int(np.count_nonzero(patterson_scale(pca.mean_)[1]))
             run.document["genotypes"] = {
                 "scale": "sqrt(2 p (1 - p))",
                 "variants_used": used,
@@ -196,14 +197,14 @@ class GenotypeHooks(Hooks):
         assert isinstance(A, Operator)
         S = pca.singular_values_.astype(np.float64)
         scores = np.concatenate([block for _, block in pca.iter_scores(A)]).astype(np.float64)
-        U, (scale, both) = scores / np.where(S > 0, S, 1), patterson(pca.mean_)
+        U, (scale, both) = scores / np.where(S > 0, S, 1), patterson_scale(pca.mean_)
         if settings.extra["tracy_widom"]:
             total = float((S**2).sum() / pca.explained_variance_ratio_.sum())
             matrix, rng = Patterson(A, pca.mean_, scale, both, total), np.random.default_rng(settings.seed)
-            self.test = matrix.tested(U, S, rng, settings.resources)
+            self.test = matrix.tracy_widom(U, S, rng, settings.resources)
             results["tracy_widom"] = {name: numbers(part) for name, part in self.test._asdict().items()}
         if settings.extra["scan"]:
-            self.scan = selection_scan(cohort.training.some(both), U, settings.resources)
+            self.scan = selection_scan(cohort.training.of_variants(both), U, settings.resources)
             inflation = float(self.scan.inflation)
             results["genomic_inflation"] = inflation if np.isfinite(inflation) else None
         return results
@@ -219,7 +220,7 @@ class GenotypeHooks(Hooks):
     def write(self, run: Run, paths: Mapping[str, Path], outputs: Any) -> None:
         if self.cohort is None:
             return
-        both = patterson(run.pca.mean_)[1]
+        both = patterson_scale(run.pca.mean_)[1]
         variants = self.cohort.files.variants.at(both)
         if "eigenval" in paths:
             eigenval(outputs.part(paths["eigenval"]), run.document["genotypes"]["eigenvalues"])
@@ -246,26 +247,18 @@ class GenotypeHooks(Hooks):
             yield f"{j + 1:9}  {as_text(statistic, '11.4f')}  {as_text(p_value, '8.2g')}  {as_text(markers, '17.1f')}"
 
     def tell(self, run: Run) -> None:
-        quiet, cohort = self.settings.quiet, self.cohort
-        if cohort is None:
-            return
-        for name, count in cohort.removed.items():
-            absent = cohort.absent.get(name, 0)
+        cohort = self.cohort
+        for name, count in ({} if cohort is None else cohort.removed).items():
+            absent = 0 if cohort is None else cohort.absent.get(name, 0)
             if name == "chromosomes":
-                print_message(
-                    f"{counted(count, 'variant')} removed that are not on autosomes. To keep all, use --chromosomes "
-                    "all.",
-                    quiet,
-                )
+                text = f"{plural(count, 'variant')} not on autosomes removed. To keep all, use --chromosomes all."
             elif name == "unrelated":
-                print_message(
-                    f"--unrelated: {counted(count, 'related sample')} removed from the fit and projected onto it.",
-                    quiet,
-                )
+                text = f"--unrelated: {plural(count, 'related sample')} removed from the fit and projected onto it."
             else:
-                more = f" {counted(absent, 'name')} of the list not found in the data." if absent else ""
+                more = f" {plural(absent, 'name')} of the list not found in the data." if absent else ""
                 kind = "sample" if name in OF_SAMPLES else "variant"
-                print_message(f"{option_of(name)}: {counted(count, kind)} removed.{more}", quiet)
+                text = f"{option_of(name)}: {plural(count, kind)} removed.{more}"
+            print_message(text, self.settings.quiet)
 
     # transform
 
@@ -307,7 +300,7 @@ class GenotypeHooks(Hooks):
         errors = [] if method == "mean" else [f"{name}_se" for name in components]
         columns = components if scores_only else [*components, *errors, "n_variants"]
         table = Table(columns, files.shape[0], np.dtype(settings.dtype or np.float32), files.labels)
-        return table, _rows(target.scores(method, settings.memory), scores_only, files.name)
+        return table, _score_rows(target.scores(method, settings.memory), scores_only, files.name)
 
     def open_new(self, pca: BatchPCA) -> tuple[BatchPCA, Observed, Names] | None:
         # The model has no alleles. If the file has as many variants on autosomes as the model has features, use those;
@@ -317,7 +310,7 @@ class GenotypeHooks(Hooks):
         settings, files = self.settings, self.read()
         kept = autosomal(files.variants.chromosomes)
         if np.count_nonzero(kept) == pca.n_features_in_:
-            files = files.some(kept)
+            files = files.of_variants(kept)
         pca = aligned(pca, files.shape[1], files.variants.names, settings.file)
         # A model without a mean cannot replace missing genotypes: NaN makes `missing="error"` raise.
         means = pca.mean_ if pca.shift is not None else np.full(pca.n_features_in_, np.nan)
@@ -340,10 +333,6 @@ class GenotypeHooks(Hooks):
         target = Target.of(_basis(pca), opened)
         found = {"model": model, "file": opened.name, "samples": opened.shape[0]}
         return found | {"variants": int(np.count_nonzero(target.basis.used))} | target.match.counts
-
-
-def counted(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def variant_columns(variants: Variants) -> tuple[tuple[str, Any], ...]:
@@ -370,22 +359,20 @@ def _basis(pca: BatchPCA | GenotypePCA) -> Basis:
     if isinstance(pca, GenotypePCA):
         return pca.basis
     components = pca.components_.astype(np.float64).T
-    used = patterson(pca.mean_)[1] if pca.shift is not None else np.any(components != 0, axis=1)
+    used = patterson_scale(pca.mean_)[1] if pca.shift is not None else np.any(components != 0, axis=1)
     scale = np.ones(len(used)) if pca.scale_ is None else pca.scale_
     return Basis(pca.variants_, used, pca.mean_, scale, components, pca.singular_values_.astype(np.float64))
 
 
-def _rows(groups: Iterator[Scores], scores_only: bool, file: str) -> Iterator[tuple[int, Block]]:
+def _score_rows(groups: Iterator[Scores], scores_only: bool, file: str) -> Iterator[tuple[int, Block]]:
     n_undetermined = 0
     for first, scores, errors, n_present in groups:
         n_undetermined += int(np.isnan(scores).any(axis=1).sum())
         more = [] if errors is None else [errors]
         yield first, scores if scores_only else np.column_stack([scores, *more, n_present])
     if n_undetermined:
-        have = "1 sample has" if n_undetermined == 1 else f"{n_undetermined:,} samples have"
-        warnings.warn(
-            f"{file}: {have} too few of the variants of the model. The scores of such samples are NaN.", stacklevel=2
-        )
+        without = f"{plural(n_undetermined, 'sample')} with too few variants of the model"
+        warnings.warn(f"{file}: the scores of {without} are NaN.", stacklevel=2)
 
 
 _MATCHED: Final = {"flipped": "with swapped alleles", "complemented": "on the other strand", "by_name": "by name only"}
@@ -404,7 +391,7 @@ def _report_match(target: Target, quiet: bool) -> None:
         ", ".join(f"{found[name]:,} {text}" for name, text in each.items()) for each in (_MATCHED, _REMOVED)
     )
     print_message(f"{file}: matched {used} ({how}). Removed: {removed}.", quiet)
-    if found["matched"] < _FEW * n:
+    if found["matched"] < _MIN_MATCHED * n:
         warnings.warn(
             f"{file} has only {used}, so scores are less accurate. Check their standard errors (columns *_se).",
             stacklevel=2,

@@ -172,7 +172,7 @@ def _tail(s: float) -> float:
     return max(0.0, -float(np.expm1(np.log1p(-np.minimum(eigenvalues, 1 - 1e-16)).sum())))
 
 
-def patterson(mean: Vector) -> tuple[Vector, Mask]:
+def patterson_scale(mean: Vector) -> tuple[Vector, Mask]:
     p = mean / 2
     # The tolerance is far below 1 / (2 n_samples), the smallest frequency of an allele that occurs.
     used = (p > 1e-12) & (p < 1 - 1e-12)
@@ -185,23 +185,23 @@ class Patterson(NamedTuple):
     A: Operator
     mean: Vector
     scale: Vector
-    both: Mask  # variants with both alleles among the samples
+    polymorphic: Mask  # variants with both alleles among the samples
     total: float  # the trace of the relationship matrix times the number of variants used
 
     @classmethod
     def of(cls, A: Operator) -> "Patterson":
         moments = A.moments()
         assert moments.M2 is not None
-        scale, both = patterson(moments.mean)
+        scale, both = patterson_scale(moments.mean)
         # A monomorphic variant is constant; subtracting the exact constant (0, 1 or 2) makes its column zero.
         mean = np.where(both, moments.mean, np.round(moments.mean))
         return cls(A, mean, scale, both, float((moments.M2[both] / scale[both] ** 2).sum()))
 
     def scaled(self, A: Operator) -> Operator:
-        return Scaled(A - LowRank(np.ones(A.shape[0]), self.mean), None, self.both / self.scale)
+        return Scaled(A - LowRank(np.ones(A.shape[0]), self.mean), None, self.polymorphic / self.scale)
 
-    def tested(self, U: Panel, S: Vector, rng: np.random.Generator, resources: Resources) -> TracyWidom:
-        n_used = int(np.count_nonzero(self.both))
+    def tracy_widom(self, U: Panel, S: Vector, rng: np.random.Generator, resources: Resources) -> TracyWidom:
+        n_used = int(np.count_nonzero(self.polymorphic))
         squared, error = squared_trace(self.scaled(self.A), U, S, self.total, rng, resources)
         rank = min(self.A.shape[0] - 1, n_used)
         return tracy_widom(S**2 / n_used, rank, self.total / n_used, squared / n_used**2, error / n_used**2)

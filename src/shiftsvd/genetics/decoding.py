@@ -57,7 +57,7 @@ class VariantFile(ABC):
 
     def __init__(self, path: Path, people: Sequence[Person], memory_limit: int | str | None) -> None:
         self.path, self.people = path, people
-        self.left_out: Counter[str] = Counter()  # removed variants and genotypes set to missing, by reason
+        self.counts: Counter[str] = Counter()  # removed variants and genotypes set to missing, by reason
         if not people:
             raise ValueError(
                 f"{path} must hold genotypes of samples, got variants without samples. Pass a file with genotypes."
@@ -99,13 +99,13 @@ class VariantFile(ABC):
 
     def count(self, where: npt.NDArray[np.bool_], what: str) -> None:
         if count := int(np.count_nonzero(where)):
-            self.left_out[what] += count
+            self.counts[what] += count
 
 
 FIELDS: Final = ("GT", "DS", "GP", "HDS")
 _END: Final = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")  # last block of a BGZF file
 _PADDING: Final = -2  # htslib's code for allele copies that a sample of lower ploidy lacks
-_SUM_OFF: Final = 0.05  # rounding error of the sum of three probabilities that are written with two digits
+_SUM_TOLERANCE: Final = 0.05  # rounding error of the sum of three probabilities that are written with two digits
 
 
 class VcfFile(VariantFile):
@@ -139,7 +139,7 @@ class VcfFile(VariantFile):
         with reading(self.path), _htslib():
             for record in self._file:
                 if len(record.ALT) > 1:
-                    self.left_out["multiallelic variants removed (to split them, use bcftools norm -m-)"] += 1
+                    self.counts["multiallelic variants removed (to split them, use bcftools norm -m-)"] += 1
                     continue
                 second = record.ALT[0] if record.ALT else "."
                 name = record.ID or UNKNOWN[-1]
@@ -149,7 +149,7 @@ class VcfFile(VariantFile):
     def _dosages(self, record: Any, name: str) -> Dosages:
         fields = record.FORMAT or ()
         if "GT" not in fields and self._field not in fields:
-            self.left_out[f"variants without the field {self._field}, treated as missing in all samples"] += 1
+            self.counts[f"variants without the field {self._field}, treated as missing in all samples"] += 1
         calls, copies = np.full(len(self.people), np.nan), np.full(len(self.people), _DIPLOID)
         if "GT" in fields:
             calls, copies = self._called(record.genotype.array()[:, :-1], name)
@@ -182,7 +182,7 @@ class VcfFile(VariantFile):
             self.refuse(name, f"two or three genotype probabilities in the field GP, got {values.shape[1]}")
         ploidy, sums = (~np.isnan(values)).sum(axis=1) - 1, np.nansum(values, axis=1)
         known = (ploidy > 0) & (sums > 0)
-        if np.any(np.abs(sums[known] - 1) > _SUM_OFF):
+        if np.any(np.abs(sums[known] - 1) > _SUM_TOLERANCE):
             worst = sums[known][np.argmax(np.abs(sums[known] - 1))]
             self.refuse(name, f"genotype probabilities that sum to 1 in the field GP, got a sum of {worst:.3g}")
         counted = np.nan_to_num(values) @ np.arange(values.shape[1])
@@ -219,14 +219,14 @@ class BgenFile(VariantFile):
         with reading(path):
             self._file = optional("bgen", "bgen").BgenReader(str(path.absolute()), delay_parsing=True)
         inside, count = self._file.header.has_sample_ids, self._file.header.nsamples
-        people = [Person("0", name) for name in self._file.samples] if inside else _listed(path, count, memory_limit)
+        people = [Person("0", name) for name in self._file.samples] if inside else _people(path, count, memory_limit)
         super().__init__(path, people, memory_limit)
 
     def variants(self) -> Iterator[Variant]:
         with reading(self.path):
             for record in self._file:
                 if len(record.alleles) != 2:
-                    self.left_out["variants that are not biallelic removed"] += 1
+                    self.counts["variants that are not biallelic removed"] += 1
                     continue
                 name = record.rsid if record.rsid not in UNKNOWN else record.varid
                 copies, dosages = np.asarray(record.ploidy), np.asarray(record.alt_dosage, np.float64)
@@ -237,7 +237,7 @@ class BgenFile(VariantFile):
                 yield self.checked(Variant(record.chrom or "0", record.pos, name, first, second, dosages))
 
 
-def _listed(path: Path, count: int, memory_limit: int | str | None) -> list[Person]:
+def _people(path: Path, count: int, memory_limit: int | str | None) -> list[Person]:
     sample_file = path.with_suffix(".sample")
     if not sample_file.exists():
         raise FileNotFoundError(
@@ -266,7 +266,7 @@ _BED_CODES: Final = np.array([3, 2, 0, 1], np.uint8)
 _NO_CALL: Final = "dosages not within 0.1 of 0, 1 or 2, written as missing in the .bed (to keep them, convert to .pgen)"
 
 
-def _written(file: VariantFile, out: Path) -> int:
+def _write_files(file: VariantFile, out: Path) -> int:
     # A .bed counts A1 of its .bim, so A1 is the second allele. A .pgen is written with fixed-width records.
     of_bed, count = out.suffix == ".bed", 0
     table, samples = (out.with_suffix(suffix) for suffix in TARGETS[out.suffix])
@@ -277,24 +277,24 @@ def _written(file: VariantFile, out: Path) -> int:
     samples.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8", newline="\n")
     with out.open("wb") as genotypes, table.open("w", encoding="utf-8", newline="\n") as lines:
         lines.write("" if of_bed else "#CHROM\tPOS\tID\tREF\tALT\n")
-        genotypes.write(_begin(file, of_bed, 0))
+        genotypes.write(_header(file, of_bed, 0))
         for chromosome, position, name, first, second, dosages in file.variants():
             calls = called(dosages)
             if of_bed:
                 file.count((calls == _MISSING) & ~np.isnan(dosages), _NO_CALL)
                 lines.write(f"{chromosome}\t{name}\t0\t{position}\t{second}\t{first}\n")
-                genotypes.write(_four_a_byte(_BED_CODES[calls]))
+                genotypes.write(_pack_calls(_BED_CODES[calls]))
             else:
                 lines.write(f"{chromosome}\t{position}\t{name}\t{first}\t{second}\n")
-                genotypes.write(_four_a_byte(calls))
-                genotypes.write(_sixteen_bits(dosages) if file.dosages else b"")
+                genotypes.write(_pack_calls(calls))
+                genotypes.write(_pack_dosages(dosages) if file.dosages else b"")
             count += 1
         genotypes.seek(0)
-        genotypes.write(_begin(file, of_bed, count))
+        genotypes.write(_header(file, of_bed, count))
     return count
 
 
-def _begin(file: VariantFile, of_bed: bool, n_variants: int) -> bytes:
+def _header(file: VariantFile, of_bed: bool, n_variants: int) -> bytes:
     if of_bed:
         return b"\x6c\x1b\x01"
     sizes = np.array([n_variants, len(file.people)], "<u4").tobytes()
@@ -309,13 +309,13 @@ def called(dosages: Dosages) -> npt.NDArray[np.uint8]:
     return np.where(near, nearest, _MISSING).astype(np.uint8)
 
 
-def _four_a_byte(codes: npt.NDArray[np.uint8]) -> bytes:
+def _pack_calls(codes: npt.NDArray[np.uint8]) -> bytes:
     padded = np.zeros(-(-len(codes) // 4) * 4, np.uint8)
     padded[: len(codes)] = codes
     return bytes((padded.reshape(-1, 4) * _WEIGHTS).sum(axis=1, dtype=np.uint8))
 
 
-def _sixteen_bits(dosages: Dosages) -> bytes:
+def _pack_dosages(dosages: Dosages) -> bytes:
     missing = np.isnan(dosages)
     units = np.rint(np.where(missing, 0, dosages) * _UNITS)
     return np.where(missing, _NO_DOSAGE, units).astype("<u2").tobytes()
@@ -335,10 +335,10 @@ def decode(path: Path, out: Path, key: str | None, memory_limit: int | str | Non
     if path.suffix.lower() == ".zst":
         raise ValueError(refusal(path))
     with closing(_opened(path, key, memory_limit, out.suffix == ".bed")) as file:
-        if not _written(file, out):
-            removed = "; ".join(f"{what}: {count:,}" for what, count in file.left_out.items())
+        if not _write_files(file, out):
+            removed = "; ".join(f"{what}: {count:,}" for what, count in file.counts.items())
             raise ValueError(f"{path} must have at least one biallelic variant, got none ({removed or 'it is empty'})")
-        for what, count in file.left_out.items():
+        for what, count in file.counts.items():
             notice(f"{path}: {what}: {count:,}")
 
 

@@ -56,8 +56,8 @@ EXTENSION: Final = Extension(
     and alleles, in any order. Swapped alleles and the other strand are recoded; removed variants are counted on stderr.
     Scores are least-squares fits to the genotypes that are not missing. A .csv or .parquet has additional columns: the
     standard errors of the scores, PC1_se, ..., and the number of variants of the sample, n_variants.""",
-        "info": """Genotypes: pass a .bed, or one per chromosome, after a model of genotypes to see how many variants
-    of the model `transform` would match in the file.""",
+        "info": """Genotypes: pass a model of genotypes and a .bed or .pgen, or one file per chromosome, to count the
+    variants of the model that `transform` would match.""",
         "convert": """Genotypes: convert VCF, BCF and BGEN to .pgen or .bed. Only biallelic variants are kept, with
     chromosomes, positions, both alleles, and dosages of the second allele. --key is the field to read from a VCF: GT
     (hard calls), DS, GP or HDS (dosages). Default: DS for a .pgen and GT for a .bed if the file has this field, else

@@ -155,7 +155,7 @@ def read_bed(path: Path, key: str | None, memory_limit: int | str | None) -> Ope
     if magic != _BED:
         raise ValueError(f"{path} must be variant-major. Rewrite it with plink --make-bed.")
     optional("bed_reader", "genetics")
-    opened = _opened(BedGenotypes, path, memory_limit)
+    opened = _open_files(BedGenotypes, path, memory_limit)
     n, m = opened.matrix.shape
     expected, size = len(_BED) + n * -(-m // 4), path.stat().st_size
     if size != expected:
@@ -169,7 +169,7 @@ def read_bed(path: Path, key: str | None, memory_limit: int | str | None) -> Ope
 def read_pgen(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
     refuse_key(path, key)
     optional("pgenlib", "pgen")
-    opened = _opened(PgenGenotypes, path, memory_limit)
+    opened = _open_files(PgenGenotypes, path, memory_limit)
     n, m = opened.matrix.shape
     with _pgen_reader(path, m, None) as reader:
         there = reader.get_variant_ct(), reader.get_raw_sample_ct()
@@ -186,7 +186,7 @@ def refuse_key(path: Path, key: str | None) -> None:
         raise Refused(f"{path} holds a single matrix, so ", Setting("key"), f" must be None, got {key!r}")
 
 
-def _opened(kind: type[Genotypes], path: Path, memory_limit: int | str | None) -> Opened:
+def _open_files(kind: type[Genotypes], path: Path, memory_limit: int | str | None) -> Opened:
     of_variants, of_samples = tables(path, kind is PgenGenotypes)
     samples, variants = (
         columns(of_samples, ("FID", "IID"), memory_limit),
@@ -233,7 +233,7 @@ class Fileset:
         joined = opened[0] if len(paths) == 1 else stacked(paths, "columns", opened)  # raises if samples differ
         samples, parts = read_samples(paths[0]), [each.matrix for each in opened]
         for i, path in enumerate(paths[1:], 1):
-            order = _order(paths[0], samples, path)
+            order = _sample_order(paths[0], samples, path)
             parts[i] = parts[i] if order is None else parts[i].at(samples=order)
         counts = Counter(zip(*map(np.ndarray.tolist, samples), strict=True))
         if twice := [" ".join(sample) for sample, count in counts.items() if count > 1]:
@@ -251,7 +251,7 @@ class Fileset:
     def shape(self) -> tuple[int, int]:
         return len(self.samples.names), len(self.variants.names)
 
-    def some(self, kept: Mask) -> Self:
+    def of_variants(self, kept: Mask) -> Self:
         masks = zip(self.parts, np.split(kept, self.ends[:-1]), strict=True)
         parts = [part.at(mask) for part, mask in masks if mask.any()]
         return replace(self, parts=parts, variants=self.variants.at(kept))
@@ -269,6 +269,9 @@ class Fileset:
     def ends(self) -> npt.NDArray[np.int64]:
         return np.cumsum([part.shape[0] for part in self.parts])
 
+    def blocks(self, n_bytes: int) -> list[tuple[Genotypes, int, int]]:
+        return [(part, *rows) for part in self.parts for rows in pairwise(part.edges(n_bytes))]
+
     def operator(self, resources: Resources, stream: bool | None = None) -> Operator:
         """Return the genotypes, samples x variants, with means in place of missing ones."""
         matrix = self.parts[0] if len(self.parts) == 1 else OnTop([*self.parts])
@@ -282,7 +285,7 @@ class Fileset:
         return found[0] if len(found) == 1 else np.concatenate(found)
 
 
-def _order(reference: Path, first: Samples, path: Path) -> Places | None:
+def _sample_order(reference: Path, first: Samples, path: Path) -> Places | None:
     wanted, there = (list(zip(*map(np.ndarray.tolist, each), strict=True)) for each in (first, read_samples(path)))
     if wanted == there:
         return None
@@ -326,8 +329,7 @@ def block_size(resources: Resources) -> int:
 
 def over_blocks(files: Fileset, of_block: Callable[[Calls], T], resources: Resources, expanded: int = 1) -> Iterator[T]:
     # `expanded`: bytes of the result for each genotype. Blocks are smaller by this factor.
-    size = block_size(resources) // expanded
-    blocks = [(part, *rows) for part in files.parts for rows in pairwise(part.edges(4 * size))]
+    blocks = files.blocks(4 * (block_size(resources) // expanded))
     return ordered(lambda block: of_block(block[0].calls(*block[1:])), blocks, resources.n_threads or default_threads())
 
 

@@ -1,6 +1,5 @@
 """Compute KING-robust kinship, and select samples without close relatives."""
 
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,10 +12,10 @@ from shiftsvd.genetics.variants import Mask, Samples
 
 Square = npt.NDArray[np.float32]
 
-MOST: Final = 20_000  # samples; for more, the bit-level algorithms of KING and plink2 are faster
-_NUMBERS: Final = 4  # square single-precision matrices in memory
+MAX_SAMPLES: Final = 20_000  # samples; for more, the bit-level algorithms of KING and plink2 are faster
+_N_MATRICES: Final = 4  # square single-precision matrices in memory
 _EPSILON: Final = 2.0**-44  # PLINK's tolerance: a kinship that exceeds the limit by a smaller share is not above it
-_WHOLE: Final = 2**24  # counts up to this are exact in single precision
+_MOST_EXACT: Final = 2**24  # counts up to this are exact in single precision
 
 
 class Kinship(NamedTuple):
@@ -56,17 +55,17 @@ def kinship_matrix(files: Fileset, resources: Resources) -> npt.NDArray[np.float
     # 2867-2873, equation 11 (between families), over variants that both samples have: 1/2 - D / (4 min(h_i, h_j)) with
     # D the sum of squared differences and h the number of heterozygous genotypes of each sample. One read.
     n, n_variants = files.shape
-    if n > MOST:
+    if n > MAX_SAMPLES:
         raise Refused(
-            f"kinship is limited to {MOST:,} samples, got {n:,}. Find unrelated samples with plink2 --king-cutoff, and "
-            "pass them as ",
+            f"kinship is limited to {MAX_SAMPLES:,} samples, got {n:,}. Find unrelated samples with plink2 "
+            "--king-cutoff, and pass them as ",
             *(Setting("keep"), "."),
         )
-    needed, what = _NUMBERS * 4 * n * n + 8 * block_size(resources), f"kinship of {n:,} samples"
+    needed, what = _N_MATRICES * 4 * n * n + 8 * block_size(resources), f"kinship of {n:,} samples"
     affordable(needed, resources.memory_limit, what, "samples")
-    if n_variants > _WHOLE:
+    if n_variants > _MOST_EXACT:
         raise ValueError(
-            f"kinship is limited to {_WHOLE:,} variants, got {n_variants:,}. Thin the variants, for example with "
+            f"kinship is limited to {_MOST_EXACT:,} variants, got {n_variants:,}. Thin the variants, for example with "
             "plink2 --indep-pairwise."
         )
     squared, smaller = _counts(files, n, resources)
@@ -97,10 +96,7 @@ def unrelated_mask(kinship: npt.NDArray[np.float64], cutoff: float) -> Mask:
 def _counts(files: Fileset, n: int, resources: Resources) -> tuple[Square, Square]:
     alike, opposite, hets = (np.zeros((n, n), np.float32) for _ in range(3))
     with threadpool_limits(resources.n_threads or default_threads(), "blas"):
-        blocks = (
-            (part, *rows) for part in files.parts for rows in pairwise(part.edges(max(4 * n, block_size(resources))))
-        )
-        for part, lo, hi in blocks:
+        for part, lo, hi in files.blocks(max(4 * n, block_size(resources))):
             G = part.calls(lo, hi)
             het, low, high = ((G == value).astype(np.float32) for value in (1, 0, 2))
             alike += het.T @ het

@@ -19,8 +19,8 @@ Majors = npt.NDArray[np.float64]  # how frequent major alleles are
 FORWARDS, BACKWARDS = 1, 2  # plink2's --indep-order
 _EPSILON: Final = 2.0**-44  # PLINK's relative tolerance of equal frequencies and correlations
 _UNPLACED: Final = ("", "0")  # short names of chromosomes for variants with unknown position
-_ALONE: Final = 2.0  # marks monomorphic variants, in place of the frequency of the major allele
-_NUMBERS: Final = 4  # bytes: blocks are smaller by this factor, because genotypes are converted to single precision
+_MONOMORPHIC: Final = 2.0  # marks monomorphic variants, in place of the frequency of the major allele
+_BYTES: Final = 4  # of a genotype in single precision; blocks are smaller by this factor
 _LEAST, _MOST = 32, 256  # variants that one matrix product compares with the variants of their windows
 
 
@@ -61,7 +61,7 @@ def pruned(files: Fileset, founders: Mask, windows: Windows, resources: Resource
             starts[lo + first : lo + end] = lo + start
             ends.append(lo + end)
     found = _linked_pairs(files, starts, founders, windows.r2, resources)
-    _decide(found, ends, kept, windows.order)
+    _prune(found, ends, kept, windows.order)
     return kept
 
 
@@ -96,7 +96,7 @@ def _windows(positions: npt.NDArray[np.int64], windows: Windows) -> Iterator[tup
 def _linked_pairs(
     files: Fileset, starts: Places, founders: Mask, r2: float, resources: Resources
 ) -> Iterator[tuple[int, _LinkedPairs]]:
-    n, size = len(starts), max(1, block_size(resources) // (_NUMBERS * len(founders)))
+    n, size = len(starts), max(1, block_size(resources) // (_BYTES * len(founders)))
 
     def of_block(lo: int) -> tuple[int, _LinkedPairs]:
         base = int(starts[lo])
@@ -141,21 +141,21 @@ class _Counts(NamedTuple):
 
 
 def _exceeds_r2(G: _Counts, H: _Counts, r2: float) -> Mask:
-    dot = _times(G.X, H.X)
+    dot = _products(G.X, H.X)
     if G.known is None or H.known is None:
         known: Any = float(G.X.shape[1])
         x, y, xx, yy = (part.sum(axis=1, dtype=np.float64) for part in (G.X, H.X, G.squares, H.squares))
         x, xx = x[:, None], xx[:, None]
     else:
-        known, x, y = _times(G.known, H.known), _times(G.X, H.known), _times(G.known, H.X)
-        xx, yy = _times(G.squares, H.known), _times(G.known, H.squares)
+        known, x, y = _products(G.known, H.known), _products(G.X, H.known), _products(G.known, H.X)
+        xx, yy = _products(G.squares, H.known), _products(G.known, H.squares)
     covariance = dot * known - x * y
     both = (xx * known - x * x) * (yy * known - y * y)
     above: Mask = covariance * covariance > r2 * (1 + _EPSILON) * both
     return above
 
 
-def _times(X: Single, Y: Single) -> npt.NDArray[np.float64]:
+def _products(X: Single, Y: Single) -> npt.NDArray[np.float64]:
     return (X @ Y.T).astype(np.float64)
 
 
@@ -163,23 +163,23 @@ def _major(G: Calls) -> Majors:
     ones, twos = np.count_nonzero(G == 1, axis=1), np.count_nonzero(G == 2, axis=1)
     known = np.count_nonzero(G >= 0, axis=1)
     share = (ones + 2 * twos) / np.maximum(2 * known, 1)
-    one_only = (ones == known) | (twos == known) | (ones + twos == 0)
-    return np.where(one_only, _ALONE, np.maximum(share, 1 - share))
+    monomorphic = (ones == known) | (twos == known) | (ones + twos == 0)
+    return np.where(monomorphic, _MONOMORPHIC, np.maximum(share, 1 - share))
 
 
-def _decide(found: Iterator[tuple[int, _LinkedPairs]], ends: list[int], kept: Mask, order: int) -> None:
-    major, waiting = np.full(len(kept), _ALONE), deque[tuple[int, int]]()
-    left, sync = deque(ends), _forwards if order == FORWARDS else _backwards
+def _prune(found: Iterator[tuple[int, _LinkedPairs]], ends: list[int], kept: Mask, order: int) -> None:
+    major, pending = np.full(len(kept), _MONOMORPHIC), deque[tuple[int, int]]()
+    left, compare = deque(ends), _forwards if order == FORWARDS else _backwards
     for lo, block in found:
         hi = lo + len(block.major)
         major[lo:hi] = block.major
-        kept[lo:hi] &= block.major < _ALONE
-        waiting.extend(zip(block.later.tolist(), block.earlier.tolist(), strict=True))
+        kept[lo:hi] &= block.major < _MONOMORPHIC
+        pending.extend(zip(block.later.tolist(), block.earlier.tolist(), strict=True))
         while left and left[0] <= hi:
             end, pairs = left.popleft(), []
-            while waiting and waiting[0][0] < end:
-                pairs.append(waiting.popleft())
-            sync(pairs, kept, major)
+            while pending and pending[0][0] < end:
+                pairs.append(pending.popleft())
+            compare(pairs, kept, major)
 
 
 def _forwards(pairs: list[tuple[int, int]], kept: Mask, major: Majors) -> None:

@@ -18,10 +18,10 @@ Codes = npt.NDArray[np.intp]
 
 NAMELESS: Final = (".", "")
 _NONE, _OTHER = -1, -2  # codes of unknown keys, and of keys that only the new file has
-_CROWD: Final = 32  # records at one position; a position with more records is a placeholder
-_FEW: Final = 0.05  # largest share of variants whose names and positions may conflict
-_LONG: Final = 5  # a run of absent variants is long if it exceeds the longest likely run by this factor
-_ALIKE: Final = 0.8  # least share of agreeing alleles in a correct match; by chance less than half of them agree
+_MAX_RECORDS: Final = 32  # records at one position; a position with more records is a placeholder
+_MAX_CONFLICTS: Final = 0.05  # largest share of variants whose names and positions may conflict
+_LONG_RUN: Final = 5  # a run of absent variants is long if it exceeds the longest likely run by this factor
+_MIN_AGREEMENT: Final = 0.8  # least share of agreeing alleles in a correct match; by chance less than half agree
 
 _UNKNOWN: Final = ("0", ".")  # PLINK 1's and PLINK 2's code of an allele that no sample of the file has
 _INCOMPATIBLE: Final = 4  # rank of records with different alleles
@@ -54,20 +54,20 @@ def _complement(codes: Codes) -> Codes:
     return np.where(_is_letter(codes), _COMPLEMENT[np.where(_is_letter(codes), codes, 0)], codes)
 
 
-def _fits(first: Codes, second: Codes, new: tuple[Codes, Codes]) -> Mask:
+def _same_alleles(first: Codes, second: Codes, new: tuple[Codes, Codes]) -> Mask:
     fits_first, fits_second = (first == new[0]) | (new[0] == 0), (second == new[1]) | (new[1] == 0)
     return np.asarray(fits_first & fits_second & ((new[0] > 0) | (new[1] > 0)))
 
 
-def _relation(first: Codes, second: Codes, new: tuple[Codes, Codes]) -> tuple[Codes, Mask, Mask]:
+def _compare_alleles(first: Codes, second: Codes, new: tuple[Codes, Codes]) -> tuple[Codes, Mask, Mask]:
     letters = _is_letter(first) & _is_letter(second)
     others = _complement(first), _complement(second)
-    same, swap = _fits(first, second, new), _fits(second, first, new)
-    same_there, swap_there = (letters & _fits(*pair, new) for pair in (others, others[::-1]))
-    direct, complement = same | swap, same_there | swap_there
+    same, swap = _same_alleles(first, second, new), _same_alleles(second, first, new)
+    same_other, swap_other = (letters & _same_alleles(*pair, new) for pair in (others, others[::-1]))
+    direct, complement = same | swap, same_other | swap_other
     partly = (new[0] == 0) | (new[1] == 0)
     rank = np.where(direct, 0, np.where(complement, 1, _INCOMPATIBLE)) + 2 * (partly & (direct | complement))
-    swapped = np.where(direct, swap & ~same, swap_there & ~same_there)
+    swapped = np.where(direct, swap & ~same, swap_other & ~same_other)
     return rank, swapped, letters & (others[0] == second) & (direct | complement)
 
 
@@ -94,7 +94,7 @@ class Match(NamedTuple):
         share, edges = float(np.mean(along)), np.flatnonzero(np.diff(along, prepend=False, append=False))
         lengths = edges[1::2] - edges[::2]
         likely = np.log(len(along)) / -np.log(share) if 0 < share < 1 else len(along)
-        return bool(lengths[lengths > _LONG * likely].sum() > _FEW * len(along))
+        return bool(lengths[lengths > _LONG_RUN * likely].sum() > _MAX_CONFLICTS * len(along))
 
 
 class _Candidates(NamedTuple):
@@ -129,30 +129,31 @@ def matched(
     alleles = [_allele_codes(variants, book) for variants in (ours, new)]
 
     def found_by(here: Codes, there: Codes) -> _Candidates:
-        i, j = _joined(here, there)
+        i, j = _equal_pairs(here, there)
         a, b = keys.chromosomes[i], theirs.chromosomes[j]
-        rank, *how = _relation(alleles[0][0][i], alleles[0][1][i], (alleles[1][0][j], alleles[1][1][j]))
+        rank, *how = _compare_alleles(alleles[0][0][i], alleles[0][1][i], (alleles[1][0][j], alleles[1][1][j]))
         rank = np.where((a == b) | (a == _NONE) | (b == _NONE), rank, _INCOMPATIBLE)
         return _best(i, j, (rank, *how), (keys.names[i] >= 0) & (keys.names[i] == theirs.names[j]), len(wanted))
 
     nothing = np.full(len(wanted), _NONE)
+    # candidates with the same position, and with the same name
     placed = found_by(keys.places if by != "name" else nothing, theirs.places)
-    named = found_by(_unique(keys.names) if by != "position" else nothing, _unique(theirs.names))
-    place_there = np.append(theirs.places, _NONE)[named.there]
-    elsewhere = (keys.places != _NONE) & (place_there != _NONE) & (keys.places != place_there)
-    names_decide, contradict = _decided(placed, named, elsewhere, by, ours, new, file)
+    named = found_by(_only_unique(keys.names) if by != "position" else nothing, _only_unique(theirs.names))
+    named_place = np.append(theirs.places, _NONE)[named.there]
+    conflicting = (keys.places != _NONE) & (named_place != _NONE) & (keys.places != named_place)
+    names_decide, undecided = _resolve_conflicts(placed, named, conflicting, by, ours, new, file)
     unplaced = placed.there < 0
-    by_name = (named.there >= 0) & np.where(elsewhere, names_decide & (named.fits | unplaced), unplaced)
-    if by == "auto" and by_name.any() and np.mean(named.fits[by_name]) < _ALIKE:
+    by_name = (named.there >= 0) & np.where(conflicting, names_decide & (named.fits | unplaced), unplaced)
+    if by == "auto" and by_name.any() and np.mean(named.fits[by_name]) < _MIN_AGREEMENT:
         by_name = np.zeros_like(by_name)  # these names are serial numbers, which coincide by chance
     found = _Candidates(*(np.where(by_name, own, other) for own, other in zip(named, placed, strict=True)))
-    return _gathered(wanted, found._replace(unclear=found.unclear | contradict), by_name, trust_ambiguous)
+    return _to_match(wanted, found._replace(unclear=found.unclear | undecided), by_name, trust_ambiguous)
 
 
 def _best(i: Places, j: Places, relation: tuple[Codes, *tuple[Mask, ...]], same_name: Mask, n: int) -> _Candidates:
     rank = relation[0]
     score, fits = 2 * rank + ~same_name, np.flatnonzero(rank < _INCOMPATIBLE)
-    kept = fits[_only(i[fits], score[fits]) & _only(j[fits], score[fits])]
+    kept = fits[_is_unique_best(i[fits], score[fits]) & _is_unique_best(j[fits], score[fits])]
     found = _Candidates(np.full(n, -1), np.full(n, _INCOMPATIBLE), *(np.zeros(n, bool) for _ in range(3)))
     found.there[i], found.unclear[i[fits]] = j, True
     for column, values in zip(found, (j, *relation, np.zeros(len(i), bool)), strict=True):
@@ -160,35 +161,35 @@ def _best(i: Places, j: Places, relation: tuple[Codes, *tuple[Mask, ...]], same_
     return found
 
 
-def _decided(
-    placed: _Candidates, named: _Candidates, elsewhere: Mask, by: MatchName, ours: Variants, new: Variants, file: str
+def _resolve_conflicts(
+    placed: _Candidates, named: _Candidates, conflicting: Mask, by: MatchName, ours: Variants, new: Variants, file: str
 ) -> tuple[bool, Mask]:
     # Return whether to match by name where names and positions point to different records, and a mask of conflicting
     # variants. If alleles agree for only one of the two keys, use this key. If alleles agree for both, some matches are
     # by chance (in another genome build, a position may hit another variant): use the key that matches more variants.
     # With many conflicts this heuristic would be a guess, so raise an error.
-    nothing, both = np.zeros(len(elsewhere), bool), elsewhere & (placed.there >= 0)
-    if by != "auto" or not elsewhere.any():
+    nothing, both = np.zeros(len(conflicting), bool), conflicting & (placed.there >= 0)
+    if by != "auto" or not conflicting.any():
         return by == "name", nothing
-    if np.mean(named.fits[elsewhere]) < _ALIKE:
+    if np.mean(named.fits[conflicting]) < _MIN_AGREEMENT:
         return False, nothing
-    if both.any() and np.mean((placed.fits | placed.unclear)[both]) < _ALIKE:
+    if both.any() and np.mean((placed.fits | placed.unclear)[both]) < _MIN_AGREEMENT:
         return True, nothing
-    contradict = both & placed.fits & named.fits
+    undecided = both & placed.fits & named.fits
     n_found = np.count_nonzero(placed.fits | named.fits)
-    if np.count_nonzero(contradict) > _FEW * n_found:
-        first = int(np.flatnonzero(contradict)[0])
+    if np.count_nonzero(undecided) > _MAX_CONFLICTS * n_found:
+        first = int(np.flatnonzero(undecided)[0])
         here, there = (f"{v.chromosomes[at]}:{v.positions[at]}" for v, at in ((ours, first), (new, named.there[first])))
         raise Refused(
-            f"{file}: names and positions conflict for {contradict.sum():,} of {n_found:,} variants. For example, "
+            f"{file}: names and positions conflict for {undecided.sum():,} of {n_found:,} variants. For example, "
             f"{ours.names[first]} is at {here} in the model and at {there} in the file. Lift one of them over to the "
             "genome build of the other, or use ",
             *(Setting("match", "position"), " or ", Setting("match", "name"), "."),
         )
-    return bool(np.count_nonzero(named.fits & elsewhere) > np.count_nonzero(placed.fits)), contradict
+    return bool(np.count_nonzero(named.fits & conflicting) > np.count_nonzero(placed.fits)), undecided
 
 
-def _gathered(wanted: Places, found: _Candidates, by_name: Mask, trust_ambiguous: bool) -> Match:
+def _to_match(wanted: Places, found: _Candidates, by_name: Mask, trust_ambiguous: bool) -> Match:
     there = (found.there >= 0) & ~found.unclear
     ambiguous = there & found.fits & found.ambiguous & (not trust_ambiguous)
     used = np.flatnonzero(there & found.fits & ~ambiguous)
@@ -216,10 +217,10 @@ def _keys(ours: Variants, new: Variants) -> tuple[_Keys, _Keys]:
         for own in zip(chromosomes, (_positions(ours), _positions(new)), strict=True)
     ]
     names = [["" if name in NAMELESS else name for name in own.names.tolist()] for own in (ours, new)]
-    coded = [_coded(*both) for both in (places, chromosomes, names)]
+    coded = [_common_codes(*both) for both in (places, chromosomes, names)]
     here, there = (_Keys(*columns) for columns in zip(*coded, strict=True))
     counts = [np.bincount(own.places[own.places >= 0], minlength=len(ours.names) + 2) for own in (here, there)]
-    crowded = np.maximum(*counts) > _CROWD
+    crowded = np.maximum(*counts) > _MAX_RECORDS
     places_here, places_there = (
         np.where((own.places >= 0) & crowded[own.places], _NONE, own.places) for own in (here, there)
     )
@@ -230,18 +231,18 @@ def _positions(variants: Variants) -> list[str]:
     return ["" if position.startswith("-") else position.lstrip("0") for position in variants.positions.tolist()]
 
 
-def _coded(ours: list[str], theirs: list[str]) -> tuple[Codes, Codes]:
+def _common_codes(ours: list[str], theirs: list[str]) -> tuple[Codes, Codes]:
     code = {"": _NONE}
     here = np.array([code.setdefault(text, len(code) - 1) for text in ours], np.intp)
     return here, np.array([code.get(text, _OTHER) for text in theirs], np.intp)
 
 
-def _unique(codes: Codes) -> Codes:
+def _only_unique(codes: Codes) -> Codes:
     counts = np.bincount(codes - _OTHER)
     return np.where(counts[codes - _OTHER] == 1, codes, _NONE)
 
 
-def _joined(here: Codes, there: Codes) -> tuple[Places, Places]:
+def _equal_pairs(here: Codes, there: Codes) -> tuple[Places, Places]:
     order = np.argsort(there, kind="stable")
     ordered = there[order]
     first, last = np.searchsorted(ordered, here), np.searchsorted(ordered, here, side="right")
@@ -251,7 +252,7 @@ def _joined(here: Codes, there: Codes) -> tuple[Places, Places]:
     return i, order[np.repeat(first, counts) + within]
 
 
-def _only(groups: Places, scores: Codes) -> Mask:
+def _is_unique_best(groups: Places, scores: Codes) -> Mask:
     n = int(groups.max(initial=-1)) + 1
     least = np.full(n, np.iinfo(np.intp).max)
     np.minimum.at(least, groups, scores)

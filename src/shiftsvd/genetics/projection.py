@@ -20,7 +20,7 @@ from shiftsvd.genetics.variants import Mask, Samples, Variants, canonical
 _SINGULAR = 1e-10
 
 
-class Solved(NamedTuple):
+class LeastSquares(NamedTuple):
     """Least-squares scores of m samples on k components, with the terms of their standard errors."""
 
     scores: Panel  # NaN for samples with too few genotypes to determine k scores
@@ -30,7 +30,7 @@ class Solved(NamedTuple):
     determined: Mask  # samples with scores
 
 
-def solved(gram: Panel, products: Panel, squares: Vector, n_present: Vector) -> Solved:
+def least_squares(gram: Panel, products: Panel, squares: Vector, n_present: Vector) -> LeastSquares:
     k = products.shape[1]
     values, vectors = np.linalg.eigh(gram)
     determined = (values[:, 0] > _SINGULAR * np.maximum(values[:, -1], np.finfo(float).tiny)) & (n_present > k)
@@ -39,10 +39,10 @@ def solved(gram: Panel, products: Panel, squares: Vector, n_present: Vector) -> 
     scores = np.einsum("mij,mj->mi", inverse, products)
     residual = np.maximum(squares - np.einsum("mk,mk->m", scores, products), 0)
     scores[~determined] = np.nan
-    return Solved(scores, inverse, gram, residual, determined)
+    return LeastSquares(scores, inverse, gram, residual, determined)
 
 
-def covariances(found: Solved, spread: Panel, n_present: Vector) -> Panel:
+def noise_covariance(found: LeastSquares, spread: Panel, n_present: Vector) -> Panel:
     k = spread.shape[1]
     freedom = np.maximum(1 - k / np.maximum(n_present, 1), np.finfo(float).eps)
     spread = spread / freedom[:, None, None]
@@ -54,34 +54,34 @@ def covariances(found: Solved, spread: Panel, n_present: Vector) -> Panel:
     return np.asarray(covariance)
 
 
-def packed(V: Panel) -> Panel:
+def pair_products(V: Panel) -> Panel:
     first, second = np.triu_indices(V.shape[1])
     return np.asarray(V[:, first] * V[:, second])
 
 
-def unpacked(sums: Panel, k: int) -> Panel:
+def as_symmetric(sums: Panel, k: int) -> Panel:
     first, second = np.triu_indices(k)
     out = np.empty((len(sums), k, k))
     out[:, first, second] = out[:, second, first] = sums
     return out
 
 
-COUNT: Final = 50  # segments: about 60 Mb each in the human genome, longer than LD and most segments of relatives
+N_SEGMENTS: Final = 50  # segments: about 60 Mb each in the human genome, longer than LD and most segments of relatives
 _FURTHEST: Final = 2**62  # base pairs: larger positions are clipped
-_NOWHERE: Final = -1
+_NO_SEGMENT: Final = -1
 
 
 def segments(variants: Variants, used: Mask) -> Places:
-    out = np.full(len(used), _NOWHERE)
+    out = np.full(len(used), _NO_SEGMENT)
     here = np.flatnonzero(used)
     _, chromosome = np.unique(canonical(variants.chromosomes[here])[0], return_inverse=True)
     position = np.array(
         [min(int(text), _FURTHEST) if text.isdecimal() else 0 for text in variants.positions[here].tolist()]
     )
     order = np.lexsort((position, chromosome))
-    size = max(1, -(-len(here) // COUNT))
+    size = max(1, -(-len(here) // N_SEGMENTS))
     counts = np.bincount(chromosome)
-    if len(counts) > COUNT:  # an assembly of contigs: a segment has several
+    if len(counts) > N_SEGMENTS:  # an assembly of contigs: a segment has several
         out[here[order]] = np.arange(len(here)) // size
         return out
     within = np.arange(len(here)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -91,12 +91,12 @@ def segments(variants: Variants, used: Mask) -> Places:
     return out
 
 
-class Sums:
+class SegmentSums:
     """Sums of ``v_j e_j`` and numbers of genotypes in each segment of the genome, for m samples."""
 
     def __init__(self, segment: Places, m: int, k: int) -> None:
         self.segment, count = segment, int(segment.max(initial=0)) + 1
-        self.sizes = np.bincount(segment[segment != _NOWHERE], minlength=count).astype(np.float64)
+        self.sizes = np.bincount(segment[segment != _NO_SEGMENT], minlength=count).astype(np.float64)
         self.residuals, self.present = np.zeros((count, m, k)), np.zeros((count, m))
 
     def add(self, places: Places, residual: Panel, V: Panel) -> None:
@@ -112,7 +112,7 @@ class Sums:
         several = total**2 > squares * (1 + 1e-9)  # a single segment gives no estimate
         return np.asarray(np.divide(total**2, total**2 - squares, out=np.zeros_like(total), where=several))
 
-    def covariance(self, found: Solved, spread: Panel) -> Panel:
+    def covariance(self, found: LeastSquares, spread: Panel) -> Panel:
         k = spread.shape[1]
         X = np.einsum("cmi,cmj->mij", self.residuals, self.residuals, optimize=True)
         X = X * self._freedom()[:, None, None] - spread
@@ -130,7 +130,7 @@ class Sums:
 _STEP = 1e-4  # step of finite differences, as a share of the norm of the genotypes of the sample
 
 
-def augmented(B: Panel, squares: Vector, lengths: Vector) -> Panel:
+def oadp_scores(B: Panel, squares: Vector, lengths: Vector) -> Panel:
     # OADP (Zhang, Dey & Lee 2020): add each new sample alone to the training samples, given its coordinates B along the
     # loadings, its sum of squares over all variants, and the singular values of the training samples. The training
     # samples and the new sample are diag(U, 1) [[D, 0], [b^T, h]] in an orthonormal basis of k + 1 columns, with h^2 =
@@ -151,23 +151,23 @@ def augmented(B: Panel, squares: Vector, lengths: Vector) -> Panel:
     return np.asarray(factor[:, None] * rotated)
 
 
-def derivatives(B: Panel, squares: Vector, lengths: Vector) -> Panel:
+def oadp_derivatives(B: Panel, squares: Vector, lengths: Vector) -> Panel:
     rest = squares - np.einsum("mk,mk->m", B, B)
     step = _STEP * np.sqrt(np.maximum(squares, np.finfo(float).tiny))
     out = np.empty((*B.shape, B.shape[1]))
     for j in range(B.shape[1]):
         moved = [B + sign * step[:, None] * (np.arange(B.shape[1]) == j) for sign in (1, -1)]
-        ahead, behind = (augmented(C, rest + np.einsum("mk,mk->m", C, C), lengths) for C in moved)
+        ahead, behind = (oadp_scores(C, rest + np.einsum("mk,mk->m", C, C), lengths) for C in moved)
         out[:, :, j] = (ahead - behind) / (2 * step[:, None])
     return out
 
 
-_BLOCK: Final = 2**22  # genotypes in a block
-_COPIES: Final = 6  # arrays of the size of a block, 8 bytes per genotype
-_ROOM: Final = 2**30  # bytes to use if the available memory is unknown
-_MATRICES: Final = 10  # k x k matrices per sample
+_BLOCK_GENOTYPES: Final = 2**22  # genotypes in a block
+_BLOCK_COPIES: Final = 6  # arrays of the size of a block, 8 bytes per genotype
+_DEFAULT_BYTES: Final = 2**30  # bytes to use if the available memory is unknown
+_SAMPLE_MATRICES: Final = 10  # k x k matrices per sample
 # Singular values below this share of the first are rounding errors: genotypes are multiplied in single precision.
-_NOTHING: Final = float(np.finfo(np.float32).eps)
+_ROUNDING: Final = float(np.finfo(np.float32).eps)
 
 
 class Projection(NamedTuple):
@@ -238,8 +238,8 @@ class Basis(NamedTuple):
     lengths: Vector  # singular values
 
     @property
-    def alive(self) -> Mask:
-        return np.asarray(self.lengths > _NOTHING * self.lengths.max(initial=0))
+    def nonzero(self) -> Mask:
+        return np.asarray(self.lengths > _ROUNDING * self.lengths.max(initial=0))
 
 
 class Scores(NamedTuple):
@@ -263,7 +263,7 @@ class Target:
     def of(cls, basis: Basis, files: Fileset, match: MatchName = "auto", trust_ambiguous: bool = False) -> "Target":
         found = matched(basis.variants, basis.used, files.variants, files.name, match, trust_ambiguous)
         if not len(found.here):
-            raise _nothing_in_common(files.name, int(np.count_nonzero(basis.used)), found.counts)
+            raise _no_common_variants(files.name, int(np.count_nonzero(basis.used)), found.counts)
         return cls(basis, files, found)
 
     @cached_property
@@ -272,16 +272,16 @@ class Target:
 
     def scores(self, method: ProjectName, memory_limit: int | str | None = None) -> Iterator[Scores]:
         m, k = self.files.shape[0], len(self.basis.lengths)
-        half = (limit_of(memory_limit) or _ROOM) // 2  # bytes: half for sums over samples, half for genotypes
-        step = max(1, half // (8 * (_MATRICES * k * k + (2 * COUNT + 4) * (k + 1))))
+        half = (limit_of(memory_limit) or _DEFAULT_BYTES) // 2  # bytes: half for sums over samples, half for genotypes
+        step = max(1, half // (8 * (_SAMPLE_MATRICES * k * k + (2 * N_SEGMENTS + 4) * (k + 1))))
         for lo in range(0, m, step):
             rows = slice(lo, min(lo + step, m))
-            yield _scores(self, rows, min(_BLOCK, half // (8 * _COPIES)), method)
+            yield _scores(self, rows, min(_BLOCK_GENOTYPES, half // (8 * _BLOCK_COPIES)), method)
 
     def blocks(self, rows: slice, most: int) -> Iterator[tuple[Panel, Panel, Places]]:
         """Yield blocks of at most `most` scaled genotypes (NaN if missing), with loadings and indices of variants."""
         basis, samples, first = self.basis, np.arange(rows.start, rows.stop), 0
-        step = max(1, most // (len(samples) + packed(basis.loadings[:1]).shape[1]))
+        step = max(1, most // (len(samples) + pair_products(basis.loadings[:1]).shape[1]))
         for source in self.files.parts:
             begin, end = np.searchsorted(self.match.there, [first, first + source.shape[0]])
             for lo in range(begin, end, step):
@@ -289,61 +289,61 @@ class Target:
                 G = source.at(part.there - first, samples).dosages().T.astype(np.float64)
                 G = np.where(part.swapped, 2 - G, G)
                 X = (G - basis.mean[part.here]) / basis.scale[part.here]
-                yield X, basis.loadings[part.here][:, basis.alive], part.here
+                yield X, basis.loadings[part.here][:, basis.nonzero], part.here
             first += source.shape[0]
 
 
 def _scores(target: Target, rows: slice, most: int, method: ProjectName) -> Scores:
     basis, m = target.basis, rows.stop - rows.start
-    k, n = int(np.count_nonzero(basis.alive)), int(np.count_nonzero(basis.used))
+    k, n = int(np.count_nonzero(basis.nonzero)), int(np.count_nonzero(basis.used))
     products, squares, n_present = np.zeros((m, k)), np.zeros(m), np.zeros(m)
-    gram, lacking = np.zeros((1, k * (k + 1) // 2)), np.zeros((m, k * (k + 1) // 2))
+    gram, missing_gram = np.zeros((1, k * (k + 1) // 2)), np.zeros((m, k * (k + 1) // 2))
     for X, V, _ in target.blocks(rows, most):
         missing = np.isnan(X)
         np.copyto(X, 0, where=missing)
         products += X @ V
         squares += np.einsum("ij,ij->i", X, X)
         n_present += X.shape[1] - missing.sum(axis=1)
-        gram += packed(V).sum(axis=0)
+        gram += pair_products(V).sum(axis=0)
         gaps = missing.any(axis=1)
-        lacking[gaps] += missing[gaps].astype(np.float64) @ packed(V)
+        missing_gram[gaps] += missing[gaps].astype(np.float64) @ pair_products(V)
 
     def whole(values: Panel) -> Panel:
         out = np.zeros((m, len(basis.lengths)))
-        out[:, basis.alive] = values
+        out[:, basis.nonzero] = values
         return out
 
     if method == "mean" or not k:
         return Scores(rows.start, whole(products), None if method == "mean" else whole(products), n_present)
-    found = solved(unpacked(gram - lacking, k), products, squares, n_present)
+    found = least_squares(as_symmetric(gram - missing_gram, k), products, squares, n_present)
     scores, covariance = found.scores, np.zeros((m, k, k))
     if (some := n_present < n).any():
         covariance[some] = _covariance(target, rows, most, found, n_present)[some]
     if method == "oadp":
         share = np.maximum(n - k, 0) / (n_present[found.determined] - k)
-        scores, covariance = _by_oadp(found, covariance, share, basis.lengths[basis.alive])
+        scores, covariance = _by_oadp(found, covariance, share, basis.lengths[basis.nonzero])
     errors = np.sqrt(np.maximum(np.einsum("mii->mi", covariance), 0))
     return Scores(rows.start, whole(scores), whole(errors), n_present)
 
 
-def _covariance(target: Target, rows: slice, most: int, found: Solved, n_present: Vector) -> Panel:
+def _covariance(target: Target, rows: slice, most: int, found: LeastSquares, n_present: Vector) -> Panel:
     m, k = found.scores.shape
-    spread, sums = np.zeros((m, k * (k + 1) // 2)), Sums(target.segment, m, k)
+    spread, sums = np.zeros((m, k * (k + 1) // 2)), SegmentSums(target.segment, m, k)
     for X, V, places in target.blocks(rows, most):
         residual = X - np.where(found.determined[:, None], found.scores, 0) @ V.T
-        spread += np.nan_to_num(residual) ** 2 @ packed(V)
+        spread += np.nan_to_num(residual) ** 2 @ pair_products(V)
         sums.add(places, residual, V)
-    squares = unpacked(spread, k)
-    return covariances(found, squares, n_present) + sums.covariance(found, squares)
+    squares = as_symmetric(spread, k)
+    return noise_covariance(found, squares, n_present) + sums.covariance(found, squares)
 
 
-def _by_oadp(found: Solved, covariance: Panel, share: Vector, lengths: Vector) -> tuple[Panel, Panel]:
+def _by_oadp(found: LeastSquares, covariance: Panel, share: Vector, lengths: Vector) -> tuple[Panel, Panel]:
     determined = found.determined
     B = found.scores[determined]
     squares = np.einsum("mk,mk->m", B, B) + found.residual[determined] * share
     scores, moved = np.full_like(found.scores, np.nan), np.full_like(covariance, np.nan)
-    scores[determined] = augmented(B, squares, lengths)
-    J = derivatives(B, squares, lengths)
+    scores[determined] = oadp_scores(B, squares, lengths)
+    J = oadp_derivatives(B, squares, lengths)
     moved[determined] = J @ covariance[determined] @ J.swapaxes(1, 2)
     return scores, moved
 
@@ -361,7 +361,7 @@ def projected(
             raise refuse(name, f"be one of {', '.join(get_args(choices))}", value)
     target = Target.of(basis, files, match, trust_ambiguous)
     groups = list(target.scores(project, memory_limit))
-    units = np.where(basis.alive, basis.lengths, 1)
+    units = np.where(basis.nonzero, basis.lengths, 1)
     errors = [group.errors for group in groups if group.errors is not None]
     counts = {f"n_{name}": count for name, count in target.match.counts.items()}
     return Projection(
@@ -374,7 +374,7 @@ def projected(
     )
 
 
-def _nothing_in_common(file: str, n: int, counts: dict[str, int]) -> Refused:
+def _no_common_variants(file: str, n: int, counts: dict[str, int]) -> Refused:
     return Refused(
         f"{file} has no usable variants of the {n:,} in the model. {counts['absent']:,} are absent by position and "
         "name (use the same genome build, or the same names with plink2 --set-all-var-ids). "

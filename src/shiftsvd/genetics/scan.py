@@ -13,9 +13,9 @@ from shiftsvd.genetics.files import Calls, Fileset, over_blocks
 Vector = npt.NDArray[np.float64]
 
 # Maronna & Zamar (2002), section 3: the cutoffs c1 and c2 of the tau scale, and E[min(z^2, c2^2)] of a normal z.
-_WEIGHTED, _BOUNDED, _EXPECTED = 4.5, 3.0, 0.92471539217613152
+_WEIGHT_CUTOFF, _SCALE_CUTOFF, _EXPECTED = 4.5, 3.0, 0.92471539217613152
 _ROUNDS: Final = 2  # of orthogonalization: a second round makes the estimate nearly equivariant
-_INSIDE: Final = 0.9  # probability of a chi-squared distribution: the final covariance uses the points within
+_CORE: Final = 0.9  # probability of a chi-squared distribution: the final covariance uses the points within
 
 
 class SelectionScan(NamedTuple):
@@ -94,10 +94,10 @@ def robust_distances(X: Panel) -> Vector:
     Z = X
     for _ in range(_ROUNDS):
         Z = _orthogonalized(Z)
-    location, scale = _tau(Z)
+    location, scale = _tau_scale(Z)
     distances = (((Z - location) / scale) ** 2).sum(axis=1)
     k = X.shape[1]
-    inside = X[distances < np.median(distances) / chdtri(k, 0.5) * chdtri(k, 1 - _INSIDE)]
+    inside = X[distances < np.median(distances) / chdtri(k, 0.5) * chdtri(k, 1 - _CORE)]
     centre = inside.mean(axis=0)
     covariance = (inside - centre).T @ (inside - centre) / len(inside)
     found: Vector = ((X - centre) @ np.linalg.inv(covariance) * (X - centre)).sum(axis=1)
@@ -105,20 +105,20 @@ def robust_distances(X: Panel) -> Vector:
 
 
 def _orthogonalized(X: Panel) -> Panel:
-    Y = X / _tau(X)[1]
+    Y = X / _tau_scale(X)[1]
     k = Y.shape[1]
     correlations = np.eye(k)
     for j in range(1, k):
-        sums, differences = (_tau(Y[:, j, None] + sign * Y[:, :j])[1] for sign in (1, -1))
+        sums, differences = (_tau_scale(Y[:, j, None] + sign * Y[:, :j])[1] for sign in (1, -1))
         correlations[j, :j] = correlations[:j, j] = (sums**2 - differences**2) / 4
     along: Panel = Y @ np.linalg.eigh(correlations)[1][:, ::-1]
     return along
 
 
-def _tau(X: Panel) -> tuple[Vector, Vector]:
+def _tau_scale(X: Panel) -> tuple[Vector, Vector]:
     centred = np.abs(X - np.median(X, axis=0))
     spread = np.median(centred, axis=0)
-    weights = np.maximum(1 - (centred / (_WEIGHTED * spread)) ** 2, 0) ** 2
+    weights = np.maximum(1 - (centred / (_WEIGHT_CUTOFF * spread)) ** 2, 0) ** 2
     location = (weights * X).sum(axis=0) / weights.sum(axis=0)
-    bounded = np.minimum(((X - location) / spread) ** 2, _BOUNDED**2).sum(axis=0)
+    bounded = np.minimum(((X - location) / spread) ** 2, _SCALE_CUTOFF**2).sum(axis=0)
     return location, spread * np.sqrt(bounded / (len(X) * _EXPECTED))

@@ -19,7 +19,7 @@ from shiftsvd.genetics.variants import Mask, autosomal, read_founders
 
 Counts = npt.NDArray[np.int64]
 
-_TIED: Final = 1 + 1e-9  # largest ratio of two likelihoods that are equal except for rounding
+_TIE: Final = 1 + 1e-9  # largest ratio of two likelihoods that are equal except for rounding
 _NEGLIGIBLE: Final = 1e-20  # likelihood over that of the observed table, below which falling terms do not change a sum
 
 
@@ -32,13 +32,13 @@ def exact_p(first: Counts, both: Counts, second: Counts, mid_p: bool = False) ->
     sums[1] = 1
     with np.errstate(over="ignore"):
         for step in (2, -2):
-            _walk(sums, first.astype(np.float64), both.astype(np.float64), second.astype(np.float64), step)
+            _add_tables(sums, first.astype(np.float64), both.astype(np.float64), second.astype(np.float64), step)
     below, tied, above = sums
     p_values: Vector = (below + (tied / 2 if mid_p else tied)) / (below + tied + above)
     return p_values
 
 
-def _walk(sums: Vector, first: Vector, both: Vector, second: Vector, step: int) -> None:
+def _add_tables(sums: Vector, first: Vector, both: Vector, second: Vector, step: int) -> None:
     active, term = np.arange(len(both)), np.ones(len(both))
     while len(active):
         if step > 0:
@@ -46,7 +46,7 @@ def _walk(sums: Vector, first: Vector, both: Vector, second: Vector, step: int) 
         else:
             ratio = both * (both - 1) / (4 * (first + 1) * (second + 1))
         term = term * ratio
-        kind = np.where(term * _TIED < 1, 0, np.where(term > _TIED, 2, 1))
+        kind = np.where(term * _TIE < 1, 0, np.where(term > _TIE, 2, 1))
         sums[kind, active] += term
         first, both, second = first - step / 2, both + step, second - step / 2
         # Ratios fall from table to table: if the ratio is below 1 and the term is negligible, so are all later terms.
@@ -219,7 +219,7 @@ class Cohort:
         if out.any():
             left = self.rows if of_samples else self.kept
             left[np.flatnonzero(left)[out]] = False
-            self.files = self.files.of_samples(~out) if of_samples else self.files.some(~out)
+            self.files = self.files.of_samples(~out) if of_samples else self.files.of_variants(~out)
 
 
 def selected(files: Fileset, selection: Selection, resources: Resources) -> Cohort:
@@ -238,7 +238,7 @@ def selected(files: Fileset, selection: Selection, resources: Resources) -> Coho
     _by_lists(cohort, selection, resources)
     _by_counts(cohort, selection, resources)
     if selection.unrelated is not None:
-        kinship = kinship_matrix(cohort.files.some(cohort.autosomes), resources)
+        kinship = kinship_matrix(cohort.files.of_variants(cohort.autosomes), resources)
         cohort.learned = unrelated_mask(kinship, selection.unrelated)
         cohort.removed["unrelated"] = int(np.count_nonzero(~cohort.learned))
     if selection.indep_pairwise is not None:
@@ -366,5 +366,5 @@ def unrelated(
     Selection(unrelated=cutoff)  # validates the cutoff
     resources = Resources(memory_limit, n_threads)
     cohort = selected(Fileset.of(listed(bed), None, memory_limit), Selection(chromosomes, **filters), resources)
-    kinship = kinship_matrix(cohort.files.some(cohort.autosomes), resources)
+    kinship = kinship_matrix(cohort.files.of_variants(cohort.autosomes), resources)
     return Kinship(cohort.files.samples, kinship, unrelated_mask(kinship, cutoff))

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from shiftsvd import PCA, Covariates, Operator, as_operator, centered
 from shiftsvd.extend.files import some_columns
-from shiftsvd.extend.fits import Design
+from shiftsvd.extend.fits import Design, integer
 from shiftsvd.extend.operators import Panel, Vector
 from shiftsvd.extend.running import Refused, Resources, Setting, SklearnSolverName, SolverName, few
 from shiftsvd.extend.transforms import Preprocess, apply_all, as_transforms, warn_of_counts, warn_unless_counts
@@ -16,22 +16,22 @@ from shiftsvd.scanpy.stored import (
     MarginsName,
     Mask,
     booleans,
+    has_logarithms,
     is_annotated,
     keys_of,
     loadings_of,
-    logged,
     mask_of,
     matrix_of,
-    names_of,
     obs_column,
-    unstructured,
+    obs_names,
+    uns_entries,
     with_selection,
 )
 from shiftsvd.solvers import Solver
 from shiftsvd.transforms import Transform
 
 _DEFAULT_MASK: Final = "highly_variable, if var has it"
-_MOST: Final = 50  # default number of components
+_DEFAULT_N_COMPONENTS: Final = 50  # default number of components
 
 
 def pca(
@@ -177,7 +177,7 @@ def pca(
     if annotated:
         if copy and data.isbacked:
             raise ValueError("copy must be False for a backed AnnData object. Results are not written to its file.")
-        design = _design(data, names_of("covariates", covariates), names_of("groups", groups), zero_center, obsm)
+        design = _design(data, obs_names("covariates", covariates), obs_names("groups", groups), zero_center, obsm)
         if design is not None:
             model.shift, C = Covariates(), design.of(obs_column(data))
         mask_var = _mask_name(data, mask_var, obsm)
@@ -191,15 +191,15 @@ def pca(
         mask = None if mask_var is None or _is_default(mask_var) else booleans(mask_var, A.shape[1])
         A = A if mask is None or how else some_columns(A, np.flatnonzero(mask))
     if obsm is None:
-        _warn_of_values(how, A, annotated and logged(data, layer))
+        _warn_of_values(how, A, annotated and has_logarithms(data, layer))
     model.preprocess = (with_selection(how, np.flatnonzero(mask), margins) if how and mask is not None else how) or None
-    model.n_components = _number(n_comps, A.shape[0], A.shape[1] if mask is None else int(mask.sum()))
+    model.n_components = _n_components(n_comps, A.shape[0], A.shape[1] if mask is None else int(mask.sum()))
     model.fit(A, covariates=C)
     model.design_ = design
     Z = model.transform(A, covariates=C)
     scores, variance, ratio = Z.astype(dtype, copy=False), model.explained_variance_, model.explained_variance_ratio_
     if not zero_center:
-        variance, ratio = _about_means(model, Z, A)
+        variance, ratio = _variances_about_means(model, Z, A)
     if not annotated:
         return (scores, model.components_, ratio, variance) if return_info else scores
     recorded = mask_var if isinstance(mask_var, str) else mask  # anndata cannot write a Series in uns
@@ -214,7 +214,7 @@ def pca(
         adata.varm.update(loadings_of(model, adata.n_vars, slice(None) if mask is None else mask, keys))
     else:
         variances["components"] = model.components_
-    adata.uns.update(unstructured(model, keys.uns, params, variances, adata.var_names, layer or "adata.X"))
+    adata.uns.update(uns_entries(model, keys.uns, params, variances, adata.var_names, layer or "adata.X"))
     return adata if copy else None
 
 
@@ -237,7 +237,7 @@ def _design(
     return Design.learn(covariates, groups, obs_column(adata))
 
 
-def _about_means(model: PCA, scores: Panel, A: Operator) -> tuple[Vector, Vector]:
+def _variances_about_means(model: PCA, scores: Panel, A: Operator) -> tuple[Vector, Vector]:
     # Variances of the scores around their means. `fit` has raised an error if the data have no variances.
     B = apply_all(getattr(model, "preprocess_", ()), A)
     scale: Any = 1 if model.scale_ is None else model.scale_
@@ -247,14 +247,12 @@ def _about_means(model: PCA, scores: Panel, A: Operator) -> tuple[Vector, Vector
     return variance, (variance / total if total > 0 else np.zeros_like(variance)).astype(kind)
 
 
-def _number(k: Any, m: int, n: int) -> int:
+def _n_components(k: Any, m: int, n: int) -> int:
     least, shape = min(m, n), f"{m:,} cells x {n:,} genes"
     if k is None and least < 2:
         raise ValueError(f"data must have at least 2 cells and 2 genes unless n_comps is given, got {shape}")
-    k = min(least - 1, _MOST) if k is None else k
-    if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= least:
-        raise ValueError(f"n_comps must be an integer in 1..{least:,} for {shape}, got {k!r}")
-    return int(k)
+    k = min(least - 1, _DEFAULT_N_COMPONENTS) if k is None else k
+    return integer("n_comps", k, 1, least, f" for {shape}")
 
 
 def _operator(adata: Any, layer: str | None, obsm: str | None, mask: Mask | None, resources: Resources) -> Operator:

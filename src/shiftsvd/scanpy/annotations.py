@@ -29,13 +29,13 @@ from shiftsvd.extend.running import Notice, few
 from shiftsvd.io import Opened
 from shiftsvd.scanpy.files import frames_of, is_anndata
 
-_WHOLE: Final = ("categories", "__categories")  # arrays that have no entry for each row
-_OF_DIMENSIONS: Final = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # references into the source file
+_UNINDEXED: Final = ("categories", "__categories")  # arrays that have no entry for each row
+_SKIPPED_ATTRS: Final = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # references into the source file
 _DEEPEST, _MOST = 2, 20  # largest depth of groups in a frame, and largest number of arrays in a column
 Axis = Literal["samples", "features"]
 
 
-def _parts(group: Any, depth: int) -> list[str]:
+def _entries(group: Any, depth: int) -> list[str]:
     names = list(group)
     if depth > _DEEPEST or (depth and len(names) > _MOST):
         raise ValueError(
@@ -51,10 +51,10 @@ def _copy(tree: Tree, node: Any, parent: Any, name: str, places: Places | None, 
         new = _write(parent, name, values if places is None or not node.shape else values[places])
     else:
         new = parent.create_group(name)
-        for part in _parts(node, depth):
-            _copy(tree, node[part], new, part, None if part in _WHOLE else places, depth + 1)
+        for part in _entries(node, depth):
+            _copy(tree, node[part], new, part, None if part in _UNINDEXED else places, depth + 1)
     for key in node.attrs:
-        if key not in _OF_DIMENSIONS:
+        if key not in _SKIPPED_ATTRS:
             new.attrs[key] = node.attrs[key]
     if is_array(node) and node.shape and "encoding-type" not in new.attrs:  # layout of AnnData 0.7
         mark(new, "array" if new.dtype.kind in "fiub" else "string-array", "0.2.0")
@@ -68,7 +68,7 @@ def _write(parent: Any, name: str, values: Any) -> Any:
     return parent.create_dataset(name, data=data, dtype=optional("h5py", "hdf5").string_dtype())
 
 
-def _write_older(target: Any, name: str, values: Any, places: Places | None) -> None:
+def _write_legacy(target: Any, name: str, values: Any, places: Places | None) -> None:
     values = values if places is None else values[places]
     if values.dtype.kind in "fiub":
         mark(target.create_dataset(name, data=values), "array", "0.2.0")
@@ -149,7 +149,7 @@ class AnnotationSource:
             names = [name for name in column_names(frame) if name not in target]
             for name in names:
                 if is_array(frame) or "__categories" in frame:  # layout of older versions
-                    _write_older(target, name, column(tree, frame, name), places)
+                    _write_legacy(target, name, column(tree, frame, name), places)
                 else:
                     _copy(tree, frame[name], target, name, places)
         texts = optional("h5py", "hdf5").string_dtype()
@@ -162,25 +162,25 @@ class AnnotationSource:
             return read_files([path], self.memory_limit, **where)
 
 
-def of_samples(place: AnnotationSource, name: str) -> Column:
-    paths = place.paths if place.stack != "columns" else place.paths[:1]  # stacked by columns: all have these samples
-    parts = [place.column(path, "samples", name) for path in paths]
+def sample_column(source: AnnotationSource, name: str) -> Column:
+    paths = source.paths if source.stack != "columns" else source.paths[:1]  # those stacked by columns share samples
+    parts = [source.column(path, "samples", name) for path in paths]
     if len({"n" if part.dtype.kind in "iuf" else part.dtype.kind for part in parts}) > 1:
         parts = [part.astype(object) for part in parts]
     return np.concatenate(parts)
 
 
-def of_features(place: AnnotationSource, name: str) -> tuple[Column, Labels | None]:
-    found = [_of_features(place, path, name) for path in place.paths]
-    if len(found) == 1 or place.stack == "columns":
+def feature_column(source: AnnotationSource, name: str) -> tuple[Column, Labels | None]:
+    found = [_feature_column_of(source, path, name) for path in source.paths]
+    if len(found) == 1 or source.stack == "columns":
         names = [labels for _, labels in found if labels is not None]
         parts = [values for values, _ in found]
         return np.concatenate(parts), np.concatenate(names) if len(names) == len(found) else None
     known: dict[Any, Any] = {}
-    for path, (values, labels) in zip(place.paths, found, strict=True):
+    for path, (values, labels) in zip(source.paths, found, strict=True):
         own = dict(zip(range(len(values)) if labels is None else labels.tolist(), values.tolist(), strict=True))
         if other := next((feature for feature in own if known.get(feature, own[feature]) != own[feature]), None):
-            both = f"{place.paths[0]} and {path}"
+            both = f"{source.paths[0]} and {path}"
             raise Disagreement(
                 f"{both} have different values of {other!r} in the column {name!r} of var. Make the values equal, or "
                 "use --mask none."
@@ -189,6 +189,6 @@ def of_features(place: AnnotationSource, name: str) -> tuple[Column, Labels | No
     return np.array(list(known.values())), None if found[0][1] is None else np.array(list(known))
 
 
-def _of_features(place: AnnotationSource, path: Path, name: str) -> tuple[Column, Labels | None]:
-    values, opened = place.column(path, "features", name), place.opened(path)
+def _feature_column_of(source: AnnotationSource, path: Path, name: str) -> tuple[Column, Labels | None]:
+    values, opened = source.column(path, "features", name), source.opened(path)
     return values if opened.places is None else values[opened.places], opened.names.features

@@ -28,15 +28,15 @@ from shiftsvd.extend.fits import BatchPCA, Design, Observed, asked_for, solver_n
 from shiftsvd.extend.operators import Panel, group_bytes
 from shiftsvd.extend.running import Refused, Setting, affordable, few, notice, passes_so_far
 from shiftsvd.extend.transforms import NullModel, as_transforms, warn_of_counts, warn_unless_counts
-from shiftsvd.scanpy.annotations import AnnotationSource, Disagreement, of_features, of_samples
+from shiftsvd.scanpy.annotations import AnnotationSource, Disagreement, feature_column, sample_column
 from shiftsvd.scanpy.extension import FlavorName
-from shiftsvd.scanpy.outputs import annotated
+from shiftsvd.scanpy.outputs import anndata_writer
 from shiftsvd.scanpy.ranking import Batches, HighlyVariable, Ranking, rank
 from shiftsvd.scanpy.stored import booleans, with_selection
 from shiftsvd.transforms import Transform
 
-HIGHLY: Final = "highly_variable"  # the default mask, as in scanpy
-OF_CELLS: Final = ("h5ad", "zarr", "10x", "10x-h5")  # formats of files that scanpy reads
+DEFAULT_MASK: Final = "highly_variable"  # the default mask, as in scanpy
+CELL_FORMATS: Final = ("h5ad", "zarr", "10x", "10x-h5")  # formats of files that scanpy reads
 NONE: Final = "none"  # value of --mask for all features
 MAX_ABSENT: Final = 0.1  # largest share of the features in library sizes that new samples may lack
 OUTPUT: Final = "features.csv"
@@ -50,14 +50,14 @@ class CellHooks(Hooks):
 
     mask: str | None = None
     design: Design | None = None
-    found: Ranking | None = None
+    ranking: Ranking | None = None
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.lines: list[str] = []  # of the summary
+        self.summary_lines: list[str] = []  # of the summary
 
     @cached_property
-    def place(self) -> AnnotationSource:
+    def annotations(self) -> AnnotationSource:
         """The files, as opened for the matrix, in which columns of obs and var are read."""
         settings = self.settings
         where = {name: value for name, value in settings.where.items() if name != "join"}
@@ -67,7 +67,7 @@ class CellHooks(Hooks):
     def of_cells(self) -> bool:
         """True if all files have formats that scanpy reads."""
         paths = [path for path in self.settings.paths if str(path) != "-"]
-        return len(paths) > 0 and all(format_of(path, self.settings.format) in OF_CELLS for path in paths)
+        return len(paths) > 0 and all(format_of(path, self.settings.format) in CELL_FORMATS for path in paths)
 
     # fit and estimate
 
@@ -123,7 +123,7 @@ class CellHooks(Hooks):
     def labels(self, column: str) -> Sequence[str] | None:
         if not self.labels_beside():
             return None
-        values = of_samples(self.place, column).tolist()
+        values = sample_column(self.annotations, column).tolist()
         return ["" if value is None or value != value else str(value) for value in values]
 
     def prepare(self, run: Run) -> None:
@@ -133,7 +133,7 @@ class CellHooks(Hooks):
             return
         top = extra["top_features"]
         self.mask, places = self._masked(NONE if top else extra["mask"], run.names.features, n)
-        column = partial(of_samples, self.place)
+        column = partial(sample_column, self.annotations)
         if extra["covariates"] or extra["groups"]:
             self.design = Design.learn(extra["covariates"] or (), extra["groups"] or (), column)
             run.covariates, run.shift = self.design.of(column), Covariates()
@@ -144,47 +144,48 @@ class CellHooks(Hooks):
                     "values"
                 )
             run.document["regressed_out"] = {"columns": list(self.design.names), "regressors": self.design.width}
-            self.lines.append(f"{', '.join(self.design.names)} regressed out")
+            self.summary_lines.append(f"{', '.join(self.design.names)} regressed out")
         if places is not None:
-            self._take(run, places, {"mask": self.mask, "taken": len(places), "of": n}, f"by {self.mask}")
+            self._use_features(run, places, {"mask": self.mask, "taken": len(places), "of": n}, f"by {self.mask}")
         run.width = min(run.width, top or run.width)
         run.scale_ddof = int(self.of_cells)
         if self.of_cells and isinstance(run.A, Operator):
             if how := as_transforms(settings.preprocess):
-                warn_unless_counts(how, run.A, self.place.logged)
+                warn_unless_counts(how, run.A, self.annotations.logged)
             else:
                 warn_of_counts(run.A, "PCA of cells usually uses logarithms. Add --preprocess log-normalize.")
 
-    def _take(self, run: Run, places: Places, facts: dict[str, Any], how: str) -> None:
+    def _use_features(self, run: Run, places: Places, facts: dict[str, Any], how: str) -> None:
         counts = f"{len(places):,} of {run.A.shape[1]:,}"
         run.places, run.width, run.steps = places, len(places), with_selection(run.steps, places)
         run.features, run.document["features"] = f"{counts}, {how}", facts
-        self.lines.insert(0, f"{counts} features, {how}")
+        self.summary_lines.insert(0, f"{counts} features, {how}")
 
     def _masked(self, name: str | None, features: Labels | None, n: int) -> tuple[str | None, Places | None]:
         if name == NONE or (name is None and not self._by_default()):
             return None, None
-        values, names = of_features(self.place, name or HIGHLY)
-        values = _in_order(values, names, features, n, several(self.place.paths))
-        places = np.flatnonzero(booleans(values, n, f"the column {name or HIGHLY!r}"))
+        values, names = feature_column(self.annotations, name or DEFAULT_MASK)
+        values = _mask_by_names(values, names, features, n, several(self.annotations.paths))
+        places = np.flatnonzero(booleans(values, n, f"the column {name or DEFAULT_MASK!r}"))
         if name is None:
             notice(
-                f"Using the {len(places):,} of {n:,} features that var[{HIGHLY!r}] marks, as scanpy does. To use all "
-                "features, add --mask none."
+                f"Using the {len(places):,} of {n:,} features that var[{DEFAULT_MASK!r}] marks, as scanpy does. To use "
+                "all features, add --mask none."
             )
-        return name or HIGHLY, places
+        return name or DEFAULT_MASK, places
 
     def _by_default(self) -> bool:
         """Return whether to use `var["highly_variable"]`; log a notice if the column exists but is ignored."""
-        place = self.place
-        have = [HIGHLY in place.columns(path, "features") for path in place.paths]
+        annotations = self.annotations
+        have = [DEFAULT_MASK in annotations.columns(path, "features") for path in annotations.paths]
         if not any(have):
             return False
         why = f"only {sum(have):,} of {len(have):,} files have this column" if not all(have) else None
         with_gaps = self.settings.left_missing != "error"
-        why = why or ("the data have missing values" if with_gaps else _differs(place))
+        why = why or ("the data have missing values" if with_gaps else _disagreement(annotations))
         if why:
-            notice(f"{several(place.paths)}: var[{HIGHLY!r}] is ignored, because {why}. All features are used.")
+            files = several(annotations.paths)
+            notice(f"{files}: var[{DEFAULT_MASK!r}] is ignored, because {why}. All features are used.")
         return why is None
 
     def select(self, run: Run) -> None:
@@ -201,15 +202,15 @@ class CellHooks(Hooks):
         what = f"finding components of {some.shape[1]:,} features"
         affordable(solver.peak_bytes(some, asked_for(some, k)), memory, what)
         criterion, steps = self._criterion()
-        batches = Batches.of(None if column is None else of_samples(self.place, column), A.shape[0])
+        batches = Batches.of(None if column is None else sample_column(self.annotations, column), A.shape[0])
         before = passes_so_far() or 0.0
-        self.found = rank(A, criterion, steps, batches, run.names.features, memory_limit=memory)
-        places, reads = np.flatnonzero(self.found.mask), round((passes_so_far() or 0.0) - before, 2)
+        self.ranking = rank(A, criterion, steps, batches, run.names.features, memory_limit=memory)
+        places, reads = np.flatnonzero(self.ranking.mask), round((passes_so_far() or 0.0) - before, 2)
         facts = {"flavor": criterion.flavor, "asked": criterion.n_top, "taken": len(places), "of": A.shape[1]}
         facts |= {} if column is None else {"batch": column, "batches": batches.n}
         each = "" if column is None else f" in each {column}"
         how = f"by flavor {criterion.flavor}{each}, in {reads:g} read{'s' * (reads != 1)}"
-        self._take(run, places, facts | {"reads": reads}, how)
+        self._use_features(run, places, facts | {"reads": reads}, how)
 
     def foresee(self, run: Run) -> tuple[float, int]:
         if not self.settings.extra["top_features"]:
@@ -225,21 +226,21 @@ class CellHooks(Hooks):
         self, run: Run, table: Table, paths: Mapping[str, Path], outputs: Any
     ) -> Iterable[AbstractContextManager[Write]]:
         if "anndata" in paths:
-            yield annotated(outputs.part(paths["anndata"]), table, run.pca, run.names, self.place, self.mask)
+            yield anndata_writer(outputs.part(paths["anndata"]), table, run.pca, run.names, self.annotations, self.mask)
 
     def write(self, run: Run, paths: Mapping[str, Path], outputs: Any) -> None:
-        if "features" in paths and self.found is not None:
-            _write_features(outputs.part(paths["features"]), self.found, run.names.features)
+        if "features" in paths and self.ranking is not None:
+            _write_features(outputs.part(paths["features"]), self.ranking, run.names.features)
 
     def summary(self, document: Mapping[str, Any]) -> Iterator[str]:
-        yield from self.lines
+        yield from self.summary_lines
 
     # transform
 
     def refine(self, pca: BatchPCA, A: Observed, names: Names) -> tuple[Observed, Names]:
         steps, features, file = getattr(pca, "preprocess_", ()), names.features, self.settings.file
         if steps and isinstance(A, Operator):
-            warn_unless_counts([each.how for each in steps], A, self.place.logged)
+            warn_unless_counts([each.how for each in steps], A, self.annotations.logged)
         known = getattr(pca, "feature_names_in_", None)
         if known is None or features is None or not any(each.selects for each in steps):
             return A, names
@@ -263,18 +264,18 @@ class CellHooks(Hooks):
 
     def covariates(self, pca: BatchPCA) -> Panel | None:
         design = getattr(pca, "design_", None)
-        return None if design is None else design.of(partial(of_samples, self.place))
+        return None if design is None else design.of(partial(sample_column, self.annotations))
 
 
-def _differs(place: AnnotationSource) -> str | None:
+def _disagreement(annotations: AnnotationSource) -> str | None:
     try:
-        of_features(place, HIGHLY)
+        feature_column(annotations, DEFAULT_MASK)
     except Disagreement:
         return "it differs between files"
     return None
 
 
-def _in_order(values: Column, names: Labels | None, features: Labels | None, n: int, file: str) -> Column:
+def _mask_by_names(values: Column, names: Labels | None, features: Labels | None, n: int, file: str) -> Column:
     if len(values) == n and (names is None or features is None or np.array_equal(names, features)):
         return values
     if names is None or features is None:

@@ -32,7 +32,7 @@ from shiftsvd.extend.running import Refused, Setting
 GENES: Final = "Gene Expression"  # 10x's feature type of genes
 TYPES = "feature_types"  # the column of var with the feature type
 # Data frames with the names of the rows and the columns of each element.
-_NAMED_BY = {
+_FRAMES = {
     "X": ("obs", "var"),
     "layers": ("obs", "var"),
     "raw": ("obs", "raw/var"),
@@ -65,7 +65,7 @@ def element(tree: Tree, key: str | None) -> Opened:
 
 
 def frames_of(key: str | None) -> tuple[str | None, str | None]:
-    return _NAMED_BY.get((key or "X").strip("/").partition("/")[0], (None, None))
+    return _FRAMES.get((key or "X").strip("/").partition("/")[0], (None, None))
 
 
 def _features_of_var(tree: Tree, frame: str | None, names: Labels | None) -> Features | None:
@@ -107,14 +107,14 @@ def read_tenx_folder(path: Path, key: str | None, memory_limit: int | str | None
     found = name_files(file)
     if found is None:
         prefix = _prefix(file)
-        missing = _BARCODES if _first(path, prefix, _BARCODES) is None else _FEATURES
+        missing = _BARCODES if _first_existing(path, prefix, _BARCODES) is None else _FEATURES
         raise ValueError(f"{path} has no {prefix}{missing[0]} (or .gz), which must be in the folder of the matrix")
     matrix = read_matrix(file, memory_limit)
     return named(matrix, found, memory_limit)
 
 
 def name_files(file: Path) -> NameFiles | None:
-    found = [_first(file.parent, _prefix(file), names) for names in (_BARCODES, _FEATURES)]
+    found = [_first_existing(file.parent, _prefix(file), names) for names in (_BARCODES, _FEATURES)]
     return None if MATRIX not in file.name or None in found else NameFiles(*found)  # type: ignore[arg-type]
 
 
@@ -125,8 +125,8 @@ def fits(found: NameFiles, shape: tuple[int, int], memory_limit: int | str | Non
 
 def named(matrix: Any, found: NameFiles, memory_limit: int | str | None) -> Opened:
     n_features, n_cells = matrix.shape
-    barcodes = [row[0] for row in _counted(found.barcodes, n_cells, memory_limit)]
-    features = _features_of_lines(found.features, _counted(found.features, n_features, memory_limit), memory_limit)
+    barcodes = [row[0] for row in _lines_of(found.barcodes, n_cells, memory_limit)]
+    features = _features_of_lines(found.features, _lines_of(found.features, n_features, memory_limit), memory_limit)
     columns = labels(found.barcodes, barcodes, memory_limit)
     by_cells = matrix.tocsc() if hasattr(matrix, "tocsc") else matrix
     return Opened(by_cells, features.labels(), columns, samples="columns", features=features)
@@ -147,12 +147,12 @@ def _prefix(file: Path) -> str:
     return file.name.partition(MATRIX)[0]
 
 
-def _first(folder: Path, prefix: str, names: tuple[str, ...]) -> Path | None:
+def _first_existing(folder: Path, prefix: str, names: tuple[str, ...]) -> Path | None:
     files = (folder / f"{prefix}{name}{packed}" for name in names for packed in _PACKED)
     return next((file for file in files if file.exists()), None)
 
 
-def _counted(path: Path, count: int, memory_limit: int | str | None) -> Fields:
+def _lines_of(path: Path, count: int, memory_limit: int | str | None) -> Fields:
     fields = _fields(path, count, memory_limit)
     if len(fields) != count:
         got = f"more than {count:,}" if len(fields) > count else f"{len(fields):,}"

@@ -10,24 +10,24 @@ from shiftsvd.extend.operators import Vector
 from shiftsvd.extend.running import Resources, few, threads
 from shiftsvd.extend.transforms import Preprocess, as_transforms
 from shiftsvd.io import open_matrix
-from shiftsvd.scanpy.annotations import AnnotationSource, of_samples
+from shiftsvd.scanpy.annotations import AnnotationSource, sample_column
 from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.ranking import Batches, Cutoffs, HighlyVariable, Ranking, rank
-from shiftsvd.scanpy.stored import is_annotated, logged, matrix_of
+from shiftsvd.scanpy.stored import has_logarithms, is_annotated, matrix_of
 
 # Columns that scanpy writes to ``var``, by flavor, in order; those of batches only if there are batches.
 _BATCHES: Final = ("highly_variable_nbatches", "highly_variable_intersection")
 _DISPERSIONS: Final = ("highly_variable", "means", "dispersions", "dispersions_norm", *_BATCHES)
 _VARIANCES: Final = ("highly_variable", "highly_variable_rank", "means", "variances", "variances_norm", _BATCHES[0])
 _RESIDUALS: Final = ("means", "variances", "residual_variances", "highly_variable_rank", *_BATCHES, "highly_variable")
-WRITTEN: Final = {
+COLUMNS: Final = {
     "seurat": _DISPERSIONS,
     "cell_ranger": _DISPERSIONS,
     "seurat_v3": _VARIANCES,
     "seurat_v3_paper": _VARIANCES,
     "pearson_residuals": _RESIDUALS,
 }
-SINGLE: Final = ("dispersions_norm", "highly_variable_rank")  # columns that scanpy writes in single precision
+SINGLE_PRECISION: Final = ("dispersions_norm", "highly_variable_rank")  # columns that scanpy writes in single precision
 
 
 def highly_variable(
@@ -128,10 +128,10 @@ def highly_variable(
     criterion = HighlyVariable(n_top_genes, flavor, n_bins, span, theta, clip, cutoffs)
     steps, resources = as_transforms(preprocess), Resources(memory_limit, n_threads)
     criterion.check_steps(steps)
-    A, names, labels, base = _opened(data, layer, batch, resources)
+    A, names, labels, base = _open_data(data, layer, batch, resources)
     batches = Batches.of(labels, A.shape[0])
     with threads(n_threads):
-        marked = is_annotated(data) and logged(data, layer)
+        marked = is_annotated(data) and has_logarithms(data, layer)
         found = rank(A, criterion, steps, batches, names, 1.0 if steps else base, memory_limit, marked)
     if not is_annotated(data):
         return ({} if names is None else {"names": names}) | found.columns
@@ -148,11 +148,11 @@ def highly_variable(
 
 
 def as_scanpy(found: Ranking) -> dict[str, Vector]:
-    names = [name for name in WRITTEN[found.criterion.flavor] if name in found.columns]
-    return {name: found.columns[name].astype(np.float32) if name in SINGLE else found.columns[name] for name in names}
+    columns = {name: found.columns[name] for name in COLUMNS[found.criterion.flavor] if name in found.columns}
+    return columns | {name: columns[name].astype(np.float32) for name in SINGLE_PRECISION if name in columns}
 
 
-def _opened(data: Any, layer: str | None, batch: Any, resources: Resources) -> tuple[Operator, Any, Any, float]:
+def _open_data(data: Any, layer: str | None, batch: Any, resources: Resources) -> tuple[Operator, Any, Any, float]:
     if is_annotated(data):
         base = dict(data.uns.get("log1p", {})).get("base")
         labels = _column(data, batch) if isinstance(batch, str) else batch
@@ -161,8 +161,8 @@ def _opened(data: Any, layer: str | None, batch: Any, resources: Resources) -> t
     if isinstance(data, str | Path):
         key = None if layer is None else f"layers/{layer}"
         A, names = open_matrix(data, key=key, **vars(resources))
-        place = AnnotationSource([Path(data)], key=key, memory_limit=resources.memory_limit)
-        return A, names.features, of_samples(place, batch) if isinstance(batch, str) else batch, 1.0
+        source = AnnotationSource([Path(data)], key=key, memory_limit=resources.memory_limit)
+        return A, names.features, sample_column(source, batch) if isinstance(batch, str) else batch, 1.0
     if layer is not None or isinstance(batch, str):
         raise ValueError(f"layer and a column name as batch require AnnData or a file, got {type(data).__name__}")
     return as_operator(data, **vars(resources)), None, batch, 1.0

@@ -13,12 +13,12 @@ from shiftsvd.extend.files import creating, mark, optional, write_frame
 from shiftsvd.extend.transforms import kept_of
 from shiftsvd.io import Names
 from shiftsvd.scanpy.annotations import AnnotationSource
-from shiftsvd.scanpy.stored import Keys, loadings_of, unstructured
+from shiftsvd.scanpy.stored import Keys, loadings_of, uns_entries
 
 
 @contextmanager
-def annotated(
-    path: Path, table: Table, pca: Any, names: Names, place: AnnotationSource, mask: str | None = None
+def anndata_writer(
+    path: Path, table: Table, pca: Any, names: Names, source: AnnotationSource, mask: str | None = None
 ) -> Iterator[Write]:
     keys, n_features = Keys(), int(pca.n_features_in_)
     kept = kept_of(getattr(pca, "preprocess_", ()), n_features)
@@ -27,11 +27,11 @@ def annotated(
         root = mark(store.root, "anndata", "0.1.0")
         genes = write_frame(store, "var", names.features, n_features)
         write_frame(store, "obs", names.samples, table.n_rows)
-        place.copy_columns(root["obs"], "samples")
-        place.copy_columns(root["var"], "features")
-        varm, computed_on = loadings_of(pca, n_features, kept, keys), place.key or "adata.X"
+        source.copy_columns(root["obs"], "samples")
+        source.copy_columns(root["var"], "features")
+        varm, computed_on = loadings_of(pca, n_features, kept, keys), source.key or "adata.X"
         varm[keys.varm] = varm[keys.varm].astype(table.dtype)
-        uns = unstructured(pca, keys.uns, _params(pca, mask), variances, np.array(genes, object), computed_on)
+        uns = uns_entries(pca, keys.uns, _params(pca, mask), variances, np.array(genes, object), computed_on)
         for name, group in {"varm": varm, "uns": uns, "layers": {}, "obsm": {}, "obsp": {}, "varp": {}}.items():
             _store(root, name, group)
         shape = table.n_rows, len(table.columns)

@@ -7,7 +7,7 @@ import numpy as np
 from shiftsvd.extend.fits import on_places
 from shiftsvd.extend.running import Resources
 from shiftsvd.extend.transforms import kept_of, warn_unless_counts
-from shiftsvd.scanpy.stored import keys_of, logged, matrix_of, obs_column, places_of, read_model
+from shiftsvd.scanpy.stored import has_logarithms, keys_of, matrix_of, obs_column, places_of, read_model
 
 
 def project(
@@ -74,7 +74,7 @@ def project(
     present = np.flatnonzero(places >= 0)
     order = present[np.argsort(places[present])]  # read files in their own order
     A = matrix_of(adata, layer, places[order], Resources())
-    warn_unless_counts([each.how for each in steps], A, logged(adata, layer))
+    warn_unless_counts([each.how for each in steps], A, has_logarithms(adata, layer))
     Z = on_places(model, order).transform(A, covariates=None if design is None else design.of(obs_column(adata)))
     dtype = np.asarray(reference.obsm[keys.obsm]).dtype if keys.obsm in reference.obsm else np.float32
     adata.obsm[keys.obsm] = Z.astype(dtype)

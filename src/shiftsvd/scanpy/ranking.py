@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, Self, get_args
 import numpy as np
 
 from shiftsvd import Operator
+from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import (
     Grouped,
     Panel,
@@ -17,7 +18,7 @@ from shiftsvd.extend.operators import (
     unmasked,
     with_zeros,
 )
-from shiftsvd.extend.running import Refused, Setting, affordable, refuse, warn
+from shiftsvd.extend.running import Refused, Setting, affordable, plural, refuse, warn
 from shiftsvd.extend.transforms import (
     FittedEntry,
     chebyshev,
@@ -32,8 +33,8 @@ from shiftsvd.transforms import Transform
 
 FLAVORS: Final = get_args(FlavorName)
 OF_LOGARITHMS: Final = ("seurat", "cell_ranger")
-USUAL: Final = 2000  # default number of features for flavors without cutoffs
-NORMALIZED: Final = Setting("preprocess", "log-normalize")
+DEFAULT_TOP: Final = 2000  # default number of features for flavors without cutoffs
+LOG_NORMALIZE: Final = Setting("preprocess", "log-normalize")
 Columns = dict[str, Vector]  # statistics of each feature, by scanpy's names
 
 
@@ -55,7 +56,7 @@ class Cutoffs:
 class HighlyVariable:
     """Criterion of highly variable features; the fields are scanpy's arguments of the same names."""
 
-    n_top: int | None = None  # None: use `cutoffs`, or `USUAL` features for flavors without cutoffs
+    n_top: int | None = None  # None: use `cutoffs`, or `DEFAULT_TOP` features for flavors without cutoffs
     flavor: FlavorName = "seurat"
     n_bins: int = 20  # bins of means, for "seurat"
     span: float = 0.3  # share of the genes in each local regression of "seurat_v3"
@@ -64,15 +65,11 @@ class HighlyVariable:
     cutoffs: Cutoffs = field(default_factory=Cutoffs)
 
     def __post_init__(self) -> None:
+        if self.n_top is not None:
+            integer("n_top_genes", self.n_top, 1)
+        integer("n_bins", self.n_bins, 1)
         for name, kept, rule, value in (
-            (
-                "flavor",
-                self.flavor in get_args(FlavorName),
-                f"be one of {', '.join(get_args(FlavorName))}",
-                self.flavor,
-            ),
-            ("n_top_genes", self.n_top is None or _whole(self.n_top), "be an integer of at least 1", self.n_top),
-            ("n_bins", _whole(self.n_bins), "be an integer of at least 1", self.n_bins),
+            ("flavor", self.flavor in FLAVORS, f"be one of {', '.join(FLAVORS)}", self.flavor),
             ("span", 0 < self.span <= 1, "be above 0 and at most 1", self.span),
             ("theta", self.theta > 0, "be above 0", self.theta),
             ("clip", self.clip is None or self.clip >= 0, "be at least 0, or None", self.clip),
@@ -94,7 +91,7 @@ class HighlyVariable:
         for step in steps:
             if not step.keeps_zeros:
                 counted = Setting("flavor", "seurat_v3"), " or ", Setting("flavor", "pearson_residuals")
-                remedy = NORMALIZED, ", or rank raw counts with ", *counted, "."
+                remedy = LOG_NORMALIZE, ", or rank raw counts with ", *counted, "."
                 raise Refused(self.named, f" ranks logarithms of counts, got {step}. Use ", *remedy)
 
 
@@ -115,10 +112,8 @@ class Batches(NamedTuple):
                 rule = f" must have one label for each of the {n_rows:,} rows, got shape {known.shape}"
                 raise Refused(Setting("batch"), rule)
             if without := int(sum(map(_missing, known.tolist()))):
-                rows = "1 row has" if without == 1 else f"{without:,} rows have"
-                raise Refused(
-                    Setting("batch"), f" must have a label for every row, but {rows} none. Remove these rows."
-                )
+                got = f"{plural(without, 'missing label')}. Remove these rows."
+                raise Refused(Setting("batch"), f" must have a label for every row, got {got}")
             names, codes = np.unique(known.astype(str) if known.dtype == object else known, return_inverse=True)
         sizes = np.bincount(codes, minlength=len(names)).astype(np.float64)
         if labels is None and n_rows < 2:
@@ -192,10 +187,6 @@ def rank(
     return Ranking(criterion, found)
 
 
-def _whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
-
-
 # ---- functions ``f(x, r, c)`` of entries, as `Grouped` calls them: they return numbers to sum over rows, and numbers
 # whose moments are computed. They can be pickled for workers of a cluster.
 
@@ -203,7 +194,7 @@ Quantities = tuple[Vector, ...]
 ToSum = tuple[Quantities, Quantities]
 
 
-def _of_counts(flavor: str, x: Vector, r: Quantities, c: Quantities) -> ToSum:
+def _raw_counts(flavor: str, x: Vector, r: Quantities, c: Quantities) -> ToSum:
     if x.size and x.min() < 0:
         rule = f" requires counts, which are at least 0, got {x.min():g}. Pass raw counts."
         raise Refused(Setting("flavor", flavor), rule)
@@ -211,7 +202,7 @@ def _of_counts(flavor: str, x: Vector, r: Quantities, c: Quantities) -> ToSum:
 
 
 # `entry` transforms raw counts to logarithms; None if the data are logarithms.
-def _of_logs(
+def _logarithms(
     entry: FittedEntry | None, exponentials: bool, base: float, x: Vector, r: Quantities, c: Quantities
 ) -> ToSum:
     y = x if entry is None else entry(x, r, c)
@@ -219,13 +210,13 @@ def _of_logs(
         return ((x != np.rint(x)).astype(np.float64),), (np.expm1(y * base) if exponentials else y,)
 
 
-def _cut_off(x: Vector, r: Quantities, c: Quantities) -> ToSum:
+def _clipped_counts(x: Vector, r: Quantities, c: Quantities) -> ToSum:
     return (), (np.minimum(x, c[0]),)
 
 
 # Residuals and their squares, minus those of a zero in the same place: r has the sums of rows, c the rates q of columns
 # by batch and the clipping limit; ``mu = r q``.
-def _residuals(theta: float, x: Vector, r: Quantities, c: Quantities) -> ToSum:
+def _residuals_minus_zeros(theta: float, x: Vector, r: Quantities, c: Quantities) -> ToSum:
     mu, clip = r[0] * c[0], c[1]
     with np.errstate(divide="ignore", invalid="ignore"):
         deviation = np.sqrt(mu + mu**2 / theta)
@@ -237,7 +228,7 @@ def _residuals(theta: float, x: Vector, r: Quantities, c: Quantities) -> ToSum:
 
 # ---- dispersions of logarithms
 
-TINY: Final = 1e-12  # replaces a mean of 0
+SMALLEST_MEAN: Final = 1e-12  # replaces a mean of 0
 NORMAL_MAD: Final = 0.6744897501960817  # median of the absolute value of a standard normal variable
 PERCENTILES: Final = np.arange(10, 105, 5)  # of the means: edges of Cell Ranger's bins
 
@@ -256,19 +247,19 @@ def _by_dispersion(
         fitted, R = steps[-1].learn_rows(A, np.ones(A.shape[0]), 0.0)
         entry, C = FittedEntry(fitted.how, fitted.known, fitted.table), fitted.columns[:, None, :]
         C = np.repeat(C, batches.n, axis=1)
-    fractions, stored = batches.moments(A, partial(_of_logs, entry, criterion.flavor == "seurat", base), R, C)
+    fractions, stored = batches.moments(A, partial(_logarithms, entry, criterion.flavor == "seurat", base), R, C)
     if not steps and not fractions.any() and stored[0].any():
         whole = " ranks logarithms, but all entries are whole numbers. For raw counts, use "
-        raise Refused(criterion.named, whole, NORMALIZED, " or ", Setting("flavor", "seurat_v3"), ".")
+        raise Refused(criterion.named, whole, LOG_NORMALIZE, " or ", Setting("flavor", "seurat_v3"), ".")
     moments = with_zeros(stored, batches.sizes)
     if not np.isfinite(moments).all():
         beyond = " requires logarithms, but exponentials of the entries overflow. For raw counts, use "
-        raise Refused(criterion.named, beyond, NORMALIZED, ".")
+        raise Refused(criterion.named, beyond, LOG_NORMALIZE, ".")
     each = [_dispersions(moments[:, :, b], criterion, batches.given) for b in range(batches.n)]
     if not batches.given:
         return each[0]
     order = np.arange(A.shape[1]) if names is None else np.argsort(names.astype(str), kind="stable")
-    return _of_batches(each, criterion, order)
+    return _combine_batches(each, criterion, order)
 
 
 # Dispersions are variances over means. Seurat: subtract the mean of log dispersions in a bin and divide by their
@@ -282,7 +273,7 @@ def _dispersions(moments: Panel, criterion: HighlyVariable, of_batch: bool) -> C
     if not there.any():
         return columns
     means, variances = means[there], (squares / (size - 1))[there]
-    means = np.where(means == 0, TINY, means)
+    means = np.where(means == 0, SMALLEST_MEAN, means)
     dispersions = variances / means
     with np.errstate(divide="ignore", invalid="ignore"):
         if criterion.flavor == "seurat":
@@ -295,13 +286,13 @@ def _dispersions(moments: Panel, criterion: HighlyVariable, of_batch: bool) -> C
     if criterion.n_top is None:
         chosen = criterion.cutoffs.inside(means, np.nan_to_num(found))
     else:
-        chosen = _above_nth(found, int(criterion.n_top))
+        chosen = _at_least_nth(found, int(criterion.n_top))
     for name, values in zip(columns, (means, dispersions, found, chosen), strict=True):
         columns[name][there] = values
     return columns
 
 
-def _above_nth(values: Vector, n_top: int) -> Vector:
+def _at_least_nth(values: Vector, n_top: int) -> Vector:
     known = np.sort(values[~np.isnan(values)])[::-1]
     if not len(known):
         return np.zeros(len(values), bool)
@@ -346,28 +337,28 @@ def _median_and_mad(bins: Vector, values: Vector) -> tuple[Vector, Vector]:
 
 
 # Sort genes by the number of batches that select them, then by mean dispersion, then by name (`order`), as in scanpy.
-def _of_batches(each: list[Columns], criterion: HighlyVariable, order: Vector) -> Columns:
+def _combine_batches(each: list[Columns], criterion: HighlyVariable, order: Vector) -> Columns:
     combined: Columns = {}
     for name in ("means", "dispersions", "dispersions_norm"):
-        combined[name] = _known_mean(np.array([columns[name] for columns in each]))
+        combined[name] = _mean_without_nan(np.array([columns[name] for columns in each]))
     n_batches = np.sum([columns["highly_variable"] for columns in each], axis=0)
     if criterion.n_top is None:
         combined["dispersions_norm"] = np.nan_to_num(combined["dispersions_norm"], posinf=np.inf, neginf=-np.inf)
         chosen = criterion.cutoffs.inside(combined["means"], combined["dispersions_norm"])
     else:
         falling = -np.where(np.isnan(combined["dispersions_norm"]), -np.inf, combined["dispersions_norm"])
-        chosen = _first_of(np.lexsort((np.argsort(order), falling, -n_batches)), int(criterion.n_top))
+        chosen = _mask_of_first(np.lexsort((np.argsort(order), falling, -n_batches)), int(criterion.n_top))
     counted = {"highly_variable_nbatches": n_batches, "highly_variable_intersection": n_batches == len(each)}
     return combined | {"highly_variable": chosen} | counted
 
 
-def _known_mean(values: Vector) -> Vector:
+def _mean_without_nan(values: Vector) -> Vector:
     there = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
         return np.asarray(np.where(there, values, 0).sum(axis=0) / there.sum(axis=0))
 
 
-def _first_of(order: Vector, n_top: int) -> Vector:
+def _mask_of_first(order: Vector, n_top: int) -> Vector:
     mask = np.zeros(len(order), bool)
     mask[order[:n_top]] = True
     return mask
@@ -375,37 +366,37 @@ def _first_of(order: Vector, n_top: int) -> Vector:
 
 # ---- variances of counts
 
-DIGITS: Final = 11  # significant digits in comparisons of scores
+TIE_DIGITS: Final = 11  # significant digits in comparisons of scores
 # Accuracy of the interpolated sums over zeros, relative to the largest residual of a zero.
-ACCURACY = 1e-13
-AT_ONCE = 2**17  # residuals of zeros in memory at a time
+INTERPOLATION_ERROR = 1e-13
+BLOCK_RESIDUALS = 2**17  # residuals of zeros in memory at a time
 
 
 def _by_variance(A: Operator, criterion: HighlyVariable, batches: Batches) -> Columns:
-    sums, stored = batches.moments(A, partial(_of_counts, criterion.flavor))
+    sums, stored = batches.moments(A, partial(_raw_counts, criterion.flavor))
     moments = with_zeros(stored, batches.sizes)
     whole = all_groups(moments)
     if not sums[:, 1].any():  # integer sums are exact, so that genes with the same number of counts have equal means
         counts = np.rint(stored[0] * stored[1])
         moments[1], whole[1] = counts / batches.sizes, counts.sum(axis=1) / A.shape[0]
     columns = {"means": whole[1], "variances": whole[2] / (whole[0] - 1)}
-    if criterion.flavor == "pearson_residuals":
+    by_residuals = criterion.flavor == "pearson_residuals"
+    if by_residuals:
         name, scores = "residual_variances", _residual_variances(A, sums[:, 0], batches, moments, criterion)
     else:
         name, scores = "variances_norm", _standardised_variances(A, batches, moments, criterion.span)
-    columns |= {name: scores.mean(axis=1)} | _chosen(scores, criterion.n_top or USUAL, criterion.flavor == "seurat_v3")
-    if criterion.flavor == "pearson_residuals":
-        columns["highly_variable_intersection"] = columns["highly_variable_nbatches"] == batches.n
-    return columns
+    top = _top_ranked(scores, criterion.n_top or DEFAULT_TOP, criterion.flavor == "seurat_v3")
+    in_all = {"highly_variable_intersection": top["highly_variable_nbatches"] == batches.n} if by_residuals else {}
+    return columns | {name: scores.mean(axis=1)} | top | in_all
 
 
 # Sort genes by their median rank over the batches that select them, and by the number of these batches. `rank_first`:
 # the median rank is the first key and the number of batches breaks ties, else the other way round.
-def _chosen(scores: Vector, n_top: int, rank_first: bool) -> Columns:
+def _top_ranked(scores: Vector, n_top: int, rank_first: bool) -> Columns:
     # Many genes have the same counts, and scores that differ by rounding errors only. Treat these as ties, in the order
     # in which NumPy's sort leaves them, as scanpy does.
     with np.errstate(divide="ignore"):
-        unit = 10.0 ** (np.floor(np.log10(np.abs(scores))) - DIGITS)
+        unit = 10.0 ** (np.floor(np.log10(np.abs(scores))) - TIE_DIGITS)
     alike = np.where(scores == 0, 0, np.rint(scores / np.where(unit > 0, unit, 1)) * unit)
     ranks = np.argsort(np.argsort(-alike.T, axis=1), axis=1).T.astype(np.float64)  # in each batch; 0: the largest
     n_batches = np.sum(ranks < n_top, axis=1)
@@ -413,7 +404,7 @@ def _chosen(scores: Vector, n_top: int, rank_first: bool) -> Columns:
     median = np.ma.median(best, axis=1).filled(np.nan)  # type: ignore[no-untyped-call]
     keys = (np.where(np.isnan(median), np.inf, median), -n_batches.astype(np.float64))
     return {
-        "highly_variable": _first_of(np.lexsort(keys[::-1] if rank_first else keys), n_top),
+        "highly_variable": _mask_of_first(np.lexsort(keys[::-1] if rank_first else keys), n_top),
         "highly_variable_rank": median,
         "highly_variable_nbatches": n_batches,
     }
@@ -430,16 +421,16 @@ def _residual_variances(
     rates = counts / np.where(T > 0, T, 1)
     cut_off = np.sqrt(batches.sizes) if criterion.clip is None else np.full(batches.n, float(criterion.clip))
     C = np.stack([rates, np.broadcast_to(cut_off, rates.shape)], axis=2)
-    _, found = batches.moments(A, partial(_residuals, criterion.theta), sums[:, None], C)
+    _, found = batches.moments(A, partial(_residuals_minus_zeros, criterion.theta), sums[:, None], C)
     total, squares = found[0] * found[1], found[0] * found[3]
     for b in range(batches.n):
-        zeros = _of_zeros(sums[batches.codes == b], rates[:, b], criterion.theta, cut_off[b])
+        zeros = _sums_of_zeros(sums[batches.codes == b], rates[:, b], criterion.theta, cut_off[b])
         total[:, b] += zeros[0]
         squares[:, b] += zeros[1]
     return np.asarray(np.maximum(squares / size - (total / size) ** 2, 0))
 
 
-def _of_zeros(sums: Vector, rates: Vector, theta: float, clip: float) -> tuple[Vector, Vector]:
+def _sums_of_zeros(sums: Vector, rates: Vector, theta: float, clip: float) -> tuple[Vector, Vector]:
     # Sums of the residuals of zeros, and of their squares, for the rate of each gene. Both are smooth functions of the
     # logarithm of the rate, so interpolate them, unless some residuals are clipped.
     rows, often = np.unique(sums[sums > 0], return_counts=True)
@@ -448,27 +439,27 @@ def _of_zeros(sums: Vector, rates: Vector, theta: float, clip: float) -> tuple[V
     if not len(rows) or not there.any():
         return total, squares
     b = np.log(rates[there])
-    largest = float(_zero(rows[-1:], np.exp(b.max()), theta, np.inf)[0, 0])
-    nodes = chebyshev(float(b.min()), float(b.max()), ACCURACY)
+    largest = float(_zero_residuals(rows[-1:], np.exp(b.max()), theta, np.inf)[0, 0])
+    nodes = chebyshev(float(b.min()), float(b.max()), INTERPOLATION_ERROR)
     if -largest > clip or len(nodes) >= len(b):
-        total[there], squares[there] = _summed(rows, often, rates[there], theta, clip)
+        total[there], squares[there] = _sums_at_rates(rows, often, rates[there], theta, clip)
         return total, squares
-    at_nodes = _summed(rows, often, np.exp(nodes), theta, clip)
+    at_nodes = _sums_at_rates(rows, often, np.exp(nodes), theta, clip)
     total[there], squares[there] = (interpolation(nodes, b) @ values for values in at_nodes)
     return total, squares
 
 
-def _summed(rows: Vector, often: Vector, rates: Vector, theta: float, clip: float) -> tuple[Vector, Vector]:
+def _sums_at_rates(rows: Vector, often: Vector, rates: Vector, theta: float, clip: float) -> tuple[Vector, Vector]:
     total, squares = np.zeros(len(rates)), np.zeros(len(rates))
-    step = max(1, AT_ONCE // len(rates))
+    step = max(1, BLOCK_RESIDUALS // len(rates))
     for lo in range(0, len(rows), step):
-        z = _zero(rows[lo : lo + step], rates, theta, clip)
+        z = _zero_residuals(rows[lo : lo + step], rates, theta, clip)
         total += often[lo : lo + step] @ z
         squares += often[lo : lo + step] @ z**2
     return total, squares
 
 
-def _zero(rows: Vector, rates: Vector | float, theta: float, clip: float) -> Panel:
+def _zero_residuals(rows: Vector, rates: Vector | float, theta: float, clip: float) -> Panel:
     mu = rows[:, None] * rates
     return np.asarray(np.maximum(-np.sqrt(mu / (1 + mu / theta)), -clip))
 
@@ -479,14 +470,14 @@ def _zero(rows: Vector, rates: Vector | float, theta: float, clip: float) -> Pan
 def _standardised_variances(A: Operator, batches: Batches, moments: Panel, span: float) -> Vector:
     size, mean = moments[0], moments[1]
     variance = moments[2] / (size - 1)
-    deviation = np.stack([_expected(mean[:, b], variance[:, b], span) for b in range(batches.n)], axis=1)
-    _, found = batches.moments(A, _cut_off, C=(mean + deviation * np.sqrt(size))[:, :, None])
+    deviation = np.stack([_expected_deviation(mean[:, b], variance[:, b], span) for b in range(batches.n)], axis=1)
+    _, found = batches.moments(A, _clipped_counts, C=(mean + deviation * np.sqrt(size))[:, :, None])
     count, stored_mean, stored_squares = found
     squares = stored_squares + count * (stored_mean - mean) ** 2 + (size - count) * mean**2
     return np.asarray(squares / ((size - 1) * deviation**2))
 
 
-def _expected(mean: Vector, variance: Vector, span: float) -> Vector:
+def _expected_deviation(mean: Vector, variance: Vector, span: float) -> Vector:
     varies = variance > 0
     out = np.ones(len(mean))
     if varies.any():
@@ -496,10 +487,10 @@ def _expected(mean: Vector, variance: Vector, span: float) -> Vector:
 
 # ---- local regression
 
-CELL: Final = 0.2  # largest number of points in a cell, as a share of a neighbourhood, as in the original code
-BEYOND: Final = 0.005  # margin between the data and the outermost cell ends, as a share of the range of the data
+CELL_SHARE: Final = 0.2  # largest number of points in a cell, as a share of a neighbourhood, as in the original code
+MARGIN_SHARE: Final = 0.005  # margin between the data and the outermost cell ends, as a share of the range of the data
 # Singular values of a neighbourhood below this share of the largest are treated as 0.
-SINGULAR: Final = 100 * float(np.finfo(np.float64).eps)
+RANK_TOLERANCE: Final = 100 * float(np.finfo(np.float64).eps)
 
 
 def loess(x: Vector, y: Vector, span: float) -> Vector:
@@ -512,20 +503,20 @@ def loess(x: Vector, y: Vector, span: float) -> Vector:
         raise refuse("span", f"include at least 4 of the {n:,} points", span, f"raise span to {4 / n:.2g} or more")
     order = np.argsort(x, kind="stable")
     x_sorted, y_sorted = x[order], y[order]
-    points = _ends(x_sorted, int(np.floor(n * span * CELL)))
-    fits = np.array([_quadratic(x_sorted, y_sorted, point, nearest) for point in points])
-    return _between(points, fits[:, 0], fits[:, 1], x)
+    points = _cell_ends(x_sorted, int(np.floor(n * span * CELL_SHARE)))
+    fits = np.array([_local_fit(x_sorted, y_sorted, point, nearest) for point in points])
+    return _interpolate_cubic(points, fits[:, 0], fits[:, 1], x)
 
 
-def _ends(x: Vector, most: int) -> Vector:
-    margin = BEYOND * max(x[-1] - x[0], 1e-10 * max(abs(x[0]), abs(x[-1])) + 1e-30)
+def _cell_ends(x: Vector, most: int) -> Vector:
+    margin = MARGIN_SHARE * max(x[-1] - x[0], 1e-10 * max(abs(x[0]), abs(x[-1])) + 1e-30)
     ends = {float(x[0] - margin), float(x[-1] + margin)}
     cells = [(0, len(x) - 1, float(x[0] - margin), float(x[-1] + margin))]
     while cells:
         first, last, lower, upper = cells.pop()
         if last - first + 1 <= most:
             continue
-        middle = _untied(x, first, last)
+        middle = _middle_without_ties(x, first, last)
         cut = float(x[middle])
         if cut not in (lower, upper):
             ends.add(cut)
@@ -533,7 +524,7 @@ def _ends(x: Vector, most: int) -> Vector:
     return np.array(sorted(ends))
 
 
-def _untied(x: Vector, first: int, last: int) -> int:
+def _middle_without_ties(x: Vector, first: int, last: int) -> int:
     middle = (first + last + 2) // 2 - 1  # the original code counts from 1
     offset = 0
     while first <= middle + offset < last:
@@ -543,7 +534,7 @@ def _untied(x: Vector, first: int, last: int) -> int:
     return middle
 
 
-def _quadratic(x: Vector, y: Vector, point: float, nearest: int) -> tuple[float, float]:
+def _local_fit(x: Vector, y: Vector, point: float, nearest: int) -> tuple[float, float]:
     distance = np.abs(x - point)
     radius = np.partition(distance, nearest - 1)[nearest - 1]
     near = distance < radius
@@ -555,12 +546,12 @@ def _quadratic(x: Vector, y: Vector, point: float, nearest: int) -> tuple[float,
     lengths = np.linalg.norm(columns, axis=0)
     lengths[lengths == 0] = 1
     U, S, Vh = np.linalg.svd(columns / lengths, full_matrices=False)
-    there = S > SINGULAR * S[0]
+    there = S > RANK_TOLERANCE * S[0]
     found = Vh[there].T @ ((U[:, there].T @ (w * y[near])) / S[there]) / lengths
     return float(found[0]), float(found[1])
 
 
-def _between(points: Vector, values: Vector, slopes: Vector, x: Vector) -> Vector:
+def _interpolate_cubic(points: Vector, values: Vector, slopes: Vector, x: Vector) -> Vector:
     i = np.clip(np.searchsorted(points, x, side="left") - 1, 0, len(points) - 2)
     width = points[i + 1] - points[i]
     h = (x - points[i]) / width

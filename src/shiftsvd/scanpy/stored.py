@@ -21,7 +21,7 @@ from shiftsvd.transforms import Transform
 _ROUNDING: Final = 4 * float(np.finfo(np.float32).eps)
 _DESIGN, _STEPS = "design", "preprocess"  # keys of the fitted regression and transformations in ``uns["pca"]``
 _RESIDUALS: Final = "pearson_residuals_normalization"  # scanpy's own key
-_EVERY: Final = SettingText("mask_var", "none", "mask_var=None")
+_ALL: Final = SettingText("mask_var", "none", "mask_var=None")
 MarginsName = Literal["all", "mask"]
 Mask = npt.NDArray[np.bool_]
 
@@ -55,7 +55,7 @@ def loadings_of(pca: PCA, n_genes: int, rows: Any, keys: Keys) -> dict[str, Pane
     return {keys.varm: V, keys.shift_scale: shift_scale}
 
 
-def unstructured(
+def uns_entries(
     pca: PCA, key: str, params: dict[str, Any], variances: dict[str, Any], genes: Any, computed_on: str
 ) -> dict[str, Any]:
     # `genes` has the names of all genes, also of those outside the mask.
@@ -65,19 +65,19 @@ def unstructured(
     if steps := tuple(each for each in fitted if not each.selects):
         n_all = next((number for number, each in enumerate(fitted) if each.selects), 0)
         names = np.array(genes if n_all else genes[kept_of(fitted, len(genes))], object)
-        results[_STEPS] = _coded(steps, "fitted") | {"n_all": n_all, "genes": names}
+        results[_STEPS] = _encoded(steps, "fitted") | {"n_all": n_all, "genes": names}
         params[_STEPS] = ", then ".join(str(each.how) for each in steps)
         last = steps[-1]
         if isinstance(last.how, PearsonResiduals):
             clip = float(last.known[0])
             found[_RESIDUALS] = {"theta": last.how.theta, "clip": clip, "computed_on": computed_on}
     if design is not None:
-        results[_DESIGN] = _coded((design, pca.shift_), "design")
+        results[_DESIGN] = _encoded((design, pca.shift_), "design")
         params["covariates"] = ", ".join(design.names)
     return {key: results} | found
 
 
-def _coded(value: Any, name: str) -> dict[str, Any]:
+def _encoded(value: Any, name: str) -> dict[str, Any]:
     tensors: dict[str, Any] = {}
     text = json.dumps(code(value, name, tensors))
     return {"text": text, **tensors}
@@ -156,7 +156,7 @@ def with_selection(
 # ---- columns of obs
 
 
-def names_of(what: str, given: str | Sequence[str] | None) -> tuple[str, ...]:
+def obs_names(what: str, given: str | Sequence[str] | None) -> tuple[str, ...]:
     names = () if given is None else (given,) if isinstance(given, str) else tuple(given)
     if not all(isinstance(name, str) for name in names):
         raise ValueError(f"{what} must be a column of obs or a list of them, got {given!r:.80}")
@@ -185,7 +185,7 @@ def is_annotated(data: Any) -> bool:
 
 def matrix_of(adata: Any, layer: str | None, columns: Places | None, resources: Resources) -> Operator:
     if adata.isbacked and layer is None:
-        return _backed(adata, columns, resources)
+        return _backed_matrix(adata, columns, resources)
     if layer is not None and layer not in adata.layers:
         raise ValueError(f"layer must be one of {few(adata.layers)}, got {layer!r}")
     part = adata if columns is None else adata[:, columns]
@@ -195,11 +195,11 @@ def matrix_of(adata: Any, layer: str | None, columns: Places | None, resources: 
     return as_operator(X, **vars(resources))
 
 
-def logged(adata: Any, layer: str | None) -> bool:
+def has_logarithms(adata: Any, layer: str | None) -> bool:
     return layer is None and "log1p" in adata.uns
 
 
-def _backed(adata: Any, columns: Places | None, resources: Resources) -> Operator:
+def _backed_matrix(adata: Any, columns: Places | None, resources: Resources) -> Operator:
     if adata.is_view:
         raise ValueError("a view of a backed AnnData object cannot be written to. Call its method .to_memory() first.")
     opened = read_file(Path(adata.filename), "h5ad", "X", resources.memory_limit)
@@ -212,13 +212,13 @@ def _backed(adata: Any, columns: Places | None, resources: Resources) -> Operato
 
 def mask_of(adata: Any, mask: Any) -> Mask:
     if not isinstance(mask, str):
-        return booleans(_in_order(mask, adata.var_names), adata.n_vars)
+        return booleans(_mask_by_names(mask, adata.var_names), adata.n_vars)
     if mask not in adata.var:
         raise refuse("mask_var", "be a column of var or an array", mask, f"columns of var: {few(adata.var)}")
     return booleans(adata.var[mask], adata.n_vars, f"the column {mask!r} of var")
 
 
-def _in_order(mask: Any, genes: Any) -> Any:
+def _mask_by_names(mask: Any, genes: Any) -> Any:
     if not hasattr(mask, "reindex") or len(mask) != len(genes) or not (mask.index.is_unique and genes.is_unique):
         return mask
     places = mask.index.get_indexer(genes)
@@ -233,7 +233,7 @@ def booleans(mask: Any, n_vars: int, name: str = "the mask") -> Mask:
         rule = f" must be {n_vars:,} booleans, got {values.dtype} of shape {values.shape}"
         raise Refused(Setting("mask_var"), rule)
     if not values.any():
-        raise Refused(Setting("mask_var"), " must be true for at least one gene. To use all genes, pass ", _EVERY, ".")
+        raise Refused(Setting("mask_var"), " must be true for at least one gene. To use all genes, pass ", _ALL, ".")
     return values
 
 
@@ -241,7 +241,7 @@ def _from_objects(values: Any, name: str) -> Any:
     if gaps := sum(x is None or type(x).__name__ == "NAType" or x != x for x in values.flat):
         have = "missing value" if gaps == 1 else "missing values"
         rule = f" must be true or false for every gene, but {name} has {gaps:,} {have} in {values.size:,} genes. "
-        remedy = "Fill them with .fillna(False).astype(bool), or pass ", _EVERY, " to use all genes."
+        remedy = "Fill them with .fillna(False).astype(bool), or pass ", _ALL, " to use all genes."
         raise Refused(Setting("mask_var"), rule, *remedy)
     return values.astype(bool) if all(isinstance(x, bool | np.bool_) for x in values.flat) else values
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -23,6 +23,7 @@ from shiftsvd.extend.running import (
     SolverName,
     affordable,
     few,
+    plural,
     refuse,
     spare,
 )
@@ -34,15 +35,15 @@ from shiftsvd.xarray.fields import Attrs, Dim, Dims, Mask, Panel, Places, Stacke
 Labels = npt.NDArray[Any]
 _EPOCH: Final = "1970-01-01"
 # Relative tolerance of the pseudoinverse of the normal equations of a cell; smaller eigenvalues count as 0.
-RANK: Final = 1e-10
-LARGEST: Final = 1e150  # largest mean or anomaly whose squares can be summed without overflow
+RANK_TOLERANCE: Final = 1e-10
+MAX_SIZE: Final = 1e150  # largest mean or anomaly whose squares can be summed without overflow
 # Settings that may differ between several fields, and their defaults.
-OF_EACH: Final = {"weights": None, "center": True, "standardize": False, "missing": "error"}
+PER_FIELD: Final = {"weights": None, "center": True, "standardize": False, "missing": "error"}
 
 
 @dataclass(frozen=True, eq=False)
 class FieldOptions:
-    """Arguments that the public functions share, as `pca` describes them; those in `OF_EACH` may be mappings."""
+    """Arguments that the public functions share, as `pca` describes them; those in `PER_FIELD` may be mappings."""
 
     dim: Dim
     weights: Any
@@ -76,8 +77,8 @@ class FieldOptions:
                 *(Setting("missing", "mean"), ", which subtract means. Remove one of them."),
             )
 
-    def of_each(self, names: Sequence[str]) -> "dict[str, FieldOptions]":
-        own = {what: of_each(getattr(self, what), names, default, what) for what, default in OF_EACH.items()}
+    def per_field(self, names: Sequence[str]) -> "dict[str, FieldOptions]":
+        own = {what: per_field(getattr(self, what), names, default, what) for what, default in PER_FIELD.items()}
         found = {name: replace(self, **{what: values[name] for what, values in own.items()}) for name in names}
         for options in found.values():
             options.check()
@@ -92,18 +93,12 @@ class FieldOptions:
         return {"groups": self.groups} if isinstance(self.groups, str) else {}
 
 
-def of_each(setting: Any, names: Sequence[str], default: Any, what: str) -> dict[str, Any]:
+def per_field(setting: Any, names: Sequence[str], default: Any, what: str) -> dict[str, Any]:
     if not isinstance(setting, Mapping):
         return dict.fromkeys(names, setting)
     if unknown := [name for name in setting if name not in names]:
         raise refuse(what, f"have names of fields as keys ({', '.join(names)})", unknown[0])
     return {name: setting.get(name, default) for name in names}
-
-
-def check_modes(n_modes: Any, most: int, what: str, remedy: str = "") -> None:
-    whole = isinstance(n_modes, int | np.integer) and not isinstance(n_modes, bool)
-    if not whole or not 1 <= n_modes <= most:
-        raise refuse("n_modes", f"be in 1..{most} for {what}", n_modes, remedy)
 
 
 # --- groups and covariates of samples -------------------------------------------------------------------------------
@@ -121,29 +116,23 @@ class Regressors:
     def of(cls, da: DataArray, over: Dims, groups: Any, covariates: Any) -> "Regressors":
         labels = None if groups is None else aligned(da, over, groups, "groups")
         m = int(np.prod([da.sizes[dim] for dim in over]))
-        given = _named(covariates)
+        given = _named_covariates(covariates)
         numbers = [_as_numbers(aligned(da, over, value, "covariates"), name) for name, value in given]
         return cls(labels, np.column_stack(numbers) if numbers else np.zeros((m, 0)), tuple(name for name, _ in given))
 
     @property
-    def known(self) -> bool:
+    def given(self) -> bool:
         return self.labels is not None or bool(self.names)
 
     def at(self, rows: Mask) -> "Regressors":
         labels, numbers = None if self.labels is None else self.labels[rows], self.numbers[rows]
         if labels is not None and (absent := int(isna(labels).sum())):
-            have = "1 sample has" if absent == 1 else f"{absent:,} samples have"
-            text = (
-                f" must have a label for every sample, but {have} none. Fill missing labels, or remove these samples."
-            )
+            text = f" must have a label for every sample, got {plural(absent, 'missing label')}. Remove these samples."
             raise Refused(Setting("groups"), text)
         for name, column in zip(self.names, numbers.T, strict=True):
             if bad := int(np.count_nonzero(~np.isfinite(column))):
-                have = "1 sample" if bad == 1 else f"{bad:,} samples"
-                text = (
-                    f" must be finite, but {name!r} is not finite at {have}. Fill these values, or remove the samples."
-                )
-                raise Refused(Setting("covariates"), text)
+                got = f"{plural(bad, 'NaN or infinite value')} in {name!r}. Fill these values, or remove the samples."
+                raise Refused(Setting("covariates"), f" must be finite, got {got}")
         return Regressors(labels, numbers, self.names)
 
     def levels(self) -> Labels | None:
@@ -189,25 +178,23 @@ def aligned(da: DataArray, over: Dims, value: Any, what: str) -> Labels:
         return array.ravel()
     if unknown := [dim for dim in value.dims if dim not in over]:
         raise refuse(what, f"have only dimensions of the samples, {over}", unknown[0])
-    places = {dim: _places(value, da, dim, what) for dim in value.dims}
+    places = {dim: _sample_places(value, da, dim, what) for dim in value.dims}
     ordered = value.variable.isel({dim: at for dim, at in places.items() if at is not None})
     return np.asarray(ordered.set_dims(dict(zip(over, sizes, strict=True))).values).ravel()
 
 
-def _places(value: DataArray, da: DataArray, dim: Hashable, what: str) -> Places | None:
-    places = fields.places_of(da, value, dim)
+def _sample_places(value: DataArray, da: DataArray, dim: Hashable, what: str) -> Places | None:
+    places = fields.matching_places(da, value, dim)
     if places is None and value.sizes[dim] != da.sizes[dim]:
         raise refuse(what, f"have {da.sizes[dim]} values along {dim}", value.sizes[dim])
     if places is not None and (absent := int(np.count_nonzero(places < 0))):
         first = da.indexes[dim][int(np.argmax(places < 0))]
-        have = (
-            f"{absent:,} label{'s' * (absent > 1)}, such as {first}, {'have' if absent > 1 else 'has'} none or several"
-        )
-        raise Refused(Setting(what), f" must have one value for each label of da along {dim}, but {have}")
+        got = f"none or several for {plural(absent, 'label')}, such as {first}"
+        raise Refused(Setting(what), f" must have one value for each label of da along {dim}, got {got}")
     return places
 
 
-def _named(covariates: Any) -> list[tuple[str, Any]]:
+def _named_covariates(covariates: Any) -> list[tuple[str, Any]]:
     if isinstance(covariates, Mapping) or hasattr(covariates, "data_vars"):
         return [(str(name), covariates[name]) for name in covariates]
     several = [] if covariates is None else [covariates]
@@ -266,7 +253,7 @@ def _mean_alone(mean: Vector) -> RemovedMeans:
     return RemovedMeans(None, mean[None], np.zeros((0, len(mean))), np.zeros(0))
 
 
-def _regressed(A: Operator, moments: Moments, samples: Regressors) -> tuple[LowRank, RemovedMeans]:
+def _fit_regression(A: Operator, moments: Moments, samples: Regressors) -> tuple[LowRank, RemovedMeans]:
     levels, c = samples.levels(), len(samples.names)
     S, learned = Covariates(np.hstack([samples.one_hot(levels), samples.numbers])).learn(A, moments)
     g, slopes = len(learned.centre) - c, learned.coefficients
@@ -274,7 +261,7 @@ def _regressed(A: Operator, moments: Moments, samples: Regressors) -> tuple[LowR
     return S, RemovedMeans(levels, means, slopes[g:], learned.centre[g:], samples.names)
 
 
-def _from_observed(X: Any, samples: Regressors) -> tuple[RemovedMeans, Vector]:
+def _fit_observed(X: Any, samples: Regressors) -> tuple[RemovedMeans, Vector]:
     # Least squares on the observed values, cell by cell, and their mean; one read. A group without values in a cell has
     # the mean of the cell; slopes that the values of a cell do not determine are 0.
     levels = samples.levels()
@@ -282,7 +269,7 @@ def _from_observed(X: Any, samples: Regressors) -> tuple[RemovedMeans, Vector]:
     C, there = samples.numbers - centre, ~np.isnan(X)
     squared = (C[:, :, None] * C[:, None, :]).reshape(len(C), -1)
     counted = np.hstack([L, *(L * column[:, None] for column in C.T), squared])
-    found = fields.at_once(
+    found = fields.compute_together(
         M=(("p", "cell"), fields.product(counted.T, there)),
         x=(("q", "cell"), fields.product(np.hstack([L, C]).T, np.where(there, X, 0))),
     )
@@ -293,7 +280,7 @@ def _from_observed(X: Any, samples: Regressors) -> tuple[RemovedMeans, Vector]:
     P = found["M"][g : g + g * c].reshape(c, g, n)
     shares = P / np.maximum(counts, 1)
     squares = found["M"][g + g * c :].reshape(c, c, n) - np.einsum("agn,bgn->abn", P, shares)
-    inverse = np.linalg.pinv(squares.transpose(2, 0, 1), rcond=RANK, hermitian=True)
+    inverse = np.linalg.pinv(squares.transpose(2, 0, 1), rcond=RANK_TOLERANCE, hermitian=True)
     slopes = np.einsum("nab,bn->an", inverse, found["x"][g:] - np.einsum("agn,gn->an", P, within))
     means = np.where(counts > 0, within - np.einsum("agn,an->gn", shares, slopes), mean)
     return RemovedMeans(levels, means, slopes, centre, samples.names), mean
@@ -307,28 +294,28 @@ class Anomalies:
     """Anomalies of the present samples and cells of a field; a field without gaps is not copied."""
 
     field: Stacked
-    known: Regressors  # of all samples, including absent ones
+    regressors: Regressors  # of all samples, including absent ones
     missing: MissingName
     A: Operator  # (m, n), the anomalies, divided and weighted
     removed: RemovedMeans  # in the units of the field
     mean: Vector  # (n,), of each cell
     weights: Vector  # (n,), factors of the anomalies
-    spread: Vector | None = None  # (n,), sums of squares about the mean, if at most the mean was removed
-    level: Vector | float = 0.0  # contribution of a mean that was not removed to the sums of squares
+    centred_squares: Vector | None = None  # (n,), sums of squares about the mean, if at most the mean was removed
+    mean_squares: Vector | float = 0.0  # contribution of a mean that was not removed to the sums of squares
     completion: Completion | None = None
     gaps: Gaps | None = None  # incomplete anomalies about `centre`
     centre: Vector | float = 0.0
     deviation: Vector | None = None  # (n,), of the values of a field with gaps (ddof 1)
 
     @cached_property
-    def left(self) -> Vector:
+    def residual_squares(self) -> Vector:
         """Sums of squares of the anomalies of each cell, in the units of the field."""
-        return _squares(self.A) / self.weights**2 if self.spread is None else self.spread
+        return _squares(self.A) / self.weights**2 if self.centred_squares is None else self.centred_squares
 
     @property
     def squares(self) -> Vector:
         """Sums of squares of the columns of `A`."""
-        return np.asarray((self.left + self.level) * self.weights**2)
+        return np.asarray((self.residual_squares + self.mean_squares) * self.weights**2)
 
     @property
     def attrs(self) -> Attrs:
@@ -348,74 +335,78 @@ class Anomalies:
         if removed.levels is not None:
             group = DataArray(removed.levels, dims="group", name="group")
             found["group_means"] = field.in_space(removed.means, group, attrs)
-            found["groups"] = fields.labelled(np.asarray(self.known.labels), field.da, field.over)
+            found["groups"] = fields.labelled(np.asarray(self.regressors.labels), field.da, field.over)
         if removed.names:
             names = DataArray(list(removed.names), dims="covariate", name="covariate")
             per = {"long_name": "change by 1 of the covariate, by a day of times"} | fields.attrs_of(field.da, "units")
             found["slopes"] = field.in_space(removed.slopes, names, per)
             found["covariate_means"] = DataArray(removed.centre, dims="covariate")
-            found["covariates"] = fields.labelled(self.known.numbers.T, field.da, field.over, names)
+            found["covariates"] = fields.labelled(self.regressors.numbers.T, field.da, field.over, names)
         return found
 
 
-def in_common(given: Mapping[str, DataArray], options: Mapping[str, FieldOptions]) -> list[Stacked]:
+def common_samples(given: Mapping[str, DataArray], options: Mapping[str, FieldOptions]) -> list[Stacked]:
     (first, like), *_ = given.items()
-    ordered = {name: fields.in_order(like, da, options[name].dim, (first, name)) for name, da in given.items()}
-    return fields.at_common(
-        [fields.stacked(da, options[name].dim, options[name].missing, name) for name, da in ordered.items()]
-    )
+    ordered = {name: fields.ordered_as(like, da, options[name].dim, (first, name)) for name, da in given.items()}
+    found = [fields.stacked(da, options[name].dim, options[name].missing, name) for name, da in ordered.items()]
+    rows: Mask = reduce(np.logical_and, (field.rows for field in found))
+    if np.count_nonzero(rows) < 2:
+        raise ValueError(f"fields must have at least 2 samples with values in common, got {np.count_nonzero(rows)}")
+    fields.notice_used(rows, found[0].over, "have values in all fields")
+    return [fields.keep_samples(field, rows) for field in found]
 
 
 def anomalies(field: Stacked, options: FieldOptions, rank: Any) -> Anomalies:
     # One pass for means and deviations, one more for groups and covariates. `rank` is that of a completion.
-    known = Regressors.of(field.da, field.over, options.groups, options.covariates)
-    samples = known.at(field.rows)
-    applied = fields.cell_weights(field.da, options.weights, field.space, field.cells)
+    regressors = Regressors.of(field.da, field.over, options.groups, options.covariates)
+    samples = regressors.at(field.rows)
+    given = fields.cell_weights(field.da, options.weights, field.space, field.cells)
+    weights = np.ones(field.X.shape[1]) if given is None else given
     if field.n_missing:
-        return _of_gaps(field, known, samples, applied, options, rank)
-    return _of_whole(field, known, samples, applied, options)
+        return _incomplete_anomalies(field, regressors, samples, weights, options, rank)
+    return _complete_anomalies(field, regressors, samples, weights, options)
 
 
-def _of_whole(
-    field: Stacked, known: Regressors, samples: Regressors, applied: Vector | None, options: FieldOptions
+def _complete_anomalies(
+    field: Stacked, regressors: Regressors, samples: Regressors, weights: Vector, options: FieldOptions
 ) -> Anomalies:
     A = as_operator(field.X, **vars(options.resources))
-    (m, n), moments, level, deviations = A.shape, A.moments(), np.zeros(1), None
-    mean, spread = moments.mean, moments.M2
-    _check_range(mean, spread)
-    if samples.known:
-        S, removed = _regressed(A, moments, samples)
-        A, spread = A - S, None
+    (m, n), moments, mean_squares = A.shape, A.moments(), np.zeros(1)
+    mean, centred_squares = moments.mean, moments.M2
+    _check_range(mean, centred_squares)
+    if samples.given:
+        S, removed = _fit_regression(A, moments, samples)
+        A, centred_squares = A - S, None
     elif options.center:
         removed, A = _mean_alone(mean), A - _repeated(mean, m)
     else:
-        mean, level = np.zeros(n), m * mean**2
+        mean, mean_squares = np.zeros(n), m * mean**2
         removed = _mean_alone(mean)
     if options.standardize:
-        spread = _squares(A) if spread is None else spread
-        deviations = np.sqrt(spread / m)
-    weights = _weights(applied, deviations, n)
+        centred_squares = _squares(A) if centred_squares is None else centred_squares
+        weights = _standardized(weights, centred_squares / m)
     if np.any(weights != 1):
         A = Scaled(A, None, weights)
-    return Anomalies(field, known, options.missing, A, removed, mean, weights, spread=spread, level=level)
+    return Anomalies(field, regressors, options.missing, A, removed, mean, weights, centred_squares, mean_squares)
 
 
-def _of_gaps(
-    field: Stacked, known: Regressors, samples: Regressors, applied: Vector | None, options: FieldOptions, rank: Any
+def _incomplete_anomalies(
+    field: Stacked, regressors: Regressors, samples: Regressors, weights: Vector, options: FieldOptions, rank: Any
 ) -> Anomalies:
     X, limits, (m, n) = field.X, vars(options.resources), field.X.shape
-    if not fields.lazy(X):
+    if not fields.is_lazy(X):
         affordable(2 * X.nbytes, options.resources.memory_limit, "anomalies of a field with gaps", "cells")
     removed, mean, centre = _mean_alone(np.zeros(n)), np.zeros(n), np.zeros(n)
     if options.center:
-        removed, mean = _from_observed(X, samples)
-    Y = fields.without(X, removed.factors(samples))
+        removed, mean = _fit_observed(X, samples)
+    Y = fields.minus_low_rank(X, removed.factors(samples))
     squares, count = np.nansum(Y * Y, axis=0, dtype=np.float64), (~np.isnan(X)).sum(axis=0)
-    found = fields.at_once(squares=("cell", squares), n=("cell", count))
+    found = fields.compute_together(squares=("cell", squares), n=("cell", count))
     _check_range(mean, found["squares"])
-    weights = _weights(applied, np.sqrt(found["squares"] / found["n"]) if options.standardize else None, n)
+    if options.standardize:
+        weights = _standardized(weights, found["squares"] / found["n"])
     if np.any(weights != 1):
-        Y = fields.without(X, removed.factors(samples), weights)
+        Y = fields.minus_low_rank(X, removed.factors(samples), weights)
     gaps = completion = None
     if options.missing == "mean":
         A = as_operator(np.where(np.isnan(Y), 0, Y), **limits)
@@ -432,11 +423,11 @@ def _of_gaps(
     mean = removed.means[0] if removed.levels is None else mean + centre / weights
     deviation = np.sqrt(found["squares"] / np.maximum(found["n"] - 1, 1))
     of_gaps = {"completion": completion, "gaps": gaps, "centre": centre, "deviation": deviation}
-    return Anomalies(field, known, options.missing, A, removed, mean, weights, **of_gaps)
+    return Anomalies(field, regressors, options.missing, A, removed, mean, weights, **of_gaps)
 
 
 def gaps_within(Y: Any, resources: Resources) -> Gaps:
-    if not fields.lazy(Y):
+    if not fields.is_lazy(Y):
         return gaps_of(Y, **vars(resources))
     if spare(2 * Y.nbytes, resources.memory_limit):
         return gaps_of(Y.compute(), **vars(resources))
@@ -445,13 +436,13 @@ def gaps_within(Y: Any, resources: Resources) -> Gaps:
     return LazyGaps(Y, resources.memory_limit)
 
 
-def regressed(gaps: Gaps, centre: Vector | float, V: Panel, variances: Vector, noise: float) -> Panel:
+def regressed_scores(gaps: Gaps, centre: Vector | float, V: Panel, variances: Vector, noise: float) -> Panel:
     mean = np.broadcast_to(centre, V.shape[1:])
     A = regressed_rows(gaps, mean, None, V, variances, noise) - _repeated(mean, gaps.shape[0])
-    return products(A, V)
+    return row_scores(A, V)
 
 
-def products(A: Operator, V: Panel) -> Panel:
+def row_scores(A: Operator, V: Panel) -> Panel:
     return np.concatenate([part for _, part in A.row_products(V.T.astype(np.float64))])
 
 
@@ -465,14 +456,14 @@ def _squares(A: Operator) -> Vector:
     return squares
 
 
-def _weights(applied: Vector | None, deviations: Vector | None, n: int) -> Vector:
-    weights = np.ones(n) if applied is None else applied
-    return weights if deviations is None else weights / np.where(deviations > 0, deviations, 1)
+def _standardized(weights: Vector, variances: Vector) -> Vector:
+    deviations = np.sqrt(variances)
+    return weights / np.where(deviations > 0, deviations, 1)
 
 
 def _check_range(mean: Vector, squares: Vector | None) -> None:
     assert squares is not None  # every kind of operator that a field can be has them
     size = float(max(np.abs(mean).max(), np.sqrt(squares.max())))
-    if size != 0 and not 1 / LARGEST < size < LARGEST:
-        rule = f"must be between {1 / LARGEST:g} and {LARGEST:g} in absolute value, so that squares do not overflow"
+    if size != 0 and not 1 / MAX_SIZE < size < MAX_SIZE:
+        rule = f"must be between {1 / MAX_SIZE:g} and {MAX_SIZE:g} in absolute value, so that squares do not overflow"
         raise ValueError(f"anomalies and means of a field {rule}, got {size:.3g}. Change the units.")

@@ -7,11 +7,12 @@ import numpy as np
 from xarray import DataArray
 
 from shiftsvd import Operator, SVDResult
+from shiftsvd.extend.fits import integer
 from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName, refuse
 from shiftsvd.operators import Product
 from shiftsvd.solvers import Solver
-from shiftsvd.xarray.anomalies import OF_EACH, Anomalies, FieldOptions, anomalies, check_modes, in_common, of_each
-from shiftsvd.xarray.datasets import Dataset, attrs_of_each, fit_attrs, mode_labels, together
+from shiftsvd.xarray.anomalies import PER_FIELD, Anomalies, FieldOptions, anomalies, common_samples, per_field
+from shiftsvd.xarray.datasets import Dataset, attrs_per_field, fit_attrs, merge_fields, mode_labels
 from shiftsvd.xarray.fields import Attrs, Panel, Vector, as_field
 
 PROBES: Final = 64  # random vectors for the estimate of a total whose exact value would cost more than the modes
@@ -114,20 +115,20 @@ def coupled(
     if method not in ("mca", "cca"):
         raise refuse("method", 'be "mca" or "cca"', method)
     given = locals()
-    options = FieldOptions.of(given | {name: _by_side(given[name]) for name in OF_EACH}).of_each(("X", "Y"))
+    options = FieldOptions.of(given | {name: _by_side(given[name]) for name in PER_FIELD}).per_field(("X", "Y"))
     what = "n_modes" if method == "mca" else "leading"
-    ranks = of_each(_by_side(given[what]), list(options), 10, what)
+    ranks = per_field(_by_side(given[what]), list(options), 10, what)
     for name, rank in ranks.items():
         if options[name].missing == "em" and (isinstance(rank, bool) or not isinstance(rank, int | np.integer)):
             raise Refused(Setting(what), " must be an integer with ", Setting("missing", "em"), f", got {rank!r}")
-    fields = in_common({"X": as_field(X, "X"), "Y": as_field(Y, "Y")}, options)
+    fields = common_samples({"X": as_field(X, "X"), "Y": as_field(Y, "Y")}, options)
     m, p, q = len(fields[0].X), *(field.X.shape[1] for field in fields)
-    check_modes(n_modes, min(m, p, q), f"{m:,} samples of {p:,} and {q:,} cells")
+    integer("n_modes", n_modes, 1, min(m, p, q), f" for {m:,} samples of {p:,} and {q:,} cells")
     x, y = (anomalies(field, options[name], ranks[name]) for field, name in zip(fields, "XY", strict=True))
     if method == "mca":
-        found = _covariances(x, y, n_modes, options["X"])
+        found = _mca(x, y, n_modes, options["X"])
     else:
-        found = _correlations(x, y, n_modes, ranks, options["X"])
+        found = _cca(x, y, n_modes, ranks, options["X"])
     return _dataset(x, y, found).assign_attrs(options["X"].attrs | {"method": method})
 
 
@@ -149,18 +150,18 @@ class Pairs(NamedTuple):
     attrs: Attrs
 
 
-def _covariances(x: Anomalies, y: Anomalies, n_modes: int, options: FieldOptions) -> Pairs:
+def _mca(x: Anomalies, y: Anomalies, n_modes: int, options: FieldOptions) -> Pairs:
     C, m = Product(x.A.H, y.A), x.A.shape[0]
     F = options.svd(C, n_modes)
     U, V = F.U, F.Vh.conj().T
-    total, how = _total(C, F, options.rng)
+    total, how = _total_squares(C, F, options.rng)
     shares = F.S**2 / total if total > 0 else np.zeros(n_modes)
     shared = {"covariance": F.S / (m - 1), "squared_covariance_fraction": shares}
     attrs = fit_attrs(F.info, x, y) | {"total": how, "total_squared_covariance": total / (m - 1) ** 2}
     return Pairs([U, V], [x.A.matmat(U), y.A.matmat(V)], None, shared, attrs)
 
 
-def _total(C: Operator, F: SVDResult, rng: np.random.Generator) -> tuple[float, str]:
+def _total_squares(C: Operator, F: SVDResult, rng: np.random.Generator) -> tuple[float, str]:
     norm = C.frobenius_norm()
     if norm is not None:
         return norm**2, "exact"
@@ -169,11 +170,11 @@ def _total(C: Operator, F: SVDResult, rng: np.random.Generator) -> tuple[float, 
     return float(np.sum(F.S**2) + np.linalg.norm(rest) ** 2 / PROBES), "estimated"
 
 
-def _correlations(x: Anomalies, y: Anomalies, n_modes: int, leading: Mapping[str, Any], options: FieldOptions) -> Pairs:
+def _cca(x: Anomalies, y: Anomalies, n_modes: int, leading: Mapping[str, Any], options: FieldOptions) -> Pairs:
     root = np.sqrt(x.A.shape[0] - 1)
     fx, fy = (_leading(of.A, k, options) for of, k in zip((x, y), leading.values(), strict=True))
     P, correlations, Qh = np.linalg.svd(fx.U.T @ fy.U)
-    check_modes(n_modes, len(correlations), f"{len(fx.S)} and {len(fy.S)} components")
+    integer("n_modes", n_modes, 1, len(correlations), f" for {len(fx.S)} and {len(fy.S)} components")
     maps = (Qh[:n_modes] * fy.S) @ fy.Vh
     signs = np.where(maps[np.arange(n_modes), np.abs(maps).argmax(axis=1)] < 0, -1, 1)  # the largest entry is positive
     sides = [(fx, P[:, :n_modes] * signs), (fy, Qh[:n_modes].T * signs)]
@@ -203,25 +204,25 @@ def _dataset(x: Anomalies, y: Anomalies, found: Pairs) -> Dataset:
     Z = [scores - scores.mean(axis=0) for scores in found.scores]
     lengths = [np.linalg.norm(scores, axis=0) for scores in Z]
     inner = np.real(np.sum(Z[0].conj() * Z[1], axis=0))
-    shared = found.shared | {"correlation": _over(inner, lengths[0] * lengths[1])}
+    shared = found.shared | {"correlation": _ratio(inner, lengths[0] * lengths[1])}
     parts = {}
     for i, (name, of) in enumerate((("x", x), ("y", y))):
         products, squares = of.A.rmatmat(np.hstack([Z[i], Z[1 - i]])), of.squares
-        maps = _over(products, np.sqrt(squares)[:, None] * np.concatenate([lengths[i], lengths[1 - i]]))
+        maps = _ratio(products, np.sqrt(squares)[:, None] * np.concatenate([lengths[i], lengths[1 - i]]))
         variances = np.sum(np.abs(found.patterns[i]) ** 2, axis=0) * np.sum(np.abs(Z[i]) ** 2, axis=0)
         parts[name] = {
             "components": of.field.in_space(found.patterns[i].T, modes),
             "scores": of.field.in_time(found.scores[i], modes),
-            "explained_variance_ratio": DataArray(_over(variances, squares.sum()), dims="mode"),
+            "explained_variance_ratio": DataArray(_ratio(variances, squares.sum()), dims="mode"),
             "homogeneous": of.field.in_space(maps[:, :k].T, modes),
             "heterogeneous": of.field.in_space(maps[:, k:].T, modes),
             **of.subtracted(),
             **({} if found.duals is None else {"duals": of.field.in_space(found.duals[i].T, modes)}),
         }
     of_both = {name: DataArray(values, dims="mode") for name, values in shared.items()}
-    return together(parts, of_both, modes, x.field.over, found.attrs | attrs_of_each({"x": x, "y": y}))
+    return merge_fields(parts, of_both, modes, x.field.over, found.attrs | attrs_per_field({"x": x, "y": y}))
 
 
-def _over(values: Panel, sizes: Any) -> Panel:
+def _ratio(values: Panel, sizes: Any) -> Panel:
     there = np.broadcast_to(sizes, np.shape(values)) > 0
     return np.asarray(np.divide(values, sizes, out=np.zeros(np.shape(values)), where=there))

@@ -35,16 +35,16 @@ def scores_of(F: SVDResult) -> Panel:
     return np.asarray(U * F.S.astype(U.real.dtype))
 
 
-def variances(S: Vector, m: int, squares: float) -> dict[str, DataArray]:
+def variance_variables(S: Vector, m: int, squares: float) -> dict[str, DataArray]:
     shares = S**2 / squares if squares > 0 else np.zeros(len(S))
     found = {"explained_variance": S**2 / (m - 1), "explained_variance_ratio": shares, "singular_values": S}
     return {name: DataArray(values, dims="mode") for name, values in found.items()}
 
 
-def modes_of(of: Anomalies, components: Panel, Z: Panel, S: Vector, squares: float, **more: DataArray) -> Dataset:
+def modes_dataset(of: Anomalies, components: Panel, Z: Panel, S: Vector, squares: float, **more: DataArray) -> Dataset:
     modes = mode_labels(len(S))
     found = {"components": of.field.in_space(components, modes), "scores": of.field.in_time(Z, modes)}
-    found |= variances(S, len(Z), squares) | more | of.subtracted()
+    found |= variance_variables(S, len(Z), squares) | more | of.subtracted()
     return Dataset(found, coords={"mode": modes}, attrs=of.attrs)
 
 
@@ -54,7 +54,7 @@ def fit_attrs(info: Info, *of: Anomalies) -> Attrs:
     return {"solver": info.solver, "n_passes": info.n_passes, "converged": bool(converged) and filled}
 
 
-def attrs_of_each(parts: Mapping[str, Anomalies]) -> Attrs:
+def attrs_per_field(parts: Mapping[str, Anomalies]) -> Attrs:
     return {f"{key}_{name}": value for name, of in parts.items() for key, value in of.attrs.items()}
 
 
@@ -91,7 +91,7 @@ def with_modes(values: DataArray, name: str) -> DataArray:
 # --- several fields -------------------------------------------------------------------------------------------------
 
 
-def together(
+def merge_fields(
     parts: Mapping[str, Mapping[str, DataArray]],
     shared: Mapping[str, DataArray],
     modes: DataArray,
@@ -169,7 +169,7 @@ def names_of(result: Any) -> list[str]:
     return list(json.loads(getattr(result, "attrs", {}).get("fields", "[]")))
 
 
-def as_in(result: xarray.Dataset, name: str, da: DataArray) -> DataArray:
+def suffixed(result: xarray.Dataset, name: str, da: DataArray) -> DataArray:
     return _renamed(da, {key: new for new, key in json.loads(result.attrs[f"renamed_{name}"]).items()})
 
 

@@ -1,4 +1,4 @@
-"""Register the NetCDF format, and an option and hooks of `shiftsvd fit`, with shiftsvd."""
+"""Register the NetCDF format, and an option, help and hooks of `shiftsvd fit`, with shiftsvd."""
 
 from typing import Final
 
@@ -16,5 +16,10 @@ EXTENSION: Final = Extension(
     by_content={"NetCDF": "netcdf"},
     options={"fit": "shiftsvd.xarray.options:OF_FIT"},
     hooks="shiftsvd.xarray.commands:FieldHooks",
+    help={
+        "fit": """Gridded fields (NetCDF): the first dimension of the variable, usually time, holds the samples, and all
+    other dimensions hold the cells. --key names the variable. Packed values are decoded. Cells without any values, such
+    as land, are an error unless --missing em predicts them; shiftsvd.xarray in Python excludes such cells."""
+    },
     examples={"fit": ("fit sst.nc -k 10 --weights coslat -o sst/",)},
 )

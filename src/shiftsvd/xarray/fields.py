@@ -5,14 +5,13 @@ Functions import xarray when they need it, because `shiftsvd fit` imports this m
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.extend.operators import unmasked
-from shiftsvd.extend.running import Refused, Setting, notice, refuse
+from shiftsvd.extend.running import Refused, Setting, notice, plural, refuse
 
 if TYPE_CHECKING:
     from pandas import Index
@@ -70,11 +69,11 @@ class Stacked(NamedTuple):
     da: Any = None  # the field
 
     def in_space(self, values: Panel, mode: "DataArray | None" = None, attrs: Attrs | None = None) -> "DataArray":
-        full = filled(np.atleast_2d(values), self.cells)
+        full = with_absent_cells(np.atleast_2d(values), self.cells)
         return labelled(full if mode is not None else full[0], self.da, self.space, mode, attrs=attrs)
 
     def in_time(self, Z: Panel, mode: "DataArray") -> "DataArray":
-        return labelled(filled(Z.T, self.rows), self.da, self.over, mode)
+        return labelled(with_absent_cells(Z.T, self.rows), self.da, self.over, mode)
 
 
 def check_labelled(da: Any, name: str, kinds: str = "fiub") -> None:
@@ -124,27 +123,27 @@ def as_fields(data: Any) -> "dict[str, DataArray]":
     return {name: as_field(da, name) for name, (_, da) in zip(names, pairs, strict=True)}
 
 
-def listed(dim: Dim) -> list[Hashable]:
+def as_dims(dim: Dim) -> list[Hashable]:
     return [dim] if isinstance(dim, str) or not isinstance(dim, Iterable) else list(dim)
 
 
 def stacked(da: "DataArray", dim: Dim, missing: str = "error", name: str = "da", every: bool = False) -> Stacked:
     # Exclude samples and cells without values. With `every`, keep such samples as gaps, unless gaps are an error.
-    over = tuple(listed(dim))
+    over = tuple(as_dims(dim))
     space = tuple(other for other in da.dims if other not in over)
     if not over or not set(over) <= set(da.dims) or not space:
         of = "" if name == "da" else f" of {name}"
         raise refuse("dim", f"be one or several of the dimensions {da.dims}{of}, but not all", dim)
     if not da.size:
         raise ValueError(f"{name} must have samples and cells, got an empty array of sizes {dict(da.sizes)}")
-    X = matrix(da, over, space)
+    X = matrix_of(da, over, space)
     rows, cells, n_missing = _present(X, missing, name, every)
     if not rows.all():
         X = X[rows]
     return Stacked(X if cells.all() else X[:, cells], rows, cells, over, space, n_missing, da)
 
 
-def matrix(da: "DataArray", over: Dims, space: Dims) -> Any:
+def matrix_of(da: "DataArray", over: Dims, space: Dims) -> Any:
     return da.transpose(*over, *space).data.reshape(math.prod(da.sizes[dim] for dim in over), -1)
 
 
@@ -152,10 +151,9 @@ def _present(X: Any, how: str, name: str = "da", every: bool = False) -> tuple[M
     missing = np.isnan(X)
     counts = {"lost": ("row", missing.sum(axis=1)), "gaps": ("cell", missing.sum(axis=0))}
     # An infinite value would become NaN when a mean is subtracted. Without gaps `as_operator` checks for infinity.
-    found = at_once(**counts, **({} if how == "error" else {"infinite": ((), np.isinf(X).sum())}))
+    found = compute_together(**counts, **({} if how == "error" else {"infinite": ((), np.isinf(X).sum())}))
     if count := int(found.get("infinite", 0)):
-        have = "1 value is" if count == 1 else f"{count:,} values are"
-        raise ValueError(f"{name} must be finite or NaN, but {have} infinite. Replace infinite values by NaN.")
+        raise ValueError(f"{name} must be finite or NaN, got {plural(count, 'infinite value')}. Replace them by NaN.")
     rows = found["lost"] < X.shape[1]
     if not rows.any():
         raise ValueError(f"{name} has no values: all are missing")
@@ -166,26 +164,14 @@ def _present(X: Any, how: str, name: str = "da", every: bool = False) -> tuple[M
     partly = cells & (gaps > 0)
     if partly.any() and how == "error":
         raise Refused(
-            f"{name} has {_counted(int(gaps[partly].sum()), 'missing value')} in cells with other values, "
+            f"{name} has {plural(int(gaps[partly].sum()), 'missing value')} in cells with other values, "
             f"{np.count_nonzero(partly):,} of {len(cells):,} cells. Fill these values, mask whole cells, or use ",
             *(Setting("missing", "mean"), ' or "em".'),
         )
     return rows, cells, int(gaps[partly].sum())
 
 
-def _counted(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
-
-
-def at_common(fields: Sequence[Stacked]) -> list[Stacked]:
-    rows: Mask = reduce(np.logical_and, (field.rows for field in fields))
-    if np.count_nonzero(rows) < 2:
-        raise ValueError(f"fields must have at least 2 samples with values in common, got {np.count_nonzero(rows)}")
-    notice_used(rows, fields[0].over, "have values in all fields")
-    return [_at_rows(field, rows) for field in fields]
-
-
-def _at_rows(field: Stacked, rows: Mask) -> Stacked:
+def keep_samples(field: Stacked, rows: Mask) -> Stacked:
     keep = rows[field.rows]
     if keep.all():
         return field
@@ -203,11 +189,11 @@ def notice_used(rows: Mask, over: Dims, where: str = "have values") -> None:
         notice(f"{used:,} of {len(rows):,} samples along {along} {where}. The other samples are excluded.")
 
 
-def in_order(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[str, str]) -> "DataArray":
-    for name in listed(dim):
+def ordered_as(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[str, str]) -> "DataArray":
+    for name in as_dims(dim):
         if name not in first.dims or name not in other.dims:
             continue  # `stacked` raises the error
-        places, m, n = places_of(first, other, name), first.sizes[name], other.sizes[name]
+        places, m, n = matching_places(first, other, name), first.sizes[name], other.sizes[name]
         text = f"{names[0]} and {names[1]} must have the same samples"
         if places is None:
             if m != n:
@@ -223,7 +209,7 @@ def in_order(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[str,
     return other
 
 
-def places_of(like: "DataArray", da: "DataArray", dim: Hashable) -> Places | None:
+def matching_places(like: "DataArray", da: "DataArray", dim: Hashable) -> Places | None:
     # -1: absent or duplicate. None: the labels are equal, or one of the two has none.
     labels, own = (labels_of(each, dim) for each in (like, da))
     if labels is None or own is None or labels.equals(own):
@@ -238,11 +224,11 @@ def labels_of(da: "DataArray", dim: Hashable) -> "Index | None":
 # --- arrays ---------------------------------------------------------------------------------------------------------
 
 
-def lazy(X: Any) -> bool:
+def is_lazy(X: Any) -> bool:
     return hasattr(X, "__dask_graph__")
 
 
-def at_once(**found: Any) -> dict[str, Any]:
+def compute_together(**found: Any) -> dict[str, Any]:
     # Compute several lazy arrays in one read; each argument is a pair of dimension names and array.
     from xarray import Dataset
 
@@ -256,7 +242,7 @@ def blocks(count: int, width: int) -> Iterator[slice]:
 
 
 def product(D: Panel, X: Any) -> Any:
-    if lazy(X):
+    if is_lazy(X):
         import dask.array as da
 
         return da.from_array(D, chunks=(-1, X.chunks[0])) @ X.astype(np.float64)
@@ -266,10 +252,10 @@ def product(D: Panel, X: Any) -> Any:
     return out
 
 
-def without(X: Any, factors: tuple[Panel, Panel], times: Vector | float = 1.0, dtype: Any = None) -> Any:
+def minus_low_rank(X: Any, factors: tuple[Panel, Panel], times: Vector | float = 1.0, dtype: Any = None) -> Any:
     # (X - L R) diag(times), lazy if X is
     (L, R), kind = factors, np.result_type(X.dtype, np.float32) if dtype is None else dtype
-    if lazy(X):
+    if is_lazy(X):
         import dask.array as da
 
         below = da.from_array(L, chunks=(X.chunks[0], -1)) @ da.from_array(R, chunks=(-1, X.chunks[1]))
@@ -280,7 +266,7 @@ def without(X: Any, factors: tuple[Panel, Panel], times: Vector | float = 1.0, d
     return out
 
 
-def filled(values: Panel, present: Mask) -> Panel:
+def with_absent_cells(values: Panel, present: Mask) -> Panel:
     if present.all():
         return values
     full = np.full((len(values), len(present)), np.nan, values.dtype)
@@ -319,7 +305,7 @@ _EAST: Final = ("degrees_east", "degree_east", "degrees_e", "degree_e", "degrees
 _NAMES: Final = ("lon", "longitude", "nav_lon")
 # Labels match if they differ by less than this share of the smallest step, because rounding to single precision and
 # sums of steps change coordinates by as much.
-_SAME: Final = 1e-3
+_LABEL_TOLERANCE: Final = 1e-3
 
 
 def on_grid(known: "DataArray", da: "DataArray", space: Dims) -> "DataArray":
@@ -332,7 +318,7 @@ def on_grid(known: "DataArray", da: "DataArray", space: Dims) -> "DataArray":
             raise ValueError(f"the field must have {known.sizes[dim]:,} cells along {dim}, got {da.sizes[dim]:,}")
         if labels is None or own is None or labels.equals(own):
             continue
-        places = _places(labels, own, _is_longitude(str(dim), da[dim].attrs))
+        places = _matching_cells(labels, own, _is_longitude(str(dim), da[dim].attrs))
         if places is None:
             raise ValueError(f"the coordinate {dim} differs from that of the components. Interpolate the field first.")
         da = da.isel({dim: places})
@@ -347,7 +333,7 @@ def _is_longitude(name: str, attrs: Mapping[str, Any]) -> bool:
     return standard or (name.lower() in _NAMES and units.startswith("degree"))
 
 
-def _places(labels: "Index", own: "Index", around: bool) -> Places | None:
+def _matching_cells(labels: "Index", own: "Index", around: bool) -> Places | None:
     from pandas import Index
 
     if not (labels.is_unique and own.is_unique):
@@ -357,7 +343,7 @@ def _places(labels: "Index", own: "Index", around: bool) -> Places | None:
         return None if np.any(places < 0) else places
     wanted, there = (np.asarray(each, np.float64) for each in (labels, own))
     steps = np.diff(np.sort(wanted))
-    near = _SAME * steps.min() if len(steps) else np.finfo(np.float32).eps * np.abs(wanted).max()
+    near = _LABEL_TOLERANCE * steps.min() if len(steps) else np.finfo(np.float32).eps * np.abs(wanted).max()
     if around:  # place the seam between two labels
         seam = wanted.min() - (steps.min() / 2 if len(steps) else 180)
         wanted, there = (wanted - seam) % 360, (there - seam) % 360
@@ -371,7 +357,7 @@ def _places(labels: "Index", own: "Index", around: bool) -> Places | None:
 
 # The spellings of the CF conventions, in small letters.
 _NORTH: Final = ("degrees_north", "degree_north", "degrees_n", "degree_n", "degreesn", "degreen")
-_POLE: Final = 90 + 1e-3  # sums of steps of 0.1 end beyond 90
+_MAX_LATITUDE: Final = 90 + 1e-3  # sums of steps of 0.1 end beyond 90
 
 
 def cell_weights(da: "DataArray", weights: Any, space: Dims, cells: Mask | None = None) -> Vector | None:
@@ -424,7 +410,7 @@ def latitude_of(da: "DataArray") -> "DataArray":
         raise Refused(Setting("weights", "coslat"), text)
     latitude = found[0]
     units, values = str(latitude.attrs.get("units", "")), latitude.values
-    beyond = values[np.abs(values) > _POLE]
+    beyond = values[np.abs(values) > _MAX_LATITUDE]
     if beyond.size or units.startswith("rad"):
         text = f"values such as {beyond.flat[0]}" if beyond.size else f"the units {units!r}"
         raise Refused(

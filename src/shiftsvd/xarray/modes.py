@@ -7,19 +7,20 @@ import numpy as np
 from xarray import DataArray
 
 from shiftsvd import SVDResult
+from shiftsvd.extend.fits import integer
 from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName
 from shiftsvd.operators import Scaled, hstack
 from shiftsvd.solvers import Solver
-from shiftsvd.xarray.anomalies import FieldOptions, anomalies, check_modes, in_common, of_each, products, regressed
+from shiftsvd.xarray.anomalies import FieldOptions, anomalies, common_samples, per_field, regressed_scores, row_scores
 from shiftsvd.xarray.datasets import (
     Dataset,
-    attrs_of_each,
+    attrs_per_field,
     fit_attrs,
+    merge_fields,
     mode_labels,
-    modes_of,
+    modes_dataset,
     scores_of,
-    together,
-    variances,
+    variance_variables,
 )
 from shiftsvd.xarray.fields import Attrs, as_field, as_fields, attrs_of, is_several, notice_used, stacked
 
@@ -148,7 +149,7 @@ def pca(
     array(['autumn', 'spring', 'summer', 'winter'], dtype='<U6')
     """
     options = FieldOptions.of(locals())
-    return _joint(da, n_modes, options) if is_several(da) else _alone(da, n_modes, options)
+    return _pca_of_several(da, n_modes, options) if is_several(da) else _pca_of_one(da, n_modes, options)
 
 
 def joint(
@@ -233,14 +234,14 @@ def joint(
     (('mode', 'lat', 'lon'), ('mode', 'station'), ('mode', 'time'))
     """
     options = FieldOptions.of(locals())
-    return _joint(data, n_modes, options, normalize, factors)
+    return _pca_of_several(data, n_modes, options, normalize, factors)
 
 
 def _check_share(n_modes: Any, shape: tuple[int, int], completed: bool) -> None:
     m, n = shape
     if not (isinstance(n_modes, float | np.floating) and 0 < n_modes < 1):
         remedy = "for a share of the variance, pass a number in (0, 1)"
-        check_modes(n_modes, min(m, n), f"{m:,} samples of {n:,} cells", remedy)
+        integer("n_modes", n_modes, 1, min(m, n), f" for {m:,} samples of {n:,} cells", remedy)
     elif completed:
         raise Refused(Setting("n_modes"), " must be an integer with ", Setting("missing", "em"), f", got {n_modes!r}")
 
@@ -248,7 +249,7 @@ def _check_share(n_modes: Any, shape: tuple[int, int], completed: bool) -> None:
 # --- one field ------------------------------------------------------------------------------------------------------
 
 
-def _alone(da: Any, n_modes: Any, options: FieldOptions) -> Any:
+def _pca_of_one(da: Any, n_modes: Any, options: FieldOptions) -> Any:
     options.check()
     field = stacked(as_field(da), options.dim, options.missing)
     notice_used(field.rows, field.over)
@@ -257,12 +258,12 @@ def _alone(da: Any, n_modes: Any, options: FieldOptions) -> Any:
     of = anomalies(field, options, n_modes)
     F, total = options.svd(of.A, n_modes), float(of.squares.sum())
     explained, noise = F.S**2 / (m - 1), _noise(F, total, m, n)
-    Z = products(of.A, F.Vh) if of.gaps is None else regressed(of.gaps, of.centre, F.Vh, explained, noise)
+    Z = row_scores(of.A, F.Vh) if of.gaps is None else regressed_scores(of.gaps, of.centre, F.Vh, explained, noise)
     if of.deviation is None:
-        deviation = np.sqrt(of.left / (m - 1))
+        deviation = np.sqrt(of.residual_squares / (m - 1))
     else:  # if most values are missing, observed values may vary less than the modes: keep correlations below 1
         deviation = np.maximum(of.deviation, np.sqrt(explained @ F.Vh.astype(np.float64) ** 2) / of.weights)
-    found = modes_of(of, F.Vh, Z.astype(of.A.dtype), F.S, total, standard_deviation=field.in_space(deviation))
+    found = modes_dataset(of, F.Vh, Z.astype(of.A.dtype), F.S, total, standard_deviation=field.in_space(deviation))
     for name, attrs in _attrs(field.da, options).items():
         found[name].attrs.update(attrs)
     attrs = fit_attrs(F.info, of) | ({"noise_variance": noise} if field.n_missing else {}) | options.attrs
@@ -292,16 +293,12 @@ def _attrs(da: DataArray, options: FieldOptions) -> dict[str, Attrs]:
 # --- several fields -------------------------------------------------------------------------------------------------
 
 
-def _joint(
-    data: Any,
-    n_modes: Any,
-    options: FieldOptions,
-    normalize: bool = True,
-    factors: Mapping[str, float] | None = None,
+def _pca_of_several(
+    data: Any, n_modes: Any, options: FieldOptions, normalize: bool = True, factors: Mapping[str, float] | None = None
 ) -> Dataset:
     given = as_fields(data)
-    each, wanted = options.of_each(list(given)), of_each(factors or {}, list(given), 1.0, "factors")
-    fields = in_common(given, each)
+    each, wanted = options.per_field(list(given)), per_field(factors or {}, list(given), 1.0, "factors")
+    fields = common_samples(given, each)
     m, n = len(fields[0].X), sum(field.X.shape[1] for field in fields)
     _check_share(n_modes, (m, n), any(own.missing == "em" for own in each.values()))
     parts = {name: anomalies(field, own, n_modes) for field, (name, own) in zip(fields, each.items(), strict=True)}
@@ -321,9 +318,9 @@ def _joint(
             **of.subtracted(times[name]),
             "own_variance_ratio": DataArray(shares, dims="mode"),
         }
-    shared = {"scores": fields[0].in_time(scores_of(F), modes)} | variances(F.S, m, sum(own.values()))
-    attrs = fit_attrs(F.info, *parts.values()) | attrs_of_each(parts) | options.attrs
-    return together(found, shared, modes, fields[0].over, attrs)
+    shared = {"scores": fields[0].in_time(scores_of(F), modes)} | variance_variables(F.S, m, sum(own.values()))
+    attrs = fit_attrs(F.info, *parts.values()) | attrs_per_field(parts) | options.attrs
+    return merge_fields(found, shared, modes, fields[0].over, attrs)
 
 
 def _factor(factor: Any, variance: float, name: str) -> float:

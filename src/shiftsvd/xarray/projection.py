@@ -6,13 +6,13 @@ import numpy as np
 import xarray
 from xarray import DataArray
 
-from shiftsvd.extend.running import Refused, Resources, Setting
+from shiftsvd.extend.running import Refused, Resources, Setting, plural
 from shiftsvd.xarray import fields
-from shiftsvd.xarray.anomalies import Regressors, RemovedMeans, gaps_within, regressed
-from shiftsvd.xarray.datasets import Dataset, as_in, check_fit, names_of, side, with_modes
+from shiftsvd.xarray.anomalies import Regressors, RemovedMeans, gaps_within, regressed_scores
+from shiftsvd.xarray.datasets import Dataset, check_fit, names_of, side, suffixed, with_modes
 from shiftsvd.xarray.fields import Dims, Mask, Panel, Vector
 from shiftsvd.xarray.time_series import AnalyticSignal
-from shiftsvd.xarray.travelling import check_all_there, check_steps
+from shiftsvd.xarray.travelling import check_no_empty_steps, check_steps
 
 
 def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -> Any:
@@ -67,7 +67,7 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
     True
     """
     if names := names_of(eofs):
-        return _all_projected(eofs, names, da, groups, covariates)
+        return _project_several(eofs, names, da, groups, covariates)
     check_fit(eofs, kinds="fc", lags=True)
     components = with_modes(eofs.components, "components")
     lagged, signal = "lag" in components.dims, components.dtype.kind == "c"
@@ -75,19 +75,19 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
     if lagged or signal:
         check_steps(da, over, "a projection onto modes in time")
     if lagged:
-        scores = _of_sequences(X, eofs, components, cells)
+        scores = _scores_of_sequences(X, eofs, components, cells)
     elif signal:
-        scores = _of_signals(X, eofs, in_cells(components, eofs, cells))
+        scores = _scores_of_signals(X, eofs, in_cells(components, eofs, cells))
     else:
         V = in_cells(with_modes(eofs.duals, "duals") if "duals" in eofs else components, eofs, cells)
         # Only modes of `pca` have the variances and the noise that a regression on observed values needs.
         completed = eofs.attrs.get("missing") == "em" and "standard_deviation" in eofs
-        scores = (_of_gaps if completed else _multiplied)(X, eofs, V)
+        scores = (_scores_with_gaps if completed else _scores_by_product)(X, eofs, V)
     like = da.isel({over[0]: slice(0, len(scores))}) if lagged else da
     return fields.labelled(scores.T, like, over, components.mode, "scores", dict(eofs.scores.attrs))
 
 
-def _all_projected(eofs: xarray.Dataset, names: list[str], data: Any, groups: Any, covariates: Any) -> DataArray:
+def _project_several(eofs: xarray.Dataset, names: list[str], data: Any, groups: Any, covariates: Any) -> DataArray:
     if "scores" not in eofs:
         raise ValueError(
             f"eofs has separate scores for {' and '.join(names)}. Project one field with project(side(eofs, "
@@ -99,7 +99,8 @@ def _all_projected(eofs: xarray.Dataset, names: list[str], data: Any, groups: An
     parts = [project(side(eofs, name), given[name], groups=groups, covariates=covariates) for name in names]
     first = parts[0].drop_vars([key for key in parts[0].coords if key not in parts[0].dims])
     others = [
-        fields.in_order(first, part, first.dims[1:], (names[0], name)) for name, part in zip(names, parts, strict=True)
+        fields.ordered_as(first, part, first.dims[1:], (names[0], name))
+        for name, part in zip(names, parts, strict=True)
     ]
     return first.copy(data=sum(part.transpose(*first.dims).values for part in others))
 
@@ -110,22 +111,23 @@ def anomalies_of(eofs: xarray.Dataset, da: Any, groups: Any, covariates: Any) ->
     da = fields.on_grid(eofs.mean_field, da, space)
     weights = _flat(eofs.weights, space)
     cells = ~np.isnan(weights)
-    factors = _removed(eofs, space, cells).factors(_samples(eofs, da, over, groups, covariates))
-    return fields.without(fields.matrix(da, over, space)[:, cells], factors, weights[cells], np.float64), over, cells
+    factors = _fitted_means(eofs, space, cells).factors(_samples(eofs, da, over, groups, covariates))
+    X = fields.matrix_of(da, over, space)[:, cells]
+    return fields.minus_low_rank(X, factors, weights[cells], np.float64), over, cells
 
 
 def in_cells(modes: DataArray, eofs: xarray.Dataset, cells: Mask) -> Panel:
     dims = tuple(dim for dim in ("lag", "mode") if dim in modes.dims)
-    return np.asarray(fields.matrix(modes, dims, eofs.mean_field.dims))[:, cells]  # they may be lazy
+    return np.asarray(fields.matrix_of(modes, dims, eofs.mean_field.dims))[:, cells]  # they may be lazy
 
 
 def _flat(values: DataArray, space: Dims) -> Vector:
     return np.asarray(values.transpose(*space).values, np.float64).ravel()
 
 
-def _removed(eofs: xarray.Dataset, space: Dims, cells: Mask) -> RemovedMeans:
+def _fitted_means(eofs: xarray.Dataset, space: Dims, cells: Mask) -> RemovedMeans:
     def rows(name: str, dim: str) -> Panel:
-        return np.asarray(fields.matrix(eofs[name], (dim,), space))[:, cells].astype(np.float64)
+        return np.asarray(fields.matrix_of(eofs[name], (dim,), space))[:, cells].astype(np.float64)
 
     grouped, sloped = "group_means" in eofs, "slopes" in eofs
     means = rows("group_means", "group") if grouped else _flat(eofs.mean_field, space)[None, cells]
@@ -152,8 +154,8 @@ def _samples(eofs: xarray.Dataset, da: DataArray, over: Dims, groups: Any, covar
     return samples.at(np.ones(len(samples.numbers), bool))
 
 
-def _multiplied(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
-    found = fields.at_once(
+def _scores_by_product(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
+    found = fields.compute_together(
         scores=(("row", "mode"), np.where(np.isfinite(X), X, 0) @ V.T),
         lost=("row", np.isnan(X).sum(axis=1)),
         infinite=((), np.isinf(X).sum()),
@@ -166,38 +168,38 @@ def _multiplied(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
             'with da.fillna(reconstruct(pca(da, missing="em"))).'
         )
     if count := int(found["infinite"]):
-        raise ValueError(f"da must be finite in all cells of the components, but {count:,} values are infinite")
+        raise ValueError(f"da must be finite in all cells of the components, got {plural(count, 'infinite value')}")
     scores[~rows] = np.nan
     return np.asarray(scores)
 
 
-def _of_gaps(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
-    there = fields.at_once(there=("row", (~np.isnan(X)).sum(axis=1)))["there"] > 0
+def _scores_with_gaps(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
+    there = fields.compute_together(there=("row", (~np.isnan(X)).sum(axis=1)))["there"] > 0
     scores = np.full((len(there), len(V)), np.nan)
     if there.any():
         gaps = gaps_within(X if there.all() else X[there], Resources())
         variances, noise = np.atleast_1d(eofs.explained_variance.values), float(eofs.attrs.get("noise_variance", 0))
-        scores[there] = regressed(gaps, 0.0, V, variances, noise)
+        scores[there] = regressed_scores(gaps, 0.0, V, variances, noise)
     return scores
 
 
-def _of_sequences(X: Any, eofs: xarray.Dataset, components: DataArray, cells: Mask) -> Panel:
+def _scores_of_sequences(X: Any, eofs: xarray.Dataset, components: DataArray, cells: Mask) -> Panel:
     lags, k = components.lag.values, components.sizes["mode"]
     n = X.shape[0] - int(lags.max())
     if n < 1:
         raise ValueError(f"da must have at least {lags.max() + 1:,} steps for the lags of eofs, got {len(X):,}")
-    each = _multiplied(X, eofs, in_cells(components, eofs, cells)).reshape(-1, len(lags), k)
-    return np.asarray(sum(each[lag : lag + n, j] for j, lag in enumerate(lags.tolist())) - _means(eofs))
+    each = _scores_by_product(X, eofs, in_cells(components, eofs, cells)).reshape(-1, len(lags), k)
+    return np.asarray(sum(each[lag : lag + n, j] for j, lag in enumerate(lags.tolist())) - _score_means(eofs))
 
 
-def _of_signals(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
-    P = _multiplied(X, eofs, V.conj())
-    check_all_there(np.asarray(~np.isnan(P).any(axis=1)), "a Hilbert transform")
+def _scores_of_signals(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
+    P = _scores_by_product(X, eofs, V.conj())
+    check_no_empty_steps(np.asarray(~np.isnan(P).any(axis=1)), "a Hilbert transform")
     T = AnalyticSignal(len(P), eofs.attrs.get("decay"), P.dtype)
-    return np.asarray(T.matmat(P) + P.mean(axis=0) - _means(eofs))
+    return np.asarray(T.matmat(P) + P.mean(axis=0) - _score_means(eofs))
 
 
-def _means(eofs: xarray.Dataset) -> Panel:
+def _score_means(eofs: xarray.Dataset) -> Panel:
     return np.atleast_1d(eofs.score_means.values)
 
 
@@ -249,7 +251,7 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
     """
     if names := names_of(eofs):
         how = {"modes": modes, "groups": groups, "covariates": covariates}
-        return Dataset({name: as_in(eofs, name, reconstruct(side(eofs, name), scores, **how)) for name in names})
+        return Dataset({name: suffixed(eofs, name, reconstruct(side(eofs, name), scores, **how)) for name in names})
     check_fit(eofs, kinds="fc")
     scores = eofs.scores if scores is None else scores
     fields.check_labelled(scores, "scores", kinds="fiub" + eofs.components.dtype.kind)

@@ -6,9 +6,10 @@ import numpy as np
 from xarray import DataArray, Variable
 
 from shiftsvd import rotate as rotated
+from shiftsvd.extend.fits import integer
 from shiftsvd.extend.running import refuse
 from shiftsvd.xarray.datasets import Dataset, check_variances
-from shiftsvd.xarray.fields import Panel, filled, matrix
+from shiftsvd.xarray.fields import Panel, matrix_of, with_absent_cells
 
 Method = Literal["varimax", "promax"]
 Scaling = Literal["covariance", "correlation", "scaled", "unit"]
@@ -147,12 +148,10 @@ def rotate(
     if "duals" in eofs:
         raise ValueError("eofs must be the modes of pca, got rotated modes. Pass the modes before rotation.")
     count = eofs.sizes.get("mode", 0)
-    n = count if n_modes is None else n_modes
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= count:
-        raise refuse("n_modes", f"be an integer in 1..{count}, the number of modes of eofs", n_modes)
-    first = eofs.isel(mode=slice(int(n)))
+    n = integer("n_modes", count if n_modes is None else n_modes, 1, count, ", the number of modes of eofs")
+    first = eofs.isel(mode=slice(n))
     like = first.components.transpose("mode", *eofs.mean_field.dims)
-    full = np.asarray(matrix(like, ("mode",), eofs.mean_field.dims))
+    full = np.asarray(matrix_of(like, ("mode",), eofs.mean_field.dims))
     cells = ~np.isnan(full[0])
     variances = first.explained_variance.values
     found = rotated(full[:, cells].T, np.sqrt(variances), method, power=power, kaiser=kaiser, max_iter=max_iter)
@@ -160,10 +159,10 @@ def rotate(
     deviations = np.sqrt(found.squares)
 
     def in_space(values: Panel) -> Variable:
-        return like.copy(data=filled(values.astype(like.dtype), cells).reshape(like.shape)).variable
+        return like.copy(data=with_absent_cells(values.astype(like.dtype), cells).reshape(like.shape)).variable
 
     scores = first.scores.transpose("mode", ...)
-    Z = np.asarray(scores.values).reshape(int(n), -1)
+    Z = np.asarray(scores.values).reshape(n, -1)
     changed: dict[str, Any] = {
         "components": in_space(found.components),
         "scores": scores.copy(data=(found.to_scores.T @ Z).astype(Z.dtype).reshape(scores.shape)).variable,
@@ -177,5 +176,5 @@ def rotate(
     attrs: dict[str, Any] = {"rotation": method, "criterion": found.criterion, "rotation_converged": found.converged}
     if eofs.attrs.get("missing") == "em":
         attrs["missing"] = "error"  # `project` regresses on orthogonal modes alone
-    turned = first.assign(changed).assign_coords(mode=np.arange(1, int(n) + 1))
+    turned = first.assign(changed).assign_coords(mode=np.arange(1, n + 1))
     return Dataset(turned.data_vars, turned.coords, turned.attrs | attrs)

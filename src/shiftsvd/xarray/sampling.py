@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 from xarray import DataArray
 
+from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import generator
 from shiftsvd.extend.running import affordable, refuse
 from shiftsvd.xarray import fields
@@ -15,10 +16,10 @@ from shiftsvd.xarray.fields import Dims, Panel, Places, Vector
 from shiftsvd.xarray.projection import anomalies_of, in_cells
 
 # Upper limit of an autocorrelation: a trend, for example, has no effective number of samples.
-MOST: Final = 0.99
+MAX_AUTOCORRELATION: Final = 0.99
 # Upper limit of the number of larger modes in the bias of an autocorrelation, as a share of the samples: with more
 # modes the corrected autocorrelation would be noise.
-CORRECTED: Final = 0.1
+MAX_LARGER_MODES: Final = 0.1
 
 
 def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> Any:
@@ -88,7 +89,7 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
     over = tuple(dim for dim in scores.dims if dim != "mode")
     Z = np.asarray(scores.transpose("mode", *over).values, np.float64).reshape(scores.sizes["mode"], -1)
     n = np.count_nonzero(~np.isnan(Z), axis=1)
-    r = unbiased(_lag_one(Z.T, *_neighbours(scores, over, along)), n, scores.mode.values - 1)
+    r = unbiased_autocorrelation(_lag_one(Z.T, *_neighbours(scores, over, along)), n, scores.mode.values - 1)
     variances, size = np.atleast_1d(eofs.explained_variance.values), effective_size(n, r * r)
     errors = variances * np.sqrt(2 / size)
     lower, upper = _intervals(variances, n, r, level)
@@ -136,13 +137,13 @@ def _time_of(da: DataArray, over: Dims, along: Hashable | None) -> Hashable:
     return (dated or named or list(over[-1:]))[0]
 
 
-def _places(da: DataArray, over: Dims) -> Places:
+def _positions(da: DataArray, over: Dims) -> Places:
     sizes = [da.sizes[dim] for dim in over]
     return np.arange(int(np.prod(sizes))).reshape(sizes)
 
 
 def _neighbours(da: DataArray, over: Dims, along: Hashable | None) -> tuple[Places, Places]:
-    time, places = _time_of(da, over, along), _places(da, over)
+    time, places = _time_of(da, over, along), _positions(da, over)
     n, axis = da.sizes[time], over.index(time)
     return places.take(range(n - 1), axis).ravel(), places.take(range(1, n), axis).ravel()
 
@@ -151,20 +152,20 @@ def _lag_one(Z: Vector, first: Places, second: Places) -> Vector:
     off = Z - np.nanmean(Z, axis=0)
     pairs, squares = off[first] * off[second], off * off
     with np.errstate(invalid="ignore"):  # a series of one value has no variance
-        return np.asarray(np.nan_to_num(_mean(pairs) / _mean(squares)))
+        return np.asarray(np.nan_to_num(_known_mean(pairs) / _known_mean(squares)))
 
 
-def _mean(values: Vector) -> Vector:
+def _known_mean(values: Vector) -> Vector:
     there = np.count_nonzero(~np.isnan(values), axis=0)
     return np.asarray(np.nansum(values, axis=0) / np.maximum(there, 1))
 
 
-def unbiased(r: Any, n: Any, larger: Any = 0) -> Vector:
+def unbiased_autocorrelation(r: Any, n: Any, larger: Any = 0) -> Vector:
     # Marriott & Pope (1954), for series of n values around their own mean. Scores are also uncorrelated with those of
-    # larger modes, each of which, if it is as red, lowers the expectation by 2 r / n: it is (n - 3 - 2 larger) r / n -
-    # 1 / n.
-    taken = 3 + 2 * np.minimum(larger, np.asarray(n) * CORRECTED)
-    return np.asarray(np.clip((n * r + 1) / np.maximum(n - taken, 1), -MOST, MOST))
+    # larger modes, and each mode of the same autocorrelation lowers the expectation by 2 r / n. The expectation of the
+    # estimate is (n - 3 - 2 larger) r / n - 1 / n.
+    taken = 3 + 2 * np.minimum(larger, np.asarray(n) * MAX_LARGER_MODES)
+    return np.asarray(np.clip((n * r + 1) / np.maximum(n - taken, 1), -MAX_AUTOCORRELATION, MAX_AUTOCORRELATION))
 
 
 def effective_size(n: Any, rs: Any) -> Vector:
@@ -173,7 +174,7 @@ def effective_size(n: Any, rs: Any) -> Vector:
     return np.asarray(np.clip(n * (1 - rs) / (1 + rs), 1, n))
 
 
-def of_variance(n: int, r: float) -> tuple[float, float]:
+def variance_distribution(n: int, r: float) -> tuple[float, float]:
     # (expected share, degrees of freedom) of the variance x^T C x / (n - 1) of a red series x of n values, where C
     # centres and x has the correlations R = [r^|i - j|]: tr(CR) / (n - 1), and tr(CR)^2 / tr(CRCR) as of the chi-square
     # distribution with the same mean and variance (Satterthwaite 1946).
@@ -188,7 +189,7 @@ def of_variance(n: int, r: float) -> tuple[float, float]:
 def _intervals(variances: Vector, n: Vector, r: Vector, level: float) -> tuple[Vector, Vector]:
     from scipy.special import chdtri
 
-    share, freedom = np.array([of_variance(int(m), float(own)) for m, own in zip(n, r, strict=True)]).T
+    share, freedom = np.array([variance_distribution(int(m), float(own)) for m, own in zip(n, r, strict=True)]).T
     sums = variances / share * freedom
     return sums / chdtri(freedom, (1 - level) / 2), sums / chdtri(freedom, (1 + level) / 2)
 
@@ -256,7 +257,7 @@ def correlation(da: Any, series: Any, *, along: Hashable | None = None) -> Any:
     space = tuple(dim for dim in da.dims if dim not in over)
     several = series if "mode" in series.dims else series.expand_dims("mode")
     columns = [aligned(da, over, several.isel(mode=j, drop=True), "series") for j in range(several.sizes["mode"])]
-    found = _correlated(fields.matrix(da, over, space), np.column_stack(columns), _neighbours(da, over, along))
+    found = _correlated(fields.matrix_of(da, over, space), np.column_stack(columns), _neighbours(da, over, along))
     mode = None
     if "mode" in series.dims:
         labels = series.mode.values if "mode" in series.coords else np.arange(1, len(columns) + 1)
@@ -273,13 +274,13 @@ def _correlated(X: Any, Z: Panel, pairs: tuple[Places, Places]) -> dict[str, Pan
     rows = np.asarray(~np.isnan(Z).any(axis=1))
     Z = np.where(rows[:, None], Z - Z[rows].mean(axis=0), 0)
     there = ~np.isnan(X) & rows[:, None]
-    mean = fields.at_once(
+    mean = fields.compute_together(
         total=("cell", np.where(there, X, 0).sum(axis=0, dtype=np.float64)), n=("cell", there.sum(axis=0))
     )
     count = np.maximum(mean["n"], 1)
     off = np.where(there, X - mean["total"] / count, 0)
     first, second = pairs
-    sums = fields.at_once(
+    sums = fields.compute_together(
         xz=(("mode", "cell"), fields.product(Z.T, off)),
         z=(("mode", "cell"), fields.product(Z.T, there)),
         zz=(("mode", "cell"), fields.product((Z * Z).T, there)),
@@ -292,7 +293,7 @@ def _correlated(X: Any, Z: Panel, pairs: tuple[Places, Places]) -> dict[str, Pan
         r = np.where((mean["n"] > 2) & (squares > 0), sums["xz"] / np.sqrt(squares), np.nan).clip(-1, 1)
         own = np.nan_to_num(sums["lagged"] / np.maximum(sums["pairs"], 1) / (sums["xx"] / count))
     of_series = _lag_one(np.where(rows[:, None], Z, np.nan), first, second)
-    rs = unbiased(of_series, np.count_nonzero(rows))[:, None] * unbiased(own, mean["n"])
+    rs = unbiased_autocorrelation(of_series, np.count_nonzero(rows))[:, None] * unbiased_autocorrelation(own, mean["n"])
     size = np.where(np.isnan(r), np.nan, effective_size(mean["n"], rs))
     return {"correlation": r, "p_value": p_values(r, size), "effective_size": size}
 
@@ -382,9 +383,8 @@ def bootstrap(
     (('mode', 'lat', 'lon'), True)
     """
     _check_unrotated(eofs, "drawn fields are not rotated")
-    for name, value, least in (("n_samples", n_samples, 2), ("block", 1 if block is None else block, 1)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise refuse(name, f"be an integer of at least {least}", value)
+    integer("n_samples", n_samples, 2)
+    integer("block", 1 if block is None else block, 1)
     _check_level(level)
     Y, over, cells = anomalies_of(eofs, da, groups, covariates)
     m = len(Y)
@@ -393,13 +393,13 @@ def bootstrap(
     length = _block_length(eofs, along) if block is None else int(block)
     V = with_modes(eofs.components, "components").transpose("mode", *eofs.mean_field.dims)
     known = in_cells(V, eofs, cells).astype(np.float64)
-    places = _draws(da, over, along, length, n_samples, generator(rng))
-    products = fields.at_once(samples=(("row", "column"), Y @ Y.T), scores=(("row", "mode"), Y @ known.T))
-    space, Q = _coordinates(products["samples"])
+    places = _drawn_rows(da, over, along, length, n_samples, generator(rng))
+    products = fields.compute_together(samples=(("row", "column"), Y @ Y.T), scores=(("row", "mode"), Y @ known.T))
+    space, Q = _sample_coordinates(products["samples"])
     start = products["scores"].T @ Q  # the known modes in the coordinates of the space
-    drawn = [_modes_of(space[rows], start) for rows in places]
+    drawn = [_drawn_modes(space[rows], start) for rows in places]
     variances, congruence = (np.array([each[j] for each in drawn]) for j in (0, 1))
-    errors = fields.filled(_map_errors(Y, Q, np.array([each[2] for each in drawn])), cells)
+    errors = fields.with_absent_cells(_map_errors(Y, Q, np.array([each[2] for each in drawn])), cells)
     low, high = np.quantile(variances, [(1 - level) / 2, (1 + level) / 2], axis=0)
     found = {
         "explained_variance": (("sample", "mode"), variances),
@@ -421,24 +421,26 @@ def _block_length(eofs: Any, along: Hashable | None) -> int:
     return int(np.clip(np.ceil((np.sqrt(6) * r / (1 - r * r)) ** (2 / 3) * n ** (1 / 3)), 1, max(1, n // 4)))
 
 
-def _draws(da: DataArray, over: Dims, along: Any, block: int, count: int, rng: np.random.Generator) -> list[Places]:
+def _drawn_rows(
+    da: DataArray, over: Dims, along: Any, block: int, count: int, rng: np.random.Generator
+) -> list[Places]:
     time = _time_of(da, over, along)
     n, axis = da.sizes[time], over.index(time)
     if block > n:
         raise refuse("block", f"be at most {n:,}, the number of samples along {time}", block)
     starts = rng.integers(0, n - block + 1, (count, -(-n // block)))
     times = (starts[:, :, None] + np.arange(block)).reshape(count, -1)[:, :n]
-    return [_places(da, over).take(each, axis).ravel() for each in times]
+    return [_positions(da, over).take(each, axis).ravel() for each in times]
 
 
-def _coordinates(K: Panel) -> tuple[Panel, Panel]:
+def _sample_coordinates(K: Panel) -> tuple[Panel, Panel]:
     squares, vectors = np.linalg.eigh(K)
     kept = squares > squares[-1] * len(K) * np.finfo(np.float64).eps
     lengths = np.sqrt(squares[kept])
     return vectors[:, kept] * lengths, vectors[:, kept] / lengths
 
 
-def _modes_of(B: Panel, start: Panel) -> tuple[Vector, Vector, Panel]:
+def _drawn_modes(B: Panel, start: Panel) -> tuple[Vector, Vector, Panel]:
     from scipy.linalg import eigh
     from scipy.optimize import linear_sum_assignment
 
@@ -459,7 +461,7 @@ def _map_errors(Y: Any, Q: Panel, found: Panel) -> Panel:
     def deviations(block: Panel) -> Panel:
         return np.asarray(np.sqrt(((block @ G).reshape(len(block), draws, modes) ** 2).sum(axis=1)))
 
-    if fields.lazy(cells):
+    if fields.is_lazy(cells):
         whole = cells.rechunk({1: -1})
         return np.asarray(whole.map_blocks(deviations, chunks=(whole.chunks[0], (modes,)), dtype=np.float64)).T
     return np.concatenate([deviations(cells[rows]) for rows in fields.blocks(len(cells), G.shape[1])]).T

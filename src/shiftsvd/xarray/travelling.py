@@ -8,20 +8,21 @@ import numpy as np
 from xarray import concat
 
 from shiftsvd import Gram, SVDResult
+from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import Deflated, generic
 from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName, refuse
 from shiftsvd.operators import Product
 from shiftsvd.solvers import Solver
-from shiftsvd.xarray.anomalies import Anomalies, FieldOptions, anomalies, check_modes
-from shiftsvd.xarray.datasets import Dataset, fit_attrs, mode_labels, modes_of, scores_of, variances
-from shiftsvd.xarray.fields import Dim, Mask, Stacked, as_field, labelled, labels_of, listed, stacked
+from shiftsvd.xarray.anomalies import Anomalies, FieldOptions, anomalies
+from shiftsvd.xarray.datasets import Dataset, fit_attrs, mode_labels, modes_dataset, scores_of, variance_variables
+from shiftsvd.xarray.fields import Dim, Mask, Stacked, as_dims, as_field, labelled, labels_of, stacked
 from shiftsvd.xarray.time_series import AnalyticSignal, Lagged
 
 DECAY: Final = 0.2
 # Time steps up to which the Gram matrix between steps is formed, in one read.
-FORMED = 4000
+MAX_GRAM_STEPS = 4000
 # Entries of a block of cells in one Fourier transform.
-ENTRIES: Final = 2**22
+BLOCK_ENTRIES: Final = 2**22
 
 
 def extended(
@@ -77,7 +78,7 @@ def extended(
     ValueError
         If lags exceed the series, or samples have no values or are not in order; and as in `pca`.
     TypeError
-        If `da` is no DataArray.
+        If `da` is not a DataArray.
 
     See Also
     --------
@@ -107,15 +108,16 @@ def extended(
     options = FieldOptions.of(locals())
     if "lag" in getattr(da, "dims", ()):
         raise ValueError("da has a dimension 'lag', a name that results use. Rename the dimension.")
-    field = _series(da, options, "an extended EOF")
+    field = _stack_series(da, options, "an extended EOF")
     m, cells = field.X.shape
     taken = _lags(lags, m)
     n = m - max(taken)
-    check_modes(n_modes, min(cells * len(taken), n), f"{n:,} sequences of {len(taken):,} lags of {cells:,} cells")
+    sizes = f"{n:,} sequences of {len(taken):,} lags of {cells:,} cells"
+    integer("n_modes", n_modes, 1, min(cells * len(taken), n), f" for {sizes}")
     of = anomalies(field, options, n_modes)
-    E, level = Lagged(of.A.H, taken), np.full((n, 1), n**-0.5)
-    F = _by_steps(options, n).svd(Deflated(E, level) if center else E, n_modes)
-    centre = E.matmat(level) if center else np.zeros((E.shape[0], 1))
+    E, constant = Lagged(of.A.H, taken), np.full((n, 1), n**-0.5)
+    F = _with_gram_solver(options, n).svd(Deflated(E, constant) if center else E, n_modes)
+    centre = E.matmat(constant) if center else np.zeros((E.shape[0], 1))
     squares = float(E.column_squares().sum()) - float(np.linalg.norm(centre)) ** 2  # type: ignore[union-attr]
     found = _dataset(of, F, taken, squares).assign(score_means=("mode", (F.U.T @ centre)[:, 0] * n**-0.5))
     return found.assign_attrs(fit_attrs(F.info, of) | options.attrs)
@@ -137,7 +139,7 @@ def _dataset(of: Anomalies, F: SVDResult, lags: tuple[int, ...], squares: float)
     each = [field.in_space(patterns[:, j], modes).expand_dims(lag=[lag], axis=1) for j, lag in enumerate(lags)]
     first = {field.over[0]: slice(0, n)}
     scores = labelled(scores_of(F.H).conj().T, field.da.isel(first), field.over, modes)
-    found = {"components": concat(each, "lag"), "scores": scores} | variances(F.S, n, squares)
+    found = {"components": concat(each, "lag"), "scores": scores} | variance_variables(F.S, n, squares)
     # Scores exist at the first steps of sequences only, so keep groups and covariates at these steps.
     found |= {name: values.isel(first, missing_dims="ignore") for name, values in of.subtracted().items()}
     return Dataset(found, coords={"mode": modes}, attrs=of.attrs)
@@ -169,7 +171,7 @@ def hilbert(
     Parameters
     ----------
     da : xarray.DataArray
-        As for `pca`; its samples follow each other in equal steps.
+        As for `pca`; the samples must be equally spaced in time.
     n_modes : int
         Number of modes.
     dim : hashable
@@ -203,7 +205,7 @@ def hilbert(
     ValueError
         If samples have no values or are not in order; and as in `pca`.
     TypeError
-        If `da` is no DataArray.
+        If `da` is not a DataArray.
 
     See Also
     --------
@@ -234,31 +236,31 @@ def hilbert(
     if not decay > 0:
         raise refuse("decay", "be positive", decay)
     options = FieldOptions.of(locals())
-    field = _series(da, options, "a Hilbert transform")
+    field = _stack_series(da, options, "a Hilbert transform")
     m, n = field.X.shape
-    check_modes(n_modes, min(m, n), f"{m:,} samples of {n:,} cells")
+    integer("n_modes", n_modes, 1, min(m, n), f" for {m:,} samples of {n:,} cells")
     of = anomalies(field, options, 2 * n_modes)
     T = AnalyticSignal(m, decay if padding else None, np.result_type(of.A.dtype, np.complex64))
     C = Product(T, of.A)
-    F = _by_steps(options, m).svd(C, n_modes)
-    found = modes_of(of, F.Vh, scores_of(F), F.S, total_squares(C))
+    F = _with_gram_solver(options, m).svd(C, n_modes)
+    found = modes_dataset(of, F.Vh, scores_of(F), F.S, total_squares(C))
     attrs = fit_attrs(F.info, of) | options.attrs | {"padding": str(padding)} | ({"decay": decay} if padding else {})
     # The mean of centred anomalies is 0.
     means = np.zeros(len(F.S)) if center else of.A.rmatmat(np.ones((m, 1)))[:, 0] @ F.Vh.conj().T / m
     return found.assign(score_means=("mode", means)).assign_attrs(attrs)
 
 
-def _series(da: Any, options: FieldOptions, what: str) -> Stacked:
+def _stack_series(da: Any, options: FieldOptions, what: str) -> Stacked:
     options.check()
     da = as_field(da)
     check_steps(da, options.dim, what)
     field = stacked(da, options.dim, options.missing, every=True)
-    check_all_there(field.rows, what)
+    check_no_empty_steps(field.rows, what)
     return field
 
 
 def check_steps(da: Any, dim: Dim, what: str) -> None:
-    names = listed(dim)
+    names = as_dims(dim)
     if len(names) != 1:
         raise Refused(f"{what} requires a single dimension of consecutive samples, got ", Setting("dim", dim))
     index = labels_of(da, names[0])
@@ -273,7 +275,7 @@ def check_steps(da: Any, dim: Dim, what: str) -> None:
         )
 
 
-def check_all_there(rows: Mask, what: str) -> None:
+def check_no_empty_steps(rows: Mask, what: str) -> None:
     if absent := int(np.count_nonzero(~rows)):
         raise Refused(
             f"{what} requires values at every step, but {absent:,} of {len(rows):,} samples have none, the first at "
@@ -283,17 +285,17 @@ def check_all_there(rows: Mask, what: str) -> None:
         )
 
 
-def _by_steps(options: FieldOptions, m: int) -> FieldOptions:
-    formed = options.solver == "auto" and m <= FORMED
+def _with_gram_solver(options: FieldOptions, m: int) -> FieldOptions:
+    formed = options.solver == "auto" and m <= MAX_GRAM_STEPS
     return replace(options, solver=Gram(options.tol, last_pass=False)) if formed else options
 
 
 def total_squares(C: Product) -> float:
-    # One read of the field: trace(T G T^H) with the Gram matrix G between steps; beyond FORMED steps, the squares of
+    # One read of the field: trace(T G T^H) with the Gram matrix G between steps; beyond MAX_GRAM_STEPS, the squares of
     # dense blocks of cells.
     T, A = C.A, C.B
-    if T.shape[0] <= FORMED:
+    if T.shape[0] <= MAX_GRAM_STEPS:
         half = T.matmat(generic.gram_matrix(A.H))
         return float(np.trace(T.matmat(half.conj().T)).real)
-    columns = max(1, ENTRIES // T.shape[0])
+    columns = max(1, BLOCK_ENTRIES // T.shape[0])
     return float(sum(np.linalg.norm(T.matmat(block.conj().T)) ** 2 for _, block in generic.row_blocks(A.H, columns)))
