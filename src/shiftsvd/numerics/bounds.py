@@ -8,6 +8,7 @@ each bound and separates proofs from heuristics.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import sqrt
 
 import numpy as np
 
@@ -229,13 +230,15 @@ def groups(theta: Vector, squares: Vector) -> tuple[Vector, Vector]:
     # Return the first index and the radius of each group of values whose intervals overlap. A group C has as many exact
     # eigenvalues as values within ``radius = ||R_C||_F >= ||R_C||_2`` of its values (Kahan; Parlett 1998, theorem
     # 11.5.1). Groups are joined until these intervals are disjoint, so that no eigenvalue counts twice.
-    starts = np.arange(len(theta))
-    while True:
-        radii = np.sqrt(np.add.reduceat(squares, starts)) if len(starts) else np.zeros(0)
-        joined = theta[starts[1:]] + radii[1:] >= theta[starts[1:] - 1] - radii[:-1]
-        if not joined.any():
-            return starts, radii
-        starts = starts[np.append(True, ~joined)]
+    starts: list[int] = []
+    sums, radii, t = [], [], theta.tolist()
+    for i, square in enumerate(squares.tolist()):
+        start, total, radius = i, square, sqrt(square)
+        while starts and t[start] + radius >= t[start - 1] - radii[-1]:
+            start, total, _ = starts.pop(), sums.pop() + total, radii.pop()
+            radius = sqrt(total)
+        starts.append(start), sums.append(total), radii.append(radius)
+    return np.array(starts, np.intp), np.array(radii)
 
 
 def value_bounds(theta: Vector, squares: Vector, k: int, beyond: float = np.inf) -> Vector:

@@ -58,11 +58,11 @@ class Chain:
                 T[hi:end, lo:hi], T[lo:hi, hi:end] = below, below.conj().T
         return T
 
-    def bound(self, noise: float, sought: float = constants.PRECISION) -> float:
+    def bound(self, noise: float) -> float:
         """Return a bound of the largest eigenvalue of ``P G P`` that holds with the probability of the chain.
 
         `noise` bounds the norm of F. Intervals are excluded one after another, downwards from infinity. One that cannot
-        be excluded is divided, until it is shorter than `sought` times its distance from the largest Ritz value: its
+        be excluded is divided, until it is shorter than PRECISION times its distance from the largest Ritz value: its
         upper end is the bound.
         """
         if not len(self.last):
@@ -80,7 +80,7 @@ class Chain:
             kept = np.flatnonzero(~self._excluded(edges[1:], edges[:-1], rounded))
             proven = float(edges[kept[0] if len(kept) else -1])
             if len(kept):
-                if ratio <= 1 + sought:
+                if ratio <= 1 + constants.PRECISION:
                     break
                 ratio = ratio ** (1 / constants.INTERVALS)
         self.excluded = min(self.excluded, self.top + max(proven, lowest))
@@ -135,10 +135,9 @@ class Probe:
         F, old = self.F, self.F.size
         F.extend(product)
         self._chain.add(F.H[old : F.size, old : F.size], F.C)
-        self.level, self.top = self._chain.bound(self._rounding(), constants.COARSE_PRECISION), self._chain.top
+        self.level, self.top = self._chain.bound(self._rounding()), self._chain.top
 
     def finish(self) -> None:
-        self.level = self._chain.bound(self._rounding())
         self.F.end_probe()
         if self.F.size == self.F.n:  # the basis spans the whole space
             self.level = self.top + self.noise
