@@ -94,8 +94,8 @@ NEAREST: Final = 1e-4
 INTERVALS, WIDEST = 8, 1.3
 # Maximum number of terms per interval; the remainder of the series, relative to the length that excludes an interval.
 TERMS, REMAINDER = 30, 0.01
-# Precision of a level, relative to its distance from the largest Ritz value. With half of it, levels of counts and texts
-# fell by 0.1 to 0.6 %, for 3 to 5 ms.
+# Precision of a level, relative to its distance from the largest Ritz value. Half of it made levels of counts and texts
+# lower by 0.1 to 0.6 %, and took 3 to 5 ms.
 PRECISION: Final = 0.04
 # Least number of columns of a probe: narrower blocks are too likely to be nearly orthogonal to a missed vector. Least
 # probability of a wrong bound: for smaller ones the quantile of chi^2 underflows.
