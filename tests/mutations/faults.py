@@ -413,10 +413,10 @@ FAULTS = (
         "preparation",
     ),
     fault(
-        "<= for < where eigenvalues are counted",
+        "eigenvalues of the small matrix above mu are counted",
         "numerics/bounds.py",
-        "n_ritz = int(np.count_nonzero(theta >= mu))",
-        "n_ritz = int(np.count_nonzero(theta > mu))",
+        "np.count_nonzero(np.linalg.eigvalsh(M) > mu - below)",
+        "np.count_nonzero(np.linalg.eigvalsh(M) > mu)",
         "numerics/test_bounds.py",
         "numerics",
     ),
