@@ -120,6 +120,21 @@ class Info:
     n_missing: int | None = None
     completed: bool | None = None
 
+    def __str__(self) -> str:
+        lines = {"solver": self.solver, "passes": f"{self.n_passes:,}, of up to {self.sample_size:,} columns"}
+        if self.seconds is not None:
+            lines["seconds"] = f"{self.seconds:.3g}"
+        lines["converged"] = "not measured" if self.converged is None else "yes" if self.converged else "no"
+        for name in ("value_errors", "vector_errors", "residuals"):
+            values = getattr(self, name)
+            if values is not None and len(values):
+                title = f"largest {name.replace('_', ' ').removesuffix('s')}"
+                lines[title] = f"{np.max(values):.1e} (component {int(np.argmax(values)) + 1} of {len(values)})"
+        for name in ("missed_below", "frobenius_error", "n_missing", "heldout_r2"):
+            if getattr(self, name) is not None:
+                lines[name] = f"{getattr(self, name):.6g}"
+        return "\n".join(f"{name:20} {text}" for name, text in lines.items())
+
 
 @registered
 class SVDResult(Operator):

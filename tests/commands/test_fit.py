@@ -2,6 +2,10 @@
 
 import gzip
 import json
+import os
+import re
+import subprocess
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -242,7 +246,12 @@ def test_what_can_have_been_missed_is_told_beside_the_values(solver: str, file: 
     complete = told["missed_below"] <= told["singular_values"][-1] * 1.05
     assert told["converged"] is (complete and max(told["value_errors"]) <= 1e-4)
     level = told["missed_below"] / told["singular_values"][-1]
-    assert f"singular values not shown are at most {level:.4g} times the last one" in done(*line).stdout
+    short, long = done(*line).stdout, done(*line, "-v").stdout
+    assert f"Singular values not shown are at most {level:.4g} times the last one" in long
+    assert "not shown" not in short
+    found = re.findall(r"The relative error of all 5 singular values is at most (.*)\.", short)
+    assert len(found) == told["converged"]
+    assert all(max(told["value_errors"]) <= float(bound) <= 2 * max(told["value_errors"]) for bound in found)
 
 
 def test_a_fit_that_may_have_missed_a_value_is_not_called_converged(file: Path, monkeypatch) -> None:
@@ -292,6 +301,22 @@ def test_progress_that_is_asked_for_is_told_in_quiet_too(file: Path) -> None:
     assert lines
     assert all(json.loads(line)["stage"] == "passes" for line in lines)
     assert "passes" in done("fit", file, "-k", 3, "--progress", "always", "-q").stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_a_person_is_told_what_a_folder_would_get(file: Path) -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    run = subprocess.run(
+        [sys.executable, "-c", "from shiftsvd.cli import main; main()", "fit", file, "-k", "3"],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    assert run.returncode == 0
+    assert b"Use -o FOLDER to write the scores" in os.read(ours, 10_000)
+    os.close(ours)
 
 
 def test_progress_is_silent_where_stderr_is_no_terminal(file: Path) -> None:

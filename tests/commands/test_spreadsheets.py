@@ -164,5 +164,5 @@ def test_gaps_on_standard_input_are_told_with_the_options_that_help() -> None:
 
 def test_nothing_is_said_of_values_that_are_not_shown_where_all_are(tmp_path: Path) -> None:
     path = written(tmp_path / "plots.csv", PLOTS)
-    assert "not shown" in done("fit", path, "-k", 2, "--drop", "habitat").stdout
-    assert "not shown" not in done("fit", path, "-k", 3, "--drop", "habitat").stdout
+    assert "not shown" in done("fit", path, "-k", 2, "--drop", "habitat", "-v").stdout
+    assert "not shown" not in done("fit", path, "-k", 3, "--drop", "habitat", "-v").stdout

@@ -171,3 +171,17 @@ def test_fit_leaves_stdout_and_stderr_silent_in_a_fresh_process():
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_info_is_printed_in_ten_lines_of_names_and_numbers() -> None:
+    info = ss.PCA(n_components=3, solver="lanczos").fit(np.random.default_rng(0).random((300, 40))).info_
+    lines = {line[:20].strip(): line[21:] for line in str(info).splitlines()}
+    assert len(lines) <= 10
+    assert lines["converged"] == "yes"
+    assert lines["largest value error"].startswith(f"{max(info.value_errors):.1e} (component ")
+
+
+@pytest.mark.parametrize("kind", [ss.PCA, ss.TruncatedSVD])
+def test_texts_are_refused_with_the_name_of_the_class_that_takes_them(kind: type) -> None:
+    with pytest.raises(ValueError, match=r"needs a matrix of numbers, got a list of texts\. Use shiftsvd\.LSA"):
+        kind(2).fit(["a cat and a dog", "stocks fell today", "dogs chase a cat"])

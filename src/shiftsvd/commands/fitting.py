@@ -2,6 +2,7 @@
 
 import json
 import logging
+import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -109,9 +110,13 @@ def run(given: Settings) -> None:
         write_files(run, hooks, result, paths, outputs, rasters, colors)
     for each in hooks:
         each.tell(run)
-    click.echo(json.dumps(result.document) if settings.json_out else printed(result, hooks))
+    click.echo(json.dumps(result.document) if settings.json_out else printed(result, hooks, bool(settings.verbose)))
     if settings.out:
         print_message(f"written: {', '.join(result.document['outputs'].values())}", settings.quiet)
+    elif not settings.json_out and sys.stderr.isatty():  # a person reads it
+        print_message(
+            "Use -o FOLDER to write the scores, the components, a model for new data, and a report.", settings.quiet
+        )
 
 
 def validated(given: Settings) -> tuple[Settings, list[Hooks]]:

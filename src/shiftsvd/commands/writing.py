@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -139,7 +140,7 @@ def numbers(values: Any) -> list[float | None] | None:
     return [float(value) if np.isfinite(value) else None for value in values]
 
 
-def printed(result: Result, hooks: Sequence[Hooks]) -> str:
+def printed(result: Result, hooks: Sequence[Hooks], verbose: bool) -> str:
     document = result.document
     m, n = document["shape"]
     lines = [f"{document['file']}: {m:,} samples x {n:,} features, {document['stored']:,} numbers, {document['dtype']}"]
@@ -154,15 +155,25 @@ def printed(result: Result, hooks: Sequence[Hooks]) -> str:
             f"{j + 1:9}  {as_text(value, '14.6g')}  {as_text(variance, '10.4g')}  {as_text(share, '6.2%')}  "
             f"{as_text(cumulative, '10.2%')}  {as_text(residual, '8.0e')}  {as_text(error, '8.0e')}"
         )
-    if document["missed_below"] is not None and len(document["singular_values"]) < min(document["shape"]):
+    errors = document["value_errors"]
+    if errors and document["converged"]:
+        few = {1: "the singular value", 2: "both singular values"}
+        values = few.get(len(errors), f"all {len(errors):,} singular values")
+        lines.append(f"The relative error of {values} is at most {rounded_up(max(errors))}.")
+    if verbose and document["missed_below"] is not None and len(errors) < min(document["shape"]):
         lines.append(missed(document["missed_below"], document["singular_values"][-1]))
     lines += [line for each in hooks for line in each.footer(document)]
     return plain_lines("\n".join(lines))
 
 
+def rounded_up(value: float) -> str:
+    power = 10.0 ** math.floor(math.log10(value)) if value > 0 else 1.0
+    return f"{math.ceil(value / power) * power:.0e}"
+
+
 def missed(level: float, last: float) -> str:
     above = f"{level / last:.4g} times the last one" if last > 0 else f"{level:.4g}"
-    return f"singular values not shown are at most {above}, with probability 1 - 1e-9"
+    return f"Singular values not shown are at most {above}, with probability 1 - 1e-9."
 
 
 def _gap_lines(document: dict[str, Any]) -> list[str]:

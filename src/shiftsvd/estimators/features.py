@@ -116,6 +116,11 @@ def checked(estimator: Any, X: Any, reset: bool, least: int = 1, on_device: bool
         if hasattr(X, "rmatmat") and not isinstance(X, Operator):
             kinds = "an array, sparse matrix, data frame or result of open_matrix"
             raise TypeError(f"{name} needs {kinds}, got {type(X).__name__}. Use shiftsvd.svd for other operators.")
+        if not hasattr(X, "dtype") and isinstance(X, Sequence) and len(X) and all(isinstance(one, str) for one in X):
+            raise ValueError(
+                f"{name} needs a matrix of numbers, got a list of texts. Use shiftsvd.LSA, which weights the terms of "
+                "texts by tf-idf and computes their SVD."
+            )
         if not (is_unread(X) or isinstance(X, Gaps) or (on_device and dispatched(X))):
             how = {"accept_sparse": ("csr", "csc"), "ensure_all_finite": False, "ensure_min_samples": least}
             return validate_data(estimator, before_sklearn(taken(X)), reset=reset, **how)
