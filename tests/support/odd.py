@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,13 +31,13 @@ BASE: Right = [("height", HEIGHT), ("weight", WEIGHT), ("count", COUNT)]
 
 @dataclass(frozen=True)
 class Odd:
-    """A table: its file and the columns of measurements; `names` is False if an encoding garbles the names."""
+    """A table: its file and the columns of measurements (none: it must be refused)."""
 
     name: str
     content: bytes
     right: Right
-    suffix: str = ".csv"
-    names: bool = True
+    names: bool = True  # False if an encoding garbles the names
+    either: bool = False  # whether it may be read in two ways, of which a reader chooses
 
 
 def shown(value: float, decimal: str = ".", form: str = "") -> str:
@@ -302,41 +303,211 @@ def other_columns() -> Iterator[tuple[str, str, Right]]:
     yield "a class of a model", table(texts={"cluster": list("12312312")}), BASE
 
 
+def others() -> Iterator[tuple[str, str, Right]]:
+    """Tables that were written after the reader, to see whether it reads more than the tables that it was made for."""
+    G: list[list[float]] = [[1.5, 2.5, 3.5], [2.5, 1.5, 7.5], [9.25, 8, 7], [4, 4.5, 6]]
+    grid: Right = [(name, [row[i] for row in G]) for i, name in enumerate("abc")]
+    yield (
+        "plate reader",
+        (
+            "Plate:\tP1\nDate:\t2026-01-02\n\n\ta\tb\tc\nA1\t1.5\t2.5\t3.5\nA2\t2.5\t1.5\t7.5\nA3\t9.25\t8\t7\n"
+            "A4\t4\t4.5\t6\n"
+        ),
+        grid,
+    )
+    yield (
+        "OVRFLW among readings",
+        "well,a,b,c\nA1,1.5,2.5,3.5\nA2,OVRFLW,1.5,7.5\nA3,9.25,8,7\nA4,4,4.5,6\n",
+        [("a", [1.5, nan, 9.25, 4]), ("b", [2.5, 1.5, 8, 4.5]), ("c", [3.5, 7.5, 7, 6])],
+    )
+    yield (
+        "psql",
+        (
+            " a    | b   | c \n------+-----+-----\n 1.5  | 2.5 | 3.5\n 2.5  | 1.5 | 7.5\n 9.25 | 8   | 7\n"
+            " 4    | 4.5 | 6\n(4 rows)\n"
+        ),
+        grid,
+    )
+    yield (
+        "markdown",
+        "| a | b | c |\n|---|---|---|\n" + "".join("| " + " | ".join(shown(v) for v in r) + " |\n" for r in G),
+        grid,
+    )
+    yield (
+        "French money",
+        "nom;a;b;c\nX;1 234,50 €;2,5;3,5\nY;-12,00 €;1,5;7,5\nZ;0,99 €;8;7\nW;4,00 €;4,5;6\n",
+        [("a", [1234.5, -12, 0.99, 4]), ("b", [2.5, 1.5, 8, 4.5]), ("c", [3.5, 7.5, 7, 6])],
+    )
+    yield "Swiss", "n;a;b\nX;1’234.50;2\nY;12’000.00;1\nZ;99.00;8\n", [("a", [1234.5, 12000, 99]), ("b", [2, 1, 8])]
+    yield "Indian lakh", 'n,a,b\nX,"12,34,567",2\nY,"3,45,678",1\nZ,"99,000",8\n', [("b", [2, 1, 8])]
+    yield "percent with sign", "n,a,b\nX,+1.5 %,2\nY,-0.3 %,1\nZ,12 %,8\n", [("a", [1.5, -0.3, 12]), ("b", [2, 1, 8])]
+    yield "temperatures", "n,a,b\nX,12.5 °C,2\nY,-3 °C,1\nZ,0 °C,8\n", [("a", [12.5, -3, 0]), ("b", [2, 1, 8])]
+    yield "likert text", "n,a,b\nX,5 - very good,2\nY,1 - bad,1\nZ,3 - so so,8\n", [("b", [2, 1, 8])]
+    yield "ranges", "n,a,b\nX,10-20,2\nY,20-30,1\nZ,30-40,8\n", [("b", [2, 1, 8])]
+    yield "ISO week", "n,a,b\nX,2026-W01,2\nY,2026-W02,1\nZ,2026-W03,8\n", [("b", [2, 1, 8])]
+    yield "versions", "n,a,b\nX,1.2.3,2\nY,1.2.4,1\nZ,2.0.0,8\n", [("b", [2, 1, 8])]
+    yield "coordinates", "n,a,b\nX,48.1° N,2\nY,49.2° N,1\nZ,50.3° N,8\n", [("b", [2, 1, 8])]
+    yield (
+        "Italian totals",
+        "voce;a;b\nuno;1,5;2\ndue;2,5;3\ntre;3,5;4\nTotale complessivo;7,5;9\n",
+        [("a", [1.5, 2.5, 3.5]), ("b", [2, 3, 4])],
+    )
+    yield (
+        "pivot Gesamtergebnis",
+        "Zeilen;a;b\nuno;1,5;2\ndue;2,5;3\ntre;3,5;4\nGesamtergebnis;7,5;9\n",
+        [("a", [1.5, 2.5, 3.5]), ("b", [2, 3, 4])],
+    )
+    yield (
+        "subtotals",
+        "who,a,b\nn1,1,2\nn2,3,4\nSubtotal,4,6\ns1,5,1\ns2,2,2\nSubtotal,7,3\nGrand Total,11,9\n",
+        [("a", [1, 3, 5, 2]), ("b", [2, 4, 1, 2])],
+    )
+    yield "NaN strings", "a,b\n1,NaN\n2,3\n4,nan\n5,1\n", [("a", [1, 2, 4, 5]), ("b", [nan, 3, nan, 1])]
+    yield (
+        "keine Angabe spelled two ways",
+        "a;b\n1;keine Angabe\n2;3\n4;k. A.\n5;1\n9;2\n",
+        [("a", [1, 2, 4, 5, 9]), ("b", [nan, 3, nan, 1, 2])],
+    )
+    yield (
+        "stars of significance",
+        "a,b\n1.5*,2\n2.5**,3\n4.5,4\n3.5,1\n",
+        [("a", [nan, nan, 4.5, 3.5]), ("b", [2, 3, 4, 1])],
+    )
+    yield "plus minus", "n,a,b\nX,1.5 ± 0.2,2\nY,2.5 ± 0.1,1\nZ,3.1 ± 0.2,8\n", [("b", [2, 1, 8])]
+    yield "fractions", "n,a,b\nX,1/2,2\nY,3/4,1\nZ,1/4,8\n", [("b", [2, 1, 8])]
+    yield "Excel epoch dates", "n,day,b\nX,45292,2\nY,45293,1\nZ,45294,8\n", [("b", [2, 1, 8])]
+    yield "times hh:mm:ss", "n,a,b\nX,00:01:30,2\nY,00:02:10,1\nZ,00:00:50,8\n", [("b", [2, 1, 8])]
+    yield "ja nein", "n;a;b\nX;ja;2\nY;nein;1\nZ;ja;8\nW;nein;3\n", [("b", [2, 1, 8, 3])]
+    yield (
+        "decimal comma, one point far below",
+        "a;b\n" + "1,5;2\n" * 300 + "1.5;3\n",
+        [("a", [1.5] * 300 + [nan]), ("b", [2.0] * 300 + [3])],
+    )
+    yield (
+        "decimal point, one comma far below",
+        "a,b\n" + "1.5,2\n" * 300 + '"1,5",3\n',
+        [("a", [1.5] * 300 + [nan]), ("b", [2.0] * 300 + [3])],
+    )
+    yield (
+        "ints, comma decimals far below",
+        "a;b\n" + "1;2\n" * 300 + "1,5;3\n",
+        [("a", [1.0] * 300 + [1.5]), ("b", [2.0] * 300 + [3])],
+    )
+    yield (
+        "ints, 1.234 far below in German",
+        "a;b\n" + "1;2,5\n" * 300 + "1.234;3\n",
+        [("a", [1.0] * 300 + [1234]), ("b", [2.5] * 300 + [3])],
+    )
+    yield "kg far below", "a,b\n" + "1.5,2\n" * 300 + "9 kg,3\n", [("a", [1.5] * 300 + [9]), ("b", [2.0] * 300 + [3])]
+    yield (
+        "unit in one cell g, header kg",
+        "m (kg),b\n1.5,2\n2.5,3\n900 g,4\n3.5,1\n",
+        [("m (kg)", [1.5, 2.5, nan, 3.5]), ("b", [2, 3, 4, 1])],
+    )
+    yield "two currencies", "a,b\n$1.5,2\n€2.5,3\n$4,4\n$3.5,1\n", [("a", [1.5, nan, 4, 3.5]), ("b", [2, 3, 4, 1])]
+    yield "single column", "x\n1.5\n2.5\n4\n", [("x", [1.5, 2.5, 4])]
+    yield "truncated last row", "a,b,c\n1,2,3\n4,5,7\n7,8,1\n3\n", []
+    yield (
+        "quoted newlines header, total",
+        'who,"a\n(kg)",b\nx,1.5,2\ny,2.5,3\nz,4.5,4\nTotal,8.5,9\n',
+        [("a\n(kg)", [1.5, 2.5, 4.5]), ("b", [2, 3, 4])],
+    )
+    yield (
+        "label named Total in data",
+        "part,a,b\nTotal,1,5\nLeft,2,4\nTotal,3,9\nLeft,4,1\nTotal,5,3\n",
+        [("a", [1, 2, 3, 4, 5]), ("b", [5, 4, 9, 1, 3])],
+    )
+    yield "sample called Sum, not last", "who,a\nx,1.5\nSum41,2.5\nz,4\n", [("a", [1.5, 2.5, 4])]
+    yield "empty column between", "a,,b\n1.5,,2\n2.5,,3\n4,,1\n", [("a", [1.5, 2.5, 4]), ("b", [2, 3, 1])]
+    yield "Stata dot a", "a,b\n1.5,.a\n2.5,3\n4,.b\n3,2\n", [("a", [1.5, 2.5, 4, 3]), ("b", [nan, 3, nan, 2])]
+    yield "no final newline", "a,b\n1.5,2\n2.5,3\n4,1", [("a", [1.5, 2.5, 4]), ("b", [2, 3, 1])]
+    yield (
+        "semicolon, thousands as points only",
+        "a;b\n1.234;2,5\n5.678;3,5\n12.500;1,5\n",
+        [("a", [1234, 5678, 12500]), ("b", [2.5, 3.5, 1.5])],
+    )
+    yield "three decimals only", "a,b\n1.234,2\n5.678,3\n2.500,1\n", [("a", [1.234, 5.678, 2.5]), ("b", [2, 3, 1])]
+    yield "gene dates", "gene,a,b\n1-Mar,1.5,2\nSEPT2,2.5,3\nTP53,4,1\n", [("a", [1.5, 2.5, 4]), ("b", [2, 3, 1])]
+    yield "barcode ints", "ean,a\n4006381333931,1.5\n4006381333948,2.5\n4006381333955,4\n", [("a", [1.5, 2.5, 4])]
+    yield (
+        "units in title row 2 with %",
+        "who,a,b\n,%,mg/L\nx,1.5,2\ny,2.5,3\nz,4,1\n",
+        [("a", [1.5, 2.5, 4]), ("b", [2, 3, 1])],
+    )
+    yield (
+        "comment line in the middle",
+        "a,b\n1.5,2\n# recalibrated\n2.5,3\n4,1\n",
+        [("a", [1.5, 2.5, 4]), ("b", [2, 3, 1])],
+    )
+    yield "ragged short rows", "a,b,c\n1,2\n4,5,6\n7,8\n", []
+    yield "SPSS system missing", "a;b\n1,5;#NULL!\n2,5;3\n4,5;1\n", [("a", [1.5, 2.5, 4.5]), ("b", [nan, 3, 1])]
+    yield "-1 missing flags", "a,b\n1.5,-1\n2.5,3\n4,1\n3,2\n", [("a", [1.5, 2.5, 4, 3]), ("b", [-1, 3, 1, 2])]
+    yield (
+        "school grades",
+        "n,grade,b\nX,2-,2\nY,1+,1\nZ,3,8\nW,2,3\n",
+        [("grade", [nan, nan, 3, 2]), ("b", [2, 1, 8, 3])],
+    )
+    yield (
+        "accounting brackets, no currency",
+        "n,a,b\nX,(12.50),2\nY,8.00,1\nZ,3.25,8\nW,(1.00),3\n",
+        [("a", [nan, 8, 3.25, nan]), ("b", [2, 1, 8, 3])],
+    )
+
+
 def made() -> list[Odd]:
-    groups = (delimiters, titles, total_rows, missing, notations, headers, other_columns)
+    groups = (delimiters, titles, total_rows, missing, notations, headers, other_columns, others)
     found = [Odd(name, content, right, names=name == "encoding utf-8-sig") for name, content, right in encodings()]
-    return found + [Odd(name, text.encode(), right) for group in groups for name, text, right in group()]
+    tables = (
+        Odd(name, text.encode(), right, either=name in EITHER) for group in groups for name, text, right in group()
+    )
+    return [*found, *tables]
 
 
 # Measure: read each as the command does, and follow the options that it suggests.
 
+# Tables that may be read in two ways, of which the reader chooses one.
+EITHER = ("nothing but whole numbers with commas", "label named Total in data")
 _OPTION = re.compile(
     r"(?<![\w-])--(?:ids|drop|columns|one-hot|sep|decimal|thousands|encoding|comment|label-column|na|skip|censored"
     r"|keep-total)\b"
 )
-_FLAGS = ("--keep-total",)
+
+
+_FLAG = "--keep-total"
 
 
 def suggested(stderr: str) -> list[list[str]]:
-    """Return the alternatives of the first sentence with options: options joined by "and" belong together."""
+    """Return what a reader may do: take one alternative of each sentence."""
+    sentences = [
+        found
+        for each in re.split(r"\b[Uu]se (?=--)|\bmeans? (?=--)|, (?=--na )", stderr)
+        if (found := alternatives(each))
+    ]
+    ways: list[list[str]] = [[]] if sentences else []
+    for found in sentences:
+        ways = [way if more[0] in way[::2] and more == way[-2:] else [*way, *more] for way in ways for more in found][
+            :64
+        ]
+    return ways
+
+
+def alternatives(text: str) -> list[list[str]]:
     found: list[list[str]] = []
-    end, together = 0, False
-    for match in _OPTION.finditer(stderr):
-        between = stderr[end : match.start()]
+    end = 0
+    for match in _OPTION.finditer(text):
+        between = text[end : match.start()]
         together = bool(found) and re.fullmatch(r" (and )?", between) is not None
-        rest = stderr[match.end() :]
         words = [match[0]]
-        if match[0] not in _FLAGS:
-            value = re.match(r"""[ =]((?:'[^']*'|"[^"]*"|\\.|[^\s'"])+)""", rest)
-            if value is None:
-                continue
-            text = value[1] if value[1][-1:] in "'\"" else value[1].rstrip(".,;:)") or value[1]
-            if len(value[1]) == 1 or (len(value[1]) == 2 and value[1][-1] in ".,"):
-                text = value[1][0]
-            words += shlex.split(text)
-            end = match.end() + 1 + len(text)
-        else:
-            end = match.end()
+        end = match.end()
+        if match[0] == _FLAG:
+            found += [words] if found else []  # it is an alternative, or tells how to undo what was done
+            continue
+        value = re.match(r"""[ =]((?:'[^']*'|"[^"]*"|\\.|[^\s'"])+)""", text[match.end() :])
+        if value is None:
+            continue
+        word = value[1] if value[1][-1:] in "'\"" else value[1].rstrip(".,;:)") or value[1][0]
+        words += shlex.split(word)
+        end = match.end() + 1 + len(word)
         if together:
             found[-1] += words
         elif words not in found:
@@ -353,7 +524,9 @@ def read(path: Path, options: Sequence[str]) -> tuple[Right | None, str]:
     command = main.get_command(None, "fit")  # type: ignore[arg-type]
     given = command.make_context("fit", [*words, *label]).params
     settings = Settings.of(given).changed(labelled=bool(given.get("label_column")))
-    opened = read_files([path], None, settings.choices)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        opened = read_files([path], None, settings.choices)
     X = np.asarray(opened.matrix, float)
     names = [str(j + 1) for j in range(X.shape[1])] if opened.columns is None else opened.columns.tolist()
     return [(name, X[:, j].tolist()) for j, name in enumerate(names) if "=" not in name], result.stderr
@@ -413,8 +586,8 @@ def merged(options: Sequence[str], more: Sequence[str]) -> list[str]:
         once.add("--comment")
     kept, left = list[str](), list(options)
     while left:
-        name, n = left[0], 1 if left[0] in _FLAGS else 2
-        if not (name in once and name in more):
+        n = 1 if left[0] == _FLAG else 2
+        if not (left[0] in once and left[0] in more):
             kept += left[:n]
         left = left[n:]
     return [*kept, *more]
@@ -426,7 +599,7 @@ def repeatable() -> set[str]:
 
 
 def follow(each: Odd, folder: Path, most: int = 3) -> Course:
-    path = folder / f"table{each.suffix}"
+    path = folder / "table.csv"
     path.write_bytes(each.content)
     states: list[list[str]] = [[]]
     seen: set[tuple[str, ...]] = {()}
@@ -437,6 +610,8 @@ def follow(each: Odd, folder: Path, most: int = 3) -> Course:
         for options in states:
             found, stderr = read(path, options)
             first = first or stderr.strip()
+            if not each.right:
+                return Course(0 if found is None else None, silent=found is not None, first=first)
             verdict = "refused" if found is None else judge(each, found)
             if verdict == "right":
                 return Course(n_rounds, misled=misled, first=first)
@@ -444,7 +619,7 @@ def follow(each: Odd, folder: Path, most: int = 3) -> Course:
             if verdict == "wrong" and not hints:
                 if n_rounds == 0:
                     return Course(None, silent=True, first=first)
-                misled = True
+                misled |= not each.either
             for more in hints:
                 state = merged(options, more)
                 key = tuple(state)
