@@ -347,13 +347,13 @@ def test_a_row_is_no_total_where_it_may_be_a_sample(tmp_path: Path) -> None:
 
 
 def test_totals_above_the_last_row_are_refused_until_one_says_what_they_are(tmp_path: Path) -> None:
-    path = text(tmp_path, "who,a\nTotal,6\nx,1\ny,2\nz,3\n")
+    path = text(tmp_path, "who,a\nTotal,6\nx,1\ny,1\nz,3\n")
     assert "1 row above the last one may be totals: 'Total' (row 2)" in refusal(path)
     assert len(dense(path, comment="Total")[0]) == 3
     assert len(dense(path, keep_total=True)[0]) == 4
-    classes = text(tmp_path, "part,a\nTotal,1\nLeft,2\nTotal,3\nLeft,4\nTotal,5\n")
+    classes = text(tmp_path, "part,a\nTotal,1\nLeft,2\nTotal,4\nLeft,4\nTotal,5\n")
     assert "keep_total=True" in refusal(classes, drop="part")
-    assert dense(classes, drop="part", keep_total=True)[0].tolist() == [[1], [2], [3], [4], [5]]
+    assert dense(classes, drop="part", keep_total=True)[0].tolist() == [[1], [2], [4], [4], [5]]
 
 
 def test_a_last_row_that_is_the_sum_of_the_others_is_no_sample(

@@ -195,7 +195,7 @@ _OF_COLUMNS: Final = ("drop", "columns", "one_hot")
 
 def worded(message: BaseException) -> str:
     """Return the text of an error or a warning, with options in place of settings of the library."""
-    return message.worded(_typed) if isinstance(message, Worded) else str(message)
+    return message.worded(spelled) if isinstance(message, Worded) else str(message)
 
 
 def joined(names: Sequence[str]) -> str:
@@ -204,7 +204,7 @@ def joined(names: Sequence[str]) -> str:
     return line.getvalue()
 
 
-def _typed(setting: Setting) -> str:
+def spelled(setting: Setting) -> str:
     """Spell a setting as an option of this verb, or as in Python if no option sets it."""
     option = _options().get(setting.name)
     if option is None:

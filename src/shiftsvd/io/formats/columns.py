@@ -44,7 +44,7 @@ class Layout(NamedTuple):
     numbers: Sequence[int]  # the columns of features, in order
     dtype: np.dtype[Any] = np.dtype(np.float64)  # of the features
     classes: Mapping[int, Sequence[str]] = {}  # classes of categorical features; each becomes an indicator
-    texts: frozenset[int] = frozenset()  # columns of features that hold no numbers, which is an error
+    texts: frozenset[int] = frozenset()  # columns that hold no numbers, an error for features
     why: str | None = None  # reason for taking the first column as row names without a setting
 
     @property
@@ -79,8 +79,8 @@ def layout_of_text(names: Sequence[str], rows: Cells, short: bool, decimals: Seq
     label, why = _label_of_text(names, rows, short, choices)
     empty = {j for j, name in enumerate(names) if name == "" and all(row[j].strip() == "" for row in rows)}
     form = _layout(names, label, empty, choices)
-    held = {j: [row[j].strip() for row in rows] for j in form.numeric}
-    texts = frozenset(j for j, cells in held.items() if not _are_numbers(cells, decimals[j], choices))
+    held = ([row[j].strip() for row in rows] for j in range(len(names)))
+    texts = frozenset(j for j, cells in enumerate(held) if not _are_numbers(cells, decimals[j], choices))
     return form._replace(texts=texts, why=why)
 
 
@@ -128,22 +128,28 @@ def says_identifiers(name: str) -> bool:
     return _IDENTIFIERS.fullmatch(name) is not None or _CAMEL.fullmatch(name) is not None
 
 
-def layout_of_schema(schema: Any, choices: Choices) -> Layout:
+def layout_of_schema(schema: Any, choices: Choices, *, strict: bool = True) -> Layout:
     choices.check_names(schema.names)
     index = set(_stored_index(schema)).difference(choices.columns)  # the index of pandas is not a feature
     hidden = {j for j, name in enumerate(schema.names) if name in index}
     form = _layout(schema.names, _label(schema, choices), hidden, choices)
     fields = [schema.field(j) for j in form.numeric]
-    for field in fields:
-        _check_numbers(field)
+    if strict:
+        for field in fields:
+            _check_numbers(field)
     single = all(field.type == optional("pyarrow", "parquet").float32() for field in fields)
-    return form._replace(dtype=np.dtype(np.float32 if single else np.float64))
+    texts = frozenset(j for j, field in enumerate(schema) if not _holds_numbers(field))
+    return form._replace(dtype=np.dtype(np.float32 if single else np.float64), texts=texts)
+
+
+def _holds_numbers(field: Any) -> bool:
+    types = optional("pyarrow", "parquet").types
+    kinds = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    return any(is_kind(field.type) for is_kind in kinds)
 
 
 def _check_numbers(field: Any) -> None:
-    types = optional("pyarrow", "parquet").types
-    kinds = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    if not any(is_kind(field.type) for is_kind in kinds):
+    if not _holds_numbers(field):
         settings = ("one_hot", "drop") if is_text(field.type) else ("drop",)
         text = f"column {field.name!r} must be numbers, got {field.type}."
         raise Refused(text, *remedies([(Setting(setting, field.name), purpose(setting, 1)) for setting in settings]))

@@ -17,7 +17,7 @@ from shiftsvd.io.base import bounded_lines, bounded_width, optional
 from shiftsvd.io.choices import Choices, naming
 from shiftsvd.io.formats.cells import Number, any_number, is_gap, number
 from shiftsvd.io.formats.columns import Layout, Positions, indicators, layout_of_text, positions, texts
-from shiftsvd.io.formats.profile import Finding, Seen, Tally, is_total, of_text_columns
+from shiftsvd.io.formats.tally import Finding, Seen, Tally, is_total, of_text_columns
 from shiftsvd.io.formats.text import TextForm, beginning, for_arrow, opened, text_form, undecoded
 from shiftsvd.runs.memory import limit_of
 
@@ -86,7 +86,7 @@ def head_of(path: Path, key: str | None, choices: Choices, memory_limit: int | s
         cut = [cells for cells in cut if not is_total(cells)] or cut
     decimals, proven = _decimals(list(zip(*cut, strict=True)) or [()] * width, choices)
     form = Layout(None, []) if where else layout_of_text(called, cut, short, decimals, choices)
-    line = skipped.count(b"\n") + len(found) - len(rows) + choices.skip + 1
+    line = skipped.count(b"\n") + len(found) - len(rows) + 1
     return Head(how, separator, width, names, len(skipped) + skip, line, decimals, proven, form, where)
 
 
@@ -270,7 +270,7 @@ _WIDEST = 32  # bytes of text of one number
 _CUT = 12  # bytes of memory for each byte of a row that is split into cells
 # Columns from which Arrow needs too much memory, about 10 kB each: 1.0 GB for a text of 60 MB with 30,000 columns; the
 # csv module of Python needs 0.3 GB.
-_WIDE = 1 << 13
+_WIDE = MOST = 1 << 13
 _NOTES = 3  # rows of one cell below a table that may be notes
 _ADDENDS = 3  # rows, and entries that are not zero, from which a last row of sums is a total
 
@@ -311,7 +311,7 @@ class Rows:
         features = set(self.form.numeric)
         tallied = range(head.width) if everything else features
         self.tallies = {
-            j: Tally(head.called[j], head.decimals[j], choices, text=j in self.form.texts or j not in features)
+            j: Tally(head.called[j], head.decimals[j], choices, text=j in self.form.texts)
             for j in (tallied if head.width <= _WIDE else ())
         }
         self._sums = np.zeros((3, len(self.form.numeric)))  # of values, absolute values and entries that are not zero

@@ -10,7 +10,7 @@ from shiftsvd.errors import Part, Setting
 from shiftsvd.io.base import Opened, called
 from shiftsvd.io.choices import JOIN, Choices, naming, shown
 from shiftsvd.io.formats.cells import any_number
-from shiftsvd.io.formats.profile import Finding, Tally, is_total, of_columns
+from shiftsvd.io.formats.tally import Finding, Tally, is_total, of_columns
 from shiftsvd.runs.messages import log_notice, warn
 
 _SHOWN = 5  # names in a notice

@@ -37,7 +37,7 @@ from shiftsvd.io.formats.columns import (
     to_numbers,
 )
 from shiftsvd.io.formats.notices import check_table
-from shiftsvd.io.formats.profile import Tally, are_dates, has_suspect_name
+from shiftsvd.io.formats.tally import Tally, are_dates, has_suspect_name
 from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.numerics.digests import told
 from shiftsvd.runs.memory import limit_of

@@ -1,8 +1,9 @@
 """Tables: CSV, TSV, Parquet and Arrow files as matrices, and one column read by itself."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ from shiftsvd.io.base import NAME, Labels, Opened, bounded, labels, optional, pl
 from shiftsvd.io.choices import NOTHING, Choices, shown
 from shiftsvd.io.formats import parquet
 from shiftsvd.io.formats.cells import NO_CLASS, is_gap, number
-from shiftsvd.io.formats.columns import gather, in_order, layout_of_schema, positions, sound, texts, to_numbers
+from shiftsvd.io.formats.columns import Layout, gather, in_order, layout_of_schema, positions, sound, texts, to_numbers
 from shiftsvd.io.formats.delimited import Rows, head_of
 from shiftsvd.io.formats.notices import check_table, log_findings, notice_end, notice_header, notice_label, suspects_of
-from shiftsvd.io.formats.profile import refused
+from shiftsvd.io.formats.tally import refused
 from shiftsvd.io.sniff import content_of, format_of, formats
 from shiftsvd.io.stacking import several
 
@@ -114,6 +115,18 @@ def _arrow(path: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
         table = ipc.open_stream(source, memory_pool=pool) if is_stream else ipc.open_file(source, memory_pool=pool)
         stored = table if is_stream else map(table.get_batch, range(table.num_record_batches))
         yield table.schema, map(sound, stored)
+
+
+@contextmanager
+def typed_table(path: Path) -> Iterator[tuple[Any, Callable[[Choices], Layout], Iterator[Any]]]:
+    """Yield the schema of a Parquet or Arrow file, its layout by settings, and its batches."""
+    if content_of(path) == "Parquet":
+        file = parquet.opened(path)
+        schema = file.schema_arrow
+        yield schema, partial(layout_of_schema, schema, strict=False), map(sound, file.iter_batches(use_threads=False))
+    else:
+        with _arrow(path) as (schema, stored):
+            yield schema, partial(layout_of_schema, schema, strict=False), stored
 
 
 def _read_arrow(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices) -> Opened:

@@ -13,7 +13,7 @@ from shiftsvd.errors import Part, Refused, Setting, few, plural
 from shiftsvd.io.base import optional
 from shiftsvd.io.choices import Choices, naming
 from shiftsvd.io.formats.cells import GAPS, NO_CLASS, Cells, is_unit, number, plain_numbers, proves
-from shiftsvd.io.formats.columns import FEW_TEXTS, purpose, remedies, says_identifiers
+from shiftsvd.io.formats.columns import FEW_TEXTS, column_of_numbers, purpose, remedies, says_identifiers
 
 _ROWS = 3  # rows of a finding that are named
 _COLUMNS = 6  # columns in an error
@@ -57,6 +57,7 @@ class Finding:
     columns: tuple[str, ...] = ()
     best: int = 0  # the use that a profile applies
     is_error: bool = True
+    applies: bool = True  # whether a profile follows it
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -128,6 +129,14 @@ class Tally:
             self.coded = any(re.match(r"-?0\d", each or "") for each in found.texts[:200].to_pylist())
         self.add_numbers(found.values, first, tallied=True)
         return found.values
+
+    def add(self, column: Any, first: int) -> None:
+        """Tally a column of a Parquet or Arrow file."""
+        pa = optional("pyarrow", "parquet")
+        if self.text:
+            self.read(pa.array(["" if cell is None else str(cell) for cell in column.to_pylist()], pa.string()), first)
+        else:
+            self.add_numbers(column_of_numbers(column), first)
 
     def add_numbers(self, values: npt.NDArray[Any], first: int = 1, *, tallied: bool = False) -> None:
         if not tallied:
@@ -261,7 +270,7 @@ class Tally:
         elif self.unclear is not None and self.choices.thousands is None and self.choices.decimal is None:
             value = number(self.unclear.text, self.decimal)
             reads = f"{column}: {self.unclear} is read as {value.value if value else 0:g}"
-            yield Finding(f"{reads}, as are {plural(self.unclear.count, 'cell')} like it.", is_error=False)
+            yield Finding(f"{reads}.", columns=(self.name,), is_error=False)
         if self.limits:
             yield self._of_limits(column)
 
@@ -305,7 +314,8 @@ class Tally:
         shown, half = few(self.limits.values()), self.choices.censored == "half" and "<" in self.limits
         how = "half of their limit is used" if half else "they are missing values"
         uses = () if half or "<" not in self.limits else ((Setting("censored", "half"), " for half of the limit"),)
-        return Finding(f"{column} has {plural(n, 'cell')} beyond a limit: {shown}; {how}.", uses, is_error=False)
+        text = f"{column} has {plural(n, 'cell')} beyond a limit: {shown}; {how}."
+        return Finding(text, uses, (self.name,), is_error=False, applies=False)
 
     def warnings(self) -> Iterator[Finding]:
         others = max(abs(self.low), abs(self.high)) if self.low <= self.high else None
@@ -395,7 +405,7 @@ def of_columns(tallies: Sequence[Tally]) -> Iterator[Finding]:
             (Setting("label_column", names[0]), purpose("label_column", 1)),
         )
         text = f"{_named(names)} like categories, but {_are(len(names))} used as numbers."
-        yield Finding(text, uses, tuple(names), is_error=False)
+        yield Finding(text, uses, tuple(names), best=1, is_error=False)
 
 
 def _named(names: Sequence[str]) -> str:
