@@ -135,25 +135,51 @@ class Cells(NamedTuple):
 
 def plain_numbers(column: Any, decimal: str, gaps: Any) -> Cells:
     pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
+    values = _values(column, decimal)
+    if values is not None and len(gaps) == len(GAPS) and not np.any(np.isnan(values)):
+        return Cells(values, column, np.empty(0, np.intp))  # all cells are numbers
     trimmed = pc.utf8_trim_whitespace(column)
     texts = pc.if_else(pc.is_in(trimmed, gaps), pa.scalar(None, pa.string()), trimmed)
-    if decimal == ".":
-        try:
-            return Cells(_values(texts), texts, np.empty(0, np.intp))
-        except pa.ArrowInvalid:
-            pass
+    values = _values(texts, decimal)
+    if values is not None:
+        return Cells(values, texts, np.empty(0, np.intp))
     is_plain = pc.match_substring_regex(texts, _PLAIN[decimal])
     plain = pc.if_else(is_plain, texts, pa.scalar(None, pa.string()))
-    if decimal == ",":
-        plain = pc.replace_substring(plain, ",", ".")
     odd = np.flatnonzero(pc.fill_null(pc.invert(is_plain), False).to_numpy(zero_copy_only=False))
-    return Cells(_values(plain), texts, odd)
+    values = _values(plain, decimal)
+    return Cells(np.full(len(column), np.nan) if values is None else values, texts, odd)
 
 
-def _values(texts: Any) -> npt.NDArray[np.float64]:
-    pa = optional("pyarrow", "parquet")
-    values: npt.NDArray[np.float64] = np.array(texts.cast(pa.float64()).to_numpy(zero_copy_only=False))
-    return values
+def _values(texts: Any, decimal: str) -> npt.NDArray[np.float64] | None:
+    """Return the numbers of a column of texts, or None if one is no plain number."""
+    pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
+    if decimal == ",":
+        if pc.any(pc.match_substring(texts, ".")).as_py():
+            return None
+        texts = pc.replace_substring(texts, ",", ".")
+    try:
+        return np.array(texts.cast(pa.float64()).to_numpy(zero_copy_only=False))
+    except pa.ArrowInvalid:
+        return None
+
+
+def numbers_like(cell: str, texts: Any, decimal: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Return the numbers among texts that have the unit of `cell` in the same place, and a mask of these texts."""
+    pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
+    found = _CELL.fullmatch(cell)
+    before, after = ("", "") if found is None else (found["money"] or "", (found["unit"] or "").strip())
+    has_unit = pc.and_(pc.starts_with(texts, before), pc.ends_with(texts, after))
+    bare = pc.if_else(has_unit, texts, pa.scalar(None, pa.string()))
+    bare = pc.replace_substring_regex(bare, rf"^{re.escape(before)}\s*|\s*{re.escape(after)}$", "")
+    other = re.escape(_OTHER[decimal])  # separates thousands in 1,234.5 and in 1,234,567
+    is_grouped = pc.match_substring_regex(
+        bare, rf"^{_WHOLE}({other}\d{{3}})+{re.escape(decimal)}\d*$|^{_WHOLE}({other}\d{{3}}){{2,}}$"
+    )
+    bare = pc.if_else(is_grouped, pc.replace_substring(bare, _OTHER[decimal], ""), bare)
+    is_plain = pc.match_substring_regex(bare, _PLAIN[decimal])
+    values = _values(pc.if_else(is_plain, bare, pa.scalar(None, pa.string())), decimal)
+    mask = pc.fill_null(is_plain, False).to_numpy(zero_copy_only=False)
+    return (np.full(len(texts), np.nan), mask & False) if values is None else (values, mask)
 
 
 def proves(texts: Any, decimal: str) -> bool:
@@ -161,4 +187,6 @@ def proves(texts: Any, decimal: str) -> bool:
     pc = optional("pyarrow.compute", "parquet")
     unclear = pc.match_substring_regex(texts, rf"^{_WHOLE}{re.escape(decimal)}\d{{3}}$")
     marked = pc.match_substring(texts, decimal)
+    if not pc.any(marked).as_py():
+        return False
     return bool(pc.any(pc.and_(marked, pc.invert(unclear))).as_py())

@@ -17,7 +17,7 @@ from shiftsvd.io.base import bounded_lines, bounded_width, optional
 from shiftsvd.io.choices import Choices, naming
 from shiftsvd.io.formats.cells import Number, any_number, is_gap, number
 from shiftsvd.io.formats.columns import Layout, Positions, indicators, layout_of_text, positions, texts
-from shiftsvd.io.formats.tally import Finding, Seen, Tally, is_total, of_text_columns
+from shiftsvd.io.formats.tally import Finding, Seen, Tally, is_total, of_text_columns, rows_of_totals
 from shiftsvd.io.formats.text import TextForm, beginning, for_arrow, opened, text_form, undecoded
 from shiftsvd.runs.memory import limit_of
 
@@ -411,7 +411,7 @@ class Rows:
             if end:
                 before = _filled(batch, end - 1)
                 self._has_begun |= bool(held or before)
-                self._add_totals(texts(batch.column(0).slice(0, end - 1)), n_rows)
+                self._add_totals(batch.column(0).slice(0, end - 1), n_rows)
                 n_rows += batch.num_rows
                 if before:
                     yield from (*held, *empty, batch.slice(0, before))
@@ -446,11 +446,11 @@ class Rows:
         values, (sums, sizes, counts) = np.array([each.value for each in found if each]), self._sums
         return bool(np.all(np.abs(values - sums) <= 1e-9 * sizes) and np.sum((counts >= _ADDENDS) & (sums != 0)) > 1)
 
-    def _add_totals(self, labels: Sequence[str], first: int) -> None:
-        for i, label in enumerate(labels, start=self.head.row + first):
-            if is_total([label]):
-                self._totals.text = self._totals.text or label.strip()
-                self._totals.add(1, (i,), label.strip())
+    def _add_totals(self, labels: Any, first: int) -> None:
+        for i in rows_of_totals(labels):
+            label = labels[i].as_py().strip()
+            self._totals.text = self._totals.text or label
+            self._totals.add(1, (self.head.row + first + i,), label)
 
     def _add_sums(self, numbers: npt.NDArray[np.float64]) -> None:
         self.n_rows += len(numbers)
@@ -499,7 +499,9 @@ class Rows:
                 empty += 1
                 continue
             for row in [] if held is None else [held, *[[""] * self.head.width] * empty]:
-                self._add_totals([row[0]], self.n_rows + len(block))
+                if is_total(row):
+                    self._totals.text = self._totals.text or row[0].strip()
+                    self._totals.add(1, (self.head.row + self.n_rows + len(block),), row[0].strip())
                 block.append(self._row(row, self.head.row + self.n_rows + len(block)))
                 names += [] if label is None else [row[label]]
                 extra += [] if self._text is None else [row[self._text]]

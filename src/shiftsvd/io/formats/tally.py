@@ -12,7 +12,7 @@ import numpy.typing as npt
 from shiftsvd.errors import Part, Refused, Setting, few, plural
 from shiftsvd.io.base import optional
 from shiftsvd.io.choices import Choices, naming
-from shiftsvd.io.formats.cells import GAPS, NO_CLASS, Cells, is_unit, number, plain_numbers, proves
+from shiftsvd.io.formats.cells import GAPS, NO_CLASS, Cells, is_unit, number, numbers_like, plain_numbers, proves
 from shiftsvd.io.formats.columns import FEW_TEXTS, column_of_numbers, purpose, remedies, says_identifiers
 
 _ROWS = 3  # rows of a finding that are named
@@ -24,6 +24,7 @@ _FEW = 10  # different texts from which a column without repeats does not hold c
 _RUN, _SHUFFLED = 5, 20  # rows from which consecutive integers, sorted and in any order, count as identifiers
 _KINDS = 20  # most values of a column of classes
 _EXAMPLES = 3
+_MANY = 100  # odd cells from which those alike are parsed together
 _BELOW: Final = (-99.0, -999.0, -9999.0, -99999.0)  # numbers that stand for missing values where none is negative
 _ABOVE: Final = (99.0, 999.0, 9999.0, 99999.0, 999999.0)  # and where the others are much smaller
 _DATE: Final = re.compile(
@@ -35,7 +36,7 @@ _DAY: Final = re.compile(r"(.*[_\W])?(day|date|datum|tag|fecha|jour|data|giorno)
 _CLASS: Final = re.compile(
     r"(.*[_\W])?(class|classes|label|labels|target|cluster|group|species|outcome|y)", re.IGNORECASE
 )
-TOTAL: Final = (
+_TOTAL: Final = (
     r"\W*((grand|sub)[- ]?)?(totals?|sums?|summe|gesamt(summe|ergebnis)?|insgesamt|total g[eé]n[eé]ral|somme|somma|"
     r"suma( total)?|totale( generale)?|totaal|means?|averages?|mittelwert|durchschnitt|moyenne)\W*"
 )
@@ -45,7 +46,14 @@ Kind = Literal["measurement", "identifier", "label", "date", "constant", "text"]
 def is_total(cells: Sequence[str]) -> bool:
     """Return True for a row whose first text is a word such as Total, Summe or Somme."""
     label = next((cell.strip() for cell in cells if cell.strip()), "")
-    return re.fullmatch(TOTAL, label, re.IGNORECASE) is not None
+    return re.fullmatch(_TOTAL, label, re.IGNORECASE) is not None
+
+
+def rows_of_totals(labels: Any) -> list[int]:
+    """Return the places of words such as Total in a column of texts."""
+    pc = optional("pyarrow.compute", "parquet")
+    found = pc.match_substring_regex(labels, rf"^\s*({_TOTAL})\s*$", ignore_case=True)
+    return [int(i) for i in np.flatnonzero(pc.fill_null(found, False).to_numpy(zero_copy_only=False))]
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,7 @@ class Tally:
         if self.text:
             self._add_distinct(found.texts.drop_null().to_pylist() if self.distinct is not None else ())
             return found.values
-        for i in found.odd.tolist():
+        for i in self._unlike(found, first).tolist():
             found.values[i] = self._odd(found.texts[i].as_py(), first + i)
         if not self.proven:
             self.proven = proves(found.texts, self.decimal)
@@ -129,6 +137,23 @@ class Tally:
             self.coded = any(re.match(r"-?0\d", each or "") for each in found.texts[:200].to_pylist())
         self.add_numbers(found.values, first, tallied=True)
         return found.values
+
+    def _unlike(self, found: Cells, first: int) -> npt.NDArray[np.intp]:
+        """Parse cells that are written like the first odd one together; return the others."""
+        pa, odd = optional("pyarrow", "parquet"), found.odd
+        if len(odd) < _MANY:
+            return odd
+        texts = found.texts.take(pa.array(odd))
+        like = number(cell := texts[0].as_py(), self.decimal)
+        if like is None or like.limit or like.unclear:
+            return odd
+        values, alike = numbers_like(cell, texts, self.decimal)
+        found.values[odd[alike]] = values[alike]
+        if like.unit and np.any(alike):
+            seen = self.units.setdefault(like.unit, Seen(cell))
+            seen.add(int(alike.sum()), (first + odd[alike][:_ROWS]).tolist())
+            seen.texts.update(texts.filter(pa.array(alike)).unique()[: FEW_TEXTS + 1].to_pylist())
+        return odd[~alike]
 
     def add(self, column: Any, first: int) -> None:
         """Tally a column of a Parquet or Arrow file."""
