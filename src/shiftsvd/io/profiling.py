@@ -165,7 +165,7 @@ def profile(
 
     Notes
     -----
-    Costs one read of the file, in blocks. A column counts its first 1,000 different values.
+    Costs one read of the file, in blocks. A column counts at most 1,000 different texts, or 100 different numbers.
 
     Examples
     --------
@@ -333,6 +333,7 @@ def _column(table: _Texts | _Typed, j: int, choices: Choices, notes: Sequence[st
     is_label = j == table.form.label or name == choices.ids
     is_used = j in table.form.numbers and not choices.leaves_out(name)
     use: Use = "row names" if is_label else "excluded" if not is_used else "feature"
+    why = [f"used for row names: {table.form.why}"] if j == table.form.label and table.form.why else []
     has_range = not tally.is_text and tally.low <= tally.high
     return ColumnProfile(
         name,
@@ -346,5 +347,5 @@ def _column(table: _Texts | _Typed, j: int, choices: Choices, notes: Sequence[st
         float(tally.high) if has_range else None,
         tally.unit() if tally.units else "",
         tuple(tally.examples),
-        tuple(notes),
+        (*why, *notes),
     )

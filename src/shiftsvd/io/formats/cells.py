@@ -48,6 +48,7 @@ _PLAIN: Final = {
     ",": r"^[+-]?(\d+,?\d*|,\d+)([eE][+-]?\d+)?$",
 }
 _OTHER: Final = {".": ",", ",": "."}
+_USUAL: Final = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 _LONGEST: Final = 60  # characters of a number with its unit
 
 
@@ -66,6 +67,8 @@ def is_gap(cell: str) -> bool:
 
 def number(cell: str, decimal: str = ".") -> Number | None:
     """Parse a cell with this decimal mark; the other mark may separate thousands."""
+    if decimal == "." and _USUAL.fullmatch(cell):
+        return Number(float(cell))
     return _number(cell.strip(), decimal) if len(cell) <= _LONGEST else None
 
 
@@ -180,6 +183,11 @@ def numbers_like(cell: str, texts: Any, decimal: str) -> tuple[npt.NDArray[np.fl
     values = _values(pc.if_else(is_plain, bare, pa.scalar(None, pa.string())), decimal)
     mask = pc.fill_null(is_plain, False).to_numpy(zero_copy_only=False)
     return (np.full(len(texts), np.nan), mask & False) if values is None else (values, mask)
+
+
+def has_leading_zeros(texts: Any) -> bool:
+    pc = optional("pyarrow.compute", "parquet")
+    return bool(pc.any(pc.match_substring_regex(texts, r"^-?0\d")).as_py())
 
 
 def proves(texts: Any, decimal: str) -> bool:

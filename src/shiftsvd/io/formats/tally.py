@@ -12,14 +12,26 @@ import numpy.typing as npt
 from shiftsvd.errors import Part, Refused, Setting, few, plural
 from shiftsvd.io.base import optional
 from shiftsvd.io.choices import Choices, naming
-from shiftsvd.io.formats.cells import GAPS, NO_CLASS, Cells, is_unit, number, numbers_like, plain_numbers, proves
+from shiftsvd.io.formats.cells import (
+    GAPS,
+    NO_CLASS,
+    Cells,
+    has_leading_zeros,
+    is_unit,
+    number,
+    numbers_like,
+    plain_numbers,
+    proves,
+)
 from shiftsvd.io.formats.columns import FEW_TEXTS, column_of_numbers, purpose, remedies, says_identifiers
 
 _ROWS = 3  # rows of a finding that are named
 _COLUMNS = 6  # columns in an error
 _NAMED = 5  # names in a warning
 _LONGEST = 40  # characters of a cell in a message
-_DISTINCT = 1000  # different values that are counted; a column with more has many
+# Different texts and numbers that are counted; a column with more has many. A set of 100 numbers takes 10 kB.
+_TEXTS, _NUMBERS = 1000, 100
+_SAMPLE = 200  # rows in which leading zeros are searched
 _FEW = 10  # different texts from which a column without repeats does not hold classes
 _RUN, _SHUFFLED = 5, 20  # rows from which consecutive integers, sorted and in any order, count as identifiers
 _KINDS = 20  # most values of a column of classes
@@ -108,6 +120,8 @@ class Tally:
     text: bool = False  # whether the column holds texts
 
     def __post_init__(self) -> None:
+        pa = optional("pyarrow", "parquet")
+        self._gaps = pa.array((*(NO_CLASS if self.text else GAPS), *self.choices.na))
         self.n_rows = self.n_missing = self.n_numbers = 0
         self.marks = Counter[str]()  # missing values by their texts
         self.texts, self.units, self.limits = dict[str, Seen](), dict[str, Seen](), dict[str, Seen]()
@@ -122,9 +136,7 @@ class Tally:
 
     def read(self, column: Any, first: int) -> npt.NDArray[np.float64]:
         """Tally cells, of which the first is in row `first`; return them as numbers, NaN where they are none."""
-        pa = optional("pyarrow", "parquet")
-        gaps = (*(NO_CLASS if self.text else GAPS), *self.choices.na)
-        found = _texts(column, pa.array(gaps)) if self.text else plain_numbers(column, self.decimal, pa.array(gaps))
+        found = _texts(column, self._gaps) if self.text else plain_numbers(column, self.decimal, self._gaps)
         self._add_missing(column, found.texts)
         if self.text:
             self._add_distinct(found.texts.drop_null().to_pylist() if self.distinct is not None else ())
@@ -134,7 +146,7 @@ class Tally:
         if not self.proven:
             self.proven = proves(found.texts, self.decimal)
         if not self.n_rows - len(column):
-            self.coded = any(re.match(r"-?0\d", each or "") for each in found.texts[:200].to_pylist())
+            self.coded = has_leading_zeros(found.texts[:_SAMPLE])
         self.add_numbers(found.values, first, tallied=True)
         return found.values
 
@@ -183,7 +195,7 @@ class Tally:
         before = [] if self._last is None else [self._last]
         self.consecutive = self.consecutive and bool(np.all(np.diff(np.concatenate([before, values])) == 1))
         self._last = float(values[-1])
-        self._add_distinct(there[: 2 * _DISTINCT].tolist() if self.distinct is not None else ())
+        self._add_distinct(there[: 2 * _NUMBERS].tolist() if self.distinct is not None else ())
 
     def _add_missing(self, column: Any, texts: Any) -> None:
         pc = optional("pyarrow.compute", "parquet")
@@ -198,12 +210,12 @@ class Tally:
     def _add_distinct(self, values: Iterable[Any]) -> None:
         if self.distinct is not None:
             self.distinct.update(values)
-            self.distinct = None if len(self.distinct) > _DISTINCT else self.distinct
+            self.distinct = None if len(self.distinct) > (_TEXTS if self.text else _NUMBERS) else self.distinct
 
     def _odd(self, cell: str, row: int) -> float:
         found = number(cell, self.decimal)
         if found is None:
-            if cell in self.texts or len(self.texts) < _DISTINCT:
+            if cell in self.texts or len(self.texts) < _TEXTS:
                 self.texts.setdefault(cell, Seen(cell)).add(1, (row,))
             return np.nan
         if found.limit:
@@ -417,16 +429,14 @@ def _settings(tally: Tally) -> tuple[str, ...]:
 def of_columns(tallies: Sequence[Tally]) -> Iterator[Finding]:
     """Yield warnings about numbers that look like identifiers, dates or classes."""
     if names := [tally.name for tally in tallies if tally.is_identifier]:
-        uses = (
-            (Setting("ids", names[0]), " for row names"),
-            (naming("drop", names[:_NAMED]), purpose("drop", len(names))),
-        )
+        drop = naming("drop", names), purpose("drop", len(names))
+        uses: tuple[tuple[Part, ...], ...] = (Setting("ids", names[0]), " for row names"), drop
         text = f"{_named(names)} like identifiers or dates, but {_are(len(names))} used as numbers."
         yield Finding(text, uses, tuple(names), is_error=False)
     if names := [tally.name for tally in tallies if tally.is_class]:
         uses = (
-            (naming("one_hot", names[:_NAMED]), purpose("one_hot", len(names))),
-            (naming("drop", names[:_NAMED]), purpose("drop", len(names))),
+            (naming("one_hot", names), purpose("one_hot", len(names))),
+            (naming("drop", names), purpose("drop", len(names))),
             (Setting("label_column", names[0]), purpose("label_column", 1)),
         )
         text = f"{_named(names)} like categories, but {_are(len(names))} used as numbers."

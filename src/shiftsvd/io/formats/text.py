@@ -10,7 +10,7 @@ from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import bounded_lines, longest_line, open_bytes, optional, packing, too_long
 
 _CHUNK = 1 << 20  # bytes decoded at a time
-_LINES, _BYTES = 200, 1 << 20  # size of the sample from which the layout is detected; two lines at least
+_LINES, _BYTES = 200, 1 << 18  # size of the sample from which the layout is detected; two lines at least
 _DECODED = 8  # bytes of memory for each byte of the sample: raw, joined, decoded, and split into lines
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
