@@ -87,7 +87,7 @@ def head_of(path: Path, key: str | None, choices: Choices, memory_limit: int | s
         cut = [cells for cells in cut if not is_total(cells)] or cut
     decimals, proven = _decimals(list(zip(*cut, strict=True)) or [()] * width, choices)
     form = Layout(None, []) if where else layout_of_text(called, cut, short, decimals, choices)
-    line = skipped.count(b"\n") + len(found) - len(rows) + 1
+    line = (skipped + text.encode()[:skip]).count(b"\n") + 1
     return Head(how, separator, width, names, len(skipped) + skip, line, decimals, proven, form, where)
 
 
@@ -364,17 +364,20 @@ class Rows:
             yield Finding(looks, (skip, (Setting("keep_total", True), " to use all rows as samples")))
 
     def _of_ragged(self) -> Iterator[Finding]:
-        if self.ragged:
-            row, count, text = self.ragged[0]
-            text = text.strip().lstrip('"')[:_SHOWN]
-            many = f", and {plural(len(self.ragged) - 1, 'row')} below" if len(self.ragged) > 1 else ""
-            if len(self.ragged) <= _NOTES and all(count == 1 and _is_note(text) for _, count, text in self.ragged):
-                yield Finding(
-                    f"row {row:,} has only the text {text!r}{many}.", ((Setting("comment", text), " to skip it"),)
-                )
-                return
-            counted = f"row {row:,} has {plural(count, 'cell')}, expected {self.head.width:,}{many}."
-            yield Finding(f"{counted} Every row must have as many cells as the header.")
+        if not self.ragged:
+            return
+        first, more = self.ragged[0], len(self.ragged) - 1
+        if more < _NOTES and all(count == 1 and _is_note(text) for _, count, text in self.ragged):
+            notes = [text.strip().lstrip('"')[:_SHOWN] for *_, text in self.ragged]
+            has, it = ("row", "it") if not more else ("rows", "them")
+            shown = (
+                f"{has} {', '.join(f'{row:,}' for row, *_ in self.ragged)}: only a text, {', '.join(map(repr, notes))}."
+            )
+            yield Finding(shown, ((naming("comment", notes), f" to skip {it}"),))
+            return
+        below = f", and {plural(more, 'row')} below" if more else ""
+        counted = f"row {first[0]:,} has {plural(first[1], 'cell')}, expected {self.head.width:,}{below}."
+        yield Finding(f"{counted} Every row must have as many cells as the header.")
 
     def _classes(self) -> Iterator[tuple[int, Any]]:
         for batch in self._kept(self.batches()):
