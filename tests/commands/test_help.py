@@ -73,7 +73,7 @@ def test_a_long_help_lists_every_option_under_its_heading() -> None:
             f"{option.opts[0]} has no heading: declare it with group_options(heading, ...)"
         )
         listed = [
-            name for name, lines in sections if re.search(rf"^  (-\w, )?{option.opts[-1]}\b", lines, re.MULTILINE)
+            name for name, lines in sections if re.search(rf"^  (-\w, )?{option.opts[-1]}\b(?!-)", lines, re.MULTILINE)
         ]
         assert listed == [option.heading], option.opts[0]
 

@@ -75,11 +75,10 @@ def test_a_title_above_the_header_is_named_with_what_leaves_it_out(tmp_path: Pat
     path = written(tmp_path / "plots.csv", "Plots of 2021;;;;\n" + PLOTS)
     told = invoke("fit", path, "-k", 2)
     assert told.exit_code == 1
-    assert "'Plots of 2021' seems to be a title" in told.stderr
-    assert "--comment 'Plots of 2021'" in told.stderr
-    assert fitted(path, "--comment", "Plots of 2021", "--drop", "habitat") == fitted(
-        written(tmp_path / "plain.csv", PLOTS), "--drop", "habitat"
-    )
+    assert "begin with the line 'plot habitat A B C'. Use --skip 1 to skip 1 line above it" in told.stderr
+    plain = fitted(written(tmp_path / "plain.csv", PLOTS), "--drop", "habitat")
+    for way in (("--comment", "Plots of 2021"), ("--skip", 1)):
+        assert fitted(path, *way, "--drop", "habitat") == plain
 
 
 BLANK = (";;;;\n", ";;;;\n ; ;;;\n", "\n;;;;\n")

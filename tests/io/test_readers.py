@@ -248,7 +248,8 @@ def test_text_that_a_csv_says_of_its_columns_is_named_in_the_error(tmp_path: Pat
     pytest.importorskip("pyarrow")
     path = write_text(tmp_path / "a.csv", "name,weight,colour\ns,1,2\nt,3,red\n")
     with pytest.raises(
-        ValueError, match=r"a\.csv: column 'colour' \(the text 'red'\) must be numbers\. Use ids=.colour. to take"
+        ValueError,
+        match=r"a\.csv: column 'colour' has 1 cell that is no number: 'red' \(row 3\)\. Use na=.red. to read",
     ):
         table.read(path, None, None)
 
@@ -264,7 +265,7 @@ BAD_TABLES = {
     "": "is empty",
     "\n\n": "is empty",
     "a,b\n": "has a header but no rows",
-    "a b\n1 2\n": "If the columns have another delimiter",
+    "a+b\n1+2\n": "if the columns have another delimiter",
     "a,b\n1,2\n3\n": "row 3 has 1 cell, expected 2",
     "row,column,value\n1,-1,3\n": "positions of columns must be at least 0, got -1",
     "row,column,value\n1,100000000000000,3\n": "of memory",

@@ -890,8 +890,8 @@ FAULTS = (
     fault(
         "underscores in numbers of a table",
         "io/formats/delimited.py",
-        'if "_" not in "".join(chosen):',
-        "if chosen:",
+        'if "_" not in "".join(chosen) and not self._choices.na:',
+        "if not self._choices.na:",
         "commands/test_table_options.py",
         "io/test_readers.py",
     ),

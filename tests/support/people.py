@@ -106,11 +106,11 @@ PEOPLE = (
     People(
         "bank.csv",
         _bank,
-        {"comment": "Summe", "drop": "Wertstellung"},
+        {"drop": "Wertstellung"},
         _bank_by_hand,
         ("the date", "--drop Wertstellung"),
         {"drop": "Wertstellung"},
-        ("warning:", "the last row has the name 'Summe'", "--comment Summe"),
+        ("the last row is a total ('Summe')", "--keep-total"),
     ),
     People(
         "latin.csv",

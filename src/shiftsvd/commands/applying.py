@@ -35,7 +35,7 @@ from shiftsvd.runs.progress import progress
 ENTRIES = 2**23
 REMEDY = "--max-absent SHARE accepts a file that lacks up to this share of the features"
 # Options of the tables that `fit` writes. Sample names may look like numbers.
-SCORES = Choices(ids="sample", may_lack=("sample",), remembered=True)
+SCORES = Choices(ids="sample", keep_total=True, may_lack=("sample",), remembered=True)
 
 
 def transform(settings: Settings) -> None:

@@ -3,6 +3,7 @@
 import json
 import platform
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,26 +12,54 @@ import numpy as np
 from shiftsvd.backends.device import devices, products
 from shiftsvd.backends.source import RowSource
 from shiftsvd.commands.hooks import first_answer, hooks_of
-from shiftsvd.commands.options import as_given
+from shiftsvd.commands.options import as_given, quoted, spelled, worded
 from shiftsvd.commands.settings import Settings
 from shiftsvd.commands.writing import model_in, of_gaps
-from shiftsvd.errors import plain
+from shiftsvd.errors import Setting, few, plain, plural
 from shiftsvd.estimators.batches import BatchPCA
+from shiftsvd.io.base import reading
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
-from shiftsvd.io.sniff import format_of
+from shiftsvd.io.profiling import ColumnProfile, TableProfile, profiled
+from shiftsvd.io.sniff import format_of, formats
+from shiftsvd.io.spooling import rereadable
 from shiftsvd.kernels import default_threads, instruction_set, lacking
 from shiftsvd.missing.opening import n_missing
 from shiftsvd.model_file import describe
 
 Facts = dict[str, Any]
+_SHOWN = 60  # columns that are printed; --json has all of them
+_WIDEST = 40  # characters of a cell
 COUNTED = 2**30  # count missing entries up to this size in bytes: counting reads the whole matrix
 
 
 def lines(facts: Facts, as_json: bool) -> str:
     if as_json:
         return as_given(json.dumps(facts))
-    width = max(len(name) for name in facts) + 1
-    return "\n".join(f"{name:{width}} {plain(as_given(_shown(value)))}" for name, value in facts.items())
+    single = {name: value for name, value in facts.items() if name not in ("columns", "notes")}
+    width = max(len(name) for name in single) + 1
+    found = [f"{name:{width}} {plain(as_given(_shown(value)))}" for name, value in single.items()]
+    columns = [plain(line) for line in _of_columns(facts["columns"])] if "columns" in facts else []
+    notes = [plain(as_given(note)) for note in facts.get("notes", ())]
+    return "\n".join([*found[:-1], *columns, *notes, *found[-1:]] if columns else found)
+
+
+def _of_columns(columns: list[Facts]) -> list[str]:
+    """Return a line for each column, and its notes below."""
+    cells = [("column", "kind", "use", "missing", "range", "examples")]
+    for each in columns[:_SHOWN]:
+        ends = "" if each["low"] is None else f"{each['low']:g} to {each['high']:g} {each['unit']}".strip()
+        cells.append(
+            (each["name"], each["kind"], each["use"], f"{each['n_missing']:,}", ends, ", ".join(each["examples"]))
+        )
+    cut = [[text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…" for text in row] for row in cells]
+    widths = [max(map(len, column)) for column in zip(*cut, strict=True)]
+    lined = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cut]
+    found = ["", lined[0]]
+    for line, each in zip(lined[1:], columns, strict=False):
+        marks = [f"{mark!r} ({count:,})" for mark, count in each["missing"].items() if mark]
+        missing = [f"cells that are missing values: {few(marks)}"] if marks else []
+        found += [line, *(f"    {note}" for note in (*missing, *each["notes"]))]
+    return [*found, *([f"and {plural(len(columns) - _SHOWN, 'more column')}"] if len(columns) > _SHOWN else []), ""]
 
 
 def _shown(value: Any) -> str:
@@ -56,25 +85,64 @@ def installation() -> Facts:
 
 def of_matrix(settings: Settings) -> Facts:
     """Describe a matrix file. Count missing entries, which reads the whole matrix, up to `COUNTED` bytes."""
+    with rereadable(settings.paths, settings.format) as paths:
+        kinds = dict.fromkeys(format_of(path, settings.format) for path in paths)
+        if len(paths) == 1 and formats()[next(iter(kinds))].is_table:
+            with reading(paths[0]):
+                found = profiled(paths[0], settings.format, settings.key, settings.choices, settings.memory, worded)
+            if found is not None:
+                return _of_table(found, settings)
+        return _of_files(paths, ", ".join(kinds), settings)
+
+
+def _of_files(paths: list[Path], kinds: str, settings: Settings) -> Facts:
     where, memory = settings.where, settings.memory
     if settings.files == ("-",):
-        A, names = open_chosen("-", settings.choices, **where, memory_limit=memory)
+        A, names = open_chosen(paths, settings.choices, **where, memory_limit=memory)
         facts: Facts = {"file": "-", "format": settings.format, "samples": A.shape[0], "features": A.shape[1]}
         # `open_chosen` raises an error for missing entries, so there are none.
         facts |= _numbers(A.shape, A.costs.stored, A.dtype) | {"n_missing": 0}
         return facts | _named(names.samples, names.features)
-    paths = settings.paths
     opened = read_files(paths, **where, memory_limit=memory, choices=settings.choices)
     X = opened.matrix
     shape = X.shape[::-1] if opened.by_features else X.shape
-    kinds = dict.fromkeys(format_of(path, settings.format) for path in paths)
-    facts = {"file": settings.file, "format": ", ".join(kinds)}
+    facts = {"file": settings.file, "format": kinds}
     facts |= {"samples": shape[0], "features": shape[1]}
     facts |= {"samples_are": opened.samples} if len(paths) == 1 else {"files": len(paths), "stack": settings.stack}
     stored, held = _size(X)
     facts |= _numbers(shape, stored, X.dtype) | {"n_missing": n_missing(X) if held <= COUNTED else None}
     facts |= {"memory_bytes": held, "read_in_blocks": isinstance(X, RowSource)}
     return facts | _named(*opened.names)
+
+
+def _of_table(found: TableProfile, settings: Settings) -> Facts:
+    flip = -1 if settings.orient == "columns" else 1
+    samples, features = (found.n_rows, len(found.features))[::flip]
+    facts: Facts = {"file": settings.file, "format": found.format, "samples": samples, "features": features}
+    facts |= {"samples_are": settings.orient or "rows"}
+    facts |= _numbers((samples, features), samples * features, found.dtype) | {"n_missing": found.n_missing}
+    facts |= {"memory_bytes": samples * features * np.dtype(found.dtype).itemsize}
+    facts |= {"read_in_blocks": found.format == "parquet"}
+    facts |= _named(*(found.samples or None, found.features or None)[::flip])
+    facts |= {"columns": [_plain_column(each) for each in found.columns], "notes": list(found.notes)}
+    return facts | {"command": _command(found, settings)}
+
+
+def _plain_column(column: ColumnProfile) -> Facts:
+    return vars(column) | {"misfits": {text: list(rows) for text, rows in column.misfits.items()}}
+
+
+def _command(found: TableProfile, settings: Settings) -> str | None:
+    """Return the fit that reads the table with these settings, or None if it has no columns of numbers."""
+    if not found.features:
+        return None
+    told = {name: value for name, value in found.settings.items() if value is not False}
+    options = [
+        spelled(Setting(name, list(value) if isinstance(value, dict) else value)) for name, value in told.items()
+    ]
+    more = {"format": settings.format, "orient": settings.orient, "missing": "mean" if found.n_missing else None}
+    options += [spelled(Setting(name, value)) for name, value in more.items() if value is not None]
+    return " ".join(["shiftsvd fit", quoted(as_given(str(settings.files[0]))), *options])
 
 
 def _size(X: Any) -> tuple[int, int]:
@@ -86,7 +154,7 @@ def _size(X: Any) -> tuple[int, int]:
 
 
 def _numbers(shape: tuple[int, int], stored: int, dtype: Any) -> Facts:
-    share = stored / (shape[0] * shape[1])
+    share = stored / max(1, shape[0] * shape[1])
     return {"stored": int(stored), "density": share, "dtype": str(np.dtype(dtype))}
 
 

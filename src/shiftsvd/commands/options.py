@@ -17,7 +17,7 @@ from shiftsvd.errors import Setting, Worded, plain
 from shiftsvd.names import resolve
 
 F = TypeVar("F", bound=Callable[..., Any])
-OF_TABLES: Final = "ids drop columns one_hot sep decimal thousands encoding comment"
+OF_TABLES: Final = "ids drop columns one_hot na censored keep_total sep decimal thousands encoding skip comment"
 # Settings by heading, in the order of the help; "..." stands for the headings of extensions.
 HEADINGS: Final = {
     "Components": "k solver solvers rounds tol certify seed",
@@ -195,7 +195,7 @@ _OF_COLUMNS: Final = ("drop", "columns", "one_hot")
 
 def worded(message: BaseException) -> str:
     """Return the text of an error or a warning, with options in place of settings of the library."""
-    return message.worded(_typed) if isinstance(message, Worded) else str(message)
+    return message.worded(spelled) if isinstance(message, Worded) else str(message)
 
 
 def joined(names: Sequence[str]) -> str:
@@ -204,7 +204,7 @@ def joined(names: Sequence[str]) -> str:
     return line.getvalue()
 
 
-def _typed(setting: Setting) -> str:
+def spelled(setting: Setting) -> str:
     """Spell a setting as an option of this verb, or as in Python if no option sets it."""
     option = _options().get(setting.name)
     if option is None:
@@ -216,7 +216,16 @@ def _typed(setting: Setting) -> str:
     names = [str(each) for each in several]
     if setting.name == "drop" and names == [_label_column()]:
         option = "--label-column"
-    return f"{option} {shlex.quote(joined(names) if setting.name in _OF_COLUMNS else names[0])}"
+    if setting.name in _OF_COLUMNS:
+        names = [joined(names)]
+    return " ".join(f"{option} {quoted(name)}" for name in names)
+
+
+def quoted(word: str) -> str:
+    """Quote a word for the shell, and where its last point could be that of the sentence."""
+    if "'" in word and not set(word) & set('"$`\\!'):
+        return f'"{word}"'
+    return f"'{word}'" if word.endswith(".") and shlex.quote(word) == word else shlex.quote(word)
 
 
 def _options() -> dict[str, str]:

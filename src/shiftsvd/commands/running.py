@@ -9,6 +9,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -36,7 +37,7 @@ class Subcommand(click.Command):
         ctx.meta[LINE] = shlex.join(["shiftsvd", str(ctx.info_name), *args])
         after = [*args[1:], ""]
         whole = [  # --scale needs no value, even in front of FILE
-            f"--scale={SCALES[0]}" if word == "--scale" and follows not in SCALES else word
+            f"--scale={SCALES[0]}" if word == "--scale" and not _is_value(follows) else word
             for word, follows in zip(args, after, strict=False)
         ]
         return super().parse_args(ctx, whole)
@@ -66,6 +67,11 @@ class Subcommand(click.Command):
             if verbose >= 2:
                 click.echo(plain_lines(traceback.format_exc()), err=True)
             raise click.ClickException(_line(_with_remedy(error))) from None
+
+
+def _is_value(word: str) -> bool:
+    """Return True unless a word is an option or a path, which may follow --scale."""
+    return word in SCALES or not (not word or word.startswith("-") or "." in word or Path(word).exists())
 
 
 def _keep_memory(ctx: click.Context) -> None:

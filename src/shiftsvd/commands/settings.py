@@ -104,8 +104,33 @@ class Settings:
     encoding: str | None = option(
         "Text encoding, such as latin-1 or cp1252.  [default: that of the byte order mark, else UTF-8]", metavar="NAME"
     )
-    comment: str | None = option(
-        "Skip lines that begin with this text.  [default: skip lines with # above the header]", metavar="TEXT"
+    comment: tuple[str, ...] = option(
+        "Skip lines that begin with this text. Repeat the option for several.  [default: skip lines with # above the "
+        "header]",
+        default=(),
+        metavar="TEXT",
+        multiple=True,
+    )
+    skip: int = option(
+        "Number of lines to skip at the beginning of the file, such as titles.  [default: 0]",
+        default=0,
+        type=click.IntRange(min=0),
+        show_default=False,
+    )
+    na: tuple[str, ...] = option(
+        "Text of a cell that is a missing value, such as k.A. or -999, in addition to the usual ones. Repeat the "
+        "option for several.",
+        default=(),
+        metavar="TEXT",
+        multiple=True,
+    )
+    censored: Literal["missing", "half"] = option(
+        "Value of a cell such as <0.5: missing, or half of this limit.", default="missing"
+    )
+    keep_total: bool = option(
+        "Use a last row of totals as a sample.  [default: exclude a last row that is called Total, Summe or the like, "
+        "or that is the sum of the others]",
+        default=False,
     )
     label_column: str | None = option(
         "Column of a table, or of obs, whose labels colour the scores in the report. It is not used as a feature.",

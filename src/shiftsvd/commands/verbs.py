@@ -145,14 +145,15 @@ def inverse(settings: Settings) -> None:
 
 
 @verb(
-    *("info", "info counts.npz", "info out/model.safetensors --json"),
+    *("info", "info counts.npz", "info table.csv", "info out/model.safetensors --json"),
     takes=[files("[FILE]..."), *named(f"stack join {_DATA} memory json_out quiet verbose")],
 )
 def info(settings: Settings) -> None:
     """Describe a data file, a model or this installation.
 
-    FILE ("-": standard input) is a matrix or a model. Without FILE, the versions, threads and devices of this
-    installation are printed. Several files form one matrix, as in `fit`.
+    FILE ("-": standard input) is a matrix or a model. For a table, each column is described: its content, the cells
+    that do not fit, and its use; the last line is a command that reads the table. Without FILE, the versions, threads
+    and devices of this installation are printed. Several files form one matrix, as in `fit`.
     """
     from shiftsvd.commands import facts
 

@@ -4,15 +4,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from itertools import combinations
-from typing import Any, Self
+from typing import Any, Final, Literal, Self, get_args
 
 from shiftsvd.errors import Refused, Setting, few, refuse
 
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
+# Settings of text files.
+OF_TEXTS: Final = (*("sep", "decimal", "thousands", "encoding", "comment", "skip", "na", "censored", "keep_total"),)
 _SHOWN = 8  # names of columns in an error
 JOIN = "="  # between the name of a column and one of its classes: sex=F
 
 Columns = str | Iterable[str]
+Censored = Literal["missing", "half"]
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,18 @@ class Choices:
         Columns to use as features; empty: all.
     one_hot : dict
         Columns of classes, each with its classes in order; an empty tuple takes the classes from the table.
-    sep, decimal, thousands, encoding, comment : str or None
+    sep, decimal, thousands, encoding : str or None
         Notation of a text file; None: detect it.
+    comment : str, tuple of str, or None
+        Beginnings of lines of a text file to skip.
+    skip : int
+        Number of lines above the table to skip.
+    na : tuple of str
+        Texts that are missing values, in addition to the usual ones.
+    censored : "missing" or "half"
+        Value of a cell such as ``<0.5``: missing, or half of this limit.
+    keep_total : bool
+        Whether to use a last row of totals as a sample.
     may_lack : tuple of str
         Columns whose absence is no error.
     remembered : bool
@@ -55,7 +68,11 @@ class Choices:
     decimal: str | None = None
     thousands: str | None = None
     encoding: str | None = None
-    comment: str | None = None
+    comment: str | tuple[str, ...] | None = None
+    skip: int = 0
+    na: tuple[str, ...] = ()
+    censored: Censored = "missing"
+    keep_total: bool = False
     may_lack: tuple[str, ...] = ()
     remembered: bool = False
 
@@ -65,6 +82,8 @@ class Choices:
         drop: Columns = (),
         columns: Columns = (),
         one_hot: Columns | Mapping[str, Iterable[str]] = (),
+        comment: Columns | None = (),
+        na: Columns = (),
         **settings: Any,
     ) -> Self:
         """Validate arguments as `open_matrix` takes them, and return the choices.
@@ -77,6 +96,10 @@ class Choices:
             Columns to use as features; empty: all.
         one_hot : str, iterable of str, or mapping of str to classes
             Columns of classes.
+        comment : str, or iterable of str
+            Beginnings of lines to skip.
+        na : str, or iterable of str
+            Texts that are missing values.
         **settings
             The other parameters of `Choices`.
 
@@ -94,7 +117,15 @@ class Choices:
             classes = {str(name): tuple(map(str, found)) for name, found in one_hot.items()}
         else:
             classes = dict.fromkeys(_listed(one_hot), ())
-        made = cls(drop=_listed(drop), columns=_listed(columns), one_hot=classes, **settings)
+        begins = () if comment is None else _listed(comment)
+        made = cls(
+            drop=_listed(drop),
+            columns=_listed(columns),
+            one_hot=classes,
+            comment=begins[0] if len(begins) == 1 else begins or None,
+            na=tuple(map(str.strip, _listed(na))),
+            **settings,
+        )
         made._check()
         sep = made.sep
         return made if sep is None else replace(made, sep=_SEPARATORS.get(sep.lower(), sep))
@@ -107,8 +138,12 @@ class Choices:
         if self.decimal is not None and self.decimal == self.thousands:
             both = f" must be different characters, got {self.decimal!r} for both"
             raise Refused(Setting("decimal"), " and ", Setting("thousands"), both)
-        if self.comment == "":
+        if "" in self.comments:
             raise Refused(Setting("comment"), " must be the text that comment lines begin with, got an empty text")
+        if isinstance(self.skip, bool) or not isinstance(self.skip, int) or self.skip < 0:
+            raise refuse("skip", "be a number of lines, at least 0", self.skip)
+        if self.censored not in get_args(Censored):
+            raise refuse("censored", 'be "missing" or "half"', self.censored)
         if self.encoding is not None:
             try:
                 "".encode(self.encoding)
@@ -130,6 +165,11 @@ class Choices:
         return () if self.ids is None else (self.ids,)
 
     @property
+    def comments(self) -> tuple[str, ...]:
+        """Beginnings of lines to skip, as a tuple."""
+        return (self.comment,) if isinstance(self.comment, str) else self.comment or ()
+
+    @property
     def named(self) -> tuple[str, ...]:
         """The names of all columns that a setting names."""
         return (*self.named_ids, *self.drop, *self.columns, *self.one_hot)
@@ -138,7 +178,7 @@ class Choices:
     def given(self) -> list[str]:
         """Names of the settings that differ from their defaults."""
         settings = [each.name for each in fields(self) if each.name not in ("may_lack", "remembered")]
-        return [name for name in settings if getattr(self, name) not in (None, (), {})]
+        return [name for name in settings if getattr(self, name) not in (None, (), {}, 0, "missing")]
 
     @property
     def told(self) -> dict[str, Any]:
@@ -149,7 +189,7 @@ class Choices:
     @property
     def of_texts(self) -> list[str]:
         """Names of the given settings that describe the notation of a text file."""
-        return [name for name in self.given if name in ("sep", "decimal", "thousands", "encoding", "comment")]
+        return [name for name in self.given if name in OF_TEXTS]
 
     def refuse_for(self, what: str, but: Sequence[str] = ()) -> None:
         """Raise `ValueError` if settings for tables are given for another kind of file.
@@ -168,7 +208,7 @@ class Choices:
         """
         if these := [name for name in self.given if name not in but]:
             value = getattr(self, these[0])
-            given = naming(these[0], [value] if isinstance(value, str) else list(value))
+            given = naming(these[0], list(value)) if isinstance(value, tuple | dict) else Setting(these[0], value)
             raise Refused(given, f" applies to tables of numbers only, not to {what}. Remove this setting.")
 
     def check_names(self, names: Sequence[str]) -> None:
@@ -232,14 +272,14 @@ class Choices:
         Returns
         -------
         Choices
-            The settings for tables that the fit is applied to.
+            The settings for tables that the fit is applied to. They skip no lines: other files have other titles.
         """
         found = [str(name) for name in (() if features is None else features)]
         one_hot = {
             name: tuple(each[len(name + JOIN) :] for each in found if each.startswith(name + JOIN))
             for name in self.one_hot
         }
-        return replace(self, one_hot=one_hot, may_lack=self.named, remembered=True)
+        return replace(self, one_hot=one_hot, skip=0, may_lack=self.named, remembered=True)
 
     def beside(self, others: "Choices") -> "Choices":
         """Return these settings, updated by others: more columns to drop, other uses of columns.

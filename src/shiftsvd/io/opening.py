@@ -17,7 +17,7 @@ from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.validation import SHOWN, NotFinite
 from shiftsvd.errors import Refused, Setting, plural, refuse
 from shiftsvd.io.base import Labels, Names, Opened, Orient, reading
-from shiftsvd.io.choices import NOTHING, Choices, Columns, naming
+from shiftsvd.io.choices import NOTHING, Censored, Choices, Columns, naming
 from shiftsvd.io.formats.table import with_classes
 from shiftsvd.io.sniff import format_of, formats
 from shiftsvd.io.spooling import refuse_device, rereadable
@@ -130,7 +130,11 @@ def open_matrix(
     decimal: str | None = None,
     thousands: str | None = None,
     encoding: str | None = None,
-    comment: str | None = None,
+    comment: Columns | None = None,
+    skip: int = 0,
+    na: Columns = (),
+    censored: Censored = "missing",
+    keep_total: bool = False,
     allow_external: bool = False,
 ) -> tuple[Operator, Names]:
     """Open a file as a matrix with samples as rows, and return the names of its samples and features.
@@ -171,9 +175,20 @@ def open_matrix(
     one_hot : names of columns, or one, or a mapping from each name to its classes
         For tables: columns of classes. Indicators of the classes replace the column; that of "F" in "sex" has the name
         "sex=F". Classes that a mapping does not list raise an error. A row without a class is missing in all of them.
-    sep, decimal, thousands, encoding, comment : str, optional
-        For text files: the delimiter; the decimal and the thousands separator; a codec of Python; the beginning of
-        lines to skip. Default: detected in the first lines, else decimal points and UTF-8.
+    sep, decimal, thousands, encoding : str, optional
+        For text files: the delimiter; the decimal and the thousands separator; a codec of Python. Default: detected in
+        the first lines, else decimal points and UTF-8.
+    comment : str, or iterable of str, optional
+        For text files: beginnings of lines to skip. Default: lines with ``#`` above the header.
+    skip : int
+        For text files: number of lines to skip at the beginning, such as titles.
+    na : str, or iterable of str
+        For text files: cells that are missing values, such as "k.A.", in addition to the usual ones.
+    censored : "missing" or "half"
+        For text files: value of a cell such as ``<0.5``: missing, or half of this limit.
+    keep_total : bool
+        For text files: whether to use a last row of totals as a sample. Default: exclude a last row that is called
+        Total, Summe or the like, or that is the sum of the others; a notice names it.
     allow_external : bool
         Whether HDF5 (also .h5ad, 10x, NetCDF) and Zarr may refer to other files: by external links, virtual datasets,
         external storage, or symbolic links out of a folder. Such a reference can read any file of this machine as data:
@@ -215,8 +230,10 @@ def open_matrix(
     >>> A.shape, names.samples
     ((3, 2), None)
     """
-    written = {"sep": sep, "decimal": decimal, "thousands": thousands, "encoding": encoding, "comment": comment}
-    choices = Choices.of(drop, columns, one_hot, ids=ids, **written)
+    written = {"sep": sep, "decimal": decimal, "thousands": thousands, "encoding": encoding, "skip": skip}
+    choices = Choices.of(
+        drop, columns, one_hot, comment, na, ids=ids, censored=censored, keep_total=keep_total, **written
+    )
     where: dict[str, Any] = {"stack": stack, "format": format, "key": key, "orient": orient}
     where |= {"feature_types": feature_types, "join": join}
     with external_files(allow_external):

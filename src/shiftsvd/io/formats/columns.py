@@ -12,93 +12,16 @@ from scipy.sparse import coo_array
 
 from shiftsvd.errors import Part, Refused, Setting, few, sentence
 from shiftsvd.io.base import Opened, bounded, labels, optional, plausible_shape
-from shiftsvd.io.choices import JOIN, Choices, naming
-from shiftsvd.io.formats.text import NO_CLASS, NOTATIONS, Marks, is_gap, looks_like_number, without_signs
+from shiftsvd.io.choices import JOIN, Choices
+from shiftsvd.io.formats.cells import NO_CLASS, any_number, is_gap, number
 
-_SHOWN = 6  # columns in an error
-_LONGEST = 40  # characters of a cell in an error
-_FEW = 10  # number of distinct texts from which a column without duplicates does not hold classes
+FEW_TEXTS: Final = 3  # different texts that may be missing values among numbers
 _PURPOSES: Final = {
     "one_hot": "encode each category as a column",
     "label_column": "colour the report of `shiftsvd fit`",
     "ids": "take row names from this column",
     "drop": "exclude",
 }
-_DATE: Final = re.compile(
-    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?"
-    r"|\d{1,2}[- ]?[A-Za-z]{3,9}\.?[- ,]*\d{2,4}|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
-)
-_OTHER_MARKS = (*NOTATIONS, *(Marks(decimal, mark) for decimal in ".," for mark in " '\u00a0\u202f\u2019"))
-
-
-def not_numbers(columns: Mapping[str, Sequence[str]], marks: Marks, *more: Part) -> Refused:
-    wrong = {
-        name: [cell.strip() for cell in cells if not is_gap(cell) and not marks.is_number(cell)] or [""]
-        for name, cells in columns.items()
-    }
-    some = {name: min(cells, key=_is_otherwise) for name, cells in list(wrong.items())[:_SHOWN]}
-    many = f" and {len(wrong) - _SHOWN:,} more" if len(wrong) > _SHOWN else ""
-    kinds = {name: "the date" if _DATE.fullmatch(cell) else "the text" for name, cell in some.items()}
-    shown = ", ".join(f"{name!r} ({kinds[name]} {_short(cell)!r})" for name, cell in some.items())
-    word = "column" if len(wrong) == 1 else "columns"
-    return Refused(f"{word} {shown}{many} must be numbers.", *_remedies(wrong, columns, marks), *more)
-
-
-def _remedies(wrong: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence[str]], marks: Marks) -> list[Part]:
-    if len(columns) > 1 and all(
-        len(columns[name]) > 1 and each == [columns[name][0].strip()] for name, each in wrong.items()
-    ):
-        return [*sentence("if the first row below the header holds units, remove this row")]
-    other = {name: _other_marks(cells, marks) for name, cells in wrong.items()}
-    remedies: list[Part] = []
-    if written := next((found for found in other.values() if found is not None), None):
-        given = {"decimal": written.decimal, "thousands": written.thousands}
-        changed = [[Setting(name, mark)] for name, mark in given.items() if mark and mark != getattr(marks, name)]
-        remedies += sentence("use ", *_joined(changed, "and"), " to parse these numbers")
-    signs = [name for name, found in other.items() if found is None and all(map(looks_like_number, wrong[name]))]
-    if signs:
-        cell = wrong[signs[0]][0]
-        remedies += sentence(f"write {_short(without_signs(cell))} instead of {_short(cell)!r} in the file")
-    left = [name for name, found in other.items() if found is None and name not in signs]
-    uses: list[list[Part]] = []
-    for setting, purpose in _PURPOSES.items():
-        if helped := [name for name in left if setting in _settings(wrong[name], columns[name])]:
-            named = naming(setting, helped[: _SHOWN if setting in ("one_hot", "drop") else 1])
-            uses.append([named, f" to {purpose}{_excluded(helped) if setting == 'drop' else ''}"])
-    return [*remedies, *(sentence("use ", *_joined(uses, "or")) if uses else ())]
-
-
-def _excluded(names: Sequence[str]) -> str:
-    return " this column" if len(names) == 1 else " these columns"
-
-
-def _joined(each: Sequence[Sequence[Part]], last: str) -> list[Part]:
-    between = [", "] * (len(each) - 2) + [f"{',' if len(each) > 2 else ''} {last} "]
-    return [part for mark, parts in zip(["", *between], each, strict=False) for part in (mark, *parts)]
-
-
-def _settings(wrong: Sequence[str], cells: Sequence[str]) -> tuple[str, ...]:
-    there = [cell for cell in cells if not is_gap(cell)]
-    all_differ = len(set(there)) == len(cells)
-    if len(wrong) < len(there) or len(there) == 1:  # a text among numbers
-        return ("ids", "drop") if all_differ and len(cells) > 1 else ("drop",)
-    if _DATE.fullmatch(wrong[0]):
-        return ("ids", "drop") if all_differ else ("drop",)
-    if all_differ and len(there) >= _FEW:
-        return "ids", "drop"
-    return "one_hot", "ids" if all_differ else "label_column", "drop"
-
-
-def _is_otherwise(cell: str) -> bool:
-    return any(marks.is_number(cell) for marks in _OTHER_MARKS)
-
-
-def _other_marks(cells: Sequence[str], marks: Marks) -> Marks | None:
-    return next((each for each in _OTHER_MARKS if each != marks and all(map(each.is_number, cells))), None)
-
-
-def _short(cell: str) -> str:
-    return cell if len(cell) <= _LONGEST else cell[: _LONGEST - 1] + "…"
 
 
 Cells = Sequence[Sequence[str]]  # rows of cells
@@ -121,6 +44,7 @@ class Layout(NamedTuple):
     numbers: Sequence[int]  # the columns of features, in order
     dtype: np.dtype[Any] = np.dtype(np.float64)  # of the features
     classes: Mapping[int, Sequence[str]] = {}  # classes of categorical features; each becomes an indicator
+    texts: frozenset[int] = frozenset()  # columns that hold no numbers, an error for features
     why: str | None = None  # reason for taking the first column as row names without a setting
 
     @property
@@ -148,25 +72,24 @@ class Layout(NamedTuple):
             found[j].update(one for one in class_texts(column).unique().to_pylist() if one is not None)
         return self._replace(classes={**self.classes, **{j: in_order(classes) for j, classes in found.items()}})
 
-    def within(self, columns: Sequence[int]) -> "Layout":
-        at = {j: place for place, j in enumerate(columns)}
-        label = None if self.label is None else at[self.label]
-        classes = {at[j]: classes for j, classes in self.classes.items()}
-        return Layout(label, [at[j] for j in self.numbers], self.dtype, classes)
 
-
-def layout_of_text(names: Sequence[str], rows: Cells, short: bool, marks: Marks, choices: Choices) -> Layout:
+def layout_of_text(names: Sequence[str], rows: Cells, short: bool, decimals: Sequence[str], choices: Choices) -> Layout:
     # From the names and the first rows; `short` if the header lacks the first name.
     choices.check_names(names)
-    label, why = _label_of_text(names, rows, short, marks, choices)
+    label, why = _label_of_text(names, rows, short, choices)
     empty = {j for j, name in enumerate(names) if name == "" and all(row[j].strip() == "" for row in rows)}
     form = _layout(names, label, empty, choices)
-    cells = {j: [row[j] for row in rows] for j in form.numeric}
-    wrong = {names[j]: each for j, each in cells.items() if not all(map(marks.reads, each))}
-    if wrong:
-        uncut = sentence("if the columns have another delimiter, use an option such as ", Setting("sep", " "))
-        raise not_numbers(wrong, marks, *(uncut if len(names) == 1 else ()))
-    return form._replace(why=why)
+    held = ([row[j].strip() for row in rows] for j in range(len(names)))
+    texts = frozenset(j for j, cells in enumerate(held) if not _are_numbers(cells, decimals[j], choices))
+    return form._replace(texts=texts, why=why)
+
+
+def _are_numbers(cells: Sequence[str], decimal: str, choices: Choices) -> bool:
+    """Return True if most cells are numbers, or at least two and a few different texts."""
+    filled = [cell for cell in cells if not is_gap(cell) and cell not in choices.na]
+    others = [cell for cell in filled if number(cell, decimal) is None]
+    n_numbers = len(filled) - len(others)
+    return 2 * n_numbers >= len(filled) or (n_numbers > 1 and len(set(others)) <= FEW_TEXTS)
 
 
 def _layout(names: Sequence[str], label: int | None, hidden: set[int], choices: Choices) -> Layout:
@@ -180,9 +103,7 @@ def _layout(names: Sequence[str], label: int | None, hidden: set[int], choices: 
     )
 
 
-def _label_of_text(
-    names: Sequence[str], rows: Cells, short: bool, marks: Marks, choices: Choices
-) -> tuple[int | None, str | None]:
+def _label_of_text(names: Sequence[str], rows: Cells, short: bool, choices: Choices) -> tuple[int | None, str | None]:
     if choices.ids is not None and choices.ids in names:
         return list(names).index(choices.ids), None
     name = names[0]
@@ -190,12 +111,13 @@ def _label_of_text(
         return None, None
     if short:
         return 0, "the header has no name for this column"
-    if name == "":
+    if name == "" and any(row[0].strip() for row in rows):
         return 0, "this column has no name"
-    cells = [row[0].strip() for row in rows]
-    if all(map(marks.reads, cells)):
+    cells = [row[0].strip() for row in rows if not is_gap(row[0])]
+    n_numbers = sum(any_number(cell.strip("()")) for cell in cells)
+    if 2 * n_numbers >= len(cells) or 2 * len(cells) < len(rows):
         return None, None
-    if len(set(cells)) == len(cells) and not any(map(looks_like_number, cells)):
+    if len(set(cells)) == len(cells) and not n_numbers:
         return 0, "it holds text without repeats"
     is_name = says_identifiers(name) or _NAMES.fullmatch(name.strip()) is not None
     return (0, "it holds text and has a usual name for identifiers") if is_name else (None, None)
@@ -206,29 +128,47 @@ def says_identifiers(name: str) -> bool:
     return _IDENTIFIERS.fullmatch(name) is not None or _CAMEL.fullmatch(name) is not None
 
 
-def layout_of_schema(schema: Any, choices: Choices) -> Layout:
+def layout_of_schema(schema: Any, choices: Choices, *, strict: bool = True) -> Layout:
     choices.check_names(schema.names)
     index = set(_stored_index(schema)).difference(choices.columns)  # the index of pandas is not a feature
     hidden = {j for j, name in enumerate(schema.names) if name in index}
     form = _layout(schema.names, _label(schema, choices), hidden, choices)
     fields = [schema.field(j) for j in form.numeric]
-    for field in fields:
-        _check_numbers(field)
+    if strict:
+        for field in fields:
+            _check_numbers(field)
     single = all(field.type == optional("pyarrow", "parquet").float32() for field in fields)
-    return form._replace(dtype=np.dtype(np.float32 if single else np.float64))
+    texts = frozenset(j for j, field in enumerate(schema) if not _holds_numbers(field))
+    return form._replace(dtype=np.dtype(np.float32 if single else np.float64), texts=texts)
+
+
+def _holds_numbers(field: Any) -> bool:
+    types = optional("pyarrow", "parquet").types
+    kinds = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    return any(is_kind(field.type) for is_kind in kinds)
 
 
 def _check_numbers(field: Any) -> None:
-    types = optional("pyarrow", "parquet").types
-    kinds = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    if not any(is_kind(field.type) for is_kind in kinds):
+    if not _holds_numbers(field):
         settings = ("one_hot", "drop") if is_text(field.type) else ("drop",)
-        ends = {setting: _excluded([field.name]) if setting == "drop" else "" for setting in settings}
-        uses: list[list[Part]] = [
-            [Setting(setting, field.name), f" to {_PURPOSES[setting]}{ends[setting]}"] for setting in settings
-        ]
         text = f"column {field.name!r} must be numbers, got {field.type}."
-        raise Refused(text, *sentence("use ", *_joined(uses, "or")))
+        raise Refused(text, *remedies([(Setting(setting, field.name), purpose(setting, 1)) for setting in settings]))
+
+
+def purpose(setting: str, count: int) -> str:
+    """Return what a setting does with a column, or with `count` columns."""
+    these = f" {'this column' if count == 1 else 'these columns'}" if setting == "drop" else ""
+    return f" to {_PURPOSES[setting]}{these}"
+
+
+def remedies(uses: Sequence[Sequence[Part]]) -> tuple[Part, ...]:
+    """Return a sentence that offers settings as alternatives: " Use A to ..., or B to ..."."""
+    if not uses:
+        return ()
+    between = [", "] * (len(uses) - 2) + [f"{',' if len(uses) > 2 else ''} or "]
+    return sentence(
+        "use ", *(part for mark, parts in zip(["", *between], uses, strict=False) for part in (mark, *parts))
+    )
 
 
 def _label(schema: Any, choices: Choices) -> int | None:
@@ -269,7 +209,7 @@ def to_numbers(batch: Any, form: Layout) -> npt.NDArray[Any]:
     numbers = iter(_numbers(batch, form.numeric, form.dtype).T if form.numeric else ())
     place = 0
     for j in form.numbers:
-        found = _indicators(batch, j, form.classes[j]) if j in form.classes else next(numbers)[:, None]
+        found = indicators(batch.column(j), form.classes[j]) if j in form.classes else next(numbers)[:, None]
         X[:, place : place + found.shape[1]] = found
         place += found.shape[1]
     return X
@@ -286,9 +226,9 @@ def _numbers(batch: Any, positions: Sequence[int], dtype: np.dtype[Any]) -> npt.
     return X
 
 
-def _indicators(batch: Any, j: int, classes: Sequence[str]) -> npt.NDArray[np.float64]:
+def indicators(column: Any, classes: Sequence[str]) -> npt.NDArray[np.float64]:
     pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
-    given = class_texts(batch.column(j))
+    given = class_texts(column)
     codes = pc.index_in(given, value_set=pa.array(classes, pa.string()))
     unknown = given.filter(pc.and_(codes.is_null(), given.is_valid()))
     if len(unknown):

@@ -36,7 +36,8 @@ from shiftsvd.io.formats.columns import (
     texts,
     to_numbers,
 )
-from shiftsvd.io.formats.notices import are_dates, check_table, has_suspect_name
+from shiftsvd.io.formats.notices import check_table
+from shiftsvd.io.formats.tally import Tally, are_dates, has_suspect_name
 from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.numerics.digests import told
 from shiftsvd.runs.memory import limit_of
@@ -86,13 +87,15 @@ def column(file: Any, j: int) -> Any:
     return table.column(table.schema.get_field_index(name))
 
 
-def _suspects(file: Any, form: Layout, choices: Choices) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+def _suspects(file: Any, form: Layout, choices: Choices) -> Iterator[Tally]:
     is_integer, names = optional("pyarrow", "parquet").types.is_integer, file.schema_arrow.names
     for j in form.numbers:
         is_free = j not in form.classes and names[j] not in choices.columns and names.count(names[j]) == 1
         whole = is_integer(file.schema_arrow.field(j).type)
         if is_free and whole and (has_suspect_name(names[j]) or _counts(file.metadata, names[j])):
-            yield names[j], column_of_numbers(column(file, j).combine_chunks())
+            tally = Tally(names[j])
+            tally.add_numbers(column_of_numbers(column(file, j).combine_chunks()))
+            yield tally
 
 
 def _counts(metadata: Any, name: str) -> bool:

@@ -1,8 +1,9 @@
 """Tables: CSV, TSV, Parquet and Arrow files as matrices, and one column read by itself."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import numpy.typing as npt
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import NAME, Labels, Opened, bounded, labels, optional, plausible_shape, reading
 from shiftsvd.io.choices import NOTHING, Choices, shown
-from shiftsvd.io.formats import delimited, parquet
-from shiftsvd.io.formats.columns import gather, in_order, layout_of_schema, positions, sound, texts, to_numbers
-from shiftsvd.io.formats.delimited import head_of
-from shiftsvd.io.formats.notices import check_table, notice_empty, notice_header, notice_label, suspects_of
-from shiftsvd.io.formats.text import NO_CLASS, Marks
+from shiftsvd.io.formats import parquet
+from shiftsvd.io.formats.cells import NO_CLASS, is_gap, number
+from shiftsvd.io.formats.columns import Layout, gather, in_order, layout_of_schema, positions, sound, texts, to_numbers
+from shiftsvd.io.formats.delimited import Rows, head_of
+from shiftsvd.io.formats.notices import check_table, log_findings, notice_end, notice_header, notice_label, suspects_of
+from shiftsvd.io.formats.tally import refused
 from shiftsvd.io.sniff import content_of, format_of, formats
 from shiftsvd.io.stacking import several
 
@@ -73,17 +75,17 @@ def _cells(path: Path, name: str, kind: str, choices: Choices) -> tuple[list[str
         with _arrow(path) as (schema, stored):
             j = schema.get_field_index(name)
             return None if j < 0 else [cell for batch in stored for cell in texts(batch.column(j))], schema.names
-    head = head_of(path, "matrix", choices)
+    head = head_of(path, "matrix", replace(choices, one_hot={}))
     if name not in head.called:
         return None, head.called
-    batches = delimited.batches(path, head, [list(head.called).index(name)], as_text=True)
-    return [cell for batch in batches for cell in texts(batch.column(0))], head.called
+    rows = Rows(path, head, choices, text=list(head.called).index(name))
+    return [cell for block in rows for cell in block.texts], head.called
 
 
 def _values(cells: Sequence[str]) -> npt.NDArray[Any]:
-    plain = Marks()
-    if all(map(plain.reads, cells)):
-        numbers = np.array([plain.number(cell) for cell in cells])
+    read = [None if is_gap(cell) else number(cell) for cell in cells]
+    if all(is_gap(cell) or found is not None for cell, found in zip(cells, read, strict=True)):
+        numbers = np.array([np.nan if found is None else found.value for found in read])
         return numbers.astype(np.int64) if np.array_equal(numbers, np.floor(numbers)) else numbers
     return np.array([cell or "missing" for cell in cells], np.str_)
 
@@ -115,6 +117,18 @@ def _arrow(path: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
         yield table.schema, map(sound, stored)
 
 
+@contextmanager
+def typed_table(path: Path) -> Iterator[tuple[Any, Callable[[Choices], Layout], Iterator[Any]]]:
+    """Yield the schema of a Parquet or Arrow file, its layout by settings, and its batches."""
+    if content_of(path) == "Parquet":
+        file = parquet.opened(path)
+        schema = file.schema_arrow
+        yield schema, partial(layout_of_schema, schema, strict=False), map(sound, file.iter_batches(use_threads=False))
+    else:
+        with _arrow(path) as (schema, stored):
+            yield schema, partial(layout_of_schema, schema, strict=False), stored
+
+
 def _read_arrow(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices) -> Opened:
     with _arrow(path) as (schema, stored):
         batches: Iterable[Any] = stored
@@ -130,20 +144,30 @@ def _read_arrow(path: Path, key: str | None, memory_limit: int | str | None, cho
             (to_numbers(batch, form), [] if form.label is None else texts(batch.column(form.label)))
             for batch in batches
         )
-        return _gather(path, parts, form.named(schema.names), form.label is not None, memory_limit, choices)
+        found = _gather(path, parts, form.named(schema.names), form.label is not None, memory_limit)
+    check_table(path, found, choices, suspects_of(found, choices))
+    return found
 
 
 def _read_text(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices) -> Opened:
     head = head_of(path, key, choices, memory_limit)
-    notice_empty(path, head.text_form.empty)
+    rows = Rows(path, head, choices, memory_limit)
     if head.triplets:
         choices.refuse_for("triplets", choices.of_texts)
-        batches = delimited.batches(path, head, range(head.width), memory_limit)
-        return gather(path, batches, head.triplets, memory_limit, digits=True)
-    names, parts = delimited.parts(path, head, memory_limit)
-    notice_header(path, head.names)
-    notice_label(path, head.called[0], head.form.why)
-    return _gather(path, parts, names, head.form.label is not None, memory_limit, choices)
+        found = gather(path, rows.triplets(head.triplets), head.triplets, memory_limit, digits=True)
+    else:
+        notice_header(path, head.names)
+        notice_label(path, head.called[0], head.form.why)
+        parts = ((block.numbers, block.names) for block in rows)
+        found = _gather(path, parts, rows.names, head.form.label is not None, memory_limit)
+    findings = rows.findings()
+    if errors := [each for each in findings if each.is_error]:
+        raise refused(errors)
+    log_findings(path, findings)
+    notice_end(path, rows.n_empty, rows.total)
+    if not head.triplets:
+        check_table(path, found, choices, suspects_of(found, choices) if rows.is_wide else rows.tallies.values())
+    return found
 
 
 def _below(matrix: npt.NDArray[Any], block: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -157,11 +181,10 @@ def _below(matrix: npt.NDArray[Any], block: npt.NDArray[Any]) -> npt.NDArray[Any
 
 def _gather(
     path: Path,
-    parts: Iterable[delimited.Part],
+    parts: Iterable[tuple[npt.NDArray[Any], Sequence[str]]],
     names: Iterable[str] | None,
     is_named: bool,
     memory_limit: int | str | None,
-    choices: Choices,
 ) -> Opened:
     matrix, rows = None, list[str]()
     for block, called in parts:
@@ -173,6 +196,4 @@ def _gather(
         raise ValueError(f"{path} has no rows.")
     plausible_shape(path, matrix.shape, memory_limit)
     columns: Labels | None = None if names is None else labels(path, names, memory_limit)
-    found = Opened(matrix, labels(path, rows, memory_limit) if is_named else None, columns, table=True)
-    check_table(path, found, choices, suspects_of(found, choices))
-    return found
+    return Opened(matrix, labels(path, rows, memory_limit) if is_named else None, columns, table=True)

@@ -1,0 +1,200 @@
+"""Cells of a table: missing values, and numbers with their marks, units, currencies and limits."""
+
+import re
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.io.base import optional
+
+# Missing values in a column of numbers.
+GAPS: Final = (
+    *("", "NA", "N/A", "n/a", "na", "NaN", "nan", "NAN", "-nan", "-NaN", "<NA>", "None", "none", "NONE"),
+    *("NULL", "null", "Null", "(null)", "\\N", ".", "-", "--", "?", "*", "#N/A", "#N/A N/A", "#NA", "#DIV/0!"),
+    *("#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+    *("missing", "Missing", "MISSING"),
+)
+# Missing values in a column of classes, in which signs and "none" may be classes.
+NO_CLASS: Final = ("", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A", "NULL", "null")
+_GAPS: Final = frozenset(GAPS)
+
+_MONEY: Final = {"US$": "$", "USD": "$", "EUR": "€", "Euro": "€", "GBP": "£", "JPY": "¥", "R$": "R$"} | {
+    sign: sign for sign in ("$", "€", "£", "¥", "₹", "CHF", "SEK", "NOK", "DKK", "PLN", "kr", "zł")
+}
+_UNITS: Final = frozenset(
+    (
+        *("%", "‰", "kg", "g", "mg", "µg", "μg", "ug", "ng", "t", "lb", "lbs", "oz", "km", "m", "cm", "mm", "µm", "μm"),
+        *("um", "nm", "ft", "in", "l", "L", "dl", "dL", "ml", "mL", "µl", "μl", "µL", "uL", "mol", "mmol", "µmol"),
+        *("umol", "nmol", "pmol", "M", "mM", "µM", "nM", "s", "sec", "min", "h", "hr", "d", "y", "ms", "µs", "Hz"),
+        *("kHz", "MHz", "GHz", "Pa", "hPa", "kPa", "bar", "mbar", "mmHg", "V", "mV", "A", "mA", "W", "kW", "MW", "kWh"),
+        *("J", "kJ", "kcal", "cal", "K", "°C", "°F", "°", "C", "N", "Nm", "ppm", "ppb", "IU", "U", "dB", "px", "ha"),
+        *("bpm", "kB", "MB", "GB"),
+    )
+)
+_SPACED: Final = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:[ '\u00a0\u2009\u202f\u2019]\d{3})+(?![\d ])")
+_CELL: Final = re.compile(
+    rf"(?P<limit>[<>≤≥]=?)?\s*(?P<open>\()?(?P<sign>[+\-\u2212])?\s*"
+    rf"(?P<money>{'|'.join(map(re.escape, sorted(_MONEY, key=len, reverse=True)))})?\s*(?P<inner>[+\-\u2212])?"
+    r"(?P<digits>\d[\d.,]*|[.,]\d+)(?P<exponent>[eE][+\-\u2212]?\d{1,3}|[dD][+-]\d{1,3})?(?P<behind>[-\u2212])?"
+    r"(?P<blank>[\s\u00a0\u202f]*)(?P<unit>[^\d\s<>()=+\-][^()]{0,15}?)?(?P<close>\))?",
+    re.ASCII,
+)
+_INFINITE: Final = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
+_WHOLE: Final = r"[+-]?[1-9]\d{0,2}"
+_PLAIN: Final = {
+    ".": r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$",
+    ",": r"^[+-]?(\d+,?\d*|,\d+)([eE][+-]?\d+)?$",
+}
+_OTHER: Final = {".": ",", ",": "."}
+_USUAL: Final = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
+_LONGEST: Final = 60  # characters of a number with its unit
+
+
+class Number(NamedTuple):
+    """The number in a cell: its value, unit and limit, and whether its only mark may also be the decimal mark."""
+
+    value: float
+    unit: str = ""
+    limit: str = ""  # "<" or ">"
+    unclear: bool = False
+
+
+def is_gap(cell: str) -> bool:
+    return cell.strip() in _GAPS
+
+
+def number(cell: str, decimal: str = ".") -> Number | None:
+    """Parse a cell with this decimal mark; the other mark may separate thousands."""
+    if decimal == "." and _USUAL.fullmatch(cell):
+        return Number(float(cell))
+    return _number(cell.strip(), decimal) if len(cell) <= _LONGEST else None
+
+
+@lru_cache(1 << 16)
+def _number(cell: str, decimal: str) -> Number | None:
+    found = _CELL.fullmatch(_SPACED.sub(lambda group: re.sub(r"\D", "", group[0]), cell))
+    if found is None:
+        return Number(float(cell)) if _INFINITE.fullmatch(cell) else None
+    unit = _unit(found)
+    read = _digits(found["digits"], decimal)
+    negative = _is_negative(found)
+    if unit is None or read is None or negative is None:
+        return None
+    digits, unclear = read
+    exponent = (found["exponent"] or "").replace("\u2212", "-").lower().replace("d", "e")
+    limit = (found["limit"] or "")[:1].translate({ord("≤"): "<", ord("≥"): ">"})
+    return Number(float(digits + exponent) * (-1 if negative else 1), unit, limit, unclear)
+
+
+def any_number(cell: str) -> bool:
+    return number(cell) is not None or number(cell, ",") is not None
+
+
+def _unit(found: re.Match[str]) -> str | None:
+    money, unit = found["money"], (found["unit"] or "").strip()
+    if not unit:
+        return _MONEY[money] if money else ""
+    if money:
+        return None
+    if unit in _MONEY:
+        return _MONEY[unit]
+    return unit if is_unit(unit) and (found["blank"] or len(unit) > 1 or not unit.isalpha()) else None
+
+
+def is_unit(text: str) -> bool:
+    """Return True for units such as "kg", "%", "mg/dL" and "kg/m²"."""
+    return all(re.sub(r"\^?[-\u207b]?[23²³]$", "", each) in _UNITS for each in re.split(r"\s*[/·*]\s*", text))
+
+
+def _digits(digits: str, decimal: str) -> tuple[str, bool] | None:
+    other = _OTHER[decimal]
+    if re.fullmatch(rf"{_WHOLE}({re.escape(other)}\d{{3}})+({re.escape(decimal)}\d*)?", digits):
+        n_groups = digits.count(other)
+        return digits.replace(other, "").replace(decimal, "."), n_groups == 1 and decimal not in digits
+    plain = other not in digits and digits.count(decimal) < 2
+    return (digits.replace(decimal, "."), False) if plain else None
+
+
+def _is_negative(found: re.Match[str]) -> bool | None:
+    signs = [found[name] for name in ("sign", "inner", "behind") if found[name]]
+    brackets = bool(found["open"]), bool(found["close"])
+    is_amount = bool(found["money"]) or (found["unit"] or "").strip() in _MONEY
+    # SAP writes 12,50-; "2-" may be a grade. Accountants write ($12.50); (0.05) may be a standard error.
+    behind = not found["behind"] or any(mark in found["digits"] for mark in ".,")
+    if brackets[0] != brackets[1] or (brackets[0] and not is_amount) or len(signs) + brackets[0] > 1 or not behind:
+        return None
+    return brackets[0] or (bool(signs) and signs[0] != "+")
+
+
+class Cells(NamedTuple):
+    """A column of cells as numbers: NaN where a cell is missing or no plain number; `odd` are the latter."""
+
+    values: npt.NDArray[np.float64]
+    texts: Any  # trimmed; null where a value is missing
+    odd: npt.NDArray[np.intp]
+
+
+def plain_numbers(column: Any, decimal: str, gaps: Any) -> Cells:
+    pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
+    values = _values(column, decimal)
+    if values is not None and len(gaps) == len(GAPS) and not np.any(np.isnan(values)):
+        return Cells(values, column, np.empty(0, np.intp))  # all cells are numbers
+    trimmed = pc.utf8_trim_whitespace(column)
+    texts = pc.if_else(pc.is_in(trimmed, gaps), pa.scalar(None, pa.string()), trimmed)
+    values = _values(texts, decimal)
+    if values is not None:
+        return Cells(values, texts, np.empty(0, np.intp))
+    is_plain = pc.match_substring_regex(texts, _PLAIN[decimal])
+    plain = pc.if_else(is_plain, texts, pa.scalar(None, pa.string()))
+    odd = np.flatnonzero(pc.fill_null(pc.invert(is_plain), False).to_numpy(zero_copy_only=False))
+    values = _values(plain, decimal)
+    return Cells(np.full(len(column), np.nan) if values is None else values, texts, odd)
+
+
+def _values(texts: Any, decimal: str) -> npt.NDArray[np.float64] | None:
+    """Return the numbers of a column of texts, or None if one is no plain number."""
+    pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
+    if decimal == ",":
+        if pc.any(pc.match_substring(texts, ".")).as_py():
+            return None
+        texts = pc.replace_substring(texts, ",", ".")
+    try:
+        return np.array(texts.cast(pa.float64()).to_numpy(zero_copy_only=False))
+    except pa.ArrowInvalid:
+        return None
+
+
+def numbers_like(cell: str, texts: Any, decimal: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Return the numbers among texts that have the unit of `cell` in the same place, and a mask of these texts."""
+    pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
+    found = _CELL.fullmatch(cell)
+    before, after = ("", "") if found is None else (found["money"] or "", (found["unit"] or "").strip())
+    has_unit = pc.and_(pc.starts_with(texts, before), pc.ends_with(texts, after))
+    bare = pc.if_else(has_unit, texts, pa.scalar(None, pa.string()))
+    bare = pc.replace_substring_regex(bare, rf"^{re.escape(before)}\s*|\s*{re.escape(after)}$", "")
+    other = re.escape(_OTHER[decimal])  # separates thousands in 1,234.5 and in 1,234,567
+    is_grouped = pc.match_substring_regex(
+        bare, rf"^{_WHOLE}({other}\d{{3}})+{re.escape(decimal)}\d*$|^{_WHOLE}({other}\d{{3}}){{2,}}$"
+    )
+    bare = pc.if_else(is_grouped, pc.replace_substring(bare, _OTHER[decimal], ""), bare)
+    is_plain = pc.match_substring_regex(bare, _PLAIN[decimal])
+    values = _values(pc.if_else(is_plain, bare, pa.scalar(None, pa.string())), decimal)
+    mask = pc.fill_null(is_plain, False).to_numpy(zero_copy_only=False)
+    return (np.full(len(texts), np.nan), mask & False) if values is None else (values, mask)
+
+
+def has_leading_zeros(texts: Any) -> bool:
+    pc = optional("pyarrow.compute", "parquet")
+    return bool(pc.any(pc.match_substring_regex(texts, r"^-?0\d")).as_py())
+
+
+def proves(texts: Any, decimal: str) -> bool:
+    """Return True if a cell has the decimal mark in a place where it cannot separate thousands, such as 59.4."""
+    pc = optional("pyarrow.compute", "parquet")
+    unclear = pc.match_substring_regex(texts, rf"^{_WHOLE}{re.escape(decimal)}\d{{3}}$")
+    marked = pc.match_substring(texts, decimal)
+    if not pc.any(marked).as_py():
+        return False
+    return bool(pc.any(pc.and_(marked, pc.invert(unclear))).as_py())

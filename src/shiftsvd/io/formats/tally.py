@@ -1,0 +1,458 @@
+"""Tally the cells of the columns of a table; say what each column holds, what does not fit, and what would do."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.errors import Part, Refused, Setting, few, plural
+from shiftsvd.io.base import optional
+from shiftsvd.io.choices import Choices, naming
+from shiftsvd.io.formats.cells import (
+    GAPS,
+    NO_CLASS,
+    Cells,
+    has_leading_zeros,
+    is_unit,
+    number,
+    numbers_like,
+    plain_numbers,
+    proves,
+)
+from shiftsvd.io.formats.columns import FEW_TEXTS, column_of_numbers, purpose, remedies, says_identifiers
+
+_ROWS = 3  # rows of a finding that are named
+_COLUMNS = 6  # columns in an error
+_NAMED = 5  # names in a warning
+_LONGEST = 40  # characters of a cell in a message
+# Different texts and numbers that are counted; a column with more has many. A set of 100 numbers takes 10 kB.
+_TEXTS, _NUMBERS = 1000, 100
+_SAMPLE = 200  # rows in which leading zeros are searched
+_FEW = 10  # different texts from which a column without repeats does not hold classes
+_RUN, _SHUFFLED = 5, 20  # rows from which consecutive integers, sorted and in any order, count as identifiers
+_KINDS = 20  # most values of a column of classes
+_EXAMPLES = 3
+_MANY = 100  # odd cells from which those alike are parsed together
+_BELOW: Final = (-99.0, -999.0, -9999.0, -99999.0)  # numbers that stand for missing values where none is negative
+_ABOVE: Final = (99.0, 999.0, 9999.0, 99999.0, 999999.0)  # and where the others are much smaller
+_DATE: Final = re.compile(
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?"
+    r"|\d{1,2}[- ]?[A-Za-z]{3,9}\.?[- ,]*\d{2,4}|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
+)
+_CODES = 1e11  # whole numbers above are codes, such as those in bars
+_DAY: Final = re.compile(r"(.*[_\W])?(day|date|datum|tag|fecha|jour|data|giorno)([_\W].*)?", re.IGNORECASE)
+_CLASS: Final = re.compile(
+    r"(.*[_\W])?(class|classes|label|labels|target|cluster|group|species|outcome|y)", re.IGNORECASE
+)
+_TOTAL: Final = (
+    r"\W*((grand|sub)[- ]?)?(totals?|sums?|summe|gesamt(summe|ergebnis)?|insgesamt|total g[eé]n[eé]ral|somme|somma|"
+    r"suma( total)?|totale( generale)?|totaal|means?|averages?|mittelwert|durchschnitt|moyenne)\W*"
+)
+Kind = Literal["measurement", "identifier", "label", "date", "constant", "text"]
+
+
+def is_total(cells: Sequence[str]) -> bool:
+    """Return True for a row whose first text is a word such as Total, Summe or Somme."""
+    label = next((cell.strip() for cell in cells if cell.strip()), "")
+    return re.fullmatch(_TOTAL, label, re.IGNORECASE) is not None
+
+
+def rows_of_totals(labels: Any) -> list[int]:
+    """Return the places of words such as Total in a column of texts."""
+    pc = optional("pyarrow.compute", "parquet")
+    found = pc.match_substring_regex(labels, rf"^\s*({_TOTAL})\s*$", ignore_case=True)
+    return [int(i) for i in np.flatnonzero(pc.fill_null(found, False).to_numpy(zero_copy_only=False))]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about columns that a reader of the table should know, with the settings that would do."""
+
+    text: str
+    uses: tuple[tuple[Part, ...], ...] = ()
+    columns: tuple[str, ...] = ()
+    best: int = 0  # the use that a profile applies
+    is_error: bool = True
+    applies: bool = True  # whether a profile follows it
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return self.text, *remedies(self.uses)
+
+    @property
+    def settings(self) -> list[Setting]:
+        return [part for part in self.uses[self.best] if isinstance(part, Setting)] if self.uses else []
+
+
+@dataclass
+class Seen:
+    """Cells of one kind: their number, the first rows with them, and the first text."""
+
+    text: str
+    count: int = 0
+    rows: list[int] = field(default_factory=list)
+    texts: set[str] = field(default_factory=set)  # different texts, up to one more than may be named
+
+    def add(self, count: int, rows: Iterable[int], text: str = "") -> None:
+        self.count += count
+        if len(self.texts) <= FEW_TEXTS:
+            self.texts.add(text or self.text)
+        self.rows += [row for row, _ in zip(rows, range(_ROWS - len(self.rows)), strict=False)]
+
+    def __str__(self) -> str:
+        others = self.count - len(self.rows)
+        *first, last = [f"{row:,}" for row in self.rows] + ([f"{others:,} more"] if others else [])
+        rows = f"{', '.join(first)} and {last}" if first else last
+        return f"{_short(self.text)!r} (row{'s' if self.count > 1 else ''} {rows})"
+
+
+@dataclass(eq=False)
+class Tally:
+    """Counts of the cells of one column, added up block by block."""
+
+    name: str
+    decimal: str = "."
+    choices: Choices = field(default_factory=Choices)
+    text: bool = False  # whether the column holds texts
+
+    def __post_init__(self) -> None:
+        pa = optional("pyarrow", "parquet")
+        self._gaps = pa.array((*(NO_CLASS if self.text else GAPS), *self.choices.na))
+        self.n_rows = self.n_missing = self.n_numbers = 0
+        self.marks = Counter[str]()  # missing values by their texts
+        self.texts, self.units, self.limits = dict[str, Seen](), dict[str, Seen](), dict[str, Seen]()
+        self.unclear: Seen | None = None  # numbers such as 1,234 whose mark may be either
+        self.proven = self.coded = False
+        self.low, self.high = np.inf, -np.inf
+        self.sentinels = dict[float, Seen]()
+        self.distinct: set[Any] | None = set()
+        self.examples = list[str]()
+        self.whole = self.consecutive = self.dates = True
+        self._last: float | None = None
+
+    def read(self, column: Any, first: int) -> npt.NDArray[np.float64]:
+        """Tally cells, of which the first is in row `first`; return them as numbers, NaN where they are none."""
+        found = _texts(column, self._gaps) if self.text else plain_numbers(column, self.decimal, self._gaps)
+        self._add_missing(column, found.texts)
+        if self.text:
+            self._add_distinct(found.texts.drop_null().to_pylist() if self.distinct is not None else ())
+            return found.values
+        for i in self._unlike(found, first).tolist():
+            found.values[i] = self._odd(found.texts[i].as_py(), first + i)
+        if not self.proven:
+            self.proven = proves(found.texts, self.decimal)
+        if not self.n_rows - len(column):
+            self.coded = has_leading_zeros(found.texts[:_SAMPLE])
+        self.add_numbers(found.values, first, tallied=True)
+        return found.values
+
+    def _unlike(self, found: Cells, first: int) -> npt.NDArray[np.intp]:
+        """Parse cells that are written like the first odd one together; return the others."""
+        pa, odd = optional("pyarrow", "parquet"), found.odd
+        if len(odd) < _MANY:
+            return odd
+        texts = found.texts.take(pa.array(odd))
+        like = number(cell := texts[0].as_py(), self.decimal)
+        if like is None or like.limit or like.unclear:
+            return odd
+        values, alike = numbers_like(cell, texts, self.decimal)
+        found.values[odd[alike]] = values[alike]
+        if like.unit and np.any(alike):
+            seen = self.units.setdefault(like.unit, Seen(cell))
+            seen.add(int(alike.sum()), (first + odd[alike][:_ROWS]).tolist())
+            seen.texts.update(texts.filter(pa.array(alike)).unique()[: FEW_TEXTS + 1].to_pylist())
+        return odd[~alike]
+
+    def add(self, column: Any, first: int) -> None:
+        """Tally a column of a Parquet or Arrow file."""
+        pa = optional("pyarrow", "parquet")
+        if self.text:
+            self.read(pa.array(["" if cell is None else str(cell) for cell in column.to_pylist()], pa.string()), first)
+        else:
+            self.add_numbers(column_of_numbers(column), first)
+
+    def add_numbers(self, values: npt.NDArray[Any], first: int = 1, *, tallied: bool = False) -> None:
+        if not tallied:
+            self.n_rows += len(values)
+            self.n_missing += int(np.count_nonzero(np.isnan(values)))
+            self.examples += [f"{value:g}" for value in values[: _EXAMPLES - len(self.examples)]]
+        there = values[~np.isnan(values)]
+        self.n_numbers += len(there)
+        if not len(there):
+            return
+        for end in (there.min(), there.max()):
+            if end in (_BELOW if end < 0 else _ABOVE):
+                at = values == end
+                self.sentinels.setdefault(float(end), Seen(f"{end:g}")).add(int(at.sum()), first + np.flatnonzero(at))
+                there = there[there != end]
+        self.low, self.high = min(self.low, there.min(initial=np.inf)), max(self.high, there.max(initial=-np.inf))
+        self.whole = self.whole and bool(np.all(there == np.floor(there)))
+        self.dates = self.dates and self.whole and bool(np.all(are_dates(there)))
+        before = [] if self._last is None else [self._last]
+        self.consecutive = self.consecutive and bool(np.all(np.diff(np.concatenate([before, values])) == 1))
+        self._last = float(values[-1])
+        self._add_distinct(there[: 2 * _NUMBERS].tolist() if self.distinct is not None else ())
+
+    def _add_missing(self, column: Any, texts: Any) -> None:
+        pc = optional("pyarrow.compute", "parquet")
+        self.n_rows += len(column)
+        self.n_missing += texts.null_count
+        if texts.null_count:
+            marks = pc.fill_null(pc.utf8_trim_whitespace(column.filter(texts.is_null())), "")
+            self.marks.update({each["values"]: each["counts"] for each in marks.value_counts().to_pylist()})
+        if len(self.examples) < _EXAMPLES:
+            self.examples += texts.drop_null()[: _EXAMPLES - len(self.examples)].to_pylist()
+
+    def _add_distinct(self, values: Iterable[Any]) -> None:
+        if self.distinct is not None:
+            self.distinct.update(values)
+            self.distinct = None if len(self.distinct) > (_TEXTS if self.text else _NUMBERS) else self.distinct
+
+    def _odd(self, cell: str, row: int) -> float:
+        found = number(cell, self.decimal)
+        if found is None:
+            if cell in self.texts or len(self.texts) < _TEXTS:
+                self.texts.setdefault(cell, Seen(cell)).add(1, (row,))
+            return np.nan
+        if found.limit:
+            self.limits.setdefault(found.limit, Seen(cell)).add(1, (row,))
+            self.n_missing += 1
+            return found.value / 2 if found.limit == "<" and self.choices.censored == "half" else np.nan
+        if found.unit:
+            self.units.setdefault(found.unit, Seen(cell)).add(1, (row,), cell)
+        if found.unclear:
+            self.unclear = self.unclear or Seen(cell)
+            self.unclear.add(1, (row,))
+        return found.value
+
+    # What the counts tell
+
+    @property
+    def n_texts(self) -> int:
+        return sum(each.count for each in self.texts.values())
+
+    @property
+    def is_text(self) -> bool:
+        return self.text or (self.n_texts > self.n_numbers and len(self.texts) > FEW_TEXTS)
+
+    @property
+    def n_filled(self) -> int:
+        return self.n_rows - self.n_missing
+
+    @property
+    def repeats(self) -> bool:
+        return self.distinct is not None and len(self.distinct) < self.n_filled
+
+    @property
+    def kind(self) -> Kind:
+        if self.is_text:
+            if self.examples and all(map(_DATE.fullmatch, self.examples)):
+                return "date"
+            if not self.repeats and self.n_filled:
+                return "identifier"
+            is_label = self.distinct is not None and 2 * len(self.distinct) <= max(self.n_filled, 2 * _FEW)
+            return "label" if is_label else "text"
+        if self.low >= self.high and not self.sentinels:
+            return "constant"
+        return "identifier" if self.is_identifier else "measurement"
+
+    @property
+    def is_identifier(self) -> bool:
+        if self.n_rows < 2 or not self.whole or self.n_missing or not self.n_numbers:
+            return self.coded
+        if self.dates or self.coded or self.low > _CODES or (_DAY.fullmatch(self.name.strip()) and self._are_serials):
+            return True
+        if says_identifiers(self.name):
+            return not self.repeats
+        spread = self.high - self.low
+        return (self.n_rows >= _RUN and self.consecutive) or (
+            self.n_rows >= _SHUFFLED and spread == self.n_rows - 1 and not self.repeats
+        )
+
+    @property
+    def _are_serials(self) -> bool:
+        return 20_000 < self.low and self.high < 60_000
+
+    @property
+    def is_class(self) -> bool:
+        most = min(_KINDS, self.n_numbers // 2)
+        is_few = self.whole and self.distinct is not None and len(self.distinct) <= most
+        return is_few and _CLASS.fullmatch(self.name.strip()) is not None
+
+    @property
+    def header_unit(self) -> str:
+        found = re.search(r"[(\[]([^()\[\]]+)[)\]]\s*$|\bin\s+(\S+)$|[,_]\s*(\S+)$", self.name.strip())
+        unit = next(filter(None, found.groups()), "") if found else ""
+        return unit if unit and (is_unit(unit) or number(f"1 {unit}") is not None) else ""
+
+    def unit(self) -> str:
+        """Return the unit that is removed from cells: that of the header, else the most frequent one."""
+        header = self.header_unit
+        return header if header in self.units else max(self.units, key=lambda unit: self.units[unit].count)
+
+    def findings(self, proven: frozenset[str]) -> Iterator[Finding]:
+        column = f"column {self.name!r}"
+        if self.n_rows == self.n_missing:
+            yield Finding(f"{column} has no values.", (self._drop,), (self.name,), is_error=False)
+        if self.texts:
+            yield self._of_texts(column, proven)
+        if self.units:
+            yield from self._of_units(column)
+        if self.unclear is not None and self.decimal not in proven:
+            yield self._of_unclear(column, self.unclear)
+        elif self.unclear is not None and self.choices.thousands is None and self.choices.decimal is None:
+            value = number(self.unclear.text, self.decimal)
+            reads = f"{column}: {self.unclear} is read as {value.value if value else 0:g}"
+            yield Finding(f"{reads}.", columns=(self.name,), is_error=False)
+        if self.limits:
+            yield self._of_limits(column)
+
+    def _of_texts(self, column: str, proven: frozenset[str]) -> Finding:
+        shown = few(self.texts.values(), 2)
+        no_number = "no number" if self.n_texts == 1 else "not numbers"
+        text = f"{column} has {plural(self.n_texts, 'cell')} that {_are(self.n_texts)} {no_number}: {shown}."
+        other = {".": ",", ",": "."}[self.decimal]
+        if self.decimal not in proven and all(number(each, other) is not None for each in self.texts):
+            parse = (Setting("decimal", other), " to parse such numbers")
+            return Finding(text, (parse, self._drop), (self.name,))
+        return Finding(text, self._missing_or_drop(list(self.texts)), (self.name,))
+
+    def _of_units(self, column: str) -> Iterator[Finding]:
+        unit, header = self.unit(), self.header_unit
+        n_plain = self.n_numbers - sum(each.count for each in self.units.values())
+        is_share = unit in ("%", "‰") and n_plain > 0 and header != unit
+        wrong = [name for name in self.units if name != unit or is_share or (header and name != header)]
+        if not wrong:
+            n = self.units[unit].count
+            removed = f"{column}: {plural(n, 'cell')} with the unit {unit!r}, such as {self.units[unit]}"
+            yield Finding(f"{removed}, {_are(n)} read as plain numbers.", columns=(self.name,), is_error=False)
+            return
+        others = f"other cells have {header or unit!r}" if not is_share else "other cells have none and may be shares"
+        shown, n = few((self.units[name] for name in wrong), 2), sum(self.units[name].count for name in wrong)
+        text = f"{column} has {plural(n, 'cell')} in another unit: {shown}; {others}."
+        yield Finding(text, self._missing_or_drop(self._cells_of(wrong)), (self.name,))
+
+    def _cells_of(self, units: Sequence[str]) -> list[str]:
+        return sorted({text for unit in units for text in self.units[unit].texts})
+
+    def _of_unclear(self, column: str, seen: Seen) -> Finding:
+        mark, other = ("," if self.decimal == "." else "."), number(seen.text, "," if self.decimal == "." else ".")
+        value = number(seen.text, self.decimal)
+        text = f"{column}: {seen} may mean {other.value if other else 0:g} or {value.value if value else 0:g}."
+        uses = (Setting("decimal", mark), " for the first"), (Setting("thousands", mark), " for the second")
+        return Finding(text, uses, (self.name,), best=1)
+
+    def _of_limits(self, column: str) -> Finding:
+        n = sum(each.count for each in self.limits.values())
+        shown, half = few(self.limits.values()), self.choices.censored == "half" and "<" in self.limits
+        how = "half of their limit is used" if half else "they are missing values"
+        uses = () if half or "<" not in self.limits else ((Setting("censored", "half"), " for half of the limit"),)
+        text = f"{column} has {plural(n, 'cell')} beyond a limit: {shown}; {how}."
+        return Finding(text, uses, (self.name,), is_error=False, applies=False)
+
+    def warnings(self) -> Iterator[Finding]:
+        others = max(abs(self.low), abs(self.high)) if self.low <= self.high else None
+        for value, seen in self.sentinels.items():
+            if others is None or not (self.low >= 0 if value < 0 else value > 3 * others):
+                continue
+            ends = f"all others are from {self.low:g} to {self.high:g}"
+            text = f"column {self.name!r} has {seen}, and {ends}."
+            na = (Setting("na", seen.text), " if this number stands for a missing value")
+            yield Finding(text, (na,), (self.name,), is_error=False)
+
+    @property
+    def _drop(self) -> tuple[Part, ...]:
+        return naming("drop", [self.name]), purpose("drop", 1)
+
+    def _missing_or_drop(self, cells: Sequence[str]) -> tuple[tuple[Part, ...], ...]:
+        if not 0 < len(cells) <= FEW_TEXTS:
+            return (self._drop,)
+        as_missing = f" to read {'it as a missing value' if len(cells) == 1 else 'them as missing values'}"
+        return (Setting("na", cells[0] if len(cells) == 1 else list(cells)), as_missing), self._drop
+
+
+def _texts(column: Any, gaps: Any) -> Cells:
+    pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
+    trimmed = pc.utf8_trim_whitespace(column)
+    texts = pc.if_else(pc.is_in(trimmed, gaps), pa.scalar(None, pa.string()), trimmed)
+    return Cells(np.full(len(column), np.nan), texts, np.empty(0, np.intp))
+
+
+def _short(cell: str) -> str:
+    return cell if len(cell) <= _LONGEST else cell[: _LONGEST - 1] + "…"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def are_dates(values: Any) -> Any:
+    return (values > 19000100) & (values < 21001232) & (values // 100 % 100 < 13) & (values % 100 < 32)
+
+
+def has_suspect_name(name: str) -> bool:
+    return says_identifiers(name) or _CLASS.fullmatch(name.strip()) is not None
+
+
+def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False) -> Finding:
+    """Return the finding about features that hold texts: an option for each; `alone` if there is one column."""
+    kinds = ["the date" if tally.kind == "date" else "the text" for tally in tallies]
+    shown = [
+        f"{tally.name!r} ({kind} {_short(next(iter(tally.examples), ''))!r})"
+        for tally, kind in zip(tallies, kinds, strict=True)
+    ]
+    names = [tally.name for tally in tallies]
+    uses: list[tuple[Part, ...]] = []
+    if alone:
+        uses.append((Setting("sep", ";"), " or another character if the columns have another delimiter"))
+    for setting in ("one_hot", "label_column", "ids", "drop"):
+        helped = [tally.name for tally in tallies if setting in _settings(tally)]
+        most = _COLUMNS if setting == "one_hot" else len(helped) if setting == "drop" else 1
+        if helped:
+            uses.append((naming(setting, helped[:most]), purpose(setting, len(helped))))
+    word = "column" if len(names) == 1 else "columns"
+    text = f"{word} {few(shown, _COLUMNS)} must be numbers."
+    return Finding(text, tuple(uses), tuple(names), best=len(uses) - 1)
+
+
+def _settings(tally: Tally) -> tuple[str, ...]:
+    all_differ = not tally.repeats and tally.n_missing == 0
+    if tally.kind == "date" or (all_differ and tally.n_filled >= _FEW):
+        return ("ids", "drop") if all_differ else ("drop",)
+    return "one_hot", "ids" if all_differ else "label_column", "drop"
+
+
+def of_columns(tallies: Sequence[Tally]) -> Iterator[Finding]:
+    """Yield warnings about numbers that look like identifiers, dates or classes."""
+    if names := [tally.name for tally in tallies if tally.is_identifier]:
+        drop = naming("drop", names), purpose("drop", len(names))
+        uses: tuple[tuple[Part, ...], ...] = (Setting("ids", names[0]), " for row names"), drop
+        text = f"{_named(names)} like identifiers or dates, but {_are(len(names))} used as numbers."
+        yield Finding(text, uses, tuple(names), is_error=False)
+    if names := [tally.name for tally in tallies if tally.is_class]:
+        uses = (
+            (naming("one_hot", names), purpose("one_hot", len(names))),
+            (naming("drop", names), purpose("drop", len(names))),
+            (Setting("label_column", names[0]), purpose("label_column", 1)),
+        )
+        text = f"{_named(names)} like categories, but {_are(len(names))} used as numbers."
+        yield Finding(text, uses, tuple(names), best=1, is_error=False)
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = few(map(repr, names), _NAMED)
+    return f"column {shown} looks" if len(names) == 1 else f"columns {shown} look"
+
+
+def refused(findings: Sequence[Finding]) -> Refused:
+    """Return the error of a table with these findings: a sentence about each, the first ones in full."""
+    shown, others = findings[:_COLUMNS], len(findings) - _COLUMNS
+    parts = [part for each in shown for part in (" ", *each.parts)][1:]
+    for i, part in enumerate(parts[1:], start=1):
+        if isinstance(part, str) and part.startswith("column") and parts[i - 1] == " ":
+            parts[i] = part[0].upper() + part[1:]
+    return Refused(*parts, *((f" {plural(others, 'more column')} have such cells.",) if others > 0 else ()))

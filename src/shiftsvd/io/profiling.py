@@ -1,0 +1,351 @@
+"""Profile of a table: what each column holds, what does not fit, and the settings that read it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from shiftsvd.errors import Refused, Setting, Worded
+from shiftsvd.io.base import reading
+from shiftsvd.io.choices import Choices
+from shiftsvd.io.formats.columns import Layout, in_order, positions
+from shiftsvd.io.formats.delimited import MOST, Rows, head_of
+from shiftsvd.io.formats.table import typed_table
+from shiftsvd.io.formats.tally import Finding, Kind, Tally, of_columns, of_text_columns, refused
+from shiftsvd.io.sniff import content_of, format_of, formats
+from shiftsvd.io.spooling import rereadable
+
+Use = Literal["feature", "row names", "categories", "excluded"]
+_NAMES: Final = 3  # names of rows that are kept
+_OF_ROWS: Final = ("skip", "comment", "encoding", "decimal", "thousands")  # settings with which rows are read again
+
+
+@dataclass(frozen=True)
+class ColumnProfile:
+    """What a column of a table holds, and what would be done with it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    kind : "measurement", "identifier", "label", "date", "constant" or "text"
+        What its cells are.
+    use : "feature", "row names", "categories" or "excluded"
+        Its use with the settings of the profile.
+    n_missing : int
+        Number of missing values, including cells beyond a limit such as ``<0.5``.
+    missing : dict
+        Number of cells of each text that is a missing value.
+    misfits : dict
+        Rows of the first cells that do not fit among the others, by their text.
+    n_misfits : int
+        Number of these cells.
+    low, high : float or None
+        Range of the numbers.
+    unit : str
+        The unit that is removed from its cells.
+    examples : tuple of str
+        The first three cells.
+    notes : tuple of str
+        What a reader of the table should know about the column.
+
+    See Also
+    --------
+    io.profile : Returns one for each column.
+
+    Examples
+    --------
+    >>> import shiftsvd as ss
+    >>> ss.io.ColumnProfile("age", "measurement", "feature", low=18.0, high=90.0).kind
+    'measurement'
+    """
+
+    name: str
+    kind: Kind
+    use: Use
+    n_missing: int = 0
+    missing: dict[str, int] = field(default_factory=dict)
+    misfits: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    n_misfits: int = 0
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+    examples: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableProfile:
+    """What the columns of a table hold, and the settings that read it.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    format : str
+        Its format.
+    n_rows : int
+        Number of samples; empty rows below the table and a last row of totals are none.
+    columns : tuple of ColumnProfile
+        All columns, in the order of the file.
+    choices : Choices
+        The settings that read the table: those given, and others for what does not fit.
+    features : tuple of str
+        Names of the features, such as "age" and "sex=F".
+    dtype : str
+        Precision of the numbers.
+    n_missing : int
+        Number of missing values among the features.
+    samples : tuple of str
+        Names of the first rows.
+    notes : tuple of str
+        What a reader of the table should know about it.
+
+    See Also
+    --------
+    io.profile : Returns it.
+
+    Examples
+    --------
+    >>> import shiftsvd as ss
+    >>> ss.io.TableProfile("a.csv", "csv", 3, (), ss.io.Choices(skip=2)).settings
+    {'skip': 2}
+    """
+
+    path: str
+    format: str
+    n_rows: int
+    columns: tuple[ColumnProfile, ...]
+    choices: Choices
+    features: tuple[str, ...] = ()
+    dtype: str = "float64"
+    n_missing: int = 0
+    samples: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings as arguments of `open_matrix`."""
+        return self.choices.told
+
+
+def profile(
+    path: str | Path,
+    *,
+    format: str | None = None,  # noqa: A002
+    memory_limit: int | str | None = None,
+    **settings: Any,
+) -> TableProfile:
+    """Describe the columns of a table, the cells that do not fit, and the settings that read it.
+
+    Parameters
+    ----------
+    path : str or Path
+        A text, Parquet or Arrow file, or ``"-"`` for standard input.
+    format : str, optional
+        Name of the format, such as "csv". Default: from the suffix, else from the first bytes.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory.
+    **settings
+        Settings for tables, as of `open_matrix`: `ids`, `drop`, `na`, `skip` and others.
+
+    Returns
+    -------
+    TableProfile
+        A value for each column, and the settings; `open_matrix` reads the table with them.
+
+    Raises
+    ------
+    ValueError, OSError
+        If the file is no table, or damaged.
+
+    See Also
+    --------
+    io.open_matrix : Opens the table; a fit takes the same decisions.
+
+    Notes
+    -----
+    Costs one read of the file, in blocks. A column counts at most 1,000 different texts, or 100 different numbers.
+
+    Examples
+    --------
+    >>> import tempfile, shiftsvd as ss
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = f"{folder}/a.csv"
+    ...     with open(path, "w") as file:
+    ...         _ = file.write("who,age,weight\\nx,31,70.5\\ny,28,k.A.\\nz,45,81\\n")
+    ...     found = ss.io.profile(path)
+    >>> [column.kind for column in found.columns], found.settings
+    (['identifier', 'measurement', 'measurement'], {'na': ['k.A.']})
+    """
+    with rereadable([Path(path)], format) as (file,), reading(file):
+        found = profiled(file, format, "matrix", Choices.of(**settings), memory_limit)
+        if found is None:
+            raise ValueError(f"{file} has more than {MOST:,} columns, too many to describe each.")
+        return replace(found, path=str(path))
+
+
+def profiled(
+    path: Path,
+    format: str | None,  # noqa: A002
+    key: str | None,
+    choices: Choices,
+    memory_limit: int | str | None = None,
+    spell: Callable[[Worded], str] = str,
+) -> TableProfile | None:
+    """Return the profile of a table, or None if it holds triplets, or too many columns to describe each."""
+    kind, notes = format_of(path, format), list[str]()
+    if not formats()[kind].is_table:
+        raise ValueError(f"{path} must be a table, got format {kind!r}.")
+    if content_of(path) in ("Parquet", "Arrow"):
+        with typed_table(path) as (schema, form, batches):
+            if positions(schema.names, key) or len(schema.names) > MOST:
+                return None
+            typed = _Typed(schema, form(choices), batches)
+        return _profile(path, kind, typed, choices, notes, spell)
+    while True:
+        try:
+            head = head_of(path, key, choices, memory_limit)
+            if head.triplets or head.width > MOST:
+                return None
+            rows = _Texts(Rows(path, head, choices, memory_limit, everything=True))
+            changing = [each for each in rows.findings if each.is_error and _changes_rows(each)]
+            if not changing:
+                return _profile(path, kind, rows, choices, notes, spell)
+            notes += [spell(Refused(*each.parts)) for each in changing]
+            choices = _with(choices, [setting for each in changing for setting in each.settings])
+        except Refused as error:  # follow the setting that the message suggests, and note it
+            choices = _followed(choices, error)
+            notes.append(spell(error).removeprefix(f"{path}: "))
+
+
+class _Texts:
+    """The columns of a text file, after a pass over its rows."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.samples: list[str] = []
+        for block in rows:
+            self.samples += block.names[: _NAMES - len(self.samples)]
+        self.form, self.tallies, self.n_rows = rows.form, rows.tallies, rows.n_rows
+        self.names, self.findings = rows.head.called, rows.findings()
+        self.ends = [f"the last {rows.n_empty:,} rows are empty"] * (rows.n_empty > 0)
+        self.ends += [f"the last row is a total ({rows.total}) and no sample"] * bool(rows.total)
+
+
+class _Typed:
+    """The columns of a Parquet or Arrow file, after a pass over its rows."""
+
+    def __init__(self, schema: Any, form: Layout, batches: Iterator[Any]) -> None:
+        self.form, self.names, self.n_rows = form, schema.names, 0
+        self.samples, self.ends = list[str](), list[str]()
+        self.tallies = {j: Tally(name, text=j in form.texts) for j, name in enumerate(schema.names)}
+        for batch in batches:
+            for j, tally in self.tallies.items():
+                tally.add(batch.column(j), self.n_rows + 1)
+            if form.label is not None:
+                self.samples += map(str, batch.column(form.label)[: _NAMES - len(self.samples)].to_pylist())
+            self.n_rows += batch.num_rows
+        classes = {j: in_order(map(str, self.tallies[j].distinct or ())) for j in form.classes}
+        self.form = form._replace(classes=classes)
+        held = [self.tallies[j] for j in form.numeric if j in form.texts]
+        self.findings = [of_text_columns(held)] if held else []
+
+
+def _profile(
+    path: Path,
+    kind: str,
+    table: _Texts | _Typed,
+    choices: Choices,
+    notes: Sequence[str],
+    spell: Callable[[Worded], str],
+) -> TableProfile:
+    read = [table.tallies[j] for j in table.form.numeric if j in table.tallies and not table.tallies[j].is_text]
+    free = [tally for tally in read if tally.name not in choices.columns]
+    found = [*table.findings, *of_columns(free), *(each for tally in free for each in tally.warnings())]
+    if unsolved := [each for each in found if each.is_error and not each.uses]:
+        raise refused(unsolved)
+    for finding in found:
+        if finding.applies:
+            has_ids = table.form.label is not None or choices.ids is not None
+            choices = _with(choices, _settings(finding, has_ids=has_ids))
+    texts = {
+        name: [spell(Refused(*each.parts)) for each in found if each.columns == (name,)] for name in set(table.names)
+    }
+    columns = tuple(_column(table, j, choices, texts[table.names[j]]) for j in sorted(table.tallies))
+    places = [j for j in table.form.numbers if columns[j].use in ("feature", "categories")]
+    form = table.form._replace(numbers=places)
+    used = [table.tallies[j] for j in places]
+    said = [*notes, *(spell(Refused(*each.parts)) for each in found if not each.columns), *table.ends]
+    n_missing = sum(tally.n_missing + (0 if tally.text else tally.n_texts) for tally in used)
+    return TableProfile(
+        str(path),
+        kind,
+        table.n_rows,
+        columns,
+        choices,
+        tuple(form.named(table.names)),
+        str(form.dtype),
+        n_missing,
+        tuple(table.samples),
+        tuple(said),
+    )
+
+
+def _settings(finding: Finding, *, has_ids: bool) -> list[Setting]:
+    """Return the settings to follow: the best of a finding, and names of rows where there are none yet."""
+    settings = [part for use in finding.uses for part in use if isinstance(part, Setting)]
+    ids = next((each for each in settings if each.name == "ids"), None)
+    if ids is None or has_ids or finding.is_error:
+        return finding.settings if ids is None or finding.is_error else [Setting("drop", list(finding.columns))]
+    others = [name for name in finding.columns if name != ids.value]
+    return [ids, *([Setting("drop", others)] if others else [])]
+
+
+def _changes_rows(finding: Finding) -> bool:
+    return any(setting.name in _OF_ROWS for setting in finding.settings)
+
+
+def _with(choices: Choices, settings: Sequence[Setting]) -> Choices:
+    for setting in settings:
+        value = setting.value
+        if setting.name in ("drop", "na", "comment"):
+            before = choices.comments if setting.name == "comment" else getattr(choices, setting.name)
+            added = [value] if isinstance(value, str) else list(value)
+            value = tuple(dict.fromkeys((*before, *added)))
+        elif setting.name == "one_hot":
+            value = choices.one_hot | dict.fromkeys([value] if isinstance(value, str) else value, ())
+        choices = replace(choices, **{setting.name: value})
+    return choices
+
+
+def _followed(choices: Choices, error: Refused) -> Choices:
+    """Return the settings that the message of an error suggests, or raise the error if there are none."""
+    settings = [part for part in error.args if isinstance(part, Setting) and part.has_value]
+    known = [part for part in settings if part.name in _OF_ROWS]
+    followed = _with(choices, known)
+    if followed == choices:
+        raise error
+    return followed
+
+
+def _column(table: _Texts | _Typed, j: int, choices: Choices, notes: Sequence[str]) -> ColumnProfile:
+    tally, name = table.tallies[j], table.names[j]
+    is_label = j == table.form.label or name == choices.ids
+    is_used = j in table.form.numbers and not choices.leaves_out(name)
+    use: Use = "row names" if is_label else "excluded" if not is_used else "feature"
+    why = [f"used for row names: {table.form.why}"] if j == table.form.label and table.form.why else []
+    has_range = not tally.is_text and tally.low <= tally.high
+    return ColumnProfile(
+        name,
+        tally.kind,
+        "categories" if is_used and name in choices.one_hot else use,
+        tally.n_missing,
+        dict(tally.marks),
+        {} if tally.is_text else {text: tuple(seen.rows) for text, seen in tally.texts.items()},
+        0 if tally.is_text else tally.n_texts,
+        float(tally.low) if has_range else None,
+        float(tally.high) if has_range else None,
+        tally.unit() if tally.units else "",
+        tuple(tally.examples),
+        (*why, *notes),
+    )

@@ -1,0 +1,64 @@
+"""Tables as exports leave them: each is read right at once, or after following the hints of one message."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from shiftsvd.io import profile
+from tests.support.commands import done, invoke
+from tests.support.odd import Odd, follow, judge, made, read
+
+pytest.importorskip("pyarrow")
+
+
+@pytest.mark.parametrize("each", made(), ids=lambda each: each.name)
+def test_a_table_is_right_after_one_hint_at_most(each: Odd, tmp_path: Path) -> None:
+    course = follow(each, tmp_path)
+    assert course.rounds in (0, 1), course
+    assert not any((course.silent, course.misled, course.loops)), course
+
+
+@pytest.mark.parametrize("each", [each for each in made() if each.right], ids=lambda each: each.name)
+def test_info_prints_a_command_that_reads_the_table(each: Odd, tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_bytes(each.content)
+    found = json.loads(done("info", path, "--json").stdout)
+    name, verb, file, *options = shlex.split(found["command"])
+    assert (name, verb, file) == ("shiftsvd", "fit", str(path))
+    matrix, stderr = read(path, options)
+    assert matrix is not None, stderr
+    assert judge(each, matrix) != "wrong" or each.either, (options, stderr)
+    assert found["samples"] == len(matrix[0][1])
+    assert found["feature_names"] == [column for column, _ in matrix[:3]]
+    assert "warning" not in stderr.replace("warning: 1 of 1 singular", "")
+
+
+def test_the_profile_of_a_table_is_a_value(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(
+        "Ward 3,,,,\nwho,sex,day,weight (kg),cluster\n"
+        + "".join(f"p{i},{'FM'[i % 2]},2026-01-0{i + 1},{60 + i / 4},{i % 2}\n" for i in range(8))
+        + "p8,F,2026-02-01,k.A.,0\np9,F,2026-02-02,NA,1\nTotal,,,489,4\n"
+    )
+    found = profile(path)
+    assert [column.kind for column in found.columns] == ["identifier", "label", "date", "measurement", "measurement"]
+    assert [column.use for column in found.columns] == ["row names", "excluded", "excluded", "feature", "excluded"]
+    assert (found.n_rows, found.n_missing, found.features) == (10, 2, ("weight (kg)",))
+    weight = found.columns[3]
+    assert (weight.misfits, weight.n_misfits, weight.missing) == ({"k.A.": (11,)}, 1, {"NA": 1})
+    assert (weight.low, weight.high, weight.examples) == (60, 61.75, ("60.0", "60.25", "60.5"))
+    assert found.settings == {"drop": ["sex", "day", "cluster"], "skip": 1, "na": ["k.A."]}
+    text = done("info", path).stdout
+    assert "'k.A.' (row 11)" in text
+    assert "the last row is a total ('Total') and no sample" in text
+
+
+def test_info_says_in_one_line_why_a_file_is_no_table(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("a,b,c\n1,2\n4,5,6\n7,8\n")
+    told = invoke("info", path)
+    assert told.exit_code == 1
+    assert told.stderr.count("\n") == 1
+    assert "row 2 has 2 cells, expected 3" in told.stderr
