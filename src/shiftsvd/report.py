@@ -313,8 +313,8 @@ def _loadings_figures(fit: Fit, names: list[str]) -> Iterator[dict[str, Any]]:
         size = np.abs(values)
         top = int(np.clip(np.count_nonzero(size > SHOWN * size.max(initial=0)), 1, BARS))
         figure = _figure(f"Loadings of component {component}", 3.8, plot.loadings, fit.model, component, top, names)
-        rest = largest(size, len(size))[top:] if len(size) <= FOLDED else []
-        yield figure | {"number": component, "rest": [(short(names[j], 60), float(values[j])) for j in rest]}
+        order = largest(size, len(size))[top : len(size) if len(size) <= FOLDED else top]
+        yield figure | {"number": component, "rest": [(short(names[j], 60), float(values[j])) for j in order]}
 
 
 def _in_words(fit: Fit, names: list[str]) -> dict[str, Any] | None:

@@ -1083,8 +1083,8 @@ FAULTS = (
     fault(
         "the radius of a group of values",
         "numerics/bounds.py",
-        "sums.pop() + total",
-        "max(sums.pop(), total)",
+        "total += before",
+        "total = max(total, before)",
         "numerics/test_bounds.py",
         "numerics",
         "solvers/test_bounds_of_fits.py",

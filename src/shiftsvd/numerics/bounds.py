@@ -230,15 +230,17 @@ def groups(theta: Vector, squares: Vector) -> tuple[Vector, Vector]:
     # Return the first index and the radius of each group of values whose intervals overlap. A group C has as many exact
     # eigenvalues as values within ``radius = ||R_C||_F >= ||R_C||_2`` of its values (Kahan; Parlett 1998, theorem
     # 11.5.1). Groups are joined until these intervals are disjoint, so that no eigenvalue counts twice.
-    starts: list[int] = []
-    sums, radii, t = [], [], theta.tolist()
+    t = theta.tolist()
+    found: list[tuple[int, float, float]] = []  # first index, sum of squares, radius
     for i, square in enumerate(squares.tolist()):
         start, total, radius = i, square, sqrt(square)
-        while starts and t[start] + radius >= t[start - 1] - radii[-1]:
-            start, total, _ = starts.pop(), sums.pop() + total, radii.pop()
+        while found and t[start] + radius >= t[start - 1] - found[-1][2]:
+            start, before, _ = found.pop()
+            total += before
             radius = sqrt(total)
-        starts.append(start), sums.append(total), radii.append(radius)
-    return np.array(starts, np.intp), np.array(radii)
+        found.append((start, total, radius))
+    starts, _, radii = zip(*found, strict=True) if found else ((), (), ())
+    return np.array(starts, np.intp), np.array(radii, float)
 
 
 def value_bounds(theta: Vector, squares: Vector, k: int, beyond: float = np.inf) -> Vector:
