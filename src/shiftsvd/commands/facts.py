@@ -25,6 +25,7 @@ from shiftsvd.io.spooling import rereadable
 from shiftsvd.kernels import default_threads, instruction_set, lacking
 from shiftsvd.missing.opening import n_missing
 from shiftsvd.model_file import describe
+from shiftsvd.runs.memory import shown_bytes
 
 Facts = dict[str, Any]
 _SHOWN = 60  # columns that are printed; --json has all of them
@@ -37,7 +38,7 @@ def lines(facts: Facts, as_json: bool) -> str:
         return as_given(json.dumps(facts))
     single = {name: value for name, value in facts.items() if name not in ("columns", "notes")}
     width = max(len(name) for name in single) + 1
-    found = [f"{name:{width}} {plain(as_given(_shown(value)))}" for name, value in single.items()]
+    found = [f"{name:{width}} {plain(as_given(_of_unit(name, value)))}" for name, value in single.items()]
     columns = [plain(line) for line in _of_columns(facts["columns"])] if "columns" in facts else []
     notes = [plain(as_given(note)) for note in facts.get("notes", ())]
     return "\n".join([*found[:-1], *columns, *notes, *found[-1:]] if columns else found)
@@ -60,6 +61,12 @@ def _of_columns(columns: list[Facts]) -> list[str]:
         missing = [f"cells that are missing values: {few(marks)}"] if marks else []
         found += [line, *(f"    {note}" for note in (*missing, *each["notes"]))]
     return [*found, *([f"and {plural(len(columns) - _SHOWN, 'more column')}"] if len(columns) > _SHOWN else []), ""]
+
+
+def _of_unit(name: str, value: Any) -> str:
+    if value is not None and name.endswith("_bytes"):
+        return shown_bytes(value)
+    return f"{value:.2g} s" if value is not None and name.startswith("seconds") else _shown(value)
 
 
 def _shown(value: Any) -> str:
