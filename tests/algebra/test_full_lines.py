@@ -52,7 +52,7 @@ def shifted(seed: int, rows: bool, shift: str) -> tuple[Array, Array]:
 
 @pytest.mark.parametrize(("name", "stored", "rows"), pairs(SOLVERS, STORED, [False, True]))
 def test_full_lines_of_single_data_lose_nothing_that_the_bounds_do_not_know(name: str, stored: str, rows: bool) -> None:
-    for seed in range(2):
+    for seed in range(1):
         for shift in ("mean", "both"):
             D, values = shifted(seed, rows, shift)
             for turn in (np.asarray, np.transpose) if shift == "both" else (np.asarray,):
