@@ -28,9 +28,9 @@ def decaying(m: int, n: int) -> np.ndarray:
 
 
 MAKERS = {
-    "groups": (lambda: groups(20_000, 1500, 0.03), 30),
-    "wide groups": (lambda: groups(4000, 9000, 0.02), 20),
-    "noise": (lambda: sparse.random_array((20_000, 8000), density=0.002, format="csr", rng=0), 10),
+    "groups": (lambda: groups(10_000, 1000, 0.03), 30),
+    "wide groups": (lambda: groups(2500, 6000, 0.02), 20),
+    "noise": (lambda: sparse.random_array((10_000, 5000), density=0.004, format="csr", rng=0), 10),
     "decaying": (lambda: decaying(3000, 400), 15),
 }
 
