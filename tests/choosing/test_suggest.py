@@ -46,7 +46,7 @@ def test_a_strong_component_does_not_hide_weak_ones_and_noise_has_none(method: s
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("container", [sparse.csr_array, sparse.csc_array, sparse.coo_array])
+@pytest.mark.parametrize("container", [sparse.csr_array, sparse.coo_array])
 def test_sparse_data_say_what_dense_data_say(method: str, container: type) -> None:
     X = sparse_blocks()
     dense = ss.suggest_k(X.toarray(), method, rng=0)
