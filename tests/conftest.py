@@ -73,6 +73,17 @@ def nothing_said() -> None:
 
 
 @pytest.fixture
+def empty_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports name their figures and do not draw them, which takes a second: for tests that look at the text alone."""
+
+    def named(title: str, *_: object, **__: object) -> dict[str, object]:
+        svg = f'<svg role="img" aria-label="{title}" viewbox="0 0 1 1"></svg>'
+        return {"svg": svg, "links": [], "rest": []}
+
+    monkeypatch.setattr("shiftsvd.report._figure", named)
+
+
+@pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every blocked loop of the library takes a few rows at a time, so that small matrices have many blocks."""
     cut_small(monkeypatch)

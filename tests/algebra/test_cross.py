@@ -18,6 +18,7 @@ from tests.support.closeness import assert_close
 from tests.support.containers import CONTAINERS, FEW, Duck, Held, streamed
 from tests.support.matrices import EPS, Array, in_double, values
 from tests.support.operators import Counting, Minimal, assert_is, panel
+from tests.support.sampling import in_turn
 
 ROWS, LEFT, RIGHT = 23, 6, 9
 
@@ -34,8 +35,7 @@ def centred(X: Array) -> Array:
     return X - X.mean(axis=0)
 
 
-@pytest.mark.parametrize("name", FEW)
-@pytest.mark.parametrize("shape", [(ROWS, LEFT, RIGHT), (4, RIGHT, LEFT)])
+@pytest.mark.parametrize(("name", "shape"), in_turn(FEW, [(ROWS, LEFT, RIGHT), (4, RIGHT, LEFT)], 1))
 def test_cross_equals_the_formed_product(name: str, shape: tuple[int, int, int]) -> None:
     m, p, q = shape
     container = CONTAINERS[name]

@@ -14,6 +14,7 @@ from shiftsvd.preparation.prepare import Preparation
 from tests.support.closeness import assert_close
 from tests.support.containers import Duck, streamed
 from tests.support.matrices import Array, values
+from tests.support.sampling import pairs
 
 KINDS = {
     "csr": csr_array,
@@ -118,7 +119,7 @@ def assert_same_components(F: ss.SVDResult, E: Array, bound: float) -> None:
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_combination_equals_the_explicit_matrix(kind: str, shift: str, dtype: Any) -> None:
-    for shape, scale, weighted in product(SHAPES, ("none", "std", "vector"), (False, True)):
+    for shape, scale, weighted in pairs(SHAPES, ("none", "std", "vector"), (False, True)):
         case = Case(SHAPES[shape], dtype)
         w = case.weights if weighted else np.ones(len(case.D))
         E = np.sqrt(w)[:, None] * (case.D - case.explicit(shift, w)) / case.scale(shift, scale, w)

@@ -33,8 +33,8 @@ STORED: dict[str, Callable[[Array], Any]] = {
 def with_full_lines(seed: int, rows: bool) -> Array:
     """Sparse numbers beside columns, and perhaps a row, that are far from zero; single precision."""
     rng = np.random.default_rng(seed)
-    D = rng.standard_normal((400, 120)) * (rng.random((400, 120)) < 0.1) * 0.9 ** np.arange(120)
-    D[:, :20] += 100 * rng.random(20) + rng.standard_normal((400, 20)) * 10 ** rng.uniform(-1, 1)
+    D = rng.standard_normal((250, 80)) * (rng.random((250, 80)) < 0.1) * 0.9 ** np.arange(80)
+    D[:, :20] += 100 * rng.random(20) + rng.standard_normal((250, 20)) * 10 ** rng.uniform(-1, 1)
     if rows:
         D[5, 20:] += 3.1
         D[5, :3] = 0  # not quite full
@@ -52,7 +52,7 @@ def shifted(seed: int, rows: bool, shift: str) -> tuple[Array, Array]:
 
 @pytest.mark.parametrize(("name", "stored", "rows"), pairs(SOLVERS, STORED, [False, True]))
 def test_full_lines_of_single_data_lose_nothing_that_the_bounds_do_not_know(name: str, stored: str, rows: bool) -> None:
-    for seed in range(2):
+    for seed in range(1):
         for shift in ("mean", "both"):
             D, values = shifted(seed, rows, shift)
             for turn in (np.asarray, np.transpose) if shift == "both" else (np.asarray,):

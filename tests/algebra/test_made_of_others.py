@@ -12,10 +12,10 @@ from tests.support.closeness import assert_close
 from tests.support.containers import CONTAINERS, FEW
 from tests.support.matrices import EPS, in_double, values
 from tests.support.operators import Minimal, assert_is
+from tests.support.sampling import in_turn
 
 
-@pytest.mark.parametrize("name", FEW)
-@pytest.mark.parametrize("heights", [(7, 4, 12), (3,), (2, 2)])
+@pytest.mark.parametrize(("name", "heights"), in_turn(FEW, [(7, 4, 12), (3,), (2, 2)], 1))
 def test_operators_above_and_beside_each_other_are_stacked(name: str, heights: tuple[int, ...]) -> None:
     parts = [values((m, 6), CONTAINERS[name].dtype, i) for i, m in enumerate(heights)]
     E = np.vstack([in_double(D) for D in parts])

@@ -38,7 +38,9 @@ KINDS: dict[str, Callable[[float, Path], Any]] = {
 
 @pytest.mark.filterwarnings("ignore:not certified")
 @pytest.mark.parametrize(
-    ("kind", "solver", "shift", "scale", "turn"), pairs(KINDS, SOLVERS, [None, "mean"], [None, "std"], [0, 1]), ids=repr
+    ("kind", "solver", "shift", "scale", "turn"),
+    pairs(KINDS, SOLVERS, [None, "mean"], [None, "std"], range(5)),
+    ids=repr,
 )
 def test_powers_of_two_give_equal_bits_and_other_scales_differ_by_rounding(
     kind, shift, scale, solver, turn, tmp_path
@@ -47,27 +49,28 @@ def test_powers_of_two_give_equal_bits_and_other_scales_differ_by_rounding(
     if kind == "dask":
         settings.pop("n_threads")
     G = ss.svd(KINDS[kind](1.0, tmp_path), 5, **settings)
-    for power in POWERS[turn::2]:
+    for power in POWERS[turn::5]:
         F = ss.svd(KINDS[kind](2.0**power, tmp_path), 5, **settings)
         same_bits(F, G, 0 if scale else power)
-    for c in SCALES[turn::2]:
+    for c in SCALES[turn::5]:
         F = ss.svd(KINDS[kind](c, tmp_path), 5, **settings)
         assert np.allclose(F.S / (1 if scale else c), G.S, rtol=100 * EPS, atol=0)
         assert F.info.frobenius_error == pytest.approx(G.info.frobenius_error * (1 if scale else c), rel=1e-10)
 
 
 @pytest.mark.filterwarnings("ignore:not certified")
-@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
-@pytest.mark.parametrize("shift", [None, "mean"])
-@pytest.mark.parametrize("kind", SINGLE)
-def test_single_precision_data_give_equal_bits_as_far_as_they_reach(kind, shift, solver, tmp_path) -> None:
-    for scale in (None, "std"):
-        settings = {"shift": shift, "scale": scale, "solver": solver, "rng": 0, "n_threads": 1}
-        G = ss.svd(SINGLE[kind](1.0, tmp_path), 5, **settings)
-        for power in (-110, -60, -21, 20, 60, 120):
-            X = SINGLE[kind](2.0**power, tmp_path)
-            with np.errstate(under="raise"):
-                same_bits(ss.svd(X, 5, **settings), G, 0 if scale else power)
+@pytest.mark.parametrize(
+    ("kind", "solver", "shift", "scale", "turn"),
+    pairs(SINGLE, SOLVERS, [None, "mean"], [None, "std"], range(3)),
+    ids=repr,
+)
+def test_single_precision_data_give_equal_bits_as_far_as_they_reach(kind, shift, scale, solver, turn, tmp_path) -> None:
+    settings = {"shift": shift, "scale": scale, "solver": solver, "rng": 0, "n_threads": 1}
+    G = ss.svd(SINGLE[kind](1.0, tmp_path), 5, **settings)
+    for power in (-110, -60, -21, 20, 60, 120)[turn::3]:
+        X = SINGLE[kind](2.0**power, tmp_path)
+        with np.errstate(under="raise"):
+            same_bits(ss.svd(X, 5, **settings), G, 0 if scale else power)
 
 
 @pytest.mark.parametrize("scale", ["std", "pareto", "vector"])

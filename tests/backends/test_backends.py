@@ -30,8 +30,7 @@ def test_container_equals_its_dense_matrix(name: str, kind: str) -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize(("name", "kind"), in_turn(FEW, KINDS, 1))
 def test_many_blocks_equal_the_dense_matrix(name: str, kind: str) -> None:
     D = matrix(kind, CONTAINERS[name].dtype, seed=len(name))
     X = CONTAINERS[name].make(D)

@@ -21,6 +21,7 @@ from shiftsvd.operators import LowRank
 from shiftsvd.runs.checkpoints import DIGEST
 from shiftsvd.testing import check_operator
 from tests.support.places import needs
+from tests.support.sampling import in_turn
 
 M, N = 440, 66
 SETTINGS: dict[str, Any] = {"n_components": 5, "random_state": 0, "solver": "lanczos"}
@@ -104,11 +105,11 @@ def test_files_in_memory_are_the_one_matrix_bit_by_bit(
     same(*(ss.PCA(**SETTINGS).fit(C) for C in (A, B)), bits=True)
 
 
-@pytest.mark.parametrize(("stack", "n"), WAYS)
-@pytest.mark.parametrize(("suffix", "make"), [kind for kind in KINDS if kind[0] != ".npz"])
+@pytest.mark.parametrize(("kind", "way"), in_turn([kind for kind in KINDS if kind[0] != ".npz"], WAYS, 1))
 def test_streamed_files_are_the_one_matrix(
-    suffix: str, make: Callable[[], Any], stack: Any, n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: tuple[str, Callable[[], Any]], way: tuple[Any, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (suffix, make), (stack, n) = kind, way
     small_blocks(monkeypatch)
     X = make()
     paths, one = cut(X, n, stack == "columns", tmp_path, suffix)

@@ -29,7 +29,7 @@ def sparse_blocks(seed: int = 0) -> sparse.csr_array:
     return sparse.csr_array(D[rng.permutation(300)])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("method", METHODS)
 def test_a_planted_rank_of_5_is_found(method: str, seed: int) -> None:
     shape = (240, 90) if seed % 2 else (90, 240)
@@ -46,7 +46,7 @@ def test_a_strong_component_does_not_hide_weak_ones_and_noise_has_none(method: s
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("container", [sparse.csr_array, sparse.csc_array, sparse.coo_array])
+@pytest.mark.parametrize("container", [sparse.csr_array, sparse.coo_array])
 def test_sparse_data_say_what_dense_data_say(method: str, container: type) -> None:
     X = sparse_blocks()
     dense = ss.suggest_k(X.toarray(), method, rng=0)

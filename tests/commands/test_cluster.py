@@ -200,7 +200,7 @@ def test_a_worker_that_takes_its_time_to_come_back_is_not_given_up() -> None:
         assert dask.delayed(abs)(-3).compute() == 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_workers_that_do_not_start_again_are_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shiftsvd.commands.cluster.NO_WORKERS", "1s")
@@ -217,7 +217,7 @@ def test_workers_that_do_not_start_again_are_not_waited_for_without_end(monkeypa
         lose_the_worker()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_commands_at_once_warn_of_nothing() -> None:
     with workers(None, 1), workers(None, 1):
         assert pytest.importorskip("dask").delayed(abs)(-3).compute() == 3

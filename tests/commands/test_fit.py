@@ -124,25 +124,25 @@ def test_scores_of_every_kind_are_the_same(kind: str, dtype: str, file: Path, X:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Data that a limit of 80 MB leaves in their file."""
-    X = np.random.default_rng(0).standard_normal((30_000, 200)) * np.geomspace(1, 30, 200)
+    """Data that a limit of 20 MB leaves in their file."""
+    X = np.random.default_rng(0).standard_normal((15_000, 100)) * np.geomspace(1, 30, 100)
     folder = tmp_path_factory.mktemp("large")
     np.save(folder / "X.npy", X)
-    A, _ = open_matrix(folder / "X.npy", memory_limit="80M")
+    A, _ = open_matrix(folder / "X.npy", memory_limit="20M")
     assert type(A).__name__ == "DiskRows"
     return folder / "X.npy"
 
 
 def test_scores_of_data_that_stay_in_their_file_are_those_of_data_in_memory(large: Path, tmp_path: Path) -> None:
     told, Z = {}, {}
-    for memory, out in (("80M", tmp_path / "streamed"), ("1G", tmp_path / "held")):
+    for memory, out in (("20M", tmp_path / "streamed"), ("1G", tmp_path / "held")):
         line = ("-k", 3, "-o", out, "--scores", "npy", "--memory", memory, "--no-report", "--solver", "lanczos")
         told[memory] = json.loads(done("fit", large, *line, "--json").stdout)
         Z[memory] = np.load(out / "scores.npy")
-        done("transform", out / "model.safetensors", large, "-o", tmp_path / "Z.npy", "--force", "--memory", "80M")
+        done("transform", out / "model.safetensors", large, "-o", tmp_path / "Z.npy", "--force", "--memory", "20M")
         np.testing.assert_allclose(np.load(tmp_path / "Z.npy"), Z[memory], atol=1e-10)
-    np.testing.assert_allclose(told["80M"]["singular_values"], told["1G"]["singular_values"], rtol=1e-4)
-    np.testing.assert_allclose(Z["80M"].std(axis=0), Z["1G"].std(axis=0), rtol=1e-4)
+    np.testing.assert_allclose(told["20M"]["singular_values"], told["1G"]["singular_values"], rtol=1e-4)
+    np.testing.assert_allclose(Z["20M"].std(axis=0), Z["1G"].std(axis=0), rtol=1e-4)
 
 
 def test_anndata_holds_the_result_where_scanpy_looks_for_it(named: Path) -> None:
@@ -170,7 +170,7 @@ def test_anndata_without_names_counts_from_zero(file: Path) -> None:
     assert found.shape == (200, 30)
 
 
-@pytest.mark.parametrize("k", [1, 4])
+@pytest.mark.parametrize("k", [1, pytest.param(4, marks=pytest.mark.long)])
 def test_a_report_tells_the_command(k: int, named: Path) -> None:
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")
@@ -254,6 +254,7 @@ def test_what_can_have_been_missed_is_told_beside_the_values(solver: str, file: 
     assert all(max(told["value_errors"]) <= float(bound) <= 2 * max(told["value_errors"]) for bound in found)
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_a_fit_that_may_have_missed_a_value_is_not_called_converged(file: Path, monkeypatch) -> None:
     monkeypatch.setattr("shiftsvd.solvers.certify.CERTIFY_SWEEPS", 1)  # a probe that sees next to nothing
     monkeypatch.setattr("shiftsvd.solvers.certify.USUAL_BLOCK", 1)
@@ -332,7 +333,7 @@ def test_a_checkpoint_is_gone_when_the_outputs_are_there(large: Path, tmp_path: 
         "-k",
         3,
         "--memory",
-        "80M",
+        "20M",
         "--solver",
         "lanczos",
         "--checkpoint",

@@ -270,7 +270,7 @@ def test_sizes_are_told_in_units_that_people_use() -> None:
 
 
 def test_whoever_reads_no_further_ends_the_command_as_cat_ends(tmp_path: Path) -> None:
-    X = np.random.default_rng(0).standard_normal((60_000, 4))
+    X = np.random.default_rng(0).standard_normal((20_000, 4))
     np.save(tmp_path / "X.npy", X)
     ss.PCA(4).fit(X[:99]).save(tmp_path / "m.safetensors")
     command = [sys.executable, "-c", "from shiftsvd.cli import main; main()"]

@@ -240,11 +240,11 @@ def test_estimate_tells_it_and_foresees_what_is_kept(file: Path) -> None:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Counts that a limit of 80 MB leaves in their file, which is compressed by nobody."""
-    Y = np.tile(counts(3000, 200, seed=2), (10, 1)).astype(np.float64)
+    """Counts that a limit of 20 MB leaves in their file, which is compressed by nobody."""
+    Y = np.tile(counts(1500, 100, seed=2), (10, 1)).astype(np.float64)
     folder = tmp_path_factory.mktemp("large")
     np.save(folder / "Y.npy", Y)
-    A, _ = open_matrix(folder / "Y.npy", memory_limit="80M")
+    A, _ = open_matrix(folder / "Y.npy", memory_limit="20M")
     assert type(A).__name__ == "DiskRows"
     return folder / "Y.npy"
 
@@ -252,21 +252,22 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_counts_that_stay_in_their_file_give_what_those_in_memory_give(large: Path, tmp_path: Path) -> None:
     found, Z = {}, {}
     line = ("fit", large, "-k", 3, "--preprocess", "pearson", "--solver", "lanczos", "--tol", 1e-9, "--no-report")
-    for memory in ("80M", "2G"):
+    for memory in ("20M", "2G"):
         out = tmp_path / memory
         found[memory] = told(*line, "--memory", memory, "-o", out, "--scores", "npy")
-        done = invoke("transform", out / "model.safetensors", large, "-o", out / "Z.npy", "--memory", "80M")
+        done = invoke("transform", out / "model.safetensors", large, "-o", out / "Z.npy", "--memory", "20M")
         assert done.exit_code == 0, done.output
         Z[memory] = np.load(out / "scores.npy")
         np.testing.assert_allclose(np.load(out / "Z.npy"), Z[memory], atol=1e-9 * np.abs(Z[memory]).max())
-    np.testing.assert_allclose(found["80M"]["singular_values"], found["2G"]["singular_values"], rtol=1e-8)
+    np.testing.assert_allclose(found["20M"]["singular_values"], found["2G"]["singular_values"], rtol=1e-8)
 
 
+@pytest.mark.long
 def test_a_run_goes_on_from_its_checkpoint_and_refuses_that_of_another_transformation(
     large: Path, tmp_path: Path
 ) -> None:
     kept = tmp_path / "kept"
-    line = ["fit", large, "-k", 3, "--solver", "lanczos", "--tol", 1e-9, "--memory", "80M", "--no-report"]
+    line = ["fit", large, "-k", 3, "--solver", "lanczos", "--tol", 1e-9, "--memory", "20M", "--no-report"]
     line += ["--checkpoint", kept, "--scores", "none"]
     first = [str(word) for word in (*line, "--preprocess", "pearson", "-o", tmp_path / "out")]
     command = [sys.executable, "-c", "from shiftsvd.cli import main; main()", *first, "--progress", "json"]

@@ -12,6 +12,8 @@ import pytest
 import shiftsvd as ss
 from tests.support.commands import done, invoke, told
 
+pytestmark = pytest.mark.usefixtures("empty_figures")
+
 M, N = 60, 330
 
 

@@ -33,16 +33,34 @@ def image(tmp_path: Path) -> Path:
     return path
 
 
-def said(environment: dict[str, str], *words: object) -> str:
-    code = "from shiftsvd.cli import main; main()"
-    command = [sys.executable, "-c", code, *map(str, words)]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True)
+def said(environment: dict[str, str], code: str, *words: object) -> list[str]:
+    """What a program prints, parted where it prints a line of one dash."""
+    run = subprocess.run(
+        [sys.executable, "-c", code, *map(str, words)], env=environment, capture_output=True, text=True
+    )
     assert run.returncode == 0, run.stderr
-    return run.stdout
+    return run.stdout.split("\n-\n")
 
 
-def test_its_format_transformation_and_option_are_those_of_fit(installed: dict[str, str], image: Path) -> None:
-    told = json.loads(said(installed, "fit", image, "-k", 2, "--preprocess", "brighten", "--gamma", 2, "--json"))
+PROGRAM = """
+import sys
+import shiftsvd as ss
+from shiftsvd.cli import main
+image = sys.argv[1]
+print(ss.toy.EXTENSION.name)
+for line in (["fit", image, *sys.argv[2:]], ["--help"], ["brightness", image]):
+    print("-")
+    main(line, standalone_mode=False)
+"""
+
+
+def test_its_module_format_transformation_option_and_verb_are_there(installed: dict[str, str], image: Path) -> None:
+    line = ("-k", 2, "--preprocess", "brighten", "--gamma", 2, "--json")
+    name, fitted, listed, bright = said(installed, PROGRAM, image, *line)
+    assert name == "toy"
+    assert "brightness" in listed
+    assert float(bright) == pytest.approx(np.mean(np.array(image.read_text().split()[4:], float)), abs=0.01)
+    told = json.loads(fitted)
     assert told["shape"] == [12, 5]
     assert told["settings"]["gamma"] == 2.0
     X = np.log1p(np.array(image.read_text().split()[4:], float).reshape(12, 5))
@@ -51,22 +69,10 @@ def test_its_format_transformation_and_option_are_those_of_fit(installed: dict[s
     np.testing.assert_allclose(told["singular_values"], S[:2], rtol=1e-6)
 
 
-def test_its_verb_is_listed_and_runs(installed: dict[str, str], image: Path) -> None:
-    assert "brightness" in said(installed, "--help")
-    assert float(said(installed, "brightness", image)) == pytest.approx(
-        np.mean(np.array(image.read_text().split()[4:], float)), abs=0.01
-    )
-
-
-def test_its_module_is_a_name_of_the_package(installed: dict[str, str]) -> None:
-    code = "import shiftsvd as ss; print(ss.toy.EXTENSION.name)"
-    run = subprocess.run([sys.executable, "-c", code], env=installed, capture_output=True, text=True, check=True)
-    assert run.stdout == "toy\n"
-
-
 def test_an_extension_that_was_taken_out_is_none(installed: dict[str, str], tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "site" / "toy")
-    assert "brightness" not in said(installed, "--help")
+    (listed,) = said(installed, "from shiftsvd.cli import main; main()", "--help")
+    assert "brightness" not in listed
 
 
 def test_an_extension_that_fails_says_so(installed: dict[str, str], tmp_path: Path) -> None:

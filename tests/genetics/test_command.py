@@ -13,6 +13,8 @@ from tests.support.commands import done, invoke
 from tests.support.genotype_files import others, streamed
 from tests.support.genotypes import assert_same_up_to_signs, explicit, genotypes, write
 
+pytestmark = pytest.mark.usefixtures("empty_figures")
+
 pytest.importorskip("bed_reader")
 
 
@@ -180,8 +182,7 @@ def test_variants_that_are_not_on_autosomes_are_left_out(with_sexes: Path, sexed
     assert "autosomes removed" not in result.stderr
 
 
-@pytest.mark.parametrize("chromosomes", ["autosomes", "all"])
-@pytest.mark.parametrize("in_file", [False, True], ids=["in memory", "in the file"])
+@pytest.mark.parametrize(("chromosomes", "in_file"), [("autosomes", True), ("all", False)])
 def test_scores_of_new_samples_are_projections(
     with_sexes: Path, sexed: Any, tmp_path: Path, chromosomes: str, in_file: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -54,16 +55,25 @@ def house(name: str) -> str:
     return name.removeprefix("shiftsvd.") if first == "extend" else first
 
 
-def imports(file: Path) -> Iterator[str]:
+@cache
+def nodes(file: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(file.read_text())))
+
+
+@cache
+def imports(file: Path) -> list[str]:
     """Modules of the package that a file imports anywhere, but for types only."""
-    tree = ast.parse(file.read_text())
+    return list(found(file))
+
+
+def found(file: Path) -> Iterator[str]:
     for_types = {
         id(inner)
-        for node in ast.walk(tree)
+        for node in nodes(file)
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         for inner in ast.walk(node)
     }
-    for node in ast.walk(tree):
+    for node in nodes(file):
         if id(node) in for_types:
             continue
         if isinstance(node, ast.Import):
@@ -73,7 +83,7 @@ def imports(file: Path) -> Iterator[str]:
                 submodule = ROOT.joinpath(*node.module.split(".")[1:], alias.name)
                 is_module = submodule.with_suffix(".py").exists() or submodule.is_dir()
                 yield f"{node.module}.{alias.name}" if is_module else node.module
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "import_module":
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "import_module":
             yield from by_name(node.args[0])
 
 
@@ -92,7 +102,7 @@ def test_modules_import_only_what_is_below_them() -> None:
     for file in MODULES:
         name = module_name(file)
         if name == "shiftsvd":
-            assert list(imports(file)) == []  # names resolve lazily
+            assert imports(file) == []  # names resolve lazily
             continue
         if house(name) in EXTENSIONS:
             others = (other for other in imports(file) if other != "shiftsvd" and house(other) != house(name))
@@ -116,7 +126,7 @@ def test_extensions_import_public_names_alone() -> None:
     wrong = []
     for file in (file for name in EXTENSIONS for file in (ROOT / name).glob("*.py")):
         own = f"shiftsvd.{file.parent.name}"
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in nodes(file):
             if isinstance(node, ast.Import):
                 wrong += [f"{file}: {alias.name}" for alias in node.names if alias.name.startswith("shiftsvd.")]
             elif isinstance(node, ast.ImportFrom):
@@ -128,7 +138,7 @@ def test_extensions_import_public_names_alone() -> None:
 
 def test_no_relative_imports() -> None:
     for file in MODULES:
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in nodes(file):
             assert not (isinstance(node, ast.ImportFrom) and node.level), f"{file}: relative import"
 
 

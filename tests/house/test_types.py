@@ -53,7 +53,7 @@ def test_mypy_names_the_wrong_calls_and_no_others() -> None:
     assert {(file, int(line)) for file, line in told} == WRONG, run.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs("basedpyright")
 def test_basedpyright_names_the_wrong_calls_and_no_others(tmp_path: Path) -> None:
     settings = {

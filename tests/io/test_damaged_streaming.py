@@ -29,7 +29,7 @@ from tests.support.chunked import (
 )
 from tests.support.places import ROOT, readable_of
 
-N_MUTATIONS = 40
+N_MUTATIONS = 20
 ROOM = 2**30  # bytes of address space beyond what the libraries take
 SECONDS = 200
 LIMIT = "500MB"
@@ -88,11 +88,10 @@ def mutations(sound: Path, folder: Path) -> Iterator[Path]:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of the address space are those of Linux")
 @pytest.mark.filterwarnings("ignore:The (data type|codec)")
-@pytest.mark.parametrize("kind", sorted({name.partition(",")[0] for name in FORMATS}))
-def test_damage_is_named_or_harmless(kind: str, tmp_path: Path) -> None:
-    """One process reads all files of a kind, since its start takes long."""
+def test_damage_is_named_or_harmless(tmp_path: Path) -> None:
+    """One process reads all files, since its start takes as long as a hundred of them."""
     paths = {}
-    for name in (name for name in FORMATS if name.partition(",")[0] == kind):
+    for name in FORMATS:
         folder = tmp_path / name.replace(", ", "-")
         folder.mkdir()
         sound = FORMATS[name](folder)

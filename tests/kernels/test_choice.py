@@ -71,7 +71,7 @@ def assert_same_fit(found: dict[str, Any], want: dict[str, Any]) -> None:
 LADDER = ["baseline", "AVX2", "AVX-512"]
 
 
-@pytest.mark.parametrize("asked", ["baseline", "avx2"])
+@pytest.mark.parametrize("asked", ["baseline", pytest.param("avx2", marks=pytest.mark.long)])
 def test_every_instruction_set_finds_the_same(asked):
     best = fit_of()
     limit = {"baseline": "baseline", "avx2": "AVX2"}[asked]

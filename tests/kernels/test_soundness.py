@@ -90,7 +90,7 @@ class Watch:
         return watched
 
 
-@settings(quick, max_examples=400)
+@settings(quick, max_examples=200)
 @given(mutations())
 def test_a_corrupt_matrix_is_refused_by_its_rule_and_reaches_no_kernel(mutation):
     X, _ = mutation

@@ -13,6 +13,8 @@ from shiftsvd.cli import main
 from tests.support.commands import invoke
 from tests.support.holes import holed, mean_filled
 
+pytestmark = pytest.mark.usefixtures("empty_figures")
+
 
 def told(*args: object) -> dict:
     result = invoke("fit", *args, "--json", "-k", 3)
@@ -166,7 +168,7 @@ def test_a_fit_without_gaps_says_what_it_said(tmp_path: Path, X: np.ndarray) -> 
     assert "Missing values" not in page
 
 
-@pytest.mark.parametrize("solver", ["auto", "randomized"])
+@pytest.mark.parametrize("solver", ["auto", pytest.param("randomized", marks=pytest.mark.long)])
 def test_a_completion_that_stopped_unfinished_has_not_converged_in_any_output(
     solver: str, file: Path, tmp_path: Path
 ) -> None:

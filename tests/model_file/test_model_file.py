@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from sklearn.pipeline import Pipeline
 import shiftsvd as ss
 from shiftsvd.model_file import describe
 from tests.support.model_files import assert_same_model, assert_same_values, data, first_version, written_by_hand
+from tests.support.sampling import pairs
 
 SOLVERS = (
     "auto",
@@ -44,7 +44,7 @@ def test_load_gives_what_was_saved(
     tmp_path: Path, solver: Any, dtype: Any, shape: tuple[int, int], recwarn: Any
 ) -> None:
     X, new = data(shape, dtype), data((5, shape[1]), dtype, seed=1)
-    for whiten, scale, shift in product([False, True], [False, "std", 1], ["mean", None, 1]):
+    for whiten, scale, shift in pairs([False, True], [False, "std", 1], ["mean", None, 1]):
         vector = np.linspace(1, 2, shape[1])
         model = ss.PCA(
             3,

@@ -18,6 +18,7 @@ from paper.random_data import EXACT_EXPLICIT, GRID, Point
 from paper.workers import execute
 from shiftsvd.events import Event
 from shiftsvd.runs.outputs import refuse, write_all
+from tests.support.sampling import in_turn
 
 
 def test_every_printed_number_is_there_once() -> None:
@@ -73,8 +74,7 @@ def test_win_rate_and_paired_test_on_a_case_by_hand() -> None:
     assert metrics.paired_p(ours, ours) == 1.0
 
 
-@pytest.mark.parametrize("q", [0, 2, 20])
-@pytest.mark.parametrize("distribution", list(random_data.DRAWS))
+@pytest.mark.parametrize(("distribution", "q"), in_turn(random_data.DRAWS, [0, 2, 20], 1))
 def test_recurrence_equals_the_printed_loop(distribution: str, q: int) -> None:
     (gap,) = random_data.shortcut_gap(distribution, q).values()
     assert gap <= 1e-8
@@ -177,6 +177,7 @@ def test_document_is_plain_json(small_report: run.Report) -> None:
     assert sum(value["published"] is not None for value in values) == 8 + 6
 
 
+@pytest.mark.long
 def test_two_processes_give_the_results_of_one(tmp_path: Path) -> None:
     options = run.Options(only=("fig-c", "digits"), seeds=2, quick=True, jobs=1)
     inputs = run.prepare(options, tmp_path)

@@ -1,7 +1,8 @@
 """Plots: what they hold is the truth of the fit, they are drawn where they should be, and nothing is shown."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -39,21 +40,29 @@ def nothing_is_shown_or_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     plt.close("all")
 
 
-def fits() -> dict[str, Any]:
-    return {
-        "PCA": ss.PCA(n_components=4, random_state=0).fit(X),
-        "PCA without a certificate": ss.PCA(n_components=4, solver="randomized", random_state=0).fit(X),
-        "PCA scaled, whitened": ss.PCA(n_components=4, scale=True, whiten=True).fit(X),
-        "PCA float32": ss.PCA(n_components=4).fit(X.astype(np.float32)),
-        "PCA sparse": ss.PCA(n_components=4).fit(sparse.csr_array(X)),
-        "scikit-learn": SklearnPCA(n_components=4).fit(X),
-        "SVDResult": ss.svd(X, 4, shift="mean", certify=True),
-        "SVDResult without a certificate": ss.svd(X, 4, shift="mean", solver="randomized", rng=0),
-    }
+FITS: dict[str, Callable[[], Any]] = {
+    "PCA": lambda: ss.PCA(n_components=4, random_state=0).fit(X),
+    "PCA without a certificate": lambda: ss.PCA(n_components=4, solver="randomized", random_state=0).fit(X),
+    "PCA scaled, whitened": lambda: ss.PCA(n_components=4, scale=True, whiten=True).fit(X),
+    "PCA float32": lambda: ss.PCA(n_components=4).fit(X.astype(np.float32)),
+    "PCA sparse": lambda: ss.PCA(n_components=4).fit(sparse.csr_array(X)),
+    "scikit-learn": lambda: SklearnPCA(n_components=4).fit(X),
+    "SVDResult": lambda: ss.svd(X, 4, shift="mean", certify=True),
+    "SVDResult without a certificate": lambda: ss.svd(X, 4, shift="mean", solver="randomized", rng=0),
+}
 
 
-FITS = fits()
-ALL = pytest.mark.parametrize("fit", FITS.values(), ids=FITS.keys())
+@cache
+def fitted(name: str) -> Any:
+    return FITS[name]()
+
+
+@pytest.fixture
+def fit(request: pytest.FixtureRequest) -> Any:
+    return fitted(request.param)
+
+
+ALL = pytest.mark.parametrize("fit", FITS, indirect=True)
 
 
 def rows_of(fit: Any) -> Any:
@@ -165,7 +174,7 @@ def test_reconstruction_error_is_the_norm_of_the_rest(fit: Any) -> None:
 def test_axes_that_are_given_are_used(plot: Any) -> None:
     figure, ax = plt.subplots()
     given = {"ax": ax, "X": X} if plot is biplot else {"ax": ax}
-    display = plot(FITS["PCA"], **given)
+    display = plot(fitted("PCA"), **given)
     assert display.ax_ is ax
     assert display.figure_ is figure
     assert plt.get_fignums() == [figure.number]
@@ -173,11 +182,11 @@ def test_axes_that_are_given_are_used(plot: Any) -> None:
 
 def test_a_display_can_be_drawn_again() -> None:
     for display in (
-        scree(FITS["PCA"]),
-        scores(FITS["PCA"], X),
-        loadings(FITS["PCA"]),
-        biplot(FITS["PCA"], X),
-        reconstruction_error(FITS["PCA"]),
+        scree(fitted("PCA")),
+        scores(fitted("PCA"), X),
+        loadings(fitted("PCA")),
+        biplot(fitted("PCA"), X),
+        reconstruction_error(fitted("PCA")),
     ):
         first = display.ax_
         assert drawn(display.plot()).ax_ is not first
@@ -306,11 +315,11 @@ def test_twenty_classes_are_kept_and_the_rest_is_other() -> None:
 
 def test_names_are_drawn_as_they_are() -> None:
     names = [r"$\frac$", "_hidden", "a$b", "line\nbreak", "x" * 99, "&<b>", "", "d", "e"]
-    display = drawn(loadings(FITS["PCA"], names=names))
+    display = drawn(loadings(fitted("PCA"), names=names))
     assert r"$\frac$" in [label.get_text() for label in display.ax_.get_yticklabels()]
-    drawn(biplot(FITS["PCA"], X, names=names))
+    drawn(biplot(fitted("PCA"), X, names=names))
     color = np.array(names[:3])[np.arange(120) % 3]
-    texts = drawn(scores(FITS["PCA"], X, color=color, labels=color)).ax_.get_legend().get_texts()
+    texts = drawn(scores(fitted("PCA"), X, color=color, labels=color)).ax_.get_legend().get_texts()
     assert sorted(text.get_text() for text in texts) == sorted(names[:3])
     assert short("line\nbreak\x1b") == "line break\N{REPLACEMENT CHARACTER}"
     assert len(short("x" * 99)) == 24
@@ -318,8 +327,8 @@ def test_names_are_drawn_as_they_are() -> None:
 
 def test_names_of_samples_are_taken_by_their_places() -> None:
     names = pd.Series([f"sample {i}" for i in range(120)], index=range(119, -1, -1))
-    written = [text.get_text() for text in drawn(scores(FITS["PCA"], X, labels=names)).ax_.texts]
-    Z = FITS["PCA"].transform(X)[:, :2]
+    written = [text.get_text() for text in drawn(scores(fitted("PCA"), X, labels=names)).ax_.texts]
+    Z = fitted("PCA").transform(X)[:, :2]
     far = np.argmax((Z**2 / Z.var(axis=0)).sum(axis=1))
     assert f"sample {far}" in written
 
@@ -335,11 +344,11 @@ def test_names_of_a_data_frame_are_used() -> None:
 def test_without_matplotlib_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"pip install 'shiftsvd\[plot\]'"):
-        scree(FITS["PCA"])
+        scree(fitted("PCA"))
 
 
 def test_clear_errors() -> None:
-    pca, F = FITS["PCA"], FITS["SVDResult"]
+    pca, F = fitted("PCA"), fitted("SVDResult")
     with pytest.raises(TypeError, match="Call fit first"):
         scree(ss.PCA())
     with pytest.raises(ValueError, match="Pass rows as X"):
@@ -452,8 +461,8 @@ def test_numbers_of_an_axis_do_not_overlap_in_a_report(reach: float) -> None:
 def test_no_name_covers_another(seed: int) -> None:
     rng = np.random.default_rng(seed)
     names = ["sample with a long name"[: 3 + 5 * (j % 5)] for j in range(len(X))]
-    ax = drawn(scores(FITS["PCA"], Z=0.1 * rng.standard_normal((len(X), 2)) + rng.integers(0, 2), labels=names)).ax_
-    arrows = drawn(biplot(FITS["PCA"], X, names=names[: X.shape[1]], top=9)).ax_
+    ax = drawn(scores(fitted("PCA"), Z=0.1 * rng.standard_normal((len(X), 2)) + rng.integers(0, 2), labels=names)).ax_
+    arrows = drawn(biplot(fitted("PCA"), X, names=names[: X.shape[1]], top=9)).ax_
     for texts in (ax.texts, [text for text in arrows.texts if text.get_text()]):
         boxes = [text.get_window_extent() for text in texts]
         assert len(boxes) > 2
@@ -464,8 +473,8 @@ def test_an_ellipse_surrounds_most_of_its_class() -> None:
     rng = np.random.default_rng(0)
     Z = np.vstack([rng.standard_normal((5000, 2)) @ [[3, 1], [0, 1]], rng.standard_normal((3, 2))])
     classes = np.array(["many"] * 5000 + ["few"] * 3)
-    display = scores(FITS["PCA"], Z=Z, color=classes, ellipses=True)
+    display = scores(fitted("PCA"), Z=Z, color=classes, ellipses=True)
     (ellipse,) = display.ax_.patches  # three samples have none
     inside = ellipse.get_patch_transform().inverted().transform(Z[:5000])
     assert np.mean(np.sum(inside**2, axis=1) < 1) == pytest.approx(0.95, abs=0.01)
-    assert not scores(FITS["PCA"], Z=Z, color=classes).ax_.patches
+    assert not scores(fitted("PCA"), Z=Z, color=classes).ax_.patches

@@ -20,6 +20,7 @@ from shiftsvd.backends.files import DiskRows
 from shiftsvd.runs import checkpoints
 from shiftsvd.runs.outputs import stage_of
 from tests.support.containers import Held
+from tests.support.sampling import in_turn
 from tests.support.sparse_rows import sparse_rows
 
 ROWS = 1000  # three blocks
@@ -142,8 +143,7 @@ DAMAGE: dict[str, Any] = {
 } | {f"flipped at {at}": lambda old, others, at=at: flipped(old, at) for at in (0, 0.1, 0.3, 0.5, 0.7, 0.9, 1)}
 
 
-@pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize(("damage", "which"), in_turn(DAMAGE, [0, 1], 1))
 def test_a_damaged_record_is_named_and_its_read_is_made_again(damage: str, which: int, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     broken_off(folder)

@@ -23,13 +23,13 @@ LIMIT = 100_000_000
 BURST = 100_000_000  # bytes that threads may touch between two looks
 SOME = [
     "HDF5: shuffle, deflate, fletcher32",
-    "h5ad: names that share a text",
-    "NetCDF: deflate",
     "Zarr: metadata that contradict",
     "VCF: one allele",
     "BGEN: zlib",
 ]
 REST = [
+    "h5ad: names that share a text",
+    "NetCDF: deflate",
     "HDF5: deflate twice",
     "HDF5: zstd",
     "h5ad: names, deflate twice",
@@ -66,9 +66,9 @@ def test_the_command_keeps_its_memory_whatever_a_file_holds(names: list[str], tm
 
 def test_an_honest_file_larger_than_the_limit_is_no_alarm(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    X = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float32, (200_000, 100))
-    for lo in range(0, len(X), 40_000):
-        X[lo : lo + 40_000] = rng.standard_normal((40_000, 4)) @ rng.standard_normal((4, 100))
+    X = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float32, (100_000, 100))
+    for lo in range(0, len(X), 25_000):
+        X[lo : lo + 25_000] = rng.standard_normal((25_000, 4)) @ rng.standard_normal((4, 100))
     found = measured([*SHIFTSVD, "fit", tmp_path / "X.npy", "-k", "2", "--memory", "30M"])
     assert (found.code, found.err) == (0, "")
     assert found.peak < 30e6 + slack_of(30_000_000)

@@ -130,7 +130,7 @@ def test_cross_validation_has_the_same_bits_in_one_process_and_in_several() -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize("n_threads", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_overlapping_fits_have_the_bits_of_each_alone(n_threads: int | None) -> None:
     names = ("groups", "svd", "exact", "weights", "gram", "coordinates")
     alone = {name: bits(FITS[name](1)) for name in names}

@@ -278,7 +278,7 @@ def test_data_that_stay_in_their_file_give_the_same(
     assert_alike(streamed, Z)
 
 
-@pytest.mark.parametrize("name", ["pbmc10k", "bladder"])
+@pytest.mark.parametrize("name", ["pbmc10k", pytest.param("bladder", marks=pytest.mark.long)])
 def test_real_cells_are_those_of_the_formula_by_every_way(name: str, tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     path = Path(os.environ.get("SHIFTSVD_TEST_DATA", "")) / f"{name}_counts.npz"

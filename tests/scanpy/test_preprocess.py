@@ -95,7 +95,11 @@ def test_sums_go_over_the_genes_that_margins_names(how: str, margins: Any) -> No
     assert_components(adata, D, E, new, MASK)
 
 
-@pytest.mark.parametrize("name", [name for name in ROWS if "each" not in name])
+FIRST = {type(ROWS[name].how): name for name in reversed([*ROWS])}.values()  # of each class
+LONG = [pytest.param(name, marks=pytest.mark.long) for name in ROWS if name not in FIRST and "each" not in name]
+
+
+@pytest.mark.parametrize("name", [*FIRST, *LONG])
 def test_new_cells_are_transformed_by_what_was_learned_also_through_a_file(name: str, tmp_path: Path) -> None:
     T, N = counts(), counts(31, seed=3)
     adata, new = annotated(T), annotated(N)

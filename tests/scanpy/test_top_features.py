@@ -216,7 +216,7 @@ main(sys.argv[2:])
 @pytest.mark.parametrize(
     ("flavor", "kills"),
     [
-        ("seurat", (2,)),
+        pytest.param("seurat", (2,), marks=pytest.mark.long),
         pytest.param("seurat_v3", (1, 2, 3, 4), marks=pytest.mark.long),
         pytest.param("pearson_residuals", (2,), marks=pytest.mark.long),
     ],
@@ -244,6 +244,7 @@ def test_a_run_that_is_killed_in_any_phase_goes_on_with_the_same_bits(
             assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
+@pytest.mark.long
 def test_workers_rank_what_they_read(file: Path) -> None:
     pytest.importorskip("distributed")
     line = ("fit", file, "-k", 3, "--preprocess", "log-normalize", "--top-features", TOP, "--batch", "donor")

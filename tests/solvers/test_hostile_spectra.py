@@ -1,5 +1,7 @@
 """What hostile spectra and means have shown: equal values, shares of them, and rounding at the level of a shift."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -17,7 +19,7 @@ def of_values(m: int, d: np.ndarray, seed: int = 0) -> np.ndarray:
     return (left * d) @ right.T
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("levels", [[1.0], [2.0, 1.0], [3.0, 1.0, 1.0, 1.0]])
 def test_few_eigenvalues_are_all_found_where_many_are_equal(levels: list[float], seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -40,26 +42,25 @@ def test_orthonormal_columns_have_as_many_values_as_are_asked_for() -> None:
         np.testing.assert_allclose(ss.svd(X, k, solver="gram", rng=0).S, np.ones(k), rtol=1e-13)
 
 
-@pytest.mark.parametrize("solver", ["lanczos", "auto"])
 @pytest.mark.parametrize(
     "d",
     [
-        np.ones(640),
-        1 + 1e-9 * np.random.default_rng(0).random(400),
-        np.repeat([2.0, 1.0], 200),
-        np.repeat([3.0, 1.0], [20, 400]),
-        np.repeat(np.arange(8.0, 0, -1), 60),
+        np.ones(320),
+        1 + 1e-9 * np.random.default_rng(0).random(300),
+        np.repeat([2.0, 1.0], 150),
+        np.repeat([3.0, 1.0], [20, 300]),
+        np.repeat(np.arange(8.0, 0, -1), 40),
     ],
     ids=["equal", "within 1e-9", "two levels", "a few above", "eight levels"],
 )
-@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
-def test_a_share_of_the_variance_is_reached_whatever_the_values(d: np.ndarray, share: float, solver: str) -> None:
-    X, d = of_values(900, d), np.sort(d)[::-1]
-    F = ss.svd(X, share, solver=solver, rng=0)
-    assert F.info.converged
-    needed = int(np.searchsorted(np.cumsum(d**2) / np.sum(d**2), share, side="right")) + 1
-    assert abs(len(F.S) - needed) <= 1  # rounding decides where a sum is the share itself
-    assert np.sum(F.S**2) >= (share - 1e-9) * np.sum(d**2)
+def test_a_share_of_the_variance_is_reached_whatever_the_values(d: np.ndarray) -> None:
+    X, d = of_values(450, d), np.sort(d)[::-1]
+    for share, solver in product((0.3, 0.6, 0.9), ("lanczos", "auto")):
+        F = ss.svd(X, share, solver=solver, rng=0)
+        assert F.info.converged
+        needed = int(np.searchsorted(np.cumsum(d**2) / np.sum(d**2), share, side="right")) + 1
+        assert abs(len(F.S) - needed) <= 1  # rounding decides where a sum is the share itself
+        assert np.sum(F.S**2) >= (share - 1e-9) * np.sum(d**2)
 
 
 def test_a_share_of_sparse_classes_is_reached() -> None:

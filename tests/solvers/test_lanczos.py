@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from shiftsvd.solvers.gram import GramOperator
 from shiftsvd.solvers.krylov import Factorization
 from shiftsvd.solvers.probe import Probe
 from tests.support.closeness import assert_close
-from tests.support.matrices import EPS, in_double, values, with_values
+from tests.support.matrices import EPS, Array, in_double, values, with_values
 from tests.support.operators import Counting
 
 S = 0.97 ** np.arange(200.0)
@@ -101,13 +102,13 @@ def bulk(name: str, n: int) -> np.ndarray:
     return {"0.9": np.linspace(0.9, 0.45, n), "0.98": np.linspace(0.98, 0.49, n), "even": np.linspace(0.95, 0, n)}[name]
 
 
-@pytest.mark.parametrize("n", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [2_000, 5_000])
 @pytest.mark.parametrize("rest", ["0.9", "0.98", "even"])
 @pytest.mark.parametrize("off", [1e-7, 1e-3])
 def test_what_a_start_lacks_is_found(off: float, rest: str, n: int) -> None:
     k = 20
     values = np.r_[np.linspace(3, 1, k), bulk(rest, n - k)]
-    for lacking in (1, 2, 5):
+    for lacking in (1, 5):
         rng = np.random.default_rng(lacking)
         start = np.zeros((n, k))
         start[np.r_[rng.permutation(k)[lacking:], rng.choice(np.arange(k, n), lacking, False)], np.arange(k)] = 1
@@ -118,14 +119,14 @@ def test_what_a_start_lacks_is_found(off: float, rest: str, n: int) -> None:
         assert values[k] <= F.info.missed_below <= 1.05 * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("n", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [2_000, 5_000])
 @pytest.mark.parametrize("rest", ["0.9", "0.98", "even"])
 def test_a_new_value_beside_a_start_of_exact_vectors_is_found(rest: str, n: int) -> None:
     k = 10
     values = np.r_[np.linspace(3, 1, k), bulk(rest, n - k)]
     values[n // 2] = 1.2
     exact = np.sort(values)[::-1]
-    for seed in range(3):
+    for seed in range(2):
         F = ss.BlockLanczos(start=np.eye(n, k))(diagonal(values), k, seed)
         assert F.info.converged
         assert relative(F, exact) <= 1e-4
@@ -415,6 +416,7 @@ class Watched(Counting):
         return super().gram(V, weights)
 
 
+@cache
 def wide_text(scale: float = 1.0) -> sparse.csr_array:
     """Double data whose panels leave the cache, with a decaying spectrum and a column that is nearly full."""
     rng = np.random.default_rng(0)
@@ -426,11 +428,14 @@ def wide_text(scale: float = 1.0) -> sparse.csr_array:
     return sparse.csr_array(scale * (X.tocsr() + 10 * topics))
 
 
-@pytest.mark.parametrize("transpose", [False, True])
-@pytest.mark.parametrize("scale", [1.0, 1e25, 1e-25, 1e60])
+@cache
+def values_of_wide_text() -> Array:
+    return ss.svd(wide_text(), 8, shift="mean", solver=ss.BlockLanczos(tol=1e-10), rng=1).S
+
+
+@pytest.mark.parametrize(("scale", "transpose"), [(1.0, False), (1e25, True), (1e-25, False), (1e60, True)])
 def test_double_data_multiplied_in_single_precision_keep_the_tolerance(scale: float, transpose: bool) -> None:
-    X = wide_text()
-    exact = ss.svd(X, 8, shift="mean", solver=ss.BlockLanczos(tol=1e-10), rng=1).S
+    X, exact = wide_text(), values_of_wide_text()
     X = sparse.csr_array(scale * X)
     A = ss.centered(X)
     solver = ss.BlockLanczos(tol=1e-4)

@@ -51,7 +51,7 @@ def known(spectrum: str, shape: tuple[int, int], dtype: type) -> tuple[Array, Ar
 )
 def test_no_value_that_was_not_returned_exceeds_what_is_said(solver: str, spectrum: str, dtype) -> None:
     eps = float(np.finfo(dtype).eps)
-    for k, shape, make in pairs([1, 8, 25, 60], [(300, 100), (100, 300)], [np.asarray, sparse.csr_array]):
+    for k, shape, make in pairs([1, 25, 60], [(160, 100), (100, 160)], [np.asarray, sparse.csr_array]):
         D, values = known(spectrum, shape, dtype)
         F = SOLVERS[solver](ss.as_operator(make(D)), k, k, tol=1e-2)
         if F.info.missed_below is None:
@@ -99,7 +99,7 @@ def test_a_sample_that_missed_a_value_is_not_converged(shape: tuple[int, int], d
 
     for finish in ("project", "last"):
         solver = ss.RandomizedSVD(n_iter=3, n_oversamples=5, finish=finish, sketch=Blind(), certify=True)
-        for seed in range(5):
+        for seed in range(2):
             F = solver(ss.as_operator(D), 10, seed)
             assert np.all(np.abs(F.S - np.linspace(5, 3, 10)) <= 1e-3)  # the value 4 is not among them
             assert not F.info.converged

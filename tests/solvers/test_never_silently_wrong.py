@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -72,16 +73,22 @@ CASES: dict[str, Callable[[np.random.Generator], Array | sparse.csr_array]] = {
 }
 
 
-def _judge(case: str, solver: Solver, seed: int) -> tuple[bool, bool]:
-    """(whether every value is right or named, whether anything was named)."""
+@lru_cache(1)
+def _known(case: str, seed: int) -> tuple[Array | sparse.csr_array, str | None, Array]:
+    """Data, how they are shifted, and the leading values then, by LAPACK."""
     X = CASES[case](np.random.default_rng(seed))
     dense = (X.toarray() if sparse.issparse(X) else X).astype(np.float64)
     shift = None if case in ("clustered", "rank deficient") or "copies" in case or "sigma" in case else "mean"
-    exact = np.linalg.svd(dense if shift is None else dense - dense.mean(axis=0), compute_uv=False)[:K]
+    return X, shift, np.linalg.svd(dense if shift is None else dense - dense.mean(axis=0), compute_uv=False)[:K]
+
+
+def _judge(case: str, solver: Solver, seed: int) -> tuple[bool, bool]:
+    """(whether every value is right or named, whether anything was named)."""
+    X, shift, exact = _known(case, seed)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         F = ss.svd(X, K, shift=shift, solver=solver, rng=seed)
-    floor = max(dense.shape) * np.finfo(X.dtype).eps * exact[0]  # what is reported as zero rank
+    floor = max(X.shape) * np.finfo(X.dtype).eps * exact[0]  # what is reported as zero rank
     wrong = np.abs(F.S - exact) > np.maximum((TOL + 1e-6) * exact, floor)
     named = np.zeros(K, bool) if F.info.converged else ~(F.info.value_errors <= TOL)
     assert bool(caught) == (not F.info.converged)
@@ -98,10 +105,9 @@ SOLVERS = {
 @pytest.mark.parametrize(
     "seeds", [pytest.param(range(2), marks=pytest.mark.slow), pytest.param(range(2, 100), marks=pytest.mark.long)]
 )
-@pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("case", CASES)
-def test_no_value_is_silently_wrong(case: str, solver: str, seeds: range) -> None:
-    outcomes = [_judge(case, SOLVERS[solver], seed) for seed in seeds]
+def test_no_value_is_silently_wrong(case: str, seeds: range) -> None:
+    outcomes = [_judge(case, solver, seed) for seed in seeds for solver in SOLVERS.values()]
     assert all(right for right, _ in outcomes)
     # Warnings are for what cannot be had: none of these is.
     assert sum(named for _, named in outcomes) == 0
@@ -115,7 +121,7 @@ def _hidden_copies(n: int, gap: float) -> tuple[sparse.csr_array, Array]:
 
 @pytest.mark.parametrize(
     ("n", "seeds"),
-    [pytest.param(5_000, range(4), marks=pytest.mark.slow), pytest.param(20_000, range(40), marks=pytest.mark.long)],
+    [pytest.param(5_000, range(2), marks=pytest.mark.slow), pytest.param(20_000, range(40), marks=pytest.mark.long)],
 )
 @pytest.mark.parametrize("gap", [0.03, 0.1, 0.3])
 def test_more_copies_of_a_value_than_a_block_has_columns_are_all_found(n: int, gap: float, seeds: range) -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from shiftsvd.solvers.constants import SQUARES_SHARE
 from shiftsvd.solvers.factors import squares_rounding
 from shiftsvd.solvers.gram import Gram, _krylov
 from tests.support.blocks import cut_small
-from tests.support.matrices import EPS, with_values
+from tests.support.matrices import EPS, Array, with_values
 
 SINGLE = float(np.finfo(np.float32).eps)
 
@@ -216,13 +217,17 @@ TAILS = {
 }
 
 
+@cache
+def with_tail(tail: str, dtype: type) -> tuple[Array, Array]:
+    X = with_values((450, 400), TAILS[tail], dtype)
+    return X, np.linalg.svd(X.astype(np.result_type(dtype, np.float64)), compute_uv=False)
+
+
 @pytest.mark.parametrize("last_pass", [True, False])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
 @pytest.mark.parametrize("tail", TAILS)
 def test_leading_eigenvalues_alone_tell_what_may_be_missed(tail: str, dtype: type, last_pass: bool) -> None:
-    k, S = 10, TAILS[tail]
-    X = with_values((450, 400), S, dtype)
-    exact = np.linalg.svd(X.astype(np.result_type(dtype, np.float64)), compute_uv=False)
+    k, (X, exact) = 10, with_tail(tail, dtype)
     F = ss.svd(X, k, solver=ss.Gram(1e-6, last_pass=last_pass), rng=0)
     assert F.info.converged
     error = np.abs(F.S - exact[:k]) / exact[:k]

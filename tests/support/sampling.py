@@ -5,7 +5,7 @@ from itertools import combinations, product
 from typing import Any
 
 Combination = tuple[Any, ...]
-MANY = 48  # cases of a test, from which on not every value meets every other
+MANY = 24  # cases of a test, from which on not every value meets every other
 
 
 def pairs(*axes: Iterable[Any]) -> list[Combination]:
@@ -28,9 +28,10 @@ def covering(rows: list[Combination]) -> list[Combination]:
 
 
 def thinned(rows: list[Combination]) -> list[Combination]:
-    """Of many rows of two columns, those in which every value meets two or three of the other column."""
+    """Of many rows of two columns, about those in which every value meets two of the other column, or half of them."""
     places = [{value: i for i, value in enumerate(dict.fromkeys(column))} for column in zip(*rows, strict=True)]
-    step = max(1, min(map(len, places)) // 2) if len(rows) > MANY else 1
+    shorter = min(map(len, places))
+    step = max(2, shorter // 2) if len(rows) > MANY and shorter > 1 else 1
     return [row for row in rows if sum(at[value] for at, value in zip(places, row, strict=True)) % step == 0]
 
 

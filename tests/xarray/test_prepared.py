@@ -22,6 +22,7 @@ from shiftsvd.xarray import (
     side,
 )
 from tests.support.fields import monthly, with_gaps
+from tests.support.sampling import in_turn
 
 xarray = pytest.importorskip("xarray")
 
@@ -70,17 +71,19 @@ def same_modes(found: Any, exact: Any, rtol: float = 1e-6) -> None:
         np.testing.assert_allclose(a, b * (turns / np.abs(turns))[:, None], atol=rtol * np.abs(b).max())
 
 
-@pytest.mark.parametrize(("chunks", "standardize"), [(None, True), ({"time": 40, "lat": 3}, False)])
-def test_seasons_and_trends_are_removed_as_a_regression_removes_them(call: Any, chunks: Any, standardize: bool) -> None:
+# Fields in chunks here are those of which the test of gaps has whole ones.
+@pytest.mark.parametrize(("name", "how"), in_turn(CALLS, [({"time": 40, "lat": 3}, False), (None, True)], 1))
+def test_seasons_and_trends_are_removed_as_a_regression_removes_them(name: str, how: tuple[Any, bool]) -> None:
+    call, (chunks, standardize) = CALLS[name], how
     da = monthly(season=5, trend=1e-3)
     given = da
     if chunks:
         pytest.importorskip("dask.array")
         given = da.chunk(chunks)
-    how: Any = {"weights": "coslat", "standardize": standardize, "tol": 1e-9, "rng": 0}
-    found = call(given, **KNOWN, **how)
+    settings: Any = {"weights": "coslat", "standardize": standardize, "tol": 1e-9, "rng": 0}
+    found = call(given, **KNOWN, **settings)
     clear = cleared(da)
-    same_modes(found, call(clear, other(clear), **how), 1e-5)
+    same_modes(found, call(clear, other(clear), **settings), 1e-5)
     assert found.group_means.dims == ("group", "lat", "lon")
     assert found.attrs["groups"] == "time.month"
     removed = pca(da, 2, **KNOWN).sel(time=found.time)
@@ -109,8 +112,9 @@ def test_other_samples_have_their_own_months_and_trends() -> None:
     np.testing.assert_allclose(project(modes, both), modes.scores[:, some], atol=1e-8)
 
 
-@pytest.mark.parametrize("chunked", [False, True])
-def test_missing_values_without_an_anomaly_are_those_of_the_mean(call: Any, chunked: bool) -> None:
+@pytest.mark.parametrize(("name", "chunked"), in_turn(CALLS, [False, True], 1))
+def test_missing_values_without_an_anomaly_are_those_of_the_mean(name: str, chunked: bool) -> None:
+    call = CALLS[name]
     da = with_gaps(monthly(), 0.2)
     if chunked:
         pytest.importorskip("dask.array")
@@ -289,8 +293,9 @@ def laid_out_plainly(call: Any, tol: float) -> Any:
     return call(monthly(), other(monthly()), groups="time.month", weights="coslat", tol=tol, rng=0)
 
 
-@pytest.mark.parametrize("layout", list(LAYOUTS))
-def test_modes_do_not_depend_on_how_a_field_is_laid_out(call: Any, layout: str) -> None:
+@pytest.mark.parametrize(("layout", "name"), in_turn(LAYOUTS, CALLS, 2))
+def test_modes_do_not_depend_on_how_a_field_is_laid_out(name: str, layout: str) -> None:
+    call = CALLS[name]
     if "chunks" in layout:
         pytest.importorskip("dask.array")
     da = monthly()

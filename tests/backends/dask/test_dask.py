@@ -43,7 +43,7 @@ def test_every_product_is_that_of_the_matrix(kind: str) -> None:
     if kind == "small integers":
         D = np.round(3 * D).astype(np.int8)
     D = D.T.copy() if kind == "wide" else D
-    Y = in_rows(sparse.csr_array(D), 5) if kind == "sparse" else da.from_array(D, chunks=(5, 3))
+    Y = in_rows(sparse.csr_array(D), 9) if kind == "sparse" else da.from_array(D, chunks=(9, 4))
     A = ss.as_operator(Y)
     D = D.astype(np.complex128 if kind == "complex" else np.float64)
     size = float(np.linalg.norm(D))

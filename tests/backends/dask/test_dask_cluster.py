@@ -105,7 +105,7 @@ def test_result_of_two_workers_is_that_of_this_process(client: Any, alone: ss.SV
     same_as_by_threads(alone)
 
 
-@pytest.mark.parametrize("client_of", [pytest.param(1, marks=pytest.mark.long), 3], indirect=True)
+@pytest.mark.parametrize("client_of", [pytest.param(n, marks=pytest.mark.long) for n in (1, 3)], indirect=True)
 def test_result_does_not_depend_on_the_number_of_workers(client_of: Any, alone: ss.SVDResult) -> None:
     same_as_by_threads(alone)
 
