@@ -166,6 +166,7 @@ def check(
     return ritz, Later(steps_to_go(history))
 
 
+@np.errstate(over="ignore")  # of values that are 0
 def excess_of(p: Problem, G: Products, ritz: Ritz) -> Vector:
     errors = bounds.value_errors(ritz)
     if p.reads_in_single(G.eps):
