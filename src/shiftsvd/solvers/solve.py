@@ -152,6 +152,8 @@ def check(
     ritz = Ritz(theta, pairs.E, p.count(theta), noise, proven.level_of(F), proven.limit(p.count(theta)), zero)
     if p.lacking(theta) > 0 and not ended:  # a column adds at most the first Ritz value to the squared norm
         return ritz, Later(max(1, int(p.lacking(theta) / (p.shape.block * theta[0]))))
+    if p.absent(theta) > 0 and not ended:  # few start vectors: the basis has fewer columns than there are components
+        return ritz, Later(-(-p.absent(theta) // p.shape.block))
     errors = excess_of(p, G, ritz)
     worst, stuck = float(np.max(errors)), is_stuck(ritz, errors, history)
     if not G.precise and G.may_step() and (stuck or bounds.loss(ritz) > SHARE * p.tol):
