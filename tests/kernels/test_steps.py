@@ -1,5 +1,7 @@
 """What a step of block Lanczos does in one compiled call: the same as its parts, with the same bits for any threads."""
 
+import subprocess
+import sys
 import threading
 from itertools import pairwise
 from unittest import mock
@@ -106,6 +108,24 @@ def test_a_transpose_is_that_of_scipy_with_the_same_types(structure, precision, 
             assert (Z.data.dtype, Z.indices.dtype, Z.indptr.dtype) == (X.dtype, X.indices.dtype, X.indptr.dtype)
             for mine, theirs in zip((Z.data, Z.indices, Z.indptr), (want.data, want.indices, want.indptr), strict=True):
                 np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits the address space")
+def test_a_transpose_of_few_entries_needs_no_counters_for_each_thread():
+    program = """
+import resource
+import numpy as np
+from scipy.sparse import csr_array
+from shiftsvd.kernels import compiled
+X = csr_array((np.ones(300), np.arange(300), np.arange(301)), shape=(300, 10_000_000))
+with open("/proc/self/statm") as file:
+    now = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (now + 2**30, now + 2**30))
+Z = compiled.transpose(X, 100)
+assert Z.indptr[-1] == 300 and (Z.indices == np.arange(300)).all()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.skipif(shared is None, reason="the compiled kernels are switched off")

@@ -60,6 +60,20 @@ def test_single_data_go_over_to_double_even_when_the_basis_holds_everything() ->
     np.testing.assert_allclose(F.S, np.linalg.svd(X.astype(np.float64), compute_uv=False)[:4], rtol=1e-3)
 
 
+@pytest.mark.parametrize("block_size", [1, 4])
+def test_no_small_value_is_taken_for_0_where_no_pass_is_left_to_tell(block_size: int) -> None:
+    S = np.r_[np.linspace(1, 0.5, 14), np.full(15, 1e-11)]
+    X, spent = with_values((127, 29), S), -(-29 // block_size)
+    for limit in (spent - 1, spent, spent + 1):
+        solver = ss.BlockLanczos(0.0, block_size, max_passes=limit)
+        F = solver.factorize(ss.as_operator(X), 25, np.random.default_rng(0))
+        known = F.certificate
+        assert known is not None
+        if known.converged:
+            assert np.all(np.abs(F.S - S[:25]) <= (known.value_errors + 1e-12) * F.S)
+        assert known.converged or limit <= spent
+
+
 # --- foreseen -------------------------------------------------------------------------------------------------
 
 

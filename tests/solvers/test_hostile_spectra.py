@@ -118,3 +118,11 @@ def test_what_is_reported_as_zero_is_left_over(solver: str) -> None:
     true = np.linalg.norm(X - (F.U * F.S) @ F.Vh)
     assert F.info.rank < 88
     assert abs(F.info.frobenius_error - true) <= 1e-15 + 0.05 * true
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("first", [1.0, 1e2, 1e4])
+def test_values_of_zero_beside_a_large_one_send_no_warning_of_numpy(first: float) -> None:
+    X = of_values(80, np.r_[first, np.ones(5)]).astype(np.float32)
+    F = ss.svd(np.hstack([X, np.zeros((80, 34), np.float32)]), 40, solver=ss.BlockLanczos(block_size=4), rng=0)
+    np.testing.assert_allclose(F.S, np.r_[first, np.ones(5), np.zeros(34)], rtol=1e-3, atol=1e-6 * first)

@@ -209,6 +209,17 @@ def test_a_start_of_the_wrong_length_is_refused() -> None:
         ss.BlockLanczos(start=np.ones((7, 2)))(ss.as_operator(values((50, 20))), 3, 0)
 
 
+@pytest.mark.parametrize("block_size", [1, 3, 4])
+@pytest.mark.parametrize("tol", [0.0, 1e-4])
+@pytest.mark.parametrize("rest", [0.0, 0.729])
+def test_fewer_start_vectors_than_components_give_all_components(rest: float, tol: float, block_size: int) -> None:
+    X = with_values((100, 60), np.r_[1, 0.9, 0.81, np.full(57, rest)])
+    start = np.linalg.svd(X, full_matrices=False)[2][:3].T
+    F = ss.svd(X, 20, solver=ss.BlockLanczos(tol, block_size, start=start), rng=0)
+    assert F.info.converged
+    np.testing.assert_allclose(F.S, [1, 0.9, 0.81, *17 * [rest]], rtol=1e-4, atol=1e-12)
+
+
 @pytest.mark.parametrize("settings", [{"tol": -1}, {"block_size": 0}, {"max_basis": 1.5}, {"max_passes": -3}])
 def test_settings_that_cannot_be_are_refused(settings) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):

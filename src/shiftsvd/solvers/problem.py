@@ -69,6 +69,10 @@ class Problem:
             return components_for(np.maximum(theta, 0), self.k, self.total)
         return min(self.k, len(theta))
 
+    def absent(self, theta: Vector) -> int:
+        """Return the number of components beyond the Ritz values; 0 if k is a share."""
+        return 0 if isinstance(self.k, float) else self.k - len(theta)
+
     def shortfall(self, theta: Vector) -> float:
         """Return the squared norm by which Ritz values fall short of the share k; 0 if k is a number."""
         return self.total * self.k - float(np.sum(np.maximum(theta, 0))) if isinstance(self.k, float) else 0.0

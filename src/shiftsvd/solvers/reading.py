@@ -142,11 +142,14 @@ def _components(
         V, R, theta = V @ Wh.conj().T, R @ Wh.conj().T, S**2
         rounded = rounded_values(A, S, S, A.costs.gram_eps)
         rounded += _mixing_errors(theta, np.append(theta, rest.theta), norms(R), rest.r, noise)
+    elif lost and theta[0] > 0:  # no pass is left to tell small values from 0
+        rounded = np.where(theta > rest.zero, rounded, np.nan)
     return V, R, theta, S, rounded + last.coupling / (2 * np.maximum(theta, TINY))
 
 
 def _certificate(p: Problem, ritz: Ritz, S: Vector, rounded: Vector) -> Certificate:
-    errors = bounds.value_errors(ritz, S) + np.where(S > 0, rounded, 0.0)
+    rounded = np.where(np.isnan(rounded), np.inf, np.where(S > 0, rounded, 0.0))
+    errors = bounds.value_errors(ritz, S) + rounded
     # Convergence may use inferred bounds. Report the larger of the inferred bound and min(proven bound, `tol`).
     if not np.isfinite(ritz.proven[0]):
         proven = bounds.value_errors(ritz, S, inferring=False)
@@ -155,7 +158,7 @@ def _certificate(p: Problem, ritz: Ritz, S: Vector, rounded: Vector) -> Certific
         reported = errors
     residuals = np.where(S > 0, ritz.r[: len(S)] / np.where(S > 0, S, 1) / max(float(S[0]), TINY) / np.sqrt(2), 0.0)
     slack = 1.0 if p.tol > 0 else 8.0  # with tol=0, residuals are rounding errors, also of this reading
-    unconverged = np.flatnonzero(~(bounds.tol_ratios(ritz, p.tol, errors) <= slack))
+    unconverged = np.flatnonzero(~(bounds.tol_ratios(ritz, p.tol, errors) <= slack) | np.isinf(rounded))
     result = certified(p.A, ritz, S, residuals, reported, unconverged, max(p.tol, p.missed_tol), rounded)
     return replace(result, vector_errors=_with_storage_rounding(p.A, S, result.vector_errors))
 

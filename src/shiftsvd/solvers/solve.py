@@ -155,6 +155,8 @@ def check(
     ritz = Ritz(theta, pairs.E, p.count(theta), noise, proven.level_of(F), proven.limit(p.count(theta)), zero)
     if p.shortfall(theta) > 0 and not is_last:  # a column adds at most the first Ritz value to the squared norm
         return ritz, Continue(max(1, int(p.shortfall(theta) / (p.shape.block * theta[0]))))
+    if p.absent(theta) > 0 and not is_last:  # few start vectors: the basis has fewer columns than there are components
+        return ritz, Continue(-(-p.absent(theta) // p.shape.block))
     errors = tol_ratios(p, G, ritz)
     worst, stuck = float(np.max(errors)), is_stuck(ritz, errors, history)
     if not G.precise and G.may_step() and (stuck or bounds.relative_noise(ritz) > ROUNDING_SHARE * p.tol):
@@ -169,6 +171,7 @@ def check(
     return ritz, Continue(steps_to_go(history))
 
 
+@np.errstate(over="ignore")  # of values that are 0
 def tol_ratios(p: Problem, G: Products, ritz: Ritz) -> Vector:
     errors = bounds.value_errors(ritz)
     if p.reads_in_single(G.eps):

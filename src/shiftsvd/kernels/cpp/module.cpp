@@ -209,6 +209,7 @@ void check_edges(const std::vector<std::int64_t> &edges, std::int64_t rows) {
 
 template <class T>
 Groups groups_of(const std::vector<int> &widths, std::int64_t columns) {
+  require(!widths.empty(), "a panel needs groups");
   Groups groups{widths, columns, 0};
   for (int width : widths) groups.padded += width_of<T>(width);
   require(columns <= groups.padded && (columns == 0 || groups.padded - widths.back() < columns), "groups must cover Y");

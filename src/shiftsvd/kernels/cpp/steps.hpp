@@ -263,7 +263,7 @@ bool gram_of_both(const Products<D, T, I> &kernels, Sound<I> sound, const Whole<
                   Tall<T> V, const Groups &groups, Narrow<T> Y, int threads) {
   Packed<T> packed(V, A.right, A.rank, groups);
   std::int64_t blocks = std::int64_t(A.edges.size()) - 1, pieces = std::int64_t(across.edges.size()) - 1, m = A.X.hi;
-  std::int64_t widest = groups.widths.front(), small = A.rank * widest;
+  std::int64_t widest = *std::max_element(groups.widths.begin(), groups.widths.end()), small = A.rank * widest;
   Buffer<T> middle(m * widest), sums(small * blocks), total(small);
   std::vector<std::atomic<std::int64_t>> next(2 * groups.widths.size());
   std::atomic<bool> safe{true};
@@ -319,9 +319,13 @@ bool gram_of_both(const Products<D, T, I> &kernels, Sound<I> sound, const Whole<
 // X^T with sorted rows, the same for all numbers of threads. Returns false if indices are outside of the matrix.
 template <class D, class I>
 bool transpose(Sound<I> sound, Rows<D, I> X, std::int64_t n, D *data, I *indices, I *indptr, int threads) {
-  std::int64_t m = X.hi, nnz = X.indptr[m], parts = std::max<std::int64_t>(1, std::min<std::int64_t>(threads, m));
+  std::int64_t m = X.hi, nnz = X.indptr[m];
+  // Each part counts the entries of every column: all counters together take at most four bytes for each entry.
+  std::int64_t most = std::min<std::int64_t>({threads, m, nnz / (2 * std::max<std::int64_t>(n, 1))});
+  std::int64_t parts = std::max<std::int64_t>(1, most);
   std::vector<std::int64_t> edges(parts + 1, m);
-  std::vector<std::vector<std::int64_t>> next(parts);
+  Buffer<std::int64_t> counters(parts * n);
+  auto next = [&](std::int64_t p) { return counters.get() + p * n; };
   std::atomic<bool> safe{X.indptr[0] == 0};
   edges[0] = 0;
   for (std::int64_t p = 1; p < parts; p++) {
@@ -335,8 +339,8 @@ bool transpose(Sound<I> sound, Rows<D, I> X, std::int64_t n, D *data, I *indices
         safe = false;
         return;
       }
-      next[p].assign(n, 0);
-      for (std::int64_t k = ends[edges[p]]; k < ends[edges[p + 1]]; k++) next[p][X.indices[k]]++;
+      std::fill(next(p), next(p) + n, 0);
+      for (std::int64_t k = ends[edges[p]]; k < ends[edges[p + 1]]; k++) next(p)[X.indices[k]]++;
     });
     me.barrier.wait();
     if (!safe) return;
@@ -344,7 +348,7 @@ bool transpose(Sound<I> sound, Rows<D, I> X, std::int64_t n, D *data, I *indices
       std::int64_t at = 0;
       for (std::int64_t j = 0; j < n; j++) {
         indptr[j] = I(at);
-        for (std::int64_t p = 0; p < parts; p++) at += std::exchange(next[p][j], at);
+        for (std::int64_t p = 0; p < parts; p++) at += std::exchange(next(p)[j], at);
       }
       indptr[n] = I(at);
     }
@@ -352,7 +356,7 @@ bool transpose(Sound<I> sound, Rows<D, I> X, std::int64_t n, D *data, I *indices
     mine([&](std::int64_t p) {
       for (std::int64_t i = edges[p]; i < edges[p + 1]; i++) {
         for (std::int64_t k = X.indptr[i]; k < X.indptr[i + 1]; k++) {
-          std::int64_t at = next[p][X.indices[k]]++;
+          std::int64_t at = next(p)[X.indices[k]]++;
           data[at] = X.data[k], indices[at] = I(i);
         }
       }
