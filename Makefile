@@ -156,7 +156,8 @@ define install
 	@[ -x $(BIN)/python ] || "$(PYTHON)" -m venv $(VENV)
 	@$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install -q -e '.[$(1)]' $(2)
-	@for stamp in $@ $(3); do rm -f "$${stamp%-*}"-*; touch "$$stamp"; done
+	@rm -f $(foreach stamp,$@ $(3),$(stamp:-$(KEY)=)-*)
+	@touch $@ $(3)
 endef
 
 $(USE):

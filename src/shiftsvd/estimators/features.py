@@ -116,7 +116,7 @@ def checked(estimator: Any, X: Any, reset: bool, least: int = 1, on_device: bool
         if hasattr(X, "rmatmat") and not isinstance(X, Operator):
             kinds = "an array, sparse matrix, data frame or result of open_matrix"
             raise TypeError(f"{name} needs {kinds}, got {type(X).__name__}. Use shiftsvd.svd for other operators.")
-        if not hasattr(X, "dtype") and isinstance(X, Sequence) and len(X) and all(isinstance(one, str) for one in X):
+        if isinstance(X, list | tuple) and len(X) and all(isinstance(one, str) for one in X):
             raise ValueError(
                 f"{name} needs a matrix of numbers, got a list of texts. Use shiftsvd.LSA, which weights the terms of "
                 "texts by tf-idf and computes their SVD."
