@@ -68,7 +68,7 @@ class Command(click.Group):
 )
 @click.version_option(package_name="shiftsvd")
 def main() -> None:
-    """Principal component analysis (PCA) of a data file: a table, a sparse matrix, single cells or genotypes.
+    """Principal component analysis (PCA) of a data file: a table, a sparse matrix, cells, genotypes or fields.
 
     To begin, run `shiftsvd fit table.csv -k 2 -o out/` and open out/report.html in a browser.
 

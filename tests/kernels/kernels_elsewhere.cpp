@@ -152,7 +152,12 @@ void shared(std::int64_t m, std::int64_t n, int threads) {
     std::vector<I> indices_across(data.size()), indptr_across(n + 1);
     bool good = transpose(sound, A.X, n, data_across.data(), indices_across.data(), indptr_across.data(), count);
     Whole<float, I> across{{data_across.data(), indices_across.data(), indptr_across.data(), 0, n},
-                           m, {0, n / 3, n / 2, n}, R.data(), L.data(), rank, nullptr};
+                           m,
+                           {0, n / 3, n / 2, n},
+                           R.data(),
+                           L.data(),
+                           rank,
+                           nullptr};
     std::vector<double> out(data_across.begin(), data_across.end());
     auto keep = [&](const auto &values) { out.insert(out.end(), values.begin(), values.end()); };
     keep(indices_across), keep(indptr_across);
