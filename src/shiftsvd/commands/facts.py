@@ -16,7 +16,6 @@ from shiftsvd.commands.options import as_given, quoted, spelled, worded
 from shiftsvd.commands.settings import Settings
 from shiftsvd.commands.writing import model_in, of_gaps
 from shiftsvd.errors import Setting, few, plain, plural
-from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.io.base import reading
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
 from shiftsvd.io.profiling import ColumnProfile, TableProfile, profiled
@@ -181,6 +180,8 @@ def of_model(settings: Settings) -> Facts:
             )
         return dict(comparison)
     pca = model_in(file, object)
+    from shiftsvd.estimators.batches import BatchPCA  # imported with the model
+
     if not isinstance(pca, BatchPCA):
         content = describe(file)
         return {"file": file, **{name: content[name] for name in ("kind", "settings", "provenance", "tensors")}}

@@ -4,14 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
 from shiftsvd.backends.columns import Places, some_columns
 from shiftsvd.commands.settings import Settings
 from shiftsvd.commands.tables import Block, Table, Write
-from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.extend import extensions
 from shiftsvd.io import Names
 from shiftsvd.missing.gaps import Observed
@@ -19,6 +18,9 @@ from shiftsvd.names import resolve
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.runs.outputs import Outputs
 from shiftsvd.transforms.base import Transform
+
+if TYPE_CHECKING:  # scikit-learn takes more than a second to import, and `info` of a table needs none of it
+    from shiftsvd.estimators.batches import BatchPCA
 
 Answer = TypeVar("Answer")
 
@@ -320,7 +322,7 @@ class Hooks:
         """
         return None
 
-    def open_new(self, pca: BatchPCA) -> "tuple[BatchPCA, Observed, Names] | None":
+    def open_new(self, pca: "BatchPCA") -> "tuple[BatchPCA, Observed, Names] | None":
         """Open other samples, if the extension opens such files itself.
 
         Parameters
@@ -335,7 +337,7 @@ class Hooks:
         """
         return None
 
-    def refine(self, pca: BatchPCA, A: Observed, names: Names) -> tuple[Observed, Names]:
+    def refine(self, pca: "BatchPCA", A: Observed, names: Names) -> tuple[Observed, Names]:
         """Prepare other samples for the model, such as by removing features that the model does not have.
 
         Parameters
@@ -354,7 +356,7 @@ class Hooks:
         """
         return A, names
 
-    def covariates(self, pca: BatchPCA) -> Panel | None:
+    def covariates(self, pca: "BatchPCA") -> Panel | None:
         """Return the covariates of other samples that the fit regressed out.
 
         Parameters

@@ -22,7 +22,6 @@ from shiftsvd.commands.options import print_message, typed
 from shiftsvd.commands.settings import OF_RESULTS, Settings
 from shiftsvd.commands.tables import WRITERS, Table, component_names, format_named, write_rows
 from shiftsvd.errors import plain_lines
-from shiftsvd.estimators.fitted import FittedPCA
 from shiftsvd.io import Names
 from shiftsvd.io.sniff import format_of, formats, named_format
 from shiftsvd.missing.gaps import Observed
@@ -375,7 +374,7 @@ def write_scores(run: Run, hooks: Sequence[Hooks], paths: Mapping[str, Path], ou
     return rasters
 
 
-def score_rasters(pca: FittedPCA) -> list[Any]:
+def score_rasters(pca: Any) -> list[Any]:
     from shiftsvd.plot.raster import ScoreRaster
     from shiftsvd.report import planes_of
 
