@@ -125,11 +125,12 @@ def write(
     if scores is None and fit.k and not fit.is_estimator:
         scores = np.asarray(fit.model.U * fit.model.S)
     planes = [] if scores is None or not fit.k else _planes(fit, scores)
+    new = {} if new_scores is None or not planes else dict(_planes(fit, new_scores))
     page = _page(fit, info, names) | {
-        "scores_figures": list(_scores_figures(fit, planes, samples, colors, new_scores)),
+        "scores_figures": list(_scores_figures(fit, planes, new, samples, colors)),
         "biplot": [_biplot(fit, *planes[0], names)] if planes else [],
         "outermost": _outermost(planes[0][1], planes[0][0], samples) if planes else [],
-        "n_new": 0 if new_scores is None else _planes(fit, new_scores)[0][1].n,
+        "n_new": next((raster.n for raster in new.values()), 0),
         "source": {name: shown(value) for name, value in (source or {}).items()},
         "command": command,
         "facts": _facts(info | {name: value for name, value in measured.items() if value is not None}),
@@ -276,9 +277,12 @@ def _variance_figures(fit: Fit) -> Iterator[dict[str, Any]]:
 
 
 def _scores_figures(
-    fit: Fit, planes: list[tuple[tuple[int, int], ScoreRaster]], samples: Any, colors: Any, new_scores: Any
+    fit: Fit,
+    planes: list[tuple[tuple[int, int], ScoreRaster]],
+    new: dict[tuple[int, int], ScoreRaster],
+    samples: Any,
+    colors: Any,
 ) -> Iterator[dict[str, Any]]:
-    new = {} if new_scores is None else dict(_planes(fit, new_scores))
     for pair, Z in planes:
         title, how = f"Scores of components {pair[0]} and {pair[1]}", {"color": colors, "labels": samples}
         yield _figure(title, 4.0, _draw_scores, fit, Z, new.get(pair), components=pair, ellipses=True, **how)

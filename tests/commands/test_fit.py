@@ -16,6 +16,7 @@ from scipy import io, sparse
 
 import shiftsvd
 from shiftsvd.commands.fitting import _with_tolerance
+from shiftsvd.commands.writing import Result, printed
 from shiftsvd.io import open_matrix
 from tests.support.commands import done
 from tests.support.places import needs
@@ -255,6 +256,14 @@ def test_what_can_have_been_missed_is_told_beside_the_values(solver: str, file: 
 
 
 @pytest.mark.usefixtures("empty_figures")
+def test_a_value_without_a_bound_leaves_out_the_sentence_on_accuracy(file: Path) -> None:
+    document = json.loads(done("fit", file, "-k", 3, "--json").stdout)
+    assert document["converged"]
+    assert "The relative error of all 3" in printed(Result(document, None, 1e-4), (), verbose=False)
+    document["value_errors"][2] = None
+    assert "The relative error" not in printed(Result(document, None, 1e-4), (), verbose=True)
+
+
 def test_a_fit_that_may_have_missed_a_value_is_not_called_converged(file: Path, monkeypatch) -> None:
     monkeypatch.setattr("shiftsvd.solvers.certify.CERTIFY_SWEEPS", 1)  # a probe that sees next to nothing
     monkeypatch.setattr("shiftsvd.solvers.certify.USUAL_BLOCK", 1)

@@ -155,11 +155,11 @@ def printed(result: Result, hooks: Sequence[Hooks], verbose: bool) -> str:
             f"{as_text(cumulative, '10.2%')}  {as_text(residual, '8.0e')}  {as_text(error, '8.0e')}"
         )
     errors = document["value_errors"]
-    if errors and document["converged"]:
+    if errors and document["converged"] and None not in errors:  # with --tol 0, values of 0 may have no bound
         few = {1: "the singular value", 2: "both singular values"}
         values = few.get(len(errors), f"all {len(errors):,} singular values")
         lines.append(f"The relative error of {values} is at most {rounded_up(max(errors))}.")
-    if verbose and document["missed_below"] is not None and len(errors) < min(document["shape"]):
+    if verbose and document["missed_below"] is not None and document["n_components"] < min(document["shape"]):
         lines.append(missed(document["missed_below"], document["singular_values"][-1]))
     lines += [line for each in hooks for line in each.footer(document)]
     return plain_lines("\n".join(lines))

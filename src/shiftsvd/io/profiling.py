@@ -22,7 +22,7 @@ _OF_ROWS: Final = ("skip", "comment", "encoding", "decimal", "thousands")  # set
 
 @dataclass(frozen=True)
 class ColumnProfile:
-    """What a column of a table holds, and what would be done with it.
+    """Profile of a column of a table: the kind of its cells, its use, and the cells that do not fit.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class ColumnProfile:
 
 @dataclass(frozen=True)
 class TableProfile:
-    """What the columns of a table hold, and the settings that read it.
+    """Profile of a table: its columns, and the settings with which `open_matrix` reads it.
 
     Parameters
     ----------

@@ -202,7 +202,7 @@ def biplot(
 
     Dots are scores, arrows are loadings (times the standard deviations, if scores are whitened), so that
     ``point . arrow`` is the rank-two approximation of the shifted, scaled entry. One factor scales all arrows to the
-    axes; the title gives it.
+    axes; the title gives it. Names that would overlap other names are omitted.
 
     Parameters
     ----------
