@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from shiftsvd.estimators.batches import merge_pca as merge_pca
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis as CorrespondenceAnalysis
     from shiftsvd.estimators.correspondence import MultipleCorrespondenceAnalysis as MultipleCorrespondenceAnalysis
+    from shiftsvd.estimators.graphs import DiffusionMap as DiffusionMap
+    from shiftsvd.estimators.graphs import SpectralEmbedding as SpectralEmbedding
     from shiftsvd.estimators.lsa import LSA as LSA
     from shiftsvd.estimators.pca import PCA as PCA
     from shiftsvd.estimators.pcoa import PCoA as PCoA
@@ -82,6 +84,7 @@ _NAMES = {
     "choosing": ("Suggestion", "suggest_k", "warm_start"),
     "estimators.batches": ("IncrementalPCA", "merge_pca"),
     "estimators.correspondence": ("CorrespondenceAnalysis", "MultipleCorrespondenceAnalysis"),
+    "estimators.graphs": ("DiffusionMap", "SpectralEmbedding"),
     "estimators.lsa": ("LSA",),
     "estimators.pca": ("PCA",),
     "estimators.pcoa": ("PCoA",),

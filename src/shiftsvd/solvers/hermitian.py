@@ -7,7 +7,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.numerics.bounds import TINY, CountBound, Ritz, rounding_of, value_errors
+from shiftsvd.numerics.bounds import (
+    NEIGHBOURS,
+    TINY,
+    TURNING,
+    CountBound,
+    Ritz,
+    group_end,
+    groups,
+    rounding_of,
+    value_errors,
+    value_limit,
+    vector_bounds,
+)
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL
@@ -28,6 +40,9 @@ class Eigenpairs(NamedTuple):
     n_passes: int
     negative: float  # the sum of the absolute negative eigenvalues, estimated from the first block
     lowest: float  # an upper bound of the lowest eigenvalue
+    rest: Vector  # the other Ritz values, descending
+    limit: float  # a proven bound of the next eigenvalue; infinite if none was proven
+    spent: bool  # the budget ended the run
 
 
 @dataclass(frozen=True)
@@ -49,11 +64,12 @@ class HermitianLanczos:
     def basis_columns(self, k: int, n: int) -> int:
         return basis_columns(k, self.block(n), n, self.max_basis)
 
-    def __call__(self, A: Operator, k: int, rng: Generator) -> Eigenpairs:
+    def __call__(self, A: Operator, k: int, rng: Generator, start: Panel | None = None) -> Eigenpairs:
         n, b, dtype = A.shape[0], self.block(A.shape[0]), panel_dtype(A.dtype)
+        Q = rng.standard_normal((n, b)) if start is None else start @ rng.standard_normal((start.shape[1], b))
         budget = Budget(self.max_passes or most_passes(n, b))
         G = Products(A.matmat, dtype, budget, reads=1, last_reads=1, double_eps=A.costs.eps)
-        F = Factorization.of(rng.standard_normal((n, b)).astype(dtype), self.basis_columns(k, n), rng)
+        F = Factorization.of(Q.astype(dtype), self.basis_columns(k, n), rng)
         # `_negative` needs the first block, which is in the basis until the first restart or probe. Check before both.
         first_epoch, steps = F.epoch, min(max(2, 2 * k // b) + 1, n if F.columns == n else F.columns // b - 1)
         proven, negative, lowest = Proven(b), 0.0, np.inf
@@ -66,45 +82,76 @@ class HermitianLanczos:
                 negative = _negative(ritz, pairs.Z, F)
             if cannot_step(G, F):
                 return ritz, Stop.SPENT
-            return ritz, Stop.CONVERGED if _converged(ritz, self.tol) else Continue(1)
+            return ritz, Stop.CONVERGED if self._converged(ritz, proven) else Continue(1)
 
         while True:
             ritz, outcome = converge(partial(advance, G, F, lambda theta: k), check, steps)
-            if outcome is Stop.SPENT or not proven.needs_probe(needs := _needs(ritz, self.tol, proven)):
+            if outcome is Stop.SPENT or not proven.needs_probe(needs := self.needs(ritz, proven)):
                 break
             proven = prove(G, F, ritz, needs, proven).proven
-            steps = int(proven.needs_probe(_needs(ritz, self.tol, proven)))
-        converged = _converged(ritz, self.tol) and ritz.limit <= _miss_limit(ritz, self.tol)
-        found = ritz.theta[:k], F.vectors(k), _errors(ritz)
-        return Eigenpairs(*found, converged, budget.n_passes, negative, lowest)
+            steps = int(proven.needs_probe(self.needs(ritz, proven)))
+        found = ritz.theta[:k], F.vectors(k), self.errors(ritz, proven)
+        converged = self._converged(ritz, proven) and self.complete(ritz, proven)
+        known, spent = proven.limit(k), outcome is Stop.SPENT and F.size < n
+        return Eigenpairs(*found, converged, budget.n_passes, negative, lowest, ritz.theta[k:], known, spent)
+
+    # --- the errors that `tol` bounds ---------------------------------------------------------------------------------
+
+    def errors(self, ritz: Ritz, proven: Proven) -> Vector:
+        theta, noise = ritz.theta[: ritz.k], ritz.noise
+        first = max(float(np.abs(ritz.theta).max(initial=0)), TINY)
+        rounded = noise / (2 * np.maximum(theta, max(noise, TINY)))
+        return np.where(theta > noise, value_errors(ritz) + rounded, (ritz.r[: ritz.k] + noise) / first)
+
+    def needs(self, ritz: Ritz, proven: Proven) -> list[CountBound]:
+        return required_bounds(ritz, self._miss_limit(ritz), proven.seen)
+
+    def complete(self, ritz: Ritz, proven: Proven) -> bool:
+        return ritz.limit <= self._miss_limit(ritz)
+
+    def _miss_limit(self, ritz: Ritz) -> float:
+        relative = miss_limit(ritz, max(self.tol, MISSED_TOL))
+        # Values that are not positive have no relative criterion.
+        if ritz.theta[ritz.k - 1] > ritz.noise:
+            return relative
+        return max(relative, MISSED_TOL * float(np.abs(ritz.theta).max()))
+
+    def _converged(self, ritz: Ritz, proven: Proven) -> bool:
+        return bool(np.all((self.errors(ritz, proven) <= self.tol) | (ritz.r[: ritz.k] <= ritz.noise)))
+
+
+@dataclass(frozen=True)
+class VectorLanczos(HermitianLanczos):
+    """Block Lanczos whose `tol` bounds the sines of the angles of vectors to eigenvectors.
+
+    If rounding errors do not separate eigenvalues, the angle is to the space of their eigenvectors. The sine is 1 while
+    residuals do not separate them. `Eigenpairs.value_errors` has these sines.
+    """
+
+    def errors(self, ritz: Ritz, proven: Proven) -> Vector:
+        # Before the probe, the Ritz values after a group infer its gap; then proven bounds replace them.
+        limits = None if proven.n_probes == 0 else lambda end: min(value_limit(ritz, end), proven.limit(end))
+        rounding, k = (1 + TURNING) * ritz.noise, ritz.k
+        squares = (ritz.r + rounding) ** 2
+        starts, radii = groups(ritz.theta[: k + NEIGHBOURS], squares[: k + NEIGHBOURS])
+        sizes = np.diff(np.append(starts, len(ritz.theta[: k + NEIGHBOURS])))
+        unresolved = np.repeat((sizes > 1) & (radii > 2 * np.sqrt(sizes) * rounding), sizes)[:k]
+        return np.where(unresolved, 1.0, vector_bounds(ritz.theta, squares, k, ritz.limit, limits=limits))
+
+    def needs(self, ritz: Ritz, proven: Proven) -> list[CountBound]:
+        needs, end = super().needs(ritz, proven), group_end(ritz)
+        # Prove a bound in the middle of the gap after the group of the k-th value: a sine doubles at most.
+        if end < len(ritz.theta) and ritz.theta[end - 1] - ritz.theta[end] > TURNING * ritz.noise:
+            needs[0] = end, float(ritz.theta[end - 1] + ritz.theta[end]) / 2
+        return needs
+
+    def complete(self, ritz: Ritz, proven: Proven) -> bool:
+        return not proven.needs_probe(self.needs(ritz, proven)) or ritz.level == -np.inf
 
 
 def _ritz(pairs: RitzPairs, k: int, G: Products, F: Factorization, proven: Proven) -> Ritz:
     noise = rounding_of(pairs.theta, G.eps)
     return Ritz(pairs.theta, pairs.E, k, noise, proven.level_of(F), proven.limit(k))
-
-
-def _converged(ritz: Ritz, tol: float) -> bool:
-    return bool(np.all((_errors(ritz) <= tol) | (ritz.r[: ritz.k] <= ritz.noise)))
-
-
-def _errors(ritz: Ritz) -> Vector:
-    theta, noise = ritz.theta[: ritz.k], ritz.noise
-    first = max(float(np.abs(ritz.theta).max(initial=0)), TINY)
-    rounded = noise / (2 * np.maximum(theta, max(noise, TINY)))
-    return np.where(theta > noise, value_errors(ritz) + rounded, (ritz.r[: ritz.k] + noise) / first)
-
-
-def _needs(ritz: Ritz, tol: float, proven: Proven) -> list[CountBound]:
-    return required_bounds(ritz, _miss_limit(ritz, tol), proven.seen)
-
-
-def _miss_limit(ritz: Ritz, tol: float) -> float:
-    relative = miss_limit(ritz, max(tol, MISSED_TOL))
-    # Values that are not positive have no relative criterion.
-    if ritz.theta[ritz.k - 1] > ritz.noise:
-        return relative
-    return max(relative, MISSED_TOL * float(np.abs(ritz.theta).max()))
 
 
 def _negative(ritz: Ritz, Z: Panel, F: Factorization) -> float:

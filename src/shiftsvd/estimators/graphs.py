@@ -1,0 +1,403 @@
+"""Embeddings of graphs: Laplacian eigenmaps and diffusion maps."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_array, dia_array
+from sklearn.neighbors import kneighbors_graph
+from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+
+from shiftsvd.algebra.affinity import Affinity, affinity_of_edges, affinity_of_rows
+from shiftsvd.backends import as_operator
+from shiftsvd.backends.validation import unmasked_matrix
+from shiftsvd.errors import Setting, few, refuse
+from shiftsvd.estimators.features import Estimator
+from shiftsvd.estimators.settings import as_one_fit, random_generator
+from shiftsvd.front import integer
+from shiftsvd.kernels import thread_count
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import phases
+from shiftsvd.numerics.powers import check_size
+from shiftsvd.operators import Panel
+from shiftsvd.runs.memory import affordable
+from shiftsvd.runs.messages import warn
+from shiftsvd.solvers.base import TOL, check_tol
+from shiftsvd.solvers.filtered import leading_modes, modes_bytes
+
+LARGEST = 2.0**500  # of an affinity; the least is its inverse: degrees and their products are sums and squares
+MOST_PRODUCTS = 20_000  # the default of `max_products`: a gap of 1e-6 takes about 5,000
+
+
+@dataclass(eq=False, repr=False)
+class GraphEmbedding(Estimator):
+    """Base class: leading nontrivial eigenvectors of ``N = D^-1/2 W D^-1/2``, with bounds of their errors."""
+
+    n_components: int = 2
+    _: KW_ONLY
+    tol: float = TOL
+    max_products: int | None = None
+    random_state: Any = None
+    n_threads: int | None = None
+    memory_limit: int | str | None = None
+
+    def fit_transform(self, X: Any, y: Any = None) -> Panel:
+        """Fit to X, and return the coordinates of its nodes.
+
+        Parameters
+        ----------
+        X : array or sparse matrix
+            As for `fit`.
+        y : ignored
+            For scikit-learn.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+            ``embedding_``.
+        """
+        return np.asarray(self.fit(X).embedding_)
+
+    def _embed(self, A: Affinity, k: int, trivial: int) -> Panel:
+        """Set the fitted attributes, and return ``D^-1/2 V`` for `trivial` trivial vectors and k others."""
+        check_tol(self.tol)
+        most = MOST_PRODUCTS if self.max_products is None else integer("max_products", self.max_products, 1)
+        affordable(modes_bytes(A, k), self.memory_limit, f"finding {k} coordinates of {A.shape[0]:,} nodes")
+        modes = leading_modes(A, k, self.tol, most, random_generator(self.random_state))
+        first, zeros = A.trivial[:, _by_size(A.labels)[:trivial]].toarray(), np.zeros(trivial)
+        roots = np.where(A.degrees > 0, 1 / np.sqrt(np.where(A.degrees > 0, A.degrees, 1.0)), 1.0)
+        Y = np.hstack([first, modes.vectors]) * roots[:, None]
+        signs = phases(Y.T)
+        self.component_labels_ = A.labels
+        self.degrees_, self._vectors = A.degrees, modes.vectors * signs[trivial:]
+        self.eigenvalue_errors_ = np.append(zeros, modes.gap_errors)
+        self.vector_errors_ = np.append(zeros, modes.sines)
+        self.converged_, self.n_products_ = modes.converged, modes.n_products
+        self._gaps = np.append(zeros, modes.gaps)
+        _warn_of_components(A.labels)
+        if not modes.converged:
+            unconverged = trivial + 1 + np.flatnonzero(~(modes.sines <= self.tol))
+            warn(
+                f"Components {few(unconverged)} did not converge in {modes.n_products:,} products. Equal eigenvalues "
+                "have no eigenvectors of their own; for others, raise ",
+                Setting("max_products"),
+                " or ",
+                Setting("tol"),
+                ".",
+            )
+        return Y * signs
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.embedding_.shape[1])
+
+
+@dataclass(eq=False, repr=False)
+class SpectralEmbedding(GraphEmbedding):
+    """Spectral embedding (Laplacian eigenmaps): eigenvectors of ``L = I - D^-1/2 W D^-1/2`` with small eigenvalues.
+
+    W holds the affinities of the nodes of a graph without its diagonal, D the sums of its rows. The coordinates are
+    ``D^-1/2 v`` for the eigenvectors v of unit norm, as in scikit-learn. L has the eigenvalue 0 once for each connected
+    component of the graph, with a vector that is constant on the component. These trivial vectors are found first and
+    subtracted as a low-rank shift, so that all computed components vary within a connected component.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of coordinates.
+    affinity : {"nearest_neighbors", "cosine", "precomputed"}
+        How W follows from X. "nearest_neighbors": the mean of the adjacency matrix of `n_neighbors` neighbours and its
+        transpose. "cosine": ``w_ij`` is the cosine of rows i and j of X, which must be nonnegative; W is never formed.
+        "precomputed": X is W, symmetric and nonnegative.
+    n_neighbors : int, optional
+        Default: a tenth of the samples.
+    drop_first : bool
+        False: begin with the trivial vector of each connected component, the largest component first.
+    tol : float
+        Bound of the sine of the angle of each vector to its eigenvector, or to the space of the eigenvectors whose
+        eigenvalues cannot be distinguished.
+    max_products : int, optional
+        Maximum number of products of W with 8 columns. Default: 20 000.
+    random_state, n_threads, memory_limit : optional
+        As in `PCA`.
+
+    Attributes
+    ----------
+    embedding_ : array of shape (n_samples, n_components)
+        The coordinates.
+    eigenvalues_ : array of shape (n_components,)
+        Of L, ascending.
+    eigenvalue_errors_ : array of shape (n_components,)
+        Bounds of their absolute errors, if no eigenvalue was missed.
+    vector_errors_ : array of shape (n_components,)
+        Bounds of the sines that `tol` limits. They hold if `converged_`, with a probability of at least 1 - 1e-9.
+    converged_ : bool
+        Whether all sines are at most `tol`, and no vector was missed.
+    component_labels_ : array of shape (n_samples,)
+        Connected component of each node; a node without edges is one of its own, with coordinates 0.
+    degrees_ : array of shape (n_samples,)
+        The diagonal of D.
+    n_products_ : int
+        Products with W that were computed.
+    n_features_in_ : int
+
+    See Also
+    --------
+    DiffusionMap : The same vectors scaled by a random walk.
+    PCA : Components of the samples themselves.
+
+    References
+    ----------
+    Belkin & Niyogi (2003), Laplacian eigenmaps; Zhou & Saad (2007), A Chebyshev-Davidson algorithm. The bounds are
+    those of `PCA` (Davis & Kahan 1970).
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> W = np.diag(np.ones(5), 1)
+    >>> ss.SpectralEmbedding(1, affinity="precomputed", random_state=0).fit(W + W.T).eigenvalues_.round(6)
+    array([0.190983])
+    """
+
+    affinity: str = "nearest_neighbors"
+    n_neighbors: int | None = None
+    drop_first: bool = True
+
+    @as_one_fit
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit the embedding to X.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features), or (n_samples, n_samples)
+            Samples; with ``affinity="precomputed"`` affinities.
+        y : ignored
+            For scikit-learn.
+
+        Returns
+        -------
+        The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            For negative or asymmetric affinities, or more components than the graph has.
+        """
+        if self.affinity not in (choices := ("nearest_neighbors", "cosine", "precomputed")):
+            raise refuse("affinity", f"be one of {', '.join(choices)}", self.affinity)
+        X = validate_data(self, unmasked_matrix(X), accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+        n, operator = X.shape[0], _operators(self.n_threads)
+        if self.affinity == "cosine":
+            A = affinity_of_rows(_unit_rows(_nonnegative(X, self)), operator)
+        else:
+            if self.affinity == "nearest_neighbors":
+                neighbours = max(n // 10, 1)
+                if self.n_neighbors is not None:
+                    neighbours = integer("n_neighbors", self.n_neighbors, 1, n - 1, f" for {n:,} samples")
+                X = kneighbors_graph(X, neighbours, include_self=True)
+                X = (X + X.T) / 2
+            A = affinity_of_edges(_without_diagonal(_affinities(X, self)), operator)
+        components = int(A.labels.max()) + 1
+        most = n - components if self.drop_first else n
+        wanted = integer("n_components", self.n_components, 1, most, _of_nodes(n, components))
+        trivial = 0 if self.drop_first else min(components, wanted)
+        self.embedding_ = self._embed(A, wanted - trivial, trivial)
+        self.eigenvalues_ = self._gaps
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = self.affinity == "precomputed"
+        tags.input_tags.positive_only = self.affinity != "nearest_neighbors"
+        return tags
+
+
+@dataclass(eq=False, repr=False)
+class DiffusionMap(GraphEmbedding):
+    """Diffusion map: eigenvectors of a random walk on a graph, scaled by powers of their eigenvalues.
+
+    The affinities W are normalized by their densities q, the sums of rows, to ``W_ij / (q_i q_j)^alpha``; the rows of
+    the result over their sums are the probabilities P of a step. The coordinates are ``lambda^t psi`` for the right
+    eigenvectors psi of P, scaled so that the trivial vector, which is left out, is 1 everywhere.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of coordinates.
+    alpha : float
+        1: remove the influence of the density of the samples; 1/2: Fokker-Planck; 0: the graph Laplacian.
+    t : float
+        Steps of the random walk.
+    tol, max_products, random_state, n_threads, memory_limit : optional
+        As in `SpectralEmbedding`.
+
+    Attributes
+    ----------
+    embedding_ : array of shape (n_samples, n_components)
+    eigenvalues_ : array of shape (n_components,)
+        Of P, descending.
+    eigenvalue_errors_, vector_errors_, converged_, component_labels_, degrees_, n_products_ :
+        As in `SpectralEmbedding`.
+    n_features_in_ : int
+
+    See Also
+    --------
+    SpectralEmbedding : The eigenvectors for clustering.
+
+    References
+    ----------
+    Coifman & Lafon (2006), Diffusion maps; Haghverdi, Buettner & Theis (2015), Diffusion maps for single cells.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> W = np.exp(-np.subtract.outer(np.arange(6.0), np.arange(6.0)) ** 2)
+    >>> ss.DiffusionMap(1, random_state=0).fit(W).eigenvalues_.round(3)
+    array([0.94])
+    """
+
+    alpha: float = 1.0
+    t: float = 1.0
+
+    @as_one_fit
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit the map to affinities.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_samples)
+            Affinities of the samples, symmetric and nonnegative; the diagonal counts.
+        y : ignored
+            For scikit-learn.
+
+        Returns
+        -------
+        The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            For negative or asymmetric affinities, or more components than the graph has.
+        """
+        for name, value in (("alpha", self.alpha), ("t", self.t)):
+            if not (np.isscalar(value) and np.isreal(value) and 0 <= float(value) < np.inf):
+                raise refuse(name, "be a number of at least 0", value)
+        X = validate_data(self, unmasked_matrix(X), accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+        W = _affinities(X, self)
+        n = W.shape[0]
+        self._densities = _sums(W)
+        A = affinity_of_edges(_by_density(W, self._densities, self._densities, self.alpha), _operators(self.n_threads))
+        components = int(A.labels.max()) + 1
+        k = integer("n_components", self.n_components, 1, n - components, _of_nodes(n, components))
+        Y = self._embed(A, k, 0) * np.sqrt(A.degrees.sum())
+        self.eigenvalues_ = 1 - self._gaps
+        self._psi, self.embedding_ = Y, Y * _powers(self.eigenvalues_, self.t)
+        return self
+
+    def transform(self, X: Any) -> Panel:
+        """Return the coordinates of further samples (Nystrom extension).
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_new, n_samples)
+            Affinities of the new samples to those of the fit.
+
+        Returns
+        -------
+        array of shape (n_new, n_components)
+            0 for a sample without affinities.
+        """
+        check_is_fitted(self, "embedding_")
+        X = validate_data(self, unmasked_matrix(X), accept_sparse="csr", dtype=np.float64, reset=False)
+        W = _nonnegative(csr_array(X), self)
+        P = _by_density(W, _sums(W), self._densities, self.alpha)
+        sums = _sums(P)[:, None]
+        means = np.divide(P @ self._psi, sums, out=np.zeros((W.shape[0], len(self.eigenvalues_))), where=sums > 0)
+        return means / self.eigenvalues_ * _powers(self.eigenvalues_, self.t)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.pairwise = tags.input_tags.positive_only = True
+        return tags
+
+
+# --- affinities ------------------------------------------------------------------------------------------------------
+
+
+def _affinities(X: Any, estimator: Any) -> csr_array:
+    name = type(estimator).__name__
+    if X.shape[0] != X.shape[1]:
+        raise ValueError(f"{name} needs a square matrix of affinities, one row and column per node, got {X.shape}.")
+    W = _nonnegative(csr_array(X), estimator)
+    W.sum_duplicates()
+    W.eliminate_zeros()
+    largest = float(W.data.max(initial=0.0))
+    check_size("affinities", largest, LARGEST)
+    off = float(abs(W - W.T).max()) if W.nnz else 0.0
+    if off > 1e-10 * largest:
+        raise ValueError(f"{name} needs symmetric affinities, got a difference of {off:.3g}. Pass (W + W.T) / 2.")
+    return csr_array((W + W.T) / 2) if off > 0 else W
+
+
+def _nonnegative(X: Any, estimator: Any) -> csr_array:
+    check_non_negative(X, type(estimator).__name__)
+    return csr_array(X)
+
+
+def _without_diagonal(W: csr_array) -> csr_array:
+    W = W - dia_array((W.diagonal()[None], [0]), shape=W.shape)
+    W = csr_array(W)
+    W.eliminate_zeros()
+    return W
+
+
+def _unit_rows(X: csr_array) -> csr_array:
+    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    largest = np.zeros(X.shape[0])
+    np.maximum.at(largest, rows, X.data)
+    data = X.data / np.where(largest > 0, largest, 1.0)[rows]
+    lengths = np.sqrt(np.bincount(rows, data**2, minlength=X.shape[0]))
+    X = csr_array((data / np.where(lengths > 0, lengths, 1.0)[rows], X.indices, X.indptr), shape=X.shape)
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    return X
+
+
+def _by_density(W: csr_array, rows: Vector, columns: Vector, alpha: float) -> csr_array:
+    of_rows, of_columns = (np.where(q > 0, np.where(q > 0, q, 1.0) ** -alpha, 0.0) for q in (rows, columns))
+    data = W.data * np.repeat(of_rows, np.diff(W.indptr)) * of_columns[W.indices]
+    return csr_array((data, W.indices, W.indptr), shape=W.shape)
+
+
+def _sums(W: csr_array) -> Vector:
+    return np.asarray(W.sum(axis=1), np.float64).ravel()
+
+
+def _powers(eigenvalues: Vector, t: float) -> Vector:
+    return np.sign(eigenvalues) * np.abs(eigenvalues) ** t if t % 1 else eigenvalues**t
+
+
+def _operators(n_threads: int | None) -> Any:
+    count = thread_count(n_threads)
+    return lambda X: as_operator(X, n_threads=count)
+
+
+def _by_size(labels: Vector) -> Vector:
+    return np.argsort(-np.bincount(labels), kind="stable")
+
+
+def _of_nodes(n: int, components: int) -> str:
+    if components == 1:
+        return f" for a connected graph of {n:,} nodes"
+    return f" for a graph of {n:,} nodes in {components:,} connected components"
+
+
+def _warn_of_components(labels: Vector) -> None:
+    sizes = np.sort(np.bincount(labels))[::-1]
+    if len(sizes) > 1:
+        shown = ", ".join(f"{size:,}" for size in sizes[:3]) + (", ..." if len(sizes) > 3 else "")
+        warn(
+            f"The graph has {len(sizes):,} connected components ({shown} nodes). Coordinates vary within them; "
+            "`component_labels_` distinguishes them."
+        )

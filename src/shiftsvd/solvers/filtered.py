@@ -1,0 +1,132 @@
+"""Eigenvectors of a normalized affinity, by Lanczos on a Chebyshev polynomial of it where gaps are small."""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+
+from shiftsvd.algebra.affinity import Affinity
+from shiftsvd.numerics.bounds import residual_rounding, value_bounds
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import inner
+from shiftsvd.numerics.panels import lengths
+from shiftsvd.operators import Derived, Panel
+from shiftsvd.solvers.hermitian import Eigenpairs, VectorLanczos
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Filtered(Derived):
+    """``P T_m(y(N)) P / T_m(y(top))``, where y maps -1..cut to -1..1 and P removes the trivial eigenvectors.
+
+    The polynomial shrinks eigenvalues up to `cut` to at most ``1 / T_m(y(top))``; beyond, it is monotone.
+    """
+
+    A: Affinity
+    cut: float
+    top: float
+    degree: int
+
+    def y(self, value: Any) -> Any:
+        return (2 * value + 1 - self.cut) / (1 + self.cut)
+
+    @property
+    def size(self) -> float:
+        """T_m(y(top))."""
+        return float(np.cosh(self.degree * np.arccosh(max(self.y(self.top), 1.0))))
+
+    def inverse(self, values: Any) -> Any:
+        """Return the eigenvalues of N of which the polynomial has these values; at least `cut`."""
+        y = np.cosh(np.arccosh(np.maximum(np.multiply(values, self.size), 1.0)) / self.degree)
+        return (y * (1 + self.cut) - 1 + self.cut) / 2
+
+    def known_costs(self) -> dict[str, Any]:
+        # The error of step j grows by U_(m - j)(y), of components up to the largest eigenvalue.
+        t = np.arccosh(max(self.y(self.top), 1.0 + 1e-12))
+        j = np.arange(self.degree)
+        growth = np.cosh(j * t) * np.sinh((self.degree - j) * t) / np.sinh(t) / np.cosh(self.degree * t)
+        eps = self.A.costs.eps * float(np.sum(growth))
+        return {"eps": eps, "gram_eps": eps, "stored": self.degree * self.A.costs.stored}
+
+    def matmat(self, V: Panel) -> Panel:
+        slope, constant = 2 / (1 + self.cut), (1 - self.cut) / (1 + self.cut)
+        before = self.A.nontrivial(V)
+        now = self.A.normalized(before)
+        now *= slope
+        now += constant * before
+        for _ in range(self.degree - 1):
+            after = self.A.normalized(now)
+            after *= 2 * slope
+            after += (2 * constant) * now
+            after -= before
+            before, now = now, after
+        return self.A.nontrivial(now) / self.size
+
+    def rmatmat(self, W: Panel) -> Panel:
+        return self.matmat(W)
+
+
+class Modes(NamedTuple):
+    """Leading nontrivial eigenvectors of an affinity N."""
+
+    vectors: Panel
+    gaps: Vector  # 1 - lambda, ascending
+    gap_errors: Vector  # bounds of the errors of the gaps
+    sines: Vector  # bounds of the sines of the angles of the vectors to the spaces of their groups
+    converged: bool
+    n_products: int
+
+
+BLOCK = 8
+SHRINK = 4.0  # logarithm by which the polynomial shrinks eigenvalues at the cut, relative to the k-th
+MOST_DEGREE = 100
+MOST_RANGE = 14.0  # logarithm of the largest quotient of the polynomial at 1 and at the k-th value
+
+
+def leading_modes(A: Affinity, k: int, tol: float, most_products: int, rng: Generator) -> Modes:
+    solver = VectorLanczos(tol, block_size=BLOCK)
+    n, columns = A.shape[0], solver.basis_columns(k, A.shape[0])
+    steps = columns // solver.block(n) - 1
+    found = replace(solver, max_passes=steps)(A, k, rng)
+    n_products, theta, limit = found.n_passes, np.append(found.values, found.rest), found.limit
+    while found.spent and n_products < most_products:
+        G = _filter(A, theta, k)
+        found = replace(solver, max_passes=steps)(G, k, rng, found.vectors)
+        n_products += found.n_passes * G.degree
+        steps = max(min(2 * steps, (most_products - n_products) // G.degree), 1)
+        theta = G.inverse(np.append(found.values, found.rest))
+        limit = float(G.inverse(found.limit + residual_rounding(G.costs.eps)))
+    return _read(A, found, limit, tol, n_products)
+
+
+def _filter(A: Affinity, theta: Vector, k: int) -> Filtered:
+    least = float(theta[k - 1])
+    # The polynomial of the highest degree shrinks values up to `farthest` enough.
+    y = np.cosh(SHRINK / MOST_DEGREE)
+    farthest = (2 * least + 1 - y) / (1 + y)
+    cut = min(float(theta[min(k + BLOCK // 2, len(theta) - 1)]), farthest)
+    shape = Filtered(A, cut, float(theta[0]), 1)
+    # Rounding errors are relative to the value of the trivial vectors, which are removed afterwards.
+    t, first = np.arccosh(shape.y(np.array([least, 1.0])))
+    most = MOST_RANGE / max(first - t, MOST_RANGE / MOST_DEGREE)
+    return replace(shape, degree=max(int(min(np.ceil(SHRINK / t), most)), 1))
+
+
+def _read(A: Affinity, found: Eigenpairs, limit: float, tol: float, n_products: int) -> Modes:
+    V = found.vectors
+    gaps, X = np.linalg.eigh(A.energies(V))
+    V = V @ X
+    theta = 1 - gaps
+    R = A.normalized(V) - V * theta
+    R -= V @ inner(V, R)
+    noise = residual_rounding(A.costs.eps)
+    errors = value_bounds(theta, (lengths(R) + noise) ** 2, len(theta), limit)
+    rounded = 64 * A.costs.eps * gaps if hasattr(A, "edges") else noise
+    converged = found.converged and bool(np.all(found.value_errors <= tol))
+    return Modes(V, gaps, errors + rounded, found.value_errors, converged, n_products + 2)
+
+
+def modes_bytes(A: Affinity, k: int) -> int:
+    """Predict the memory of `leading_modes`: the basis, and panels of the recurrence and of the results."""
+    n = A.shape[0]
+    return 8 * n * (VectorLanczos(block_size=BLOCK).basis_columns(k, n) + 5 * BLOCK + 4 * k)
