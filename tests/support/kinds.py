@@ -111,6 +111,16 @@ def principal_coordinates(X: Any, new: Any, **settings: Any) -> Made:
     return model, lambda it: [it.transform(new)]
 
 
+def spectral(X: Any) -> Made:
+    model = ss.SpectralEmbedding(2, affinity="precomputed", random_state=0).fit(X)
+    return model, lambda it: [it.embedding_, it.component_labels_]
+
+
+def diffusion(X: Any) -> Made:
+    model = ss.DiffusionMap(2, random_state=0).fit(X)
+    return model, lambda it: [it.transform(X[:4])]
+
+
 def words(**settings: Any) -> Made:
     model = ss.LSA(2, random_state=0, **settings).fit(TEXTS)
     new = ["a cat rose", "", "nothing known", "The DOG today"]
@@ -148,6 +158,8 @@ MODELS: dict[str, Callable[[], Made]] = {
     "distances": lambda: principal_coordinates(distances(False), np.ones((2, 25))),
     "distances, names": lambda: principal_coordinates(distances(True), distances(True).iloc[:2]),
     "points": lambda: principal_coordinates(np.abs(data()), np.ones((2, 9)), metric="braycurtis"),
+    "graph": lambda: spectral(distances(False)),
+    "walk": lambda: diffusion(np.exp(-distances(False))),
     "words": lambda: words(),
     "words, centred": lambda: words(center=True, normalize=False, solver=ss.Exact(certify=True)),
     "words, settings": lambda: words(

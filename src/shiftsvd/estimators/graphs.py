@@ -4,12 +4,12 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
-from scipy.sparse import csr_array, dia_array
+from scipy.sparse import csr_array
 from sklearn.neighbors import kneighbors_graph
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
-from shiftsvd.algebra.affinity import Affinity, affinity_of_edges, affinity_of_rows
 from shiftsvd.backends import as_operator
+from shiftsvd.backends.affinity import Affinity, affinity_of_edges, affinity_of_rows
 from shiftsvd.backends.validation import unmasked_matrix
 from shiftsvd.errors import Setting, few, refuse
 from shiftsvd.estimators.features import Estimator
@@ -26,6 +26,7 @@ from shiftsvd.solvers.base import TOL, check_tol
 from shiftsvd.solvers.filtered import leading_modes, modes_bytes
 
 LARGEST = 2.0**500  # of an affinity; the least is its inverse: degrees and their products are sums and squares
+ASYMMETRY = 1e-6  # relative to the largest affinity: rounding errors of single precision
 MOST_PRODUCTS = 20_000  # the default of `max_products`: a gap of 1e-6 takes about 5,000
 
 
@@ -58,22 +59,18 @@ class GraphEmbedding(Estimator):
         """
         return np.asarray(self.fit(X).embedding_)
 
-    def _embed(self, A: Affinity, k: int, trivial: int) -> Panel:
-        """Set the fitted attributes, and return ``D^-1/2 V`` for `trivial` trivial vectors and k others."""
+    def _embed(self, A: Affinity, k: int, trivial: int) -> tuple[Panel, Vector]:
+        """Set the fitted attributes; return ``D^-1/2 V`` and 1 - lambda of `trivial` trivial vectors and k others."""
         check_tol(self.tol)
         most = MOST_PRODUCTS if self.max_products is None else integer("max_products", self.max_products, 1)
         affordable(modes_bytes(A, k), self.memory_limit, f"finding {k} coordinates of {A.shape[0]:,} nodes")
         modes = leading_modes(A, k, self.tol, most, random_generator(self.random_state))
         first, zeros = A.trivial[:, _by_size(A.labels)[:trivial]].toarray(), np.zeros(trivial)
-        roots = np.where(A.degrees > 0, 1 / np.sqrt(np.where(A.degrees > 0, A.degrees, 1.0)), 1.0)
-        Y = np.hstack([first, modes.vectors]) * roots[:, None]
-        signs = phases(Y.T)
-        self.component_labels_ = A.labels
-        self.degrees_, self._vectors = A.degrees, modes.vectors * signs[trivial:]
+        Y = np.hstack([first, modes.vectors]) / np.sqrt(np.where(A.degrees > 0, A.degrees, 1.0))[:, None]
+        self.degrees_, self.component_labels_ = A.degrees, A.labels.astype(np.int64)
         self.eigenvalue_errors_ = np.append(zeros, modes.gap_errors)
         self.vector_errors_ = np.append(zeros, modes.sines)
         self.converged_, self.n_products_ = modes.converged, modes.n_products
-        self._gaps = np.append(zeros, modes.gaps)
         _warn_of_components(A.labels)
         if not modes.converged:
             unconverged = trivial + 1 + np.flatnonzero(~(modes.sines <= self.tol))
@@ -85,7 +82,7 @@ class GraphEmbedding(Estimator):
                 Setting("tol"),
                 ".",
             )
-        return Y * signs
+        return Y * phases(Y.T), np.append(zeros, modes.gaps)
 
     @property
     def _n_features_out(self) -> int:
@@ -201,8 +198,7 @@ class SpectralEmbedding(GraphEmbedding):
         most = n - components if self.drop_first else n
         wanted = integer("n_components", self.n_components, 1, most, _of_nodes(n, components))
         trivial = 0 if self.drop_first else min(components, wanted)
-        self.embedding_ = self._embed(A, wanted - trivial, trivial)
-        self.eigenvalues_ = self._gaps
+        self.embedding_, self.eigenvalues_ = self._embed(A, wanted - trivial, trivial)
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -281,7 +277,7 @@ class DiffusionMap(GraphEmbedding):
             For negative or asymmetric affinities, or more components than the graph has.
         """
         for name, value in (("alpha", self.alpha), ("t", self.t)):
-            if not (np.isscalar(value) and np.isreal(value) and 0 <= float(value) < np.inf):
+            if not (isinstance(value, int | float | np.integer | np.floating) and 0 <= value < np.inf):
                 raise refuse(name, "be a number of at least 0", value)
         X = validate_data(self, unmasked_matrix(X), accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         W = _affinities(X, self)
@@ -290,9 +286,9 @@ class DiffusionMap(GraphEmbedding):
         A = affinity_of_edges(_by_density(W, self._densities, self._densities, self.alpha), _operators(self.n_threads))
         components = int(A.labels.max()) + 1
         k = integer("n_components", self.n_components, 1, n - components, _of_nodes(n, components))
-        Y = self._embed(A, k, 0) * np.sqrt(A.degrees.sum())
-        self.eigenvalues_ = 1 - self._gaps
-        self._psi, self.embedding_ = Y, Y * _powers(self.eigenvalues_, self.t)
+        Y, gaps = self._embed(A, k, 0)
+        self.eigenvalues_, self._psi = 1 - gaps, Y * np.sqrt(A.degrees.sum())
+        self.embedding_ = self._psi * _powers(self.eigenvalues_, self.t)
         return self
 
     def transform(self, X: Any) -> Panel:
@@ -310,11 +306,12 @@ class DiffusionMap(GraphEmbedding):
         """
         check_is_fitted(self, "embedding_")
         X = validate_data(self, unmasked_matrix(X), accept_sparse="csr", dtype=np.float64, reset=False)
-        W = _nonnegative(csr_array(X), self)
+        W = _nonnegative(X, self)
         P = _by_density(W, _sums(W), self._densities, self.alpha)
         sums = _sums(P)[:, None]
         means = np.divide(P @ self._psi, sums, out=np.zeros((W.shape[0], len(self.eigenvalues_))), where=sums > 0)
-        return means / self.eigenvalues_ * _powers(self.eigenvalues_, self.t)
+        nonzero = np.where(self.eigenvalues_ == 0, np.inf, self.eigenvalues_)
+        return np.asarray(means / nonzero * _powers(self.eigenvalues_, self.t))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -329,39 +326,38 @@ def _affinities(X: Any, estimator: Any) -> csr_array:
     name = type(estimator).__name__
     if X.shape[0] != X.shape[1]:
         raise ValueError(f"{name} needs a square matrix of affinities, one row and column per node, got {X.shape}.")
-    W = _nonnegative(csr_array(X), estimator)
-    W.sum_duplicates()
-    W.eliminate_zeros()
+    W = _nonnegative(X, estimator)
     largest = float(W.data.max(initial=0.0))
     check_size("affinities", largest, LARGEST)
     off = float(abs(W - W.T).max()) if W.nnz else 0.0
-    if off > 1e-10 * largest:
+    if off > ASYMMETRY * largest:
         raise ValueError(f"{name} needs symmetric affinities, got a difference of {off:.3g}. Pass (W + W.T) / 2.")
-    return csr_array((W + W.T) / 2) if off > 0 else W
+    if off > 0:
+        return csr_array((W + W.T) / 2)
+    return W
 
 
 def _nonnegative(X: Any, estimator: Any) -> csr_array:
     check_non_negative(X, type(estimator).__name__)
-    return csr_array(X)
+    W: csr_array = csr_array(X, copy=True)  # zeros and duplicates are removed in place
+    W.sum_duplicates()
+    W.eliminate_zeros()
+    return W
 
 
 def _without_diagonal(W: csr_array) -> csr_array:
-    W = W - dia_array((W.diagonal()[None], [0]), shape=W.shape)
-    W = csr_array(W)
-    W.eliminate_zeros()
-    return W
+    rows = np.repeat(np.arange(W.shape[0]), np.diff(W.indptr))
+    off = W.indices != rows
+    return csr_array((W.data[off], (rows[off], W.indices[off])), shape=W.shape)
 
 
 def _unit_rows(X: csr_array) -> csr_array:
     rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     largest = np.zeros(X.shape[0])
     np.maximum.at(largest, rows, X.data)
-    data = X.data / np.where(largest > 0, largest, 1.0)[rows]
+    data = X.data / largest[rows]
     lengths = np.sqrt(np.bincount(rows, data**2, minlength=X.shape[0]))
-    X = csr_array((data / np.where(lengths > 0, lengths, 1.0)[rows], X.indices, X.indptr), shape=X.shape)
-    X.sum_duplicates()
-    X.eliminate_zeros()
-    return X
+    return csr_array((data / lengths[rows], X.indices, X.indptr), shape=X.shape)
 
 
 def _by_density(W: csr_array, rows: Vector, columns: Vector, alpha: float) -> csr_array:

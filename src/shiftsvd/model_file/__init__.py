@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     import shiftsvd as ss
 
     # MultipleCorrespondenceAnalysis is a CorrespondenceAnalysis. A model of an extension has its type by `kind`.
-    Stored: TypeAlias = ss.PCA | ss.IncrementalPCA | ss.TruncatedSVD | ss.LSA | ss.CorrespondenceAnalysis | ss.PCoA
+    Table: TypeAlias = ss.CorrespondenceAnalysis | ss.PCoA | ss.SpectralEmbedding | ss.DiffusionMap
+    Stored: TypeAlias = ss.PCA | ss.IncrementalPCA | ss.TruncatedSVD | ss.LSA | Table
 
 Model = TypeVar("Model")
 
@@ -50,7 +51,7 @@ def save_model(
     Parameters
     ----------
     model : estimator of this package, or of an extension
-        Fitted: any of the classes that end with PCA, SVD, LSA, CorrespondenceAnalysis or PCoA.
+        Fitted: any of the classes that end with PCA, SVD, LSA, CorrespondenceAnalysis or PCoA, or of those of graphs.
     path : path
         The file, which appears when it is complete.
     force : bool

@@ -123,7 +123,8 @@ def numbers(
     else:
         must(isinstance(value, float), name, "be a number", value)
     check_finite(name, value)
-    low, high = float(np.min(value, initial=math.inf)), float(np.max(value, initial=-math.inf))
+    entries = np.asarray(value, np.float64)
+    low, high = float(np.min(entries, initial=math.inf)), float(np.max(entries, initial=-math.inf))
     must(low >= least, name, f"be at least {least:g}", low)
     must(high <= most, name, f"be at most {most:g}", high)
 
@@ -164,6 +165,11 @@ def instance_of(name: str, value: Any, sizes: Sizes, *types: str) -> None:
     must(own in types, name, f"be {' or '.join(types)}", value)
     if own in values():
         values()[own].check(name, value, sizes)
+
+
+@_check
+def flag(name: str, value: Any, sizes: Sizes) -> None:
+    must(isinstance(value, bool), name, "be true or false", value)
 
 
 def same_check(check: Check, names: str) -> dict[str, Check]:
@@ -373,6 +379,16 @@ _TABLE: Final = {
     "info_": instance_of("Info"),
 }
 
+_GRAPH: Final[dict[str, Check]] = {
+    "embedding_": numbers("mk"),
+    "eigenvalues_": numbers("k"),
+    **same_check(numbers("k", least=0), "eigenvalue_errors_ vector_errors_"),
+    "degrees_": numbers("m", least=0),
+    "component_labels_": numbers("m", dtype="int64", least=0),
+    "converged_": flag(),
+    **same_check(count(), "n_products_ n_features_in_"),
+}
+
 KINDS: Final = {
     "PCA": Kind(
         "shiftsvd.estimators.pca",
@@ -440,6 +456,13 @@ KINDS: Final = {
         },
         {"feature_names_in_": texts("q"), "_points": numbers("mp")},
         agree=_points_agree,
+    ),
+    "SpectralEmbedding": Kind("shiftsvd.estimators.graphs", _GRAPH, {"feature_names_in_": texts("i")}),
+    "DiffusionMap": Kind(
+        "shiftsvd.estimators.graphs",
+        {**_GRAPH, "_psi": numbers("mk"), "_densities": numbers("m", least=0)},
+        {"feature_names_in_": texts("m")},
+        {"n_features_in_": "m"},
     ),
 }
 

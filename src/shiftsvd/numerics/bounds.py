@@ -208,13 +208,6 @@ def largest_group(ritz: Ritz) -> tuple[int, int]:
     return (int(sizes[at]), int(ends[at + 1])) if len(sizes) else (0, 0)
 
 
-def group_end(ritz: Ritz) -> int:
-    """Return the index after the last Ritz value of the group of the k-th; of crowded values, NEIGHBOURS count."""
-    starts = groups(ritz.theta[: ritz.k + NEIGHBOURS], ritz.rounded_squares[: ritz.k + NEIGHBOURS])[0]
-    after = starts[starts >= ritz.k]
-    return int(after[0]) if len(after) else min(ritz.k + NEIGHBOURS, len(ritz.theta))
-
-
 def worst_of_group(ritz: Ritz) -> Vector:
     """Return, for each of the first k values, the largest residual of its group."""
     starts = groups(ritz.theta, ritz.rounded_squares)[0]

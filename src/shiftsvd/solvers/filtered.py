@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.algebra.affinity import Affinity
+from shiftsvd.backends.affinity import Affinity
 from shiftsvd.numerics.bounds import residual_rounding, value_bounds
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner

@@ -13,7 +13,6 @@ from shiftsvd.numerics.bounds import (
     TURNING,
     CountBound,
     Ritz,
-    group_end,
     groups,
     rounding_of,
     value_errors,
@@ -40,9 +39,9 @@ class Eigenpairs(NamedTuple):
     n_passes: int
     negative: float  # the sum of the absolute negative eigenvalues, estimated from the first block
     lowest: float  # an upper bound of the lowest eigenvalue
-    rest: Vector  # the other Ritz values, descending
-    limit: float  # a proven bound of the next eigenvalue; infinite if none was proven
-    spent: bool  # the budget ended the run
+    rest: Vector = np.empty(0)  # the other Ritz values, descending
+    limit: float = np.inf  # a proven bound of the next eigenvalue; infinite if none was proven
+    spent: bool = False  # the budget ended the run
 
 
 @dataclass(frozen=True)
@@ -129,17 +128,19 @@ class VectorLanczos(HermitianLanczos):
     """
 
     def errors(self, ritz: Ritz, proven: Proven) -> Vector:
-        # Before the probe, the Ritz values after a group infer its gap; then proven bounds replace them.
-        limits = None if proven.n_probes == 0 else lambda end: min(value_limit(ritz, end), proven.limit(end))
-        rounding, k = (1 + TURNING) * ritz.noise, ritz.k
-        squares = (ritz.r + rounding) ** 2
-        starts, radii = groups(ritz.theta[: k + NEIGHBOURS], squares[: k + NEIGHBOURS])
-        sizes = np.diff(np.append(starts, len(ritz.theta[: k + NEIGHBOURS])))
-        unresolved = np.repeat((sizes > 1) & (radii > 2 * np.sqrt(sizes) * rounding), sizes)[:k]
-        return np.where(unresolved, 1.0, vector_bounds(ritz.theta, squares, k, ritz.limit, limits=limits))
+        starts, radii, end = _groups(ritz)
+        sizes, limits = np.diff(np.append(starts, _depth(ritz))), None
+        if proven.n_probes:
+            # If at most `end` eigenvalues exceed those of the groups, none was missed among them: gaps between groups
+            # are those of Ritz values. Without a probe, the gap after the last group is, too.
+            limit = min(value_limit(ritz, end), proven.limit(end))
+            below = dict(zip(starts.tolist(), (ritz.theta[starts] + radii).tolist(), strict=True)) | {end: limit}
+            limits = below.__getitem__ if limit < ritz.theta[end - 1] else lambda _: np.inf
+        unresolved = np.repeat((sizes > 1) & (radii > 2 * np.sqrt(sizes) * _rounding(ritz)), sizes)[: ritz.k]
+        return np.where(unresolved, 1.0, vector_bounds(ritz.theta, _squares(ritz), ritz.k, ritz.limit, limits=limits))
 
     def needs(self, ritz: Ritz, proven: Proven) -> list[CountBound]:
-        needs, end = super().needs(ritz, proven), group_end(ritz)
+        needs, end = super().needs(ritz, proven), _groups(ritz)[2]
         # Prove a bound in the middle of the gap after the group of the k-th value: a sine doubles at most.
         if end < len(ritz.theta) and ritz.theta[end - 1] - ritz.theta[end] > TURNING * ritz.noise:
             needs[0] = end, float(ritz.theta[end - 1] + ritz.theta[end]) / 2
@@ -152,6 +153,25 @@ class VectorLanczos(HermitianLanczos):
 def _ritz(pairs: RitzPairs, k: int, G: Products, F: Factorization, proven: Proven) -> Ritz:
     noise = rounding_of(pairs.theta, G.eps)
     return Ritz(pairs.theta, pairs.E, k, noise, proven.level_of(F), proven.limit(k))
+
+
+def _groups(ritz: Ritz) -> tuple[Vector, Vector, int]:
+    """Return the first index and the radius of each group, and the end of the group of the k-th value."""
+    depth = _depth(ritz)
+    starts, radii = groups(ritz.theta[:depth], _squares(ritz)[:depth])
+    return starts, radii, int(min(starts[starts >= ritz.k], default=depth))
+
+
+def _depth(ritz: Ritz) -> int:
+    return min(ritz.k + NEIGHBOURS, len(ritz.theta))
+
+
+def _squares(ritz: Ritz) -> Vector:
+    return np.asarray((ritz.r + _rounding(ritz)) ** 2)
+
+
+def _rounding(ritz: Ritz) -> float:
+    return (1 + TURNING) * ritz.noise
 
 
 def _negative(ritz: Ritz, Z: Panel, F: Factorization) -> float:

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.sparse import block_array, csr_array
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from shiftsvd.algebra.operator import Costs, Operator
@@ -129,10 +129,10 @@ def affinity_of_rows(X: csr_array, as_operator: Any) -> Affinity:
     roots = _inverse_roots(degrees)
     S = csr_array((X.data * roots[rows], X.indices, X.indptr), shape=X.shape)
     loops = np.bincount(rows, S.data**2, minlength=X.shape[0])
-    joined = csr_array((several[X.indices], X.indices, X.indptr), shape=X.shape)
-    joined.eliminate_zeros()
-    both = connected_components(block_array([[None, joined], [joined.T, None]], format="csr"), directed=False)[1]
-    labels = np.unique(both[: X.shape[0]], return_inverse=True)[1]
+    joins, (n, p) = several[X.indices], X.shape  # rows are joined by the columns that they share
+    ends = rows[joins], n + X.indices[joins]
+    both = connected_components(csr_array((np.ones(len(ends[0])), ends), shape=(n + p, n + p)), directed=False)[1]
+    labels = np.unique(both[:n], return_inverse=True)[1]
     return Affinity(as_operator(S), degrees, labels, loops)
 
 

@@ -1,0 +1,184 @@
+"""Spectral embedding and diffusion maps: eigenvalues, vectors and their bounds beside dense ones."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, random_array
+from scipy.sparse.csgraph import connected_components
+from sklearn.datasets import make_swiss_roll
+from sklearn.manifold import SpectralEmbedding as Reference
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import shiftsvd as ss
+from shiftsvd.backends.affinity import affinity_of_edges
+
+ROUNDING = 4e-15  # of the eigenvalues of LAPACK
+
+
+def graph(kind: str, rng: np.random.Generator) -> Any:
+    n = int(rng.integers(20, 90))
+    W, half = np.zeros((n, n)), n // 2
+    if kind == "cycle":
+        W[np.arange(n), (np.arange(n) + 1) % n] = 1
+    elif kind == "star":
+        W[0, 1:] = 1
+    elif kind == "barbell":  # two cliques and a weak edge: one gap of 1e-9
+        W[:half, :half] = W[half:, half:] = 1
+        W[0, -1] = 1e-6
+    elif kind == "bipartite":
+        W[:half, half:] = rng.random((half, n - half)) < 0.3
+    elif kind == "disconnected":
+        W[:half, :half], W[half:, half:] = rng.random((half, half)), rng.random((n - half, n - half))
+    elif kind == "clusters":  # six eigenvalues near 1
+        label = rng.integers(0, 6, n)
+        W = (rng.random((n, n)) < 0.5) * (label[:, None] == label) + 1e-5 * (rng.random((n, n)) < 0.1)
+    else:
+        W = (rng.random((n, n)) < 3 / n) * rng.lognormal(0, 3, (n, n))
+        W *= {"weights": 1.0, "large": 1e140, "small": 1e-140, "isolated": 1.0, "loops": 1.0}[kind]
+        if kind == "loops":
+            W += np.diag(rng.random(n))
+    return (W + W.T) / 2
+
+
+def nontrivial(W: Any) -> tuple[Any, Any]:
+    W = W / W.max()
+    W = W - np.diag(np.diag(W))
+    labels, d = connected_components(csr_array(W), directed=False)[1], W.sum(axis=1)
+    roots = 1 / np.sqrt(np.where(d > 0, d, np.inf))
+    U = (labels[:, None] == np.unique(labels)) * np.sqrt(np.where(d > 0, d, 1))[:, None]
+    U /= np.linalg.norm(U, axis=0)
+    values, vectors = np.linalg.eigh(roots[:, None] * W * roots + np.diag(d == 0) - 3 * U @ U.T)
+    return 1 - values[::-1], vectors[:, ::-1]
+
+
+KINDS = ("cycle", "star", "barbell", "bipartite", "disconnected", "clusters")
+KINDS += ("weights", "large", "small", "isolated", "loops")
+
+
+@pytest.mark.filterwarnings("ignore:The graph has", "ignore:Components")
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_and_vectors_are_within_their_bounds(kind: str) -> None:
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        W, k, tol = graph(kind, rng), int(rng.integers(1, 7)), 10.0 ** -rng.integers(1, 9)
+        gaps, vectors = nontrivial(W)
+        model = ss.SpectralEmbedding(k, affinity="precomputed", tol=tol, random_state=seed).fit(csr_array(W))
+        assert np.all(np.abs(model.eigenvalues_ - gaps[:k]) <= model.eigenvalue_errors_ + ROUNDING)
+        V = model.embedding_ * np.sqrt(np.where(model.degrees_ > 0, model.degrees_, 1))[:, None]
+        V /= np.linalg.norm(V, axis=0)
+        assert np.abs(V.T @ V - np.eye(k)).max() < 1e-10
+        for j in range(k):
+            equal = np.abs(gaps - gaps[j]) <= 1e-12
+            sine = np.linalg.norm(V[:, j] - vectors[:, equal] @ (vectors[:, equal].T @ V[:, j]))
+            apart = min(np.abs(gaps[~equal] - gaps[j]), default=1.0)
+            assert sine <= model.vector_errors_[j] + ROUNDING / apart
+        assert model.converged_ == bool(np.all(model.vector_errors_ <= tol))
+
+
+@pytest.mark.parametrize("n", [301, 1000])
+def test_small_gaps_keep_their_digits(n: int) -> None:
+    i = np.arange(n)
+    W = csr_array((np.ones(n), (i, (i + 1) % n)), shape=(n, n))
+    model = ss.SpectralEmbedding(4, affinity="precomputed", tol=1e-8, random_state=0).fit(W + W.T)
+    exact = 2 * np.sin(np.pi * np.array([1, 1, 2, 2]) / n) ** 2
+    assert model.converged_
+    assert np.all(np.abs(model.eigenvalues_ - exact) <= model.eigenvalue_errors_)
+    assert np.allclose(model.eigenvalues_, exact, rtol=1e-10, atol=0)
+
+
+def test_coordinates_are_those_of_scikit_learn() -> None:
+    X = make_swiss_roll(400, random_state=0)[0]
+    ours = ss.SpectralEmbedding(3, n_neighbors=12, tol=1e-9, random_state=0).fit(X)
+    theirs = Reference(3, affinity="nearest_neighbors", n_neighbors=12, random_state=0).fit(X)
+    assert np.allclose(ours.embedding_, theirs.embedding_, atol=1e-8)
+
+
+def test_cosines_are_never_formed_and_equal_those_that_are() -> None:
+    rng = np.random.default_rng(0)
+    X = random_array((150, 90), density=0.05, rng=rng, format="csr", data_sampler=rng.lognormal)
+    X.data[X.indptr[7] : X.indptr[8]] = 0
+    lengths = np.sqrt((X.multiply(X)).sum(axis=1))
+    W = (X.multiply(1 / np.where(lengths > 0, lengths, 1)[:, None])).toarray()
+    W = W @ W.T
+    with pytest.warns(UserWarning, match=r"The graph has \d+ connected components"):
+        ours = ss.SpectralEmbedding(4, affinity="cosine", tol=1e-9, random_state=0).fit(X)
+    with pytest.warns(UserWarning, match=r"The graph has \d+ connected components"):
+        formed = ss.SpectralEmbedding(4, affinity="precomputed", tol=1e-9, random_state=0).fit((W + W.T) / 2)
+    assert np.allclose(ours.eigenvalues_, formed.eigenvalues_, atol=1e-13)
+    assert np.allclose(ours.embedding_, formed.embedding_, atol=1e-7)
+    assert np.array_equal(ours.component_labels_ == 0, formed.component_labels_ == 0)
+
+
+def test_components_are_reported_and_may_come_first() -> None:
+    W = np.zeros((7, 7))
+    W[:3, :3] = W[3:6, 3:6] = 1  # and a node without edges
+    with pytest.warns(UserWarning, match=r"The graph has 3 connected components \(3, 3, 1 nodes\)"):
+        model = ss.SpectralEmbedding(4, affinity="precomputed", drop_first=False, random_state=0).fit(W)
+    assert np.array_equal(model.eigenvalues_[:3], np.zeros(3))
+    assert model.eigenvalues_[3] == pytest.approx(1.5)
+    assert np.array_equal(model.embedding_[:, 2], [0, 0, 0, 0, 0, 0, 1])
+    with pytest.raises(ValueError, match=r"n_components must be .*4 for a graph of 7 nodes in 3 connected comp"):
+        ss.SpectralEmbedding(5, affinity="precomputed").fit(W)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+def test_diffusion_maps_are_eigenvectors_of_the_walk(alpha: float) -> None:
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    W = np.exp(-np.square(X[:, None] - X).sum(axis=2))
+    K = W / np.outer(W.sum(axis=1), W.sum(axis=1)) ** alpha
+    P = K / K.sum(axis=1)[:, None]
+    model = ss.DiffusionMap(5, alpha=alpha, t=2, tol=1e-9, random_state=0).fit(W)
+    psi = model.embedding_ / model.eigenvalues_**2
+    assert np.allclose(P @ psi, psi * model.eigenvalues_, atol=1e-10)
+    assert np.allclose(model.eigenvalues_, np.sort(np.linalg.eigvals(P).real)[::-1][1:6], atol=1e-12)
+    stationary = K.sum(axis=1) / K.sum()
+    assert np.allclose((psi.T * stationary) @ psi, np.eye(5), atol=1e-10)
+    assert np.allclose(model.transform(W[:9]), model.embedding_[:9], atol=1e-10)
+    assert np.array_equal(model.transform(np.zeros((1, 60))), np.zeros((1, 5)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "W", "message"),
+    [
+        ({}, -np.ones((4, 4)), "Negative values"),
+        ({}, np.triu(np.ones((4, 4))), r"needs symmetric affinities, got a difference of 1. Pass \(W \+ W.T\) / 2"),
+        ({}, np.ones((4, 3)), "needs a square matrix of affinities"),
+        ({}, 1e300 * np.ones((4, 4)), "affinities must be between"),
+        ({"affinity": "rbf"}, np.ones((4, 4)), "affinity must be one of nearest_neighbors, cosine, precomputed"),
+        ({"affinity": "cosine"}, -np.ones((4, 4)), "Negative values"),
+        ({"affinity": "nearest_neighbors", "n_neighbors": 9}, np.ones((4, 4)), "n_neighbors must be .*3.*4 samples"),
+        ({"n_components": 4}, np.ones((4, 4)), "n_components must be .*3.* for a connected graph of 4 nodes"),
+        ({"max_products": 0}, np.ones((4, 4)), "max_products must be"),
+        ({"tol": -1}, np.ones((4, 4)), "tol must be"),
+        ({"memory_limit": "1 KB"}, np.ones((400, 400)), "coordinates of 400 nodes"),
+    ],
+)
+def test_bad_input_is_refused(settings: dict[str, Any], W: Any, message: str) -> None:
+    with pytest.raises((ValueError, MemoryError), match=message):
+        ss.SpectralEmbedding(**{"n_components": 2, "affinity": "precomputed"} | settings).fit(W)
+
+
+@pytest.mark.filterwarnings("ignore:The graph has")
+def test_inputs_are_not_modified_and_seeds_repeat() -> None:
+    W = csr_array(graph("weights", np.random.default_rng(3)))
+    W.data[W.indices == 5], W.data[W.indptr[5] : W.indptr[6]] = 0, 0  # zeros are stored
+    before = W.copy()
+    ss.SpectralEmbedding(1, affinity="cosine", random_state=1).fit(W)
+    ss.DiffusionMap(1, random_state=1).fit(W)
+    one, two = (ss.SpectralEmbedding(3, affinity="precomputed", random_state=1, n_threads=t).fit(W) for t in (1, 3))
+    assert np.array_equal(one.embedding_, two.embedding_)
+    assert all(np.array_equal(getattr(W, name), getattr(before, name)) for name in ("data", "indices", "indptr"))
+
+
+def test_a_product_costs_no_more_than_two_reads_and_removes_the_trivial_vectors() -> None:
+    W = csr_array(graph("cycle", np.random.default_rng(0)))
+    A = affinity_of_edges(W, ss.as_operator)
+    assert np.allclose(A.matmat(A.trivial.toarray()), -A.trivial.toarray())
+    assert A.costs.stored == W.nnz
+
+
+@parametrize_with_checks([ss.SpectralEmbedding(1, n_neighbors=4), ss.DiffusionMap(1)])
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn(estimator: Any, check: Any) -> None:
+    check(estimator)
