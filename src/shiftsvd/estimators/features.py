@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import wraps
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, cast
 
 import numpy as np
@@ -86,6 +87,38 @@ class Components(Estimator):
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Fit to X and return its scores, as `transform` does."""
         return self.fit(X, y).transform(X)
+
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        force: bool = False,
+        names: Sequence[str] | None = None,
+        source: str | None = None,
+    ) -> None:
+        """Write the fitted model to a file without pickle; see `shiftsvd.save_model`.
+
+        Parameters
+        ----------
+        path : path
+            Path of the file.
+        force : bool
+            Overwrite an existing file.
+        names : sequence of str, optional
+            Names of the features, in place of `feature_names_in_`.
+        source : str, optional
+            Origin of the data, for readers of the file.
+        """
+        from shiftsvd.model_file import save_model
+
+        save_model(host_copy(self), path, force=force, names=names, source=source)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read a fitted model from a file that `save` wrote; see `shiftsvd.load_model`."""
+        from shiftsvd.model_file import load_model
+
+        return load_model(path, cls)
 
     @property
     def _n_features_out(self) -> int:
@@ -202,6 +235,16 @@ def labelled(values: Panel, names: Any) -> Any:
     import pandas as pd
 
     return pd.DataFrame(values, index=names)
+
+
+def cosines(A: Operator, V: Panel) -> Panel:
+    """Return the share of each direction in the squared length of each row of A."""
+    coordinates, squares = A.matmat(V), A.row_squares()
+    if squares is None:
+        raise ValueError(
+            f"squared cosines need squared entries, which {A} does not provide. Pass an array or a sparse matrix."
+        )
+    return np.asarray(coordinates**2 / np.where(squares > 0, squares, np.inf)[:, None])
 
 
 def feature_names_of(model: Any) -> Any:
