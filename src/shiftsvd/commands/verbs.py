@@ -55,10 +55,11 @@ def verb(*examples: str, takes: list[click.Parameter]) -> Callable[[Callable[[Se
 
 _OPTIONS_OF_FIT: Final = [
     files("FILE...", required=True),
-    *named(f"stack join k {_DATA} label_column preprocess trust_values"),
+    *named(f"stack join k {_DATA} label_column mixed supplementary preprocess trust_values"),
     *of_extensions("fit"),
     *named("shift scale missing unobserved penalty max_iter solver tol certify seed threads memory device"),
-    *named("scheduler workers checkpoint out scores components report dtype json_out force spreadsheet_safe"),
+    *named("scheduler workers checkpoint out scores components contributions report dtype json_out force"),
+    *named("spreadsheet_safe"),
     *named("progress quiet verbose"),
 ]
 
@@ -66,6 +67,7 @@ _OPTIONS_OF_FIT: Final = [
 @verb(
     "fit counts.mtx.gz -k 0.5 --json",
     "fit table.csv -k 2 --scale -o out/",
+    "fit survey.csv -k 2 --mixed --supplementary country -o out/",
     "fit ratings.npz -k 5 --missing em --unobserved",
     "fit counts.npz -k 10 --preprocess pearson --memory 1G -o residuals/",
     takes=_OPTIONS_OF_FIT,

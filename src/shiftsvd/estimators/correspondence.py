@@ -20,7 +20,16 @@ from shiftsvd.estimators.categories import (
     refuse_missing,
     refuse_unknown,
 )
-from shiftsvd.estimators.features import Components, checked, cosines, is_pandas, is_unread, labelled, labels_of
+from shiftsvd.estimators.features import (
+    Components,
+    checked,
+    cosines,
+    is_pandas,
+    is_unread,
+    labelled,
+    labels_of,
+    row_squares,
+)
 from shiftsvd.estimators.settings import as_one_fit, random_generator
 from shiftsvd.front import decompose, integer, tolerance
 from shiftsvd.kernels import threads
@@ -167,7 +176,7 @@ class CorrespondenceAnalysis(Components):
             The squared cosines of each row.
         """
         profiles = self._row_profiles(self._table(X))
-        return labelled(cosines(profiles, self.components_.T), labels_of(X)[0])
+        return labelled(cosines(profiles.matmat(self.components_.T), row_squares(profiles)), labels_of(X)[0])
 
     @as_one_fit
     def column_coordinates(self, X: Any) -> Any:
@@ -201,7 +210,7 @@ class CorrespondenceAnalysis(Components):
             The squared cosines of each column.
         """
         profiles, U = self._column_profiles(X)
-        return labelled(cosines(profiles, U), self._column_names(X))
+        return labelled(cosines(profiles.matmat(U), row_squares(profiles)), self._column_names(X))
 
     @as_one_fit
     def _project(self, X: Any) -> Panel:

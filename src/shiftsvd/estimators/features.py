@@ -20,6 +20,7 @@ from shiftsvd.backends.validation import before_sklearn
 from shiftsvd.errors import Part, Refused, few
 from shiftsvd.kernels import threads
 from shiftsvd.missing.gaps import Gaps
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.runs.memory import Resources
@@ -237,14 +238,17 @@ def labelled(values: Panel, names: Any) -> Any:
     return pd.DataFrame(values, index=names)
 
 
-def cosines(A: Operator, V: Panel) -> Panel:
-    """Return the share of each direction in the squared length of each row of A."""
-    coordinates, squares = A.matmat(V), A.row_squares()
+def cosines(coordinates: Panel, squares: Vector) -> Panel:
+    return np.asarray(coordinates**2 / np.where(squares > 0, squares, np.inf)[:, None])
+
+
+def row_squares(A: Operator) -> Vector:
+    squares = A.row_squares()
     if squares is None:
         raise ValueError(
             f"squared cosines need squared entries, which {A} does not provide. Pass an array or a sparse matrix."
         )
-    return np.asarray(coordinates**2 / np.where(squares > 0, squares, np.inf)[:, None])
+    return squares
 
 
 def feature_names_of(model: Any) -> Any:

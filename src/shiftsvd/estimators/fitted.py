@@ -23,6 +23,7 @@ from shiftsvd.estimators.features import (
     on_device_of_input,
     on_host,
     points,
+    row_squares,
     scores_by_row,
 )
 from shiftsvd.estimators.settings import data_of_rows
@@ -319,9 +320,8 @@ class FittedPCA(Components):
             Squared scores over squared singular values. Over all rows of the fit they sum to 1, if each is multiplied
             by its weight; 0 for a component without variance.
         """
-        A, S = self._minus_shift(self._operator(X), groups, covariates), self.singular_values_
-        Z = _joined(A.row_products(self.components_.T.astype(np.float64)))
-        return labelled((Z / np.where(S > 0, S, np.inf)) ** 2, labels_of(X)[0])
+        A = self._minus_shift(self._operator(X), groups, covariates)
+        return labelled(self._contributions(_joined(A.row_products(self._loadings))), labels_of(X)[0])
 
     @on_device_of_input
     def row_cosine_similarities(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
@@ -339,9 +339,25 @@ class FittedPCA(Components):
         array, or DataFrame if X is one of pandas, of shape (n_samples, n_components_)
             Shares that sum to 1 over all components of a row; 0 for a row that equals the shift. Two passes.
         """
-        A, S = self._minus_shift(self._operator(X), groups, covariates), self.singular_values_
-        B = times_powers(A, 0, -int(np.frexp(S[0])[1])) if len(S) and S[0] > 0 else A  # so that squares are in range
-        return labelled(cosines(B, self.components_.T.astype(np.float64)), labels_of(X)[0])
+        A = self._in_units(self._minus_shift(self._operator(X), groups, covariates))
+        return labelled(cosines(_joined(A.row_products(self._loadings)), row_squares(A)), labels_of(X)[0])
+
+    @property
+    def _loadings(self) -> Panel:
+        return self.components_.T.astype(np.float64)
+
+    def _contributions(self, scores: Panel) -> Panel:
+        S = self.singular_values_
+        return np.asarray((scores / np.where(S > 0, S, np.inf)) ** 2)
+
+    @property
+    def _unit(self) -> int:
+        """Exponent of a power of two of the size of the scores, whose squares may be out of range."""
+        S = self.singular_values_
+        return int(np.frexp(S[0])[1]) if len(S) and S[0] > 0 else 0
+
+    def _in_units(self, A: Operator) -> Operator:
+        return times_powers(A, 0, -self._unit) if self._unit else A
 
     @on_device_of_input
     def score_samples(self, X: Any, groups: Any = None, covariates: Any = None) -> Vector:
