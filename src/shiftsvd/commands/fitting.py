@@ -114,7 +114,7 @@ def run(given: Settings) -> None:
             release()
             sums, more = Sums(columns, run.pca.n_components_), ExitStack()
             with more:
-                writes = [sums.add] if columns else []
+                writes: list[Write] = [sums.add] if columns else []
                 if "contributions" in paths:
                     writes.append(more.enter_context(_contributions(run, outputs.part(paths["contributions"]))))
                 rasters = write_scores(run, hooks, paths, outputs, writes)

@@ -51,6 +51,7 @@ def with_categories(settings: Settings) -> Settings:
 
 def mixed_scale(A: Observed, names: Names, settings: Settings) -> Vector:
     """Return standard deviations of numbers, and the square roots of the frequencies of categories; one pass."""
+    assert names.features is not None  # a table has names, or numbers in their place
     classes = settings.choices.learned(names.features).one_hot
     indicators = {f"{name}{JOIN}{one}" for name, known in classes.items() for one in known}
     is_number = np.array([str(name) not in indicators for name in names.features])
@@ -85,7 +86,7 @@ def supplementary_columns(settings: Settings, m: int, samples: Any) -> list[Colu
     wanted = settings.supplementary
     if not wanted:
         return []
-    uses = {"drop": (), "columns": wanted, "one_hot": dict.fromkeys(settings.placed_texts, ())}
+    uses: dict[str, Any] = {"drop": (), "columns": wanted, "one_hot": dict.fromkeys(settings.placed_texts, ())}
     # `remembered`, so that settings of text files are no error for Parquet.
     choices = replace(settings.choices, **uses, keep_total=True, remembered=True)
     try:
@@ -101,6 +102,7 @@ def supplementary_columns(settings: Settings, m: int, samples: Any) -> list[Colu
             f"--supplementary must name columns with one value per sample, got {X.shape[0]:,} rows for {m:,} samples."
         )
     blocks = (X.with_nan().read(lo, hi) for lo, hi in pairwise(X.edges(BLOCK))) if isinstance(X, RowSource) else [X]
+    assert names.features is not None  # a table has names, or numbers in their place
     features = [str(name) for name in names.features]
     classes = choices.learned(features).one_hot
     places = [features.index(f"{name}{JOIN}{classes[name][0]}" if name in classes else name) for name in wanted]

@@ -344,7 +344,7 @@ class FittedPCA(Components):
 
     @property
     def _loadings(self) -> Panel:
-        return self.components_.T.astype(np.float64)
+        return np.asarray(self.components_.T, np.float64)
 
     def _contributions(self, scores: Panel) -> Panel:
         S = self.singular_values_

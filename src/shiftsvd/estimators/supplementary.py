@@ -1,6 +1,6 @@
 """Positions of columns that took no part in a fit: correlations of numbers, barycentres of categories."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -154,7 +154,7 @@ class Categories:
 
     name: str
     codes: Codes
-    known: Sequence[Any]
+    known: Any  # an array, an index of pandas, or a list
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -210,7 +210,8 @@ class _Sum:
         self.moments = Moments(0.0, np.zeros(k), np.zeros(k))
         if isinstance(column, Categories):
             self.labels: list[str | None] = [str(one) for one in column.known]
-            self._codes, self._there = column.codes, column.codes >= 0
+            self._codes: Codes | None = column.codes
+            self._there = column.codes >= 0
             self.counts = np.bincount(column.codes[self._there], minlength=len(column.known))
         else:
             self.labels = [None]
