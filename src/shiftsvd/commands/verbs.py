@@ -79,7 +79,8 @@ def fit(settings: Settings) -> None:
     reads. Sparse data remain sparse. Data larger than --memory are read in blocks; with --scheduler or
     --workers, worker processes read the blocks, and FILE must exist at the same path for all of them. Without -o, the
     components are printed as a table. With -o, the folder gets model.safetensors, scores, components.csv,
-    variances.csv, result.json and report.html. A warning lists components that did not converge.
+    variances.csv, result.json and report.html; --supplementary and --contributions add a file each. A warning lists
+    components that did not converge.
 
     --missing is stored in the model, and `transform` treats missing values in the same way. Shares of the variance
     then refer to the matrix with its missing values filled. With --missing em, "heldout_r2" in result.json is the R^2
