@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from shiftsvd.estimators.batches import merge_pca as merge_pca
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis as CorrespondenceAnalysis
     from shiftsvd.estimators.correspondence import MultipleCorrespondenceAnalysis as MultipleCorrespondenceAnalysis
+    from shiftsvd.estimators.famd import FAMD as FAMD
     from shiftsvd.estimators.graphs import DiffusionMap as DiffusionMap
     from shiftsvd.estimators.graphs import SpectralEmbedding as SpectralEmbedding
     from shiftsvd.estimators.lsa import LSA as LSA
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from shiftsvd.estimators.pcoa import PCoA as PCoA
     from shiftsvd.estimators.rotation import Rotation as Rotation
     from shiftsvd.estimators.rotation import rotate as rotate
+    from shiftsvd.estimators.supplementary import Supplementary as Supplementary
+    from shiftsvd.estimators.supplementary import supplementary as supplementary
     from shiftsvd.estimators.truncated import TruncatedSVD as TruncatedSVD
     from shiftsvd.front import svd as svd
     from shiftsvd.missing import Completion as Completion
@@ -84,11 +87,13 @@ _NAMES = {
     "choosing": ("Suggestion", "suggest_k", "warm_start"),
     "estimators.batches": ("IncrementalPCA", "merge_pca"),
     "estimators.correspondence": ("CorrespondenceAnalysis", "MultipleCorrespondenceAnalysis"),
+    "estimators.famd": ("FAMD",),
     "estimators.graphs": ("DiffusionMap", "SpectralEmbedding"),
     "estimators.lsa": ("LSA",),
     "estimators.pca": ("PCA",),
     "estimators.pcoa": ("PCoA",),
     "estimators.rotation": ("Rotation", "rotate"),
+    "estimators.supplementary": ("Supplementary", "supplementary"),
     "estimators.truncated": ("TruncatedSVD",),
     "front": ("svd",),
     "missing": ("Completion", "complete_matrix"),

@@ -60,6 +60,7 @@ def write(
     names: Any = None,
     colors: Any = None,
     new_scores: Any = None,
+    supplementary: Any = None,
     seconds: float | None = None,
     peak_bytes: int | None = None,
     force: bool = False,
@@ -87,6 +88,8 @@ def write(
         A column to colour the scores by, as in `shiftsvd.plot.scores`; classes have ellipses.
     new_scores : like `scores`, optional
         Scores of further samples, drawn over the others.
+    supplementary : Supplementary, optional
+        Columns that took no part in the fit, which `shiftsvd.supplementary` placed: drawn in the biplot, and listed.
     seconds, peak_bytes : optional
         Time and memory of the whole run. Default: those of the solver.
     force : bool
@@ -128,8 +131,9 @@ def write(
     new = {} if new_scores is None or not planes else dict(_planes(fit, new_scores))
     page = _page(fit, info, names) | {
         "scores_figures": list(_scores_figures(fit, planes, new, samples, colors)),
-        "biplot": [_biplot(fit, *planes[0], names)] if planes else [],
+        "biplot": [_biplot(fit, *planes[0], names, supplementary)] if planes else [],
         "outermost": _outermost(planes[0][1], planes[0][0], samples) if planes else [],
+        "supplementary": [] if supplementary is None else _positions(supplementary),
         "n_new": next((raster.n for raster in new.values()), 0),
         "source": {name: shown(value) for name, value in (source or {}).items()},
         "command": command,
@@ -297,9 +301,17 @@ def _draw_scores(fit: Fit, Z: ScoreRaster, new: ScoreRaster | None, ax: Any, **h
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), frameon=False, fontsize="small")
 
 
-def _biplot(fit: Fit, pair: tuple[int, int], Z: ScoreRaster, names: list[str]) -> dict[str, Any]:
-    title = f"Biplot of components {pair[0]} and {pair[1]}"
-    return _figure(title, 4.0, plot.biplot, fit.model, Z=Z, components=pair, top=ARROWS, names=names)
+def _biplot(fit: Fit, pair: tuple[int, int], Z: ScoreRaster, names: list[str], more: Any) -> dict[str, Any]:
+    title, how = f"Biplot of components {pair[0]} and {pair[1]}", {"names": names, "supplementary": more}
+    return _figure(title, 4.0, plot.biplot, fit.model, Z=Z, components=pair, top=ARROWS, **how)
+
+
+def _positions(found: Any) -> list[dict[str, Any]]:
+    tables = (np.asarray(table)[:TABLE, :2].tolist() for table in (found.coordinates, found.v_tests))
+    return [
+        {"name": short(name, 60), "is_number": category is None, "rows": f"{rows:,}", "at": at, "tests": tests}
+        for name, category, rows, at, tests in zip(found.names, found.categories, found.counts, *tables, strict=False)
+    ]
 
 
 def _outermost(raster: ScoreRaster, pair: tuple[int, int], samples: Any) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ pytest.importorskip("fcntl", reason="pipes with names")
 
 # Options that write files, or add to those that are written, by command; a case below has every one of them.
 WRITES = {
-    "fit": "out checkpoint scores components anndata report top_features tracy_widom scan",
+    "fit": "out checkpoint scores components contributions supplementary anndata report top_features tracy_widom scan",
     "transform": "out",
     "inverse": "out",
     "convert": "out",
@@ -36,10 +36,10 @@ WRITES["estimate"] = WRITES["fit"]  # which it takes, and writes nothing
 # All others. A new option goes here, or above and into a case.
 OTHERS = """
     files file model stack join k format key orient feature_types allow_external ids drop columns one_hot sep
-    decimal thousands encoding comment skip na censored keep_total label_column chromosomes autosome extract exclude
-    extract_range exclude_range exclude_long_range keep remove mind geno hwe hwe_midp maf unrelated indep_pairwise
-    indep_order preprocess flavor batch mask covariates groups shift scale missing unobserved penalty max_iter
-    solver solvers tol certify seed threads memory device devices scheduler workers dtype json_out force
+    decimal thousands encoding comment skip na censored keep_total label_column mixed chromosomes autosome extract
+    exclude extract_range exclude_range exclude_long_range keep remove mind geno hwe hwe_midp maf unrelated
+    indep_pairwise indep_order preprocess flavor batch mask covariates groups shift scale missing unobserved penalty
+    max_iter solver solvers tol certify seed threads memory device devices scheduler workers dtype json_out force
     spreadsheet_safe progress quiet verbose max_absent project match trust_ambiguous trust_order top_features
     trust_values weights compression rounds
 """
@@ -94,6 +94,9 @@ CASES = {
         "matplotlib jinja2 h5py pyarrow anndata",
     ),
     "fit of genotypes": Case("fit IN/X.bed -k 2 -q --no-report --tracy-widom --scan -o OUT", "out", "bed_reader"),
+    "fit of a survey": Case(
+        "fit IN/survey.csv -k 2 -q --no-report --mixed --supplementary town --contributions -o OUT", "out", "pyarrow"
+    ),
     "transform": Case("transform IN/model.safetensors IN/X.npy -q -o OUT", "scores.csv"),
     "transform to a new folder": Case("transform IN/model.safetensors IN/X.npy -q -o OUT", "new/scores.npy"),
     "inverse": Case("inverse IN/model.safetensors IN/scores.npy -q -o OUT", "restored.npy"),
@@ -108,6 +111,9 @@ CASES = {
         "",
         "matplotlib jinja2 h5py anndata",
         forced=False,
+    ),
+    "estimate of a survey": Case(
+        "estimate IN/survey.csv -k 2 --mixed --supplementary town --contributions -o HERE/out", "", "pyarrow", False
     ),
     "estimate of genotypes": Case("estimate IN/X.bed -k 2 --tracy-widom --scan -o HERE/out", "", "bed_reader", False),
     "bench": Case("bench IN/X.npy -k 2 --rounds 1 --solver gram", forced=False),
@@ -125,6 +131,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(folder / "X.npy", X)
     np.save(folder / "scores.npy", pca.transform(X))
     np.save(folder / "long.npy", np.random.default_rng(0).standard_normal((3000, 100)))
+    rows = "".join(f"{x:.0f},{'ab'[i % 2]},{'xyz'[i % 3]}\n" for i, x in enumerate(X[:, 0]))
+    (folder / "survey.csv").write_text(f"visits,kind,town\n{rows}")
     bits = np.random.default_rng(1).integers(0, 256, (30, 10), np.uint8)
     (folder / "X.bed").write_bytes(b"\x6c\x1b\x01" + np.where(bits & 3 == 1, bits ^ 1, bits).tobytes())
     (folder / "X.bim").write_text("".join(f"{1 + j // 10}\tv{j}\t0\t{j + 1}\tA\tC\n" for j in range(30)))

@@ -80,9 +80,11 @@ def test_commands_on_tables_run_as_they_are_printed(tmp_path: Path, monkeypatch:
         ages = np.random.default_rng(m).normal(50, 9, (m, 2)).round(1)
         lines = [f"{17 + 3 * i},2024-01-{i + 1:02},{a},{b},{'FM'[i % 2]},g{i % 3}" for i, (a, b) in enumerate(ages)]
         Path(name).write_text("\n".join(["patient_id,date,age,weight,sex,group", *lines]) + "\n")
+    people = [f"{20 + 7 * i % 40},{'abc'[i % 3]},{'xy'[i % 2]},{30 + i * i % 11}" for i in range(24)]
+    Path("survey.csv").write_text("\n".join(["age,pet,country,income", *people]) + "\n")
     page = DOCS / "guide" / "tables.rst"
     lines = commands_of(page)
-    assert [line[1] for line in lines] == ["fit", "fit", "info", "fit", "transform", "fit", "fit"]
+    assert [line[1] for line in lines] == ["fit", "fit", "info", "fit", "fit", "transform", "fit", "fit"]
     for line in lines:
         result = CliRunner().invoke(main, line[1:])
         assert result.exit_code == 0, result.output

@@ -57,6 +57,9 @@ def estimators(X: Array, sparse: csr_array, lazy: DaskArray) -> None:
     assert_type(ss.PCoA(2).fit_transform(X), Array)
     assert_type(ss.CorrespondenceAnalysis(2).fit_transform(X), Array)
     assert_type(ss.MultipleCorrespondenceAnalysis(2).fit_transform(X), Array)
+    assert_type(ss.FAMD(2).fit_transform(X), Array)
+    assert_type(ss.supplementary(X, X), ss.Supplementary)
+    assert_type(ss.LSA.load("lsa.safetensors"), ss.LSA)
     assert_type(ss.LSA(2).fit_transform(["a text", "another one"]), Array)
     ss.PCA("mle", solver="exact", shift=None, scale="pareto", svd_solver="full", iterated_power="auto")
     ss.PCA(0.9, shift=ss.Covariates(), scale=[1.0, 2.0], power_iteration_normalizer="QR")
@@ -71,6 +74,7 @@ def estimators(X: Array, sparse: csr_array, lazy: DaskArray) -> None:
     ss.TruncatedSVD(5, solver="exactly")  # wrong
     ss.CorrespondenceAnalysis(2, solver="lanzos")  # wrong
     ss.MultipleCorrespondenceAnalysis(2, solver="lanzos")  # wrong
+    ss.FAMD(2, missing="em")  # wrong
     ss.LSA(2, solver="lanzos")  # wrong
 
 

@@ -25,6 +25,7 @@ FITS: dict[str, Callable[..., Any]] = {
     "TruncatedSVD": lambda **how: ss.TruncatedSVD(2, **how).fit(sparse.csr_array(X)),
     "correspondence": lambda **how: ss.CorrespondenceAnalysis(2, **how).fit(abs(X)),
     "categories": lambda **how: ss.MultipleCorrespondenceAnalysis(2, **how).fit(WORDS),
+    "mixed": lambda **how: ss.FAMD(2, **how).fit(WORDS),
     "LSA": lambda **how: ss.LSA(2, **how).fit(TEXTS),
     "centred LSA": lambda **how: ss.LSA(2, center=True, **how).fit(TEXTS),
     "spectrum": lambda **how: ss.suggest_k(X, "elbow", **how),

@@ -106,6 +106,11 @@ def multiple(X: Any, **settings: Any) -> Made:
     return model, lambda it: [it.row_coordinates(new), it.transform(new), it.column_coordinates(X)]
 
 
+def mixed(X: Any, **settings: Any) -> Made:
+    model = ss.FAMD(2, random_state=0, **settings).fit(X)
+    return model, lambda it: [it.transform(X), it.row_contributions(X), it.column_cosine_similarities(X)]
+
+
 def principal_coordinates(X: Any, new: Any, **settings: Any) -> Made:
     model = ss.PCoA(3, random_state=0, **settings).fit(X)
     return model, lambda it: [it.transform(new)]
@@ -155,6 +160,10 @@ MODELS: dict[str, Callable[[], Made]] = {
     "categories, numbers": lambda: multiple(categories("numbers"), unknown="ignore"),
     "categories, frame": lambda: multiple(categories("frame"), correction="benzecri"),
     "categories, declared": lambda: multiple(categories("declared")),
+    "mixed": lambda: mixed(categories("objects")),
+    "mixed, numbers": lambda: mixed(data()),
+    "mixed, frame": lambda: mixed(categories("frame"), missing="mean", solver=ss.Exact()),
+    "mixed, declared": lambda: mixed(categories("declared").assign(known=[True, None] * 25), missing="mean"),
     "distances": lambda: principal_coordinates(distances(False), np.ones((2, 25))),
     "distances, names": lambda: principal_coordinates(distances(True), distances(True).iloc[:2]),
     "points": lambda: principal_coordinates(np.abs(data()), np.ones((2, 9)), metric="braycurtis"),

@@ -5,8 +5,8 @@ import logging
 import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -22,9 +22,16 @@ from shiftsvd.backends.files import bytes_in_memory, counted, left_beside
 from shiftsvd.backends.validation import named
 from shiftsvd.commands.cluster import workers
 from shiftsvd.commands.hooks import Hooks, Run, first_answer, hooks_of
+from shiftsvd.commands.mixed import (
+    mixed_scale,
+    naming_columns,
+    supplementary_columns,
+    with_categories,
+    write_supplementary,
+)
 from shiftsvd.commands.options import print_message
 from shiftsvd.commands.settings import Settings, within
-from shiftsvd.commands.tables import ENTRIES
+from shiftsvd.commands.tables import ENTRIES, WRITERS, Block, Table, Write, component_names
 from shiftsvd.commands.writing import (
     Result,
     advise_scale,
@@ -34,11 +41,13 @@ from shiftsvd.commands.writing import (
     write_files,
     write_scores,
 )
-from shiftsvd.estimators.features import feature_names_of
+from shiftsvd.estimators.features import cosines, feature_names_of, row_squares
 from shiftsvd.estimators.pca import PCA
+from shiftsvd.estimators.supplementary import Sums
 from shiftsvd.events import listening
 from shiftsvd.front import planned as planned_for
 from shiftsvd.io import Names
+from shiftsvd.io.choices import JOIN
 from shiftsvd.io.formats.table import Column, read_column
 from shiftsvd.io.opening import open_chosen
 from shiftsvd.missing.fits import mean_rows
@@ -77,9 +86,9 @@ def run(given: Settings) -> None:
     outputs = Outputs(paths.values(), settings.force)
     started = time.perf_counter()
     run = opened(settings, hooks)
-    A, names = run.A, run.names
+    A, names, settings = run.A, run.names, run.settings
     k = within(settings.k, (A.shape[0], run.width), settings.file)
-    colors = _labels(run, hooks)
+    colors, columns = _labels(run, hooks), supplementary_columns(settings, A.shape[0], names.samples)
     release()
     with ExitStack() as stack:
         stack.enter_context(workers(settings.scheduler, settings.workers))
@@ -95,19 +104,29 @@ def run(given: Settings) -> None:
             with counted(A):
                 for each in hooks:
                     each.select(run)
+                if settings.mixed:
+                    run.scale = mixed_scale(A, names, settings)
                 run.pca = fitted(run, k)
             for each in hooks:
                 each.after_fit(run)
             advise_scale(A, names, given)
             leave_out_components(run, outputs, paths)
             release()
-            rasters = write_scores(run, hooks, paths, outputs)
+            sums, more = Sums(columns, run.pca.n_components_), ExitStack()
+            with more:
+                writes: list[Write] = [sums.add] if columns else []
+                if "contributions" in paths:
+                    writes.append(more.enter_context(_contributions(run, outputs.part(paths["contributions"]))))
+                rasters = write_scores(run, hooks, paths, outputs, writes)
         release()
         run.pca.set_params(missing=settings.missing_later)
         recorded = tuple(name for each in hooks for name in each.recorded)
         seconds = time.perf_counter() - started
         result = Result.of(run, feature_names_of(run.pca), recorded, paths, seconds)
-        write_files(run, hooks, result, paths, outputs, rasters, colors)
+        placed = sums.result(JOIN) if columns else None
+        if placed is not None:
+            write_supplementary(outputs.part(paths["supplementary"]), placed, component_names(run.pca.n_components_))
+        write_files(run, hooks, result, paths, outputs, rasters, colors, placed)
     for each in hooks:
         each.tell(run)
     click.echo(json.dumps(result.document) if settings.json_out else printed(result, hooks, bool(settings.verbose)))
@@ -137,7 +156,9 @@ def validated(given: Settings) -> tuple[Settings, list[Hooks]]:
 
 
 def opened(settings: Settings, hooks: Sequence[Hooks]) -> Run:
-    A, names = first_answer(each.open() for each in hooks) or _opened(settings)
+    settings = with_categories(settings)
+    with naming_columns(settings):
+        A, names = first_answer(each.open() for each in hooks) or _opened(settings)
     shift = None if settings.shift == "none" else settings.shift
     steps = as_transforms(settings.preprocess)
     run = Run(
@@ -163,6 +184,25 @@ def distributed_to_workers(A: Observed, settings: Settings) -> Observed:
     from shiftsvd.backends.dask import on_workers
 
     return on_workers(A)
+
+
+@contextmanager
+def _contributions(run: Run, path: Path) -> Iterator[Write]:
+    """Give a function that writes contributions and squared cosines of a block of scores; one pass."""
+    pca, A = run.pca, run.A if run.scored is None else run.scored
+    B = pca._in_units(pca._minus_shift(pca._operator(A), None, run.covariates))
+    squares, unit = row_squares(B), 2.0**pca._unit
+    names = component_names(pca.n_components_)
+    columns = [f"{what}_{name}" for what in ("contribution", "cos2") for name in names]
+    table = Table(columns, A.shape[0], np.dtype(np.float64), run.names.samples)
+    with path.open("wb") as file, WRITERS[path.suffix[1:]](file, table) as write:
+
+        def add(first: int, block: Block) -> None:
+            Z = block.astype(np.float64)
+            shares = cosines(Z / unit, squares[first : first + len(Z)])
+            write(first, np.hstack([pca._contributions(Z), shares]))
+
+        yield add
 
 
 def _labels(run: Run, hooks: Sequence[Hooks]) -> Column | None:
@@ -298,6 +338,7 @@ def estimated(given: Settings) -> dict[str, Any]:
     reads, ranking = (
         (sum(each) for each in zip(*(each.foresee(run) for each in hooks), strict=True)) if hooks else (0, 0)
     )
+    reads += settings.mixed  # for the scale
     B = run.taken()
     assert isinstance(B, Operator)
     k = within(settings.k, B.shape, settings.file)
@@ -324,7 +365,8 @@ def estimated(given: Settings) -> dict[str, Any]:
         _import_writers(paths)
         release()
         packages = _program(held) - program
-        stages["scores"] = model + packages + written_bytes(A, names.samples is not None, count, paths)
+        beside = 8 * A.shape[0] * (2 * len(settings.supplementary) + settings.contributions)
+        stages["scores"] = model + packages + beside + written_bytes(A, names.samples is not None, count, paths)
         stages["report"] = model + packages + DRAWN * ("report" in paths)
     seconds = foreseen.seconds_per_pass
     return {

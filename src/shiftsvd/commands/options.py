@@ -22,12 +22,12 @@ OF_TABLES: Final = "ids drop columns one_hot na censored keep_total sep decimal 
 HEADINGS: Final = {
     "Components": "k solver solvers rounds tol certify seed",
     "Data": "stack join format key orient feature_types allow_external max_absent",
-    "Tables": f"{OF_TABLES} label_column",
+    "Tables": f"{OF_TABLES} label_column mixed supplementary",
     "...": "",
     "Preparation": "preprocess trust_values shift scale",
     "Missing entries": "missing unobserved penalty max_iter",
     "Resources": "threads memory device devices scheduler workers checkpoint",
-    "Output": "out scores components report dtype compression json_out force spreadsheet_safe",
+    "Output": "out scores components contributions report dtype compression json_out force spreadsheet_safe",
     "Messages": "progress quiet verbose",
 }
 _HEADING: Final = {name: heading for heading, names in HEADINGS.items() for name in names.split()}
@@ -214,8 +214,8 @@ def spelled(setting: Setting) -> str:
         return option
     several = value if isinstance(value, list | tuple) else ["none" if value is None else value]
     names = [str(each) for each in several]
-    if setting.name == "drop" and names == [_label_column()]:
-        option = "--label-column"
+    if setting.name == "drop":
+        option = _use_of(names) or option
     if setting.name in _OF_COLUMNS:
         names = [joined(names)]
     return " ".join(f"{option} {quoted(name)}" for name in names)
@@ -241,11 +241,12 @@ def _options() -> dict[str, str]:
     return known | _ALIASES
 
 
-def _label_column() -> str | None:
-    """Return the column of --label-column, unless --drop names it too."""
+def _use_of(names: Sequence[str]) -> str | None:
+    """Return the option by which columns are excluded, unless --drop names them too."""
     given = click.get_current_context().params
-    label = given.get("label_column")
-    return None if label in given.get("drop", ()) else label
+    uses = {"--label-column": [given.get("label_column")], "--supplementary": given.get("supplementary", ())}
+    free = not set(names) & {*given.get("drop", ())}
+    return next((option for option, uses in uses.items() if free and {*names} <= {*uses}), None)
 
 
 def typed() -> str:

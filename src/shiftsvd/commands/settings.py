@@ -25,7 +25,19 @@ TRANSFORMS: Final = tuple(places())
 FORMATS: Final = (*get_args(FormatName), *merged("formats"))
 # Settings of the core that the results depend on; result.json lists them.
 OF_RESULTS: Final = (
-    *("k", "feature_types", "join", "preprocess", "shift", "scale", "missing", "unobserved", "penalty", "max_iter"),
+    *(
+        "k",
+        "feature_types",
+        "join",
+        "mixed",
+        "preprocess",
+        "shift",
+        "scale",
+        "missing",
+        "unobserved",
+        "penalty",
+        "max_iter",
+    ),
     *("solver", "tol", "seed"),
 )
 USUAL: Final = 50  # default number of components, or the smaller side of the matrix
@@ -135,6 +147,17 @@ class Settings:
     label_column: str | None = option(
         "Column of a table, or of obs, whose labels colour the scores in the report. It is not used as a feature.",
         metavar="COLUMN",
+    )
+
+    mixed: bool = option(
+        "Analyse numbers and categories together (factor analysis of mixed data): columns of repeated texts and of "
+        "--one-hot are categories. Numbers are divided by their standard deviation, categories by the square root of "
+        "their frequency.",
+        default=False,
+    )
+    supplementary: tuple[str, ...] = _columns(
+        "Columns that take no part in the fit, such as country,income. Their positions among the components are "
+        "written to supplementary.csv and drawn in the report."
     )
 
     preprocess: tuple[str, ...] = option(
@@ -255,6 +278,11 @@ class Settings:
     dtype: Literal["float32", "float64"] | None = option(
         "Precision of the numbers written.  [default: precision of the data]"
     )
+    contributions: bool = option(
+        "Also write the contribution of each sample to each component, and its squared cosines, in the format of the "
+        "scores.",
+        default=False,
+    )
     json_out: bool = option("Print the result as one JSON object on stdout.", "--json", default=False)
     force: bool = option("Overwrite existing outputs.", default=False)
     spreadsheet_safe: bool = option(
@@ -277,6 +305,7 @@ class Settings:
         type=click.IntRange(min=0),
         show_default=False,
     )
+    placed_texts: tuple[str, ...] = ()  # columns of --supplementary that hold categories
     labelled: bool = False  # whether --label-column is a column of the table, to be excluded from the features
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -300,8 +329,8 @@ class Settings:
         from shiftsvd.io.choices import Choices
 
         made = Choices.of(**{name: getattr(self, name) for name in OF_TABLES.split()})
-        label = self.label_column if self.labelled else None
-        return made if label is None else replace(made, drop=(*made.drop, label))
+        others = (*self.supplementary, *([self.label_column] if self.labelled else []))
+        return replace(made, drop=tuple(dict.fromkeys((*made.drop, *map(str, others))))) if others else made
 
     @property
     def file(self) -> str:
@@ -365,6 +394,7 @@ class Settings:
                 "--label-column needs a file, because the labels are read in a second pass. Write the data to a file."
             )
         checked = _with_device(self)
+        _check_uses(self)
         _check_workers(self)
         _check_missing(self)
         if self.preprocess and self.missing != "error":
@@ -373,7 +403,7 @@ class Settings:
                 "--missing."
             )
         if self.out is None:
-            for option in ("scores", "report", "components", "label_column"):
+            for option in ("scores", "report", "components", "label_column", "supplementary", "contributions"):
                 need_folder(option, getattr(self, option))
         if self.missing == "em":
             penalty, max_iter = "auto" if self.penalty is None else self.penalty, self.max_iter or MAX_ITER
@@ -399,6 +429,29 @@ def check_files(settings: Settings) -> None:
         raise click.UsageError("Standard input cannot be stacked with files. Write it to a file first.")
     if files[0] == "-" and settings.format is None:
         raise click.UsageError("Standard input needs a format. Add one, such as --format csv, mtx or npy.")
+
+
+def _check_uses(settings: Settings) -> None:
+    """Raise UsageError for options that --mixed and --supplementary contradict."""
+    for option, given in (("--mixed", settings.mixed), ("--supplementary", settings.supplementary)):
+        if not given:
+            continue
+        if settings.files[0] == "-":
+            raise click.UsageError(f"{option} needs a file, which is read twice. Write the data to a file.")
+        for name, wrong in (("stack", "columns"), ("orient", "columns")):
+            if getattr(settings, name) == wrong:
+                raise click.UsageError(f"{option} needs one table with samples as rows. Remove --{name} {wrong}.")
+    if settings.mixed:
+        usual = {"scale": None, "shift": "mean", "preprocess": (), "unobserved": False}
+        for name, value in usual.items():
+            if getattr(settings, name) != value:
+                raise click.UsageError(f"--mixed sets the scale of all columns. Remove --{name}.")
+    for name in settings.supplementary:
+        for other in ("ids", "drop", "columns", "one_hot"):
+            uses = getattr(settings, other) or ()
+            if name in ((uses,) if isinstance(uses, str) else uses):
+                option = f"--{other.replace('_', '-')}"
+                raise click.UsageError(f"Column {name!r} must have one use, but is in {option} and --supplementary.")
 
 
 def _check_workers(settings: Settings) -> None:

@@ -55,10 +55,11 @@ def verb(*examples: str, takes: list[click.Parameter]) -> Callable[[Callable[[Se
 
 _OPTIONS_OF_FIT: Final = [
     files("FILE...", required=True),
-    *named(f"stack join k {_DATA} label_column preprocess trust_values"),
+    *named(f"stack join k {_DATA} label_column mixed supplementary preprocess trust_values"),
     *of_extensions("fit"),
     *named("shift scale missing unobserved penalty max_iter solver tol certify seed threads memory device"),
-    *named("scheduler workers checkpoint out scores components report dtype json_out force spreadsheet_safe"),
+    *named("scheduler workers checkpoint out scores components contributions report dtype json_out force"),
+    *named("spreadsheet_safe"),
     *named("progress quiet verbose"),
 ]
 
@@ -66,6 +67,7 @@ _OPTIONS_OF_FIT: Final = [
 @verb(
     "fit counts.mtx.gz -k 0.5 --json",
     "fit table.csv -k 2 --scale -o out/",
+    "fit survey.csv -k 2 --mixed --supplementary country -o out/",
     "fit ratings.npz -k 5 --missing em --unobserved",
     "fit counts.npz -k 10 --preprocess pearson --memory 1G -o residuals/",
     takes=_OPTIONS_OF_FIT,
@@ -77,7 +79,8 @@ def fit(settings: Settings) -> None:
     reads. Sparse data remain sparse. Data larger than --memory are read in blocks; with --scheduler or
     --workers, worker processes read the blocks, and FILE must exist at the same path for all of them. Without -o, the
     components are printed as a table. With -o, the folder gets model.safetensors, scores, components.csv,
-    variances.csv, result.json and report.html. A warning lists components that did not converge.
+    variances.csv, result.json and report.html; --supplementary and --contributions add a file each. A warning lists
+    components that did not converge.
 
     --missing is stored in the model, and `transform` treats missing values in the same way. Shares of the variance
     then refer to the matrix with its missing values filled. With --missing em, "heldout_r2" in result.json is the R^2

@@ -20,7 +20,7 @@ from shiftsvd.backends.files import DiskRows
 from shiftsvd.commands.hooks import Hooks, Run
 from shiftsvd.commands.options import print_message, typed
 from shiftsvd.commands.settings import OF_RESULTS, Settings
-from shiftsvd.commands.tables import WRITERS, Table, component_names, format_named, write_rows
+from shiftsvd.commands.tables import WRITERS, Table, Write, component_names, format_named, write_rows
 from shiftsvd.errors import plain_lines
 from shiftsvd.io import Names
 from shiftsvd.io.sniff import format_of, formats, named_format
@@ -33,7 +33,10 @@ from shiftsvd.runs.outputs import Outputs
 APART: Final = 100  # advise --scale from this ratio of the largest to the smallest standard deviation
 MOST_NUMBERS: Final = 10_000_000  # write components.csv by default up to this size: 200 MB of text
 # Files that a fit may write into its folder; extensions add others.
-FILES: Final = (*(f"scores.{kind}" for kind in WRITERS), "components.csv", "components.parquet", "report.html")
+FILES: Final = (
+    *(f"{content}.{kind}" for content in ("scores", "contributions") for kind in WRITERS),
+    *("components.csv", "components.parquet", "supplementary.csv", "report.html"),
+)
 MANIFEST: Final = "result.json"
 HASHES: Final = "sha256"
 # Verify the hashes of files up to this size in bytes; for larger files, hashing would take longer than the subcommand.
@@ -276,6 +279,11 @@ def planned(settings: Settings, hooks: Sequence[Hooks]) -> dict[str, Path]:
         format_named(settings.components or "csv")
         files["components"] = f"components.{settings.components or 'csv'}"
     files["variances"] = "variances.csv"
+    if settings.contributions:
+        kind = kind if kind in WRITERS else _usual_kind(settings)
+        files["contributions"] = f"contributions.{kind}"
+    if settings.supplementary:
+        files["supplementary"] = "supplementary.csv"
     drawn = all(find_spec(name) for name in ("matplotlib", "jinja2"))
     if settings.report and not drawn:
         raise ValueError("--report needs matplotlib and jinja2. Install them with: pip install 'shiftsvd[plot]'")
@@ -312,7 +320,7 @@ def _kept(folder: Path, names: Sequence[str]) -> str:
 
 def advise_scale(A: Observed, names: Names, settings: Settings) -> None:
     """Print a notice if columns of a table differ by orders of magnitude and no scale was given."""
-    is_plain = settings.scale is None and settings.shift == "mean" and not settings.preprocess
+    is_plain = settings.scale is None and settings.shift == "mean" and not (settings.preprocess or settings.mixed)
     if not is_plain or not isinstance(A, Operator) or not _are_tables(settings):
         return
     moments = A.memo.get("columns") if isinstance(A, DiskRows) else A.moments()
@@ -355,13 +363,15 @@ def leave_out_components(run: Run, outputs: Outputs, paths: dict[str, Path]) -> 
     )
 
 
-def write_scores(run: Run, hooks: Sequence[Hooks], paths: Mapping[str, Path], outputs: Outputs) -> list[Any]:
+def write_scores(
+    run: Run, hooks: Sequence[Hooks], paths: Mapping[str, Path], outputs: Outputs, more: Sequence[Write] = ()
+) -> list[Any]:
     """Write the scores to all requested files in one pass, and return their rasters for the report."""
     pca, A, samples = run.pca, run.A if run.scored is None else run.scored, run.names.samples
     dtype = np.dtype(run.settings.dtype or A.dtype)
     table = Table(component_names(pca.n_components_), A.shape[0], dtype, samples)
     with ExitStack() as stack:
-        writes: list[Any] = []
+        writes: list[Any] = [*more]
         if "scores" in paths:
             file = stack.enter_context(outputs.part(paths["scores"]).open("wb"))
             writes.append(stack.enter_context(WRITERS[paths["scores"].suffix[1:]](file, table)))
@@ -389,6 +399,7 @@ def write_files(
     outputs: Outputs,
     rasters: list[Any],
     colors: Any,
+    supplementary: Any,
 ) -> None:
     if not paths:
         return
@@ -414,6 +425,7 @@ def write_files(
             command=typed(),
             names=result.features,
             colors=colors,
+            supplementary=supplementary,
             seconds=result.document["seconds"],
             peak_bytes=result.document["peak_bytes"],
         )

@@ -6,19 +6,35 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from shiftsvd.algebra.generic import gram_matrix, least
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.validation import before_sklearn
 from shiftsvd.errors import Refused, Setting, refuse
-from shiftsvd.estimators.features import Components, checked, is_pandas, is_unread, labelled, labels_of
+from shiftsvd.estimators.categories import (
+    checked_table,
+    codes_of,
+    columns_of,
+    learned_categories,
+    refuse_missing,
+    refuse_unknown,
+)
+from shiftsvd.estimators.features import (
+    Components,
+    checked,
+    cosines,
+    is_pandas,
+    is_unread,
+    labelled,
+    labels_of,
+    row_squares,
+)
 from shiftsvd.estimators.settings import as_one_fit, random_generator
 from shiftsvd.front import decompose, integer, tolerance
 from shiftsvd.kernels import threads
 from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import unmasked
 from shiftsvd.numerics.powers import check_size
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
 from shiftsvd.runs.memory import affordable
@@ -160,7 +176,7 @@ class CorrespondenceAnalysis(Components):
             The squared cosines of each row.
         """
         profiles = self._row_profiles(self._table(X))
-        return labelled(_cosines(profiles, self.components_.T), labels_of(X)[0])
+        return labelled(cosines(profiles.matmat(self.components_.T), row_squares(profiles)), labels_of(X)[0])
 
     @as_one_fit
     def column_coordinates(self, X: Any) -> Any:
@@ -194,7 +210,7 @@ class CorrespondenceAnalysis(Components):
             The squared cosines of each column.
         """
         profiles, U = self._column_profiles(X)
-        return labelled(_cosines(profiles, U), self._column_names(X))
+        return labelled(cosines(profiles.matmat(U), row_squares(profiles)), self._column_names(X))
 
     @as_one_fit
     def _project(self, X: Any) -> Panel:
@@ -271,16 +287,6 @@ def _power(x: Vector, p: float) -> Vector:
     return np.where(x > 0, np.where(x > 0, x, 1) ** p, 0)
 
 
-def _cosines(profiles: Operator, V: Panel) -> Panel:
-    coordinates, squares = profiles.matmat(V), profiles.row_squares()
-    if squares is None:
-        raise ValueError(
-            f"squared cosines need squared entries, which {profiles} does not provide. Pass an array or a sparse "
-            "matrix."
-        )
-    return np.asarray(coordinates**2 * _power(squares, -1)[:, None])
-
-
 CORRECTIONS = (None, "benzecri", "greenacre")
 
 
@@ -351,9 +357,11 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
             raise refuse("correction", 'be None, "benzecri" or "greenacre"', self.correction)
         if self.unknown not in ("error", "ignore"):
             raise refuse("unknown", 'be "error" or "ignore"', self.unknown)
-        X = self._categories(X, reset=True)
+        X = checked_table(self, X, reset=True)
         columns = list(self._columns_of(X))
-        self.categories_ = [_learned(name, column) for name, column in columns]
+        for name, column in columns:
+            refuse_missing(name, column)
+        self.categories_ = [learned_categories(name, column) for name, column in columns]
         known = zip(columns, self.categories_, strict=True)
         self.column_names_ = [f"{name}__{category}" for (name, _), own in known for category in own]
         Z = self._indicators(X)
@@ -377,7 +385,9 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
         self.percentage_of_variance_ = 100 * self.eigenvalues_ / total if total > 0 else 0 * self.eigenvalues_
 
     def _table(self, X: Any, reset: bool = False) -> Operator:
-        return self._indicators(self._categories(X, reset))
+        if not reset:
+            check_is_fitted(self, "categories_")
+        return self._indicators(checked_table(self, X, reset))
 
     def _columns(self, X: Any) -> Operator:
         return self._table(X)
@@ -385,40 +395,21 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
     def _column_names(self, X: Any) -> Any:
         return self.column_names_ if is_pandas(X) else None
 
-    def _categories(self, X: Any, reset: bool) -> Any:
-        if not reset:
-            check_is_fitted(self, "categories_")
-        if is_pandas(X):
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            if not len(X):
-                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required")
-            return X
-        unmasked("categories", X, "give them a category of their own")
-        return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
-
     def _columns_of(self, X: Any) -> Iterator[tuple[str, Any]]:
-        if is_pandas(X):
-            yield from ((str(name), X.iloc[:, j]) for j, name in enumerate(X.columns))
-        else:
-            names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
-            yield from ((str(name), X[:, j]) for j, name in enumerate(names))
+        return columns_of(X, getattr(self, "feature_names_in_", None))
 
     def _indicators(self, X: Any) -> Operator:
         sizes = [len(known) for known in self.categories_]
         first = np.concatenate([[0], np.cumsum(sizes)])
         indices = np.empty((X.shape[0], len(sizes)), np.int32)
         for j, (name, column) in enumerate(self._columns_of(X)):
-            codes = _codes(column, self.categories_[j])
+            codes = codes_of(column, self.categories_[j])
             absent = codes < 0
             if absent.any():
-                _refuse_missing(name, column)
+                refuse_missing(name, column)
                 if self.unknown == "error":
-                    value, count = np.asarray(column)[absent][0], int(absent.sum())
-                    raise Refused(
-                        f"column {name} has categories that did not occur in the training data, in {count:,} of ",
-                        *(f"{len(absent):,} rows, such as {value!r}. Use ", Setting("unknown", "ignore")),
-                        " to compute the scores of such rows from their other columns.",
-                    )
+                    remedy = " to compute the scores of such rows from their other columns."
+                    refuse_unknown(name, column, absent, "Use ", Setting("unknown", "ignore"), remedy)
             np.add(codes, first[j], out=indices[:, j], casting="unsafe")
             indices[absent, j] = -1
         there = indices >= 0
@@ -437,41 +428,3 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
 
 def _adjusted(eigenvalues: Vector, K: int) -> Vector:
     return np.where(eigenvalues > 1 / K, (K / (K - 1) * (eigenvalues - 1 / K)) ** 2, 0)
-
-
-def _learned(name: str, column: Any) -> Any:
-    _refuse_missing(name, column)
-    if is_pandas(column):
-        import pandas as pd
-
-        return pd.Categorical(column).categories
-    try:
-        return np.unique(column)
-    except TypeError as error:
-        raise TypeError(
-            f"column {name}: every category argument must be a string or a number ({error}). Convert the column with "
-            "astype(str)."
-        ) from None
-
-
-def _codes(column: Any, known: Any) -> Panel:
-    if is_pandas(known):
-        return np.asarray(known.get_indexer(column))
-    known = np.asarray(known)
-    place = np.minimum(np.searchsorted(known, column), len(known) - 1)
-    return np.where(known[place] == column, place, -1)
-
-
-def _refuse_missing(name: str, column: Any) -> None:
-    values = column if is_pandas(column) else np.asarray(column)
-    if values.dtype.kind == "f":
-        n = int((~np.isfinite(values)).sum())
-    elif is_pandas(column):
-        n = int(column.isna().sum())
-    else:
-        n = sum(x is None or x != x for x in values) if values.dtype.kind == "O" else 0
-    if n:
-        raise ValueError(
-            f"column {name} has missing or infinite values (NaN, inf, None) in {n:,} of {len(values):,} rows. Remove "
-            "these rows, or give missing values a category of their own."
-        )

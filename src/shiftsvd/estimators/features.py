@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import wraps
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from shiftsvd.backends.validation import before_sklearn
 from shiftsvd.errors import Part, Refused, few
 from shiftsvd.kernels import threads
 from shiftsvd.missing.gaps import Gaps
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.runs.memory import Resources
@@ -86,6 +88,38 @@ class Components(Estimator):
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Fit to X and return its scores, as `transform` does."""
         return self.fit(X, y).transform(X)
+
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        force: bool = False,
+        names: Sequence[str] | None = None,
+        source: str | None = None,
+    ) -> None:
+        """Write the fitted model to a file without pickle; see `shiftsvd.save_model`.
+
+        Parameters
+        ----------
+        path : path
+            Path of the file.
+        force : bool
+            Overwrite an existing file.
+        names : sequence of str, optional
+            Names of the features, in place of `feature_names_in_`.
+        source : str, optional
+            Origin of the data, for readers of the file.
+        """
+        from shiftsvd.model_file import save_model
+
+        save_model(host_copy(self), path, force=force, names=names, source=source)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read a fitted model from a file that `save` wrote; see `shiftsvd.load_model`."""
+        from shiftsvd.model_file import load_model
+
+        return load_model(path, cls)
 
     @property
     def _n_features_out(self) -> int:
@@ -202,6 +236,19 @@ def labelled(values: Panel, names: Any) -> Any:
     import pandas as pd
 
     return pd.DataFrame(values, index=names)
+
+
+def cosines(coordinates: Panel, squares: Vector) -> Panel:
+    return np.asarray(coordinates**2 / np.where(squares > 0, squares, np.inf)[:, None])
+
+
+def row_squares(A: Operator) -> Vector:
+    squares = A.row_squares()
+    if squares is None:
+        raise ValueError(
+            f"squared cosines need squared entries, which {A} does not provide. Pass an array or a sparse matrix."
+        )
+    return squares
 
 
 def feature_names_of(model: Any) -> Any:

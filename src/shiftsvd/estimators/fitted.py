@@ -1,15 +1,15 @@
 """Methods of a fitted PCA: scores, reconstruction, likelihood, files, export to scikit-learn."""
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any, Self, overload
 
 import numpy as np
 from scipy.special import gammaln
 from sklearn.utils.validation import check_is_fitted
 
+from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.backends import is_lazy
 from shiftsvd.backends.validation import named
 from shiftsvd.errors import Refused, Setting, refuse
@@ -17,10 +17,13 @@ from shiftsvd.estimators.features import (
     Components,
     aligned,
     checked,
-    host_copy,
+    cosines,
+    labelled,
+    labels_of,
     on_device_of_input,
     on_host,
     points,
+    row_squares,
     scores_by_row,
 )
 from shiftsvd.estimators.settings import data_of_rows
@@ -301,6 +304,62 @@ class FittedPCA(Components):
         return points(self, on_host(X), found, data is None)
 
     @on_device_of_input
+    def row_contributions(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
+        """Return the share of each row of the training data in the squared singular value of each component.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            The rows of the fit. For other rows, the share that such a row would have next to them.
+        groups, covariates : array, optional
+            As in `transform`.
+
+        Returns
+        -------
+        array, or DataFrame if X is one of pandas, of shape (n_samples, n_components_)
+            Squared scores over squared singular values. Over all rows of the fit they sum to 1, if each is multiplied
+            by its weight; 0 for a component without variance.
+        """
+        A = self._minus_shift(self._operator(X), groups, covariates)
+        return labelled(self._contributions(_joined(A.row_products(self._loadings))), labels_of(X)[0])
+
+    @on_device_of_input
+    def row_cosine_similarities(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
+        """Return squared cosines: the share of each component in a row's squared distance from the shift.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows with the features of the fit.
+        groups, covariates : array, optional
+            As in `transform`.
+
+        Returns
+        -------
+        array, or DataFrame if X is one of pandas, of shape (n_samples, n_components_)
+            Shares that sum to 1 over all components of a row; 0 for a row that equals the shift. Two passes.
+        """
+        A = self._in_units(self._minus_shift(self._operator(X), groups, covariates))
+        return labelled(cosines(_joined(A.row_products(self._loadings)), row_squares(A)), labels_of(X)[0])
+
+    @property
+    def _loadings(self) -> Panel:
+        return np.asarray(self.components_.T, np.float64)
+
+    def _contributions(self, scores: Panel) -> Panel:
+        S = self.singular_values_
+        return np.asarray((scores / np.where(S > 0, S, np.inf)) ** 2)
+
+    @property
+    def _unit(self) -> int:
+        """Exponent of a power of two of the size of the scores, whose squares may be out of range."""
+        S = self.singular_values_
+        return int(np.frexp(S[0])[1]) if len(S) and S[0] > 0 else 0
+
+    def _in_units(self, A: Operator) -> Operator:
+        return times_powers(A, 0, -self._unit) if self._unit else A
+
+    @on_device_of_input
     def score_samples(self, X: Any, groups: Any = None, covariates: Any = None) -> Vector:
         """Return the log-likelihood of each row under the probabilistic model, in the units of X.
 
@@ -399,38 +458,6 @@ class FittedPCA(Components):
             variance = noise + np.maximum(variance - noise, 0) * variance
         floor = max(noise, np.finfo(np.float64).tiny)
         return PPCA(self.components_.T.astype(np.float64), np.maximum(variance, floor), noise, self.scale_)
-
-    def save(
-        self,
-        path: str | PathLike[str],
-        *,
-        force: bool = False,
-        names: Sequence[str] | None = None,
-        source: str | None = None,
-    ) -> None:
-        """Write the fitted model to a file without pickle; see `shiftsvd.save_model`.
-
-        Parameters
-        ----------
-        path : path
-            Path of the file.
-        force : bool
-            Overwrite an existing file.
-        names : sequence of str, optional
-            Names of the features, in place of `feature_names_in_`.
-        source : str, optional
-            Origin of the data, for readers of the file.
-        """
-        from shiftsvd.model_file import save_model
-
-        save_model(host_copy(self), path, force=force, names=names, source=source)
-
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """Read a fitted model from a file that `save` wrote; see `shiftsvd.load_model`."""
-        from shiftsvd.model_file import load_model
-
-        return load_model(path, cls)
 
     def to_sklearn(self) -> Any:
         """Convert the model to fitted classes of scikit-learn with the same `transform`.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import shiftsvd as ss
 
     # MultipleCorrespondenceAnalysis is a CorrespondenceAnalysis. A model of an extension has its type by `kind`.
-    Table: TypeAlias = ss.CorrespondenceAnalysis | ss.PCoA | ss.SpectralEmbedding | ss.DiffusionMap
+    Table: TypeAlias = ss.CorrespondenceAnalysis | ss.FAMD | ss.PCoA | ss.SpectralEmbedding | ss.DiffusionMap
     Stored: TypeAlias = ss.PCA | ss.IncrementalPCA | ss.TruncatedSVD | ss.LSA | Table
 
 Model = TypeVar("Model")
@@ -51,7 +51,7 @@ def save_model(
     Parameters
     ----------
     model : estimator of this package, or of an extension
-        Fitted: any of the classes that end with PCA, SVD, LSA, CorrespondenceAnalysis or PCoA, or of those of graphs.
+        Fitted: any of the estimators.
     path : path
         The file, which appears when it is complete.
     force : bool
@@ -80,7 +80,7 @@ def save_model(
     >>> X = load_digits().data
     >>> pca = ss.PCA(n_components=5, random_state=0).fit(X)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     pca.save(f"{folder}/digits.safetensors")  # of other models: shiftsvd.save_model(model, ...)
+    ...     pca.save(f"{folder}/digits.safetensors")  # or shiftsvd.save_model(pca, ...)
     ...     again = ss.load_model(f"{folder}/digits.safetensors")
     >>> bool((again.transform(X) == pca.transform(X)).all())
     True

@@ -261,13 +261,16 @@ def _transformations(name: str, value: Any, sizes: Sizes) -> None:
     must(left == sizes["n"], name, f"keep {sizes['n']} columns, as the components have", left)
 
 
-def _categories(name: str, value: Any, sizes: Sizes) -> None:
+@_check
+def _categories(name: str, value: Any, sizes: Sizes, numeric: bool = False) -> None:
+    # `numeric`: columns without categories hold numbers, and are one encoded column each.
     must(isinstance(value, list), name, "be a list of vectors", value)
     sizes["c"] = len(value)
     for one in value:
         check_finite(name, np.asarray(one))
     known = [len({*np.asarray(one).ravel().tolist()}) for one in value]
-    differ = all(known) and sum(known) == sum(map(len, value)) == sizes["n"]
+    encoded = sum(known) + numeric * known.count(0)
+    differ = (numeric or all(known)) and sum(known) == sum(map(len, value)) and encoded == sizes["n"]
     must(differ, name, f"be {sizes['n']} distinct categories, at least one per column", known)
 
 
@@ -294,6 +297,12 @@ def _shifts_agree(settings: ByName, fitted: ByName) -> None:
     learned = type(fitted.get("shift_")).__name__
     if learned != wanted:
         raise ValueError(f"the fitted shift_ must be {wanted} for shift={settings.get('shift')!r}, got {learned}")
+
+
+def _encoding_agrees(settings: ByName, fitted: ByName) -> None:
+    pca, shape = fitted["pca_"], np.asarray(fitted["column_coordinates_"]).shape
+    if pca.components_.shape[::-1] != shape:
+        raise ValueError(f"pca_ must have components of shape {shape[::-1]}, got {pca.components_.shape}")
 
 
 def _points_agree(settings: ByName, fitted: ByName) -> None:
@@ -437,9 +446,27 @@ KINDS: Final = {
     ),
     "MultipleCorrespondenceAnalysis": Kind(
         "shiftsvd.estimators.correspondence",
-        {**_TABLE, "categories_": _categories, "column_names_": _column_names},
+        {**_TABLE, "categories_": _categories(), "column_names_": _column_names},
         {"feature_names_in_": texts("c")},
         {"n_features_in_": "c"},
+    ),
+    "FAMD": Kind(
+        "shiftsvd.estimators.famd",
+        {
+            "pca_": instance_of("PCA"),
+            "mean_": numbers("n"),
+            "scale_": numbers("n", least=_POSITIVE),
+            "categories_": _categories(numeric=True),
+            "column_names_": _column_names,
+            **same_check(numbers("k", least=0), "eigenvalues_ percentage_of_variance_"),
+            "total_inertia_": numbers(least=0),
+            "column_coordinates_": framed(numbers("nk")),
+            "column_contributions_": framed(numbers("nk", least=0)),
+            "correlation_ratios_": framed(numbers("ck", least=0)),
+        },
+        {"feature_names_in_": texts("c")},
+        {"n_features_in_": "c"},
+        agree=_encoding_agrees,
     ),
     "PCoA": Kind(
         "shiftsvd.estimators.pcoa",

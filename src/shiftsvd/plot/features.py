@@ -1,13 +1,13 @@
 """Plots of features: the largest loadings of a component, and a biplot of samples and features."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
 
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
-from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, FitDisplay, largest, read, short
+from shiftsvd.plot.fitted import BLUE, GREEN, GREY, ORANGE, FitDisplay, largest, read, short
 from shiftsvd.plot.points import ScoresDisplay, write_names
 
 FEW = 6  # minimum number of bars that the axis has room for
@@ -83,6 +83,12 @@ class BiplotDisplay(FitDisplay):
         The loadings of the features on both components.
     names : list of str
         The features, one for each arrow.
+    places : array of shape (n, 2)
+        Supplementary columns: barycentres of categories, drawn as squares; directions of numbers, as dashed arrows.
+    place_names : list of str
+        Names of these.
+    are_arrows : array of bool, shape (n,)
+        True for numbers.
 
     Attributes
     ----------
@@ -108,6 +114,9 @@ class BiplotDisplay(FitDisplay):
     _: KW_ONLY
     arrows: Panel
     names: list[str]
+    places: Panel = field(default_factory=lambda: np.empty((0, 2)))
+    place_names: list[str] = field(default_factory=list)
+    are_arrows: Vector = field(default_factory=lambda: np.empty(0, bool))
 
     @classmethod
     def from_estimator(
@@ -120,6 +129,7 @@ class BiplotDisplay(FitDisplay):
         top: int = 10,
         names: Any = None,
         color: Any = None,
+        supplementary: Any = None,
         ax: Any = None,
     ) -> Self:
         fit = read(estimator)
@@ -130,7 +140,15 @@ class BiplotDisplay(FitDisplay):
         chosen = largest(np.hypot(*arrows.T), top)
         labels = fit.feature_names(names)
         points = ScoresDisplay._of(fit, X, Z, components, color)
-        return cls(points, arrows=arrows[chosen], names=[labels[j] for j in chosen]).plot(ax=ax)
+        more: dict[str, Any] = {}
+        if supplementary is not None:
+            at = np.asarray(supplementary.coordinates)[:, places]
+            numbers = np.array([one is None for one in supplementary.categories])
+            whitened = getattr(estimator, "whiten", False)
+            spread = np.ones(2) if whitened else np.sqrt(fit.variances[places])
+            at = np.where(numbers[:, None], at / np.where(spread > 0, spread, np.inf), at)
+            more = {"places": at, "place_names": supplementary.names, "are_arrows": numbers}
+        return cls(points, arrows=arrows[chosen], names=[labels[j] for j in chosen], **more).plot(ax=ax)
 
     def _draw(self) -> None:
         self.points.plot(ax=self.ax_)
@@ -138,15 +156,25 @@ class BiplotDisplay(FitDisplay):
             dots.set_alpha(0.4)  # so that arrows and names stand out
         limits = np.array([self.ax_.get_xlim(), self.ax_.get_ylim()])
         room = np.min(np.abs(limits), axis=1)  # to the nearer side of the origin
-        longest = np.max(np.abs(self.arrows), axis=0, initial=0)
-        self.factor_ = float(np.min(0.85 * room[longest > 0] / longest[longest > 0], initial=np.inf))
-        self.factor_ = self.factor_ if 0 < self.factor_ < np.inf else 1.0
-        tips = self.arrows * self.factor_
-        for tip in tips:
-            look = {"arrowstyle": "->", "color": ORANGE, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
+        self.factor_ = _factor(self.arrows, room)
+        tips, places = self.arrows * self.factor_, self.places.copy()
+        places[self.are_arrows] *= _factor(places[self.are_arrows], room)  # their lengths have no unit
+        squares = places[~self.are_arrows]
+        if len(squares):
+            self.ax_.scatter(*squares.T, s=26, marker="s", color=GREEN, zorder=3)
+        dashed = {"linestyle": (0, (3, 2)), "color": GREEN}
+        for tip, more in [*((tip, {}) for tip in tips), *((tip, dashed) for tip in places[self.are_arrows])]:
+            look = {"arrowstyle": "->", "color": ORANGE, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0} | more
             self.ax_.annotate("", tip, (0, 0), arrowprops=look)
-        write_names(self.ax_, tips, self.names, color=ORANGE)
+        colors = [GREEN] * len(places) + [ORANGE] * len(tips)
+        write_names(self.ax_, np.vstack([places, tips]), [*self.place_names, *self.names], colors)
         self.ax_.set_title(f"{self.ax_.get_title()}; arrows: loadings × {self.factor_:.3g}", fontsize="medium")
+
+
+def _factor(arrows: Panel, room: Vector) -> float:
+    longest = np.max(np.abs(arrows), axis=0, initial=0)
+    factor = float(np.min(0.85 * room[longest > 0] / longest[longest > 0], initial=np.inf))
+    return factor if 0 < factor < np.inf else 1.0
 
 
 def loadings(
@@ -196,6 +224,7 @@ def biplot(
     top: int = 10,
     names: Any = None,
     color: Any = None,
+    supplementary: Any = None,
     ax: Any = None,
 ) -> BiplotDisplay:
     """Plot samples as dots and the features with the largest loadings as arrows.
@@ -220,6 +249,9 @@ def biplot(
         Names of the features.
     color : array of shape (m,), optional
         A number or a class for each row, as in `scores`.
+    supplementary : Supplementary, optional
+        Columns that took no part, which `supplementary` placed: categories are squares at the mean of their rows,
+        numbers are dashed arrows in the direction of their correlations.
     ax : matplotlib Axes, optional
         Default: those of a new figure.
 
@@ -246,5 +278,13 @@ def biplot(
     ['b', 'c']
     """
     return BiplotDisplay.from_estimator(
-        estimator_or_result, X, Z=Z, components=components, top=top, names=names, color=color, ax=ax
+        estimator_or_result,
+        X,
+        Z=Z,
+        components=components,
+        top=top,
+        names=names,
+        color=color,
+        supplementary=supplementary,
+        ax=ax,
     )

@@ -17,6 +17,7 @@ from shiftsvd.result import SVDResult
 # Mid tones, visible on white and on black.
 BLUE: Final = "#3b8bc4"
 ORANGE: Final = "#e07b39"
+GREEN: Final = "#3f9a5a"
 GREY: Final = "#8a8a8a"
 SHORTEST: Final = 2.0**-400  # squares of values below this, or above its inverse, may under- or overflow
 LONGEST: Final = 24  # characters of a name in a plot

@@ -1,5 +1,6 @@
 """Plots of scores: a dot for each sample, or a raster of many samples; colours from a column; names of few samples."""
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final, Self
 
@@ -282,7 +283,7 @@ class ScoresDisplay(FitDisplay):
             self.ax_.set_title(title, fontsize="medium")
 
 
-def write_names(ax: Any, points: Panel, names: list[str], color: str | None = None) -> None:
+def write_names(ax: Any, points: Panel, names: list[str], colors: Sequence[str] = ()) -> None:
     # Next to each point, at the first of four corners where the name overlaps no name written before; else nowhere. The
     # first corner points away from the middle for arrows from the origin, and into the axes for dots.
     limits = np.array([ax.get_xlim(), ax.get_ylim()])
@@ -291,7 +292,7 @@ def write_names(ax: Any, points: Panel, names: list[str], color: str | None = No
     size = (extent.width, extent.height)
     (width, height), (gap, rise) = LETTER * ax.figure.dpi / size, np.array([4, 3]) / 72 * ax.figure.dpi / size
     taken: list[tuple[float, float, float]] = []  # left and right ends, and the lower edge, relative to the axes
-    for point, name in zip(points, map(short, names), strict=True):
+    for point, name, color in zip(points, map(short, names), colors or [""] * len(names), strict=True):
         x, y = np.clip((point - low) / spans, 0, 1)
         right, up = (point[0] >= 0, point[1] >= 0) if color else (x <= 0.5, True)
         for to_right, upwards in ((right, up), (right, not up), (not right, up), (not right, not up)):
@@ -303,7 +304,9 @@ def write_names(ax: Any, points: Panel, names: list[str], color: str | None = No
                 taken.append((left, end, lower))
                 place = {"xytext": (4 if to_right else -4, 3 if upwards else -3), "textcoords": "offset points"}
                 place |= {"ha": "left" if to_right else "right", "va": "bottom" if upwards else "top"}
-                ax.annotate(name, low + (x, y) * spans, **place, fontsize="x-small", color=color, parse_math=False)
+                ax.annotate(
+                    name, low + (x, y) * spans, **place, fontsize="x-small", color=color or None, parse_math=False
+                )
                 break
 
 
