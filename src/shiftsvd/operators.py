@@ -6,7 +6,7 @@ from shiftsvd.algebra.product import Product
 from shiftsvd.algebra.scaled import Scaled
 from shiftsvd.algebra.stacked import VStack, hstack
 from shiftsvd.numerics.moments import Moments
-from shiftsvd.numerics.panels import Mixer, Panel, field_of, panel_dtype
+from shiftsvd.numerics.panels import Mixer, Panel, Vector, field_of, panel_dtype
 
 __all__ = [
     "Adjoint",
@@ -21,6 +21,7 @@ __all__ = [
     "Scaled",
     "Shifted",
     "VStack",
+    "Vector",
     "field_of",
     "hstack",
     "panel_dtype",

@@ -10,9 +10,8 @@ import numpy as np
 from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.device import Arrays, DevicePanel, arrays_of
 from shiftsvd.errors import refuse
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import phases
-from shiftsvd.numerics.panels import on_host
+from shiftsvd.numerics.panels import Vector, on_host
 from shiftsvd.numerics.powers import length
 from shiftsvd.operators import LowRank, Operator, Panel
 

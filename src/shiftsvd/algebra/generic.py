@@ -13,9 +13,9 @@ import numpy as np
 
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.numerics.entrywise import Change, Table, Terms, Values
-from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.numerics.moments import Moments
 from shiftsvd.numerics.orth import folded, r_factor
-from shiftsvd.numerics.panels import Mixer, Panel, panel_dtype, scaled
+from shiftsvd.numerics.panels import Mixer, Panel, Vector, panel_dtype, scaled
 
 if TYPE_CHECKING:
     from shiftsvd.algebra.low_rank import LowRank

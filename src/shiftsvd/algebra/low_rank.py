@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from shiftsvd.algebra import generic
 from shiftsvd.algebra.operator import Derived, Operator, check_same_shape
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, r_factor
-from shiftsvd.numerics.panels import Panel, field_of, panel_dtype, unmasked
+from shiftsvd.numerics.panels import Panel, Vector, field_of, panel_dtype, unmasked
 from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, ZERO_EXPONENT, add_exponents, exponents_of, two_to
 
 GATHERED = 2**18  # numbers of a factor that are gathered at a time: they stay in cache

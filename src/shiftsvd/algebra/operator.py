@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.algebra import generic
-from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.numerics.panels import Panel, panel_dtype, scaled, unmasked
+from shiftsvd.numerics.moments import Moments
+from shiftsvd.numerics.panels import Panel, Vector, panel_dtype, scaled, unmasked
 from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, ZERO_EXPONENT
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from shiftsvd.algebra import generic
 from shiftsvd.algebra.operator import Costs, Operator, costs_together
 from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.algebra.stacked import together
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import Panel, panel_dtype, scaled
+from shiftsvd.numerics.panels import Panel, Vector, panel_dtype, scaled
 from shiftsvd.numerics.powers import ZERO_EXPONENT, length, two_to
 
 EPS = float(np.finfo(np.float64).eps)

@@ -11,9 +11,9 @@ from shiftsvd.algebra import generic
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.operator import Costs, Operator, costs_together
 from shiftsvd.algebra.scaled import times_powers
-from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.numerics.moments import Moments
 from shiftsvd.numerics.orth import folded
-from shiftsvd.numerics.panels import Panel
+from shiftsvd.numerics.panels import Panel, Vector
 
 Part = TypeVar("Part")
 

@@ -21,9 +21,8 @@ from shiftsvd.backends.validation import (
     unannotated,
 )
 from shiftsvd.kernels import thread_count
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.powers import exponents_of
-from shiftsvd.operators import Adjoint, Operator, Panel, panel_dtype, repeated
+from shiftsvd.operators import Adjoint, Operator, Panel, Vector, panel_dtype, repeated
 
 FEW = 4  # random vectors for an estimate of the size of entries
 

@@ -14,8 +14,7 @@ from shiftsvd.algebra.operator import Costs
 from shiftsvd.events import record_read
 from shiftsvd.kernels import ordered
 from shiftsvd.kernels.twin import range_errors_ignored
-from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.operators import LowRank, Operator, Panel, field_of, panel_dtype
+from shiftsvd.operators import LowRank, Moments, Operator, Panel, Vector, field_of, panel_dtype
 from shiftsvd.runs import checkpoints
 
 Matrix = TypeVar("Matrix", bound="Blocked")

@@ -35,10 +35,9 @@ from shiftsvd.kernels import threads
 from shiftsvd.kernels.twin import range_errors_ignored
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.entrywise import Change
-from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.orth import folded
 from shiftsvd.numerics.powers import times, times_sparse
-from shiftsvd.operators import Adjoint, LowRank, Operator, Panel
+from shiftsvd.operators import Adjoint, LowRank, Moments, Operator, Panel, Vector
 from shiftsvd.runs.messages import warn
 
 

@@ -13,9 +13,9 @@ from shiftsvd.backends.blocked import Blocked, Rows, cut, exhaust, kept
 from shiftsvd.kernels import kernels_for
 from shiftsvd.kernels.twin import range_errors_ignored
 from shiftsvd.numerics.digests import told
-from shiftsvd.numerics.moments import Moments, Vector, of_block
+from shiftsvd.numerics.moments import Moments, of_block
 from shiftsvd.numerics.powers import PowerScaled, exponents_of
-from shiftsvd.operators import LowRank, Mixer, Panel, panel_dtype
+from shiftsvd.operators import LowRank, Mixer, Panel, Vector, panel_dtype
 
 # Entries of a block: 8 MiB of float64 stay near the cache and keep BLAS busy.
 BLOCK = 2**20

@@ -22,8 +22,7 @@ from shiftsvd.backends.validation import NotFinite, finite_dense, finite_sparse,
 from shiftsvd.events import record_read, without_progress
 from shiftsvd.kernels import best, default_threads, ordered
 from shiftsvd.numerics.digests import told
-from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.operators import LowRank, Mixer, Operator, Panel, panel_dtype
+from shiftsvd.operators import LowRank, Mixer, Moments, Operator, Panel, Vector, panel_dtype
 from shiftsvd.runs import checkpoints
 from shiftsvd.runs.memory import OverLimit, parse_bytes
 

@@ -14,7 +14,7 @@ from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.validation import numeric_array, sound_places, sound_structure
 from shiftsvd.kernels.twin import CSR, take_rows
 from shiftsvd.numerics.digests import told
-from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import Vector
 from shiftsvd.numerics.powers import part_of, times, times_sparse
 
 # Bytes of rows of several files that are stacked at once.

@@ -14,8 +14,8 @@ from shiftsvd.events import record_read
 from shiftsvd.kernels import Kernels, best, kernels_for, ordered, shared
 from shiftsvd.kernels.twin import CSR, Array, Groups, range_errors_ignored, sum_by, take_rows
 from shiftsvd.numerics.digests import told
-from shiftsvd.numerics.moments import Moments, Vector, of_stored, weight_parts
-from shiftsvd.numerics.panels import as_complex, as_real, mirror
+from shiftsvd.numerics.moments import Moments, of_stored, weight_parts
+from shiftsvd.numerics.panels import Vector, as_complex, as_real, mirror
 from shiftsvd.numerics.powers import exponents_of, part_of, times_sparse
 from shiftsvd.operators import LowRank, Panel, panel_dtype
 from shiftsvd.runs.memory import spare

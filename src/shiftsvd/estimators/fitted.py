@@ -28,9 +28,8 @@ from shiftsvd.kernels import stepwise
 from shiftsvd.missing.fits import mean_rows, regressed_rows, with_missing
 from shiftsvd.missing.gaps import Observed, with_nan
 from shiftsvd.names import LazyArray
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.powers import SQUARED, check_size, largest_of
-from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.operators import LowRank, Operator, Panel, Vector
 from shiftsvd.preparation.prepare import Prepared
 from shiftsvd.preparation.shifts import Learned, MeanShift, of_each_row
 from shiftsvd.runs.messages import warn

@@ -7,11 +7,10 @@ import numpy as np
 
 from shiftsvd.errors import Setting, refuse
 from shiftsvd.front import integer
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import phases
 from shiftsvd.numerics.powers import check_size, largest_of
 from shiftsvd.numerics.rotation import promax, varimax, varimax_criterion
-from shiftsvd.operators import Panel
+from shiftsvd.operators import Panel, Vector
 from shiftsvd.runs.messages import warn
 
 Method = Literal["varimax", "promax"]

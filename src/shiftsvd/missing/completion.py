@@ -10,9 +10,8 @@ from shiftsvd.errors import Setting, refuse
 from shiftsvd.kernels import threads
 from shiftsvd.missing.gaps import Gaps, HeldGaps, Hidden, gaps_of
 from shiftsvd.names import MAX_ITER, BiasName
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import orth
-from shiftsvd.numerics.panels import unmasked
+from shiftsvd.numerics.panels import Vector, unmasked
 from shiftsvd.numerics.powers import check_size
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.runs.messages import warn

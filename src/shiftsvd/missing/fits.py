@@ -10,8 +10,7 @@ from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.missing.completion import complete_matrix
 from shiftsvd.missing.gaps import Gaps, Observed, gaps_of
 from shiftsvd.names import MAX_ITER, BiasName, MissingName
-from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.operators import LowRank, Operator, Panel, Scaled, repeated
+from shiftsvd.operators import LowRank, Moments, Operator, Panel, Scaled, Vector, repeated
 from shiftsvd.result import Info
 from shiftsvd.runs.memory import Resources
 

@@ -29,8 +29,8 @@ from shiftsvd.backends.validation import (
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.kernels import default_threads, kernels_for, ordered
 from shiftsvd.kernels.twin import CSR, take_rows
-from shiftsvd.numerics.moments import Moments, Vector, from_raw, merge_zeros, of_observed, weight_of_zeros, weight_parts
-from shiftsvd.operators import Adjoint, LowRank, Operator, Panel
+from shiftsvd.numerics.moments import Moments, from_raw, merge_zeros, of_observed, weight_of_zeros, weight_parts
+from shiftsvd.operators import Adjoint, LowRank, Operator, Panel, Vector
 from shiftsvd.runs.memory import affordable
 
 # Share of the observed entries to hold out for choosing a setting, and the largest number, which suffices to

@@ -12,8 +12,7 @@ from math import sqrt
 
 import numpy as np
 
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import Panel
+from shiftsvd.numerics.panels import Panel, Vector
 
 Limits = Callable[[int], float]
 CountBound = tuple[int, float]  # (count, mu): at most `count` eigenvalues exceed mu

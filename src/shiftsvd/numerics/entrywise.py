@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from shiftsvd.kernels.twin import grouped_moments
 from shiftsvd.numerics.digests import told
-from shiftsvd.numerics.moments import Moments, Vector, from_raw
-from shiftsvd.numerics.panels import Panel
+from shiftsvd.numerics.moments import Moments, from_raw
+from shiftsvd.numerics.panels import Panel, Vector
 
 Quantities = tuple[Vector, ...]  # for each entry, of its row or of its column
 # Entries that are changed at once, so that their vectors stay in the cache of a core.

@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import Panel
+from shiftsvd.numerics.panels import Panel, Vector
 
 ANGLE_TOL = 1e-9  # converged if no angle of a sweep is larger, in radians; the criterion changes by its square
 # Rows shorter than this, relative to the longest, count as 0 and are ignored.

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.names import TOL, ScaleLike
-from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.operators import Operator, Panel, Scaled
+from shiftsvd.operators import Moments, Operator, Panel, Scaled, Vector
 from shiftsvd.preparation.scales import check_scale, is_named, moments_in_units, resolve_scale, squares_in_units
 from shiftsvd.preparation.shifts import Learned, ShiftLike, check_shift, learn_shift, needs_moments
 from shiftsvd.solvers.base import Perturbation

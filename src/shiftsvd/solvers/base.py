@@ -14,9 +14,8 @@ from shiftsvd.algebra.scaled import in_units
 from shiftsvd.errors import Part, Refused, Setting, plural, refuse
 from shiftsvd.events import set_expected_passes
 from shiftsvd.kernels import given_threads, threads
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.powers import length
-from shiftsvd.operators import Operator, Panel
+from shiftsvd.operators import Operator, Panel, Vector
 from shiftsvd.result import Certificate, Info, Lazy, SVDResult, signed
 from shiftsvd.runs.memory import MemoryWatch
 from shiftsvd.runs.messages import warn

@@ -8,9 +8,8 @@ from numpy.random import Generator
 from shiftsvd.algebra.generic import cancelled, matmat_in_double
 from shiftsvd.numerics import bounds
 from shiftsvd.numerics.bounds import TINY, CountBound, Ritz
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, orth, triangle
-from shiftsvd.operators import Operator, Panel, panel_dtype
+from shiftsvd.operators import Operator, Panel, Vector, panel_dtype
 from shiftsvd.result import SVDResult
 from shiftsvd.solvers.constants import CERTIFY_SWEEPS, MISSED_TOL, PROBABILITY, USUAL_BLOCK
 from shiftsvd.solvers.cost import overhead_bytes

@@ -6,9 +6,8 @@ import numpy as np
 
 from shiftsvd.algebra.generic import cancelled, fused, lazy_basis, matmat_in_double, placed, shift_of, squares_beyond
 from shiftsvd.algebra.low_rank import factor_norm
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import graded_basis, inner
-from shiftsvd.numerics.panels import may_overwrite, on_host
+from shiftsvd.numerics.panels import Vector, may_overwrite, on_host
 from shiftsvd.numerics.powers import length
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.result import Certificate, Lazy, SVDResult

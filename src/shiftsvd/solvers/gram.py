@@ -11,9 +11,8 @@ from shiftsvd.algebra.generic import fused, gram_matrix
 from shiftsvd.algebra.operator import Costs
 from shiftsvd.kernels import default_threads
 from shiftsvd.numerics.bounds import Ritz
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import subtract_product
-from shiftsvd.operators import Operator, Panel
+from shiftsvd.operators import Operator, Panel, Vector
 from shiftsvd.solvers.base import TOL, Solver
 from shiftsvd.solvers.constants import (
     ALL_FROM,

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.numerics.bounds import TINY, CountBound, Ritz, rounding_of, value_errors
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Operator, Panel, panel_dtype
+from shiftsvd.operators import Operator, Panel, Vector, panel_dtype
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.constants import MISSED_TOL, USUAL_BLOCK
 from shiftsvd.solvers.krylov import Factorization, RitzPairs

@@ -6,9 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import Projected, inner, orth, project, subtract_product, subtract_projection, times
-from shiftsvd.numerics.panels import empty_columns, hstack, lengths, may_overwrite, set_columns, to_device_of
+from shiftsvd.numerics.panels import Vector, empty_columns, hstack, lengths, may_overwrite, set_columns, to_device_of
 from shiftsvd.operators import Panel
 from shiftsvd.solvers.constants import EPS, REPEAT_BELOW, RESOLVED_BY_SQUARES, SINGLE_ROUNDING
 

@@ -9,8 +9,7 @@ from scipy.special import gammaincinv
 
 from shiftsvd.numerics import bounds
 from shiftsvd.numerics.bounds import BEYOND, ROUNDING, TINY, CountBound, Ritz
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import hstack
+from shiftsvd.numerics.panels import Vector, hstack
 from shiftsvd.operators import Panel
 from shiftsvd.solvers import constants
 from shiftsvd.solvers.krylov import Factorization

@@ -10,8 +10,7 @@ from numpy.random import Generator
 
 from shiftsvd.algebra.low_rank import Deflated
 from shiftsvd.numerics.bounds import residual_rounding
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import in_dtype, largest, norms
+from shiftsvd.numerics.panels import Vector, in_dtype, largest, norms
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.constants import (
     LEAST_BLOCKS,

@@ -9,9 +9,8 @@ from numpy.random import Generator
 from shiftsvd.algebra.generic import matmat_in_double
 from shiftsvd.numerics import bounds
 from shiftsvd.numerics.bounds import TINY, TURNING, Ritz
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, qr, subtract_multiples, times, triangle, triangle_of_stacked
-from shiftsvd.numerics.panels import hstack, in_dtype, lengths, norms, on_host
+from shiftsvd.numerics.panels import Vector, hstack, in_dtype, lengths, norms, on_host
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import Certificate
 from shiftsvd.solvers.constants import EPS, ROUNDING_SHARE

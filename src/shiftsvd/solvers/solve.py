@@ -11,8 +11,7 @@ from shiftsvd.algebra.generic import placed
 from shiftsvd.events import report_error_bound
 from shiftsvd.numerics import bounds
 from shiftsvd.numerics.bounds import TINY, CountBound, Ritz
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import hstack, to_device_of
+from shiftsvd.numerics.panels import Vector, hstack, to_device_of
 from shiftsvd.operators import Panel
 from shiftsvd.solvers.constants import (
     ENOUGH,

@@ -18,9 +18,8 @@ from shiftsvd.backends import as_operator
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.kernels.twin import range_errors_ignored
 from shiftsvd.numerics.bounds import rounding_bounds
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import folded, inner, qr, r_factor, subtract_product
-from shiftsvd.operators import Operator, Panel
+from shiftsvd.operators import Operator, Panel, Vector
 from shiftsvd.solvers.factors import rounding
 
 EPS = float(np.finfo(np.float64).eps)

@@ -11,9 +11,8 @@ from numpy.random import Generator
 
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.kernels import default_threads
-from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.orth import phases
-from shiftsvd.operators import Operator, Panel
+from shiftsvd.operators import Moments, Operator, Panel, Vector
 from shiftsvd.preparation.prepare import Prepared
 from shiftsvd.preparation.shifts import MeanShift
 from shiftsvd.result import Info

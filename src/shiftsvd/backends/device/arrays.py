@@ -9,9 +9,8 @@ import numpy as np
 
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.device.kernel import Card
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import ROWS, inverted
-from shiftsvd.numerics.panels import ForeignPanel, Panel
+from shiftsvd.numerics.panels import ForeignPanel, Panel, Vector
 
 # Number of vectors of the host, such as weights and scales, whose copies a device caches.
 KEPT = 8

@@ -14,9 +14,8 @@ from shiftsvd.backends.blocked import Blocked, Rows, cut, slice_of
 from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.device.arrays import Arrays, DevicePanel
 from shiftsvd.kernels.twin import range_errors_ignored
-from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.powers import exponents_of, two_to
-from shiftsvd.operators import LowRank, Panel, panel_dtype
+from shiftsvd.operators import LowRank, Moments, Panel, Vector, panel_dtype
 
 # Entries of a piece of a block that is made dense in double precision.
 PIECE = 2**23

@@ -20,9 +20,9 @@ from shiftsvd.backends.device.kernel import Chunks, rows_of
 from shiftsvd.backends.sparse import CANCELLED, FULL
 from shiftsvd.events import record_read
 from shiftsvd.kernels.twin import range_errors_ignored
-from shiftsvd.numerics.moments import Moments, Vector, of_stored, weight_parts
+from shiftsvd.numerics.moments import Moments, of_stored, weight_parts
 from shiftsvd.numerics.powers import two_to
-from shiftsvd.operators import LowRank, Panel
+from shiftsvd.operators import LowRank, Panel, Vector
 
 # A panel as the parts of a block take it, on the device: with zeros at the full columns, shape (n, b), for the entries;
 # minus what L of the shift takes, (r, b), if there is a shift; and its rows at the full columns, if there are such.
