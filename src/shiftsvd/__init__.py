@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from shiftsvd.model_file import save_model as save_model
     from shiftsvd.operators import LowRank as LowRank
     from shiftsvd.operators import Operator as Operator
-    from shiftsvd.preparation.crossing import cross as cross
+    from shiftsvd.preparation.prepare import cross as cross
     from shiftsvd.result import Info as Info
     from shiftsvd.result import SVDResult as SVDResult
     from shiftsvd.runs.checkpoints import checkpoint as checkpoint
@@ -91,7 +91,7 @@ _NAMES = {
     "missing": ("Completion", "complete_matrix"),
     "model_file": ("load_model", "save_model"),
     "operators": ("LowRank", "Operator"),
-    "preparation.crossing": ("cross",),
+    "preparation.prepare": ("cross",),
     "result": ("Info", "SVDResult"),
     "runs.checkpoints": ("checkpoint",),
     "shifts": ("Covariates", "GroupMeans"),

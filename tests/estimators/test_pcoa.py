@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import shiftsvd as ss
 from shiftsvd.estimators import pcoa as module
-from shiftsvd.solvers.hermitian import HermitianLanczos
+from shiftsvd.solvers.lanczos import HermitianLanczos
 from tests.support.operators import Counting, Minimal
 
 # Unweighted UniFrac between the gut communities of nine mice, the example that scikit-bio is tested with.

@@ -41,7 +41,7 @@ from shiftsvd.front import planned as planned_for
 from shiftsvd.io import Names
 from shiftsvd.io.formats.table import Column, read_column
 from shiftsvd.io.opening import open_chosen
-from shiftsvd.missing.fits import mean_rows
+from shiftsvd.missing.completion import mean_rows
 from shiftsvd.missing.gaps import FileGaps, Gaps, Observed
 from shiftsvd.missing.opening import open_with_gaps
 from shiftsvd.names import MAX_ITER, SolverName
@@ -55,8 +55,8 @@ from shiftsvd.runs.progress import progress
 from shiftsvd.solvers import BlockLanczos, Gram, Solver, estimate
 from shiftsvd.solvers.auto import asked_for, solver_named
 from shiftsvd.solvers.base import CERTIFIED
-from shiftsvd.solvers.certify import certificate_bytes
 from shiftsvd.solvers.constants import MISSED_TOL
+from shiftsvd.solvers.reading import certificate_bytes
 from shiftsvd.transforms.chains import as_transforms
 
 LOG = logging.getLogger("shiftsvd")

@@ -20,7 +20,7 @@ from shiftsvd.front import integer
 from shiftsvd.kernels import threads
 from shiftsvd.operators import Operator, Vector
 from shiftsvd.preparation.scales import finite_vector, is_named, resolve_scale, row_weights
-from shiftsvd.streaming.stream import Stream
+from shiftsvd.streaming import Stream
 
 if TYPE_CHECKING:
     from shiftsvd.estimators.pca import PCA

@@ -25,7 +25,7 @@ from shiftsvd.estimators.features import (
 )
 from shiftsvd.estimators.settings import data_of_rows
 from shiftsvd.kernels import stepwise
-from shiftsvd.missing.fits import mean_rows, regressed_rows, with_missing
+from shiftsvd.missing.completion import mean_rows, regressed_rows, with_missing
 from shiftsvd.missing.gaps import Observed, with_nan
 from shiftsvd.names import LazyArray
 from shiftsvd.numerics.powers import SQUARED, check_size, largest_of

@@ -24,7 +24,7 @@ from shiftsvd.operators import Derived, Operator, Panel, Vector
 from shiftsvd.runs.memory import affordable
 from shiftsvd.runs.messages import warn
 from shiftsvd.solvers.base import TOL, check_tol
-from shiftsvd.solvers.hermitian import Eigenpairs, HermitianLanczos
+from shiftsvd.solvers.lanczos import Eigenpairs, HermitianLanczos
 
 LARGEST = 2.0**100  # of a distance; the least is its inverse: their fourth powers are summed
 SMALL = 2000  # points up to which all eigenvalues are computed, as they take seconds

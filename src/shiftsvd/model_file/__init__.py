@@ -13,9 +13,20 @@ from numpy.random import BitGenerator, Generator, RandomState, SeedSequence
 
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import reading
-from shiftsvd.model_file.coding import code, decode
-from shiftsvd.model_file.container import FORMAT, MAX_HEADER, UPDATE, VERSION, Metadata, Tensors, digest, listed, read
-from shiftsvd.model_file.container import write as write_file
+from shiftsvd.model_file.coding import (
+    FORMAT,
+    MAX_HEADER,
+    UPDATE,
+    VERSION,
+    Metadata,
+    Tensors,
+    code,
+    decode,
+    digest,
+    listed,
+    read,
+)
+from shiftsvd.model_file.coding import write as write_file
 from shiftsvd.model_file.kinds import ByName, Kind, Sizes, arguments, check_finite, check_type, class_of, kinds
 from shiftsvd.result import Info
 from shiftsvd.runs.messages import warn

@@ -27,8 +27,7 @@ from shiftsvd.solvers.constants import (
     USUAL_BLOCK,
 )
 from shiftsvd.solvers.cost import Cost, Work, vector_bytes
-from shiftsvd.solvers.exact import Exact
-from shiftsvd.solvers.gram import Gram
+from shiftsvd.solvers.direct import Exact, Gram
 from shiftsvd.solvers.lanczos import BlockLanczos
 from shiftsvd.solvers.randomized import RandomizedSVD, ShiftedRandomizedSVD
 from shiftsvd.transforms.chains import Preprocess, as_transforms, kept_bytes
