@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.device import Arrays, DevicePanel, arrays_of
 from shiftsvd.errors import refuse
 from shiftsvd.numerics.orth import phases
@@ -135,7 +134,6 @@ class Info:
         return "\n".join(f"{name:20} {text}" for name, text in lines.items())
 
 
-@registered
 class SVDResult(Operator):
     """``U diag(S) Vh``: unpacks to its factors, and is itself an operator of shape (m, n).
 

@@ -20,7 +20,6 @@ from shiftsvd.numerics.powers import ZERO_EXPONENT, length, two_to
 Part = TypeVar("Part")
 
 
-@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class VStack(Operator):
     """Operators with equal numbers of columns, one above another, as one operator. No part is copied.
@@ -215,7 +214,6 @@ AT_ONCE = 2**27  # operations of a product that is small enough to be formed, wi
 WORTH = 1000  # operations for each stored number that a norm may take
 
 
-@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Product(Operator):
     """``A B``, multiplied from right to left: its products form nothing as large as ``A B``.

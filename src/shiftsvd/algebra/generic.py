@@ -1,7 +1,7 @@
 """Generic functions of operators, each with a default that holds for every operator.
 
-A kind that can do better has a method of the same name and is `registered`; an operator made of another one asks that
-one. Callers never test the kind of a matrix. The methods inherit these docstrings.
+A kind that can do better has a method of the same name (`Operator` registers the classes of this package); an operator
+made of another one asks that one. Callers never test the kind of a matrix. The methods inherit these docstrings.
 """
 
 import time

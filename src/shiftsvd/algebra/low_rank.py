@@ -20,7 +20,6 @@ ONE = np.ones(1).tobytes()  # of which every row of the left factor of a vector 
 FAR = 60  # exponent of two from which on a power of two moves from one factor to the other
 
 
-@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class LowRank(Operator):
     """The matrix ``L R^H`` of rank at most r: a shift. ``LowRank(ones, conj(mu))`` is ``1 mu^T``.
@@ -229,7 +228,6 @@ def _triangle(F: Panel) -> Panel:
     return r_factor(F[:1] * np.sqrt(len(F)) if _is_repeated(F) else F)
 
 
-@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Shifted(Derived):
     """``A - S``: the plain algebra of the shift, for every operator that cannot fuse it.
@@ -327,7 +325,6 @@ def _(A: Operator, S: Operator) -> Operator:
     return fused or Shifted(A, S if low_rank is None else low_rank)
 
 
-@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Deflated(Derived):
     """``A P`` with ``P = I - V V^H`` for orthonormal columns V: the matrix without the singular vectors found so far.

@@ -16,7 +16,6 @@ from shiftsvd.numerics.panels import Panel, Vector, conj, field_of, power, read_
 from shiftsvd.numerics.powers import ZERO_EXPONENT, add_exponents, exponents_of, split, two_to
 
 
-@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Scaled(Derived):
     """``diag(rows) A diag(cols)``: weights on the rows, scales on the columns; a missing one is all ones.

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.device import arrays_of, device_operator
 from shiftsvd.backends.sparse import SparseRows
@@ -27,7 +26,6 @@ from shiftsvd.operators import Adjoint, Operator, Panel, Vector, panel_dtype, re
 FEW = 4  # random vectors for an estimate of the size of entries
 
 
-@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Foreign(Operator):
     """A SciPy LinearOperator, or another object with its methods."""

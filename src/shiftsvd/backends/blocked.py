@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import numpy as np
 
-from shiftsvd.algebra.generic import registered, row_means
+from shiftsvd.algebra.generic import row_means
 from shiftsvd.algebra.operator import Costs
 from shiftsvd.events import record_read
 from shiftsvd.kernels import ordered
@@ -43,7 +43,6 @@ def kept(
     return once
 
 
-@registered
 class Blocked(Operator):
     """Matrix read in blocks of rows, minus its shift. The blocks depend on the data alone, not on the threads."""
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, exhaust, kept, slice_of
 from shiftsvd.events import record_read
 from shiftsvd.kernels import Kernels, best, kernels_for, ordered, shared
@@ -147,7 +146,6 @@ LONG = 8
 OF_MOMENTS = 128
 
 
-@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class SparseRows(Blocked):
     """A canonical CSR matrix minus its shift."""

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import Blocked, Rows, cut, slice_of
 from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.device.arrays import Arrays, DevicePanel
@@ -28,7 +27,6 @@ from shiftsvd.operators import LowRank, Moments, Panel, Vector, panel_dtype
 PIECE = 2**23
 
 
-@registered
 class DeviceBlocks(Blocked):
     """Matrix on a device minus its shift. Products are on the host or on the device, as their panels are."""
 
@@ -153,7 +151,6 @@ class DeviceBlocks(Blocked):
 BLOCK = 2**23
 
 
-@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DeviceRows(DeviceBlocks):
     """Dense array on a device with its rows on the long side, optionally conjugated, minus its shift."""
@@ -316,7 +313,6 @@ class DeviceBlock(NamedTuple):
     columns: Any  # of their adjoint
 
 
-@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DeviceCSR(DeviceBlocks):
     """A CSR matrix on a device, without duplicates, minus its shift."""
