@@ -431,8 +431,8 @@ FAULTS = (
     fault(
         "the stopping rule, ten times too soon",
         "solvers/solve.py",
-        "converged = worst <= (1 if G.precise else WITH_ROUNDING)",
-        "converged = worst <= (10 if G.precise else 10 * WITH_ROUNDING)",
+        "converged = worst <= (1 if G.precise else constants.WITH_ROUNDING)",
+        "converged = worst <= (10 if G.precise else 10 * constants.WITH_ROUNDING)",
         "solvers/test_lanczos.py",
         "solvers",
     ),
@@ -968,7 +968,7 @@ FAULTS = (
     fault(
         "the checksum of a model",
         "model_file/__init__.py",
-        'if metadata["sha256"] != digest(metadata, tensors):',
+        'if metadata["sha256"] != coding.digest(metadata, tensors):',
         'if not metadata["sha256"]:',
         "model_file/test_hostile.py",
         "model_file",
@@ -1260,7 +1260,7 @@ FAULTS = (
     fault(
         "the caution about measured rounding",
         "solvers/problem.py",
-        "max(self.measured, MEASURED_MARGIN * float(errors.max()))",
+        "max(self.measured, constants.MEASURED_MARGIN * float(errors.max()))",
         "max(self.measured, float(errors.max()))",
         "solvers/test_solve.py",
         "solvers/test_lanczos.py",

@@ -20,20 +20,12 @@ from shiftsvd.backends.blocked import Blocked
 from shiftsvd.backends.device import HOST, moved
 from shiftsvd.backends.files import bytes_in_memory, counted, left_beside
 from shiftsvd.backends.validation import named
+from shiftsvd.commands import writing
 from shiftsvd.commands.cluster import workers
 from shiftsvd.commands.hooks import Hooks, Run, first_answer, hooks_of
 from shiftsvd.commands.options import print_message
 from shiftsvd.commands.settings import Settings, within
 from shiftsvd.commands.tables import ENTRIES
-from shiftsvd.commands.writing import (
-    Result,
-    advise_scale,
-    leave_out_components,
-    planned,
-    printed,
-    write_files,
-    write_scores,
-)
 from shiftsvd.estimators.features import feature_names_of
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
@@ -73,7 +65,7 @@ PANEL: Final = 16  # typical number of columns that a fit multiplies by
 
 def run(given: Settings) -> None:
     settings, hooks = validated(given)
-    paths = planned(settings, hooks)
+    paths = writing.planned(settings, hooks)
     outputs = Outputs(paths.values(), settings.force)
     started = time.perf_counter()
     run = opened(settings, hooks)
@@ -98,19 +90,21 @@ def run(given: Settings) -> None:
                 run.pca = fitted(run, k)
             for each in hooks:
                 each.after_fit(run)
-            advise_scale(A, names, given)
-            leave_out_components(run, outputs, paths)
+            writing.advise_scale(A, names, given)
+            writing.leave_out_components(run, outputs, paths)
             release()
-            rasters = write_scores(run, hooks, paths, outputs)
+            rasters = writing.write_scores(run, hooks, paths, outputs)
         release()
         run.pca.set_params(missing=settings.missing_later)
         recorded = tuple(name for each in hooks for name in each.recorded)
         seconds = time.perf_counter() - started
-        result = Result.of(run, feature_names_of(run.pca), recorded, paths, seconds)
-        write_files(run, hooks, result, paths, outputs, rasters, colors)
+        result = writing.Result.of(run, feature_names_of(run.pca), recorded, paths, seconds)
+        writing.write_files(run, hooks, result, paths, outputs, rasters, colors)
     for each in hooks:
         each.tell(run)
-    click.echo(json.dumps(result.document) if settings.json_out else printed(result, hooks, bool(settings.verbose)))
+    click.echo(
+        json.dumps(result.document) if settings.json_out else writing.printed(result, hooks, bool(settings.verbose))
+    )
     if settings.out:
         print_message(f"written: {', '.join(result.document['outputs'].values())}", settings.quiet)
     elif not settings.json_out and sys.stderr.isatty():  # a person reads it
@@ -284,7 +278,7 @@ def estimated(given: Settings) -> dict[str, Any]:
     # one. Freed memory returns to the system between stages, so the peak is that of the largest stage.
     settings, hooks = validated(given)
     _check_predictable(settings)
-    paths = planned(settings, hooks)
+    paths = writing.planned(settings, hooks)
     watch = MemoryWatch()
     run = opened(settings, hooks)
     A, names, C = run.A, run.names, run.covariates

@@ -13,16 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from shiftsvd.backends import is_lazy
 from shiftsvd.backends.validation import named
 from shiftsvd.errors import Refused, Setting, refuse
-from shiftsvd.estimators.features import (
-    Components,
-    aligned,
-    checked,
-    host_copy,
-    on_device_of_input,
-    on_host,
-    points,
-    scores_by_row,
-)
+from shiftsvd.estimators import features
 from shiftsvd.estimators.settings import data_of_rows
 from shiftsvd.kernels import stepwise
 from shiftsvd.missing.completion import mean_rows, regressed_rows, with_missing
@@ -165,7 +156,7 @@ def _log_evidence(spectrum: Vector, k: int, n_samples: int) -> float:
     )
 
 
-class FittedPCA(Components):
+class FittedPCA(features.Components):
     """Base class of `PCA` and `IncrementalPCA`: the methods of a fitted model."""
 
     variants_: Any  # `shiftsvd.genetics.Variants` that the features are: of models that the command fits to genotypes
@@ -176,7 +167,7 @@ class FittedPCA(Components):
     @overload
     def transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Panel: ...
 
-    @on_device_of_input
+    @features.on_device_of_input
     def transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
         """Return the scores ``(X - shift) diag(1 / scale_) components_.T``, with the shift and scale of the fit.
 
@@ -201,7 +192,7 @@ class FittedPCA(Components):
         """
         prepared, data = self._prepared(groups, covariates)
         if data is None and is_lazy(X):
-            return scores_by_row(self, X)
+            return features.scores_by_row(self, X)
         return _joined(self._scored(X, prepared, data))
 
     def iter_scores(self, X: Any, groups: Any = None, covariates: Any = None) -> Iterator[tuple[int, Panel]]:
@@ -267,9 +258,9 @@ class FittedPCA(Components):
         if getattr(self, "feature_names_in_", None) is None:
             raise ValueError("the model has no feature names. Fit it on a data frame.")
         remedy = "Raise ", Setting("max_absent"), " to treat absent features as unobserved."
-        return aligned(self, list(names), "the list of names", max_absent, *remedy)
+        return features.aligned(self, list(names), "the list of names", max_absent, *remedy)
 
-    @on_device_of_input
+    @features.on_device_of_input
     def inverse_transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
         """Return the points in the space of the data, in its units, that have these scores.
 
@@ -297,9 +288,9 @@ class FittedPCA(Components):
             back = back + prepared.points(len(Z), data)
             return np.asarray(back.astype(np.result_type(Z.dtype, self.components_.dtype)))
 
-        return points(self, on_host(X), found, data is None)
+        return features.points(self, features.on_host(X), found, data is None)
 
-    @on_device_of_input
+    @features.on_device_of_input
     def score_samples(self, X: Any, groups: Any = None, covariates: Any = None) -> Vector:
         """Return the log-likelihood of each row under the probabilistic model, in the units of X.
 
@@ -328,7 +319,7 @@ class FittedPCA(Components):
         """
         return self._likelihoods(X, groups, covariates)
 
-    @on_device_of_input
+    @features.on_device_of_input
     def score(self, X: Any, y: Any = None, groups: Any = None, covariates: Any = None) -> float:
         """Return the mean of `score_samples` over the rows; y is ignored."""
         return float(np.mean(self._likelihoods(X, groups, covariates)))
@@ -341,12 +332,12 @@ class FittedPCA(Components):
         check_size("rows", max(1.0, largest_of(Z), float(np.sqrt(rest.max(initial=0)))), SQUARED)
         return model.log_likelihood(Z, rest)
 
-    @on_device_of_input
+    @features.on_device_of_input
     def get_covariance(self) -> Panel:
         """Return the covariance of the model in the units of X, shape (n_features, n_features)."""
         return self._model().covariance()
 
-    @on_device_of_input
+    @features.on_device_of_input
     def get_precision(self) -> Panel:
         """Return the inverse of `get_covariance`, by Woodbury's formula."""
         return self._model().precision()
@@ -361,7 +352,7 @@ class FittedPCA(Components):
         return regressed_rows(A, self.mean_, self.scale_, self.components_, variances, noise)
 
     def _observed(self, X: Any, reset: bool, least: int = 1) -> Observed:
-        X = checked(self, X if self.missing == "error" else with_nan(X), reset, least, on_device=True)
+        X = features.checked(self, X if self.missing == "error" else with_nan(X), reset, least, on_device=True)
         with named(vars(self).get("feature_names_in_")):
             return with_missing(X, self.missing, self.unobserved, self._resources)
 
@@ -422,7 +413,7 @@ class FittedPCA(Components):
         """
         from shiftsvd.model_file import save_model
 
-        save_model(host_copy(self), path, force=force, names=names, source=source)
+        save_model(features.host_copy(self), path, force=force, names=names, source=source)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:

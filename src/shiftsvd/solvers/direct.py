@@ -14,25 +14,8 @@ from shiftsvd.numerics.bounds import Ritz
 from shiftsvd.numerics.orth import subtract_product
 from shiftsvd.numerics.powers import length
 from shiftsvd.operators import Operator, Panel, Vector
+from shiftsvd.solvers import constants
 from shiftsvd.solvers.base import TOL, Solver, check_tol
-from shiftsvd.solvers.constants import (
-    ALL_FROM,
-    DIFFERENCE_MARGIN,
-    EPS,
-    FIRST_COLUMNS,
-    INVARIANT_SPACE,
-    KRYLOV_SIDE,
-    LEADING_SIDE,
-    LEVEL_MARGIN,
-    MISSED_TOL,
-    MOST_COLUMNS,
-    OF_PAIRS,
-    PART_OF_ALL,
-    PART_OF_KRYLOV,
-    PROBABILITY,
-    RESIDUAL,
-    SQUARES_SHARE,
-)
 from shiftsvd.solvers.cost import long_vector_bytes, overhead_bytes, tall
 from shiftsvd.solvers.factors import Factors, components_for, long_factor, rank_floor, rounding, squares_rounding
 from shiftsvd.solvers.lanczos import BlockLanczos, problem_of
@@ -108,8 +91,8 @@ class Exact(Solver):
         k = components_for(S**2, share) if isinstance(share, float) else share
         eps = A.costs.gram_eps
         # Blocks have the rounding unit of the stored matrix, which is A or its adjoint.
-        eps = eps if eps == EPS else min(eps, A.H.costs.gram_eps)
-        missed = float(S[k] + rounding(A, eps) * S[0] + 4 * EPS * cancelled(A)) if k < n else 0.0
+        eps = eps if eps == constants.EPS else min(eps, A.H.costs.gram_eps)
+        missed = float(S[k] + rounding(A, eps) * S[0] + 4 * constants.EPS * cancelled(A)) if k < n else 0.0
         rest, S, Vh = length(S[k:]), S[:k], Vh[:k]
         U = lambda: long_factor(A, Vh.conj().T)  # noqa: E731
         return Factors(U, S, Vh, 2 if squared else 1, n, 1, missed_below=missed, rest=rest, eps=eps)
@@ -121,7 +104,10 @@ class Exact(Solver):
         k = components_for(theta, share) if isinstance(share, float) else share
         eps = A.costs.gram_eps
         noise, rest = squares_rounding(A, G), float(theta[k:].sum())
-        if not (noise < 2 * SQUARES_SHARE * self.tol * theta[k - 1] and rest >= DIFFERENCE_MARGIN * noise):
+        if not (
+            noise < 2 * constants.SQUARES_SHARE * self.tol * theta[k - 1]
+            and rest >= constants.DIFFERENCE_MARGIN * noise
+        ):
             return None
         missed = float(np.sqrt(theta[k] + noise))
         S, V = np.sqrt(theta[:k]), V[:, :k]
@@ -199,8 +185,8 @@ class Gram(Solver):
     takes_shares = True
     certifies_itself = True
     tol: float = TOL
-    missed_tol: float = field(default=MISSED_TOL, repr=False)
-    miss_probability: float = field(default=PROBABILITY, repr=False)
+    missed_tol: float = field(default=constants.MISSED_TOL, repr=False)
+    miss_probability: float = field(default=constants.PROBABILITY, repr=False)
     last_pass: bool = field(default=True, repr=False)
 
     def __post_init__(self) -> None:
@@ -216,13 +202,13 @@ class Gram(Solver):
         A = fused(A, np.inf)
         n = A.shape[1]
         G = gram_matrix(A)
-        few = isinstance(k, int) and k + 8 <= ALL_FROM * n
-        if few and n > LEADING_SIDE:
+        few = isinstance(k, int) and k + 8 <= constants.ALL_FROM * n
+        if few and n > constants.LEADING_SIDE:
             return self._by_lanczos(A, G, k, rng)
-        theta, Z, level = _eigenpairs(G, int(k) + 1 if few else n, RESIDUAL * self.tol, rng)
+        theta, Z, level = _eigenpairs(G, int(k) + 1 if few else n, constants.RESIDUAL * self.tol, rng)
         k = components_for(theta, k) if isinstance(k, float) else k
         noise = squares_rounding(A, G)
-        proven = noise < 2 * SQUARES_SHARE * self.tol * theta[k - 1]
+        proven = noise < 2 * constants.SQUARES_SHARE * self.tol * theta[k - 1]
         if few and not proven:  # block Lanczos deflates leading values whose rounding hides the others
             return self._by_lanczos(A, G, k, rng)
         V = Z[:, : k if len(theta) == n else k + 1]
@@ -255,11 +241,15 @@ class Gram(Solver):
 def _eigenpairs(G: Panel, count: int, tol: float, rng: Generator) -> tuple[Vector, Panel, float]:
     # Return the largest eigenvalues, their vectors, and a bound of all other eigenvalues.
     n = len(G)
-    found = _krylov(G, count, tol, rng) if n >= KRYLOV_SIDE and count <= PART_OF_KRYLOV * n else None
+    found = (
+        _krylov(G, count, tol, rng) if n >= constants.KRYLOV_SIDE and count <= constants.PART_OF_KRYLOV * n else None
+    )
     if found is not None:
         return found
     theta, Z = np.zeros(0), G
-    if count <= PART_OF_ALL * n:  # scale G by a power of two: LAPACK's thresholds in this routine are absolute
+    if (
+        count <= constants.PART_OF_ALL * n
+    ):  # scale G by a power of two: LAPACK's thresholds in this routine are absolute
         unit = 2.0 ** np.frexp(np.max(np.abs(G)))[1]
         theta, Z = linalg.eigh(G / unit, subset_by_index=[n - count, n - 1], overwrite_a=True, check_finite=False)
         theta *= unit
@@ -274,8 +264,8 @@ def _krylov(G: Panel, count: int, tol: float, rng: Generator) -> tuple[Vector, P
     # value. Return None after MOST_COLUMNS n columns, or if an eigenvalue may have been missed.
     if G.dtype.kind == "c":
         return None
-    n, due = len(G), OF_PAIRS * count + FIRST_COLUMNS
-    most = int(n * MOST_COLUMNS)
+    n, due = len(G), constants.OF_PAIRS * count + constants.FIRST_COLUMNS
+    most = int(n * constants.MOST_COLUMNS)
     Q, T = np.empty((most + 1, n)), np.zeros((most + 1, most + 1))
     Q[0] = rng.standard_normal(n)
     Q[0] /= np.linalg.norm(Q[0])
@@ -285,7 +275,7 @@ def _krylov(G: Panel, count: int, tol: float, rng: Generator) -> tuple[Vector, P
         w -= along @ near
         w -= (basis @ w) @ basis
         beta = float(np.linalg.norm(w))
-        if not beta > INVARIANT_SPACE * T[0, 0]:
+        if not beta > constants.INVARIANT_SPACE * T[0, 0]:
             return None
         T[i, i], T[i + 1, i], T[i, i + 1] = along[-1], beta, beta
         np.divide(w, beta, out=Q[i + 1])
@@ -302,10 +292,10 @@ def _prove_none_missed(G: Panel, theta: Vector, V: Panel, residual: float) -> tu
     # If ``mu I - (G - V Theta V^H)`` has a Cholesky factor, no eigenvalue of ``P G P``, ``P = I - V V^H``, exceeds mu
     # plus the rounding of the factor, (n + 1) eps times the trace (Higham 2002, theorem 10.3), and of the matrix.
     last = float(theta[-1])
-    mu = last * (1 + LEVEL_MARGIN) + 2 * residual**2 / last
+    mu = last * (1 + constants.LEVEL_MARGIN) + 2 * residual**2 / last
     M = (V * theta) @ V.T - G
     M.flat[:: len(G) + 1] += mu
-    rounded = (len(G) + 1) * EPS * float(np.trace(M) + 2 * np.trace(G))
+    rounded = (len(G) + 1) * constants.EPS * float(np.trace(M) + 2 * np.trace(G))
     failed = linalg.lapack.dpotrf(M.T, clean=False, overwrite_a=True)[1]
     return None if failed else (theta, V, mu + rounded)
 

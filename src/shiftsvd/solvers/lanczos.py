@@ -14,7 +14,6 @@ from shiftsvd.numerics.bounds import TINY, CountBound, Ritz, residual_rounding, 
 from shiftsvd.operators import Operator, Panel, Vector, panel_dtype
 from shiftsvd.solvers import constants
 from shiftsvd.solvers.base import TOL, Solver, check_tol
-from shiftsvd.solvers.constants import MISSED_TOL, USUAL_BLOCK
 from shiftsvd.solvers.cost import Work, long_vector_bytes, overhead_bytes, tall, wide
 from shiftsvd.solvers.factors import Factors
 from shiftsvd.solvers.krylov import Factorization, RitzPairs
@@ -276,7 +275,7 @@ class HermitianLanczos:
     max_passes: int | None = None
 
     def block(self, n: int) -> int:
-        return min(self.block_size or USUAL_BLOCK, n)
+        return min(self.block_size or constants.USUAL_BLOCK, n)
 
     def basis_columns(self, k: int, n: int) -> int:
         return basis_columns(k, self.block(n), n, self.max_basis)
@@ -332,11 +331,11 @@ def _needs(ritz: Ritz, tol: float, proven: Proven) -> list[CountBound]:
 
 
 def _miss_limit(ritz: Ritz, tol: float) -> float:
-    relative = miss_limit(ritz, max(tol, MISSED_TOL))
+    relative = miss_limit(ritz, max(tol, constants.MISSED_TOL))
     # Values that are not positive have no relative criterion.
     if ritz.theta[ritz.k - 1] > ritz.noise:
         return relative
-    return max(relative, MISSED_TOL * float(np.abs(ritz.theta).max()))
+    return max(relative, constants.MISSED_TOL * float(np.abs(ritz.theta).max()))
 
 
 def _negative(ritz: Ritz, Z: Panel, F: Factorization) -> float:
