@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from shiftsvd.estimators.rotation import rotate as rotate
     from shiftsvd.estimators.truncated import TruncatedSVD as TruncatedSVD
     from shiftsvd.front import svd as svd
-    from shiftsvd.missing import Completion as Completion
-    from shiftsvd.missing import complete_matrix as complete_matrix
+    from shiftsvd.missing.completion import Completion as Completion
+    from shiftsvd.missing.completion import complete_matrix as complete_matrix
     from shiftsvd.model_file import load_model as load_model
     from shiftsvd.model_file import save_model as save_model
     from shiftsvd.operators import LowRank as LowRank
@@ -88,7 +88,7 @@ _NAMES = {
     "estimators.rotation": ("Rotation", "rotate"),
     "estimators.truncated": ("TruncatedSVD",),
     "front": ("svd",),
-    "missing": ("Completion", "complete_matrix"),
+    "missing.completion": ("Completion", "complete_matrix"),
     "model_file": ("load_model", "save_model"),
     "operators": ("LowRank", "Operator"),
     "preparation.prepare": ("cross",),

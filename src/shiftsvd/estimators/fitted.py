@@ -30,23 +30,6 @@ OURS = {"scale_", "info_", "n_iter_", "unseen_variance_"}  # fitted attributes w
 VALUES = ("singular_values_", "explained_variance_", "explained_variance_ratio_")
 
 
-def as_sklearn(model: Any) -> Any:
-    if hasattr(model, "shift_") or of_each_row(model.shift):
-        raise Refused(
-            "scikit-learn's classes subtract the same vector from every row, got ", Setting("shift", model.shift)
-        )
-    if model.preprocess is not None:
-        got = Setting("preprocess", model.preprocess)
-        raise Refused("scikit-learn's PCA does not transform entries, got ", got)
-    from sklearn import decomposition  # which loads much that a fit does not need
-
-    pca = decomposition.PCA(model.n_components_, whiten=model.whiten)
-    vars(pca).update({name: deepcopy(x) for name, x in vars(model).items() if name.endswith("_") and name not in OURS})
-    for name in VALUES:  # scikit-learn stores them in the type of the data, which sets the type of its scores
-        setattr(pca, name, getattr(pca, name).astype(pca.components_.dtype))
-    return pca if model.scale_ is None else _behind_a_scaler(pca, model)
-
-
 def _behind_a_scaler(pca: Any, model: Any) -> Any:
     from sklearn import pipeline, preprocessing
 
@@ -443,7 +426,22 @@ class FittedPCA(features.Components):
         PCA(n_components=5)
         """
         check_is_fitted(self, "components_")
-        return as_sklearn(self)
+        if hasattr(self, "shift_") or of_each_row(self.shift):
+            raise Refused(
+                "scikit-learn's classes subtract the same vector from every row, got ", Setting("shift", self.shift)
+            )
+        if self.preprocess is not None:
+            got = Setting("preprocess", self.preprocess)
+            raise Refused("scikit-learn's PCA does not transform entries, got ", got)
+        from sklearn import decomposition  # which loads much that a fit does not need
+
+        pca = decomposition.PCA(self.n_components_, whiten=self.whiten)
+        vars(pca).update(
+            {name: deepcopy(x) for name, x in vars(self).items() if name.endswith("_") and name not in OURS}
+        )
+        for name in VALUES:  # scikit-learn's scores have the type of these, which is that of its data
+            setattr(pca, name, getattr(pca, name).astype(pca.components_.dtype))
+        return pca if self.scale_ is None else _behind_a_scaler(pca, self)
 
 
 def _joined(parts: Iterable[tuple[int, Panel]]) -> Panel:

@@ -117,7 +117,8 @@ class BlockLanczos(Solver):
         return self._factors(A, k, rng) if basis_on_columns else self._factors(A.H, k, rng).H
 
     def _factors(self, A: Operator, k: int | float, rng: Generator) -> Factors:
-        p, budget = problem_of(self, fused(A, self._expected_steps(k)), k)
+        steps = 12.0 if isinstance(k, float) else 6.0 + 4 * k / (self.block_size or constants.USUAL_BLOCK)  # expected
+        p, budget = problem_of(self, fused(A, steps), k)
         return solve(p, budget, rng).factors(A if A.costs.file_bytes else p.A, budget)
 
     def shape(self, k: int | float, A: Operator) -> Shape:
@@ -183,9 +184,6 @@ class BlockLanczos(Solver):
         """
         roundings = 1 if A.dtype == np.float32 else constants.ROUNDINGS_IN_TOL
         return A.costs.gram_in_single and self.tol >= residual_rounding(constants.SINGLE) * roundings
-
-    def _expected_steps(self, k: int | float) -> float:
-        return 12.0 if isinstance(k, float) else 6.0 + 4 * k / (self.block_size or constants.USUAL_BLOCK)
 
     def expected_passes(self, A: Operator, k: int) -> float:
         shape = self.shape(k, A)

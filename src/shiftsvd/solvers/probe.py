@@ -134,15 +134,12 @@ class Probe:
         F, old = self.F, self.F.size
         F.extend(product)
         self._chain.add(F.H[old : F.size, old : F.size], F.C)
-        self.level, self.top = self._chain.bound(self._rounding()), self._chain.top
+        self.level, self.top = self._chain.bound(max(self.noise, F.rounding)), self._chain.top
 
     def finish(self) -> None:
         self.F.end_probe()
         if self.F.size == self.F.n:  # the basis spans the whole space
             self.level = self.top + self.noise
-
-    def _rounding(self) -> float:
-        return max(self.noise, self.F.rounding)
 
 
 @dataclass(frozen=True)
