@@ -217,7 +217,7 @@ def test_blocks_give_what_the_whole_gives(make: Any, monkeypatch: pytest.MonkeyP
     V = np.random.default_rng(2).standard_normal((24, 3))
     whole = ss.centered(ss.as_operator(make(X))).gram(V)
     monkeypatch.setattr(device_matrices, "ROWS", 64)
-    monkeypatch.setattr(device.dense, "BLOCK", 64 * 24)
+    monkeypatch.setattr(device_matrices, "BLOCK", 64 * 24)
     A = ss.centered(ss.as_operator(make(X)))
     near(A.gram(V), whole, "f8")
     near(A.moments().mean, 0 * V[:, 0], "f8")
