@@ -44,7 +44,6 @@ def lines(facts: Facts, as_json: bool) -> str:
 
 
 def _of_columns(columns: list[Facts]) -> list[str]:
-    """Return a line for each column, and its notes below."""
     cells = [("column", "kind", "use", "missing", "range", "examples")]
     for each in columns[:_SHOWN]:
         ends = "" if each["low"] is None else f"{each['low']:g} to {each['high']:g} {each['unit']}".strip()

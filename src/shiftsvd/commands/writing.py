@@ -356,7 +356,6 @@ def leave_out_components(run: Run, outputs: Outputs, paths: dict[str, Path]) -> 
 
 
 def write_scores(run: Run, hooks: Sequence[Hooks], paths: Mapping[str, Path], outputs: Outputs) -> list[Any]:
-    """Write the scores to all requested files in one pass, and return their rasters for the report."""
     pca, A, samples = run.pca, run.A if run.scored is None else run.scored, run.names.samples
     dtype = np.dtype(run.settings.dtype or A.dtype)
     table = Table(component_names(pca.n_components_), A.shape[0], dtype, samples)

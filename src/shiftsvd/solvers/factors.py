@@ -61,7 +61,6 @@ def rounding(A: Operator, eps: float) -> float:
 
 
 def squares_rounding(A: Operator, G: Panel) -> float:
-    """Bound the rounding errors of the eigenvalues of a formed ``G = A^H A``."""
     # A sum of m products has an error of m rounding units. The errors of an implicit shift are relative to its norm.
     shift = shift_of(A)
     square = float(np.trace(G).real) + (shift.frobenius_norm() ** 2 if shift else 0.0) + cancelled(A) ** 2

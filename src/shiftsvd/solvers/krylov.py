@@ -59,7 +59,6 @@ class Factorization:
 
     @classmethod
     def from_ritz(cls, V: Panel, theta: Vector, R: Panel, rng: Generator) -> "Factorization":
-        """Return the factorization with an orthonormal basis V, Ritz values theta and residuals R."""
         n, k = V.shape
         F = cls(rng, min(2 * k, n))
         F._allocate(V, V.dtype)
@@ -107,7 +106,6 @@ class Factorization:
     # --- epochs ---------------------------------------------------------------------------------------------------
 
     def begin(self, Q: Panel, single: bool = False) -> None:
-        """Discard the basis and start with the span of Q as next block, in single precision or in that of Q."""
         self._allocate(Q, np.result_type(np.complex64 if Q.dtype.kind == "c" else np.float32) if single else Q.dtype)
         self.epoch, self.size, self.last, self.scale = self.epoch + 1, 0, 0, 0.0
         self._append(orth(Q))

@@ -162,12 +162,10 @@ class Proven:
         return min((mu for count, mu in self.count_bounds if count <= k), default=np.inf)
 
     def needs_probe(self, needs: Needs) -> bool:
-        """Return True if some of the bounds are not proven and the run may use another probe."""
         return self.n_probes < constants.PROBES and not all(self.limit(count) <= mu for count, mu in needs)
 
     @property
     def failure_probability(self) -> float:
-        """Return the probability with which the next probe may fail."""
         return self.probability * 0.5 ** (self.n_probes + 1)
 
 
@@ -221,7 +219,6 @@ def prove(
 
 
 def miss_limit(ritz: Ritz, missed_tol: float) -> float:
-    """Return the largest eigenvalue that a converged fit may have missed."""
     relative = float(ritz.theta[ritz.k - 1]) * (1 + missed_tol) ** 2
     return max(relative, 32 * ROUNDING * ritz.noise, ritz.zero, TINY)
 

@@ -159,7 +159,6 @@ class Products:
         return True
 
     def measure_rounding(self, V: Panel, W: Panel, rng: Generator) -> None:
-        """Measure the rounding of single precision on two random combinations of the columns of V and of W = G V."""
         # Products with components have larger rounding errors than with random vectors: many terms have equal signs.
         C = rng.standard_normal((V.shape[1], 2))
         self._record_rounding(V @ C, W @ C)

@@ -357,7 +357,6 @@ def _enough(ritz: Ritz, S: Vector, need: CountBound, tol: float, probe: Probe) -
 
 
 def _angles(ritz: Ritz, sines: Vector, C: Panel, S: Vector) -> Vector:
-    """Bound the sines of the angles of vectors with coordinates C in Ritz vectors, whose own bounds are `sines`."""
     # A left vector is A v / sigma. The parts of A v along the left Ritz vectors have lengths |C| times singular values.
     starts, _ = bounds.groups(ritz.theta, ritz.rounded_squares)
     C = C / np.linalg.norm(C, axis=0)

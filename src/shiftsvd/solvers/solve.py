@@ -24,7 +24,6 @@ History = list[tuple[float, float, float]]
 
 
 def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
-    """Compute the components of p within the remaining budget."""
     G, F, steps = begin(p, budget, rng)
     proven, history, readings = Proven(p.shape.block, p.miss_probability), [(0.0, np.inf, np.inf)], 0
     while True:
@@ -185,7 +184,6 @@ def is_stuck(ritz: Ritz, errors: Vector, history: History) -> bool:
 
 
 def steps_to_go(history: History) -> int:
-    """Predict the steps until convergence from the decrease of the estimated error between the last two checks."""
     (step0, _, likely0), (step1, worst, likely1) = history[-2:]
     if worst <= 2 or likely1 <= constants.ENOUGH:
         return 1
