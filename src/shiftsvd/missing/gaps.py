@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import reduce
-from hashlib import blake2b
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -19,6 +18,7 @@ from shiftsvd.backends.sparse import SparseRows, adjoint_of, by_rows, coordinate
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.kernels import default_threads, kernels_for, ordered
 from shiftsvd.kernels.twin import CSR, take_rows
+from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, from_raw, merge_zeros, of_observed, weight_of_zeros, weight_parts
 from shiftsvd.operators import Adjoint, LowRank, Operator, Panel, Vector
 from shiftsvd.runs.memory import affordable
@@ -378,8 +378,7 @@ class PatchedSource(Changed):
     """A file with missing entries replaced by those of a low-rank matrix."""
 
     def __init__(self, source: RowSource, S: LowRank) -> None:
-        # The name includes a digest of S, so that cached reads are not used with another S.
-        super().__init__(source, f"filled {blake2b(S.L.tobytes() + S.R.tobytes(), digest_size=16).hexdigest()}")
+        super().__init__(source, f"filled {told((S.L, S.R))}")  # cached reads are not used with another S
         self.S = S
 
     def read(self, lo: int, hi: int) -> Any:

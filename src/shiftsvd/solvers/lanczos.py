@@ -12,23 +12,12 @@ from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.kernels import default_threads
 from shiftsvd.numerics.bounds import TINY, CountBound, Ritz, residual_rounding, rounding_of, value_errors
 from shiftsvd.operators import Operator, Panel, Vector, panel_dtype
-from shiftsvd.solvers import constants
+from shiftsvd.solvers import constants, problem
 from shiftsvd.solvers.base import TOL, Solver, check_tol
 from shiftsvd.solvers.cost import Work, long_vector_bytes, overhead_bytes, tall, wide
 from shiftsvd.solvers.factors import Factors
 from shiftsvd.solvers.krylov import Factorization, RitzPairs
 from shiftsvd.solvers.probe import Proven, miss_limit, prove, required_bounds
-from shiftsvd.solvers.problem import (
-    Budget,
-    Continue,
-    Outcome,
-    Problem,
-    Products,
-    Shape,
-    Stop,
-    basis_columns,
-    most_passes,
-)
 from shiftsvd.solvers.solve import advance, cannot_step, converge, solve
 
 
@@ -121,7 +110,7 @@ class BlockLanczos(Solver):
         p, budget = problem_of(self, fused(A, steps), k)
         return solve(p, budget, rng).factors(A if A.costs.file_bytes else p.A, budget)
 
-    def shape(self, k: int | float, A: Operator) -> Shape:
+    def shape(self, k: int | float, A: Operator) -> problem.Shape:
         """Choose the number of columns of products, by k and the speed of kernels, and of the basis.
 
         Parameters
@@ -160,14 +149,14 @@ class BlockLanczos(Solver):
         long_enough = shape.wanted + constants.STEPS * shape.block <= min(A.shape)
         return long_enough and 8 * max(A.shape) * shape.reserved <= A.costs.long_bytes
 
-    def _shape(self, k: int | float, A: Operator, columns: tuple[int, int]) -> Shape:
+    def _shape(self, k: int | float, A: Operator, columns: tuple[int, int]) -> problem.Shape:
         least, most = columns
         # The largest multiple of 16 below 2 k: kernels take 16 columns at a time.
         width = most if isinstance(k, float) else int(np.clip((2 * k - 1) // 16 * 16, least, most))
         n, b = min(A.shape), min(self.block_size or width, *A.shape)
         wanted = min(constants.OF_SHARE + b if isinstance(k, float) else int(k), n)
-        basis = basis_columns(wanted, b, n, self.max_basis)
-        return Shape(b, wanted, basis, min(basis + (constants.SWEEPS + 1) * b, n))
+        basis = problem.basis_columns(wanted, b, n, self.max_basis)
+        return problem.Shape(b, wanted, basis, min(basis + (constants.SWEEPS + 1) * b, n))
 
     def single(self, A: Operator) -> bool:
         """Return True to start in single precision; for double data only if the tolerance is likely to allow it.
@@ -213,11 +202,11 @@ class BlockLanczos(Solver):
 
 def problem_of(
     solver: BlockLanczos, A: Operator, k: int | float, multiplied: Operator | None = None
-) -> tuple[Problem, Budget]:
+) -> tuple[problem.Problem, problem.Budget]:
     shape, probing, X = solver.shape(k, A), (solver.missed_tol, solver.miss_probability), multiplied or A
     start = None if solver.start is None else _checked(solver.start, X)
-    p = Problem(A, X, k, solver.tol, *probing, shape, _total(A, k), start, solver.single(X), cancelled(A))
-    return p, Budget(solver.max_passes or most_passes(min(A.shape), shape.block))
+    p = problem.Problem(A, X, k, solver.tol, *probing, shape, _total(A, k), start, solver.single(X), cancelled(A))
+    return p, problem.Budget(solver.max_passes or problem.most_passes(min(A.shape), shape.block))
 
 
 def _checked(start: Panel, A: Operator) -> Panel:
@@ -276,30 +265,30 @@ class HermitianLanczos:
         return min(self.block_size or constants.USUAL_BLOCK, n)
 
     def basis_columns(self, k: int, n: int) -> int:
-        return basis_columns(k, self.block(n), n, self.max_basis)
+        return problem.basis_columns(k, self.block(n), n, self.max_basis)
 
     def __call__(self, A: Operator, k: int, rng: Generator) -> Eigenpairs:
         n, b, dtype = A.shape[0], self.block(A.shape[0]), panel_dtype(A.dtype)
-        budget = Budget(self.max_passes or most_passes(n, b))
-        G = Products(A.matmat, dtype, budget, reads=1, last_reads=1, double_eps=A.costs.eps)
+        budget = problem.Budget(self.max_passes or problem.most_passes(n, b))
+        G = problem.Products(A.matmat, dtype, budget, reads=1, last_reads=1, double_eps=A.costs.eps)
         F = Factorization.of(rng.standard_normal((n, b)).astype(dtype), self.basis_columns(k, n), rng)
         # `_negative` needs the first block, which is in the basis until the first restart or probe. Check before both.
         first_epoch, steps = F.epoch, min(max(2, 2 * k // b) + 1, n if F.columns == n else F.columns // b - 1)
         proven, negative, lowest = Proven(b), 0.0, np.inf
 
-        def check(pairs: RitzPairs) -> tuple[Ritz, Outcome | Continue]:
+        def check(pairs: RitzPairs) -> tuple[Ritz, problem.Outcome | problem.Continue]:
             nonlocal negative, lowest
             ritz = _ritz(pairs, k, G, F, proven)
             lowest = min(lowest, float(pairs.theta[-1]))
             if F.epoch == first_epoch and not proven.n_probes:
                 negative = _negative(ritz, pairs.Z, F)
             if cannot_step(G, F):
-                return ritz, Stop.SPENT
-            return ritz, Stop.CONVERGED if _converged(ritz, self.tol) else Continue(1)
+                return ritz, problem.Stop.SPENT
+            return ritz, problem.Stop.CONVERGED if _converged(ritz, self.tol) else problem.Continue(1)
 
         while True:
             ritz, outcome = converge(partial(advance, G, F, lambda theta: k), check, steps)
-            if outcome is Stop.SPENT or not proven.needs_probe(needs := _needs(ritz, self.tol, proven)):
+            if outcome is problem.Stop.SPENT or not proven.needs_probe(needs := _needs(ritz, self.tol, proven)):
                 break
             proven = prove(G, F, ritz, needs, proven).proven
             steps = int(proven.needs_probe(_needs(ritz, self.tol, proven)))
@@ -308,7 +297,7 @@ class HermitianLanczos:
         return Eigenpairs(*found, converged, budget.n_passes, negative, lowest)
 
 
-def _ritz(pairs: RitzPairs, k: int, G: Products, F: Factorization, proven: Proven) -> Ritz:
+def _ritz(pairs: RitzPairs, k: int, G: problem.Products, F: Factorization, proven: Proven) -> Ritz:
     noise = rounding_of(pairs.theta, G.eps)
     return Ritz(pairs.theta, pairs.E, k, noise, proven.level_of(F), proven.limit(k))
 
