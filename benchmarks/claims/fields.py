@@ -29,7 +29,7 @@ import numpy as np
 import xarray
 
 import shiftsvd.xarray as sx
-from shiftsvd.numerics.rotation import varimax_criterion
+from shiftsvd.estimators.rotation import varimax_criterion
 
 MODES = 6
 

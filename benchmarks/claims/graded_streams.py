@@ -15,8 +15,7 @@ from scipy import linalg, sparse
 import shiftsvd as ss
 from shiftsvd.algebra.generic import gram_matrix
 from shiftsvd.kernels import threads
-from shiftsvd.streaming.scatter import WholeScatter
-from shiftsvd.streaming.stream import Stream
+from shiftsvd.streaming import Stream, WholeScatter
 from tests.support.graded import graded, within
 
 # (features, rows of a batch, batches, components, share of entries that are stored)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from shiftsvd.missing import complete_matrix
+from shiftsvd.missing.completion import complete_matrix
 
 RANK, NOISE, TOL = 5, 1.0, 1e-4
 # Entries of a low-rank matrix that are computed at a time.

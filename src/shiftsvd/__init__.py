@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from shiftsvd.estimators.supplementary import supplementary as supplementary
     from shiftsvd.estimators.truncated import TruncatedSVD as TruncatedSVD
     from shiftsvd.front import svd as svd
-    from shiftsvd.missing import Completion as Completion
-    from shiftsvd.missing import complete_matrix as complete_matrix
+    from shiftsvd.missing.completion import Completion as Completion
+    from shiftsvd.missing.completion import complete_matrix as complete_matrix
     from shiftsvd.model_file import load_model as load_model
     from shiftsvd.model_file import save_model as save_model
     from shiftsvd.operators import LowRank as LowRank
     from shiftsvd.operators import Operator as Operator
-    from shiftsvd.preparation.crossing import cross as cross
+    from shiftsvd.preparation.prepare import cross as cross
     from shiftsvd.result import Info as Info
     from shiftsvd.result import SVDResult as SVDResult
     from shiftsvd.runs.checkpoints import checkpoint as checkpoint
@@ -96,10 +96,10 @@ _NAMES = {
     "estimators.supplementary": ("Supplementary", "supplementary"),
     "estimators.truncated": ("TruncatedSVD",),
     "front": ("svd",),
-    "missing": ("Completion", "complete_matrix"),
+    "missing.completion": ("Completion", "complete_matrix"),
     "model_file": ("load_model", "save_model"),
     "operators": ("LowRank", "Operator"),
-    "preparation.crossing": ("cross",),
+    "preparation.prepare": ("cross",),
     "result": ("Info", "SVDResult"),
     "runs.checkpoints": ("checkpoint",),
     "shifts": ("Covariates", "GroupMeans"),

@@ -7,8 +7,7 @@ import numpy as np
 from shiftsvd.algebra.scaled import in_units
 from shiftsvd.backends import as_operator
 from shiftsvd.errors import Refused, Setting, refuse
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import panel_dtype
+from shiftsvd.operators import Vector, panel_dtype
 from shiftsvd.result import SVDResult
 
 

@@ -14,9 +14,8 @@ from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.front import decompose, integer
 from shiftsvd.kernels import threads
 from shiftsvd.names import RuleName, ScaleName, ShiftName, VectorLike
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.powers import check_size, largest_of, length
-from shiftsvd.operators import Adjoint, Operator, Scaled
+from shiftsvd.operators import Adjoint, Operator, Scaled, Vector
 from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.preparation.shifts import MeanShift
 from shiftsvd.result import SVDResult

@@ -10,7 +10,7 @@ import numpy as np
 from shiftsvd.backends.files import LEAST_BLOCK, DiskRows
 from shiftsvd.errors import Part, Refused, Setting, refuse
 from shiftsvd.kernels import threads
-from shiftsvd.missing import MissingSummary, check_unused, completed, with_missing
+from shiftsvd.missing.completion import MissingSummary, check_unused, completed, with_missing
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.names import MAX_ITER, MissingName, ScaleName, ShiftName, SolverName, VectorLike
 from shiftsvd.operators import Adjoint, Operator

@@ -1,12 +1,11 @@
 """The algebra of the shift: matrices that can only multiply a panel, and what is built of them."""
 
+from shiftsvd.algebra.combined import Product, VStack, hstack
 from shiftsvd.algebra.low_rank import LowRank, Shifted, repeated
 from shiftsvd.algebra.operator import Adjoint, Costs, Derived, Operator
-from shiftsvd.algebra.product import Product
 from shiftsvd.algebra.scaled import Scaled
-from shiftsvd.algebra.stacked import VStack, hstack
 from shiftsvd.numerics.moments import Moments
-from shiftsvd.numerics.panels import Mixer, Panel, field_of, panel_dtype
+from shiftsvd.numerics.panels import Mixer, Panel, Vector, field_of, panel_dtype
 
 __all__ = [
     "Adjoint",
@@ -21,6 +20,7 @@ __all__ = [
     "Scaled",
     "Shifted",
     "VStack",
+    "Vector",
     "field_of",
     "hstack",
     "panel_dtype",

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.device import Arrays, DevicePanel, arrays_of
 from shiftsvd.errors import refuse
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import phases
-from shiftsvd.numerics.panels import on_host
+from shiftsvd.numerics.panels import Vector, on_host
 from shiftsvd.numerics.powers import length
 from shiftsvd.operators import LowRank, Operator, Panel
 
@@ -136,7 +134,6 @@ class Info:
         return "\n".join(f"{name:20} {text}" for name, text in lines.items())
 
 
-@registered
 class SVDResult(Operator):
     """``U diag(S) Vh``: unpacks to its factors, and is itself an operator of shape (m, n).
 

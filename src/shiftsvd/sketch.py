@@ -8,8 +8,7 @@ from numpy.random import Generator
 
 from shiftsvd.algebra.generic import mix
 from shiftsvd.errors import Refused, Setting
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Operator, Panel
+from shiftsvd.operators import Operator, Panel, Vector
 
 __all__ = ["SRFT", "Gaussian", "Rademacher", "Sketch", "SparseSign"]
 

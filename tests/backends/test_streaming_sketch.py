@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.streaming.scatter import Scatter, SketchedScatter, WholeScatter, krylov, nystrom
-from shiftsvd.streaming.stream import Stream
+from shiftsvd.streaming import Scatter, SketchedScatter, Stream, WholeScatter, krylov, nystrom
 from tests.support.matrices import EPS, decaying
 
 

@@ -265,8 +265,8 @@ def test_a_value_without_a_bound_leaves_out_the_sentence_on_accuracy(file: Path)
 
 
 def test_a_fit_that_may_have_missed_a_value_is_not_called_converged(file: Path, monkeypatch) -> None:
-    monkeypatch.setattr("shiftsvd.solvers.certify.CERTIFY_SWEEPS", 1)  # a probe that sees next to nothing
-    monkeypatch.setattr("shiftsvd.solvers.certify.USUAL_BLOCK", 1)
+    monkeypatch.setattr("shiftsvd.solvers.reading.CERTIFY_SWEEPS", 1)  # a probe that sees next to nothing
+    monkeypatch.setattr("shiftsvd.solvers.reading.USUAL_BLOCK", 1)
     result = done("fit", file, "-k", 5, "--solver", "randomized", "--json", "-o", file.parent / "out")
     told = json.loads(result.stdout)
     assert told["missed_below"] is None or told["missed_below"] > 1.05 * told["singular_values"][-1]

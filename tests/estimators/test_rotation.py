@@ -8,7 +8,7 @@ from scipy.linalg import expm
 from scipy.optimize import minimize
 
 import shiftsvd as ss
-from shiftsvd.numerics.rotation import varimax_criterion
+from shiftsvd.estimators.rotation import varimax_criterion
 
 
 def decomposed(k: int = 4) -> tuple[Any, Any, Any, Any]:

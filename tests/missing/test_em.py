@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import shiftsvd as ss
-from shiftsvd.missing import complete_matrix
+from shiftsvd.missing.completion import complete_matrix
 from tests.support.closeness import assert_close
 from tests.support.holes import holed, planted, rms
 

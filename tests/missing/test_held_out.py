@@ -9,8 +9,7 @@ from sklearn.base import clone
 
 import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
-from shiftsvd.missing import complete_matrix
-from shiftsvd.missing.completion import LEAST, SHARE, kept_apart
+from shiftsvd.missing.completion import LEAST, SHARE, complete_matrix, kept_apart
 from shiftsvd.missing.gaps import HeldGaps, gaps_of
 from tests.support.closeness import assert_close
 from tests.support.containers import Held

@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
-from shiftsvd.missing import complete_matrix
+from shiftsvd.missing.completion import complete_matrix
 from shiftsvd.missing.gaps import gaps_of
 from tests.support.blocks import cut_small
 from tests.support.closeness import assert_close

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.model_file import container
+from shiftsvd.model_file import coding
 from tests.support.model_files import assert_same_model, data, first_version, written_by_hand
 from tests.support.mutants import JUNK, mutants, nodes
 
@@ -366,5 +366,5 @@ def test_a_file_that_is_truncated_while_it_is_read_is_an_error_and_no_signal(
     def cut(*_: object) -> None:
         os.truncate(path, int(left * path.stat().st_size))
 
-    monkeypatch.setattr(container, "_check_version", cut)  # once the header was found sane
+    monkeypatch.setattr(coding, "_check_version", cut)  # once the header was found sane
     refused(path, "truncated")

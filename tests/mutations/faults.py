@@ -65,7 +65,7 @@ FAULTS = (
     ),
     fault(
         "the power of two of the second factor",
-        "algebra/product.py",
+        "algebra/combined.py",
         "times_powers(self.B, 0, -b), a + b",
         "times_powers(self.B, 0, -b), a",
         "algebra/test_cross.py",
@@ -92,7 +92,7 @@ FAULTS = (
     ),
     fault(
         "the rows of each part in a mean",
-        "algebra/stacked.py",
+        "algebra/combined.py",
         "part.mean * (part.count / count) for part in found",
         "part.mean / len(found) for part in found",
         "algebra/test_made_of_others.py",
@@ -168,7 +168,7 @@ FAULTS = (
     ),
     fault(
         "a run whose panels stay on a device",
-        "backends/device/dense.py",
+        "backends/device/matrices.py",
         "there: Panel = V if isinstance(V, DevicePanel) else self._lying_there(self.up(V, V.dtype))",
         "there: Panel = V",
         "backends/device/test_panels.py",
@@ -312,7 +312,7 @@ FAULTS = (
     ),
     fault(
         "the sign of a shift beside the entries on a card",
-        "backends/device/sparse.py",
+        "backends/device/matrices.py",
         "self.arrays.in_dtype(shift, dtype) * -1",
         "self.arrays.in_dtype(shift, dtype)",
         "backends/device/test_own.py",
@@ -431,8 +431,8 @@ FAULTS = (
     fault(
         "the stopping rule, ten times too soon",
         "solvers/solve.py",
-        "converged = worst <= (1 if G.precise else WITH_ROUNDING)",
-        "converged = worst <= (10 if G.precise else 10 * WITH_ROUNDING)",
+        "converged = worst <= (1 if G.precise else constants.WITH_ROUNDING)",
+        "converged = worst <= (10 if G.precise else 10 * constants.WITH_ROUNDING)",
         "solvers/test_lanczos.py",
         "solvers",
     ),
@@ -495,7 +495,7 @@ FAULTS = (
     ),
     fault(
         "a tolerance, a hundred times",
-        "solvers/certify.py",
+        "solvers/reading.py",
         "unconverged = np.flatnonzero(~(errors <= tol))\n    residuals",
         "unconverged = np.flatnonzero(~(errors <= 100 * tol))\n    residuals",
         "solvers/test_solvers.py",
@@ -512,7 +512,7 @@ FAULTS = (
     ),
     fault(
         "rounding of a formed Gram matrix",
-        "solvers/gram.py",
+        "solvers/direct.py",
         "(G @ V, noise) if",
         "(G @ V, 0.0) if",
         "solvers/test_small.py",
@@ -606,7 +606,7 @@ FAULTS = (
     ),
     fault(
         "the weights of kept rows of a batch",
-        "streaming/scatter.py",
+        "streaming.py",
         "else np.sqrt(weights)[:, None]",
         "else weights[:, None]",
         "backends/test_streaming.py",
@@ -614,7 +614,7 @@ FAULTS = (
     ),
     fault(
         "the counts of two batches",
-        "streaming/stream.py",
+        "streaming.py",
         "count * more / (count + more)",
         "more",
         "backends/test_streaming.py",
@@ -968,14 +968,14 @@ FAULTS = (
     fault(
         "the checksum of a model",
         "model_file/__init__.py",
-        'if metadata["sha256"] != digest(metadata, tensors):',
+        'if metadata["sha256"] != coding.digest(metadata, tensors):',
         'if not metadata["sha256"]:',
         "model_file/test_hostile.py",
         "model_file",
     ),
     fault(
         "the version of a model file",
-        "model_file/container.py",
+        "model_file/coding.py",
         'if metadata.get("version") != VERSION:',
         'if "version" not in metadata:',
         "model_file/test_hostile.py",
@@ -992,7 +992,7 @@ FAULTS = (
     ),
     fault(
         "bytes after the last tensor",
-        "model_file/container.py",
+        "model_file/coding.py",
         "if end != os.fstat(file.fileno()).st_size:",
         "if end > os.fstat(file.fileno()).st_size:",
         "model_file/test_hostile.py",
@@ -1075,7 +1075,7 @@ FAULTS = (
     ),
     fault(
         "the angle of a planar rotation",
-        "numerics/rotation.py",
+        "estimators/rotation.py",
         "np.arctan2(sine, cosine)) / 4",
         "np.arctan2(sine, cosine)) / 2",
         "estimators/test_rotation.py",
@@ -1260,7 +1260,7 @@ FAULTS = (
     fault(
         "the caution about measured rounding",
         "solvers/problem.py",
-        "max(self.measured, MEASURED_MARGIN * float(errors.max()))",
+        "max(self.measured, constants.MEASURED_MARGIN * float(errors.max()))",
         "max(self.measured, float(errors.max()))",
         "solvers/test_solve.py",
         "solvers/test_lanczos.py",
@@ -1297,7 +1297,7 @@ FAULTS = (
     ),
     fault(
         "the passes of a certificate",
-        "solvers/certify.py",
+        "solvers/reading.py",
         "n_passes = F.info.n_passes + 3 + sweeps",
         "n_passes = F.info.n_passes + 2 + sweeps",
         "solvers/test_solvers.py",

@@ -250,7 +250,7 @@ def test_a_full_disk_is_named_as_that_of_the_checkpoint(tmp_path: Path, monkeypa
             return ss.PCA(**settings("lanczos")).fit(DiskRows(Held(sparse_rows(), ROWS), n_threads=1))
 
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoints, "sync", full)
+        patched.setattr(checkpoints.outputs, "sync", full)
         with pytest.raises(OSError, match="run has no room for the checkpoint: No space"):
             fit()
     assert [file.name for file in folder.glob(".*")] == []

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.solvers.gram import _eigenpairs
+from shiftsvd.solvers.direct import _eigenpairs
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # what is looked at is the account
 

@@ -10,7 +10,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.algebra.generic import fused, gram_matrix
-from shiftsvd.solvers.gram import GramOperator
+from shiftsvd.solvers.direct import GramOperator
 from shiftsvd.solvers.krylov import Factorization
 from shiftsvd.solvers.probe import Probe
 from tests.support.closeness import assert_close

@@ -17,8 +17,8 @@ import shiftsvd as ss
 from shiftsvd.operators import LowRank
 from shiftsvd.runs import memory
 from shiftsvd.solvers.constants import SQUARES_SHARE
+from shiftsvd.solvers.direct import Gram, _krylov
 from shiftsvd.solvers.factors import squares_rounding
-from shiftsvd.solvers.gram import Gram, _krylov
 from tests.support.blocks import cut_small
 from tests.support.matrices import EPS, Array, with_values
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shiftsvd.numerics.rotation import varimax_criterion
+from shiftsvd.estimators.rotation import varimax_criterion
 from shiftsvd.xarray import patterns, pca, project, reconstruct, rotate
 from tests.support.fields import monthly, with_gaps
 

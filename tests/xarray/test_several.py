@@ -176,7 +176,7 @@ class TestCoupled:
     def test_the_total_is_estimated_where_it_would_cost_more_than_the_modes(self, monkeypatch: Any) -> None:
         X, Y = fields()
         exact = coupled(X, Y, 2, rng=0)
-        monkeypatch.setattr("shiftsvd.algebra.product.WORTH", 0)
+        monkeypatch.setattr("shiftsvd.algebra.combined.WORTH", 0)
         pair = coupled(X, Y, 2, rng=0)
         assert (exact.attrs["total"], pair.attrs["total"]) == ("exact", "estimated")
         total = exact.attrs["total_squared_covariance"]

@@ -1,7 +1,7 @@
 """Generic functions of operators, each with a default that holds for every operator.
 
-A kind that can do better has a method of the same name and is `registered`; an operator made of another one asks that
-one. Callers never test the kind of a matrix. The methods inherit these docstrings.
+A kind that can do better has a method of the same name (`Operator` registers the classes of this package); an operator
+made of another one asks that one. Callers never test the kind of a matrix. The methods inherit these docstrings.
 """
 
 import time
@@ -13,9 +13,9 @@ import numpy as np
 
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.numerics.entrywise import Change, Table, Terms, Values
-from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.numerics.moments import Moments
 from shiftsvd.numerics.orth import folded, r_factor
-from shiftsvd.numerics.panels import Mixer, Panel, panel_dtype, scaled
+from shiftsvd.numerics.panels import Mixer, Panel, Vector, panel_dtype, scaled
 
 if TYPE_CHECKING:
     from shiftsvd.algebra.low_rank import LowRank

@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from shiftsvd.algebra import generic
 from shiftsvd.algebra.operator import Derived, Operator, check_same_shape
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, r_factor
-from shiftsvd.numerics.panels import Panel, field_of, panel_dtype, unmasked
+from shiftsvd.numerics.panels import Panel, Vector, field_of, panel_dtype, unmasked
 from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, ZERO_EXPONENT, add_exponents, exponents_of, two_to
 
 GATHERED = 2**18  # numbers of a factor that are gathered at a time: they stay in cache
@@ -21,7 +20,6 @@ ONE = np.ones(1).tobytes()  # of which every row of the left factor of a vector 
 FAR = 60  # exponent of two from which on a power of two moves from one factor to the other
 
 
-@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class LowRank(Operator):
     """The matrix ``L R^H`` of rank at most r: a shift. ``LowRank(ones, conj(mu))`` is ``1 mu^T``.
@@ -230,7 +228,6 @@ def _triangle(F: Panel) -> Panel:
     return r_factor(F[:1] * np.sqrt(len(F)) if _is_repeated(F) else F)
 
 
-@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Shifted(Derived):
     """``A - S``: the plain algebra of the shift, for every operator that cannot fuse it.
@@ -328,7 +325,6 @@ def _(A: Operator, S: Operator) -> Operator:
     return fused or Shifted(A, S if low_rank is None else low_rank)
 
 
-@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Deflated(Derived):
     """``A P`` with ``P = I - V V^H`` for orthonormal columns V: the matrix without the singular vectors found so far.

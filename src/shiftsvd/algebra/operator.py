@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.algebra import generic
-from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.numerics.panels import Panel, panel_dtype, scaled, unmasked
+from shiftsvd.numerics.moments import Moments
+from shiftsvd.numerics.panels import Panel, Vector, panel_dtype, scaled, unmasked
 from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, ZERO_EXPONENT
 
 if TYPE_CHECKING:
@@ -152,6 +152,8 @@ class Operator(ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if cls.__module__.startswith("shiftsvd."):  # a method of another package may have such a name by chance
+            generic.registered(cls)
         gram = vars(cls).get("gram")
         if isfunction(gram) and gram.__code__.co_argcount == 2 and getfullargspec(gram).varargs is None:
             cls.gram = _weighted(gram)  # type: ignore[method-assign]
@@ -352,7 +354,6 @@ def costs_together(
     return Costs.of(A, **together | known)
 
 
-@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Derived(Operator):
     """An operator made of another one, A: as large, and its products cost and round as those of A do."""
@@ -387,7 +388,6 @@ class Derived(Operator):
         return generic.gram_seconds(self.A, V)
 
 
-@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Adjoint(Derived):
     """The conjugate transpose of an operator, of shape (m, n).

@@ -11,13 +11,11 @@ from shiftsvd.algebra import generic
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.operator import Derived, Operator
 from shiftsvd.kernels.twin import range_errors_ignored
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import r_factor
-from shiftsvd.numerics.panels import Panel, conj, field_of, power, read_only, scaled, unscaled
+from shiftsvd.numerics.panels import Panel, Vector, conj, field_of, power, read_only, scaled, unscaled
 from shiftsvd.numerics.powers import ZERO_EXPONENT, add_exponents, exponents_of, split, two_to
 
 
-@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Scaled(Derived):
     """``diag(rows) A diag(cols)``: weights on the rows, scales on the columns; a missing one is all ones.

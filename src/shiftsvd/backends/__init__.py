@@ -7,28 +7,17 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from shiftsvd.algebra.generic import registered
+from shiftsvd.backends import validation
 from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.device import arrays_of, device_operator
 from shiftsvd.backends.sparse import SparseRows
-from shiftsvd.backends.validation import (
-    canonical,
-    finite_dense,
-    from_frame,
-    is_frame,
-    named,
-    numeric_array,
-    unannotated,
-)
 from shiftsvd.kernels import thread_count
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.powers import exponents_of
-from shiftsvd.operators import Adjoint, Operator, Panel, panel_dtype, repeated
+from shiftsvd.operators import Adjoint, Operator, Panel, Vector, panel_dtype, repeated
 
 FEW = 4  # random vectors for an estimate of the size of entries
 
 
-@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Foreign(Operator):
     """A SciPy LinearOperator, or another object with its methods."""
@@ -118,24 +107,24 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
         return X
     threads = thread_count(n_threads)
     if type(X) is np.ndarray:
-        return _dense(numeric_array(X), threads)
-    unannotated(X)
-    if is_frame(X):
-        with named(X.columns):
-            return as_operator(from_frame(X), n_threads=n_threads, memory_limit=memory_limit)
+        return _dense(validation.numeric_array(X), threads)
+    validation.unannotated(X)
+    if validation.is_frame(X):
+        with validation.named(X.columns):
+            return as_operator(validation.from_frame(X), n_threads=n_threads, memory_limit=memory_limit)
     if is_lazy(X):
         from shiftsvd.backends.dask import dask_operator
 
         return dask_operator(unlabelled(X), memory_limit)
     if issparse(X):
-        C, by_columns = canonical(X, threads, memory_limit)
+        C, by_columns = validation.canonical(X, threads, memory_limit)
         A = SparseRows(C, n_threads=threads, memory_limit=memory_limit)
         return Adjoint(A) if by_columns else A
     if hasattr(X, "matmat") and hasattr(X, "rmatmat"):
         return Foreign(X)
     if (arrays := arrays_of(X)) is not None:
         return device_operator(X, arrays, threads)
-    return _dense(numeric_array(X), threads)
+    return _dense(validation.numeric_array(X), threads)
 
 
 def is_lazy(X: Any) -> bool:
@@ -183,7 +172,7 @@ def centered(X: Any, *, n_threads: int | None = None) -> Operator:
 
 
 def _dense(X: Any, n_threads: int) -> Operator:
-    finite_dense(X)
+    validation.finite_dense(X)
     if X.shape[0] >= X.shape[1]:
         return DenseRows(X, n_threads=n_threads)
     return Adjoint(DenseRows(X.T, conjugate=np.iscomplexobj(X), n_threads=n_threads))

@@ -9,13 +9,12 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import numpy as np
 
-from shiftsvd.algebra.generic import registered, row_means
+from shiftsvd.algebra.generic import row_means
 from shiftsvd.algebra.operator import Costs
 from shiftsvd.events import record_read
 from shiftsvd.kernels import ordered
 from shiftsvd.kernels.twin import range_errors_ignored
-from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.operators import LowRank, Operator, Panel, field_of, panel_dtype
+from shiftsvd.operators import LowRank, Moments, Operator, Panel, Vector, field_of, panel_dtype
 from shiftsvd.runs import checkpoints
 
 Matrix = TypeVar("Matrix", bound="Blocked")
@@ -44,7 +43,6 @@ def kept(
     return once
 
 
-@registered
 class Blocked(Operator):
     """Matrix read in blocks of rows, minus its shift. The blocks depend on the data alone, not on the threads."""
 

@@ -22,7 +22,7 @@ from dask.delayed import Delayed
 from dask.sizeof import sizeof
 from scipy.sparse import csr_array, issparse, sparray
 
-from shiftsvd.algebra.generic import registered, with_entries
+from shiftsvd.algebra.generic import with_entries
 from shiftsvd.backends.blocked import Rows, kept
 from shiftsvd.backends.columns import LINES, Places, bare, some_lines
 from shiftsvd.backends.dense import native_dtype
@@ -35,10 +35,9 @@ from shiftsvd.kernels import threads
 from shiftsvd.kernels.twin import range_errors_ignored
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.entrywise import Change
-from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.orth import folded
 from shiftsvd.numerics.powers import times, times_sparse
-from shiftsvd.operators import Adjoint, LowRank, Operator, Panel
+from shiftsvd.operators import Adjoint, LowRank, Moments, Operator, Panel, Vector
 from shiftsvd.runs.messages import warn
 
 
@@ -285,7 +284,6 @@ def _check_sparse(X: Any) -> None:
         )
 
 
-@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DaskRows(Reread):
     """Dask array, chunked by rows alone, minus its shift; computed on the active cluster, or else in threads."""

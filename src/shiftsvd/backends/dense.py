@@ -8,14 +8,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import Blocked, Rows, cut, exhaust, kept
 from shiftsvd.kernels import kernels_for
 from shiftsvd.kernels.twin import range_errors_ignored
 from shiftsvd.numerics.digests import told
-from shiftsvd.numerics.moments import Moments, Vector, of_block
+from shiftsvd.numerics.moments import Moments, of_block
 from shiftsvd.numerics.powers import PowerScaled, exponents_of
-from shiftsvd.operators import LowRank, Mixer, Panel, panel_dtype
+from shiftsvd.operators import LowRank, Mixer, Panel, Vector, panel_dtype
 
 # Entries of a block: 8 MiB of float64 stay near the cache and keep BLAS busy.
 BLOCK = 2**20
@@ -24,7 +23,6 @@ FORMED, LEAST = 2**16, 256
 NUMBERS = [np.dtype(name) for name in ("f4", "f8", "c8", "c16")]  # types that are read without conversion
 
 
-@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DenseRows(Blocked):
     """Dense array with its rows on the long side, optionally conjugated, minus its shift."""

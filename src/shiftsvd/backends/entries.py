@@ -19,8 +19,7 @@ from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.kernels.twin import CSR
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.entrywise import Change, Grouped, Parts, Table, Terms, Values, table_of
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Adjoint, Operator, Panel
+from shiftsvd.operators import Adjoint, Operator, Panel, Vector
 from shiftsvd.runs.memory import spare
 
 Sums = tuple[Panel, Panel]  # of rows, and of columns

@@ -22,8 +22,7 @@ from shiftsvd.backends.validation import NotFinite, finite_dense, finite_sparse,
 from shiftsvd.events import record_read, without_progress
 from shiftsvd.kernels import best, default_threads, ordered
 from shiftsvd.numerics.digests import told
-from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.operators import LowRank, Mixer, Operator, Panel, panel_dtype
+from shiftsvd.operators import LowRank, Mixer, Moments, Operator, Panel, Vector, panel_dtype
 from shiftsvd.runs import checkpoints
 from shiftsvd.runs.memory import OverLimit, parse_bytes
 
@@ -76,7 +75,6 @@ Panels = tuple[Any, ...]  # panels that a pass multiplies; None for an absent pa
 Merge = Callable[[Any, Any], Any]
 
 
-@generic.registered
 class Reread(Blocked):
     """Matrix that is not in memory. Each pass creates an operator for every block and calls one of its methods."""
 
@@ -314,7 +312,6 @@ BLOCK, LEAST_BLOCK, SHARE, SHARE_OF_WIDE = 2**25, 2**20, 32, 128
 PROBED = 3
 
 
-@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DiskRows(Reread):
     """Matrix in a file minus its shift. The blocks depend on the file and `memory_limit`, never on the threads."""

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
-from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +13,7 @@ from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.validation import numeric_array, sound_places, sound_structure
 from shiftsvd.kernels.twin import CSR, take_rows
 from shiftsvd.numerics.digests import told
-from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import Vector
 from shiftsvd.numerics.powers import part_of, times, times_sparse
 
 # Bytes of rows of several files that are stacked at once.
@@ -113,8 +112,7 @@ class Multiplied(Changed):
     """Source of ``diag(2^rows) X diag(2^cols)`` for a matrix X in a file."""
 
     def __init__(self, source: RowSource, rows: Vector | int, cols: Vector | int) -> None:
-        powers = b"".join(np.asarray(e, np.int64).tobytes() for e in (rows, cols))
-        super().__init__(source, f"times {sha256(powers).hexdigest()}")
+        super().__init__(source, f"times {told((rows, cols))}")
         self.rows, self.cols = rows, cols
         self.dtype = source.dtype if source.dtype.kind in "fc" else np.dtype(np.float64)
 

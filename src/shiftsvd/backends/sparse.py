@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, exhaust, kept, slice_of
 from shiftsvd.events import record_read
 from shiftsvd.kernels import Kernels, best, kernels_for, ordered, shared
 from shiftsvd.kernels.twin import CSR, Array, Groups, range_errors_ignored, sum_by, take_rows
 from shiftsvd.numerics.digests import told
-from shiftsvd.numerics.moments import Moments, Vector, of_stored, weight_parts
-from shiftsvd.numerics.panels import as_complex, as_real, mirror
+from shiftsvd.numerics.moments import Moments, of_stored, weight_parts
+from shiftsvd.numerics.panels import Vector, as_complex, as_real, mirror
 from shiftsvd.numerics.powers import exponents_of, part_of, times_sparse
 from shiftsvd.operators import LowRank, Panel, panel_dtype
 from shiftsvd.runs.memory import spare
@@ -147,7 +146,6 @@ LONG = 8
 OF_MOMENTS = 128
 
 
-@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class SparseRows(Blocked):
     """A canonical CSR matrix minus its shift."""

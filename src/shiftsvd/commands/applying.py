@@ -100,7 +100,6 @@ def report(settings: Settings) -> None:
 
 
 def _scores(pca: BatchPCA, file: str, settings: Settings) -> tuple[list[Any] | None, Any]:
-    """Read scores block by block; return their rasters, if the model has components to plot, and the sample names."""
     rasters = score_rasters(pca)
     if not rasters:
         return None, None
@@ -112,7 +111,6 @@ def _scores(pca: BatchPCA, file: str, settings: Settings) -> tuple[list[Any] | N
 
 
 def _opened(pca: BatchPCA, settings: Settings, hooks: Sequence[Hooks]) -> tuple[BatchPCA, Observed, Names]:
-    """Open new samples; return the samples, their names, and the model with its features in the order of the files."""
     found = first_answer(each.open_new(pca) for each in hooks)
     if found is not None:
         return found
@@ -138,7 +136,6 @@ def aligned(pca: BatchPCA, n_features: int, names: Labels | None, file: str, max
 
 
 def _open_scores(pca: BatchPCA, file: str, settings: Settings) -> tuple[Operator, Names, Any]:
-    """Open a table of scores; return the table, its names, and the positions of its columns of scores."""
     Z, names = open_chosen(file, SCORES, format="csv" if file == "-" else None, **vars(settings.resources))
     if Z.shape[1] == pca.n_components_:
         return Z, names, slice(None)

@@ -18,7 +18,6 @@ NO_WORKERS = "10 minutes"
 
 @contextmanager
 def workers(scheduler: str | None, n_workers: int | None) -> Iterator[None]:
-    """Compute on the workers of the scheduler at this address, on `n_workers` new processes, or in this process."""
     if scheduler is None and n_workers is None:
         yield
         return

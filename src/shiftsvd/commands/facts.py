@@ -18,7 +18,7 @@ from shiftsvd.commands.writing import model_in, of_gaps
 from shiftsvd.errors import Setting, few, plain, plural
 from shiftsvd.io.base import reading
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
-from shiftsvd.io.profiling import ColumnProfile, TableProfile, profiled
+from shiftsvd.io.profiling import TableProfile, profiled
 from shiftsvd.io.sniff import format_of, formats
 from shiftsvd.io.spooling import rereadable
 from shiftsvd.kernels import default_threads, instruction_set, lacking
@@ -44,7 +44,6 @@ def lines(facts: Facts, as_json: bool) -> str:
 
 
 def _of_columns(columns: list[Facts]) -> list[str]:
-    """Return a line for each column, and its notes below."""
     cells = [("column", "kind", "use", "missing", "range", "examples")]
     for each in columns[:_SHOWN]:
         ends = "" if each["low"] is None else f"{each['low']:g} to {each['high']:g} {each['unit']}".strip()
@@ -130,12 +129,11 @@ def _of_table(found: TableProfile, settings: Settings) -> Facts:
     facts |= {"memory_bytes": samples * features * np.dtype(found.dtype).itemsize}
     facts |= {"read_in_blocks": found.format == "parquet"}
     facts |= _named(*(found.samples or None, found.features or None)[::flip])
-    facts |= {"columns": [_plain_column(each) for each in found.columns], "notes": list(found.notes)}
+    columns = [
+        vars(each) | {"misfits": {text: list(rows) for text, rows in each.misfits.items()}} for each in found.columns
+    ]
+    facts |= {"columns": columns, "notes": list(found.notes)}
     return facts | {"command": _command(found, settings)}
-
-
-def _plain_column(column: ColumnProfile) -> Facts:
-    return vars(column) | {"misfits": {text: list(rows) for text, rows in column.misfits.items()}}
 
 
 def _command(found: TableProfile, settings: Settings) -> str | None:

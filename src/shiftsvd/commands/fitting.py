@@ -20,6 +20,7 @@ from shiftsvd.backends.blocked import Blocked
 from shiftsvd.backends.device import HOST, moved
 from shiftsvd.backends.files import bytes_in_memory, counted, left_beside
 from shiftsvd.backends.validation import named
+from shiftsvd.commands import writing
 from shiftsvd.commands.cluster import workers
 from shiftsvd.commands.hooks import Hooks, Run, first_answer, hooks_of
 from shiftsvd.commands.mixed import (
@@ -32,15 +33,6 @@ from shiftsvd.commands.mixed import (
 from shiftsvd.commands.options import print_message
 from shiftsvd.commands.settings import Settings, within
 from shiftsvd.commands.tables import ENTRIES, WRITERS, Block, Table, Write, component_names
-from shiftsvd.commands.writing import (
-    Result,
-    advise_scale,
-    leave_out_components,
-    planned,
-    printed,
-    write_files,
-    write_scores,
-)
 from shiftsvd.estimators.features import cosines, feature_names_of, row_squares
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.estimators.supplementary import Sums
@@ -50,7 +42,7 @@ from shiftsvd.io import Names
 from shiftsvd.io.choices import JOIN
 from shiftsvd.io.formats.table import Column, read_column
 from shiftsvd.io.opening import open_chosen
-from shiftsvd.missing.fits import mean_rows
+from shiftsvd.missing.completion import mean_rows
 from shiftsvd.missing.gaps import FileGaps, Gaps, Observed
 from shiftsvd.missing.opening import open_with_gaps
 from shiftsvd.names import MAX_ITER, SolverName
@@ -64,8 +56,8 @@ from shiftsvd.runs.progress import progress
 from shiftsvd.solvers import BlockLanczos, Gram, Solver, estimate
 from shiftsvd.solvers.auto import asked_for, solver_named
 from shiftsvd.solvers.base import CERTIFIED
-from shiftsvd.solvers.certify import certificate_bytes
 from shiftsvd.solvers.constants import MISSED_TOL
+from shiftsvd.solvers.reading import certificate_bytes
 from shiftsvd.transforms.chains import as_transforms
 
 LOG = logging.getLogger("shiftsvd")
@@ -82,7 +74,7 @@ PANEL: Final = 16  # typical number of columns that a fit multiplies by
 
 def run(given: Settings) -> None:
     settings, hooks = validated(given)
-    paths = planned(settings, hooks)
+    paths = writing.planned(settings, hooks)
     outputs = Outputs(paths.values(), settings.force)
     started = time.perf_counter()
     run = opened(settings, hooks)
@@ -109,27 +101,29 @@ def run(given: Settings) -> None:
                 run.pca = fitted(run, k)
             for each in hooks:
                 each.after_fit(run)
-            advise_scale(A, names, given)
-            leave_out_components(run, outputs, paths)
+            writing.advise_scale(A, names, given)
+            writing.leave_out_components(run, outputs, paths)
             release()
             sums, more = Sums(columns, run.pca.n_components_), ExitStack()
             with more:
                 writes: list[Write] = [sums.add] if columns else []
                 if "contributions" in paths:
                     writes.append(more.enter_context(_contributions(run, outputs.part(paths["contributions"]))))
-                rasters = write_scores(run, hooks, paths, outputs, writes)
+                rasters = writing.write_scores(run, hooks, paths, outputs, writes)
         release()
         run.pca.set_params(missing=settings.missing_later)
         recorded = tuple(name for each in hooks for name in each.recorded)
         seconds = time.perf_counter() - started
-        result = Result.of(run, feature_names_of(run.pca), recorded, paths, seconds)
+        result = writing.Result.of(run, feature_names_of(run.pca), recorded, paths, seconds)
         placed = sums.result(JOIN) if columns else None
         if placed is not None:
             write_supplementary(outputs.part(paths["supplementary"]), placed, component_names(run.pca.n_components_))
-        write_files(run, hooks, result, paths, outputs, rasters, colors, placed)
+        writing.write_files(run, hooks, result, paths, outputs, rasters, colors, placed)
     for each in hooks:
         each.tell(run)
-    click.echo(json.dumps(result.document) if settings.json_out else printed(result, hooks, bool(settings.verbose)))
+    click.echo(
+        json.dumps(result.document) if settings.json_out else writing.printed(result, hooks, bool(settings.verbose))
+    )
     if settings.out:
         print_message(f"written: {', '.join(result.document['outputs'].values())}", settings.quiet)
     elif not settings.json_out and sys.stderr.isatty():  # a person reads it
@@ -324,7 +318,7 @@ def estimated(given: Settings) -> dict[str, Any]:
     # one. Freed memory returns to the system between stages, so the peak is that of the largest stage.
     settings, hooks = validated(given)
     _check_predictable(settings)
-    paths = planned(settings, hooks)
+    paths = writing.planned(settings, hooks)
     watch = MemoryWatch()
     run = opened(settings, hooks)
     A, names, C = run.A, run.names, run.covariates

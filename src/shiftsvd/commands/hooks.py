@@ -407,7 +407,6 @@ class Hooks:
 
 
 def first_answer(answers: Iterable[Answer | None]) -> Answer | None:
-    """Return the first answer that is not None, without calling later extensions."""
     return next((each for each in answers if each is not None), None)
 
 

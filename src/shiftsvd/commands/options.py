@@ -59,7 +59,6 @@ def parameters(*decorators: Callable[[F], F]) -> list[click.Parameter]:
 
 
 def declared(setting: "Field[Any]", **other: Any) -> click.Option:
-    """Return the click option of a setting; `other` overrides arguments of click."""
     names, text, more = setting.metadata["option"]
     default = {} if setting.default in (MISSING, None, ()) or setting.default is False else {"default": setting.default}
     shown = {"show_default": True} if default else {}
@@ -194,7 +193,6 @@ _OF_COLUMNS: Final = ("drop", "columns", "one_hot")
 
 
 def worded(message: BaseException) -> str:
-    """Return the text of an error or a warning, with options in place of settings of the library."""
     return message.worded(spelled) if isinstance(message, Worded) else str(message)
 
 

@@ -88,7 +88,6 @@ def _keep_memory(ctx: click.Context) -> None:
 
 
 def _with_remedy(error: BaseException) -> BaseException:
-    """Add the remedy of this subcommand to an error about missing or infinite values."""
     from shiftsvd.backends.validation import NotFinite
 
     if not isinstance(error, NotFinite):

@@ -18,10 +18,9 @@ from shiftsvd.estimators.fitted import FittedPCA
 from shiftsvd.estimators.settings import random_generator
 from shiftsvd.front import integer
 from shiftsvd.kernels import threads
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Operator
+from shiftsvd.operators import Operator, Vector
 from shiftsvd.preparation.scales import finite_vector, is_named, resolve_scale, row_weights
-from shiftsvd.streaming.stream import Stream
+from shiftsvd.streaming import Stream
 
 if TYPE_CHECKING:
     from shiftsvd.estimators.pca import PCA

@@ -34,7 +34,7 @@ from shiftsvd.estimators.settings import as_one_fit, random_generator
 from shiftsvd.front import decompose, integer, tolerance
 from shiftsvd.kernels import threads
 from shiftsvd.names import SolverName
-from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import Vector
 from shiftsvd.numerics.powers import check_size
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
 from shiftsvd.runs.memory import affordable

@@ -186,7 +186,6 @@ def _is_plain(X: Any, least: int) -> bool:
 
 
 def scores_by_row(estimator: Any, X: Any) -> Any:
-    """Return the scores of a Dask array as a Dask array; nothing is computed."""
     from shiftsvd.backends.dask import lazy_scores
 
     checked(estimator, X, reset=False)

@@ -13,27 +13,14 @@ from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.backends import is_lazy
 from shiftsvd.backends.validation import named
 from shiftsvd.errors import Refused, Setting, refuse
-from shiftsvd.estimators.features import (
-    Components,
-    aligned,
-    checked,
-    cosines,
-    labelled,
-    labels_of,
-    on_device_of_input,
-    on_host,
-    points,
-    row_squares,
-    scores_by_row,
-)
+from shiftsvd.estimators import features
 from shiftsvd.estimators.settings import data_of_rows
 from shiftsvd.kernels import stepwise
-from shiftsvd.missing.fits import mean_rows, regressed_rows, with_missing
+from shiftsvd.missing.completion import mean_rows, regressed_rows, with_missing
 from shiftsvd.missing.gaps import Observed, with_nan
 from shiftsvd.names import LazyArray
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.powers import SQUARED, check_size, largest_of
-from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.operators import LowRank, Operator, Panel, Vector
 from shiftsvd.preparation.prepare import Prepared
 from shiftsvd.preparation.shifts import Learned, MeanShift, of_each_row
 from shiftsvd.runs.messages import warn
@@ -41,23 +28,6 @@ from shiftsvd.runs.messages import warn
 OURS = {"scale_", "info_", "n_iter_", "unseen_variance_"}  # fitted attributes without a counterpart in scikit-learn
 
 VALUES = ("singular_values_", "explained_variance_", "explained_variance_ratio_")
-
-
-def as_sklearn(model: Any) -> Any:
-    if hasattr(model, "shift_") or of_each_row(model.shift):
-        raise Refused(
-            "scikit-learn's classes subtract the same vector from every row, got ", Setting("shift", model.shift)
-        )
-    if model.preprocess is not None:
-        got = Setting("preprocess", model.preprocess)
-        raise Refused("scikit-learn's PCA does not transform entries, got ", got)
-    from sklearn import decomposition  # which loads much that a fit does not need
-
-    pca = decomposition.PCA(model.n_components_, whiten=model.whiten)
-    vars(pca).update({name: deepcopy(x) for name, x in vars(model).items() if name.endswith("_") and name not in OURS})
-    for name in VALUES:  # scikit-learn stores them in the type of the data, which sets the type of its scores
-        setattr(pca, name, getattr(pca, name).astype(pca.components_.dtype))
-    return pca if model.scale_ is None else _behind_a_scaler(pca, model)
 
 
 def _behind_a_scaler(pca: Any, model: Any) -> Any:
@@ -169,7 +139,7 @@ def _log_evidence(spectrum: Vector, k: int, n_samples: int) -> float:
     )
 
 
-class FittedPCA(Components):
+class FittedPCA(features.Components):
     """Base class of `PCA` and `IncrementalPCA`: the methods of a fitted model."""
 
     variants_: Any  # `shiftsvd.genetics.Variants` that the features are: of models that the command fits to genotypes
@@ -180,7 +150,7 @@ class FittedPCA(Components):
     @overload
     def transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Panel: ...
 
-    @on_device_of_input
+    @features.on_device_of_input
     def transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
         """Return the scores ``(X - shift) diag(1 / scale_) components_.T``, with the shift and scale of the fit.
 
@@ -205,7 +175,7 @@ class FittedPCA(Components):
         """
         prepared, data = self._prepared(groups, covariates)
         if data is None and is_lazy(X):
-            return scores_by_row(self, X)
+            return features.scores_by_row(self, X)
         return _joined(self._scored(X, prepared, data))
 
     def iter_scores(self, X: Any, groups: Any = None, covariates: Any = None) -> Iterator[tuple[int, Panel]]:
@@ -271,9 +241,9 @@ class FittedPCA(Components):
         if getattr(self, "feature_names_in_", None) is None:
             raise ValueError("the model has no feature names. Fit it on a data frame.")
         remedy = "Raise ", Setting("max_absent"), " to treat absent features as unobserved."
-        return aligned(self, list(names), "the list of names", max_absent, *remedy)
+        return features.aligned(self, list(names), "the list of names", max_absent, *remedy)
 
-    @on_device_of_input
+    @features.on_device_of_input
     def inverse_transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
         """Return the points in the space of the data, in its units, that have these scores.
 
@@ -301,9 +271,9 @@ class FittedPCA(Components):
             back = back + prepared.points(len(Z), data)
             return np.asarray(back.astype(np.result_type(Z.dtype, self.components_.dtype)))
 
-        return points(self, on_host(X), found, data is None)
+        return features.points(self, features.on_host(X), found, data is None)
 
-    @on_device_of_input
+    @features.on_device_of_input
     def row_contributions(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
         """Return the share of each row of the training data in the squared singular value of each component.
 
@@ -321,9 +291,9 @@ class FittedPCA(Components):
             by its weight; 0 for a component without variance.
         """
         A = self._minus_shift(self._operator(X), groups, covariates)
-        return labelled(self._contributions(_joined(A.row_products(self._loadings))), labels_of(X)[0])
+        return features.labelled(self._contributions(_joined(A.row_products(self._loadings))), features.labels_of(X)[0])
 
-    @on_device_of_input
+    @features.on_device_of_input
     def row_cosine_similarities(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
         """Return squared cosines: the share of each component in a row's squared distance from the shift.
 
@@ -340,7 +310,9 @@ class FittedPCA(Components):
             Shares that sum to 1 over all components of a row; 0 for a row that equals the shift. Two passes.
         """
         A = self._in_units(self._minus_shift(self._operator(X), groups, covariates))
-        return labelled(cosines(_joined(A.row_products(self._loadings)), row_squares(A)), labels_of(X)[0])
+        return features.labelled(
+            features.cosines(_joined(A.row_products(self._loadings)), features.row_squares(A)), features.labels_of(X)[0]
+        )
 
     @property
     def _loadings(self) -> Panel:
@@ -359,7 +331,7 @@ class FittedPCA(Components):
     def _in_units(self, A: Operator) -> Operator:
         return times_powers(A, 0, -self._unit) if self._unit else A
 
-    @on_device_of_input
+    @features.on_device_of_input
     def score_samples(self, X: Any, groups: Any = None, covariates: Any = None) -> Vector:
         """Return the log-likelihood of each row under the probabilistic model, in the units of X.
 
@@ -388,7 +360,7 @@ class FittedPCA(Components):
         """
         return self._likelihoods(X, groups, covariates)
 
-    @on_device_of_input
+    @features.on_device_of_input
     def score(self, X: Any, y: Any = None, groups: Any = None, covariates: Any = None) -> float:
         """Return the mean of `score_samples` over the rows; y is ignored."""
         return float(np.mean(self._likelihoods(X, groups, covariates)))
@@ -401,12 +373,12 @@ class FittedPCA(Components):
         check_size("rows", max(1.0, largest_of(Z), float(np.sqrt(rest.max(initial=0)))), SQUARED)
         return model.log_likelihood(Z, rest)
 
-    @on_device_of_input
+    @features.on_device_of_input
     def get_covariance(self) -> Panel:
         """Return the covariance of the model in the units of X, shape (n_features, n_features)."""
         return self._model().covariance()
 
-    @on_device_of_input
+    @features.on_device_of_input
     def get_precision(self) -> Panel:
         """Return the inverse of `get_covariance`, by Woodbury's formula."""
         return self._model().precision()
@@ -421,7 +393,7 @@ class FittedPCA(Components):
         return regressed_rows(A, self.mean_, self.scale_, self.components_, variances, noise)
 
     def _observed(self, X: Any, reset: bool, least: int = 1) -> Observed:
-        X = checked(self, X if self.missing == "error" else with_nan(X), reset, least, on_device=True)
+        X = features.checked(self, X if self.missing == "error" else with_nan(X), reset, least, on_device=True)
         with named(vars(self).get("feature_names_in_")):
             return with_missing(X, self.missing, self.unobserved, self._resources)
 
@@ -480,7 +452,22 @@ class FittedPCA(Components):
         PCA(n_components=5)
         """
         check_is_fitted(self, "components_")
-        return as_sklearn(self)
+        if hasattr(self, "shift_") or of_each_row(self.shift):
+            raise Refused(
+                "scikit-learn's classes subtract the same vector from every row, got ", Setting("shift", self.shift)
+            )
+        if self.preprocess is not None:
+            got = Setting("preprocess", self.preprocess)
+            raise Refused("scikit-learn's PCA does not transform entries, got ", got)
+        from sklearn import decomposition  # which loads much that a fit does not need
+
+        pca = decomposition.PCA(self.n_components_, whiten=self.whiten)
+        vars(pca).update(
+            {name: deepcopy(x) for name, x in vars(self).items() if name.endswith("_") and name not in OURS}
+        )
+        for name in VALUES:  # scikit-learn's scores have the type of these, which is that of its data
+            setattr(pca, name, getattr(pca, name).astype(pca.components_.dtype))
+        return pca if self.scale_ is None else _behind_a_scaler(pca, self)
 
 
 def _joined(parts: Iterable[tuple[int, Panel]]) -> Panel:

@@ -18,10 +18,9 @@ from shiftsvd.estimators.features import Components, has_ids, labelled, labels_o
 from shiftsvd.estimators.settings import as_one_fit, random_generator
 from shiftsvd.front import integer
 from shiftsvd.kernels import ordered, thread_count, threads
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import phases
 from shiftsvd.numerics.powers import check_size
-from shiftsvd.operators import Derived, Operator, Panel
+from shiftsvd.operators import Derived, Operator, Panel, Vector
 from shiftsvd.runs.memory import affordable
 from shiftsvd.runs.messages import warn
 from shiftsvd.solvers.base import TOL, check_tol

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.features import on_places
 from shiftsvd.front import integer
-from shiftsvd.missing import check_unused
-from shiftsvd.missing.fits import regressed_rows
+from shiftsvd.missing.completion import check_unused, regressed_rows
 from shiftsvd.missing.gaps import Gaps, Observed, gaps_of
 from shiftsvd.names import lazy
 from shiftsvd.preparation.covariates import Column, Design

@@ -5,7 +5,6 @@ from shiftsvd.algebra.generic import fused, gram_matrix
 from shiftsvd.algebra.low_rank import Deflated
 from shiftsvd.backends.entries import group_bytes, group_moments
 from shiftsvd.numerics.entrywise import Grouped, all_groups, with_zeros
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import unmasked
+from shiftsvd.numerics.panels import Vector, unmasked
 from shiftsvd.operators import Derived, Panel, panel_dtype
 from shiftsvd.sketch import generator

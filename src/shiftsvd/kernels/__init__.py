@@ -5,13 +5,18 @@ import logging
 import os
 import shlex
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.kernels import twin
-from shiftsvd.kernels.threads import default_threads, given_threads, ordered, stepwise, thread_count, threads
+from shiftsvd.kernels.threads import default_threads as default_threads
+from shiftsvd.kernels.threads import given_threads as given_threads
+from shiftsvd.kernels.threads import ordered as ordered
+from shiftsvd.kernels.threads import stepwise as stepwise
+from shiftsvd.kernels.threads import thread_count as thread_count
+from shiftsvd.kernels.threads import threads as threads
 from shiftsvd.kernels.twin import CSR, Array, Groups, Range, RawMoments
 
 # Do not use the cache, which may contain a package that was built without kernels.
@@ -49,22 +54,6 @@ def _origin(package: Distribution) -> str:
     return editable + shlex.quote(url)
 
 
-__all__ = [
-    "Kernels",
-    "best",
-    "default_threads",
-    "given_threads",
-    "instruction_set",
-    "kernels_for",
-    "lacking",
-    "ordered",
-    "shared",
-    "stepwise",
-    "thread_count",
-    "threads",
-]
-
-
 class Kernels(Protocol):
     """Interface of the compiled kernels and of their twin in SciPy."""
 
@@ -99,67 +88,7 @@ class Kernels(Protocol):
     def inspect(self, X: CSR, rows: Range) -> tuple[int, int, int, int, bool]: ...
 
 
-class Shared(Protocol):
-    """Interface of compiled kernels that split one call among their own threads."""
-
-    def gram_of_all(
-        self,
-        X: CSR,
-        edges: list[int],
-        V: Array,
-        weights: Array | None,
-        L: Array,
-        R: Array,
-        Y: Array,
-        n_threads: int,
-    ) -> None: ...
-
-    # The same product from X and from `across`, its adjoint, whose rows are the columns of X.
-    def gram_of_both(
-        self,
-        X: CSR,
-        across: CSR,
-        V: Array,
-        weights: Array | None,
-        L: Array,
-        R: Array,
-        Y: Array,
-        n_threads: int,
-    ) -> None: ...
-
-    # Return the adjoint of X with sorted rows.
-    def transpose(self, X: CSR, n_threads: int) -> CSR: ...
-
-    # Return True if `inner`, `subtract_product` and `project` support these panels.
-    def thin(self, B: Array, W: Array) -> bool: ...
-
-    def inner(self, B: Array, W: Array, n_threads: int) -> Array: ...
-
-    def subtract_product(self, W: Array, B: Array, C: Array, n_threads: int) -> None: ...
-
-    # See `numerics.orth.project`. The last result is ``Q^T W`` if W was made orthonormal and copied to Q; None if some
-    # of its columns are too short.
-    def project(
-        self,
-        W: Array,
-        B: Array,
-        recent: int,
-        factor: float,
-        repeat_below: float,
-        Q: Array | None,
-        unit: float,
-        scale: float,
-        n_threads: int,
-    ) -> tuple[Array, Array, Array, Array | None]: ...
-
-    # Return True if `combine` supports this panel.
-    def narrow(self, W: Array) -> bool: ...
-
-    # Return ``W Z`` with contiguous columns.
-    def combine(self, W: Array, Z: Array, n_threads: int) -> Array: ...
-
-
-def _best() -> tuple[Kernels, Shared | None, str | None]:
+def _best() -> tuple[Kernels, Any, str | None]:
     wanted = os.environ.get("SHIFTSVD_KERNELS", "auto")
     if wanted not in ("auto", "require", "off"):
         raise ValueError(f"SHIFTSVD_KERNELS must be auto, require or off, got {wanted!r}")
@@ -176,7 +105,13 @@ def _best() -> tuple[Kernels, Shared | None, str | None]:
     return compiled, compiled, None
 
 
-best, shared, lacking = _best()
+best, _shared, lacking = _best()
+if TYPE_CHECKING:
+    from shiftsvd.kernels import compiled
+
+    shared = compiled
+else:
+    shared = _shared  # the compiled kernels, some of which split a call among threads of their own; or None
 
 
 def instruction_set() -> str:

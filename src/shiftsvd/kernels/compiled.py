@@ -62,6 +62,7 @@ def gram_of_all(
     _compiled.gram_of_all(X.data, X.indices, X.indptr, edges, V, cut, weights, L, R, Y, n_threads)
 
 
+# The same product from X and from `across`, its adjoint, whose rows are the columns of X.
 def gram_of_both(
     X: CSR, across: CSR, V: Array, weights: Array | None, L: Array, R: Array, Y: Array, n_threads: int
 ) -> None:
@@ -81,6 +82,7 @@ def _pieces(X: CSR) -> list[int]:
     return [0, *np.searchsorted(X.indptr[1:], np.arange(1, pieces) * (X.nnz // pieces)).tolist(), X.shape[0]]
 
 
+# Return the adjoint of X with sorted rows.
 def transpose(X: CSR, n_threads: int) -> CSR:
     Z = csr_array(X.shape[::-1], dtype=X.dtype)
     # The constructor could choose a smaller index type, but the indices must have that of X.
@@ -115,6 +117,8 @@ def subtract_product(W: Array, B: Array, C: Array, n_threads: int = 1) -> None:
         W[:] = padded[:, : W.shape[1]]
 
 
+# See `numerics.orth.project`. The last result is ``Q^T W`` if W was made orthonormal and copied to Q; None if some of
+# its columns are too short.
 def project(
     W: Array,
     B: Array,
@@ -135,16 +139,19 @@ def project(
     return padded[:, own], coefficients[:, own], squares[own, own], below if regular else None
 
 
+# Return ``W Z`` with contiguous columns.
 def combine(W: Array, Z: Array, n_threads: int) -> Array:
     B = np.empty((W.shape[0], Z.shape[1]), W.dtype, order="F")
     _compiled.combine(W, _padded_to_registers(np.ascontiguousarray(-Z, W.dtype)), B, n_threads)
     return B
 
 
+# Return True if `combine` supports this panel.
 def narrow(W: Array) -> bool:
     return W.dtype in REAL and 0 < W.shape[1] <= NARROW[instruction_set] and _has_contiguous_rows(W)
 
 
+# Return True if `inner`, `subtract_product` and `project` support these panels.
 def thin(B: Array, W: Array) -> bool:
     return (
         B.dtype == W.dtype

@@ -3,34 +3,24 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import reduce
-from hashlib import blake2b
 from typing import Any, ClassVar, cast
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from shiftsvd.backends import validation
 from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.backends.dense import BLOCK, DenseRows, native_dtype
 from shiftsvd.backends.device import arrays_of
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.source import Changed, RowSource
 from shiftsvd.backends.sparse import SparseRows, adjoint_of, by_rows, coordinates
-from shiftsvd.backends.validation import (
-    BadValues,
-    NotFinite,
-    canonical,
-    finite_dense,
-    from_frame,
-    is_frame,
-    named,
-    numeric_array,
-    sound_structure,
-)
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.kernels import default_threads, kernels_for, ordered
 from shiftsvd.kernels.twin import CSR, take_rows
-from shiftsvd.numerics.moments import Moments, Vector, from_raw, merge_zeros, of_observed, weight_of_zeros, weight_parts
-from shiftsvd.operators import Adjoint, LowRank, Operator, Panel
+from shiftsvd.numerics.digests import told
+from shiftsvd.numerics.moments import Moments, from_raw, merge_zeros, of_observed, weight_of_zeros, weight_parts
+from shiftsvd.operators import Adjoint, LowRank, Operator, Panel, Vector
 from shiftsvd.runs.memory import affordable
 
 # Share of the observed entries to hold out for choosing a setting, and the largest number, which suffices to
@@ -97,7 +87,9 @@ class Gaps(ABC):
         nothing = np.flatnonzero(~(np.asarray(moments.count) > 0))
         if len(nothing):
             columns = np.stack([nothing, np.full_like(nothing, m)])
-            raise NotFinite(BadValues(m * len(nothing), 0, columns[:, :0], columns, gaps=True, nothing_else=True))
+            raise validation.NotFinite(
+                validation.BadValues(m * len(nothing), 0, columns[:, :0], columns, gaps=True, nothing_else=True)
+            )
         return moments
 
 
@@ -386,8 +378,7 @@ class PatchedSource(Changed):
     """A file with missing entries replaced by those of a low-rank matrix."""
 
     def __init__(self, source: RowSource, S: LowRank) -> None:
-        # The name includes a digest of S, so that cached reads are not used with another S.
-        super().__init__(source, f"filled {blake2b(S.L.tobytes() + S.R.tobytes(), digest_size=16).hexdigest()}")
+        super().__init__(source, f"filled {told((S.L, S.R))}")  # cached reads are not used with another S
         self.S = S
 
     def read(self, lo: int, hi: int) -> Any:
@@ -402,7 +393,7 @@ def sound_rows(source: RowSource, lo: int, hi: int) -> Any:
     X = source.read(lo, hi)
     if isinstance(X, csr_array):
         try:
-            sound_structure(X)
+            validation.sound_structure(X)
         except ValueError as error:
             raise ValueError(f"{source.name}, rows {lo} to {hi}: {error}") from None
     return X
@@ -419,11 +410,11 @@ def gaps_of(
     threads = n_threads or default_threads()
     if isinstance(X, DiskRows) and not unobserved and X.shift is None:
         return FileGaps(X)
-    if is_frame(X):
-        with named(X.columns):
-            return gaps_of(from_frame(X), unobserved, n_threads, memory_limit)
+    if validation.is_frame(X):
+        with validation.named(X.columns):
+            return gaps_of(validation.from_frame(X), unobserved, n_threads, memory_limit)
     if issparse(X):
-        C, by_columns = canonical(X, threads, memory_limit, allow_nan=True)
+        C, by_columns = validation.canonical(X, threads, memory_limit, allow_nan=True)
         if by_columns:
             affordable(C.nnz * (C.dtype.itemsize + C.indices.itemsize), memory_limit, "converting CSC to CSR")
             C = adjoint_of(C)
@@ -436,8 +427,8 @@ def gaps_of(
         kinds = "an array in memory, a sparse matrix or a file opened by open_matrix"
         remedy = "In a Dask array, replace missing entries with da.where(da.isnan(X), da.nanmean(X, axis=0), X)."
         raise TypeError(f"a matrix with missing entries must be {kinds}, got {X}. {remedy}")
-    X = _in_floats(numeric_array(with_nan(X)))
-    finite_dense(X, allow_nan=True)
+    X = _in_floats(validation.numeric_array(with_nan(X)))
+    validation.finite_dense(X, allow_nan=True)
     return ArrayGaps(X, threads)
 
 

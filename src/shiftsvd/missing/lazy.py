@@ -13,8 +13,7 @@ from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.dask import dask_operator
 from shiftsvd.kernels import threads
 from shiftsvd.missing.gaps import ArrayGaps, HeldGaps
-from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.operators import LowRank, Moments, Operator, Panel, Vector
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,9 +13,7 @@ from numpy.random import BitGenerator, Generator, RandomState, SeedSequence
 
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import reading
-from shiftsvd.model_file.coding import code, decode
-from shiftsvd.model_file.container import FORMAT, MAX_HEADER, UPDATE, VERSION, Metadata, Tensors, digest, listed, read
-from shiftsvd.model_file.container import write as write_file
+from shiftsvd.model_file import coding
 from shiftsvd.model_file.kinds import ByName, Kind, Sizes, arguments, check_finite, check_type, class_of, kinds
 from shiftsvd.result import Info
 from shiftsvd.runs.messages import warn
@@ -96,7 +94,7 @@ def save_model(
         raise error.after(f"{path} was not written: ") from None
     except ValueError as error:
         raise type(error)(f"{path} was not written: {error}") from None
-    write_file(path, metadata, tensors, force)
+    coding.write(path, metadata, tensors, force)
 
 
 @overload
@@ -147,7 +145,7 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
     """
     path = Path(path)
     with reading(path):
-        model = _decoded(*read(path))
+        model = _decoded(*coding.read(path))
         if not isinstance(model, kind):
             wanted = " or ".join(name for name in kinds() if issubclass(class_of(name), kind))
             raise Refused(f"the model must be {wanted}, got {type(model).__name__}")
@@ -163,14 +161,14 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
 def describe(path: str | os.PathLike[str]) -> ByName:
     path = Path(path)
     with reading(path):
-        metadata, tensors = read(path)
+        metadata, tensors = coding.read(path)
         _decoded(metadata, tensors)
     shapes = {name: {"dtype": tensor.dtype.name, "shape": list(tensor.shape)} for name, tensor in tensors.items()}
     content = {name: json.loads(text) if name in TEXTS else text for name, text in metadata.items()}
     return {**content, "tensors": shapes}
 
 
-def _encoded(model: Any, names: Sequence[str] | None, source: str | None) -> tuple[Metadata, Tensors]:
+def _encoded(model: Any, names: Sequence[str] | None, source: str | None) -> tuple[coding.Metadata, coding.Tensors]:
     parts, sizes = _parts(model)
     if names is not None:
         parts["fitted"][NAMES] = _given_names(names, parts["kind"])
@@ -181,21 +179,25 @@ def _encoded(model: Any, names: Sequence[str] | None, source: str | None) -> tup
         "seed": _seed(getattr(model, "random_state", None)),
         "source": source,
     }
-    tensors: Tensors = {}
-    metadata = {"format": FORMAT, "version": VERSION, "kind": parts["kind"]}
+    tensors: coding.Tensors = {}
+    metadata = {"format": coding.FORMAT, "version": coding.VERSION, "kind": parts["kind"]}
     for text, prefix, values in (
         ("settings", "settings.", parts["settings"]),
         ("fitted", "", parts["fitted"]),
         ("provenance", "provenance.", provenance),
     ):
-        coded = {name: code(value, prefix + name, tensors) for name, value in values.items()}
+        coded = {name: coding.code(value, prefix + name, tensors) for name, value in values.items()}
         metadata[text] = json.dumps(coded, allow_nan=False)
-    if sum(map(len, metadata.values())) > MAX_HEADER // 4:
+    if sum(map(len, metadata.values())) > coding.MAX_HEADER // 4:
         raise Refused(
-            *(f"the settings take more than {MAX_HEADER // 4:,} bytes as text. Shorten ", Setting("source"), " or "),
+            *(
+                f"the settings take more than {coding.MAX_HEADER // 4:,} bytes as text. Shorten ",
+                Setting("source"),
+                " or ",
+            ),
             "the settings.",
         )
-    metadata["sha256"] = digest(metadata, tensors)
+    metadata["sha256"] = coding.digest(metadata, tensors)
     return metadata, tensors
 
 
@@ -241,17 +243,17 @@ def _settings(model: Any, attribute: str) -> ByName:
     return {name: None if isinstance(value, RANDOM) else value for name, value in settings.items()}
 
 
-def _decoded(metadata: Metadata, tensors: Tensors) -> Any:
+def _decoded(metadata: coding.Metadata, tensors: coding.Tensors) -> Any:
     wanted = {"format", "version", "kind", "sha256", *TEXTS}
     if set(metadata) != wanted:
-        raise ValueError(f"the header must have {', '.join(sorted(wanted))}, got {listed(metadata)}")
-    if metadata["sha256"] != digest(metadata, tensors):
+        raise ValueError(f"the header must have {', '.join(sorted(wanted))}, got {coding.listed(metadata)}")
+    if metadata["sha256"] != coding.digest(metadata, tensors):
         raise ValueError("the file is damaged: wrong checksum. Copy it again.")
     left = dict(tensors)
     try:
-        said = {text: decode({"entries": json.loads(metadata[text])}, left) for text in TEXTS}
+        said = {text: coding.decode({"entries": json.loads(metadata[text])}, left) for text in TEXTS}
         if left:
-            raise ValueError(f"the header does not refer to all tensors: {listed(left)}")
+            raise ValueError(f"the header does not refer to all tensors: {coding.listed(left)}")
         return _restored(metadata["kind"], said["settings"], said["fitted"])
     except Refused as error:  # a setting in the file, not one of its reader
         raise ValueError(str(error)) from None
@@ -274,7 +276,9 @@ def _restored(kind: str, settings: ByName, fitted: ByName) -> Any:
 def _check_settings(kind: str, settings: ByName) -> None:
     hints = arguments(kind) if hasattr(class_of(kind), "get_params") else {}
     if unknown := set(settings) - set(hints):
-        raise ValueError(f"{kind} has no setting {listed(unknown)}. A newer shiftsvd may have it: {UPDATE}")
+        raise ValueError(
+            f"{kind} has no setting {coding.listed(unknown)}. A newer shiftsvd may have it: {coding.UPDATE}"
+        )
     for name, value in settings.items():
         check_type(name, value, hints[name], any_text=True)  # estimators validate names of options when they use them
         if isinstance(value, np.ndarray | tuple):
@@ -284,10 +288,12 @@ def _check_settings(kind: str, settings: ByName) -> None:
 
 def _check_fitted(kind: Kind, fitted: ByName) -> Sizes:
     if missing := set(kind.fitted) - set(fitted):
-        raise ValueError(f"the fitted attribute {listed(missing)} is missing")
+        raise ValueError(f"the fitted attribute {coding.listed(missing)} is missing")
     checks = {**kind.fitted, **kind.sometimes}
     if unknown := set(fitted) - set(checks):
-        raise ValueError(f"unknown fitted attribute {listed(unknown)}. A newer shiftsvd may know it: {UPDATE}")
+        raise ValueError(
+            f"unknown fitted attribute {coding.listed(unknown)}. A newer shiftsvd may know it: {coding.UPDATE}"
+        )
     sizes: Sizes = {}
     for name, check in checks.items():
         if name in fitted:

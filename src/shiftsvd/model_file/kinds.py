@@ -18,7 +18,7 @@ import numpy as np
 
 from shiftsvd.errors import plural
 from shiftsvd.extend import tables
-from shiftsvd.missing import MISSING
+from shiftsvd.missing.completion import MISSING
 from shiftsvd.names import TOL, SupportsArray, resolve
 from shiftsvd.numerics.bounds import rounding_bounds
 from shiftsvd.preparation.covariates import Design

@@ -12,8 +12,7 @@ from math import sqrt
 
 import numpy as np
 
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import Panel
+from shiftsvd.numerics.panels import Panel, Vector
 
 Limits = Callable[[int], float]
 CountBound = tuple[int, float]  # (count, mu): at most `count` eigenvalues exceed mu
@@ -52,7 +51,6 @@ def residual_rounding(eps: float) -> float:
 
 
 def rounding_of(theta: Vector, eps: float, measured: float = 0.0) -> float:
-    """Bound the rounding error of a residual by that of products with unit `eps`, and by the measured one."""
     return max(residual_rounding(eps) * max(abs(float(theta[0])), abs(float(theta[-1]))), measured)
 
 
@@ -159,7 +157,6 @@ def value_limit(ritz: Ritz, j: int) -> float:
 
 
 def errors_if_missed(ritz: Ritz, S: Vector) -> Vector:
-    """Bound the relative errors of the values S, also if values were missed."""
     growth = np.array([value_limit(ritz, j) for j in range(len(S))]) - ritz.theta[: len(S)]
     return relative_errors(S, ritz.theta[: len(S)], growth, 0.0)
 

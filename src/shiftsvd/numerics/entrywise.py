@@ -1,6 +1,5 @@
 """Functions of entries and of their row and column, and moments within groups of rows."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, Self
 
@@ -9,8 +8,8 @@ import numpy.typing as npt
 
 from shiftsvd.kernels.twin import grouped_moments
 from shiftsvd.numerics.digests import told
-from shiftsvd.numerics.moments import Moments, Vector, from_raw
-from shiftsvd.numerics.panels import Panel
+from shiftsvd.numerics.moments import Moments, from_raw
+from shiftsvd.numerics.panels import Panel, Vector
 
 Quantities = tuple[Vector, ...]  # for each entry, of its row or of its column
 # Entries that are changed at once, so that their vectors stay in the cache of a core.
@@ -141,9 +140,6 @@ def _taken(Q: Panel, lines: Vector) -> Quantities:
     return tuple(column.take(lines) for column in Q.T)
 
 
-# ``f(x, r, c)`` returns vectors to sum over rows, and vectors whose moments are computed by column and group.
-SumTerms = tuple[tuple[Vector, ...], tuple[Vector, ...]]
-SumFunction = Callable[[Vector, Quantities, Quantities], SumTerms]
 Parts = tuple[Panel, Panel]  # sums of rows, (m, p); moments of the stored entries, (1 + 2 q, n, groups)
 
 
@@ -151,7 +147,7 @@ Parts = tuple[Panel, Panel]  # sums of rows, (m, p); moments of the stored entri
 class Grouped:
     """A function of entries, the groups of rows, and the quantities of rows and of columns by group that it uses."""
 
-    f: SumFunction
+    f: Entry  # returns vectors to sum over rows, and vectors whose moments are computed by column and group
     codes: Vector  # the group of each row, from 0 on
     R: Panel  # (m, p)
     C: Panel  # (n, n_groups, q)
@@ -214,7 +210,3 @@ def all_groups(moments: Panel) -> Panel:
     for group in range(1, moments.shape[2]):
         whole = merged(whole, moments[:, :, group])
     return np.asarray(whole)
-
-
-def group_sizes(codes: Vector, n_groups: int) -> Vector:
-    return np.bincount(codes, minlength=n_groups).astype(np.float64)

@@ -4,11 +4,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shiftsvd.kernels.twin import PARTS, Array, RawMoments, range_errors_ignored
+from shiftsvd.numerics.panels import Vector as Vector
 
-Vector = npt.NDArray[Any]
 # Entries of a block that are subtracted and squared at a time. More would exceed the cache and allocate new memory each
 # time (2,000 x 200: 1 ms to subtract the means, 0.05 ms in allocated memory).
 PIECE = 2**16

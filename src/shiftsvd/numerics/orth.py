@@ -8,8 +8,7 @@ import numpy as np
 from scipy import linalg
 
 from shiftsvd.kernels import default_threads, ordered, shared, twin
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import ForeignPanel, Panel, by_device, lengths
+from shiftsvd.numerics.panels import ForeignPanel, Panel, Vector, by_device, lengths
 
 # Rows of a panel that are processed at once, so that they stay in cache.
 ROWS = 8192

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.errors import Part, Refused, Setting, sentence
-from shiftsvd.numerics.moments import Vector
 
 Panel = npt.NDArray[Any]  # a tall thin 2-D array in memory
+Vector = npt.NDArray[Any]
 MIRRORED = 256  # rows of a square matrix that `mirror` copies at a time
 
 

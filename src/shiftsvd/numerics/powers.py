@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import Vector
 
 # The exponent of 0, less than that of every other number.
 ZERO_EXPONENT = -(2**20)

@@ -5,8 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Panel
+from shiftsvd.operators import Panel, Vector
 from shiftsvd.plot.fitted import BLUE, GREEN, GREY, ORANGE, FitDisplay, largest, read, short
 from shiftsvd.plot.points import ScoresDisplay, write_names
 

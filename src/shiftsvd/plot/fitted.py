@@ -10,8 +10,7 @@ import numpy.typing as npt
 from shiftsvd.errors import refuse
 from shiftsvd.estimators.features import feature_names_of
 from shiftsvd.estimators.fitted import beyond
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Panel
+from shiftsvd.operators import Panel, Vector
 from shiftsvd.result import SVDResult
 
 # Mid tones, visible on white and on black.

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.errors import Refused, Setting, refuse
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import unmasked
+from shiftsvd.numerics.panels import Vector, unmasked
 from shiftsvd.operators import Panel
 from shiftsvd.plot.fitted import BLUE, GREY, Fit, FitDisplay, percent, read, short
 from shiftsvd.plot.raster import Grid, ScoreRaster, farthest, finite

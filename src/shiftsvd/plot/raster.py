@@ -6,8 +6,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Panel
+from shiftsvd.operators import Panel, Vector
 from shiftsvd.plot.fitted import beyond_range, read, real
 
 Counts = npt.NDArray[np.int64]

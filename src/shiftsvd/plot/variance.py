@@ -6,8 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from shiftsvd.backends import as_operator
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import repeated
+from shiftsvd.operators import Vector, repeated
 from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, Display, Fit, FitDisplay, is_dominated, read
 
 BARS = 40  # draw a line instead of bars for more components

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from scipy.linalg import qr, solve_triangular
 
 from shiftsvd.errors import Part, Refused, Setting, few, plural
-from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.numerics.panels import unmasked
+from shiftsvd.numerics.moments import Moments
+from shiftsvd.numerics.panels import Vector, unmasked
 from shiftsvd.numerics.powers import check_size
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
 from shiftsvd.preparation.shifts import Learned, Learning

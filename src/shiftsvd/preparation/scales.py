@@ -8,8 +8,8 @@ from shiftsvd.algebra.generic import as_low_rank, exponents
 from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.errors import Refused, Setting, few, plural, refuse
 from shiftsvd.names import ScaleLike
-from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.numerics.panels import unmasked
+from shiftsvd.numerics.moments import Moments
+from shiftsvd.numerics.panels import Vector, unmasked
 from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, ZERO_EXPONENT
 from shiftsvd.operators import Operator, repeated
 from shiftsvd.runs.messages import warn

@@ -9,8 +9,7 @@ from shiftsvd.algebra.generic import row_moments
 from shiftsvd.algebra.operator import check_same_shape
 from shiftsvd.errors import refuse
 from shiftsvd.names import ScaleLike, ShiftName, VectorLike
-from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.operators import LowRank, Operator, Panel, repeated
+from shiftsvd.operators import LowRank, Moments, Operator, Panel, Vector, repeated
 from shiftsvd.preparation.scales import finite_vector, is_named
 
 SHIFTS = 'None, "mean", "rows", "both", a vector, Covariates, GroupMeans, a LowRank or an Operator'

@@ -21,19 +21,9 @@ import numpy.typing as npt
 from shiftsvd.events import set_within
 from shiftsvd.kernels import instruction_set
 from shiftsvd.numerics.digests import told
+from shiftsvd.runs import outputs
 from shiftsvd.runs.locks import files_of, held
 from shiftsvd.runs.messages import warn
-from shiftsvd.runs.outputs import (
-    FULL,
-    MARK,
-    kind_of,
-    left_stages,
-    remove_stages,
-    rename,
-    stage_of,
-    sync,
-    sync_folder,
-)
 
 Record = Mapping[str, npt.NDArray[Any]]
 
@@ -66,7 +56,7 @@ VERSION: Final = 3
 RUN: Final = "run.json"
 RECORD: Final = r"read-[0-9]{5,}\.npz"
 FILES: Final = rf"{RECORD}|{re.escape(RUN)}"
-LOCK: Final = f".{MARK}-lock"
+LOCK: Final = f".{outputs.MARK}-lock"
 UNREADABLE: Final = (
     ValueError,
     KeyError,
@@ -164,7 +154,7 @@ class _Journal:
         about = {"shiftsvd checkpoint": VERSION, "run": run, "by": _software()}
         file = home / RUN
         there = _refuse_others(home)
-        remove_stages(home, FILES)  # temporary files of a run that was killed while writing
+        outputs.remove_stages(home, FILES)  # temporary files of a run that was killed while writing
         if there:
             if (known := _known(file)) == about:
                 return
@@ -174,7 +164,7 @@ class _Journal:
 
     def replay(self, what: str) -> Record | None:
         file = self._file()
-        if kind_of(file) is None:
+        if outputs.kind_of(file) is None:
             return None
         try:
             record = self._read(file)
@@ -205,26 +195,26 @@ class _Journal:
 
     def clear(self) -> None:
         for file in sorted(self.home.iterdir()):  # run.json last: records without it belong to no known run
-            if re.fullmatch(FILES, file.name) and kind_of(file) in ("a file", "a link"):
+            if re.fullmatch(FILES, file.name) and outputs.kind_of(file) in ("a file", "a link"):
                 file.unlink(missing_ok=True)
 
     def _digest(self, content: bytes | memoryview) -> bytes:
         return blake2b(content, digest_size=DIGEST, person=b"%d %d" % (VERSION, self.number)).digest()
 
     def _write(self, file: Path, *content: bytes | memoryview) -> None:
-        part = stage_of(file)
+        part = outputs.stage_of(file)
         try:
             with part.open("xb") as out:
                 out.writelines(content)
-            sync(part)
-            rename(part, file)
-            sync_folder(self.home)
+            outputs.sync(part)
+            outputs.rename(part, file)
+            outputs.sync_folder(self.home)
         except OSError as error:
             with suppress(OSError):
                 part.unlink()
             if error.errno is None:  # raised by `rename`, with the name of the file
                 raise
-            if error.errno not in FULL:
+            if error.errno not in outputs.FULL:
                 raise OSError(error.errno, error.strerror, str(file)) from None
             room = f"{self.home} has no room for the checkpoint: {error.strerror}"
             raise OSError(f"{room}. Free disk space and repeat the command, or run without a checkpoint.") from None
@@ -234,11 +224,13 @@ class _Journal:
 
 
 def _refuse_others(home: Path) -> set[Path]:
-    if kind_of(home) is not None and not home.is_dir():
+    if outputs.kind_of(home) is not None and not home.is_dir():
         raise NotADirectoryError(f"{home} is not a folder. Use a new folder.")
-    there = _listed(home) - {*files_of(home / LOCK), *left_stages(home, FILES)}
+    there = _listed(home) - {*files_of(home / LOCK), *outputs.left_stages(home, FILES)}
     known = _known(home / RUN)
-    there = {path for path in there if kind_of(path) is not None}  # a run that has just ended may have removed some
+    there = {
+        path for path in there if outputs.kind_of(path) is not None
+    }  # a run that has just ended may have removed some
     if there and "shiftsvd checkpoint" not in known:
         others = f"{home} is not empty and holds no checkpoint. Use a new folder."
         raise ValueError(_foreign(home) if home / RUN in there else others)

@@ -122,11 +122,7 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _no_folder(path: Path) -> bool:
-    return False
-
-
-def refuse(paths: Iterable[Path], force: bool, recognised: Callable[[Path], bool] = _no_folder) -> None:
+def refuse(paths: Iterable[Path], force: bool, recognised: Callable[[Path], bool] = lambda path: False) -> None:
     """Raise OSError before any work if an output exists or cannot be created.
 
     With `force`, an output may replace a file, a link (never its target), or a folder that is `recognised` as an
@@ -156,7 +152,9 @@ class Outputs:
     other processes from writing the same files.
     """
 
-    def __init__(self, paths: Iterable[Path], force: bool, recognised: Callable[[Path], bool] = _no_folder) -> None:
+    def __init__(
+        self, paths: Iterable[Path], force: bool, recognised: Callable[[Path], bool] = lambda path: False
+    ) -> None:
         self._paths, self._force, self._recognised = list(paths), force, recognised
         self._stages: dict[Path, Path] = {}  # temporary folder of each output folder
         self._made: list[Path] = []

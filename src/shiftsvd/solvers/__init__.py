@@ -2,8 +2,7 @@
 
 from shiftsvd.solvers.auto import Estimate, auto_solver, estimate
 from shiftsvd.solvers.base import Solver
-from shiftsvd.solvers.exact import Exact
-from shiftsvd.solvers.gram import Gram
+from shiftsvd.solvers.direct import Exact, Gram
 from shiftsvd.solvers.lanczos import BlockLanczos
 from shiftsvd.solvers.randomized import RandomizedSVD, ShiftedRandomizedSVD
 

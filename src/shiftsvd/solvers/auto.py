@@ -15,20 +15,10 @@ from shiftsvd.kernels import threads
 from shiftsvd.names import SolverName
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import parse_bytes
+from shiftsvd.solvers import constants
 from shiftsvd.solvers.base import TOL, Solver, check_rank
-from shiftsvd.solvers.constants import (
-    COUNTED,
-    EXACT_SECONDS,
-    EXACT_SIDE,
-    FLATTENS,
-    GRAM_SIDE,
-    ROWS_EACH,
-    SQUARES_SAVE,
-    USUAL_BLOCK,
-)
 from shiftsvd.solvers.cost import Cost, Work, vector_bytes
-from shiftsvd.solvers.exact import Exact
-from shiftsvd.solvers.gram import Gram
+from shiftsvd.solvers.direct import Exact, Gram
 from shiftsvd.solvers.lanczos import BlockLanczos
 from shiftsvd.solvers.randomized import RandomizedSVD, ShiftedRandomizedSVD
 from shiftsvd.transforms.chains import Preprocess, as_transforms, kept_bytes
@@ -54,11 +44,11 @@ def counted_passes(A: Operator, solver: Solver, k: int | float) -> int | None:
     m = A.shape[0]
     if not isinstance(solver, BlockLanczos) or isinstance(k, float) or A.costs.file_bytes:
         return None
-    rows = min(m, max(m * COUNTED // A.costs.stored, ROWS_EACH * int(k)))
+    rows = min(m, max(m * constants.COUNTED // A.costs.stored, constants.ROWS_EACH * int(k)))
     of_some, of_half = (_passes(A, solver, int(k), count) for count in (rows, rows // 2))
     if of_some is None or of_half is None:
         return None
-    return round(of_some + FLATTENS * max(of_some - of_half, 0) * math.log2(m / rows))
+    return round(of_some + constants.FLATTENS * max(of_some - of_half, 0) * math.log2(m / rows))
 
 
 def _passes(A: Operator, solver: BlockLanczos, k: int, count: int) -> int | None:
@@ -121,7 +111,7 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | st
     exact = next((solver for solver in costs if isinstance(solver, Exact)), None)
     fit = _affordable(list(costs), A, k, memory_limit)
     best = min(fit, key=lambda solver: costs[solver].seconds)
-    if exact is not None and exact in fit and costs[exact].seconds <= EXACT_SECONDS:
+    if exact is not None and exact in fit and costs[exact].seconds <= constants.EXACT_SECONDS:
         best = Exact(tol) if _try_squares(A, costs[exact], k) else exact
     _set_reason(best, A, k, {type(solver): cost.seconds for solver, cost in costs.items()})
     return best
@@ -144,11 +134,11 @@ def _costs(A: Operator, k: int | float, tol: float) -> dict[Solver, Cost]:
     work = Work.of(A)
     count = int(0.1 * work.n) + 1 if isinstance(k, float) else int(k)
     costs: dict[Solver, Cost] = {}
-    if work.n <= EXACT_SIDE or count > 0.8 * work.n:
+    if work.n <= constants.EXACT_SIDE or count > 0.8 * work.n:
         costs[Exact()] = work.exact()
-    if work.n <= GRAM_SIDE:
+    if work.n <= constants.GRAM_SIDE:
         costs[Gram(tol, last_pass=False)] = work.gram(count)
-    if count + 2 * USUAL_BLOCK <= work.n or not costs:
+    if count + 2 * constants.USUAL_BLOCK <= work.n or not costs:
         lanczos = BlockLanczos(tol)
         shape = lanczos.shape(count, A)
         costs[lanczos] = work.lanczos(count, shape.block, shape.columns)
@@ -159,7 +149,7 @@ def _try_squares(A: Operator, exact: Cost, k: int | float) -> bool:
     work = Work.of(A)
     costs = work.costs
     in_memory = not work.sparse and costs.gram_reads == 1 and not (costs.file_bytes or costs.square_bytes)
-    return in_memory and k < work.n and exact.seconds - work.gram(0).seconds >= SQUARES_SAVE
+    return in_memory and k < work.n and exact.seconds - work.gram(0).seconds >= constants.SQUARES_SAVE
 
 
 def check_solver(solver: Any, k: Any) -> None:

@@ -14,16 +14,15 @@ from shiftsvd.algebra.scaled import in_units
 from shiftsvd.errors import Part, Refused, Setting, plural, refuse
 from shiftsvd.events import set_expected_passes
 from shiftsvd.kernels import given_threads, threads
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.powers import length
-from shiftsvd.operators import Operator, Panel
+from shiftsvd.operators import Operator, Panel, Vector
 from shiftsvd.result import Certificate, Info, Lazy, SVDResult, signed
 from shiftsvd.runs.memory import MemoryWatch
 from shiftsvd.runs.messages import warn
 from shiftsvd.sketch import generator
-from shiftsvd.solvers.certify import certificate_bytes, certify
 from shiftsvd.solvers.constants import APPROXIMATED, LEAST_APPROXIMATED, MISSED_TOL
 from shiftsvd.solvers.factors import Factors, rank_floor, residual_norm
+from shiftsvd.solvers.reading import certificate_bytes, certify
 
 TOL = names.TOL
 # Start of the warnings of ``certify=True`` for solvers without a tolerance; the command filters warnings by this text.

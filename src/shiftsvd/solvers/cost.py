@@ -128,18 +128,10 @@ class Work(NamedTuple):
     def lanczos(self, k: int, block: int, columns: int) -> Cost:
         steps = np.ceil((5.0 * k + 100) / block) + 4
         done = min(steps * block, 1.5 * self.n + block)
-        per_step, checks = (
-            self.orthogonalization_seconds(block, columns) + STEP,
-            4 * self.check_seconds(min(columns, done)),
-        )
+        per_step = STEP + 8 * self.n * block * min(columns, self.n) * BLAS[8] / THREADS  # orthogonalization
+        checks = 40 * min(columns, done) ** 3 * BLAS[8]
         algebra = done / block * per_step + checks
         return Cost(self.product_seconds(done + k) + self.read_seconds(steps + 1) + algebra, float(steps + 1))
-
-    def orthogonalization_seconds(self, block: int, columns: int) -> float:
-        return 8 * self.n * block * min(columns, self.n) * BLAS[8] / THREADS
-
-    def check_seconds(self, columns: float) -> float:
-        return 10 * columns**3 * BLAS[8]
 
     def gram(self, k: int) -> Cost:
         if self.sparse:

@@ -6,9 +6,8 @@ import numpy as np
 
 from shiftsvd.algebra.generic import cancelled, fused, lazy_basis, matmat_in_double, placed, shift_of, squares_beyond
 from shiftsvd.algebra.low_rank import factor_norm
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import graded_basis, inner
-from shiftsvd.numerics.panels import may_overwrite, on_host
+from shiftsvd.numerics.panels import Vector, may_overwrite, on_host
 from shiftsvd.numerics.powers import length
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.result import Certificate, Lazy, SVDResult
@@ -62,7 +61,6 @@ def rounding(A: Operator, eps: float) -> float:
 
 
 def squares_rounding(A: Operator, G: Panel) -> float:
-    """Bound the rounding errors of the eigenvalues of a formed ``G = A^H A``."""
     # A sum of m products has an error of m rounding units. The errors of an implicit shift are relative to its norm.
     shift = shift_of(A)
     square = float(np.trace(G).real) + (shift.frobenius_norm() ** 2 if shift else 0.0) + cancelled(A) ** 2

@@ -6,9 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import Projected, inner, orth, project, subtract_product, subtract_projection, times
-from shiftsvd.numerics.panels import empty_columns, hstack, lengths, may_overwrite, set_columns, to_device_of
+from shiftsvd.numerics.panels import Vector, empty_columns, hstack, lengths, may_overwrite, set_columns, to_device_of
 from shiftsvd.operators import Panel
 from shiftsvd.solvers.constants import EPS, REPEAT_BELOW, RESOLVED_BY_SQUARES, SINGLE_ROUNDING
 
@@ -60,7 +59,6 @@ class Factorization:
 
     @classmethod
     def from_ritz(cls, V: Panel, theta: Vector, R: Panel, rng: Generator) -> "Factorization":
-        """Return the factorization with an orthonormal basis V, Ritz values theta and residuals R."""
         n, k = V.shape
         F = cls(rng, min(2 * k, n))
         F._allocate(V, V.dtype)
@@ -108,7 +106,6 @@ class Factorization:
     # --- epochs ---------------------------------------------------------------------------------------------------
 
     def begin(self, Q: Panel, single: bool = False) -> None:
-        """Discard the basis and start with the span of Q as next block, in single precision or in that of Q."""
         self._allocate(Q, np.result_type(np.complex64 if Q.dtype.kind == "c" else np.float32) if single else Q.dtype)
         self.epoch, self.size, self.last, self.scale = self.epoch + 1, 0, 0, 0.0
         self._append(orth(Q))

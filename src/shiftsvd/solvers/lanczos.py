@@ -1,4 +1,4 @@
-"""Block Lanczos with thick restart, which iterates to a given accuracy and computes a certificate."""
+"""Block Lanczos with thick restart, which iterates to a given accuracy, for singular values and for eigenvalues."""
 
 from dataclasses import dataclass, field
 
@@ -10,11 +10,10 @@ from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.kernels import default_threads
 from shiftsvd.numerics.bounds import residual_rounding
 from shiftsvd.operators import Operator, Panel, panel_dtype
-from shiftsvd.solvers import constants
+from shiftsvd.solvers import constants, problem
 from shiftsvd.solvers.base import TOL, Solver, check_tol
 from shiftsvd.solvers.cost import Work, long_vector_bytes, overhead_bytes, tall, wide
 from shiftsvd.solvers.factors import Factors
-from shiftsvd.solvers.problem import Budget, Problem, Shape, basis_columns, most_passes
 from shiftsvd.solvers.solve import solve
 
 
@@ -103,10 +102,11 @@ class BlockLanczos(Solver):
         return self._factors(A, k, rng) if basis_on_columns else self._factors(A.H, k, rng).H
 
     def _factors(self, A: Operator, k: int | float, rng: Generator) -> Factors:
-        p, budget = problem_of(self, fused(A, self._expected_steps(k)), k)
+        steps = 12.0 if isinstance(k, float) else 6.0 + 4 * k / (self.block_size or constants.USUAL_BLOCK)  # expected
+        p, budget = problem_of(self, fused(A, steps), k)
         return solve(p, budget, rng).factors(A if A.costs.file_bytes else p.A, budget)
 
-    def shape(self, k: int | float, A: Operator) -> Shape:
+    def shape(self, k: int | float, A: Operator) -> problem.Shape:
         """Choose the number of columns of products, by k and the speed of kernels, and of the basis.
 
         Parameters
@@ -145,14 +145,14 @@ class BlockLanczos(Solver):
         long_enough = shape.wanted + constants.STEPS * shape.block <= min(A.shape)
         return long_enough and 8 * max(A.shape) * shape.reserved <= A.costs.long_bytes
 
-    def _shape(self, k: int | float, A: Operator, columns: tuple[int, int]) -> Shape:
+    def _shape(self, k: int | float, A: Operator, columns: tuple[int, int]) -> problem.Shape:
         least, most = columns
         # The largest multiple of 16 below 2 k: kernels take 16 columns at a time.
         width = most if isinstance(k, float) else int(np.clip((2 * k - 1) // 16 * 16, least, most))
         n, b = min(A.shape), min(self.block_size or width, *A.shape)
         wanted = min(constants.OF_SHARE + b if isinstance(k, float) else int(k), n)
-        basis = basis_columns(wanted, b, n, self.max_basis)
-        return Shape(b, wanted, basis, min(basis + (constants.SWEEPS + 1) * b, n))
+        basis = problem.basis_columns(wanted, b, n, self.max_basis)
+        return problem.Shape(b, wanted, basis, min(basis + (constants.SWEEPS + 1) * b, n))
 
     def single(self, A: Operator) -> bool:
         """Return True to start in single precision; for double data only if the tolerance is likely to allow it.
@@ -169,9 +169,6 @@ class BlockLanczos(Solver):
         """
         roundings = 1 if A.dtype == np.float32 else constants.ROUNDINGS_IN_TOL
         return A.costs.gram_in_single and self.tol >= residual_rounding(constants.SINGLE) * roundings
-
-    def _expected_steps(self, k: int | float) -> float:
-        return 12.0 if isinstance(k, float) else 6.0 + 4 * k / (self.block_size or constants.USUAL_BLOCK)
 
     def expected_passes(self, A: Operator, k: int) -> float:
         shape = self.shape(k, A)
@@ -201,11 +198,11 @@ class BlockLanczos(Solver):
 
 def problem_of(
     solver: BlockLanczos, A: Operator, k: int | float, multiplied: Operator | None = None
-) -> tuple[Problem, Budget]:
+) -> tuple[problem.Problem, problem.Budget]:
     shape, probing, X = solver.shape(k, A), (solver.missed_tol, solver.miss_probability), multiplied or A
     start = None if solver.start is None else _checked(solver.start, X)
-    p = Problem(A, X, k, solver.tol, *probing, shape, _total(A, k), start, solver.single(X), cancelled(A))
-    return p, Budget(solver.max_passes or most_passes(min(A.shape), shape.block))
+    p = problem.Problem(A, X, k, solver.tol, *probing, shape, _total(A, k), start, solver.single(X), cancelled(A))
+    return p, problem.Budget(solver.max_passes or problem.most_passes(min(A.shape), shape.block))
 
 
 def _checked(start: Panel, A: Operator) -> Panel:

@@ -9,8 +9,7 @@ from scipy.special import gammaincinv
 
 from shiftsvd.numerics import bounds
 from shiftsvd.numerics.bounds import BEYOND, ROUNDING, TINY, CountBound, Ritz
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import hstack
+from shiftsvd.numerics.panels import Vector, hstack
 from shiftsvd.operators import Panel
 from shiftsvd.solvers import constants
 from shiftsvd.solvers.krylov import Factorization
@@ -135,15 +134,12 @@ class Probe:
         F, old = self.F, self.F.size
         F.extend(product)
         self._chain.add(F.H[old : F.size, old : F.size], F.C)
-        self.level, self.top = self._chain.bound(self._rounding()), self._chain.top
+        self.level, self.top = self._chain.bound(max(self.noise, F.rounding)), self._chain.top
 
     def finish(self) -> None:
         self.F.end_probe()
         if self.F.size == self.F.n:  # the basis spans the whole space
             self.level = self.top + self.noise
-
-    def _rounding(self) -> float:
-        return max(self.noise, self.F.rounding)
 
 
 @dataclass(frozen=True)
@@ -166,12 +162,10 @@ class Proven:
         return min((mu for count, mu in self.count_bounds if count <= k), default=np.inf)
 
     def needs_probe(self, needs: Needs) -> bool:
-        """Return True if some of the bounds are not proven and the run may use another probe."""
         return self.n_probes < constants.PROBES and not all(self.limit(count) <= mu for count, mu in needs)
 
     @property
     def failure_probability(self) -> float:
-        """Return the probability with which the next probe may fail."""
         return self.probability * 0.5 ** (self.n_probes + 1)
 
 
@@ -225,7 +219,6 @@ def prove(
 
 
 def miss_limit(ritz: Ritz, missed_tol: float) -> float:
-    """Return the largest eigenvalue that a converged fit may have missed."""
     relative = float(ritz.theta[ritz.k - 1]) * (1 + missed_tol) ** 2
     return max(relative, 32 * ROUNDING * ritz.noise, ritz.zero, TINY)
 

@@ -10,19 +10,9 @@ from numpy.random import Generator
 
 from shiftsvd.algebra.low_rank import Deflated
 from shiftsvd.numerics.bounds import residual_rounding
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import in_dtype, largest, norms
+from shiftsvd.numerics.panels import Vector, in_dtype, largest, norms
 from shiftsvd.operators import Operator, Panel, panel_dtype
-from shiftsvd.solvers.constants import (
-    LEAST_BLOCKS,
-    MEASURED_MARGIN,
-    OF_BLOCKS,
-    OF_COMPONENTS,
-    PASSES,
-    PASSES_OF_BLOCKS,
-    SINGLE,
-    SINGLE_RANGE,
-)
+from shiftsvd.solvers import constants
 from shiftsvd.solvers.factors import components_for, rank_floor
 
 
@@ -36,11 +26,13 @@ class Shape(NamedTuple):
 
 
 def basis_columns(k: int, b: int, n: int, max_basis: int | None) -> int:
-    return min(max(max_basis or OF_COMPONENTS * k + OF_BLOCKS * b, k + LEAST_BLOCKS * b), n)
+    return min(
+        max(max_basis or constants.OF_COMPONENTS * k + constants.OF_BLOCKS * b, k + constants.LEAST_BLOCKS * b), n
+    )
 
 
 def most_passes(n: int, b: int) -> int:
-    return PASSES + PASSES_OF_BLOCKS * n // b
+    return constants.PASSES + constants.PASSES_OF_BLOCKS * n // b
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +128,7 @@ class Products:
 
     @property
     def eps(self) -> float:
-        return self.double_eps if self.precise else SINGLE
+        return self.double_eps if self.precise else constants.SINGLE
 
     def may_step(self, steps: int = 1, more: int = 0) -> bool:
         return self.budget.allows(steps * max(self.reads, 1) + self.last_reads + more)
@@ -160,21 +152,20 @@ class Products:
         return self.gram(V)
 
     def _accept_first(self, V: Panel, W: Panel) -> bool:
-        least, most = SINGLE_RANGE
+        least, most = constants.SINGLE_RANGE
         if not least < largest(W) < most:
             return False
         self._record_rounding(V[:, :2].astype(np.float32).astype(self.dtype), W[:, :2])
         return True
 
     def measure_rounding(self, V: Panel, W: Panel, rng: Generator) -> None:
-        """Measure the rounding of single precision on two random combinations of the columns of V and of W = G V."""
         # Products with components have larger rounding errors than with random vectors: many terms have equal signs.
         C = rng.standard_normal((V.shape[1], 2))
         self._record_rounding(V @ C, W @ C)
 
     def _record_rounding(self, V: Panel, W: Panel) -> None:
         errors = norms(self._product(V) - W)
-        self.measured = max(self.measured, MEASURED_MARGIN * float(errors.max()))
+        self.measured = max(self.measured, constants.MEASURED_MARGIN * float(errors.max()))
 
 
 # --- outcomes of a check ---------------------------------------------------------------------------------------------

@@ -10,9 +10,8 @@ from scipy.linalg import qr_update
 from shiftsvd.algebra.generic import unshifted
 from shiftsvd.errors import Part, Refused, Setting, refuse
 from shiftsvd.names import NormalizerName
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import NORMALIZERS, graded_basis, orth, qr, triangle
-from shiftsvd.operators import LowRank, Operator, Scaled, Shifted, panel_dtype
+from shiftsvd.operators import LowRank, Operator, Scaled, Shifted, Vector, panel_dtype
 from shiftsvd.sketch import Gaussian, Sketch
 from shiftsvd.solvers.base import Solver
 from shiftsvd.solvers.cost import overhead_bytes

@@ -11,22 +11,9 @@ from shiftsvd.algebra.generic import placed
 from shiftsvd.events import report_error_bound
 from shiftsvd.numerics import bounds
 from shiftsvd.numerics.bounds import TINY, CountBound, Ritz
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import hstack, to_device_of
+from shiftsvd.numerics.panels import Vector, hstack, to_device_of
 from shiftsvd.operators import Panel
-from shiftsvd.solvers.constants import (
-    ENOUGH,
-    FASTER,
-    FIRST_STEP,
-    LEADING,
-    LEAST_TOL,
-    MOST_STEPS,
-    NEAR_ROUNDING,
-    PATIENCE,
-    READINGS,
-    ROUNDING_SHARE,
-    WITH_ROUNDING,
-)
+from shiftsvd.solvers import constants
 from shiftsvd.solvers.krylov import Factorization, RitzPairs
 from shiftsvd.solvers.probe import Proven, miss_limit, prove, required_bounds
 from shiftsvd.solvers.problem import Budget, Continue, Leaders, Outcome, Problem, Products, Stop
@@ -37,7 +24,6 @@ History = list[tuple[float, float, float]]
 
 
 def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
-    """Compute the components of p within the remaining budget."""
     G, F, steps = begin(p, budget, rng)
     proven, history, readings = Proven(p.shape.block, p.miss_probability), [(0.0, np.inf, np.inf)], 0
     while True:
@@ -64,7 +50,12 @@ def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
         measured = G.extra_rounding(first_singular_value(ritz.theta))
         reading = read(p, G, Snapshot(ritz, V, block, panels, proven, G.eps, measured, outcome, product), rng)
         readings += 1
-        if reading.values_converged or readings == READINGS or outcome is not Stop.CONVERGED or cannot_step(G, F):
+        if (
+            reading.values_converged
+            or readings == constants.READINGS
+            or outcome is not Stop.CONVERGED
+            or cannot_step(G, F)
+        ):
             return reading
 
 
@@ -113,7 +104,7 @@ def cannot_step(G: Products, F: Factorization) -> bool:
 
 def begin(p: Problem, budget: Budget, rng: Generator) -> tuple[Products, Factorization, int]:
     G = Products.of(p, budget)
-    G.precise = G.precise or not G.may_step(FIRST_STEP)
+    G.precise = G.precise or not G.may_step(constants.FIRST_STEP)
     Q = first_block(p, p.start, G.dtype, rng)
     F = Factorization.of(Q, p.shape.columns, rng, not G.precise, p.shape.reserved)
     return G, F, first_check(p, p.start)
@@ -159,13 +150,13 @@ def check(
         return ritz, Continue(-(-p.absent(theta) // p.shape.block))
     errors = tol_ratios(p, G, ritz)
     worst, stuck = float(np.max(errors)), is_stuck(ritz, errors, history)
-    if not G.precise and G.may_step() and (stuck or bounds.relative_noise(ritz) > ROUNDING_SHARE * p.tol):
+    if not G.precise and G.may_step() and (stuck or bounds.relative_noise(ritz) > constants.ROUNDING_SHARE * p.tol):
         return ritz, Stop.ROUNDED
     if count := leaders(p, G, ritz):
         return ritz, Leaders(count)
     report_error_bound(worst * p.tol)  # for the display of progress
     history.append((float(G.n_steps), worst, bounds.likely_tol_ratio(ritz, p.tol)))
-    converged = worst <= (1 if G.precise else WITH_ROUNDING)
+    converged = worst <= (1 if G.precise else constants.WITH_ROUNDING)
     if is_last or converged or stuck:
         return ritz, Stop.SPENT if is_last else Stop.CONVERGED if converged else Stop.STUCK
     return ritz, Continue(steps_to_go(history))
@@ -185,22 +176,21 @@ def is_stuck(ritz: Ritz, errors: Vector, history: History) -> bool:
     if not unconverged.any():
         return False
     least = int(np.argmin([worst for _, worst, _ in history]))
-    if len(history) - least > PATIENCE:
-        return bool(np.all(ritz.r[: ritz.k][unconverged] <= NEAR_ROUNDING * ritz.noise))
+    if len(history) - least > constants.PATIENCE:
+        return bool(np.all(ritz.r[: ritz.k][unconverged] <= constants.NEAR_ROUNDING * ritz.noise))
     # A value whose residual is at rounding level still improves while close neighbours converge.
     at_rounding = np.all(ritz.r[: ritz.k][unconverged] <= ritz.noise)
     return bool(at_rounding and np.all(bounds.worst_of_group(ritz)[unconverged] <= ritz.noise))
 
 
 def steps_to_go(history: History) -> int:
-    """Predict the steps until convergence from the decrease of the estimated error between the last two checks."""
     (step0, _, likely0), (step1, worst, likely1) = history[-2:]
-    if worst <= 2 or likely1 <= ENOUGH:
+    if worst <= 2 or likely1 <= constants.ENOUGH:
         return 1
     if not np.isfinite(likely0) or not likely1 < likely0:
         return 2
     rate = np.log(likely0 / likely1) / (step1 - step0)
-    return int(np.clip(np.log(likely1 / ENOUGH) / (FASTER * rate), 1, MOST_STEPS))
+    return int(np.clip(np.log(likely1 / constants.ENOUGH) / (constants.FASTER * rate), 1, constants.MOST_STEPS))
 
 
 def unproven(p: Problem, ritz: Ritz, proven: Proven) -> list[CountBound]:
@@ -233,12 +223,12 @@ def first_singular_value(theta: Vector) -> float:
 
 def leaders(p: Problem, G: Products, ritz: Ritz) -> int:
     """Count the leading values that have converged and whose rounding errors hide the last values."""
-    floor = max(p.tol, LEAST_TOL)
-    hidden = bounds.relative_noise(ritz) > ROUNDING_SHARE * floor
+    floor = max(p.tol, constants.LEAST_TOL)
+    hidden = bounds.relative_noise(ritz) > constants.ROUNDING_SHARE * floor
     if isinstance(p.k, float) or not G.precise or not hidden or not G.may_step(more=1):
         return 0
     theta, r = ritz.theta[: ritz.k], ritz.r[: ritz.k]
-    converged = (theta >= LEADING * theta[0]) & (r <= NEAR_ROUNDING * ritz.noise)
+    converged = (theta >= constants.LEADING * theta[0]) & (r <= constants.NEAR_ROUNDING * ritz.noise)
     count = int(np.argmin(np.append(converged, False)))
     return count if count < ritz.k else 0
 

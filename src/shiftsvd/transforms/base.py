@@ -14,8 +14,8 @@ from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.names import TOL
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.entrywise import Change, Quantities, Terms
-from shiftsvd.numerics.moments import Vector, weight_of_zeros, weight_parts
-from shiftsvd.numerics.panels import unmasked
+from shiftsvd.numerics.moments import weight_of_zeros, weight_parts
+from shiftsvd.numerics.panels import Vector, unmasked
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.transforms import shown
 from shiftsvd.transforms.count_data import warn_unless_counts

@@ -14,8 +14,7 @@ from shiftsvd.backends.entries import bytes_kept
 from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.names import TOL
 from shiftsvd.numerics.entrywise import Quantities
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import unmasked
+from shiftsvd.numerics.panels import Vector, unmasked
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.transforms import by_name
 from shiftsvd.transforms.base import Fitted, Transform, bounds, checked, frequencies, held_as, parts, require

@@ -15,8 +15,7 @@ from shiftsvd.backends.source import rows_of
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.errors import Part
 from shiftsvd.events import without_progress
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Adjoint, Operator
+from shiftsvd.operators import Adjoint, Operator, Vector
 from shiftsvd.runs.messages import ValuesNotice, ValuesWarning, warn
 from shiftsvd.transforms import SettingText, shown
 

@@ -8,8 +8,7 @@ import numpy as np
 from shiftsvd.algebra import generic
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.numerics.entrywise import Quantities, Terms
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import unmasked
+from shiftsvd.numerics.panels import Vector, unmasked
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.transforms.base import EPS, Fitted, OfCounts, SumsOf, margins, require, shares
 

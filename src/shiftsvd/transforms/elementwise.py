@@ -9,8 +9,7 @@ import numpy as np
 
 from shiftsvd.errors import refuse
 from shiftsvd.numerics.entrywise import Quantities
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Operator, Panel
+from shiftsvd.operators import Operator, Panel, Vector
 from shiftsvd.transforms.base import Fitted, Transform, require
 
 

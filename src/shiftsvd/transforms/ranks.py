@@ -7,8 +7,7 @@ import numpy as np
 
 from shiftsvd.algebra import generic
 from shiftsvd.numerics.entrywise import Quantities, Values
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Operator, Panel
+from shiftsvd.operators import Operator, Panel, Vector
 from shiftsvd.transforms.base import Fitted, Transform, require
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from shiftsvd.algebra import generic
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.numerics.entrywise import Quantities, Terms
-from shiftsvd.numerics.moments import Vector, weight_of_zeros, weight_parts
-from shiftsvd.numerics.panels import unmasked
+from shiftsvd.numerics.moments import weight_of_zeros, weight_parts
+from shiftsvd.numerics.panels import Vector, unmasked
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.transforms.base import Fitted, OfCounts, SumsOf, Transform, margins, require, shares
 from shiftsvd.transforms.smooth import Smooth, SmoothName

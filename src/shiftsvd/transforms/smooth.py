@@ -9,8 +9,7 @@ from typing import Literal
 import numpy as np
 from scipy.ndimage import maximum_filter
 
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Panel
+from shiftsvd.operators import Panel, Vector
 
 SmoothName = Literal["pearson", "deviance"]
 # The functions are analytic in the strip |Im t| < pi. The minor axis of the Bernstein ellipse fills this share of it.

@@ -14,7 +14,7 @@ from scipy import sparse
 import shiftsvd as ss
 from shiftsvd.algebra import generic
 from shiftsvd.backends import device
-from shiftsvd.backends.device import sparse as device_sparse
+from shiftsvd.backends.device import matrices as device_matrices
 from shiftsvd.operators import Operator
 from tests.support import fake_device
 from tests.support.fake_device import Far, FarCSR
@@ -201,7 +201,7 @@ def test_results_are_operators_and_can_be_cut(make: Any) -> None:
 
 
 def test_what_crosses_is_the_panels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_sparse, "ROWS", 64)
+    monkeypatch.setattr(device_matrices, "ROWS", 64)
     A = ss.centered(ss.as_operator(FarCSR(sparse.csr_array(numbers((400, 24), "f4")))))
     V = np.ones((24, 5), np.float32)
     A.gram(V)  # what stays is sent once
@@ -216,8 +216,8 @@ def test_blocks_give_what_the_whole_gives(make: Any, monkeypatch: pytest.MonkeyP
     X = numbers((400, 24), "f8")
     V = np.random.default_rng(2).standard_normal((24, 3))
     whole = ss.centered(ss.as_operator(make(X))).gram(V)
-    monkeypatch.setattr(device_sparse, "ROWS", 64)
-    monkeypatch.setattr(device.dense, "BLOCK", 64 * 24)
+    monkeypatch.setattr(device_matrices, "ROWS", 64)
+    monkeypatch.setattr(device_matrices, "BLOCK", 64 * 24)
     A = ss.centered(ss.as_operator(make(X)))
     near(A.gram(V), whole, "f8")
     near(A.moments().mean, 0 * V[:, 0], "f8")

@@ -15,7 +15,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.backends.device import arrays_of, device_operator, kernel, products_of
-from shiftsvd.backends.device import sparse as on_device
+from shiftsvd.backends.device import matrices as on_device
 from shiftsvd.backends.device.kernel import Chunks, cut
 from tests.backends.device.test_device import MAKE, ON_CARD, near, numbers, shifted
 from tests.support import chunk_twin as twin

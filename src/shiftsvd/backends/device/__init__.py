@@ -9,8 +9,7 @@ from scipy.sparse import csr_array, random_array
 
 from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.device.arrays import Arrays, DevicePanel, NamespaceArrays
-from shiftsvd.backends.device.dense import DeviceRows
-from shiftsvd.backends.device.sparse import DeviceCSR
+from shiftsvd.backends.device.matrices import DeviceCSR, DeviceRows
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.kernels import default_threads
 from shiftsvd.kernels.twin import take_rows

@@ -1,7 +1,7 @@
 """Array functions of operators on a device, the adapter for the array API standard, and panels on a device."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,9 +9,8 @@ import numpy as np
 
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.device.kernel import Card
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import ROWS, inverted
-from shiftsvd.numerics.panels import ForeignPanel, Panel
+from shiftsvd.numerics.panels import ForeignPanel, Panel, Vector
 
 # Number of vectors of the host, such as weights and scales, whose copies a device caches.
 KEPT = 8
@@ -98,23 +97,15 @@ class Arrays(ABC):
     def is_sparse(self, X: Any) -> bool:
         return False
 
-    def sound_csr(self, X: Any) -> tuple[Any, bool]:
-        raise NotImplementedError
-
     def by_rows(self, x: Any) -> Any:
         return x
 
-    def csr(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
-        raise NotImplementedError
-
-    def parts(self, X: Any) -> tuple[Any, Any, Any]:
-        raise NotImplementedError
-
-    def flipped(self, X: Any) -> Any:
-        raise NotImplementedError
-
-    def dense(self, X: Any) -> Any:
-        raise NotImplementedError
+    sound_csr: Callable[[Any], tuple[Any, bool]]  # and whether it is the adjoint of X
+    csr: Callable[[Any, Any, Any, tuple[int, int]], Any]
+    parts: Callable[[Any], tuple[Any, Any, Any]]
+    flipped: Callable[[Any], Any]  # the adjoint, as CSR
+    dense: Callable[[Any], Any]
+    for_entries: Callable[[Any, Any], Any]  # for each entry of a CSR, the number that x has for its row
 
     def with_data(self, X: Any, data: Any) -> Any:
         _, indices, indptr = self.parts(X)
@@ -128,10 +119,6 @@ class Arrays(ABC):
         data, indices, indptr = self.parts(X)
         begin, end = int(indptr[lo]), int(indptr[hi])
         return self.csr(data[begin:end], indices[begin:end], indptr[lo : hi + 1] - begin, (hi - lo, X.shape[1]))
-
-    def for_entries(self, x: Any, X: Any) -> Any:
-        # For each entry of a CSR, the number that x has for its row.
-        raise NotImplementedError
 
     def counts(self, X: Any) -> Vector:
         return np.diff(self.down(self.parts(X)[2]))
