@@ -87,6 +87,7 @@ def test_lazy_gaps_are_those_of_the_array() -> None:
     i, j = np.array([0, 3, 29, 8]), np.array([1, 19, 5, 6])
     for a, b in ((lazy, held), (lazy.without(i, j), held.without(i, j))):
         np.testing.assert_allclose(a.filled(S).matmat(W), b.filled(S).matmat(W), rtol=1e-12)
+        np.testing.assert_allclose(a.residual(S).matmat(W), b.residual(S).matmat(W), rtol=1e-11, atol=1e-12)
         np.testing.assert_allclose(a.absent(W, (3, 17)), b.absent(W, (3, 17)), rtol=1e-12)
         np.testing.assert_array_equal(a.observed()[0], b.observed()[0])
         np.testing.assert_array_equal(a.observed()[1], b.observed()[1])
