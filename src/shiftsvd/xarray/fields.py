@@ -189,6 +189,16 @@ def notice_used(rows: Mask, over: Dims, where: str = "have values") -> None:
         notice(f"{used:,} of {len(rows):,} samples along {along} {where}. The other samples are excluded.")
 
 
+def notice_unvarying(cells: Mask, name: Hashable) -> None:
+    if count := int(np.count_nonzero(cells)):
+        of = "the field" if name is None else name
+        notice(
+            f"Cells of {of} with no more values than the removed means and slopes, such as a single value: {count:,} "
+            f"of {len(cells):,}. Their anomalies and components are 0, and their reconstructions are the removed means. "
+            "To exclude these cells, mask them with NaN."
+        )
+
+
 def ordered_as(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[str, str]) -> "DataArray":
     for name in as_dims(dim):
         if name not in first.dims or name not in other.dims:
