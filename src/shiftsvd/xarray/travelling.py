@@ -198,7 +198,8 @@ def hilbert(
         The variables of `pca`; ``components`` and ``scores`` are complex: ``abs`` of them are amplitudes, and
         ``numpy.angle`` phases. The largest entry of each component is real and positive. The weighted anomalies are the
         real part of ``sum over modes of scores * components``, which are the conjugates of xeofs's. ``score_means
-        (mode)`` are the means that were subtracted from the scores.
+        (mode)`` are the means that were subtracted from the scores. In NetCDF complex variables become two real ones,
+        with the suffixes _real and _imag, which `project` and `reconstruct` accept.
 
     Raises
     ------

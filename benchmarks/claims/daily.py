@@ -1,13 +1,13 @@
 """Daily fields of the size of ERA5, made by simulation: seconds, passes and peak memory, and xeofs on what it can do.
 
-    .venv/bin/python -m benchmarks.claims.era5 [--days 15000] [--lat 721] [--lon 1440] [--memory 8G] [--modes 10]
+    .venv/bin/python -m benchmarks.claims.daily [--days 15000] [--lat 721] [--lon 1440] [--memory 8G] [--modes 10]
         [--files zarr-time,zarr-space,zarr-both,netcdf-time,netcdf-space] [--keep]
 
 The default size takes about a minute; that of 40 years at 0.25 degrees (15,000 x 721 x 1,440, 62 GB before compression
 for each file) needs the disk. A field is the sum of 20 red series times smooth patterns and noise, in steps of 1/64, so
 that it compresses as packed data do. "time": a chunk holds whole maps; "space": all days of a few cells; "both": some
 days of some cells. Fits are those of `shiftsvd.xarray.pca` by Dask, and of the command on NetCDF, each in a process of
-its own. xeofs runs in the environment of `python -m benchmarks.peers.companions fields`. Seconds are wall clock, with the
+its own. xeofs runs in the environment of `python -m benchmarks.peers.companions fields`. Seconds are wall clock, with
 imports; "cpu" is user and system time; the peak is that of the process. Then the notices that each fit gave.
 """
 
@@ -153,7 +153,7 @@ def fit(who: str, path: str, modes: int, memory: str) -> dict[str, Any]:
 
 def measured(python: Any, *arguments: Any) -> dict[str, Any]:
     """What `fit` finds in a process of its own."""
-    command = [python, "-m", "benchmarks.claims.era5", "--fit", *map(str, arguments)]
+    command = [python, "-m", "benchmarks.claims.daily", "--fit", *map(str, arguments)]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": "src"}
     )
@@ -176,7 +176,7 @@ def main() -> int:
         print(json.dumps(fit(who, path, int(modes), memory)))
         return 0
     shape = given.days, given.lat, given.lon
-    folder = WORK / "era5"
+    folder = WORK / "daily"
     folder.mkdir(parents=True, exist_ok=True)
     size = 4e-9 * np.prod(shape)
     print(f"{given.days:,} days x {given.lat:,} x {given.lon:,}, {size:.1f} GB, --memory {given.memory}\n")
