@@ -17,7 +17,7 @@ what differs:
 | z | xeofs | varimax, criterion over theirs, less 1 | 1.5e-04 |
 | z less its pole | xeofs | varimax, criterion over theirs, less 1 | 1.4e-14 |
 
-Of the heights ours is higher, and the rotated modes are others. The cells at the pole, whose weight is 0 up to rounding,
+Of the heights ours is higher, and the rotated modes are others. The cells at the pole, whose weight is 0 to rounding,
 cause this: without them both find the same maximum, and their iteration stops at what their tolerance allows. How far
 theirs is off at the pole depends on the rounding (1.2e-2 with other versions).
 """

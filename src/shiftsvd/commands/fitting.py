@@ -298,9 +298,9 @@ def estimated(given: Settings) -> dict[str, Any]:
         with named(names.features):
             mean = A.moments().mean
         if settings.missing == "em":
-            k = int(within(settings.k, A.shape, settings.file))
+            rank = int(within(settings.k, A.shape, settings.file))
             penalty = "auto" if settings.penalty is None else settings.penalty
-            completion = foreseen_completion(A, k, penalty, settings.max_iter or MAX_ITER)
+            completion = foreseen_completion(A, rank, penalty, settings.max_iter or MAX_ITER)
         A = mean_rows(A, mean)  # products with the completed matrix cost as much
         run = replace(run, A=A)
     reads, ranking = (

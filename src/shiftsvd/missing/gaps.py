@@ -207,10 +207,11 @@ class ArrayGaps(BlockGaps):
 
     def _operator(self, X: "Patched", formed: bool = False) -> Operator:
         long, conjugate = self.shape[0] >= self.shape[1], self.dtype.kind == "c"
-        A = DenseRows(cast("Panel", X if long else X.T), conjugate=conjugate and not long, n_threads=self.n_threads)
+        rows = X if long else X.T
+        A = DenseRows(cast("Panel", rows), conjugate=conjugate and not long, n_threads=self.n_threads)
         if formed:  # by the blocks of the products, so that the bits do not depend on the memory
             E = np.empty_like(self.X if long else self.X.T, self.dtype)  # in the same order, which is faster
-            exhaust(ordered(lambda rows: A.X.read(*rows, E[slice(*rows)]), A.blocks(), self.n_threads))
+            exhaust(ordered(lambda at: rows.read(*at, E[slice(*at)]), A.blocks(), self.n_threads))
             A = replace(A, X=E, memo={"fingerprint": None})
         return A if long else Adjoint(A)
 
@@ -245,14 +246,14 @@ class Patched:
     def __getitem__(self, rows: slice) -> Panel:
         return self.read(*rows.indices(self.shape[0])[:2])
 
-    def read(self, lo: int, hi: int) -> Panel:
+    def read(self, lo: int, hi: int, out: Panel | None = None) -> Panel:
         block = self.gaps.rows(lo, hi)
         gap = is_missing(block)
         if not gap.any():
             return block
-        out = self.model(lo, hi)
-        np.copyto(out, block, where=~gap)
-        return out
+        filled = self.model(lo, hi, out)
+        np.copyto(filled, block, where=~gap)
+        return filled
 
     def model(self, lo: int, hi: int, out: Panel | None = None) -> Panel:
         # Form whole rows of S: BLAS is faster than locating the few missing entries.

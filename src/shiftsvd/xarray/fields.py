@@ -5,6 +5,7 @@ Functions import xarray when they need it, because `shiftsvd fit` imports this m
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -55,6 +56,7 @@ _PACKED: Final = ("scale_factor", "add_offset", "_FillValue", "missing_value")
 # Attributes that describe the stored numbers, not the field.
 _OF_NUMBERS: Final = (*_PACKED, "valid_range", "valid_min", "valid_max", "actual_range", "_Unsigned", "dtype")
 MAX_CHUNK: Final = 2**30  # largest chunk in bytes to recommend
+LEAST_TOLD: Final = 2**27  # bytes of a lazy field from which on slow chunks cause a notice
 # Entries in a block of a product or a difference: 8 MiB in double precision.
 BLOCK: Final = 2**20
 
@@ -195,10 +197,11 @@ def notice_used(rows: Mask, over: Dims, where: str = "have values") -> None:
 def notice_chunks(da: "DataArray", over: Dims, space: Dims, name: str) -> None:
     # Whole maps of some samples, or all samples of some cells, are multiplied as they are read. Dask cuts and joins
     # other chunks, which holds the field in memory.
-    if not is_lazy(da.data):
+    if not is_lazy(da.data) or da.nbytes < LEAST_TOLD:
         return
     file, cut = da.encoding.get("preferred_chunks") or {}, {dim: da.chunksizes[dim] for dim in da.dims}
-    times = math.prod(times_decoded(np.cumsum([0, *cut[dim]]), int(file.get(dim, 1))) for dim in da.dims)
+    each = [times_decoded([0, *accumulate(cut[dim])], int(file.get(dim, 1))) for dim in da.dims]
+    times = float(np.prod(each))
     both = all(any(len(cut[dim]) > 1 for dim in dims) for dims in (over, space))
     if times < 2 and not both:
         return
