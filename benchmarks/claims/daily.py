@@ -113,19 +113,19 @@ def fit(who: str, path: str, modes: int, memory: str) -> dict[str, Any]:
         out = f"{path}-out"
         command = [
             sys.executable,
-            "-m",
-            "shiftsvd",
+            "-c",
+            "from shiftsvd.cli import main; main()",
             "fit",
             path,
             "-k",
             str(modes),
-            "--weights",
-            "coslat",
-            "--memory",
-            memory,
+            "--force",
         ]
-        done = subprocess.run([*command, "-o", out, "--force"], capture_output=True, text=True, check=False)
-        known = json.loads((Path(out) / "result.json").read_text()) if done.returncode == 0 else {}
+        command += ["--weights", "coslat", "--memory", memory, "-o", out]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip())
+        known = json.loads((Path(out) / "result.json").read_text())
         found = {"passes": known.get("n_passes"), "told": done.stderr.strip().splitlines()}
         shutil.rmtree(out, ignore_errors=True)
     elif who == "pca":
