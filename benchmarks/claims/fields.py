@@ -13,11 +13,13 @@ what differs:
 | sst | xeofs | varimax, maps | 6.7e-07 |
 | sst | xeofs | promax, maps | 4.7e-07 |
 | sst | xeofs | varimax, criterion over theirs, less 1 | 3.8e-14 |
-| z | xeofs | varimax, maps | 1.1e-01 |
-| z | xeofs | varimax, criterion over theirs, less 1 | 1.2e-02 |
+| z | xeofs | varimax, maps | 1.2e-02 |
+| z | xeofs | varimax, criterion over theirs, less 1 | 1.5e-04 |
+| z less its pole | xeofs | varimax, criterion over theirs, less 1 | 1.4e-14 |
 
-The criterion has several maxima. Of the heights ours is higher, and the rotated modes are others; where both find the
-same one, their iteration stops at what their tolerance allows.
+Of the heights ours is higher, and the rotated modes are others. The cells at the pole, whose weight is 0 to rounding,
+cause this: without them both find the same maximum, and their iteration stops at what their tolerance allows. How far
+theirs is off at the pole depends on the rounding (1.2e-2 with other versions).
 """
 
 import sys
@@ -106,7 +108,9 @@ def main() -> int:
     print("| field | beside | what | largest difference |\n|---|---|---|---:|")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name, da in measured().items():
+        given = measured()
+        given["z less its pole"] = given["z"].isel(lat=slice(0, -1))
+        for name, da in given.items():
             eofs = sx.pca(da, MODES, weights="coslat", tol=1e-12)
             for beside, what, off in beside_eofs(da, eofs) + beside_xeofs(da, eofs):
                 print(f"| {name} | {beside} | {what} | {off:.1e} |", flush=True)

@@ -1,6 +1,7 @@
 """Tables as spreadsheets write them: rows and titles beside the table, texts of any name, what people type first."""
 
 import gzip
+import json
 from pathlib import Path
 
 import numpy as np
@@ -149,8 +150,11 @@ def test_estimate_takes_the_gaps_of_a_fit(tmp_path: Path) -> None:
     needs("scanpy")
     path = written(tmp_path / "x.csv", "n,a,b,c\nr,1,3,2\ns,2,,5\nt,4,1,4\n")
     assert "n_passes" in done("estimate", path, "-k", 1, "--missing", "mean").stdout
+    for more, steps in (((), 1560), (("--penalty", 0, "--max-iter", 7), 14)):
+        told = json.loads(done("estimate", path, "-k", 1, "--missing", "em", *more, "--json").stdout)
+        assert told["completion_max_steps"] == steps
+        assert 0 < told["completion_max_seconds"] < 10
     for options, said in (
-        (("--missing", "em"), "cannot predict --missing em"),
         (("--missing", "mean", "--preprocess", "sqrt"), "--preprocess needs data without missing values"),
         (("--missing", "mean", "--top-features", "2"), "--top-features requires data without missing values"),
     ):

@@ -41,6 +41,23 @@ def test_a_filled_matrix_is_an_operator_like_any_other(kind, dtype, shape, monke
     A = gaps.filled(S)
     assert_close(A @ np.eye(shape[1]), want, 20 * EPS * size, "filled")
     assert_is(A, want, 2 * size)
+    E = gaps.residual(S)
+    assert_close(E @ np.eye(shape[1]), want - S.L @ S.R.conj().T, 20 * EPS * size, "residual")
+
+
+@pytest.mark.parametrize("shape", [(40, 30), (30, 40)])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_the_memory_for_residuals_changes_no_bits(shape, order):
+    X = np.asarray(holed(shape), order=order)
+    S = ss.LowRank(values((shape[0], 2), np.float64, 5, 1.0), values((shape[1], 2), np.float64, 6, 1.0))
+    W, hidden = values((shape[1], 3), np.float64, 7, 1.0), (np.array([0, 7]), np.array([3, 1]))
+    a, b = (gaps_of(X, memory_limit=limit).without(*hidden).residual(S) for limit in (None, 1))
+    assert isinstance(a.A.X if shape[0] < shape[1] else a.X, np.ndarray)
+    assert np.array_equal(a @ W, b @ W)
+    assert np.array_equal(a.H @ (a @ W), b.H @ (b @ W))
+    X[hidden] = np.nan
+    want = np.where(np.isnan(X), 0, X - S.L @ S.R.T)
+    assert_close(a @ np.eye(shape[1]), want, 20 * EPS * np.linalg.norm(want), "residual with hidden entries")
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr", "csc", "unobserved"])

@@ -87,6 +87,7 @@ def test_lazy_gaps_are_those_of_the_array() -> None:
     i, j = np.array([0, 3, 29, 8]), np.array([1, 19, 5, 6])
     for a, b in ((lazy, held), (lazy.without(i, j), held.without(i, j))):
         np.testing.assert_allclose(a.filled(S).matmat(W), b.filled(S).matmat(W), rtol=1e-12)
+        np.testing.assert_allclose(a.residual(S).matmat(W), b.residual(S).matmat(W), rtol=1e-11, atol=1e-12)
         np.testing.assert_allclose(a.absent(W, (3, 17)), b.absent(W, (3, 17)), rtol=1e-12)
         np.testing.assert_array_equal(a.observed()[0], b.observed()[0])
         np.testing.assert_array_equal(a.observed()[1], b.observed()[1])
@@ -165,3 +166,16 @@ def test_what_cannot_be_of_gaps_is_refused() -> None:
         pca(da, missing="mean", center=False)
     with pytest.raises(ValueError, match="anomalies of a field with gaps needs about"):
         pca(da, missing="mean", memory_limit=10_000)
+
+
+@pytest.mark.parametrize("missing", ["mean", "em"])
+@pytest.mark.parametrize("groups", [None, "time.month"])
+def test_cells_with_a_single_value_are_told_and_have_no_anomaly(missing: Any, groups: Any) -> None:
+    da = with_gaps(monthly(), 0.3)
+    first = da.isel(lat=5, lon=6).dropna("time").time[[0, 1]]
+    da[:, 5, 6] = da.isel(lat=5, lon=6).where(da.time.isin(first if groups else first[:1]))  # of two months
+    with pytest.warns(UserWarning, match="Cells of sst with no more values than .*: 1 of 74"):
+        eofs = pca(da, 2, missing=missing, groups=groups, rng=0)
+    assert abs(eofs.components[:, 5, 6]).max() == 0
+    left = (reconstruct(eofs) - da)[:, 5, 6]
+    assert float(abs(left).max()) < 1e-9 * 300

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shiftsvd.xarray import pca, project, reconstruct
+from shiftsvd.xarray import hilbert, pca, project, reconstruct
 from tests.support.fields import MONTHS, monthly, with_gaps
 
 xarray = pytest.importorskip("xarray")
@@ -113,3 +113,28 @@ def test_any_chunks_give_the_same(missing: Any) -> None:
         found = pca(da.chunk(chunks), 2, missing=missing, groups="time.month")
         np.testing.assert_allclose(found.explained_variance, eofs.explained_variance, rtol=1e-8)
         np.testing.assert_allclose(found.components, eofs.components, atol=1e-4)
+
+
+@pytest.mark.parametrize("units", ["days since 1850-01-01", "months since 1850-01-01", "1"])
+def test_times_that_are_numbers_are_refused_where_dates_are_needed(units: str) -> None:
+    da = monthly(season=5)
+    numbers = da.assign_coords(time=("time", np.arange(MONTHS) * 30.0, {"units": units}))
+    remedy = r"xarray\.decode_cf\(dataset\)" if "since" in units else r"da\.assign_coords\(time=\.\.\.\)"
+    message = rf'groups="time\.month" requires dates, but time holds numbers, not dates: decode with {remedy}'
+    for fit in (pca, hilbert):
+        with pytest.raises(ValueError, match=message):
+            fit(numbers, 2, groups="time.month")
+    eofs = pca(da, 2, groups="time.month")
+    with pytest.raises(ValueError, match=message):
+        project(eofs, numbers)
+    trend = pca(da, 2, covariates="time")
+    with pytest.raises(ValueError, match='covariates="time" requires dates, but time holds numbers, not dates'):
+        project(trend, numbers)
+    with pytest.raises(
+        ValueError, match='covariates="time" was fitted to numbers, but time of the samples holds dates'
+    ):
+        project(pca(numbers, 2, covariates="time"), da)
+    np.testing.assert_allclose(project(pca(numbers, 2, covariates="time"), numbers), trend.scores, atol=0.5)
+    text = da.assign_coords(time=da.time.dt.strftime("%Y-%m").values)
+    with pytest.raises(ValueError, match=r"time holds no dates that xarray decodes \("):
+        pca(text, 2, groups="time.month")

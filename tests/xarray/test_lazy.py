@@ -1,5 +1,6 @@
 """Fields that are opened lazily: as few reads and as many digits as in memory, however far from zero they are."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 
 import shiftsvd as ss
 from shiftsvd.xarray import pca
+from shiftsvd.xarray.fields import stacked
+from tests.support.fields import monthly
 
 xarray = pytest.importorskip("xarray")
 pytest.importorskip("dask.array")
@@ -56,3 +59,34 @@ def test_a_file_of_few_rows_has_all_digits_with_either_basis(memory_limit: str |
     assert F.info.n_passes <= (1.3 if memory_limit is None else 2) * memory.info.n_passes
     np.testing.assert_allclose(F.S, exact(da, 10), rtol=1e-10)
     np.testing.assert_allclose(np.abs(np.sum(F.U * memory.U, axis=0)), 1, atol=1e-5)
+
+
+def test_chunks_that_slow_down_a_fit_are_told(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("zarr")
+    monkeypatch.setattr("shiftsvd.xarray.fields.LEAST_TOLD", 0)
+    da = monthly().rename("sst")
+    for name, chunks in (("space", (96, 2, 5)), ("time", (12, 8, 10)), ("both", (24, 4, 5))):
+        path = tmp_path / f"{name}.zarr"
+        da.to_dataset().to_zarr(path, consolidated=False, encoding={"sst": {"chunks": chunks}})
+
+    def told(name: str, chunks: Any, later: Any = None) -> list[str]:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            lazy = xarray.open_zarr(tmp_path / f"{name}.zarr", chunks=chunks, consolidated=False).sst
+            lazy = lazy if later is None else lazy.chunk(later)
+            stacked(lazy, "time")
+        return [str(each.message) for each in found if "chunks that slow down" in str(each.message)]
+
+    assert not told("time", {})
+    assert not told("time", {"time": 24})
+    assert not told("both", {}, {"time": 24, "lat": -1, "lon": -1})
+    assert not told("space", {"time": -1, "lat": 2, "lon": -1})
+    (cut,) = told("space", {"time": 8, "lat": -1, "lon": -1})
+    assert (
+        "decompresses each chunk of the file about 12 times. Open the file with chunks={'time': -1, 'lat': 2, " in cut
+    )
+    (kept,) = told("space", {}, {"time": 8, "lat": -1, "lon": -1})
+    assert "each pass cuts and joins all chunks" in kept
+    (joined,) = told("both", {})
+    assert "each pass cuts and joins all chunks" in joined
+    assert "Use da.chunk({'time': 24, 'lat': -1, 'lon': -1})" in joined

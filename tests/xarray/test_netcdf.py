@@ -68,3 +68,20 @@ def test_times_of_unknown_calendars_stay_numbers(tmp_path: Path) -> None:
     assert names.samples is not None
     assert names.samples.tolist() == ["0.0", "1.0", "2.0", "3.0"]
     assert names.features is None
+
+
+def test_chunks_that_are_decompressed_many_times_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    da = xarray.DataArray(
+        np.random.default_rng(0).standard_normal((64, 64, 256)), dims=("time", "lat", "lon"), name="z"
+    )
+    for name, chunks in (("space.nc", (64, 8, 32)), ("time.nc", (2, 64, 256))):
+        da.to_netcdf(tmp_path / name, engine="h5netcdf", encoding={"z": {"chunksizes": chunks, "zlib": True}})
+    caplog.set_level(25, "shiftsvd")
+    open_matrix(tmp_path / "time.nc", stream=True, memory_limit="64M")
+    assert not caplog.messages
+    open_matrix(tmp_path / "space.nc", stream=True, memory_limit="64M")
+    (told,) = caplog.messages
+    assert (
+        "has chunks of 64 rows and is read in blocks of 8, so each pass decompresses each chunk about 8 times" in told
+    )
+    assert "nccopy -c time/32,lat/64,lon/256 IN.nc OUT.nc" in told

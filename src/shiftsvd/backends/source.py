@@ -32,10 +32,16 @@ class RowSource(ABC):
     fingerprint: str  # identifies the data by path, size and modification time
     unstackable = ""  # reason why files of other samples cannot be stacked below this one; empty if they can
     copies = 2  # copies of a block in memory while it is read: encoded and decoded
+    rewrite = "Write it once in chunks of fewer rows with shiftsvd convert."  # remedy for chunks of too many rows
 
     @cached_property
     def stored(self) -> int:  # numbers that one pass reads
         return self.shape[0] * self.shape[1]
+
+    @property
+    def chunk_rows(self) -> int:
+        """Rows that the file compresses together."""
+        return 1
 
     def decoding_bytes(self, readers: int) -> int:
         return 0

@@ -42,7 +42,8 @@ from shiftsvd.io import Names
 from shiftsvd.io.choices import JOIN
 from shiftsvd.io.formats.table import Column, read_column
 from shiftsvd.io.opening import open_chosen
-from shiftsvd.missing.completion import mean_rows
+from shiftsvd.missing.completion import Effort, mean_rows
+from shiftsvd.missing.completion import foreseen as foreseen_completion
 from shiftsvd.missing.gaps import FileGaps, Gaps, Observed
 from shiftsvd.missing.opening import open_with_gaps
 from shiftsvd.names import MAX_ITER, SolverName
@@ -325,9 +326,15 @@ def estimated(given: Settings) -> dict[str, Any]:
     held = bytes_in_memory((A, *names, C))
     release()
     opening, program = watch.passed(), _program(held)
+    completion: Effort | None = None
     if isinstance(A, Gaps):
         with named(names.features):
-            A = mean_rows(A, A.moments().mean)
+            mean = A.moments().mean
+        if settings.missing == "em":
+            rank = int(within(settings.k, A.shape, settings.file))
+            penalty = "auto" if settings.penalty is None else settings.penalty
+            completion = foreseen_completion(A, rank, penalty, settings.max_iter or MAX_ITER)
+        A = mean_rows(A, mean)  # products with the completed matrix cost as much
         run = replace(run, A=A)
     reads, ranking = (
         (sum(each) for each in zip(*(each.foresee(run) for each in hooks), strict=True)) if hooks else (0, 0)
@@ -355,6 +362,8 @@ def estimated(given: Settings) -> dict[str, Any]:
     count = asked_for(B, k)
     model = (count + 6) * B.shape[1] * 8
     stages = {"opening": opening, "ranking": ranking, "fit": foreseen.peak_bytes + regressed}
+    if completion is not None:
+        stages["completion"] = completion.peak_bytes
     if paths:
         _import_writers(paths)
         release()
@@ -378,15 +387,11 @@ def estimated(given: Settings) -> dict[str, Any]:
         "passes_range": [n + reads for n in foreseen.passes_range],
         "seconds_per_pass": seconds,
         "seconds": None if seconds is None or foreseen.seconds is None else foreseen.seconds + seconds * reads,
+        **({} if completion is None else completion.facts),
     }
 
 
 def _check_predictable(settings: Settings) -> None:
-    if settings.missing == "em" and not settings.filled:
-        raise click.UsageError(
-            "`estimate` cannot predict --missing em, because its number of iterations depends on the data. Use "
-            "--missing mean to predict a single fit."
-        )
     for name in ("device", "scheduler", "workers"):
         if getattr(settings, name) is not None:
             raise click.UsageError(f"`estimate` predicts a fit in one process on the CPU. Remove --{name}.")

@@ -23,7 +23,7 @@ from shiftsvd.io.opening import FeatureTypes, held_or_streamed, operator_of, rea
 from shiftsvd.io.sniff import format_of
 from shiftsvd.io.stacking import several, stacked
 from shiftsvd.io.storage.anndata_store import creating, mark, write_frame
-from shiftsvd.io.storage.chunked import check_size, csr_rows, fingerprint_of, row_edges
+from shiftsvd.io.storage.chunked import check_size, csr_rows, fingerprint_of, row_edges, times_decoded
 from shiftsvd.io.storage.hdf5 import check_texts
 from shiftsvd.io.storage.tree import (
     Column,

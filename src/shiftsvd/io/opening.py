@@ -13,7 +13,7 @@ import numpy as np
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.columns import Places, SomeColumns, SomeRows
 from shiftsvd.backends.files import DiskRows, left_beside
-from shiftsvd.backends.source import RowSource
+from shiftsvd.backends.source import RowSource, Stacked
 from shiftsvd.backends.validation import SHOWN, NotFinite
 from shiftsvd.errors import Refused, Setting, plural, refuse
 from shiftsvd.io.base import Labels, Names, Opened, Orient, reading
@@ -22,11 +22,12 @@ from shiftsvd.io.formats.table import with_classes
 from shiftsvd.io.sniff import format_of, formats
 from shiftsvd.io.spooling import refuse_device, rereadable
 from shiftsvd.io.stacking import JOINS, Join, read_stack, several
+from shiftsvd.io.storage.chunked import times_decoded
 from shiftsvd.kernels import thread_count
 from shiftsvd.names import resolve
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources, limit_of
-from shiftsvd.runs.messages import external_files, notice
+from shiftsvd.runs.messages import external_files, log_notice, notice
 
 FeatureTypes = str | Sequence[str] | None  # as `open_matrix` takes it
 EVERY: Final = "all"
@@ -361,6 +362,17 @@ def _beside(source: RowSource, held: int) -> int:
     return held + held // 2 + 8 * PER_COLUMN * n if source.sparse and m < n else held
 
 
+def _notice_chunks(source: RowSource, n_bytes: int) -> None:
+    for part in source.parts if isinstance(source, Stacked) else [source]:
+        edges = part.edges(n_bytes) if part.chunk_rows > 1 else [0, 1]
+        times = times_decoded(edges, part.chunk_rows)
+        if times >= 2:
+            read = f"has chunks of {part.chunk_rows:,} rows and is read in blocks of {edges[1]:,}"
+            slow = f"each pass decompresses each chunk about {times:,.0f} times"
+            log_notice(f"{part.name} {read}, so {slow}. {part.rewrite}")
+            return
+
+
 def held_or_streamed(matrix: Any, resources: Resources, stream: bool | None = None) -> Any:
     if not isinstance(matrix, RowSource):
         if stream:
@@ -372,5 +384,7 @@ def held_or_streamed(matrix: Any, resources: Resources, stream: bool | None = No
         held = held_bytes(matrix)
         stream = limit is not None and held + max(_beside(matrix, held), matrix.decoding_bytes(1)) > limit
     if stream:
-        return DiskRows(matrix, n_threads=thread_count(resources.n_threads), memory_limit=resources.memory_limit)
+        A = DiskRows(matrix, n_threads=thread_count(resources.n_threads), memory_limit=resources.memory_limit)
+        _notice_chunks(matrix, A.block_bytes)
+        return A
     return matrix.read(0, matrix.shape[0])

@@ -1,7 +1,7 @@
 """Matrix completion by a low-rank model of the observed entries; missing entries in a fit and in new rows."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,10 @@ from shiftsvd.numerics.powers import check_size
 from shiftsvd.operators import LowRank, Moments, Operator, Panel, Scaled, Vector, repeated
 from shiftsvd.result import Info
 from shiftsvd.runs.memory import Resources
-from shiftsvd.runs.messages import warn
+from shiftsvd.runs.messages import notice, warn
 from shiftsvd.sketch import generator
 from shiftsvd.solvers.base import check_rank
+from shiftsvd.solvers.cost import BLAS, THREADS, Work, overhead_bytes
 
 BIASES = (None, *get_args(BiasName))
 
@@ -161,8 +162,11 @@ def complete_matrix(
 
     Notes
     -----
-    A step takes two passes over the observed entries. Memory is ``O(nnz + (m + n) k)`` for sparse X with `unobserved`;
-    arrays are read in blocks. Holding out entries copies the stored entries of a sparse X.
+    A step takes two passes over the observed entries, and one for each kind of bias. Memory is ``O(nnz + (m + n) k)``
+    for sparse X with `unobserved`. For arrays, a step forms the differences of X from M if `memory_limit` allows three
+    times the memory of X. Otherwise each pass computes them in blocks of rows. Holding out entries copies the stored
+    entries of a sparse X. There are at most `max_iter` steps in each of two fits, and 960 to choose the penalty. A
+    notice tells the seconds that all of them would take if these exceed 10.
 
     `Completion.heldout_r2` takes a second fit, without 4 % of the observed entries (100 000 at most). These entries are
     drawn with `rng`, but never the last one of a row or column. Penalty, biases and model of this fit come from the
@@ -198,6 +202,13 @@ def complete_matrix(
     if biases not in BIASES:
         raise refuse("biases", f"be one of {', '.join(map(repr, BIASES))}", biases)
     _check_descent(penalty, max_iter)
+    effort = foreseen(gaps, k, penalty, max_iter)
+    if effort.seconds > TOLD:
+        m, n, seconds = *gaps.shape, f"{effort.step_seconds:.2g} s, {effort.seconds:,.0f} s in all"
+        notice(
+            f"Completing {m:,} x {n:,} entries takes at most {effort.max_steps:,} steps of about {seconds}. Reduce ",
+            *(Setting("max_iter"), " to limit the time, or pass a number as ", Setting("penalty"), "."),
+        )
     with threads(n_threads):
         penalty, error, r2, state = _initial(gaps, k, biases, penalty, tol, max_iter, generator(rng))
         state, n_iter, converged = descend(gaps, state, penalty, tol, max_iter)
@@ -207,7 +218,8 @@ def complete_matrix(
                 f"tol={tol:g}. Raise ",
                 *(Setting("max_iter"), " or ", Setting("penalty"), f" (now {penalty:.3g}), or fit fewer components."),
             )
-        M, S = state.low_rank(), np.linalg.norm(state.L, axis=0)
+        M = LowRank(state.L, state.R).merge(additive(state.row, state.column))
+        S = np.linalg.norm(state.L, axis=0)
         U = state.L / np.where(S > 0, S, 1)
         parts = (U, S, state.R, state.row, state.column)
         return Completion(gaps.filled(M), M, *parts, penalty, n_iter, converged, error, r2)
@@ -230,6 +242,40 @@ HALVINGS, ROUGH, ROUGH_STEPS, GAIN = 16, 1e-3, 60, 1e-3
 ROUNDS = 5
 
 
+# Seconds from which on a fit tells its cost before it starts.
+TOLD = 10
+
+
+class Effort(NamedTuple):
+    """Predicted cost of a completion."""
+
+    step_seconds: float  # on one core, to a factor of about 2
+    max_steps: int
+    peak_bytes: int  # in addition to X
+
+    @property
+    def seconds(self) -> float:
+        return self.step_seconds * self.max_steps
+
+    @property
+    def facts(self) -> dict[str, float]:
+        return {"completion_max_steps": self.max_steps, "completion_max_seconds": self.seconds}
+
+
+def foreseen(gaps: Gaps, k: int, penalty: float | str, max_iter: int) -> Effort:
+    # A step forms a model of twice the rank, multiplies by k + EXTRA columns from both sides and normalizes them.
+    m, n = gaps.shape
+    A, width = gaps.filled(additive(np.zeros(m), np.zeros(n))), k + EXTRA
+    work = Work.of(A)
+    one_core = THREADS * (work.product_seconds(width + (2 * k + 2) / 2) + work.read_seconds(3))
+    path = HALVINGS * ROUGH_STEPS if isinstance(penalty, str) else 0
+    fits = 2 if isinstance(gaps, HeldGaps) else 1
+    # The differences and blocks of the model; the panels of three iterates and of a step.
+    formed = 0 if work.costs.file_bytes else 2 * gaps.stored * gaps.dtype.itemsize
+    peak = formed + overhead_bytes(A, width) + 8 * (m + n) * 8 * width
+    return Effort(one_core + 12 * work.m * width**2 * BLAS[8], path + fits * max_iter, peak)
+
+
 @dataclass(frozen=True, eq=False)
 class State:
     """An iterate: biases, factors ``L R^H``, and the right vectors from which the next subspace iteration starts."""
@@ -243,7 +289,8 @@ class State:
     W: Panel
 
     def low_rank(self) -> LowRank:
-        return LowRank(self.L, self.R).merge(additive(self.row, self.column))
+        there = np.any(self.L, axis=0)
+        return _sum(self.L[:, there], self.R[:, there], self.row, self.column)
 
     def ahead(self, before: "State", beta: float) -> "State":
         if not beta:
@@ -254,7 +301,7 @@ class State:
 
     def minus(self, other: "State") -> LowRank:
         L, R = np.hstack([self.L, -other.L]), np.hstack([self.R, other.R])
-        return LowRank(L, R).merge(additive(self.row - other.row, self.column - other.column))
+        return _sum(L, R, self.row - other.row, self.column - other.column)
 
 
 def descend(gaps: Gaps, state: State, penalty: float, tol: float, max_iter: int) -> tuple[State, int, bool]:
@@ -272,35 +319,41 @@ def descend(gaps: Gaps, state: State, penalty: float, tol: float, max_iter: int)
 
 
 def _step(gaps: Gaps, Y: State, penalty: float) -> State:
-    S = Y.low_rank()
-    A = gaps.filled(S)
-    row, column, k = Y.row, Y.column, Y.k
-    if Y.biases in ("columns", "both"):
-        column = column + _sums(A.H, S.H).conj() / A.shape[0]
-    if Y.biases in ("rows", "both"):
-        sums = _sums(A, S)
-        level = sums.mean() / A.shape[1] if Y.biases == "both" else 0.0
-        row = row + sums / A.shape[1] - level
-    U, sigma, V = _leading(A - additive(row, column), Y.W)
-    return replace(Y, row=row, column=column, L=U[:, :k] * np.maximum(sigma[:k] - penalty, 0), R=V[:, :k], W=V)
+    E, k = gaps.residual(Y.low_rank()), Y.k
+    row, column = _mean_errors(E, Y.biases)
+    F = _sum(Y.L, Y.R, -row, -column)  # E + F is the filled matrix minus the new biases
+    Q = orth(E.matmat(Y.W) + F.matmat(Y.W))
+    U, sigma, V = _triplets(Q, E.rmatmat(Q) + F.rmatmat(Q))
+    L = U[:, :k] * np.maximum(sigma[:k] - penalty, 0)
+    return replace(Y, row=Y.row + row, column=Y.column + column, L=L, R=V[:, :k], W=V)
+
+
+def _mean_errors(E: Operator, biases: str | None) -> tuple[Vector, Vector]:
+    # Means of rows and columns, by which the biases of a step change; "both" counts the overall level once.
+    (m, n), row, column = E.shape, np.zeros(E.shape[0]), np.zeros(E.shape[1])
+    if biases in ("columns", "both"):
+        column = E.rmatmat(np.ones((m, 1)))[:, 0].conj() / m
+    if biases in ("rows", "both"):
+        row = E.matmat(np.ones((n, 1)))[:, 0] / n
+    return row - (row.mean() if biases == "both" else 0), column
 
 
 def _leading(A: Operator, W: Panel) -> tuple[Panel, Vector, Panel]:
     Q = orth(A.matmat(W))
-    V, S, Wh = np.linalg.svd(A.rmatmat(Q), full_matrices=False)  # A^H Q = V S W^H
-    return Q @ Wh.conj().T, S, V
+    return _triplets(Q, A.rmatmat(Q))
 
 
-def _sums(A: Operator, S: LowRank) -> Vector:
-    ones = np.ones((A.shape[1], 1))
-    return np.asarray(A.matmat(ones) - S.matmat(ones))[:, 0]
+def _triplets(Q: Panel, B: Panel) -> tuple[Panel, Vector, Panel]:
+    # Of ``Q B^H``. LAPACK's SVD of a long panel takes several times as long.
+    T = orth(B)
+    U, S, Vh = np.linalg.svd(B.conj().T @ T, full_matrices=False)
+    return Q @ U, S, T @ Vh.conj().T
 
 
 def start(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> tuple[State, float]:
     m, n = gaps.shape
     row, column = levels(gaps, biases)
-    S = additive(row, column)
-    A = gaps.filled(S) - S
+    A = gaps.residual(additive(row, column))
     W = orth(rng.standard_normal((n, min(k + EXTRA, m, n))))
     for _ in range(2):
         _, sigma, W = _leading(A, W)
@@ -317,11 +370,11 @@ def levels(gaps: Gaps, biases: str | None) -> tuple[Vector, Vector]:
     for _ in range(ROUNDS if biases == "both" else 1):
         # Minimise exactly over one bias at a time, which converges faster than the steps of `descend`.
         if biases in ("columns", "both"):
-            S = additive(row, column)
-            column = column + _sums(gaps.filled(S).H, S.H).conj() / np.maximum(in_column, 1)
+            errors = _mean_errors(gaps.residual(additive(row, column)), "columns")[1]
+            column = column + errors * m / np.maximum(in_column, 1)
         if biases in ("rows", "both"):
-            S = additive(row, column)
-            row = row + _sums(gaps.filled(S), S) / np.maximum(in_row, 1)
+            errors = _mean_errors(gaps.residual(additive(row, column)), "rows")[0]
+            row = row + errors * n / np.maximum(in_row, 1)
     return row, column
 
 
@@ -345,8 +398,12 @@ def chosen(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> 
 
 
 def additive(row: Vector, column: Vector) -> LowRank:
+    return _sum(np.zeros((len(row), 0)), np.zeros((len(column), 0)), row, column)
+
+
+def _sum(L: Panel, R: Panel, row: Vector, column: Vector) -> LowRank:
     ones = [np.ones(len(row)), np.ones(len(column))]
-    return LowRank(np.column_stack([row, ones[0]]), np.column_stack([ones[1], column.conj()]))
+    return LowRank(np.column_stack([L, row, ones[0]]), np.column_stack([R, ones[1], column.conj()]))
 
 
 def _is_small(change: LowRank, M: LowRank, tol: float) -> bool:

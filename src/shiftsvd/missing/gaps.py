@@ -2,14 +2,14 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any, ClassVar, cast
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from shiftsvd.backends import validation
-from shiftsvd.backends.blocked import Rows, cut
+from shiftsvd.backends.blocked import Rows, cut, exhaust
 from shiftsvd.backends.dense import BLOCK, DenseRows, native_dtype
 from shiftsvd.backends.device import arrays_of
 from shiftsvd.backends.files import DiskRows
@@ -21,7 +21,7 @@ from shiftsvd.kernels.twin import CSR, take_rows
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, from_raw, merge_zeros, of_observed, weight_of_zeros, weight_parts
 from shiftsvd.operators import Adjoint, LowRank, Operator, Panel, Vector
-from shiftsvd.runs.memory import affordable
+from shiftsvd.runs.memory import affordable, spare
 
 # Share of the observed entries to hold out for choosing a setting, and the largest number, which suffices to
 # distinguish any two settings.
@@ -36,7 +36,7 @@ class Gaps(ABC):
     """A matrix of shape (m, n) with missing entries.
 
     `filled` takes a low-rank matrix S and returns the operator ``P_observed(X) + P_missing(S)`` without forming the
-    matrix.
+    matrix, `residual` returns ``P_observed(X - S)``.
     """
 
     X: Any  # the container of the entries
@@ -56,6 +56,9 @@ class Gaps(ABC):
 
     @abstractmethod
     def filled(self, S: LowRank) -> Operator: ...
+
+    def residual(self, S: LowRank) -> Operator:
+        return self.filled(S) - S
 
     @abstractmethod
     def absent(self, W: Panel, rows: Rows) -> Panel: ...
@@ -169,21 +172,40 @@ class ArrayGaps(BlockGaps):
     X: Panel
     n_threads: int = 1
     holes: tuple[Vector, Vector] = (NOTHING, NOTHING)
+    memory_limit: int | str | None = None
+
+    @cached_property
+    def T(self) -> "ArrayGaps":
+        return replace(self, X=self.X.T, holes=(NOTHING, NOTHING)).without(*self.holes[::-1])
 
     def rows(self, lo: int, hi: int) -> Panel:
-        block, (i, j) = self.X[lo:hi], self.holes
-        own = slice(*np.searchsorted(i, [lo, hi]))
-        if own.start < own.stop:
+        block, holes = self.X[lo:hi], self.holes_of(lo, hi)
+        if len(holes[0]):
             block = block.copy()
-            block[i[own] - lo, j[own]] = np.nan
+            block[holes] = np.nan
         return block
 
+    def holes_of(self, lo: int, hi: int) -> tuple[Vector, Vector]:
+        own = slice(*np.searchsorted(self.holes[0], [lo, hi]))
+        return self.holes[0][own] - lo, self.holes[1][own]
+
     def filled(self, S: LowRank) -> Operator:
-        X = Patched(self, S)
-        if self.shape[0] >= self.shape[1]:
-            return DenseRows(cast("Panel", X), n_threads=self.n_threads)
-        conjugate = self.dtype.kind == "c"
-        return Adjoint(DenseRows(cast("Panel", X.T), conjugate=conjugate, n_threads=self.n_threads))
+        return self._operator(Patched(self, S))
+
+    def residual(self, S: LowRank) -> Operator:
+        # A step of a completion multiplies by these numbers several times: form them once if there is memory for them,
+        # for a block of S and a copy of X that the caller may have made.
+        return self._operator(Off(self, S), spare(3 * self.stored * self.dtype.itemsize, self.memory_limit))
+
+    def _operator(self, X: "Patched", formed: bool = False) -> Operator:
+        long, conjugate = self.shape[0] >= self.shape[1], self.dtype.kind == "c"
+        rows = X if long else X.T
+        A = DenseRows(cast("Panel", rows), conjugate=conjugate and not long, n_threads=self.n_threads)
+        if formed:  # by the blocks of the products, so that the bits do not depend on the memory
+            E = np.empty_like(self.X if long else self.X.T, self.dtype)  # in the same order, which is faster
+            exhaust(ordered(lambda at: rows.read(*at, E[slice(*at)]), A.blocks(), self.n_threads))
+            A = replace(A, X=E, memo={"fingerprint": None})
+        return A if long else Adjoint(A)
 
     def missing(self, rows: Rows) -> Missing:
         return is_missing(self.rows(*rows)), 0.0
@@ -211,19 +233,39 @@ class Patched:
 
     @property
     def T(self) -> "Patched":
-        turned = ArrayGaps(self.gaps.X.T).without(*self.gaps.holes[::-1])
-        return Patched(turned, LowRank(self.S.R.conj(), self.S.L.conj()))
+        return type(self)(self.gaps.T, LowRank(self.S.R.conj(), self.S.L.conj()))
 
     def __getitem__(self, rows: slice) -> Panel:
-        lo, hi, _ = rows.indices(self.shape[0])
+        return self.read(*rows.indices(self.shape[0])[:2])
+
+    def read(self, lo: int, hi: int, out: Panel | None = None) -> Panel:
         block = self.gaps.rows(lo, hi)
         gap = is_missing(block)
         if not gap.any():
             return block
+        filled = self.model(lo, hi, out)
+        np.copyto(filled, block, where=~gap)
+        return filled
+
+    def model(self, lo: int, hi: int, out: Panel | None = None) -> Panel:
         # Form whole rows of S: BLAS is faster than locating the few missing entries.
-        out = block.astype(np.result_type(block, self.S.dtype))
-        np.copyto(out, self.S.rows(lo, hi), where=gap)
-        return out
+        kind, block = np.result_type(self.dtype, self.S.dtype), self.gaps.X[lo:hi]
+        if out is None or out.dtype != kind:
+            out = np.empty_like(block, kind)
+        return np.matmul(self.S.L[lo:hi], self.S.R.conj().T, out=out)
+
+
+class Off(Patched):
+    """Array for `DenseRows` whose slices of rows are those of X - S, and 0 at missing entries."""
+
+    def read(self, lo: int, hi: int, out: Panel | None = None) -> Panel:
+        off = self.model(lo, hi, out)
+        np.subtract(self.gaps.X[lo:hi], off, out=off)
+        np.copyto(off, 0, where=np.isnan(off))
+        off[self.gaps.holes_of(lo, hi)] = 0
+        if out is not None and out is not off:
+            out[:] = off
+        return off
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,6 +364,9 @@ class UnstoredGaps(SparseGaps):
         return replace(self, X=self._like(data))
 
     def filled(self, S: LowRank) -> Operator:
+        return self.residual(S) - LowRank(-S.L, S.R)
+
+    def residual(self, S: LowRank) -> Operator:
         residuals = np.empty(self.X.nnz, np.result_type(self.X.dtype, S.dtype))
         S = by_rows(S)
 
@@ -333,7 +378,7 @@ class UnstoredGaps(SparseGaps):
 
         for _ in ordered(part, self.row_blocks(), self.n_threads):
             pass
-        return self._operator(residuals) - LowRank(-S.L, S.R)
+        return self._operator(residuals)
 
 
 @dataclass(frozen=True, eq=False)
@@ -429,7 +474,7 @@ def gaps_of(
         raise TypeError(f"a matrix with missing entries must be {kinds}, got {X}. {remedy}")
     X = _in_floats(validation.numeric_array(with_nan(X)))
     validation.finite_dense(X, allow_nan=True)
-    return ArrayGaps(X, threads)
+    return ArrayGaps(X, threads, memory_limit=memory_limit)
 
 
 def with_nan(X: Any) -> Any:

@@ -1,5 +1,6 @@
 """Dask arrays with missing entries, which are replaced in the tasks that read blocks."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -24,14 +25,20 @@ class LazyGaps(HeldGaps):
     memory_limit: int | str | None = None
 
     def filled(self, S: LowRank) -> Operator:
+        return self._changed(_filled, S)
+
+    def residual(self, S: LowRank) -> Operator:
+        return self._changed(_off, S)
+
+    def _changed(self, of_block: Callable[[Panel, Panel, Panel], Panel], S: LowRank) -> Operator:
         kind = np.result_type(self.dtype, S.dtype)
-        filled = da.blockwise(
-            *(_filled, "ij", self.X, "ij", self._rows(S.L), "ik", self._columns(S.R), "jk"),
+        changed = da.blockwise(
+            *(of_block, "ij", self.X, "ij", self._rows(S.L), "ik", self._columns(S.R), "jk"),
             concatenate=True,
             dtype=kind,
             meta=np.empty((0, 0), kind),
         )
-        return dask_operator(filled, self.memory_limit)
+        return dask_operator(changed, self.memory_limit)
 
     def absent(self, W: Panel, rows: Rows) -> Panel:
         return np.asarray((self._missing(rows) @ self._columns(np.asarray(W))).compute())
@@ -78,6 +85,10 @@ def _observed(X: Panel, w: Vector) -> Moments:
 
 def _filled(X: Panel, L: Panel, R: Panel) -> Panel:
     return np.where(np.isnan(X), L @ R.conj().T, X)
+
+
+def _off(X: Panel, L: Panel, R: Panel) -> Panel:
+    return np.where(np.isnan(X), 0, X - L @ R.conj().T)
 
 
 def _holed(X: Panel, i: Vector, j: Vector, block_info: Any = None) -> Panel:

@@ -111,14 +111,17 @@ class Regressors:
     labels: Labels | None  # (m,), the group of each sample
     numbers: Panel  # (m, c), the covariates of each sample
     names: tuple[str, ...] = ()  # of the covariates
+    dated: tuple[str, ...] = ()  # those of them that were dates
 
     @classmethod
     def of(cls, da: DataArray, over: Dims, groups: Any, covariates: Any) -> "Regressors":
         labels = None if groups is None else aligned(da, over, groups, "groups")
         m = int(np.prod([da.sizes[dim] for dim in over]))
-        given = _named_covariates(covariates)
-        numbers = [_as_numbers(aligned(da, over, value, "covariates"), name) for name, value in given]
-        return cls(labels, np.column_stack(numbers) if numbers else np.zeros((m, 0)), tuple(name for name, _ in given))
+        given = named_covariates(covariates)
+        columns = {name: aligned(da, over, value, "covariates") for name, value in given}
+        numbers = [_as_numbers(values, name) for name, values in columns.items()]
+        dated = tuple(name for name, values in columns.items() if has_dates(values))
+        return cls(labels, np.column_stack(numbers) if numbers else np.zeros((m, 0)), tuple(columns), dated)
 
     @property
     def given(self) -> bool:
@@ -133,7 +136,7 @@ class Regressors:
             if bad := int(np.count_nonzero(~np.isfinite(column))):
                 got = f"{plural(bad, 'NaN or infinite value')} in {name!r}. Fill these values, or remove the samples."
                 raise Refused(Setting("covariates"), f" must be finite, got {got}")
-        return Regressors(labels, numbers, self.names)
+        return replace(self, labels=labels, numbers=numbers)
 
     def levels(self) -> Labels | None:
         if self.labels is None:
@@ -167,6 +170,9 @@ def aligned(da: DataArray, over: Dims, value: Any, what: str) -> Labels:
         try:
             value = da[value]
         except (KeyError, AttributeError, TypeError) as error:
+            name, _, part = value.partition(".")
+            if part and name in da.coords:
+                check_dates(da[name], what, value)
             rule = 'be the name of a coordinate or of a part of one, such as "time.month"'
             raise refuse(what, rule, value, f"coordinates of da: {', '.join(map(str, da.coords)) or 'none'}") from error
     sizes = tuple(da.sizes[dim] for dim in over)
@@ -183,6 +189,23 @@ def aligned(da: DataArray, over: Dims, value: Any, what: str) -> Labels:
     return np.asarray(ordered.set_dims(dict(zip(over, sizes, strict=True))).values).ravel()
 
 
+def has_dates(values: Any) -> bool:
+    return values.dtype.kind == "M" or (
+        values.dtype.kind == "O" and all(hasattr(v, "calendar") for v in values.flat[:1])
+    )
+
+
+def check_dates(times: DataArray, what: str, value: str) -> None:
+    if has_dates(times.values):
+        return
+    known = "numbers, not dates" if times.dtype.kind in "fiu" else f"no dates that xarray decodes ({times.dtype})"
+    if " since " in str(times.attrs.get("units", "")):
+        remedy = "decode with xarray.decode_cf(dataset), or open the file with decode_times=True"
+    else:
+        remedy = f"decode with da.assign_coords({times.name}=...), for example with pandas.to_datetime or date_range"
+    raise Refused(Setting(what, value), f" requires dates, but {times.name} holds {known}: {remedy}.")
+
+
 def _sample_places(value: DataArray, da: DataArray, dim: Hashable, what: str) -> Places | None:
     places = fields.matching_places(da, value, dim)
     if places is None and value.sizes[dim] != da.sizes[dim]:
@@ -194,7 +217,7 @@ def _sample_places(value: DataArray, da: DataArray, dim: Hashable, what: str) ->
     return places
 
 
-def _named_covariates(covariates: Any) -> list[tuple[str, Any]]:
+def named_covariates(covariates: Any) -> list[tuple[str, Any]]:
     if isinstance(covariates, Mapping) or hasattr(covariates, "data_vars"):
         return [(str(name), covariates[name]) for name in covariates]
     several = [] if covariates is None else [covariates]
@@ -261,9 +284,9 @@ def _fit_regression(A: Operator, moments: Moments, samples: Regressors) -> tuple
     return S, RemovedMeans(levels, means, slopes[g:], learned.centre[g:], samples.names)
 
 
-def _fit_observed(X: Any, samples: Regressors) -> tuple[RemovedMeans, Vector]:
-    # Least squares on the observed values, cell by cell, and their mean; one read. A group without values in a cell has
-    # the mean of the cell; slopes that the values of a cell do not determine are 0.
+def _fit_observed(X: Any, samples: Regressors) -> tuple[RemovedMeans, Vector, Vector]:
+    # Least squares on the observed values, cell by cell, their mean, and the degrees of freedom of the rest; one read.
+    # A group without values in a cell has the mean of the cell; slopes that the values of a cell leave open are 0.
     levels = samples.levels()
     L, centre, n = samples.one_hot(levels), samples.numbers.mean(axis=0), X.shape[1]
     C, there = samples.numbers - centre, ~np.isnan(X)
@@ -283,7 +306,8 @@ def _fit_observed(X: Any, samples: Regressors) -> tuple[RemovedMeans, Vector]:
     inverse = np.linalg.pinv(squares.transpose(2, 0, 1), rcond=RANK_TOLERANCE, hermitian=True)
     slopes = np.einsum("nab,bn->an", inverse, found["x"][g:] - np.einsum("agn,gn->an", P, within))
     means = np.where(counts > 0, within - np.einsum("agn,an->gn", shares, slopes), mean)
-    return RemovedMeans(levels, means, slopes, centre, samples.names), mean
+    freedom = counts.sum(axis=0) - np.count_nonzero(counts > 0, axis=0) - c
+    return RemovedMeans(levels, means, slopes, centre, samples.names), mean, freedom
 
 
 # --- anomalies ------------------------------------------------------------------------------------------------------
@@ -341,7 +365,8 @@ class Anomalies:
             per = {"long_name": "change by 1 of the covariate, by a day of times"} | fields.attrs_of(field.da, "units")
             found["slopes"] = field.in_space(removed.slopes, names, per)
             found["covariate_means"] = DataArray(removed.centre, dims="covariate")
-            found["covariates"] = fields.labelled(self.regressors.numbers.T, field.da, field.over, names)
+            known = {"dates": " ".join(self.regressors.dated)}  # so that `project` refuses times that were not decoded
+            found["covariates"] = fields.labelled(self.regressors.numbers.T, field.da, field.over, names, attrs=known)
         return found
 
 
@@ -398,7 +423,8 @@ def _incomplete_anomalies(
         affordable(2 * X.nbytes, options.resources.memory_limit, "anomalies of a field with gaps", "cells")
     removed, mean, centre = _mean_alone(np.zeros(n)), np.zeros(n), np.zeros(n)
     if options.center:
-        removed, mean = _fit_observed(X, samples)
+        removed, mean, freedom = _fit_observed(X, samples)
+        fields.notice_unvarying(freedom <= 0, field.da.name)
     Y = fields.minus_low_rank(X, removed.factors(samples))
     squares, count = np.nansum(Y * Y, axis=0, dtype=np.float64), (~np.isnan(X)).sum(axis=0)
     found = fields.compute_together(squares=("cell", squares), n=("cell", count))

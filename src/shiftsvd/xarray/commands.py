@@ -10,7 +10,7 @@ from shiftsvd.extend.commands import Hooks, Run, option_of
 from shiftsvd.extend.files import format_of
 from shiftsvd.extend.fits import Gaps
 from shiftsvd.extend.running import notice
-from shiftsvd.xarray.fields import cell_weights, latitude_of
+from shiftsvd.xarray.fields import cell_weights, latitude_of, notice_unvarying
 from shiftsvd.xarray.netcdf import variable_of
 
 
@@ -54,7 +54,9 @@ class FieldHooks(Hooks):
                 "cells by area, or --weights none to weight all cells equally and silence this notice."
             )
         if self.fields and isinstance(run.A, Gaps):
-            in_rows, _ = run.A.observed()
+            in_rows, in_columns = run.A.observed()
+            if self.settings.shift != "none":
+                notice_unvarying(np.rint(in_columns) == 1, file)
             used = int(np.count_nonzero(np.rint(in_rows) > 0))
             if used < len(in_rows):
                 notice(

@@ -179,8 +179,7 @@ def _cca(x: Anomalies, y: Anomalies, n_modes: int, leading: Mapping[str, Any], o
     signs = np.where(maps[np.arange(n_modes), np.abs(maps).argmax(axis=1)] < 0, -1, 1)  # the largest entry is positive
     sides = [(fx, P[:, :n_modes] * signs), (fy, Qh[:n_modes].T * signs)]
     accounts = [fit_attrs(F.info, of) for (F, _), of in zip(sides, (x, y), strict=True)]
-    attrs = {
-        "solver": accounts[0]["solver"],
+    attrs = accounts[0] | {
         "n_passes": sum(account["n_passes"] for account in accounts),
         "converged": all(account["converged"] for account in accounts),
         "leading": [len(F.S) for F, _ in sides],

@@ -10,20 +10,52 @@ from xarray import DataArray
 
 from shiftsvd import Info, SVDResult
 from shiftsvd.xarray.anomalies import Anomalies
-from shiftsvd.xarray.fields import Attrs, Dims, Panel, Vector
+from shiftsvd.xarray.fields import RESULTS, Attrs, Dims, Panel, Vector
 
 _FIT: Final = ("components", "scores", "mean_field", "weights")  # variables that a projection needs
 _OF_FIELD: Final = ("field", "missing", "n_missing", "heldout_r2")  # attributes that each of several fields has
 
 
 class Dataset(xarray.Dataset):  # type: ignore[misc]  # xarray has no types for the checker
-    """A Dataset that writes booleans in its attributes as 1 and 0, because NetCDF has no booleans."""
+    """A Dataset that writes to NetCDF, which has neither booleans nor complex numbers.
+
+    Booleans in its attributes become 1 and 0, and a complex variable becomes two, with the suffixes _real and _imag.
+    """
 
     __slots__ = ()
 
     def to_netcdf(self, *args: Any, **kwargs: Any) -> Any:
-        plain = {key: int(value) if isinstance(value, bool) else value for key, value in self.attrs.items()}
-        return xarray.Dataset.to_netcdf(self.assign_attrs(plain), *args, **kwargs)
+        plain = {key: int(value) if isinstance(value, bool | np.bool_) else value for key, value in self.attrs.items()}
+        of_complex = [name for name, da in self.data_vars.items() if da.dtype.kind == "c"]
+        if kwargs.get("encoding"):
+            kwargs["encoding"] = {
+                part: how
+                for name, how in kwargs["encoding"].items()
+                for part in (_parts(name) if name in of_complex else [name])
+            }
+        return xarray.Dataset.to_netcdf(_split(self, of_complex).assign_attrs(plain), *args, **kwargs)
+
+
+def _parts(name: Hashable) -> tuple[str, str]:
+    return f"{name}_real", f"{name}_imag"
+
+
+def _split(data: xarray.Dataset, names: Iterable[Hashable]) -> xarray.Dataset:
+    for name in names:
+        real, imaginary = _parts(name)
+        whole = data[name]
+        data = data.drop_vars(name).assign({real: whole.real, imaginary: whole.imag})
+    return data
+
+
+def joined(eofs: Any) -> Any:
+    """Return modes with complex variables in place of the parts that `Dataset.to_netcdf` wrote."""
+    for name in RESULTS:
+        real, imaginary = _parts(name)
+        if real in getattr(eofs, "data_vars", ()) and imaginary in eofs:
+            whole = (eofs[real] + 1j * eofs[imaginary]).assign_attrs(eofs[real].attrs)
+            eofs = eofs.drop_vars([real, imaginary]).assign({name: whole})
+    return eofs
 
 
 def mode_labels(count: int) -> DataArray:
@@ -51,7 +83,8 @@ def modes_dataset(of: Anomalies, components: Panel, Z: Panel, S: Vector, squares
 def fit_attrs(info: Info, *of: Anomalies) -> Attrs:
     converged = info.solver.startswith("Exact") if info.converged is None else info.converged
     filled = all(each.completion is None or each.completion.converged for each in of)
-    return {"solver": info.solver, "n_passes": info.n_passes, "converged": bool(converged) and filled}
+    found = {"solver": info.solver, "n_passes": info.n_passes, "converged": bool(converged) and filled}
+    return found | {"n_samples": of[0].A.shape[0]}
 
 
 def attrs_per_field(parts: Mapping[str, Anomalies]) -> Attrs:
@@ -61,7 +94,8 @@ def attrs_per_field(parts: Mapping[str, Anomalies]) -> Attrs:
 # --- known modes ----------------------------------------------------------------------------------------------------
 
 
-def check_fit(eofs: Any, kinds: str = "f", lags: bool = False) -> None:
+def checked_fit(eofs: Any, kinds: str = "f", lags: bool = False) -> Any:
+    eofs = joined(eofs)
     if missing := [name for name in _FIT if name not in getattr(eofs, "data_vars", ())]:
         raise ValueError(
             f"eofs must be a result of shiftsvd.xarray.pca, but it has no variable {' and no '.join(missing)}"
@@ -72,10 +106,11 @@ def check_fit(eofs: Any, kinds: str = "f", lags: bool = False) -> None:
         )
     if eofs.components.dtype.kind not in kinds:
         raise ValueError("eofs must be real modes, got complex modes of hilbert, which this function does not support")
+    return eofs
 
 
 def check_variances(eofs: Any) -> None:
-    check_fit(eofs)
+    checked_fit(eofs)
     if "explained_variance" not in eofs:
         raise ValueError("eofs must have explained variances, got one field of coupled. Fit modes with pca(da).")
 

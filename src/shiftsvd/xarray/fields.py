@@ -5,11 +5,13 @@ Functions import xarray when they need it, because `shiftsvd fit` imports this m
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.extend.files import times_decoded
 from shiftsvd.extend.operators import unmasked
 from shiftsvd.extend.running import Refused, Setting, notice, plural, refuse
 
@@ -53,6 +55,8 @@ RESULTS: Final = (
 _PACKED: Final = ("scale_factor", "add_offset", "_FillValue", "missing_value")
 # Attributes that describe the stored numbers, not the field.
 _OF_NUMBERS: Final = (*_PACKED, "valid_range", "valid_min", "valid_max", "actual_range", "_Unsigned", "dtype")
+MAX_CHUNK: Final = 2**30  # largest chunk in bytes to recommend
+LEAST_TOLD: Final = 2**27  # bytes of a lazy field from which on slow chunks cause a notice
 # Entries in a block of a product or a difference: 8 MiB in double precision.
 BLOCK: Final = 2**20
 
@@ -136,6 +140,7 @@ def stacked(da: "DataArray", dim: Dim, missing: str = "error", name: str = "da",
         raise refuse("dim", f"be one or several of the dimensions {da.dims}{of}, but not all", dim)
     if not da.size:
         raise ValueError(f"{name} must have samples and cells, got an empty array of sizes {dict(da.sizes)}")
+    notice_chunks(da, over, space, name)
     X = matrix_of(da, over, space)
     rows, cells, n_missing = _present(X, missing, name, every)
     if not rows.all():
@@ -187,6 +192,44 @@ def notice_used(rows: Mask, over: Dims, where: str = "have values") -> None:
     if (used := int(np.count_nonzero(rows))) < len(rows):
         along = ", ".join(map(str, over))
         notice(f"{used:,} of {len(rows):,} samples along {along} {where}. The other samples are excluded.")
+
+
+def notice_chunks(da: "DataArray", over: Dims, space: Dims, name: str) -> None:
+    # Whole maps of some samples, or all samples of some cells, are multiplied as they are read. Dask cuts and joins
+    # other chunks, which holds the field in memory.
+    if not is_lazy(da.data) or da.nbytes < LEAST_TOLD:
+        return
+    file, cut = da.encoding.get("preferred_chunks") or {}, {dim: da.chunksizes[dim] for dim in da.dims}
+    each = [times_decoded([0, *accumulate(cut[dim])], int(file.get(dim, 1))) for dim in da.dims]
+    times = float(np.prod(each))
+    both = all(any(len(cut[dim]) > 1 for dim in dims) for dims in (over, space))
+    if times < 2 and not both:
+        return
+    whole = dict.fromkeys(da.dims, -1)
+    first = {dim: int(file.get(dim, cut[dim][0])) for dim in (*over, *space[:1])}
+    sides = [whole | {dim: first[dim] for dim in side} for side in (over, space[:1])]
+    sizes = [math.prod(da.sizes[dim] if n < 0 else n for dim, n in side.items()) * da.dtype.itemsize for side in sides]
+    best = int(np.argmin(sizes))
+    if times < 2 or any(
+        "rechunk" in layer for layer in da.data.dask.layers
+    ):  # Dask reads each chunk once, and keeps it
+        why, use = f"cuts and joins all chunks, in up to {da.nbytes / 1e9:,.1f} GB of memory", "Use da.chunk({})."
+    else:
+        why, use = f"decompresses each chunk of the file about {times:,.0f} times", "Open the file with chunks={}."
+    remedy = use.format(sides[best])
+    if sizes[best] > MAX_CHUNK:
+        remedy = "Rechunk the file once, for example with the package rechunker, or nccopy -c for NetCDF."
+    notice(f"{name} has chunks that slow down the fit: each pass {why}. {remedy}")
+
+
+def notice_unvarying(cells: Mask, name: Hashable) -> None:
+    if count := int(np.count_nonzero(cells)):
+        of = "the field" if name is None else name
+        notice(
+            f"Cells of {of} with no more values than the removed means and slopes, such as a single value: {count:,} "
+            f"of {len(cells):,}. Their anomalies and components are 0, and reconstructions are the removed means. "
+            "To exclude these cells, mask them with NaN."
+        )
 
 
 def ordered_as(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[str, str]) -> "DataArray":

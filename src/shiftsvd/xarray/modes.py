@@ -101,8 +101,8 @@ def pca(
         and ``weights (*space)``, the factors of the anomalies. With `groups` also ``group_means (group, *space)`` and
         ``groups (dim)``, with `covariates` ``slopes (covariate, *space)``, ``covariate_means (covariate)`` and
         ``covariates (covariate, dim)``. Attributes: ``solver``, ``n_passes``, ``converged`` (whether all variances are
-        known to `tol`; 1 or 0 in a file of NetCDF), ``missing``, and where values are missing ``n_missing`` and
-        ``heldout_r2``.
+        known to `tol`; 1 or 0 in a file of NetCDF), ``n_samples`` (the number of samples used), ``missing``, and where
+        values are missing ``n_missing`` and ``heldout_r2``.
 
     Raises
     ------

@@ -28,6 +28,7 @@ from shiftsvd.extend.running import Refused, Setting, few
 
 # Cells of larger grids get no names, because the names would need more memory than a sample.
 MOST_CELLS: Final = 2_000_000
+CHUNK_BYTES: Final = 2**22  # of the chunks in the command that rewrites a file
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
@@ -60,8 +61,19 @@ class NetcdfRows(RowSource):
         dtype: np.dtype[Any] = self.variable.dtype.newbyteorder("=")
         return dtype
 
+    @property
+    def chunk_rows(self) -> int:
+        return self.chunks[0] if self.chunks else 1
+
+    @property
+    def rewrite(self) -> str:  # type: ignore[override]
+        first, *others = self.variable.dims
+        rows = max(1, CHUNK_BYTES // (self.shape[1] * self.dtype.itemsize))
+        sizes = ",".join([f"{first}/{rows}", *(f"{dim}/{self.variable.sizes[dim]}" for dim in others)])
+        return f"Write it once in other chunks: nccopy -c {sizes} IN.nc OUT.nc"
+
     def edges(self, n_bytes: int) -> list[int]:
-        return row_edges(self.shape, self.dtype.itemsize, self.chunks[0] if self.chunks else 1, n_bytes)
+        return row_edges(self.shape, self.dtype.itemsize, self.chunk_rows, n_bytes)
 
     def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
         with reading(self.name):

@@ -8,8 +8,16 @@ from xarray import DataArray
 
 from shiftsvd.extend.running import Refused, Resources, Setting, plural
 from shiftsvd.xarray import fields
-from shiftsvd.xarray.anomalies import Regressors, RemovedMeans, gaps_within, regressed_scores
-from shiftsvd.xarray.datasets import Dataset, check_fit, names_of, side, suffixed, with_modes
+from shiftsvd.xarray.anomalies import (
+    Regressors,
+    RemovedMeans,
+    check_dates,
+    gaps_within,
+    has_dates,
+    named_covariates,
+    regressed_scores,
+)
+from shiftsvd.xarray.datasets import Dataset, checked_fit, names_of, side, suffixed, with_modes
 from shiftsvd.xarray.fields import Dims, Mask, Panel, Vector
 from shiftsvd.xarray.time_series import AnalyticSignal
 from shiftsvd.xarray.travelling import check_no_empty_steps, check_steps
@@ -68,7 +76,7 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
     """
     if names := names_of(eofs):
         return _project_several(eofs, names, da, groups, covariates)
-    check_fit(eofs, kinds="fc", lags=True)
+    eofs = checked_fit(eofs, kinds="fc", lags=True)
     components = with_modes(eofs.components, "components")
     lagged, signal = "lag" in components.dims, components.dtype.kind == "c"
     X, over, cells = anomalies_of(eofs, da, groups, covariates)
@@ -147,11 +155,27 @@ def _samples(eofs: xarray.Dataset, da: DataArray, over: Dims, groups: Any, covar
         names = [str(name) for name in eofs.covariate.values]
         own = {name: eofs.covariates.sel(covariate=name, drop=True) for name in names}
         covariates = {name: name if name in da.coords else known for name, known in own.items()}
+    _check_same_times(eofs, da, covariates)
     samples = Regressors.of(da, over, groups, covariates)
     if "covariates" in eofs and len(samples.names) != eofs.sizes["covariate"]:
         text = f" must be {eofs.covariate.values.tolist()}, as in the fit, got {list(samples.names)}"
         raise Refused(Setting("covariates"), text)
     return samples.at(np.ones(len(samples.numbers), bool))
+
+
+def _check_same_times(eofs: xarray.Dataset, da: DataArray, covariates: Any) -> None:
+    # Days since 1970 and numbers in units of a file differ, but nothing in the numbers shows it.
+    if "covariates" not in eofs or "dates" not in eofs.covariates.attrs:
+        return
+    dated = eofs.covariates.attrs["dates"].split()
+    for name, value in named_covariates(covariates):
+        if not isinstance(value, str) or value not in da.coords or name not in map(str, eofs.covariate.values):
+            continue
+        if name in dated:
+            check_dates(da[value], "covariates", value)
+        elif has_dates(da[value].values):
+            rule = f" was fitted to numbers, but {value} of the samples holds dates. Decode the times before the fit."
+            raise Refused(Setting("covariates", value), rule)
 
 
 def _scores_by_product(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
@@ -252,7 +276,7 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
     if names := names_of(eofs):
         how = {"modes": modes, "groups": groups, "covariates": covariates}
         return Dataset({name: suffixed(eofs, name, reconstruct(side(eofs, name), scores, **how)) for name in names})
-    check_fit(eofs, kinds="fc")
+    eofs = checked_fit(eofs, kinds="fc")
     scores = eofs.scores if scores is None else scores
     fields.check_labelled(scores, "scores", kinds="fiub" + eofs.components.dtype.kind)
     scores, components = with_modes(scores, "scores"), with_modes(eofs.components, "components")

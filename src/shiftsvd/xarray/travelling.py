@@ -120,7 +120,7 @@ def extended(
     centre = E.matmat(constant) if center else np.zeros((E.shape[0], 1))
     squares = float(E.column_squares().sum()) - float(np.linalg.norm(centre)) ** 2  # type: ignore[union-attr]
     found = _dataset(of, F, taken, squares).assign(score_means=("mode", (F.U.T @ centre)[:, 0] * n**-0.5))
-    return found.assign_attrs(fit_attrs(F.info, of) | options.attrs)
+    return found.assign_attrs(fit_attrs(F.info, of) | {"n_samples": n} | options.attrs)
 
 
 def _lags(lags: Any, m: int) -> tuple[int, ...]:
@@ -198,7 +198,8 @@ def hilbert(
         The variables of `pca`; ``components`` and ``scores`` are complex: ``abs`` of them are amplitudes, and
         ``numpy.angle`` phases. The largest entry of each component is real and positive. The weighted anomalies are the
         real part of ``sum over modes of scores * components``, which are the conjugates of xeofs's. ``score_means
-        (mode)`` are the means that were subtracted from the scores.
+        (mode)`` are the means that were subtracted from the scores. In NetCDF complex variables become two real ones,
+        with the suffixes _real and _imag, which `project` and `reconstruct` accept.
 
     Raises
     ------

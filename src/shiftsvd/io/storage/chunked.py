@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -53,9 +54,12 @@ class ArrayRows(RowSource):
     dtype: np.dtype[Any]
     sparse = False
 
+    @property
+    def chunk_rows(self) -> int:
+        return self.array.chunks[0] if self.array.chunks else 1
+
     def edges(self, n_bytes: int) -> list[int]:
-        chunk = self.array.chunks
-        return row_edges(self.shape, self.dtype.itemsize, chunk[0] if chunk else 1, n_bytes)
+        return row_edges(self.shape, self.dtype.itemsize, self.chunk_rows, n_bytes)
 
     def decoding_bytes(self, readers: int) -> int:
         if isinstance(self.array, H5Array) or not self.array.chunks:
@@ -163,6 +167,13 @@ def row_edges(shape: tuple[int, int], itemsize: int, chunk: int, n_bytes: int) -
     if chunk <= 2 * step:
         step = max(step // chunk, 1) * chunk
     return [*range(0, m, step), m]
+
+
+def times_decoded(edges: Sequence[int], chunk: int) -> float:
+    # The mean number of the ranges between `edges` that overlap a chunk.
+    bounds = np.asarray(edges)
+    overlaps = -(-bounds[1:] // chunk) - bounds[:-1] // chunk
+    return float(overlaps.sum()) / -(-int(bounds[-1]) // chunk)
 
 
 def fingerprint_of(path: Path, key: str = "") -> str:
