@@ -31,6 +31,7 @@ EXTENSION: Final = Extension(
     },
     beside="shiftsvd.scanpy.files:with_tenx_names",
     options={"fit": "shiftsvd.scanpy.options:OF_FIT"},
+    values="shiftsvd.scanpy.models:VALUES",
     hooks="shiftsvd.scanpy.commands:CellHooks",
     help={
         "fit": """--top-features ranks all features by variability, keeps the given number of them, and writes the

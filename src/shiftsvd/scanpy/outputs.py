@@ -28,7 +28,7 @@ def anndata_writer(
         genes = write_frame(store, "var", names.features, n_features)
         write_frame(store, "obs", names.samples, table.n_rows)
         source.copy_columns(root["obs"], "samples")
-        source.copy_columns(root["var"], "features")
+        source.copy_columns(root["var"], "features", getattr(pca, "genes_", None))
         varm, computed_on = loadings_of(pca, n_features, kept, keys), source.key or "adata.X"
         varm[keys.varm] = varm[keys.varm].astype(table.dtype)
         uns = uns_entries(pca, keys.uns, _params(pca, mask), variances, np.array(genes, object), computed_on)
