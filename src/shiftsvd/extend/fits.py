@@ -10,6 +10,7 @@ from shiftsvd.missing.fits import regressed_rows
 from shiftsvd.missing.gaps import Gaps, Observed, gaps_of
 from shiftsvd.names import lazy
 from shiftsvd.preparation.covariates import Column, Design
+from shiftsvd.preparation.scales import deviations
 from shiftsvd.solvers.auto import asked_for, solver_named
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from shiftsvd.extend.commands import (
     option_of,
     refuse_with_device,
     texts_for,
+    worded,
 )
 from shiftsvd.extend.files import Column, Labels, Names, Places, format_of, left_beside, several, some_columns
 from shiftsvd.extend.fits import BatchPCA, Design, Observed, asked_for, solver_named
@@ -29,6 +30,7 @@ from shiftsvd.extend.operators import Panel, group_bytes
 from shiftsvd.extend.running import Refused, Setting, affordable, few, notice, passes_so_far, plural
 from shiftsvd.extend.transforms import NullModel, as_transforms, warn_of_counts, warn_unless_counts
 from shiftsvd.scanpy.annotations import AnnotationSource, Disagreement, feature_column, sample_column
+from shiftsvd.scanpy.clipping import clipped_shares, with_clip
 from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.gene_names import Genes, matched
 from shiftsvd.scanpy.outputs import anndata_writer
@@ -46,7 +48,7 @@ OUTPUT: Final = "features.csv"
 class CellHooks(Hooks):
     """Feature selection by a column of var or by variability, and regression on columns of obs, for single cells."""
 
-    recorded = decisive = ("mask", "top_features", "flavor", "batch", "covariates", "groups")
+    recorded = decisive = ("mask", "top_features", "flavor", "batch", "covariates", "groups", "max_value")
     files = ("fit.h5ad", OUTPUT)
 
     mask: str | None = None
@@ -83,6 +85,8 @@ class CellHooks(Hooks):
             raise click.UsageError(
                 "--mask, --covariates and --groups require data without missing values. Remove --missing."
             )
+        if extra["max_value"] is not None:
+            self._check_clip(settings)
         if settings.device not in (None, "cpu") and extra["top_features"] is not None:
             refuse_with_device(str(settings.device), [option_of("top_features")])
         if extra["top_features"] is not None:
@@ -92,6 +96,27 @@ class CellHooks(Hooks):
             raise click.UsageError(
                 f"{' and '.join(others)} {verb} --top-features. Add it, such as --top-features 2000."
             )
+
+    def _check_clip(self, settings: Settings) -> None:
+        if settings.missing != "error":
+            raise click.UsageError("--max-value requires data without missing values. Remove --missing.")
+        if settings.device not in (None, "cpu"):
+            refuse_with_device(str(settings.device), [option_of("max_value")])
+        try:
+            self._with_clip(as_transforms(settings.preprocess))
+        except ValueError as error:
+            raise click.UsageError(worded(error)) from None
+
+    def _with_clip(self, steps: tuple[Transform, ...]) -> tuple[Transform, ...]:
+        settings, extra = self.settings, self.settings.extra
+        return with_clip(
+            steps,
+            extra["max_value"],
+            scaled=settings.scale == "std",
+            regressed=bool(extra["covariates"] or extra["groups"]),
+            zero_center=settings.shift == "mean",
+            ddof=int(self.of_cells),
+        )
 
     def _check_ranking(self, settings: Settings) -> None:
         if settings.extra["mask"] not in (None, NONE):
@@ -132,6 +157,8 @@ class CellHooks(Hooks):
         m, n = run.A.shape
         if settings.filled:
             return
+        if extra["max_value"] is not None:
+            run.steps, run.scale = self._with_clip(run.steps), None
         top = extra["top_features"]
         self.mask, places = self._masked(NONE if top else extra["mask"], run.names.features, n)
         column = partial(sample_column, self.annotations)
@@ -223,6 +250,13 @@ class CellHooks(Hooks):
         genes = None if run.names.features is None else self.annotations.genes(run.names.features)
         if genes is not None:
             run.pca.genes_ = genes
+        if shares := clipped_shares(getattr(run.pca, "preprocess_", ())):
+            run.document["clipped"] = shares
+            of_all, of_nonzeros = shares["clipped_share"], shares["clipped_share_of_nonzeros"]
+            self.summary_lines.append(
+                f"scaled values clipped at {shares['max_value']:g}: {of_all:.2%} of all entries, {of_nonzeros:.2%} of "
+                "the nonzero ones"
+            )
         if self.design is not None:
             run.pca.design_ = self.design
 

@@ -13,6 +13,7 @@ from shiftsvd.extend.files import creating, mark, optional, write_frame
 from shiftsvd.extend.transforms import kept_of
 from shiftsvd.io import Names
 from shiftsvd.scanpy.annotations import AnnotationSource
+from shiftsvd.scanpy.clipping import clipped_shares
 from shiftsvd.scanpy.stored import Keys, loadings_of, uns_entries
 
 
@@ -50,6 +51,8 @@ def _params(pca: PCA, mask: str | None) -> dict[str, Any]:
     params |= {"svd_solver": info.solver, "mask_var": mask, "use_highly_variable": mask == "highly_variable"}
     if info.completed is not None:  # variance ratios refer to the completed matrix
         params |= {"variance_of": of_gaps(pca)["variance_of"], "heldout_r2": info.heldout_r2}
+    if shares := clipped_shares(getattr(pca, "preprocess_", ())):
+        params |= {"scale": "std", **shares}
     return {name: value for name, value in params.items() if value is not None}
 
 
