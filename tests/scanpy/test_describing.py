@@ -65,6 +65,7 @@ VALUES = {
         "of the sampled values are missing",
         "--missing mean",
     ),
+    "a gap": (np.where(np.arange(C.size).reshape(C.shape) == GENES * 119 + 3, np.nan, C), "", "--missing mean"),
     "others": (np.random.default_rng(0).random((50, 9)) ** 3 * 500, "numbers of an unknown kind: ", ""),
 }
 

@@ -29,6 +29,7 @@ from shiftsvd.names import resolve
 from shiftsvd.runs.memory import shown_bytes
 
 Facts = dict[str, Any]
+_OF_MISSING = ("feature_types", "mask")  # options of a fit of data with missing values
 _SHOWN = 60  # columns that are printed; --json has all of them
 _WIDEST = 40  # characters of a cell
 SAMPLED = 2**26  # and where a sample is described, up to this size
@@ -128,17 +129,12 @@ def _of_files(paths: list[Path], kinds: str, settings: Settings) -> Facts:
         return facts
     more = dict(profile(paths[0], opened, settings.key, memory))
     found = more.pop("settings")
+    if facts["n_missing"] and "key" not in found:  # the sample may have missed them
+        found = {name: value for name, value in found.items() if name in _OF_MISSING} | {"missing": "mean"}
     types = settings.feature_types and ",".join(settings.feature_types)
     given = settings.where | {"feature_types": types, "allow_external": settings.allow_external or None}
-    return (
-        facts
-        | more
-        | {
-            "command": _command_with(
-                settings, given | {name: value for name, value in found.items() if given.get(name) is None}
-            )
-        }
-    )
+    given |= {name: value for name, value in found.items() if given.get(name) is None}
+    return facts | more | {"command": _command_with(settings, given)}
 
 
 def _describer(paths: list[Path], kinds: str, memory: str | None) -> Any:

@@ -131,7 +131,7 @@ def pca(
     -------
     None, or AnnData
         For AnnData: None, or the copy if ``copy=True``. Results are ``obsm["X_pca"]`` (scores), ``varm["PCs"]``
-        (loadings, 0 for genes outside the mask), ``uns["pca"]`` (params, variance, variance_ratio), and
+        (loadings, 0 for genes outside the mask), ``uns["pca"]`` (params, variance, variance_ratio, value_errors), and
         ``varm["PCs_shift_scale"]`` for `project`: the shift and the scale of each gene, and the sum of its loadings,
         by which `project` checks that ``varm["PCs"]`` is unchanged. The fitted parts of `preprocess` are in
         ``uns["pca"]["preprocess"]``, scanpy's settings of residuals in ``uns["pearson_residuals_normalization"]``, and

@@ -61,7 +61,12 @@ def uns_entries(
 ) -> dict[str, Any]:
     # `genes` has the names of all genes, also of those outside the mask.
     found: dict[str, Any] = {}
-    results = {"params": params, **variances}
+    info, results = pca.info_, {"params": params, **variances}
+    known = {"solver": info.solver, "tol": pca.tol, "converged": info.converged}
+    if info.value_errors is not None:
+        results["value_errors"] = info.value_errors  # bounds of the relative errors of the singular values
+        known["error_bound"] = float(np.max(info.value_errors, initial=0.0))
+    params |= {name: value for name, value in known.items() if value is not None}
     fitted, design = getattr(pca, "preprocess_", ()), getattr(pca, "design_", None)
     if steps := tuple(each for each in fitted if not each.selects):
         n_all = next((number for number, each in enumerate(fitted) if each.selects), 0)
