@@ -220,11 +220,19 @@ def genes(names: Any, ids: Any = None, symbols: Any = None) -> Genes:
         (genes(["a", "b"]), genes(["", "nan", "b"]), [-1, -1, 1]),
         (genes(["x", "y"], ["i1", ""], ["s1", "s2"]), genes(["s2", "i1"]), [1, 0]),
         (genes(["x", "y"], ["i1", ""], ["s1", "s2"]), genes(["p", "q"], ["i2", "i3"], ["s1", "s2"]), [-1, 1]),
+        (genes(["s1", "s2"], ["s1", "s2"], ["s1", "s2"]), genes(["i2", "i1"], ["i2", "i1"], ["s2", "s1"]), [1, 0]),
         (genes(["s1", "i1"]), genes(["p"], ["i1"], ["s1"]), [1]),  # an id is more certain than a symbol
     ],
 )
 def test_places(model: Genes, file: Genes, places: list[int]) -> None:
     np.testing.assert_array_equal(matched(model, file).places, places)
+
+
+def test_numbered_symbols_are_told_unless_ids_decide() -> None:
+    numbered = ["G", "G-1", "NKX2-1", "H"]
+    assert "1 symbol with an appended number (G-1)" in matched(genes(numbered), genes(numbered)).notes[0]
+    with_ids = genes(numbered, ["i1", "i2", "i3", "i4"], numbered)
+    assert not matched(with_ids, with_ids).notes
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,8 @@ def _features_of_lines(path: Path, fields: Fields, memory_limit: int | str | Non
 
     typed = all(len(row) == 3 for row in fields)
     names = field(1)
+    if all(len(row) == 1 for row in fields):
+        return Features(names)  # of an unknown kind
     return Features(names, field(0), field(2) if typed else None, GENES if typed else None, names)
 
 

@@ -101,8 +101,12 @@ class Genes(NamedTuple):
         called = zip(self.names.tolist(), self.called(slice(None)), strict=True)
         return np.array([longer if name in taken else name for name, longer in called], dtype=np.str_)
 
+    @property
+    def certain_ids(self) -> Labels:
+        return np.where(self.known.ids == self.known.symbols, "", self.known.ids)
+
     def keys(self, own: Labels) -> list[str]:
-        # A name of unknown kind may be an id or a symbol.
+        # A name of unknown kind, or one that stands for both kinds, may be an id or a symbol.
         unknown = (self.known.ids == "") & (self.known.symbols == "")
         return [str(key) for key in np.where(unknown, self.names, own).tolist()]
 
@@ -130,8 +134,10 @@ def matched(model: Genes, file: Genes) -> Match:
     """Match by id, then by id without version, then by symbol unless both ids are known. Keys must be unique."""
     places, free = np.full(len(file.names), -1, np.intp), np.ones(len(model.names), bool)
     repeated: dict[str, None] = {}
+    by_symbol: list[int] = []
     contrary: list[tuple[int, int]] = []
     counts = [0, 0]
+    model_ids, file_ids = model.certain_ids, file.certain_ids
     by_ids = [each.keys(each.known.ids) for each in (model, file)]
     by_symbols = [each.keys(each.known.symbols) for each in (model, file)]
     for step, (theirs, own) in enumerate((by_ids, [[_bare(key) for key in keys] for keys in by_ids], by_symbols)):
@@ -142,11 +148,12 @@ def matched(model: Genes, file: Genes) -> Match:
                 continue
             if _AMBIGUOUS in (i, in_file[own[j]]):
                 repeated[own[j]] = None
-            elif step == 2 and model.known.ids[i] and file.known.ids[j]:
+            elif step == 2 and model_ids[i] and file_ids[j]:
                 contrary.append((i, j))
             elif free[i]:
                 places[j], free[i] = i, False
                 counts[step // 2] += 1
+                by_symbol += [j] if step == 2 or not file_ids[j] else []
     _check_kinds(model, file, places)
     notes = []
     if repeated:
@@ -155,6 +162,12 @@ def matched(model: Genes, file: Genes) -> Match:
         each = [f"{model.known.symbols[i]} ({model.known.ids[i]}, {file.known.ids[j]})" for i, j in contrary]
         notes.append(
             f"{plural(len(each), 'gene')} with the same symbol, but another id, cannot be matched: {few(each)}."
+        )
+    numbered = [by_symbols[1][j] for j in by_symbol if _is_numbered(by_symbols[1][j], in_file)]
+    if numbered:
+        notes.append(
+            f"{plural(len(numbered), 'symbol')} with an appended number ({few(numbered)}) may be another gene in each "
+            "file, if repeated symbols were numbered in the order of the genes. Use files with ids."
         )
     folded = {key.casefold(): key for key in np.array(by_symbols[0])[free].tolist() if key}
     rest = [by_symbols[1][j] for j in np.flatnonzero(places < 0).tolist()]
@@ -169,6 +182,11 @@ def _unique(keys: list[str]) -> dict[str, int]:
     for place, key in enumerate(keys):
         places[key] = _AMBIGUOUS if key in places else place
     return places
+
+
+def _is_numbered(key: str, known: dict[str, int]) -> bool:
+    base, dash, number = key.rpartition("-")  # as var_names_make_unique of AnnData numbers them
+    return bool(dash) and number.isdigit() and base in known
 
 
 def _bare(key: str) -> str:
