@@ -162,8 +162,8 @@ def pca(
     >>> shiftsvd.scanpy.pca(X, 5, preprocess="log-normalize").shape
     (100, 5)
     """
-    resources, given = Resources(memory_limit, n_threads), as_transforms(preprocess)
-    how = given
+    resources, steps = Resources(memory_limit, n_threads), as_transforms(preprocess)
+    how = steps
     model = PCA(
         n_comps,
         shift="mean" if zero_center else None,
@@ -201,7 +201,7 @@ def pca(
         mask = None if mask_var is None or _is_default(mask_var) else booleans(mask_var, A.shape[1])
         A = A if mask is None or how else some_columns(A, np.flatnonzero(mask))
     if obsm is None:
-        _warn_of_values(given, A, annotated and has_logarithms(data, layer))
+        _warn_of_values(steps, A, annotated and has_logarithms(data, layer))
     model.preprocess = (with_selection(how, np.flatnonzero(mask), margins) if how and mask is not None else how) or None
     model.n_components = _n_components(n_comps, A.shape[0], A.shape[1] if mask is None else int(mask.sum()))
     model.fit(A, covariates=C)

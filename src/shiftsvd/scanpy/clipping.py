@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from shiftsvd import Operator
 from shiftsvd.extend.fits import deviations
 from shiftsvd.extend.operators import Panel, Terms, Vector, generic
 from shiftsvd.extend.running import Refused, Setting, refuse
-from shiftsvd.operators import Operator
 from shiftsvd.transforms import Fitted, Transform
 
 _SHARES: Final = 2  # fitted values of all columns: shares of clipped entries, among the nonzero ones and among all
