@@ -144,7 +144,7 @@ def _describer(paths: list[Path], kinds: str, memory: str | None) -> Any:
     if place is None and paths[0].is_dir():
         with opened_tree(paths[0], memory) as tree:
             claimed = (each for each in formats().values() if each.claims and each.element)
-            place = next((each.describe for each in claimed if resolve(each.claims)(tree.root)), None)
+            place = next((each.describe for each in claimed if resolve(str(each.claims))(tree.root)), None)
     return None if place is None else resolve(place)
 
 

@@ -83,15 +83,16 @@ class Features:
     symbols: Labels | None = None  # "", as in `ids`, if unknown
 
     def at(self, places: Any) -> "Features":
-        parts = self.names, self.ids, self.types, self.symbols
-        names, ids, types, symbols = (None if each is None else each[places] for each in parts)
-        return Features(names, ids, types, self.usual, symbols)
+        others = self.ids, self.types, self.symbols
+        ids, types, symbols = (None if each is None else each[places] for each in others)
+        return Features(self.names[places], ids, types, self.usual, symbols)
 
     def labels(self, kind: VarNamesName | None = None) -> Labels:
         """Return names of one kind; a repeated or unknown name is replaced by the name of the other kind."""
         if kind is None:
-            unique = self.ids is None or len(set(self.names.tolist())) == len(self.names)
-            return self.names if unique else np.where(self.ids == "", self.names, self.ids)
+            if self.ids is None or len(set(self.names.tolist())) == len(self.names):
+                return self.names
+            return np.where(self.ids == "", self.names, self.ids)
         own, other = (self.ids, self.symbols) if kind == "gene_ids" else (self.symbols, self.ids)
         if own is None:
             raise Refused("it has no such names. Remove ", Setting("var_names", kind), ".")

@@ -214,7 +214,7 @@ def pca(
         return (scores, model.components_, ratio, variance) if return_info else scores
     recorded = mask_var if isinstance(mask_var, str) else mask  # anndata cannot write a Series in uns
     named = isinstance(recorded, str) and recorded == "highly_variable"
-    params = {"zero_center": zero_center, "use_highly_variable": named, "mask_var": recorded}
+    params: dict[str, Any] = {"zero_center": zero_center, "use_highly_variable": named, "mask_var": recorded}
     others = {"layer": layer, "obsm": obsm, "scale": scale or None}
     params |= {name: value for name, value in others.items() if value is not None}
     params |= clipped_shares(getattr(model, "preprocess_", ()))

@@ -100,10 +100,6 @@ def with_clip(
 
 def clipped_shares(fitted: Sequence[Fitted]) -> dict[str, float]:
     """Return the limit of the clip, if any, and the shares of nonzero entries and of all entries that it changed."""
-    clips = [each for each in fitted if isinstance(each.how, ClippedScale)]
+    clips = [(each.how.max_value, *each.known) for each in fitted if isinstance(each.how, ClippedScale)]
     names = "max_value", "clipped_share_of_nonzeros", "clipped_share"
-    return {
-        name: float(value)
-        for each in clips
-        for name, value in zip(names, (each.how.max_value, *each.known), strict=True)
-    }
+    return {name: float(value) for values in clips for name, value in zip(names, values, strict=True)}

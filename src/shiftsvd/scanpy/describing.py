@@ -57,7 +57,7 @@ def describe_anndata(path: Path, opened: Opened, key: str | None, memory_limit: 
         kinds = {name: _kind_of(tree, name, logged and name == "X") for name in {"X": None, **dict.fromkeys(others)}}
         kinds[key or "X"] = _kind(own, logged and key in (None, "X"))
         best = key or next((name for name, kind in kinds.items() if kind[0] == _COUNTS), "X")
-        columns, frames = [], frames_of(best)
+        frames, columns = frames_of(best), list[dict[str, Any]]()
         sizes = opened.matrix.shape[:: -1 if opened.transposed else 1]
         for axis, frame, size in zip(("obs", "var"), frames_of(key), sizes, strict=True):
             columns += _columns(tree, axis, frame, size if opened.places is None else None)

@@ -174,7 +174,7 @@ def matched(model: Genes, file: Genes) -> Match:
     if alike := [key for key in rest if key and folded.get(key.casefold(), key) != key]:
         pairs = [f"{key} and {folded[key.casefold()]}" for key in alike]
         notes.append(f"Names that differ in case only are not matched, as in another species: {few(pairs)}.")
-    return Match(places, *counts, tuple(notes))
+    return Match(places, counts[0], counts[1], tuple(notes))
 
 
 def _unique(keys: list[str]) -> dict[str, int]:

@@ -62,7 +62,7 @@ def uns_entries(
     # `genes` has the names of all genes, also of those outside the mask.
     found: dict[str, Any] = {}
     info, results = pca.info_, {"params": params, **variances}
-    known = {"solver": info.solver, "tol": pca.tol, "converged": info.converged}
+    known = {"tol": pca.tol, "converged": info.converged}
     if info.value_errors is not None:
         results["value_errors"] = info.value_errors  # bounds of the relative errors of the singular values
         known["error_bound"] = float(np.max(info.value_errors, initial=0.0))
@@ -257,8 +257,8 @@ def places_of(adata: Any, reference: Any, names: Any, of: str, max_absent: float
     if not 0 <= max_absent < 1:
         raise ValueError(f"max_absent must be at least 0 and below 1, a share of the genes, got {max_absent!r}")
     model, new = _genes_of(reference).named(names), _genes_of(adata)
-    with_kinds = model.has_kinds or new.has_kinds
-    for whose, known in (("the reference", names), *(() if with_kinds else (("the new cells", adata.var_names),))):
+    by_names = not (model.has_kinds or new.has_kinds)
+    for whose, known in (*((("the new cells", adata.var_names),) if by_names else ()), ("the reference", names)):
         if not known.is_unique:
             twice = known[known.duplicated()][0]
             raise ValueError(
