@@ -38,6 +38,7 @@ CLAIMS = [
     Claim("README.md", "where 1 % are stored", "numbers", ARITHMETIC),
     Claim("README.md", "50 components of 60,000 x 2,000", "| 8.09 | 175 | 4e-04 |", "make bench ROWS=counts"),
     Claim("docs/recipes.rst", "In one task with 8,000 articles", "was better: 89.0 %", script("claims.centred_text")),
+    Claim("docs/recipes.rst", "On 467,898 check-ins", "have 0.013", script("claims.views")),
     Claim("docs/migrate/from_scikit_learn.rst", "`` is 1e-4 by default", "may have", SETTING),
     Claim("docs/migrate/from_scikit_learn.rst", "relative error of up to 2e-4", "2e-4", ARITHMETIC),
     Claim("docs/measurements.rst", "60,000 x 2,000 counts in", '"1.3", "152", "1e-01"', "make bench ROWS=counts"),
@@ -122,13 +123,19 @@ CLAIMS = [
     Claim("src/shiftsvd/scanpy/docs/from_scanpy.rst", "`tol`, 1e-6 here and 1e-4", "value", SETTING),
     Claim(
         "src/shiftsvd/scanpy/docs/from_scanpy.rst",
+        "On 10,000 blood cells it clips",
+        "for this one",
+        script("peers.tutorial COUNTS --max-value 10"),
+    ),
+    Claim(
+        "src/shiftsvd/scanpy/docs/from_scanpy.rst",
         "For 50 components expect some 25 reads",
         "about 25 times",
         script("claims.transforms file --peer"),
     ),
     Claim(
         "src/shiftsvd/scanpy/docs/from_scanpy.rst",
-        "On 10,000 blood cells",
+        "On 10,000 blood cells, 306",
         "that agree to 3e-7",
         script("peers.tutorial"),
     ),

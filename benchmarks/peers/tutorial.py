@@ -2,9 +2,10 @@
 
 Three ways, each in a process of its own that begins with the counts: sc.pp.scale and sc.pp.pca; the second swapped for
 `shiftsvd.scanpy.pca`; both swapped for it (scale=True), so that no dense copy is made. COUNTS is cells x genes: a file
-that scanpy reads, or an .npz of scipy.sparse. The environment is made on first use.
+that scanpy reads, or an .npz of scipy.sparse. --max-value clips scaled values in all three. The environment is made on
+first use.
 
-Run: python -m benchmarks.peers.tutorial COUNTS [-k 50]
+Run: python -m benchmarks.peers.tutorial COUNTS [-k 50] [--max-value 10]
 """
 
 import json
@@ -49,30 +50,31 @@ def prepared(adata):
     return adata
 
 
-def reduced(adata, way: str, k: int) -> None:
+def reduced(adata, way: str, k: int, most: float | None) -> None:
     """The steps in which the ways differ."""
     import scanpy as sc
 
     import shiftsvd.scanpy as sv
 
     if way != "implicit":
-        sc.pp.scale(adata)
+        sc.pp.scale(adata, max_value=most)
     if way == "scanpy":
         sc.pp.pca(adata, n_comps=k)
     else:
-        sv.pca(adata, n_comps=k, scale=way == "implicit")
+        scale = way == "implicit"
+        sv.pca(adata, n_comps=k, scale=scale, max_value=most if scale else None)
 
 
-def follow(file: str, way: str, k: int, out: str) -> dict:
+def follow(file: str, way: str, k: int, out: str, most: float | None) -> dict:
     """The tutorial from start to finish; results go to a file."""
     import scanpy as sc
 
     warnings.simplefilter("ignore")
     adata = prepared(counted(file))
-    reduced(adata[:200].copy(), way, 3)  # imports what is imported late, and compiles
+    reduced(adata[:200].copy(), way, 3, most)  # imports what is imported late, and compiles
     forget_peak()
     before = status("VmRSS")
-    reduced(adata, way, k)
+    reduced(adata, way, k, most)
     held = status("VmHWM") - before
     # Exact: NN-descent, the default for so many cells, differs in 2 % of the edges for scores that agree to 3e-7.
     sc.pp.neighbors(adata, transformer="sklearn")
@@ -87,6 +89,7 @@ def follow(file: str, way: str, k: int, out: str) -> dict:
     return {
         "held": held / 1024,
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "clipped": adata.uns["pca"]["params"].get("clipped_share"),
         "told": f"{adata.n_obs:,} cells x {adata.n_vars:,} genes, {marked} highly variable; scanpy {sc.__version__}",
     }
 
@@ -103,12 +106,13 @@ def compared(ours: dict, theirs: dict) -> str:
 @click.command()
 @click.argument("counts", type=click.Path(exists=True, path_type=Path))
 @click.option("-k", "k", default=50, show_default=True)
+@click.option("--max-value", "most", type=float)
 @click.option("--way", type=click.Choice(list(WAYS)), hidden=True)
 @click.option("--out", hidden=True)
-def main(counts: Path, k: int, way: str | None, out: str | None) -> None:
+def main(counts: Path, k: int, most: float | None, way: str | None, out: str | None) -> None:
     """Follow the tutorial three ways, and print how the results differ."""
     if way:
-        print(json.dumps(follow(str(counts), way, k, str(out))))
+        print(json.dumps(follow(str(counts), way, k, str(out), most)))
         return
     with tempfile.TemporaryDirectory() as folder:
         told, found = {}, {}
@@ -123,11 +127,15 @@ def main(counts: Path, k: int, way: str | None, out: str | None) -> None:
                 str(k),
                 "--way",
                 name,
+                *([] if most is None else ["--max-value", str(most)]),
             ]
             done = subprocess.run([*command, "--out", out], check=True, stdout=subprocess.PIPE, text=True)
             told[name] = json.loads(done.stdout.splitlines()[-1])
             found[name] = dict(np.load(out))
-    print(f"{told['scanpy']['told']}; k = {k}\n")
+    print(f"{told['scanpy']['told']}; k = {k}")
+    if most is not None:
+        print(f"clipped at {most:g}: {told['implicit']['clipped']:.3%} of the scaled entries")
+    print()
     print(f"{'':34}{'variances':>10} {'edges':>10} {'MB of the steps':>16} {'MB at the peak':>15}")
     for name, steps in WAYS.items():
         columns = " " * 21 if name == "scanpy" else compared(found[name], found["scanpy"])

@@ -25,6 +25,7 @@ FormatName = Literal[
     "arrow",
     "svmlight",
 ]
+VarNamesName = Literal["gene_symbols", "gene_ids"]  # scanpy's words
 RuleName = Literal["elbow", "parallel", "gavish-donoho", "cv"]
 # Defaults that help of the command tells, too.
 TOL: Final = 1e-4  # relative accuracy of the values

@@ -35,7 +35,8 @@ WRITES = {
 WRITES["estimate"] = WRITES["fit"]  # which it takes, and writes nothing
 # All others. A new option goes here, or above and into a case.
 OTHERS = """
-    files file model stack join k format key orient feature_types allow_external ids drop columns one_hot sep
+    files file model stack join k format key orient feature_types var_names max_value allow_external ids
+    drop columns one_hot sep
     decimal thousands encoding comment skip na censored keep_total label_column mixed chromosomes autosome extract
     exclude extract_range exclude_range exclude_long_range keep remove mind geno hwe hwe_midp maf unrelated
     indep_pairwise indep_order preprocess flavor batch mask covariates groups shift scale missing unobserved penalty

@@ -21,14 +21,18 @@ from shiftsvd.io.opening import held_bytes, open_chosen, read_files
 from shiftsvd.io.profiling import TableProfile, profiled
 from shiftsvd.io.sniff import format_of, formats
 from shiftsvd.io.spooling import rereadable
+from shiftsvd.io.storage.tree import opened_tree
 from shiftsvd.kernels import default_threads, instruction_set, lacking
 from shiftsvd.missing.opening import n_missing
 from shiftsvd.model_file import describe
+from shiftsvd.names import resolve
 from shiftsvd.runs.memory import shown_bytes
 
 Facts = dict[str, Any]
+_OF_MISSING = ("feature_types", "mask")  # options of a fit of data with missing values
 _SHOWN = 60  # columns that are printed; --json has all of them
 _WIDEST = 40  # characters of a cell
+SAMPLED = 2**26  # and where a sample is described, up to this size
 COUNTED = 2**30  # count missing entries up to this size in bytes: counting reads the whole matrix
 
 
@@ -115,9 +119,37 @@ def _of_files(paths: list[Path], kinds: str, settings: Settings) -> Facts:
     facts |= {"samples": shape[0], "features": shape[1]}
     facts |= {"samples_are": opened.samples} if len(paths) == 1 else {"files": len(paths), "stack": settings.stack}
     stored, held = _size(X)
-    facts |= _numbers(shape, stored, X.dtype) | {"n_missing": n_missing(X) if held <= COUNTED else None}
+    profile = _describer(paths, kinds, memory)
+    few_bytes = held <= (COUNTED if profile is None else SAMPLED)
+    facts |= _numbers(shape, stored, X.dtype) | {"n_missing": n_missing(X) if few_bytes else None}
     facts |= {"memory_bytes": held, "read_in_blocks": isinstance(X, RowSource)}
-    return facts | _named(*opened.names)
+    facts |= _named(*opened.names)
+    if profile is None:
+        return facts
+    more = dict(profile(paths[0], opened, settings.key, memory))
+    found = more.pop("settings")
+    if facts["n_missing"] and "key" not in found:  # the sample may have missed them
+        found = {name: value for name, value in found.items() if name in _OF_MISSING} | {"missing": "mean"}
+    types = settings.feature_types and ",".join(settings.feature_types)
+    given = settings.where | {"feature_types": types, "allow_external": settings.allow_external or None}
+    given |= {name: value for name, value in found.items() if given.get(name) is None}
+    return facts | more | {"command": _command_with(settings, given)}
+
+
+def _describer(paths: list[Path], kinds: str, memory: str | None) -> Any:
+    if len(paths) > 1:
+        return None
+    place = formats()[kinds].describe
+    if place is None and paths[0].is_dir():
+        with opened_tree(paths[0], memory) as tree:
+            claimed = (each for each in formats().values() if each.claims and each.element)
+            place = next((each.describe for each in claimed if resolve(str(each.claims))(tree.root)), None)
+    return None if place is None else resolve(place)
+
+
+def _command_with(settings: Settings, found: Facts) -> str:
+    options = [spelled(Setting(name, value)) for name, value in found.items() if value is not None]
+    return " ".join(["shiftsvd fit", quoted(as_given(str(settings.files[0]))), *options])
 
 
 def _of_table(found: TableProfile, settings: Settings) -> Facts:
@@ -140,13 +172,9 @@ def _command(found: TableProfile, settings: Settings) -> str | None:
     """Return the fit that reads the table with these settings, or None if it has no columns of numbers."""
     if not found.features:
         return None
-    told = {name: value for name, value in found.settings.items() if value is not False}
-    options = [
-        spelled(Setting(name, list(value) if isinstance(value, dict) else value)) for name, value in told.items()
-    ]
+    told = {name: list(value) if isinstance(value, dict) else value for name, value in found.settings.items()}
     more = {"format": settings.format, "orient": settings.orient, "missing": "mean" if found.n_missing else None}
-    options += [spelled(Setting(name, value)) for name, value in more.items() if value is not None]
-    return " ".join(["shiftsvd fit", quoted(as_given(str(settings.files[0]))), *options])
+    return _command_with(settings, {name: value for name, value in told.items() if value is not False} | more)
 
 
 def _size(X: Any) -> tuple[int, int]:

@@ -21,7 +21,7 @@ OF_TABLES: Final = "ids drop columns one_hot na censored keep_total sep decimal 
 # Settings by heading, in the order of the help; "..." stands for the headings of extensions.
 HEADINGS: Final = {
     "Components": "k solver solvers rounds tol certify seed",
-    "Data": "stack join format key orient feature_types allow_external max_absent",
+    "Data": "stack join format key orient feature_types var_names allow_external max_absent",
     "Tables": f"{OF_TABLES} label_column mixed supplementary",
     "...": "",
     "Preparation": "preprocess trust_values shift scale",

@@ -12,7 +12,7 @@ import click
 from shiftsvd.commands import options
 from shiftsvd.commands.options import OF_TABLES, as_given, option_of, worded
 from shiftsvd.extend import extensions, merged
-from shiftsvd.names import MAX_ITER, TOL, FormatName, MissingName, ScaleName, SolverName
+from shiftsvd.names import MAX_ITER, TOL, FormatName, MissingName, ScaleName, SolverName, VarNamesName
 from shiftsvd.runs.progress import KINDS
 from shiftsvd.transforms import places
 
@@ -28,6 +28,7 @@ OF_RESULTS: Final = (
     *(
         "k",
         "feature_types",
+        "var_names",
         "join",
         "mixed",
         "preprocess",
@@ -86,6 +87,11 @@ class Settings:
         'Types of features to keep, separated by commas, or all.  [default: "Gene Expression" of 10x files]',
         metavar="NAMES",
         callback=options.split_names,
+    )
+    var_names: VarNamesName | None = option(
+        "Names of the genes in 10x and AnnData files: gene_symbols or gene_ids. The model keeps both, and `transform` "
+        "matches files with either.  [default: symbols of 10x files, the index of var of AnnData; ids if one occurs "
+        "twice]"
     )
     allow_external: bool = option(
         "Follow links and virtual datasets of HDF5 and Zarr files into other files. Use for trusted files only.",
@@ -345,7 +351,7 @@ class Settings:
     @property
     def where(self) -> dict[str, Any]:
         """The arguments of `io.open_matrix` that select a matrix in the files."""
-        names = ("format", "key", "orient", "feature_types", "stack", "join")
+        names = ("format", "key", "orient", "feature_types", "var_names", "stack", "join")
         return {name: getattr(self, name) for name in names}
 
     @property

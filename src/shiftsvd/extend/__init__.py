@@ -50,6 +50,9 @@ class Format(NamedTuple):
         "module:function" of ``(root) -> bool``: True if an open HDF5 file or Zarr folder has this format.
     element : str or None
         "module:function" of ``(tree, key) -> io.Opened`` for a Zarr folder that `claims` accepts.
+    describe : str or None
+        "module:function" of ``(path, opened, key, memory_limit) -> mapping``: facts of a file by name for ``shiftsvd
+        info``, with a mapping "settings" of options of a first fit. It must not read the whole matrix.
 
     See Also
     --------
@@ -69,6 +72,7 @@ class Format(NamedTuple):
     is_table: bool = False
     claims: str | None = None
     element: str | None = None
+    describe: str | None = None
 
 
 class Decoder(NamedTuple):

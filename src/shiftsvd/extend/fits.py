@@ -9,6 +9,7 @@ from shiftsvd.missing.completion import check_unused, regressed_rows
 from shiftsvd.missing.gaps import Gaps, Observed, gaps_of
 from shiftsvd.names import lazy
 from shiftsvd.preparation.covariates import Column, Design
+from shiftsvd.preparation.scales import deviations
 from shiftsvd.solvers.auto import asked_for, solver_named
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.errors import Part, Refused, Setting, plain_lines, sentence
+from shiftsvd.names import VarNamesName
 from shiftsvd.runs.memory import beyond, limit_of
 
 # Exceptions of libraries on damaged files, besides OSError.
@@ -78,13 +80,26 @@ class Features:
     ids: Labels | None = None  # identifiers, which are unique where names may not be
     types: Labels | None = None  # such as "Gene Expression" or "Antibody Capture"
     usual: str | None = None  # the type to keep by default; None keeps all types
+    symbols: Labels | None = None  # "", as in `ids`, if unknown
 
     def at(self, places: Any) -> "Features":
-        ids, types = (None if each is None else each[places] for each in (self.ids, self.types))
-        return Features(self.names[places], ids, types, self.usual)
+        others = self.ids, self.types, self.symbols
+        ids, types, symbols = (None if each is None else each[places] for each in others)
+        return Features(self.names[places], ids, types, self.usual, symbols)
 
-    def labels(self) -> Labels:
-        return self.names if self.ids is None or len(set(self.names.tolist())) == len(self.names) else self.ids
+    def labels(self, kind: VarNamesName | None = None) -> Labels:
+        """Return names of one kind; a repeated or unknown name is replaced by the name of the other kind."""
+        if kind is None:
+            if self.ids is None or len(set(self.names.tolist())) == len(self.names):
+                return self.names
+            return np.where(self.ids == "", self.names, self.ids)
+        own, other = (self.ids, self.symbols) if kind == "gene_ids" else (self.symbols, self.ids)
+        if own is None:
+            raise Refused("it has no such names. Remove ", Setting("var_names", kind), ".")
+        counts = Counter(own.tolist())
+        alone = np.array([name != "" and counts[name] == 1 for name in own.tolist()], bool)
+        others = np.where(own == "", self.names, own) if other is None else np.where(other == "", self.names, other)
+        return np.where(alone, own, others)
 
 
 @dataclass(frozen=True, eq=False)

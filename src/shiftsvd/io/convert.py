@@ -22,7 +22,7 @@ from shiftsvd.io.sniff import decoder_of
 from shiftsvd.io.spooling import rereadable
 from shiftsvd.io.storage.anndata_store import COMPRESSIONS, Block, creating, is_converted, write
 from shiftsvd.io.storage.chunked import row_edges
-from shiftsvd.names import resolve
+from shiftsvd.names import VarNamesName, resolve
 from shiftsvd.runs.memory import limit_of
 from shiftsvd.runs.messages import external_files
 from shiftsvd.runs.outputs import Outputs
@@ -107,6 +107,7 @@ def convert(
     key: str | None = None,
     orient: Orient | None = None,
     feature_types: FeatureTypes = None,
+    var_names: VarNamesName | None = None,
     force: bool = False,
     memory_limit: int | str | None = None,
     compression: str | None = None,
@@ -134,6 +135,8 @@ def convert(
         Axis of the samples in the file, as in `open_matrix`.
     feature_types : "all", a type such as "Antibody Capture", or list of them, optional
         Which features to keep, as in `open_matrix`.
+    var_names : "gene_symbols" or "gene_ids", optional
+        Names of the genes, as in `open_matrix`.
     force : bool
         Overwrite an existing file, or a .zarr folder that holds only output of `convert`.
     memory_limit : int (bytes) or str such as "2GB", optional
@@ -181,12 +184,13 @@ def convert(
     files = (path_out, *(path_out.with_suffix(suffix) for suffix in targets.get(path_out.suffix, ())))
     outputs = Outputs(files, force, is_converted)
     if decoder is not None:
-        _refuse_matrix_options(path_in, orient, feature_types, choices)
+        _refuse_matrix_options(path_in, choices, orient=orient, feature_types=feature_types, var_names=var_names)
         with _written(path_in, outputs, path_out) as part:
             _decode(decoder, path_in, part, key, memory_limit, compression)
         return
     with external_files(allow_external), rereadable([path_in], format) as [path_in]:
         where: dict[str, Any] = {"format": format, "key": key, "orient": orient, "feature_types": feature_types}
+        where |= {"var_names": var_names}
         opened = read_files([path_in], memory_limit, choices, **where)
         flip = opened.by_features
         shape = opened.matrix.shape[::-1] if flip else opened.matrix.shape
@@ -214,9 +218,9 @@ def _decode(
     convert(decoded, part, memory_limit=memory_limit, compression=compression)
 
 
-def _refuse_matrix_options(path: Path, orient: Orient | None, feature_types: FeatureTypes, choices: Choices) -> None:
+def _refuse_matrix_options(path: Path, choices: Choices, **options: Any) -> None:
     choices.refuse_for("genotypes")
-    for name, value in (("orient", orient), ("feature_types", feature_types)):
+    for name, value in options.items():
         if value is not None:
             of_matrices = f" applies to matrices, got {value!r} for the genotypes in {path}. Remove this setting."
             raise Refused(Setting(name), of_matrices)

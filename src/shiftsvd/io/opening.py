@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from shiftsvd.backends.files import DiskRows, left_beside
 from shiftsvd.backends.source import RowSource, Stacked
 from shiftsvd.backends.validation import SHOWN, NotFinite
 from shiftsvd.errors import Refused, Setting, plural, refuse
-from shiftsvd.io.base import Labels, Names, Opened, Orient, reading
+from shiftsvd.io.base import Features, Labels, Names, Opened, Orient, reading
 from shiftsvd.io.choices import NOTHING, Censored, Choices, Columns, naming
 from shiftsvd.io.formats.table import with_classes
 from shiftsvd.io.sniff import format_of, formats
@@ -24,7 +24,7 @@ from shiftsvd.io.spooling import refuse_device, rereadable
 from shiftsvd.io.stacking import JOINS, Join, read_stack, several
 from shiftsvd.io.storage.chunked import times_decoded
 from shiftsvd.kernels import thread_count
-from shiftsvd.names import resolve
+from shiftsvd.names import VarNamesName, resolve
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources, limit_of
 from shiftsvd.runs.messages import external_files, log_notice, notice
@@ -44,12 +44,15 @@ class MatrixOptions:
     orient: Orient | None = None
     feature_types: FeatureTypes = None
     join: Join | None = None
+    var_names: VarNamesName | None = None
 
     def __post_init__(self) -> None:
         if self.orient not in (None, "rows", "columns"):
             raise refuse("orient", 'be "rows" or "columns", the axis of the samples', self.orient)
         if self.stack not in (None, "rows", "columns"):
             raise refuse("stack", 'be "rows" (different samples) or "columns" (different features)', self.stack)
+        if self.var_names not in (None, *get_args(VarNamesName)):
+            raise refuse("var_names", 'be "gene_symbols" or "gene_ids"', self.var_names)
 
 
 def of_types(path: Path, opened: Opened, wanted: FeatureTypes) -> Opened:
@@ -123,6 +126,7 @@ def open_matrix(
     stream: bool | None = None,
     feature_types: FeatureTypes = None,
     join: Join | None = None,
+    var_names: VarNamesName | None = None,
     ids: str | None = None,
     drop: Columns = (),
     columns: Columns = (),
@@ -168,6 +172,10 @@ def open_matrix(
     join : "inner" or "outer", optional
         For files with ``stack="rows"``, matched by names of features: keep the features of all files, or those of any
         file, with zeros where a file lacks one; a notice counts them. Default: require the same features.
+    var_names : "gene_symbols" or "gene_ids", optional
+        Names of the genes, for 10x matrices, and for AnnData with both in ``var``. A symbol or id that several genes
+        have, or that a gene lacks, is replaced by the other one. Default: symbols of 10x matrices and the index of
+        ``var``, or the ids of all genes if any of these occurs twice.
     ids : str, optional
         For tables: the column of row names. Default: the first one, if it has no name, or is text without duplicates.
         Columns without names get their numbers, from 1.
@@ -236,7 +244,7 @@ def open_matrix(
         drop, columns, one_hot, comment, na, ids=ids, censored=censored, keep_total=keep_total, **written
     )
     where: dict[str, Any] = {"stack": stack, "format": format, "key": key, "orient": orient}
-    where |= {"feature_types": feature_types, "join": join}
+    where |= {"feature_types": feature_types, "join": join, "var_names": var_names}
     with external_files(allow_external):
         return open_chosen(path, choices, stream=stream, n_threads=n_threads, memory_limit=memory_limit, **where)
 
@@ -326,7 +334,11 @@ def _oriented(path: Path, opened: Opened, which: MatrixOptions) -> Opened:
         notice(*opened.unsaid)
     if which.orient not in (None, opened.samples):
         opened = replace(opened, samples=which.orient, features=None)  # `features` describes the samples then
-    return of_types(path, opened, which.feature_types)
+    opened = of_types(path, opened, which.feature_types)
+    if which.var_names is None:
+        return opened
+    with reading(path):
+        return opened.with_features((opened.features or Features(np.empty(0, str))).labels(which.var_names))
 
 
 def read_file(

@@ -407,6 +407,7 @@ KINDS: Final = {
             "table_": instance_of("Choices"),
             "preprocess_": _transformations,
             "feature_names_in_": texts("i"),
+            "genes_": instance_of("GeneNames"),
             "shift_": instance_of("LearnedGroups", "LearnedCovariates"),
             "design_": instance_of("Design"),
             "unseen_variance_": numbers(least=0),

@@ -137,7 +137,7 @@ def resolve_scale(
     if is_named(scale):
         if scale not in (True, "std", "pareto") or after is None:
             raise refuse("scale", f"be {SCALES}", scale)
-        deviation = _deviations(after, before or after, ddof, exponents, rows)
+        deviation = deviations(after, ddof, rows, before, exponents)
         return np.sqrt(deviation) if scale == "pareto" else deviation
     divisor = finite_vector("scale", scale, n, "feature")
     if np.iscomplexobj(divisor) or np.any(divisor <= 0):
@@ -149,7 +149,11 @@ def resolve_scale(
     return divisor
 
 
-def _deviations(after: Moments, before: Moments, ddof: int, exponents: Vector | int, rows: int) -> Vector:
+def deviations(
+    after: Moments, ddof: int, rows: int, before: Moments | None = None, exponents: Vector | int = 0
+) -> Vector:
+    """Return the standard deviations of the columns, 1 for constant columns, with a warning about these."""
+    before = after if before is None else before
     variance = after.variance(ddof)
     # Entries of a constant column differ from its mean by a few rounding units; after a shift of a rank above 1 by as
     # many as there are rows, as in scikit-learn. Sums of weights are no measure of that: they may be 1e12.

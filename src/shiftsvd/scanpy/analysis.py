@@ -12,6 +12,7 @@ from shiftsvd.extend.fits import Design, integer
 from shiftsvd.extend.operators import Panel, Vector
 from shiftsvd.extend.running import Refused, Resources, Setting, SklearnSolverName, SolverName, few
 from shiftsvd.extend.transforms import Preprocess, apply_all, as_transforms, warn_of_counts, warn_unless_counts
+from shiftsvd.scanpy.clipping import clipped_shares, with_clip
 from shiftsvd.scanpy.stored import (
     MarginsName,
     Mask,
@@ -60,6 +61,7 @@ def pca(
     memory_limit: int | str | None = None,
     covariates: str | Sequence[str] | None = None,
     groups: str | Sequence[str] | None = None,
+    max_value: float | None = None,
 ) -> Any:
     """Compute principal components as ``scanpy.pp.pca`` does, without a dense copy and from files larger than memory.
 
@@ -76,8 +78,8 @@ def pca(
         Subtract the means of the genes. If False, variances are those of the scores around their means, as in
         scikit-learn's `TruncatedSVD`.
     scale : bool
-        Divide by the standard deviations (ddof 1), as ``scanpy.pp.scale`` without clipping does; `X` is not changed.
-        Then use `project` for new cells, because ``scanpy.tl.ingest`` expects a scaled `X`.
+        Divide by the standard deviations (ddof 1), as ``scanpy.pp.scale`` does; `X` is not changed. Then use `project`
+        for new cells, because ``scanpy.tl.ingest`` expects a scaled `X`.
     svd_solver : str, optional
         Name of a scikit-learn solver, as in `shiftsvd.PCA`; "tsqr" means "full".
     chunked : bool
@@ -120,12 +122,16 @@ def pca(
     groups : str or list of str, optional
         Columns of `obs` to treat as categories even if they are numeric, such as the batch. A single column subtracts
         the mean of its group from each cell; several columns and `covariates` are fitted in one regression.
+    max_value : float, optional
+        With ``scale=True``, clip scaled values at plus and minus this number, as ``scanpy.pp.scale`` does, without a
+        dense copy; with ``zero_center=False`` at plus this number only. ``uns["pca"]["params"]`` has the share of
+        clipped entries. Cannot follow `covariates` and `groups`.
 
     Returns
     -------
     None, or AnnData
         For AnnData: None, or the copy if ``copy=True``. Results are ``obsm["X_pca"]`` (scores), ``varm["PCs"]``
-        (loadings, 0 for genes outside the mask), ``uns["pca"]`` (params, variance, variance_ratio), and
+        (loadings, 0 for genes outside the mask), ``uns["pca"]`` (params, variance, variance_ratio, value_errors), and
         ``varm["PCs_shift_scale"]`` for `project`: the shift and the scale of each gene, and the sum of its loadings,
         by which `project` checks that ``varm["PCs"]`` is unchanged. The fitted parts of `preprocess` are in
         ``uns["pca"]["preprocess"]``, scanpy's settings of residuals in ``uns["pearson_residuals_normalization"]``, and
@@ -156,11 +162,12 @@ def pca(
     >>> shiftsvd.scanpy.pca(X, 5, preprocess="log-normalize").shape
     (100, 5)
     """
-    resources, how = Resources(memory_limit, n_threads), as_transforms(preprocess)
+    resources, steps = Resources(memory_limit, n_threads), as_transforms(preprocess)
+    how = steps
     model = PCA(
         n_comps,
         shift="mean" if zero_center else None,
-        scale=bool(scale),
+        scale=bool(scale) and max_value is None,
         scale_ddof=1,
         svd_solver="full" if svd_solver == "tsqr" else svd_solver,
         solver=solver,
@@ -168,6 +175,9 @@ def pca(
         random_state=random_state,
         **vars(resources),
     )
+    if max_value is not None:
+        regressed = covariates is not None or groups is not None
+        how = with_clip(how, max_value, scaled=bool(scale), regressed=regressed, zero_center=zero_center)
     if use_highly_variable is not None:
         if not _is_default(mask_var):
             got = f"got {mask_var!r} and {use_highly_variable!r}"
@@ -191,7 +201,7 @@ def pca(
         mask = None if mask_var is None or _is_default(mask_var) else booleans(mask_var, A.shape[1])
         A = A if mask is None or how else some_columns(A, np.flatnonzero(mask))
     if obsm is None:
-        _warn_of_values(how, A, annotated and has_logarithms(data, layer))
+        _warn_of_values(steps, A, annotated and has_logarithms(data, layer))
     model.preprocess = (with_selection(how, np.flatnonzero(mask), margins) if how and mask is not None else how) or None
     model.n_components = _n_components(n_comps, A.shape[0], A.shape[1] if mask is None else int(mask.sum()))
     model.fit(A, covariates=C)
@@ -204,9 +214,10 @@ def pca(
         return (scores, model.components_, ratio, variance) if return_info else scores
     recorded = mask_var if isinstance(mask_var, str) else mask  # anndata cannot write a Series in uns
     named = isinstance(recorded, str) and recorded == "highly_variable"
-    params = {"zero_center": zero_center, "use_highly_variable": named, "mask_var": recorded}
+    params: dict[str, Any] = {"zero_center": zero_center, "use_highly_variable": named, "mask_var": recorded}
     others = {"layer": layer, "obsm": obsm, "scale": scale or None}
     params |= {name: value for name, value in others.items() if value is not None}
+    params |= clipped_shares(getattr(model, "preprocess_", ()))
     adata, keys = data.copy() if copy else data, keys_of(key_added)
     variances = {"variance": variance, "variance_ratio": ratio}
     adata.obsm[keys.obsm] = scores

@@ -11,6 +11,7 @@ import numpy as np
 
 from shiftsvd.extend.files import (
     Column,
+    Features,
     FeatureTypes,
     Labels,
     Orient,
@@ -21,13 +22,15 @@ from shiftsvd.extend.files import (
     format_of,
     is_array,
     mark,
+    of_types,
     opened_tree,
     optional,
     read_files,
 )
-from shiftsvd.extend.running import Notice, few
+from shiftsvd.extend.running import Notice, VarNamesName, few
 from shiftsvd.io import Opened
-from shiftsvd.scanpy.files import frames_of, is_anndata
+from shiftsvd.scanpy.files import frames_of, is_anndata, tenx_features
+from shiftsvd.scanpy.gene_names import IDS, SYMBOLS, GeneNames
 
 _UNINDEXED: Final = ("categories", "__categories")  # arrays that have no entry for each row
 _SKIPPED_ATTRS: Final = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # references into the source file
@@ -101,6 +104,7 @@ class AnnotationSource:
     key: str | None = None
     orient: Orient | None = None
     feature_types: FeatureTypes = None
+    var_names: VarNamesName | None = None
     memory_limit: int | str | None = None
 
     @contextmanager
@@ -138,12 +142,23 @@ class AnnotationSource:
                 raise ValueError(f"{path} has no column {name!r} in {frame.name.strip('/')}. Its columns: {listed}.")
             return column(tree, frame, name)
 
-    def copy_columns(self, target: Any, axis: Axis) -> None:
-        if len(self.paths) > 1:
-            return
+    def copy_columns(self, target: Any, axis: Axis, genes: GeneNames | None = None) -> None:
+        """Copy the columns of the file, and write ids and symbols of genes that these and the index lack."""
+        names = [] if len(self.paths) > 1 else self._copied(target, axis)
+        index = [text.decode() for text in target["_index"][()].tolist()]
+        for name, texts, known in (
+            () if genes is None else ((IDS[0], genes.ids, IDS), (SYMBOLS[0], genes.symbols, SYMBOLS))
+        ):
+            if texts.tolist() != index and not {each.casefold() for each in names} & {*known}:
+                mark(_write(target, name, texts), "string-array", "0.2.0")
+                names.append(name)
+        dtype = optional("h5py", "hdf5").string_dtype()
+        target.attrs["column-order"] = np.array(names, dtype) if names else np.empty(0)
+
+    def _copied(self, target: Any, axis: Axis) -> list[str]:
         with self.frame(self.paths[0], axis) as found:
             if found is None:
-                return
+                return []
             tree, frame = found
             places = self.opened(self.paths[0]).places if axis == "features" else None
             names = [name for name in column_names(frame) if name not in target]
@@ -152,14 +167,45 @@ class AnnotationSource:
                     _write_legacy(target, name, column(tree, frame, name), places)
                 else:
                     _copy(tree, frame[name], target, name, places)
-        texts = optional("h5py", "hdf5").string_dtype()
-        target.attrs["column-order"] = np.array(names, texts) if names else np.empty(0)
+            return names
 
     def opened(self, path: Path) -> Opened:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Notice)
-            where = {name: getattr(self, name) for name in ("format", "key", "orient", "feature_types")}
+            where = {name: getattr(self, name) for name in ("format", "key", "orient", "feature_types", "var_names")}
             return read_files([path], self.memory_limit, **where)
+
+    def genes(self, names: Labels) -> GeneNames | None:
+        """Return the ids and symbols of the features with these names, or None if no file has them."""
+        known: dict[str, tuple[set[str], set[str]]] = {}
+        for path in self.paths:
+            features = self._features(path)
+            if features is None or (features.ids is None and features.symbols is None):
+                continue
+            blank = np.full(len(features.names), "")
+            parts = (blank if part is None else part for part in (features.ids, features.symbols))
+            for name, *own in zip(*(part.tolist() for part in (features.labels(self.var_names), *parts)), strict=True):
+                for texts, text in zip(known.setdefault(name, (set(), set())), own, strict=True):
+                    texts.update({text} - {""})
+        found = [known.get(name, ((), ())) for name in names.tolist()]
+        # Files may disagree on one of the names: only what they agree on is known.
+        agreed = ([next(iter(each)) if len(each) == 1 else "" for each in part] for part in zip(*found, strict=True))
+        ids, symbols = (np.array(part, dtype=np.str_) for part in agreed)
+        return GeneNames(ids, symbols) if np.any(ids != "") or np.any(symbols != "") else None
+
+    def _features(self, path: Path) -> Features | None:
+        if str(path) == "-":
+            return None
+        kind = format_of(path, self.format)
+        if kind in ("h5ad", "zarr", "10x-h5"):
+            return self.opened(path).features
+        features = tenx_features(path, self.key, self.memory_limit) if kind in ("10x", "mtx") else None
+        if features is None:
+            return None
+        empty = Opened(np.empty((len(features.names), 0)), samples="columns", features=features)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Notice)
+            return of_types(path, empty, self.feature_types).features
 
 
 def sample_column(source: AnnotationSource, name: str) -> Column:

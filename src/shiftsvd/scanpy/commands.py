@@ -22,14 +22,17 @@ from shiftsvd.extend.commands import (
     option_of,
     refuse_with_device,
     texts_for,
+    worded,
 )
 from shiftsvd.extend.files import Column, Labels, Names, Places, format_of, left_beside, several, some_columns
 from shiftsvd.extend.fits import BatchPCA, Design, Observed, asked_for, solver_named
 from shiftsvd.extend.operators import Panel, group_bytes
-from shiftsvd.extend.running import Refused, Setting, affordable, few, notice, passes_so_far
+from shiftsvd.extend.running import Refused, Setting, affordable, few, notice, passes_so_far, plural
 from shiftsvd.extend.transforms import NullModel, as_transforms, warn_of_counts, warn_unless_counts
 from shiftsvd.scanpy.annotations import AnnotationSource, Disagreement, feature_column, sample_column
+from shiftsvd.scanpy.clipping import clipped_shares, with_clip
 from shiftsvd.scanpy.extension import FlavorName
+from shiftsvd.scanpy.gene_names import Genes, matched
 from shiftsvd.scanpy.outputs import anndata_writer
 from shiftsvd.scanpy.ranking import Batches, HighlyVariable, Ranking, rank
 from shiftsvd.scanpy.stored import booleans, with_selection
@@ -45,7 +48,7 @@ OUTPUT: Final = "features.csv"
 class CellHooks(Hooks):
     """Feature selection by a column of var or by variability, and regression on columns of obs, for single cells."""
 
-    recorded = decisive = ("mask", "top_features", "flavor", "batch", "covariates", "groups")
+    recorded = decisive = ("mask", "top_features", "flavor", "batch", "covariates", "groups", "max_value")
     files = ("fit.h5ad", OUTPUT)
 
     mask: str | None = None
@@ -82,6 +85,8 @@ class CellHooks(Hooks):
             raise click.UsageError(
                 "--mask, --covariates and --groups require data without missing values. Remove --missing."
             )
+        if extra["max_value"] is not None:
+            self._check_clip(settings)
         if settings.device not in (None, "cpu") and extra["top_features"] is not None:
             refuse_with_device(str(settings.device), [option_of("top_features")])
         if extra["top_features"] is not None:
@@ -91,6 +96,27 @@ class CellHooks(Hooks):
             raise click.UsageError(
                 f"{' and '.join(others)} {verb} --top-features. Add it, such as --top-features 2000."
             )
+
+    def _check_clip(self, settings: Settings) -> None:
+        if settings.missing != "error":
+            raise click.UsageError("--max-value requires data without missing values. Remove --missing.")
+        if settings.device not in (None, "cpu"):
+            refuse_with_device(str(settings.device), [option_of("max_value")])
+        try:
+            self._with_clip(as_transforms(settings.preprocess))
+        except ValueError as error:
+            raise click.UsageError(worded(error)) from None
+
+    def _with_clip(self, steps: tuple[Transform, ...]) -> tuple[Transform, ...]:
+        settings, extra = self.settings, self.settings.extra
+        return with_clip(
+            steps,
+            extra["max_value"],
+            scaled=settings.scale == "std",
+            regressed=bool(extra["covariates"] or extra["groups"]),
+            zero_center=settings.shift == "mean",
+            ddof=int(self.of_cells),
+        )
 
     def _check_ranking(self, settings: Settings) -> None:
         if settings.extra["mask"] not in (None, NONE):
@@ -131,6 +157,8 @@ class CellHooks(Hooks):
         m, n = run.A.shape
         if settings.filled:
             return
+        if extra["max_value"] is not None:
+            run.steps, run.scale = self._with_clip(run.steps), None
         top = extra["top_features"]
         self.mask, places = self._masked(NONE if top else extra["mask"], run.names.features, n)
         column = partial(sample_column, self.annotations)
@@ -219,6 +247,16 @@ class CellHooks(Hooks):
         return 2, group_bytes(run.A, 1, 2)  # reads: library sizes and moments, or moments twice
 
     def after_fit(self, run: Run) -> None:
+        genes = None if run.names.features is None else self.annotations.genes(run.names.features)
+        if genes is not None:
+            run.pca.genes_ = genes
+        if shares := clipped_shares(getattr(run.pca, "preprocess_", ())):
+            run.document["clipped"] = shares
+            of_all, of_nonzeros = shares["clipped_share"], shares["clipped_share_of_nonzeros"]
+            self.summary_lines.append(
+                f"scaled values clipped at {shares['max_value']:g}: {of_all:.2%} of all entries, {of_nonzeros:.2%} of "
+                "the nonzero ones"
+            )
         if self.design is not None:
             run.pca.design_ = self.design
 
@@ -238,29 +276,56 @@ class CellHooks(Hooks):
     # transform
 
     def refine(self, pca: BatchPCA, A: Observed, names: Names) -> tuple[Observed, Names]:
-        steps, features, file = getattr(pca, "preprocess_", ()), names.features, self.settings.file
+        steps, features = getattr(pca, "preprocess_", ()), names.features
         if steps and isinstance(A, Operator):
             warn_unless_counts([each.how for each in steps], A, self.annotations.logged)
         known = getattr(pca, "feature_names_in_", None)
-        if known is None or features is None or not any(each.selects for each in steps):
+        if known is None or features is None:
             return A, names
-        in_model = {str(name): None for name in known}
-        in_file = set(map(str, features))
-        is_known = np.array([str(name) in in_model for name in features])
-        unknown, absent = int(np.count_nonzero(~is_known)), [name for name in in_model if name not in in_file]
-        most = MAX_ABSENT if self.settings.max_absent is None else self.settings.max_absent
-        if len(absent) > most * len(in_model):
-            raise Refused(
-                f"{file} lacks {len(absent):,} of the model's {len(in_model):,} features (limit {100 * most:g} %, ",
-                *(Setting("max_absent"), f"): {few(absent)}. The file has {few(features)}. "),
-                "Raise the limit, or fit on the features that both files have.",
-            )
-        if unknown or absent:
-            removed = f"removed {unknown:,} feature{'s' * (unknown != 1)} that the model does not have"
-            notice(f"{file}: {removed}. The file lacks {len(absent):,} of the model's {len(in_model):,} features.")
+        selects, genes = any(each.selects for each in steps), getattr(pca, "genes_", None)
+        model = Genes.of(known, **({} if genes is None else vars(genes)))
+        found = self._genes(features)
+        if not selects and (model.equals(found) or not (model.has_kinds or found.has_kinds)):
+            return A, names
+        renamed, places = self._matched(model, found, selects)
+        if not selects or np.all(places >= 0):
+            return A, names._replace(features=renamed)
         assert isinstance(A, Operator)
-        places = np.flatnonzero(is_known)
-        return (some_columns(A, places) if unknown else A), names._replace(features=features[places])
+        kept = np.flatnonzero(places >= 0)
+        return some_columns(A, kept), names._replace(features=renamed[kept])
+
+    def _genes(self, features: Labels) -> Genes:
+        kind, genes = self.settings.var_names, self.annotations.genes(features)
+        ids, symbols = (None, None) if genes is None else (genes.ids, genes.symbols)
+        return Genes.of(features, None if kind == "gene_symbols" else ids, None if kind == "gene_ids" else symbols)
+
+    def _matched(self, model: Genes, found: Genes, selects: bool) -> tuple[Labels, Places]:
+        """Return the features of the file with their names in the model, and their places there."""
+        file, by = self.settings.file, matched(model, found)
+        most = (MAX_ABSENT if selects else 0.0) if self.settings.max_absent is None else self.settings.max_absent
+        places, unknown = by.places, int(np.count_nonzero(by.places < 0))
+        absent = np.setdiff1d(np.arange(len(model.names)), places)
+        for note in by.notes:
+            notice(f"{file}: {note}")
+        if len(absent) > most * len(model.names):
+            raise Refused(
+                f"{file} lacks {len(absent):,} of the model's {len(model.names):,} features (limit {100 * most:g} %, ",
+                *(
+                    Setting("max_absent"),
+                    f"): {few(model.called(absent))}. The file has {few(found.called(places < 0))}",
+                ),
+                " that the model lacks. Raise the limit, or fit on the features that both files have.",
+            )
+        renamed = np.where(places < 0, found.apart(model), model.names[places])
+        if np.any(renamed != found.names):
+            ids, symbols = f"{by.by_id:,} genes by id", f"{by.by_symbol:,} by symbol"
+            notice(f"{file}: its names differ from those of the model. Matched {ids} and {symbols}.")
+        if selects and (unknown or len(absent)):
+            removed = f"removed {plural(unknown, 'feature')} that the model does not have"
+            lacks = f": {few(model.called(absent))}" if len(absent) else ""
+            of_model = f"of the model's {len(model.names):,} features"
+            notice(f"{file}: {removed}. The file lacks {len(absent):,} {of_model}{lacks}.")
+        return renamed, places
 
     def covariates(self, pca: BatchPCA) -> Panel | None:
         design = getattr(pca, "design_", None)

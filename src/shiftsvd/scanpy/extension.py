@@ -16,9 +16,15 @@ EXTENSION: Final = Extension(
             ("folder",),
             "10x folder: matrix.mtx, barcodes.tsv, features.tsv",
             claims="shiftsvd.scanpy.files:is_tenx_folder",
+            describe="shiftsvd.scanpy.describing:describe_tenx",
         ),
         "10x-h5": Format(
-            "shiftsvd.scanpy.files:read_tenx_h5", (), ("HDF5",), "10x HDF5", claims="shiftsvd.scanpy.files:genomes"
+            "shiftsvd.scanpy.files:read_tenx_h5",
+            (),
+            ("HDF5",),
+            "10x HDF5",
+            claims="shiftsvd.scanpy.files:genomes",
+            describe="shiftsvd.scanpy.describing:describe_tenx",
         ),
         "h5ad": Format(
             "shiftsvd.scanpy.files:read_anndata",
@@ -27,10 +33,12 @@ EXTENSION: Final = Extension(
             "AnnData",
             claims="shiftsvd.scanpy.files:is_anndata",
             element="shiftsvd.scanpy.files:element",
+            describe="shiftsvd.scanpy.describing:describe_anndata",
         ),
     },
     beside="shiftsvd.scanpy.files:with_tenx_names",
     options={"fit": "shiftsvd.scanpy.options:OF_FIT"},
+    values="shiftsvd.scanpy.models:VALUES",
     hooks="shiftsvd.scanpy.commands:CellHooks",
     help={
         "fit": """--top-features ranks all features by variability, keeps the given number of them, and writes the
@@ -42,6 +50,8 @@ EXTENSION: Final = Extension(
     stderr.""",
         "transform": """Single cells: features that MODEL does not use (--mask, --top-features) are ignored. The file
     must have the columns of obs that MODEL regresses out.""",
+        "info": """Single cells: the values of a sample of cells or genes are described as counts, logarithms or scaled
+    values, with layers, columns of obs and var, batches and the mask; the last line is a command to begin with.""",
         "estimate": "With --top-features, the number of passes includes the reads that rank the features.",
     },
     examples={

@@ -1,6 +1,7 @@
 """Read AnnData (.h5ad, Zarr) and 10x Genomics matrices (folders, HDF5)."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -28,6 +29,7 @@ from shiftsvd.extend.files import (
     unsaid,
 )
 from shiftsvd.extend.running import Refused, Setting
+from shiftsvd.scanpy.gene_names import names_of_var
 
 GENES: Final = "Gene Expression"  # 10x's feature type of genes
 TYPES = "feature_types"  # the column of var with the feature type
@@ -61,6 +63,7 @@ def element(tree: Tree, key: str | None) -> Opened:
     frames = frames_of(key)
     rows, columns = (_names(tree, frame, size) for frame, size in zip(frames, sizes, strict=True))
     features = _features_of_var(tree, frames[1], columns)
+    columns = columns if features is None else features.labels()
     return Opened(source, rows, columns, transposed=by_columns, features=features)
 
 
@@ -70,10 +73,13 @@ def frames_of(key: str | None) -> tuple[str | None, str | None]:
 
 def _features_of_var(tree: Tree, frame: str | None, names: Labels | None) -> Features | None:
     node = None if frame is None or frame not in tree.root else tree.root[frame]
-    if node is None or names is None or TYPES not in column_names(node):
+    if node is None or names is None:
         return None
-    types = [str(kind) for kind in column(tree, node, TYPES, len(names))]
-    return Features(names, None, labels(tree.path, types, tree.memory_limit))
+    known, read = column_names(node), partial(column, tree, node, length=len(names))
+    ids, symbols = names_of_var(names, known, read)
+    types = labels(tree.path, map(str, read(TYPES)), tree.memory_limit) if TYPES in known else None
+    every = ids is None and symbols is None and types is None
+    return None if every else Features(names, ids, types, symbols=symbols)
 
 
 def _names(tree: Tree, frame: str | None, length: int) -> Labels | None:
@@ -132,6 +138,16 @@ def named(matrix: Any, found: NameFiles, memory_limit: int | str | None) -> Open
     return Opened(by_cells, features.labels(), columns, samples="columns", features=features)
 
 
+def tenx_features(path: Path, key: str | None, memory_limit: int | str | None) -> Features | None:
+    """Read the features of a 10x folder, or of a matrix in it, without its matrix."""
+    found = name_files(_matrix(path, key) if path.is_dir() else path)
+    if found is None:
+        return None
+    with reading(found.features), open_bytes(found.features) as stream:
+        count = sum(1 for _ in bounded_lines(found.features, stream, memory_limit, kept=False))
+    return _features_of_lines(found.features, _lines_of(found.features, count, memory_limit), memory_limit)
+
+
 def _matrix(path: Path, key: str | None) -> Path:
     with reading(path):
         files = sorted(name for packed in _PACKED for name in path.glob(f"*{MATRIX}{packed}"))
@@ -171,7 +187,10 @@ def _features_of_lines(path: Path, fields: Fields, memory_limit: int | str | Non
         return labels(path, [row[min(place, len(row) - 1)] for row in fields], memory_limit)
 
     typed = all(len(row) == 3 for row in fields)
-    return Features(field(1), field(0), field(2) if typed else None, GENES if typed else None)
+    names = field(1)
+    if all(len(row) == 1 for row in fields):
+        return Features(names)  # of an unknown kind
+    return Features(names, field(0), field(2) if typed else None, GENES if typed else None, names)
 
 
 def read_tenx_h5(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
@@ -202,11 +221,12 @@ def _is_genome(node: Any) -> bool:
 
 def _features_of_group(tree: Tree, group: Any, length: int) -> Features:
     if "features" not in group:
-        return Features(tree.texts(group["gene_names"], length), tree.texts(group["genes"], length))
+        names, ids = (tree.texts(group[part], length) for part in ("gene_names", "genes"))
+        return Features(names, ids, symbols=names)
     names, ids = (tree.texts(group[f"features/{part}"], length) for part in ("name", "id"))
     kinds = group["features"].get("feature_type")
     types = None if kinds is None else tree.texts(kinds, length)
-    return Features(names, ids, types, GENES)
+    return Features(names, ids, types, GENES, names)
 
 
 _CELLRANGER = ("metadata_json", "software_version")  # words in the comments that CellRanger writes

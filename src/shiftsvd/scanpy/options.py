@@ -38,6 +38,13 @@ OF_FIT: Final[tuple[Any, ...]] = (
     group_options(
         "Preparation",
         click.option(
+            "--max-value",
+            metavar="NUMBER",
+            type=float,
+            help="With --scale, clip scaled values at plus and minus this number, such as 10, as max_value of "
+            "scanpy.pp.scale does.  [default: no clipping]",
+        ),
+        click.option(
             "--covariates",
             metavar="COLUMNS",
             callback=split_names,

@@ -13,6 +13,7 @@ from shiftsvd.extend.files import creating, mark, optional, write_frame
 from shiftsvd.extend.transforms import kept_of
 from shiftsvd.io import Names
 from shiftsvd.scanpy.annotations import AnnotationSource
+from shiftsvd.scanpy.clipping import clipped_shares
 from shiftsvd.scanpy.stored import Keys, loadings_of, uns_entries
 
 
@@ -28,7 +29,7 @@ def anndata_writer(
         genes = write_frame(store, "var", names.features, n_features)
         write_frame(store, "obs", names.samples, table.n_rows)
         source.copy_columns(root["obs"], "samples")
-        source.copy_columns(root["var"], "features")
+        source.copy_columns(root["var"], "features", getattr(pca, "genes_", None))
         varm, computed_on = loadings_of(pca, n_features, kept, keys), source.key or "adata.X"
         varm[keys.varm] = varm[keys.varm].astype(table.dtype)
         uns = uns_entries(pca, keys.uns, _params(pca, mask), variances, np.array(genes, object), computed_on)
@@ -50,6 +51,8 @@ def _params(pca: PCA, mask: str | None) -> dict[str, Any]:
     params |= {"svd_solver": info.solver, "mask_var": mask, "use_highly_variable": mask == "highly_variable"}
     if info.completed is not None:  # variance ratios refer to the completed matrix
         params |= {"variance_of": of_gaps(pca)["variance_of"], "heldout_r2": info.heldout_r2}
+    if shares := clipped_shares(getattr(pca, "preprocess_", ())):
+        params |= {"scale": "std", **shares}
     return {name: value for name, value in params.items() if value is not None}
 
 

@@ -68,9 +68,9 @@ def project(
     keys = keys_of(key_added)
     model, genes = read_model(reference, keys)
     steps, design = getattr(model, "preprocess_", ()), getattr(model, "design_", None)
-    places = places_of(adata, genes[kept_of(steps, len(genes))], "of the components", max_absent)
+    places = places_of(adata, reference, genes[kept_of(steps, len(genes))], "of the components", max_absent)
     if any(each.selects for each in steps):
-        places = places_of(adata, genes, "in the library sizes", max_absent)
+        places = places_of(adata, reference, genes, "in the library sizes", max_absent)
     present = np.flatnonzero(places >= 0)
     order = present[np.argsort(places[present])]  # read files in their own order
     A = matrix_of(adata, layer, places[order], Resources())

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd import PCA, Covariates, LogNormalize, Operator, PearsonResiduals, Select, as_operator
-from shiftsvd.extend.files import Places, SomeColumns, SomeRows, held_or_streamed, read_file
+from shiftsvd.extend.files import Labels, Places, SomeColumns, SomeRows, held_or_streamed, read_file
 from shiftsvd.extend.fits import Column
 from shiftsvd.extend.models import code, decode
 from shiftsvd.extend.operators import Panel, Vector, unmasked
 from shiftsvd.extend.running import Refused, Resources, Setting, few, notice, refuse
 from shiftsvd.extend.transforms import OfEntry, SettingText, kept_of
+from shiftsvd.scanpy.gene_names import Genes, matched, names_of_var
 from shiftsvd.transforms import Transform
 
 # Rounding error of the sum of a row whose absolute values sum to 1, in a file in single precision.
@@ -60,7 +61,12 @@ def uns_entries(
 ) -> dict[str, Any]:
     # `genes` has the names of all genes, also of those outside the mask.
     found: dict[str, Any] = {}
-    results = {"params": params, **variances}
+    info, results = pca.info_, {"params": params, **variances}
+    known = {"tol": pca.tol, "converged": info.converged}
+    if info.value_errors is not None:
+        results["value_errors"] = info.value_errors  # bounds of the relative errors of the singular values
+        known["error_bound"] = float(np.max(info.value_errors, initial=0.0))
+    params |= {name: value for name, value in known.items() if value is not None}
     fitted, design = getattr(pca, "preprocess_", ()), getattr(pca, "design_", None)
     if steps := tuple(each for each in fitted if not each.selects):
         n_all = next((number for number, each in enumerate(fitted) if each.selects), 0)
@@ -246,23 +252,37 @@ def _from_objects(values: Any, name: str) -> Any:
     return values.astype(bool) if all(isinstance(x, bool | np.bool_) for x in values.flat) else values
 
 
-def places_of(adata: Any, names: Any, of: str, max_absent: float) -> Places:
+def places_of(adata: Any, reference: Any, names: Any, of: str, max_absent: float) -> Places:
+    """Return the place in `adata` of genes of the reference, of which a share may be absent (-1)."""
     if not 0 <= max_absent < 1:
         raise ValueError(f"max_absent must be at least 0 and below 1, a share of the genes, got {max_absent!r}")
-    for whose, known in (("the new cells", adata.var_names), ("the reference", names)):
+    model, new = _genes_of(reference).named(names), _genes_of(adata)
+    by_names = not (model.has_kinds or new.has_kinds)
+    for whose, known in (*((("the new cells", adata.var_names),) if by_names else ()), ("the reference", names)):
         if not known.is_unique:
             twice = known[known.duplicated()][0]
             raise ValueError(
                 f"gene names of {whose} must be unique, got {twice!r} several times. Call .var_names_make_unique() "
                 "first."
             )
-    places: Places = adata.var_names.get_indexer(names)
-    absent = names[places < 0]
+    found = matched(model, new)
+    for note in found.notes:
+        notice(f"The new cells: {note}")
+    places = np.full(len(names), -1, np.intp)
+    places[found.places[found.places >= 0]] = np.flatnonzero(found.places >= 0)
+    absent = model.called(places < 0)
     if len(absent) > max_absent * len(names):
         raise ValueError(
             f"the new cells lack {len(absent):,} of the {len(names):,} genes {of} (limit {100 * max_absent:g} %, "
-            f"max_absent): {few(absent)}. The new cells have {few(adata.var_names)}."
+            f"max_absent): {few(absent)}. The new cells have {few(new.called(found.places < 0))}."
         )
-    if len(absent):
+    if absent:
         notice(f"The new cells lack {len(absent):,} of the {len(names):,} genes {of}: {few(absent)}.")
     return places
+
+
+def _genes_of(adata: Any) -> Genes:
+    names: Labels = np.array([str(name) for name in adata.var_names], dtype=np.str_)
+    return Genes.of(
+        names, *names_of_var(names, [str(name) for name in adata.var], lambda name: adata.var[name].to_numpy(object))
+    )

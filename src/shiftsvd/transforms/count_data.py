@@ -118,12 +118,17 @@ def samples_of(A: Operator) -> list[Sample]:
         if isinstance(A.A, DenseRows) and A.A.shift is None:
             return samples_of(DenseRows(A.A.X.T))
         return [replace(each, i=each.j, j=each.i, shape=each.shape[::-1], whole_rows=False) for each in samples_of(A.A)]
-    m, n = A.shape
+    with without_progress():
+        found = [_block_sample(A, lo, hi) for lo, hi in sample_places(A.shape)]
+    return [sample for sample in found if sample is not None]
+
+
+def sample_places(shape: tuple[int, int]) -> list[tuple[int, int]]:
+    """Return ranges of rows to sample from a matrix."""
+    m, n = shape
     rows = max(1, min(ROWS, m, ENTRIES // n))
     starts = np.unique(np.linspace(0, m - rows, min(BLOCKS, -(-m // rows))).astype(int)).tolist()
-    with without_progress():
-        found = [_block_sample(A, lo, lo + rows) for lo in starts]
-    return [sample for sample in found if sample is not None]
+    return [(lo, lo + rows) for lo in starts]
 
 
 def _block_sample(A: Any, lo: int, hi: int) -> Sample | None:

@@ -1,0 +1,248 @@
+"""Describe files of single cells for `shiftsvd info`: elements, columns, values, and a command to begin with."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from scipy import sparse
+
+from shiftsvd.extend.commands import quoted
+from shiftsvd.extend.files import (
+    Features,
+    RowSource,
+    Tree,
+    attribute,
+    column,
+    column_names,
+    is_array,
+    is_sparse,
+    opened_tree,
+)
+from shiftsvd.extend.running import few
+from shiftsvd.extend.transforms import Sample, sample_places
+from shiftsvd.io import Opened
+from shiftsvd.scanpy.commands import DEFAULT_MASK
+from shiftsvd.scanpy.files import GENES, element, frames_of
+from shiftsvd.scanpy.stored import booleans
+
+_BATCH: Final = re.compile(
+    r"(batch|donor|sample|patient|individual|subject|library|lane|run|plate|pool|channel|dataset|study|site|"
+    r"orig[._]ident)s?([._ ]?(ids?|names?|keys?|numbers?))?",
+    re.IGNORECASE,
+)
+_TOP: Final = 2000  # features to keep by default, as in tutorials of scanpy
+_SHOWN: Final = 3  # categories of a column
+_EQUAL: Final = 5e-3  # largest relative difference of the sums of normalized cells
+_COUNTS, _LOGS, _NORMALIZED = "counts", "logarithms", "normalized"
+Kind = tuple[str, str]  # kind of the values, and the evidence
+
+
+def describe_tenx(path: Path, opened: Opened, key: str | None, memory_limit: int | str | None) -> Mapping[str, Any]:
+    """Return the facts of a 10x matrix, with "settings" of a first fit."""
+    samples = _samples(opened)
+    kind = _kind(samples, logged=False)
+    facts: dict[str, Any] = {"looks_like": kind[1], "sampled": _extent(samples, opened)}
+    facts |= {"gene_names": _kinds_of_names(opened.features)}
+    return facts | {"settings": _settings(kind[0], opened.names.features, None, samples)}
+
+
+def describe_anndata(path: Path, opened: Opened, key: str | None, memory_limit: int | str | None) -> Mapping[str, Any]:
+    """Return the facts of an AnnData file, with "settings" of a first fit."""
+    with opened_tree(path, memory_limit) as tree:
+        logged = "uns/log1p" in tree.root
+        own, others = _samples(opened), _elements(tree)
+        kinds = {name: _kind_of(tree, name, logged and name == "X") for name in {"X": None, **dict.fromkeys(others)}}
+        kinds[key or "X"] = _kind(own, logged and key in (None, "X"))
+        best = key or next((name for name, kind in kinds.items() if kind[0] == _COUNTS), "X")
+        frames, columns = frames_of(best), list[dict[str, Any]]()
+        sizes = opened.matrix.shape[:: -1 if opened.transposed else 1]
+        for axis, frame, size in zip(("obs", "var"), frames_of(key), sizes, strict=True):
+            columns += _columns(tree, axis, frame, size if opened.places is None else None)
+        mask = _mask(tree, frames[1])
+        chosen = opened if best == (key or "X") else element(tree, best)
+        settings = {} if best == (key or "X") else {"key": best}
+        settings |= _settings(kinds[best][0], chosen.names.features, mask, own if not settings else _samples(chosen))
+        if chosen.features is not None and chosen.features.types is not None and opened.places is None:
+            types = Counter(chosen.features.types.tolist())
+            settings |= {"feature_types": GENES} if len(types) > 1 and GENES in types else {}
+        batches = [each for each in columns if each["use"] == "batch"]
+        facts: dict[str, Any] = {
+            "looks_like": kinds[key or "X"][1],
+            "sampled": _extent(own, opened),
+            "elements": {name: kind[1] for name, kind in kinds.items() if name != (key or "X")} or None,
+            "obsm": {name: _shape(tree.root[f"obsm/{name}"]) for name in _members(tree, "obsm")} or None,
+            "gene_names": _kinds_of_names(opened.features),
+            "mask": None if mask is None else f"{DEFAULT_MASK}, {mask}",
+            "batches": [f"{each['name']} ({each['kind']})" for each in batches] or None,
+            "columns": columns,
+        }
+        return facts | {"notes": _notes(batches), "settings": settings}
+
+
+def _kinds_of_names(features: Features | None) -> list[str] | None:
+    """Return the values of --var-names that the file has names for."""
+    have = {} if features is None else {"gene_symbols": features.symbols, "gene_ids": features.ids}
+    return [kind for kind, names in have.items() if names is not None] or None
+
+
+def _members(tree: Tree, group: str) -> list[str]:
+    return sorted(tree.root[group]) if group in tree.root and not is_array(tree.root[group]) else []
+
+
+def _elements(tree: Tree) -> list[str]:
+    """Return the names of the matrices of cells by genes, `counts` first among the layers."""
+    layers = sorted(_members(tree, "layers"), key=lambda name: ("count" not in name.casefold(), name))
+    names = [*(f"layers/{name}" for name in layers), "raw/X"]
+    return [name for name in names if name in tree.root and (is_array(tree.root[name]) or is_sparse(tree.root[name]))]
+
+
+def _shape(node: Any) -> str:
+    sizes = node.shape if is_array(node) else node.attrs.get("shape", ())
+    return " x ".join(f"{int(size):,}" for size in sizes) or str(attribute(node, "encoding-type"))
+
+
+# ---- values
+
+
+def _samples(opened: Opened) -> list[Sample]:
+    X, flip = opened.matrix, opened.by_features
+    if not isinstance(X, RowSource) and flip:
+        X, flip = X.T, False
+    X = X.with_nan() if isinstance(X, RowSource) else X
+    found = []
+    for lo, hi in sample_places(X.shape):
+        block = sparse.coo_array(X.read(lo, hi) if isinstance(X, RowSource) else X[lo:hi])
+        there = block.data != 0
+        i, j = (place[there] for place in block.coords[:: -1 if flip else 1])
+        found.append(Sample(block.data[there], i, j, block.shape[:: -1 if flip else 1], not flip))
+    return found
+
+
+def _kind_of(tree: Tree, name: str, logged: bool) -> Kind:
+    try:
+        return _kind(_samples(element(tree, name)), logged)
+    except (LookupError, OSError, TypeError, ValueError) as error:
+        return "unreadable", f"unreadable: {error}"
+
+
+def _extent(samples: list[Sample], opened: Opened) -> str:
+    whole = samples[0].whole_rows if samples else True
+    m, n = opened.matrix.shape[::-1] if opened.by_features else opened.matrix.shape
+    seen = sum(each.shape[0 if whole else 1] for each in samples)
+    size = m if whole else n
+    return f"{min(seen, size):,} of {size:,} {'cells' if whole else 'genes'}"
+
+
+def _kind(samples: list[Sample], logged: bool) -> Kind:
+    """Return what the values of samples look like."""
+    x = np.concatenate([each.x for each in samples]) if samples else np.zeros(0)
+    known = x[np.isfinite(x)]
+    gaps = f", {len(x) - len(known):,} of the sampled values are missing" if len(known) < len(x) else ""
+    if not len(known):
+        return "empty", f"no numbers other than 0{gaps}"
+    least, most = float(known.min()), float(known.max())
+    extent = f"{least:.3g} to {most:.3g}{gaps}"
+    if least < 0:
+        clipped = f", clipped at {most:g}" if most == round(most) and np.count_nonzero(known == most) > 1 else ""
+        return "scaled", f"scaled or centred values, with negative ones: {extent}{clipped}"
+    if not gaps and not np.any(known % 1):
+        return (_COUNTS, f"counts: integers up to {most:,.0f}") if most > 1 else ("indicators", "zeros and ones")
+    if evidence := next(filter(None, (each.logarithms(logged) for each in samples)), None) if not gaps else None:
+        return _LOGS, f"logarithms, {extent}: {evidence}"
+    sums = np.concatenate([np.bincount(each.i, each.x, each.shape[0]) for each in samples])
+    if not gaps and samples[0].whole_rows and np.ptp(sums[sums > 0]) < _EQUAL * np.median(sums[sums > 0]):
+        return _NORMALIZED, f"normalized counts without a logarithm: every cell has the sum {np.median(sums):,.0f}"
+    return "numbers", f"numbers of an unknown kind: {extent}"
+
+
+# ---- columns
+
+
+def _columns(tree: Tree, axis: str, frame: str | None, size: int | None) -> Iterator[dict[str, Any]]:
+    node = None if frame is None else tree.root.get(frame)
+    for name in [] if node is None else column_names(node):
+        facts: dict[str, Any] = {
+            "name": f"{axis}/{name}",
+            "kind": "unreadable",
+            "use": "",
+            "missing": {},
+            "n_missing": 0,
+        }
+        facts |= {"low": None, "high": None, "unit": "", "examples": [], "notes": []}
+        try:
+            facts |= _described(column(tree, node, name, size))
+        except (LookupError, OSError, TypeError, ValueError) as error:
+            yield facts | {"notes": [str(error)]}
+            continue
+        n_categories = facts.pop("n_categories", 0)
+        if axis == "obs" and 1 < n_categories and _BATCH.fullmatch(name):
+            facts["use"] = "batch"
+        elif axis == "var" and name == DEFAULT_MASK:
+            facts["use"] = "mask"
+        yield facts
+
+
+def _described(values: Any) -> dict[str, Any]:
+    if values.dtype.kind in "iuf":
+        known = values[np.isfinite(values)]
+        distinct = np.unique(known) if values.dtype.kind in "iu" else known[:0]
+        ends = {"low": float(known.min()), "high": float(known.max())} if len(known) else {}
+        few_values = 1 < len(distinct) <= len(values) // 2
+        return {
+            "kind": "numbers",
+            "n_missing": len(values) - len(known),
+            "n_categories": few_values * len(distinct),
+            **ends,
+        }
+    if values.dtype.kind == "b":
+        return {"kind": "true or false", "examples": [f"{np.count_nonzero(values):,} true"]}
+    gaps = [value is None or value != value for value in values.tolist()]
+    counts = Counter(str(value) for value, gap in zip(values.tolist(), gaps, strict=True) if not gap)
+    facts: dict[str, Any] = {"n_missing": sum(gaps), "examples": list(map(str, counts))[:_SHOWN], "kind": "text"}
+    if 2 * len(counts) > len(values) and len(counts) > 1:  # names
+        return facts
+    common = [f"{name} ({count:,})" for name, count in counts.most_common(_SHOWN)]
+    kind = "1 category" if len(counts) == 1 else f"{len(counts):,} categories"
+    return facts | {"kind": kind, "examples": common, "n_categories": len(counts)}
+
+
+def _mask(tree: Tree, frame: str | None) -> str | None:
+    """Return how many features the default mask has, or why it cannot be used; None if there is none."""
+    node = None if frame is None else tree.root.get(frame)
+    if node is None or DEFAULT_MASK not in column_names(node):
+        return None
+    try:
+        values = column(tree, node, DEFAULT_MASK)
+        kept = np.count_nonzero(booleans(values, len(values)))
+    except (LookupError, OSError, TypeError, ValueError):
+        return "unusable"
+    return f"{kept:,} of {len(values):,}"
+
+
+def _notes(batches: list[dict[str, Any]]) -> list[str]:
+    names = [each["name"].partition("/")[2] for each in batches]
+    if not names:
+        return []
+    may = "may be a batch" if len(names) == 1 else "may be batches"
+    groups = f"--groups {quoted(names[0])} subtracts the mean of each of its groups"
+    ranks = f"--batch {quoted(names[0])} with --top-features ranks features within groups"
+    return [f"{few(names)} {may}: {groups}, and {ranks}."]
+
+
+# ---- the command
+
+
+def _settings(kind: str, features: Any, mask: str | None, samples: list[Sample]) -> dict[str, Any]:
+    """Return the options of a fit that reads these values as they are meant."""
+    if any(not np.isfinite(each.x).all() for each in samples):
+        return {"missing": "mean"}
+    settings: dict[str, Any] = {"preprocess": "log-normalize"} if kind in (_COUNTS, _NORMALIZED) else {}
+    n = samples[0].shape[1] if samples and samples[0].whole_rows else 0 if features is None else len(features)
+    if mask == "unusable":
+        settings |= {"mask": "none"}
+    if mask in (None, "unusable") and n > 2 * _TOP and kind in (_COUNTS, _NORMALIZED, _LOGS):
+        settings |= {"top_features": _TOP}
+    return settings
