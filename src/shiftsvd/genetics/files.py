@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import pairwise
+from math import prod
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, TypeVar
@@ -42,6 +43,9 @@ COHORTS: Final = (
 )
 Calls = npt.NDArray[np.int8]  # counts of the first allele, 0 to 2; negative ones are missing
 _ALL: Final = slice(None)
+# A read decodes this number of bytes, at 4 per genotype, and at least this number of variants.
+_LEAST_READ, _FEWEST = 2**20, 64
+_HELD: Final = 2**25  # bytes of genotypes, at 4 each: larger files are decoded in every pass, which takes as long
 _BED: Final = b"\x6c\x1b\x01"  # the last byte: variant-major
 
 
@@ -54,6 +58,7 @@ class Genotypes(RowSource):
     sparse = False
     dtype = np.dtype(np.float32)
     unstackable = COHORTS
+    readers = 0
 
     def __init__(
         self,
@@ -67,6 +72,7 @@ class Genotypes(RowSource):
         self._places = np.arange(in_file[0]) if places is None else places
         self.shape = len(self._places), in_file[1] if samples is None else len(samples)
         self.name = str(path)
+        self.largest_block = max(_LEAST_READ, _FEWEST * 4 * self.shape[1])
         chosen = [places, means, samples]
         self.fingerprint = fingerprint_of(path, "" if all(part is None for part in chosen) else _digest(chosen))
 
@@ -203,8 +209,7 @@ def _open_files(kind: type[Genotypes], path: Path, memory_limit: int | str | Non
         names = ["_".join(pair) for pair in zip(samples["FID"], names, strict=True)]
     shape = len(variants["ID"]), len(names)
     plausible_shape(path, shape, memory_limit)
-    rows = labels(of_variants, variants["ID"], memory_limit)
-    return Opened(kind(path, shape), rows, labels(of_samples, names, memory_limit), samples="columns")
+    return Opened(kind(path, shape), variants["ID"], labels(of_samples, names, memory_limit), samples="columns")
 
 
 Beds = str | PathLike[str] | Sequence[str | PathLike[str]]  # one file, or one for each chromosome
@@ -276,6 +281,7 @@ class Fileset:
         """Return the genotypes, samples x variants, with means in place of missing ones."""
         matrix = self.parts[0] if len(self.parts) == 1 else OnTop([*self.parts])
         opened = Opened(matrix, self.variants.names, self.labels, samples="columns")
+        stream = True if stream is None and 4 * prod(self.shape) > _HELD else stream
         return operator_of(self.paths, opened, resources, stream)[0]
 
     def calls(self, lo: int, hi: int) -> Calls:
@@ -329,7 +335,7 @@ def block_size(resources: Resources) -> int:
 
 def over_blocks(files: Fileset, of_block: Callable[[Calls], T], resources: Resources, expanded: int = 1) -> Iterator[T]:
     # `expanded`: bytes of the result for each genotype. Blocks are smaller by this factor.
-    blocks = files.blocks(4 * (block_size(resources) // expanded))
+    blocks = files.blocks(block_size(resources) // expanded)
     return ordered(lambda block: of_block(block[0].calls(*block[1:])), blocks, resources.n_threads or default_threads())
 
 
