@@ -265,7 +265,7 @@ def pca(
         If the files cannot be read or do not fit together, if there are fewer than two samples, or if all variants are
         monomorphic. The message starts with the name of the file.
     ImportError
-        If the package bed-reader is not installed.
+        If the package pgenlib, for a .pgen, is not installed.
 
     See Also
     --------
