@@ -174,7 +174,9 @@ def test_positions_of_another_build_match_no_variant_by_chance(folder: Path) -> 
     elsewhere = np.where(named, new().position + 30_000_000, new().position)
     name = np.where(named, new().name, [f"other{j}" for j in range(N)])
     file = replace(new(), name=name.astype(object), position=elsewhere).written(folder / "built.bed")
-    with pytest.warns(UserWarning, match=r"300 of 300 variants .* the genome builds differ \(model: unknown, .*unknown\)"):
+    with pytest.warns(
+        UserWarning, match=r"300 of 300 variants .* the genome builds differ \(model: unknown, .*unknown\)"
+    ):
         found = components.project(file, trust_ambiguous=True)
     assert (found.n_used, found.n_by_name, found.n_absent) == (300, 300, 100)
     asked = components.project(file, match="name", trust_ambiguous=True)  # without a notice

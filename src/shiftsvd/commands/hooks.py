@@ -53,6 +53,8 @@ class Run:
         The fitted model.
     scored : Operator, or None
         The samples whose scores are written, if these are not the samples of `A`.
+    score_factors : float or array of shape (k,)
+        Factors of the columns of the table of scores.
     beside : pairs of a header and texts
         Additional columns of the table of components.
     document : dict
@@ -83,6 +85,7 @@ class Run:
     scale_ddof: int = 0
     pca: Any = None
     scored: Observed | None = None
+    score_factors: Any = 1
     beside: tuple[tuple[str, Any], ...] = ()
     document: dict[str, Any] = field(default_factory=dict)
     features: str | None = None

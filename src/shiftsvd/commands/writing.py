@@ -364,7 +364,8 @@ def write_scores(run: Run, hooks: Sequence[Hooks], paths: Mapping[str, Path], ou
         writes: list[Any] = []
         if "scores" in paths:
             file = stack.enter_context(outputs.part(paths["scores"]).open("wb"))
-            writes.append(stack.enter_context(WRITERS[paths["scores"].suffix[1:]](file, table)))
+            write = stack.enter_context(WRITERS[paths["scores"].suffix[1:]](file, table))
+            writes.append(lambda first, block: write(first, block * run.score_factors))
         for each in hooks:
             writes += map(stack.enter_context, each.writers(run, table, paths, outputs))
         rasters = score_rasters(pca) if "report" in paths else []

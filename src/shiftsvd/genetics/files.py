@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from io import TextIOWrapper
 from itertools import pairwise
 from math import prod
 from os import PathLike
@@ -34,7 +35,7 @@ from shiftsvd.extend.files import (
 )
 from shiftsvd.extend.operators import Panel, Vector
 from shiftsvd.extend.running import Refused, Resources, Setting, default_threads, notice, ordered, parse_bytes
-from shiftsvd.genetics.extension import TARGETS
+from shiftsvd.genetics.extension import TARGETS, ScoresScale
 from shiftsvd.genetics.variants import Mask, Samples, Variants, columns, is_pgen, read_samples, read_variants, tables
 
 COHORTS: Final = (
@@ -382,17 +383,30 @@ RESULTS: Final = ("eigenvec", "eigenval", "eigenvec.allele")  # the files of pli
 _ROWS: Final = 2**16  # variants to format as text at a time
 
 
+def score_factors(scale: ScoresScale | None, lengths: Vector, n_used: int) -> Vector:
+    # Of scores, eigenvectors times singular values: the eigenvalues are the squares of the latter over n_used.
+    lengths = np.where(lengths > 0, lengths, 1)
+    powers = {None: np.ones_like(lengths), "unit": 1 / lengths, "sqrt": np.full_like(lengths, max(n_used, 1) ** -0.5)}
+    return powers[scale] if scale in powers else lengths / max(n_used, 1)
+
+
 @contextmanager
-def eigenvec(path: Path, samples: Samples, lengths: Vector) -> Iterator[Callable[[int, Panel], None]]:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write("\t".join(["#FID", "IID", *_names(len(lengths))]) + "\n")
+def eigenvec(file: BinaryIO, columns: list[str], samples: Samples) -> Iterator[Callable[[int, Panel], None]]:
+    text = TextIOWrapper(file, "utf-8", newline="\n", write_through=True)
+    text.write("\t".join(["#FID", "IID", *columns]) + "\n")
 
-        def write(first: int, scores: Panel) -> None:
-            part, U = slice(first, first + len(scores)), scores / np.where(lengths > 0, lengths, 1)
-            for family, name, row in zip(samples.families[part], samples.names[part], U, strict=True):
-                file.write("\t".join([family, name, *_numbers(row)]) + "\n")
+    def write(first: int, scores: Panel) -> None:
+        part = slice(first, first + len(scores))
+        for family, name, row in zip(samples.families[part], samples.names[part], scores, strict=True):
+            text.write("\t".join([family, name, *_numbers(row)]) + "\n")
 
-        yield write
+    yield write
+    text.detach()
+
+
+def sample_list(path: Path, samples: Samples) -> None:
+    rows = ["#FID\tIID", *map("\t".join, zip(*samples, strict=True))]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8", newline="\n")
 
 
 def eigenval(path: Path, eigenvalues: Iterable[float]) -> None:
@@ -405,7 +419,7 @@ def eigenvec_allele(path: Path, variants: Variants, loadings: Panel) -> None:
     # frequencies of the samples (`--read-freq`) compute sqrt(n) times the scores.
     weights = loadings * (np.sqrt(len(loadings)) / 2)
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write("\t".join(["#CHROM", "ID", "REF", "ALT", "A1", *_names(loadings.shape[1])]) + "\n")
+        file.write("\t".join(["#CHROM", "ID", "REF", "ALT", "A1", *component_names(loadings.shape[1])]) + "\n")
         for lo in range(0, len(weights), _ROWS):
             part = slice(lo, lo + _ROWS)
             rows = zip(*(each[part] for each in variants), weights[part], strict=True)
@@ -414,7 +428,7 @@ def eigenvec_allele(path: Path, variants: Variants, loadings: Panel) -> None:
                     file.write("\t".join([chromosome, name, second, first, allele, *_numbers(signed)]) + "\n")
 
 
-def _names(k: int) -> list[str]:
+def component_names(k: int) -> list[str]:
     return [f"PC{j + 1}" for j in range(k)]
 
 

@@ -216,7 +216,7 @@ _LANDMARKS: Final = {
 def build_of(variants: Variants) -> str | None:
     # None unless at least two landmarks have the positions of one build, and none that of another.
     places = np.flatnonzero(np.isin(variants.names, list(_LANDMARKS)))
-    found = {build: 0 for build in ("GRCh36", "GRCh37", "GRCh38")}
+    found = dict.fromkeys(("GRCh36", "GRCh37", "GRCh38"), 0)
     for place in places.tolist():
         chromosome, *positions = _LANDMARKS[str(variants.names[place])]
         if short_name(str(variants.chromosomes[place])) == chromosome:

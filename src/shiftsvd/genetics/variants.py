@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.extend.files import Labels, Places, bounded, bounded_lines, labels, open_bytes, optional, reading
+from shiftsvd.extend.running import Refused, Setting, few
 
 Alleles = npt.NDArray[np.object_]  # objects, because fixed-width strings would be padded to the longest insertion
 Mask = npt.NDArray[np.bool_]
@@ -135,9 +136,7 @@ def columns(path: Path, wanted: Iterable[str], memory_limit: int | str | None = 
     return arrays
 
 
-def _full_lines(
-    path: Path, kind: str, header: list[str], rows: Iterator[tuple[int, list[str]]]
-) -> Iterator[list[str]]:
+def _full_lines(path: Path, kind: str, header: list[str], rows: Iterator[tuple[int, list[str]]]) -> Iterator[list[str]]:
     for number, row in dropwhile(lambda row: kind == ".fam" and row[1][0].startswith("#"), rows):
         if kind == ".bim" and len(row) == len(header) - 1:
             row.insert(header.index("CM"), "0")  # optional in PLINK 1.9
@@ -193,6 +192,19 @@ def read_samples(genotypes: Path) -> Samples:
     path = tables(genotypes, is_pgen(genotypes))[1]
     found = columns(path, ("FID", "IID"))
     return Samples(found.get("FID", np.full(len(found["IID"]), "0")), found["IID"])
+
+
+def read_sample_column(genotypes: Path, name: str) -> Labels:
+    path = tables(genotypes, is_pgen(genotypes))[1]
+    found = columns(path, (name,))
+    if name not in found:
+        with reading(path), _open(path) as stream:
+            there = _COLUMNS.get(path.suffix) or _header(path, path.suffix, _rows(path, stream, None))
+        raise Refused(
+            *(f"{path} has no column {name!r}. Its columns are {few(there, 10)}. Pass another table as "),
+            *(Setting("labels"), "."),
+        )
+    return np.asarray(found[name])
 
 
 def read_founders(genotypes: Path) -> Mask:
