@@ -6,7 +6,7 @@ import re
 import time
 import warnings
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
 from importlib.metadata import version
@@ -60,6 +60,7 @@ def write(
     names: Any = None,
     colors: Any = None,
     new_scores: Any = None,
+    figures: Iterable[tuple[str, Callable[[Any], object]]] = (),
     seconds: float | None = None,
     peak_bytes: int | None = None,
     force: bool = False,
@@ -87,6 +88,8 @@ def write(
         A column to colour the scores by, as in `shiftsvd.plot.scores`; classes have ellipses.
     new_scores : like `scores`, optional
         Scores of further samples, drawn over the others.
+    figures : iterable of (title, function), optional
+        Further figures of loadings: each function draws on the matplotlib Axes that it gets.
     seconds, peak_bytes : optional
         Time and memory of the whole run. Default: those of the solver.
     force : bool
@@ -130,6 +133,7 @@ def write(
         "scores_figures": list(_scores_figures(fit, planes, new, samples, colors)),
         "biplot": [_biplot(fit, *planes[0], names)] if planes else [],
         "outermost": _outermost(planes[0][1], planes[0][0], samples) if planes else [],
+        "more_figures": [_figure(title, 2.6, lambda ax, draw=draw: draw(ax)) for title, draw in figures],
         "n_new": next((raster.n for raster in new.values()), 0),
         "source": {name: shown(value) for name, value in (source or {}).items()},
         "command": command,

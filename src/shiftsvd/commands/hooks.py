@@ -1,6 +1,6 @@
 """Hooks by which extensions take part in ``fit``, ``estimate``, ``transform`` and ``info``."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -268,6 +268,21 @@ class Hooks:
         outputs : Outputs
             Gives the places that are written to, by `part`.
         """
+
+    def figures(self, run: Run) -> Iterable[tuple[str, Callable[[Any], object]]]:
+        """Return further figures of loadings for the report.
+
+        Parameters
+        ----------
+        run : Run
+            With its fitted model.
+
+        Returns
+        -------
+        iterable of pairs
+            A title, and a function that draws on the matplotlib Axes that it gets.
+        """
+        return ()
 
     def summary(self, document: Mapping[str, Any]) -> Iterator[str]:
         """Yield lines above the table that is printed.

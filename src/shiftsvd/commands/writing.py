@@ -415,6 +415,7 @@ def write_files(
             command=typed(),
             names=result.features,
             colors=colors,
+            figures=[figure for each in hooks for figure in each.figures(run)],
             seconds=result.document["seconds"],
             peak_bytes=result.document["peak_bytes"],
         )

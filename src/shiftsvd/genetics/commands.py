@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
@@ -37,6 +38,7 @@ from shiftsvd.extend.running import plural
 from shiftsvd.genetics.analysis import GenotypePCA
 from shiftsvd.genetics.components import Patterson, TracyWidom, patterson_scale
 from shiftsvd.genetics.extension import ProjectName, ScoresScale
+from shiftsvd.genetics.figures import DRAWN, figures, write_png
 from shiftsvd.genetics.files import (
     COHORTS,
     RESULTS,
@@ -59,6 +61,7 @@ from shiftsvd.io import Names
 SCALE: Final = "patterson"
 NAMES: Final = tuple(Filters.__annotations__)
 _TESTS: Final = ("tracy_widom", "scan")
+PICTURE: Final = "loadings.png"
 RELATIVES: Final = ("kin0", "projected")  # files of --unrelated
 _PHENOTYPE_MISSING: Final = "-9"  # PLINK's code
 _LEAST_P: Final = 1e-300  # smaller p values lose digits or become 0
@@ -72,7 +75,7 @@ class GenotypeHooks(Hooks):
 
     recorded = ("chromosomes", "scores_scale")
     decisive = ("chromosomes", *NAMES)
-    files = ("tracy_widom.csv", "scan.csv")
+    files = ("tracy_widom.csv", "scan.csv", PICTURE)
     models = ("shiftsvd.genetics.analysis:GenotypePCA",)
 
     cohort: Cohort | None = None
@@ -145,8 +148,8 @@ class GenotypeHooks(Hooks):
         scale = settings.scale or (SCALE if settings.shift == "mean" else None)
         if scale != SCALE and settings.extra["scores_scale"]:
             raise click.UsageError(
-                f"--scores-scale requires --scale {SCALE}, whose eigenvalues are those of the relationship matrix. Remove "
-                "--scale and --shift, or --scores-scale."
+                f"--scores-scale requires --scale {SCALE} and --shift mean, got other eigenvalues than those of the "
+                "relationship matrix. Remove --scale and --shift, or --scores-scale."
             )
         if self.given(_TESTS) and scale != SCALE:
             tests = " and ".join(map(option_of, _TESTS))
@@ -163,6 +166,8 @@ class GenotypeHooks(Hooks):
         out = Path(str(self.settings.out))
         folder = out if out.name.strip(".") else out.resolve()
         kinds = (*RESULTS,) if self.settings.filled and self.settings.scale == SCALE else ()
+        if self.are_genotypes and self.settings.report is not False and find_spec("matplotlib"):
+            files["genome"] = PICTURE
         kinds += RELATIVES if self.given(("unrelated",)) else ()
         return files | {kind: folder.with_name(f"{folder.name}.{kind}") for kind in kinds}
 
@@ -278,6 +283,8 @@ class GenotypeHooks(Hooks):
         if "eigenvec.allele" in paths:
             loadings = run.pca.components_[:, both].T.astype(np.float64)
             eigenvec_allele(outputs.part(paths["eigenvec.allele"]), variants, loadings)
+        if "genome" in paths:
+            write_png(outputs.part(paths["genome"]), self.figures(run))
         if "kin0" in paths and self.cohort.pairs is not None and self.cohort.learned is not None:
             kin0(outputs.part(paths["kin0"]), self.cohort.pairs, self.settings.resources)
             samples = self.cohort.files.samples
@@ -286,6 +293,12 @@ class GenotypeHooks(Hooks):
             _write_test(outputs.part(paths["tracy_widom"]), self.test)
         if "scan" in paths:
             _write_scan(outputs.part(paths["scan"]), self.scan, variants)
+
+    def figures(self, run: Run) -> Iterable[tuple[str, Any]]:
+        if self.cohort is None:
+            return ()
+        both = patterson_scale(run.pca.mean_)[1]
+        return figures(self.cohort.files.variants.at(both), run.pca.components_[:DRAWN, both].T.astype(np.float64))
 
     def summary(self, document: Mapping[str, Any]) -> Iterator[str]:
         if facts := document.get("genotypes"):

@@ -171,16 +171,16 @@ class LabelTable(NamedTuple):
             n_repeated += key in found
             if found.setdefault(key, row[place]) != row[place]:
                 raise ValueError(
-                    f"{self.path}, line {number:,}: {_shown(key)} has the label {row[place]!r}, and {found[key]!r} above. "
-                    "Keep one line for each sample."
+                    f"{self.path}, line {number:,}: {_shown(key)} has the label {row[place]!r}, but {found[key]!r} "
+                    "in a line above. Keep one line for each sample."
                 )
         if not in_pairs:
             _refuse_shared_names(self.path, samples, {name for _, name in found})
         keys = list(zip(families if in_pairs else [""] * len(families), samples.names.tolist(), strict=True))
         if not set(keys) & set(found):
             raise ValueError(
-                f"{self.path} has no label of any sample. Its ids are {few(map(_shown, found))}; those of the genotypes "
-                f"are {few(map(_shown, keys))}."
+                f"{self.path} has no label of any sample. Its ids are {few(map(_shown, found))}; those of the "
+                f"genotypes are {few(map(_shown, keys))}."
             )
         there = set(keys)
         counts = {

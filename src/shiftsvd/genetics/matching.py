@@ -190,9 +190,9 @@ def _resolve_conflicts(
         here, there = (f"{v.chromosomes[at]}:{v.positions[at]}" for v, at in ((ours, first), (new, named.there[first])))
         builds = _builds_of(ours, new)
         raise Refused(
-            f"{file}: {builds}names and positions conflict for {undecided.sum():,} of {n_found:,} variants. For example, "
-            f"{ours.names[first]} is at {here} in the model and at {there} in the file. Lift one of them over to the "
-            "genome build of the other, or use ",
+            f"{file}: {builds}names and positions conflict for {undecided.sum():,} of {n_found:,} variants. For "
+            f"example, {ours.names[first]} is at {here} in the model and at {there} in the file. Lift one of them over to "
+            "the genome build of the other, or use ",
             *(Setting("match", "position"), " or ", Setting("match", "name"), "."),
         )
     return bool(np.count_nonzero(named.fits & conflicting) > np.count_nonzero(placed.fits)), undecided
@@ -234,8 +234,8 @@ def _builds_of(model: Variants, new: Variants) -> str:
 def _report_builds(model: Variants, new: Variants, file: str, n_moved: int, n_shared: int) -> None:
     here, there = (build_of(each) or "unknown" for each in (model, new))
     notice(
-        f"{file}: {n_moved:,} of {n_shared:,} variants with the name of a variant of the model have another position, so "
-        f"the genome builds differ (model: {here}, file: {there}). Variants are matched by name alone. If this is "
+        f"{file}: {n_moved:,} of {n_shared:,} variants with the name of a variant of the model have another position, "
+        f"so the genome builds differ (model: {here}, file: {there}). Variants are matched by name alone. If this is "
         "intended, use ",
         *(Setting("match", "name"), "; otherwise lift the file over to the build of the model."),
     )
