@@ -120,6 +120,7 @@ class GenotypeHooks(Hooks):
                 raise click.UsageError(f"{option_of(name)} requires {option_of(needed)}. Add {option_of(needed)}.")
         if settings.out is None:
             need_folder("scan", extra["scan"])
+            need_folder("labels", extra["labels"])
         if settings.preprocess and settings.scale == SCALE:
             raise click.UsageError(f"--scale {SCALE} requires untransformed allele counts. Remove --preprocess.")
 

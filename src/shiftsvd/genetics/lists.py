@@ -160,6 +160,8 @@ class LabelTable(NamedTuple):
     def labels(self, name: str, samples: Samples) -> tuple[list[str], str]:
         # The label of each sample, "" where it is missing, and a message about ids without a partner.
         families, place = samples.families.tolist(), self.header.index(self.column(name))
+        if self.fid is None and set(self.header[:2]) & set(samples.names.tolist()) - {*_FIDS, *_IIDS}:
+            raise ValueError(f"{self.path} must have a header, such as #IID pop, got {few(self.header)}. Add a line.")
         in_pairs = self.fid is not None and set(families) != {"0"}
         found, n_repeated = dict[tuple[str, str], str](), 0
         for number, row in self.rows:
