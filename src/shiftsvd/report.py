@@ -85,7 +85,7 @@ def write(
     names : sequence of n_features names, optional
         Default: those of the data frame that was fitted, or numbers from 1.
     colors : array of shape (m,), optional
-        A column to colour the scores by, as in `shiftsvd.plot.scores`; classes have ellipses.
+        A column to colour the scores and the biplot by, as in `shiftsvd.plot.scores`; classes have ellipses.
     new_scores : like `scores`, optional
         Scores of further samples, drawn over the others.
     figures : iterable of (title, function), optional
@@ -131,7 +131,7 @@ def write(
     new = {} if new_scores is None or not planes else dict(_planes(fit, new_scores))
     page = _page(fit, info, names) | {
         "scores_figures": list(_scores_figures(fit, planes, new, samples, colors)),
-        "biplot": [_biplot(fit, *planes[0], names)] if planes else [],
+        "biplot": [_biplot(fit, *planes[0], names, colors)] if planes else [],
         "outermost": _outermost(planes[0][1], planes[0][0], samples) if planes else [],
         "more_figures": [_figure(title, 2.6, lambda ax, draw=draw: draw(ax)) for title, draw in figures],
         "n_new": next((raster.n for raster in new.values()), 0),
@@ -301,9 +301,10 @@ def _draw_scores(fit: Fit, Z: ScoreRaster, new: ScoreRaster | None, ax: Any, **h
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), frameon=False, fontsize="small")
 
 
-def _biplot(fit: Fit, pair: tuple[int, int], Z: ScoreRaster, names: list[str]) -> dict[str, Any]:
+def _biplot(fit: Fit, pair: tuple[int, int], Z: ScoreRaster, names: list[str], color: Any) -> dict[str, Any]:
     title = f"Biplot of components {pair[0]} and {pair[1]}"
-    return _figure(title, 4.0, plot.biplot, fit.model, Z=Z, components=pair, top=ARROWS, names=names)
+    how = {"names": names, "color": color}
+    return _figure(title, 4.0, plot.biplot, fit.model, Z=Z, components=pair, top=ARROWS, **how)
 
 
 def _outermost(raster: ScoreRaster, pair: tuple[int, int], samples: Any) -> list[dict[str, Any]]:

@@ -166,7 +166,7 @@ class GenotypeHooks(Hooks):
         files: dict[str, str | Path] = {name: f"{name}.csv" for name in self.given(_TESTS)}
         out = Path(str(self.settings.out))
         folder = out if out.name.strip(".") else out.resolve()
-        kinds = (*RESULTS,) if self.settings.filled and self.settings.scale == SCALE else ()
+        kinds: tuple[str, ...] = RESULTS if self.settings.filled and self.settings.scale == SCALE else ()
         if self.are_genotypes and self.settings.report is not False and find_spec("matplotlib"):
             files["genome"] = PICTURE
         kinds += RELATIVES if self.given(("unrelated",)) else ()
@@ -377,7 +377,7 @@ class GenotypeHooks(Hooks):
             table = Table(columns, files.shape[0], dtype, names, "IID", families)
         else:
             table = Table(columns, files.shape[0], dtype, files.labels)
-        scale = extra["scores_scale"] or ("unit" if form == "eigenvec" else None)
+        scale = cast("ScoresScale | None", extra["scores_scale"] or ("unit" if form == "eigenvec" else None))
         factors = score_factors(scale, lengths, int(np.count_nonzero(target.basis.used)))
         return table, _score_rows(target.scores(method, settings.memory), factors, len(columns), files.name)
 

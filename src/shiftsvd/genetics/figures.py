@@ -34,7 +34,9 @@ class Genome(NamedTuple):
     def of(cls, variants: Variants) -> "Genome":
         (codes,) = canonical(variants.chromosomes)
         shown = {code: _shown(str(name)) for code, name in zip(codes, variants.chromosomes, strict=True)}
-        order = sorted(shown, key=lambda code: (not code.isdecimal(), int(code) if code.isdecimal() else 0, code))
+        order = sorted(
+            shown, key=lambda code: (not code, not code.isdecimal(), int(code) if code.isdecimal() else 0, code)
+        )
         index = {code: i for i, code in enumerate(order)}
         chromosome = np.array([index[code] for code in codes], np.intp)
         place = np.array([float(text) if text.isdecimal() else 0.0 for text in variants.positions.tolist()])
@@ -61,7 +63,7 @@ class Genome(NamedTuple):
         width = max(float(self.ends.max(initial=0)), 1.0)
         ax.set_xlim(-0.01 * width, 1.01 * width)
         ax.set_ylim(0, 1.25 * float(size.max(initial=0)) or 1)
-        some = f" ({_MOST:,} largest of {len(size):,} loadings)" if len(size) > _MOST else ""
+        some = f" ({_MOST:,} largest of {len(size):,})" if len(size) > _MOST else ""
         ax.set(title=f"Loadings of PC{component} along the genome", xlabel="chromosome" + some, ylabel="|loading|")
         self._write_chromosomes(ax, width)
         peaks = self.peaks(size, width)

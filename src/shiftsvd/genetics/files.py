@@ -139,7 +139,7 @@ class BedGenotypes(Genotypes):
             packed = np.concatenate(parts) if parts else np.empty((0, n_bytes), np.uint8)
         # Entries of 4 or 16 bytes are copied whole, which is several times as fast as four numbers.
         whole = table.view(np.complex128 if dtype is np.float32 else np.int32)[:, 0]
-        G = whole[packed].view(dtype)[:, : self._in_file[1]]
+        G: npt.NDArray[Any] = whole[packed].view(dtype)[:, : self._in_file[1]]
         return G if self._samples is None else G[:, self._samples]
 
 

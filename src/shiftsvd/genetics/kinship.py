@@ -62,18 +62,21 @@ class Kinship(NamedTuple):
     unrelated: Mask
 
     def __repr__(self) -> str:
-        of_pairs = self.kinship[np.triu_indices(len(self.kinship), 1)]
-        kept, removed = np.flatnonzero(self.unrelated), np.flatnonzero(~self.unrelated)
-        lines = [f"KING-robust kinship of {plural(len(self.unrelated), 'sample')}, {plural(len(of_pairs), 'pair')}"]
-        for name, low, high in _DEGREES:
-            count = np.count_nonzero((of_pairs > low) & (of_pairs <= high))
-            lines.append(f"  {name + ':':26}{count:,}")
-        if len(of_pairs) and not np.isnan(of_pairs).all():
-            i, j = (each[np.nanargmax(of_pairs)] for each in np.triu_indices(len(self.kinship), 1))
-            lines.append(f"  closest pair:             {self._name(i)} and {self._name(j)}, {self.kinship[i, j]:.4f}")
-        lines.append(f"  unrelated samples:        {len(kept):,}")
-        lines.append(f"  removed samples:          {few([self._name(i) for i in removed]) if len(removed) else 'none'}")
-        return "\n".join(lines)
+        n, removed = len(self.unrelated), np.flatnonzero(~self.unrelated)
+        counts, closest, pair = np.zeros(len(_DEGREES), np.int64), -np.inf, (0, 0)
+        for i in range(n):  # by rows, because the indices of all pairs would take more memory than the kinship
+            row = self.kinship[i, i + 1 :]
+            counts += [np.count_nonzero((row > low) & (row <= high)) for _, low, high in _DEGREES]
+            if np.nanmax(row, initial=-np.inf) > closest:
+                closest, pair = float(np.nanmax(row)), (i, i + 1 + int(np.nanargmax(row)))
+        facts = {name: f"{count:,}" for (name, *_), count in zip(_DEGREES, counts, strict=True)}
+        if np.isfinite(closest):
+            facts["closest pair"] = f"{self._name(pair[0])} and {self._name(pair[1])}, {closest:.4f}"
+        facts["unrelated samples"] = f"{n - len(removed):,}"
+        facts["removed samples"] = f"{len(removed):,}" + f": {few(map(self._name, removed))}" * bool(len(removed))
+        pairs = plural(n * (n - 1) // 2, "pair")
+        lines = [f"KING-robust kinship of {plural(n, 'sample')}, {pairs}"]
+        return "\n".join(lines + [f"  {name + ':':21}{fact}" for name, fact in facts.items()])
 
     def _name(self, i: int) -> str:
         return f"{self.samples.families[i]} {self.samples.names[i]}"

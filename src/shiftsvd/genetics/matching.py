@@ -191,8 +191,8 @@ def _resolve_conflicts(
         builds = _builds_of(ours, new)
         raise Refused(
             f"{file}: {builds}names and positions conflict for {undecided.sum():,} of {n_found:,} variants. "
-            f"For example, {ours.names[first]} is at {here} in the model and at {there} in the file. Lift one of them over "
-            "to the genome build of the other, or use ",
+            f"For example, {ours.names[first]} is at {here} in the model and at {there} in the file. Lift one of them "
+            "over to the genome build of the other, or use ",
             *(Setting("match", "position"), " or ", Setting("match", "name"), "."),
         )
     return bool(np.count_nonzero(named.fits & conflicting) > np.count_nonzero(placed.fits)), undecided
