@@ -73,7 +73,7 @@ class Kinship(NamedTuple):
         if np.isfinite(closest):
             facts["closest pair"] = f"{self._name(pair[0])} and {self._name(pair[1])}, {closest:.4f}"
         facts["unrelated samples"] = f"{n - len(removed):,}"
-        facts["removed samples"] = f"{len(removed):,}" + f": {few(map(self._name, removed))}" * bool(len(removed))
+        facts["removed samples"] = f"{len(removed):,}" + f": {few(map(self._name, removed.tolist()))}" * bool(len(removed))
         pairs = plural(n * (n - 1) // 2, "pair")
         lines = [f"KING-robust kinship of {plural(n, 'sample')}, {pairs}"]
         return "\n".join(lines + [f"  {name + ':':21}{fact}" for name, fact in facts.items()])
