@@ -79,6 +79,8 @@ def test_kinship_is_printed_in_ten_lines(family: Path) -> None:
     assert len(text.splitlines()) <= 10
     assert "closest pair:        family0 person0 and family1 person1, 0." in text
     assert "twins or duplicates: 1\n" in text
+    blind = write(family.with_name("blind.bed"), np.where(np.arange(3)[:, None] == 1, 0, genotypes(3, 60, gaps=0)))
+    assert "removed samples:" in str(unrelated(blind))  # a kinship without heterozygous genotypes is NaN
     one = write(family.with_name("one.bed"), genotypes(1, 30, gaps=0) * 0 + 1)
     assert "removed samples:     0" in str(unrelated(one))
 
@@ -122,12 +124,14 @@ def test_an_eigenvec_without_an_option_is_that_of_plink(family: Path, tmp_path: 
     assert result.exit_code == 1
     assert "A .eigenvec requires genotypes" in result.stderr
     assert not (tmp_path / "x.eigenvec").exists()
+    done("fit", family, "--shift", "none", "-k", 2, "-o", tmp_path / "off", "-q")
     assert invoke("fit", family, "--scale", "std", "--scores-scale", "unit", "-k", 2).exit_code == 2
     assert invoke("fit", tmp_path / "X.npy", "--scores-scale", "unit", "-k", 2).exit_code == 2
 
 
 LABELS = {
     "pairs": ("#FID\tIID\tpop\n", "{f}\t{i}\t{p}\n"),
+    "no families": ("#FID\tIID\tpop\n", "0\t{i}\t{p}\n"),
     "names": ("sample pop\n", "{i} {p}\n"),
     "commas": ("IID,pop\n", '{i},"{p}"\n'),
     "other columns": ("age;pop;iid\n", "7;{p};{i}\n"),

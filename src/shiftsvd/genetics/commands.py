@@ -298,8 +298,9 @@ class GenotypeHooks(Hooks):
     def figures(self, run: Run) -> Iterable[tuple[str, Any]]:
         if self.cohort is None:
             return ()
-        both = patterson_scale(run.pca.mean_)[1]
-        return figures(self.cohort.files.variants.at(both), run.pca.components_[:DRAWN, both].T.astype(np.float64))
+        loadings = run.pca.components_[:DRAWN].T.astype(np.float64)
+        used = np.any(loadings != 0, axis=1)
+        return figures(self.cohort.files.variants.at(used), loadings[used])
 
     def summary(self, document: Mapping[str, Any]) -> Iterator[str]:
         if facts := document.get("genotypes"):

@@ -73,7 +73,8 @@ class Kinship(NamedTuple):
         if np.isfinite(closest):
             facts["closest pair"] = f"{self._name(pair[0])} and {self._name(pair[1])}, {closest:.4f}"
         facts["unrelated samples"] = f"{n - len(removed):,}"
-        facts["removed samples"] = f"{len(removed):,}" + f": {few(map(self._name, removed.tolist()))}" * bool(len(removed))
+        names = f": {few(map(self._name, removed.tolist()))}" if len(removed) else ""
+        facts["removed samples"] = f"{len(removed):,}{names}"
         pairs = plural(n * (n - 1) // 2, "pair")
         lines = [f"KING-robust kinship of {plural(n, 'sample')}, {pairs}"]
         return "\n".join(lines + [f"  {name + ':':21}{fact}" for name, fact in facts.items()])

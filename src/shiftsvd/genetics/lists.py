@@ -162,13 +162,15 @@ class LabelTable(NamedTuple):
         families, place = samples.families.tolist(), self.header.index(self.column(name))
         if self.fid is None and set(self.header[:2]) & set(samples.names.tolist()) - {*_FIDS, *_IIDS}:
             raise ValueError(f"{self.path} must have a header, such as #IID pop, got {few(self.header)}. Add a line.")
-        in_pairs = self.fid is not None and set(families) != {"0"}
-        found, n_repeated = dict[tuple[str, str], str](), 0
         for number, row in self.rows:
             if len(row) != len(self.header):
                 raise ValueError(
                     f"{self.path}, line {number:,}: must have {len(self.header)} fields as the header, got {len(row)}"
                 )
+        # PLINK 2 writes 0 for an unknown FID.
+        in_pairs = self.fid is not None and {"0"} not in (set(families), {row[self.fid] for _, row in self.rows})
+        found, n_repeated = dict[tuple[str, str], str](), 0
+        for number, row in self.rows:
             key = (row[self.fid] if in_pairs and self.fid is not None else "", row[self.iid])
             n_repeated += key in found
             if found.setdefault(key, row[place]) != row[place]:
