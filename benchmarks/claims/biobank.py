@@ -1,6 +1,6 @@
 """Ten components of a simulated biobank: seconds, reads, peak memory and errors, beside plink2 --pca approx and PCAone.
 
-Run: python -m benchmarks.claims.biobank [SAMPLES VARIANTS [PANEL.npz]]   (default 20,000 x 10,000, about a minute)
+Run: python -m benchmarks.claims.biobank [SAMPLES VARIANTS [PANEL.npz]]   (default 3,000 x 10,000, about a minute)
 
 Genotypes are SIMULATED: each chromosome of a sample is a mosaic of the haplotypes of its ancestry (ten ancestries, a
 tenth of the samples admixed, a tenth children of two others), resampled from PANEL.npz (`haplotypes`, 0 or 1,
@@ -163,5 +163,5 @@ def main(samples: int, variants: int, panel: Path | None) -> None:
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    size = [int(word) for word in given[:2]] or [20_000, 10_000]
+    size = [int(word) for word in given[:2]] or [3_000, 10_000]
     main(size[0], size[1], Path(given[2]) if len(given) > 2 else None)
