@@ -129,7 +129,7 @@ CLAIMS = [
     ),
     Claim(
         "src/shiftsvd/genetics/docs/genotypes.rst",
-        "a fit of 1,000 samples x 50,000",
+        "in blocks of about 1 MB",
         "250 MB with the report",
         script("claims.biobank"),
     ),
