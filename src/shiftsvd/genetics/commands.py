@@ -311,12 +311,12 @@ class GenotypeHooks(Hooks):
     def footer(self, document: Mapping[str, Any]) -> Iterator[str]:
         if (test := document.get("tracy_widom")) is None:
             return
-        yield "\ncomponent  Tracy-Widom   p-value  effective markers"
+        yield "\n" + _significant(test["p_values"])
+        yield "component  Tracy-Widom   p-value  effective markers"
         columns = (test["statistics"], test["p_values"], test["effective_markers"])
         for j, (statistic, p_value, markers) in enumerate(zip(*columns, strict=True)):
             p = "<1e-300" if p_value is not None and p_value < _LEAST_P else as_text(p_value, "8.2g")
             yield f"{j + 1:9}  {as_text(statistic, '11.4f')}  {p:>8}  {as_text(markers, '17.1f')}"
-        yield _significant(test["p_values"])
 
     def tell(self, run: Run) -> None:
         cohort = self.cohort
