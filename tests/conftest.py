@@ -81,6 +81,7 @@ def empty_figures(monkeypatch: pytest.MonkeyPatch) -> None:
         return {"svg": svg, "links": [], "rest": []}
 
     monkeypatch.setattr("shiftsvd.report._figure", named)
+    monkeypatch.setattr("shiftsvd.genetics.commands.write_png", lambda path, drawn: path.write_bytes(b""))
 
 
 @pytest.fixture

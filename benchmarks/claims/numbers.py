@@ -107,9 +107,9 @@ CLAIMS = [
     ),
     Claim(
         "src/shiftsvd/genetics/docs/genotypes.rst",
-        "2000 samples x 100 000 variants, 800 MB",
-        "to 1e-6",
-        "make test-all",
+        "in blocks of about 1 MB",
+        "250 MB with the report",
+        script("claims.biobank"),
     ),
     Claim(
         "src/shiftsvd/genetics/docs/genotypes.rst",

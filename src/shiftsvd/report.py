@@ -6,7 +6,7 @@ import re
 import time
 import warnings
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
 from importlib.metadata import version
@@ -61,6 +61,7 @@ def write(
     colors: Any = None,
     new_scores: Any = None,
     supplementary: Any = None,
+    figures: Iterable[tuple[str, Callable[[Any], object]]] = (),
     seconds: float | None = None,
     peak_bytes: int | None = None,
     force: bool = False,
@@ -85,11 +86,13 @@ def write(
     names : sequence of n_features names, optional
         Default: those of the data frame that was fitted, or numbers from 1.
     colors : array of shape (m,), optional
-        A column to colour the scores by, as in `shiftsvd.plot.scores`; classes have ellipses.
+        A column to colour the scores and the biplot by, as in `shiftsvd.plot.scores`; classes have ellipses.
     new_scores : like `scores`, optional
         Scores of further samples, drawn over the others.
     supplementary : Supplementary, optional
         Columns that took no part in the fit, which `shiftsvd.supplementary` placed: drawn in the biplot, and listed.
+    figures : iterable of (title, function), optional
+        Further figures of loadings: each function draws on the matplotlib Axes that it gets.
     seconds, peak_bytes : optional
         Time and memory of the whole run. Default: those of the solver.
     force : bool
@@ -131,9 +134,10 @@ def write(
     new = {} if new_scores is None or not planes else dict(_planes(fit, new_scores))
     page = _page(fit, info, names) | {
         "scores_figures": list(_scores_figures(fit, planes, new, samples, colors)),
-        "biplot": [_biplot(fit, *planes[0], names, supplementary)] if planes else [],
+        "biplot": [_biplot(fit, *planes[0], names, colors, supplementary)] if planes else [],
         "outermost": _outermost(planes[0][1], planes[0][0], samples) if planes else [],
         "supplementary": [] if supplementary is None else _positions(supplementary),
+        "more_figures": [_figure(title, 2.6, lambda ax, draw=draw: draw(ax)) for title, draw in figures],
         "n_new": next((raster.n for raster in new.values()), 0),
         "source": {name: shown(value) for name, value in (source or {}).items()},
         "command": command,
@@ -301,8 +305,9 @@ def _draw_scores(fit: Fit, Z: ScoreRaster, new: ScoreRaster | None, ax: Any, **h
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), frameon=False, fontsize="small")
 
 
-def _biplot(fit: Fit, pair: tuple[int, int], Z: ScoreRaster, names: list[str], more: Any) -> dict[str, Any]:
-    title, how = f"Biplot of components {pair[0]} and {pair[1]}", {"names": names, "supplementary": more}
+def _biplot(fit: Fit, pair: tuple[int, int], Z: ScoreRaster, names: list[str], color: Any, more: Any) -> dict[str, Any]:
+    title = f"Biplot of components {pair[0]} and {pair[1]}"
+    how = {"names": names, "color": color, "supplementary": more}
     return _figure(title, 4.0, plot.biplot, fit.model, Z=Z, components=pair, top=ARROWS, **how)
 
 

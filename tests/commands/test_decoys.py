@@ -26,7 +26,8 @@ pytest.importorskip("fcntl", reason="pipes with names")
 
 # Options that write files, or add to those that are written, by command; a case below has every one of them.
 WRITES = {
-    "fit": "out checkpoint scores components contributions supplementary anndata report top_features tracy_widom scan",
+    "fit": "out checkpoint scores components contributions supplementary anndata report top_features tracy_widom scan "
+    "unrelated",
     "transform": "out",
     "inverse": "out",
     "convert": "out",
@@ -35,14 +36,13 @@ WRITES = {
 WRITES["estimate"] = WRITES["fit"]  # which it takes, and writes nothing
 # All others. A new option goes here, or above and into a case.
 OTHERS = """
-    files file model stack join k format key orient feature_types var_names max_value allow_external ids
-    drop columns one_hot sep
-    decimal thousands encoding comment skip na censored keep_total label_column mixed chromosomes autosome extract
-    exclude extract_range exclude_range exclude_long_range keep remove mind geno hwe hwe_midp maf unrelated
-    indep_pairwise indep_order preprocess flavor batch mask covariates groups shift scale missing unobserved penalty
-    max_iter solver solvers tol certify seed threads memory device devices scheduler workers dtype json_out force
-    spreadsheet_safe progress quiet verbose max_absent project match trust_ambiguous trust_order top_features
-    trust_values weights compression rounds
+    files file model stack join k format key orient feature_types var_names max_value allow_external ids drop
+    columns one_hot sep decimal thousands encoding comment skip na censored keep_total label_column mixed
+    chromosomes autosome extract exclude extract_range exclude_range exclude_long_range keep remove mind geno hwe
+    hwe_midp maf indep_pairwise indep_order preprocess labels scores_scale flavor batch mask covariates groups shift
+    scale missing unobserved penalty max_iter solver solvers tol certify seed threads memory device devices
+    scheduler workers dtype json_out force spreadsheet_safe progress quiet verbose max_absent project match
+    trust_ambiguous trust_order top_features trust_values weights compression rounds
 """
 
 
@@ -94,7 +94,9 @@ CASES = {
         "out",
         "matplotlib jinja2 h5py pyarrow anndata",
     ),
-    "fit of genotypes": Case("fit IN/X.bed -k 2 -q --no-report --tracy-widom --scan -o OUT", "out", "bed_reader"),
+    "fit of genotypes": Case(
+        "fit IN/X.bed -k 2 -q --no-report --tracy-widom --scan --unrelated 0.2 -o OUT", "out", "bed_reader"
+    ),
     "fit of a survey": Case(
         "fit IN/survey.csv -k 2 -q --no-report --mixed --supplementary town --contributions -o OUT", "out", "pyarrow"
     ),
@@ -116,7 +118,9 @@ CASES = {
     "estimate of a survey": Case(
         "estimate IN/survey.csv -k 2 --mixed --supplementary town --contributions -o HERE/out", "", "pyarrow", False
     ),
-    "estimate of genotypes": Case("estimate IN/X.bed -k 2 --tracy-widom --scan -o HERE/out", "", "bed_reader", False),
+    "estimate of genotypes": Case(
+        "estimate IN/X.bed -k 2 --tracy-widom --scan --unrelated 0.2 -o HERE/out", "", "bed_reader", False
+    ),
     "bench": Case("bench IN/X.npy -k 2 --rounds 1 --solver gram", forced=False),
 }
 WRITING = [name for name, case in CASES.items() if case.out]

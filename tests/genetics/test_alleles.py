@@ -14,6 +14,8 @@ from click.testing import CliRunner
 import shiftsvd as ss
 from shiftsvd.cli import main
 from shiftsvd.genetics import pca
+from shiftsvd.genetics.matching import build_of
+from shiftsvd.genetics.variants import read_variants
 from tests.support.populations import COMPLEMENT, Cohort
 
 pytest.importorskip("bed_reader")
@@ -152,6 +154,7 @@ def test_numbers_of_other_species_are_no_letters(tmp_path: Path) -> None:
     assert found.n_absent == np.count_nonzero(dog == "23")
 
 
+@pytest.mark.filterwarnings("ignore:.*the genome builds differ:UserWarning")
 def test_names_find_variants_where_positions_are_not_known_or_of_another_build(folder: Path, model: Path) -> None:
     rng = np.random.default_rng(0)
     for position, chromosome in (
@@ -163,6 +166,30 @@ def test_names_find_variants_where_positions_are_not_known_or_of_another_build(f
     ):
         cohort = replace(new(), position=position, chromosome=chromosome).some(ORDER).swapped(HALF)
         assert "0 by name only" not in assert_same_scores(folder, model, cohort)
+
+
+def test_positions_of_another_build_match_no_variant_by_chance(folder: Path) -> None:
+    """Of three variants in four the file has the name; others lie, with the same alleles, where the model has them."""
+    components, named = pca(folder / "reference.bed", 3), np.arange(N) % 4 > 0
+    elsewhere = np.where(named, new().position + 30_000_000, new().position)
+    name = np.where(named, new().name, [f"other{j}" for j in range(N)])
+    file = replace(new(), name=name.astype(object), position=elsewhere).written(folder / "built.bed")
+    with pytest.warns(
+        UserWarning, match=r"300 of 300 variants .* the genome builds differ \(model: unknown, .*unknown\)"
+    ):
+        found = components.project(file, trust_ambiguous=True)
+    assert (found.n_used, found.n_by_name, found.n_absent) == (300, 300, 100)
+    asked = components.project(file, match="name", trust_ambiguous=True)  # without a notice
+    np.testing.assert_array_equal(found.eigenvectors, asked.eigenvectors)
+
+
+def test_a_build_is_named_by_the_positions_of_known_variants(tmp_path: Path) -> None:
+    places = [("rs3094315", "1", 752566, 817186), ("rs429358", "19", 45411941, 44908684), ("rs4680", "22", 1, 19963748)]
+    for column, build, count in ((2, "GRCh37", 2), (3, "GRCh38", 3), (2, None, 1)):
+        there = [(name, chromosome, both[column - 2]) for name, chromosome, *both in places[:count]]
+        name, chromosome, position = (np.array(each, object) for each in zip(*there, strict=True))
+        cohort = replace(reference().some(np.arange(count)), name=name, chromosome=chromosome, position=position)
+        assert build_of(read_variants(cohort.written(tmp_path / "a.bed"))) == build
 
 
 def test_positions_find_variants_that_have_other_names(folder: Path, model: Path) -> None:

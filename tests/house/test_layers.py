@@ -37,7 +37,7 @@ LAYERS = (
     ("commands",),
     ("cli",),
     ("extend.commands", "extend.files", "extend.fits", "extend.models", "extend.operators", "extend.running"),
-    ("extend.transforms",),
+    ("extend.plots", "extend.transforms"),
 )
 EXTENSIONS = ("genetics", "scanpy", "xarray")  # which the core does not import, and that do not import each other
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -337,13 +337,14 @@ class DiskRows(Reread):
 
     @property
     def workers(self) -> int:
-        return (self.n_threads or default_threads()) + 1  # one thread reads while the others multiply
+        return (self.n_threads or default_threads()) + self.source.readers
 
     @cached_property
     def block_bytes(self) -> int:
         share = SHARE_OF_WIDE if self.shape[0] < self.shape[1] else SHARE
-        limit = BLOCK if self.memory_limit is None else parse_bytes(self.memory_limit) // share
-        return int(np.clip(limit, LEAST_BLOCK, BLOCK))
+        most = min(BLOCK, self.source.largest_block)
+        limit = most if self.memory_limit is None else parse_bytes(self.memory_limit) // share
+        return int(np.clip(limit, min(LEAST_BLOCK, most), most))
 
     @property
     def adjoint_bytes(self) -> int:

@@ -1,5 +1,6 @@
 """Sources of rows: the interface of files that are fitted without being loaded, and several files as one matrix."""
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
@@ -33,6 +34,8 @@ class RowSource(ABC):
     unstackable = ""  # reason why files of other samples cannot be stacked below this one; empty if they can
     copies = 2  # copies of a block in memory while it is read: encoded and decoded
     rewrite = "Write it once in chunks of fewer rows with shiftsvd convert."  # remedy for chunks of too many rows
+    largest_block = sys.maxsize  # bytes beyond which larger blocks are no faster to read
+    readers = 1  # threads that wait for the file while the others multiply; 0 if decoding takes all the time
 
     @cached_property
     def stored(self) -> int:  # numbers that one pass reads
@@ -97,7 +100,7 @@ class Changed(RowSource):
     def __init__(self, source: RowSource, how: str) -> None:
         self.source, self.shape, self.dtype = source, source.shape, source.dtype
         self.sparse, self.stored, self.name = source.sparse, source.stored, source.name
-        self.copies = source.copies
+        self.copies, self.largest_block, self.readers = source.copies, source.largest_block, source.readers
         self._how = how
 
     @cached_property
@@ -183,6 +186,8 @@ class Stacked(RowSource):
         if self.sparse and self.dtype == np.float16:  # SciPy has no sparse matrices of half precision
             self.dtype = np.dtype(np.float32)
         self.name = f"{parts[0].name} and {len(parts) - 1} more"
+        self.largest_block = max(part.largest_block for part in parts)
+        self.readers = max(part.readers for part in parts)
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]

@@ -201,7 +201,7 @@ def _contributions(run: Run, path: Path) -> Iterator[Write]:
 
 
 def _labels(run: Run, hooks: Sequence[Hooks]) -> Column | None:
-    settings = run.settings
+    settings, m = run.settings, run.A.shape[0] if run.names.samples is None else len(run.names.samples)
     if settings.label_column is None:
         return None
     found = first_answer(each.labels(settings.label_column) for each in hooks)
@@ -210,10 +210,9 @@ def _labels(run: Run, hooks: Sequence[Hooks]) -> Column | None:
     else:
         along = settings.stack != "columns"
         label = read_column(settings.paths, settings.label_column, settings.format, settings.choices, along=along)
-    if len(label) != run.A.shape[0]:
+    if len(label) != m:
         raise ValueError(
-            f"--label-column must name a column with one value per sample, got {len(label):,} values for "
-            f"{run.A.shape[0]:,} samples."
+            f"--label-column must name a column with one value per sample, got {len(label):,} values for {m:,} samples."
         )
     return label
 

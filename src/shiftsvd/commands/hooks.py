@@ -1,6 +1,6 @@
 """Hooks by which extensions take part in ``fit``, ``estimate``, ``transform`` and ``info``."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +53,8 @@ class Run:
         The fitted model.
     scored : Operator, or None
         The samples whose scores are written, if these are not the samples of `A`.
+    score_factors : float or array of shape (k,)
+        Factors of the columns of the table of scores.
     beside : pairs of a header and texts
         Additional columns of the table of components.
     document : dict
@@ -83,6 +85,7 @@ class Run:
     scale_ddof: int = 0
     pca: Any = None
     scored: Observed | None = None
+    score_factors: Any = 1
     beside: tuple[tuple[str, Any], ...] = ()
     document: dict[str, Any] = field(default_factory=dict)
     features: str | None = None
@@ -265,6 +268,21 @@ class Hooks:
         outputs : Outputs
             Gives the places that are written to, by `part`.
         """
+
+    def figures(self, run: Run) -> Iterable[tuple[str, Callable[[Any], object]]]:
+        """Return further figures of loadings for the report.
+
+        Parameters
+        ----------
+        run : Run
+            With its fitted model.
+
+        Returns
+        -------
+        iterable of pairs
+            A title, and a function that draws on the matplotlib Axes that it gets.
+        """
+        return ()
 
     def summary(self, document: Mapping[str, Any]) -> Iterator[str]:
         """Yield lines above the table that is printed.

@@ -538,7 +538,7 @@ def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | fl
 def table_format(path: str) -> str:
     """Return the format of an output table by its suffix; standard output is CSV."""
     suffix = "csv" if path == "-" else Path(path).suffix.lstrip(".").lower()
-    if suffix not in ("parquet", "csv", "npy"):
+    if suffix not in ("parquet", "csv", "npy", *merged("writers")):
         is_folder = path.endswith("/") or Path(path).is_dir()
         remedy = f" {path} is a folder. Name a file in it, such as {Path(path) / 'scores.csv'}." if is_folder else ""
         raise click.BadParameter(f"must end in .parquet, .csv or .npy, got {path}.{remedy}", param_hint="'-o'")

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, cast
 
 import click
 import numpy as np
 
 from shiftsvd.errors import plain
+from shiftsvd.extend import merged
+from shiftsvd.names import resolve
 from shiftsvd.runs.messages import Notice
 
 _MARKS: Final = re.compile('[,"\r\n]')
@@ -140,7 +142,7 @@ def format_named(name: str) -> Format:
         raise ValueError(
             "Parquet files need pyarrow. Install it with: pip install 'shiftsvd[parquet]'. Or use .csv or .npy."
         )
-    return WRITERS[name]
+    return WRITERS[name] if name in WRITERS else cast("Format", resolve(merged("writers")[name]))
 
 
 def write_rows(blocks: Iterable[tuple[int, Block]], writes: Iterable[Write]) -> None:

@@ -374,7 +374,8 @@ def write_scores(
         writes: list[Any] = [*more]
         if "scores" in paths:
             file = stack.enter_context(outputs.part(paths["scores"]).open("wb"))
-            writes.append(stack.enter_context(WRITERS[paths["scores"].suffix[1:]](file, table)))
+            write = stack.enter_context(WRITERS[paths["scores"].suffix[1:]](file, table))
+            writes.append(lambda first, block: write(first, block * run.score_factors))
         for each in hooks:
             writes += map(stack.enter_context, each.writers(run, table, paths, outputs))
         rasters = score_rasters(pca) if "report" in paths else []
@@ -426,6 +427,7 @@ def write_files(
             names=result.features,
             colors=colors,
             supplementary=supplementary,
+            figures=[figure for each in hooks for figure in each.figures(run)],
             seconds=result.document["seconds"],
             peak_bytes=result.document["peak_bytes"],
         )

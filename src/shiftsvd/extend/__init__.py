@@ -145,6 +145,9 @@ class Extension:
         Additional subcommands: "module:command", and a line of help.
     hooks : str or None
         "module:class" of a subclass of `Hooks`, for ``fit``, ``estimate``, ``transform`` and ``info``.
+    writers : mapping of str to str
+        Additional suffixes of the tables that ``transform`` writes, without the dot, each with the "module:function" of
+        a context manager ``(file, table)`` that gives a function of the first row and a block of rows.
 
     See Also
     --------
@@ -173,6 +176,7 @@ class Extension:
     scales: tuple[str, ...] = ()
     verbs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     hooks: str | None = None
+    writers: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache

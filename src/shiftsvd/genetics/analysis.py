@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,21 @@ import numpy.typing as npt
 from shiftsvd import Info, SVDResult, svd
 from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import Panel, Vector, generator
-from shiftsvd.extend.running import Outputs, Refused, Resources, Setting, SolverName
+from shiftsvd.extend.running import Outputs, Refused, Resources, Setting, SolverName, refuse
 from shiftsvd.genetics.components import Patterson, TracyWidom
-from shiftsvd.genetics.extension import Chromosomes, MatchName, ProjectName
-from shiftsvd.genetics.files import RESULTS, Beds, Fileset, eigenval, eigenvec, eigenvec_allele, listed
+from shiftsvd.genetics.extension import Chromosomes, MatchName, ProjectName, ScoresScale
+from shiftsvd.genetics.files import (
+    RESULTS,
+    Beds,
+    Fileset,
+    component_names,
+    eigenval,
+    eigenvec,
+    eigenvec_allele,
+    listed,
+    sample_list,
+    score_factors,
+)
 from shiftsvd.genetics.projection import Basis, Projection, projected
 from shiftsvd.genetics.scan import SelectionScan, selection_scan
 from shiftsvd.genetics.selection import Cohort, Filters, Selection, selected
@@ -181,13 +192,18 @@ class GenotypePCA:
         lengths = np.sqrt(self.eigenvalues * self.n_used)
         return Basis(self.variants, self.used, 2 * p, scale, self.loadings, lengths)
 
-    def save(self, prefix: str | PathLike[str], *, force: bool = False) -> None:
+    def save(self, prefix: str | PathLike[str], *, scores_scale: ScoresScale = "unit", force: bool = False) -> None:
         """Write PREFIX.eigenvec (with a header), PREFIX.eigenval and PREFIX.eigenvec.allele, as plink2 --pca does.
+
+        If samples were projected, also write PREFIX.projected, the list of their FID and IID.
 
         Parameters
         ----------
         prefix : path
             Path of the files without ``.eigenvec`` and ``.eigenval``.
+        scores_scale : "unit", "sqrt" or "eigen"
+            Scale of PREFIX.eigenvec: eigenvectors with norm 1 over the training samples, as plink2 and smartpca write
+            them; eigenvectors times the square root of their eigenvalue; or times their eigenvalue.
         force : bool
             Overwrite existing files.
 
@@ -196,10 +212,20 @@ class GenotypePCA:
         OSError
             If a file exists and `force` is false.
         """
+        if scores_scale not in get_args(ScoresScale):
+            raise refuse("scores_scale", f"be one of {', '.join(get_args(ScoresScale))}", scores_scale)
         vectors, values, weights = paths = [Path(f"{prefix}.{kind}") for kind in RESULTS]
-        with Outputs(paths, force) as outputs:
-            with eigenvec(outputs.part(vectors), self.samples, np.ones(len(self.eigenvalues))) as write:
-                write(0, self.eigenvectors)
+        projected = None if self.learned is None or self.learned.all() else Path(f"{prefix}.projected")
+        lengths = np.sqrt(self.eigenvalues * self.n_used)
+        scores = self.eigenvectors * np.where(lengths > 0, lengths, 1)
+        with Outputs(paths + ([] if projected is None else [projected]), force) as outputs:
+            with (
+                outputs.part(vectors).open("wb") as file,
+                eigenvec(file, component_names(len(lengths)), self.samples) as write,
+            ):
+                write(0, scores * score_factors(scores_scale, lengths, self.n_used))
+            if projected is not None and self.learned is not None:
+                sample_list(outputs.part(projected), Samples(*(each[~self.learned] for each in self.samples)))
             eigenval(outputs.part(values), self.eigenvalues)
             eigenvec_allele(outputs.part(weights), self.variants.at(self.used), self.loadings[self.used])
 
@@ -265,7 +291,7 @@ def pca(
         If the files cannot be read or do not fit together, if there are fewer than two samples, or if all variants are
         monomorphic. The message starts with the name of the file.
     ImportError
-        If the package bed-reader is not installed.
+        If the package pgenlib, for a .pgen, is not installed.
 
     See Also
     --------

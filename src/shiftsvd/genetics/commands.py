@@ -2,12 +2,13 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
 import click
 import numpy as np
@@ -36,31 +37,51 @@ from shiftsvd.extend.fits import BatchPCA, Observed
 from shiftsvd.extend.running import plural
 from shiftsvd.genetics.analysis import GenotypePCA
 from shiftsvd.genetics.components import Patterson, TracyWidom, patterson_scale
-from shiftsvd.genetics.extension import ProjectName
-from shiftsvd.genetics.files import COHORTS, RESULTS, Fileset, eigenval, eigenvec, eigenvec_allele
+from shiftsvd.genetics.extension import ProjectName, ScoresScale
+from shiftsvd.genetics.figures import DRAWN, figures, write_png
+from shiftsvd.genetics.files import (
+    COHORTS,
+    RESULTS,
+    Fileset,
+    eigenval,
+    eigenvec,
+    eigenvec_allele,
+    sample_list,
+    score_factors,
+)
+from shiftsvd.genetics.kinship import kin0
+from shiftsvd.genetics.lists import LabelTable
 from shiftsvd.genetics.matching import n_ambiguous
 from shiftsvd.genetics.projection import Basis, Scores, Target
 from shiftsvd.genetics.scan import SelectionScan, selection_scan
 from shiftsvd.genetics.selection import OF_SAMPLES, Cohort, Filters, Selection, selected
-from shiftsvd.genetics.variants import Variants, autosomal
+from shiftsvd.genetics.variants import Samples, Variants, autosomal, read_sample_column
 from shiftsvd.io import Names
 
 SCALE: Final = "patterson"
 NAMES: Final = tuple(Filters.__annotations__)
 _TESTS: Final = ("tracy_widom", "scan")
-_OF_TRANSFORM: Final = ("project", "match", "trust_ambiguous", "trust_order")
+PICTURE: Final = "loadings.png"
+RELATIVES: Final = ("kin0", "projected")  # files of --unrelated
+_PHENOTYPE_MISSING: Final = "-9"  # PLINK's code
+_LEAST_P: Final = 1e-300  # smaller p values lose digits or become 0
+_LEVEL: Final = 0.05  # of the Tracy-Widom test
+_OF_TRANSFORM: Final = ("project", "match", "trust_ambiguous", "trust_order", "scores_scale")
 _MIN_MATCHED: Final = 0.5  # warn if the file has less than this share of the variants of the model
 
 
 class GenotypeHooks(Hooks):
     """Filters, Patterson's scale and PLINK's output files for the genotypes of a .bed or .pgen."""
 
-    recorded = ("chromosomes",)
+    recorded = ("chromosomes", "scores_scale")
     decisive = ("chromosomes", *NAMES)
-    files = ("tracy_widom.csv", "scan.csv")
+    files = ("tracy_widom.csv", "scan.csv", PICTURE)
     models = ("shiftsvd.genetics.analysis:GenotypePCA",)
 
     cohort: Cohort | None = None
+    label_table: LabelTable | None = None
+    sample_labels: Sequence[str] = ()
+    message_of_labels = ""
     test: TracyWidom
     scan: SelectionScan
 
@@ -99,6 +120,7 @@ class GenotypeHooks(Hooks):
                 raise click.UsageError(f"{option_of(name)} requires {option_of(needed)}. Add {option_of(needed)}.")
         if settings.out is None:
             need_folder("scan", extra["scan"])
+            need_folder("labels", extra["labels"])
         if settings.preprocess and settings.scale == SCALE:
             raise click.UsageError(f"--scale {SCALE} requires untransformed allele counts. Remove --preprocess.")
 
@@ -107,7 +129,7 @@ class GenotypeHooks(Hooks):
         if settings.scale == SCALE and settings.shift != "mean":
             raise ValueError(f"--scale {SCALE} requires --shift mean, got --shift {settings.shift}. Remove --shift.")
         if not self.are_genotypes:
-            self.refuse(self.given(("chromosomes", "autosome", *NAMES, *_TESTS)))
+            self.refuse(self.given(("chromosomes", "autosome", "labels", "scores_scale", *NAMES, *_TESTS)))
             return {}
         if len(settings.files) > 1 and settings.stack == "rows":
             raise ValueError(f"{file}: {COHORTS}")
@@ -125,19 +147,30 @@ class GenotypeHooks(Hooks):
                 f"{file}: --top-features ranks features of count data and cannot rank variants. Remove it."
             )
         scale = settings.scale or (SCALE if settings.shift == "mean" else None)
+        if scale != SCALE and settings.extra["scores_scale"]:
+            raise click.UsageError(
+                f"--scores-scale requires --scale {SCALE} and --shift mean, got other eigenvalues than those of the "
+                "relationship matrix. Remove --scale and --shift, or --scores-scale."
+            )
         if self.given(_TESTS) and scale != SCALE:
             tests = " and ".join(map(option_of, _TESTS))
             raise click.UsageError(f"{tests} require --scale {SCALE} and --shift mean. Remove --scale and --shift.")
-        chromosomes = settings.extra["chromosomes"] or "autosomes"
-        return {"scale": scale, "missing": "mean", "filled": True, "chromosomes": chromosomes}
+        chromosomes, label = settings.extra["chromosomes"] or "autosomes", settings.label_column
+        if settings.extra["labels"] is not None:
+            self.label_table = LabelTable.read(Path(settings.extra["labels"]))
+            label = self.label_table.column(label)
+        own = {"scale": scale, "missing": "mean", "filled": True, "chromosomes": chromosomes}
+        return own | {"label_column": label}
 
     def outputs(self) -> Mapping[str, str | Path]:
         files: dict[str, str | Path] = {name: f"{name}.csv" for name in self.given(_TESTS)}
-        if self.settings.filled and self.settings.scale == SCALE:
-            out = Path(str(self.settings.out))
-            folder = out if out.name.strip(".") else out.resolve()
-            files |= {kind: folder.with_name(f"{folder.name}.{kind}") for kind in RESULTS}
-        return files
+        out = Path(str(self.settings.out))
+        folder = out if out.name.strip(".") else out.resolve()
+        kinds: tuple[str, ...] = RESULTS if self.settings.filled and self.settings.scale == SCALE else ()
+        if self.are_genotypes and self.settings.report is not False and find_spec("matplotlib"):
+            files["genome"] = PICTURE
+        kinds += RELATIVES if self.given(("unrelated",)) else ()
+        return files | {kind: folder.with_name(f"{folder.name}.{kind}") for kind in kinds}
 
     def open(self) -> tuple[Observed, Names] | None:
         settings, filters = self.settings, self.given(NAMES)
@@ -147,9 +180,27 @@ class GenotypeHooks(Hooks):
         if "indep_order" in filters:
             filters["indep_order"] = int(filters["indep_order"])
         selection = Selection(settings.extra["chromosomes"], **filters)
-        self.cohort = selected(self.read(), selection, settings.resources)
+        whole = self.read()
+        self._read_labels(whole)  # before the filters read the genotypes
+        self.cohort = selected(whole, selection, settings.resources)
         files = self.cohort.files
         return self._operator(self.cohort.training), Names(files.labels, files.variants.names)
+
+    def labels_beside(self) -> bool:
+        return self.are_genotypes
+
+    def labels(self, column: str) -> Sequence[str] | None:
+        if self.cohort is None:
+            return None
+        return [label for label, kept in zip(self.sample_labels, self.cohort.rows, strict=True) if kept]
+
+    def _read_labels(self, files: Fileset) -> None:
+        column = self.settings.label_column
+        if column is not None and self.label_table is not None:
+            self.sample_labels, self.message_of_labels = self.label_table.labels(column, files.samples)
+        elif column is not None:
+            texts = read_sample_column(files.paths[0], column).tolist()
+            self.sample_labels = ["" if text == _PHENOTYPE_MISSING else text for text in texts]
 
     def _operator(self, files: Fileset) -> Operator:
         return files.operator(self.settings.resources, self.settings.on_cluster or None)
@@ -178,6 +229,8 @@ class GenotypeHooks(Hooks):
                 "not_on_autosomes": not_on_autosomes,
                 "eigenvalues": (pca.singular_values_.astype(np.float64) ** 2 / max(used, 1)).tolist(),
             }
+            if self.settings.extra["scores_scale"]:
+                run.score_factors = self._factors(run, self.settings.extra["scores_scale"])
         if cohort is None:
             return
         pca.variants_ = cohort.files.variants
@@ -209,13 +262,17 @@ class GenotypeHooks(Hooks):
             results["genomic_inflation"] = inflation if np.isfinite(inflation) else None
         return results
 
+    def _factors(self, run: Run, scale: ScoresScale) -> Any:
+        lengths = run.pca.singular_values_.astype(np.float64)
+        return score_factors(scale, lengths, run.document["genotypes"]["variants_used"])
+
     def writers(
         self, run: Run, table: Table, paths: Mapping[str, Path], outputs: Any
     ) -> Iterable[AbstractContextManager[Write]]:
         if "eigenvec" in paths:
             assert self.cohort is not None
-            lengths = run.pca.singular_values_.astype(np.float64)
-            yield eigenvec(outputs.part(paths["eigenvec"]), self.cohort.files.samples, lengths)
+            factors = self._factors(run, self.settings.extra["scores_scale"] or "unit")
+            yield _eigenvec_file(outputs.part(paths["eigenvec"]), table.columns, self.cohort.files.samples, factors)
 
     def write(self, run: Run, paths: Mapping[str, Path], outputs: Any) -> None:
         if self.cohort is None:
@@ -227,10 +284,23 @@ class GenotypeHooks(Hooks):
         if "eigenvec.allele" in paths:
             loadings = run.pca.components_[:, both].T.astype(np.float64)
             eigenvec_allele(outputs.part(paths["eigenvec.allele"]), variants, loadings)
+        if "genome" in paths:
+            write_png(outputs.part(paths["genome"]), self.figures(run))
+        if "kin0" in paths and self.cohort.pairs is not None and self.cohort.learned is not None:
+            kin0(outputs.part(paths["kin0"]), self.cohort.pairs, self.settings.resources)
+            samples = self.cohort.files.samples
+            sample_list(outputs.part(paths["projected"]), Samples(*(each[~self.cohort.learned] for each in samples)))
         if "tracy_widom" in paths:
             _write_test(outputs.part(paths["tracy_widom"]), self.test)
         if "scan" in paths:
             _write_scan(outputs.part(paths["scan"]), self.scan, variants)
+
+    def figures(self, run: Run) -> Iterable[tuple[str, Any]]:
+        if self.cohort is None:
+            return ()
+        loadings = run.pca.components_[:DRAWN].T.astype(np.float64)
+        used = np.any(loadings != 0, axis=1)
+        return figures(self.cohort.files.variants.at(used), loadings[used])
 
     def summary(self, document: Mapping[str, Any]) -> Iterator[str]:
         if facts := document.get("genotypes"):
@@ -241,10 +311,12 @@ class GenotypeHooks(Hooks):
     def footer(self, document: Mapping[str, Any]) -> Iterator[str]:
         if (test := document.get("tracy_widom")) is None:
             return
-        yield "\ncomponent  Tracy-Widom   p-value  effective markers"
+        yield "\n" + _significant(test["p_values"])
+        yield "component  Tracy-Widom   p-value  effective markers"
         columns = (test["statistics"], test["p_values"], test["effective_markers"])
         for j, (statistic, p_value, markers) in enumerate(zip(*columns, strict=True)):
-            yield f"{j + 1:9}  {as_text(statistic, '11.4f')}  {as_text(p_value, '8.2g')}  {as_text(markers, '17.1f')}"
+            p = "<1e-300" if p_value is not None and p_value < _LEAST_P else as_text(p_value, "8.2g")
+            yield f"{j + 1:9}  {as_text(statistic, '11.4f')}  {p:>8}  {as_text(markers, '17.1f')}"
 
     def tell(self, run: Run) -> None:
         cohort = self.cohort
@@ -259,6 +331,8 @@ class GenotypeHooks(Hooks):
                 kind = "sample" if name in OF_SAMPLES else "variant"
                 text = f"{option_of(name)}: {plural(count, kind)} removed.{more}"
             print_message(text, self.settings.quiet)
+        if self.message_of_labels:
+            print_message(f"--labels:{self.message_of_labels}", self.settings.quiet)
 
     # transform
 
@@ -295,12 +369,18 @@ class GenotypeHooks(Hooks):
         target = Target.of(_basis(pca), files, extra["match"] or "auto", extra["trust_ambiguous"])
         method = cast("ProjectName", extra["project"] or "lsq")
         _report_match(target, settings.quiet)
-        components = component_names(target.basis.loadings.shape[1])
-        scores_only = table_format(str(settings.out)) == "npy"
-        errors = [] if method == "mean" else [f"{name}_se" for name in components]
-        columns = components if scores_only else [*components, *errors, "n_variants"]
-        table = Table(columns, files.shape[0], np.dtype(settings.dtype or np.float32), files.labels)
-        return table, _score_rows(target.scores(method, settings.memory), scores_only, files.name)
+        components, form = component_names(target.basis.loadings.shape[1]), table_format(str(settings.out))
+        columns = [*components, *([] if method == "mean" or form == "npy" else [f"{name}_se" for name in components])]
+        columns += ["n_variants"] if form not in ("npy", "eigenvec") else []
+        dtype, lengths = np.dtype(settings.dtype or np.float32), target.basis.lengths
+        if form == "eigenvec":
+            names, families = files.samples.names, (("FID", files.samples.families),)
+            table = Table(columns, files.shape[0], dtype, names, "IID", families)
+        else:
+            table = Table(columns, files.shape[0], dtype, files.labels)
+        scale = cast("ScoresScale | None", extra["scores_scale"] or ("unit" if form == "eigenvec" else None))
+        factors = score_factors(scale, lengths, int(np.count_nonzero(target.basis.used)))
+        return table, _score_rows(target.scores(method, settings.memory), factors, len(columns), files.name)
 
     def open_new(self, pca: BatchPCA) -> tuple[BatchPCA, Observed, Names] | None:
         # The model has no alleles. If the file has as many variants on autosomes as the model has features, use those;
@@ -335,6 +415,26 @@ class GenotypeHooks(Hooks):
         return found | {"variants": int(np.count_nonzero(target.basis.used))} | target.match.counts
 
 
+def _significant(p_values: Sequence[float | None]) -> str:
+    above = (j for j, p in enumerate(p_values) if p is None or p >= _LEVEL)
+    count = next(above, len(p_values))
+    which = "none" if not count else "PC1" if count == 1 else f"PC1 to PC{count}"
+    more = ". There may be more: use a larger -k" if count == len(p_values) else ""
+    return f"significant axes (Tracy-Widom, p < {_LEVEL}): {count}, {which}{more}"
+
+
+@contextmanager
+def _eigenvec_file(path: Path, columns: list[str], samples: Samples, factors: Any) -> Iterator[Write]:
+    with path.open("wb") as file, eigenvec(file, columns, samples) as write:
+        yield lambda first, block: write(first, block * factors)
+
+
+def eigenvec_table(file: BinaryIO, table: Table) -> AbstractContextManager[Write]:
+    if not table.beside:
+        raise ValueError("A .eigenvec requires genotypes (.bed or .pgen) with samples as rows. Write a .csv instead.")
+    return eigenvec(file, table.columns, Samples(table.beside[0][1], table.names))
+
+
 def variant_columns(variants: Variants) -> tuple[tuple[str, Any], ...]:
     return ("chromosome", variants.chromosomes), ("position", variants.positions), ("counted_allele", variants.first)
 
@@ -364,12 +464,13 @@ def _basis(pca: BatchPCA | GenotypePCA) -> Basis:
     return Basis(pca.variants_, used, pca.mean_, scale, components, pca.singular_values_.astype(np.float64))
 
 
-def _score_rows(groups: Iterator[Scores], scores_only: bool, file: str) -> Iterator[tuple[int, Block]]:
+def _score_rows(groups: Iterator[Scores], factors: Any, width: int, file: str) -> Iterator[tuple[int, Block]]:
+    # The first `width` columns: scores, their standard errors if known, and the number of variants.
     n_undetermined = 0
     for first, scores, errors, n_present in groups:
         n_undetermined += int(np.isnan(scores).any(axis=1).sum())
-        more = [] if errors is None else [errors]
-        yield first, scores if scores_only else np.column_stack([scores, *more, n_present])
+        more = [] if errors is None else [errors * factors]
+        yield first, np.column_stack([scores * factors, *more, n_present])[:, :width]
     if n_undetermined:
         without = f"{plural(n_undetermined, 'sample')} with too few variants of the model"
         warnings.warn(f"{file}: the scores of {without} are NaN.", stacklevel=2)

@@ -8,6 +8,7 @@ Build = Literal["hg19", "hg38"]  # of the human genome
 Chromosomes = Literal["autosomes", "all"]
 MatchName = Literal["auto", "position", "name"]
 ProjectName = Literal["lsq", "oadp", "mean"]
+ScoresScale = Literal["unit", "sqrt", "eigen"]
 # The largest value of each filter.
 SHARES: Final[dict[str, float]] = {"mind": 1, "geno": 1, "hwe": 1, "maf": 0.5, "unrelated": 0.5}
 # Suffixes of files that `convert` decodes, each with the plink2 options for such a file.
@@ -44,6 +45,7 @@ EXTENSION: Final = Extension(
     options={"fit": "shiftsvd.genetics.options:OF_FIT", "transform": "shiftsvd.genetics.options:OF_TRANSFORM"},
     scales=("patterson",),
     hooks="shiftsvd.genetics.commands:GenotypeHooks",
+    writers={"eigenvec": "shiftsvd.genetics.commands:eigenvec_table"},
     help={
         "fit": """Genotypes: pass a .bed (with .bim and .fam in the same folder) or a .pgen. By default, fit uses the
     autosomes, replaces missing genotypes by the mean of their variant, and scales as Patterson et al. (2006). It

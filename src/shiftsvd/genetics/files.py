@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from io import TextIOWrapper
 from itertools import pairwise
+from math import prod
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, BinaryIO, Final, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +35,7 @@ from shiftsvd.extend.files import (
 )
 from shiftsvd.extend.operators import Panel, Vector
 from shiftsvd.extend.running import Refused, Resources, Setting, default_threads, notice, ordered, parse_bytes
-from shiftsvd.genetics.extension import TARGETS
+from shiftsvd.genetics.extension import TARGETS, ScoresScale
 from shiftsvd.genetics.variants import Mask, Samples, Variants, columns, is_pgen, read_samples, read_variants, tables
 
 COHORTS: Final = (
@@ -42,7 +44,12 @@ COHORTS: Final = (
 )
 Calls = npt.NDArray[np.int8]  # counts of the first allele, 0 to 2; negative ones are missing
 _ALL: Final = slice(None)
+# A read decodes this number of bytes, at 4 per genotype, and at least this number of variants.
+_LEAST_READ, _FEWEST = 2**20, 64
+_HELD: Final = 2**25  # bytes of genotypes, at 4 each: larger files are decoded in every pass, which takes as long
 _BED: Final = b"\x6c\x1b\x01"  # the last byte: variant-major
+_CODES: Final = (2, -1, 1, 0)  # copies of the first allele for each code of a genotype; -1: missing
+_GAP: Final = 16  # variants; a longer gap is skipped
 
 
 class Genotypes(RowSource):
@@ -54,6 +61,7 @@ class Genotypes(RowSource):
     sparse = False
     dtype = np.dtype(np.float32)
     unstackable = COHORTS
+    readers = 0
 
     def __init__(
         self,
@@ -67,11 +75,12 @@ class Genotypes(RowSource):
         self._places = np.arange(in_file[0]) if places is None else places
         self.shape = len(self._places), in_file[1] if samples is None else len(samples)
         self.name = str(path)
+        self.largest_block = max(_LEAST_READ, _FEWEST * 4 * self.shape[1])
         chosen = [places, means, samples]
         self.fingerprint = fingerprint_of(path, "" if all(part is None for part in chosen) else _digest(chosen))
 
     @abstractmethod
-    def _read(self, places: Places, dtype: type[np.generic], n_threads: int | None) -> npt.NDArray[Any]: ...
+    def _read(self, places: Places, dtype: type[np.generic]) -> npt.NDArray[Any]: ...
 
     def at(self, variants: Mask | Places | slice = _ALL, samples: Mask | Places | slice = _ALL) -> Self:
         own = self._samples
@@ -91,7 +100,7 @@ class Genotypes(RowSource):
         return [*range(0, self.shape[0], step), self.shape[0]]
 
     def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
-        G = self._read(self._places[lo:hi], np.float32, 1)
+        G = self._read(self._places[lo:hi], np.float32)
         missing = np.isnan(G)
         np.copyto(G, 0, where=missing)
         means = _means(G, missing) if self._means is None else self._means[lo:hi]
@@ -99,10 +108,10 @@ class Genotypes(RowSource):
         return G
 
     def dosages(self) -> npt.NDArray[np.float32]:
-        return self._read(self._places, np.float32, None)  # NaN where missing
+        return self._read(self._places, np.float32)  # NaN where missing
 
     def calls(self, lo: int, hi: int) -> Calls:
-        return self._read(self._places[lo:hi], np.int8, 1)
+        return self._read(self._places[lo:hi], np.int8)
 
 
 def _means(G: npt.NDArray[np.float32], missing: Mask) -> npt.NDArray[np.float64]:
@@ -119,19 +128,41 @@ def _digest(parts: list[npt.NDArray[Any] | None]) -> str:
 class BedGenotypes(Genotypes):
     """Variants of a .bed file."""
 
-    def _read(self, places: Places, dtype: type[np.generic], n_threads: int | None) -> npt.NDArray[Any]:
-        (n, m), samples = self._in_file, _ALL if self._samples is None else self._samples
-        open_bed = optional("bed_reader", "genetics").open_bed
-        with reading(self.path):
-            file = open_bed(self.path, iid_count=m, sid_count=n, num_threads=n_threads)
-            G: npt.NDArray[Any] = file.read((samples, places), dtype=np.dtype(dtype).name, order="F").T
-        return G
+    def _read(self, places: Places, dtype: type[np.generic]) -> npt.NDArray[Any]:
+        n_bytes = -(-self._in_file[1] // 4)
+        codes = np.array(_CODES, dtype)
+        if dtype is np.float32:
+            codes[codes < 0] = np.nan
+        table = codes[np.arange(256)[:, None] >> (0, 2, 4, 6) & 3]  # the four genotypes of each byte
+        with reading(self.path), open(self.path, "rb") as file:
+            parts = [_rows_of(file, lo, hi, n_bytes)[own] for lo, hi, own in _spans(places)]
+            packed = np.concatenate(parts) if parts else np.empty((0, n_bytes), np.uint8)
+        # Entries of 4 or 16 bytes are copied whole, which is several times as fast as four numbers.
+        whole = table.view(np.complex128 if dtype is np.float32 else np.int32)[:, 0]
+        G: npt.NDArray[Any] = whole[packed].view(dtype)[:, : self._in_file[1]]
+        return G if self._samples is None else G[:, self._samples]
+
+
+def _spans(places: Places) -> Iterator[tuple[int, int, Places]]:
+    # Ranges of variants to read, and the wanted ones of each: neighbours are read together, with the gaps between them.
+    cuts = np.flatnonzero(np.diff(places) > _GAP) + 1
+    for part in np.split(places, cuts):
+        if len(part):
+            yield int(part[0]), int(part[-1]) + 1, part - part[0]
+
+
+def _rows_of(file: BinaryIO, lo: int, hi: int, n_bytes: int) -> npt.NDArray[np.uint8]:
+    file.seek(len(_BED) + lo * n_bytes)
+    content = file.read((hi - lo) * n_bytes)
+    if len(content) < (hi - lo) * n_bytes:
+        raise ValueError(f"{file.name} ends within variant {lo + len(content) // n_bytes + 1:,}. Copy it again.")
+    return np.frombuffer(content, np.uint8).reshape(hi - lo, n_bytes)
 
 
 class PgenGenotypes(Genotypes):
     """Variants of a .pgen file: dosages where the file has them, else hard calls."""
 
-    def _read(self, places: Places, dtype: type[np.generic], n_threads: int | None) -> npt.NDArray[Any]:
+    def _read(self, places: Places, dtype: type[np.generic]) -> npt.NDArray[Any]:
         G, own = np.empty((len(places), self.shape[1]), dtype), self._samples
         with _pgen_reader(self.path, self._in_file[1], own) as reader, reading(self.path):
             (reader.read_list if dtype is np.int8 else reader.read_dosages_list)(places.astype(np.uint32), G)
@@ -154,7 +185,6 @@ def read_bed(path: Path, key: str | None, memory_limit: int | str | None) -> Ope
         raise ValueError(f"{path} is not a PLINK 1 .bed file. Its first bytes must be 6c1b, got {magic[:2].hex()}.")
     if magic != _BED:
         raise ValueError(f"{path} must be variant-major. Rewrite it with plink --make-bed.")
-    optional("bed_reader", "genetics")
     opened = _open_files(BedGenotypes, path, memory_limit)
     n, m = opened.matrix.shape
     expected, size = len(_BED) + n * -(-m // 4), path.stat().st_size
@@ -203,8 +233,7 @@ def _open_files(kind: type[Genotypes], path: Path, memory_limit: int | str | Non
         names = ["_".join(pair) for pair in zip(samples["FID"], names, strict=True)]
     shape = len(variants["ID"]), len(names)
     plausible_shape(path, shape, memory_limit)
-    rows = labels(of_variants, variants["ID"], memory_limit)
-    return Opened(kind(path, shape), rows, labels(of_samples, names, memory_limit), samples="columns")
+    return Opened(kind(path, shape), variants["ID"], labels(of_samples, names, memory_limit), samples="columns")
 
 
 Beds = str | PathLike[str] | Sequence[str | PathLike[str]]  # one file, or one for each chromosome
@@ -276,6 +305,7 @@ class Fileset:
         """Return the genotypes, samples x variants, with means in place of missing ones."""
         matrix = self.parts[0] if len(self.parts) == 1 else OnTop([*self.parts])
         opened = Opened(matrix, self.variants.names, self.labels, samples="columns")
+        stream = True if stream is None and 4 * prod(self.shape) > _HELD else stream
         return operator_of(self.paths, opened, resources, stream)[0]
 
     def calls(self, lo: int, hi: int) -> Calls:
@@ -329,7 +359,7 @@ def block_size(resources: Resources) -> int:
 
 def over_blocks(files: Fileset, of_block: Callable[[Calls], T], resources: Resources, expanded: int = 1) -> Iterator[T]:
     # `expanded`: bytes of the result for each genotype. Blocks are smaller by this factor.
-    blocks = files.blocks(4 * (block_size(resources) // expanded))
+    blocks = files.blocks(block_size(resources) // expanded)
     return ordered(lambda block: of_block(block[0].calls(*block[1:])), blocks, resources.n_threads or default_threads())
 
 
@@ -353,17 +383,30 @@ RESULTS: Final = ("eigenvec", "eigenval", "eigenvec.allele")  # the files of pli
 _ROWS: Final = 2**16  # variants to format as text at a time
 
 
+def score_factors(scale: ScoresScale | None, lengths: Vector, n_used: int) -> Vector:
+    # Of scores, eigenvectors times singular values: the eigenvalues are the squares of the latter over n_used.
+    lengths = np.where(lengths > 0, lengths, 1)
+    powers = {None: np.ones_like(lengths), "unit": 1 / lengths, "sqrt": np.full_like(lengths, max(n_used, 1) ** -0.5)}
+    return powers[scale] if scale in powers else lengths / max(n_used, 1)
+
+
 @contextmanager
-def eigenvec(path: Path, samples: Samples, lengths: Vector) -> Iterator[Callable[[int, Panel], None]]:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write("\t".join(["#FID", "IID", *_names(len(lengths))]) + "\n")
+def eigenvec(file: BinaryIO, columns: list[str], samples: Samples) -> Iterator[Callable[[int, Panel], None]]:
+    text = TextIOWrapper(file, "utf-8", newline="\n", write_through=True)
+    text.write("\t".join(["#FID", "IID", *columns]) + "\n")
 
-        def write(first: int, scores: Panel) -> None:
-            part, U = slice(first, first + len(scores)), scores / np.where(lengths > 0, lengths, 1)
-            for family, name, row in zip(samples.families[part], samples.names[part], U, strict=True):
-                file.write("\t".join([family, name, *_numbers(row)]) + "\n")
+    def write(first: int, scores: Panel) -> None:
+        part = slice(first, first + len(scores))
+        for family, name, row in zip(samples.families[part], samples.names[part], scores, strict=True):
+            text.write("\t".join([family, name, *_numbers(row)]) + "\n")
 
-        yield write
+    yield write
+    text.detach()
+
+
+def sample_list(path: Path, samples: Samples) -> None:
+    rows = ["#FID\tIID", *map("\t".join, zip(*samples, strict=True))]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8", newline="\n")
 
 
 def eigenval(path: Path, eigenvalues: Iterable[float]) -> None:
@@ -376,7 +419,7 @@ def eigenvec_allele(path: Path, variants: Variants, loadings: Panel) -> None:
     # frequencies of the samples (`--read-freq`) compute sqrt(n) times the scores.
     weights = loadings * (np.sqrt(len(loadings)) / 2)
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write("\t".join(["#CHROM", "ID", "REF", "ALT", "A1", *_names(loadings.shape[1])]) + "\n")
+        file.write("\t".join(["#CHROM", "ID", "REF", "ALT", "A1", *component_names(loadings.shape[1])]) + "\n")
         for lo in range(0, len(weights), _ROWS):
             part = slice(lo, lo + _ROWS)
             rows = zip(*(each[part] for each in variants), weights[part], strict=True)
@@ -385,7 +428,7 @@ def eigenvec_allele(path: Path, variants: Variants, loadings: Panel) -> None:
                     file.write("\t".join([chromosome, name, second, first, allele, *_numbers(signed)]) + "\n")
 
 
-def _names(k: int) -> list[str]:
+def component_names(k: int) -> list[str]:
     return [f"PC{j + 1}" for j in range(k)]
 
 

@@ -1,13 +1,16 @@
 """Compute KING-robust kinship, and select samples without close relatives."""
 
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from shiftsvd.extend.running import Refused, Resources, Setting, affordable, default_threads
-from shiftsvd.genetics.files import Fileset, block_size
+from shiftsvd.extend.files import Places
+from shiftsvd.extend.operators import Vector
+from shiftsvd.extend.running import Refused, Resources, Setting, affordable, default_threads, few, plural
+from shiftsvd.genetics.files import Calls, Fileset, Numbers, block_size, over_blocks
 from shiftsvd.genetics.variants import Mask, Samples
 
 Square = npt.NDArray[np.float32]
@@ -16,6 +19,15 @@ MAX_SAMPLES: Final = 20_000  # samples; for more, the bit-level algorithms of KI
 _N_MATRICES: Final = 4  # square single-precision matrices in memory
 _EPSILON: Final = 2.0**-44  # PLINK's tolerance: a kinship that exceeds the limit by a smaller share is not above it
 _MOST_EXACT: Final = 2**24  # counts up to this are exact in single precision
+
+
+# Manichaikul et al. (2010), table 1: the kinship of each degree is within a factor sqrt(2) of its expectation.
+_DEGREES: Final = (
+    ("twins or duplicates", 0.3536, np.inf),
+    ("first degree", 0.1768, 0.3536),
+    ("second degree", 0.0884, 0.1768),
+    ("third degree", 0.0442, 0.0884),
+)
 
 
 class Kinship(NamedTuple):
@@ -49,6 +61,27 @@ class Kinship(NamedTuple):
     kinship: npt.NDArray[np.float64]
     unrelated: Mask
 
+    def __repr__(self) -> str:
+        n, removed = len(self.unrelated), np.flatnonzero(~self.unrelated)
+        counts, closest, pair = np.zeros(len(_DEGREES), np.int64), -np.inf, (0, 0)
+        for i in range(n):  # by rows, because the indices of all pairs would take more memory than the kinship
+            row = self.kinship[i, i + 1 :]
+            counts += [np.count_nonzero((row > low) & (row <= high)) for _, low, high in _DEGREES]
+            if np.nanmax(row, initial=-np.inf) > closest:
+                closest, pair = float(np.nanmax(row)), (i, i + 1 + int(np.nanargmax(row)))
+        facts = {name: f"{count:,}" for (name, *_), count in zip(_DEGREES, counts, strict=True)}
+        if np.isfinite(closest):
+            facts["closest pair"] = f"{self._name(pair[0])} and {self._name(pair[1])}, {closest:.4f}"
+        facts["unrelated samples"] = f"{n - len(removed):,}"
+        names = f": {few(map(self._name, removed.tolist()))}" if len(removed) else ""
+        facts["removed samples"] = f"{len(removed):,}{names}"
+        pairs = plural(n * (n - 1) // 2, "pair")
+        lines = [f"KING-robust kinship of {plural(n, 'sample')}, {pairs}"]
+        return "\n".join(lines + [f"  {name + ':':21}{fact}" for name, fact in facts.items()])
+
+    def _name(self, i: int) -> str:
+        return f"{self.samples.families[i]} {self.samples.names[i]}"
+
 
 def kinship_matrix(files: Fileset, resources: Resources) -> npt.NDArray[np.float64]:
     # Manichaikul et al. (2010), "Robust relationship inference in genome-wide association studies", Bioinformatics 26,
@@ -75,6 +108,45 @@ def kinship_matrix(files: Fileset, resources: Resources) -> npt.NDArray[np.float
     kinship[smaller == 0] = np.nan
     np.fill_diagonal(kinship, 0.5)
     return kinship
+
+
+class RelatedPairs(NamedTuple):
+    """Pairs of samples with a kinship above a cutoff, and the variants that the kinship was computed from."""
+
+    files: Fileset
+    first: Places
+    second: Places
+    kinship: Vector
+
+    @classmethod
+    def of(cls, files: Fileset, kinship: npt.NDArray[np.float64], cutoff: float) -> "RelatedPairs":
+        first, second = np.nonzero(np.triu(kinship > cutoff * (1 + _EPSILON), 1))
+        return cls(files, first, second, kinship[first, second])
+
+    def counts(self, resources: Resources) -> list[Numbers]:
+        # Variants with both genotypes, with two heterozygous ones, and with opposite homozygous ones. One read.
+        def of_block(G: Calls) -> list[Numbers]:
+            A, B = G[:, self.first], G[:, self.second]
+            known = (A >= 0) & (B >= 0)
+            masks = known, (A == 1) & (B == 1), known & (np.abs(A - B) == 2)
+            return [np.count_nonzero(mask, axis=0) for mask in masks]
+
+        if not len(self.first):
+            return [np.zeros(0, np.int64)] * 3
+        expanded = -(-5 * len(self.first) // self.files.shape[0])
+        blocks = over_blocks(self.files, of_block, resources, max(1, expanded))
+        return [np.asarray(sum(part)) for part in zip(*blocks, strict=True)]
+
+
+def kin0(path: Path, pairs: RelatedPairs, resources: Resources) -> None:
+    # plink2's --make-king-table: HETHET and IBS0 are shares of the NSNP variants.
+    samples, (n, both, opposite) = pairs.files.samples, pairs.counts(resources)
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write("\t".join(["#FID1", "IID1", "FID2", "IID2", "NSNP", "HETHET", "IBS0", "KINSHIP"]) + "\n")
+        for p, (i, j) in enumerate(zip(pairs.first, pairs.second, strict=True)):
+            names = [each[at] for at in (i, j) for each in samples]
+            shares = (f"{value:.6g}" for value in (both[p] / n[p], opposite[p] / n[p], pairs.kinship[p]))
+            file.write("\t".join([*names, str(n[p]), *shares]) + "\n")
 
 
 def unrelated_mask(kinship: npt.NDArray[np.float64], cutoff: float) -> Mask:

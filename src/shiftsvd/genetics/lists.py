@@ -1,5 +1,6 @@
-"""Read lists of samples, variants and genomic ranges, as PLINK does."""
+"""Read lists of samples, variants and genomic ranges, as PLINK does, and tables of labels of samples."""
 
+import csv
 import re
 from collections.abc import Iterator, Sequence
 from os import PathLike
@@ -9,6 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from shiftsvd.extend.files import Labels, bounded_lines, open_bytes, reading
+from shiftsvd.extend.running import Refused, Setting, few, plural
 from shiftsvd.genetics.variants import Mask, Samples, Variants, positions_of, short_name
 
 
@@ -77,12 +79,7 @@ def listed_samples(given: Listed, samples: Samples) -> tuple[Mask, int]:
     if rows and rows[0][0].startswith("#"):
         rows = _without_header(given, rows)
     pairs, alone = {row for row in rows if len(row) > 1}, {row[0] for row in rows if len(row) == 1}
-    names, counts = np.unique(samples.names, return_counts=True)
-    if twice := sorted(alone & set(names[counts > 1].tolist())):
-        what = given if isinstance(given, str | PathLike) else "the list of samples"
-        raise ValueError(
-            f"{what} has the IID {twice[0]} without an FID, but several samples have this IID. Write FID and IID."
-        )
+    _refuse_shared_names(given, samples, alone)
     there = list(zip(samples.families.tolist(), samples.names.tolist(), strict=True))
     mask = np.array([pair in pairs or pair[1] in alone for pair in there], bool)
     return mask, len(pairs - set(there)) + len(alone - {name for _, name in there})
@@ -123,3 +120,107 @@ def _rows(given: Listed) -> Iterator[list[str]]:
         for line in bounded_lines(path, stream, None):
             if words := line.decode("utf-8-sig").split():
                 yield words
+
+
+# Headers of the columns of ids, without "#" and in lower case.
+_FIDS: Final = ("fid", "family", "family_id", "familyid")
+_IIDS: Final = ("iid", "sample", "sample_id", "sampleid", "id", "individual", "individual_id", "name")
+_UNLABELLED: Final = (".", "NA", "NaN", "nan")
+
+
+class LabelTable(NamedTuple):
+    """A file with IID, or FID and IID, and columns of labels."""
+
+    path: Path
+    header: list[str]
+    rows: list[tuple[int, list[str]]]  # line numbers and cells
+    iid: int
+    fid: int | None
+
+    @classmethod
+    def read(cls, path: Path) -> "LabelTable":
+        header, rows = _label_rows(path)
+        names = [cell.lstrip("#").strip().lower() for cell in header]
+        iid = next((names.index(name) for name in _IIDS if name in names), 0)
+        fid = next((names.index(name) for name in _FIDS if name in names and names.index(name) != iid), None)
+        return cls(path, header, rows, iid, fid)
+
+    def column(self, name: str | None) -> str:
+        others = [each for j, each in enumerate(self.header) if j not in (self.iid, self.fid)]
+        if name is None and len(others) == 1:
+            return others[0]
+        if name not in others or others.count(name) > 1:
+            what = "must have one column of labels" if name is None else f"must have one column {name!r}"
+            raise Refused(
+                *(f"{self.path} {what} next to its ids, got {few(others, 10)}. Choose one with "),
+                *(Setting("label_column"), ". The first line must be a header, such as #IID pop."),
+            )
+        return str(name)
+
+    def labels(self, name: str, samples: Samples) -> tuple[list[str], str]:
+        # The label of each sample, "" where it is missing, and a message about ids without a partner.
+        families, place = samples.families.tolist(), self.header.index(self.column(name))
+        if self.fid is None and set(self.header[:2]) & set(samples.names.tolist()) - {*_FIDS, *_IIDS}:
+            raise ValueError(f"{self.path} must have a header, such as #IID pop, got {few(self.header)}. Add a line.")
+        for number, row in self.rows:
+            if len(row) != len(self.header):
+                raise ValueError(
+                    f"{self.path}, line {number:,}: must have {len(self.header)} fields as the header, got {len(row)}"
+                )
+        # PLINK 2 writes 0 for an unknown FID.
+        in_pairs = self.fid is not None and {"0"} not in (set(families), {row[self.fid] for _, row in self.rows})
+        found, n_repeated = dict[tuple[str, str], str](), 0
+        for number, row in self.rows:
+            key = (row[self.fid] if in_pairs and self.fid is not None else "", row[self.iid])
+            n_repeated += key in found
+            if found.setdefault(key, row[place]) != row[place]:
+                raise ValueError(
+                    f"{self.path}, line {number:,}: {_shown(key)} has the label {row[place]!r}, but {found[key]!r} "
+                    "in a line above. Keep one line for each sample."
+                )
+        if not in_pairs:
+            _refuse_shared_names(self.path, samples, {name for _, name in found})
+        keys = list(zip(families if in_pairs else [""] * len(families), samples.names.tolist(), strict=True))
+        if not set(keys) & set(found):
+            raise ValueError(
+                f"{self.path} has no label of any sample. Its ids are {few(map(_shown, found))}; those of the "
+                f"genotypes are {few(map(_shown, keys))}."
+            )
+        there = set(keys)
+        counts = {
+            "of the genotypes without a label": [_shown(key) for key in keys if key not in found],
+            "of the labels not among the genotypes": [_shown(key) for key in found if key not in there],
+        }
+        message = "".join(f" {plural(len(ids), 'id')} {text}: {few(ids)}." for text, ids in counts.items() if ids)
+        message += f" {plural(n_repeated, 'line')} repeated with the same label." if n_repeated else ""
+        values = (found.get(key, "") for key in keys)
+        return ["" if value in _UNLABELLED else value for value in values], message
+
+
+def _shown(key: tuple[str, str]) -> str:
+    return " ".join(key).strip()
+
+
+def _label_rows(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    with reading(path), open_bytes(path) as stream:
+        lines = [line.decode("utf-8-sig").rstrip("\r\n") for line in bounded_lines(path, stream, None)]
+    first = next((number for number, line in enumerate(lines) if line.strip()), None)
+    if first is None:
+        raise ValueError(f"{path} is empty. It must have a header and a line for each sample.")
+    mark = next((each for each in "\t,;" if each in lines[first]), None)
+
+    def cells(line: str) -> list[str]:
+        return line.split() if mark is None else [cell.strip() for cell in next(csv.reader([line], delimiter=mark))]
+
+    return cells(lines[first]), [
+        (number, cells(line)) for number, line in enumerate(lines, 1) if number > first + 1 and line.strip()
+    ]
+
+
+def _refuse_shared_names(given: Listed, samples: Samples, names: set[str]) -> None:
+    own, counts = np.unique(samples.names, return_counts=True)
+    if twice := sorted(names & set(own[counts > 1].tolist())):
+        what = given if isinstance(given, str | PathLike) else "the list of samples"
+        raise ValueError(
+            f"{what} has the IID {twice[0]} without an FID, but several samples have this IID. Write FID and IID."
+        )

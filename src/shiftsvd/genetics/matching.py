@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.extend.files import Places
-from shiftsvd.extend.running import Refused, Setting
+from shiftsvd.extend.running import Refused, Setting, notice
 from shiftsvd.genetics.extension import MatchName
-from shiftsvd.genetics.variants import Mask, Variants, canonical
+from shiftsvd.genetics.variants import Mask, Variants, canonical, short_name
 
 Codes = npt.NDArray[np.intp]
 
@@ -21,6 +21,8 @@ _NONE, _OTHER = -1, -2  # codes of unknown keys, and of keys that only the new f
 _MAX_RECORDS: Final = 32  # records at one position; a position with more records is a placeholder
 _MAX_CONFLICTS: Final = 0.05  # largest share of variants whose names and positions may conflict
 _LONG_RUN: Final = 5  # a run of absent variants is long if it exceeds the longest likely run by this factor
+_FEWEST_LANDMARKS: Final = 2
+_MOST: Final = 0.5  # share of shared names with different positions, above which the genome builds differ
 _MIN_AGREEMENT: Final = 0.8  # least share of agreeing alleles in a correct match; by chance less than half agree
 
 _UNKNOWN: Final = ("0", ".")  # PLINK 1's and PLINK 2's code of an allele that no sample of the file has
@@ -142,6 +144,12 @@ def matched(
     named_place = np.append(theirs.places, _NONE)[named.there]
     conflicting = (keys.places != _NONE) & (named_place != _NONE) & (keys.places != named_place)
     names_decide, undecided = _resolve_conflicts(placed, named, conflicting, by, ours, new, file)
+    shared = (keys.places != _NONE) & (named_place != _NONE)
+    moved = np.count_nonzero(conflicting) > _MOST * np.count_nonzero(shared)
+    if by == "auto" and names_decide and moved and np.count_nonzero(named.fits) > np.count_nonzero(placed.fits):
+        # A position of another build may hit another variant with the same alleles: use no position.
+        _report_builds(known, new, file, int(np.count_nonzero(conflicting)), int(np.count_nonzero(shared)))
+        placed, undecided = found_by(nothing, theirs.places), np.zeros_like(undecided)
     unplaced = placed.there < 0
     by_name = (named.there >= 0) & np.where(conflicting, names_decide & (named.fits | unplaced), unplaced)
     if by == "auto" and by_name.any() and np.mean(named.fits[by_name]) < _MIN_AGREEMENT:
@@ -180,13 +188,57 @@ def _resolve_conflicts(
     if np.count_nonzero(undecided) > _MAX_CONFLICTS * n_found:
         first = int(np.flatnonzero(undecided)[0])
         here, there = (f"{v.chromosomes[at]}:{v.positions[at]}" for v, at in ((ours, first), (new, named.there[first])))
+        builds = _builds_of(ours, new)
         raise Refused(
-            f"{file}: names and positions conflict for {undecided.sum():,} of {n_found:,} variants. For example, "
-            f"{ours.names[first]} is at {here} in the model and at {there} in the file. Lift one of them over to the "
-            "genome build of the other, or use ",
+            f"{file}: {builds}names and positions conflict for {undecided.sum():,} of {n_found:,} variants. "
+            f"For example, {ours.names[first]} is at {here} in the model and at {there} in the file. Lift one of them "
+            "over to the genome build of the other, or use ",
             *(Setting("match", "position"), " or ", Setting("match", "name"), "."),
         )
     return bool(np.count_nonzero(named.fits & conflicting) > np.count_nonzero(placed.fits)), undecided
+
+
+# Positions of common variants in GRCh36, 37 and 38 (dbSNP); in each pair of neighbours they differ by the same number.
+_LANDMARKS: Final = {
+    "rs3094315": ("1", 742429, 752566, 817186),
+    "rs3131972": ("1", 742584, 752721, 817341),
+    "rs1801131": ("1", 11777063, 11854476, 11794419),
+    "rs1801133": ("1", 11778965, 11856378, 11796321),
+    "rs4988235": ("2", 136325116, 136608646, 135851076),
+    "rs4244285": ("10", 96532017, 96541616, 94781859),
+    "rs1799853": ("10", 96692448, 96702047, 94942290),
+    "rs429358": ("19", 50103781, 45411941, 44908684),
+    "rs7412": ("19", 50103919, 45412079, 44908822),
+    "rs4680": ("22", 18331271, 19951271, 19963748),
+}
+
+
+def build_of(variants: Variants) -> str | None:
+    # None unless at least two landmarks have the positions of one build, and none that of another.
+    places = np.flatnonzero(np.isin(variants.names, list(_LANDMARKS)))
+    found = dict.fromkeys(("GRCh36", "GRCh37", "GRCh38"), 0)
+    for place in places.tolist():
+        chromosome, *positions = _LANDMARKS[str(variants.names[place])]
+        if short_name(str(variants.chromosomes[place])) == chromosome:
+            for build, position in zip(found, positions, strict=True):
+                found[build] += str(variants.positions[place]) == str(position)
+    known = [build for build, count in found.items() if count]
+    return known[0] if len(known) == 1 and found[known[0]] >= _FEWEST_LANDMARKS else None
+
+
+def _builds_of(model: Variants, new: Variants) -> str:
+    here, there = build_of(model), build_of(new)
+    return f"the genome builds differ (model: {here}, file: {there}). " if here and there and here != there else ""
+
+
+def _report_builds(model: Variants, new: Variants, file: str, n_moved: int, n_shared: int) -> None:
+    here, there = (build_of(each) or "unknown" for each in (model, new))
+    notice(
+        f"{file}: {n_moved:,} of {n_shared:,} variants with the name of a variant of the model have another position, "
+        f"so the genome builds differ (model: {here}, file: {there}). Variants are matched by name alone. If this is "
+        "intended, use ",
+        *(Setting("match", "name"), "; otherwise lift the file over to the build of the model."),
+    )
 
 
 def _to_match(wanted: Places, found: _Candidates, by_name: Mask, trust_ambiguous: bool) -> Match:

@@ -5,7 +5,7 @@ from typing import Any, Final, get_args
 import click
 
 from shiftsvd.extend import checked_by, group_options
-from shiftsvd.genetics.extension import SHARES, Build, Chromosomes, MatchName, ProjectName
+from shiftsvd.genetics.extension import SHARES, Build, Chromosomes, MatchName, ProjectName, ScoresScale
 
 _FILE: Final = click.Path(exists=True, dir_okay=False)
 _LIST: Final = "a file with FID and IID, or IID only, on each line."
@@ -23,9 +23,23 @@ def _limit(name: str, metavar: str, text: str) -> Any:
     return click.option(f"--{name}", type=kind, callback=_number, metavar=metavar, help=text)
 
 
+_SCORES_SCALE: Final = click.option(
+    "--scores-scale",
+    type=click.Choice(get_args(ScoresScale)),
+    help="Scale of scores and of .eigenvec: eigenvectors of norm 1 (unit; plink2's and smartpca's), times the square "
+    "root of their eigenvalue (sqrt), or times their eigenvalue (eigen).  [default: unit in .eigenvec; eigenvectors "
+    "times singular values in other tables]",
+)
 OF_FIT: Final = (
     group_options(
         "Genotypes",
+        click.option(
+            "--labels",
+            type=_FILE,
+            help="A table with a header, with IID or FID and IID, and labels of the samples, such as populations, for "
+            "--label-column.",
+        ),
+        _SCORES_SCALE,
         click.option(
             "--chromosomes",
             type=click.Choice(get_args(Chromosomes)),
@@ -53,7 +67,7 @@ OF_FIT: Final = (
             "unrelated",
             "KINSHIP",
             "Fit on a set of samples in which no pair has a larger KING-robust kinship, and project the other samples. "
-            "0.0884 removes relatives up to the second degree.",
+            "0.0884 removes relatives up to the second degree. Write OUT.kin0 and OUT.projected.",
         ),
         click.option(
             "--indep-pairwise",
@@ -78,6 +92,7 @@ OF_FIT: Final = (
 OF_TRANSFORM: Final = (
     group_options(
         "Genotypes",
+        _SCORES_SCALE,
         click.option(
             "--project",
             type=click.Choice(get_args(ProjectName)),

@@ -12,7 +12,7 @@ from shiftsvd.extend.operators import Vector
 from shiftsvd.extend.running import Refused, Resources, Setting, few, refuse
 from shiftsvd.genetics.extension import SHARES, Build, Chromosomes
 from shiftsvd.genetics.files import Beds, CallCounts, Fileset, call_counts, listed, missing_by_sample
-from shiftsvd.genetics.kinship import Kinship, kinship_matrix, unrelated_mask
+from shiftsvd.genetics.kinship import Kinship, RelatedPairs, kinship_matrix, unrelated_mask
 from shiftsvd.genetics.linkage import BACKWARDS, FORWARDS, Windows, pruned
 from shiftsvd.genetics.lists import LONG_RANGE, Listed, inside, listed_regions, listed_samples, listed_variants
 from shiftsvd.genetics.variants import Mask, autosomal, read_founders
@@ -197,6 +197,7 @@ class Cohort:
     kept: Mask  # variants of `whole` to keep
     rows: Mask  # samples of `whole` to keep
     learned: Mask | None = None  # training samples among those of `files`; None: all of them
+    pairs: RelatedPairs | None = None  # with a kinship above that of the filter
     removed: dict[str, int] = field(default_factory=dict)  # number removed by each filter, in order
     absent: dict[str, int] = field(default_factory=dict)  # number of names in a list that are not in the files
 
@@ -238,8 +239,11 @@ def selected(files: Fileset, selection: Selection, resources: Resources) -> Coho
     _by_lists(cohort, selection, resources)
     _by_counts(cohort, selection, resources)
     if selection.unrelated is not None:
-        kinship = kinship_matrix(cohort.files.of_variants(cohort.autosomes), resources)
+        on_autosomes = cohort.files.of_variants(cohort.autosomes)
+        kinship = kinship_matrix(on_autosomes, resources)
+        cohort.pairs = RelatedPairs.of(on_autosomes, kinship, selection.unrelated)
         cohort.learned = unrelated_mask(kinship, selection.unrelated)
+        del kinship
         cohort.removed["unrelated"] = int(np.count_nonzero(~cohort.learned))
     if selection.indep_pairwise is not None:
         founders = _founders(cohort, selection)

@@ -4,14 +4,15 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
-from itertools import dropwhile
+from itertools import dropwhile, islice
 from pathlib import Path
-from typing import IO, Final, NamedTuple, cast
+from typing import IO, Any, Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.extend.files import Labels, Places, bounded_lines, labels, open_bytes, optional, reading
+from shiftsvd.extend.files import Labels, Places, bounded, bounded_lines, labels, open_bytes, optional, reading
+from shiftsvd.extend.running import Refused, Setting, few
 
 Alleles = npt.NDArray[np.object_]  # objects, because fixed-width strings would be padded to the longest insertion
 Mask = npt.NDArray[np.bool_]
@@ -103,6 +104,8 @@ _COLUMNS: Final = {
 }
 _FIRST: Final = {".pvar": ("#CHROM",), ".psam": ("#FID", "#IID")}
 _NOBODY: Final = ("0", "0")  # the parents of a founder
+_BATCH: Final = 2**13  # lines
+_SHORT: Final = 2  # letters of alleles that many variants share
 
 
 def is_pgen(genotypes: Path) -> bool:
@@ -116,21 +119,36 @@ def tables(genotypes: Path, of_pgen: bool) -> tuple[Path, Path]:
     return packed if packed.exists() and not unpacked.exists() else unpacked, genotypes.with_suffix(".psam")
 
 
-def columns(path: Path, wanted: Iterable[str], memory_limit: int | str | None = None) -> dict[str, list[str]]:
+def columns(path: Path, wanted: Iterable[str], memory_limit: int | str | None = None) -> dict[str, Any]:
+    # Arrays of text, converted a batch of lines at a time: a str takes several times the bytes.
     kind = ".pvar" if path.suffix == ".zst" else path.suffix
     with reading(path), _open(path) as stream:
         rows = _rows(path, stream, memory_limit)
         header = _COLUMNS.get(kind) or _header(path, kind, rows)
-        found: dict[str, list[str]] = {name: [] for name in wanted if name in header}
-        places = [(column, header.index(name)) for name, column in found.items()]
-        for number, row in dropwhile(lambda row: kind == ".fam" and row[1][0].startswith("#"), rows):
-            if kind == ".bim" and len(row) == len(header) - 1:
-                row.insert(header.index("CM"), "0")  # optional in PLINK 1.9
-            if len(row) < len(header):
-                raise ValueError(f"{path}, line {number:,}: must have {len(header):,} fields, got {len(row):,}")
-            for column, place in places:
-                column.append(sys.intern(row[place]))
-    return found
+        found: dict[str, list[Any]] = {name: [_as_array(path, name, (), None)] for name in wanted if name in header}
+        places = [(name, header.index(name)) for name in found]
+        lines = _full_lines(path, kind, header, rows)
+        while batch := list(islice(lines, _BATCH)):
+            for name, place in places:
+                found[name].append(_as_array(path, name, [row[place] for row in batch], memory_limit))
+    arrays = {name: np.concatenate(parts) for name, parts in found.items()}
+    bounded(path, sum(array.nbytes for array in arrays.values()), memory_limit)
+    return arrays
+
+
+def _full_lines(path: Path, kind: str, header: list[str], rows: Iterator[tuple[int, list[str]]]) -> Iterator[list[str]]:
+    for number, row in dropwhile(lambda row: kind == ".fam" and row[1][0].startswith("#"), rows):
+        if kind == ".bim" and len(row) == len(header) - 1:
+            row.insert(header.index("CM"), "0")  # optional in PLINK 1.9
+        if len(row) < len(header):
+            raise ValueError(f"{path}, line {number:,}: must have {len(header):,} fields, got {len(row):,}")
+        yield row
+
+
+def _as_array(path: Path, name: str, texts: Iterable[str], memory_limit: int | str | None) -> Labels | Alleles:
+    if name not in ("ALT", "REF"):
+        return labels(path, texts, memory_limit)
+    return np.array([sys.intern(text) if len(text) <= _SHORT else text for text in texts], object)
 
 
 def _header(path: Path, kind: str, rows: Iterator[tuple[int, list[str]]]) -> list[str]:
@@ -173,8 +191,20 @@ def _open(path: Path) -> Iterator[IO[bytes]]:
 def read_samples(genotypes: Path) -> Samples:
     path = tables(genotypes, is_pgen(genotypes))[1]
     found = columns(path, ("FID", "IID"))
-    families = found.get("FID", ["0"] * len(found["IID"]))
-    return Samples(labels(path, families, None), labels(path, found["IID"], None))
+    return Samples(found.get("FID", np.full(len(found["IID"]), "0")), found["IID"])
+
+
+def read_sample_column(genotypes: Path, name: str) -> Labels:
+    path = tables(genotypes, is_pgen(genotypes))[1]
+    found = columns(path, (name,))
+    if name not in found:
+        with reading(path), _open(path) as stream:
+            there = _COLUMNS.get(path.suffix) or _header(path, path.suffix, _rows(path, stream, None))
+        raise Refused(
+            *(f"{path} has no column {name!r}. Its columns are {few(there, 10)}. Pass another table as "),
+            *(Setting("labels"), "."),
+        )
+    return np.asarray(found[name])
 
 
 def read_founders(genotypes: Path) -> Mask:
@@ -186,10 +216,8 @@ def read_founders(genotypes: Path) -> Mask:
 
 
 def read_variants(genotypes: Path) -> Variants:
-    path = tables(genotypes, is_pgen(genotypes))[0]
-    found = columns(path, ("CHROM", "ID", "POS", "ALT", "REF"))
-    chromosomes, names, positions = (labels(path, found[name], None) for name in ("CHROM", "ID", "POS"))
-    return Variants(chromosomes, names, positions, np.array(found["ALT"], object), np.array(found["REF"], object))
+    found = columns(tables(genotypes, is_pgen(genotypes))[0], ("CHROM", "ID", "POS", "ALT", "REF"))
+    return Variants(*(found[name] for name in ("CHROM", "ID", "POS", "ALT", "REF")))
 
 
 def positions_of(variants: Variants) -> npt.NDArray[np.int64]:

@@ -33,7 +33,7 @@ def n_missing(X: Any) -> int:
     if X.dtype.kind not in "fc":
         return 0
     if isinstance(X, RowSource):
-        return sum(n_missing(X.read(lo, hi)) for lo, hi in pairwise(X.edges(BLOCK)))
+        return sum(n_missing(X.read(lo, hi)) for lo, hi in pairwise(X.edges(min(BLOCK, X.largest_block))))
     values: Any = X
     return int(np.count_nonzero(np.isnan(values.data if issparse(X) else np.asarray(X))))
 
