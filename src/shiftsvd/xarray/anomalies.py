@@ -167,8 +167,9 @@ def aligned(da: DataArray, over: Dims, value: Any, what: str) -> Labels:
         try:
             value = da[value]
         except (KeyError, AttributeError, TypeError) as error:
-            rule = 'be the name of a coordinate or of a part of one, such as "time.month"'
-            raise refuse(what, rule, value, f"coordinates of da: {', '.join(map(str, da.coords)) or 'none'}") from error
+            rule = 'be the name of a coordinate, or of a part of a coordinate of dates, such as "time.month"'
+            known = f"da has the coordinates {few(da.coords)}, and only coordinates of dates have parts"
+            raise refuse(what, rule, value, known) from error
     sizes = tuple(da.sizes[dim] for dim in over)
     if not hasattr(value, "dims"):
         array = np.asarray(unmasked(what, value))
