@@ -118,8 +118,8 @@ class Settings:
         show_default=False,
     )
     na: tuple[str, ...] = option(
-        "Text of a cell that is a missing value, such as k.A. or -999, in addition to the usual ones. Repeat the "
-        "option for several.",
+        "Text of a cell that is a missing value, such as k.A. or -999, in addition to empty cells, NA, NaN, NULL, -, "
+        "? and similar texts. Repeat the option for several.",
         default=(),
         metavar="TEXT",
         multiple=True,
@@ -416,7 +416,8 @@ def _check_missing(settings: Settings) -> None:
         raise click.UsageError("--unobserved needs --missing mean or --missing em, which replace missing values.")
     if settings.missing == "em" and isinstance(settings.k, float):
         raise click.BadParameter(
-            "--missing em needs a number of components, not a share of the variance.", param_hint="'-k'"
+            "--missing em needs a number of components, not a share of the variance. Pass an integer, such as -k 10.",
+            param_hint="'-k'",
         )
     if settings.missing != "error" and settings.on_cluster:
         raise click.UsageError("--missing cannot be used on worker processes. Remove --scheduler and --workers.")

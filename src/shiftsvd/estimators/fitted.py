@@ -43,11 +43,12 @@ VALUES = ("singular_values_", "explained_variance_", "explained_variance_ratio_"
 def as_sklearn(model: Any) -> Any:
     if hasattr(model, "shift_") or of_each_row(model.shift):
         raise Refused(
-            "scikit-learn's classes subtract the same vector from every row, got ", Setting("shift", model.shift)
+            *("scikit-learn's classes subtract the same vector from every row, got ", Setting("shift", model.shift)),
+            *(". Fit with ", Setting("shift", "mean"), "."),
         )
     if model.preprocess is not None:
         got = Setting("preprocess", model.preprocess)
-        raise Refused("scikit-learn's PCA does not transform entries, got ", got)
+        raise Refused("scikit-learn's PCA does not transform entries, got ", got, ". Fit on transformed data.")
     from sklearn import decomposition  # which loads much that a fit does not need
 
     pca = decomposition.PCA(model.n_components_, whiten=model.whiten)

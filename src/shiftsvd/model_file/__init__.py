@@ -202,7 +202,7 @@ def _given_names(names: Sequence[str], kind: str) -> Any:
     if NAMES not in kinds()[kind].sometimes:
         raise Refused(Setting("names"), f" must be None for {kind}, which has no feature names, got {names!r:.80}")
     if strange := [name for name in names if not isinstance(name, str)]:
-        raise Refused(Setting("names"), f" must be texts, got {strange[0]!r}")
+        raise Refused(Setting("names"), f" must be texts, got {strange[0]!r}. Convert the names with str.")
     return np.array([*names], object)
 
 
@@ -243,14 +243,18 @@ def _settings(model: Any, attribute: str) -> ByName:
 def _decoded(metadata: Metadata, tensors: Tensors) -> Any:
     wanted = {"format", "version", "kind", "sha256", *TEXTS}
     if set(metadata) != wanted:
-        raise ValueError(f"the header must have {', '.join(sorted(wanted))}, got {listed(metadata)}")
+        wants = ", ".join(sorted(wanted))
+        raise ValueError(
+            f"the file is damaged: its header must have the entries {wants}, got {listed(metadata)}. Copy it again."
+        )
     if metadata["sha256"] != digest(metadata, tensors):
         raise ValueError("the file is damaged: wrong checksum. Copy it again.")
     left = dict(tensors)
     try:
         said = {text: decode({"entries": json.loads(metadata[text])}, left) for text in TEXTS}
         if left:
-            raise ValueError(f"the header does not refer to all tensors: {listed(left)}")
+            text = f"the file is damaged: its header does not refer to the tensors {listed(left)}. Copy it again."
+            raise ValueError(text)
         return _restored(metadata["kind"], said["settings"], said["fitted"])
     except Refused as error:  # a setting in the file, not one of its reader
         raise ValueError(str(error)) from None
@@ -283,10 +287,13 @@ def _check_settings(kind: str, settings: ByName) -> None:
 
 def _check_fitted(kind: Kind, fitted: ByName) -> Sizes:
     if missing := set(kind.fitted) - set(fitted):
-        raise ValueError(f"the fitted attribute {listed(missing)} is missing")
+        text = f"the file is damaged: it lacks the fitted attributes {listed(missing)}. Fit the model again."
+        raise ValueError(text)
     checks = {**kind.fitted, **kind.sometimes}
     if unknown := set(fitted) - set(checks):
-        raise ValueError(f"unknown fitted attribute {listed(unknown)}. A newer shiftsvd may know it: {UPDATE}")
+        raise ValueError(
+            f"the file has unknown fitted attributes: {listed(unknown)}. A newer shiftsvd may know them: {UPDATE}"
+        )
     sizes: Sizes = {}
     for name, check in checks.items():
         if name in fitted:

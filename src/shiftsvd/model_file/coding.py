@@ -143,12 +143,14 @@ def decode(coded: Any, left: Tensors) -> Any:
             return float(text)
         case [("fields", dict(fields)), ("type", str(name))]:
             return _frozen(name, {field: decode(value, left) for field, value in fields.items()})
-    raise ValueError(f"the header is damaged: {coded!r:.80} does not encode a value")
+    raise ValueError(f"the header is damaged: {coded!r:.80} does not encode a value. Copy the file again.")
 
 
 def _pop(name: str, left: Tensors) -> npt.NDArray[Any]:
     if name not in left:
-        raise ValueError(f"the file is damaged: the tensor {name!r:.80} is missing, or the header refers to it twice")
+        raise ValueError(
+            f"the file is damaged: the tensor {name!r:.80} is missing, or the header refers to it twice. Copy it again."
+        )
     return left.pop(name)
 
 
@@ -170,7 +172,7 @@ def _texts(name: str, left: Tensors) -> npt.NDArray[Any]:
 def _vector(coded: Any, left: Tensors) -> npt.NDArray[Any]:
     array = decode(coded, left)
     if not isinstance(array, np.ndarray) or array.ndim != 1:
-        raise ValueError(f"the header is damaged: {coded!r:.80} does not encode a vector")
+        raise ValueError(f"the header is damaged: {coded!r:.80} does not encode a vector. Copy the file again.")
     return array
 
 

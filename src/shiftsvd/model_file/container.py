@@ -59,7 +59,7 @@ def read(path: Path) -> tuple[Metadata, Tensors]:
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         if size > MAX_HEADER:
-            raise ValueError(f"not a model file: its header has {size:,} bytes (at most {MAX_HEADER:,})")
+            raise ValueError("not a model file. Pass a file that save_model or `shiftsvd fit` wrote.")
         _check_length(file, 8 + size)
         try:
             header = json.loads(file.read(size))
@@ -67,7 +67,9 @@ def read(path: Path) -> tuple[Metadata, Tensors]:
             _check_version(metadata)
             return metadata, dict(_tensors(file, header))
         except (AttributeError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError):
-            raise ValueError("damaged, or not a model file: its header is not that of safetensors") from None
+            raise ValueError(
+                "damaged, or not a model file. Pass a file that save_model or `shiftsvd fit` wrote."
+            ) from None
 
 
 def _tensors(file: IO[bytes], header: dict[str, Any]) -> Iterator[tuple[str, npt.NDArray[Any]]]:
@@ -96,7 +98,10 @@ def _check_length(file: IO[bytes], least: int) -> None:
 
 def _check_version(metadata: Metadata) -> None:
     if metadata.get("format") != FORMAT:
-        raise ValueError(f"not a model file: its format is {metadata.get('format')!r:.80}, not {FORMAT!r}")
+        raise ValueError(
+            f"not a model file of shiftsvd: its format is {metadata.get('format')!r:.80}. Pass a file that save_model "
+            "or `shiftsvd fit` wrote."
+        )
     if metadata.get("version") != VERSION:
         raise ValueError(
             f"the model file has version {metadata.get('version')!r:.80}, but shiftsvd {version('shiftsvd')} reads "
