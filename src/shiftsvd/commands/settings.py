@@ -11,6 +11,7 @@ import click
 
 from shiftsvd.commands import options
 from shiftsvd.commands.options import OF_TABLES, as_given, option_of, worded
+from shiftsvd.errors import plural
 from shiftsvd.extend import extensions, merged
 from shiftsvd.names import MAX_ITER, TOL, FormatName, MissingName, ScaleName, SolverName
 from shiftsvd.runs.progress import KINDS
@@ -471,7 +472,8 @@ def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | fl
     if isinstance(k, int) and k > min(shape):
         m, n = shape
         raise click.BadParameter(
-            f"must be at most {min(m, n):,}, as {file} has {m:,} samples and {n:,} features, got {k:,}.",
+            f"must be at most {min(m, n):,}, as {file} has {plural(m, 'sample')} and {plural(n, 'feature')}, "
+            f"got {k:,}.",
             param_hint="'-k'",
         )
     return k

@@ -79,8 +79,9 @@ def format_of(path: Path, format: str | None) -> str:  # noqa: A002
     if content not in (expected or ("something else",)):
         reason = f"the format is {named!r}" if format else f"the suffix is that of {named!r}"
         found = {"folder": "a folder", "something else": "text, or of an unknown format"}.get(content, content)
-        text = f"{path}: {reason} ({known[named].description}), but the content is {found}. Set "
-        raise Refused(text, Setting("format"), " to the format of the content.")
+        text = f"{path}: {reason} ({known[named].description}), but the content is {found}. "
+        remedy = "Set " if format else "Give the file the suffix of its content, or set "
+        raise Refused(text, remedy, Setting("format"), " to the format of the content.")
     return named
 
 

@@ -158,12 +158,14 @@ def _texts(name: str, left: Tensors) -> npt.NDArray[Any]:
     utf8, ends = _pop(f"{name}.utf8", left), _pop(f"{name}.ends", left)
     if (utf8.dtype, utf8.ndim, ends.dtype, ends.ndim) != (np.dtype(np.uint8), 1, np.dtype(np.int64), 1):
         raise ValueError(
-            "the file is damaged: texts must be a vector of bytes (uint8) and a vector of their ends (int64)"
+            "the file is damaged: texts must be a vector of bytes (uint8) and a vector of their ends (int64). "
+            "Copy it again."
         )
     starts, content = np.append(0, ends)[:-1], utf8.tobytes()
     if np.append(0, ends)[-1] != len(utf8) or np.any(ends < starts):
         raise ValueError(
-            "the file is damaged: the ends of texts must be ascending, and the last one must be the number of bytes"
+            "the file is damaged: the ends of texts must be ascending, and the last one must be the number of bytes. "
+            "Copy it again."
         )
     cuts = zip(starts.tolist(), ends.tolist(), strict=True)
     return np.array([content[start:end].decode("utf-8", "surrogatepass") for start, end in cuts], object)

@@ -352,7 +352,10 @@ def common_samples(given: Mapping[str, DataArray], options: Mapping[str, FieldOp
     found = [fields.stacked(da, options[name].dim, options[name].missing, name) for name, da in ordered.items()]
     rows: Mask = reduce(np.logical_and, (field.rows for field in found))
     if np.count_nonzero(rows) < 2:
-        raise ValueError(f"fields must have at least 2 samples with values in common, got {np.count_nonzero(rows)}")
+        n_common = np.count_nonzero(rows)
+        raise ValueError(
+            f"at least 2 samples must have values in all fields, got {n_common}. Check the labels of samples."
+        )
     fields.notice_used(rows, found[0].over, "have values in all fields")
     return [fields.keep_samples(field, rows) for field in found]
 

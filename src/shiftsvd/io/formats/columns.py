@@ -212,7 +212,11 @@ def to_numbers(batch: Any, form: Layout) -> npt.NDArray[Any]:
     numbers = iter(_numbers(batch, form.numeric, form.dtype).T if form.numeric else ())
     place = 0
     for j in form.numbers:
-        found = indicators(batch.column(j), form.classes[j]) if j in form.classes else next(numbers)[:, None]
+        found = (
+            indicators(batch.column(j), form.classes[j], batch.schema.names[j])
+            if j in form.classes
+            else next(numbers)[:, None]
+        )
         X[:, place : place + found.shape[1]] = found
         place += found.shape[1]
     return X
@@ -229,7 +233,7 @@ def _numbers(batch: Any, positions: Sequence[int], dtype: np.dtype[Any]) -> npt.
     return X
 
 
-def indicators(column: Any, classes: Sequence[str]) -> npt.NDArray[np.float64]:
+def indicators(column: Any, classes: Sequence[str], name: str) -> npt.NDArray[np.float64]:
     pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
     given = class_texts(column)
     codes = pc.index_in(given, value_set=pa.array(classes, pa.string()))
@@ -237,8 +241,8 @@ def indicators(column: Any, classes: Sequence[str]) -> npt.NDArray[np.float64]:
     if len(unknown):
         category, categories = repr(unknown[0].as_py()), few(map(repr, classes), 10)
         raise Refused(
-            f"a one-hot encoded column has the category {category}, which did not occur in the training data. Known "
-            f"categories: {categories}. Remove these rows, or fit on data with this category."
+            f"column {name!r} has the category {category}, which did not occur in the training data. Known categories: "
+            f"{categories}. Remove these rows, or fit on data with this category."
         )
     found = codes.fill_null(-1).to_numpy(zero_copy_only=False)
     X = np.where(found < 0, np.nan, 0.0)[:, None] + np.zeros(len(classes))

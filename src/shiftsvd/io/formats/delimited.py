@@ -474,7 +474,7 @@ class Rows:
         if form.classes:
             plain = dict(zip(form.numeric, numbers.T, strict=True))
             parts = [
-                indicators(self.without_marks(batch.column(j)), form.classes[j])
+                indicators(self.without_marks(batch.column(j)), form.classes[j], self.head.called[j])
                 if j in form.classes
                 else plain[j][:, None]
                 for j in form.numbers
