@@ -277,12 +277,13 @@ def suggested(k: int, table: dict[str, Vector], method: str, most: int, held: in
     last = int(next(iter(table.values()))[-1])
     if k >= last and method != "elbow":
         more = Setting("max_k", min(2 * last, most))
-        remedy: tuple[Any, ...] = "so there may be more. Pass a larger ", Setting("max_k"), ", such as ", more, "."
+        remedy: tuple[Any, ...] = "There may be more. Pass a larger ", Setting("max_k"), ", such as ", more, "."
         if last >= most:
-            remedy = ("the full rank. Keep all components, or choose a share of the variance.",)
+            remedy = ("They are the full rank of the matrix. Keep all components, or choose a share of the variance.",)
         elif held is not None and last >= held:
-            remedy = f"all of this fit, so there may be more. Pass the data: suggest_k(X, {method!r}, ", more, ")."
-        warn(f"All {last} components exceed the threshold, ", *remedy)
+            known = "They are all components of this fit, so there may be more. Pass the data: "
+            remedy = f"{known}suggest_k(X, {method!r}, ", more, ")."
+        warn(f"All {last} components exceed the threshold. ", *remedy)
     return Suggestion(int(k), method, table)
 
 

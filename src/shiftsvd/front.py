@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from shiftsvd.backends.files import LEAST_BLOCK, DiskRows
-from shiftsvd.errors import Part, Refused, Setting, refuse
+from shiftsvd.errors import Part, Refused, Setting, plural, refuse
 from shiftsvd.kernels import threads
 from shiftsvd.missing.completion import MissingSummary, check_unused, completed, with_missing
 from shiftsvd.missing.gaps import Observed
@@ -232,7 +232,7 @@ def planned(
 def within(memory_limit: int | str | None, A: Operator, k: int | float, solver: str | Solver, tol: float) -> Solver:
     count = asked_for(A, k)
     chosen = solver_named(solver, A, k, tol, memory_limit)
-    what = f"finding {count:,} components of a {A.shape[0]:,} x {A.shape[1]:,} matrix"
+    what = f"finding {plural(count, 'component')} of a {A.shape[0]:,} x {A.shape[1]:,} matrix"
     fewer = "components" + ", or store the transposed matrix" * bool(tall(A).costs.square_columns)
     affordable(chosen.needed_bytes(A, count), memory_limit, what, fewer)
     return chosen

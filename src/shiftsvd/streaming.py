@@ -16,7 +16,7 @@ from scipy.linalg.lapack import dgejsv
 
 from shiftsvd.algebra.generic import gram_matrix, row_blocks, triangle
 from shiftsvd.backends import as_operator
-from shiftsvd.errors import Refused, Setting
+from shiftsvd.errors import Refused, Setting, plural
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.kernels.twin import range_errors_ignored
 from shiftsvd.numerics.bounds import rounding_bounds
@@ -432,7 +432,10 @@ class Stream:
         rng: Callable[[], Generator],
         memory_limit: int | str | None,
     ) -> "Stream":
-        ell, what = min(k + max(k, n_oversamples), n), f"streaming {k:,} components of {n:,} features"
+        ell, what = (
+            min(k + max(k, n_oversamples), n),
+            f"partial_fit with {plural(k, 'component')} of {plural(n, 'feature')}",
+        )
         needed = WholeScatter.bytes(n, default_threads())
         if ell == n or (n <= max(WHOLE, 4 * ell) and spare(needed, memory_limit)):
             affordable(needed, memory_limit, what)
@@ -445,7 +448,10 @@ class Stream:
         empty = weights is not None and not weights.any()
         moments = self.moments if empty else A.moments(weights)
         if moments.M2 is None or A.dtype.kind == "c":
-            raise ValueError(f"A stream needs real data with computable column variances, got {A}.")
+            raise ValueError(
+                f"partial_fit needs real numbers and the sums of squares of the columns, which {A} does not provide. "
+                "Pass an array or a sparse matrix, or use shiftsvd.svd."
+            )
         _check_size(moments)
         if not empty:
             C = self._centred(A, moments.mean)
@@ -462,8 +468,8 @@ class Stream:
         a, b = (np.ones(1) if one.scale is None else one.scale for one in (self, other))
         if not (np.array_equal(a, b) and self.scatter.same_kind(other.scatter)):
             raise Refused(
-                f"only streams with the same scale and test matrix can be merged, got {self} and {other}. Begin both ",
-                *("with the same ", Setting("random_state")),
+                "merge_pca needs fits with the same scale and the same random test matrix. Fit both with the same ",
+                Setting("random_state"),
                 ", n_components, n_oversamples, scale and memory_limit.",
             )
         both = Stream(self.scatter.added(other.scatter), self.scale, self.moments, self.n_rows + other.n_rows)
@@ -476,10 +482,10 @@ class Stream:
     def refine(self, A: Operator, weights: Vector | None = None) -> None:
         started, count = time.perf_counter(), float(A.shape[0]) if weights is None else float(weights.sum())
         if A.shape[0] != self.n_rows or not np.isclose(count, self.moments.count, rtol=1e-9):
-            raise ValueError(
-                f"refine needs all {self.n_rows:,} rows of the stream, with the same weights (sum "
-                f"{self.moments.count:g}), got {A.shape[0]:,} rows with weights of sum {count:g}."
-            )
+            known, given = f"{plural(self.n_rows, 'row')}", f"{plural(A.shape[0], 'row')}"
+            if A.shape[0] == self.n_rows:
+                known, given = f"weights of sum {self.moments.count:g}", f"weights of sum {count:g}"
+            raise ValueError(f"refine needs the same data as all calls of partial_fit: {known}, got {given}.")
         self.n_passes += self.scatter.refine(self._centred(A, self.moments.mean), weights)
         self.seconds += time.perf_counter() - started
 
@@ -574,6 +580,6 @@ def _check_size(moments: Moments) -> None:
     size = float(max(np.abs(moments.mean).max(), np.sqrt(moments.M2.max())))
     if size != 0 and not 1 / LARGEST < size < LARGEST:
         raise ValueError(
-            f"A stream keeps sums of squares, which leave the range of numbers for a column of size {size:.3g}. "
-            "Multiply all batches by the same power of two, or use fit."
+            f"partial_fit computes sums of squares of the columns, which are outside the range of float64 for a column "
+            f"of size {size:.3g}. Multiply all batches by the same power of two, or use fit."
         )

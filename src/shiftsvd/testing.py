@@ -53,15 +53,21 @@ def check_operator(A: Any, rng: int | np.random.Generator | None = None) -> None
     gap = np.abs(W.conj().T @ AV - AhW.conj().T @ V).max()
     _hold(gap <= tol, f"W^H (A V) must equal (A^H W)^H V: they differ by {gap:.2e}, more than {tol:.2e}")
     gap = np.abs(A.matmat(2 * V[:, :1] - V[:, 1:2]) - (2 * AV[:, :1] - AV[:, 1:2])).max()
-    _hold(gap <= tol, f"matmat must be linear: it is off by {gap:.2e}")
+    _hold(gap <= tol, f"matmat must be linear, got a difference of {gap:.2e}")
     scale = max(float(np.abs(A.rmatmat(AV)).max()), 1.0)
     gap = np.abs(A.gram(V) - A.rmatmat(AV)).max()
-    _hold(gap <= 100 * A.costs.eps * scale * np.sqrt(m), f"gram must be rmatmat of matmat: it is off by {gap:.2e}")
+    _hold(
+        gap <= 100 * A.costs.eps * scale * np.sqrt(m),
+        f"gram must equal rmatmat(matmat(V)), got a difference of {gap:.2e}",
+    )
     weights = np.linspace(1, 2, m)
     gap = np.abs(A.gram(V, weights) - A.rmatmat(weights[:, None] * AV)).max()
-    _hold(gap <= 200 * A.costs.eps * scale * np.sqrt(m), f"gram must take weights of the rows: it is off by {gap:.2e}")
+    _hold(
+        gap <= 200 * A.costs.eps * scale * np.sqrt(m),
+        f"gram must multiply the rows by weights, got a difference of {gap:.2e}",
+    )
     gap = np.abs(A.H.matmat(W) - AhW).max()
-    _hold(gap <= tol, f"A.H must multiply like rmatmat: it is off by {gap:.2e}")
+    _hold(gap <= tol, f"A.H.matmat must equal rmatmat, got a difference of {gap:.2e}")
 
 
 def _hold(truth: bool, message: str) -> None:

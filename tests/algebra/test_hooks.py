@@ -214,7 +214,7 @@ def test_costs_that_are_no_costs_and_a_gram_that_ignores_weights_are_told_by_the
     def gram(self, V, weights=None):
         return self.D.conj().T @ (self.D @ V)
 
-    with pytest.raises(AssertionError, match=r"^gram must take weights of the rows"):
+    with pytest.raises(AssertionError, match=r"^gram must multiply the rows by weights"):
         check_operator(type("Deaf", (Minimal,), {"gram": gram})(values((9, 4))))
 
 

@@ -176,13 +176,17 @@ def test_a_seed_decides() -> None:
 
 def test_more_may_stand_out_than_were_looked_at() -> None:
     D = planted((160, 70), 1)
-    with pytest.warns(UserWarning, match=r"All 3 components exceed the threshold, .* such as max_k=6"):
+    with pytest.warns(UserWarning, match=r"All 3 components exceed the threshold. .* such as max_k=6"):
         assert ss.suggest_k(D, "gavish-donoho", max_k=3).k == 3
     assert ss.suggest_k(D, "gavish-donoho", max_k=6).k == 5
-    with pytest.warns(UserWarning, match=r"all of this fit, .*\. Pass the data: .*\(X, 'gavish-donoho', max_k=8\)"):
+    with pytest.warns(
+        UserWarning, match=r"They are all components of this fit, .*\. Pass the data: .*\(X, 'gavish-donoho', max_k=8\)"
+    ):
         assert ss.suggest_k(ss.PCA(4).fit(D), "gavish-donoho").k == 4
     assert ss.suggest_k(D, "gavish-donoho", max_k=8).k == 5
-    with pytest.warns(UserWarning, match="exceed the threshold, the full rank. .* a share of the variance"):
+    with pytest.warns(
+        UserWarning, match="exceed the threshold. They are the full rank of the matrix. .* a share of the variance"
+    ):
         suggested(4, {"component": np.arange(1.0, 5)}, "parallel", 4)
 
 

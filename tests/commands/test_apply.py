@@ -157,7 +157,7 @@ def test_a_report_is_made_of_a_model_alone_or_with_its_scores(model: Path, tmp_p
     assert "new samples are drawn as diamonds" in (tmp_path / "new.html").read_text(encoding="utf-8")
     result = invoke("report", model, known, known, known, "-o", tmp_path / "three.html")
     assert result.exit_code == 1
-    assert "at most two files of scores" in result.stderr
+    assert "at most two files, the scores of the fit" in result.stderr
     bare, full = ((tmp_path / name).read_text(encoding="utf-8") for name in ("bare.html", "full.html"))
     assert "gene 19" in bare
     assert "Scores of components 1 and 2" in full
@@ -213,4 +213,4 @@ def test_a_direction_that_would_be_lost_is_refused_however_few_features_are_abse
     few = write_table(tmp_path / "few.csv", X[:, 1:], FEATURES[1:])
     result = invoke("transform", tmp_path / "o" / "model.safetensors", few, "-o", "-", "--max-absent", 0.5)
     assert result.exit_code == 1
-    assert "present features must hold at least 50%" in result.stderr
+    assert "(at least 50% are needed)" in result.stderr

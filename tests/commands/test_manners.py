@@ -70,9 +70,9 @@ def test_missing_entries_are_told_by_column_with_the_option_that_helps(kind: str
     path = stored(tmp_path, X, kind)
     columns = "'pulse' (1), 'height' (2)" if kind in ("csv", "h5ad") else "column 2 (1), column 3 (2)"
     said = refused("fit", path, "-k", 2)
-    assert f"{path}: 3 entries are missing (NaN), in {columns}. Use --missing mean to replace them" in said
+    assert f"{path}: 3 entries are missing (NaN), in {columns}. Use --missing mean to replace missing values" in said
     assert "cannot be read" not in said
-    assert ("--drop pulse,height to remove columns" in said) == (kind == "csv")
+    assert ("--drop pulse,height to exclude these columns" in said) == (kind == "csv")
     assert invoke("fit", path, "-k", 2, "--missing", "mean").exit_code == 0
 
 
@@ -85,7 +85,7 @@ def test_rows_of_a_file_that_is_read_in_blocks_are_told_with_its_names(tmp_path:
     with h5py.File(tmp_path / "X.h5ad") as file:
         assert file["X"].shape == X.shape
     said = refused("fit", tmp_path / "X.h5ad", "-k", 2, "--memory", "25M")
-    assert re.search(r"rows \d+ to 90000: 1 entry is missing \(NaN\), in 'gene 7' \(1\)\. Use --missing mean", said), (
+    assert re.search(r"rows \d+ to 90000: 1 entry is missing \(NaN\), in column 'gene 7'\. Use --missing mean", said), (
         said
     )
 
@@ -101,9 +101,9 @@ def _named(folder: Path, X: np.ndarray) -> Path:
 def test_files_whose_rows_are_features_name_the_features(tmp_path: Path, X) -> None:
     X[3, 2] = np.nan
     np.save(tmp_path / "T.npy", X.T)
-    assert "in column 3 (1). Use --missing" in refused("fit", tmp_path / "T.npy", "--orient", "columns", "-k", 2)
+    assert "in column 3. Use --missing" in refused("fit", tmp_path / "T.npy", "--orient", "columns", "-k", 2)
     sparse.save_npz(tmp_path / "T.npz", sparse.csr_array(X.T))
-    assert "in column 3 (1). Use --missing" in refused("fit", tmp_path / "T.npz", "--orient", "columns", "-k", 2)
+    assert "in column 3. Use --missing" in refused("fit", tmp_path / "T.npz", "--orient", "columns", "-k", 2)
 
 
 def test_each_subcommand_says_what_it_can_do_about_them(tmp_path: Path, X) -> None:
@@ -111,17 +111,30 @@ def test_each_subcommand_says_what_it_can_do_about_them(tmp_path: Path, X) -> No
     X[3, 2] = np.nan
     path, model = table(tmp_path / "gaps.csv", X), tmp_path / "out" / "model.safetensors"
     assert "repeat the fit with --missing mean or" in refused("transform", model, path, "-o", tmp_path / "Z.csv")
-    assert "'height' (1). Use --missing mean to replace them by the mean" in refused("estimate", path, "-k", 2)
-    assert "'height' (1). Fill them in the file, because --preprocess" in refused(
+    assert "column 'height'. Use --missing mean to replace missing values by the mean" in refused(
+        "estimate", path, "-k", 2
+    )
+    assert "column 'height'. Fill missing values in the file, because --preprocess" in refused(
         "fit", path, "-k", 2, "--preprocess", "sqrt"
     )
     said = refused("bench", path, "-k", 2)
-    assert "'height' (1). Fill them in the file" in said
+    assert "column 'height'. Fill missing values in the file" in said
     assert "--missing" not in said
     X[3, 2] = np.inf
     np.save(tmp_path / "inf.npy", X)
-    for more in ((), ("--missing", "mean")):
-        assert "1 inf in column 3 (1). Replace the infinite" in refused("fit", tmp_path / "inf.npy", "-k", 2, *more)
+    for more, got in (((), "0 NaN and 1 inf"), (("--missing", "mean"), "1 infinite value")):
+        said = refused("fit", tmp_path / "inf.npy", "-k", 2, *more)
+        assert f"got {got} in column 3. Replace the infinite" in said
+
+
+def test_an_infinite_value_in_a_table_is_not_called_a_missing_value(tmp_path: Path) -> None:
+    rows = "".join(f"{i}.5,{i % 7}\n" for i in range(20))
+    path = tmp_path / "inf.csv"
+    path.write_text("a,b\n" + rows + "1.5,inf\n", encoding="utf-8")
+    said = refused("fit", path, "-k", 1, "--missing", "mean")
+    assert "the matrix must be finite or NaN, got 1 infinite value in column 'b'. Replace" in said
+    assert said.rstrip().endswith("Use --drop b to exclude this column.")
+    assert "warning" not in said
 
 
 # --- arguments and options --------------------------------------------------------------------------------------------
@@ -226,7 +239,9 @@ def test_python_is_told_of_arguments(tmp_path: Path, X) -> None:
         ss.svd(X, 2, tol=2)
     with pytest.raises(ValueError, match=r"more than the limit of 1 kB. Raise memory_limit, or use fewer"):
         ss.svd(X, 2, memory_limit="1kB")
-    with pytest.raises(ValueError, match=r'gaps.csv: 1 entry is missing .NaN., in .pulse. .1.\. .*\. Use drop="pulse"'):
+    with pytest.raises(
+        ValueError, match=r'gaps.csv: 1 entry is missing .NaN., in column .pulse.\. .*\. Use drop="pulse"'
+    ):
         ss.io.open_matrix(table(tmp_path / "gaps.csv", np.where(X == X[2, 1], np.nan, X)))
 
 
@@ -259,7 +274,7 @@ def test_a_model_that_was_cut_off_is_told_in_words(tmp_path: Path, X) -> None:
     cut.write_bytes(b"")
     assert "the file is empty" in refused("info", cut)
     cut.write_bytes(b"\x10" + bytes(7) + b"\xff" * 40)
-    assert "damaged, or not a model file: its header is not that of safetensors" in refused("info", cut)
+    assert "damaged, or not a model file. Pass a file that" in refused("info", cut)
 
 
 def test_sizes_are_told_in_units_that_people_use() -> None:

@@ -52,7 +52,7 @@ def test_the_profile_of_a_table_is_a_value(tmp_path: Path) -> None:
     assert found.settings == {"drop": ["sex", "day", "cluster"], "skip": 1, "na": ["k.A."]}
     text = done("info", path).stdout
     assert "'k.A.' (row 11)" in text
-    assert "the last row is a total ('Total') and no sample" in text
+    assert "the last row is a total ('Total') and is not used as a sample" in text
 
 
 def test_info_says_in_one_line_why_a_file_is_no_table(tmp_path: Path) -> None:
@@ -61,4 +61,4 @@ def test_info_says_in_one_line_why_a_file_is_no_table(tmp_path: Path) -> None:
     told = invoke("info", path)
     assert told.exit_code == 1
     assert told.stderr.count("\n") == 1
-    assert "row 2 has 2 cells, expected 3" in told.stderr
+    assert "row 2 has 2 cells, but the header has 3" in told.stderr

@@ -216,7 +216,7 @@ def test_a_command_that_is_interrupted_in_a_pass_ends_with_130_and_one_line(tmp_
                 break
         told = [text for text in run.stderr.read().splitlines() if not text.startswith("{")]
     assert run.returncode == 130
-    assert told == ["Interrupted. No output file is incomplete."]
+    assert told == ["Interrupted. Each output file is either complete or was not written."]
     assert not list((tmp_path / "out").glob("*"))
 
 

@@ -142,7 +142,7 @@ def test_classes_may_colour_the_report(tmp_path: Path) -> None:
 def test_columns_without_any_number_are_named(tmp_path: Path) -> None:
     path = written(tmp_path / "x.csv", "n,a,b,c\nr,1,,2\ns,2,,5\nt,4,,4\n")
     told = invoke("fit", path, "-k", 1, "--missing", "mean")
-    assert "every column needs an observed entry, got none in 'b'. Drop them" in told.stderr
+    assert "every column needs an observed entry, got none in column 'b'. Remove this column" in told.stderr
     assert done("fit", path, "-k", 1, "--drop", "b")
 
 
@@ -164,7 +164,10 @@ def test_estimate_takes_the_gaps_of_a_fit(tmp_path: Path) -> None:
 
 def test_gaps_on_standard_input_are_told_with_the_options_that_help() -> None:
     told = invoke("fit", "-", "--format", "csv", "-k", 1, input="n,a,b\nr,1,3\ns,2,\nt,4,1\n")
-    assert "standard input: 1 entry is missing (NaN), in 'b' (1). Use --missing mean to replace them" in told.stderr
+    assert (
+        "standard input: 1 entry is missing (NaN), in column 'b'. Use --missing mean to replace missing values"
+        in told.stderr
+    )
 
 
 def test_nothing_is_said_of_values_that_are_not_shown_where_all_are(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_choices_of_columns_are_those_of_pandas(kind: str, tmp_path: Path) -> No
 def test_classes_that_are_said_are_those_of_the_columns(tmp_path: Path) -> None:
     path = text(tmp_path, "a,s\n1,+\n2,-\n")
     assert dense(path, one_hot={"s": ["-", "0", "+"]})[0].tolist() == [[1, 0, 0, 1], [2, 1, 0, 0]]
-    assert "category '-' did not occur in the training data. Known categories: '+', '0'" in refusal(
+    assert "category '-', which did not occur in the training data. Known categories: '+', '0'" in refusal(
         path, one_hot={"s": ["+", "0"]}
     )
 
@@ -237,7 +237,7 @@ def test_a_row_without_a_class_is_missing_in_all_of_them(tmp_path: Path) -> None
         ({"columns": []}, "must be numbers"),
         ({"columns": ["sex"]}, "must be numbers"),
         ({"columns": "height", "drop": "height"}, "one use"),
-        ({"drop": ["id", "name", "born", "sex", "height", "weight"]}, "no columns of numbers are left"),
+        ({"drop": ["id", "name", "born", "sex", "height", "weight"]}, "no column is left for features: each"),
         ({"sep": ",,"}, "sep must be one character"),
         ({"encoding": "klingon"}, "encoding must be an encoding of Python"),
         ({"decimal": ",", "thousands": ","}, "different characters"),
@@ -377,13 +377,15 @@ def noticed(caplog: pytest.LogCaptureFixture, path: Path, **settings) -> list[st
 
 
 def test_why_a_column_names_the_rows_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = text(tmp_path, "who,a\nx,1\ny,2\n")
-    assert noticed(caplog, path) == ["the first column 'who' is used for row names: it holds text without repeats."]
+    path, ids = text(tmp_path, "who,a\nx,1\ny,2\n"), "To take them from another column, use ids."
+    assert noticed(caplog, path) == [
+        f"the first column 'who' is used for row names, because it holds text without repeats. {ids}"
+    ]
     assert noticed(caplog, path, ids="who") == []
     assert noticed(caplog, text(tmp_path, ",a\n7,1\n8,2\n")) == [
-        "the first column is used for row names: this column has no name."
+        f"the first column is used for row names, because this column has no name. {ids}"
     ]
-    message = "the first column is used for row names: the header has no name for this column."
+    message = f"the first column is used for row names, because the header has no name for this column. {ids}"
     assert noticed(caplog, text(tmp_path, "a,b\n7,1,3\n8,2,4\n")) == [message]
 
 
@@ -406,9 +408,16 @@ def test_text_that_repeats_does_not_name_rows(tmp_path: Path) -> None:
     assert 'one_hot="species"' in refusal(text(tmp_path, "species,a\nx,1\ny,2\nx,3\n"))
 
 
+def test_a_wrong_decimal_mark_is_named_as_the_cause(tmp_path: Path) -> None:
+    content = "a,b\n" + "".join(f"0.{i},1.{i}\n" for i in range(1, 12))
+    message = refusal(text(tmp_path, content), decimal=",")
+    assert 'must be numbers. Use decimal="." to parse such numbers.' in message
+    assert "drop" not in message
+
+
 def test_missing_entries_are_named_by_their_columns(tmp_path: Path) -> None:
     message = refusal(text(tmp_path, "age,weight,height\n1,,2\n?,,4\n3,5,n/a\n"))
-    assert "4 entries are missing (NaN), in 'age' (1), 'weight' (2), 'height' (1). Drop or fill" in message
+    assert "4 entries are missing (NaN), in 'age' (1), 'weight' (2), 'height' (1). Remove or fill" in message
 
 
 def test_wide_texts_are_those_of_narrow_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,5 +442,5 @@ def test_wide_texts_are_refused_as_narrow_ones(tmp_path: Path, monkeypatch: pyte
         text(tmp_path, "a,b\n" + "1,2\n" * 300 + "1,x\n")
     )
     assert "row 302 has 3 cells" in refusal(text(tmp_path, "a,b\n" + "1,2\n" * 300 + "1,2,3\n"))
-    assert "in 'b' (1)" in refusal(text(tmp_path, "a,b\n" + "1,2\n" * 300 + "1,.\n"))
+    assert "in column 'b'." in refusal(text(tmp_path, "a,b\n" + "1,2\n" * 300 + "1,.\n"))
     assert "'1_0'" in refusal(text(tmp_path, "a,b\n" + "1,2\n" * 300 + "1,1_0\n"))

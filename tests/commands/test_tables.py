@@ -72,7 +72,7 @@ def test_transform_refuses_classes_and_features_that_the_model_does_not_know(
     frame.assign(sex="D").to_csv(tmp_path / "new.csv", index=False)
     result = invoke("transform", model, tmp_path / "new.csv", "-o", "-")
     assert result.exit_code == 1
-    assert "category 'D' did not occur in the training data. Known categories: 'F', 'M', 'X'" in result.stderr
+    assert "category 'D', which did not occur in the training data. Known categories: 'F', 'M', 'X'" in result.stderr
     frame.assign(age=1.5).to_csv(tmp_path / "new.csv", index=False)
     assert "does not have: age" in invoke("transform", model, tmp_path / "new.csv", "-o", "-").stderr
     done("transform", model, tmp_path / "new.csv", "-o", "-", "--drop", "age")

@@ -137,7 +137,7 @@ def test_columns_that_the_data_have_not_are_refused_before_any_work() -> None:
         ss.svd(X, 2, preprocess=["pearson", ss.Select(MASK), "binarize"])
     with pytest.raises(ValueError, match="must be selected before a shift"):
         ss.svd(ss.centered(X), 2, preprocess=ss.Select(MASK))
-    with pytest.raises(TypeError, match=r"columns of .* cannot be selected"):
+    with pytest.raises(TypeError, match=r"does not support the selection of columns"):
         ss.svd(aslinearoperator(X), 2, preprocess=ss.Select(MASK))
 
 

@@ -156,7 +156,7 @@ def test_files_that_cannot_be_are_refused(tmp_path: Path) -> None:
         (
             "field.vcf",
             lines.replace("ID=GT", "ID=XX").replace("ID=DS", "ID=YY"),
-            "the FORMAT field GT or DS in its header, got GP, HDS",
+            "the FORMAT field GT or DS in its header, which declares GP, HDS",
         ),
     ]:
         (tmp_path / name).write_text(text)
@@ -245,7 +245,7 @@ def test_samples_of_bgen_are_named_in_it_or_beside_it(tmp_path: Path, layout: in
     rows = ["ID_1 ID_2 missing sex", "0 0 0 D", *(f"f{i} p{i} 0 {i}" for i in range(4))]
     for beside, said in [
         (rows[:-1], r"b\.sample must list the 4 samples"),
-        (["ID_1"], r"b\.sample must have two header lines"),
+        (["ID_1"], r"b\.sample must begin with two header lines"),
     ]:
         (tmp_path / "b.sample").write_text("\n".join(beside) + "\n")
         with pytest.raises(ValueError, match=said):

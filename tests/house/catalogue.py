@@ -28,8 +28,13 @@ def files(*folders: str) -> list[Path]:
     return sorted(named)
 
 
+WORDS = 5  # of a string that is listed although no call above speaks it: part of a message, such as a rule or a remedy
+
+
 def text(node: ast.AST) -> str:
-    """Return the words of an expression: its string constants, with {...} for what is computed."""
+    """Return the words of an expression: its string constants, with {...} for what is computed, also settings."""
+    if isinstance(node, ast.Call) and called(node) == "Setting":
+        return f" {{{', '.join(map(ast.unparse, node.args))}}}"
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):
@@ -45,8 +50,11 @@ def called(node: ast.Call) -> str:
 
 
 def messages(file: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield line, kind and words of each message of a file: raised, spoken, and the help of options."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    """Yield line, kind and words of each message of a file: raised, spoken, help of options, and other long strings."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    listed = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+    for node in ast.walk(tree):  # calls before their arguments
+        is_message = True
         if isinstance(node, ast.Raise) and node.exc is not None:
             yield node.lineno, "raise", text(node.exc)
         elif isinstance(node, ast.Call) and called(node) in SPEAKERS:
@@ -56,6 +64,15 @@ def messages(file: Path) -> Iterator[tuple[int, str, str]]:
             yield node.lineno, "help", " | ".join(filter(None, map(text, told)))
         elif isinstance(node, ast.FunctionDef) and any(map(is_command, node.decorator_list)):
             yield node.lineno, "help", ast.get_docstring(node) or ""
+            is_message = False
+        elif (
+            isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in listed and text(node).count(" ") >= WORDS
+        ):
+            yield node.lineno, "text", text(node)
+        else:
+            is_message = isinstance(node, ast.Raise | ast.JoinedStr)
+        if is_message:
+            listed.update(map(id, ast.walk(node)))
 
 
 def is_command(decorator: ast.expr) -> bool:

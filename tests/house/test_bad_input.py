@@ -27,7 +27,7 @@ def test_nan_and_infinity_are_counted_and_their_first_columns_named(container, d
     bad[2, 5] = np.inf
     bad[3, 5] = -np.inf
     named = "'c0' (1), 'c3' (1), 'c5' (2)" if container == "polars" else "3 columns (first: 0, 3, 5)"
-    message = f"the matrix must be finite, got 2 NaN and 2 inf in {named}. Drop or replace them first"
+    message = f"the matrix must be finite, got 2 NaN and 2 inf in {named}. Remove or replace these values"
     refuses(message, lambda: DOORS[door](CONTAINERS[container](bad)))
 
 
@@ -54,7 +54,7 @@ def test_nan_in_a_nullable_column_or_an_object_is_a_nan():
     objects[3, 1] = None
     for bad in (frame, objects):
         for door in OURS.values():
-            said = "got 1 NaN and 0 inf in 1 column (first: 1). Drop or fill them first, or take missing="
+            said = "got 1 NaN and 0 inf in 1 column (first: 1). Remove or fill these values, or pass missing="
             refuses(said, lambda door=door, bad=bad: door(bad))
 
 
@@ -62,9 +62,9 @@ def test_columns_are_called_by_their_names_wherever_a_frame_comes_in():
     frame = pd.DataFrame(X.copy(), columns=[f"gene {j}" for j in range(X.shape[1])])
     frame.iloc[:3, 4] = np.nan
     for door in OURS.values():
-        refuses("3 entries are missing (NaN), in 'gene 4' (3). Drop or fill them", lambda door=door: door(frame))
+        refuses("3 entries are missing (NaN), in column 'gene 4'. Remove or fill these", lambda door=door: door(frame))
     frame.iloc[1, 2] = np.inf
-    refuses("finite where it is observed, got 1 inf in 'gene 2' (1)", lambda: ss.PCA(2, missing="mean").fit(frame))
+    refuses("finite or NaN, got 1 infinite value in column 'gene 2'", lambda: ss.PCA(2, missing="mean").fit(frame))
     refuses("got 3 NaN and 1 inf in 'gene 2' (1), 'gene 4' (3)", lambda: ss.TruncatedSVD(2).fit(frame))
     fitted = ss.PCA(2).fit(pd.DataFrame(X, columns=frame.columns))
     refuses("got 3 NaN and 1 inf in 'gene 2' (1), 'gene 4' (3)", lambda: fitted.transform(frame))
@@ -80,7 +80,7 @@ def test_masked_entries_are_refused_and_are_gaps_where_gaps_are_treated():
     hidden = np.zeros(X.shape, bool)
     hidden[[1, 2, 5], [0, 4, 4]] = True
     masked = np.ma.masked_array(np.where(hidden, 1e6, X), hidden)
-    message = "the matrix must have no masked entries, got 3. Fill them, or take X.astype(float).filled(np.nan) and"
+    message = "the matrix must have no masked entries, got 3. Fill them, or pass X.astype(float).filled(np.nan) with"
     refuses(message, lambda: ss.svd(masked, 2))
     with_gaps = np.where(hidden, np.nan, X)
     for missing in ("mean", "em"):

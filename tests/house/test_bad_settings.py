@@ -119,10 +119,10 @@ def test_factors_of_a_low_rank_matrix_fit_each_other():
         lambda: ss.LowRank(np.ones((10, 2)), np.ones((6, 3))),
     )
     refuses(
-        "L holds NaN or infinite values: a shift must be finite",
+        "L must be finite, got NaN or infinite values. Remove",
         lambda: ss.LowRank(np.full((10, 2), np.nan), np.ones((6, 2))),
     )
-    refuses("R holds NaN or infinite values", lambda: ss.LowRank(np.ones(10), np.full(6, np.inf)))
+    refuses("R must be finite, got NaN or infinite values", lambda: ss.LowRank(np.ones(10), np.full(6, np.inf)))
     refuses(
         "L must be a numeric array of one or two dimensions, got float64 (10, 2, 1)",
         lambda: ss.LowRank(np.ones((10, 2, 1)), np.ones((6, 2))),
@@ -134,7 +134,7 @@ def test_factors_of_a_low_rank_matrix_fit_each_other():
 @pytest.mark.parametrize("container", [np.asarray, csr_array, csc_array])
 def test_a_low_rank_shift_has_the_shape_of_the_matrix(container, shape):
     shift = ss.LowRank(np.ones(shape[0]), np.ones(shape[1]))
-    message = f"the shift has shape {shape}, the matrix (10, 6): they must be equal"
+    message = f"the shift must have the shape (10, 6) of the matrix, got {shape}"
     refuses(message, lambda: ss.svd(container(X), 2, shift=shift))
     refuses(message, lambda: ss.as_operator(container(X)) - shift)
     refuses("Use shiftsvd.svd", lambda: ss.PCA(2, shift=shift).fit(container(X)))

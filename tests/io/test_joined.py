@@ -186,6 +186,17 @@ def test_masks_and_columns_of_several_donors_go_by_name(tmp_path: Path) -> None:
     )
 
 
+def test_files_that_disagree_about_a_feature_without_a_name_are_refused(tmp_path: Path) -> None:
+    anndata, pd = pytest.importorskip("anndata"), pytest.importorskip("pandas")
+    annotations = pytest.importorskip("shiftsvd.scanpy.annotations")
+    for name, first in (("a", True), ("b", False)):
+        var = pd.DataFrame({"used": [first, True]}, index=["", "g1"])
+        anndata.AnnData(np.eye(2, dtype=np.float32), var=var).write_h5ad(tmp_path / f"{name}.h5ad")
+    source = annotations.AnnotationSource([tmp_path / "a.h5ad", tmp_path / "b.h5ad"], stack="rows")
+    with pytest.raises(annotations.Disagreement, match="have different values of '' in the column 'used'"):
+        annotations.feature_column(source, "used")
+
+
 @pytest.mark.parametrize("join", ["inner", "outer"])
 def test_folders_of_10x_are_joined_by_their_genes_alone(join: Any, tmp_path: Path) -> None:
     from tests.support.tenx import GENES as N_GENES

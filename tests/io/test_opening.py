@@ -77,12 +77,12 @@ def test_names_and_first_bytes_agree(tmp_path: Path, name: str, content: bytes, 
     ("name", "content", "match"),
     [
         ("X.npy", b"PK\x03\x04", r"X\.npy: the suffix is that of 'npy' \(NumPy array\), but the content is zip"),
-        ("X.h5ad", b"a,b\n", "the suffix is that of 'h5ad' .*, but the content is of an unknown format"),
-        ("X.mtx", b"1 2 3\n", "the suffix is that of 'mtx' .*, but the content is of an unknown format"),
+        ("X.h5ad", b"a,b\n", "the suffix is that of 'h5ad' .*, but the content is text, or of an unknown format"),
+        ("X.mtx", b"1 2 3\n", "the suffix is that of 'mtx' .*, but the content is text, or of an unknown format"),
         ("X.csv", b"PAR1", "the suffix is that of 'csv' .*, but the content is Parquet"),
-        ("X.bed", b"chr1\t1\t2\n", "PLINK 1 genotypes.*, but the content is of an unknown format"),
-        ("X", b"hello", "has an unknown format.* Set format to one of: npy"),
-        ("X.npy", b"", "but the content is of an unknown format"),
+        ("X.bed", b"chr1\t1\t2\n", "PLINK 1 genotypes.*, but the content is text, or of an unknown format"),
+        ("X", b"hello", "has an unknown format.* Set format to one of npy"),
+        ("X.npy", b"", "but the content is text, or of an unknown format"),
     ],
 )
 def test_a_name_that_is_wrong_is_said(tmp_path: Path, name: str, content: bytes, match: str) -> None:
@@ -248,7 +248,7 @@ def test_every_error_of_a_reader_begins_with_the_name(error: Exception, kind: ty
 
 
 def test_a_missing_package_comes_with_its_remedy() -> None:
-    with pytest.raises(ImportError, match=r"needs the package nosuch.*pip install 'shiftsvd\[extra\]'"):
+    with pytest.raises(ImportError, match=r"The package nosuch is needed.*pip install 'shiftsvd\[extra\]'"):
         optional("nosuch.module", "extra")
 
 

@@ -184,6 +184,15 @@ def test_triplets_of_the_same_place_are_summed_and_order_does_not_matter(tmp_pat
     np.testing.assert_array_equal(dense(table.read(path, None, None)), [[0, 0, 1.5], [5, 0, 0]])
 
 
+@pytest.mark.parametrize(("line", "what"), [(",1,2", "row"), ("1,,2", "column")])
+def test_triplets_without_a_position_are_refused(line: str, what: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    for first in ("0,1,2", "a,b,2"):
+        path = write_text(tmp_path / "a.csv", f"row,column,value\n{first}\n{line}\n")
+        with pytest.raises(ValueError, match=f"the {what} is missing in 1 triplet. Remove such lines"):
+            table.read(path, None, None)
+
+
 def test_zero_padded_numbers_are_names(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     path = write_text(tmp_path / "a.csv", "i,j,x\n007,0,2\n01,1,3\n")
@@ -266,7 +275,7 @@ BAD_TABLES = {
     "\n\n": "is empty",
     "a,b\n": "has a header but no rows",
     "a+b\n1+2\n": "if the columns have another delimiter",
-    "a,b\n1,2\n3\n": "row 3 has 1 cell, expected 2",
+    "a,b\n1,2\n3\n": "row 3 has 1 cell, but the header has 2",
     "row,column,value\n1,-1,3\n": "positions of columns must be at least 0, got -1",
     "row,column,value\n1,100000000000000,3\n": "of memory",
     "row,column,value\n1,99999999999999999999,3\n": "cannot be read",
@@ -397,8 +406,8 @@ MTX = "%%MatrixMarket matrix coordinate real general\n"
 BAD_MTX = {
     "hello\n": "is not a MatrixMarket file",
     MTX: "ends before the line of its sizes",
-    MTX + "3 3\n": "must have a line of sizes m n entries",
-    MTX + "3 -3 1\n": "must have a line of sizes",
+    MTX + "3 3\n": "the size line must hold the numbers of rows, columns and entries, got 3 3",
+    MTX + "3 -3 1\n": "the size line must hold",
     MTX + "0 3 0\n": "at least one row and one column",
     MTX + "3 3 1000000000000000\n1 1 1\n": "which need a larger file",
     MTX + "1000000000000000 3 1\n1 1 1\n": "of memory",

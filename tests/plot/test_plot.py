@@ -430,7 +430,7 @@ def test_a_raster_of_a_fit_is_drawn_as_counts_or_as_the_sample(fit_of_many: Any)
     few = ScoreRaster.of(fit_of_many)
     few.add(Z[:70])
     assert len(drawn(scores(fit_of_many, Z=few)).ax_.collections[0].get_offsets()) == 70
-    with pytest.raises(ValueError, match="raster holds components"):
+    with pytest.raises(ValueError, match="the ScoreRaster Z holds components"):
         scores(fit_of_many, Z=raster, components=(1, 3))
 
 

@@ -64,7 +64,7 @@ def test_factors_that_repeat_count_once():
 
 
 def test_shifts_of_another_shape_do_not_merge():
-    with pytest.raises(ValueError, match="must be equal"):
+    with pytest.raises(ValueError, match="the shift must have the shape"):
         low_rank(1) + low_rank(1).H
 
 
@@ -316,9 +316,9 @@ REFUSED = {
     "labels inside": (
         ss.GroupMeans(GROUPS),
         {"groups": GROUPS},
-        r"PCA needs an empty GroupMeans\(\), .*fit\(X, groups=",
+        r"PCA needs GroupMeans\(\) without labels, .*fit\(X, groups=",
     ),
-    "values inside": (ss.Covariates(C), {}, r"PCA needs an empty Covariates\(\), .*fit\(X, covariates="),
+    "values inside": (ss.Covariates(C), {}, r"PCA needs Covariates\(\) without values, .*fit\(X, covariates="),
     "too few labels": (ss.GroupMeans(), {"groups": GROUPS[:9]}, r"one label per row, shape \(40,\), got shape \(9,\)"),
     "missing labels": (
         ss.GroupMeans(),

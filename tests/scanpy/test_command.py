@@ -43,6 +43,14 @@ def fitted(out: Path, *args: object) -> tuple[dict[str, Any], np.ndarray, str]:
 ONES = design(known(), ())
 
 
+def test_a_matrix_of_varm_has_no_annotation_of_its_columns(tmp_path: Path) -> None:
+    adata = annotated(counts().astype(float))
+    adata.varm["Z"] = np.random.default_rng(0).standard_normal((adata.n_vars, 4))
+    adata.write_h5ad(tmp_path / "X.h5ad")
+    _, Z, _ = fitted(tmp_path / "out", tmp_path / "X.h5ad", "--key", "varm/Z")
+    assert Z.shape == (adata.n_vars, 3)
+
+
 @pytest.mark.filterwarnings("ignore:The entries look like raw counts")
 @pytest.mark.parametrize("suffix", ["h5ad", "zarr"])
 @pytest.mark.parametrize("how", [(), ("--preprocess", "log-normalize")], ids=["as it is", "logs"])
@@ -95,7 +103,7 @@ def test_missing_values_are_not_answered_by_an_option_that_the_others_exclude(tm
     assert "--missing mean" in invoke("fit", file, "-k", 2, "--mask", "none").stderr
     for options in (("--mask", "highly_variable"), ("--top-features", 5)):
         said = invoke("fit", file, "-k", 2, *options).stderr
-        assert "(1). Fill them in the file, because the other options need data without missing values" in said, said
+        assert "Fill missing values in the file, because the other options need complete data" in said, said
         assert "--missing" not in said
 
 

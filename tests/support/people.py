@@ -158,7 +158,7 @@ PEOPLE = (
         _wide,
         {},
         lambda pd, path: pd.read_csv(path, index_col=0),
-        ("the first column is used for row names: this column has no name",),
+        ("the first column is used for row names, because this column has no name",),
     ),
 )
 

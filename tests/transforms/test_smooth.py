@@ -93,12 +93,12 @@ def test_what_zeros_err_by_is_part_of_every_bound() -> None:
 def test_a_fit_says_what_it_does_not_know() -> None:
     F = ss.svd(counts(), 3, solver="exact", certify=True)
     before: Info = F.info
-    with pytest.warns(UserWarning, match="3 components are not certain"):
+    with pytest.warns(UserWarning, match="The error bounds of 3 components exceed tol="):
         assert widen_bounds(F, 1.0, 1e-6).info.converged is False
     assert before.converged
     plain = ss.svd(counts(), 3, solver="exact")
     assert plain.info.value_errors is None
-    with pytest.warns(UserWarning, match="3 components are not certain"):
+    with pytest.warns(UserWarning, match="The error bounds of 3 components exceed tol="):
         told = widen_bounds(plain, 1.0, 1e-6).info
     np.testing.assert_allclose(told.value_errors, 1 / plain.S)
     assert told.converged is False

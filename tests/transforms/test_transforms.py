@@ -278,7 +278,7 @@ def test_size_factors_are_those_of_the_rows_they_are_given_for() -> None:
     pca = ss.PCA(2, preprocess=ss.LogNormalize(size_factors=total)).fit(some)
     with pytest.raises(ValueError, match="must be None to transform new rows"):
         pca.transform(some[:4])
-    with pytest.raises(ValueError, match="one for each of the 80 rows"):
+    with pytest.raises(ValueError, match="a number above 0 for each of the 80 rows"):
         ss.preprocess(some, ss.LogNormalize(size_factors=total[1:]))
 
 

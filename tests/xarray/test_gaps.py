@@ -153,7 +153,8 @@ def test_no_correlation_with_a_field_with_gaps_is_above_one(missing: Any) -> Non
 def test_what_cannot_be_of_gaps_is_refused() -> None:
     da = with_gaps(monthly(), 0.1)
     with pytest.raises(
-        ValueError, match=r'missing values in cells with other values, .* or use missing="mean" or "em"'
+        ValueError,
+        match=r'missing values in .* cells, which have values in other samples.* or use missing="mean" or "em"',
     ):
         pca(da)
     with pytest.raises(ValueError, match='missing must be "error", "mean" or "em"'):

@@ -25,10 +25,10 @@ def test_cells_are_found_by_their_labels() -> None:
     rounded = da.assign_coords(lat=da.lat.astype(np.float32), lon=da.lon.astype(np.float32) + np.float32(1e-3))
     np.testing.assert_allclose(project(eofs, rounded), eofs.scores, atol=1e-9)
     for other in (da.assign_coords(lon=da.lon + 1), turned(da).assign_coords(lat=da.lat[::-1].values + 3)):
-        with pytest.raises(ValueError, match=r"differs from that of the components. Interpolate the field first"):
+        with pytest.raises(ValueError, match=r"da must have the labels of the components along .* Interpolate da to"):
             project(eofs, other)
     kilometres = da.rename(lon="x").assign_coords(x=("x", da.lon.values, {"units": "km"}))
-    with pytest.raises(ValueError, match="the coordinate x differs from that of the components"):
+    with pytest.raises(ValueError, match="da must have the labels of the components along x"):
         project(pca(kilometres, 2), kilometres.assign_coords(x=kilometres.x - 360))
 
 

@@ -49,7 +49,8 @@ def test_groups_are_matched_by_their_labels() -> None:
     ):
         pca(da, 2, groups=labels.sortby("time")[3:])
     with pytest.raises(
-        ValueError, match=r'groups must be the name of a coordinate or of a part of one, such as "time.month", got'
+        ValueError,
+        match=r'groups must be the name of a coordinate, or of a part .* such as "time.month", got',
     ):
         pca(da, 2, groups="time.moon")
     with pytest.raises(ValueError, match="groups must have only dimensions of the samples"):
@@ -183,7 +184,7 @@ def test_fields_are_made_of_chosen_modes() -> None:
     for modes in (2, [1, 3], slice(2, 4)):
         chosen = eofs.scores.sel(mode=modes if not isinstance(modes, int) else [modes])
         xarray.testing.assert_allclose(reconstruct(eofs, modes=modes), reconstruct(eofs, chosen))
-    with pytest.raises(ValueError, match=r"modes must have modes of eofs only, \[1, 2, 3, 4\], got mode 5"):
+    with pytest.raises(ValueError, match=r"modes must be modes of eofs \(1, 2, 3 and 1 more\), got mode 5"):
         reconstruct(eofs, modes=[1, 5])
 
 

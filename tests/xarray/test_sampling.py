@@ -190,6 +190,8 @@ def test_north_bars_are_drawn() -> None:
     display = drawn(north(eofs))
     np.testing.assert_allclose(display.errors / display.shares, np.sqrt(2 / north(eofs).effective_size))
     assert display.ax_.get_legend_handles_labels()[1] == ["separated from its neighbours"]
-    with pytest.raises(ValueError, match=r"errors must be a result of shiftsvd\.xarray\.north, but standard_error"):
+    with pytest.raises(
+        ValueError, match=r"errors must be a result of shiftsvd\.xarray\.north, but it lacks standard_error"
+    ):
         drawn(eofs)
     plt.close("all")

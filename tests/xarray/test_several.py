@@ -271,7 +271,7 @@ class TestJoint:
             joint([X, X.values])
         with pytest.raises(ValueError, match="fields with unique names, got \\['sst', 'sst'\\]"):
             joint([X, X])
-        with pytest.raises(ValueError, match="the name 'sst' of a field followed by _ must not start another name"):
+        with pytest.raises(ValueError, match="the name of no field may begin with 'sst_', because 'sst' is also"):
             joint([X, Y.rename("sst_mean")])
         with pytest.raises(ValueError, match=r"weights must have names of fields as keys .*, got 'psl'"):
             joint([X, Y], weights={"psl": None})
@@ -423,7 +423,7 @@ class TestExtended:
         da = wave()
         for lags in (0, 90, [3, 1], [-1, 0], [1, 1], [], 2.5):
             with pytest.raises(
-                ValueError, match="lags must be a number of steps of at least 1, or a list of ascending steps"
+                ValueError, match="lags must be a number of lags of at least 1, or an ascending list of lags"
             ):
                 extended(da, lags=lags)
         with pytest.raises(ValueError, match="an extended EOF requires values at every step, but 2 of 90"):
@@ -442,7 +442,7 @@ def test_values_that_are_missing_here_and_there_are_refused_with_a_remedy(call: 
     da[3, 0, 0] = np.nan
     with pytest.raises(
         ValueError,
-        match=r'has 1 missing value in cells with other values, 1 of 12 cells.*or use missing="mean" or "em"',
+        match=r'has 1 missing value in 1 of 12 cells, which have values in.*or use missing="mean" or "em"',
     ):
         call(da)
 

@@ -215,7 +215,7 @@ def _factor(name: str, F: npt.ArrayLike) -> Panel:
         raise ValueError(f"{name} must be a numeric array of one or two dimensions, got {F.dtype} {F.shape}")
     F = F.astype(panel_dtype(F.dtype), copy=False)
     if not np.isfinite(F[:1] if _is_repeated(F) else F).all():
-        raise ValueError(f"{name} holds NaN or infinite values: a shift must be finite")
+        raise ValueError(f"{name} must be finite, got NaN or infinite values. Remove or replace these values.")
     return F
 
 

@@ -336,7 +336,7 @@ def _weighted(gram: Callable[[Any, Panel], Panel]) -> Callable[..., Panel]:
 
 def check_same_shape(A: Operator, shift: Operator) -> None:
     if shift.shape != A.shape:
-        raise ValueError(f"the shift has shape {shift.shape}, the matrix {A.shape}: they must be equal")
+        raise ValueError(f"the shift must have the shape {A.shape} of the matrix, got {shift.shape}")
 
 
 def costs_together(

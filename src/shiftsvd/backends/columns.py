@@ -92,7 +92,7 @@ LINES = "rows", "columns"
 @singledispatch
 def some_lines(A: Operator, places: Places, axis: int) -> Operator:
     what, kinds = LINES[axis], "an array, a sparse matrix, a file or a Dask array"
-    raise TypeError(f"{what} of {A!r} cannot be selected. Select them from {kinds}.")
+    raise TypeError(f"{A!r} does not support the selection of {what}. Pass {kinds}.")
 
 
 def at(places: Places, axis: int) -> tuple[Any, ...]:

@@ -256,14 +256,16 @@ def dask_operator(X: Any, memory_limit: int | str | None = None) -> Operator:
         raise ValueError(f"the matrix must be numeric and have two dimensions, got {X.dtype} and shape {X.shape}")
     if np.isnan(X.shape).any():
         raise ValueError(
-            f"the chunks of the Dask array must have known sizes, got {X.chunks}. Call X.compute_chunk_sizes()."
+            f"the chunks of the Dask array must have known sizes, got shape {X.shape}. Call X.compute_chunk_sizes()."
         )
     if min(X.shape) < 1:
         raise ValueError(f"the matrix must have at least one row and one column, got shape {X.shape}")
     if issparse(X._meta):
         _check_sparse(X)
     elif not isinstance(X._meta, np.ndarray) or isinstance(X._meta, np.ma.MaskedArray):
-        raise ValueError(f"chunks must be NumPy arrays or SciPy CSR, got {type(X._meta).__name__}. Convert them.")
+        raise ValueError(
+            f"chunks must be NumPy arrays or SciPy CSR, got {type(X._meta).__name__}. Convert them with X.map_blocks."
+        )
     as_it_is = X.numblocks[1] == 1 or X.shape[0] >= X.shape[1]
     tall = X if as_it_is else (X.conj() if X.dtype.kind == "c" else X).T
     rows = tall if tall.numblocks[1] == 1 else tall.rechunk({0: "auto", 1: -1})

@@ -75,7 +75,9 @@ class RowSource(ABC):
 def rows_of(source: RowSource, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
     X = source.read(lo, hi)
     if X.shape != (hi - lo, source.shape[1]):
-        raise ValueError(f"{source.name}: rows {lo} to {hi} have shape {X.shape}. The file is damaged.")
+        raise ValueError(
+            f"{source.name}: rows {lo} to {hi} have shape {X.shape}. The file is damaged. Write the file again."
+        )
     return X
 
 

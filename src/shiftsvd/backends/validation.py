@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from shiftsvd.backends.blocked import Rows, cut, exhaust
 from shiftsvd.backends.dense import BLOCK, native_dtype
 from shiftsvd.backends.sparse import ENTRIES
-from shiftsvd.errors import Part, Refused, Setting, plain_lines, sentence
+from shiftsvd.errors import Part, Refused, Setting, plain_lines, plural, sentence
 from shiftsvd.kernels import best, ordered, twin
 from shiftsvd.kernels.twin import CSR, take_rows
 from shiftsvd.numerics.panels import unmasked
@@ -20,9 +20,10 @@ from shiftsvd.runs.memory import affordable
 
 Counts = npt.NDArray[np.int64]
 SHOWN: Final = 5  # columns in an error
+_REBUILD: Final = "Rebuild the matrix from its triplets."
 FILL: Final = (
-    *("drop or fill them first, or take ", Setting("missing", "mean"), " or ", Setting("missing", "em")),
-    " of svd and PCA",
+    *("remove or fill these values, or pass ", Setting("missing", "mean"), " or ", Setting("missing", "em")),
+    " to svd or PCA",
 )
 
 
@@ -43,18 +44,18 @@ class BadValues:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        at = self._at
-        said = f"the matrix must be finite, got {self.n_nan} NaN and {self.n_inf} inf in {at}"
-        usual: tuple[Part, ...] = ("drop or replace them first",) if self.n_inf else FILL
+        at, these = self._at, "this column" if len(self.columns[0]) == 1 else "these columns"
+        said = f"the matrix must be finite, got {self.n_nan:,} NaN and {self.n_inf:,} inf in {at}"
+        usual: tuple[Part, ...] = ("remove or replace these values",) if self.n_inf else FILL
         if self.nothing_else:
-            said, usual = f"every column needs an observed entry, got none in {at}", ("drop them",)
+            said, usual = f"every column needs an observed entry, got none in {at}", (f"remove {these}",)
         elif self.gaps:
-            said = f"the matrix must be finite where it is observed, got {self.n_inf} inf in {at}"
-            usual = ("drop them or set them NaN",)
+            said = f"the matrix must be finite or NaN, got {plural(self.n_inf, 'infinite value')} in {at}"
+            usual = ("remove these values or set them to NaN",)
         elif self.names is not None and not self.n_inf:
             said = f"{self.n_nan:,} entr{'ies are' if self.n_nan > 1 else 'y is'} missing (NaN), in {at}"
         remedy = sentence(*(usual if self.remedy is None else (self.remedy,)))
-        drop = () if self.drop is None else sentence("use ", self.drop, " to remove columns with missing values")
+        drop = () if self.drop is None else sentence("use ", self.drop, f" to exclude {these}")
         return (f"{self.where}{said}.", *remedy, *drop)
 
     @property
@@ -63,10 +64,13 @@ class BadValues:
         more, shown = len(places) - SHOWN, places[:SHOWN]
         if self.names is None:
             first = ", ".join(map(str, shown)) + (", ..." if more > 0 else "")
-            return f"{len(places)} column{'s' if len(places) > 1 else ''} (first: {first})"
+            return f"{plural(len(places), 'column')} (first: {first})"
+        if len(places) == 1:
+            name = self.names[places[0]]
+            return _called(name) if isinstance(name, int) else f"column {_called(name)}"
         numbers = ["" if self.nothing_else else f" ({n:,})" for n in counts[:SHOWN]]
         some = ", ".join(_called(self.names[j]) + n for j, n in zip(shown, numbers, strict=True))
-        return some + (f" and {more:,} more columns" if more > 0 else "")
+        return some + (f" and {plural(more, 'more column')}" if more > 0 else "")
 
 
 class NotFinite(Refused):
@@ -132,7 +136,7 @@ def unannotated(X: Any) -> None:
 def unmasked_matrix(X: Any) -> Any:
     unannotated(X)
     return unmasked(
-        "the matrix", X, "fill them, or take X.astype(float).filled(np.nan) and ", Setting("missing", "mean")
+        "the matrix", X, "fill them, or pass X.astype(float).filled(np.nan) with ", Setting("missing", "mean")
     )
 
 
@@ -284,9 +288,9 @@ def sound_places(X: Any) -> None:
     rule = f"corrupt {str(kind).upper()} structure: "
     if kind == "coo":
         for of, places, size in zip(("row", "column"), X.coords, X.shape, strict=True):
-            needs, remedy = f"{rule}{of} coordinates must be", "Rebuild the matrix from its triplets."
+            needs, remedy = f"{rule}{of} coordinates must be", _REBUILD
             if places.dtype.kind not in "iu" or places.shape != X.data.shape:
-                raise ValueError(f"{needs} {X.data.size} integers, got {places.size} {places.dtype}. {remedy}")
+                raise ValueError(f"{needs} {X.data.size:,} integers, got {places.size:,} of {places.dtype}. {remedy}")
             if len(places) and (places.min() < 0 or places.max() >= size):
                 raise ValueError(f"{needs} in 0..{size - 1}, got {places.min()}..{places.max()}. {remedy}")
     elif kind == "bsr":
@@ -307,7 +311,7 @@ def sound_structure(X: Any) -> None:
     across, used = X.shape[X.format == "csr"], X.indices[: X.indptr[-1]]
     if len(used) and (used.min() < 0 or used.max() >= across):
         rule = f"corrupt {X.format.upper()} structure: "
-        raise ValueError(f"{rule}indices must be in 0..{across - 1}, got {used.min()}..{used.max()}")
+        raise ValueError(f"{rule}indices must be in 0..{across - 1}, got {used.min()}..{used.max()}. {_REBUILD}")
 
 
 def sound_pointers(X: Any, where: str = "") -> None:
@@ -315,14 +319,19 @@ def sound_pointers(X: Any, where: str = "") -> None:
     indptr, indices = X.indptr, X.indices
     rule = f"{where}corrupt {X.format.upper()} structure: "
     if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu":
-        raise ValueError(f"{rule}indptr and indices must be integers, got {indptr.dtype} and {indices.dtype}")
+        raise ValueError(
+            f"{rule}indptr and indices must be integers, got {indptr.dtype} and {indices.dtype}. {_REBUILD}"
+        )
     if indptr.ndim != 1 or len(indptr) != lines + 1:
-        raise ValueError(f"{rule}indptr must have {lines + 1} entries, got shape {indptr.shape}")
+        raise ValueError(f"{rule}indptr must have {lines + 1:,} entries, got shape {indptr.shape}. {_REBUILD}")
     if indices.ndim != 1 or X.data.ndim != 1:
-        raise ValueError(f"{rule}indices and data must be flat, got shapes {indices.shape} and {X.data.shape}")
+        raise ValueError(
+            f"{rule}indices and data must be flat, got shapes {indices.shape} and {X.data.shape}. {_REBUILD}"
+        )
     if indptr[0] != 0 or np.any(indptr[1:] < indptr[:-1]):
-        raise ValueError(f"{rule}indptr must start at 0 and never decrease. Rebuild the matrix from its triplets.")
+        raise ValueError(f"{rule}indptr must start at 0 and never decrease. {_REBUILD}")
     if indptr[-1] > min(len(indices), len(X.data)):
         raise ValueError(
-            f"{rule}indptr ends at {indptr[-1]}, but there are {len(indices)} indices and {len(X.data)} values"
+            f"{rule}indptr ends at {indptr[-1]:,}, but there are {len(indices):,} indices and {len(X.data):,} values. "
+            f"{_REBUILD}"
         )

@@ -26,7 +26,7 @@ def ending() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(UNREAD)
     except KeyboardInterrupt:
-        click.echo("Interrupted. No output file is incomplete.", err=True)
+        click.echo("Interrupted. Each output file is either complete or was not written.", err=True)
         sys.exit(INTERRUPTED)
     finally:
         signal.signal(signal.SIGTERM, before)

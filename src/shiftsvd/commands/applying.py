@@ -15,7 +15,7 @@ from shiftsvd.commands.options import print_message, typed
 from shiftsvd.commands.settings import Settings, table_format
 from shiftsvd.commands.tables import Block, Table, component_names, format_named, write_rows
 from shiftsvd.commands.writing import model_in, score_rasters
-from shiftsvd.errors import plural
+from shiftsvd.errors import few, plural
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.features import aligned as by_names
 from shiftsvd.estimators.features import feature_names_of
@@ -33,7 +33,7 @@ from shiftsvd.runs.progress import progress
 
 # Entries of a block of reconstructed samples (64 MB of float64).
 ENTRIES = 2**23
-REMEDY = "--max-absent SHARE accepts a file that lacks up to this share of the features"
+REMEDY = "Raise the limit with --max-absent, or fit on the features that both files have."
 # Options of the tables that `fit` writes. Sample names may look like numbers.
 SCORES = Choices(ids="sample", keep_total=True, may_lack=("sample",), remembered=True)
 
@@ -60,8 +60,9 @@ def inverse(settings: Settings) -> None:
     pca = model_in(settings.model, BatchPCA)
     if hasattr(pca, "design_"):
         raise ValueError(
-            f"{settings.model}: scores do not determine samples, because the fit regressed out "
-            f"{', '.join(pca.design_.names)}. Use fit.h5ad instead, which `fit --anndata` writes."
+            f"{settings.model}: samples cannot be reconstructed from scores alone, because the fit regressed out "
+            f"{few(pca.design_.names)}, and the file of scores does not hold these columns. Pass a model that was "
+            "fitted without --covariates and --groups."
         )
     Z, names, places = _open_scores(pca, settings.file, settings)
     features = feature_names_of(pca)
@@ -79,7 +80,8 @@ def report(settings: Settings) -> None:
     refuse([out], settings.force)
     if len(settings.files) > 2:
         raise ValueError(
-            f"report takes at most two files of scores, of the fit and new ones, got {len(settings.files)}."
+            "report takes at most two files, the scores of the fit and those of new samples, got "
+            f"{len(settings.files)}. Remove the other files."
         )
     pca = model_in(settings.model, BatchPCA)
     # Names of new samples would overlap those of the fit, and are not written.
@@ -127,9 +129,9 @@ def aligned(pca: BatchPCA, n_features: int, names: Labels | None, file: str, max
     if getattr(pca, "feature_names_in_", None) is None or names is None:
         if n_features != pca.n_features_in_:
             raise ValueError(
-                f"{file} has {plural(n_features, 'feature')}, but the model was fitted on {pca.n_features_in_:,}. Pass "
-                "a file "
-                "with the columns of the fit, in the same order, because they have no names to match."
+                f"{file} has {plural(n_features, 'feature')}, but the model was fitted on "
+                f"{plural(pca.n_features_in_, 'feature')}. The model or the file has no feature names, so features are "
+                "matched by position. Pass a file with the columns of the fit, in the same order."
             )
         return pca
     return by_names(pca, list(names), file, max_absent, REMEDY)

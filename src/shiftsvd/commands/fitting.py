@@ -33,6 +33,7 @@ from shiftsvd.commands.mixed import (
 from shiftsvd.commands.options import print_message
 from shiftsvd.commands.settings import Settings, within
 from shiftsvd.commands.tables import ENTRIES, WRITERS, Block, Table, Write, component_names
+from shiftsvd.errors import plural
 from shiftsvd.estimators.features import cosines, feature_names_of, row_squares
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.estimators.supplementary import Sums
@@ -282,15 +283,14 @@ def _with_tolerance(info: Info, last: float, tol: float) -> Info:
     )
     if late:
         warnings.warn(
-            f"{late:,} of {len(info.value_errors):,} singular values may have a relative error above {tol:g} (--tol). "
-            "The "
-            "column 'error' has the bounds. Raise --tol, or use another --solver.",
+            f"{late:,} of {plural(len(info.value_errors), 'singular value')} may have a relative error above {tol:g} "
+            "(--tol). The column 'error' has the bounds. Raise --tol, or use another --solver.",
             stacklevel=3,
         )
     elif not complete:
         warnings.warn(
-            "The fit may have missed a singular value larger than the last one (see missed_below). Use --solver "
-            "lanczos, which rules this out.",
+            'The fit may have missed a singular value larger than the last one ("missed_below" in result.json bounds '
+            "missed values). Use --solver lanczos, which rules this out.",
             stacklevel=3,
         )
     return replace(info, converged=not late and complete and info.completed is not False)
@@ -300,7 +300,7 @@ def solver_of(given: Observed, k: int | float, settings: Settings, memory: int |
     # Zeros in place of missing entries cost as much as any other values.
     A = given.filled(LowRank(np.zeros(given.shape[0]), np.zeros(given.shape[1]))) if isinstance(given, Gaps) else given
     named = solver_named(settings.solver, A, k, settings.tol, memory)
-    LOG.info("%s, %d x %d: %s; %s", settings.file, *A.shape, named, named.reason or "chosen by --solver")
+    LOG.info("%s: the solver is %s (%s).", settings.file, named, named.reason or "chosen by --solver")
     if isinstance(named, BlockLanczos | Gram):
         return settings.solver
     # Do not ask how much memory is free: a repeated command must make the same choice, to continue from a checkpoint.

@@ -169,7 +169,7 @@ def split_names(ctx: click.Context, parameter: click.Parameter, value: str | Non
         return None
     names = tuple(name.strip() for name in value.split(","))
     if not all(names):
-        raise click.BadParameter(f"must be names separated by commas, got {value!r}.")
+        raise click.BadParameter(f"must be names separated by commas, without empty names, got {value!r}.")
     return names
 
 

@@ -24,9 +24,10 @@ CAUGHT: Final = (ValueError, OSError, ImportError, MemoryError)
 NO_THREAD: Final = "can't start new thread"  # text of Python's RuntimeError, in this process and on workers
 # Remedies for missing values, by subcommand.
 _FILL: Final = {
-    "fit": "use --missing mean to replace them by the mean, or --missing em to predict them",
-    "estimate": "use --missing mean to replace them by the mean",
-    "transform": "fill them, or repeat the fit with --missing mean or --missing em, whose models accept missing values",
+    "fit": "use --missing mean to replace missing values by the mean, or --missing em to predict them",
+    "estimate": "use --missing mean to replace missing values by the mean",
+    "transform": "fill missing values in the file, or repeat the fit with --missing mean or --missing em, whose models "
+    "accept missing values",
 }
 
 
@@ -101,10 +102,10 @@ def _with_remedy(error: BaseException) -> BaseException:
     if found.n_inf:
         return error.but(remedy="replace the infinite values in the file")
     if context.params.get("preprocess"):
-        return error.but(remedy="fill them in the file, because --preprocess needs data without missing values")
+        return error.but(remedy="fill missing values in the file, because --preprocess needs complete data")
     if "missing" in context.params and not _accepts_missing(context.params):
-        return error.but(remedy="fill them in the file, because the other options need data without missing values")
-    return error.but(remedy=_FILL.get(str(context.command.name), "fill them in the file"))
+        return error.but(remedy="fill missing values in the file, because the other options need complete data")
+    return error.but(remedy=_FILL.get(str(context.command.name), "fill missing values in the file"))
 
 
 def _accepts_missing(given: Mapping[str, Any]) -> bool:

@@ -11,6 +11,7 @@ import click
 
 from shiftsvd.commands import options
 from shiftsvd.commands.options import OF_TABLES, as_given, option_of, worded
+from shiftsvd.errors import plural
 from shiftsvd.extend import extensions, merged
 from shiftsvd.names import MAX_ITER, TOL, FormatName, MissingName, ScaleName, SolverName, VarNamesName
 from shiftsvd.runs.progress import KINDS
@@ -136,8 +137,8 @@ class Settings:
         show_default=False,
     )
     na: tuple[str, ...] = option(
-        "Text of a cell that is a missing value, such as k.A. or -999, in addition to the usual ones. Repeat the "
-        "option for several.",
+        "Text of a cell that is a missing value, such as k.A. or -999, in addition to empty cells, NA, NaN, NULL, -, "
+        "? and similar texts. Repeat the option for several.",
         default=(),
         metavar="TEXT",
         multiple=True,
@@ -475,7 +476,8 @@ def _check_missing(settings: Settings) -> None:
         raise click.UsageError("--unobserved needs --missing mean or --missing em, which replace missing values.")
     if settings.missing == "em" and isinstance(settings.k, float):
         raise click.BadParameter(
-            "--missing em needs a number of components, not a share of the variance.", param_hint="'-k'"
+            "--missing em needs a number of components, not a share of the variance. Pass an integer, such as -k 10.",
+            param_hint="'-k'",
         )
     if settings.missing != "error" and settings.on_cluster:
         raise click.UsageError("--missing cannot be used on worker processes. Remove --scheduler and --workers.")
@@ -529,7 +531,8 @@ def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | fl
     if isinstance(k, int) and k > min(shape):
         m, n = shape
         raise click.BadParameter(
-            f"must be at most {min(m, n):,}, as {file} has {m:,} samples and {n:,} features, got {k:,}.",
+            f"must be at most {min(m, n):,}, as {file} has {plural(m, 'sample')} and {plural(n, 'feature')}, "
+            f"got {k:,}.",
             param_hint="'-k'",
         )
     return k

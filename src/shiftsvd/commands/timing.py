@@ -12,6 +12,7 @@ import numpy as np
 from shiftsvd.backends import as_operator, centered
 from shiftsvd.backends.device import HOST, moved
 from shiftsvd.commands.settings import USUAL, Settings, within
+from shiftsvd.errors import plural
 from shiftsvd.io import open_matrix
 from shiftsvd.kernels import default_threads, instruction_set
 from shiftsvd.names import SolverName
@@ -38,16 +39,18 @@ def run(settings: Settings) -> None:
         click.echo(json.dumps(document))
         return
     click.echo(f"{path}: {A.shape[0]:,} x {A.shape[1]:,}, {A.costs.stored:,} numbers, {A.dtype}, centred; k = {k}")
-    click.echo(f"{default_threads()} threads, {instruction_set()} kernels; medians of {settings.rounds} runs\n")
-    click.echo("solver               seconds  passes  predicted MB  error bound  max. difference  device")
+    runs = plural(settings.rounds, "run")
+    click.echo(f"{plural(default_threads(), 'thread')}, {instruction_set()} kernels; medians of {runs}\n")
+    click.echo("solver               seconds  passes  predicted MB  error bound       difference  device")
     for row in rows:
         bound = "none" if row["value_error"] is None else f"{row['value_error']:.0e}"
         click.echo(
             f"{row['solver']:20} {row['seconds']:7.2f}  {row['n_passes']:6}  {row['foreseen_bytes'] / 1e6:12,.0f}  "
             f"{bound:>11}  {row['difference']:15.0e}  {row['device']}"
         )
+    click.echo("difference: largest relative difference from the singular values with the smallest error bound")
     selected = auto_solver(A, k, settings.tol)
-    click.echo(f"\n--solver auto selects {selected}: {selected.reason}")
+    click.echo(f"\n--solver auto selects {selected}. Reason: {selected.reason}.")
 
 
 def _on_device(X: Any, device: str) -> Any:

@@ -154,9 +154,10 @@ def inverse(settings: Settings) -> None:
 def info(settings: Settings) -> None:
     """Describe a data file, a model or this installation.
 
-    FILE ("-": standard input) is a matrix or a model. For a table, each column is described: its content, the cells
-    that do not fit, and its use; the last line is a command that reads the table. Without FILE, the versions, threads
-    and devices of this installation are printed. Several files form one matrix, as in `fit`.
+    FILE ("-": standard input) is a matrix or a model. For a table, `info` describes each column: its kind, its use,
+    missing values, range and examples, and the cells that cannot be read as numbers. The last line is a `shiftsvd fit`
+    command that reads the table. Without FILE, the versions, threads and devices of this installation are printed.
+    Several files form one matrix, as in `fit`.
     """
     from shiftsvd.commands import facts
 
@@ -232,8 +233,8 @@ def convert(settings: Settings) -> None:
 def report(settings: Settings) -> None:
     """Write an HTML report about a model.
 
-    The report is a single file that needs no network. If SCORES (.parquet, .csv, .npy) is given, it plots these scores,
-    and over them the scores NEW of further samples, which `transform` wrote.
+    The report is a single file that needs no network. SCORES and NEW are tables (.parquet, .csv, .npy). The report
+    plots SCORES, which `fit` wrote, and on the same axes NEW, the scores of new samples, which `transform` wrote.
     """
     from shiftsvd.commands.applying import report as run
 

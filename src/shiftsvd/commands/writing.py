@@ -21,7 +21,7 @@ from shiftsvd.commands.hooks import Hooks, Run
 from shiftsvd.commands.options import print_message, typed
 from shiftsvd.commands.settings import OF_RESULTS, Settings
 from shiftsvd.commands.tables import WRITERS, Table, Write, component_names, format_named, write_rows
-from shiftsvd.errors import plain_lines
+from shiftsvd.errors import plain_lines, plural
 from shiftsvd.io import Names
 from shiftsvd.io.sniff import format_of, formats, named_format
 from shiftsvd.missing.gaps import Observed
@@ -145,12 +145,14 @@ def numbers(values: Any) -> list[float | None] | None:
 def printed(result: Result, hooks: Sequence[Hooks], verbose: bool) -> str:
     document = result.document
     m, n = document["shape"]
-    lines = [f"{document['file']}: {m:,} samples x {n:,} features, {document['stored']:,} numbers, {document['dtype']}"]
+    shape = f"{plural(m, 'sample')} x {plural(n, 'feature')}"
+    lines = [f"{document['file']}: {shape}, {plural(document['stored'], 'number')}, {document['dtype']}"]
     if transforms := document["settings"]["preprocess"]:
         lines.append(f"entries transformed by {', then '.join(transforms)}")
     lines += [line for each in hooks for line in each.summary(document)]
     lines += _gap_lines(document)
-    lines.append(f"{document['solver']}; {document['n_passes']} passes over the data, {document['seconds']:.2f} s\n")
+    passes = f"{document['n_passes']:,} {'pass' if document['n_passes'] == 1 else 'passes'} over the data"
+    lines.append(f"{document['solver']}; {passes}, {document['seconds']:.2f} s\n")
     lines.append("component  singular value    variance   share  cumulative  residual     error")
     for j, (value, variance, share, cumulative, residual, error, _) in enumerate(result.rows()):
         lines.append(

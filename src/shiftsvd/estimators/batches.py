@@ -12,7 +12,7 @@ from sklearn.utils import gen_batches
 
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.validation import named
-from shiftsvd.errors import Refused, Setting
+from shiftsvd.errors import Refused, Setting, plural
 from shiftsvd.estimators.features import checked, is_unread
 from shiftsvd.estimators.fitted import FittedPCA
 from shiftsvd.estimators.settings import random_generator
@@ -313,13 +313,14 @@ class IncrementalPCA(BatchPCA):
         k = integer("n_components", self.n_components, 1, of=" or None")
         if k > n:
             raise Refused(
+                # scikit-learn's sentence, which its tests of estimators require (test_incremental_pca_validation).
                 *(Setting("n_components", k), f" invalid for n_features={n}, need more rows than columns for "),
-                f"IncrementalPCA processing. Use at most {n} components.",
+                f"IncrementalPCA processing. Use at most {plural(n, 'component')}.",
             )
         if k > m:
             raise Refused(
                 *(Setting("n_components", k), f" must be less or equal to the batch number of samples {m} for the "),
-                f"first partial_fit call. Pass more rows in the first batch, or use at most {m} components.",
+                f"first partial_fit call. Pass more rows in the first batch, or use at most {plural(m, 'component')}.",
             )
         return k
 

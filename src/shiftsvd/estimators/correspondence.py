@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from shiftsvd.algebra.generic import gram_matrix, least
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.validation import before_sklearn
-from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.errors import Refused, Setting, plural, refuse
 from shiftsvd.estimators.categories import (
     checked_table,
     codes_of,
@@ -268,10 +268,11 @@ def independent(A: Operator) -> tuple[Scaled, Vector, Vector]:
         rows, columns = (np.asarray(T.matmat(np.ones((T.shape[1], 1)))[:, 0]) for T in (A, A.H))
     for name, sums in (("row", rows), ("column", columns)):
         if np.any(sums < 0):
-            raise ValueError(f"a table must not have negative {name} sums, got {int((sums < 0).sum()):,}")
+            found = plural(int((sums < 0).sum()), f"negative {name} sum")
+            raise ValueError(f"a table must hold counts or other numbers of at least 0, got {found}.")
     total = float(rows.sum())
     if not total > 0:
-        raise ValueError("a table must have a positive sum, got 0")
+        raise ValueError("a table must have a positive sum, got 0. Pass a table with counts above 0.")
     _check_sums(rows)
     _check_sums(columns)
     c = columns / total

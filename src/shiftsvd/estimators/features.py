@@ -272,7 +272,7 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
     if len(lacking) > max_absent * len(needed):
         limit = f"limit {100 * max_absent:.3g} %"
         which = f"lacks {len(lacking):,} of the model's {len(needed):,} features ({limit}): {few(lacking)}"
-        raise Refused(f"{file} {which}. ", *remedy)
+        raise Refused(f"{file} {which}. Its features: {few(found)}. ", *remedy)
     if unknown := [name for name in found if name not in place]:
         raise ValueError(f"{file} has features that the model does not have: {few(unknown)}. Remove these features.")
     if len(there) < len(found) or len(place) < len(model):
@@ -318,11 +318,9 @@ def least_squares(V: Panel, there: Places) -> Panel:
     left = float(eigvalsh(G)[0]) if len(G) else 1.0
     if left < 1 - MOST_LOST:
         raise ValueError(
-            "too many features are absent to compute scores: the present features must hold at least "
-            f"{1 - MOST_LOST:.0%} "
-            f"of the squared loadings of every component and every mixture of components, got {max(left, 0):.0%}. Fit "
-            "a "
-            "model on the features that both data sets have."
+            "too many features are absent to compute scores. For some linear combination of the components, the "
+            f"features that are present hold only {max(left, 0):.0%} of the squared loadings (at least "
+            f"{1 - MOST_LOST:.0%} are needed). Fit a model on the features that both data sets have."
         )
     return np.asarray(cho_solve(cho_factor(G), W.conj().T).conj().T)
 
@@ -343,8 +341,8 @@ def taken(X: Any) -> Any:
         return X
     if not arrays.on_host:
         raise TypeError(
-            f"estimators need an array on the host, got one of {arrays!r}. Call {dispatch} to fit PCA on the device, "
-            "use shiftsvd.svd, or copy the array to the host."
+            f"estimators need an array on the host, got an array of {arrays!r}. Call {dispatch} to fit PCA on the "
+            "device, use shiftsvd.svd, or copy the array to the host."
         )
     library = type(X).__module__.partition(".")[0]
     warn_once(

@@ -454,11 +454,12 @@ class FittedPCA(features.Components):
         check_is_fitted(self, "components_")
         if hasattr(self, "shift_") or of_each_row(self.shift):
             raise Refused(
-                "scikit-learn's classes subtract the same vector from every row, got ", Setting("shift", self.shift)
+                *("scikit-learn's classes subtract the same vector from every row, got ", Setting("shift", self.shift)),
+                *(". Fit with ", Setting("shift", "mean"), "."),
             )
         if self.preprocess is not None:
             got = Setting("preprocess", self.preprocess)
-            raise Refused("scikit-learn's PCA does not transform entries, got ", got)
+            raise Refused("scikit-learn's PCA does not transform entries, got ", got, ". Fit on transformed data.")
         from sklearn import decomposition  # which loads much that a fit does not need
 
         pca = decomposition.PCA(self.n_components_, whiten=self.whiten)

@@ -13,7 +13,7 @@ from shiftsvd.algebra.operator import Costs
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.dense import BLOCK
 from shiftsvd.backends.validation import unmasked_matrix
-from shiftsvd.errors import Setting, refuse
+from shiftsvd.errors import Setting, plural, refuse
 from shiftsvd.estimators.features import Components, has_ids, labelled, labels_of
 from shiftsvd.estimators.settings import as_one_fit, random_generator
 from shiftsvd.front import integer
@@ -190,7 +190,7 @@ class PCoA(Components):
     def _leading(self, B: "DoubleCentred", k: int, rng: np.random.Generator) -> Eigenpairs:
         solver, n = HermitianLanczos(self.tol), B.shape[0]
         needed = 8 * n * (solver.basis_columns(k, n) + 4 * max(k, 2 * solver.block(n)))
-        affordable(needed, self.memory_limit, f"finding {k} coordinates of {n:,} points")
+        affordable(needed, self.memory_limit, f"finding {plural(k, 'coordinate')} of {plural(n, 'point')}")
         return solver(B, k, rng)
 
     @property

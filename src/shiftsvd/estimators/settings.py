@@ -126,8 +126,8 @@ def shift_of_rows(shift: Any, missing: str, data: dict[str, Any]) -> Any:
         if getattr(shift, spec) is not None:
             kind = type(shift).__name__
             raise Refused(
-                *(f"PCA needs an empty {kind}(), because new rows have other {name}. Pass fit(X, ", Setting(name)),
-                "=...).",
+                f"PCA needs {kind}() without {spec}, because new rows have other {name}. Pass the {name} of the rows ",
+                *("as fit(X, ", Setting(name), "=...)."),
             )
         values = data_of_rows(name, shift, data)
         if np.iscomplexobj(values):
@@ -154,7 +154,8 @@ def data_of_rows(needed: str | None, shift: Any, data: dict[str, Any]) -> Any:
             )
         if name != needed and values is not None:
             kind = {"groups": "GroupMeans()", "covariates": "Covariates()"}[name]
-            raise Refused(Setting(name), f" requires shift={kind}, got ", Setting("shift", shift))
+            remedy = ". Remove ", Setting(name), ", or change the shift."
+            raise Refused(Setting(name), f" requires shift={kind}, got ", Setting("shift", shift), *remedy)
     return None if needed is None else data[needed]
 
 

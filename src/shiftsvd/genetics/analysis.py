@@ -12,7 +12,7 @@ import numpy.typing as npt
 from shiftsvd import Info, SVDResult, svd
 from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import Panel, Vector, generator
-from shiftsvd.extend.running import Outputs, Refused, Resources, Setting, SolverName, refuse
+from shiftsvd.extend.running import Outputs, Refused, Resources, Setting, SolverName, plural, refuse
 from shiftsvd.genetics.components import Patterson, TracyWidom
 from shiftsvd.genetics.extension import Chromosomes, MatchName, ProjectName, ScoresScale
 from shiftsvd.genetics.files import (
@@ -364,8 +364,9 @@ def _check_rank(cohort: Cohort, matrix: Patterson, k: Any) -> None:
         )
     if not n_used:
         raise Refused(
-            f"{name} must have variants with both alleles among its samples, got {n:,} monomorphic variants and ",
-            f"{cohort.removed.get('chromosomes', 0):,} that are not on autosomes. To keep the latter, use ",
+            f"{name} has no variant with both alleles among its samples: {plural(n, 'variant')} "
+            f"{'is' if n == 1 else 'are'} monomorphic, and {cohort.removed.get('chromosomes', 0):,} were removed "
+            "because they are not on autosomes. To keep variants of all chromosomes, use ",
             *(Setting("chromosomes", "all"), "."),
         )
     integer("k", k, 1, min(m - 1, n_used), f" for {m:,} samples x {n_used:,} variants in use of {name}")

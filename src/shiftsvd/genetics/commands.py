@@ -473,7 +473,7 @@ def _score_rows(groups: Iterator[Scores], factors: Any, width: int, file: str) -
         yield first, np.column_stack([scores * factors, *more, n_present])[:, :width]
     if n_undetermined:
         without = f"{plural(n_undetermined, 'sample')} with too few variants of the model"
-        warnings.warn(f"{file}: the scores of {without} are NaN.", stacklevel=2)
+        warnings.warn(f"{file}: the scores of {without} are NaN. Remove these samples.", stacklevel=2)
 
 
 _MATCHED: Final = {"flipped": "with swapped alleles", "complemented": "on the other strand", "by_name": "by name only"}

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.extend.files import bounded, bounded_lines, open_bytes, optional, reading
-from shiftsvd.extend.running import Refused, Setting, notice
+from shiftsvd.extend.running import Refused, Setting, notice, plural
 from shiftsvd.genetics.extension import DECODED, TARGETS
 from shiftsvd.genetics.files import refuse_key
 
@@ -124,7 +124,9 @@ class VcfFile(VariantFile):
         self._field = field or usual
         if self._field not in declared:
             have = ", ".join(declared) or "none"
-            raise ValueError(f"{path} must declare the FORMAT field {field or 'GT or DS'} in its header, got {have}")
+            raise ValueError(
+                f"{path} must declare the FORMAT field {field or 'GT or DS'} in its header, which declares {have}"
+            )
         self.dosages = self._field != "GT"
         super().__init__(path, [Person("0", name) for name in self._file.samples], memory_limit)
 
@@ -246,12 +248,18 @@ def _people(path: Path, count: int, memory_limit: int | str | None) -> list[Pers
     with reading(sample_file), open_bytes(sample_file) as stream:
         rows = [line.decode("utf-8").split() for line in bounded_lines(sample_file, stream, memory_limit)]
     head, people = [name.lower() for name in (rows or [[]])[0]], [row for row in rows[2:] if row]
-    if len(rows) < 2 or any(len(row) < len(head) for row in people) or not head:
+    short = next((i for i, row in enumerate(rows[2:], start=3) if row and len(row) < len(head)), None)
+    if len(rows) < 2 or not head:
+        raise ValueError(f"{sample_file} must begin with two header lines. Export the .sample file again.")
+    if short is not None:
         raise ValueError(
-            f"{sample_file} must have two header lines, and as many fields in every line as the first header line"
+            f"{sample_file}, line {short:,}: must have at least {plural(len(head), 'field')}, as the first line has, "
+            f"got {len(rows[short - 1]):,}. Export the .sample file again."
         )
     if len(people) != count:
-        raise ValueError(f"{sample_file} must list the {count:,} samples of {path.name}, got {len(people):,}")
+        raise ValueError(
+            f"{sample_file} must list the {count:,} samples of {path.name}, got {len(people):,}. Export both again."
+        )
     name = 1 if head[1:2] == ["id_2"] else 0
     sex = head.index("sex") if "sex" in head else None
     sexes = ["NA" if sex is None or row[sex] not in _SEXES else row[sex] for row in people]

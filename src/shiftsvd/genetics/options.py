@@ -58,15 +58,15 @@ OF_FIT: Final = (
         ),
         click.option("--keep", type=_FILE, help=f"Samples to keep: {_LIST}"),
         click.option("--remove", type=_FILE, help=f"Samples to remove: {_LIST}"),
-        _limit("mind", "SHARE", "Remove samples with a larger share of missing genotypes (0 to 1)."),
-        _limit("geno", "SHARE", "Remove variants with a larger share of missing genotypes (0 to 1)."),
-        _limit("hwe", "P", "Remove variants with a smaller p value in the Hardy-Weinberg exact test, such as 1e-6."),
+        _limit("mind", "SHARE", "Remove samples with a share of missing genotypes (0 to 1) above SHARE."),
+        _limit("geno", "SHARE", "Remove variants with a share of missing genotypes (0 to 1) above SHARE."),
+        _limit("hwe", "P", "Remove variants with a Hardy-Weinberg exact test p value below P, such as 1e-6."),
         click.option("--hwe-midp", is_flag=True, help="Use the mid-p value for --hwe (PLINK's midp)."),
-        _limit("maf", "FREQUENCY", "Remove variants with a smaller minor allele frequency (MAF), such as 0.01."),
+        _limit("maf", "FREQUENCY", "Remove variants with a minor allele frequency (MAF) below this, such as 0.01."),
         _limit(
             "unrelated",
             "KINSHIP",
-            "Fit on a set of samples in which no pair has a larger KING-robust kinship, and project the other samples. "
+            "Fit on a set of samples in which no pair has a KING-robust kinship above KINSHIP, and project the others. "
             "0.0884 removes relatives up to the second degree. Write OUT.kin0 and OUT.projected.",
         ),
         click.option(
@@ -74,8 +74,8 @@ OF_FIT: Final = (
             type=(str, int, float),
             callback=checked_by("shiftsvd.genetics.selection:windows_of"),
             metavar="WINDOW STEP R2",
-            help="Prune variants in LD, as plink2 does: window size in variants or kilobases (200kb), step in "
-            "variants, and largest r^2, such as 50 5 0.2.",
+            help="Prune variants in LD, as PLINK 1.9 does (as plink2 does with --indep-order 2): window size in "
+            "variants or kilobases (200kb), step in variants, and largest r^2, such as 50 5 0.2.",
         ),
         click.option(
             "--indep-order",

@@ -167,7 +167,10 @@ class Selection:
 
 
 def windows_of(given: Sequence[Any]) -> Windows:
-    name, rule = "indep_pairwise", 'be a window (variants, or such as "200kb"), a step (variants) and an r^2'
+    name, rule = (
+        "indep_pairwise",
+        'be a window, a step and a largest r^2, such as (50, 5, 0.2) for 50 variants or ("200kb", 1, 0.2)',
+    )
     try:
         window, step, r2 = given
         text = str(window).lower().replace(" ", "")
@@ -364,8 +367,8 @@ def unrelated(
     """
     if filters.get("unrelated") is not None:
         raise Refused(
-            *("genetics.unrelated got ", Setting("unrelated", filters["unrelated"]), ". Pass the limit as "),
-            *(Setting("cutoff"), "."),
+            *("genetics.unrelated has no argument ", Setting("unrelated"), ". Pass the largest kinship of unrelated "),
+            *("samples as ", Setting("cutoff", filters["unrelated"]), "."),
         )
     Selection(unrelated=cutoff)  # validates the cutoff
     resources = Resources(memory_limit, n_threads)

@@ -224,8 +224,12 @@ def positions_of(variants: Variants) -> npt.NDArray[np.int64]:
     try:
         return variants.positions.astype(np.int64)
     except ValueError:
-        wrong = next(text for text in variants.positions.tolist() if not text.lstrip("-").isdecimal())
-        raise ValueError(f"positions of variants must be integers, got {wrong!r}") from None
+        texts = variants.positions.tolist()
+        at = next(i for i, text in enumerate(texts) if not text.lstrip("-").isdecimal())
+        raise ValueError(
+            f"positions of variants must be integers, got {texts[at]!r} for variant {variants.names[at]}. Correct the "
+            ".bim or .pvar file."
+        ) from None
 
 
 _LAST_HUMAN: Final = 26  # PLINK's largest number of a human chromosome; larger numbers show another species

@@ -201,9 +201,7 @@ def optional(module: str, extra: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError as error:
         package, remedy = module.partition(".")[0], f"pip install 'shiftsvd[{extra}]'"
-        raise ImportError(
-            f"This file needs the package {package}, which is not installed. Install it with: {remedy}"
-        ) from error
+        raise ImportError(f"The package {package} is needed but not installed. Install it with: {remedy}") from error
 
 
 _LONGEST_LINE = 1 << 28  # bytes of a line of a text file: a row of ten million numbers
@@ -281,6 +279,6 @@ def labels(path: Path, names: Iterable[str], memory_limit: int | str | None) -> 
     names = list(names)
     longest = max(map(len, names), default=0)
     if longest > _LONGEST_NAME:
-        raise ValueError(f"{path} has a name of {longest:,} characters. Names may have at most {_LONGEST_NAME:,}.")
+        raise ValueError(f"{path} has a name of {longest:,} characters. Shorten it to at most {_LONGEST_NAME:,}.")
     bounded(path, 4 * max(longest, 1) * len(names), memory_limit)
     return np.array(names, dtype=np.str_)

@@ -227,9 +227,11 @@ class Choices:
         there = set(names)
         for name in self.named:
             if name not in there and name not in self.may_lack:
+                use = next(use for use in ("ids", "drop", "columns", "one_hot") if name in (getattr(self, use) or ()))
+                if not name:
+                    raise Refused(Setting(use), " must not hold an empty name. Remove the extra comma.")
                 close = get_close_matches(name, names, 1)
                 hint = f"Did you mean {close[0]!r}? " if close else ""
-                use = next(use for use in ("ids", "drop", "columns", "one_hot") if name in (getattr(self, use) or ()))
                 raise Refused(
                     *(f"the table has no column {name!r}, got ", Setting(use, name)),
                     f". {hint}The columns are {shown(names)}.",
@@ -239,10 +241,10 @@ class Choices:
                 count = list(names).count(name)
                 raise Refused(f"{name!r} must be the name of one column, but {count:,} columns have it. Rename them.")
         for name in self.one_hot:
-            if any(other.startswith(name + JOIN) for other in names):
+            if other := next((other for other in names if other.startswith(name + JOIN)), None):
                 raise Refused(
-                    f"a column whose name begins with '{name}{JOIN}' cannot be distinguished from an indicator of "
-                    f"{name!r}. Rename it."
+                    *(f"the column {other!r} has a name like the columns into which ", Setting("one_hot", name)),
+                    f" encodes categories: '{name}{JOIN}' and a category. Rename this column in the file.",
                 )
 
     def leaves_out(self, name: str) -> bool:

@@ -295,8 +295,8 @@ def named_as(paths: Sequence[Path], opened: Opened, by_features: bool) -> Iterat
     except NotFinite as error:
         found = (error.turned() if by_features else error).found
         names, drop = opened.names.features, None
-        if opened.table and names is not None:
-            drop = naming("drop", [str(names[j]) for j in found.columns[0][:SHOWN]])
+        if opened.table and names is not None and len(found.columns[0]) <= SHOWN:
+            drop = naming("drop", [str(names[j]) for j in found.columns[0]])
         raise NotFinite(replace(found, names=names, where=f"{several(paths)}: ", drop=drop)) from None
     except Refused:
         raise

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from shiftsvd.errors import Refused, Setting, Worded
+from shiftsvd.errors import Refused, Setting, Worded, plural
 from shiftsvd.io.base import reading
 from shiftsvd.io.choices import Choices
 from shiftsvd.io.formats.columns import Layout, in_order, positions
@@ -181,7 +181,9 @@ def profile(
     with rereadable([Path(path)], format) as (file,), reading(file):
         found = profiled(file, format, "matrix", Choices.of(**settings), memory_limit)
         if found is None:
-            raise ValueError(f"{file} has more than {MOST:,} columns, too many to describe each.")
+            raise ValueError(
+                f"{file} has more than {MOST:,} columns, too many to describe. Read it with shiftsvd.io.open_matrix."
+            )
         return replace(found, path=str(path))
 
 
@@ -228,8 +230,10 @@ class _Texts:
             self.samples += block.names[: _NAMES - len(self.samples)]
         self.form, self.tallies, self.n_rows = rows.form, rows.tallies, rows.n_rows
         self.names, self.findings = rows.head.called, rows.findings()
-        self.ends = [f"the last {rows.n_empty:,} rows are empty"] * (rows.n_empty > 0)
-        self.ends += [f"the last row is a total ({rows.total}) and no sample"] * bool(rows.total)
+        self.ends = [f"the last {plural(rows.n_empty, 'row')} {'is' if rows.n_empty == 1 else 'are'} empty"] * (
+            rows.n_empty > 0
+        )
+        self.ends += [f"the last row is a total ({rows.total}) and is not used as a sample"] * bool(rows.total)
 
 
 class _Typed:

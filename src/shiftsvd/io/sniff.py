@@ -78,8 +78,10 @@ def format_of(path: Path, format: str | None) -> str:  # noqa: A002
     expected = known[named].contents
     if content not in (expected or ("something else",)):
         reason = f"the format is {named!r}" if format else f"the suffix is that of {named!r}"
-        found = {"folder": "a folder", "something else": "of an unknown format"}.get(content, content)
-        raise ValueError(f"{path}: {reason} ({known[named].description}), but the content is {found}.")
+        found = {"folder": "a folder", "something else": "text, or of an unknown format"}.get(content, content)
+        text = f"{path}: {reason} ({known[named].description}), but the content is {found}. "
+        remedy = "Set " if format else "Give the file the suffix of its content, or set "
+        raise Refused(text, remedy, Setting("format"), " to the format of the content.")
     return named
 
 
@@ -142,9 +144,9 @@ def _by_content(path: Path, content: str) -> str:
         return str(by_content[content])
     if content == "something else" and (named := named_format(path)):
         return named
-    known = "; ".join(f"{name} ({', '.join(known.suffixes) or known.description})" for name, known in formats().items())
     no_known = f"{path} has an unknown format, judged by its name and content. Set "
-    raise Refused(no_known, Setting("format"), f" to one of: {known}.")
+    model = " A model file is passed as MODEL, before FILE." if path.suffix == ".safetensors" else ""
+    raise Refused(no_known, Setting("format"), f" to one of {', '.join(formats())}.{model}")
 
 
 def _head(path: Path) -> bytes:

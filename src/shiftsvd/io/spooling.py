@@ -79,7 +79,7 @@ def _pieces_of_pipe(pipe: Path) -> Iterator[bytes]:
         # A read that does not wait returns None if a process has opened the pipe for writing, else b"".
         while (first := file.read(_PIECE)) == b"":
             if time.monotonic() > until:
-                raise ValueError(f"{pipe} is a pipe, and no process has written to it for {_PATIENCE:g} s.")
+                raise ValueError(f"{pipe} is a pipe, and no process has written to it for {_PATIENCE:g} s. Start one.")
             time.sleep(_PAUSE)
         os.set_blocking(handle, True)
         yield first or b""

@@ -62,7 +62,9 @@ def _places(path: Path, names: Labels) -> Index:
     known = {name: j for j, name in enumerate(names.tolist())}
     if len(known) < len(names):
         twice = next(name for j, name in enumerate(names.tolist()) if known[name] != j)
-        raise ValueError(f"{path} must have unique feature names to be joined, got {twice!r} twice.")
+        raise ValueError(
+            f"{path} must have unique feature names to be joined, got {twice!r} twice. Rename one of them."
+        )
     return known
 
 

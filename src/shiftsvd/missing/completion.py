@@ -483,7 +483,7 @@ def with_missing(X: Any, missing: str, unobserved: bool, resources: Resources) -
     if missing != "error":
         return gaps_of(X, unobserved, **vars(resources))
     if unobserved:
-        raise Refused(Setting("unobserved", True), " requires ", Setting("missing", "mean"), ' or "em", got "error"')
+        raise Refused(Setting("unobserved", True), " requires ", Setting("missing", "mean"), ' or "em", got "error".')
     return as_operator(X, **vars(resources))
 
 
@@ -493,7 +493,7 @@ def check_unused(missing: str, penalty: float | str, max_iter: int) -> None:
     if missing != "em" and unused:
         got = [part for setting in unused for part in (", ", setting)][1:]
         rule = Setting("penalty"), " and ", Setting("max_iter"), " require ", Setting("missing", "em")
-        raise Refused(*rule, ", got ", *got, " with ", Setting("missing", missing))
+        raise Refused(*rule, ", got ", *got, " with ", Setting("missing", missing), ".")
 
 
 def mean_rows(gaps: Gaps, mean: Vector) -> Operator:

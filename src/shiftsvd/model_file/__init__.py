@@ -205,7 +205,7 @@ def _given_names(names: Sequence[str], kind: str) -> Any:
     if NAMES not in kinds()[kind].sometimes:
         raise Refused(Setting("names"), f" must be None for {kind}, which has no feature names, got {names!r:.80}")
     if strange := [name for name in names if not isinstance(name, str)]:
-        raise Refused(Setting("names"), f" must be texts, got {strange[0]!r}")
+        raise Refused(Setting("names"), f" must be texts, got {strange[0]!r}. Convert the names with str.")
     return np.array([*names], object)
 
 
@@ -246,14 +246,21 @@ def _settings(model: Any, attribute: str) -> ByName:
 def _decoded(metadata: coding.Metadata, tensors: coding.Tensors) -> Any:
     wanted = {"format", "version", "kind", "sha256", *TEXTS}
     if set(metadata) != wanted:
-        raise ValueError(f"the header must have {', '.join(sorted(wanted))}, got {coding.listed(metadata)}")
+        wants = ", ".join(sorted(wanted))
+        raise ValueError(
+            f"the file is damaged: its header must have the entries {wants}, got {coding.listed(metadata)}. "
+            "Copy it again."
+        )
     if metadata["sha256"] != coding.digest(metadata, tensors):
         raise ValueError("the file is damaged: wrong checksum. Copy it again.")
     left = dict(tensors)
     try:
         said = {text: coding.decode({"entries": json.loads(metadata[text])}, left) for text in TEXTS}
         if left:
-            raise ValueError(f"the header does not refer to all tensors: {coding.listed(left)}")
+            text = (
+                f"the file is damaged: its header does not refer to the tensors {coding.listed(left)}. Copy it again."
+            )
+            raise ValueError(text)
         return _restored(metadata["kind"], said["settings"], said["fitted"])
     except Refused as error:  # a setting in the file, not one of its reader
         raise ValueError(str(error)) from None
@@ -288,11 +295,13 @@ def _check_settings(kind: str, settings: ByName) -> None:
 
 def _check_fitted(kind: Kind, fitted: ByName) -> Sizes:
     if missing := set(kind.fitted) - set(fitted):
-        raise ValueError(f"the fitted attribute {coding.listed(missing)} is missing")
+        text = f"the file is damaged: it lacks the fitted attributes {coding.listed(missing)}. Fit the model again."
+        raise ValueError(text)
     checks = {**kind.fitted, **kind.sometimes}
     if unknown := set(fitted) - set(checks):
         raise ValueError(
-            f"unknown fitted attribute {coding.listed(unknown)}. A newer shiftsvd may know it: {coding.UPDATE}"
+            f"the file has unknown fitted attributes: {coding.listed(unknown)}. "
+            f"A newer shiftsvd may know them: {coding.UPDATE}"
         )
     sizes: Sizes = {}
     for name, check in checks.items():

@@ -72,7 +72,7 @@ def read(path: Path) -> tuple[Metadata, Tensors]:
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         if size > MAX_HEADER:
-            raise ValueError(f"not a model file: its header has {size:,} bytes (at most {MAX_HEADER:,})")
+            raise ValueError("not a model file. Pass a file that save_model or `shiftsvd fit` wrote.")
         _check_length(file, 8 + size)
         try:
             header = json.loads(file.read(size))
@@ -80,7 +80,9 @@ def read(path: Path) -> tuple[Metadata, Tensors]:
             _check_version(metadata)
             return metadata, dict(_tensors(file, header))
         except (AttributeError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError):
-            raise ValueError("damaged, or not a model file: its header is not that of safetensors") from None
+            raise ValueError(
+                "damaged, or not a model file. Pass a file that save_model or `shiftsvd fit` wrote."
+            ) from None
 
 
 def _tensors(file: IO[bytes], header: dict[str, Any]) -> Iterator[tuple[str, npt.NDArray[Any]]]:
@@ -109,7 +111,10 @@ def _check_length(file: IO[bytes], least: int) -> None:
 
 def _check_version(metadata: Metadata) -> None:
     if metadata.get("format") != FORMAT:
-        raise ValueError(f"not a model file: its format is {metadata.get('format')!r:.80}, not {FORMAT!r}")
+        raise ValueError(
+            f"not a model file of shiftsvd: its format is {metadata.get('format')!r:.80}. Pass a file that save_model "
+            "or `shiftsvd fit` wrote."
+        )
     if metadata.get("version") != VERSION:
         raise ValueError(
             f"the model file has version {metadata.get('version')!r:.80}, but shiftsvd {version('shiftsvd')} reads "
@@ -255,12 +260,14 @@ def decode(coded: Any, left: Tensors) -> Any:
             return float(text)
         case [("fields", dict(fields)), ("type", str(name))]:
             return _frozen(name, {field: decode(value, left) for field, value in fields.items()})
-    raise ValueError(f"the header is damaged: {coded!r:.80} does not encode a value")
+    raise ValueError(f"the header is damaged: {coded!r:.80} does not encode a value. Copy the file again.")
 
 
 def _pop(name: str, left: Tensors) -> npt.NDArray[Any]:
     if name not in left:
-        raise ValueError(f"the file is damaged: the tensor {name!r:.80} is missing, or the header refers to it twice")
+        raise ValueError(
+            f"the file is damaged: the tensor {name!r:.80} is missing, or the header refers to it twice. Copy it again."
+        )
     return left.pop(name)
 
 
@@ -268,12 +275,14 @@ def _texts(name: str, left: Tensors) -> npt.NDArray[Any]:
     utf8, ends = _pop(f"{name}.utf8", left), _pop(f"{name}.ends", left)
     if (utf8.dtype, utf8.ndim, ends.dtype, ends.ndim) != (np.dtype(np.uint8), 1, np.dtype(np.int64), 1):
         raise ValueError(
-            "the file is damaged: texts must be a vector of bytes (uint8) and a vector of their ends (int64)"
+            "the file is damaged: texts must be a vector of bytes (uint8) and a vector of their ends (int64). "
+            "Copy it again."
         )
     starts, content = np.append(0, ends)[:-1], utf8.tobytes()
     if np.append(0, ends)[-1] != len(utf8) or np.any(ends < starts):
         raise ValueError(
-            "the file is damaged: the ends of texts must be ascending, and the last one must be the number of bytes"
+            "the file is damaged: the ends of texts must be ascending, and the last one must be the number of bytes. "
+            "Copy it again."
         )
     cuts = zip(starts.tolist(), ends.tolist(), strict=True)
     return np.array([content[start:end].decode("utf-8", "surrogatepass") for start, end in cuts], object)
@@ -282,7 +291,7 @@ def _texts(name: str, left: Tensors) -> npt.NDArray[Any]:
 def _vector(coded: Any, left: Tensors) -> npt.NDArray[Any]:
     array = decode(coded, left)
     if not isinstance(array, np.ndarray) or array.ndim != 1:
-        raise ValueError(f"the header is damaged: {coded!r:.80} does not encode a vector")
+        raise ValueError(f"the header is damaged: {coded!r:.80} does not encode a vector. Copy the file again.")
     return array
 
 

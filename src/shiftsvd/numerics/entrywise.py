@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.errors import plural
 from shiftsvd.kernels.twin import grouped_moments
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, from_raw
@@ -130,7 +131,7 @@ def _finite(changed: Panel) -> Panel:
     if not np.isfinite(changed).all():
         n_bad = int((~np.isfinite(changed)).sum())
         raise ValueError(
-            f"Transformed entries must be finite, got {n_bad:,} NaN or infinite values. "
+            f"Transformed entries must be finite, got {plural(n_bad, 'NaN or infinite value')}. "
             "Remove the entries that the transformation maps to these values."
         )
     return changed

@@ -160,7 +160,11 @@ class ScoresDisplay(FitDisplay):
         places = fit.places(components)
         if isinstance(Z, ScoreRaster):
             if tuple(components) != tuple(Z.components):
-                raise Refused(f"the raster holds components {Z.components}, got ", Setting("components", components))
+                raise Refused(
+                    *("the ScoreRaster ", Setting("Z"), f" holds components {Z.components}, got "),
+                    *(Setting("components", components), ". Pass ", Setting("components", Z.components)),
+                    ", or make a ScoreRaster of the other components.",
+                )
             points: Any = Z
         else:
             points = finite(_scores_of(fit, X, Z, max(components))[:, places])

@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.errors import plural
 from shiftsvd.operators import Panel, Vector
 from shiftsvd.plot.fitted import beyond_range, read, real
 
@@ -201,5 +202,6 @@ def finite(scores: Any) -> Panel:
     points = real(scores, "scores")
     wrong = int(np.count_nonzero(~np.isfinite(points)))
     if wrong:
-        raise ValueError(f"scores must be finite, got {wrong:,} NaN or infinite values. Remove those rows.")
+        found = plural(wrong, "NaN or infinite value")
+        raise ValueError(f"scores must be finite, got {found}. Remove the rows with such values.")
     return points

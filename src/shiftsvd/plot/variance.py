@@ -330,7 +330,7 @@ def north(errors: Any, ax: Any = None) -> NorthDisplay:
     """
     needed = ("explained_variance", "explained_variance_ratio", "standard_error", "nominal_error", "separated")
     if missing := [name for name in needed if name not in getattr(errors, "data_vars", ())]:
-        raise ValueError(f"errors must be a result of shiftsvd.xarray.north, but {', '.join(missing)} is missing")
+        raise ValueError(f"errors must be a result of shiftsvd.xarray.north, but it lacks {', '.join(missing)}")
     known = {name: np.asarray(errors[name].values) for name in needed}
     unit = known["explained_variance_ratio"][0] / known["explained_variance"][0]
     return NorthDisplay(

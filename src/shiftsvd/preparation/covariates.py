@@ -66,7 +66,10 @@ class Design:
 def _texts(name: str, values: Column) -> list[str]:
     items = values.tolist()
     if missing := sum(map(_is_missing, items)):
-        raise ValueError(f"{name!r} must have a label in every row, got none in {missing:,} of {len(items):,} rows")
+        raise ValueError(
+            f"{name!r} must have a label in every row, got none in {missing:,} of {len(items):,} rows. Remove these "
+            "rows, or give missing labels a label of their own."
+        )
     return [str(int(item)) if isinstance(item, float) and item.is_integer() else str(item) for item in items]
 
 
@@ -76,7 +79,8 @@ def _is_missing(label: Any) -> bool:
 
 def _numbers(name: str, values: Column) -> Panel:
     if values.dtype.kind not in "fiub":
-        raise ValueError(f"{name!r} must be numeric, as in the training data, got {values.dtype}")
+        text = f"{name!r} must be numeric, as in the training data, got {values.dtype}. Convert the column to numbers."
+        raise ValueError(text)
     numbers = values.astype(np.float64)
     if bad := int((~np.isfinite(numbers)).sum()):
         raise ValueError(

@@ -137,7 +137,9 @@ def refuse(paths: Iterable[Path], force: bool, recognised: Callable[[Path], bool
                 raise _exists(f"{folder} is a broken link")
             folder = next(parent for parent in folder.parents if kind_of(parent) is not None)
         if not folder.is_dir() or not os.access(folder, os.W_OK) or folder.resolve() == _DEVICES:
-            raise NotADirectoryError(f"{path} cannot be written: {folder} is not a writable folder.")
+            raise NotADirectoryError(
+                f"{path} cannot be written: {folder} is not a writable folder. Use another folder."
+            )
 
 
 def _exists(what: str) -> OutputExists:

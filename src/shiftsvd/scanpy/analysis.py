@@ -243,7 +243,8 @@ def _design(
         return None
     if not zero_center or obsm is not None:
         raise ValueError(
-            "covariates and groups are regressed out of genes, with their means. Remove zero_center=False and obsm."
+            "covariates and groups are regressed out of genes, together with the means of the genes, and conflict with "
+            "zero_center=False and obsm. Remove zero_center=False and obsm."
         )
     return Design.learn(covariates, groups, obs_column(adata))
 
@@ -270,9 +271,9 @@ def _operator(adata: Any, layer: str | None, obsm: str | None, mask: Mask | None
     if obsm is None:
         return matrix_of(adata, layer, None if mask is None else np.flatnonzero(mask), resources)
     if layer is not None:
-        raise ValueError(f"Pass layer or obsm, not both, got layer={layer!r} and obsm={obsm!r}")
+        raise ValueError(f"Pass layer or obsm, not both, got layer={layer!r} and obsm={obsm!r}.")
     if obsm not in adata.obsm:
-        raise ValueError(f"obsm must be one of {few(adata.obsm)}, got {obsm!r}")
+        raise ValueError(f"adata.obsm has no {obsm!r}. Its entries: {few(adata.obsm)}.")
     return as_operator(adata.obsm[obsm], **vars(resources))
 
 

@@ -114,7 +114,8 @@ class AnnotationSource:
             return
         with opened_tree(path, self.memory_limit) as tree:
             name = frames_of(self.key)[(axis == "features") == (self.orient != "columns")]
-            yield (tree, tree.root[name]) if is_anndata(tree.root) and name in tree.root else None
+            has_frame = name is not None and is_anndata(tree.root) and name in tree.root
+            yield (tree, tree.root[name]) if has_frame else None
 
     def columns(self, path: Path, axis: Axis) -> list[str]:
         with self.frame(path, axis) as found:
@@ -225,11 +226,11 @@ def feature_column(source: AnnotationSource, name: str) -> tuple[Column, Labels 
     known: dict[Any, Any] = {}
     for path, (values, labels) in zip(source.paths, found, strict=True):
         own = dict(zip(range(len(values)) if labels is None else labels.tolist(), values.tolist(), strict=True))
-        if other := next((feature for feature in own if known.get(feature, own[feature]) != own[feature]), None):
-            both = f"{source.paths[0]} and {path}"
+        if others := [feature for feature in own if known.get(feature, own[feature]) != own[feature]]:
+            other = f"feature {others[0] + 1}" if labels is None else repr(others[0])
             raise Disagreement(
-                f"{both} have different values of {other!r} in the column {name!r} of var. Make the values equal, or "
-                "use --mask none."
+                f"{source.paths[0]} and {path} have different values of {other} in the column {name!r} of var. Make "
+                "the values equal, or use --mask none."
             )
         known |= own
     return np.array(list(known.values())), None if found[0][1] is None else np.array(list(known))

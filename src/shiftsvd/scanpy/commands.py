@@ -169,7 +169,7 @@ class CellHooks(Hooks):
                 name = self.design.names[0]
                 raise ValueError(
                     f"{settings.file} has {m:,} samples, but the column {name!r} of obs has {len(run.covariates):,} "
-                    "values"
+                    "values. Pass files whose obs describes the samples of the matrix."
                 )
             run.document["regressed_out"] = {"columns": list(self.design.names), "regressors": self.design.width}
             self.summary_lines.append(f"{', '.join(self.design.names)} regressed out")

@@ -117,9 +117,12 @@ class Batches(NamedTuple):
             names, codes = np.unique(known.astype(str) if known.dtype == object else known, return_inverse=True)
         sizes = np.bincount(codes, minlength=len(names)).astype(np.float64)
         if labels is None and n_rows < 2:
-            raise ValueError(f"ranking of features requires at least 2 rows, got {n_rows}")
+            raise ValueError(f"ranking of features requires at least 2 rows, got {n_rows}. Pass data with more rows.")
         if sizes.min() < 2:
-            raise ValueError(f"every batch must have at least 2 rows, got 1 in batch {names[int(np.argmin(sizes))]!s}")
+            raise Refused(
+                f"every batch must have at least 2 rows, got 1 in batch {names[int(np.argmin(sizes))]!s}. Remove this "
+                "row, or merge small batches."
+            )
         return cls(codes.astype(np.int64), sizes, labels is not None)
 
     @property

@@ -193,7 +193,7 @@ def matrix_of(adata: Any, layer: str | None, columns: Places | None, resources: 
     if adata.isbacked and layer is None:
         return _backed_matrix(adata, columns, resources)
     if layer is not None and layer not in adata.layers:
-        raise ValueError(f"layer must be one of {few(adata.layers)}, got {layer!r}")
+        raise ValueError(f"adata has no layer {layer!r}. Its layers: {few(adata.layers)}.")
     part = adata if columns is None else adata[:, columns]
     X = part.X if layer is None else part.layers[layer]
     if X is None:
@@ -276,8 +276,11 @@ def places_of(adata: Any, reference: Any, names: Any, of: str, max_absent: float
             f"the new cells lack {len(absent):,} of the {len(names):,} genes {of} (limit {100 * max_absent:g} %, "
             f"max_absent): {few(absent)}. The new cells have {few(new.called(found.places < 0))}."
         )
-    if absent:
-        notice(f"The new cells lack {len(absent):,} of the {len(names):,} genes {of}: {few(absent)}.")
+    if len(absent):
+        notice(
+            f"The new cells lack {len(absent):,} of the {len(names):,} genes {of}: {few(absent)}. These genes are "
+            "treated as missing. To raise an error instead, pass a smaller max_absent."
+        )
     return places
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from shiftsvd.algebra.generic import gram_seconds
 from shiftsvd.backends import as_operator, centered
 from shiftsvd.backends.columns import some_rows
-from shiftsvd.errors import refuse
+from shiftsvd.errors import plural, refuse
 from shiftsvd.events import without_progress
 from shiftsvd.kernels import threads
 from shiftsvd.names import SolverName
@@ -294,4 +294,7 @@ def _probed(predicted: Estimate, A: Operator, k: int | float, tol: float) -> Est
 
 def _set_reason(solver: Solver, A: Operator, k: int | float, seconds: dict[type[Solver], float]) -> None:
     times = ", ".join(f"{kind.__name__} {each:.2g} s" for kind, each in seconds.items())
-    object.__setattr__(solver, "reason", f"short side {min(A.shape)}, {A.costs.stored:,} numbers, k={k}: {times}")
+    of = f"{k} of the variance" if isinstance(k, float) else plural(k, "component")
+    sizes = f"a {A.shape[0]:,} x {A.shape[1]:,} matrix with {A.costs.stored:,} numbers"
+    preferred = f"; Exact is preferred up to {constants.EXACT_SECONDS:g} s" if isinstance(solver, Exact) else ""
+    object.__setattr__(solver, "reason", f"predicted times for {of} of {sizes}: {times}{preferred}")

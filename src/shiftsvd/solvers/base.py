@@ -339,8 +339,9 @@ def widen_bounds(F: SVDResult, error: float, tol: float, rounding: float = 0.0) 
     if uncertain.any() and info.converged is not False:
         count = int(uncertain.sum())
         warn(
-            f"{plural(count, 'component')} {'is' if count == 1 else 'are'} not certain to tol={tol:g}, because "
-            f"transformed entries are approximated (norm of the error: {error:.1e}). Lower ",
+            f"The error {'bound' if count == 1 else 'bounds'} of {plural(count, 'component')} "
+            f"{'exceeds' if count == 1 else 'exceed'} tol={tol:g}, because the transformed entries are approximated "
+            f"(norm of the approximation error: {error:.1e}). Lower ",
             *(Setting("tol"), " for a more accurate approximation."),
         )
     converged = False if uncertain.any() else info.converged

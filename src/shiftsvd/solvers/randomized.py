@@ -93,7 +93,7 @@ class RandomizedSVD(Solver):
         if self.finish not in ("project", "last"):
             raise refuse("finish", 'be "project" or "last"', self.finish)
         if self.finish == "last" and self.n_iter == 0:
-            rest = " >= 1, because the last product is that of an iteration"
+            rest = " >= 1, because it takes the result from the product of the last power iteration"
             raise Refused(Setting("finish", "last"), " needs ", Setting("n_iter"), rest)
 
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:

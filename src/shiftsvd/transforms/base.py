@@ -10,7 +10,7 @@ import numpy as np
 from shiftsvd.algebra import generic
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.columns import Places, some_columns
-from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.errors import Refused, Setting, plural, refuse
 from shiftsvd.names import TOL
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.entrywise import Change, Quantities, Terms
@@ -315,9 +315,13 @@ class Fitted:
         sizes += [] if self.table is None else [(self.table, (len(self.table), 3))]
         sizes += [] if self.smooth is None else [(self.smooth.offsets, (n,)), (self.smooth.scale, (n,))]
         if any(F.shape != size or F.dtype != np.float64 or np.isnan(F).any() for F, size in sizes):
-            raise ValueError(f"fitted values of {self.how} must be numbers for {n:,} columns. The file is damaged.")
+            raise ValueError(
+                f"fitted values of {self.how} must be numbers for {n:,} columns. The file is damaged. Copy it again."
+            )
         if (self.right is None) != self.how.keeps_zeros or not (self.right is None or np.isfinite(self.right).all()):
-            raise ValueError(f"the values of transformed zeros of {self.how} must be finite. The file is damaged.")
+            raise ValueError(
+                f"the values of transformed zeros of {self.how} must be finite. The file is damaged. Copy it again."
+            )
 
     @property
     def selects(self) -> bool:
@@ -398,8 +402,8 @@ class Fitted:
         A = checked(as_operator(A))
         if A.shape[1] != len(self.columns):
             raise ValueError(
-                f"{type(self.how).__name__} was fitted on {len(self.columns):,} columns, got {A.shape[1]:,}. Pass the "
-                "columns of the fit."
+                f"{type(self.how).__name__} was fitted on {plural(len(self.columns), 'column')}, got {A.shape[1]:,}. "
+                "Pass the columns of the fit."
             )
         B, Z = parts(self, A, self.rows(A) if R is None else R)
         return B if Z is None else B - Z

@@ -81,7 +81,8 @@ class LogNormalize(OfCounts):
             if s.shape != (A.shape[0],) or not np.all(s > 0):
                 raise Refused(
                     Setting("size_factors"),
-                    f" must be positive, one for each of the {A.shape[0]:,} rows, got shape {s.shape}",
+                    f" must hold a number above 0 for each of the {A.shape[0]:,} rows, got shape {s.shape} and the "
+                    f"smallest value {np.min(s, initial=np.inf):g}",
                 )
             return Fitted(self, counted, np.ones(1)), 1 / s[:, None]
         r = margins(self, A, weights).rows

@@ -173,8 +173,9 @@ def aligned(da: DataArray, over: Dims, value: Any, what: str) -> Labels:
             name, _, part = value.partition(".")
             if part and name in da.coords:
                 check_dates(da[name], what, value)
-            rule = 'be the name of a coordinate or of a part of one, such as "time.month"'
-            raise refuse(what, rule, value, f"coordinates of da: {', '.join(map(str, da.coords)) or 'none'}") from error
+            rule = 'be the name of a coordinate, or of a part of a coordinate of dates, such as "time.month"'
+            known = f"da has the coordinates {few(da.coords)}, and only coordinates of dates have parts"
+            raise refuse(what, rule, value, known) from error
     sizes = tuple(da.sizes[dim] for dim in over)
     if not hasattr(value, "dims"):
         array = np.asarray(unmasked(what, value))
@@ -376,7 +377,10 @@ def common_samples(given: Mapping[str, DataArray], options: Mapping[str, FieldOp
     found = [fields.stacked(da, options[name].dim, options[name].missing, name) for name, da in ordered.items()]
     rows: Mask = reduce(np.logical_and, (field.rows for field in found))
     if np.count_nonzero(rows) < 2:
-        raise ValueError(f"fields must have at least 2 samples with values in common, got {np.count_nonzero(rows)}")
+        n_common = np.count_nonzero(rows)
+        raise ValueError(
+            f"at least 2 samples must have values in all fields, got {n_common}. Check the labels of samples."
+        )
     fields.notice_used(rows, found[0].over, "have values in all fields")
     return [fields.keep_samples(field, rows) for field in found]
 

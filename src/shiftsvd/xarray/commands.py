@@ -33,10 +33,11 @@ class FieldHooks(Hooks):
         others = [f"--{name}" for name in ("scale", "join") if getattr(settings, name)]
         others += [option_of(name) for name in ("top_features", "mask") if settings.extra.get(name)]
         if settings.extra["weights"] == "coslat" and (others or settings.files[0] == "-"):
-            if not others:
+            if settings.files[0] == "-":
                 raise click.UsageError("--weights coslat requires NetCDF files, got standard input. Pass a file.")
             raise click.UsageError(
-                f"--weights coslat sets the scale of all cells and conflicts with {others[0]}. Remove one of them."
+                f"--weights coslat sets the scale of the cells of one field and conflicts with {others[0]}. Remove one "
+                "of them."
             )
 
     def prepare(self, run: Run) -> None:

@@ -98,7 +98,8 @@ def checked_fit(eofs: Any, kinds: str = "f", lags: bool = False) -> Any:
     eofs = joined(eofs)
     if missing := [name for name in _FIT if name not in getattr(eofs, "data_vars", ())]:
         raise ValueError(
-            f"eofs must be a result of shiftsvd.xarray.pca, but it has no variable {' and no '.join(missing)}"
+            f"eofs must be a result of shiftsvd.xarray.pca, but it lacks {', '.join(missing)}. For a result with "
+            "several fields, select one with side(eofs, name) first."
         )
     if "lag" in eofs.components.dims and not lags:
         raise ValueError(
@@ -112,7 +113,10 @@ def checked_fit(eofs: Any, kinds: str = "f", lags: bool = False) -> Any:
 def check_variances(eofs: Any) -> None:
     checked_fit(eofs)
     if "explained_variance" not in eofs:
-        raise ValueError("eofs must have explained variances, got one field of coupled. Fit modes with pca(da).")
+        raise ValueError(
+            "eofs must have explained variances, which one field of a result of shiftsvd.xarray.coupled does not have. "
+            "Compute the modes of this field with shiftsvd.xarray.pca(da)."
+        )
 
 
 def with_modes(values: DataArray, name: str) -> DataArray:

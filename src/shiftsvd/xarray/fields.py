@@ -118,11 +118,14 @@ def as_fields(data: Any) -> "dict[str, DataArray]":
     else:
         pairs = [(getattr(da, "name", None) or f"field{i}", da) for i, da in enumerate(data, 1)]
     names = [str(name) for name, _ in pairs]
-    if not names or len(set(names)) < len(names):
+    if not names:
+        raise ValueError("data must have at least one field, got none")
+    if len(set(names)) < len(names):
         raise ValueError(f"data must have fields with unique names, got {names}. Rename one with da.rename(...).")
     if prefixes := [a for a in names for b in names if a != b and b.startswith(f"{a}_")]:
         raise ValueError(
-            f"the name {prefixes[0]!r} of a field followed by _ must not start another name. Rename one of the fields."
+            f"the name of no field may begin with '{prefixes[0]}_', because {prefixes[0]!r} is also a field and the "
+            "results would have equal names. Rename one of the fields."
         )
     return {name: as_field(da, name) for name, (_, da) in zip(names, pairs, strict=True)}
 
@@ -161,7 +164,7 @@ def _present(X: Any, how: str, name: str = "da", every: bool = False) -> tuple[M
         raise ValueError(f"{name} must be finite or NaN, got {plural(count, 'infinite value')}. Replace them by NaN.")
     rows = found["lost"] < X.shape[1]
     if not rows.any():
-        raise ValueError(f"{name} has no values: all are missing")
+        raise ValueError(f"{name} has no values: all are missing. Pass a field with values.")
     if every and how != "error":
         rows = np.ones_like(rows)
     gaps = found["gaps"] - np.count_nonzero(~rows)
@@ -169,8 +172,9 @@ def _present(X: Any, how: str, name: str = "da", every: bool = False) -> tuple[M
     partly = cells & (gaps > 0)
     if partly.any() and how == "error":
         raise Refused(
-            f"{name} has {plural(int(gaps[partly].sum()), 'missing value')} in cells with other values, "
-            f"{np.count_nonzero(partly):,} of {len(cells):,} cells. Fill these values, mask whole cells, or use ",
+            f"{name} has {plural(int(gaps[partly].sum()), 'missing value')} in {np.count_nonzero(partly):,} of "
+            f"{len(cells):,} cells, which have values in other samples. Fill these values, set the cells to NaN in all "
+            "samples, or use ",
             *(Setting("missing", "mean"), ' or "em".'),
         )
     return rows, cells, int(gaps[partly].sum())
@@ -240,7 +244,7 @@ def ordered_as(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[st
         text = f"{names[0]} and {names[1]} must have the same samples"
         if places is None:
             if m != n:
-                raise ValueError(f"{text}, got {m:,} and {n:,} along {name}")
+                raise ValueError(f"{text}, got {m:,} and {n:,} along {name}. Select the samples that both have.")
             continue
         common = np.unique(places[places >= 0])
         if len(common) < m or m != n:
@@ -351,19 +355,22 @@ _NAMES: Final = ("lon", "longitude", "nav_lon")
 _LABEL_TOLERANCE: Final = 1e-3
 
 
-def on_grid(known: "DataArray", da: "DataArray", space: Dims) -> "DataArray":
+def on_grid(known: "DataArray", da: "DataArray", space: Dims, what: str = "da") -> "DataArray":
     # Match by labels, longitudes modulo 360. If one of the two has no labels, the sizes must agree.
     for dim in space:
         if dim not in da.dims:
-            raise ValueError(f"the field must have the dimension {dim} with {known.sizes[dim]:,} cells, got {da.dims}")
+            raise ValueError(f"{what} must have the dimension {dim} with {known.sizes[dim]:,} cells, got {da.dims}")
         labels, own = (labels_of(each, dim) for each in (known, da))
         if da.sizes[dim] != known.sizes[dim]:
-            raise ValueError(f"the field must have {known.sizes[dim]:,} cells along {dim}, got {da.sizes[dim]:,}")
+            raise ValueError(f"{what} must have {known.sizes[dim]:,} cells along {dim}, got {da.sizes[dim]:,}")
         if labels is None or own is None or labels.equals(own):
             continue
         places = _matching_cells(labels, own, _is_longitude(str(dim), da[dim].attrs))
         if places is None:
-            raise ValueError(f"the coordinate {dim} differs from that of the components. Interpolate the field first.")
+            of = "the components" if what == "da" else "da"
+            raise ValueError(
+                f"{what} must have the labels of {of} along {dim}. Interpolate {what} to the same grid first."
+            )
         da = da.isel({dim: places})
         if labels.nlevels == 1:
             da = da.assign_coords({dim: known[dim].variable})
@@ -431,7 +438,7 @@ def _over_space(da: "DataArray", weights: Any, space: Dims) -> Vector:
         if unknown := [dim for dim in weights.dims if dim not in space]:
             raise refuse("weights", f"have only dimensions of the space, {space}", unknown[0])
         like = da.isel({dim: 0 for dim in da.dims if dim not in space}, drop=True)
-        weights = on_grid(like, weights, weights.dims)
+        weights = on_grid(like, weights, weights.dims, "weights")
         weights = weights.broadcast_like(like).transpose(*space).values
     weights = np.asarray(unmasked("weights", weights), np.float64)
     sizes = tuple(da.sizes[dim] for dim in space)

@@ -90,7 +90,7 @@ def variable_of(path: Path, key: str | None) -> Any:
             f"{', '.join(found) or 'none'}."
         )
     if key is None and not found:
-        raise ValueError(f"{path} has no numeric variable with at least 2 dimensions")
+        raise ValueError(f"{path} has no numeric variable with at least 2 dimensions. Write the field as one variable.")
     if key is None and len(found) > 1:
         many = (
             f"{path} has {len(found):,} numeric variables with at least 2 dimensions: {few(found, 10)}. Choose one by "

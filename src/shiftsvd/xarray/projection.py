@@ -6,7 +6,7 @@ import numpy as np
 import xarray
 from xarray import DataArray
 
-from shiftsvd.extend.running import Refused, Resources, Setting, plural
+from shiftsvd.extend.running import Refused, Resources, Setting, few, plural
 from shiftsvd.xarray import fields
 from shiftsvd.xarray.anomalies import (
     Regressors,
@@ -158,7 +158,7 @@ def _samples(eofs: xarray.Dataset, da: DataArray, over: Dims, groups: Any, covar
     _check_same_times(eofs, da, covariates)
     samples = Regressors.of(da, over, groups, covariates)
     if "covariates" in eofs and len(samples.names) != eofs.sizes["covariate"]:
-        text = f" must be {eofs.covariate.values.tolist()}, as in the fit, got {list(samples.names)}"
+        text = f" must be {few(eofs.covariate.values.tolist())}, as in the fit, got {few(samples.names)}"
         raise Refused(Setting("covariates"), text)
     return samples.at(np.ones(len(samples.numbers), bool))
 
@@ -298,7 +298,7 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
 def _check_known(wanted: Any, of: DataArray, what: str) -> None:
     known = of.mode.values.tolist()
     if unknown := sorted(set(np.asarray(wanted).tolist()) - set(known)):
-        raise Refused(Setting(what), f" must have modes of eofs only, {known}, got mode {unknown[0]}")
+        raise Refused(Setting(what), f" must be modes of eofs ({few(known)}), got mode {unknown[0]}")
 
 
 def _removed_part(eofs: xarray.Dataset, like: DataArray, groups: Any, covariates: Any) -> DataArray:

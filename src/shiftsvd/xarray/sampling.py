@@ -110,7 +110,8 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
 def _check_unrotated(eofs: Any, why: str) -> None:
     check_variances(eofs)
     if "rotation" in eofs.attrs:
-        raise ValueError(f"eofs must be the unrotated modes of pca, because {why}")
+        text = f"eofs must be the unrotated modes of pca, because {why}. Pass the result of pca before rotation."
+        raise ValueError(text)
 
 
 def _check_level(level: float) -> None:

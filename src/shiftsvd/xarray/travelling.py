@@ -128,8 +128,8 @@ def _lags(lags: Any, m: int) -> tuple[int, ...]:
     taken = tuple(range(lags)) if count else tuple(np.atleast_1d(lags).tolist())
     whole = all(isinstance(lag, int) and not isinstance(lag, bool) for lag in taken)
     if not taken or not whole or sorted(set(taken)) != list(taken) or taken[0] < 0 or taken[-1] > m - 2:
-        rule = "be a number of steps of at least 1, or a list of ascending steps from 0"
-        raise refuse("lags", f"{rule}, with a largest step of at most {m - 2:,} for {m:,} samples", lags)
+        rule = "be a number of lags of at least 1, or an ascending list of lags of at least 0"
+        raise refuse("lags", f"{rule}, with a largest lag of at most {m - 2:,} for {m:,} samples", lags)
     return taken
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array
 
-from shiftsvd.errors import Part, Refused, Setting, few, sentence
+from shiftsvd.errors import Part, Refused, Setting, few, plural, sentence
 from shiftsvd.io.base import Opened, bounded, labels, optional, plausible_shape
 from shiftsvd.io.choices import JOIN, Choices
 from shiftsvd.io.formats.cells import NO_CLASS, any_number, is_gap, number
@@ -95,8 +95,11 @@ def _are_numbers(cells: Sequence[str], decimal: str, choices: Choices) -> bool:
 def _layout(names: Sequence[str], label: int | None, hidden: set[int], choices: Choices) -> Layout:
     features = [j for j, name in enumerate(names) if j not in (label, *hidden) and not choices.leaves_out(name)]
     if not features:
-        if choices.given:
-            raise Refused("no columns of numbers are left. Exclude fewer columns.")
+        if choices.named:
+            raise Refused(
+                *("no column is left for features: each column holds row names or is excluded. Change ",),
+                *(Setting("ids"), ", ", Setting("drop"), " or ", Setting("columns"), "."),
+            )
         raise Refused("the table has no columns of numbers. Check the delimiter, such as ", Setting("sep", ";"), ".")
     return Layout(
         label, features, classes={j: choices.one_hot[names[j]] for j in features if names[j] in choices.one_hot}
@@ -209,7 +212,11 @@ def to_numbers(batch: Any, form: Layout) -> npt.NDArray[Any]:
     numbers = iter(_numbers(batch, form.numeric, form.dtype).T if form.numeric else ())
     place = 0
     for j in form.numbers:
-        found = indicators(batch.column(j), form.classes[j]) if j in form.classes else next(numbers)[:, None]
+        found = (
+            indicators(batch.column(j), form.classes[j], batch.schema.names[j])
+            if j in form.classes
+            else next(numbers)[:, None]
+        )
         X[:, place : place + found.shape[1]] = found
         place += found.shape[1]
     return X
@@ -226,14 +233,17 @@ def _numbers(batch: Any, positions: Sequence[int], dtype: np.dtype[Any]) -> npt.
     return X
 
 
-def indicators(column: Any, classes: Sequence[str]) -> npt.NDArray[np.float64]:
+def indicators(column: Any, classes: Sequence[str], name: str) -> npt.NDArray[np.float64]:
     pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
     given = class_texts(column)
     codes = pc.index_in(given, value_set=pa.array(classes, pa.string()))
     unknown = given.filter(pc.and_(codes.is_null(), given.is_valid()))
     if len(unknown):
         category, categories = repr(unknown[0].as_py()), few(map(repr, classes), 10)
-        raise Refused(f"category {category} did not occur in the training data. Known categories: {categories}.")
+        raise Refused(
+            f"column {name!r} has the category {category}, which did not occur in the training data. Known categories: "
+            f"{categories}. Remove these rows, or fit on data with this category."
+        )
     found = codes.fill_null(-1).to_numpy(zero_copy_only=False)
     X = np.where(found < 0, np.nan, 0.0)[:, None] + np.zeros(len(classes))
     known = np.flatnonzero(found >= 0)
@@ -295,7 +305,7 @@ def gather(
         columns.add(batch.column(where[1]))
         values.append(column_of_numbers(batch.column(where[2])))
     if not count:
-        raise Refused("the table has no rows of triplets.")
+        raise Refused("the table has a header but no rows. Check that the file is complete.")
     i, j = rows.places(), columns.places()
     shape = int(i.max()) + 1, int(j.max()) + 1
     plausible_shape(path, shape, memory_limit)
@@ -315,15 +325,22 @@ class _Axis:
     def add(self, column: Any) -> None:
         pa = optional("pyarrow", "parquet")
         if column.null_count:
-            raise Refused(f"triplets must have a {self._what}, got {column.null_count:,} without. Remove these rows.")
+            raise self._missing(column.null_count)
         if is_text(column.type):
+            if n_empty := optional("pyarrow.compute", "parquet").equal(column.cast(pa.string()), "").true_count:
+                raise self._missing(n_empty)
             encoded = column.cast(pa.string()).dictionary_encode()
             codes = [self.names.setdefault(name, len(self.names)) for name in encoded.dictionary.to_pylist()]
             self._parts.append(np.array(codes, np.int64)[encoded.indices.to_numpy()])
         elif pa.types.is_integer(column.type):
             self._parts.append(column.to_numpy(zero_copy_only=False).astype(np.int64))
         else:
-            raise Refused(f"the {self._what}s of triplets must be positions or names, got {column.type}")
+            raise Refused(
+                f"the {self._what}s of triplets must be positions (integers from 0) or names (texts), got {column.type}"
+            )
+
+    def _missing(self, count: int) -> Refused:
+        return Refused(f"the {self._what} is missing in {plural(count, 'triplet')}. Remove such lines from the file.")
 
     def places(self) -> npt.NDArray[np.int64]:
         places = np.concatenate(self._parts)
@@ -331,7 +348,7 @@ class _Axis:
             places = np.array([int(text) for text in self.names], np.int64)[places]
             self.names = {}
         if places.min() < 0:
-            raise Refused(f"positions of {self._what}s must be at least 0, got {places.min()}")
+            raise Refused(f"positions of {self._what}s must be at least 0, got {places.min()}. Count from 0.")
         return places
 
 

@@ -70,7 +70,7 @@ def head_of(path: Path, key: str | None, choices: Choices, memory_limit: int | s
     if all(map(_is_header_number, cells)) and cells != [str(j) for j in range(len(cells))]:
         names, rows, skip, short = None, records, above, False
     elif not others:
-        raise ValueError(f"{path} has a header but no rows.")
+        raise ValueError(f"{path} has a header but no rows. Check that the file is complete.")
     else:
         # R writes no name for the column of row names. A header below other lines is not a row.
         longer = len(others[0].cells) == len(cells) + 1 and any(map(any_number, others[0].cells))
@@ -113,7 +113,7 @@ def _text(
     text = text[len(skipped) :]
     if not text.strip():
         below = f" below its first {plural(choices.skip, 'line')}" if skipped else ""
-        raise ValueError(f"{path} is empty{below}.")
+        raise ValueError(f"{path} is empty{below}. Check that the file is complete.")
     first_line = text.lstrip().partition("\n")[0]
     bounded_width(path, 1 + max(map(first_line.count, choices.sep or _SEPARATORS)), memory_limit)
     return how, text, skipped.encode(), is_all
@@ -369,15 +369,14 @@ class Rows:
         first, more = self.ragged[0], len(self.ragged) - 1
         if more < _NOTES and all(count == 1 and _is_note(text) for _, count, text in self.ragged):
             notes = [text.strip().lstrip('"')[:_SHOWN] for *_, text in self.ragged]
-            has, it = ("row", "it") if not more else ("rows", "them")
-            shown = (
-                f"{has} {', '.join(f'{row:,}' for row, *_ in self.ragged)}: only a text, {', '.join(map(repr, notes))}."
-            )
+            has, holds, it = ("row", "holds", "it") if not more else ("rows", "hold", "them")
+            rows = ", ".join(f"{row:,}" for row, *_ in self.ragged)
+            shown = f"{has} {rows} {holds} only a text: {', '.join(map(repr, notes))}."
             yield Finding(shown, ((naming("comment", notes), f" to skip {it}"),))
             return
-        below = f", and {plural(more, 'row')} below" if more else ""
-        counted = f"row {first[0]:,} has {plural(first[1], 'cell')}, expected {self.head.width:,}{below}."
-        yield Finding(f"{counted} Every row must have as many cells as the header.")
+        below = f", and {plural(more, 'row')} below {'differs' if more == 1 else 'differ'}, too" if more else ""
+        counted = f"row {first[0]:,} has {plural(first[1], 'cell')}, but the header has {self.head.width:,}{below}."
+        yield Finding(f"{counted} Every row must have as many cells as the header. Correct these rows in the file.")
 
     def _classes(self) -> Iterator[tuple[int, Any]]:
         for batch in self._kept(self.batches()):
@@ -475,7 +474,7 @@ class Rows:
         if form.classes:
             plain = dict(zip(form.numeric, numbers.T, strict=True))
             parts = [
-                indicators(self.without_marks(batch.column(j)), form.classes[j])
+                indicators(self.without_marks(batch.column(j)), form.classes[j], self.head.called[j])
                 if j in form.classes
                 else plain[j][:, None]
                 for j in form.numbers

@@ -83,7 +83,9 @@ class CheckedLines:
     def _refuse(self, text: bytes, at: int) -> None:
         number = self._number + text.count(b"\n", 0, at) + 1
         line = text[at : at + _SHOWN].partition(b"\n")[0].decode("utf-8", "replace")
-        raise ValueError(f"line {number:,} does not have the numbers that the header declares: {line!r}")
+        raise ValueError(
+            f"line {number:,} does not have the numbers that the header declares: {line!r}. Correct this line."
+        )
 
 
 def _as_scipy(text: bytes) -> bytes:
@@ -125,7 +127,11 @@ class _Header(NamedTuple):
 def _check_header(path: Path, header: _Header, memory_limit: int | str | None) -> None:
     sparse, sizes = header.sparse, header.sizes
     if len(sizes) != (3 if sparse else 2) or min(sizes) < 0:
-        raise ValueError(f"{path} must have a line of sizes {'m n entries' if sparse else 'm n'}, got {sizes}.")
+        rule = "the numbers of rows, columns and entries" if sparse else "the numbers of rows and columns"
+        raise ValueError(
+            f"{path}, line {header.n_lines:,}: the size line must hold {rule}, got {' '.join(map(str, sizes))}. Write "
+            "the file again."
+        )
     plausible_shape(path, sizes[:2], memory_limit)
     entries = (
         sizes[2] if sparse else (sizes[0] * (sizes[1] - 1)) // 2

@@ -62,7 +62,8 @@ def _remedy(what: str, twice: Sequence[str]) -> tuple[Part, ...]:
 
 def notice_label(path: Path, name: str, why: str | None) -> None:
     if why is not None:
-        log_notice(f"{called(path)}: the first column{f' {name!r}' if name else ''} is used for row names: {why}.")
+        first = f"{called(path)}: the first column{f' {name!r}' if name else ''} is used for row names, because {why}. "
+        log_notice(first, "To take them from another column, use ", Setting("ids"), ".")
 
 
 def log_findings(path: Path, findings: Iterable[Finding]) -> None:
@@ -84,4 +85,5 @@ def notice_header(path: Path, names: Sequence[str] | None) -> None:
         no_header = "the first line holds numbers, so the file has no header. Columns are named by their numbers."
         log_notice(f"{called(path)}: {no_header}")
     elif len(names) > 1 and names[0] and all(map(any_number, names[1:])):
-        log_notice(f"{called(path)}: the first line is used as the header, although {names[1]!r} is a number.")
+        is_header = f"{called(path)}: the first line is used as the header, although {names[1]!r} is a number. "
+        log_notice(f"{is_header}If this line is a sample, add a header above it.")

@@ -46,7 +46,8 @@ def read_npy(path: Path, key: str | None, memory_limit: int | str | None) -> Ope
         plausible_shape(path, shape, memory_limit)
         claimed, there = head.tell() + shape[0] * shape[1] * dtype.itemsize, path.stat().st_size
         if claimed != there:
-            raise ValueError(f"{path} is damaged: its header declares {claimed:,} bytes, but the file has {there:,}.")
+            counted = f"its header declares {claimed:,} bytes, but the file has {there:,}"
+            raise ValueError(f"{path} is damaged: {counted}. Copy it again.")
         about = str(path), fingerprint_of(path), shape[::-1] if fortran else shape, dtype.newbyteorder("=")
         return Opened(NpyRows(*about, dtype, head.tell(), conjugate=fortran), transposed=fortran)
 
@@ -73,7 +74,7 @@ class NpyRows(RowSource):
             start = self.offset + lo * n * self.dtype.itemsize
             flat = np.fromfile(self.name, self.stored_dtype, (hi - lo) * n, offset=start)
             if len(flat) < (hi - lo) * n:
-                raise ValueError(f"{self.name} is truncated: it ends within rows {lo:,} to {hi:,}.")
+                raise ValueError(f"{self.name} is truncated: it ends within rows {lo:,} to {hi:,}. Copy it again.")
             block = flat.reshape(hi - lo, n).astype(self.dtype, copy=False)
             return block.conj() if self.conjugate and self.dtype.kind == "c" else block
 
@@ -107,7 +108,9 @@ def _members(path: Path, memory_limit: int | str | None) -> dict[str, tuple[tupl
                 shape, _, dtype = _header(f"{path}: {info.filename}", file)
                 n_bytes = math.prod(shape) * dtype.itemsize + file.tell()
             if n_bytes != info.file_size:
-                raise ValueError(f"{path} is damaged: {info.filename} has {info.file_size:,} bytes, not {n_bytes:,}.")
+                raise ValueError(
+                    f"{path} is damaged: {info.filename} has {info.file_size:,} bytes, not {n_bytes:,}. Save it again."
+                )
             members[info.filename.removesuffix(".npy")] = (shape, dtype)
     return members
 
@@ -141,7 +144,7 @@ def _pick(path: Path, members: dict[str, tuple[tuple[int, ...], np.dtype[Any]]],
     if key is not None:
         raise ValueError(f"{path} has no 2-D array of numbers named {key!r}. Its 2-D arrays: {listed}.")
     if not found:
-        raise ValueError(f"{path} has no 2-D array of numbers.")
+        raise ValueError(f"{path} has no 2-D array of numbers. Save one with numpy.savez.")
     if len(found) != 1:
         one = f"{path} must hold exactly one 2-D array of numbers, got {listed}. Select one with "
         raise Refused(one, Setting("key"), ".")

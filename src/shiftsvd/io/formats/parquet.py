@@ -218,7 +218,7 @@ class _Cursor:
         while count:
             batch = self._left if self._left is not None else next(self._batches, None)
             if batch is None:
-                raise ValueError(f"the file ends before row {self.row:,}.")
+                raise ValueError(f"the file ends before row {self.row:,}. Copy or write it again.")
             part, rest = batch.slice(0, count), batch.slice(count)
             self._left = rest if rest.num_rows else None
             yield part

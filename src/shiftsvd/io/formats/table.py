@@ -193,7 +193,7 @@ def _gather(
         matrix = block if matrix is None else _below(matrix, block)
         rows += called
     if matrix is None:
-        raise ValueError(f"{path} has no rows.")
+        raise ValueError(f"{path} has no rows. Check that the file is complete.")
     plausible_shape(path, matrix.shape, memory_limit)
     columns: Labels | None = None if names is None else labels(path, names, memory_limit)
     return Opened(matrix, labels(path, rows, memory_limit) if is_named else None, columns, table=True)

@@ -36,6 +36,7 @@ _FEW = 10  # different texts from which a column without repeats does not hold c
 _RUN, _SHUFFLED = 5, 20  # rows from which consecutive integers, sorted and in any order, count as identifiers
 _KINDS = 20  # most values of a column of classes
 _EXAMPLES = 3
+_OTHER: Final = {".": ",", ",": "."}  # decimal marks
 _MANY = 100  # odd cells from which those alike are parsed together
 _BELOW: Final = (-99.0, -999.0, -9999.0, -99999.0)  # numbers that stand for missing values where none is negative
 _ABOVE: Final = (99.0, 999.0, 9999.0, 99999.0, 999999.0)  # and where the others are much smaller
@@ -315,11 +316,24 @@ class Tally:
         shown = few(self.texts.values(), 2)
         no_number = "no number" if self.n_texts == 1 else "not numbers"
         text = f"{column} has {plural(self.n_texts, 'cell')} that {_are(self.n_texts)} {no_number}: {shown}."
-        other = {".": ",", ",": "."}[self.decimal]
-        if self.decimal not in proven and all(number(each, other) is not None for each in self.texts):
-            parse = (Setting("decimal", other), " to parse such numbers")
-            return Finding(text, (parse, self._drop), (self.name,))
+        is_open = self.decimal not in proven or (self.choices.decimal is not None and not self.proven)
+        if is_open and self._fit_other_decimal(self.texts):
+            return Finding(text, (self.other_decimal, self._drop), (self.name,))
         return Finding(text, self._missing_or_drop(list(self.texts)), (self.name,))
+
+    @property
+    def has_wrong_decimal(self) -> bool:
+        """Return True for a column of texts that are numbers with another decimal mark than the given one."""
+        given = self.choices.decimal or self.choices.thousands
+        return given is not None and self._fit_other_decimal(self.distinct or self.examples)
+
+    @property
+    def other_decimal(self) -> tuple[Part, ...]:
+        without = () if self.choices.thousands is None else (" without ", Setting("thousands"))
+        return Setting("decimal", _OTHER[self.decimal]), *without, " to parse such numbers"
+
+    def _fit_other_decimal(self, cells: Iterable[str]) -> bool:
+        return all(number(cell, _OTHER[self.decimal]) is not None for cell in cells)
 
     def _of_units(self, column: str) -> Iterator[Finding]:
         unit, header = self.unit(), self.header_unit
@@ -391,7 +405,8 @@ def _are(count: int) -> str:
 
 
 def are_dates(values: Any) -> Any:
-    return (values > 19000100) & (values < 21001232) & (values // 100 % 100 < 13) & (values % 100 < 32)
+    with np.errstate(invalid="ignore"):  # infinite values are no dates, and are refused later
+        return (values > 19000100) & (values < 21001232) & (values // 100 % 100 < 13) & (values % 100 < 32)
 
 
 def has_suspect_name(name: str) -> bool:
@@ -406,7 +421,11 @@ def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False) -> Finding
         for tally, kind in zip(tallies, kinds, strict=True)
     ]
     names = [tally.name for tally in tallies]
+    word = "column" if len(names) == 1 else "columns"
+    text = f"{word} {few(shown)} must be numbers."
     uses: list[tuple[Part, ...]] = []
+    if all(tally.has_wrong_decimal for tally in tallies):
+        return Finding(text, (tallies[0].other_decimal,), tuple(names))
     if alone:
         uses.append((Setting("sep", ";"), " or another character if the columns have another delimiter"))
     for setting in ("one_hot", "label_column", "ids", "drop"):
@@ -414,8 +433,6 @@ def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False) -> Finding
         most = _COLUMNS if setting == "one_hot" else len(helped) if setting == "drop" else 1
         if helped:
             uses.append((naming(setting, helped[:most]), purpose(setting, len(helped))))
-    word = "column" if len(names) == 1 else "columns"
-    text = f"{word} {few(shown, _COLUMNS)} must be numbers."
     return Finding(text, tuple(uses), tuple(names), best=len(uses) - 1)
 
 
@@ -455,4 +472,6 @@ def refused(findings: Sequence[Finding]) -> Refused:
     for i, part in enumerate(parts[1:], start=1):
         if isinstance(part, str) and part.startswith("column") and parts[i - 1] == " ":
             parts[i] = part[0].upper() + part[1:]
-    return Refused(*parts, *((f" {plural(others, 'more column')} have such cells.",) if others > 0 else ()))
+    return Refused(
+        *parts, *((f" {plural(others, 'more finding')} of this kind {_are(others)} not shown.",) if others > 0 else ())
+    )

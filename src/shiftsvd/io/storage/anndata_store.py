@@ -141,7 +141,10 @@ def write(
     first = next(blocks)
     written = (_write_dense if isinstance(first, np.ndarray) else _write_sparse)(store, first, blocks, shape)
     if written != shape[0]:
-        raise ValueError(f"the source ended after {written:,} of {shape[0]:,} rows")
+        raise ValueError(
+            f"the input ended after {written:,} of {shape[0]:,} rows. It was changed during the conversion, or is "
+            "truncated. Convert it again."
+        )
 
 
 def _write_sparse(store: Store, first: Any, blocks: Iterable[Any], shape: tuple[int, int]) -> int:

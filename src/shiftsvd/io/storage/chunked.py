@@ -155,7 +155,7 @@ def csr_rows(
     if not starts[-1] == data.shape[0] == indices.shape[0]:
         raise ValueError(
             f"{name} is damaged: indptr ends at {starts[-1]:,}, but data has {data.shape[0]:,} and indices has "
-            f"{indices.shape[0]:,} entries."
+            f"{indices.shape[0]:,} entries. Write the file again."
         )
     dtype = np.dtype(data.dtype).newbyteorder("=")
     return CsrRows(data, indices, starts, name, fingerprint_of(path, key), shape, dtype, conjugate)

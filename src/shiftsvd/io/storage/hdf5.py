@@ -88,7 +88,7 @@ def _check_attributes(path: Path, key: bytes, node: Any) -> None:
 def _check_type(path: Path, key: bytes, described: Any) -> None:
     kind = described.get_type()
     if kind.get_class() == _SEQUENCE and kind.encode()[3] & 15:
-        raise ValueError(f"{path}:{_shown(key)} has an invalid type. The file is damaged.")
+        raise ValueError(f"{path}:{_shown(key)} has an invalid type. The file is damaged. Write the file again.")
 
 
 def _shown(key: bytes) -> str:

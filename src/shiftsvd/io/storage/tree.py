@@ -74,7 +74,7 @@ class Tree:
         keys = self.matrices()
         if not keys:
             return "no matrix of numbers"
-        return f"{len(keys):,} matrices: {few(map(repr, keys), _SHOWN)}"
+        return f"{len(keys):,} {'matrix' if len(keys) == 1 else 'matrices'}: {few(map(repr, keys), _SHOWN)}"
 
     def texts(self, node: Any, length: int) -> Labels:
         names = ["" if value is None else str(value) for value in self.column(node, length).tolist()]
@@ -93,7 +93,10 @@ class Tree:
             return _plain(codes)
         known = _plain(self.values(categories, None)).astype(object)
         if codes.dtype.kind not in "iu" or codes.max(initial=-1) >= len(known) or codes.min(initial=0) < -1:
-            raise ValueError(f"{self.path} is damaged: codes of categories must be from -1 to {len(known) - 1:,}.")
+            most = f"{len(known) - 1:,}"
+            raise ValueError(
+                f"{self.path} is damaged: codes of categories must be in -1..{most}. Write the file again."
+            )
         return _without(known[np.maximum(codes, 0)] if len(known) else np.full(len(codes), None), codes < 0)
 
     def values(self, node: Any, length: int | None) -> npt.NDArray[Any]:
