@@ -23,6 +23,9 @@ FormatName = Literal[
     "tsv",
     "parquet",
     "arrow",
+    "sheet",
+    "sqlite",
+    "duckdb",
     "svmlight",
 ]
 RuleName = Literal["elbow", "parallel", "gavish-donoho", "cv"]

@@ -5,21 +5,32 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import NAME, Labels, Opened, bounded, labels, optional, plausible_shape, reading
-from shiftsvd.io.choices import NOTHING, Choices, shown
+from shiftsvd.io.choices import NOTHING, OF_TEXTS, Choices, shown
 from shiftsvd.io.formats import parquet
 from shiftsvd.io.formats.cells import NO_CLASS, is_gap, number
-from shiftsvd.io.formats.columns import Layout, gather, in_order, layout_of_schema, positions, sound, texts, to_numbers
+from shiftsvd.io.formats.columns import (
+    TRIPLETS,
+    Layout,
+    gather,
+    in_order,
+    layout_of_schema,
+    positions,
+    sound,
+    texts,
+    to_numbers,
+)
 from shiftsvd.io.formats.delimited import Rows, head_of
+from shiftsvd.io.formats.grid import GRIDS
 from shiftsvd.io.formats.notices import check_table, log_findings, notice_end, notice_header, notice_label, suspects_of
 from shiftsvd.io.formats.tally import refused
-from shiftsvd.io.sniff import content_of, format_of, formats
+from shiftsvd.io.sniff import content_of, format_of, formats, split_element
 from shiftsvd.io.stacking import several
 
 
@@ -94,16 +105,31 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
     # A table with the three columns row, column, value (or row, col; i, j; user, item; and x, rating) holds triplets.
     # Rows and columns are positions from 0, or names in order of first use; values at the same position are summed. The
     # key "matrix" or "triplets" overrides the names.
-    if key not in (None, "matrix", "triplets"):
-        must = f' of a table must be "matrix" or "triplets", got {key!r}'
-        raise Refused(f"{path}: the ", Setting("key"), must)
     with reading(path):
         content = content_of(path)
-        if content in ("Parquet", "Arrow") and choices.of_texts and not choices.remembered:
-            raise Refused(Setting(choices.of_texts[0]), f" applies to text files, got a {content} file. Remove it.")
+        if key not in TRIPLETS and content not in GRIDS:
+            must = f' of a table must be "matrix" or "triplets", got {key!r}'
+            raise Refused(f"{path}: the ", Setting("key"), must)
+        refuse_settings(content, choices)
+        if content not in GRIDS and split_element(path)[1] is not None:
+            raise ValueError(f"{path}: this file holds one table. Pass it without the name of a table.")
         if content == "Parquet":
             return parquet.read(path, key, memory_limit, choices)
         return (_read_arrow if content == "Arrow" else _read_text)(path, key, memory_limit, choices)
+
+
+_WHOLE: Final = {  # settings that do not apply to a kind of file
+    **dict.fromkeys(("Parquet", "Arrow"), OF_TEXTS),
+    **dict.fromkeys(("SQLite", "DuckDB"), ("sep", "encoding", "comment", "skip")),
+    **dict.fromkeys(("zip", "OLE"), ("sep", "encoding")),
+}
+
+
+def refuse_settings(content: str, choices: Choices) -> None:
+    given = [name for name in choices.given if name in _WHOLE.get(content, ())]
+    if given and not choices.remembered:
+        got = {"zip": "a sheet", "OLE": "a sheet"}.get(content, f"a {content} file")
+        raise Refused(Setting(given[0]), f" applies to text files, got {got}. Remove it.")
 
 
 @contextmanager

@@ -23,7 +23,15 @@ from shiftsvd.io.formats.cells import (
     plain_numbers,
     proves,
 )
-from shiftsvd.io.formats.columns import FEW_TEXTS, column_of_numbers, purpose, remedies, says_identifiers
+from shiftsvd.io.formats.columns import (
+    FEW_TEXTS,
+    as_texts,
+    column_of_numbers,
+    numbers_of,
+    purpose,
+    remedies,
+    says_identifiers,
+)
 
 _ROWS = 3  # rows of a finding that are named
 _COLUMNS = 6  # columns in an error
@@ -64,7 +72,9 @@ def is_total(cells: Sequence[str]) -> bool:
 def rows_of_totals(labels: Any) -> list[int]:
     """Return the places of words such as Total in a column of texts."""
     pc = optional("pyarrow.compute", "parquet")
-    found = pc.match_substring_regex(labels, rf"^\s*({_TOTAL})\s*$", ignore_case=True)
+    if numbers_of(labels) is labels:
+        return []
+    found = pc.match_substring_regex(as_texts(labels), rf"^\s*({_TOTAL})\s*$", ignore_case=True)
     return [int(i) for i in np.flatnonzero(pc.fill_null(found, False).to_numpy(zero_copy_only=False))]
 
 
@@ -136,8 +146,17 @@ class Tally:
 
     def read(self, column: Any, first: int) -> npt.NDArray[np.float64]:
         """Tally cells, of which the first is in row `first`; return them as numbers, NaN where they are none."""
-        found = _texts(column, self._gaps) if self.text else plain_numbers(column, self.decimal, self._gaps)
-        self._add_missing(column, found.texts)
+        pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
+        numbers = None if self.text else numbers_of(column)
+        if numbers is column:
+            values = column_of_numbers(column)
+            self.add_numbers(values, first)
+            return values
+        given = as_texts(column)
+        if numbers is not None:  # both texts and numbers
+            given = pc.if_else(numbers.is_valid(), pa.scalar(None, pa.string()), given)
+        found = _texts(given, self._gaps) if self.text else plain_numbers(given, self.decimal, self._gaps)
+        self._add_missing(given, found.texts)
         if self.text:
             self._add_distinct(found.texts.drop_null().to_pylist() if self.distinct is not None else ())
             return found.values
@@ -145,10 +164,20 @@ class Tally:
             found.values[i] = self._odd(found.texts[i].as_py(), first + i)
         if not self.proven:
             self.proven = proves(found.texts, self.decimal)
-        if not self.n_rows - len(column):
+        if self.n_rows == len(column):
             self.coded = has_leading_zeros(found.texts[:_SAMPLE])
-        self.add_numbers(found.values, first, tallied=True)
+        if numbers is not None:
+            stored = column_of_numbers(numbers)
+            self.n_missing -= len(numbers) - numbers.null_count
+            found.values[~np.isnan(stored)] = stored[~np.isnan(stored)]
+        self._add_values(found.values, first)
         return found.values
+
+    def reads(self, column: Any) -> bool:
+        """Return False if parsed numbers may hide what only their texts show."""
+        values = column_of_numbers(column)
+        there = values[~np.isnan(values)]
+        return len(values) - len(there) == column.null_count and (self.proven or bool(np.all(there == np.floor(there))))
 
     def _unlike(self, found: Cells, first: int) -> npt.NDArray[np.intp]:
         """Parse cells that are written like the first odd one together; return the others."""
@@ -167,19 +196,15 @@ class Tally:
             seen.texts.update(texts.filter(pa.array(alike)).unique()[: FEW_TEXTS + 1].to_pylist())
         return odd[~alike]
 
-    def add(self, column: Any, first: int) -> None:
-        """Tally a column of a Parquet or Arrow file."""
-        pa = optional("pyarrow", "parquet")
-        if self.text:
-            self.read(pa.array(["" if cell is None else str(cell) for cell in column.to_pylist()], pa.string()), first)
-        else:
-            self.add_numbers(column_of_numbers(column), first)
+    def add_numbers(self, values: npt.NDArray[Any], first: int = 1) -> None:
+        n_missing = int(np.count_nonzero(np.isnan(values)))
+        self.n_rows += len(values)
+        self.n_missing += n_missing
+        self.marks.update({"": n_missing} if n_missing else {})
+        self.examples += [f"{value:g}" for value in values[: _EXAMPLES - len(self.examples)]]
+        self._add_values(values, first)
 
-    def add_numbers(self, values: npt.NDArray[Any], first: int = 1, *, tallied: bool = False) -> None:
-        if not tallied:
-            self.n_rows += len(values)
-            self.n_missing += int(np.count_nonzero(np.isnan(values)))
-            self.examples += [f"{value:g}" for value in values[: _EXAMPLES - len(self.examples)]]
+    def _add_values(self, values: npt.NDArray[Any], first: int) -> None:
         there = values[~np.isnan(values)]
         self.n_numbers += len(there)
         if not len(there):
@@ -202,7 +227,7 @@ class Tally:
         self.n_rows += len(column)
         self.n_missing += texts.null_count
         if texts.null_count:
-            marks = pc.fill_null(pc.utf8_trim_whitespace(column.filter(texts.is_null())), "")
+            marks = pc.utf8_trim_whitespace(column.filter(texts.is_null())).drop_null()
             self.marks.update({each["values"]: each["counts"] for each in marks.value_counts().to_pylist()})
         if len(self.examples) < _EXAMPLES:
             self.examples += texts.drop_null()[: _EXAMPLES - len(self.examples)].to_pylist()
