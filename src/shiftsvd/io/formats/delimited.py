@@ -26,9 +26,9 @@ from shiftsvd.io.formats.columns import (
     positions,
     texts,
 )
-from shiftsvd.io.formats.grid import Grid, grid_of
+from shiftsvd.io.formats.grid import Grid, grid_of, is_number, shown, shown_row
 from shiftsvd.io.formats.tally import Finding, Seen, Tally, is_total, of_text_columns, rows_of_totals
-from shiftsvd.io.formats.text import TextForm, beginning, opened, text_form, undecoded
+from shiftsvd.io.formats.text import LINES, TextForm, beginning, opened, text_form, undecoded
 from shiftsvd.runs.memory import limit_of
 
 _SEP_LINE = re.compile(r"sep=.[ \t]*\r?\n", re.IGNORECASE)  # first line that spreadsheets write
@@ -46,6 +46,12 @@ class TextRow(NamedTuple):
     end: int
     line: int
     text: str
+    stored: frozenset[int] = frozenset()  # places of cells that a sheet or a database stores as numbers
+
+    @property
+    def notation(self) -> list[str]:
+        """The cells, with 1 for stored numbers, which have no decimal mark."""
+        return ["1" if j in self.stored else cell for j, cell in enumerate(self.cells)] if self.stored else self.cells
 
 
 class TextRows(NamedTuple):
@@ -136,11 +142,10 @@ def _headed(
 ) -> Head:
     width = len(rows[0].cells) if names is None else len(names)
     called = _numbered(width) if names is None else names
-    cut = [row.cells for row in rows if len(row.cells) == width and any(map(str.strip, row.cells))]
+    cut = [row.notation for row in rows if len(row.cells) == width and any(map(str.strip, row.cells))]
     if not choices.keep_total:
         cut = [cells for cells in cut if not is_total(cells)] or cut
-    columns = list(zip(*cut, strict=True)) or [()] * width
-    decimals, proven = _decimals(source.texts if isinstance(source, Grid) else columns, choices)
+    decimals, proven = _decimals(list(zip(*cut, strict=True)) or [()] * width, choices)
     where = positions(called, key) if names or key else None
     form = Layout(None, []) if where else layout_of_text(called, cut, short, decimals, choices)
     begins = source if above is None else source._replace(skip=above.end)
@@ -148,8 +153,11 @@ def _headed(
 
 
 def _grid_rows(grid: Grid) -> list[TextRow]:
-    first = grid.first
-    return [TextRow(cells, i, i, "\t".join(cells)) for i, cells in enumerate(first, grid.skip + 1)]
+    found = []
+    for i, row in enumerate(islice(grid.below(), LINES), grid.skip + 1):
+        stored = frozenset(j for j, value in enumerate(row) if is_number(value))
+        found.append(TextRow(list(map(shown, row)), i, i, shown_row(row), stored))
+    return found
 
 
 def _numbered(width: int) -> list[str]:
@@ -330,9 +338,9 @@ def _proofs(cells: Sequence[str]) -> Counter[str]:
     return found
 
 
-# Bytes of text in a block, and its share of the memory limit: Arrow reads 32 blocks ahead, and the numbers of a block
-# need several times the memory of its text.
-_BLOCK, _LEAST, _SHARE = 1 << 24, 1 << 16, 1024
+# Bytes of text in a block, and its share of the memory limit: two blocks of text and the cells and numbers of one need
+# seven times the memory of its text.
+_BLOCK, _LEAST, _SHARE = 1 << 24, 1 << 16, 64
 _WIDEST = 32  # bytes of text of one number
 _CUT = 12  # bytes of memory for each byte of a row that is split into cells
 # Columns from which the csv module of Python beats Arrow, which takes about 10 kB for each, and a call for each
@@ -378,7 +386,7 @@ class Rows:
         features = set(self.form.numeric)
         tallied = range(head.width) if everything else features
         self.tallies = {
-            j: Tally(head.called[j], head.decimals[j], choices, text=j in self.form.texts)
+            j: Tally(head.called[j], head.decimals[j], choices, j in self.form.texts, isinstance(head.source, Grid))
             for j in (tallied if head.width <= _WIDE else ())
         }
         if head.form.unknown:
@@ -540,6 +548,16 @@ class Rows:
             self.total = f"{label!r}, the sum of the others," if number(label) is None else "of sums"
         return bool(self.total)
 
+    def _refuse_note(self, cells: Sequence[str | float], i: int) -> None:
+        """Take a row of one text for a note; another remedy than that for a cell that does not fit."""
+        filled = [(j, cell) for j, cell in enumerate(cells) if cell != ""]
+        if (
+            len(filled) == 1 < len(cells)
+            and (tally := self.tallies.get(filled[0][0]))
+            and tally.forget(str(filled[0][1]))
+        ):
+            self._add_ragged(self.n_rows + i + 1, 1, str(filled[0][1]))
+
     def _is_sum(self, cells: Sequence[str | float]) -> bool:
         found = [_value(cells[j], self.head.decimals[j]) for j in self.form.numeric if cells[j] != ""]
         if len(found) < len(self.form.numeric) or None in found:
@@ -563,6 +581,8 @@ class Rows:
         numbers = np.empty((batch.num_rows, len(form.numeric)))
         for place, j in enumerate(form.numeric):
             numbers[:, place] = columns[j]
+        for i in np.flatnonzero(np.all(np.isnan(numbers), axis=1))[:_ABOVE].tolist():
+            self._refuse_note(_row_of(batch, i), i)
         self._add_sums(numbers)
         if form.classes:
             plain = dict(zip(form.numeric, numbers.T, strict=True))

@@ -5,7 +5,7 @@ import sqlite3
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial, reduce
 from itertools import chain, islice
@@ -19,7 +19,6 @@ from shiftsvd.io.formats.columns import TRIPLETS
 from shiftsvd.io.sniff import content_of, split_element
 from shiftsvd.runs.memory import limit_of
 
-_FIRST: Final = 200  # rows from which the layout is detected
 _OF_CELL, _INFLATED = 64, 3  # bytes of memory for a cell of a sheet, and for each byte of its texts
 _PLACE: Final = re.compile(rb'\br="([A-Z]{1,3})([0-9]{1,7})"')  # of a cell in a sheet
 _CHUNK, _LONGEST = 1 << 20, 16  # bytes of a sheet that are searched at once; characters of a place
@@ -43,18 +42,7 @@ class Grid(NamedTuple):
 
     def below(self) -> Rows:
         found = islice(self.rows(), self.skip, None)
-        return (row for row in found if not self.comments or not _shown_row(row).startswith(self.comments))
-
-    @property
-    def first(self) -> list[list[str]]:
-        """The cells of the first rows, as texts."""
-        return [list(map(shown, row)) for row in islice(self.below(), _FIRST)]
-
-    @property
-    def texts(self) -> list[list[str]]:
-        """The cells of the first rows by columns; "" for stored numbers, which need no decimal mark."""
-        rows = islice(self.below(), _FIRST)
-        return [["" if _is_number(cell) else shown(cell) for cell in column] for column in zip(*rows, strict=True)]
+        return (row for row in found if not self.comments or not shown_row(row).startswith(self.comments))
 
     def batches(self, n_rows: int) -> Iterator[Any]:
         pa, rows = optional("pyarrow", "parquet"), self.below()
@@ -63,11 +51,11 @@ class Grid(NamedTuple):
             yield pa.RecordBatch.from_arrays(columns, [str(j + 1) for j in range(len(columns))])
 
 
-def _shown_row(row: Sequence[Any]) -> str:
-    return "\t".join(map(shown, row))
+def shown_row(row: Sequence[Any]) -> str:
+    return ",".join(map(shown, row))
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
@@ -83,6 +71,9 @@ def shown(value: Any) -> str:
         return value.date().isoformat()
     if isinstance(value, datetime):
         return value.isoformat(" ")
+    if isinstance(value, timedelta):
+        minutes, seconds = divmod(int(value.total_seconds()), 60)
+        return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
     if isinstance(value, bytes):
         return f"x'{value[:_BLOB].hex()}{'…' if len(value) > _BLOB else ''}'"
     return value.isoformat() if isinstance(value, date | time) else str(value)
@@ -91,16 +82,16 @@ def shown(value: Any) -> str:
 def _column(values: Sequence[Any]) -> Any:
     """Return numbers, texts, or both: a structure of the text of each cell, and of its number where it is one."""
     pa = optional("pyarrow", "parquet")
-    is_number = [_is_number(value) for value in values]
-    numbers = [value if there else None for value, there in zip(values, is_number, strict=True)]
+    stored = [is_number(value) for value in values]
+    numbers = [value if there else None for value, there in zip(values, stored, strict=True)]
     n_empty = sum(value is None or value == "" for value in values)
-    if sum(is_number) + n_empty == len(values):
+    if sum(stored) + n_empty == len(values):
         whole = all(value is None or (value == value // 1 and abs(value) < _INT64) for value in numbers)
-        if whole and any(is_number):
+        if whole and any(stored):
             return pa.array([None if value is None else int(value) for value in numbers], pa.int64())
         return _floats(numbers)
     texts = pa.array(map(shown, values), pa.string())
-    return pa.StructArray.from_arrays([texts, _floats(numbers)], ["text", "number"]) if any(is_number) else texts
+    return pa.StructArray.from_arrays([texts, _floats(numbers)], ["text", "number"]) if any(stored) else texts
 
 
 def _floats(numbers: Sequence[Any]) -> Any:
@@ -146,7 +137,7 @@ def _sheet(path: Path, key: str | None, memory_limit: int | str | None) -> Calla
     bounded(path, _unpacked(path), memory_limit)
     calamine = optional("python_calamine", "sheets")
     try:
-        with calamine.load_workbook(str(path)) as book:
+        with path.open("rb") as file, calamine.load_workbook(file) as book:
             kinds = {sheet.name: sheet.typ for sheet in book.sheets_metadata}
             names = [name for name, kind in kinds.items() if kind == calamine.SheetTypeEnum.WorkSheet]
             if key not in names and len(names) > 1:

@@ -1,11 +1,12 @@
 """Tables: CSV, TSV, Parquet and Arrow files as matrices, and one column read by itself."""
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +30,13 @@ from shiftsvd.io.formats.columns import (
 from shiftsvd.io.formats.delimited import Rows, head_of
 from shiftsvd.io.formats.grid import GRIDS
 from shiftsvd.io.formats.notices import check_table, log_findings, notice_end, notice_header, notice_label, suspects_of
+from shiftsvd.io.formats.numpy_files import NpyRows
 from shiftsvd.io.formats.tally import refused
 from shiftsvd.io.sniff import content_of, format_of, formats, split_element
 from shiftsvd.io.stacking import several
+from shiftsvd.io.storage.chunked import fingerprint_of
+from shiftsvd.numerics.digests import told
+from shiftsvd.runs.memory import limit_of, temporary_folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,8 +175,8 @@ def _read_arrow(path: Path, key: str | None, memory_limit: int | str | None, cho
             (to_numbers(batch, form), [] if form.label is None else texts(batch.column(form.label)))
             for batch in batches
         )
-        found = _gather(path, parts, form.named(schema.names), form.label is not None, memory_limit)
-    check_table(path, found, choices, suspects_of(found, choices))
+        found = _gather(path, parts, form.named(schema.names), form.label is not None, memory_limit, (form, choices))
+    check_table(path, found, choices, suspects_of(found, choices) if isinstance(found.matrix, np.ndarray) else ())
     return found
 
 
@@ -185,18 +190,22 @@ def _read_text(path: Path, key: str | None, memory_limit: int | str | None, choi
         notice_header(path, head.names)
         notice_label(path, head.called[0], head.form.why)
         parts = ((block.numbers, block.names) for block in rows)
-        found = _gather(path, parts, rows.names, head.form.label is not None, memory_limit)
+        found = _gather(path, parts, rows.names, head.form.label is not None, memory_limit, (rows.form, choices))
     findings = rows.findings()
     if errors := [each for each in findings if each.is_error]:
         raise refused(errors)
     log_findings(path, findings)
     notice_end(path, rows.n_empty, rows.total)
     if not head.triplets:
-        check_table(path, found, choices, suspects_of(found, choices) if rows.is_wide else rows.tallies.values())
+        is_held = isinstance(found.matrix, np.ndarray)
+        suspects = rows.tallies.values() if not rows.is_wide else suspects_of(found, choices) if is_held else ()
+        check_table(path, found, choices, suspects)
     return found
 
 
-def _below(matrix: npt.NDArray[Any], block: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _below(matrix: npt.NDArray[Any] | None, block: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if matrix is None:
+        return block
     if matrix.base is not None or not matrix.flags.c_contiguous:
         matrix = np.array(matrix, order="C")
     first = len(matrix)
@@ -211,15 +220,33 @@ def _gather(
     names: Iterable[str] | None,
     is_named: bool,
     memory_limit: int | str | None,
+    settings: object,
 ) -> Opened:
-    matrix, rows = None, list[str]()
-    for block, called in parts:
-        held = 0 if matrix is None else matrix.nbytes
-        bounded(path, held + 2 * block.nbytes + NAME * (len(rows) + len(called)), memory_limit)
-        matrix = block if matrix is None else _below(matrix, block)
-        rows += called
-    if matrix is None:
-        raise ValueError(f"{path} has no rows.")
-    plausible_shape(path, matrix.shape, memory_limit)
+    # In memory up to half of the limit; a larger table is written to a temporary file, and read from there in blocks.
+    matrix, rows, n_rows, limit = None, list[str](), 0, limit_of(memory_limit)
+    with ExitStack() as stack:
+        spilled: BinaryIO | None = None
+        for block, called in parts:
+            bounded(path, 2 * block.nbytes + NAME * (len(rows) + len(called)), memory_limit)
+            rows += called
+            n_rows += len(block)
+            if spilled is None:
+                matrix = _below(matrix, block)
+                if limit is None or 2 * matrix.nbytes <= limit:
+                    continue
+                folder = stack.enter_context(temporary_folder("shiftsvd-"))
+                spilled, block = stack.enter_context((folder / "rows").open("wb")), matrix
+            matrix = np.empty((0, block.shape[1]), block.dtype)
+            spilled.write(np.ascontiguousarray(block).data)
+        if matrix is None:
+            raise ValueError(f"{path} has no rows.")
+        shape = n_rows, matrix.shape[1]
+        plausible_shape(path, shape, memory_limit)
+        found: Any = matrix
+        if spilled is not None:
+            spilled.close()
+            about = str(path), fingerprint_of(split_element(path)[0], told((str(path), settings)))
+            found = NpyRows(*about, shape, matrix.dtype, matrix.dtype, 0, False, spilled.name)
+            weakref.finalize(found, stack.pop_all().close)
     columns: Labels | None = None if names is None else labels(path, names, memory_limit)
-    return Opened(matrix, labels(path, rows, memory_limit) if is_named else None, columns, table=True)
+    return Opened(found, labels(path, rows, memory_limit) if is_named else None, columns, table=True)

@@ -16,6 +16,7 @@ from shiftsvd.io.formats.cells import (
     GAPS,
     NO_CLASS,
     Cells,
+    Number,
     has_leading_zeros,
     is_unit,
     number,
@@ -128,10 +129,12 @@ class Tally:
     decimal: str = "."
     choices: Choices = field(default_factory=Choices)
     text: bool = False  # whether the column holds texts
+    stores: bool = False  # whether the table stores numbers as such, so that they do not show how texts are written
 
     def __post_init__(self) -> None:
         pa = optional("pyarrow", "parquet")
         self._gaps = pa.array((*(NO_CLASS if self.text else GAPS), *self.choices.na))
+        self._missing = [found.value for mark in self.choices.na if (found := number(mark)) and not found.unit]
         self.n_rows = self.n_missing = self.n_numbers = 0
         self.marks = Counter[str]()  # missing values by their texts
         self.texts, self.units, self.limits = dict[str, Seen](), dict[str, Seen](), dict[str, Seen]()
@@ -148,10 +151,12 @@ class Tally:
         """Tally cells, of which the first is in row `first`; return them as numbers, NaN where they are none."""
         pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
         numbers = None if self.text else numbers_of(column)
+        stored = None if numbers is None else column_of_numbers(numbers)
+        if stored is not None and self._missing:
+            stored = np.where(np.isin(stored, self._missing), np.nan, stored)
         if numbers is column:
-            values = column_of_numbers(column)
-            self.add_numbers(values, first)
-            return values
+            self.add_numbers(stored, first)
+            return stored
         given = as_texts(column)
         if numbers is not None:  # both texts and numbers
             given = pc.if_else(numbers.is_valid(), pa.scalar(None, pa.string()), given)
@@ -163,12 +168,13 @@ class Tally:
         for i in self._unlike(found, first).tolist():
             found.values[i] = self._odd(found.texts[i].as_py(), first + i)
         if not self.proven:
-            self.proven = proves(found.texts, self.decimal)
+            self.proven, unclear = proves(found.texts, self.decimal)
+            for i in unclear[:_ROWS] if self.stores else ():
+                self._add_unclear(found.texts[int(i)].as_py(), first + int(i))
         if self.n_rows == len(column):
             self.coded = has_leading_zeros(found.texts[:_SAMPLE])
         if numbers is not None:
-            stored = column_of_numbers(numbers)
-            self.n_missing -= len(numbers) - numbers.null_count
+            self.n_missing -= int(np.count_nonzero(~np.isnan(stored)))
             found.values[~np.isnan(stored)] = stored[~np.isnan(stored)]
         self._add_values(found.values, first)
         return found.values
@@ -201,7 +207,8 @@ class Tally:
         self.n_rows += len(values)
         self.n_missing += n_missing
         self.marks.update({"": n_missing} if n_missing else {})
-        self.examples += [f"{value:g}" for value in values[: _EXAMPLES - len(self.examples)]]
+        there = values[:_SAMPLE][~np.isnan(values[:_SAMPLE])]
+        self.examples += [f"{value:g}" for value in there[: _EXAMPLES - len(self.examples)]]
         self._add_values(values, first)
 
     def _add_values(self, values: npt.NDArray[Any], first: int) -> None:
@@ -250,9 +257,20 @@ class Tally:
         if found.unit:
             self.units.setdefault(found.unit, Seen(cell)).add(1, (row,), cell)
         if found.unclear:
-            self.unclear = self.unclear or Seen(cell)
-            self.unclear.add(1, (row,))
+            self._add_unclear(cell, row)
         return found.value
+
+    def _add_unclear(self, cell: str, row: int) -> None:
+        self.unclear = self.unclear or Seen(cell)
+        self.unclear.add(1, (row,))
+
+    def forget(self, cell: str) -> bool:
+        """Remove one cell from those that do not fit; return False if it is none of them."""
+        seen = self.texts.get(cell)
+        if seen is not None:
+            seen.count -= 1
+            self.texts = {text: each for text, each in self.texts.items() if each.count}
+        return seen is not None
 
     # What the counts tell
 
@@ -365,9 +383,9 @@ class Tally:
         return sorted({text for unit in units for text in self.units[unit].texts})
 
     def _of_unclear(self, column: str, seen: Seen) -> Finding:
-        mark, other = ("," if self.decimal == "." else "."), number(seen.text, "," if self.decimal == "." else ".")
-        value = number(seen.text, self.decimal)
-        text = f"{column}: {seen} may mean {other.value if other else 0:g} or {value.value if value else 0:g}."
+        mark, other = (",", ".") if "," in seen.text else (".", ",")
+        small, large = (number(seen.text, decimal) or Number(0) for decimal in (mark, other))
+        text = f"{column}: {seen} may mean {small.value:g} or {large.value:g}."
         uses = (Setting("decimal", mark), " for the first"), (Setting("thousands", mark), " for the second")
         return Finding(text, uses, (self.name,), best=1)
 

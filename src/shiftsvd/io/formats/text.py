@@ -10,7 +10,7 @@ from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import bounded_lines, longest_line, open_bytes, too_long
 
 _CHUNK = 1 << 20  # bytes decoded at a time
-_LINES, _BYTES = 200, 1 << 18  # size of the sample from which the layout is detected; two lines at least
+LINES, _BYTES = 200, 1 << 18  # size of the sample from which the layout is detected; two lines at least
 _DECODED = 8  # bytes of memory for each byte of the sample: raw, joined, decoded, and split into lines
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
@@ -68,7 +68,7 @@ def beginning(path: Path, how: TextForm, memory_limit: int | str | None = None) 
             lines.append(line)
             size += len(line)
             filled += bool(line.strip())
-            if filled >= 2 and (len(lines) >= _LINES or size >= _BYTES):
+            if filled >= 2 and (len(lines) >= LINES or size >= _BYTES):
                 break
         is_all = not stream.read(1)
     try:
