@@ -1,11 +1,17 @@
-"""Workbooks and databases with given cells, written without other packages."""
+"""Workbooks and databases with given cells."""
 
+import sqlite3
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
+
+import pytest
+
+from tests.support.written import COLUMNS, ROWS, truth
 
 _HEAD = '<?xml version="1.0" encoding="UTF-8"?>'
 _SPREADSHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
@@ -106,3 +112,50 @@ def _zipped(path: Path, parts: Mapping[str, str]) -> Path:
         for name, text in parts.items():
             file.writestr(name, text)
     return path
+
+
+def write_xls(path: Path, sheets: Sheets) -> Path:
+    xlwt = pytest.importorskip("xlwt")
+    book = xlwt.Workbook()
+    for name, rows in sheets.items():
+        sheet = book.add_sheet(name)
+        for i, row in enumerate(rows):
+            for j, value in enumerate(row):
+                style = [xlwt.easyxf(num_format_str="YYYY-MM-DD")] if isinstance(value, date) else []
+                if value is not None:
+                    sheet.write(i, j, value, *style)
+    book.save(str(path))
+    return path
+
+
+def in_sqlite(path: Path, query: str) -> Path:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(query)
+    return path
+
+
+def in_duckdb(path: Path, query: str) -> Path:
+    with pytest.importorskip("duckdb").connect(str(path)) as connection:
+        connection.execute(query)
+    return path
+
+
+BOOKS: dict[str, Callable[[Path, Sheets], Path]] = {
+    ".xlsx": write_xlsx,
+    ".xlsm": write_xlsx,
+    ".ods": write_ods,
+    ".xls": write_xls,
+}
+
+
+def write_grid(path: Path) -> Path:
+    """Write the matrix of all formats, with its names, as a sheet or as a table of a database."""
+    pytest.importorskip("pyarrow")
+    rows = [["", *COLUMNS], *([name, *values] for name, values in zip(ROWS, truth().tolist(), strict=True))]
+    if path.suffix in BOOKS:
+        pytest.importorskip("python_calamine")
+        return BOOKS[path.suffix](path, {"S": rows})
+    columns = ", ".join(f'"{name}" DOUBLE' for name in COLUMNS)
+    values = ", ".join(f"({', '.join(map(repr, row))})" for row in rows[1:])
+    write = in_sqlite if path.suffix == ".sqlite" else in_duckdb
+    return write(path, f"CREATE TABLE t (name VARCHAR, {columns}); INSERT INTO t VALUES {values};")

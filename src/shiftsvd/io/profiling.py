@@ -10,6 +10,7 @@ from shiftsvd.io.base import reading
 from shiftsvd.io.choices import Choices
 from shiftsvd.io.formats.columns import Layout, in_order, positions
 from shiftsvd.io.formats.delimited import MOST, Rows, head_of
+from shiftsvd.io.formats.grid import grid_of
 from shiftsvd.io.formats.table import refuse_settings, typed_table
 from shiftsvd.io.formats.tally import Finding, Kind, Tally, of_columns, of_text_columns, refused
 from shiftsvd.io.sniff import content_of, format_of, formats
@@ -204,9 +205,10 @@ def profiled(
             typed = _Typed(schema, form(choices), batches)
         return _profile(path, kind, typed, choices, notes, spell)
     refuse_settings(content_of(path), choices)
+    grid = grid_of(path, key, memory_limit)
     while True:
         try:
-            head = head_of(path, key, choices, memory_limit)
+            head = head_of(path, key, choices, memory_limit, grid)
             if head.triplets or head.width > MOST:
                 return None
             rows = _Texts(Rows(path, head, choices, memory_limit, everything=True))

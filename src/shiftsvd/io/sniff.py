@@ -100,7 +100,9 @@ def format_of(path: Path, format: str | None) -> str:  # noqa: A002
     if content not in (expected or ("something else",)):
         reason = f"the format is {named!r}" if format else f"the suffix is that of {named!r}"
         found = {"folder": "a folder", "something else": "of an unknown format"}.get(content, content)
-        raise ValueError(f"{path}: {reason} ({known[named].description}), but the content is {found}.")
+        text = f"{path}: {reason} ({known[named].description}), but the content is {found}."
+        is_text = named == "sheet" and content == "something else"  # many programs write texts with the suffix .xls
+        raise Refused(text, *((" If it is a text, use ", Setting("format", "csv"), ".") if is_text else ()))
     return named
 
 

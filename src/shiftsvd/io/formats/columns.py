@@ -345,7 +345,7 @@ class _Axis:
 
     def places(self) -> npt.NDArray[np.int64]:
         places = np.concatenate(self._parts)
-        if self._digits and all(map(_is_whole, self.names)):
+        if self._digits and self.names and all(map(_is_whole, self.names)):
             places = np.array([int(text) for text in self.names], np.int64)[places]
             self.names = {}
         if places.min() < 0:

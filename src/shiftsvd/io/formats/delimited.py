@@ -105,8 +105,12 @@ class Head(NamedTuple):
         return _numbered(self.width) if self.names is None else self.names
 
 
-def head_of(path: Path, key: str | None, choices: Choices, memory_limit: int | str | None = None) -> Head:
-    grid = grid_of(path, key, choices, memory_limit)
+def head_of(
+    path: Path, key: str | None, choices: Choices, memory_limit: int | str | None = None, grid: Grid | None = None
+) -> Head:
+    grid = grid or grid_of(path, key, memory_limit)
+    if grid and grid.names is None:
+        grid = grid._replace(skip=choices.skip, comments=choices.comments)
     source, found = (grid, _grid_rows(grid)) if grid else _text_rows(path, choices, memory_limit)
     key = key if key in TRIPLETS else None
     n_blank = next((i for i, row in enumerate(found) if any(map(str.strip, row.cells))), 0)

@@ -1,28 +1,29 @@
 """Sheets of workbooks and tables of databases: rows of values, in blocks of Arrow columns like those of text files."""
 
-import re
+import json
+import os
 import sqlite3
-import zipfile
+import subprocess
+import sys
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from functools import partial, reduce
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from shiftsvd.errors import few, plural
-from shiftsvd.io.base import bounded, optional
-from shiftsvd.io.choices import Choices
+from shiftsvd.errors import Refused, Setting, few, plural
+from shiftsvd.io.base import optional
+from shiftsvd.io.formats import sheets
 from shiftsvd.io.formats.columns import TRIPLETS
 from shiftsvd.io.sniff import content_of, split_element
-from shiftsvd.runs.memory import limit_of
+from shiftsvd.runs.memory import limit_of, shown_bytes
 
-_OF_CELL, _INFLATED = 64, 3  # bytes of memory for a cell of a sheet, and for each byte of its texts
-_PLACE: Final = re.compile(rb'\br="([A-Z]{1,3})([0-9]{1,7})"')  # of a cell in a sheet
-_CHUNK, _LONGEST = 1 << 20, 16  # bytes of a sheet that are searched at once; characters of a place
 _AT_ONCE: Final = 1 << 10  # rows that a database returns at once
+_DUCKDB = _CALAMINE = 1 << 26  # bytes that these need at least
 _BLOB: Final = 20  # bytes of a binary value that are shown
 _WAL: Final = 2  # version of a SQLite file with a write-ahead log
 _INT64: Final = 1 << 63
@@ -37,8 +38,8 @@ class Grid(NamedTuple):
 
     rows: Callable[[], Rows]
     names: Sequence[str] | None  # columns of a table in a database
-    skip: int
-    comments: tuple[str, ...]
+    skip: int = 0
+    comments: tuple[str, ...] = ()
 
     def below(self) -> Rows:
         found = islice(self.rows(), self.skip, None)
@@ -67,16 +68,9 @@ def shown(value: Any) -> str:
         return str(value).upper()
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
-    if isinstance(value, datetime) and value.time() == time():
-        return value.date().isoformat()
-    if isinstance(value, datetime):
-        return value.isoformat(" ")
-    if isinstance(value, timedelta):
-        minutes, seconds = divmod(int(value.total_seconds()), 60)
-        return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
     if isinstance(value, bytes):
         return f"x'{value[:_BLOB].hex()}{'…' if len(value) > _BLOB else ''}'"
-    return value.isoformat() if isinstance(value, date | time) else str(value)
+    return str(sheets.shown(value))
 
 
 def _column(values: Sequence[Any]) -> Any:
@@ -99,12 +93,12 @@ def _floats(numbers: Sequence[Any]) -> Any:
     return pa.array([None if value is None else float(value) for value in numbers], pa.float64())
 
 
-def grid_of(path: Path, key: str | None, choices: Choices, memory_limit: int | str | None) -> Grid | None:
+def grid_of(path: Path, key: str | None, memory_limit: int | str | None) -> Grid | None:
     """Return the rows of a workbook or a database, or None if `path` is a file of another kind."""
     content, (file, element) = content_of(path), split_element(path)
     key = element or (None if key in TRIPLETS else key)
     if content in ("zip", "OLE"):
-        return Grid(_sheet(file, key, memory_limit), None, choices.skip, choices.comments)
+        return Grid(_sheet(file, key, memory_limit), None)
     if content not in ("SQLite", "DuckDB"):
         return None
     connect = partial(_sqlite if content == "SQLite" else _duckdb, file, memory_limit)
@@ -117,7 +111,7 @@ def grid_of(path: Path, key: str | None, choices: Choices, memory_limit: int | s
         with connect() as query:
             yield from query(f"SELECT * FROM {_quoted(table)}")[1]
 
-    return Grid(rows, columns, 0, ())
+    return Grid(rows, columns)
 
 
 def _chosen(path: Path, key: str | None, names: Sequence[str], what: str) -> str:
@@ -134,45 +128,31 @@ def _chosen(path: Path, key: str | None, names: Sequence[str], what: str) -> str
 
 
 def _sheet(path: Path, key: str | None, memory_limit: int | str | None) -> Callable[[], Rows]:
-    bounded(path, _unpacked(path), memory_limit)
-    calamine = optional("python_calamine", "sheets")
-    try:
-        with path.open("rb") as file, calamine.load_workbook(file) as book:
-            kinds = {sheet.name: sheet.typ for sheet in book.sheets_metadata}
-            names = [name for name, kind in kinds.items() if kind == calamine.SheetTypeEnum.WorkSheet]
-            if key not in names and len(names) > 1:
-                names = [name for name in names if book.get_sheet_by_name(name).total_height]
-            sheet = book.get_sheet_by_name(_chosen(path, key, names, "sheet"))
-    except calamine.CalamineError as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
-    return lambda: iter(sheet.to_python(skip_empty_area=False))
+    """Return the rows of a sheet, which a process of its own writes to a temporary file as lines of JSON."""
+    optional("python_calamine", "sheets")
+    lines = tempfile.TemporaryFile()  # noqa: SIM115 (closed when the rows are deleted)
+    limit = limit_of(memory_limit)
+    given = [str(path), key or "", str((limit or 1 << 50) + _CALAMINE)]
+    where = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUTF8": "1"}
+    command = [sys.executable, "-P", sheets.__file__, *given]
+    ended = subprocess.run(command, stdout=lines, stderr=subprocess.PIPE, env=where, text=True)
 
+    def rows() -> Rows:
+        lines.seek(begin)
+        yield from map(json.loads, lines)
 
-def _unpacked(path: Path) -> int:
-    """Return the bytes that a workbook may take: calamine holds the rectangle around all filled cells."""
-    if not zipfile.is_zipfile(path):
-        return path.stat().st_size
-    n_bytes = 0
-    with zipfile.ZipFile(path) as book:
-        for part in book.infolist():
-            if re.fullmatch(r"xl/worksheets/[^/]*\.xml", part.filename):
-                n_rows, n_columns = _corner(book.open(part))
-                n_bytes = max(n_bytes, _OF_CELL * n_rows * n_columns)
-            elif part.filename in ("xl/sharedStrings.xml", "content.xml"):
-                n_bytes += _INFLATED * part.file_size
-    return n_bytes
-
-
-def _corner(stream: IO[bytes]) -> tuple[int, int]:
-    n_rows, columns, rest = 0, set[bytes](), b""
-    with stream:
-        while chunk := stream.read(_CHUNK):
-            found = _PLACE.findall(rest + chunk)
-            rest = chunk[-_LONGEST:]
-            columns.update(column for column, _ in found)
-            n_rows = max([n_rows, *(int(row) for _, row in found)])
-    numbers = ([letter - 64 for letter in column] for column in columns)
-    return n_rows, max((reduce(lambda before, letter: 26 * before + letter, each) for each in numbers), default=0)
+    weakref.finalize(rows, lines.close)
+    if ended.returncode:
+        why = ended.stderr.strip()
+        if ended.returncode == 1 and why and "\n" not in why:
+            raise ValueError(f"{path} cannot be read: {why}.")
+        most = f"more than the limit of {shown_bytes(limit or 0)} of memory. If it is not damaged, raise "
+        raise Refused(f"{path} cannot be read: it is damaged or needs {most}", Setting("memory_limit"), ".")
+    lines.seek(0)
+    names = json.loads(lines.readline())
+    begin = lines.tell()
+    _chosen(path, key, names, "sheet")
+    return rows
 
 
 _TABLES: Final = {
@@ -220,7 +200,8 @@ def _duckdb(path: Path, memory_limit: int | str | None) -> Iterator[Query]:
     limit = limit_of(memory_limit)
     closed = ("enable_external_access", "autoinstall_known_extensions", "autoload_known_extensions")
     config = dict.fromkeys((*closed, "allow_community_extensions"), "false") | {"lock_configuration": "true"}
-    config |= {"temp_directory": "", "threads": "1"} | ({} if limit is None else {"memory_limit": f"{limit}B"})
+    config |= {"temp_directory": "", "threads": "1"}
+    config |= {} if limit is None else {"memory_limit": f"{max(limit, _DUCKDB)}B"}
     try:
         with duckdb.connect(str(path), read_only=True, config=config) as connection:
             yield partial(_query, connection)
