@@ -2,7 +2,6 @@
 
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -171,6 +170,8 @@ def _query(cursor: Any, text: str) -> tuple[list[str], Rows]:
 
 @contextmanager
 def _sqlite(path: Path, memory_limit: int | str | None) -> Iterator[Query]:
+    import sqlite3  # takes 40 ms
+
     # The file is never changed, and no -wal or -shm appears next to it: a file with a write-ahead log is read as
     # immutable unless its log exists, as a process may be writing to it.
     log, shared = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
