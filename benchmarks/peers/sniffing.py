@@ -1,7 +1,7 @@
 """Count how often DuckDB, clevercsv, Python's csv and shiftsvd find the delimiter and the header of odd tables.
 
-Run: python -m benchmarks.peers.sniffing [-v] (needs duckdb and clevercsv). The right delimiter of a table is the one with
-which its right matrix was read (tests/support/odd.py), the right header its first line with names of columns.
+Run: python -m benchmarks.peers.sniffing [-v] (needs duckdb and clevercsv). The right delimiter of a table is the one
+with which its right matrix is read (tests/support/odd.py), the right header its line with the names of columns.
 """
 
 import csv
