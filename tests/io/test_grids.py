@@ -86,6 +86,19 @@ def test_one_sheet_of_several_is_chosen(tmp_path: Path) -> None:
     assert f"shiftsvd fit '{path}::Sheet 2'" in done("info", f"{path}::Sheet 2").stdout
 
 
+def test_an_element_of_another_format_has_the_same_mark(tmp_path: Path) -> None:
+    with pytest.importorskip("h5py").File(tmp_path / "a.h5", "w") as file:
+        file["one"], file["two"] = np.ones((3, 2)), np.eye(2)
+    np.testing.assert_array_equal(values(tmp_path / "a.h5::two"), np.eye(2))
+    (tmp_path / "a::b.csv").write_text("a,b\n1,2\n3,5\n")  # a name of a file
+    assert len(values(tmp_path / "a::b.csv")) == 2
+    (tmp_path / "c.csv").write_text("a,b\n1,2\n3,5\n")
+    with pytest.raises(ValueError, match="holds one table"):
+        open_matrix(tmp_path / "c.csv::a")
+    with pytest.raises(ValueError, match="names an element"):
+        open_matrix(tmp_path / "a.h5::two", key="one")
+
+
 def test_a_workbook_comes_from_standard_input(tmp_path: Path) -> None:
     pytest.importorskip("python_calamine")
     path = write_xlsx(tmp_path / "b.xlsx", {"S": [["a", "b"], [1.5, 2], [3.5, 1], [2.5, 4]]})

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -460,17 +460,16 @@ class Rows:
             yield from source.batches(max(1, block_bytes(self._memory) // (_CELL * self.head.width)))
             return
         for piece in source.pieces(max(block_bytes(self._memory), _WIDEST * self.head.width), self._memory):
-            batch = self._parsed(piece, typed, before)
+            batch = self._parsed(source, piece, typed, before)
             yield batch
             if not before and not any(map(any_number, self._choices.na)):
                 typed = {j for j, tally in self.tallies.items() if j in self.form.numeric and not tally.is_text}
             before += batch.num_rows
 
-    def _parsed(self, piece: bytes, typed: set[int], before: int) -> Any:
+    def _parsed(self, source: TextRows, piece: bytes, typed: set[int], before: int) -> Any:
         """Parse rows: columns of numbers as such, unless a cell is no plain number; the others as texts."""
         pa, arrow_csv = optional("pyarrow", "parquet"), optional("pyarrow.csv", "parquet")
-        source, names, known = self.head.source, _numbered(self.head.width), len(self.ragged)
-        mark = source.separator
+        names, known = _numbered(self.head.width), len(self.ragged)
         points = Counter(self.head.decimals[j] for j in typed)
         point = max(points, key=lambda mark: points[mark], default=".")
         typed.intersection_update({j for j in typed if self.head.decimals[j] == point})
@@ -484,7 +483,9 @@ class Rows:
             table = arrow_csv.read_csv(
                 pa.BufferReader(piece),
                 arrow_csv.ReadOptions(column_names=names, block_size=len(piece) + 1, use_threads=False),
-                arrow_csv.ParseOptions(delimiter=mark, newlines_in_values=True, invalid_row_handler=invalid),
+                arrow_csv.ParseOptions(
+                    delimiter=source.separator, newlines_in_values=True, invalid_row_handler=invalid
+                ),
                 arrow_csv.ConvertOptions(column_types=kinds, null_values=[""], decimal_point=point),
             )
         except (UnicodeDecodeError, pa.ArrowInvalid) as error:
@@ -501,7 +502,7 @@ class Rows:
                 return batch
         typed -= doubtful
         del self.ragged[known:]
-        return self._parsed(piece, typed, before)
+        return self._parsed(source, piece, typed, before)
 
     def _add_ragged(self, number: int, count: int, text: str) -> None:
         self.ragged.append((number + self.head.row - 1, count, text if len(self.ragged) < _ABOVE else ""))
@@ -630,7 +631,7 @@ class Rows:
         return numbers, cells[self.form.label or 0], cells[self._text or 0]
 
     def _lines(self) -> Iterator[list[str]]:
-        source = self.head.source
+        source = cast("TextRows", self.head.source)
         with opened(self._path, source.form, self._memory) as stream:
             stream.read(source.skip)
             lines = (line.decode() for line in bounded_lines(self._path, stream, self._memory, _CUT, kept=False))

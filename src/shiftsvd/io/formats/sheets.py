@@ -25,8 +25,8 @@ def main(path: str, key: str, n_bytes: int) -> None:
     if sys.platform == "linux":
         import resource
 
-        with open("/proc/self/statm") as file:
-            most = int(file.read().split()[0]) * resource.getpagesize() + n_bytes
+        with open("/proc/self/statm") as pages:
+            most = int(pages.read().split()[0]) * resource.getpagesize() + n_bytes
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
     try:
         with open(path, "rb") as file, calamine.load_workbook(file) as book:

@@ -151,8 +151,8 @@ class Tally:
         """Tally cells, of which the first is in row `first`; return them as numbers, NaN where they are none."""
         pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
         numbers = None if self.text else numbers_of(column)
-        stored = None if numbers is None else column_of_numbers(numbers)
-        if stored is not None and self._missing:
+        stored = np.empty(0) if numbers is None else column_of_numbers(numbers)
+        if self._missing:
             stored = np.where(np.isin(stored, self._missing), np.nan, stored)
         if numbers is column:
             self.add_numbers(stored, first)
