@@ -6,9 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
-from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -219,27 +218,36 @@ def _is_header(line: str, after: str) -> bool:
 
 
 def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[str, list[TextRow]]:
-    marks = [separator] if separator else [mark for mark in _SEPARATORS if mark in text] or [","]
-    best, found, fitness = marks[0], list[TextRow](), _NONE
-    for mark in [*marks, *([] if separator or '"' in text else [" "])]:
-        if mark == " " and fitness[0] and fitness[2] == 1:
-            break  # blanks in cells of rows that are alike
+    line = next(line for line in io.StringIO(text) if line.strip())
+    marks = [mark for mark in _SEPARATORS if mark in line]
+    tried = _tried(path, text, is_all, [separator] if separator else marks or [","])
+    best = max(tried, key=lambda mark: _fitness(tried[mark]))
+    if separator is None and not _fits(tried[best]):
+        others = [mark for mark in _SEPARATORS if mark in text and mark not in tried]
+        tried |= _tried(path, text, is_all, [*others, *(" " if '"' not in text else "")])
+        best = max(tried, key=lambda mark: _fitness(tried[mark]))
+    return best, tried[best]
+
+
+def _tried(path: Path, text: str, is_all: bool, marks: Sequence[str]) -> dict[str, list[TextRow]]:
+    tried: dict[str, list[TextRow]] = {}
+    for mark in marks:
         try:
-            records = _records(path, text, is_all, mark)
+            tried[mark] = _records(path, text, is_all, mark)
         except ValueError:  # such as quotes that end before another delimiter
-            if mark == marks[-1] and not found:
+            if mark == marks[-1] and not tried:
                 raise
-        else:
-            best, found, fitness = max((best, found, fitness), (mark, records, _fitness(records)), key=itemgetter(2))
-    return best, found
+    return tried
+
+
+def _fits(records: Sequence[TextRow]) -> bool:
+    width = _usual_width(records)
+    return width > 1 and all(len(each.cells) == width for each in records[1:])
 
 
 def _usual_width(records: Sequence[TextRow]) -> int:
     counts = Counter(len(each.cells) for each in records)
     return max(counts, key=lambda width: (counts[width], width))
-
-
-_NONE: Final = (False, -1.0, 0.0, 0)
 
 
 def _fitness(records: Sequence[TextRow]) -> tuple[bool, float, float, int]:  # alike, numeric, and many columns
