@@ -23,6 +23,9 @@ FormatName = Literal[
     "tsv",
     "parquet",
     "arrow",
+    "sheet",
+    "sqlite",
+    "duckdb",
     "svmlight",
 ]
 VarNamesName = Literal["gene_symbols", "gene_ids"]  # scanpy's words

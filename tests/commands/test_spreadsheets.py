@@ -120,10 +120,18 @@ def test_texts_called_txt_are_tables(name: str, mark: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("suffix", [".xlsx", ".xls", ".ods"])
-def test_spreadsheets_are_to_be_saved_as_csv(suffix: str, tmp_path: Path) -> None:
+def test_a_damaged_workbook_is_named(suffix: str, tmp_path: Path) -> None:
+    pytest.importorskip("python_calamine")
     told = invoke("fit", written(tmp_path / f"plots{suffix}", "PK\x03\x04 and more"), "-k", 2)
     assert told.exit_code == 1
-    assert "is a spreadsheet. Save the sheet as CSV" in told.stderr
+    assert f"plots{suffix} cannot be read" in told.stderr
+    assert told.stderr.count("\n") == 1
+
+
+def test_a_text_with_the_suffix_of_a_workbook_is_named(tmp_path: Path) -> None:
+    told = invoke("fit", written(tmp_path / "plots.xls", PLOTS), "-k", 2)
+    assert told.exit_code == 1
+    assert "--format csv" in told.stderr
 
 
 def test_scores_of_a_text_are_a_text(tmp_path: Path) -> None:

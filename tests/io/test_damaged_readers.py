@@ -17,6 +17,7 @@ import pytest
 
 from shiftsvd.backends.source import RowSource
 from tests.support.places import ROOT
+from tests.support.workbooks import write_grid
 from tests.support.written import (
     frame,
     triplets,
@@ -72,6 +73,7 @@ FORMATS: dict[str, tuple[Callable[[Path], Any], str, bool]] = {
         "csv",
         False,
     ),
+    **{f"a{suffix}": (write_grid, "csv", False) for suffix in (".xlsx", ".ods", ".xls", ".sqlite", ".duckdb")},
     "a.svmlight": (lambda path: write_svmlight(path, zero_based=True), "svmlight", True),
     "a.svmlight.gz": (lambda path: write_svmlight(path, zero_based=False), "svmlight", False),
     "a.bed": (write_bed, "bed", False),

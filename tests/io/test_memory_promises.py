@@ -88,7 +88,7 @@ def test_columns_of_parquet_are_counted_before_any_is_read(tmp_path: Path) -> No
 
 @pytest.mark.long
 def test_blocks_of_a_text_are_a_part_of_the_limit() -> None:
-    assert 32 * delimited.block_bytes("1GB") < 1e9 / 10
+    assert 7 * delimited.block_bytes("1GB") < 1e9 / 8
     assert delimited.block_bytes("1TB") == 2**24
 
 

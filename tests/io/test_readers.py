@@ -21,6 +21,7 @@ from shiftsvd.io import Opened, open_matrix
 from shiftsvd.io.formats import market, svmlight, table
 from shiftsvd.io.formats.numpy_files import read_npy, read_npz
 from tests.support.places import needs
+from tests.support.workbooks import write_grid
 from tests.support.written import (
     COLUMNS,
     ROWS,
@@ -119,6 +120,7 @@ CASES = [
     Case(table.read, "polars.arrow", partial(write_polars, how="write_ipc"), **BOTH),
     Case(table.read, "pandas.feather", partial(write_frame, how="to_feather", frame=with_names_first), **BOTH),
     Case(table.read, "stream.arrow", ipc_stream, **BOTH),
+    *(Case(table.read, f"a{suffix}", write_grid, **BOTH) for suffix in (".xlsx", ".ods", ".xls", ".sqlite", ".duckdb")),
     *(
         Case(
             table.read,

@@ -22,6 +22,7 @@ from tests.support.hostile_files import CASES
 from tests.support.hostile_run import SECONDS, attempt, canary_at, limited, load_libraries, timed
 from tests.support.hostile_trees import Case, anndata, h5, sparse_group, zarr_folder
 from tests.support.places import readable_of
+from tests.support.workbooks import write_grid
 from tests.support.written import (
     frame,
     triplets,
@@ -102,6 +103,7 @@ SOUND: dict[str, Case] = {
         "a.parquet": lambda path: frame().to_parquet(path, row_group_size=7),
         "plain.parquet": lambda path: frame().to_parquet(path, compression=None, use_dictionary=False),
         "a.feather": lambda path: with_names_first().to_feather(path),
+        **{f"a{suffix}": write_grid for suffix in (".xlsx", ".ods", ".xls", ".sqlite", ".duckdb")},
         "a.svmlight": lambda path: write_svmlight(path, zero_based=True),
         "10x": lambda path: write_10x(path, ""),
         "a.h5": write_h5,

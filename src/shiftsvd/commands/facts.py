@@ -11,10 +11,8 @@ import numpy as np
 
 from shiftsvd.backends.device import devices, products
 from shiftsvd.backends.source import RowSource
-from shiftsvd.commands.hooks import first_answer, hooks_of
 from shiftsvd.commands.options import as_given, quoted, spelled, worded
 from shiftsvd.commands.settings import Settings
-from shiftsvd.commands.writing import model_in, of_gaps
 from shiftsvd.errors import Setting, few, plain, plural
 from shiftsvd.io.base import reading
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
@@ -23,7 +21,6 @@ from shiftsvd.io.sniff import format_of, formats
 from shiftsvd.io.spooling import rereadable
 from shiftsvd.io.storage.tree import opened_tree
 from shiftsvd.kernels import default_threads, instruction_set, lacking
-from shiftsvd.missing.opening import n_missing
 from shiftsvd.model_file import describe
 from shiftsvd.names import resolve
 from shiftsvd.runs.memory import shown_bytes
@@ -112,6 +109,8 @@ def _of_files(paths: list[Path], kinds: str, settings: Settings) -> Facts:
         # `open_chosen` raises an error for missing entries, so there are none.
         facts |= _numbers(A.shape, A.costs.stored, A.dtype) | {"n_missing": 0}
         return facts | _named(names.samples, names.features)
+    from shiftsvd.missing.opening import n_missing  # imports the solvers
+
     opened = read_files(paths, **where, memory_limit=memory, choices=settings.choices)
     X = opened.matrix
     shape = X.shape[::-1] if opened.by_features else X.shape
@@ -196,6 +195,11 @@ def _named(samples: Any, features: Any) -> Facts:
 
 
 def of_model(settings: Settings) -> Facts:
+    # Imported here, as `info` of a table takes half of the time without the solvers.
+    from shiftsvd.commands.hooks import first_answer, hooks_of
+    from shiftsvd.commands.writing import model_in, of_gaps
+    from shiftsvd.estimators.batches import BatchPCA
+
     file, *others = settings.files
     hooks = hooks_of(settings)
     if others:
@@ -206,8 +210,6 @@ def of_model(settings: Settings) -> Facts:
             )
         return dict(comparison)
     pca = model_in(file, object)
-    from shiftsvd.estimators.batches import BatchPCA  # imported with the model
-
     if not isinstance(pca, BatchPCA):
         content = describe(file)
         return {"file": file, **{name: content[name] for name in ("kind", "settings", "provenance", "tensors")}}

@@ -100,7 +100,14 @@ class Matrix(click.Path):
     """A path of data. A named pipe is copied to a temporary file, because data may be read several times."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from shiftsvd.io.sniff import split_element
+
+        element = split_element(Path(value))[1]
+        if element is not None:
+            value = os.fspath(value).removesuffix(f"::{element}")
         path = os.fsdecode(super().convert(value, parameter, ctx))
+        if element is not None:
+            return f"{path}::{element}"
         if ctx is None or path == "-" or not stat.S_ISFIFO(os.stat(path).st_mode):
             return path
         from shiftsvd.io.spooling import spooled_pipe

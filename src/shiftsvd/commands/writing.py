@@ -3,7 +3,6 @@
 import csv
 import json
 import math
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -23,7 +22,7 @@ from shiftsvd.commands.settings import OF_RESULTS, Settings
 from shiftsvd.commands.tables import WRITERS, Table, Write, component_names, format_named, write_rows
 from shiftsvd.errors import plain_lines, plural
 from shiftsvd.io import Names
-from shiftsvd.io.sniff import format_of, formats, named_format
+from shiftsvd.io.sniff import format_of, formats, named_format, split_element
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.model_file import load_model
 from shiftsvd.operators import Operator
@@ -298,7 +297,8 @@ def planned(settings: Settings, hooks: Sequence[Hooks]) -> dict[str, Path]:
     paths = {name: folder / file if isinstance(file, str) else file for name, file in files.items()}
     paths["result"] = folder / MANIFEST  # written last, as it has hashes of the others
     for path in paths.values():
-        if path.exists() and not path.is_symlink() and any(map(path.samefile, filter(os.path.exists, settings.files))):
+        inputs = [file for file, _ in map(split_element, settings.paths) if file.exists()]
+        if path.exists() and not path.is_symlink() and any(map(path.samefile, inputs)):
             raise ValueError(f"{path} is an input file and would be overwritten. Use another folder for --out.")
     return paths
 

@@ -19,7 +19,7 @@ from shiftsvd.errors import Refused, Setting, plural, refuse
 from shiftsvd.io.base import Features, Labels, Names, Opened, Orient, reading
 from shiftsvd.io.choices import NOTHING, Censored, Choices, Columns, naming
 from shiftsvd.io.formats.table import with_classes
-from shiftsvd.io.sniff import format_of, formats
+from shiftsvd.io.sniff import format_of, formats, split_element
 from shiftsvd.io.spooling import refuse_device, rereadable
 from shiftsvd.io.stacking import JOINS, Join, read_stack, several
 from shiftsvd.io.storage.chunked import times_decoded
@@ -349,9 +349,10 @@ def read_file(
     choices: Choices = NOTHING,
 ) -> Opened:
     with reading(path):
-        if not path.exists():
-            raise FileNotFoundError(f"{path} does not exist")
-        refuse_device(path)
+        file, element = split_element(path)
+        if not file.exists():
+            raise FileNotFoundError(f"{file} does not exist")
+        refuse_device(file)
         kind = format_of(path, format)
         known = formats()[kind]
         read = resolve(known.reader)
@@ -359,7 +360,9 @@ def read_file(
             return cast("Opened", read(path, key, memory_limit, choices))
         if not choices.remembered:  # ignore settings for tables that come from a model
             choices.refuse_for(kind)
-        return cast("Opened", read(path, key, memory_limit))
+        if element is not None and key is not None:
+            raise Refused(f"{path} names an element of the file. Remove ", Setting("key", key), ".")
+        return cast("Opened", read(file, key if element is None else element, memory_limit))
 
 
 def held_bytes(source: RowSource) -> int:

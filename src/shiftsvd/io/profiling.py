@@ -10,7 +10,8 @@ from shiftsvd.io.base import reading
 from shiftsvd.io.choices import Choices
 from shiftsvd.io.formats.columns import Layout, in_order, positions
 from shiftsvd.io.formats.delimited import MOST, Rows, head_of
-from shiftsvd.io.formats.table import typed_table
+from shiftsvd.io.formats.grid import grid_of
+from shiftsvd.io.formats.table import refuse_settings, typed_table
 from shiftsvd.io.formats.tally import Finding, Kind, Tally, of_columns, of_text_columns, refused
 from shiftsvd.io.sniff import content_of, format_of, formats
 from shiftsvd.io.spooling import rereadable
@@ -205,9 +206,11 @@ def profiled(
                 return None
             typed = _Typed(schema, form(choices), batches)
         return _profile(path, kind, typed, choices, notes, spell)
+    refuse_settings(content_of(path), choices)
+    grid = grid_of(path, key, memory_limit)
     while True:
         try:
-            head = head_of(path, key, choices, memory_limit)
+            head = head_of(path, key, choices, memory_limit, grid)
             if head.triplets or head.width > MOST:
                 return None
             rows = _Texts(Rows(path, head, choices, memory_limit, everything=True))
@@ -245,7 +248,7 @@ class _Typed:
         self.tallies = {j: Tally(name, text=j in form.texts) for j, name in enumerate(schema.names)}
         for batch in batches:
             for j, tally in self.tallies.items():
-                tally.add(batch.column(j), self.n_rows + 1)
+                tally.read(batch.column(j), self.n_rows + 1)
             if form.label is not None:
                 self.samples += map(str, batch.column(form.label)[: _NAMES - len(self.samples)].to_pylist())
             self.n_rows += batch.num_rows

@@ -37,6 +37,17 @@ _FORMATS: Final[dict[str, Format]] = {
     "arrow": Format(
         "shiftsvd.io.formats.table:read", (".arrow", ".feather", ".ipc"), ("Arrow",), "Arrow IPC or Feather table", True
     ),
+    "sheet": Format(
+        "shiftsvd.io.formats.table:read",
+        (".xlsx", ".xlsm", ".ods", ".xls"),
+        ("zip", "OLE"),
+        "sheet of a workbook",
+        True,
+    ),
+    "sqlite": Format(
+        "shiftsvd.io.formats.table:read", (".sqlite", ".sqlite3"), ("SQLite",), "table of a SQLite file", True
+    ),
+    "duckdb": Format("shiftsvd.io.formats.table:read", (".duckdb",), ("DuckDB",), "table of a DuckDB file", True),
     "svmlight": Format("shiftsvd.io.formats.svmlight:read", _packed(".svmlight", ".libsvm", ".svm"), (), "svmlight"),
 }
 
@@ -44,18 +55,28 @@ _MAGIC: Final = {
     b"\x89HDF\r\n\x1a\n": "HDF5",
     b"PK\x03\x04": "zip",
     b"PK\x05\x06": "zip",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "OLE",
+    b"SQLite format 3\0": "SQLite",
     b"\x93NUMPY": "npy",
     b"PAR1": "Parquet",
     b"ARROW1": "Arrow",
     b"\xff\xff\xff\xff": "Arrow",  # a stream
     b"%%MatrixMarket": "MatrixMarket",
 }
-_BY_CONTENT: Final = {"zip": "npz", "npy": "npy", "Parquet": "parquet", "Arrow": "arrow", "MatrixMarket": "mtx"}
+_BY_CONTENT: Final = {
+    "zip": "npz",
+    "npy": "npy",
+    "Parquet": "parquet",
+    "Arrow": "arrow",
+    "MatrixMarket": "mtx",
+    "OLE": "sheet",
+    "SQLite": "sqlite",
+    "DuckDB": "duckdb",
+}
 
 
 # Text files of unknown delimiter; the reader of tables detects it.
 _TEXTS: Final = _packed(".txt")
-_SPREADSHEETS: Final = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 
 
 def format_of(path: Path, format: str | None) -> str:  # noqa: A002
@@ -66,7 +87,7 @@ def format_of(path: Path, format: str | None) -> str:  # noqa: A002
     ValueError
         If the suffix contradicts the content, or neither identifies a format.
     """
-    known: dict[str, Format] = formats()
+    path, known = split_element(path)[0], formats()
     if format is not None and format not in known:
         raise refuse("format", f"be one of {', '.join(known)}", format)
     if format is None:
@@ -79,16 +100,27 @@ def format_of(path: Path, format: str | None) -> str:  # noqa: A002
     if content not in (expected or ("something else",)):
         reason = f"the format is {named!r}" if format else f"the suffix is that of {named!r}"
         found = {"folder": "a folder", "something else": "text, or of an unknown format"}.get(content, content)
+        is_text = named == "sheet" and content == "something else"  # many programs write texts with the suffix .xls
         text = f"{path}: {reason} ({known[named].description}), but the content is {found}. "
         remedy = "Set " if format else "Give the file the suffix of its content, or set "
-        raise Refused(text, remedy, Setting("format"), " to the format of the content.")
+        wanted = ("If it is a text, use ", Setting("format", "csv"), ".") if is_text else ()
+        raise Refused(text, *(wanted or (remedy, Setting("format"), " to the format of the content.")))
     return named
 
 
+def split_element(path: Path) -> tuple[Path, str | None]:
+    """Split FILE::TABLE into the path of the file and the name of the table; other paths have none."""
+    file, mark, element = str(path).partition("::")
+    return (Path(file), element) if mark and not path.exists() else (path, None)
+
+
 def content_of(path: Path) -> str:
+    path, _ = split_element(path)
     if path.is_dir():
         return "folder"
     head = _head(path)
+    if head[8:12] == b"DUCK":
+        return "DuckDB"
     magics: dict[bytes, str] = _MAGIC | merged("magic")
     for magic, content in magics.items():
         if head.startswith(magic):
@@ -118,11 +150,10 @@ def decoder_of(path: Path) -> Decoder | None:
 def _refuse_unread(path: Path) -> None:
     if decoder := decoder_of(path):
         raise ValueError(resolve(decoder.refusal)(path))
-    if path.name.lower().endswith(_SPREADSHEETS):
-        raise ValueError(f"{path} is a spreadsheet. Save the sheet as CSV (UTF-8) and pass that file.")
 
 
 def named_format(path: Path) -> str | None:
+    path, _ = split_element(path)
     return _by_suffix(path) or ("csv" if path.name.lower().endswith(_TEXTS) else None)
 
 

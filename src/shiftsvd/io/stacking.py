@@ -12,6 +12,7 @@ from shiftsvd.backends.columns import Among, SomeColumns, SomeRows
 from shiftsvd.backends.source import HeldRows, OnTop, RowSource, SideBySide, bytes_of
 from shiftsvd.errors import Refused, Setting, few
 from shiftsvd.io.base import Labels, Opened, Orient, bounded, labels, reading
+from shiftsvd.io.sniff import split_element
 from shiftsvd.runs.memory import parse_bytes
 from shiftsvd.runs.messages import notice
 
@@ -119,7 +120,7 @@ def read_stack(
             *(Setting("stack", "columns"), f" (if each file has different features), got {stack!r}"),
         )
     for path in paths:
-        if not path.exists():
+        if not split_element(path)[0].exists():
             raise FileNotFoundError(f"{path} does not exist")
     _refuse_duplicates(paths)
     opened, left = [], None if memory_limit is None else parse_bytes(memory_limit)

@@ -7,7 +7,6 @@ from math import ceil, log, pi, sin, sqrt
 from typing import Literal
 
 import numpy as np
-from scipy.ndimage import maximum_filter
 
 from shiftsvd.operators import Panel, Vector
 
@@ -101,6 +100,8 @@ class Smooth:
         there, rows = np.isfinite(self.offsets), margins > 0
         if not there.any() or not rows.any():
             return out
+        from scipy.ndimage import maximum_filter  # takes 0.2 s, and few transformations need it
+
         w = np.ones(len(margins)) if weights is None else weights
         a, row, row_width = probes(np.log(margins[rows]))
         b, column, column_width = probes(self.offsets[there])

@@ -190,11 +190,12 @@ def has_leading_zeros(texts: Any) -> bool:
     return bool(pc.any(pc.match_substring_regex(texts, r"^-?0\d")).as_py())
 
 
-def proves(texts: Any, decimal: str) -> bool:
-    """Return True if a cell has the decimal mark in a place where it cannot separate thousands, such as 59.4."""
+def proves(texts: Any, decimal: str) -> tuple[bool, npt.NDArray[np.intp]]:
+    """Return whether a cell has the decimal mark where it cannot separate thousands, as 59.4, and where it may."""
     pc = optional("pyarrow.compute", "parquet")
     unclear = pc.match_substring_regex(texts, rf"^{_WHOLE}{re.escape(decimal)}\d{{3}}$")
     marked = pc.match_substring(texts, decimal)
     if not pc.any(marked).as_py():
-        return False
-    return bool(pc.any(pc.and_(marked, pc.invert(unclear))).as_py())
+        return False, np.empty(0, np.intp)
+    places = np.flatnonzero(pc.fill_null(unclear, False).to_numpy(zero_copy_only=False))
+    return bool(pc.any(pc.and_(marked, pc.invert(unclear))).as_py()), places

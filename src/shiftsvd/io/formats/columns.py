@@ -141,18 +141,18 @@ def layout_of_schema(schema: Any, choices: Choices, *, strict: bool = True) -> L
         for field in fields:
             _check_numbers(field)
     single = all(field.type == optional("pyarrow", "parquet").float32() for field in fields)
-    texts = frozenset(j for j, field in enumerate(schema) if not _holds_numbers(field))
+    texts = frozenset(j for j, field in enumerate(schema) if not holds_numbers(field))
     return form._replace(dtype=np.dtype(np.float32 if single else np.float64), texts=texts)
 
 
-def _holds_numbers(field: Any) -> bool:
+def holds_numbers(field: Any) -> bool:
     types = optional("pyarrow", "parquet").types
     kinds = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
     return any(is_kind(field.type) for is_kind in kinds)
 
 
 def _check_numbers(field: Any) -> None:
-    if not _holds_numbers(field):
+    if not holds_numbers(field):
         settings = ("one_hot", "drop") if is_text(field.type) else ("drop",)
         text = f"column {field.name!r} must be numbers, got {field.type}."
         raise Refused(text, *remedies([(Setting(setting, field.name), purpose(setting, 1)) for setting in settings]))
@@ -197,7 +197,24 @@ def is_text(kind: Any) -> bool:
 
 
 def texts(column: Any) -> list[str]:
+    column = column.field("text") if optional("pyarrow", "parquet").types.is_struct(column.type) else column
     return ["" if value is None else str(value) for value in column.to_pylist()]
+
+
+def as_texts(column: Any) -> Any:
+    """Return the cells of a column as Arrow texts; "" if a value is null."""
+    pa = optional("pyarrow", "parquet")
+    if pa.types.is_string(column.type):
+        return column.fill_null("") if column.null_count else column
+    return pa.array(texts(column), pa.string())
+
+
+def numbers_of(column: Any) -> Any:
+    """Return the cells that are stored as numbers, null elsewhere, or None if a column holds texts alone."""
+    types = optional("pyarrow", "parquet").types
+    if types.is_struct(column.type) and column.type.names == ["text", "number"]:  # as `grid` makes them
+        return column.field("number")
+    return column if holds_numbers(column) else None
 
 
 def sound(batch: Any) -> Any:
@@ -255,7 +272,7 @@ def class_texts(column: Any) -> Any:
     pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
     if pa.types.is_boolean(column.type):
         column = pc.if_else(column, "True", "False")  # as pandas writes them in texts
-    trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    trimmed = pc.utf8_trim_whitespace(as_texts(column) if pa.types.is_struct(column.type) else column.cast(pa.string()))
     return pc.if_else(pc.is_in(trimmed, pa.array(NO_CLASS)), pa.scalar(None, pa.string()), trimmed)
 
 
@@ -278,6 +295,7 @@ _VALUES = ("value", "x", "rating")
 _BYTES = 48  # of memory for a triplet: parsed, concatenated, and in the CSR
 
 Positions = tuple[int, int, int]
+TRIPLETS: Final = (None, "matrix", "triplets")  # keys of tables
 
 
 def positions(names: Sequence[str], key: str | None) -> Positions | None:
@@ -344,7 +362,7 @@ class _Axis:
 
     def places(self) -> npt.NDArray[np.int64]:
         places = np.concatenate(self._parts)
-        if self._digits and all(map(_is_whole, self.names)):
+        if self._digits and self.names and all(map(_is_whole, self.names)):
             places = np.array([int(text) for text in self.names], np.int64)[places]
             self.names = {}
         if places.min() < 0:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,19 @@ from shiftsvd.errors import Refused, Setting, plural
 from shiftsvd.io.base import bounded_lines, bounded_width, optional
 from shiftsvd.io.choices import Choices, naming
 from shiftsvd.io.formats.cells import Number, any_number, is_gap, number
-from shiftsvd.io.formats.columns import Layout, Positions, indicators, layout_of_text, positions, texts
+from shiftsvd.io.formats.columns import (
+    TRIPLETS,
+    Layout,
+    Positions,
+    as_texts,
+    indicators,
+    layout_of_text,
+    positions,
+    texts,
+)
+from shiftsvd.io.formats.grid import Grid, grid_of, is_number, shown, shown_row
 from shiftsvd.io.formats.tally import Finding, Seen, Tally, is_total, of_text_columns, rows_of_totals
-from shiftsvd.io.formats.text import TextForm, beginning, for_arrow, opened, text_form, undecoded
+from shiftsvd.io.formats.text import LINES, TextForm, beginning, opened, text_form, undecoded
 from shiftsvd.runs.memory import limit_of
 
 _SEP_LINE = re.compile(r"sep=.[ \t]*\r?\n", re.IGNORECASE)  # first line that spreadsheets write
@@ -29,14 +39,61 @@ _ENOUGH = 20  # cells that prove the decimal mark of a column
 _ABOVE = 30  # lines among which the header is searched
 
 
-class Head(NamedTuple):
-    """Layout of a text file, as detected in its first lines: delimiter, notation, names and use of columns."""
+class TextRow(NamedTuple):
+    """A row among the first ones: its cells and its text, and the bytes and lines up to its end."""
 
-    text_form: TextForm
+    cells: list[str]
+    end: int
+    line: int
+    text: str
+    stored: frozenset[int] = frozenset()  # places of cells that a sheet or a database stores as numbers
+
+    @property
+    def notation(self) -> list[str]:
+        """The cells, with 1 for stored numbers, which have no decimal mark."""
+        return ["1" if j in self.stored else cell for j, cell in enumerate(self.cells)] if self.stored else self.cells
+
+
+class TextRows(NamedTuple):
+    """The rows of a text file, from a byte on."""
+
+    path: Path
+    form: TextForm
     separator: str
+    skip: int  # bytes before the first row, after the conversion by `form`
+
+    def pieces(self, size: int, memory_limit: int | str | None) -> Iterator[bytes]:
+        """Yield the text in pieces of whole rows of about `size` bytes; the first one is small."""
+        with opened(self.path, self.form, memory_limit) as stream:
+            stream.read(self.skip)
+            rest, chunk = b"", stream.read(min(size, _FIRST))
+            while chunk:
+                text, chunk = rest + chunk, stream.read(size)
+                end = _end_of_rows(text) if chunk else len(text)
+                if end:
+                    yield text[:end]
+                rest = text[end:]
+
+
+def _end_of_rows(text: bytes) -> int:
+    # The end of the last line with as many quotes that begin cells as quotes that end them. A quote within a cell, as
+    # in 5" pipe, makes their number odd on all lines below; rows do not have as many bytes as a block.
+    mark = b"\n" if b"\n" in text else b"\r"
+    last = end = text.rfind(mark) + 1
+    n_quotes = text.count(b'"', 0, end)
+    while n_quotes % 2:
+        before = text.rfind(mark, 0, end - 1) + 1
+        n_quotes -= text.count(b'"', before, end)
+        end = before
+    return end or (last if len(text) > _BLOCK else 0)
+
+
+class Head(NamedTuple):
+    """Layout of a table, as detected in its first rows: where its rows are, notation, names and use of columns."""
+
+    source: TextRows | Grid
     width: int  # columns of the table
     names: Sequence[str] | None
-    skip: int  # bytes before the first row, after the conversion by `text_form`
     row: int  # number of the first row, as spreadsheets count
     decimals: Sequence[str]  # decimal mark of each column
     proven: frozenset[str]  # decimal marks that cannot separate thousands, such as that of 59.4
@@ -48,47 +105,63 @@ class Head(NamedTuple):
         return _numbered(self.width) if self.names is None else self.names
 
 
-class TextRow(NamedTuple):
-    """The cells of one row, and the bytes up to its end."""
-
-    cells: list[str]
-    end: int
-
-
-def head_of(path: Path, key: str | None, choices: Choices, memory_limit: int | str | None = None) -> Head:
-    how, text, skipped, is_all = _text(path, choices, memory_limit)
-    separator, found = _cut(path, text, is_all, choices.sep)
-    if separator == " " and '"' not in text:
-        how, separator = how._replace(blanks=True), "\t"
-        how, text, skipped, is_all = _text(path, choices, memory_limit, how)
-        found = _records(path, text, is_all, separator)
-    above, records = _without_blank(found)
-    records = _without_lines_above(text, records, choices.skip)
+def head_of(
+    path: Path, key: str | None, choices: Choices, memory_limit: int | str | None = None, grid: Grid | None = None
+) -> Head:
+    grid = grid or grid_of(path, key, memory_limit)
+    if grid and grid.names is None:
+        grid = grid._replace(skip=choices.skip, comments=choices.comments)
+    source, found = (grid, _grid_rows(grid)) if grid else text_rows(path, choices, memory_limit)
+    key = key if key in TRIPLETS else None
+    n_blank = next((i for i, row in enumerate(found) if any(map(str.strip, row.cells))), 0)
+    records, above = found[n_blank:], found[n_blank - 1] if n_blank else None
+    if grid and grid.names is not None:  # a table of a database
+        return _headed(source, key, choices, grid.names, records, None)
+    _refuse_lines_above(records)
     first, *others = records
     cells = [cell.strip() for cell in first.cells]
     # A first line of numbers is a row, except 0, 1, 2, ...: pandas writes these as names.
-    if all(map(_is_header_number, cells)) and cells != [str(j) for j in range(len(cells))]:
-        names, rows, skip, short = None, records, above, False
-    elif not others:
+    is_row = all(map(_is_header_number, cells)) and cells != [str(j) for j in range(len(cells))]
+    where = positions(cells, key)
+    if is_row or (where and key and _is_header_number(cells[2])):
+        return _headed(source, key, choices, None, records, above)
+    if not others:
         raise ValueError(f"{path} has a header but no rows. Check that the file is complete.")
-    else:
-        # R writes no name for the column of row names. A header below other lines is not a row.
-        longer = len(others[0].cells) == len(cells) + 1 and any(map(any_number, others[0].cells))
-        trailing = longer and all(each.cells[-1] == "" for each in others)  # separators at the end of rows only
-        short = longer and not trailing
-        names, rows, skip = ["", *cells] if short else [*cells, ""] if trailing else cells, others, first.end
-    width = len(cells) if names is None else len(names)
-    where = positions(cells if names is None else names, key) if names or key else None
-    if where and names and key and _is_header_number(names[2]):
-        names, skip, rows = None, above, records
+    # R writes no name for the column of row names. A header below other lines is not a row.
+    longer = len(others[0].cells) == len(cells) + 1 and any(map(any_number, others[0].cells))
+    trailing = longer and all(each.cells[-1] == "" for each in others)  # separators at the end of rows only
+    names = [*cells, ""] if trailing else ["", *cells] if longer else cells
+    return _headed(source, key, choices, names, others, first, short=longer and not trailing)
+
+
+def _headed(
+    source: TextRows | Grid,
+    key: str | None,
+    choices: Choices,
+    names: Sequence[str] | None,
+    rows: Sequence[TextRow],
+    above: TextRow | None,  # the last one that is not a row of the table
+    *,
+    short: bool = False,
+) -> Head:
+    width = len(rows[0].cells) if names is None else len(names)
     called = _numbered(width) if names is None else names
-    cut = [row.cells for row in rows if len(row.cells) == width and any(map(str.strip, row.cells))]
+    cut = [row.notation for row in rows if len(row.cells) == width and any(map(str.strip, row.cells))]
     if not choices.keep_total:
         cut = [cells for cells in cut if not is_total(cells)] or cut
     decimals, proven = _decimals(list(zip(*cut, strict=True)) or [()] * width, choices)
+    where = positions(called, key) if names or key else None
     form = Layout(None, []) if where else layout_of_text(called, cut, short, decimals, choices)
-    line = (skipped + text.encode()[:skip]).count(b"\n") + 1
-    return Head(how, separator, width, names, len(skipped) + skip, line, decimals, proven, form, where)
+    begins = source if above is None else source._replace(skip=above.end)
+    return Head(begins, width, names, 1 + (above.line if above else choices.skip), decimals, proven, form, where)
+
+
+def _grid_rows(grid: Grid) -> list[TextRow]:
+    found = []
+    for i, row in enumerate(islice(grid.below(), LINES), grid.skip + 1):
+        stored = frozenset(j for j, value in enumerate(row) if is_number(value))
+        found.append(TextRow(list(map(shown, row)), i, i, shown_row(row), stored))
+    return found
 
 
 def _numbered(width: int) -> list[str]:
@@ -100,23 +173,31 @@ def _is_header_number(cell: str) -> bool:
     return cell.lower() == "nan" or (found is not None and not found.unit and not found.limit)
 
 
-def _text(
-    path: Path, choices: Choices, memory_limit: int | str | None, how: TextForm | None = None
-) -> tuple[TextForm, str, bytes, bool]:
-    if how is None:
-        how = text_form(path, choices.encoding, choices.comments)
-        text, _ = beginning(path, how, memory_limit)
-        how = how._replace(comments=(*how.comments, *_comments_of(text)))
+def text_rows(path: Path, choices: Choices, memory_limit: int | str | None) -> tuple[TextRows, list[TextRow]]:
+    how = text_form(path, choices.encoding, choices.comments)
+    comments = _comments_of(beginning(path, how, memory_limit)[0])
+    how = how._replace(comments=(*how.comments, *comments))
+    text, skipped, is_all = _below_titles(path, how, choices, memory_limit)
+    separator, found = _cut(path, text, is_all, choices.sep)
+    if separator == " " and '"' not in text:
+        how, separator = how._replace(blanks=True), "\t"
+        text, skipped, is_all = _below_titles(path, how, choices, memory_limit)
+        found = _records(path, text, is_all, separator)
+    n_bytes = len(skipped.encode())
+    found = [row._replace(end=row.end + n_bytes, line=row.line + choices.skip) for row in found]
+    return TextRows(path, how, separator, n_bytes), found
+
+
+def _below_titles(path: Path, how: TextForm, choices: Choices, memory_limit: int | str | None) -> tuple[str, str, bool]:
     text, is_all = beginning(path, how, memory_limit)
-    lines = io.StringIO(text, newline="")
-    skipped = "".join(line for _, line in zip(range(choices.skip), lines, strict=False))
+    skipped = "".join(islice(io.StringIO(text, newline=""), choices.skip))
     text = text[len(skipped) :]
     if not text.strip():
         below = f" below its first {plural(choices.skip, 'line')}" if skipped else ""
         raise ValueError(f"{path} is empty{below}. Check that the file is complete.")
     first_line = text.lstrip().partition("\n")[0]
     bounded_width(path, 1 + max(map(first_line.count, choices.sep or _SEPARATORS)), memory_limit)
-    return how, text, skipped.encode(), is_all
+    return text, skipped, is_all
 
 
 def _comments_of(text: str) -> tuple[str, ...]:
@@ -179,17 +260,20 @@ def _fitness(records: Sequence[TextRow]) -> tuple[bool, float, float, int]:  # a
 
 def _records(path: Path, text: str, is_all: bool, separator: str) -> list[TextRow]:
     found: list[TextRow] = []
-    end = 0
+    end, line, read = 0, 0, list[str]()
+    is_blank = separator == " " and '"' not in text
 
     def lines() -> Iterator[str]:
-        nonlocal end
-        for line in io.StringIO(text, newline=""):
-            end += len(line.encode())
-            yield "\t".join(line.split()) + "\n" if separator == " " and '"' not in text else line
+        for each in io.StringIO(text, newline=""):
+            read.append(each)
+            yield "\t".join(each.split()) + "\n" if is_blank else each
 
-    mark = "\t" if separator == " " and '"' not in text else separator
     try:
-        found.extend(TextRow(cells, end) for cells in csv.reader(lines(), delimiter=mark, strict=True) if cells)
+        for cells in csv.reader(lines(), delimiter="\t" if is_blank else separator, strict=True):
+            end, line = end + sum(len(each.encode()) for each in read), line + len(read)
+            if cells:
+                found.append(TextRow(cells, end, line, "".join(read)))
+            read.clear()
     except csv.Error as error:
         if is_all or len(found) < 2:
             raise ValueError(
@@ -198,12 +282,7 @@ def _records(path: Path, text: str, is_all: bool, separator: str) -> list[TextRo
     return found
 
 
-def _without_blank(records: Sequence[TextRow]) -> tuple[int, Sequence[TextRow]]:
-    count = next((i for i, row in enumerate(records) if any(map(str.strip, row.cells))), 0)
-    return records[count - 1].end if count else 0, records[count:]
-
-
-def _without_lines_above(text: str, records: Sequence[TextRow], skipped: int) -> Sequence[TextRow]:
+def _refuse_lines_above(records: Sequence[TextRow]) -> None:
     """Raise `Refused` for titles above the header, and for labels or units below it."""
     width = _usual_width(records)
     begin = next(i for i, row in enumerate(records) if len(row.cells) == width)
@@ -218,23 +297,20 @@ def _without_lines_above(text: str, records: Sequence[TextRow], skipped: int) ->
     texts = [{cell for cell in cells if not is_gap(cell) and not any_number(cell)} for cells in named]
     header = 0 if named and all(named[0]) else next((i for i, each in enumerate(texts) if len(each) == len(numeric)), 0)
     if begin + header:
-        row, above_it = records[begin + header], records[begin + header - 1]
-        line = text.encode()[: above_it.end].count(b"\n") + skipped
-        seems = f"the table seems to begin with the line {' '.join(row.cells).strip()[:_SHOWN]!r}. Use "
-        raise Refused(seems, Setting("skip", line), f" to skip {plural(line, 'line')} above it.")
+        line = records[begin + header - 1].line
+        seems = f"the table seems to begin with the line {' '.join(records[begin + header].cells).strip()[:_SHOWN]!r}. "
+        raise Refused(f"{seems}Use ", Setting("skip", line), f" to skip {plural(line, 'line')} above it.")
     if labels := [i for i, each in enumerate(texts) if i and len(each) > 1]:
-        lines = text.encode()
-        starts = [_start(lines[records[i - 1].end : records[i].end].decode(), text) for i in labels]
+        starts = [_start(records[i].text, [each.text for each in records]) for i in labels]
         rows = "the row below the header holds" if len(labels) == 1 else f"{len(labels)} rows below the header hold"
         comments = [part for start in starts for part in (" and ", Setting("comment", start))][1:]
         it = "it" if len(labels) == 1 else "them"
         raise Refused(f"{rows} labels or units, not numbers. Use ", *comments, f" to skip {it}.")
-    return records
 
 
-def _start(line: str, text: str) -> str:
+def _start(line: str, lines: Sequence[str]) -> str:
     """Return a short beginning of a line that no other line has."""
-    line, lines = line.lstrip('"'), [each.lstrip('"') for each in text.splitlines()]
+    line, lines = line.lstrip('"'), [each.lstrip('"') for each in lines]
     lengths = (n for n in range(6, _SHOWN) if sum(each.startswith(line[:n].strip()) for each in lines) == 1)
     return line[: next(lengths, _SHOWN)].strip()
 
@@ -266,14 +342,16 @@ def _proofs(cells: Sequence[str]) -> Counter[str]:
     return found
 
 
-# Bytes of text in a block, and its share of the memory limit: Arrow reads 32 blocks ahead, and the numbers of a block
-# need several times the memory of its text.
-_BLOCK, _LEAST, _SHARE = 1 << 24, 1 << 16, 1024
+# Bytes of text in a block, and its share of the memory limit: two blocks of text and the cells and numbers of one need
+# seven times the memory of its text.
+_BLOCK, _LEAST, _SHARE = 1 << 24, 1 << 16, 64
 _WIDEST = 32  # bytes of text of one number
 _CUT = 12  # bytes of memory for each byte of a row that is split into cells
 # Columns from which the csv module of Python beats Arrow, which takes about 10 kB for each, and a call for each
 # column of a block: 18 s and 0.4 GB for 60 MB of text with 6,000 columns, against 6 s and 0.2 GB.
 _WIDE = MOST = 1 << 10
+_FIRST = 1 << 18  # bytes of text from which kinds of columns are known
+_CELL = 200  # bytes of memory for a cell of a sheet or database while a block is converted
 _NOTES = 3  # rows of one cell below a table that may be notes
 _ADDENDS = 3  # rows, and entries that are not zero, from which a last row of sums is a total
 
@@ -309,14 +387,15 @@ class Rows:
         self.n_rows, self._has_begun = 0, False
         self._totals = Seen("")  # rows above the last one that are called a total
         self.form = head.form
-        if head.form.unknown:
-            self.form = head.form.with_classes(self._classes())
         features = set(self.form.numeric)
         tallied = range(head.width) if everything else features
         self.tallies = {
-            j: Tally(head.called[j], head.decimals[j], choices, text=j in self.form.texts)
+            j: Tally(head.called[j], head.decimals[j], choices, j in self.form.texts, isinstance(head.source, Grid))
             for j in (tallied if head.width <= _WIDE else ())
         }
+        if head.form.unknown:
+            self.form = head.form.with_classes(self._classes())
+            self.ragged.clear()
         self._sums = np.zeros((3, len(self.form.numeric)))  # of values, absolute values and entries that are not zero
 
     @property
@@ -325,7 +404,7 @@ class Rows:
 
     @property
     def is_wide(self) -> bool:
-        return self.head.width > _WIDE and not self.form.classes
+        return self.head.width > _WIDE and not self.form.classes and isinstance(self.head.source, TextRows)
 
     def __iter__(self) -> Iterator[Block]:
         yield from self._wide() if self.is_wide else map(self._block, self._kept(self.batches()))
@@ -383,27 +462,54 @@ class Rows:
             yield from ((j, batch.column(j)) for j in self.head.form.unknown)
 
     def batches(self) -> Iterator[Any]:
-        pa, arrow_csv = optional("pyarrow", "parquet"), optional("pyarrow.csv", "parquet")
-        head, names = self.head, _numbered(self.head.width)
-        size = max(block_bytes(self._memory), _WIDEST * head.width)
-        with for_arrow(self._path, head.text_form, head.skip, self._memory) as stream:
-            try:
-                yield from arrow_csv.open_csv(
-                    stream,
-                    arrow_csv.ReadOptions(column_names=names, block_size=size, use_threads=False),
-                    arrow_csv.ParseOptions(
-                        delimiter=head.separator, newlines_in_values=True, invalid_row_handler=self._invalid
-                    ),
-                    arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
-                )
-            except (UnicodeDecodeError, pa.ArrowInvalid) as error:
-                if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in str(error):
-                    raise undecoded(self._path, head.text_form) from error
-                raise
+        source, before, typed = self.head.source, 0, set[int]()
+        if isinstance(source, Grid):
+            yield from source.batches(max(1, block_bytes(self._memory) // (_CELL * self.head.width)))
+            return
+        for piece in source.pieces(max(block_bytes(self._memory), _WIDEST * self.head.width), self._memory):
+            batch = self._parsed(source, piece, typed, before)
+            yield batch
+            if not before and not any(map(any_number, self._choices.na)):
+                typed = {j for j, tally in self.tallies.items() if j in self.form.numeric and not tally.is_text}
+            before += batch.num_rows
 
-    def _invalid(self, row: Any) -> str:
-        self._add_ragged(row.number or 0, row.actual_columns, row.text)
-        return "skip"
+    def _parsed(self, source: TextRows, piece: bytes, typed: set[int], before: int) -> Any:
+        """Parse rows: columns of numbers as such, unless a cell is no plain number; the others as texts."""
+        pa, arrow_csv = optional("pyarrow", "parquet"), optional("pyarrow.csv", "parquet")
+        names, known = _numbered(self.head.width), len(self.ragged)
+        points = Counter(self.head.decimals[j] for j in typed)
+        point = max(points, key=lambda mark: points[mark], default=".")
+        typed.intersection_update({j for j in typed if self.head.decimals[j] == point})
+
+        def invalid(row: Any) -> str:
+            self._add_ragged((row.number or 0) + before, row.actual_columns, row.text)
+            return "skip"
+
+        kinds = {name: pa.float64() if j in typed else pa.string() for j, name in enumerate(names)}
+        try:
+            table = arrow_csv.read_csv(
+                pa.BufferReader(piece),
+                arrow_csv.ReadOptions(column_names=names, block_size=len(piece) + 1, use_threads=False),
+                arrow_csv.ParseOptions(
+                    delimiter=source.separator, newlines_in_values=True, invalid_row_handler=invalid
+                ),
+                arrow_csv.ConvertOptions(column_types=kinds, null_values=[""], decimal_point=point),
+            )
+        except (UnicodeDecodeError, pa.ArrowInvalid) as error:
+            failed = re.search(r"CSV column #(\d+): CSV conversion error to double", str(error))
+            if failed is None:
+                if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in str(error):
+                    raise undecoded(self._path, source.form) from error
+                raise
+            doubtful = {int(failed[1])}
+        else:
+            batch = next(iter(table.combine_chunks().to_batches()), pa.RecordBatch.from_pylist([], table.schema))
+            doubtful = {j for j in typed if not self.tallies[j].reads(batch.column(j))}
+            if not doubtful:
+                return batch
+        typed -= doubtful
+        del self.ragged[known:]
+        return self._parsed(source, piece, typed, before)
 
     def _add_ragged(self, number: int, count: int, text: str) -> None:
         self.ragged.append((number + self.head.row - 1, count, text if len(self.ragged) < _ABOVE else ""))
@@ -417,7 +523,8 @@ class Rows:
             if end:
                 before = _filled(batch, end - 1)
                 self._has_begun |= bool(held or before)
-                self._add_totals(batch.column(0).slice(0, end - 1), n_rows)
+                for i in rows_of_totals(batch.column(0).slice(0, end - 1)):
+                    self._add_total(_row_of(batch, i), n_rows + i)
                 n_rows += batch.num_rows
                 if before:
                     yield from (*held, *empty, batch.slice(0, before))
@@ -431,38 +538,46 @@ class Rows:
         if held and not self._is_total(_row_of(held[-1], held[-1].num_rows - 1)):
             yield from held
 
-    def _is_total(self, cells: Sequence[str]) -> bool:
-        label = next(filter(None, cells), "")
-        place = list(cells).index(label) if label else -1
-        if place in self.form.numeric and sum(map(bool, cells)) == 1 < len(cells) and number(label) is None:
+    def _is_total(self, cells: Sequence[str | float]) -> bool:
+        place, cell = next(((j, cell) for j, cell in enumerate(cells) if cell != ""), (-1, ""))
+        label, n_filled = str(cell), sum(cell != "" for cell in cells)
+        if place in self.form.numeric and n_filled == 1 < len(cells) and number(label) is None:
             self._add_ragged(self.n_rows + 1, 1, label)
             return True
         if self._choices.keep_total or not self._has_begun:
             return False
-        if is_total(cells) and label not in self._totals.texts:
+        if is_total([label]) and label not in self._totals.texts:
             self.total = f"{label!r}"
         elif self.n_rows >= _ADDENDS and self._is_sum(cells):
             self.total = f"{label!r}, the sum of the others," if number(label) is None else "of sums"
         return bool(self.total)
 
-    def _is_sum(self, cells: Sequence[str]) -> bool:
-        found = [number(cells[j], self.head.decimals[j]) for j in self.form.numeric if cells[j]]
+    def _refuse_note(self, cells: Sequence[str | float], i: int) -> None:
+        """Take a row of one text for a note; another remedy than that for a cell that does not fit."""
+        filled = [(j, cell) for j, cell in enumerate(cells) if cell != ""]
+        if (
+            len(filled) == 1 < len(cells)
+            and (tally := self.tallies.get(filled[0][0]))
+            and tally.forget(str(filled[0][1]))
+        ):
+            self._add_ragged(self.n_rows + i + 1, 1, str(filled[0][1]))
+
+    def _is_sum(self, cells: Sequence[str | float]) -> bool:
+        found = [_value(cells[j], self.head.decimals[j]) for j in self.form.numeric if cells[j] != ""]
         if len(found) < len(self.form.numeric) or None in found:
             return False
-        values, (sums, sizes, counts) = np.array([each.value for each in found if each]), self._sums
+        values, (sums, sizes, counts) = np.array(found, np.float64), self._sums
         return bool(np.all(np.abs(values - sums) <= 1e-9 * sizes) and np.sum((counts >= _ADDENDS) & (sums != 0)) > 1)
 
-    def _add_totals(self, labels: Any, first: int) -> None:
-        for i in rows_of_totals(labels):
-            self._add_total(labels[i].as_py().strip(), first + i)
-
-    def _add_total(self, label: str, i: int) -> None:
+    def _add_total(self, cells: Sequence[str | float], i: int) -> None:
+        label = str(cells[0]).strip()
         self._totals.text = self._totals.text or label
         self._totals.add(1, (self.head.row + i,), label)
 
     def _add_sums(self, numbers: npt.NDArray[np.float64]) -> None:
         self.n_rows += len(numbers)
-        self._sums += [np.nansum(numbers, 0), np.nansum(np.abs(numbers), 0), np.count_nonzero(numbers, 0)]
+        there = np.nan_to_num(numbers, posinf=np.inf, neginf=-np.inf)
+        self._sums += [there.sum(0), np.abs(there).sum(0), np.count_nonzero(there, 0)]
 
     def _block(self, batch: Any) -> Block:
         first, form = self.head.row + self.n_rows, self.form
@@ -470,6 +585,8 @@ class Rows:
         numbers = np.empty((batch.num_rows, len(form.numeric)))
         for place, j in enumerate(form.numeric):
             numbers[:, place] = columns[j]
+        for i in np.flatnonzero(np.all(np.isnan(numbers), axis=1))[:_ABOVE].tolist():
+            self._refuse_note(_row_of(batch, i), i)
         self._add_sums(numbers)
         if form.classes:
             plain = dict(zip(form.numeric, numbers.T, strict=True))
@@ -487,8 +604,9 @@ class Rows:
         pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
         if not self._choices.na:
             return column
-        is_missing = pc.is_in(pc.utf8_trim_whitespace(column), pa.array(self._choices.na))
-        return pc.if_else(is_missing, pa.scalar(None, pa.string()), column)
+        given = as_texts(column)
+        is_missing = pc.is_in(pc.utf8_trim_whitespace(given), pa.array(self._choices.na))
+        return pc.if_else(is_missing, pa.scalar(None, pa.string()), given)
 
     def _wide(self) -> Iterator[Block]:
         step = max(1, block_bytes(self._memory) // (8 * len(self.form.numbers)))
@@ -514,18 +632,19 @@ class Rows:
 
     def _kept_line(self, cells: Sequence[str]) -> tuple[npt.NDArray[np.float64], str, str]:
         if is_total(cells):
-            self._add_total(cells[0].strip(), self.n_rows)
+            self._add_total(cells, self.n_rows)
         numbers = self._row(cells, self.head.row + self.n_rows)
         self._add_sums(numbers[None])
         return numbers, cells[self.form.label or 0], cells[self._text or 0]
 
     def _lines(self) -> Iterator[list[str]]:
-        with opened(self._path, self.head.text_form, self._memory) as stream:
-            stream.read(self.head.skip)
+        source = cast("TextRows", self.head.source)
+        with opened(self._path, source.form, self._memory) as stream:
+            stream.read(source.skip)
             lines = (line.decode() for line in bounded_lines(self._path, stream, self._memory, _CUT, kept=False))
-            for count, cells in enumerate(csv.reader(lines, delimiter=self.head.separator, strict=True), start=1):
+            for count, cells in enumerate(csv.reader(lines, delimiter=source.separator, strict=True), start=1):
                 if cells and len(cells) != self.head.width:
-                    self._add_ragged(count, len(cells), self.head.separator.join(cells[:3]))
+                    self._add_ragged(count, len(cells), source.separator.join(cells[:3]))
                 elif cells:
                     yield cells
 
@@ -555,8 +674,19 @@ def _is_note(text: str) -> bool:
 
 def _filled(batch: Any, end: int) -> int:
     """Return the number of rows up to the last one before `end` that has a filled cell."""
-    return next((i + 1 for i in reversed(range(end)) if any(_row_of(batch, i))), 0)
+    return next((i + 1 for i in reversed(range(end)) if any(cell != "" for cell in _row_of(batch, i))), 0)
 
 
-def _row_of(batch: Any, i: int) -> list[str]:
-    return ["" if cell is None else cell.strip() for cell in (column[i].as_py() for column in batch.columns)]
+def _row_of(batch: Any, i: int) -> list[str | float]:
+    return [_cell(column[i].as_py()) for column in batch.columns]
+
+
+def _cell(value: Any) -> str | float:
+    if isinstance(value, dict):  # of a column with texts and numbers
+        value = value["text"] if value["number"] is None else value["number"]
+    return value.strip() if isinstance(value, str) else "" if value is None else value
+
+
+def _value(cell: str | float, decimal: str) -> float | None:
+    found = number(cell, decimal) if isinstance(cell, str) else Number(cell)
+    return None if found is None else found.value

@@ -63,6 +63,7 @@ class NpyRows(RowSource):
     stored_dtype: np.dtype[Any]
     offset: int
     conjugate: bool
+    file: str = ""  # path, if `name` is none
     sparse = False
 
     def edges(self, n_bytes: int) -> list[int]:
@@ -72,7 +73,7 @@ class NpyRows(RowSource):
         n = self.shape[1]
         with reading(self.name):
             start = self.offset + lo * n * self.dtype.itemsize
-            flat = np.fromfile(self.name, self.stored_dtype, (hi - lo) * n, offset=start)
+            flat = np.fromfile(self.file or self.name, self.stored_dtype, (hi - lo) * n, offset=start)
             if len(flat) < (hi - lo) * n:
                 raise ValueError(f"{self.name} is truncated: it ends within rows {lo:,} to {hi:,}. Copy it again.")
             block = flat.reshape(hi - lo, n).astype(self.dtype, copy=False)

@@ -1,26 +1,42 @@
 """Tables: CSV, TSV, Parquet and Arrow files as matrices, and one column read by itself."""
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import NAME, Labels, Opened, bounded, labels, optional, plausible_shape, reading
-from shiftsvd.io.choices import NOTHING, Choices, shown
+from shiftsvd.io.choices import NOTHING, OF_TEXTS, Choices, shown
 from shiftsvd.io.formats import parquet
 from shiftsvd.io.formats.cells import NO_CLASS, is_gap, number
-from shiftsvd.io.formats.columns import Layout, gather, in_order, layout_of_schema, positions, sound, texts, to_numbers
+from shiftsvd.io.formats.columns import (
+    TRIPLETS,
+    Layout,
+    gather,
+    in_order,
+    layout_of_schema,
+    positions,
+    sound,
+    texts,
+    to_numbers,
+)
 from shiftsvd.io.formats.delimited import Rows, head_of
+from shiftsvd.io.formats.grid import GRIDS
 from shiftsvd.io.formats.notices import check_table, log_findings, notice_end, notice_header, notice_label, suspects_of
+from shiftsvd.io.formats.numpy_files import NpyRows
 from shiftsvd.io.formats.tally import refused
-from shiftsvd.io.sniff import content_of, format_of, formats
+from shiftsvd.io.sniff import content_of, format_of, formats, split_element
 from shiftsvd.io.stacking import several
+from shiftsvd.io.storage.chunked import fingerprint_of
+from shiftsvd.numerics.digests import told
+from shiftsvd.runs.memory import limit_of, temporary_folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,16 +110,31 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
     # A table with the three columns row, column, value (or row, col; i, j; user, item; and x, rating) holds triplets.
     # Rows and columns are positions from 0, or names in order of first use; values at the same position are summed. The
     # key "matrix" or "triplets" overrides the names.
-    if key not in (None, "matrix", "triplets"):
-        must = f' of a table must be "matrix" or "triplets", got {key!r}'
-        raise Refused(f"{path}: the ", Setting("key"), must)
     with reading(path):
         content = content_of(path)
-        if content in ("Parquet", "Arrow") and choices.of_texts and not choices.remembered:
-            raise Refused(Setting(choices.of_texts[0]), f" applies to text files, got a {content} file. Remove it.")
+        if key not in TRIPLETS and content not in GRIDS:
+            must = f' of a table must be "matrix" or "triplets", got {key!r}'
+            raise Refused(f"{path}: the ", Setting("key"), must)
+        refuse_settings(content, choices)
+        if content not in GRIDS and split_element(path)[1] is not None:
+            raise ValueError(f"{path}: this file holds one table. Pass it without the name of a table.")
         if content == "Parquet":
             return parquet.read(path, key, memory_limit, choices)
         return (_read_arrow if content == "Arrow" else _read_text)(path, key, memory_limit, choices)
+
+
+_WHOLE: Final = {  # settings that do not apply to a kind of file
+    **dict.fromkeys(("Parquet", "Arrow"), OF_TEXTS),
+    **dict.fromkeys(("SQLite", "DuckDB"), ("sep", "encoding", "comment", "skip")),
+    **dict.fromkeys(("zip", "OLE"), ("sep", "encoding")),
+}
+
+
+def refuse_settings(content: str, choices: Choices) -> None:
+    given = [name for name in choices.given if name in _WHOLE.get(content, ())]
+    if given and not choices.remembered:
+        got = {"zip": "a sheet", "OLE": "a sheet"}.get(content, f"a {content} file")
+        raise Refused(Setting(given[0]), f" applies to text files, got {got}. Remove it.")
 
 
 @contextmanager
@@ -144,8 +175,8 @@ def _read_arrow(path: Path, key: str | None, memory_limit: int | str | None, cho
             (to_numbers(batch, form), [] if form.label is None else texts(batch.column(form.label)))
             for batch in batches
         )
-        found = _gather(path, parts, form.named(schema.names), form.label is not None, memory_limit)
-    check_table(path, found, choices, suspects_of(found, choices))
+        found = _gather(path, parts, form.named(schema.names), form.label is not None, memory_limit, (form, choices))
+    check_table(path, found, choices, suspects_of(found, choices) if isinstance(found.matrix, np.ndarray) else ())
     return found
 
 
@@ -159,18 +190,22 @@ def _read_text(path: Path, key: str | None, memory_limit: int | str | None, choi
         notice_header(path, head.names)
         notice_label(path, head.called[0], head.form.why)
         parts = ((block.numbers, block.names) for block in rows)
-        found = _gather(path, parts, rows.names, head.form.label is not None, memory_limit)
+        found = _gather(path, parts, rows.names, head.form.label is not None, memory_limit, (rows.form, choices))
     findings = rows.findings()
     if errors := [each for each in findings if each.is_error]:
         raise refused(errors)
     log_findings(path, findings)
     notice_end(path, rows.n_empty, rows.total)
     if not head.triplets:
-        check_table(path, found, choices, suspects_of(found, choices) if rows.is_wide else rows.tallies.values())
+        is_held = isinstance(found.matrix, np.ndarray)
+        suspects = rows.tallies.values() if not rows.is_wide else suspects_of(found, choices) if is_held else ()
+        check_table(path, found, choices, suspects)
     return found
 
 
-def _below(matrix: npt.NDArray[Any], block: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _below(matrix: npt.NDArray[Any] | None, block: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if matrix is None:
+        return block
     if matrix.base is not None or not matrix.flags.c_contiguous:
         matrix = np.array(matrix, order="C")
     first = len(matrix)
@@ -185,15 +220,33 @@ def _gather(
     names: Iterable[str] | None,
     is_named: bool,
     memory_limit: int | str | None,
+    settings: object,
 ) -> Opened:
-    matrix, rows = None, list[str]()
-    for block, called in parts:
-        held = 0 if matrix is None else matrix.nbytes
-        bounded(path, held + 2 * block.nbytes + NAME * (len(rows) + len(called)), memory_limit)
-        matrix = block if matrix is None else _below(matrix, block)
-        rows += called
-    if matrix is None:
-        raise ValueError(f"{path} has no rows. Check that the file is complete.")
-    plausible_shape(path, matrix.shape, memory_limit)
+    # In memory up to half of the limit; a larger table is written to a temporary file, and read from there in blocks.
+    matrix, rows, n_rows, limit = None, list[str](), 0, limit_of(memory_limit)
+    with ExitStack() as stack:
+        spilled: BinaryIO | None = None
+        for block, called in parts:
+            bounded(path, 2 * block.nbytes + NAME * (len(rows) + len(called)), memory_limit)
+            rows += called
+            n_rows += len(block)
+            if spilled is None:
+                matrix = _below(matrix, block)
+                if limit is None or 2 * matrix.nbytes <= limit:
+                    continue
+                folder = stack.enter_context(temporary_folder("shiftsvd-"))
+                spilled, block = stack.enter_context((folder / "rows").open("wb")), matrix
+            matrix = np.empty((0, block.shape[1]), block.dtype)
+            spilled.write(np.ascontiguousarray(block).data)
+        if matrix is None:
+            raise ValueError(f"{path} has no rows. Check that the file is complete.")
+        shape = n_rows, matrix.shape[1]
+        plausible_shape(path, shape, memory_limit)
+        found: Any = matrix
+        if spilled is not None:
+            spilled.close()
+            about = str(path), fingerprint_of(split_element(path)[0], told((str(path), settings)))
+            found = NpyRows(*about, shape, matrix.dtype, matrix.dtype, 0, False, spilled.name)
+            weakref.finalize(found, stack.pop_all().close)
     columns: Labels | None = None if names is None else labels(path, names, memory_limit)
-    return Opened(matrix, labels(path, rows, memory_limit) if is_named else None, columns, table=True)
+    return Opened(found, labels(path, rows, memory_limit) if is_named else None, columns, table=True)

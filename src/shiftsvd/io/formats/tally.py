@@ -16,6 +16,7 @@ from shiftsvd.io.formats.cells import (
     GAPS,
     NO_CLASS,
     Cells,
+    Number,
     has_leading_zeros,
     is_unit,
     number,
@@ -23,7 +24,15 @@ from shiftsvd.io.formats.cells import (
     plain_numbers,
     proves,
 )
-from shiftsvd.io.formats.columns import FEW_TEXTS, column_of_numbers, purpose, remedies, says_identifiers
+from shiftsvd.io.formats.columns import (
+    FEW_TEXTS,
+    as_texts,
+    column_of_numbers,
+    numbers_of,
+    purpose,
+    remedies,
+    says_identifiers,
+)
 
 _ROWS = 3  # rows of a finding that are named
 _COLUMNS = 6  # columns in an error
@@ -65,7 +74,9 @@ def is_total(cells: Sequence[str]) -> bool:
 def rows_of_totals(labels: Any) -> list[int]:
     """Return the places of words such as Total in a column of texts."""
     pc = optional("pyarrow.compute", "parquet")
-    found = pc.match_substring_regex(labels, rf"^\s*({_TOTAL})\s*$", ignore_case=True)
+    if numbers_of(labels) is labels:
+        return []
+    found = pc.match_substring_regex(as_texts(labels), rf"^\s*({_TOTAL})\s*$", ignore_case=True)
     return [int(i) for i in np.flatnonzero(pc.fill_null(found, False).to_numpy(zero_copy_only=False))]
 
 
@@ -119,10 +130,12 @@ class Tally:
     decimal: str = "."
     choices: Choices = field(default_factory=Choices)
     text: bool = False  # whether the column holds texts
+    stores: bool = False  # whether the table stores numbers as such, so that they do not show how texts are written
 
     def __post_init__(self) -> None:
         pa = optional("pyarrow", "parquet")
         self._gaps = pa.array((*(NO_CLASS if self.text else GAPS), *self.choices.na))
+        self._missing = [found.value for mark in self.choices.na if (found := number(mark)) and not found.unit]
         self.n_rows = self.n_missing = self.n_numbers = 0
         self.marks = Counter[str]()  # missing values by their texts
         self.texts, self.units, self.limits = dict[str, Seen](), dict[str, Seen](), dict[str, Seen]()
@@ -137,19 +150,41 @@ class Tally:
 
     def read(self, column: Any, first: int) -> npt.NDArray[np.float64]:
         """Tally cells, of which the first is in row `first`; return them as numbers, NaN where they are none."""
-        found = _texts(column, self._gaps) if self.text else plain_numbers(column, self.decimal, self._gaps)
-        self._add_missing(column, found.texts)
+        pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
+        numbers = None if self.text else numbers_of(column)
+        stored = np.empty(0) if numbers is None else column_of_numbers(numbers)
+        if self._missing:
+            stored = np.where(np.isin(stored, self._missing), np.nan, stored)
+        if numbers is column:
+            self.add_numbers(stored, first)
+            return stored
+        given = as_texts(column)
+        if numbers is not None:  # both texts and numbers
+            given = pc.if_else(numbers.is_valid(), pa.scalar(None, pa.string()), given)
+        found = _texts(given, self._gaps) if self.text else plain_numbers(given, self.decimal, self._gaps)
+        self._add_missing(given, found.texts)
         if self.text:
             self._add_distinct(found.texts.drop_null().to_pylist() if self.distinct is not None else ())
             return found.values
         for i in self._unlike(found, first).tolist():
             found.values[i] = self._odd(found.texts[i].as_py(), first + i)
         if not self.proven:
-            self.proven = proves(found.texts, self.decimal)
-        if not self.n_rows - len(column):
+            self.proven, unclear = proves(found.texts, self.decimal)
+            for i in unclear[:_ROWS] if self.stores else ():
+                self._add_unclear(found.texts[int(i)].as_py(), first + int(i))
+        if self.n_rows == len(column):
             self.coded = has_leading_zeros(found.texts[:_SAMPLE])
-        self.add_numbers(found.values, first, tallied=True)
+        if numbers is not None:
+            self.n_missing -= int(np.count_nonzero(~np.isnan(stored)))
+            found.values[~np.isnan(stored)] = stored[~np.isnan(stored)]
+        self._add_values(found.values, first)
         return found.values
+
+    def reads(self, column: Any) -> bool:
+        """Return False if parsed numbers may hide what only their texts show."""
+        values = column_of_numbers(column)
+        there = values[~np.isnan(values)]
+        return len(values) - len(there) == column.null_count and (self.proven or bool(np.all(there == np.floor(there))))
 
     def _unlike(self, found: Cells, first: int) -> npt.NDArray[np.intp]:
         """Parse cells that are written like the first odd one together; return the others."""
@@ -168,19 +203,16 @@ class Tally:
             seen.texts.update(texts.filter(pa.array(alike)).unique()[: FEW_TEXTS + 1].to_pylist())
         return odd[~alike]
 
-    def add(self, column: Any, first: int) -> None:
-        """Tally a column of a Parquet or Arrow file."""
-        pa = optional("pyarrow", "parquet")
-        if self.text:
-            self.read(pa.array(["" if cell is None else str(cell) for cell in column.to_pylist()], pa.string()), first)
-        else:
-            self.add_numbers(column_of_numbers(column), first)
+    def add_numbers(self, values: npt.NDArray[Any], first: int = 1) -> None:
+        n_missing = int(np.count_nonzero(np.isnan(values)))
+        self.n_rows += len(values)
+        self.n_missing += n_missing
+        self.marks.update({"": n_missing} if n_missing else {})
+        there = values[:_SAMPLE][~np.isnan(values[:_SAMPLE])]
+        self.examples += [f"{value:g}" for value in there[: _EXAMPLES - len(self.examples)]]
+        self._add_values(values, first)
 
-    def add_numbers(self, values: npt.NDArray[Any], first: int = 1, *, tallied: bool = False) -> None:
-        if not tallied:
-            self.n_rows += len(values)
-            self.n_missing += int(np.count_nonzero(np.isnan(values)))
-            self.examples += [f"{value:g}" for value in values[: _EXAMPLES - len(self.examples)]]
+    def _add_values(self, values: npt.NDArray[Any], first: int) -> None:
         there = values[~np.isnan(values)]
         self.n_numbers += len(there)
         if not len(there):
@@ -203,7 +235,7 @@ class Tally:
         self.n_rows += len(column)
         self.n_missing += texts.null_count
         if texts.null_count:
-            marks = pc.fill_null(pc.utf8_trim_whitespace(column.filter(texts.is_null())), "")
+            marks = pc.utf8_trim_whitespace(column.filter(texts.is_null())).drop_null()
             self.marks.update({each["values"]: each["counts"] for each in marks.value_counts().to_pylist()})
         if len(self.examples) < _EXAMPLES:
             self.examples += texts.drop_null()[: _EXAMPLES - len(self.examples)].to_pylist()
@@ -226,9 +258,20 @@ class Tally:
         if found.unit:
             self.units.setdefault(found.unit, Seen(cell)).add(1, (row,), cell)
         if found.unclear:
-            self.unclear = self.unclear or Seen(cell)
-            self.unclear.add(1, (row,))
+            self._add_unclear(cell, row)
         return found.value
+
+    def _add_unclear(self, cell: str, row: int) -> None:
+        self.unclear = self.unclear or Seen(cell)
+        self.unclear.add(1, (row,))
+
+    def forget(self, cell: str) -> bool:
+        """Remove one cell from those that do not fit; return False if it is none of them."""
+        seen = self.texts.get(cell)
+        if seen is not None:
+            seen.count -= 1
+            self.texts = {text: each for text, each in self.texts.items() if each.count}
+        return seen is not None
 
     # What the counts tell
 
@@ -354,9 +397,9 @@ class Tally:
         return sorted({text for unit in units for text in self.units[unit].texts})
 
     def _of_unclear(self, column: str, seen: Seen) -> Finding:
-        mark, other = ("," if self.decimal == "." else "."), number(seen.text, "," if self.decimal == "." else ".")
-        value = number(seen.text, self.decimal)
-        text = f"{column}: {seen} may mean {other.value if other else 0:g} or {value.value if value else 0:g}."
+        mark, other = (",", ".") if "," in seen.text else (".", ",")
+        small, large = (number(seen.text, decimal) or Number(0) for decimal in (mark, other))
+        text = f"{column}: {seen} may mean {small.value:g} or {large.value:g}."
         uses = (Setting("decimal", mark), " for the first"), (Setting("thousands", mark), " for the second")
         return Finding(text, uses, (self.name,), best=1)
 

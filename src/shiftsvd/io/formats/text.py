@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from shiftsvd.errors import Refused, Setting
-from shiftsvd.io.base import bounded_lines, longest_line, open_bytes, optional, packing, too_long
+from shiftsvd.io.base import bounded_lines, longest_line, open_bytes, too_long
 
 _CHUNK = 1 << 20  # bytes decoded at a time
-_LINES, _BYTES = 200, 1 << 18  # size of the sample from which the layout is detected; two lines at least
+LINES, _BYTES = 200, 1 << 18  # size of the sample from which the layout is detected; two lines at least
 _DECODED = 8  # bytes of memory for each byte of the sample: raw, joined, decoded, and split into lines
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
@@ -60,19 +60,6 @@ def opened(path: Path, how: TextForm, memory_limit: int | str | None = None) -> 
     return io.BufferedReader(_PieceStream(_cleaned(path, stream, how, longest_line(memory_limit, _DECODED)), stream))
 
 
-def for_arrow(path: Path, how: TextForm, skip: int, memory_limit: int | str | None = None) -> Any:
-    pa = optional("pyarrow", "parquet")
-    if how.plain:
-        pack = {"none": None, "gzip": "gzip", "bzip2": "bz2"}[packing(path)]
-        stream = pa.input_stream(str(path), compression=pack)
-    else:
-        stream = pa.PythonFile(opened(path, how, memory_limit), "r")
-    left = skip + (how.mark if how.plain else 0)
-    while left and (found := len(stream.read(min(left, _CHUNK)))):
-        left -= found
-    return stream
-
-
 def beginning(path: Path, how: TextForm, memory_limit: int | str | None = None) -> tuple[str, bool]:
     lines: list[bytes] = []
     size, filled = 0, 0
@@ -81,7 +68,7 @@ def beginning(path: Path, how: TextForm, memory_limit: int | str | None = None) 
             lines.append(line)
             size += len(line)
             filled += bool(line.strip())
-            if filled >= 2 and (len(lines) >= _LINES or size >= _BYTES):
+            if filled >= 2 and (len(lines) >= LINES or size >= _BYTES):
                 break
         is_all = not stream.read(1)
     try:
