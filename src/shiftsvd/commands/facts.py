@@ -21,7 +21,6 @@ from shiftsvd.io.sniff import format_of, formats
 from shiftsvd.io.spooling import rereadable
 from shiftsvd.io.storage.tree import opened_tree
 from shiftsvd.kernels import default_threads, instruction_set, lacking
-from shiftsvd.model_file import describe
 from shiftsvd.names import resolve
 from shiftsvd.runs.memory import shown_bytes
 
@@ -199,6 +198,7 @@ def of_model(settings: Settings) -> Facts:
     from shiftsvd.commands.hooks import first_answer, hooks_of
     from shiftsvd.commands.writing import model_in, of_gaps
     from shiftsvd.estimators.batches import BatchPCA
+    from shiftsvd.model_file import describe
 
     file, *others = settings.files
     hooks = hooks_of(settings)
