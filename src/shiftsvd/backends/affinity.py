@@ -9,10 +9,12 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from shiftsvd.algebra.operator import Costs, Operator
+from shiftsvd.numerics.bounds import residual_rounding
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Panel
 
 EDGES = 2**18  # edges whose differences are computed at once
+SUMMED = 64  # relative rounding error of sums of squares over all edges, in rounding units
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,6 +83,10 @@ class Affinity(Operator):
         """Compute ``V^T (I - N) V``, by differences along the edges where these are stored."""
         return np.asarray(V.T @ (V - self.normalized(V)))
 
+    def energy_rounding(self, gaps: Vector) -> Vector | float:
+        """Bound the rounding errors of the eigenvalues of `energies`."""
+        return residual_rounding(self.costs.eps)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EdgeAffinity(Affinity):
@@ -105,6 +111,9 @@ class EdgeAffinity(Affinity):
             total += differences.T @ differences
             first = end
         return total
+
+    def energy_rounding(self, gaps: Vector) -> Vector | float:
+        return SUMMED * self.costs.eps * gaps
 
 
 def affinity_of_edges(W: csr_array, as_operator: Any) -> EdgeAffinity:

@@ -457,6 +457,19 @@ KINDS: Final = {
         {"feature_names_in_": texts("q"), "_points": numbers("mp")},
         agree=_points_agree,
     ),
+    "ContrastivePCA": Kind(
+        "shiftsvd.estimators.contrastive",
+        {
+            "components_": numbers("kn"),
+            **same_check(numbers("k"), "eigenvalues_ target_variance_ background_variance_"),
+            **same_check(numbers("k", least=0), "eigenvalue_errors_ vector_errors_"),
+            "mean_": numbers("n"),
+            "converged_": flag(),
+            "n_passes_": count(),
+        },
+        {"feature_names_in_": texts("n")},
+        {"n_features_in_": "n"},
+    ),
     "SpectralEmbedding": Kind("shiftsvd.estimators.graphs", _GRAPH, {"feature_names_in_": texts("i")}),
     "DiffusionMap": Kind(
         "shiftsvd.estimators.graphs",

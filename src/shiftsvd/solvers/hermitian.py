@@ -15,11 +15,14 @@ from shiftsvd.numerics.bounds import (
     Ritz,
     groups,
     rounding_of,
+    value_bounds,
     value_errors,
     value_limit,
     vector_bounds,
 )
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import inner
+from shiftsvd.numerics.panels import lengths
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.constants import MISSED_TOL, USUAL_BLOCK
@@ -56,6 +59,7 @@ class HermitianLanczos:
     block_size: int | None = None
     max_basis: int | None = None
     max_passes: int | None = None
+    noise: float = 0.0  # rounding errors of products of unit vectors, if terms of a product cancel
 
     def block(self, n: int) -> int:
         return min(self.block_size or USUAL_BLOCK, n)
@@ -75,7 +79,7 @@ class HermitianLanczos:
 
         def check(pairs: RitzPairs) -> tuple[Ritz, Outcome | Continue]:
             nonlocal negative, lowest
-            ritz = _ritz(pairs, k, G, F, proven)
+            ritz = self._ritz(pairs, k, G, F, proven)
             lowest = min(lowest, float(pairs.theta[-1]))
             if F.epoch == first_epoch and not proven.n_probes:
                 negative = _negative(ritz, pairs.Z, F)
@@ -93,6 +97,10 @@ class HermitianLanczos:
         converged = self._converged(ritz, proven) and self.complete(ritz, proven)
         known, spent = proven.limit(k), outcome is Stop.SPENT and F.size < n
         return Eigenpairs(*found, converged, budget.n_passes, negative, lowest, ritz.theta[k:], known, spent)
+
+    def _ritz(self, pairs: RitzPairs, k: int, G: Products, F: Factorization, proven: Proven) -> Ritz:
+        noise = rounding_of(pairs.theta, G.eps, self.noise)
+        return Ritz(pairs.theta, pairs.E, k, noise, proven.level_of(F), proven.limit(k))
 
     # --- the errors that `tol` bounds ---------------------------------------------------------------------------------
 
@@ -150,9 +158,14 @@ class VectorLanczos(HermitianLanczos):
         return not proven.needs_probe(self.needs(ritz, proven)) or ritz.level == -np.inf
 
 
-def _ritz(pairs: RitzPairs, k: int, G: Products, F: Factorization, proven: Proven) -> Ritz:
-    noise = rounding_of(pairs.theta, G.eps)
-    return Ritz(pairs.theta, pairs.E, k, noise, proven.level_of(F), proven.limit(k))
+def errors_of_pairs(product: Panel, V: Panel, theta: Vector, noise: float, limit: float) -> Vector:
+    """Bound the errors of the eigenvalues theta by the residuals of their vectors V, given the product with V.
+
+    `limit` bounds the next eigenvalue.
+    """
+    R = product - V * theta
+    R -= V @ inner(V, R)
+    return value_bounds(theta, (lengths(R) + noise) ** 2, len(theta), limit)
 
 
 def _groups(ritz: Ritz) -> tuple[Vector, Vector, int]:
