@@ -1,6 +1,6 @@
 """The page of the cluster benchmarks, `cluster.md`, from what was measured.
 
-The formulae of the model are in `docs/guide/cluster.rst`.
+The formulae of the model are those of `sweep` in `benchmarks/cluster/model.py`.
 
 Run: python -m benchmarks.cluster.report
 """
@@ -38,7 +38,7 @@ centre: its error is against the matrix as it is; its power iterations are those
 """
 MODEL = """## The model
 
-The formulae, and what their letters mean, are in `docs/guide/cluster.rst`. These constants were measured on one
+The formulae are those of `sweep` in `benchmarks/cluster/model.py`. These constants were measured on one
 core:
 """
 LARGE = """What follows for 1e9 x 3e4 with 1e12 stored entries (8 TB), 50 components to 1e-3 by panels of 64

@@ -116,6 +116,12 @@ def test_missing_entries_of_new_rows_equal_the_training_mean():
     assert_close(pca.transform(np.full((1, 6), np.nan)), np.zeros((1, 2)), 0, "a row of which nothing is known")
 
 
+@pytest.mark.parametrize(("missing", "allowed"), [("mean", 'shift="mean", got'), ("em", 'shift="mean" or None, got')])
+def test_a_refused_shift_names_the_shifts_that_are_accepted(missing, allowed):
+    with pytest.raises(ValueError, match=allowed):
+        ss.PCA(2, missing=missing, shift="rows").fit(holed((50, 6)))
+
+
 def test_a_missing_entry_is_zero_after_the_shift_whatever_the_mean():
     X = (holed((50, 6)).astype(np.float32) + np.float32(1e6)).astype(np.float32)
     gaps = gaps_of(X)

@@ -174,7 +174,7 @@ class PCA(BatchPCA):
         Parameters
         ----------
         X : array, sparse matrix, data frame or Dask array of shape (n_samples, n_features)
-            Training data.
+            Training data. Column names of polars 2 are stored with scikit-learn 1.9 and newer only.
         y : ignored
             For scikit-learn.
         sample_weight : array of shape (n_samples,), optional

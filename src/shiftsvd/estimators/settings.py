@@ -119,7 +119,8 @@ def either(solver: str | Solver, **theirs: str | None) -> str | Solver:
 def shift_of_rows(shift: Any, missing: str, data: dict[str, Any]) -> Any:
     if missing != "error" and not (shift is None or (isinstance(shift, str) and shift == "mean")):
         allowed = Setting("shift", "mean")
-        raise Refused(Setting("missing", missing), " of PCA needs ", allowed, f" or None, got {shift!r}")
+        or_none = " or None" if missing == "em" else ""
+        raise Refused(Setting("missing", missing), " of PCA needs ", allowed, f"{or_none}, got {shift!r}")
     if isinstance(shift, GroupMeans | Covariates):
         name, spec = ("groups", "labels") if isinstance(shift, GroupMeans) else ("covariates", "values")
         if getattr(shift, spec) is not None:

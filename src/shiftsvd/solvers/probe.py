@@ -45,7 +45,7 @@ class Chain:
         self.top = float(t[-1])
         self.gaps = t[-1] - t
         self.first = Z[: len(self.R)].conj().T @ self.R  # E_1^H Z, times R: (size of T, columns)
-        self.last = below @ Z[len(Z) - below.shape[1] :]  # B E^H Z, B the last C_j: (width of X', size of T)
+        self.last = below @ Z[len(Z) - below.shape[1] :]  # C_d E_d^H Z, C_d the last C_j: (width of X', size of T)
 
     def _tridiagonal(self) -> Panel:
         size, hi = sum(len(A) for A, _ in self.parts), 0
@@ -90,8 +90,8 @@ class Chain:
         """Return a mask of the intervals [a, b] of distances from the largest Ritz value that are excluded entirely.
 
         Without rounding, ``||u^H Omega|| <= ||D^{-1/2} M(lambda)||`` for all lambda in the interval, where
-        ``D = I + B E^H (b - T)^-2 E B^H`` and ``M(lambda) = B E^H (lambda - T)^-1 E_1 R``. The terms of the Taylor
-        series of M about the middle c, and its remainder, bound the norm (docs/how_it_works.rst, eq. interval).
+        ``D = I + C_d E_d^H (b - T)^-2 E_d C_d^H`` and ``M(lambda) = C_d E_d^H (lambda - T)^-1 E_1 R``. The terms of the
+        Taylor series of M about the middle c, and its remainder, bound the norm (docs/how_it_works.rst, eq. interval).
         """
         c, h = (a + b) / 2, (b - a) / 2
         short = float(np.max(h / c))
