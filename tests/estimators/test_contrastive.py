@@ -75,6 +75,7 @@ def test_data_frames_and_operators_need_the_same_features() -> None:
     [
         ({}, None, r"background is missing: fit\(X, background=...\). For X alone, use PCA"),
         ({"alpha": -1}, np.ones((3, 4)), "alpha must be a number of at least 0"),
+        ({"alpha": 1e200}, np.eye(4), "alpha must be smaller than .* for this background"),
         ({"alpha": np.nan}, np.ones((3, 4)), "alpha must be a number of at least 0"),
         ({"n_components": 5}, np.ones((3, 4)), "n_components must be .*4"),
         ({}, np.ones((1, 4)), "needs at least 2 samples, got 1"),
@@ -84,3 +85,11 @@ def test_data_frames_and_operators_need_the_same_features() -> None:
 def test_bad_input_is_refused(settings: dict[str, Any], background: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ss.ContrastivePCA(**settings).fit(RNG.standard_normal((6, 4)), background=background)
+
+
+@pytest.mark.filterwarnings("ignore:Components")
+def test_few_passes_give_all_components_unconverged() -> None:
+    X, B = RNG.standard_normal((40, 90)), RNG.standard_normal((50, 90))
+    model = ss.ContrastivePCA(30, max_passes=1, random_state=0).fit(X, background=B)
+    assert model.components_.shape == (30, 90)
+    assert not model.converged_

@@ -23,6 +23,8 @@ from shiftsvd.solvers.base import TOL, check_tol
 from shiftsvd.solvers.factors import shift_rounding
 from shiftsvd.solvers.hermitian import VectorLanczos, errors_of_pairs
 
+LARGEST = 2.0**450  # rounding error of products, whose squares must not overflow
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Contrast(Operator):
@@ -71,7 +73,7 @@ class ContrastivePCA(Components):
         Bound of the sine of the angle of each component to its eigenvector, or to the space of the eigenvectors whose
         eigenvalues rounding errors do not separate.
     max_passes : int, optional
-        Maximum number of passes over each data set.
+        Maximum number of passes over each data set; at least one for every 16 components.
     random_state, n_threads, memory_limit : optional
         As in `PCA`.
 
@@ -139,7 +141,8 @@ class ContrastivePCA(Components):
 
         Returns
         -------
-        The estimator itself.
+        ContrastivePCA
+            The estimator itself.
 
         Raises
         ------
@@ -160,6 +163,8 @@ class ContrastivePCA(Components):
         affordable(8 * n * (solver.basis_columns(k, n) + 4 * k), self.memory_limit, f"finding {k} components")
         (A, mean, rounded_a), (B, _, rounded_b) = _centred(target), _centred(others)
         noise = rounded_a + float(self.alpha) * rounded_b
+        if not noise < LARGEST:
+            raise refuse("alpha", f"be smaller than {LARGEST / rounded_b:.0e} for this background", self.alpha)
         G = Contrast(A, B, float(self.alpha))
         found = VectorLanczos(self.tol, max_passes=most, noise=noise)(G, k, random_generator(self.random_state))
         self._read(G, found.vectors, noise, found.limit)

@@ -473,7 +473,7 @@ KINDS: Final = {
     "SpectralEmbedding": Kind("shiftsvd.estimators.graphs", _GRAPH, {"feature_names_in_": texts("i")}),
     "DiffusionMap": Kind(
         "shiftsvd.estimators.graphs",
-        {**_GRAPH, "_psi": numbers("mk"), "_densities": numbers("m", least=0)},
+        {**_GRAPH, "_psi": numbers("mk"), "_factors": numbers("m", least=0)},
         {"feature_names_in_": texts("m")},
         {"n_features_in_": "m"},
     ),

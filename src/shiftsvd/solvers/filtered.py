@@ -7,7 +7,7 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.backends.affinity import Affinity
-from shiftsvd.numerics.bounds import residual_rounding
+from shiftsvd.numerics.bounds import combined_sines, residual_rounding
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Derived, Panel
 from shiftsvd.solvers.hermitian import Eigenpairs, VectorLanczos, errors_of_pairs
@@ -78,22 +78,34 @@ class Modes(NamedTuple):
     n_products: int
 
 
+LAST = 2  # products that `_read` takes
 SHRINK = 4.0  # logarithm by which the polynomial shrinks eigenvalues at the cut, relative to the k-th
 MOST_DEGREE = 100
+# Vectors converge to this part of the tolerance, and to LOOSEST at least: the read combines them, which adds a part of
+# the order of the square of their errors, up to a tenth of errors of LOOSEST.
+SHARE, LOOSEST = 0.9, 0.05
 MOST_RANGE = 14.0  # logarithm of the largest quotient of the polynomial at 1 and at the k-th value
 
 
 def leading_modes(A: Affinity, k: int, tol: float, most_products: int, rng: Generator) -> Modes:
-    solver = VectorLanczos(tol, block_size=BLOCK)
-    n, columns = A.shape[0], solver.basis_columns(k, A.shape[0])
-    steps = min(columns // solver.block(n) - 1, most_products)
+    n = A.shape[0]
+    if k == 0:
+        return Modes(np.empty((n, 0)), np.empty(0), np.empty(0), np.empty(0), True, 0)
+    solver = VectorLanczos(min(SHARE * tol, LOOSEST), block_size=BLOCK)
+    b, columns = solver.block(n), solver.basis_columns(k, n)
+    least = -(-k // b)  # steps until the basis has k columns
+    most = max(most_products - LAST, least)
+    steps = most if columns == n else min(columns // b - 1, most)
     found = replace(solver, max_passes=steps)(A, k, rng)
     n_products, theta, limit = found.n_passes, np.append(found.values, found.rest), found.limit
-    while found.spent and n_products < most_products:
+    while found.spent:
         G = _filter(A, theta, k)
+        steps = min(steps, (most - n_products) // G.degree)
+        if steps < least:
+            break
         found = replace(solver, max_passes=steps)(G, k, rng, found.vectors)
         n_products += found.n_passes * G.degree
-        steps = max(min(2 * steps, (most_products - n_products) // G.degree), 1)
+        steps *= 2
         theta = G.inverse(np.append(found.values, found.rest))
         limit = float(G.inverse(found.limit + residual_rounding(G.costs.eps)))
     return _read(A, found, limit, tol, n_products)
@@ -113,11 +125,12 @@ def _filter(A: Affinity, theta: Vector, k: int) -> Filtered:
 
 
 def _read(A: Affinity, found: Eigenpairs, limit: float, tol: float, n_products: int) -> Modes:
-    gaps, X = np.linalg.eigh(A.energies(found.vectors))
+    gaps, X, rounding = A.energies(found.vectors)
     V, noise = found.vectors @ X, residual_rounding(A.costs.eps)
-    errors = errors_of_pairs(A.normalized(V), V, 1 - gaps, noise, limit) + A.energy_rounding(gaps)
-    converged = found.converged and bool(np.all(found.value_errors <= tol))
-    return Modes(V, gaps, errors, found.value_errors, converged, n_products + 2)
+    errors = errors_of_pairs(A.normalized(V), V, 1 - gaps, noise, limit) + rounding
+    sines = np.minimum(combined_sines(found.value_errors, found.starts, X), 1.0)
+    converged = found.converged and bool(np.all(sines <= tol))
+    return Modes(V, gaps, errors, sines, converged, n_products + LAST)
 
 
 def modes_bytes(A: Affinity, k: int) -> int:
