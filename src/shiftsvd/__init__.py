@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from shiftsvd.choosing import warm_start as warm_start
     from shiftsvd.estimators.batches import IncrementalPCA as IncrementalPCA
     from shiftsvd.estimators.batches import merge_pca as merge_pca
+    from shiftsvd.estimators.contrastive import ContrastivePCA as ContrastivePCA
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis as CorrespondenceAnalysis
     from shiftsvd.estimators.correspondence import MultipleCorrespondenceAnalysis as MultipleCorrespondenceAnalysis
     from shiftsvd.estimators.famd import FAMD as FAMD
@@ -86,6 +87,7 @@ _NAMES = {
     "backends": ("as_operator", "centered"),
     "choosing": ("Suggestion", "suggest_k", "warm_start"),
     "estimators.batches": ("IncrementalPCA", "merge_pca"),
+    "estimators.contrastive": ("ContrastivePCA",),
     "estimators.correspondence": ("CorrespondenceAnalysis", "MultipleCorrespondenceAnalysis"),
     "estimators.famd": ("FAMD",),
     "estimators.graphs": ("DiffusionMap", "SpectralEmbedding"),

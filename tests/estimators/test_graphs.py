@@ -159,6 +159,96 @@ def test_bad_input_is_refused(settings: dict[str, Any], W: Any, message: str) ->
         ss.SpectralEmbedding(**{"n_components": 2, "affinity": "precomputed"} | settings).fit(W)
 
 
+@pytest.mark.parametrize("n", [2, 5, 12, 60, 150])
+def test_all_components_of_a_bipartite_graph(n: int) -> None:
+    # N has the eigenvalue -1, and bases of more than a half of the columns.
+    W = np.diag(np.ones(n - 1), 1)
+    model = ss.SpectralEmbedding(n - 1, affinity="precomputed", tol=1e-6, random_state=0).fit(W + W.T)
+    assert model.converged_
+    assert np.allclose(model.eigenvalues_, 1 - np.cos(np.pi * np.arange(1, n) / (n - 1)), atol=1e-13)
+
+
+def test_trivial_vectors_may_be_all_components() -> None:
+    W = np.kron(np.eye(2), np.ones((5, 5)))
+    with pytest.warns(UserWarning, match="The graph has 2 connected components"):
+        model = ss.SpectralEmbedding(1, affinity="precomputed", drop_first=False).fit(W)
+    assert model.converged_
+    assert np.count_nonzero(model.embedding_) == 5
+
+
+@pytest.mark.parametrize("most", [1, 5, 20, 200])
+def test_few_products_give_all_components_unconverged(most: int) -> None:
+    W = np.diag(np.ones(1999), 1)
+    model = ss.SpectralEmbedding(20, affinity="precomputed", max_products=most, random_state=0)
+    with pytest.warns(UserWarning, match=r"did not converge in .* products"):
+        model.fit(csr_array(W + W.T))
+    assert model.embedding_.shape == (2000, 20)
+    assert model.n_products_ <= max(most, 5)  # three blocks have as many columns as there are components
+
+
+@pytest.mark.parametrize("least", [1e-3, 1e-12, 1e-17, 1e-100])
+def test_cosines_of_a_row_that_dominates_its_columns(least: float) -> None:
+    rng = np.random.default_rng(0)
+    X = np.hstack([rng.random((60, 40)) * (rng.random((60, 40)) < 0.2), np.zeros((60, 2))])
+    X[:, 0] += 0.01
+    X[7] = 0
+    X[7, 40:] = 1  # a column of its own, and one of which the other rows have little
+    X[:, 40] += least
+    Y = X / np.sqrt((X**2).sum(axis=1))[:, None]
+    W = Y @ Y.T
+    ours, formed = (
+        ss.SpectralEmbedding(3, affinity=affinity, tol=1e-9, random_state=0).fit(data)
+        for affinity, data in (("cosine", X), ("precomputed", (W + W.T) / 2))
+    )
+    assert ours.converged_
+    assert np.allclose(ours.eigenvalues_, formed.eigenvalues_, atol=1e-13)
+
+
+def test_cosines_that_underflow_connect_nothing() -> None:
+    X = np.eye(6)
+    X[0, 1] = X[1, 2] = 1e-200
+    X[3, 4] = 1
+    with pytest.warns(UserWarning, match="The graph has 5 connected components"):
+        model = ss.SpectralEmbedding(1, affinity="cosine", random_state=0).fit(X)
+    assert np.allclose(model.eigenvalues_, 2)
+
+
+def test_combined_vectors_have_combined_sines() -> None:
+    # With a loose tolerance the vectors of the polynomial differ from those of N.
+    n = 400
+    W = csr_array((np.ones(n), (np.arange(n), (np.arange(n) + 1) % n)), shape=(n, n))
+    model = ss.SpectralEmbedding(6, affinity="precomputed", tol=0.5, random_state=0).fit(W + W.T)
+    assert model.converged_
+    assert model.vector_errors_.max() <= 0.1
+
+
+def test_groups_at_the_last_component_are_resolved() -> None:
+    # The last component has a twin, which converges after it.
+    n = 400
+    W = csr_array((np.ones(n), (np.arange(n), (np.arange(n) + 1) % n)), shape=(n, n))
+    assert ss.SpectralEmbedding(7, affinity="precomputed", random_state=0).fit(W + W.T).converged_
+
+
+def test_errors_of_eigenvalues_of_walks_include_their_rounding() -> None:
+    W = np.kron(np.eye(2), np.ones((9, 9)))
+    W[0, -1] = W[-1, 0] = 1e-9
+    exact = ss.SpectralEmbedding(1, affinity="precomputed", random_state=0)  # keeps the digits of 1 - lambda
+    walk = ss.DiffusionMap(1, alpha=0, random_state=0).fit(W)
+    gap = exact.fit(W - np.diag(np.diag(W))).eigenvalues_ * 72 / 81
+    assert np.abs((1 - walk.eigenvalues_) - gap) <= walk.eigenvalue_errors_
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1.0, 1e100])
+def test_powers_of_densities_do_not_depend_on_the_scale(scale: float) -> None:
+    X = np.random.default_rng(0).standard_normal((40, 2))
+    W = np.exp(-np.square(X[:, None] - X).sum(axis=2))
+    one, two = (ss.DiffusionMap(2, alpha=5, tol=1e-9, random_state=0).fit(w * W) for w in (1.0, scale))
+    assert np.allclose(one.embedding_, two.embedding_)
+    assert np.allclose(two.transform(scale * W), two.embedding_)
+    with pytest.raises(ValueError, match="alpha must leave affinities over densities within"):
+        ss.DiffusionMap(2, alpha=1e4).fit(W)
+
+
 @pytest.mark.filterwarnings("ignore:The graph has")
 def test_inputs_are_not_modified_and_seeds_repeat() -> None:
     W = csr_array(graph("weights", np.random.default_rng(3)))
@@ -174,7 +264,7 @@ def test_inputs_are_not_modified_and_seeds_repeat() -> None:
 def test_a_product_costs_no_more_than_two_reads_and_removes_the_trivial_vectors() -> None:
     W = csr_array(graph("cycle", np.random.default_rng(0)))
     A = affinity_of_edges(W, ss.as_operator)
-    assert np.allclose(A.matmat(A.trivial.toarray()), -A.trivial.toarray())
+    assert np.allclose(A.matmat(A.trivial.toarray()), -1.5 * A.trivial.toarray())
     assert A.costs.stored == W.nnz
 
 
@@ -182,3 +272,29 @@ def test_a_product_costs_no_more_than_two_reads_and_removes_the_trivial_vectors(
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
+
+
+def test_components_with_the_eigenvalue_0_have_no_extension() -> None:
+    W = np.zeros((9, 9))
+    W[:4, 4:] = 1
+    model = ss.DiffusionMap(8, t=0, random_state=0).fit(W + W.T)
+    assert np.array_equal(model.transform(W + W.T)[:, :7], np.zeros((9, 7)))
+    assert np.allclose(model.transform(W + W.T)[:, 7], model.embedding_[:, 7])
+
+
+def test_few_samples_have_two_neighbours() -> None:
+    X = np.arange(9.0)[:, None] ** 1.1
+    assert ss.SpectralEmbedding(1, random_state=0).fit(X).converged_
+
+
+def test_graded_eigenvalues_keep_their_digits() -> None:
+    # Blocks of blocks, whose eigenvalues are 1e-9, 1e-6, 1e-3 and 1: LAPACK would lose digits of the first.
+    W = np.ones((2, 2)) - np.eye(2)
+    for weight in (1e-3, 1e-6, 1e-9):
+        W = np.kron(np.eye(2), W) + weight * np.kron(np.ones((2, 2)) - np.eye(2), np.ones(W.shape))
+    degree = 1 + 2e-3 + 4e-6 + 8e-9
+    exact = np.array([16e-9, 8e-9 + 8e-6, 8e-9 + 4e-6 + 4e-3]) / degree
+    order = np.random.default_rng(0).permutation(16)
+    model = ss.SpectralEmbedding(15, affinity="precomputed", random_state=0).fit(W[order][:, order])
+    assert np.allclose(model.eigenvalues_[[0, 1, 3]], exact, rtol=1e-13, atol=0)
+    assert np.all(model.eigenvalue_errors_[[0, 1, 3]] >= np.abs(model.eigenvalues_[[0, 1, 3]] - exact) - 1e-15 * exact)

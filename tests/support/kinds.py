@@ -116,6 +116,11 @@ def principal_coordinates(X: Any, new: Any, **settings: Any) -> Made:
     return model, lambda it: [it.transform(new)]
 
 
+def contrast(X: Any, background: Any) -> Made:
+    model = ss.ContrastivePCA(2, alpha=0.5, random_state=0).fit(X, background=background)
+    return model, lambda it: [it.transform(X)]
+
+
 def spectral(X: Any) -> Made:
     model = ss.SpectralEmbedding(2, affinity="precomputed", random_state=0).fit(X)
     return model, lambda it: [it.embedding_, it.component_labels_]
@@ -167,6 +172,7 @@ MODELS: dict[str, Callable[[], Made]] = {
     "distances": lambda: principal_coordinates(distances(False), np.ones((2, 25))),
     "distances, names": lambda: principal_coordinates(distances(True), distances(True).iloc[:2]),
     "points": lambda: principal_coordinates(np.abs(data()), np.ones((2, 9)), metric="braycurtis"),
+    "contrast": lambda: contrast(data(), data((7, 9))),
     "graph": lambda: spectral(distances(False)),
     "walk": lambda: diffusion(np.exp(-distances(False))),
     "words": lambda: words(),

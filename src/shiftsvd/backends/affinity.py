@@ -5,38 +5,47 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.linalg import lapack
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from shiftsvd.algebra.operator import Costs, Operator
+from shiftsvd.numerics.bounds import residual_rounding
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Panel
 
 EDGES = 2**18  # edges whose differences are computed at once
+MOVED = 2.5  # subtracted from the eigenvalue 1 of the trivial vectors
+SUMMED = 64  # rounding error of sums over edges, in rounding units of the roots of the diagonal
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Affinity(Operator):
-    """``N - 2 U U^T`` with ``N = D^-1/2 W D^-1/2 = S S^T - diag(loops)``, or N itself without a factor S.
+    """``N - 2.5 U U^T`` with ``N = D^-1/2 W D^-1/2``.
 
-    The columns of U are the trivial eigenvectors of N, one for each connected component; their eigenvalue 1 becomes -1.
-    The eigenvalue of a node without edges counts as 1, too.
+    The columns of U are the trivial eigenvectors of N, one for each connected component; their eigenvalue 1 becomes
+    -1.5, below all others: N of a bipartite graph has the eigenvalue -1. The eigenvalue of a node without edges counts
+    as 1, too.
 
     Parameters
     ----------
     A : Operator
-        N of shape (n, n), or its factor S of shape (n, p).
+        N of shape (n, n); with `largest`, the factor S of shape (n, p).
     degrees : array of shape (n,)
         Sums of the rows of W; 0 for nodes without edges.
     labels : array of shape (n,)
         The connected component of each node.
+    largest : Operator of shape (n, p), optional
+        T with one entry in each column at least as large as those of S: ``N = S S^T + S T^T + T S^T - diag(loops)``.
+        The diagonal ``T T^T`` is left out, because it may exceed N by far: it would cancel to rounding errors.
     loops : array of shape (n,), optional
-        The diagonal of ``S S^T``; None if A is N.
+        The diagonal of ``S S^T``, at most 1.
     """
 
     A: Operator
     degrees: Vector
     labels: np.ndarray[Any, Any]
+    largest: Operator | None = None
     loops: Vector | None = None
 
     def __post_init__(self) -> None:
@@ -46,8 +55,8 @@ class Affinity(Operator):
     @cached_property
     def costs(self) -> Costs:
         A = self.A.costs
-        reads = 1 if self.loops is None else 2
-        return Costs.of(self, eps=A.eps, stored=reads * A.stored, n_threads=A.n_threads)
+        stored = A.stored if self.largest is None else 2 * (A.stored + self.largest.costs.stored)
+        return Costs.of(self, eps=A.eps, stored=stored, n_threads=A.n_threads)
 
     @cached_property
     def trivial(self) -> csr_array:
@@ -59,9 +68,10 @@ class Affinity(Operator):
 
     def normalized(self, V: Panel) -> Panel:
         """Compute ``N V``."""
-        if self.loops is None:
+        if self.largest is None or self.loops is None:
             return self.A.matmat(V)
-        W = self.A.matmat(self.A.rmatmat(V))
+        Y = self.A.rmatmat(V)
+        W = self.A.matmat(Y + self.largest.rmatmat(V)) + self.largest.matmat(Y)
         W -= self.loops[:, None] * V
         return W
 
@@ -72,14 +82,15 @@ class Affinity(Operator):
     def matmat(self, V: Panel) -> Panel:
         U = self.trivial
         alone = np.where(self.degrees > 0, 0.0, 1.0)[:, None]
-        return np.asarray(self.normalized(V) + alone * V - 2 * (U @ (U.T @ V)))
+        return np.asarray(self.normalized(V) + alone * V - MOVED * (U @ (U.T @ V)))
 
     def rmatmat(self, W: Panel) -> Panel:
         return self.matmat(W)
 
-    def energies(self, V: Panel) -> Panel:
-        """Compute ``V^T (I - N) V``, by differences along the edges where these are stored."""
-        return np.asarray(V.T @ (V - self.normalized(V)))
+    def energies(self, V: Panel) -> tuple[Vector, Panel, Vector | float]:
+        """Return the eigenvalues of ``V^T (I - N) V``, ascending, their vectors, and bounds of their rounding."""
+        gaps, X = np.linalg.eigh(V.T @ (V - self.normalized(V)))
+        return gaps, X, residual_rounding(self.costs.eps)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,7 +99,19 @@ class EdgeAffinity(Affinity):
 
     edges: csr_array | None = None
 
-    def energies(self, V: Panel) -> Panel:
+    def energies(self, V: Panel) -> tuple[Vector, Panel, Vector | float]:
+        E = self._of_edges(V)
+        # Entries are accurate relative to the diagonal, and so are the results: Demmel & Veselic (1992).
+        unit, roots = SUMMED * self.costs.eps, np.sqrt(np.diagonal(E))
+        try:
+            R = np.linalg.cholesky(E).T
+        except np.linalg.LinAlgError:
+            return *np.linalg.eigh(E), unit * np.trace(E)
+        S, _, X, work, *_ = lapack.dgejsv(R, joba=0, jobu=3, jobv=0, jobr=0, jobt=1)
+        X = X[:, ::-1]
+        return (S[::-1] * (work[0] / work[1])) ** 2, X, unit * (roots @ np.abs(X)) ** 2
+
+    def _of_edges(self, V: Panel) -> Panel:
         # sum_ij w_ij (y_i - y_j) (y_i - y_j)^T / 2 with y = D^-1/2 v: a sum of squares, without cancellation.
         assert self.edges is not None
         W = self.edges
@@ -115,25 +138,30 @@ def affinity_of_edges(W: csr_array, as_operator: Any) -> EdgeAffinity:
     N.data *= np.repeat(roots, np.diff(W.indptr))
     N.data *= roots[W.indices]
     labels = connected_components(W, directed=False)[1]
-    return EdgeAffinity(as_operator(N), degrees, labels, None, W)
+    return EdgeAffinity(as_operator(N), degrees, labels, edges=W)
 
 
 def affinity_of_rows(X: csr_array, as_operator: Any) -> Affinity:
-    """Return the affinity ``W = X X^T - diag`` of rows with nonnegative entries, without forming W."""
-    several = np.bincount(X.indices, minlength=X.shape[1]) > 1
-    sums = np.bincount(X.indices, X.data, minlength=X.shape[1])
-    # The diagonal of W is subtracted entry by entry; columns with a single entry connect nothing.
-    shared = np.where(several[X.indices], X.data * np.maximum(sums[X.indices] - X.data, 0), 0.0)
-    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    degrees = np.bincount(rows, shared, minlength=X.shape[0])
-    roots = _inverse_roots(degrees)
-    S = csr_array((X.data * roots[rows], X.indices, X.indptr), shape=X.shape)
-    loops = np.bincount(rows, S.data**2, minlength=X.shape[0])
-    joins, (n, p) = several[X.indices], X.shape  # rows are joined by the columns that they share
+    """Return the affinity ``W = X X^T - diag`` of rows with positive entries, without forming W."""
+    (n, p), rows = X.shape, np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    most, place = np.zeros(p), np.full(p, -1)
+    np.maximum.at(most, X.indices, X.data)
+    at = np.flatnonzero(X.data == most[X.indices])
+    place[X.indices[at]] = at
+    largest = np.zeros(X.nnz, bool)  # one entry of each column
+    largest[place[place >= 0]] = True
+    # The sum of the other entries of the column, without cancellation.
+    others = np.bincount(X.indices, np.where(largest, 0, X.data), minlength=p)[X.indices]
+    others += np.where(largest, 0, most[X.indices] - X.data)
+    degrees = np.bincount(rows, X.data * others, minlength=n)
+    data = X.data * _inverse_roots(degrees)[rows]
+    S, T = (csr_array((data[part], (rows[part], X.indices[part])), shape=X.shape) for part in (~largest, largest))
+    loops = np.bincount(rows, np.where(largest, 0, data**2), minlength=n)
+    joins = others > 0  # rows are joined by the columns that they share
     ends = rows[joins], n + X.indices[joins]
     both = connected_components(csr_array((np.ones(len(ends[0])), ends), shape=(n + p, n + p)), directed=False)[1]
     labels = np.unique(both[:n], return_inverse=True)[1]
-    return Affinity(as_operator(S), degrees, labels, loops)
+    return Affinity(as_operator(S), degrees, labels, as_operator(T), loops)
 
 
 def _inverse_roots(degrees: Vector) -> Vector:

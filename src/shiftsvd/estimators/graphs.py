@@ -23,9 +23,11 @@ from shiftsvd.operators import Panel
 from shiftsvd.runs.memory import affordable
 from shiftsvd.runs.messages import warn
 from shiftsvd.solvers.base import TOL, check_tol
+from shiftsvd.solvers.constants import EPS
 from shiftsvd.solvers.filtered import leading_modes, modes_bytes
 
 LARGEST = 2.0**500  # of an affinity; the least is its inverse: degrees and their products are sums and squares
+LEAST_COSINE = 1e-140  # smaller entries of a row, relative to its largest, count as 0: products would underflow
 ASYMMETRY = 1e-6  # relative to the largest affinity: rounding errors of single precision
 MOST_PRODUCTS = 20_000  # the default of `max_products`: a gap of 1e-6 takes about 5,000
 
@@ -107,14 +109,14 @@ class SpectralEmbedding(GraphEmbedding):
         transpose. "cosine": ``w_ij`` is the cosine of rows i and j of X, which must be nonnegative; W is never formed.
         "precomputed": X is W, symmetric and nonnegative.
     n_neighbors : int, optional
-        Default: a tenth of the samples.
+        The sample itself counts. Default: a tenth of the samples, at least 2.
     drop_first : bool
         False: begin with the trivial vector of each connected component, the largest component first.
     tol : float
         Bound of the sine of the angle of each vector to its eigenvector, or to the space of the eigenvectors whose
         eigenvalues cannot be distinguished.
     max_products : int, optional
-        Maximum number of products of W with 8 columns. Default: 20 000.
+        Maximum number of products of W with 8 columns; at least ``n_components / 8 + 2``. Default: 20 000.
     random_state, n_threads, memory_limit : optional
         As in `PCA`.
 
@@ -173,7 +175,8 @@ class SpectralEmbedding(GraphEmbedding):
 
         Returns
         -------
-        The estimator itself.
+        SpectralEmbedding
+            The estimator itself.
 
         Raises
         ------
@@ -188,7 +191,7 @@ class SpectralEmbedding(GraphEmbedding):
             A = affinity_of_rows(_unit_rows(_nonnegative(X, self)), operator)
         else:
             if self.affinity == "nearest_neighbors":
-                neighbours = max(n // 10, 1)
+                neighbours = max(n // 10, 2)  # the first is the sample itself
                 if self.n_neighbors is not None:
                     neighbours = integer("n_neighbors", self.n_neighbors, 1, n - 1, f" for {n:,} samples")
                 X = kneighbors_graph(X, neighbours, include_self=True)
@@ -269,7 +272,8 @@ class DiffusionMap(GraphEmbedding):
 
         Returns
         -------
-        The estimator itself.
+        DiffusionMap
+            The estimator itself.
 
         Raises
         ------
@@ -282,12 +286,20 @@ class DiffusionMap(GraphEmbedding):
         X = validate_data(self, unmasked_matrix(X), accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         W = _affinities(X, self)
         n = W.shape[0]
-        self._densities = _sums(W)
-        A = affinity_of_edges(_by_density(W, self._densities, self._densities, self.alpha), _operators(self.n_threads))
+        self._factors = _density_factors(_sums(W), self.alpha)
+        W = _scaled(W, self._factors, self._factors)
+        if W.nnz:
+            least, most = W.data.min(), W.data.max()
+            if not 1 / LARGEST < least <= most < LARGEST:
+                raise refuse(
+                    "alpha", f"leave affinities over densities within {1 / LARGEST:.0e} to {LARGEST:.0e}", self.alpha
+                )
+        A = affinity_of_edges(W, _operators(self.n_threads))
         components = int(A.labels.max()) + 1
         k = integer("n_components", self.n_components, 1, n - components, _of_nodes(n, components))
         Y, gaps = self._embed(A, k, 0)
         self.eigenvalues_, self._psi = 1 - gaps, Y * np.sqrt(A.degrees.sum())
+        self.eigenvalue_errors_ += EPS  # of the difference 1 - gaps
         self.embedding_ = self._psi * _powers(self.eigenvalues_, self.t)
         return self
 
@@ -302,15 +314,16 @@ class DiffusionMap(GraphEmbedding):
         Returns
         -------
         array of shape (n_new, n_components)
-            0 for a sample without affinities.
+            0 for a sample without affinities, and along components whose eigenvalue is 0 up to its error.
         """
         check_is_fitted(self, "embedding_")
         X = validate_data(self, unmasked_matrix(X), accept_sparse="csr", dtype=np.float64, reset=False)
         W = _nonnegative(X, self)
-        P = _by_density(W, _sums(W), self._densities, self.alpha)
+        P = _scaled(W, np.ones(W.shape[0]), self._factors)  # densities of rows cancel
         sums = _sums(P)[:, None]
         means = np.divide(P @ self._psi, sums, out=np.zeros((W.shape[0], len(self.eigenvalues_))), where=sums > 0)
-        nonzero = np.where(self.eigenvalues_ == 0, np.inf, self.eigenvalues_)
+        # The extension is undefined for eigenvalues that may be 0.
+        nonzero = np.where(np.abs(self.eigenvalues_) <= self.eigenvalue_errors_, np.inf, self.eigenvalues_)
         return np.asarray(means / nonzero * _powers(self.eigenvalues_, self.t))
 
     def __sklearn_tags__(self) -> Any:
@@ -356,13 +369,23 @@ def _unit_rows(X: csr_array) -> csr_array:
     largest = np.zeros(X.shape[0])
     np.maximum.at(largest, rows, X.data)
     data = X.data / largest[rows]
+    data[data < LEAST_COSINE] = 0.0
     lengths = np.sqrt(np.bincount(rows, data**2, minlength=X.shape[0]))
-    return csr_array((data / lengths[rows], X.indices, X.indptr), shape=X.shape)
+    units = csr_array((data / lengths[rows], X.indices, X.indptr), shape=X.shape)
+    units.eliminate_zeros()
+    return units
 
 
-def _by_density(W: csr_array, rows: Vector, columns: Vector, alpha: float) -> csr_array:
-    of_rows, of_columns = (np.where(q > 0, np.where(q > 0, q, 1.0) ** -alpha, 0.0) for q in (rows, columns))
-    data = W.data * np.repeat(of_rows, np.diff(W.indptr)) * of_columns[W.indices]
+def _density_factors(densities: Vector, alpha: float) -> Vector:
+    # Multiples of them do not matter: the unit keeps powers within the range of float64.
+    unit = np.sqrt(max(densities, default=1.0)) * np.sqrt(min(densities[densities > 0], default=1.0))
+    with np.errstate(over="ignore"):
+        return np.asarray(np.where(densities > 0, densities / (unit or 1.0), np.inf) ** -alpha)
+
+
+def _scaled(W: csr_array, rows: Vector, columns: Vector) -> csr_array:
+    with np.errstate(over="ignore", invalid="ignore"):
+        data = W.data * np.repeat(rows, np.diff(W.indptr)) * columns[W.indices]
     return csr_array((data, W.indices, W.indptr), shape=W.shape)
 
 

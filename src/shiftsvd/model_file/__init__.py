@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     # MultipleCorrespondenceAnalysis is a CorrespondenceAnalysis. A model of an extension has its type by `kind`.
     Table: TypeAlias = ss.CorrespondenceAnalysis | ss.FAMD | ss.PCoA | ss.SpectralEmbedding | ss.DiffusionMap
-    Stored: TypeAlias = ss.PCA | ss.IncrementalPCA | ss.TruncatedSVD | ss.LSA | Table
+    Stored: TypeAlias = ss.PCA | ss.IncrementalPCA | ss.ContrastivePCA | ss.TruncatedSVD | ss.LSA | Table
 
 Model = TypeVar("Model")
 

@@ -251,20 +251,26 @@ def value_bounds(theta: Vector, squares: Vector, k: int, beyond: float = np.inf)
 
 
 def vector_bounds(
-    theta: Vector, squares: Vector, k: int, beyond: float = np.inf, rounding: float = 0.0, limits: Limits | None = None
+    theta: Vector,
+    squares: Vector,
+    k: int,
+    beyond: float = np.inf,
+    rounding: float = 0.0,
+    limits: Limits | None = None,
+    left: bool = True,
 ) -> Vector:
     # Bound the sines of the angles of left and right vectors to the space of their group: ``r_j / gap``, where gap is
     # the distance of theta_j from the eigenvalues of other groups (Davis & Kahan 1970). The part of a left vector
     # ``A v / sigma`` along a larger eigenvalue lambda is ``sqrt(lambda / theta_j)`` times that of v (Wedin 1972). The
     # bound is 1 if rounding leaves no gap. `rounding` is added to the residuals; ``limits(j)`` bounds the (j+1)-th
-    # eigenvalue even if others were missed.
+    # eigenvalue even if others were missed. Without `left`, only right vectors are bounded.
     sizes, radii, gaps, above, members = _group_gaps(theta, squares, k, beyond, limits)
     # In groups that were joined by rounding alone, other rounding errors may have split the group differently.
     unsure = np.repeat((members > 1) & (radii <= np.sqrt(members) * rounding), sizes)
     t, ends = theta[:k], np.cumsum(sizes)
     above, least = np.repeat(above, sizes), np.repeat(theta[ends - 1] - gaps, sizes)
     with np.errstate(divide="ignore", invalid="ignore"):
-        stretch = np.where(np.isinf(above) | (t <= 0), 1.0, np.sqrt(np.maximum(above / t, 0)))
+        stretch = np.where(np.isinf(above) | (t <= 0) | (not left), 1.0, np.sqrt(np.maximum(above / t, 0)))
         gap = np.minimum(t - least, (above - t) / stretch)
         sines = (np.sqrt(squares[:k]) + rounding) / gap
     return np.where((gap > 0) & ~unsure, np.minimum(sines, 1.0), 1.0)

@@ -7,17 +7,18 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.backends.affinity import Affinity
-from shiftsvd.numerics.bounds import residual_rounding, value_bounds
+from shiftsvd.numerics.bounds import combined_sines, residual_rounding
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.orth import inner
-from shiftsvd.numerics.panels import lengths
 from shiftsvd.operators import Derived, Panel
-from shiftsvd.solvers.hermitian import Eigenpairs, VectorLanczos
+from shiftsvd.solvers.hermitian import Eigenpairs, VectorLanczos, errors_of_pairs
+
+BLOCK = 8
+LOWEST = -1.1  # below all eigenvalues
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Filtered(Derived):
-    """``P T_m(y(N)) P / T_m(y(top))``, where y maps -1..cut to -1..1 and P removes the trivial eigenvectors.
+    """``P T_m(y(N)) P / T_m(y(top))``, where y maps LOWEST..cut to -1..1 and P removes the trivial eigenvectors.
 
     The polynomial shrinks eigenvalues up to `cut` to at most ``1 / T_m(y(top))``; beyond, it is monotone.
     """
@@ -28,7 +29,7 @@ class Filtered(Derived):
     degree: int
 
     def y(self, value: Any) -> Any:
-        return (2 * value + 1 - self.cut) / (1 + self.cut)
+        return (2 * value - LOWEST - self.cut) / (self.cut - LOWEST)
 
     @property
     def size(self) -> float:
@@ -38,7 +39,7 @@ class Filtered(Derived):
     def inverse(self, values: Any) -> Any:
         """Return the eigenvalues of N of which the polynomial has these values; at least `cut`."""
         y = np.cosh(np.arccosh(np.maximum(np.multiply(values, self.size), 1.0)) / self.degree)
-        return (y * (1 + self.cut) - 1 + self.cut) / 2
+        return (y * (self.cut - LOWEST) + LOWEST + self.cut) / 2
 
     def known_costs(self) -> dict[str, Any]:
         # The error of step j grows by U_(m - j)(y), of components up to the largest eigenvalue.
@@ -49,7 +50,7 @@ class Filtered(Derived):
         return {"eps": eps, "gram_eps": eps, "stored": self.degree * self.A.costs.stored}
 
     def matmat(self, V: Panel) -> Panel:
-        slope, constant = 2 / (1 + self.cut), (1 - self.cut) / (1 + self.cut)
+        slope, constant = 2 / (self.cut - LOWEST), -(LOWEST + self.cut) / (self.cut - LOWEST)
         before = self.A.nontrivial(V)
         now = self.A.normalized(before)
         now *= slope
@@ -77,23 +78,34 @@ class Modes(NamedTuple):
     n_products: int
 
 
-BLOCK = 8
+LAST = 2  # products that `_read` takes
 SHRINK = 4.0  # logarithm by which the polynomial shrinks eigenvalues at the cut, relative to the k-th
 MOST_DEGREE = 100
+# Vectors converge to this part of the tolerance, and to LOOSEST at least: the read combines them, which adds a part of
+# the order of the square of their errors, up to a tenth of errors of LOOSEST.
+SHARE, LOOSEST = 0.9, 0.05
 MOST_RANGE = 14.0  # logarithm of the largest quotient of the polynomial at 1 and at the k-th value
 
 
 def leading_modes(A: Affinity, k: int, tol: float, most_products: int, rng: Generator) -> Modes:
-    solver = VectorLanczos(tol, block_size=BLOCK)
-    n, columns = A.shape[0], solver.basis_columns(k, A.shape[0])
-    steps = columns // solver.block(n) - 1
+    n = A.shape[0]
+    if k == 0:
+        return Modes(np.empty((n, 0)), np.empty(0), np.empty(0), np.empty(0), True, 0)
+    solver = VectorLanczos(min(SHARE * tol, LOOSEST), block_size=BLOCK)
+    b, columns = solver.block(n), solver.basis_columns(k, n)
+    least = -(-k // b)  # steps until the basis has k columns
+    most = max(most_products - LAST, least)
+    steps = most if columns == n else min(columns // b - 1, most)
     found = replace(solver, max_passes=steps)(A, k, rng)
     n_products, theta, limit = found.n_passes, np.append(found.values, found.rest), found.limit
-    while found.spent and n_products < most_products:
+    while found.spent:
         G = _filter(A, theta, k)
+        steps = min(steps, (most - n_products) // G.degree)
+        if steps < least:
+            break
         found = replace(solver, max_passes=steps)(G, k, rng, found.vectors)
         n_products += found.n_passes * G.degree
-        steps = max(min(2 * steps, (most_products - n_products) // G.degree), 1)
+        steps *= 2
         theta = G.inverse(np.append(found.values, found.rest))
         limit = float(G.inverse(found.limit + residual_rounding(G.costs.eps)))
     return _read(A, found, limit, tol, n_products)
@@ -103,7 +115,7 @@ def _filter(A: Affinity, theta: Vector, k: int) -> Filtered:
     least = float(theta[k - 1])
     # The polynomial of the highest degree shrinks values up to `farthest` enough.
     y = np.cosh(SHRINK / MOST_DEGREE)
-    farthest = (2 * least + 1 - y) / (1 + y)
+    farthest = (2 * least - LOWEST * (1 - y)) / (1 + y)
     cut = min(float(theta[min(k + BLOCK // 2, len(theta) - 1)]), farthest)
     shape = Filtered(A, cut, float(theta[0]), 1)
     # Rounding errors are relative to the value of the trivial vectors, which are removed afterwards.
@@ -113,17 +125,12 @@ def _filter(A: Affinity, theta: Vector, k: int) -> Filtered:
 
 
 def _read(A: Affinity, found: Eigenpairs, limit: float, tol: float, n_products: int) -> Modes:
-    V = found.vectors
-    gaps, X = np.linalg.eigh(A.energies(V))
-    V = V @ X
-    theta = 1 - gaps
-    R = A.normalized(V) - V * theta
-    R -= V @ inner(V, R)
-    noise = residual_rounding(A.costs.eps)
-    errors = value_bounds(theta, (lengths(R) + noise) ** 2, len(theta), limit)
-    rounded = 64 * A.costs.eps * gaps if hasattr(A, "edges") else noise
-    converged = found.converged and bool(np.all(found.value_errors <= tol))
-    return Modes(V, gaps, errors + rounded, found.value_errors, converged, n_products + 2)
+    gaps, X, rounding = A.energies(found.vectors)
+    V, noise = found.vectors @ X, residual_rounding(A.costs.eps)
+    errors = errors_of_pairs(A.normalized(V), V, 1 - gaps, noise, limit) + rounding
+    sines = np.minimum(combined_sines(found.value_errors, found.starts, X), 1.0)
+    converged = found.converged and bool(np.all(sines <= tol))
+    return Modes(V, gaps, errors, sines, converged, n_products + LAST)
 
 
 def modes_bytes(A: Affinity, k: int) -> int:

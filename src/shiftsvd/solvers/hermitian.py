@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from shiftsvd.numerics.bounds import (
     NEIGHBOURS,
@@ -15,11 +16,14 @@ from shiftsvd.numerics.bounds import (
     Ritz,
     groups,
     rounding_of,
+    value_bounds,
     value_errors,
     value_limit,
     vector_bounds,
 )
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import inner
+from shiftsvd.numerics.panels import lengths
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.constants import MISSED_TOL, USUAL_BLOCK
@@ -42,6 +46,7 @@ class Eigenpairs(NamedTuple):
     rest: Vector = np.empty(0)  # the other Ritz values, descending
     limit: float = np.inf  # a proven bound of the next eigenvalue; infinite if none was proven
     spent: bool = False  # the budget ended the run
+    starts: Vector = np.empty(0)  # the first index of each group of values that rounding errors do not separate
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,7 @@ class HermitianLanczos:
     block_size: int | None = None
     max_basis: int | None = None
     max_passes: int | None = None
+    noise: float = 0.0  # rounding errors of products of unit vectors, if terms of a product cancel
 
     def block(self, n: int) -> int:
         return min(self.block_size or USUAL_BLOCK, n)
@@ -66,7 +72,7 @@ class HermitianLanczos:
     def __call__(self, A: Operator, k: int, rng: Generator, start: Panel | None = None) -> Eigenpairs:
         n, b, dtype = A.shape[0], self.block(A.shape[0]), panel_dtype(A.dtype)
         Q = rng.standard_normal((n, b)) if start is None else start @ rng.standard_normal((start.shape[1], b))
-        budget = Budget(self.max_passes or most_passes(n, b))
+        budget = Budget(max(self.max_passes or most_passes(n, b), -(-k // b)))
         G = Products(A.matmat, dtype, budget, reads=1, last_reads=1, double_eps=A.costs.eps)
         F = Factorization.of(Q.astype(dtype), self.basis_columns(k, n), rng)
         # `_negative` needs the first block, which is in the basis until the first restart or probe. Check before both.
@@ -75,7 +81,7 @@ class HermitianLanczos:
 
         def check(pairs: RitzPairs) -> tuple[Ritz, Outcome | Continue]:
             nonlocal negative, lowest
-            ritz = _ritz(pairs, k, G, F, proven)
+            ritz = self._ritz(pairs, k, G, F, proven)
             lowest = min(lowest, float(pairs.theta[-1]))
             if F.epoch == first_epoch and not proven.n_probes:
                 negative = _negative(ritz, pairs.Z, F)
@@ -92,7 +98,12 @@ class HermitianLanczos:
         found = ritz.theta[:k], F.vectors(k), self.errors(ritz, proven)
         converged = self._converged(ritz, proven) and self.complete(ritz, proven)
         known, spent = proven.limit(k), outcome is Stop.SPENT and F.size < n
-        return Eigenpairs(*found, converged, budget.n_passes, negative, lowest, ritz.theta[k:], known, spent)
+        rest, starts = ritz.theta[k:], self.starts(ritz)
+        return Eigenpairs(*found, converged, budget.n_passes, negative, lowest, rest, known, spent, starts)
+
+    def _ritz(self, pairs: RitzPairs, k: int, G: Products, F: Factorization, proven: Proven) -> Ritz:
+        noise = rounding_of(pairs.theta, G.eps, self.noise)
+        return Ritz(pairs.theta, pairs.E, k, noise, proven.level_of(F), proven.limit(k))
 
     # --- the errors that `tol` bounds ---------------------------------------------------------------------------------
 
@@ -101,6 +112,9 @@ class HermitianLanczos:
         first = max(float(np.abs(ritz.theta).max(initial=0)), TINY)
         rounded = noise / (2 * np.maximum(theta, max(noise, TINY)))
         return np.where(theta > noise, value_errors(ritz) + rounded, (ritz.r[: ritz.k] + noise) / first)
+
+    def starts(self, ritz: Ritz) -> Vector:
+        return np.arange(ritz.k)
 
     def needs(self, ritz: Ritz, proven: Proven) -> list[CountBound]:
         return required_bounds(ritz, self._miss_limit(ritz), proven.seen)
@@ -116,7 +130,10 @@ class HermitianLanczos:
         return max(relative, MISSED_TOL * float(np.abs(ritz.theta).max()))
 
     def _converged(self, ritz: Ritz, proven: Proven) -> bool:
-        return bool(np.all((self.errors(ritz, proven) <= self.tol) | (ritz.r[: ritz.k] <= ritz.noise)))
+        return bool(np.all((self.errors(ritz, proven) <= self.tol) | self._at_rounding(ritz)))
+
+    def _at_rounding(self, ritz: Ritz) -> NDArray[np.bool_]:
+        return np.asarray(ritz.r[: ritz.k] <= ritz.noise)
 
 
 @dataclass(frozen=True)
@@ -128,16 +145,22 @@ class VectorLanczos(HermitianLanczos):
     """
 
     def errors(self, ritz: Ritz, proven: Proven) -> Vector:
-        starts, radii, end = _groups(ritz)
-        sizes, limits = np.diff(np.append(starts, _depth(ritz))), None
+        (starts, radii, end), limits = _groups(ritz), None
         if proven.n_probes:
             # If at most `end` eigenvalues exceed those of the groups, none was missed among them: gaps between groups
             # are those of Ritz values. Without a probe, the gap after the last group is, too.
             limit = min(value_limit(ritz, end), proven.limit(end))
             below = dict(zip(starts.tolist(), (ritz.theta[starts] + radii).tolist(), strict=True)) | {end: limit}
             limits = below.__getitem__ if limit < ritz.theta[end - 1] else lambda _: np.inf
-        unresolved = np.repeat((sizes > 1) & (radii > 2 * np.sqrt(sizes) * _rounding(ritz)), sizes)[: ritz.k]
-        return np.where(unresolved, 1.0, vector_bounds(ritz.theta, _squares(ritz), ritz.k, ritz.limit, limits=limits))
+        sines = vector_bounds(ritz.theta, _squares(ritz), ritz.k, ritz.limit, limits=limits, left=False)
+        return np.where(_unresolved(ritz), 1.0, sines)
+
+    def _at_rounding(self, ritz: Ritz) -> NDArray[np.bool_]:
+        # The group of the k-th value may end with values of larger residuals.
+        return super()._at_rounding(ritz) & ~_unresolved(ritz)
+
+    def starts(self, ritz: Ritz) -> Vector:
+        return _groups(ritz)[0]
 
     def needs(self, ritz: Ritz, proven: Proven) -> list[CountBound]:
         needs, end = super().needs(ritz, proven), _groups(ritz)[2]
@@ -150,9 +173,14 @@ class VectorLanczos(HermitianLanczos):
         return not proven.needs_probe(self.needs(ritz, proven)) or ritz.level == -np.inf
 
 
-def _ritz(pairs: RitzPairs, k: int, G: Products, F: Factorization, proven: Proven) -> Ritz:
-    noise = rounding_of(pairs.theta, G.eps)
-    return Ritz(pairs.theta, pairs.E, k, noise, proven.level_of(F), proven.limit(k))
+def errors_of_pairs(product: Panel, V: Panel, theta: Vector, noise: float, limit: float) -> Vector:
+    """Bound the errors of the eigenvalues theta by the residuals of their vectors V, given the product with V.
+
+    `limit` bounds the next eigenvalue.
+    """
+    R = product - V * theta
+    R -= V @ inner(V, R)
+    return value_bounds(theta, (lengths(R) + noise) ** 2, len(theta), limit)
 
 
 def _groups(ritz: Ritz) -> tuple[Vector, Vector, int]:
@@ -160,6 +188,12 @@ def _groups(ritz: Ritz) -> tuple[Vector, Vector, int]:
     depth = _depth(ritz)
     starts, radii = groups(ritz.theta[:depth], _squares(ritz)[:depth])
     return starts, radii, int(min(starts[starts >= ritz.k], default=depth))
+
+
+def _unresolved(ritz: Ritz) -> NDArray[np.bool_]:
+    starts, radii, _ = _groups(ritz)
+    sizes = np.diff(np.append(starts, _depth(ritz)))
+    return np.repeat((sizes > 1) & (radii > 2 * np.sqrt(sizes) * _rounding(ritz)), sizes)[: ritz.k]
 
 
 def _depth(ritz: Ritz) -> int:
