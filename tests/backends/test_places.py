@@ -33,7 +33,7 @@ BAD = {
     "row": (with_coordinate(0, 10**7), r"COO .* 0\.\.29, got 0\.\.10000000"),
     "column": (with_coordinate(1, 20), r"COO .* 0\.\.19, got 0\.\.20"),
     "negative": (with_coordinate(0, -5), r"COO .* 0\.\.29, got -5"),
-    "float": (with_coordinate(0, 1.5), "COO .* integers, got 180 float64"),
+    "float": (with_coordinate(0, 1.5), "COO .* integers, got 180 of float64"),
     "block": (with_block(10**6), "BSR"),
     "list": (with_list(), "LIL .* as many values as column indices"),
 }

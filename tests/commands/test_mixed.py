@@ -148,7 +148,7 @@ def test_what_cannot_be_is_refused(words: str, code: int, message: str, frame: A
     assert message in result.stderr
     assert not (tmp_path / "out").exists()
     if "--drop day" in words:
-        assert "Use --drop town to remove" in result.stderr
+        assert "Use --drop town to exclude" in result.stderr
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_stacked_files_scales_and_outputs_are_foreseen(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("option", ["--device=cpu", "--workers=2", "--missing=em"])
+@pytest.mark.parametrize("option", ["--device=cpu", "--workers=2"])
 def test_what_cannot_be_foreseen_is_refused(option: str, tmp_path: Path) -> None:
     np.save(tmp_path / "X.npy", np.eye(9))
     told = invoke("estimate", tmp_path / "X.npy", "-k", 2, option)
