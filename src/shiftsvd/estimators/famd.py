@@ -168,8 +168,10 @@ class FAMD(Components):
 
     @as_one_fit
     def column_cosine_similarities(self, X: Any) -> Any:
-        """Return squared cosines of the columns: the squared correlations of numbers; for a category, the share of each
-        component in the squared distance of its barycentre from the centre.
+        """Return squared cosines of the columns.
+
+        Those of numbers are squared correlations; those of a category are the shares of the components in the squared
+        distance of its barycentre from the centre.
 
         Parameters
         ----------
@@ -225,14 +227,17 @@ class FAMD(Components):
 
     @property
     def components_(self) -> Panel:
+        """Loadings of the scaled columns, of shape (n_components, n_columns)."""
         return self.pca_.components_
 
     @property
     def singular_values_(self) -> Vector:
+        """Singular values of the scaled table, of shape (n_components,)."""
         return self.pca_.singular_values_
 
     @property
     def info_(self) -> Info:
+        """Passes, error bounds and solver of the fit."""
         return self.pca_.info_
 
     @property
