@@ -24,7 +24,7 @@ TOLERANCES = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12)
 def graphs(nodes: int) -> dict[str, Any]:
     points = {
         "roll": make_swiss_roll(nodes, noise=0.3, random_state=0)[0],
-        "blobs": make_blobs(nodes, 20, centers=30, cluster_std=3.0, random_state=0)[0],
+        "blobs": make_blobs(nodes, 20, centers=30, cluster_std=6.0, random_state=0)[0],
     }
     return {name: _symmetric(kneighbors_graph(X, 15)) for name, X in points.items()}
 
