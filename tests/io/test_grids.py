@@ -5,6 +5,7 @@ import json
 import shlex
 import sqlite3
 import sys
+import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -305,3 +306,35 @@ def test_fits_of_a_spilled_table_are_those_of_the_table(tmp_path: Path) -> None:
     path.write_text("a,b,c,d\n" + 100 * "".join(",".join(map(str, row)) + "\n" for row in rows.tolist()))
     told = [json.loads(done("fit", path, "-k", 2, "--json", "--memory", memory).stdout) for memory in ("12MB", "1GB")]
     assert told[0]["singular_values"] == pytest.approx(told[1]["singular_values"], rel=1e-9)
+
+
+def test_a_database_is_not_read_into_memory(tmp_path: Path) -> None:
+    file = tmp_path / "a.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE large (x BLOB)")
+        connection.execute("INSERT INTO large VALUES (zeroblob(30000000))")
+        connection.execute("CREATE TABLE small (x REAL, y REAL)")
+        connection.executemany("INSERT INTO small VALUES (?, ?)", [(j + 0.5, j * j) for j in range(9)])
+        connection.commit()
+    open_matrix(f"{file}::small")  # imports
+    tracemalloc.start()
+    A = open_matrix(f"{file}::small")[0]
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 10_000_000
+    assert np.array_equal(A @ np.eye(2), [(j + 0.5, j * j) for j in range(9)])
+
+
+@pytest.mark.parametrize(
+    "numbers", [[1.0, 2.0, None], [0.5, None, 3.0], [1e300, 2.0, 5.0], [2.0**63, 1.0, 0.0], [-0.0, 1.0, 2.0**53]]
+)
+def test_numbers_of_a_database_keep_all_their_digits(numbers: list[float | None], tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        connection.execute("CREATE TABLE t (name TEXT, x REAL, y REAL)")
+        connection.executemany("INSERT INTO t VALUES (?, ?, 0.5)", [(f"s{j}", x) for j, x in enumerate(numbers)])
+        connection.commit()
+    if None not in numbers:
+        assert values(tmp_path / "a.db")[:, 0].tolist() == numbers
+    else:
+        described = profile(tmp_path / "a.db").columns[1]
+        assert (described.n_missing, described.low) == (1, min(x for x in numbers if x is not None))

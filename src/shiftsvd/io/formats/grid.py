@@ -14,6 +14,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from shiftsvd.errors import Refused, Setting, few, plural
 from shiftsvd.io.base import optional
 from shiftsvd.io.formats import sheets
@@ -75,6 +77,12 @@ def shown(value: Any) -> str:
 def _column(values: Sequence[Any]) -> Any:
     """Return numbers, texts, or both: a structure of the text of each cell, and of its number where it is one."""
     pa = optional("pyarrow", "parquet")
+    types = set(map(type, values)) - {type(None)}
+    if types == {float}:  # without a loop in Python
+        column = pa.array(values, pa.float64())
+        entries = column.drop_null().to_numpy()
+        is_whole = np.all((np.trunc(entries) == entries) & (np.abs(entries) < _INT64))
+        return column.cast(pa.int64()) if is_whole else column
     stored = [is_number(value) for value in values]
     numbers = [value if there else None for value, there in zip(values, stored, strict=True)]
     n_empty = sum(value is None or value == "" for value in values)
@@ -175,7 +183,8 @@ def _sqlite(path: Path, memory_limit: int | str | None) -> Iterator[Query]:
     # The file is never changed, and no -wal or -shm appears next to it: a file with a write-ahead log is read as
     # immutable unless its log exists, as a process may be writing to it.
     log, shared = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
-    has_log = path.read_bytes()[18:20] == bytes((_WAL, _WAL))
+    with path.open("rb") as file:
+        has_log = file.read(20)[18:] == bytes((_WAL, _WAL))
     is_immutable = has_log and not log.exists()
     if has_log and log.exists() and not shared.exists():
         fold = f"Use `sqlite3 {path.name} 'PRAGMA wal_checkpoint(TRUNCATE)'` to write it to the database."
