@@ -338,3 +338,12 @@ def test_numbers_of_a_database_keep_all_their_digits(numbers: list[float | None]
     else:
         described = profile(tmp_path / "a.db").columns[1]
         assert (described.n_missing, described.low) == (1, min(x for x in numbers if x is not None))
+
+
+def test_a_last_column_without_a_name_may_mean_that_names_are_shifted(tmp_path: Path) -> None:
+    file = tmp_path / "cars.csv"
+    file.write_text("mpg,cyl,\nMazda,21,6\nDatsun,22.8,4\nHornet,21.4,6\nValiant,18.1,5\n")
+    with pytest.warns(UserWarning, match="the last column has no name.* may be shifted by one column"):
+        open_matrix(file)
+    file.write_text("car,mpg,cyl,\nMazda,21,6,\nDatsun,22.8,4,\nHornet,21.4,6,\nValiant,18.1,5,\n")
+    open_matrix(file)  # separators at the end of rows

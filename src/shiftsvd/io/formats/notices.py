@@ -20,6 +20,7 @@ _SAMPLE = 21  # rows by which columns of whole numbers are found
 def check_table(path: Path, opened: Opened, choices: Choices, tallies: Iterable[Tally]) -> None:
     # `tallies` are those of columns that may be identifiers or categories.
     _notice_repeated(path, opened)
+    _warn_of_shifted_names(path, opened)
     if choices.remembered:
         return  # the model selects the columns
     free = [each for each in tallies if each.name not in choices.columns]
@@ -52,6 +53,16 @@ def _notice_repeated(path: Path, opened: Opened) -> None:
         n_alike = sum(counts[name] for name in twice)
         repeated = f"{n_alike:,} {what} have repeated names: {shown(twice, _SHOWN)}. All of them are used. "
         log_notice(f"{called(path)}: {repeated}", *_remedy(what, twice))
+
+
+def _warn_of_shifted_names(path: Path, opened: Opened) -> None:
+    # R writes no name for the column of row names; a spreadsheet then adds an empty one at the end.
+    names = [] if opened.columns is None else opened.columns.tolist()
+    if opened.rows is not None and names and names[-1] == "" and "" not in names[:-1]:
+        warn(
+            f"{called(path)}: the last column has no name. If the name of the first column is missing, as in files of "
+            "R, the names may be shifted by one column. Give every column a name."
+        )
 
 
 def _remedy(what: str, twice: Sequence[str]) -> tuple[Part, ...]:
