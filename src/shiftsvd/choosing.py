@@ -420,7 +420,7 @@ def _transformed(A: Operator, X: Any, entries: tuple[Transform, ...]) -> tuple[O
     stored = B.H if isinstance(B, Adjoint) else B
     if not hasattr(stored, "X"):
         raise Refused(
-            '"parallel" and "cv" hold the transformed entries in memory, which exceed the limit. Raise ',
+            '"parallel" and "cv" need all transformed entries in memory, which takes more than the limit. Raise ',
             *(Setting("memory_limit"), "."),
         )
     return B, stored.X if stored is B else csr_array(stored.X.T) if issparse(X) else stored.X.T

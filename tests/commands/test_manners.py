@@ -16,7 +16,7 @@ from shiftsvd.cli import main
 from shiftsvd.commands.settings import TRANSFORMS
 from shiftsvd.io.sniff import formats
 from shiftsvd.runs.memory import beyond, shown_bytes
-from tests.support.commands import invoke
+from tests.support.commands import done, invoke
 from tests.support.places import needs
 
 NAMES = ["age", "pulse", "height", "weight"]
@@ -122,7 +122,7 @@ def test_each_subcommand_says_what_it_can_do_about_them(tmp_path: Path, X) -> No
     assert "--missing" not in said
     X[3, 2] = np.inf
     np.save(tmp_path / "inf.npy", X)
-    for more, got in (((), "0 NaN and 1 inf"), (("--missing", "mean"), "1 infinite value")):
+    for more, got in (((), "1 inf"), (("--missing", "mean"), "1 infinite value")):
         said = refused("fit", tmp_path / "inf.npy", "-k", 2, *more)
         assert f"got {got} in column 3. Replace the infinite" in said
 
@@ -318,3 +318,11 @@ def test_the_worst_error_is_told_first_however_narrow_the_terminal(columns: int,
     assert all(re.match(r"passes +worst error \de-\d\d +\d+(\.\d)?/\d+ ", bar) for bar in bars), bars
     assert bars
     assert max(map(len, lines)) <= columns
+
+
+def test_info_of_a_model_of_a_table_and_a_table_asks_for_one_model(tmp_path: Path) -> None:
+    table = tmp_path / "a.csv"
+    table.write_text("a,b\n" + "".join(f"{i}.5,{i % 7}\n" for i in range(20)), encoding="utf-8")
+    done("fit", table, "-k", 1, "-o", tmp_path / "out", "-q")
+    said = refused("info", tmp_path / "out/model.safetensors", table, code=2)
+    assert "`info` describes one model at a time. Remove the other files." in said

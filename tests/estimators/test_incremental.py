@@ -96,7 +96,7 @@ def test_what_cannot_be_is_refused_and_leaves_what_was_there():
         assert ipca.singular_values_ is before
     bad = X.copy()
     bad[1700, 3] = np.nan
-    with pytest.raises(ValueError, match="got 1 NaN and 0 inf in 1 column"):
+    with pytest.raises(ValueError, match="got 1 NaN in column"):
         ipca.set_params(batch_size=100).fit(bad)
     assert ipca.n_samples_seen_ == 1797
     with pytest.raises(

@@ -102,7 +102,7 @@ def test_a_shift_or_scale_that_is_misspelt_is_quoted_beside_the_choices():
 @pytest.mark.parametrize("scale", [np.zeros(6), -np.ones(6), 1j * np.ones(6)])
 def test_a_scale_is_positive(scale):
     for door in OURS.values():
-        refuses("scale must be positive, got 6 entries that are not", lambda door=door: door(X, scale=scale))
+        refuses("scale must be positive, got 6 entries of 0 or less", lambda door=door: door(X, scale=scale))
 
 
 def test_a_complex_shift_is_for_svd_and_not_for_pca():

@@ -257,7 +257,7 @@ def test_the_degrees_of_freedom_of_the_scale_are_a_setting(ddof):
 def test_columns_that_are_constant_within_groups_are_counted_and_left_as_they_are(make):
     D = X.copy()
     D[:, 2], D[:, 4] = np.where(GROUPS == "x", 0.1, 1e6 / 3), 0.0
-    with pytest.warns(UserWarning, match="2 columns have no variance and are not scaled") as caught:
+    with pytest.warns(UserWarning, match="2 columns are constant and were not scaled") as caught:
         pca = ss.PCA(3, shift=ss.GroupMeans(), scale=True).fit(make(D), groups=GROUPS)
     assert len(caught) == 1
     assert np.array_equal(pca.scale_[[2, 4]], [1, 1])

@@ -45,7 +45,8 @@ class BadValues:
     @property
     def parts(self) -> tuple[Part, ...]:
         at, these = self._at, "this column" if len(self.columns[0]) == 1 else "these columns"
-        said = f"the matrix must be finite, got {self.n_nan:,} NaN and {self.n_inf:,} inf in {at}"
+        bad = " and ".join(f"{n:,} {what}" for n, what in ((self.n_nan, "NaN"), (self.n_inf, "inf")) if n)
+        said = f"the matrix must be finite, got {bad} in {at}"
         usual: tuple[Part, ...] = ("remove or replace these values",) if self.n_inf else FILL
         if self.nothing_else:
             said, usual = f"every column needs an observed entry, got none in {at}", (f"remove {these}",)
@@ -64,7 +65,8 @@ class BadValues:
         more, shown = len(places) - SHOWN, places[:SHOWN]
         if self.names is None:
             first = ", ".join(map(str, shown)) + (", ..." if more > 0 else "")
-            return f"{plural(len(places), 'column')} (first: {first})"
+            one = f"column {first} (counted from 0)"
+            return one if len(places) == 1 else f"{len(places):,} columns ({first}, counted from 0)"
         if len(places) == 1:
             name = self.names[places[0]]
             return _called(name) if isinstance(name, int) else f"column {_called(name)}"

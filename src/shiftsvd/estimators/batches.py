@@ -392,7 +392,7 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     if not np.array_equal(a._vector(n), b._vector(n)):  # type: ignore[arg-type]  # both may be None
         raise Refused(
             f"merge_pca needs fits with the same shift, got shift={_short(a.shift)} and shift={_short(b.shift)}. Call "
-            "set_params(shift=...) on one of them; it need not be fitted again."
+            "set_params(shift=...) on one estimator, which keeps its batches."
         )
     both: PCA = clone(a)
     both.n_features_in_ = n

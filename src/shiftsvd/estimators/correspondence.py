@@ -250,7 +250,7 @@ class CorrespondenceAnalysis(Components):
         if smallest is not None and smallest < 0:
             raise ValueError(
                 f"Negative values in data passed to {type(self).__name__}: a table must hold counts or other "
-                f"numbers of at least 0, got {smallest}"
+                f"numbers of at least 0, got {smallest:g}"
             )
         return A
 

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative, valida
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.affinity import Affinity, affinity_of_edges, affinity_of_rows
 from shiftsvd.backends.validation import unmasked_matrix
-from shiftsvd.errors import Setting, few, refuse
+from shiftsvd.errors import Refused, Setting, few, refuse
 from shiftsvd.estimators.features import Estimator
 from shiftsvd.estimators.settings import as_one_fit, random_generator
 from shiftsvd.front import integer
@@ -291,8 +291,10 @@ class DiffusionMap(GraphEmbedding):
         if W.nnz:
             least, most = W.data.min(), W.data.max()
             if not 1 / LARGEST < least <= most < LARGEST:
-                raise refuse(
-                    "alpha", f"leave affinities over densities within {1 / LARGEST:.0e} to {LARGEST:.0e}", self.alpha
+                raise Refused(
+                    f"affinities divided by densities must be between {1 / LARGEST:.0e} and {LARGEST:.0e}, got "
+                    f"{least:.0e} to {most:.0e} with ",
+                    *(Setting("alpha", self.alpha), ". Lower alpha, or rescale the affinities."),
                 )
         A = affinity_of_edges(W, _operators(self.n_threads))
         components = int(A.labels.max()) + 1

@@ -182,7 +182,7 @@ def rotate(
     if method not in get_args(Method):
         raise refuse("method", 'be "varimax" or "promax"', method)
     if not isinstance(power, int | float | np.number) or not power > 1:
-        raise refuse("power", "be a number above 1", power, "rotate uses it only for promax")
+        raise refuse("power", "be a number above 1", power, "only promax uses this number")
     max_iter = integer("max_iter", max_iter, 1)
     L = V * S
     check_size("loadings", largest_of(L))

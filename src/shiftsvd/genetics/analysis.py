@@ -363,11 +363,12 @@ def _check_rank(cohort: Cohort, matrix: Patterson, k: Any) -> None:
             "`GenotypePCA.project`."
         )
     if not n_used:
+        n_removed = cohort.removed.get("chromosomes", 0)
+        keep = f" {plural(n_removed, 'variant')} not on autosomes were removed. To keep all, use " if n_removed else ""
         raise Refused(
             f"{name} has no variant with both alleles among its samples: {plural(n, 'variant')} "
-            f"{'is' if n == 1 else 'are'} monomorphic, and {cohort.removed.get('chromosomes', 0):,} were removed "
-            "because they are not on autosomes. To keep variants of all chromosomes, use ",
-            *(Setting("chromosomes", "all"), "."),
+            f"{'is' if n == 1 else 'are'} monomorphic.",
+            *((keep, Setting("chromosomes", "all"), ".") if keep else (" Pass more samples.",)),
         )
     integer("k", k, 1, min(m - 1, n_used), f" for {m:,} samples x {n_used:,} variants in use of {name}")
 

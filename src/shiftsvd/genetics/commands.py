@@ -149,8 +149,8 @@ class GenotypeHooks(Hooks):
         scale = settings.scale or (SCALE if settings.shift == "mean" else None)
         if scale != SCALE and settings.extra["scores_scale"]:
             raise click.UsageError(
-                f"--scores-scale requires --scale {SCALE} and --shift mean, got other eigenvalues than those of the "
-                "relationship matrix. Remove --scale and --shift, or --scores-scale."
+                "--scores-scale uses eigenvalues of the relationship matrix, so it requires --scale "
+                f"{SCALE} and --shift mean. Remove --scale and --shift, or --scores-scale."
             )
         if self.given(_TESTS) and scale != SCALE:
             tests = " and ".join(map(option_of, _TESTS))
@@ -408,6 +408,9 @@ class GenotypeHooks(Hooks):
 
     def compare(self, model: str, files: Sequence[str]) -> Mapping[str, Any] | None:
         pca: Any = model_in(model, BatchPCA, GenotypePCA)
+        kinds = {Path(file).suffix.lower() for file in files}
+        if not (isinstance(pca, GenotypePCA) or hasattr(pca, "variants_") or kinds <= {".bed", ".pgen"}):
+            return None
         self._knows_alleles(pca, Path(model))
         opened = Fileset.of([Path(file) for file in files], self.settings.key, self.settings.memory)
         target = Target.of(_basis(pca), opened)

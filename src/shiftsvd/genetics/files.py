@@ -213,7 +213,7 @@ def read_pgen(path: Path, key: str | None, memory_limit: int | str | None) -> Op
 
 def refuse_key(path: Path, key: str | None) -> None:
     if key is not None:
-        raise Refused(f"{path} holds a single matrix, so ", Setting("key"), f" must be None, got {key!r}")
+        raise Refused(f"{path} holds a single matrix without a name. Remove ", Setting("key", key), ".")
 
 
 def _open_files(kind: type[Genotypes], path: Path, memory_limit: int | str | None) -> Opened:

@@ -161,7 +161,9 @@ class LabelTable(NamedTuple):
         # The label of each sample, "" where it is missing, and a message about ids without a partner.
         families, place = samples.families.tolist(), self.header.index(self.column(name))
         if self.fid is None and set(self.header[:2]) & set(samples.names.tolist()) - {*_FIDS, *_IIDS}:
-            raise ValueError(f"{self.path} must have a header, such as #IID pop, got {few(self.header)}. Add a line.")
+            raise ValueError(
+                f"{self.path} must have a header, such as #IID pop, got {few(self.header)}. Add it as the first line."
+            )
         for number, row in self.rows:
             if len(row) != len(self.header):
                 raise ValueError(

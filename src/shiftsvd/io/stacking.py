@@ -215,7 +215,11 @@ def _joined(paths: Sequence[Path], named: Sequence[Labels | None], what: str) ->
         new = set(names.tolist()) - set(_NAMELESS)  # type: ignore[union-attr]
         if again := sorted(new & seen.keys()):
             first, both = paths[seen[again[0]]], few(again)
-            raise ValueError(f"{paths[i]} must have other features than {first}, but both have {both}.")
+            raise Refused(
+                f"{paths[i]} must have other features than {first}, but both have {both}. Rename them in one "
+                "file, or use ",
+                *(Setting("stack", "rows"), " if the files have different samples."),
+            )
         seen |= dict.fromkeys(new, i)
     return joined
 

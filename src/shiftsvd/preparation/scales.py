@@ -144,7 +144,7 @@ def resolve_scale(
         bad = int(np.sum(~(divisor.real > 0)))
         raise Refused(
             Setting("scale"),
-            f" must be positive, got {bad:,} {'entry that is' if bad == 1 else 'entries that are'} not",
+            f" must be positive, got {bad:,} {'entry' if bad == 1 else 'entries'} of 0 or less",
         )
     return divisor
 
@@ -162,6 +162,9 @@ def deviations(
     rounding = roundings * np.finfo(np.float64).eps
     constant = (variance == 0) | (after.variance(0) <= rounding**2 * size)
     if n_constant := int(constant.sum()):
-        said = "column has no variance and is" if n_constant == 1 else "columns have no variance and are"
-        warn(f"{n_constant:,} {said} not scaled (counted from 0: {few(np.flatnonzero(constant))})")
+        numbers = few(np.flatnonzero(constant))
+        if n_constant == 1:
+            warn(f"Column {numbers} (counted from 0) is constant and was not scaled.")
+        else:
+            warn(f"{n_constant:,} columns are constant and were not scaled (counted from 0: {numbers}).")
     return np.where(constant, 1.0, np.ldexp(np.sqrt(np.where(constant, 1.0, variance)), exponents))

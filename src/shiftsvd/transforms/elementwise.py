@@ -163,7 +163,10 @@ class Elementwise(OfEntry):
         found = np.asarray(self.f(np.zeros(2)))
         if found.shape != (2,) or found.dtype.kind not in "fiub" or not np.isfinite(found).all():
             raise refuse(
-                "f", "return one finite number for each entry", found, "f was called with an array of two zeros"
+                "f",
+                "return one finite number for each entry",
+                found,
+                "the function was called with an array of two zeros",
             )
 
     def value(self, x: Vector) -> Vector:

@@ -42,7 +42,10 @@ def read_npy(path: Path, key: str | None, memory_limit: int | str | None) -> Ope
             head = io.BytesIO(file.read(_HEADER))
         shape, fortran, dtype = _header(str(path), head)
         if len(shape) != 2 or dtype.kind not in "fciub":
-            raise ValueError(f"{path} must hold a matrix of numbers, got shape {shape} of {dtype}")
+            raise ValueError(
+                f"{path} must hold a matrix of numbers with two dimensions, got shape {shape} of {dtype}. Save such an "
+                "array with numpy.save."
+            )
         plausible_shape(path, shape, memory_limit)
         claimed, there = head.tell() + shape[0] * shape[1] * dtype.itemsize, path.stat().st_size
         if claimed != there:
