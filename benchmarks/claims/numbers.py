@@ -102,9 +102,7 @@ CLAIMS = [
         "agree to 1e-14",
         script("peers.companions fields"),
     ),
-    Claim(
-        "docs/migrate/from_irlba.rst", "On simulated counts of 5,000 cells", "agree to 4e-11", script("peers.irlba")
-    ),
+    Claim("docs/migrate/from_irlba.rst", "On simulated counts of 5,000 cells", "agree to 4e-11", script("peers.irlba")),
     Claim(
         "src/shiftsvd/genetics/docs/genotypes.rst",
         "in blocks of about 1 MB",

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
@@ -252,3 +253,15 @@ def test_list_of_lists_and_frames_are_matrices() -> None:
     want = ss.svd(D, 4).S
     for name in ("list", "objects", "pandas", "pandas sparse", "polars", "linear operator float64"):
         assert_close(ss.svd(CONTAINERS[name].make(D), 4).S, want, 50 * EPS * np.linalg.norm(D))
+
+
+def test_a_warning_about_constant_columns_has_their_names_also_after_a_selection() -> None:
+    X = values((30, 6))
+    X[:, [1, 4]] = 2
+    frame = pd.DataFrame(X, columns=[f"gene {j}" for j in range(6)])
+    with pytest.warns(UserWarning, match=r"^2 columns are constant and were not scaled: 'gene 1', 'gene 4'\.$"):
+        ss.PCA(2, scale=True).fit(frame)
+    with pytest.warns(UserWarning, match=r"^Column 'gene 4' is constant and was not scaled\.$"):
+        ss.PCA(2, scale=True, preprocess=ss.Select(np.arange(6) > 2)).fit(frame)
+    with pytest.warns(UserWarning, match=r"^Column 1 \(counted from 0\) is constant and was not scaled\.$"):
+        ss.PCA(2, scale=True).fit(X[:, :4])

@@ -113,7 +113,7 @@ def test_columns_with_one_observed_entry_have_no_variance_and_are_not_scaled(kin
     given = {"dense": X, "csr": csr_array(X), "unobserved": csr_array(np.nan_to_num(X))}[kind]
     pca = ss.PCA(2, missing="mean", scale=True, scale_ddof=ddof, unobserved=kind == "unobserved", random_state=0)
     with pytest.warns(
-        UserWarning, match=r"^2 columns are constant and were not scaled \(counted from 0: [\d, ]+\)\.$"
+        UserWarning, match=r"^2 columns are constant and were not scaled: [\d, ]+ \(counted from 0\)\.$"
     ) as told:
         pca.fit(given)
     assert len(told) == 1

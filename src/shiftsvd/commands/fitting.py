@@ -52,7 +52,7 @@ from shiftsvd.operators import LowRank, Operator
 from shiftsvd.result import Info
 from shiftsvd.runs.checkpoints import checkpoint
 from shiftsvd.runs.memory import PROGRAM, MemoryWatch, own_bytes, release, spare
-from shiftsvd.runs.messages import notice
+from shiftsvd.runs.messages import columns_called, notice
 from shiftsvd.runs.outputs import Outputs
 from shiftsvd.runs.progress import progress
 from shiftsvd.solvers import BlockLanczos, Gram, Solver, estimate
@@ -249,7 +249,7 @@ def fitted(run: Run, k: int | float) -> PCA:
         penalty="auto" if settings.penalty is None else settings.penalty,
         max_iter=settings.max_iter or MAX_ITER,
     )
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), columns_called(names.features):
         warnings.filterwarnings("ignore", CERTIFIED)  # `_with_tolerance` warns, by the tolerance of the command
         pca.fit(_on_device(A, settings, bool(run.steps)), covariates=run.covariates)
     if names.features is not None:

@@ -19,9 +19,10 @@ from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.preparation.scales import row_weights
 from shiftsvd.preparation.shifts import MeanShift
 from shiftsvd.result import SVDResult
+from shiftsvd.runs.messages import columns_called
 from shiftsvd.solvers import Solver
 from shiftsvd.solvers.factors import residual_square
-from shiftsvd.transforms.chains import Preprocess, as_transforms, width
+from shiftsvd.transforms.chains import Preprocess, as_transforms, kept_names, width
 
 
 @dataclass(eq=False, repr=False)
@@ -206,7 +207,8 @@ class PCA(BatchPCA):
             preparation = Preparation(shift, self.scale, weights, self.scale_ddof, entries)
             count, limit = min(shape) if k == "mle" else k or 1, self.memory_limit
             completion = self.missing, rng, self.penalty, self.max_iter
-            prepared, account = learned(A, preparation, count, solver, tol, limit, *completion)
+            with columns_called(kept_names(vars(self).get("feature_names_in_"), entries, A.shape[1])):
+                prepared, account = learned(A, preparation, count, solver, tol, limit, *completion)
             variance, unit = prepared.total_variance
             F = decompose(prepared.of_own, count, solver, tol, rng, limit, perturbation=prepared.perturbation)
             F.info = account.added_to(F.info)

@@ -5,5 +5,5 @@ from shiftsvd.events import passes_so_far
 from shiftsvd.kernels import default_threads, ordered, threads
 from shiftsvd.names import MAX_ITER, BiasName, MissingName, SklearnSolverName, SolverName, VarNamesName
 from shiftsvd.runs.memory import Resources, affordable, limit_of, parse_bytes, spare
-from shiftsvd.runs.messages import Notice, notice, warn
+from shiftsvd.runs.messages import Notice, columns_called, notice, warn
 from shiftsvd.runs.outputs import Outputs

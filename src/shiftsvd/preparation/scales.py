@@ -12,7 +12,7 @@ from shiftsvd.numerics.moments import Moments
 from shiftsvd.numerics.panels import Vector, unmasked
 from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, ZERO_EXPONENT
 from shiftsvd.operators import Operator, repeated
-from shiftsvd.runs.messages import warn
+from shiftsvd.runs.messages import column_names, warn
 
 
 def finite_vector(name: str, values: Any, size: int, per: str) -> Vector:
@@ -149,6 +149,17 @@ def resolve_scale(
     return divisor
 
 
+def _constant(places: Vector, n: int) -> str:
+    names = column_names()
+    if names is not None and len(names) == n:
+        which, counted = few([repr(str(names[j])) for j in places]), ""
+    else:
+        which, counted = few(places), " (counted from 0)"
+    if len(places) == 1:
+        return f"Column {which}{counted} is constant and was not scaled."
+    return f"{len(places):,} columns are constant and were not scaled: {which}{counted}."
+
+
 def deviations(
     after: Moments, ddof: int, rows: int, before: Moments | None = None, exponents: Vector | int = 0
 ) -> Vector:
@@ -161,10 +172,6 @@ def deviations(
     size = np.abs(before.mean) ** 2 + (0 if before.M2 is None else before.variance(0))
     rounding = roundings * np.finfo(np.float64).eps
     constant = (variance == 0) | (after.variance(0) <= rounding**2 * size)
-    if n_constant := int(constant.sum()):
-        numbers = few(np.flatnonzero(constant))
-        if n_constant == 1:
-            warn(f"Column {numbers} (counted from 0) is constant and was not scaled.")
-        else:
-            warn(f"{n_constant:,} columns are constant and were not scaled (counted from 0: {numbers}).")
+    if constant.any():
+        warn(_constant(np.flatnonzero(constant), len(constant)))
     return np.where(constant, 1.0, np.ldexp(np.sqrt(np.where(constant, 1.0, variance)), exponents))

@@ -7,7 +7,7 @@ import warnings
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 from shiftsvd.errors import Part, Worded
 from shiftsvd.events import set_within
@@ -90,6 +90,17 @@ def _depth(frame: FrameType | None, prefixes: tuple[str, ...]) -> int:
     while frame is not None and frame.f_back is not None and frame.f_code.co_filename.startswith(prefixes):
         frame, depth = frame.f_back, depth + 1
     return depth
+
+
+_columns: ContextVar[Any] = ContextVar("shiftsvd_columns", default=None)
+
+
+def column_names() -> Any:
+    return _columns.get()
+
+
+def columns_called(names: Any) -> AbstractContextManager[None]:
+    return set_within(_columns, names)
 
 
 _external: ContextVar[bool] = ContextVar("shiftsvd_allow_external", default=False)

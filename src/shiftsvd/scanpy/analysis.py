@@ -10,7 +10,7 @@ from shiftsvd import PCA, Covariates, Operator, as_operator, centered
 from shiftsvd.extend.files import some_columns
 from shiftsvd.extend.fits import Design, integer
 from shiftsvd.extend.operators import Panel, Vector
-from shiftsvd.extend.running import Refused, Resources, Setting, SklearnSolverName, SolverName, few
+from shiftsvd.extend.running import Refused, Resources, Setting, SklearnSolverName, SolverName, columns_called, few
 from shiftsvd.extend.transforms import Preprocess, apply_all, as_transforms, warn_of_counts, warn_unless_counts
 from shiftsvd.scanpy.clipping import clipped_shares, with_clip
 from shiftsvd.scanpy.stored import (
@@ -204,7 +204,9 @@ def pca(
         _warn_of_values(steps, A, annotated and has_logarithms(data, layer))
     model.preprocess = (with_selection(how, np.flatnonzero(mask), margins) if how and mask is not None else how) or None
     model.n_components = _n_components(n_comps, A.shape[0], A.shape[1] if mask is None else int(mask.sum()))
-    model.fit(A, covariates=C)
+    names = data.var_names if annotated and obsm is None else None
+    with columns_called(names if names is None or mask is None or how else names[mask]):
+        model.fit(A, covariates=C)
     model.design_ = design
     Z = model.transform(A, covariates=C)
     scores, variance, ratio = Z.astype(dtype, copy=False), model.explained_variance_, model.explained_variance_ratio_

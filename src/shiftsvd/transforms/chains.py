@@ -16,6 +16,7 @@ from shiftsvd.names import TOL
 from shiftsvd.numerics.entrywise import Quantities
 from shiftsvd.numerics.panels import Vector, unmasked
 from shiftsvd.operators import Operator, Panel
+from shiftsvd.runs.messages import column_names
 from shiftsvd.transforms import by_name
 from shiftsvd.transforms.base import Fitted, Transform, bounds, checked, frequencies, held_as, parts, require
 from shiftsvd.transforms.count_data import warn_unless_counts
@@ -168,6 +169,15 @@ def kept_of(fitted: Sequence[Fitted], n: int) -> Places:
     for each in fitted:
         places = places[each.kept] if each.selects else places
     return places
+
+
+def kept_names(names: Any, how: Sequence[Transform], n: int) -> Any:
+    names = column_names() if names is None else names
+    if names is None or len(names) != n:
+        return None
+    for each in how:
+        names = np.asarray(names)[each.places] if isinstance(each, Select) else names
+    return names
 
 
 def width(how: Sequence[Transform], n: int) -> int:
