@@ -1,4 +1,4 @@
-"""Leading singular vectors of a matrix minus a low-rank shift, without ever forming it."""
+"""Compute leading singular vectors of a matrix minus a low-rank shift, without forming the difference."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

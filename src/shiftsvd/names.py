@@ -1,4 +1,4 @@
-"""What settings may be called, as types, so that a misspelt name is an error of the type checker; and some defaults."""
+"""Names of settings as types, so that a type checker reports a misspelt name, and some defaults."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ MAX_ITER: Final = 300  # steps of a completion
 
 
 class SupportsArray(Protocol):
-    """What NumPy makes an array of: arrays, columns of data frames."""
+    """Anything that NumPy converts to an array, such as a column of a data frame."""
 
     def __array__(self) -> Any: ...
 
@@ -47,7 +47,7 @@ ScaleLike = bool | str | VectorLike | None
 
 
 class Lazy(Protocol):
-    """A Dask array: what is made of it is one, too."""
+    """A Dask array, whose methods return Dask arrays."""
 
     def __dask_graph__(self) -> Any: ...
 
@@ -58,7 +58,7 @@ LazyArray = TypeVar("LazyArray", bound=Lazy)
 
 
 def resolve(place: str) -> Any:
-    """Import the object of a place "module:name"."""
+    """Import the object that "module:name" names."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
 

@@ -1,4 +1,4 @@
-"""The algebra of the shift: matrices that can only multiply a panel, and what is built of them."""
+"""Operators, which are matrices that multiply panels, and their sums, products, stacks and scales."""
 
 from shiftsvd.algebra.combined import Product, VStack, hstack
 from shiftsvd.algebra.low_rank import LowRank, Shifted, repeated

@@ -1,4 +1,4 @@
-"""What is subtracted and what is divided by: shifts and scales from their names, from groups, from covariates.
+"""Shifts and scales: by name, for groups, and for covariates.
 
 A shift of one's own is an object that can say what it is for a given matrix:
 

@@ -1,4 +1,4 @@
-"""Test matrices: what a random sketch looks like."""
+"""Random test matrices for sketches."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
