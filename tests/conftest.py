@@ -83,7 +83,7 @@ def nothing_said() -> None:
 
 @pytest.fixture(autouse=True)
 def empty_figures(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Reports name their figures and do not draw them, which takes a second, except in tests marked `figures` and fixtures of modules."""
+    """Draw no figure of a report, which takes seconds, but for tests marked `figures` and fixtures of modules."""
     with pytest.MonkeyPatch.context() as patch:
         if request.node.get_closest_marker("figures") is None:
             patch.setattr("shiftsvd.report._figure", _named)
