@@ -3,7 +3,7 @@
 import re
 import sys
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -63,6 +63,9 @@ class Page(HTMLParser):
         return sum(name == tag for name, _ in self.tags)
 
 
+DRAWN, PLANES = report.DRAWN, report.PLANES
+
+
 def page(path: Path, model: Any = PCA, **given: Any) -> Page:
     report.write(path / "report.html", model, force=True, **given)
     found = Page(path / "report.html")
@@ -70,11 +73,20 @@ def page(path: Path, model: Any = PCA, **given: Any) -> Page:
     return found
 
 
-@pytest.fixture(autouse=True)
-def few_loadings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One drawing of loadings is as good as four, but where the size of the file is measured."""
-    if "slow" not in request.keywords:
-        monkeypatch.setattr(report, "DRAWN", 1)
+@pytest.fixture(scope="module", autouse=True)
+def few_figures() -> Iterator[None]:
+    """One drawing of loadings and one of scores are as good as four and three."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "DRAWN", 1)
+        patch.setattr(report, "PLANES", report.PLANES[:1])
+        yield
+
+
+@pytest.fixture
+def all_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many figures as a report has, where the size of the file is measured."""
+    monkeypatch.setattr(report, "DRAWN", DRAWN)
+    monkeypatch.setattr(report, "PLANES", PLANES)
 
 
 @pytest.fixture
@@ -338,6 +350,7 @@ def test_a_loaded_model_has_the_same_report(tmp_path: Path) -> None:
     assert time.sub("", found) == time.sub("", expected)
 
 
+@pytest.mark.usefixtures("all_figures")
 def test_the_first_columns_of_the_scores_are_enough(tmp_path: Path) -> None:
     titles = {attrs["aria-label"] for tag, attrs in page(tmp_path, scores=X[:, :3]).tags if tag == "svg"}
     planes = {f"Scores of components {a} and {b}" for a, b in ((1, 2), (1, 3), (2, 3))}
@@ -440,6 +453,7 @@ def test_no_figure_is_left_and_no_setting_changed(tmp_path: Path) -> None:
     assert dict(mpl.rcParams) == before
 
 
+@pytest.mark.usefixtures("all_figures")
 @pytest.mark.figures
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["plain", "classes", "numbers"])
@@ -451,6 +465,7 @@ def test_a_million_samples_take_less_than_two_megabytes(kind: str, tmp_path: Pat
     assert (tmp_path / "report.html").stat().st_size < TWO_MB
 
 
+@pytest.mark.usefixtures("all_figures")
 @pytest.mark.figures
 @pytest.mark.long
 def test_as_many_dots_as_there_can_be_take_less_than_two_megabytes(tmp_path: Path) -> None:
@@ -459,6 +474,7 @@ def test_as_many_dots_as_there_can_be_take_less_than_two_megabytes(tmp_path: Pat
     assert (tmp_path / "report.html").stat().st_size < TWO_MB
 
 
+@pytest.mark.usefixtures("all_figures")
 @pytest.mark.figures
 @pytest.mark.long
 def test_many_components_and_long_names_take_less_than_two_megabytes(
