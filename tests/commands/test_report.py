@@ -64,6 +64,7 @@ class Page(HTMLParser):
 
 
 DRAWN, PLANES = report.DRAWN, report.PLANES
+SAVED = report._saved
 
 
 def page(path: Path, model: Any = PCA, **given: Any) -> Page:
@@ -75,8 +76,11 @@ def page(path: Path, model: Any = PCA, **given: Any) -> Page:
 
 @pytest.fixture(scope="module", autouse=True)
 def few_figures() -> Iterator[None]:
-    """One drawing of loadings and one of scores are as good as four and three."""
+    """One drawing of loadings and one of scores are as good as four and three, and their SVG as good as their PNG."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            report, "_saved", lambda figure, title, kind: SAVED(figure, title, kind) if kind == "svg" else b""
+        )
         patch.setattr(report, "DRAWN", 1)
         patch.setattr(report, "PLANES", report.PLANES[:1])
         yield
@@ -87,6 +91,7 @@ def all_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many figures as a report has, where the size of the file is measured."""
     monkeypatch.setattr(report, "DRAWN", DRAWN)
     monkeypatch.setattr(report, "PLANES", PLANES)
+    monkeypatch.setattr(report, "_saved", SAVED)
 
 
 @pytest.fixture
@@ -98,7 +103,9 @@ def bare(tmp_path: Path) -> Page:
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Page:
     """The report of a model with coloured scores."""
-    return page(tmp_path_factory.mktemp("full"), scores=PCA.transform(X), colors=X[:, 0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "_saved", SAVED)
+        return page(tmp_path_factory.mktemp("full"), scores=PCA.transform(X), colors=X[:, 0])
 
 
 @pytest.fixture(scope="module")
