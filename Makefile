@@ -23,6 +23,8 @@ ifneq ($(wildcard ../shared/data),)
 export SHIFTSVD_TEST_DATA ?= $(abspath ../shared/data)
 endif
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Compiled modules are kept, or each of the processes that tests start would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 ifeq ($(OS),Windows_NT)
 export CMAKE_GENERATOR_TOOLSET ?= ClangCL
 endif

@@ -1,8 +1,10 @@
 """Fixtures of all tests; one BLAS thread for each worker, and children that heed an interrupt."""
 
+import gc
 import signal
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -37,6 +39,13 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("sample", max_examples=50, deadline=None)
     settings.register_profile("every", max_examples=400, deadline=None)
     settings.load_profile("every" if config.getoption("--every-combination") else "sample")
+    gc.disable()  # until all tests are there: their hundred thousands of objects live as long as the process
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # collections during the tests look at what the tests made alone
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)  # of what -m and -k leave
@@ -72,16 +81,20 @@ def nothing_said() -> None:
     messages.said.clear()
 
 
-@pytest.fixture
-def empty_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports name their figures and do not draw them, which takes a second: for tests that look at the text alone."""
+@pytest.fixture(autouse=True)
+def empty_figures(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Draw no figure of a report, which takes seconds, but for tests marked `figures` and fixtures of modules."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.get_closest_marker("figures") is None:
+            patch.setattr("shiftsvd.report._figure", _named)
+            if has("genetics"):
+                patch.setattr("shiftsvd.genetics.commands.write_png", lambda path, drawn: path.write_bytes(b""))
+        yield
 
-    def named(title: str, *_: object, **__: object) -> dict[str, object]:
-        svg = f'<svg role="img" aria-label="{title}" viewbox="0 0 1 1"></svg>'
-        return {"svg": svg, "links": [], "rest": []}
 
-    monkeypatch.setattr("shiftsvd.report._figure", named)
-    monkeypatch.setattr("shiftsvd.genetics.commands.write_png", lambda path, drawn: path.write_bytes(b""))
+def _named(title: str, *_: object, **__: object) -> dict[str, object]:
+    svg = f'<svg role="img" aria-label="{title}" viewbox="0 0 1 1"></svg>'
+    return {"svg": svg, "links": [], "rest": []}
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """`shiftsvd transform`, `inverse` and `report`: a model applied to files."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -159,7 +160,7 @@ def test_a_report_is_made_of_a_model_alone_or_with_its_scores(model: Path, tmp_p
     assert result.exit_code == 1
     assert "at most two files, the scores of the fit" in result.stderr
     bare, full = ((tmp_path / name).read_text(encoding="utf-8") for name in ("bare.html", "full.html"))
-    assert "gene 19" in bare
+    assert re.search(r"gene \d", bare)
     assert "Scores of components 1 and 2" in full
     assert "Scores of components 1 and 2" not in bare
     assert invoke("report", model, "-o", tmp_path / "bare.html").exit_code == 1

@@ -20,8 +20,6 @@ from shiftsvd.runs.checkpoints import LOCK
 from shiftsvd.runs.outputs import BEFORE, Outputs, lock_of, stage_of
 from tests.support.commands import invoke, verbs
 
-pytestmark = pytest.mark.usefixtures("empty_figures")
-
 pytest.importorskip("fcntl", reason="pipes with names")
 
 # Options that write files, or add to those that are written, by command; a case below has every one of them.

@@ -255,7 +255,6 @@ def test_what_can_have_been_missed_is_told_beside_the_values(solver: str, file: 
     assert all(max(told["value_errors"]) <= float(bound) <= 2 * max(told["value_errors"]) for bound in found)
 
 
-@pytest.mark.usefixtures("empty_figures")
 def test_a_value_without_a_bound_leaves_out_the_sentence_on_accuracy(file: Path) -> None:
     document = json.loads(done("fit", file, "-k", 3, "--json").stdout)
     assert document["converged"]

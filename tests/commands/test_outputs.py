@@ -204,7 +204,7 @@ def test_an_interrupted_command_says_so_and_leaves_nothing(number: int, code: in
     assert not out.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_command_that_is_interrupted_in_a_pass_ends_with_130_and_one_line(tmp_path: Path) -> None:
     np.save(tmp_path / "X.npy", np.random.default_rng(0).standard_normal((12_000, 100)))
     line = ["fit", str(tmp_path / "X.npy"), "-k", "3", "--memory", "16M", "--solver", "lanczos", "--no-report"]

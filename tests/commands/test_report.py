@@ -3,7 +3,7 @@
 import re
 import sys
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -63,6 +63,10 @@ class Page(HTMLParser):
         return sum(name == tag for name, _ in self.tags)
 
 
+DRAWN, PLANES = report.DRAWN, report.PLANES
+SAVED = report._saved
+
+
 def page(path: Path, model: Any = PCA, **given: Any) -> Page:
     report.write(path / "report.html", model, force=True, **given)
     found = Page(path / "report.html")
@@ -70,23 +74,38 @@ def page(path: Path, model: Any = PCA, **given: Any) -> Page:
     return found
 
 
-@pytest.fixture(autouse=True)
-def few_loadings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One drawing of loadings is as good as four, but where the size of the file is measured."""
-    if "slow" not in request.keywords:
-        monkeypatch.setattr(report, "DRAWN", 1)
+@pytest.fixture(scope="module", autouse=True)
+def few_figures() -> Iterator[None]:
+    """One drawing of loadings and one of scores are as good as four and three, and their SVG as good as their PNG."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            report, "_saved", lambda figure, title, kind: SAVED(figure, title, kind) if kind == "svg" else b""
+        )
+        patch.setattr(report, "DRAWN", 1)
+        patch.setattr(report, "PLANES", report.PLANES[:1])
+        yield
 
 
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Page:
+@pytest.fixture
+def all_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many figures as a report has, where the size of the file is measured."""
+    monkeypatch.setattr(report, "DRAWN", DRAWN)
+    monkeypatch.setattr(report, "PLANES", PLANES)
+    monkeypatch.setattr(report, "_saved", SAVED)
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Page:
     """The report of a model without its data."""
-    return page(tmp_path_factory.mktemp("bare"))
+    return page(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Page:
     """The report of a model with coloured scores."""
-    return page(tmp_path_factory.mktemp("full"), scores=PCA.transform(X), colors=X[:, 0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "_saved", SAVED)
+        return page(tmp_path_factory.mktemp("full"), scores=PCA.transform(X), colors=X[:, 0])
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +119,7 @@ def nasty(tmp_path_factory: pytest.TempPathFactory) -> Page:
 # --- what it says ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.figures
 def test_everything_that_was_given_is_there(tmp_path: Path) -> None:
     found = page(
         tmp_path,
@@ -130,7 +150,6 @@ def test_everything_that_was_given_is_there(tmp_path: Path) -> None:
     assert {"Explained variance", *drawn} <= titles
 
 
-@pytest.mark.usefixtures("empty_figures")
 def test_scores_and_loadings_are_explained(bare: Page, tmp_path: Path) -> None:
     exact = page(tmp_path, ss.PCA(n_components=2, solver="exact").fit(X)).text
     assert "factorization is exact up to rounding" in exact
@@ -157,7 +176,6 @@ def test_the_table_holds_every_component(bare: Page) -> None:
         assert cells[8] == "yes"
 
 
-@pytest.mark.usefixtures("empty_figures")
 def test_what_may_have_been_missed_is_told(bare: Page, tmp_path: Path) -> None:
     level = PCA.info_.missed_below / PCA.singular_values_[-1]
     assert f"Singular values not shown are at most {level:.4g} times the last one, with probability 1 − 10" in bare.text
@@ -170,7 +188,6 @@ def test_what_may_have_been_missed_is_told(bare: Page, tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*did not converge")
-@pytest.mark.usefixtures("empty_figures")
 def test_the_certificate_contains_the_truth(tmp_path: Path) -> None:
     loose = ss.PCA(n_components=5, solver=ss.RandomizedSVD(n_oversamples=2, n_iter=1, certify=True), random_state=0)
     found = page(tmp_path, loose.fit(X))
@@ -181,7 +198,6 @@ def test_the_certificate_contains_the_truth(tmp_path: Path) -> None:
     assert low <= share <= high
 
 
-@pytest.mark.usefixtures("empty_figures")
 def test_a_share_that_is_known_closely_is_not_said_to_lie_between_equal_numbers(bare: Page, tmp_path: Path) -> None:
     assert "the error of this share is less than 0.0001 %." in bare.text
     assert "share lies between" not in bare.text
@@ -194,6 +210,7 @@ def test_a_share_that_is_known_closely_is_not_said_to_lie_between_equal_numbers(
 DOMINATED = X * np.r_[1e4, np.ones(11)]
 
 
+@pytest.mark.figures
 def test_where_one_component_dominates_the_others_are_seen_too(tmp_path: Path) -> None:
     pca = ss.PCA(n_components=5, random_state=0).fit(DOMINATED)
     found = page(tmp_path, pca, scores=pca.transform(DOMINATED))
@@ -210,6 +227,7 @@ def test_every_share_is_in_percent(full: Page) -> None:
     assert {mark for mark, percent in marks if not percent} <= {str(number) for number in range(7)}  # components
 
 
+@pytest.mark.figures
 def test_samples_far_out_have_their_names_and_each_loading_is_told_once(tmp_path: Path) -> None:
     far = X.copy()
     far[17] += 500 * PCA.components_[0]
@@ -237,6 +255,7 @@ def test_the_first_component_is_told_in_the_names_of_the_features(tmp_path: Path
     assert "explains 99." in text
 
 
+@pytest.mark.figures
 def test_loadings_without_a_bar_are_in_a_folded_table(tmp_path: Path) -> None:
     genes = [f"gene{j}" for j in range(40)]
     wide = ss.PCA(n_components=1).fit(np.random.default_rng(0).standard_normal((100, 40)))
@@ -257,6 +276,7 @@ def test_the_contributions_of_the_outermost_samples_are_shares_of_the_squared_sc
     assert re.search(rf"<td>sample 18</td><td>[^<]*</td><td>{100 * share:.2f} %</td>", found.source)
 
 
+@pytest.mark.figures
 def test_new_samples_are_drawn_over_those_of_the_fit(tmp_path: Path) -> None:
     Z = PCA.transform(X)
     plain, both = page(tmp_path, scores=Z), page(tmp_path, scores=Z, new_scores=Z[:7] + 1)
@@ -282,7 +302,6 @@ def test_figures_and_the_table_can_be_downloaded(full: Page) -> None:
     assert [float(row.split(",")[0]) for row in rows[1:]] == PCA.singular_values_.tolist()
 
 
-@pytest.mark.usefixtures("empty_figures")
 def test_without_a_certificate_it_says_so(tmp_path: Path) -> None:
     found = page(tmp_path, ss.PCA(n_components=3, solver="randomized", random_state=0).fit(X))
     assert "error bounds were not computed" in found.text
@@ -290,7 +309,6 @@ def test_without_a_certificate_it_says_so(tmp_path: Path) -> None:
     assert "Not everything converged" not in found.text
 
 
-@pytest.mark.usefixtures("empty_figures")
 def test_what_did_not_converge_is_named(tmp_path: Path) -> None:
     late = ss.PCA(n_components=5, random_state=0).fit(X)
     late.info_ = replace(PCA.info_, converged=False, value_errors=np.array([1e-9, 1e-5, 0.02, 1e-6, np.nan]))
@@ -316,6 +334,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.figures
 @pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_has_a_report_with_and_without_scores(name: str, tmp_path: Path) -> None:
@@ -328,6 +347,7 @@ def test_every_model_has_a_report_with_and_without_scores(name: str, tmp_path: P
         assert full.count("svg") - bare.count("svg") == {0: 0, 1: 0, 2: 2}.get(read(model).k, 4)  # and the biplot
 
 
+@pytest.mark.figures
 def test_a_loaded_model_has_the_same_report(tmp_path: Path) -> None:
     PCA.save(tmp_path / "model.safetensors")
     loaded = ss.load_model(tmp_path / "model.safetensors")
@@ -337,7 +357,7 @@ def test_a_loaded_model_has_the_same_report(tmp_path: Path) -> None:
     assert time.sub("", found) == time.sub("", expected)
 
 
-@pytest.mark.usefixtures("empty_figures")
+@pytest.mark.usefixtures("all_figures")
 def test_the_first_columns_of_the_scores_are_enough(tmp_path: Path) -> None:
     titles = {attrs["aria-label"] for tag, attrs in page(tmp_path, scores=X[:, :3]).tags if tag == "svg"}
     planes = {f"Scores of components {a} and {b}" for a, b in ((1, 2), (1, 3), (2, 3))}
@@ -353,7 +373,6 @@ def test_chosen_settings_are_told_from_the_defaults(bare: Page) -> None:
     assert not re.search("None|True|False|<dt>[^<]*_", usual)
 
 
-@pytest.mark.usefixtures("empty_figures")
 def test_a_result_without_a_norm_has_no_shares(tmp_path: Path) -> None:
     F = ss.svd(X, 3)
     F.info = replace(F.info, frobenius_error=None)
@@ -430,6 +449,7 @@ def test_it_follows_the_theme_and_the_width(full: Page) -> None:
     assert all("viewbox" in attrs and "width" not in attrs for tag, attrs in full.tags if tag == "svg")
 
 
+@pytest.mark.figures
 def test_no_figure_is_left_and_no_setting_changed(tmp_path: Path) -> None:
     import matplotlib as mpl
     import matplotlib.pyplot as plt
@@ -440,6 +460,8 @@ def test_no_figure_is_left_and_no_setting_changed(tmp_path: Path) -> None:
     assert dict(mpl.rcParams) == before
 
 
+@pytest.mark.usefixtures("all_figures")
+@pytest.mark.figures
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["plain", "classes", "numbers"])
 def test_a_million_samples_take_less_than_two_megabytes(kind: str, tmp_path: Path) -> None:
@@ -450,6 +472,8 @@ def test_a_million_samples_take_less_than_two_megabytes(kind: str, tmp_path: Pat
     assert (tmp_path / "report.html").stat().st_size < TWO_MB
 
 
+@pytest.mark.usefixtures("all_figures")
+@pytest.mark.figures
 @pytest.mark.long
 def test_as_many_dots_as_there_can_be_take_less_than_two_megabytes(tmp_path: Path) -> None:
     Z = np.random.default_rng(0).standard_normal((20_000, 5)) * np.sqrt(PCA.explained_variance_)
@@ -457,6 +481,8 @@ def test_as_many_dots_as_there_can_be_take_less_than_two_megabytes(tmp_path: Pat
     assert (tmp_path / "report.html").stat().st_size < TWO_MB
 
 
+@pytest.mark.usefixtures("all_figures")
+@pytest.mark.figures
 @pytest.mark.long
 def test_many_components_and_long_names_take_less_than_two_megabytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -471,7 +497,6 @@ def test_many_components_and_long_names_take_less_than_two_megabytes(
 # --- the file -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("empty_figures")
 def test_a_file_is_not_replaced_unasked(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text("mine")
@@ -482,6 +507,7 @@ def test_a_file_is_not_replaced_unasked(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
+@pytest.mark.figures
 def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text("mine")
@@ -500,7 +526,6 @@ def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("package", ["jinja2", "matplotlib"])
-@pytest.mark.usefixtures("empty_figures")
 def test_without_a_package_the_remedy_is_named(package: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=r"pip install 'shiftsvd\[plot\]'"):
@@ -508,7 +533,6 @@ def test_without_a_package_the_remedy_is_named(package: str, monkeypatch: pytest
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.usefixtures("empty_figures")
 def test_names_that_are_not_unicode_are_written(tmp_path: Path) -> None:
     odd = b"\xff.npz".decode("utf-8", "surrogateescape")
     found = page(tmp_path, source={"path": odd}, command=f"shiftsvd fit {odd}", names=[odd] * 12)

@@ -11,8 +11,6 @@ from shiftsvd.io import open_matrix
 from tests.support.commands import done, invoke
 from tests.support.places import needs
 
-pytestmark = pytest.mark.usefixtures("empty_figures")
-
 pytest.importorskip("pyarrow")
 
 PLOTS = "plot;habitat;A;B;C\nP1;wood;1;2;3,5\nP2;wood;2;1;4,5\nP3;field;3;5;1,25\nP4;field;0;2;7\n"

@@ -12,8 +12,6 @@ import pytest
 import shiftsvd as ss
 from tests.support.commands import done, invoke, told
 
-pytestmark = pytest.mark.usefixtures("empty_figures")
-
 M, N = 60, 330
 
 

@@ -20,8 +20,6 @@ from shiftsvd.genetics.scan import robust_distances
 from shiftsvd.model_file import save_model
 from tests.support.cohort import bed_reader, linked, ran, write
 
-pytestmark = pytest.mark.usefixtures("empty_figures")
-
 FILTERS: dict[str, Any] = {"geno": 0.05, "maf": 0.05, "indep_pairwise": (50, 5, 0.4)}
 TABLE = Path("/usr/share/eigensoft/POPGEN/twtable")
 

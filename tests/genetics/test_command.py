@@ -13,8 +13,6 @@ from tests.support.commands import done, invoke
 from tests.support.genotype_files import others, streamed
 from tests.support.genotypes import assert_same_up_to_signs, explicit, genotypes, write
 
-pytestmark = pytest.mark.usefixtures("empty_figures")
-
 pytest.importorskip("bed_reader")
 
 

@@ -13,8 +13,6 @@ from shiftsvd.genetics.figures import Genome, figures, write_png
 from tests.support.commands import done, invoke
 from tests.support.genotypes import genotypes, write
 
-pytestmark = pytest.mark.usefixtures("empty_figures")
-
 pytest.importorskip("bed_reader")
 
 

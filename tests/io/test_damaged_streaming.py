@@ -29,7 +29,7 @@ from tests.support.chunked import (
 )
 from tests.support.places import ROOT, readable_of
 
-N_MUTATIONS = 20
+N_MUTATIONS = 10  # `make fuzz` makes as many as there is time for
 ROOM = 2**30  # bytes of address space beyond what the libraries take
 SECONDS = 200
 LIMIT = "500MB"

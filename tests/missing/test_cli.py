@@ -13,8 +13,6 @@ from shiftsvd.cli import main
 from tests.support.commands import invoke
 from tests.support.holes import holed, mean_filled
 
-pytestmark = pytest.mark.usefixtures("empty_figures")
-
 
 def told(*args: object) -> dict:
     result = invoke("fit", *args, "--json", "-k", 3)

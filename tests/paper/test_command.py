@@ -37,6 +37,12 @@ def ends(group: int) -> bool:
     return False
 
 
+@pytest.fixture
+def empty_figures_of_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of figures without the seconds that drawing takes."""
+    monkeypatch.setattr("paper.figures.rendered", lambda figure, kind: kind.encode())
+
+
 def test_digits_are_written_whole_and_every_check_is_printed(tmp_path: Path) -> None:
     out = tmp_path / "deep" / "out"
     result = paper("--only", "digits,fig-d", "--quick", "--jobs", 1, "--out", out, "--json", tmp_path / "r.json")
@@ -55,6 +61,7 @@ def test_digits_are_written_whole_and_every_check_is_printed(tmp_path: Path) -> 
     assert 'src="http' not in page
 
 
+@pytest.mark.usefixtures("empty_figures_of_the_paper")
 def test_outputs_are_not_replaced_without_force_and_the_same_seeds_give_the_same(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     two.mkdir()
@@ -104,6 +111,7 @@ def test_data_that_cannot_be_used_end_with_one_before_any_output(tmp_path: Path)
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("empty_figures_of_the_paper")
 def test_skipped_images_are_named_and_counted(tmp_path: Path) -> None:
     Image = pytest.importorskip("PIL.Image")
     rng = np.random.default_rng(0)
@@ -118,6 +126,7 @@ def test_skipped_images_are_named_and_counted(tmp_path: Path) -> None:
     assert "bad.jpg" in result.output
 
 
+@pytest.mark.usefixtures("empty_figures_of_the_paper")
 def test_failed_check_ends_with_one_after_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paper.checks.DIGITS_SVD", (314.0, 321.0))
     result = paper("--only", "digits", "--quick", "--jobs", 1, "--out", tmp_path / "out")

@@ -89,8 +89,8 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_and_other_files_stay(t
     assert set(os.listdir(tmp_path)) == mine | {"model.bin", "out"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("shared", ["-o", pytest.param("--checkpoint", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("shared", ["-o", "--checkpoint"])
 def test_of_two_commands_at_once_one_ends_and_the_other_is_refused_in_a_line(shared: str, tmp_path: Path) -> None:
     file = tmp_path / "X.npy"
     np.save(file, np.random.default_rng(0).standard_normal((8000, 60)) * 0.7 ** np.arange(60))

@@ -15,7 +15,6 @@ from tests.support.commands import invoke
 
 anndata = pytest.importorskip("anndata")
 pytestmark = [
-    pytest.mark.usefixtures("empty_figures"),
     pytest.mark.filterwarnings(
         "ignore:The 'future.infer_string' option is deprecated", "ignore:The entries look like raw counts"
     ),

@@ -393,6 +393,7 @@ def test_the_help_lists_what_is_for_cells() -> None:
     assert "--mask COLUMN" in invoke("estimate", "--help").stdout
 
 
+@pytest.mark.figures
 def test_a_column_of_obs_colours_the_report(tmp_path: Path) -> None:
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")

@@ -18,7 +18,6 @@ anndata = pytest.importorskip("anndata")
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("h5py")
 pytestmark = [
-    pytest.mark.usefixtures("empty_figures"),
     pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated"),
 ]
 

@@ -14,8 +14,6 @@ from tests.support.pages import command_lines, python_of
 from tests.support.places import ROOT
 from tests.support.tenx import write_folder
 
-pytestmark = pytest.mark.usefixtures("empty_figures")
-
 PAGES = ROOT / "src" / "shiftsvd" / "scanpy" / "docs"
 
 

@@ -16,8 +16,6 @@ from shiftsvd.io import convert, open_matrix
 from shiftsvd.runs.messages import Notice
 from tests.support.tenx import BARCODES, CELLS, GENES, IDS, NAMES, OTHERS, TYPES, V3, X, market, put, write_folder
 
-pytestmark = pytest.mark.usefixtures("empty_figures")
-
 X[:, GENES:] += 500  # antibodies, which would take all components
 LEFT = "12 Gene Expression kept, 3 Antibody Capture, 1 CRISPR Guide Capture excluded"
 
