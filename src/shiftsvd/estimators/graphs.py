@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative, valida
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.affinity import Affinity, affinity_of_edges, affinity_of_rows
 from shiftsvd.backends.validation import unmasked_matrix
-from shiftsvd.errors import Setting, few, refuse
+from shiftsvd.errors import Setting, few, plural, refuse
 from shiftsvd.estimators.features import Estimator
 from shiftsvd.estimators.settings import as_one_fit, random_generator
-from shiftsvd.front import integer
+from shiftsvd.front import integer, nonnegative
 from shiftsvd.kernels import thread_count
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import phases
@@ -43,6 +43,7 @@ class GraphEmbedding(Estimator):
     random_state: Any = None
     n_threads: int | None = None
     memory_limit: int | str | None = None
+    drop_first: bool = True
 
     def fit_transform(self, X: Any, y: Any = None) -> Panel:
         """Fit to X, and return the coordinates of its nodes.
@@ -61,19 +62,34 @@ class GraphEmbedding(Estimator):
         """
         return np.asarray(self.fit(X).embedding_)
 
-    def _embed(self, A: Affinity, k: int, trivial: int) -> tuple[Panel, Vector]:
-        """Set the fitted attributes; return ``D^-1/2 V`` and 1 - lambda of `trivial` trivial vectors and k others."""
+    def _check(self) -> None:
+        """Raise ValueError for settings that are invalid for all data."""
+        integer("n_components", self.n_components, 1)
         check_tol(self.tol)
-        most = MOST_PRODUCTS if self.max_products is None else integer("max_products", self.max_products, 1)
-        affordable(modes_bytes(A, k), self.memory_limit, f"finding {k} coordinates of {A.shape[0]:,} nodes")
-        modes = leading_modes(A, k, self.tol, most, random_generator(self.random_state))
-        first, zeros = A.trivial[:, _by_size(A.labels)[:trivial]].toarray(), np.zeros(trivial)
-        Y = np.hstack([first, modes.vectors]) / np.sqrt(np.where(A.degrees > 0, A.degrees, 1.0))[:, None]
+        if self.max_products is not None:
+            integer("max_products", self.max_products, 1)
+        if not isinstance(self.drop_first, bool | np.bool_):
+            raise refuse("drop_first", "be True or False", self.drop_first)
+
+    def _embed(self, A: Affinity) -> tuple[Panel, Vector]:
+        """Set the fitted attributes; return ``D^-1/2 V`` and 1 - lambda, those of the trivial vectors first."""
+        n, sizes = A.shape[0], np.bincount(A.labels)
+        most, graph = (n - len(sizes) if self.drop_first else n), _of_nodes(n, len(sizes))
+        wanted = integer("n_components", self.n_components, 1, most, graph)
+        trivial = 0 if self.drop_first else min(len(sizes), wanted)
+        products = MOST_PRODUCTS if self.max_products is None else int(self.max_products)
+        k = wanted - trivial
+        affordable(modes_bytes(A, k), self.memory_limit, f"finding {k} coordinates of {n:,} nodes")
+        modes = leading_modes(A, k, self.tol, products, random_generator(self.random_state))
+        by_size = np.argsort(-sizes, kind="stable")
+        first, zeros = A.trivial[:, by_size[:trivial]].toarray(), np.zeros(trivial)
+        joined = A.degrees[:, None] > 0
+        Y = np.hstack([first, np.where(joined, modes.vectors, 0)]) / np.sqrt(np.where(joined, A.degrees[:, None], 1))
         self.degrees_, self.component_labels_ = A.degrees, A.labels.astype(np.int64)
         self.eigenvalue_errors_ = np.append(zeros, modes.gap_errors)
         self.vector_errors_ = np.append(zeros, modes.sines)
         self.converged_, self.n_products_ = modes.converged, modes.n_products
-        _warn_of_components(A.labels)
+        _warn_of_components(sizes, trivial)
         if not modes.converged:
             unconverged = trivial + 1 + np.flatnonzero(~(modes.sines <= self.tol))
             warn(
@@ -160,7 +176,6 @@ class SpectralEmbedding(GraphEmbedding):
 
     affinity: str = "nearest_neighbors"
     n_neighbors: int | None = None
-    drop_first: bool = True
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -185,6 +200,9 @@ class SpectralEmbedding(GraphEmbedding):
         """
         if self.affinity not in (choices := ("nearest_neighbors", "cosine", "precomputed")):
             raise refuse("affinity", f"be one of {', '.join(choices)}", self.affinity)
+        self._check()
+        if self.n_neighbors is not None:
+            integer("n_neighbors", self.n_neighbors, 1)
         X = validate_data(self, unmasked_matrix(X), accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         n, operator = X.shape[0], _operators(self.n_threads)
         if self.affinity == "cosine":
@@ -197,11 +215,7 @@ class SpectralEmbedding(GraphEmbedding):
                 X = kneighbors_graph(X, neighbours, include_self=True)
                 X = (X + X.T) / 2
             A = affinity_of_edges(_without_diagonal(_affinities(X, self)), operator)
-        components = int(A.labels.max()) + 1
-        most = n - components if self.drop_first else n
-        wanted = integer("n_components", self.n_components, 1, most, _of_nodes(n, components))
-        trivial = 0 if self.drop_first else min(components, wanted)
-        self.embedding_, self.eigenvalues_ = self._embed(A, wanted - trivial, trivial)
+        self.embedding_, self.eigenvalues_ = self._embed(A)
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -218,7 +232,7 @@ class DiffusionMap(GraphEmbedding):
 
     The affinities W are normalized by their densities q, the sums of rows, to ``W_ij / (q_i q_j)^alpha``; the rows of
     the result over their sums are the probabilities P of a step. The coordinates are ``lambda^t psi`` for the right
-    eigenvectors psi of P, scaled so that the trivial vector, which is left out, is 1 everywhere.
+    eigenvectors psi of P, scaled so that the trivial vector of a connected graph is 1 everywhere.
 
     Parameters
     ----------
@@ -228,6 +242,8 @@ class DiffusionMap(GraphEmbedding):
         1: remove the influence of the density of the samples; 1/2: Fokker-Planck; 0: the graph Laplacian.
     t : float
         Steps of the random walk.
+    drop_first : bool
+        As in `SpectralEmbedding`.
     tol, max_products, random_state, n_threads, memory_limit : optional
         As in `SpectralEmbedding`.
 
@@ -280,13 +296,11 @@ class DiffusionMap(GraphEmbedding):
         ValueError
             For negative or asymmetric affinities, or more components than the graph has.
         """
-        for name, value in (("alpha", self.alpha), ("t", self.t)):
-            if not (isinstance(value, int | float | np.integer | np.floating) and 0 <= value < np.inf):
-                raise refuse(name, "be a number of at least 0", value)
+        self._check()
+        alpha, t = nonnegative("alpha", self.alpha), nonnegative("t", self.t)
         X = validate_data(self, unmasked_matrix(X), accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         W = _affinities(X, self)
-        n = W.shape[0]
-        self._factors = _density_factors(_sums(W), self.alpha)
+        self._factors = _density_factors(_sums(W), alpha)
         W = _scaled(W, self._factors, self._factors)
         if W.nnz:
             least, most = W.data.min(), W.data.max()
@@ -295,12 +309,10 @@ class DiffusionMap(GraphEmbedding):
                     "alpha", f"leave affinities over densities within {1 / LARGEST:.0e} to {LARGEST:.0e}", self.alpha
                 )
         A = affinity_of_edges(W, _operators(self.n_threads))
-        components = int(A.labels.max()) + 1
-        k = integer("n_components", self.n_components, 1, n - components, _of_nodes(n, components))
-        Y, gaps = self._embed(A, k, 0)
+        Y, gaps = self._embed(A)
         self.eigenvalues_, self._psi = 1 - gaps, Y * np.sqrt(A.degrees.sum())
         self.eigenvalue_errors_ += EPS  # of the difference 1 - gaps
-        self.embedding_ = self._psi * _powers(self.eigenvalues_, self.t)
+        self.embedding_ = self._psi * _powers(self.eigenvalues_, t)
         return self
 
     def transform(self, X: Any) -> Panel:
@@ -402,21 +414,19 @@ def _operators(n_threads: int | None) -> Any:
     return lambda X: as_operator(X, n_threads=count)
 
 
-def _by_size(labels: Vector) -> Vector:
-    return np.argsort(-np.bincount(labels), kind="stable")
-
-
 def _of_nodes(n: int, components: int) -> str:
     if components == 1:
         return f" for a connected graph of {n:,} nodes"
     return f" for a graph of {n:,} nodes in {components:,} connected components"
 
 
-def _warn_of_components(labels: Vector) -> None:
-    sizes = np.sort(np.bincount(labels))[::-1]
-    if len(sizes) > 1:
-        shown = ", ".join(f"{size:,}" for size in sizes[:3]) + (", ..." if len(sizes) > 3 else "")
-        warn(
-            f"The graph has {len(sizes):,} connected components ({shown} nodes). Coordinates vary within them; "
-            "`component_labels_` distinguishes them."
-        )
+def _warn_of_components(sizes: Vector, trivial: int) -> None:
+    if len(sizes) == 1:
+        return
+    shown = ", ".join(f"{size:,}" for size in np.sort(sizes)[::-1][:3]) + (", ..." if len(sizes) > 3 else "")
+    where = (
+        f"The first {plural(trivial, 'coordinate')} {'is' if trivial == 1 else 'are'} constant on one of them each."
+        if trivial
+        else "Coordinates vary within them; `component_labels_` distinguishes them."
+    )
+    warn(f"The graph has {len(sizes):,} connected components ({shown} nodes). {where}")
