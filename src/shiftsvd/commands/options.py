@@ -20,7 +20,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 OF_TABLES: Final = "ids drop columns one_hot na censored keep_total sep decimal thousands encoding skip comment"
 # Settings by heading, in the order of the help; "..." stands for the headings of extensions.
 HEADINGS: Final = {
-    "Components": "k solver solvers rounds tol certify seed",
+    "Components": "k alpha alphas background affinity n_neighbors t drop_first solver solvers rounds tol certify "
+    "max_products max_passes seed",
     "Data": "stack join format key orient feature_types var_names allow_external max_absent",
     "Tables": f"{OF_TABLES} label_column mixed supplementary",
     "...": "",
@@ -155,6 +156,13 @@ def penalty(ctx: click.Context, parameter: click.Parameter, value: str | None) -
     if not 0 <= number < float("inf"):
         raise click.BadParameter(f'must be "auto" or a number of at least 0, got {value!r}.')
     return number
+
+
+def nonnegative(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    for number in value if isinstance(value, tuple) else (value,):
+        if not 0 <= number < float("inf"):
+            raise click.BadParameter(f"must be a number of at least 0, got {number:g}.")
+    return value
 
 
 def checked_by(place: str) -> Callable[[click.Context, click.Parameter, Any], Any]:

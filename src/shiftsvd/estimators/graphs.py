@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative, valida
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.affinity import Affinity, affinity_of_edges, affinity_of_rows
 from shiftsvd.backends.validation import unmasked_matrix
-from shiftsvd.errors import Setting, few, plural, refuse
-from shiftsvd.estimators.features import Estimator
+from shiftsvd.errors import Part, Setting, few, plural, refuse
+from shiftsvd.estimators.features import Estimator, Saved
 from shiftsvd.estimators.settings import as_one_fit, random_generator
 from shiftsvd.front import integer, nonnegative
 from shiftsvd.kernels import thread_count
@@ -33,7 +33,7 @@ MOST_PRODUCTS = 20_000  # the default of `max_products`: a gap of 1e-6 takes abo
 
 
 @dataclass(eq=False, repr=False)
-class GraphEmbedding(Estimator):
+class GraphEmbedding(Saved, Estimator):
     """Base class: leading nontrivial eigenvectors of ``N = D^-1/2 W D^-1/2``, with bounds of their errors."""
 
     n_components: int = 2
@@ -424,9 +424,13 @@ def _warn_of_components(sizes: Vector, trivial: int) -> None:
     if len(sizes) == 1:
         return
     shown = ", ".join(f"{size:,}" for size in np.sort(sizes)[::-1][:3]) + (", ..." if len(sizes) > 3 else "")
-    where = (
-        f"The first {plural(trivial, 'coordinate')} {'is' if trivial == 1 else 'are'} constant on one of them each."
-        if trivial
-        else "Coordinates vary within them; `component_labels_` distinguishes them."
-    )
-    warn(f"The graph has {len(sizes):,} connected components ({shown} nodes). {where}")
+    if trivial:
+        which = f"The first {plural(trivial, 'coordinate')} {'is' if trivial == 1 else 'are'}"
+        where: tuple[Part, ...] = (f"{which} constant on one of them each.",)
+    else:
+        where = (
+            "Coordinates vary within them. Without ",
+            Setting("drop_first"),
+            ", the first coordinates are constant.",
+        )
+    warn(f"The graph has {len(sizes):,} connected components ({shown} nodes). ", *where)

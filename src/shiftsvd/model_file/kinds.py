@@ -496,7 +496,7 @@ KINDS: Final = {
             "converged_": flag(),
             "n_passes_": count(),
         },
-        {"feature_names_in_": texts("n")},
+        {"feature_names_in_": texts("n"), "table_": instance_of("Choices")},
         {"n_features_in_": "n"},
     ),
     "SpectralEmbedding": Kind("shiftsvd.estimators.graphs", _GRAPH, {"feature_names_in_": texts("i")}),
