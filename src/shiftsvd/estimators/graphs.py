@@ -4,13 +4,13 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 from sklearn.neighbors import kneighbors_graph
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.affinity import Affinity, affinity_of_edges, affinity_of_rows
-from shiftsvd.backends.validation import unmasked_matrix
+from shiftsvd.backends.validation import before_sklearn
 from shiftsvd.errors import Part, Setting, few, plural, refuse
 from shiftsvd.estimators.features import Estimator, Saved
 from shiftsvd.estimators.settings import as_one_fit, random_generator
@@ -19,9 +19,9 @@ from shiftsvd.kernels import thread_count
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import phases
 from shiftsvd.numerics.powers import check_size
-from shiftsvd.operators import Panel
+from shiftsvd.operators import Operator, Panel
 from shiftsvd.runs.memory import affordable
-from shiftsvd.runs.messages import warn
+from shiftsvd.runs.messages import notice, warn
 from shiftsvd.solvers.base import TOL, check_tol
 from shiftsvd.solvers.constants import EPS
 from shiftsvd.solvers.filtered import leading_modes, modes_bytes
@@ -71,10 +71,21 @@ class GraphEmbedding(Saved, Estimator):
         if not isinstance(self.drop_first, bool | np.bool_):
             raise refuse("drop_first", "be True or False", self.drop_first)
 
+    def _validated(self, X: Any, **how: Any) -> Any:
+        if isinstance(X, Operator):
+            raise TypeError(f"{type(self).__name__} needs an array or a sparse matrix in memory, got {X}.")
+        X = before_sklearn(X)
+        if issparse(X) and X.dtype.kind in "iu":
+            X = X.astype(np.float64)  # sums of entries at the same place would overflow in small integers
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, **how)
+
     def _embed(self, A: Affinity) -> tuple[Panel, Vector]:
         """Set the fitted attributes; return ``D^-1/2 V`` and 1 - lambda, those of the trivial vectors first."""
         n, sizes = A.shape[0], np.bincount(A.labels)
         most, graph = (n - len(sizes) if self.drop_first else n), _of_nodes(n, len(sizes))
+        if most == 0:
+            name = type(self).__name__
+            raise ValueError(f"{name} needs a graph with edges between different nodes, got {n:,} nodes without edges.")
         wanted = integer("n_components", self.n_components, 1, most, graph)
         trivial = 0 if self.drop_first else min(len(sizes), wanted)
         products = MOST_PRODUCTS if self.max_products is None else int(self.max_products)
@@ -83,8 +94,9 @@ class GraphEmbedding(Saved, Estimator):
         modes = leading_modes(A, k, self.tol, products, random_generator(self.random_state))
         by_size = np.argsort(-sizes, kind="stable")
         first, zeros = A.trivial[:, by_size[:trivial]].toarray(), np.zeros(trivial)
-        joined = A.degrees[:, None] > 0
-        Y = np.hstack([first, np.where(joined, modes.vectors, 0)]) / np.sqrt(np.where(joined, A.degrees[:, None], 1))
+        joined = sizes[A.labels] > 1
+        Y = np.hstack([first, np.where(joined[:, None], modes.vectors, 0)])
+        Y /= np.sqrt(np.where(A.degrees > 0, A.degrees, 1.0))[:, None]
         self.degrees_, self.component_labels_ = A.degrees, A.labels.astype(np.int64)
         self.eigenvalue_errors_ = np.append(zeros, modes.gap_errors)
         self.vector_errors_ = np.append(zeros, modes.sines)
@@ -198,12 +210,13 @@ class SpectralEmbedding(GraphEmbedding):
         ValueError
             For negative or asymmetric affinities, or more components than the graph has.
         """
-        if self.affinity not in (choices := ("nearest_neighbors", "cosine", "precomputed")):
+        choices = "nearest_neighbors", "cosine", "precomputed"
+        if not isinstance(self.affinity, str) or self.affinity not in choices:
             raise refuse("affinity", f"be one of {', '.join(choices)}", self.affinity)
         self._check()
         if self.n_neighbors is not None:
             integer("n_neighbors", self.n_neighbors, 1)
-        X = validate_data(self, unmasked_matrix(X), accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+        X = self._validated(X, ensure_min_samples=2)
         n, operator = X.shape[0], _operators(self.n_threads)
         if self.affinity == "cosine":
             A = affinity_of_rows(_unit_rows(_nonnegative(X, self)), operator)
@@ -298,7 +311,7 @@ class DiffusionMap(GraphEmbedding):
         """
         self._check()
         alpha, t = nonnegative("alpha", self.alpha), nonnegative("t", self.t)
-        X = validate_data(self, unmasked_matrix(X), accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+        X = self._validated(X, ensure_min_samples=2)
         W = _affinities(X, self)
         self._factors = _density_factors(_sums(W), alpha)
         W = _scaled(W, self._factors, self._factors)
@@ -310,7 +323,7 @@ class DiffusionMap(GraphEmbedding):
                 )
         A = affinity_of_edges(W, _operators(self.n_threads))
         Y, gaps = self._embed(A)
-        self.eigenvalues_, self._psi = 1 - gaps, Y * np.sqrt(A.degrees.sum())
+        self.eigenvalues_, self._psi = 1 - gaps, Y * np.sqrt(A.degrees.sum() or 1.0)
         self.eigenvalue_errors_ += EPS  # of the difference 1 - gaps
         self.embedding_ = self._psi * _powers(self.eigenvalues_, t)
         return self
@@ -329,7 +342,7 @@ class DiffusionMap(GraphEmbedding):
             0 for a sample without affinities, and along components whose eigenvalue is 0 up to its error.
         """
         check_is_fitted(self, "embedding_")
-        X = validate_data(self, unmasked_matrix(X), accept_sparse="csr", dtype=np.float64, reset=False)
+        X = self._validated(X, reset=False)
         W = _nonnegative(X, self)
         P = _scaled(W, np.ones(W.shape[0]), self._factors)  # densities of rows cancel
         sums = _sums(P)[:, None]
@@ -354,18 +367,23 @@ def _affinities(X: Any, estimator: Any) -> csr_array:
     W = _nonnegative(X, estimator)
     largest = float(W.data.max(initial=0.0))
     check_size("affinities", largest, LARGEST)
-    off = float(abs(W - W.T).max()) if W.nnz else 0.0
+    differences = abs(W - W.T)
+    off = float(differences.max()) if W.nnz else 0.0
+    if off == 0:
+        return W
     if off > ASYMMETRY * largest:
         raise ValueError(f"{name} needs symmetric affinities, got a difference of {off:.3g}. Pass (W + W.T) / 2.")
-    if off > 0:
-        return csr_array((W + W.T) / 2)
-    return W
+    sums = csr_array(W + W.T)
+    # Rounding errors are relative to each affinity, or, of products of samples, to the largest.
+    if (differences - ASYMMETRY * sums).max() > 0:
+        notice(f"The affinities differ from those of the other direction by up to {off:.1g}. Their means are used.")
+    return sums / 2
 
 
 def _nonnegative(X: Any, estimator: Any) -> csr_array:
-    check_non_negative(X, type(estimator).__name__)
     W: csr_array = csr_array(X, copy=True)  # zeros and duplicates are removed in place
     W.sum_duplicates()
+    check_non_negative(W, type(estimator).__name__)
     W.eliminate_zeros()
     return W
 

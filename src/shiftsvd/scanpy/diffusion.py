@@ -98,7 +98,7 @@ def diffmap(
         memory_limit=memory_limit,
     ).fit(W)
     # Eigenvectors of the symmetric matrix, of unit norm. A cell without neighbours is a component of its own.
-    shares = np.where(model.degrees_ > 0, model.degrees_, 1.0) / model.degrees_.sum()
+    shares = np.where(model.degrees_ > 0, model.degrees_, 1.0) / (model.degrees_.sum() or 1.0)
     params = {"n_comps": count, "tol": tol, "converged": model.converged_}
     params["error_bound"] = float(model.vector_errors_.max())
     if neighbors_key is not None:
