@@ -254,8 +254,9 @@ def tolerance(solver: object, tol: float | None) -> float:
     return tol
 
 
-def nonnegative(name: str, value: object) -> float:
-    if isinstance(value, Real) and not isinstance(value, bool) and 0 <= value < np.inf:
+def nonnegative(name: str, value: Any) -> float:
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if is_number and 0 <= value < np.inf:
         return float(value)
     raise refuse(name, "be a number of at least 0", value)
 

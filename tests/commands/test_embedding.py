@@ -84,6 +84,17 @@ def test_a_model_of_a_diffusion_map_places_new_samples_by_the_names_of_the_fit(h
     assert (result.exit_code, "a column for each of the 60 samples" in result.stderr) == (1, True)
 
 
+@pytest.mark.parametrize("line", ["diffmap W2.csv", "embed W2.csv --affinity precomputed"])
+def test_rows_and_columns_of_a_graph_have_one_order(home: Path, line: str) -> None:
+    shuffled = pd.read_csv("W.csv", index_col=0).iloc[:, ::-1]
+    shuffled.to_csv("W2.csv")
+    result = invoke(*line.split())
+    assert (result.exit_code, "the same labels in different orders. Reorder one." in result.stderr) == (1, True)
+    for kind in (ss.DiffusionMap(), ss.SpectralEmbedding(affinity="precomputed")):
+        with pytest.raises(ValueError, match="the same labels in different orders"):
+            kind.fit(shuffled)
+
+
 def test_contrast_matches_features_by_name_and_applies_to_new_samples(home: Path) -> None:
     found = told("contrast", "X.csv", "--background", "B.csv", "-k", 3, "--alpha", 2, "-q", "-o", "out")
     model = ss.ContrastivePCA(3, alpha=2, random_state=0).fit(X, background=B)

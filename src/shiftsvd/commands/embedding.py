@@ -22,7 +22,7 @@ from shiftsvd.commands.settings import Settings, check_files, need_folder
 from shiftsvd.commands.tables import WRITERS, Block, write_rows
 from shiftsvd.errors import Refused, Setting, few, plain_lines, plural
 from shiftsvd.estimators.contrastive import ContrastivePCA
-from shiftsvd.estimators.graphs import DiffusionMap, SpectralEmbedding
+from shiftsvd.estimators.graphs import DiffusionMap, SpectralEmbedding, check_order
 from shiftsvd.events import listening
 from shiftsvd.io import Names
 from shiftsvd.io.base import Labels
@@ -81,6 +81,8 @@ def _diffused(settings: Settings) -> Fits:
 
 
 def _graph(model: Any, X: Any, names: Names) -> Fits:
+    if getattr(model, "affinity", "precomputed") == "precomputed":
+        check_order(*names)
     Z = model.fit_transform(X)
     sizes = np.sort(np.bincount(model.component_labels_))[::-1]
     facts = {"n_products": model.n_products_, "connected_components": sizes.tolist()}
@@ -103,7 +105,7 @@ def _contrasted(settings: Settings) -> Fits:
     with named(names.features):
         for suffix, alpha in _suffixes(settings).items():
             model = ContrastivePCA(
-                settings.k,
+                int(settings.k or 0),
                 alpha=alpha,
                 tol=settings.tol,
                 max_passes=settings.max_passes,

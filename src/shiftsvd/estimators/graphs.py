@@ -12,7 +12,7 @@ from shiftsvd.backends import as_operator
 from shiftsvd.backends.affinity import Affinity, affinity_of_edges, affinity_of_rows
 from shiftsvd.backends.validation import before_sklearn
 from shiftsvd.errors import Part, Setting, few, plural, refuse
-from shiftsvd.estimators.features import Estimator, Saved
+from shiftsvd.estimators.features import Estimator, Saved, labels_of
 from shiftsvd.estimators.settings import as_one_fit, random_generator
 from shiftsvd.front import integer, nonnegative
 from shiftsvd.kernels import thread_count
@@ -75,7 +75,7 @@ class GraphEmbedding(Saved, Estimator):
         if isinstance(X, Operator):
             raise TypeError(f"{type(self).__name__} needs an array or a sparse matrix in memory, got {X}.")
         X = before_sklearn(X)
-        if issparse(X) and X.dtype.kind in "iu":
+        if bool(issparse(X)) and X.dtype.kind in "iu":
             X = X.astype(np.float64)  # sums of entries at the same place would overflow in small integers
         return validate_data(self, X, accept_sparse="csr", dtype=np.float64, **how)
 
@@ -216,6 +216,8 @@ class SpectralEmbedding(GraphEmbedding):
         self._check()
         if self.n_neighbors is not None:
             integer("n_neighbors", self.n_neighbors, 1)
+        if self.affinity == "precomputed":
+            check_order(*labels_of(X))
         X = self._validated(X, ensure_min_samples=2)
         n, operator = X.shape[0], _operators(self.n_threads)
         if self.affinity == "cosine":
@@ -311,6 +313,7 @@ class DiffusionMap(GraphEmbedding):
         """
         self._check()
         alpha, t = nonnegative("alpha", self.alpha), nonnegative("t", self.t)
+        check_order(*labels_of(X))
         X = self._validated(X, ensure_min_samples=2)
         W = _affinities(X, self)
         self._factors = _density_factors(_sums(W), alpha)
@@ -360,6 +363,17 @@ class DiffusionMap(GraphEmbedding):
 # --- affinities ------------------------------------------------------------------------------------------------------
 
 
+def check_order(rows: Any, columns: Any) -> None:
+    """Raise ValueError if the rows and columns of affinities have the same labels in different orders."""
+    if rows is None or columns is None:
+        return
+    nodes, others = ([str(label) for label in labels] for labels in (rows, columns))
+    if nodes != others and sorted(nodes) == sorted(others):
+        raise ValueError(
+            "The rows and columns of the affinities have the same labels in different orders. Reorder one."
+        )
+
+
 def _affinities(X: Any, estimator: Any) -> csr_array:
     name = type(estimator).__name__
     if X.shape[0] != X.shape[1]:
@@ -377,7 +391,7 @@ def _affinities(X: Any, estimator: Any) -> csr_array:
     # Rounding errors are relative to each affinity, or, of products of samples, to the largest.
     if (differences - ASYMMETRY * sums).max() > 0:
         notice(f"The affinities differ from those of the other direction by up to {off:.1g}. Their means are used.")
-    return sums / 2
+    return csr_array(sums / 2)
 
 
 def _nonnegative(X: Any, estimator: Any) -> csr_array:
