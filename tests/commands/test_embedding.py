@@ -68,7 +68,8 @@ def test_trivial_coordinates_are_kept_first(home: Path) -> None:
     assert "2 connected components" in result.stdout
     assert np.count_nonzero(np.load("out/scores.npy")) == 10
     result = done("embed", "two.npy", "--affinity", "precomputed", "-k", 2)
-    assert "Without --drop-first, the first coordinates" in result.stderr
+    assert "Use --keep-first to begin with coordinates that are constant" in result.stderr
+    assert "two.npy: 10 nodes" in result.stdout
 
 
 def test_a_model_of_a_diffusion_map_places_new_samples_by_the_names_of_the_fit(home: Path) -> None:

@@ -50,7 +50,12 @@ def test_scanpy_itself_has_these_numbers() -> None:
     sc = pytest.importorskip("scanpy")
     adata = cells(300)
     theirs = adata.copy()
-    theirs.uns["neighbors"] = {"connectivities_key": "connectivities", "distances_key": "distances", "params": {}}
+    theirs.uns["neighbors"] = {
+        "connectivities_key": "connectivities",
+        "distances_key": "distances",
+        "params": {"n_neighbors": 15, "method": "umap"},
+    }
+    theirs.obsp["distances"] = theirs.obsp["connectivities"]  # not used
     sc.tl.diffmap(theirs, 6)
     diffmap(adata, 6)
     V = theirs.obsm["X_diffmap"]

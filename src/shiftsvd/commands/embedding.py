@@ -243,7 +243,9 @@ def _write(
 
 def _printed(document: Mapping[str, Any], found: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
     (m, n), count = document["shape"], len(document.get("connected_components", [0]))
-    lines = [f"{document['file']}: {plural(m, 'sample')} x {plural(n, 'feature')}"]
+    graph = "connected_components" in document and document["settings"].get("affinity", "precomputed") == "precomputed"
+    size = plural(n, "node") if graph else f"{plural(m, 'sample')} x {plural(n, 'feature')}"
+    lines = [f"{document['file']}: {size}"]
     if count > 1:
         lines.append(f"{count:,} connected components")
     for one in found:

@@ -219,11 +219,11 @@ def joined(names: Sequence[str]) -> str:
 
 def spelled(setting: Setting) -> str:
     """Spell a setting as an option of this verb, or as in Python if no option sets it."""
-    option = _options().get(setting.name)
+    value = setting.value
+    option = _options().get(f"no {setting.name}" if value is False else setting.name)
     if option is None:
         return str(setting)
-    value = setting.value
-    if not setting.has_value or value is True:
+    if not setting.has_value or isinstance(value, bool):
         return option
     several = value if isinstance(value, list | tuple) else ["none" if value is None else value]
     names = [str(each) for each in several]
@@ -249,9 +249,11 @@ def _options() -> dict[str, str]:
     root = context.find_root().command
     group = root if isinstance(root, click.Group) else click.Group()
     others = (group.get_command(context, name) for name in group.list_commands(context))
-    options = [each for verb in (*others, context.command) if verb is not None for each in verb.params]
-    known = {str(each.name): max(each.opts, key=len) for each in options if isinstance(each, click.Option)}
-    return known | _ALIASES
+    verbs = [verb for verb in (*others, context.command) if verb is not None]
+    options = [each for verb in verbs for each in verb.params if isinstance(each, click.Option)]
+    known = {str(each.name): max(each.opts, key=len) for each in options}
+    negated = {f"no {each.name}": each.secondary_opts[0] for each in options if each.secondary_opts}
+    return known | negated | _ALIASES
 
 
 def _use_of(names: Sequence[str]) -> str | None:

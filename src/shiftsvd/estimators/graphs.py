@@ -460,9 +460,6 @@ def _warn_of_components(sizes: Vector, trivial: int) -> None:
         which = f"The first {plural(trivial, 'coordinate')} {'is' if trivial == 1 else 'are'}"
         where: tuple[Part, ...] = (f"{which} constant on one of them each.",)
     else:
-        where = (
-            "Coordinates vary within them. Without ",
-            Setting("drop_first"),
-            ", the first coordinates are constant.",
-        )
+        remedy = " to begin with coordinates that are constant on one of them each."
+        where = ("Coordinates vary within them. Use ", Setting("drop_first", False), remedy)
     warn(f"The graph has {len(sizes):,} connected components ({shown} nodes). ", *where)
