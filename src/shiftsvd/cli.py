@@ -18,6 +18,9 @@ VERBS = {
     "estimate": "Predict the memory, passes and time of a fit.",
     "convert": "Convert a matrix to AnnData (.h5ad, .h5 or .zarr).",
     "report": "Write an HTML report about a model.",
+    "embed": "Compute a spectral embedding (Laplacian eigenmap) of samples or of a graph.",
+    "diffmap": "Compute a diffusion map of a graph.",
+    "contrast": "Find directions that vary more in one file than in another (contrastive PCA).",
     "bench": "Time the solvers on a data file.",
 }
 EPILOG = """

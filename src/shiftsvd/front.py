@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from numbers import Real
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -251,6 +252,13 @@ def tolerance(solver: object, tol: float | None) -> float:
         )
     check_tol(tol)
     return tol
+
+
+def nonnegative(name: str, value: Any) -> float:
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if is_number and 0 <= value < np.inf:
+        return float(value)
+    raise refuse(name, "be a number of at least 0", value)
 
 
 def integer(name: str, value: object, least: int, most: int | None = None, of: str = "", remedy: Part = "") -> int:

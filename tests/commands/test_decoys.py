@@ -30,6 +30,9 @@ WRITES = {
     "inverse": "out",
     "convert": "out",
     "report": "out",
+    "embed": "out scores",
+    "diffmap": "out scores",
+    "contrast": "out scores",
 }
 WRITES["estimate"] = WRITES["fit"]  # which it takes, and writes nothing
 # All others. A new option goes here, or above and into a case.
@@ -40,7 +43,8 @@ OTHERS = """
     hwe_midp maf indep_pairwise indep_order preprocess labels scores_scale flavor batch mask covariates groups shift
     scale missing unobserved penalty max_iter solver solvers tol certify seed threads memory device devices
     scheduler workers dtype json_out force spreadsheet_safe progress quiet verbose max_absent project match
-    trust_ambiguous trust_order top_features trust_values weights compression rounds
+    trust_ambiguous trust_order top_features trust_values weights compression rounds alpha alphas background affinity
+    n_neighbors t drop_first max_products max_passes
 """
 
 
@@ -119,6 +123,11 @@ CASES = {
     "estimate of genotypes": Case(
         "estimate IN/X.bed -k 2 --tracy-widom --scan --unrelated 0.2 -o HERE/out", "", "bed_reader", False
     ),
+    "embed": Case("embed IN/X.npy -k 2 -q --scores csv -o OUT", "out"),
+    "diffmap": Case("diffmap IN/W.npy -k 2 -q --scores npy -o OUT", "out"),
+    "contrast": Case(
+        "contrast IN/X.npy --background IN/X.npy --alpha 0.5 --alpha 0 -k 2 -q --scores npy -o OUT", "out"
+    ),
     "bench": Case("bench IN/X.npy -k 2 --rounds 1 --solver gram", forced=False),
 }
 WRITING = [name for name, case in CASES.items() if case.out]
@@ -132,6 +141,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pca = ss.PCA(2, random_state=0).fit(X)
     pca.save(folder / "model.safetensors")
     np.save(folder / "X.npy", X)
+    np.save(folder / "W.npy", X @ X.T)
     np.save(folder / "scores.npy", pca.transform(X))
     np.save(folder / "long.npy", np.random.default_rng(0).standard_normal((3000, 100)))
     rows = "".join(f"{x:.0f},{'ab'[i % 2]},{'xyz'[i % 3]}\n" for i, x in enumerate(X[:, 0]))

@@ -84,7 +84,19 @@ def test_a_short_help_has_no_headings() -> None:
 
 def test_subcommands_are_listed_in_the_order_of_their_use() -> None:
     listed = re.findall(r"^  (\w+) {2,}", help_of().partition("Commands:")[2], flags=re.MULTILINE)
-    assert listed == ["fit", "transform", "inverse", "info", "estimate", "convert", "report", "bench"]
+    assert listed == [
+        "fit",
+        "transform",
+        "inverse",
+        "info",
+        "estimate",
+        "convert",
+        "report",
+        "embed",
+        "diffmap",
+        "contrast",
+        "bench",
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +112,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes()))
     rows = (",".join([f"r{i}", *map(str, row)]) for i, row in enumerate(np.random.default_rng(0).random((20, 4))))
     (folder / "table.csv").write_text("\n".join(["id,a,b,c,d", *rows]) + "\n", encoding="utf-8")
+    shutil.copy(folder / "table.csv", folder / "controls.csv")
+    W = X @ X.T
+    sparse.save_npz(folder / "graph.npz", W)
+    anndata = pytest.importorskip("anndata")
+    anndata.AnnData(X, obsp={"connectivities": W}).write_h5ad(folder / "cells.h5ad")
     if find_spec("bed_reader"):
         to_bed, rng = import_module("bed_reader").to_bed, np.random.default_rng(0)
         for name in ("cohort", "array"):

@@ -77,6 +77,13 @@ def test_data_frames_and_operators_need_the_same_features() -> None:
         ({"alpha": -1}, np.ones((3, 4)), "alpha must be a number of at least 0"),
         ({"alpha": 1e200}, np.eye(4), "alpha must be smaller than .* for this background"),
         ({"alpha": np.nan}, np.ones((3, 4)), "alpha must be a number of at least 0"),
+        *(
+            ({"alpha": value}, np.ones((3, 4)), "^alpha must be a number of at least 0, got")
+            for value in (True, "1", [], 1j)
+        ),
+        *(({"n_components": value}, None, "^n_components must be a positive") for value in (True, np.nan, 0, "2", [])),
+        *(({"max_passes": value}, None, "^max_passes must be a positive") for value in (True, 0, 1.5)),
+        *(({"tol": value}, None, "^tol must be at least 0 and less than 1") for value in (True, False, np.nan, "1")),
         ({"n_components": 5}, np.ones((3, 4)), "n_components must be .*4"),
         ({}, np.ones((1, 4)), "needs at least 2 samples, got 1"),
         ({}, np.full((3, 4), np.nan), "NaN"),

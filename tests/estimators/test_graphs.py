@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array, random_array
+from scipy.sparse import coo_array, csc_array, csr_array, random_array
 from scipy.sparse.csgraph import connected_components
+from sklearn.base import clone
 from sklearn.datasets import make_swiss_roll
 from sklearn.manifold import SpectralEmbedding as Reference
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -157,6 +158,110 @@ def test_diffusion_maps_are_eigenvectors_of_the_walk(alpha: float) -> None:
 def test_bad_input_is_refused(settings: dict[str, Any], W: Any, message: str) -> None:
     with pytest.raises((ValueError, MemoryError), match=message):
         ss.SpectralEmbedding(**{"n_components": 2, "affinity": "precomputed"} | settings).fit(W)
+
+
+NUMBERS = {"True": True, "nan": np.nan, "-1": -1, "x": "x", "None": None, "[]": [], "[2]": [2]}
+WRONG = [
+    *((ss.SpectralEmbedding, name, value) for name in ("n_components", "tol") for value in NUMBERS),
+    *((ss.DiffusionMap, name, value) for name in ("alpha", "t", "n_components") for value in NUMBERS),
+    *((ss.SpectralEmbedding, "max_products", value) for value in ("True", "nan", "-1", "x", "[]")),
+    *((ss.SpectralEmbedding, "n_neighbors", value) for value in ("True", "nan", "-1", "x", "[]")),
+    *((ss.SpectralEmbedding, name, value) for name in ("affinity", "drop_first") for value in ("x", "None", "[]")),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "value"), WRONG)
+def test_wrong_settings_are_refused_before_the_data_are_read(kind: Any, name: str, value: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{name} must be [^\n]*, got [^\n]*$"):
+        kind(**{name: NUMBERS[value]}).fit("no matrix")
+
+
+def _repeated(W: Any, dtype: Any) -> Any:
+    """A COO matrix with each entry of W in two parts."""
+    C = coo_array(W)
+    parts = np.append(C.data // 2, C.data - C.data // 2).astype(dtype)
+    return coo_array((parts, (np.tile(C.row, 2), np.tile(C.col, 2))), shape=W.shape)
+
+
+CONTAINERS = {
+    "csc": csc_array,
+    "lil": lambda W: coo_array(W).tolil(),
+    "Fortran": np.asfortranarray,
+    "uint16": lambda W: W.astype(np.uint16),
+    "float32": lambda W: csr_array(W.astype(np.float32)),
+    "repeated entries": lambda W: _repeated(W, np.float64),
+    "sums beyond the integers": lambda W: _repeated(W, np.uint8),
+    "explicit zeros": lambda W: csr_array(
+        (W.ravel(), np.tile(np.arange(len(W)), len(W)), np.arange(0, W.size + 1, len(W)))
+    ),
+    "negative zeros": lambda W: np.where(W == 0, -0.0, W),
+}
+
+
+@pytest.mark.parametrize(
+    "kind", [ss.SpectralEmbedding(2, affinity="precomputed", random_state=0), ss.DiffusionMap(2, random_state=0)]
+)
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_containers_and_number_types_give_the_same_numbers(kind: Any, container: str) -> None:
+    X = np.random.default_rng(0).standard_normal((30, 2))
+    W = np.floor(300 * np.exp(-np.square(X[:, None] - X).sum(axis=2)))
+    data = CONTAINERS[container](W)
+    expected, found = clone(kind).fit(W), clone(kind).fit(data)
+    assert np.array_equal(found.degrees_, expected.degrees_)
+    assert np.allclose(found.embedding_, expected.embedding_, atol=1e-12)
+    if kind.__class__ is ss.DiffusionMap:
+        assert np.allclose(found.transform(data), expected.embedding_, atol=1e-4)
+
+
+def test_affinities_that_differ_by_direction_are_averaged_with_a_notice() -> None:
+    W = np.kron(np.eye(2), np.ones((5, 5)))
+    W[0, 9], W[9, 0] = 1e-8, 3e-8
+    with pytest.warns(UserWarning, match="The affinities differ from those of the other direction by up to 2e-08"):
+        model = ss.SpectralEmbedding(1, affinity="precomputed", random_state=0).fit(W)
+    assert np.array_equal(
+        model.embedding_, ss.SpectralEmbedding(1, affinity="precomputed", random_state=0).fit((W + W.T) / 2).embedding_
+    )
+    W[9, 0] = W[0, 9] * (1 + 1e-9)  # rounding
+    ss.SpectralEmbedding(1, affinity="precomputed").fit(W)
+
+
+@pytest.mark.parametrize("kind", [ss.SpectralEmbedding(1, affinity="precomputed"), ss.DiffusionMap(1)])
+def test_graphs_without_edges_have_trivial_coordinates_only(kind: Any) -> None:
+    with pytest.raises(ValueError, match="needs a graph with edges between different nodes, got 4 nodes without edges"):
+        clone(kind).fit(np.eye(4))
+    with pytest.raises(TypeError, match="needs an array or a sparse matrix in memory, got <DenseRows 4 x 4"):
+        clone(kind).fit(ss.as_operator(np.eye(4)))
+    for W in (np.eye(4), csr_array((4, 4))):
+        with pytest.warns(UserWarning, match="The graph has 4 connected components"):
+            model = clone(kind).set_params(drop_first=False, n_components=4).fit(W)
+        assert np.linalg.matrix_rank(model.embedding_) == 4
+        assert np.count_nonzero(model.embedding_) == 4
+
+
+@pytest.mark.filterwarnings("ignore:The graph has")
+@pytest.mark.parametrize("alpha", [0, 0.5, 1])
+def test_isolated_nodes_have_coordinates_0_and_new_points_those_of_their_twins(alpha: float) -> None:
+    W = graph("isolated", np.random.default_rng(5))
+    W[3], W[:, 3] = 0, 0
+    W[7], W[:, 7] = 0, 0
+    W[7, 7] = 2  # joined to itself
+    model = ss.DiffusionMap(3, alpha=alpha, t=1.5, tol=1e-9, random_state=0).fit(W)
+    assert np.array_equal(model.embedding_[[3, 7]], np.zeros((2, 3)))
+    assert np.allclose(model.transform(csr_array(W)), model.embedding_, atol=1e-8)
+    joined = np.flatnonzero(W.any(axis=1))[:2]
+    assert np.allclose(model.transform(3 * W[joined]), model.embedding_[joined], atol=1e-8)
+
+
+@pytest.mark.parametrize("n_components", [1, 3])
+def test_models_of_trivial_coordinates_are_saved(tmp_path: Any, n_components: int) -> None:
+    W = np.kron(np.eye(2), np.ones((3, 3)))
+    with pytest.warns(UserWarning, match="The graph has 2 connected components"):
+        model = ss.DiffusionMap(n_components, drop_first=False, tol=0.1, random_state=0).fit(
+            W + np.diag([1.0, 2, 3, 4, 5, 6])
+        )
+    model.save(tmp_path / "model.safetensors")
+    again = ss.DiffusionMap.load(tmp_path / "model.safetensors")
+    assert np.array_equal(again.transform(W), model.transform(W))
 
 
 @pytest.mark.parametrize("n", [2, 5, 12, 60, 150])

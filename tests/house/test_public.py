@@ -125,7 +125,7 @@ def parameters() -> dict[str, set[str]]:
 
 def test_one_word_for_one_thing() -> None:
     # Words of packages that are swapped out for ours stay where those have them.
-    theirs = ("shiftsvd.scanpy.pca",)
+    theirs = ("shiftsvd.scanpy.pca", "shiftsvd.scanpy.diffmap")
     for name, taken in parameters().items():
         estimator = hasattr(getattr(shiftsvd, name.split(".")[1], None), "get_params")
         assert not taken & {"normalizer", "k_max", "seed", "reason", "iterations", "q"}, name
@@ -144,8 +144,9 @@ def test_randomness_is_fresh_unless_it_is_given() -> None:
         given = inspect.signature(value).parameters if callable(value) and not plain else {}
         for word in {"rng", "random_state"} & set(given):
             default = given[word].default
-            assert default is (inspect.Parameter.empty if default is inspect.Parameter.empty else None) or name == (
-                "shiftsvd.scanpy.pca"
+            assert default is (inspect.Parameter.empty if default is inspect.Parameter.empty else None) or name in (
+                "shiftsvd.scanpy.pca",
+                "shiftsvd.scanpy.diffmap",
             ), name
 
 

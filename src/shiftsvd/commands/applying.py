@@ -17,13 +17,15 @@ from shiftsvd.commands.tables import Block, Table, component_names, format_named
 from shiftsvd.commands.writing import model_in, score_rasters
 from shiftsvd.errors import few, plural
 from shiftsvd.estimators.batches import BatchPCA
+from shiftsvd.estimators.contrastive import ContrastivePCA
 from shiftsvd.estimators.features import aligned as by_names
 from shiftsvd.estimators.features import feature_names_of
+from shiftsvd.estimators.graphs import DiffusionMap
 from shiftsvd.events import listening
 from shiftsvd.io import Names
 from shiftsvd.io.base import Labels
 from shiftsvd.io.choices import NOTHING, Choices
-from shiftsvd.io.opening import open_chosen
+from shiftsvd.io.opening import open_chosen, read_whole
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.missing.opening import open_with_gaps
 from shiftsvd.names import resolve
@@ -34,6 +36,8 @@ from shiftsvd.runs.progress import progress
 # Entries of a block of reconstructed samples (64 MB of float64).
 ENTRIES = 2**23
 REMEDY = "Raise the limit with --max-absent, or fit on the features that both files have."
+OTHERS = ContrastivePCA, DiffusionMap  # models other than PCA that `transform` applies
+PREFIXES = {"SpectralEmbedding": "SE", "DiffusionMap": "DC", "ContrastivePCA": "cPC"}  # of columns of scores
 # Options of the tables that `fit` writes. Sample names may look like numbers.
 SCORES = Choices(ids="sample", keep_total=True, may_lack=("sample",), remembered=True)
 
@@ -42,8 +46,12 @@ def transform(settings: Settings) -> None:
     _check_output(settings)
     hooks = hooks_of(settings)
     kinds = [resolve(place) for each in hooks for place in each.models]
-    pca = model_in(settings.model, BatchPCA, *kinds)
-    made = first_answer(each.score(settings.model, pca) for each in hooks)
+    pca = model_in(settings.model, BatchPCA, *OTHERS, *kinds)
+    made: Any = None
+    if isinstance(pca, OTHERS):
+        made = _scores_of_new(pca, settings)
+    else:
+        made = first_answer(each.score(settings.model, pca) for each in hooks)
     features = None
     if made is None:
         pca, A, names = _opened(pca, settings, hooks)
@@ -53,6 +61,38 @@ def transform(settings: Settings) -> None:
         made, features = (table, pca.iter_scores(A, covariates=C)), names.features
     with named(features), progress(settings.progress, settings.quiet) as listen, listening(listen):
         _write(made[0], made[1], settings)
+
+
+def _scores_of_new(model: Any, settings: Settings) -> tuple[Table, list[tuple[int, Block]]]:
+    choices = getattr(model, "table_", NOTHING).beside(settings.choices)
+    how = settings.where | vars(settings.resources)
+    if isinstance(model, ContrastivePCA):
+        A, names = open_chosen(settings.paths, choices, **how)
+        model = aligned(model, A.shape[1], names.features, settings.file, settings.max_absent or 0.0)
+        Z, dtype = model.transform(A), A.dtype
+    else:
+        X, names = read_whole(settings.paths, choices, **how)
+        Z, dtype = model.transform(_as_fitted(X, names.features, model, settings.file)), precision(X.dtype)
+    return coordinate_table(model, len(Z), settings.dtype or dtype, names.samples), [(0, Z)]
+
+
+def _as_fitted(X: Any, names: Any, model: Any, file: str) -> Any:
+    known = getattr(model, "feature_names_in_", None)
+    if names is None or known is None or np.array_equal(names, known):
+        return X
+    places = {str(name): j for j, name in enumerate(names)}
+    if len(places) < len(names) or {*places} != {*map(str, known)}:
+        raise ValueError(f"{file} must have a column for each of the {len(known):,} samples of the fit: {few(known)}.")
+    return X[:, [places[str(name)] for name in known]]
+
+
+def coordinate_table(model: Any, n_rows: int, dtype: Any, names: Any) -> Table:
+    columns = [f"{PREFIXES[type(model).__name__]}{j + 1}" for j in range(len(model.eigenvalues_))]
+    return Table(columns, n_rows, np.dtype(dtype), names)
+
+
+def precision(dtype: Any) -> np.dtype[Any]:
+    return np.dtype(np.float32 if dtype == np.float32 else np.float64)
 
 
 def inverse(settings: Settings) -> None:
@@ -125,7 +165,7 @@ def _opened(pca: BatchPCA, settings: Settings, hooks: Sequence[Hooks]) -> tuple[
     return aligned(pca, A.shape[1], names.features, settings.file, settings.max_absent or 0.0), A, names
 
 
-def aligned(pca: BatchPCA, n_features: int, names: Labels | None, file: str, max_absent: float = 0.0) -> BatchPCA:
+def aligned(pca: Any, n_features: int, names: Labels | None, file: str, max_absent: float = 0.0) -> Any:
     if getattr(pca, "feature_names_in_", None) is None or names is None:
         if n_features != pca.n_features_in_:
             raise ValueError(

@@ -20,7 +20,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 OF_TABLES: Final = "ids drop columns one_hot na censored keep_total sep decimal thousands encoding skip comment"
 # Settings by heading, in the order of the help; "..." stands for the headings of extensions.
 HEADINGS: Final = {
-    "Components": "k solver solvers rounds tol certify seed",
+    "Components": "k alpha alphas background affinity n_neighbors t drop_first solver solvers rounds tol certify "
+    "max_products max_passes seed",
     "Data": "stack join format key orient feature_types var_names allow_external max_absent",
     "Tables": f"{OF_TABLES} label_column mixed supplementary",
     "...": "",
@@ -157,6 +158,13 @@ def penalty(ctx: click.Context, parameter: click.Parameter, value: str | None) -
     return number
 
 
+def nonnegative(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    for number in value if isinstance(value, tuple) else (value,):
+        if not 0 <= number < float("inf"):
+            raise click.BadParameter(f"must be a number of at least 0, got {number:g}.")
+    return value
+
+
 def checked_by(place: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """Return a callback that validates a value by the function at `place`, imported unless it is the default."""
 
@@ -211,11 +219,11 @@ def joined(names: Sequence[str]) -> str:
 
 def spelled(setting: Setting) -> str:
     """Spell a setting as an option of this verb, or as in Python if no option sets it."""
-    option = _options().get(setting.name)
+    value = setting.value
+    option = _options().get(f"no {setting.name}" if value is False else setting.name)
     if option is None:
         return str(setting)
-    value = setting.value
-    if not setting.has_value or value is True:
+    if not setting.has_value or isinstance(value, bool):
         return option
     several = value if isinstance(value, list | tuple) else ["none" if value is None else value]
     names = [str(each) for each in several]
@@ -241,9 +249,11 @@ def _options() -> dict[str, str]:
     root = context.find_root().command
     group = root if isinstance(root, click.Group) else click.Group()
     others = (group.get_command(context, name) for name in group.list_commands(context))
-    options = [each for verb in (*others, context.command) if verb is not None for each in verb.params]
-    known = {str(each.name): max(each.opts, key=len) for each in options if isinstance(each, click.Option)}
-    return known | _ALIASES
+    verbs = [verb for verb in (*others, context.command) if verb is not None]
+    options = [each for verb in verbs for each in verb.params if isinstance(each, click.Option)]
+    known = {str(each.name): max(each.opts, key=len) for each in options}
+    negated = {f"no {each.name}": each.secondary_opts[0] for each in options if each.secondary_opts}
+    return known | negated | _ALIASES
 
 
 def _use_of(names: Sequence[str]) -> str | None:

@@ -214,6 +214,54 @@ class Settings:
         metavar="NUMBER",
         callback=options.components,
     )
+    affinity: Literal["nearest_neighbors", "cosine", "precomputed"] = option(
+        "Weights of the edges of the graph: nearest_neighbors joins each sample to its nearest neighbours; cosine "
+        "weighs all pairs by the cosine of their rows, which must be nonnegative; precomputed reads the weights from "
+        "FILE.",
+        default="nearest_neighbors",
+    )
+    n_neighbors: int | None = option(
+        "Number of neighbours of a sample, including itself.  [default: a tenth of the samples]", "--neighbors"
+    )
+    drop_first: bool = option(
+        "Drop the trivial coordinates, which are constant on each connected component of the graph, or write them "
+        "first.  [default: drop]",
+        "--drop-first/--keep-first",
+        default=True,
+        show_default=False,
+    )
+    alpha: float = option(
+        "Exponent of the density of the samples that affinities are divided by: 1 removes its influence, 0 keeps it.",
+        default=1.0,
+        type=float,
+        metavar="NUMBER",
+        callback=options.nonnegative,
+    )
+    alphas: tuple[float, ...] = option(
+        "Weight of the background: larger values remove more of its variation. Repeat the option for several.",
+        "--alpha",
+        default=(1.0,),
+        type=float,
+        metavar="NUMBER",
+        multiple=True,
+        callback=options.nonnegative,
+    )
+    t: float = option(
+        "Number of steps of the random walk; later coordinates shrink with more steps.",
+        "--steps",
+        default=1.0,
+        type=float,
+        metavar="NUMBER",
+        callback=options.nonnegative,
+    )
+    background: str | None = option(
+        "File with the samples whose variation is of no interest, and with the features of TARGET.",
+        type=options.Matrix(exists=True),
+        metavar="FILE",
+        required=True,
+    )
+    max_products: int | None = option("Largest number of products of the graph with 8 vectors.  [default: 20,000]")
+    max_passes: int | None = option("Largest number of passes over each file.  [default: enough to converge]")
     solver: SolverName = option(
         "Algorithm of the decomposition; auto selects the cheapest of lanczos, gram and exact.", default="auto"
     )

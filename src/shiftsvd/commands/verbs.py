@@ -241,6 +241,88 @@ def report(settings: Settings) -> None:
     run(settings)
 
 
+def _of_components(text: str) -> list[click.Parameter]:
+    """Return -k as a number of components, and --tol as the angle of a component."""
+    count = {"type": click.IntRange(min=1), "default": 2, "show_default": True, "callback": None, "help": text}
+    sine = "Largest sine of the angle of a component to its exact direction."
+    return [declared(_SETTINGS["k"], **count), declared(_SETTINGS["tol"], help=sine)]
+
+
+_OF_EMBEDDINGS: Final = [
+    *named(f"{_DATA} seed threads memory out scores dtype json_out force spreadsheet_safe progress quiet verbose"),
+]
+
+
+@verb(
+    "embed table.csv -k 5 -o embedding/",
+    "embed counts.npz --affinity cosine -k 10 -o embedding/",
+    takes=[
+        click.Argument(["file"], type=MATRIX),
+        *_of_components("Number of coordinates."),
+        *named("affinity n_neighbors drop_first max_products"),
+        *_OF_EMBEDDINGS,
+    ],
+)
+def embed(settings: Settings) -> None:
+    """Compute a spectral embedding (Laplacian eigenmap) of samples or of a graph.
+
+    Samples that are close, or joined by heavy edges, get close coordinates, for plots and clustering. FILE ("-":
+    standard input) is a table or matrix with one sample per row; with --affinity precomputed, it is a square matrix
+    with the nonnegative weights of the edges of a graph, the same in both directions. Without -o, the eigenvalues are
+    printed, with bounds of their errors and of the angles of the coordinates. With -o, the folder gets the scores and
+    result.json.
+    """
+    from shiftsvd.commands.embedding import embed as run
+
+    run(settings)
+
+
+@verb(
+    "diffmap graph.npz -k 3 -o walk/",
+    "diffmap cells.h5ad --key obsp/connectivities -k 10 -o walk/",
+    takes=[
+        click.Argument(["file"], type=MATRIX),
+        *_of_components("Number of coordinates."),
+        *named("alpha t drop_first max_products"),
+        *_OF_EMBEDDINGS,
+    ],
+)
+def diffmap(settings: Settings) -> None:
+    """Compute a diffusion map of a graph.
+
+    The coordinates describe where a random walk on the graph leads. FILE ("-": standard input) is a square matrix of
+    nonnegative affinities of samples, the same in both directions, such as --key obsp/connectivities of an .h5ad.
+    With -o, the folder gets the scores, result.json with bounds of the errors, and model.safetensors, with which
+    `transform` computes coordinates of new samples from their affinities to those of FILE.
+    """
+    from shiftsvd.commands.embedding import diffmap as run
+
+    run(settings)
+
+
+@verb(
+    "contrast table.csv --background controls.csv --alpha 2 -o contrast/",
+    "contrast table.csv --background controls.csv --alpha 1 --alpha 10 --json",
+    takes=[
+        click.Argument(["file"], metavar="TARGET", type=MATRIX),
+        *_of_components("Number of components."),
+        *named("background alphas max_passes"),
+        *_OF_EMBEDDINGS,
+    ],
+)
+def contrast(settings: Settings) -> None:
+    """Find directions that vary more in one file than in another (contrastive PCA).
+
+    TARGET and the background are tables or matrices with one sample per row, and features that are matched by name.
+    The components maximize the variance in TARGET minus alpha times that in the background. With -o, the folder gets
+    the scores of TARGET, model.safetensors for `transform`, and result.json with bounds of the errors; with several
+    values of alpha, the names of the files end in that value, such as scores_alpha2.csv.
+    """
+    from shiftsvd.commands.embedding import contrast as run
+
+    run(settings)
+
+
 @verb(
     "bench counts.npz -k 5 --solver gram --solver lanczos --rounds 1",
     takes=[

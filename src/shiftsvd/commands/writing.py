@@ -218,7 +218,7 @@ def variance_table(path: Path, result: Result) -> None:
 # Files
 
 
-def _write_manifest(document: dict[str, Any], outputs: Outputs, paths: Mapping[str, Path]) -> None:
+def write_manifest(document: dict[str, Any], outputs: Outputs, paths: Mapping[str, Path]) -> None:
     home = paths["result"].parent
     others = sorted(path for path in paths.values() if path.parent == home and path.name != MANIFEST)
     document[HASHES] = {path.name: _hash(outputs.part(path)) for path in others}
@@ -272,7 +272,7 @@ def planned(settings: Settings, hooks: Sequence[Hooks]) -> dict[str, Path]:
     if settings.out is None:
         return {}
     files: dict[str, str | Path] = {"model": "model.safetensors"}
-    kind = settings.scores or _usual_kind(settings)
+    kind = settings.scores or usual_kind(settings)
     if kind in WRITERS:
         format_named(kind)
         files["scores"] = f"scores.{kind}"
@@ -281,7 +281,7 @@ def planned(settings: Settings, hooks: Sequence[Hooks]) -> dict[str, Path]:
         files["components"] = f"components.{settings.components or 'csv'}"
     files["variances"] = "variances.csv"
     if settings.contributions:
-        kind = kind if kind in WRITERS else _usual_kind(settings)
+        kind = kind if kind in WRITERS else usual_kind(settings)
         files["contributions"] = f"contributions.{kind}"
     if settings.supplementary:
         files["supplementary"] = "supplementary.csv"
@@ -292,18 +292,26 @@ def planned(settings: Settings, hooks: Sequence[Hooks]) -> dict[str, Path]:
         files["report"] = "report.html"
     for each in hooks:
         files |= each.outputs()
+    return placed(settings, files, [name for each in hooks for name in each.files])
+
+
+def placed(settings: Settings, files: Mapping[str, str | Path], more: Sequence[str] = ()) -> dict[str, Path]:
+    """Return the paths of files in the output folder, and of result.json."""
+    if settings.out is None:
+        return {}
     folder = Path(settings.out)
-    _warn_of_others(folder, {str(file) for file in files.values()}, [name for each in hooks for name in each.files])
+    _warn_of_others(folder, {str(file) for file in files.values()}, more)
     paths = {name: folder / file if isinstance(file, str) else file for name, file in files.items()}
     paths["result"] = folder / MANIFEST  # written last, as it has hashes of the others
+    given = [*settings.paths, *([] if settings.background is None else [Path(settings.background)])]
     for path in paths.values():
-        inputs = [file for file, _ in map(split_element, settings.paths) if file.exists()]
+        inputs = [file for file, _ in map(split_element, given) if file.exists()]
         if path.exists() and not path.is_symlink() and any(map(path.samefile, inputs)):
             raise ValueError(f"{path} is an input file and would be overwritten. Use another folder for --out.")
     return paths
 
 
-def _usual_kind(settings: Settings) -> str:
+def usual_kind(settings: Settings) -> str:
     texts = all((settings.format or named_format(path)) in ("csv", "tsv") for path in settings.paths)
     return "csv" if texts or find_spec("pyarrow") is None else "parquet"
 
@@ -433,4 +441,4 @@ def write_files(
             seconds=result.document["seconds"],
             peak_bytes=result.document["peak_bytes"],
         )
-    _write_manifest(result.document, outputs, paths)
+    write_manifest(result.document, outputs, paths)

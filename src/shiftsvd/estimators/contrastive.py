@@ -11,7 +11,7 @@ from shiftsvd.backends import as_operator
 from shiftsvd.errors import Refused, Setting, few, refuse
 from shiftsvd.estimators.features import Components, checked
 from shiftsvd.estimators.settings import as_one_fit, random_generator
-from shiftsvd.front import integer
+from shiftsvd.front import integer, nonnegative
 from shiftsvd.numerics.bounds import residual_rounding
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import phases
@@ -149,23 +149,23 @@ class ContrastivePCA(Components):
         ValueError
             Without a background, or for invalid data or settings, before anything is computed.
         """
-        if not (isinstance(self.alpha, int | float | np.integer | np.floating) and 0 <= self.alpha < np.inf):
-            raise refuse("alpha", "be a number of at least 0", self.alpha)
+        alpha = nonnegative("alpha", self.alpha)
         check_tol(self.tol)
+        integer("n_components", self.n_components, 1)
+        most = None if self.max_passes is None else integer("max_passes", self.max_passes, 1)
         if background is None:
             raise Refused(Setting("background"), " is missing: fit(X, background=...). For X alone, use PCA.")
         target = self._operator(X, reset=True)
         others = self._operator(background, reset=False)
         n = target.shape[1]
         k = integer("n_components", self.n_components, 1, n, f" for {n:,} features")
-        most = None if self.max_passes is None else integer("max_passes", self.max_passes, 1)
         solver = VectorLanczos(self.tol, max_passes=most)
         affordable(8 * n * (solver.basis_columns(k, n) + 4 * k), self.memory_limit, f"finding {k} components")
         (A, mean, rounded_a), (B, _, rounded_b) = _centred(target), _centred(others)
-        noise = rounded_a + float(self.alpha) * rounded_b
+        noise = rounded_a + alpha * rounded_b
         if not noise < LARGEST:
             raise refuse("alpha", f"be smaller than {LARGEST / rounded_b:.0e} for this background", self.alpha)
-        G = Contrast(A, B, float(self.alpha))
+        G = Contrast(A, B, alpha)
         found = VectorLanczos(self.tol, max_passes=most, noise=noise)(G, k, random_generator(self.random_state))
         self._read(G, found.vectors, noise, found.limit)
         self.mean_, self.n_passes_ = mean, found.n_passes + 1

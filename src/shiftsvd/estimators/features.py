@@ -46,7 +46,43 @@ else:
         """scikit-learn's base classes of transformers."""
 
 
-class Components(Estimator):
+class Saved:
+    """Mixin of estimators that model files store."""
+
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        force: bool = False,
+        names: Sequence[str] | None = None,
+        source: str | None = None,
+    ) -> None:
+        """Write the fitted model to a file without pickle; see `shiftsvd.save_model`.
+
+        Parameters
+        ----------
+        path : path
+            Path of the file.
+        force : bool
+            Overwrite an existing file.
+        names : sequence of str, optional
+            Names of the features, in place of `feature_names_in_`.
+        source : str, optional
+            Origin of the data, for readers of the file.
+        """
+        from shiftsvd.model_file import save_model
+
+        save_model(host_copy(self), path, force=force, names=names, source=source)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read a fitted model from a file that `save` wrote; see `shiftsvd.load_model`."""
+        from shiftsvd.model_file import load_model
+
+        return load_model(path, cls)
+
+
+class Components(Saved, Estimator):
     """Base class of estimators of components: the number of output columns, and scikit-learn's tags."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -88,38 +124,6 @@ class Components(Estimator):
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Fit to X and return its scores, as `transform` does."""
         return self.fit(X, y).transform(X)
-
-    def save(
-        self,
-        path: str | PathLike[str],
-        *,
-        force: bool = False,
-        names: Sequence[str] | None = None,
-        source: str | None = None,
-    ) -> None:
-        """Write the fitted model to a file without pickle; see `shiftsvd.save_model`.
-
-        Parameters
-        ----------
-        path : path
-            Path of the file.
-        force : bool
-            Overwrite an existing file.
-        names : sequence of str, optional
-            Names of the features, in place of `feature_names_in_`.
-        source : str, optional
-            Origin of the data, for readers of the file.
-        """
-        from shiftsvd.model_file import save_model
-
-        save_model(host_copy(self), path, force=force, names=names, source=source)
-
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """Read a fitted model from a file that `save` wrote; see `shiftsvd.load_model`."""
-        from shiftsvd.model_file import load_model
-
-        return load_model(path, cls)
 
     @property
     def _n_features_out(self) -> int:
@@ -303,7 +307,8 @@ def on_places(fitted: Model, places: Places) -> Model:
     if len(order) < len(pca.mean_):
         V = least_squares(pca.components_.conj().T, order)
         moved.components_ = V.conj().T.astype(pca.components_.dtype)
-    moved.scale_ = None if pca.scale_ is None else pca.scale_[order]
+    scale = getattr(pca, "scale_", None)
+    moved.scale_ = None if scale is None else scale[order]
     if hasattr(pca, "shift_"):
         moved.shift_ = pca.shift_.at(order)
     result: Model = moved

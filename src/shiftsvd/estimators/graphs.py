@@ -4,24 +4,24 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 from sklearn.neighbors import kneighbors_graph
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.affinity import Affinity, affinity_of_edges, affinity_of_rows
-from shiftsvd.backends.validation import unmasked_matrix
-from shiftsvd.errors import Refused, Setting, few, refuse
-from shiftsvd.estimators.features import Estimator
+from shiftsvd.backends.validation import before_sklearn
+from shiftsvd.errors import Part, Refused, Setting, few, plural, refuse
+from shiftsvd.estimators.features import Estimator, Saved, labels_of
 from shiftsvd.estimators.settings import as_one_fit, random_generator
-from shiftsvd.front import integer
+from shiftsvd.front import integer, nonnegative
 from shiftsvd.kernels import thread_count
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import phases
 from shiftsvd.numerics.powers import check_size
-from shiftsvd.operators import Panel
+from shiftsvd.operators import Operator, Panel
 from shiftsvd.runs.memory import affordable
-from shiftsvd.runs.messages import warn
+from shiftsvd.runs.messages import notice, warn
 from shiftsvd.solvers.base import TOL, check_tol
 from shiftsvd.solvers.constants import EPS
 from shiftsvd.solvers.filtered import leading_modes, modes_bytes
@@ -33,7 +33,7 @@ MOST_PRODUCTS = 20_000  # the default of `max_products`: a gap of 1e-6 takes abo
 
 
 @dataclass(eq=False, repr=False)
-class GraphEmbedding(Estimator):
+class GraphEmbedding(Saved, Estimator):
     """Base class: leading nontrivial eigenvectors of ``N = D^-1/2 W D^-1/2``, with bounds of their errors."""
 
     n_components: int = 2
@@ -43,6 +43,7 @@ class GraphEmbedding(Estimator):
     random_state: Any = None
     n_threads: int | None = None
     memory_limit: int | str | None = None
+    drop_first: bool = True
 
     def fit_transform(self, X: Any, y: Any = None) -> Panel:
         """Fit to X, and return the coordinates of its nodes.
@@ -61,19 +62,46 @@ class GraphEmbedding(Estimator):
         """
         return np.asarray(self.fit(X).embedding_)
 
-    def _embed(self, A: Affinity, k: int, trivial: int) -> tuple[Panel, Vector]:
-        """Set the fitted attributes; return ``D^-1/2 V`` and 1 - lambda of `trivial` trivial vectors and k others."""
+    def _check(self) -> None:
+        """Raise ValueError for settings that are invalid for all data."""
+        integer("n_components", self.n_components, 1)
         check_tol(self.tol)
-        most = MOST_PRODUCTS if self.max_products is None else integer("max_products", self.max_products, 1)
-        affordable(modes_bytes(A, k), self.memory_limit, f"finding {k} coordinates of {A.shape[0]:,} nodes")
-        modes = leading_modes(A, k, self.tol, most, random_generator(self.random_state))
-        first, zeros = A.trivial[:, _by_size(A.labels)[:trivial]].toarray(), np.zeros(trivial)
-        Y = np.hstack([first, modes.vectors]) / np.sqrt(np.where(A.degrees > 0, A.degrees, 1.0))[:, None]
+        if self.max_products is not None:
+            integer("max_products", self.max_products, 1)
+        if not isinstance(self.drop_first, bool | np.bool_):
+            raise refuse("drop_first", "be True or False", self.drop_first)
+
+    def _validated(self, X: Any, **how: Any) -> Any:
+        if isinstance(X, Operator):
+            raise TypeError(f"{type(self).__name__} needs an array or a sparse matrix in memory, got {X}.")
+        X = before_sklearn(X)
+        if bool(issparse(X)) and X.dtype.kind in "iu":
+            X = X.astype(np.float64)  # sums of entries at the same place would overflow in small integers
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, **how)
+
+    def _embed(self, A: Affinity) -> tuple[Panel, Vector]:
+        """Set the fitted attributes; return ``D^-1/2 V`` and 1 - lambda, those of the trivial vectors first."""
+        n, sizes = A.shape[0], np.bincount(A.labels)
+        most, graph = (n - len(sizes) if self.drop_first else n), _of_nodes(n, len(sizes))
+        if most == 0:
+            name = type(self).__name__
+            raise ValueError(f"{name} needs a graph with edges between different nodes, got {n:,} nodes without edges.")
+        wanted = integer("n_components", self.n_components, 1, most, graph)
+        trivial = 0 if self.drop_first else min(len(sizes), wanted)
+        products = MOST_PRODUCTS if self.max_products is None else int(self.max_products)
+        k = wanted - trivial
+        affordable(modes_bytes(A, k), self.memory_limit, f"finding {k} coordinates of {n:,} nodes")
+        modes = leading_modes(A, k, self.tol, products, random_generator(self.random_state))
+        by_size = np.argsort(-sizes, kind="stable")
+        first, zeros = A.trivial[:, by_size[:trivial]].toarray(), np.zeros(trivial)
+        joined = sizes[A.labels] > 1
+        Y = np.hstack([first, np.where(joined[:, None], modes.vectors, 0)])
+        Y /= np.sqrt(np.where(A.degrees > 0, A.degrees, 1.0))[:, None]
         self.degrees_, self.component_labels_ = A.degrees, A.labels.astype(np.int64)
         self.eigenvalue_errors_ = np.append(zeros, modes.gap_errors)
         self.vector_errors_ = np.append(zeros, modes.sines)
         self.converged_, self.n_products_ = modes.converged, modes.n_products
-        _warn_of_components(A.labels)
+        _warn_of_components(sizes, trivial)
         if not modes.converged:
             unconverged = trivial + 1 + np.flatnonzero(~(modes.sines <= self.tol))
             warn(
@@ -160,7 +188,6 @@ class SpectralEmbedding(GraphEmbedding):
 
     affinity: str = "nearest_neighbors"
     n_neighbors: int | None = None
-    drop_first: bool = True
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -183,9 +210,15 @@ class SpectralEmbedding(GraphEmbedding):
         ValueError
             For negative or asymmetric affinities, or more components than the graph has.
         """
-        if self.affinity not in (choices := ("nearest_neighbors", "cosine", "precomputed")):
+        choices = "nearest_neighbors", "cosine", "precomputed"
+        if not isinstance(self.affinity, str) or self.affinity not in choices:
             raise refuse("affinity", f"be one of {', '.join(choices)}", self.affinity)
-        X = validate_data(self, unmasked_matrix(X), accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+        self._check()
+        if self.n_neighbors is not None:
+            integer("n_neighbors", self.n_neighbors, 1)
+        if self.affinity == "precomputed":
+            check_order(*labels_of(X))
+        X = self._validated(X, ensure_min_samples=2)
         n, operator = X.shape[0], _operators(self.n_threads)
         if self.affinity == "cosine":
             A = affinity_of_rows(_unit_rows(_nonnegative(X, self)), operator)
@@ -197,11 +230,7 @@ class SpectralEmbedding(GraphEmbedding):
                 X = kneighbors_graph(X, neighbours, include_self=True)
                 X = (X + X.T) / 2
             A = affinity_of_edges(_without_diagonal(_affinities(X, self)), operator)
-        components = int(A.labels.max()) + 1
-        most = n - components if self.drop_first else n
-        wanted = integer("n_components", self.n_components, 1, most, _of_nodes(n, components))
-        trivial = 0 if self.drop_first else min(components, wanted)
-        self.embedding_, self.eigenvalues_ = self._embed(A, wanted - trivial, trivial)
+        self.embedding_, self.eigenvalues_ = self._embed(A)
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -218,7 +247,7 @@ class DiffusionMap(GraphEmbedding):
 
     The affinities W are normalized by their densities q, the sums of rows, to ``W_ij / (q_i q_j)^alpha``; the rows of
     the result over their sums are the probabilities P of a step. The coordinates are ``lambda^t psi`` for the right
-    eigenvectors psi of P, scaled so that the trivial vector, which is left out, is 1 everywhere.
+    eigenvectors psi of P, scaled so that the trivial vector of a connected graph is 1 everywhere.
 
     Parameters
     ----------
@@ -228,6 +257,8 @@ class DiffusionMap(GraphEmbedding):
         1: remove the influence of the density of the samples; 1/2: Fokker-Planck; 0: the graph Laplacian.
     t : float
         Steps of the random walk.
+    drop_first : bool
+        As in `SpectralEmbedding`.
     tol, max_products, random_state, n_threads, memory_limit : optional
         As in `SpectralEmbedding`.
 
@@ -280,13 +311,12 @@ class DiffusionMap(GraphEmbedding):
         ValueError
             For negative or asymmetric affinities, or more components than the graph has.
         """
-        for name, value in (("alpha", self.alpha), ("t", self.t)):
-            if not (isinstance(value, int | float | np.integer | np.floating) and 0 <= value < np.inf):
-                raise refuse(name, "be a number of at least 0", value)
-        X = validate_data(self, unmasked_matrix(X), accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+        self._check()
+        alpha, t = nonnegative("alpha", self.alpha), nonnegative("t", self.t)
+        check_order(*labels_of(X))
+        X = self._validated(X, ensure_min_samples=2)
         W = _affinities(X, self)
-        n = W.shape[0]
-        self._factors = _density_factors(_sums(W), self.alpha)
+        self._factors = _density_factors(_sums(W), alpha)
         W = _scaled(W, self._factors, self._factors)
         if W.nnz:
             least, most = W.data.min(), W.data.max()
@@ -297,12 +327,10 @@ class DiffusionMap(GraphEmbedding):
                     *(Setting("alpha", self.alpha), ". Lower alpha, or rescale the affinities."),
                 )
         A = affinity_of_edges(W, _operators(self.n_threads))
-        components = int(A.labels.max()) + 1
-        k = integer("n_components", self.n_components, 1, n - components, _of_nodes(n, components))
-        Y, gaps = self._embed(A, k, 0)
-        self.eigenvalues_, self._psi = 1 - gaps, Y * np.sqrt(A.degrees.sum())
+        Y, gaps = self._embed(A)
+        self.eigenvalues_, self._psi = 1 - gaps, Y * np.sqrt(A.degrees.sum() or 1.0)
         self.eigenvalue_errors_ += EPS  # of the difference 1 - gaps
-        self.embedding_ = self._psi * _powers(self.eigenvalues_, self.t)
+        self.embedding_ = self._psi * _powers(self.eigenvalues_, t)
         return self
 
     def transform(self, X: Any) -> Panel:
@@ -319,7 +347,7 @@ class DiffusionMap(GraphEmbedding):
             0 for a sample without affinities, and along components whose eigenvalue is 0 up to its error.
         """
         check_is_fitted(self, "embedding_")
-        X = validate_data(self, unmasked_matrix(X), accept_sparse="csr", dtype=np.float64, reset=False)
+        X = self._validated(X, reset=False)
         W = _nonnegative(X, self)
         P = _scaled(W, np.ones(W.shape[0]), self._factors)  # densities of rows cancel
         sums = _sums(P)[:, None]
@@ -337,6 +365,17 @@ class DiffusionMap(GraphEmbedding):
 # --- affinities ------------------------------------------------------------------------------------------------------
 
 
+def check_order(rows: Any, columns: Any) -> None:
+    """Raise ValueError if the rows and columns of affinities have the same labels in different orders."""
+    if rows is None or columns is None:
+        return
+    nodes, others = ([str(label) for label in labels] for labels in (rows, columns))
+    if nodes != others and sorted(nodes) == sorted(others):
+        raise ValueError(
+            "The rows and columns of the affinities have the same labels in different orders. Reorder one."
+        )
+
+
 def _affinities(X: Any, estimator: Any) -> csr_array:
     name = type(estimator).__name__
     if X.shape[0] != X.shape[1]:
@@ -344,18 +383,23 @@ def _affinities(X: Any, estimator: Any) -> csr_array:
     W = _nonnegative(X, estimator)
     largest = float(W.data.max(initial=0.0))
     check_size("affinities", largest, LARGEST)
-    off = float(abs(W - W.T).max()) if W.nnz else 0.0
+    differences = abs(W - W.T)
+    off = float(differences.max()) if W.nnz else 0.0
+    if off == 0:
+        return W
     if off > ASYMMETRY * largest:
         raise ValueError(f"{name} needs symmetric affinities, got a difference of {off:.3g}. Pass (W + W.T) / 2.")
-    if off > 0:
-        return csr_array((W + W.T) / 2)
-    return W
+    sums = csr_array(W + W.T)
+    # Rounding errors are relative to each affinity, or, of products of samples, to the largest.
+    if (differences - ASYMMETRY * sums).max() > 0:
+        notice(f"The affinities differ from those of the other direction by up to {off:.1g}. Their means are used.")
+    return csr_array(sums / 2)
 
 
 def _nonnegative(X: Any, estimator: Any) -> csr_array:
-    check_non_negative(X, type(estimator).__name__)
     W: csr_array = csr_array(X, copy=True)  # zeros and duplicates are removed in place
     W.sum_duplicates()
+    check_non_negative(W, type(estimator).__name__)
     W.eliminate_zeros()
     return W
 
@@ -404,21 +448,20 @@ def _operators(n_threads: int | None) -> Any:
     return lambda X: as_operator(X, n_threads=count)
 
 
-def _by_size(labels: Vector) -> Vector:
-    return np.argsort(-np.bincount(labels), kind="stable")
-
-
 def _of_nodes(n: int, components: int) -> str:
     if components == 1:
         return f" for a connected graph of {n:,} nodes"
     return f" for a graph of {n:,} nodes in {components:,} connected components"
 
 
-def _warn_of_components(labels: Vector) -> None:
-    sizes = np.sort(np.bincount(labels))[::-1]
-    if len(sizes) > 1:
-        shown = ", ".join(f"{size:,}" for size in sizes[:3]) + (", ..." if len(sizes) > 3 else "")
-        warn(
-            f"The graph has {len(sizes):,} connected components ({shown} nodes). Coordinates vary within them; "
-            "`component_labels_` distinguishes them."
-        )
+def _warn_of_components(sizes: Vector, trivial: int) -> None:
+    if len(sizes) == 1:
+        return
+    shown = ", ".join(f"{size:,}" for size in np.sort(sizes)[::-1][:3]) + (", ..." if len(sizes) > 3 else "")
+    if trivial:
+        which = f"The first {plural(trivial, 'coordinate')} {'is' if trivial == 1 else 'are'}"
+        where: tuple[Part, ...] = (f"{which} constant on one of them each.",)
+    else:
+        remedy = " to begin with coordinates that are constant on one of them each."
+        where = ("Coordinates vary within them. Use ", Setting("drop_first", False), remedy)
+    warn(f"The graph has {len(sizes):,} connected components ({shown} nodes). ", *where)

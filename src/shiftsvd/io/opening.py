@@ -269,6 +269,22 @@ def open_chosen(
     return A, names
 
 
+def read_whole(
+    path: str | Path | Sequence[str | Path],
+    choices: Choices,
+    *,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+    **where: Any,
+) -> tuple[Any, Names]:
+    """Read a matrix into memory as an array or sparse matrix, samples as rows."""
+    with rereadable(listed(path), MatrixOptions(**where).format) as paths:
+        opened, resources = read_files(paths, memory_limit, choices, **where), Resources(memory_limit, n_threads)
+        opened = replace(opened, matrix=held_or_streamed(opened.matrix, resources, stream=False))
+        operator_of(paths, opened, resources)  # raises ValueError for values that are not finite
+    return (opened.matrix.T if opened.by_features else opened.matrix), opened.names
+
+
 def listed(path: str | Path | Sequence[str | Path]) -> list[Path]:
     paths = [Path(path)] if isinstance(path, str | Path) else [Path(each) for each in path]
     if not paths:

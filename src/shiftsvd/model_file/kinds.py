@@ -395,7 +395,8 @@ _GRAPH: Final[dict[str, Check]] = {
     "degrees_": numbers("m", least=0),
     "component_labels_": numbers("m", dtype="int64", least=0),
     "converged_": flag(),
-    **same_check(count(), "n_products_ n_features_in_"),
+    "n_products_": count(least=0),  # 0 if all components are trivial
+    "n_features_in_": count(),
 }
 
 KINDS: Final = {
@@ -495,7 +496,7 @@ KINDS: Final = {
             "converged_": flag(),
             "n_passes_": count(),
         },
-        {"feature_names_in_": texts("n")},
+        {"feature_names_in_": texts("n"), "table_": instance_of("Choices")},
         {"n_features_in_": "n"},
     ),
     "SpectralEmbedding": Kind("shiftsvd.estimators.graphs", _GRAPH, {"feature_names_in_": texts("i")}),

@@ -290,7 +290,8 @@ def check_rank(k: int, shape: tuple[int, int]) -> None:
 
 def check_tol(tol: Any, any_size: bool = False) -> None:
     # The tolerance of a solver object may be 1 or more, also infinite: the solver then stops at its first check.
-    if not isinstance(tol, int | float | np.floating) or not (0 <= tol and (any_size or tol < 1)):
+    is_number = isinstance(tol, int | float | np.floating) and not isinstance(tol, bool)
+    if not (is_number and 0 <= tol and (any_size or tol < 1)):
         rule = "be at least 0" if any_size else "be at least 0 and less than 1"
         raise refuse("tol", rule, tol, "pass a relative accuracy such as 1e-4")
 

@@ -1,0 +1,262 @@
+"""Run `embed`, `diffmap` and `contrast`: open, fit, print and write coordinates with bounds of their errors."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+import numpy as np
+
+from shiftsvd.backends.columns import some_columns
+from shiftsvd.backends.files import left_beside
+from shiftsvd.backends.validation import named
+from shiftsvd.commands import writing
+from shiftsvd.commands.applying import coordinate_table, precision
+from shiftsvd.commands.options import print_message, worded
+from shiftsvd.commands.settings import Settings, check_files, need_folder
+from shiftsvd.commands.tables import WRITERS, Block, write_rows
+from shiftsvd.errors import Refused, Setting, few, plain_lines, plural
+from shiftsvd.estimators.contrastive import ContrastivePCA
+from shiftsvd.estimators.graphs import DiffusionMap, SpectralEmbedding, check_order
+from shiftsvd.events import listening
+from shiftsvd.io import Names
+from shiftsvd.io.base import Labels
+from shiftsvd.io.opening import open_chosen, read_whole
+from shiftsvd.model_file import save_model
+from shiftsvd.operators import Operator
+from shiftsvd.runs.memory import peak_bytes
+from shiftsvd.runs.messages import notice
+from shiftsvd.runs.outputs import Outputs
+from shiftsvd.runs.progress import progress
+
+# Attributes of a model that are printed and written to result.json, with their headers.
+OF_GRAPHS: Final = {"eigenvalues_": "eigenvalue", "eigenvalue_errors_": "error", "vector_errors_": "sine"}
+OF_CONTRASTS: Final = {
+    "eigenvalues_": "contrast",
+    "target_variance_": "target",
+    "background_variance_": "background",
+    "eigenvalue_errors_": "error",
+    "vector_errors_": "sine",
+}
+
+
+class Fits(NamedTuple):
+    """Fitted models, each with the suffix of its files and its scores."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    samples: Labels | None
+    facts: Mapping[str, Any]
+    models: list[tuple[str, Any, Block]]
+
+
+def embed(settings: Settings) -> None:
+    _run(settings, OF_GRAPHS, "k affinity n_neighbors drop_first tol max_products seed", _embedded)
+
+
+def diffmap(settings: Settings) -> None:
+    _run(settings, OF_GRAPHS, "k alpha t drop_first tol max_products seed", _diffused)
+
+
+def contrast(settings: Settings) -> None:
+    _run(settings, OF_CONTRASTS, "k alphas background tol max_passes seed", _contrasted, _suffixes(settings))
+
+
+def _embedded(settings: Settings) -> Fits:
+    X, names = read_whole(settings.paths, settings.choices, **settings.where, **vars(settings.resources))
+    model = SpectralEmbedding(affinity=settings.affinity, n_neighbors=settings.n_neighbors, **_of_graphs(settings))
+    return _graph(model, X, names)
+
+
+def _diffused(settings: Settings) -> Fits:
+    X, names = read_whole(settings.paths, settings.choices, **settings.where, **vars(settings.resources))
+    fits = _graph(DiffusionMap(alpha=settings.alpha, t=settings.t, **_of_graphs(settings)), X, names)
+    nodes = names.samples if names.features is None else names.features
+    return _with_names(fits, nodes, settings)
+
+
+def _graph(model: Any, X: Any, names: Names) -> Fits:
+    if getattr(model, "affinity", "precomputed") == "precomputed":
+        check_order(*names)
+    Z = model.fit_transform(X)
+    sizes = np.sort(np.bincount(model.component_labels_))[::-1]
+    facts = {"n_products": model.n_products_, "connected_components": sizes.tolist()}
+    return Fits(X.shape, precision(X.dtype), names.samples, facts, [("", model, Z)])
+
+
+def _of_graphs(settings: Settings) -> dict[str, Any]:
+    names = "tol", "max_products", "drop_first"
+    own = {name: getattr(settings, name) for name in names}
+    return own | {"n_components": settings.k, "random_state": settings.seed, **vars(settings.resources)}
+
+
+def _contrasted(settings: Settings) -> Fits:
+    how = settings.where | vars(settings.resources)
+    A, names = open_chosen(settings.paths, settings.choices, **how)
+    choices = replace(settings.choices.learned(names.features), skip=settings.choices.skip)
+    B, others = open_chosen(settings.background or "", choices, **how)
+    B = _same_features(B, others.features, A.shape[1], names.features, settings)
+    models: list[tuple[str, Any, Block]] = []
+    with named(names.features):
+        for suffix, alpha in _suffixes(settings).items():
+            model = ContrastivePCA(
+                int(settings.k or 0),
+                alpha=alpha,
+                tol=settings.tol,
+                max_passes=settings.max_passes,
+                random_state=settings.seed,
+                n_threads=settings.threads,
+                memory_limit=left_beside(A, settings.memory),
+            ).fit(A, background=B)
+            models.append((suffix, model, model.transform(A)))
+    facts = {"n_passes": sum(model.n_passes_ for _, model, _ in models), "n_background": B.shape[0]}
+    return _with_names(Fits(A.shape, A.dtype, names.samples, facts, models), names.features, settings)
+
+
+def _same_features(B: Operator, found: Any, n: int, wanted: Any, settings: Settings) -> Operator:
+    if found is None or wanted is None:
+        if B.shape[1] != n:
+            raise ValueError(
+                f"{settings.background} has {plural(B.shape[1], 'feature')}, but {settings.file} has {n:,}. Without "
+                "names, features are matched by position. Pass a background with the columns of the target."
+            )
+        return B
+    if np.array_equal(found, wanted):
+        return B
+    places = {str(name): j for j, name in enumerate(found)}
+    if len(places) < len(found) or len({*map(str, wanted)}) < len(wanted):
+        raise ValueError(
+            f"{settings.file} and {settings.background} have different features, and duplicate names, so columns "
+            "cannot be matched. Make the names unique."
+        )
+    if absent := [str(name) for name in wanted if str(name) not in places]:
+        raise ValueError(f"{settings.background} lacks {plural(len(absent), 'feature')} of the target: {few(absent)}.")
+    if len(found) > len(wanted):
+        notice(
+            f"{settings.background} has {plural(len(found) - n, 'feature')} more than the target, which are ignored."
+        )
+    return some_columns(B, np.array([places[str(name)] for name in wanted], np.intp))
+
+
+def _suffixes(settings: Settings) -> dict[str, float]:
+    alphas = dict.fromkeys(settings.alphas)
+    return {f"_alpha{alpha!r}".removesuffix(".0") if len(alphas) > 1 else "": alpha for alpha in alphas}
+
+
+def _with_names(fits: Fits, names: Any, settings: Settings) -> Fits:
+    for _, model, _ in fits.models:
+        if names is not None:
+            model.feature_names_in_ = np.asarray(names, object)
+        if settings.choices.given and isinstance(model, ContrastivePCA):
+            model.table_ = settings.choices.learned(names)
+    return fits
+
+
+# --- the run ----------------------------------------------------------------------------------------------------------
+
+
+def _run(
+    settings: Settings,
+    columns: Mapping[str, str],
+    recorded: str,
+    fit: Callable[[Settings], Fits],
+    suffixes: Sequence[str] | Mapping[str, float] = ("",),
+) -> None:
+    check_files(settings)
+    if settings.out is None:
+        need_folder("scores", settings.scores)
+    with_model = fit is not _embedded  # new samples have no coordinates in a spectral embedding
+    paths = writing.placed(settings, _files(settings, suffixes, with_model))
+    outputs, started = Outputs(paths.values(), settings.force), time.perf_counter()
+    with ExitStack() as stack:
+        listen = stack.enter_context(progress(settings.progress, settings.quiet))
+        stack.enter_context(outputs)
+        with listening(listen), _option_errors():
+            fits = fit(settings)
+        found = [_numbers(model, columns) for _, model, _ in fits.models]
+        document = {
+            **(found[0] if len(found) == 1 else {"contrasts": found}),
+            "converged": all(one["converged"] for one in found),
+            **fits.facts,
+            "seconds": round(time.perf_counter() - started, 3),
+            "peak_bytes": peak_bytes(),
+            "outputs": {name: str(path) for name, path in paths.items()},
+            "n_components": settings.k,
+            "file": settings.file,
+            "shape": list(fits.shape),
+            "dtype": str(fits.dtype),
+            "settings": {name: getattr(settings, name) for name in recorded.split()},
+            **({"table": settings.choices.told} if settings.choices.told else {}),
+            "version": version("shiftsvd"),
+        }
+        if paths:
+            _write(settings, fits, document, outputs, paths)
+    click.echo(json.dumps(document) if settings.json_out else _printed(document, found, columns))
+    if settings.out:
+        print_message(f"written: {', '.join(document['outputs'].values())}", settings.quiet)
+
+
+@contextmanager
+def _option_errors() -> Iterator[None]:
+    """Turn errors about the value of a setting into errors of its option, which exit with code 2."""
+    try:
+        yield
+    except Refused as error:
+        if not isinstance(error.args[0], Setting):
+            raise
+        raise click.UsageError(worded(error)) from None
+
+
+def _files(settings: Settings, suffixes: Sequence[str] | Mapping[str, float], with_model: bool) -> dict[str, str]:
+    kind, files = settings.scores or writing.usual_kind(settings), {}
+    for suffix in suffixes:
+        if kind in WRITERS:
+            files[f"scores{suffix}"] = f"scores{suffix}.{kind}"
+        if with_model:
+            files[f"model{suffix}"] = f"model{suffix}.safetensors"
+    return files
+
+
+def _numbers(model: Any, columns: Mapping[str, str]) -> dict[str, Any]:
+    alpha = {"alpha": model.alpha} if isinstance(model, ContrastivePCA) else {}
+    values = {name.rstrip("_"): writing.numbers(getattr(model, name)) for name in columns}
+    return {**alpha, **values, "converged": model.converged_}
+
+
+def _write(
+    settings: Settings, fits: Fits, document: dict[str, Any], outputs: Outputs, paths: Mapping[str, Path]
+) -> None:
+    for suffix, model, Z in fits.models:
+        if (path := paths.get(f"scores{suffix}")) is not None:
+            table = coordinate_table(model, len(Z), settings.dtype or fits.dtype, fits.samples)
+            with outputs.part(path).open("wb") as file, WRITERS[path.suffix[1:]](file, table) as write:
+                write_rows([(0, Z)], [write])
+        if (path := paths.get(f"model{suffix}")) is not None:
+            save_model(model, outputs.part(path), source=settings.file)
+    writing.write_manifest(document, outputs, paths)
+
+
+def _printed(document: Mapping[str, Any], found: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
+    (m, n), count = document["shape"], len(document.get("connected_components", [0]))
+    graph = "connected_components" in document and document["settings"].get("affinity", "precomputed") == "precomputed"
+    size = plural(n, "node") if graph else f"{plural(m, 'sample')} x {plural(n, 'feature')}"
+    lines = [f"{document['file']}: {size}"]
+    if count > 1:
+        lines.append(f"{count:,} connected components")
+    for one in found:
+        lines += ["", f"alpha = {one['alpha']:g}"] if "alpha" in one else [""]
+        lines.append("component" + "".join(f"{head:>12}" for head in columns.values()))
+        for j in range(len(one["eigenvalues"])):
+            cells = (one[name.rstrip("_")][j] for name in columns)
+            forms = ("12.0e" if name.endswith("errors_") else "12.5g" for name in columns)
+            texts = (writing.as_text(cell, form) for cell, form in zip(cells, forms, strict=True))
+            lines.append(f"{j + 1:9}{''.join(texts)}")
+        if one["converged"]:
+            largest = max(one["vector_errors"])
+            lines.append(f"The sine of the angle to an exact component is at most {writing.rounded_up(largest)}.")
+    return plain_lines("\n".join(lines))
