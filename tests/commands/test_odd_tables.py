@@ -2,11 +2,15 @@
 
 import json
 import shlex
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from shiftsvd.io import profile
+from shiftsvd.io import open_matrix, profile
 from tests.support.commands import done, invoke
 from tests.support.odd import Odd, follow, judge, made, read
 
@@ -62,3 +66,39 @@ def test_info_says_in_one_line_why_a_file_is_no_table(tmp_path: Path) -> None:
     assert told.exit_code == 1
     assert told.stderr.count("\n") == 1
     assert "row 2 has 2 cells, but the header has 3" in told.stderr
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "sqlite"])
+def test_stored_texts_are_read_as_those_of_a_text_file(kind: str, tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(40, 9, (30, 3)).round(2)
+    cells = {"who": [f"p{i}" for i in range(30)], "a": [f"{x:g}" for x in X[:, 0]]}
+    cells |= {"b": [f"{x:.2f} kg".replace(".", ",") for x in X[:, 1]], "c": X[:, 2]}
+    table = pd.DataFrame(cells)
+    table.loc[30] = ["Total", "9", "7 kg", 3.0]
+    table.loc[[3, 5], "a"] = ["k.A.", "<1"]
+    path = tmp_path / f"a.{kind}"
+    if kind == "sqlite":
+        with closing(sqlite3.connect(path)) as connection:
+            table.to_sql("a", connection, index=False)
+    else:
+        (table.to_parquet if kind == "parquet" else table.to_feather)(path)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    found = profile(path)
+    assert found.settings == profile(tmp_path / "a.csv").settings == {"na": ["k.A."]}
+    (A, names), (B, _) = (open_matrix(each, **found.settings) for each in (path, tmp_path / "a.csv"))
+    X[[3, 5], 0] = np.nan
+    np.testing.assert_array_equal(np.asarray(A), X)
+    np.testing.assert_array_equal(np.asarray(B), X)
+    assert (found.n_rows, found.features, names.samples[-1]) == (30, ("a", "b", "c"), "p29")
+
+
+def test_info_suggests_a_mixed_fit_for_numbers_and_categories(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("who,age,sex,note\n" + "".join(f"p{i},{20 + i * i % 7},{'FM'[i % 2]},x{i}\n" for i in range(20)))
+    found = json.loads(done("info", path, "--json").stdout)
+    assert found["command"] == f"shiftsvd fit {path} --drop sex,note"
+    assert found["mixed_command"] == f"shiftsvd fit {path} --drop note --mixed"
+    done(*shlex.split(found["mixed_command"])[1:], "-k", 1)
+    path.write_text("pet,sex\n" + "".join(f"{['cat', 'dog', 'cow'][i % 3]},{'FM'[i % 2]}\n" for i in range(20)))
+    found = json.loads(done("info", path, "--json").stdout)
+    assert (found["command"], found.get("mixed_command")) == (f"shiftsvd fit {path} --mixed", None)

@@ -1,18 +1,17 @@
 """Profile of a table: what each column holds, what does not fit, and the settings that read it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from shiftsvd.errors import Refused, Setting, Worded, plural
+from shiftsvd.errors import Refused, Setting, Worded
 from shiftsvd.io.base import reading
 from shiftsvd.io.choices import Choices
-from shiftsvd.io.formats.columns import Layout, in_order, positions
 from shiftsvd.io.formats.delimited import MOST, Rows, head_of
 from shiftsvd.io.formats.grid import grid_of
-from shiftsvd.io.formats.table import refuse_settings, typed_table
-from shiftsvd.io.formats.tally import Finding, Kind, Tally, of_columns, of_text_columns, refused
+from shiftsvd.io.formats.table import refuse_settings
+from shiftsvd.io.formats.tally import Finding, Kind, of_columns, refused
 from shiftsvd.io.sniff import content_of, format_of, formats
 from shiftsvd.io.spooling import rereadable
 
@@ -200,12 +199,6 @@ def profiled(
     kind, notes = format_of(path, format), list[str]()
     if not formats()[kind].is_table:
         raise ValueError(f"{path} must be a table, got format {kind!r}.")
-    if content_of(path) in ("Parquet", "Arrow"):
-        with typed_table(path) as (schema, form, batches):
-            if positions(schema.names, key) or len(schema.names) > MOST:
-                return None
-            typed = _Typed(schema, form(choices), batches)
-        return _profile(path, kind, typed, choices, notes, spell)
     refuse_settings(content_of(path), choices)
     grid = grid_of(path, key, memory_limit)
     while True:
@@ -213,7 +206,7 @@ def profiled(
             head = head_of(path, key, choices, memory_limit, grid)
             if head.triplets or head.width > MOST:
                 return None
-            rows = _Texts(Rows(path, head, choices, memory_limit, everything=True))
+            rows = _Read(Rows(path, head, choices, memory_limit, everything=True))
             changing = [each for each in rows.findings if each.is_error and _changes_rows(each)]
             if not changing:
                 return _profile(path, kind, rows, choices, notes, spell)
@@ -224,8 +217,8 @@ def profiled(
             notes.append(spell(error).removeprefix(f"{path}: "))
 
 
-class _Texts:
-    """The columns of a text file, after a pass over its rows."""
+class _Read:
+    """The columns of a table, after a pass over its rows."""
 
     def __init__(self, rows: Rows) -> None:
         self.samples: list[str] = []
@@ -233,35 +226,12 @@ class _Texts:
             self.samples += block.names[: _NAMES - len(self.samples)]
         self.form, self.tallies, self.n_rows = rows.form, rows.tallies, rows.n_rows
         self.names, self.findings = rows.head.called, rows.findings()
-        self.ends = [f"the last {plural(rows.n_empty, 'row')} {'is' if rows.n_empty == 1 else 'are'} empty"] * (
-            rows.n_empty > 0
-        )
-        self.ends += [f"the last row is a total ({rows.total}) and is not used as a sample"] * bool(rows.total)
-
-
-class _Typed:
-    """The columns of a Parquet or Arrow file, after a pass over its rows."""
-
-    def __init__(self, schema: Any, form: Layout, batches: Iterator[Any]) -> None:
-        self.form, self.names, self.n_rows = form, schema.names, 0
-        self.samples, self.ends = list[str](), list[str]()
-        self.tallies = {j: Tally(name, text=j in form.texts) for j, name in enumerate(schema.names)}
-        for batch in batches:
-            for j, tally in self.tallies.items():
-                tally.read(batch.column(j), self.n_rows + 1)
-            if form.label is not None:
-                self.samples += map(str, batch.column(form.label)[: _NAMES - len(self.samples)].to_pylist())
-            self.n_rows += batch.num_rows
-        classes = {j: in_order(map(str, self.tallies[j].distinct or ())) for j in form.classes}
-        self.form = form._replace(classes=classes)
-        held = [self.tallies[j] for j in form.numeric if j in form.texts]
-        self.findings = [of_text_columns(held)] if held else []
 
 
 def _profile(
     path: Path,
     kind: str,
-    table: _Texts | _Typed,
+    table: _Read,
     choices: Choices,
     notes: Sequence[str],
     spell: Callable[[Worded], str],
@@ -282,7 +252,7 @@ def _profile(
     places = [j for j in table.form.numbers if columns[j].use in ("feature", "categories")]
     form = table.form._replace(numbers=places)
     used = [table.tallies[j] for j in places]
-    said = [*notes, *(spell(Refused(*each.parts)) for each in found if not each.columns), *table.ends]
+    said = [*notes, *(spell(Refused(*each.parts)) for each in found if not each.columns)]
     n_missing = sum(tally.n_missing + (0 if tally.text else tally.n_texts) for tally in used)
     return TableProfile(
         str(path),
@@ -335,7 +305,7 @@ def _followed(choices: Choices, error: Refused) -> Choices:
     return followed
 
 
-def _column(table: _Texts | _Typed, j: int, choices: Choices, notes: Sequence[str]) -> ColumnProfile:
+def _column(table: _Read, j: int, choices: Choices, notes: Sequence[str]) -> ColumnProfile:
     tally, name = table.tallies[j], table.names[j]
     is_label = j == table.form.label or name == choices.ids
     is_used = j in table.form.numbers and not choices.leaves_out(name)

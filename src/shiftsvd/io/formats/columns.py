@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -131,31 +131,28 @@ def says_identifiers(name: str) -> bool:
     return _IDENTIFIERS.fullmatch(name) is not None or _CAMEL.fullmatch(name) is not None
 
 
-def layout_of_schema(schema: Any, choices: Choices, *, strict: bool = True) -> Layout:
+def layout_of_schema(schema: Any, rows: Cells | None, decimals: Sequence[str], choices: Choices) -> Layout:
+    """Return the layout of a table that stores kinds of columns; first `rows` show which texts are numbers."""
     choices.check_names(schema.names)
     index = set(_stored_index(schema)).difference(choices.columns)  # the index of pandas is not a feature
     hidden = {j for j, name in enumerate(schema.names) if name in index}
-    form = _layout(schema.names, _label(schema, choices), hidden, choices)
+    named = {j for j, field in enumerate(schema) if is_text(field.type)}
+    texts = frozenset(
+        j
+        for j, field in enumerate(schema)
+        if not holds_numbers(field)
+        and not (rows and j in named and _are_numbers([row[j].strip() for row in rows], decimals[j], choices))
+    )
+    form = _layout(schema.names, _label(schema, choices, named & texts), hidden, choices)
     fields = [schema.field(j) for j in form.numeric]
-    if strict:
-        for field in fields:
-            _check_numbers(field)
-    single = all(field.type == optional("pyarrow", "parquet").float32() for field in fields)
-    texts = frozenset(j for j, field in enumerate(schema) if not holds_numbers(field))
+    single = bool(fields) and all(field.type == optional("pyarrow", "parquet").float32() for field in fields)
     return form._replace(dtype=np.dtype(np.float32 if single else np.float64), texts=texts)
 
 
 def holds_numbers(field: Any) -> bool:
     types = optional("pyarrow", "parquet").types
-    kinds = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    kinds = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
     return any(is_kind(field.type) for is_kind in kinds)
-
-
-def _check_numbers(field: Any) -> None:
-    if not holds_numbers(field):
-        settings = ("one_hot", "drop") if is_text(field.type) else ("drop",)
-        text = f"column {field.name!r} must be numbers, got {field.type}."
-        raise Refused(text, *remedies([(Setting(setting, field.name), purpose(setting, 1)) for setting in settings]))
 
 
 def purpose(setting: str, count: int) -> str:
@@ -174,15 +171,13 @@ def remedies(uses: Sequence[Sequence[Part]]) -> tuple[Part, ...]:
     )
 
 
-def _label(schema: Any, choices: Choices) -> int | None:
+def _label(schema: Any, choices: Choices, texts: Collection[int]) -> int | None:
     if choices.ids is not None and choices.ids in schema.names:
         return int(schema.names.index(choices.ids))
     stored = _stored_index(schema)
     if len(stored) == 1 and schema.get_field_index(stored[0]) >= 0:
         return int(schema.get_field_index(stored[0]))
-    first = schema.names[0] if len(schema) else None
-    is_used = first in (*choices.drop, *choices.columns, *choices.one_hot)
-    return 0 if first is not None and not is_used and is_text(schema.field(0).type) else None
+    return 0 if 0 in texts and schema.names[0] not in (*choices.drop, *choices.columns, *choices.one_hot) else None
 
 
 def _stored_index(schema: Any) -> list[str]:
@@ -197,22 +192,27 @@ def is_text(kind: Any) -> bool:
 
 
 def texts(column: Any) -> list[str]:
-    column = column.field("text") if optional("pyarrow", "parquet").types.is_struct(column.type) else column
+    column = column.field("text") if _is_mixed(column.type) else column
     return ["" if value is None else str(value) for value in column.to_pylist()]
 
 
 def as_texts(column: Any) -> Any:
     """Return the cells of a column as Arrow texts; "" if a value is null."""
     pa = optional("pyarrow", "parquet")
-    if pa.types.is_string(column.type):
+    if is_text(column.type):
+        column = column.cast(pa.string())
         return column.fill_null("") if column.null_count else column
     return pa.array(texts(column), pa.string())
 
 
+def _is_mixed(kind: Any) -> bool:
+    # As `grid` makes columns with texts and numbers.
+    return bool(optional("pyarrow", "parquet").types.is_struct(kind)) and kind.names == ["text", "number"]
+
+
 def numbers_of(column: Any) -> Any:
     """Return the cells that are stored as numbers, null elsewhere, or None if a column holds texts alone."""
-    types = optional("pyarrow", "parquet").types
-    if types.is_struct(column.type) and column.type.names == ["text", "number"]:  # as `grid` makes them
+    if _is_mixed(column.type):
         return column.field("number")
     return column if holds_numbers(column) else None
 
@@ -272,7 +272,7 @@ def class_texts(column: Any) -> Any:
     pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
     if pa.types.is_boolean(column.type):
         column = pc.if_else(column, "True", "False")  # as pandas writes them in texts
-    trimmed = pc.utf8_trim_whitespace(as_texts(column) if pa.types.is_struct(column.type) else column.cast(pa.string()))
+    trimmed = pc.utf8_trim_whitespace(as_texts(column) if _is_mixed(column.type) else column.cast(pa.string()))
     return pc.if_else(pc.is_in(trimmed, pa.array(NO_CLASS)), pa.scalar(None, pa.string()), trimmed)
 
 

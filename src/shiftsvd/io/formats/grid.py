@@ -1,4 +1,4 @@
-"""Sheets of workbooks and tables of databases: rows of values, in blocks of Arrow columns like those of text files."""
+"""Sheets, tables of databases, Parquet and Arrow files: rows in blocks of Arrow columns like those of text files."""
 
 import json
 import os
@@ -18,8 +18,9 @@ import numpy as np
 
 from shiftsvd.errors import Refused, Setting, few, plural
 from shiftsvd.io.base import optional
-from shiftsvd.io.formats import sheets
-from shiftsvd.io.formats.columns import TRIPLETS
+from shiftsvd.io.formats import parquet, sheets
+from shiftsvd.io.formats.columns import TRIPLETS, is_text, sound, texts
+from shiftsvd.io.formats.text import LINES
 from shiftsvd.io.sniff import content_of, split_element
 from shiftsvd.runs.memory import limit_of, shown_bytes
 
@@ -51,6 +52,53 @@ class Grid(NamedTuple):
         while part := list(islice(rows, n_rows)):
             columns = [_column(column) for column in zip(*part, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, [str(j + 1) for j in range(len(columns))])
+
+
+class Stored(NamedTuple):
+    """Rows of a Parquet or Arrow file."""
+
+    path: Path
+    schema: Any
+    is_parquet: bool
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.schema.names)
+
+    def batches(self, n_rows: int) -> Iterator[Any]:
+        if self.is_parquet:
+            yield from map(sound, parquet.opened(self.path).iter_batches(n_rows, use_threads=False))
+            return
+        with _arrow(self.path) as (_, stored):
+            for batch in map(sound, stored):
+                yield from (batch.slice(first, n_rows) for first in range(0, batch.num_rows, n_rows))
+
+    def below(self) -> Rows:
+        """Yield the first rows: their texts, and 1 for numbers."""
+        batch = next(self.batches(LINES), None)
+        columns = () if batch is None else zip(batch.columns, self.schema, strict=True)
+        cells = (texts(column) if is_text(field.type) else [1] * len(column) for column, field in columns)
+        return zip(*cells, strict=True)
+
+
+def stored_table(path: Path) -> Stored | None:
+    content = content_of(path)
+    if content == "Parquet":
+        return Stored(path, parquet.opened(path).schema_arrow, True)
+    if content != "Arrow":
+        return None
+    with _arrow(path) as (schema, _):
+        return Stored(path, schema, False)
+
+
+@contextmanager
+def _arrow(path: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
+    pa, ipc = optional("pyarrow", "parquet"), optional("pyarrow.ipc", "parquet")
+    with pa.OSFile(str(path)) as source:
+        is_stream, pool = source.read(6) != b"ARROW1", pa.system_memory_pool()  # see `_numbers`
+        source.seek(0)
+        table = ipc.open_stream(source, memory_pool=pool) if is_stream else ipc.open_file(source, memory_pool=pool)
+        yield table.schema, table if is_stream else map(table.get_batch, range(table.num_record_batches))
 
 
 def shown_row(row: Sequence[Any]) -> str:
@@ -91,8 +139,8 @@ def _column(values: Sequence[Any]) -> Any:
         if whole and any(stored):
             return pa.array([None if value is None else int(value) for value in numbers], pa.int64())
         return _floats(numbers)
-    texts = pa.array(map(shown, values), pa.string())
-    return pa.StructArray.from_arrays([texts, _floats(numbers)], ["text", "number"]) if any(stored) else texts
+    written = pa.array(map(shown, values), pa.string())
+    return pa.StructArray.from_arrays([written, _floats(numbers)], ["text", "number"]) if any(stored) else written
 
 
 def _floats(numbers: Sequence[Any]) -> Any:
@@ -100,8 +148,10 @@ def _floats(numbers: Sequence[Any]) -> Any:
     return pa.array([None if value is None else float(value) for value in numbers], pa.float64())
 
 
-def grid_of(path: Path, key: str | None, memory_limit: int | str | None) -> Grid | None:
-    """Return the rows of a workbook or a database, or None if `path` is a file of another kind."""
+def grid_of(path: Path, key: str | None, memory_limit: int | str | None) -> Grid | Stored | None:
+    """Return the rows of a file that stores cells, or None if `path` is a text file."""
+    if stored := stored_table(path):
+        return stored
     content, (file, element) = content_of(path), split_element(path)
     key = element or (None if key in TRIPLETS else key)
     if content in ("zip", "OLE"):

@@ -37,7 +37,7 @@ from shiftsvd.io.formats.columns import (
     to_numbers,
 )
 from shiftsvd.io.formats.notices import check_table
-from shiftsvd.io.formats.tally import Tally, are_dates, has_suspect_name
+from shiftsvd.io.formats.tally import Tally, are_dates, has_suspect_name, is_total
 from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.numerics.digests import told
 from shiftsvd.runs.memory import limit_of
@@ -50,7 +50,8 @@ _PAGE = 1 << 20  # bytes of a column that writers compress together
 _COLUMN, _PARSED = 12_000, 16
 
 
-def read(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices = NOTHING) -> Opened:
+def read(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices = NOTHING) -> Opened | None:
+    """Return triplets, or columns of numbers; None if the rows must be read as those of a text file."""
     _bounded_footer(path, memory_limit)
     file = opened(path)
     names = file.schema_arrow.names
@@ -59,16 +60,19 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
     if where:
         choices.refuse_for("triplets")
         return gather(path, map(sound, file.iter_batches(use_threads=False)), where, memory_limit)
-    form = layout_of_schema(file.schema_arrow, choices)
+    form = layout_of_schema(file.schema_arrow, None, (), choices)
+    if choices.na or form.texts.intersection(form.numeric):
+        return None
+    row_names = _row_names(path, file, form, memory_limit)
+    if row_names is not None and is_total(row_names[-1:]) and not choices.keep_total:
+        return None
     form = form.with_classes((j, column(file, j)) for j in form.unknown)
     limit = limit_of(memory_limit)
     batch = _BATCH if limit is None else int(np.clip(limit // _SHARE, _LEAST, _BATCH))
     source = ParquetRows(path, file.metadata, form, batch)
     plausible_shape(path, source.shape, memory_limit)
     bounded(f"{path}: a page of each column", source.decoding_bytes(1), memory_limit, _SMALLER)
-    found = Opened(
-        source, _row_names(path, file, form, memory_limit), labels(path, form.named(names), memory_limit), table=True
-    )
+    found = Opened(source, row_names, labels(path, form.named(names), memory_limit), table=True)
     check_table(path, found, choices, _suspects(file, form, choices))
     return found
 

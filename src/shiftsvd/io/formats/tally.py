@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -54,30 +54,66 @@ _DATE: Final = re.compile(
     r"|\d{1,2}[- ]?[A-Za-z]{3,9}\.?[- ,]*\d{2,4}|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
 )
 _CODES = 1e11  # whole numbers above are codes, such as those in bars
-_DAY: Final = re.compile(r"(.*[_\W])?(day|date|datum|tag|fecha|jour|data|giorno)([_\W].*)?", re.IGNORECASE)
+_DAY: Final = re.compile(
+    r"(.*[_\W])?(day|date|datum|tag|fecha|jour|data|giorno|time|timestamp|zeit|epoch|hora|heure|ora)([_\W].*)?",
+    re.IGNORECASE,
+)
 _CLASS: Final = re.compile(
     r"(.*[_\W])?(class|classes|label|labels|target|cluster|group|species|outcome|y)", re.IGNORECASE
 )
-_TOTAL: Final = (
-    r"\W*((grand|sub)[- ]?)?(totals?|sums?|summe|gesamt(summe|ergebnis)?|insgesamt|total g[eé]n[eé]ral|somme|somma|"
-    r"suma( total)?|totale( generale)?|totaal|means?|averages?|mittelwert|durchschnitt|moyenne)\W*"
+# Labels of rows that summarise others. Short ones are also names (South Dakota, nitrogen): they count in the last row,
+# and next to others.
+_SUMS: Final = (
+    r"(?:(?:grand|sub)[- ]?)?(?:totals?|sums?|summe|zwischensumme|gesamt(?:summe|ergebnis)?|ergebnis|insgesamt|totaal|"
+    r"total g[eé]n[eé]ral|total general|sous-total|somme|somma|suma(?: total)?|totale(?: generale| complessivo)?)"
 )
+_STATISTICS: Final = (
+    r"means?|averages?|mean ?\(sd\)|mittelwert|durchschnitt|moyenne|media|promedio|gemiddelde|medians?|mediane?|"
+    r"mediana|m[eé]diane|minimum|maximum|m[ií]nimo|m[aá]ximo|minimo|massimo|standard deviation|stdev|"
+    r"std\.? ?dev(?:iation|\.)?|standardabweichung|[eé]cart[- ]type|desv\. ?(?:est|t[ií]p)\.?|"
+    r"desviaci[oó]n (?:est[aá]ndar|t[ií]pica)|deviazione standard|variances?|varianz|anzahl|n\s*=\s*\d+"
+)
+_SHORT: Final = r"n|sd|s\.d\.|std\.?|se|sem|cv|min\.?|max\.?|m[ií]n\.?|m[aá]x\.?|count|stabw\.?"
+_TOTAL: Final = re.compile(rf"\W*(?:{_SUMS}|{_STATISTICS})\W*", re.IGNORECASE)
+_BRIEF: Final = re.compile(rf"\W*(?:{_SHORT})\W*", re.IGNORECASE)
+# Spreadsheets write "North Total" below the rows of North.
+_OF_GROUP: Final = re.compile(rf"(?P<before>.*\S)?\s*\b{_SUMS}\b\s*(?P<after>\S.*)?", re.IGNORECASE)
+_DETAIL: Final = re.compile(r"[\W\d]*|\(.*\)|n\s*=.*", re.IGNORECASE)  # in "Total 2026" and "Total (n=30)"
 Kind = Literal["measurement", "identifier", "label", "date", "constant", "text"]
 
 
-def is_total(cells: Sequence[str]) -> bool:
-    """Return True for a row whose first text is a word such as Total, Summe or Somme."""
-    label = next((cell.strip() for cell in cells if cell.strip()), "")
-    return re.fullmatch(_TOTAL, label, re.IGNORECASE) is not None
+def is_total(cells: Iterable[str]) -> bool:
+    """Return True for a row whose first text is a word such as Total, Summe or Mean."""
+    label = next((cell for cell in cells if cell.strip()), "")
+    return _of_total(label.strip(), ())
 
 
-def rows_of_totals(labels: Any) -> list[int]:
-    """Return the places of words such as Total in a column of texts."""
+def _of_total(label: str, groups: Container[str]) -> bool:
+    if _TOTAL.fullmatch(label):
+        return True
+    found = _OF_GROUP.fullmatch(label)
+    others = [] if found is None else [text for text in found.groups() if text]
+    return found is not None and all(_DETAIL.fullmatch(text) or text in groups for text in others)
+
+
+def rows_of_totals(labels: Any, *, is_end: bool = False) -> dict[int, str]:
+    """Return the places and texts of labels such as Total in a column of texts; `is_end` if the last row is the end."""
     pc = optional("pyarrow.compute", "parquet")
     if numbers_of(labels) is labels:
-        return []
-    found = pc.match_substring_regex(as_texts(labels), rf"^\s*({_TOTAL})\s*$", ignore_case=True)
-    return [int(i) for i in np.flatnonzero(pc.fill_null(found, False).to_numpy(zero_copy_only=False))]
+        return {}
+    texts = pc.utf8_trim_whitespace(as_texts(labels))
+    pattern = rf"(^|\W)({_SUMS}|{_STATISTICS}|{_SHORT})(\W|$)"
+    there = np.flatnonzero(pc.match_substring_regex(texts, pattern, ignore_case=True).to_numpy(zero_copy_only=False))
+    if not len(there):
+        return {}
+    groups = set(texts.unique().to_pylist())
+    found = {int(i): texts[int(i)].as_py() for i in there}
+    totals = {i for i, label in found.items() if _of_total(label, groups)}
+    brief = [i for i, label in found.items() if _BRIEF.fullmatch(label)]
+    for i in (*brief, *reversed(brief)):
+        if {i - 1, i + 1} & totals or (is_end and i == len(texts) - 1):
+            totals.add(i)
+    return {i: found[i] for i in sorted(totals)}
 
 
 @dataclass(frozen=True)
@@ -115,11 +151,15 @@ class Seen:
             self.texts.add(text or self.text)
         self.rows += [row for row, _ in zip(rows, range(_ROWS - len(self.rows)), strict=False)]
 
-    def __str__(self) -> str:
+    @property
+    def places(self) -> str:
         others = self.count - len(self.rows)
         *first, last = [f"{row:,}" for row in self.rows] + ([f"{others:,} more"] if others else [])
         rows = f"{', '.join(first)} and {last}" if first else last
-        return f"{_short(self.text)!r} (row{'s' if self.count > 1 else ''} {rows})"
+        return f"row{'s' if self.count > 1 else ''} {rows}"
+
+    def __str__(self) -> str:
+        return f"{_short(self.text)!r} ({self.places})"
 
 
 @dataclass(eq=False)
@@ -318,8 +358,8 @@ class Tally:
         )
 
     @property
-    def _are_serials(self) -> bool:
-        return 20_000 < self.low and self.high < 60_000
+    def _are_serials(self) -> bool:  # days of spreadsheets, and seconds since 1970
+        return any(low < self.low and self.high < high for low, high in ((20_000, 60_000), (9e8, 3e9)))
 
     @property
     def is_class(self) -> bool:
