@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from shiftsvd.io import open_matrix, profile
+from shiftsvd.io import profile
+from shiftsvd.io.opening import read_files
 from tests.support.commands import done, invoke
 from tests.support.odd import Odd, follow, judge, made, read
 
@@ -85,11 +86,12 @@ def test_stored_texts_are_read_as_those_of_a_text_file(kind: str, tmp_path: Path
     table.to_csv(tmp_path / "a.csv", index=False)
     found = profile(path)
     assert found.settings == profile(tmp_path / "a.csv").settings == {"na": ["k.A."]}
-    (A, names), (B, _) = (open_matrix(each, **found.settings) for each in (path, tmp_path / "a.csv"))
     X[[3, 5], 0] = np.nan
-    np.testing.assert_array_equal(np.asarray(A), X)
-    np.testing.assert_array_equal(np.asarray(B), X)
-    assert (found.n_rows, found.features, names.samples[-1]) == (30, ("a", "b", "c"), "p29")
+    for each in (path, tmp_path / "a.csv"):
+        opened = read_files([each], None, found.choices)
+        np.testing.assert_array_equal(opened.matrix, X)
+        assert opened.names.samples[-1] == "p29"
+    assert (found.n_rows, found.features) == (30, ("a", "b", "c"))
 
 
 def test_info_suggests_a_mixed_fit_for_numbers_and_categories(tmp_path: Path) -> None:

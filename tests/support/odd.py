@@ -463,11 +463,8 @@ def exports() -> Iterator[tuple[str, str, Right]]:
     yield "a total with its label in a later column", "region,who,a,b\n" + "".join(two) + "R9,Total,,408.5\n", pair
     noted = "".join(row.partition(",")[2].strip() + ",ok\n" for row in rows)
     yield "a mean with its label in the last column", "a,b,note\n" + noted + "170,68,Mean\n", pair
-    yield (
-        "a numbered total",
-        "id,who,a,b\n" + "".join(f"{i},{row}" for i, row in enumerate(rows)) + "6,Total,9,\n",
-        pair,
-    )
+    numbered = "".join(f"{i // 2},{row}" + f"{i // 2},Total,9,\n" * (i % 2) for i, row in enumerate(rows))
+    yield "numbered totals", "year,who,a,b\n" + numbered, [("year", [0, 0, 1, 1, 2, 2]), *pair]
     groups = [f"R{i},Total,{HEIGHT[2 * i]},\n" for i in range(3)]
     yield (
         "totals of groups in a later column",
