@@ -77,6 +77,7 @@ def test_stored_texts_are_read_as_those_of_a_text_file(kind: str, tmp_path: Path
     table = pd.DataFrame(cells)
     table.loc[30] = ["Total", "9", "7 kg", 3.0]
     table.loc[[3, 5], "a"] = ["k.A.", "<1"]
+    table = table.reset_index(drop=True)
     path = tmp_path / f"a.{kind}"
     if kind == "sqlite":
         with closing(sqlite3.connect(path)) as connection:
