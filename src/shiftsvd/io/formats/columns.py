@@ -13,7 +13,7 @@ from scipy.sparse import coo_array
 from shiftsvd.errors import Part, Refused, Setting, few, plural, sentence
 from shiftsvd.io.base import Opened, bounded, labels, optional, plausible_shape
 from shiftsvd.io.choices import JOIN, Choices
-from shiftsvd.io.formats.cells import NO_CLASS, any_number, is_gap, number
+from shiftsvd.io.formats.cells import NO_CLASS, any_number, as_numpy, filled, is_gap, number, strings
 
 FEW_TEXTS: Final = 3  # different texts that may be missing values among numbers
 _PURPOSES: Final = {
@@ -202,7 +202,7 @@ def as_texts(column: Any) -> Any:
     if is_text(column.type):
         column = column.cast(pa.string())
         return column.fill_null("") if column.null_count else column
-    return pa.array(texts(column), pa.string())
+    return strings(texts(column))
 
 
 def _is_mixed(kind: Any) -> bool:
@@ -251,9 +251,9 @@ def _numbers(batch: Any, positions: Sequence[int], dtype: np.dtype[Any]) -> npt.
 
 
 def indicators(column: Any, classes: Sequence[str], name: str) -> npt.NDArray[np.float64]:
-    pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
+    pc = optional("pyarrow.compute", "parquet")
     given = class_texts(column)
-    codes = pc.index_in(given, value_set=pa.array(classes, pa.string()))
+    codes = pc.index_in(given, value_set=strings(classes))
     unknown = given.filter(pc.and_(codes.is_null(), given.is_valid()))
     if len(unknown):
         category, categories = repr(unknown[0].as_py()), few(map(repr, classes), 10)
@@ -261,7 +261,7 @@ def indicators(column: Any, classes: Sequence[str], name: str) -> npt.NDArray[np
             f"column {name!r} has the category {category}, which did not occur in the training data. Known categories: "
             f"{categories}. Remove these rows, or fit on data with this category."
         )
-    found = codes.fill_null(-1).to_numpy(zero_copy_only=False)
+    found = as_numpy(codes.fill_null(-1))
     X = np.where(found < 0, np.nan, 0.0)[:, None] + np.zeros(len(classes))
     known = np.flatnonzero(found >= 0)
     X[known, found[known]] = 1
@@ -272,8 +272,7 @@ def class_texts(column: Any) -> Any:
     pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
     if pa.types.is_boolean(column.type):
         column = pc.if_else(column, "True", "False")  # as pandas writes them in texts
-    trimmed = pc.utf8_trim_whitespace(as_texts(column) if _is_mixed(column.type) else column.cast(pa.string()))
-    return pc.if_else(pc.is_in(trimmed, pa.array(NO_CLASS)), pa.scalar(None, pa.string()), trimmed)
+    return filled(as_texts(column) if _is_mixed(column.type) else column.cast(pa.string()), strings(NO_CLASS))
 
 
 def in_order(classes: Iterable[str]) -> tuple[str, ...]:
@@ -284,10 +283,8 @@ def in_order(classes: Iterable[str]) -> tuple[str, ...]:
 
 def column_of_numbers(column: Any) -> npt.NDArray[Any]:
     pa = optional("pyarrow", "parquet")
-    if not (pa.types.is_float32(column.type) or pa.types.is_float64(column.type)):
-        column = column.cast(pa.float64(), safe=False)
-    values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return values
+    is_float = pa.types.is_float32(column.type) or pa.types.is_float64(column.type)
+    return as_numpy(column if is_float else column.cast(pa.float64(), safe=False))
 
 
 _PLACES = (("row", "column"), ("row", "col"), ("i", "j"), ("user", "item"))
@@ -351,7 +348,7 @@ class _Axis:
             codes = [self.names.setdefault(name, len(self.names)) for name in encoded.dictionary.to_pylist()]
             self._parts.append(np.array(codes, np.int64)[encoded.indices.to_numpy()])
         elif pa.types.is_integer(column.type):
-            self._parts.append(column.to_numpy(zero_copy_only=False).astype(np.int64))
+            self._parts.append(as_numpy(column).astype(np.int64))
         else:
             raise Refused(
                 f"the {self._what}s of triplets must be positions (integers from 0) or names (texts), got {column.type}"

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from shiftsvd.errors import Refused, Setting, plural
 from shiftsvd.io.base import bounded_lines, bounded_width, optional
 from shiftsvd.io.choices import Choices, naming
-from shiftsvd.io.formats.cells import Number, any_number, is_gap, number
+from shiftsvd.io.formats.cells import Number, any_number, arrow, filled, is_gap, number, strings
 from shiftsvd.io.formats.columns import (
     TRIPLETS,
     Layout,
@@ -395,7 +395,7 @@ class Rows:
         memory_limit: int | str | None = None,
         *,
         text: int | None = None,  # position of a column of texts to return
-        everything: bool = False,  # also tally columns that are not features
+        everything: bool = False,  # also tally columns that are not features, for a profile, which shows a few names
     ) -> None:
         self.head, self.ragged, self.total, self.n_empty = head, list[tuple[int, int, str]](), "", 0
         self._path, self._choices, self._memory, self._text = path, choices, memory_limit, text
@@ -408,6 +408,7 @@ class Rows:
         self.form = head.form
         features = set(self.form.numeric)
         tallied = range(head.width) if everything else features
+        self._n_names = _SHOWN if everything else None
         self.tallies = {
             j: Tally(head.called[j], head.decimals[j], choices, j in self.form.texts, not self.is_text)
             for j in (() if self.is_wide else tallied)
@@ -437,9 +438,7 @@ class Rows:
         j, called = where[2], self.head.called
         self.tallies = {j: Tally(called[j], self.head.decimals[j], self._choices)}
         for batch in self.batches():
-            values = optional("pyarrow", "parquet").array(
-                self.tallies[j].read(batch.column(j), self.head.row + self.n_rows)
-            )
+            values = arrow(self.tallies[j].read(batch.column(j), self.head.row + self.n_rows))
             self.n_rows += batch.num_rows
             yield batch.set_column(j, batch.schema.names[j], values)
 
@@ -556,7 +555,8 @@ class Rows:
                 raise
             doubtful = {int(failed[1])}
         else:
-            batch = next(iter(table.combine_chunks().to_batches()), pa.RecordBatch.from_pylist([], table.schema))
+            batches = table.combine_chunks().to_batches()
+            batch = batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
             doubtful = {j for j in typed if not self.tallies[j].reads(batch.column(j))}
             if not doubtful:
                 return batch
@@ -597,9 +597,10 @@ class Rows:
         pc, names = optional("pyarrow.compute", "parquet"), self.head.names
         if names is None or any(numbers_of(column) is column for column in batch.columns):
             return batch
-        repeats: Any = True
-        for name, column in zip(names, batch.columns, strict=True):
-            repeats = pc.and_(repeats, pc.equal(pc.utf8_trim_whitespace(as_texts(column)), name.strip()))
+        repeats: Any = None
+        for name, column in zip(strings(map(str.strip, names)), batch.columns, strict=True):
+            equal = pc.equal(pc.utf8_trim_whitespace(as_texts(column)), name)
+            repeats = equal if repeats is None else pc.and_(repeats, equal)
             if not pc.any(repeats).as_py():
                 return batch
         self.n_headers += pc.sum(repeats).as_py()
@@ -657,8 +658,8 @@ class Rows:
 
     def _add_sums(self, numbers: npt.NDArray[np.float64]) -> None:
         self.n_rows += len(numbers)
-        there = np.nan_to_num(numbers, posinf=np.inf, neginf=-np.inf)
-        self._sums += [there.sum(0), np.abs(there).sum(0), np.count_nonzero(there, 0)]
+        there = np.where(np.isnan(numbers), 0, numbers)
+        self._sums += [there.sum(0), np.abs(there).sum(0), (there != 0).sum(0)]
 
     def _block(self, batch: Any) -> Block:
         first, form = self.head.row + self.n_rows, self.form
@@ -679,15 +680,11 @@ class Rows:
             ]
             numbers = np.hstack(parts)
         text = None if self._text is None else texts(batch.column(self._text))
-        return Block(numbers, [] if form.label is None else texts(batch.column(form.label)), text or [])
+        names = [] if form.label is None else texts(batch.column(form.label)[: self._n_names])
+        return Block(numbers, names, text or [])
 
     def without_marks(self, column: Any) -> Any:
-        pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
-        if not self._choices.na:
-            return column
-        given = as_texts(column)
-        is_missing = pc.is_in(pc.utf8_trim_whitespace(given), pa.array(self._choices.na))
-        return pc.if_else(is_missing, pa.scalar(None, pa.string()), given)
+        return filled(as_texts(column), strings(self._choices.na)) if self._choices.na else column
 
     def _wide(self) -> Iterator[Block]:
         step = max(1, block_bytes(self._memory) // (8 * len(self.form.numbers)))
@@ -743,7 +740,7 @@ class Rows:
                 return np.array([cell or "nan" for cell in chosen], np.float64)
             except ValueError:
                 pass
-        pa, values = optional("pyarrow", "parquet"), np.full(len(features), np.nan)
+        values = np.full(len(features), np.nan)
         for place, (j, cell) in enumerate(zip(features, chosen, strict=True)):
             found = None if is_gap(cell) else number(cell, self.head.decimals[j])
             if is_gap(cell) or (found is not None and found == Number(found.value)):
@@ -751,7 +748,7 @@ class Rows:
                 continue
             if j not in self.tallies:
                 self.tallies[j] = Tally(self.head.called[j], self.head.decimals[j], self._choices)
-            values[place] = self.tallies[j].read(pa.array([cell]), row)[0]
+            values[place] = self.tallies[j].read(strings([cell]), row)[0]
         return values
 
 

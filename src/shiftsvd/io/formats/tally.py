@@ -17,12 +17,17 @@ from shiftsvd.io.formats.cells import (
     NO_CLASS,
     Cells,
     Number,
+    arrow,
+    as_numpy,
+    filled,
     has_leading_zeros,
     is_unit,
+    nulled,
     number,
     numbers_like,
     plain_numbers,
     proves,
+    strings,
 )
 from shiftsvd.io.formats.columns import (
     FEW_TEXTS,
@@ -103,7 +108,7 @@ def rows_of_totals(labels: Any, *, is_end: bool = False) -> dict[int, str]:
         return {}
     texts = pc.utf8_trim_whitespace(as_texts(labels))
     pattern = rf"(^|\W)({_SUMS}|{_STATISTICS}|{_SHORT})(\W|$)"
-    there = np.flatnonzero(pc.match_substring_regex(texts, pattern, ignore_case=True).to_numpy(zero_copy_only=False))
+    there = np.flatnonzero(as_numpy(pc.match_substring_regex(texts, pattern, ignore_case=True)))
     if not len(there):
         return {}
     groups = set(texts.unique().to_pylist())
@@ -173,8 +178,7 @@ class Tally:
     stores: bool = False  # whether the table stores numbers as such, so that they do not show how texts are written
 
     def __post_init__(self) -> None:
-        pa = optional("pyarrow", "parquet")
-        self._gaps = pa.array((*(NO_CLASS if self.text else GAPS), *self.choices.na))
+        self._gaps = strings((*(NO_CLASS if self.text else GAPS), *self.choices.na))
         self._missing = [found.value for mark in self.choices.na if (found := number(mark)) and not found.unit]
         self.n_rows = self.n_missing = self.n_numbers = 0
         self.marks = Counter[str]()  # missing values by their texts
@@ -190,7 +194,6 @@ class Tally:
 
     def read(self, column: Any, first: int) -> npt.NDArray[np.float64]:
         """Tally cells, of which the first is in row `first`; return them as numbers, NaN where they are none."""
-        pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
         numbers = None if self.text else numbers_of(column)
         stored = np.empty(0) if numbers is None else column_of_numbers(numbers)
         if self._missing:
@@ -200,8 +203,12 @@ class Tally:
             return stored
         given = as_texts(column)
         if numbers is not None:  # both texts and numbers
-            given = pc.if_else(numbers.is_valid(), pa.scalar(None, pa.string()), given)
-        found = _texts(given, self._gaps) if self.text else plain_numbers(given, self.decimal, self._gaps)
+            given = nulled(given, numbers.is_valid())
+        found = (
+            Cells(np.full(len(given), np.nan), filled(given, self._gaps), np.empty(0, np.intp))
+            if self.text
+            else plain_numbers(given, self.decimal, self._gaps)
+        )
         self._add_missing(given, found.texts)
         if self.text:
             self._add_distinct(found.texts.drop_null().to_pylist() if self.distinct is not None else ())
@@ -228,10 +235,10 @@ class Tally:
 
     def _unlike(self, found: Cells, first: int) -> npt.NDArray[np.intp]:
         """Parse cells that are written like the first odd one together; return the others."""
-        pa, odd = optional("pyarrow", "parquet"), found.odd
+        odd = found.odd
         if len(odd) < _MANY:
             return odd
-        texts = found.texts.take(pa.array(odd))
+        texts = found.texts.take(arrow(odd))
         like = number(cell := texts[0].as_py(), self.decimal)
         if like is None or like.limit or like.unclear:
             return odd
@@ -240,7 +247,7 @@ class Tally:
         if like.unit and np.any(alike):
             seen = self.units.setdefault(like.unit, Seen(cell))
             seen.add(int(alike.sum()), (first + odd[alike][:_ROWS]).tolist())
-            seen.texts.update(texts.filter(pa.array(alike)).unique()[: FEW_TEXTS + 1].to_pylist())
+            seen.texts.update(texts.take(arrow(np.flatnonzero(alike))).unique()[: FEW_TEXTS + 1].to_pylist())
         return odd[~alike]
 
     def add_numbers(self, values: npt.NDArray[Any], first: int = 1) -> None:
@@ -470,13 +477,6 @@ class Tally:
             return (self._drop,)
         as_missing = f" to read {'it as a missing value' if len(cells) == 1 else 'them as missing values'}"
         return (Setting("na", cells[0] if len(cells) == 1 else list(cells)), as_missing), self._drop
-
-
-def _texts(column: Any, gaps: Any) -> Cells:
-    pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
-    trimmed = pc.utf8_trim_whitespace(column)
-    texts = pc.if_else(pc.is_in(trimmed, gaps), pa.scalar(None, pa.string()), trimmed)
-    return Cells(np.full(len(column), np.nan), texts, np.empty(0, np.intp))
 
 
 def _short(cell: str) -> str:
