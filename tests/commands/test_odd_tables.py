@@ -3,6 +3,7 @@
 import json
 import shlex
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from shiftsvd.io import profile
+from shiftsvd.io import Choices, profile
 from shiftsvd.io.opening import read_files
 from tests.support.commands import done, invoke
 from tests.support.odd import Odd, follow, judge, made, read
@@ -105,3 +106,29 @@ def test_info_suggests_a_mixed_fit_for_numbers_and_categories(tmp_path: Path) ->
     path.write_text("pet,sex\n" + "".join(f"{['cat', 'dog', 'cow'][i % 3]},{'FM'[i % 2]}\n" for i in range(20)))
     found = json.loads(done("info", path, "--json").stdout)
     assert (found["command"], found.get("mixed_command")) == (f"shiftsvd fit {path} --mixed", None)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_texts_of_numbers_are_features_and_totals_are_found_in_typed_tables(kind: str, tmp_path: Path) -> None:
+    x = [1.25, 2.5, 4.75, 3.5, 9.0, 7.0]
+    tables: dict[str, tuple[dict[str, Sequence[object]], Sequence[Sequence[float]]]] = {
+        "first": ({"a": [f"{v}" for v in x], "x": x}, [[v, v] for v in x]),
+        "categories": (
+            {"a": pd.Categorical([f"{v}" for v in x]), "b": x[::-1]},
+            [[*v] for v in zip(x, x[::-1], strict=True)],
+        ),
+        "commas": ({"x": x, "b": [f"{v}".replace(".", ",") for v in x]}, [[v, v] for v in x]),
+        "total": ({"who": [*"abcde", "Total"], "x": x}, [[v] for v in x[:5]]),
+    }
+    for cells, right in tables.values():
+        path = tmp_path / f"a.{kind}"
+        table = pd.DataFrame(cells)
+        (table.to_parquet if kind == "parquet" else table.to_feather)(path)
+        found = profile(path)
+        matrix = read_files([path], None, found.choices).matrix
+        np.testing.assert_array_equal(matrix, right)
+        assert (found.n_rows, len(found.features)) == matrix.shape
+    table = pd.DataFrame({"x": x, "who": [*"ab", "Total", *"cde"]})
+    (table.to_parquet if kind == "parquet" else table.to_feather)(path)
+    with pytest.raises(ValueError, match=r"1 row above the last one may be totals: 'Total' \(row 3\)"):
+        read_files([path], None, Choices(drop=("who",)))

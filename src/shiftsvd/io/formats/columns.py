@@ -84,12 +84,12 @@ def layout_of_text(names: Sequence[str], rows: Cells, short: bool, decimals: Seq
     return form._replace(texts=texts, why=why)
 
 
-def _are_numbers(cells: Sequence[str], decimal: str, choices: Choices) -> bool:
+def _are_numbers(cells: Sequence[str], decimal: str | None, choices: Choices) -> bool:
     """Return True if most cells are numbers, or at least two and a few different texts."""
-    filled = [cell for cell in cells if not is_gap(cell) and cell not in choices.na]
-    others = [cell for cell in filled if number(cell, decimal) is None]
-    n_numbers = len(filled) - len(others)
-    return 2 * n_numbers >= len(filled) or (n_numbers > 1 and len(set(others)) <= FEW_TEXTS)
+    there = [cell for cell in cells if not is_gap(cell) and cell.strip() not in choices.na]
+    others = [cell for cell in there if not (any_number(cell) if decimal is None else number(cell, decimal))]
+    n_numbers = len(there) - len(others)
+    return 2 * n_numbers >= len(there) or (n_numbers > 1 and len(set(others)) <= FEW_TEXTS)
 
 
 def _layout(names: Sequence[str], label: int | None, hidden: set[int], choices: Choices) -> Layout:
@@ -131,22 +131,21 @@ def says_identifiers(name: str) -> bool:
     return _IDENTIFIERS.fullmatch(name) is not None or _CAMEL.fullmatch(name) is not None
 
 
-def layout_of_schema(schema: Any, rows: Cells | None, decimals: Sequence[str], choices: Choices) -> Layout:
-    """Return the layout of a table that stores kinds of columns; first `rows` show which texts are numbers."""
+def layout_of_schema(schema: Any, first: Any, choices: Choices) -> Layout:
+    """Return the layout of a table that stores kinds of columns; its `first` rows show which texts are numbers."""
     choices.check_names(schema.names)
     index = set(_stored_index(schema)).difference(choices.columns)  # the index of pandas is not a feature
     hidden = {j for j, name in enumerate(schema.names) if name in index}
-    named = {j for j, field in enumerate(schema) if is_text(field.type)}
-    texts = frozenset(
+    held = frozenset(
         j
         for j, field in enumerate(schema)
         if not holds_numbers(field)
-        and not (rows and j in named and _are_numbers([row[j].strip() for row in rows], decimals[j], choices))
+        and not (first and is_text(field.type) and _are_numbers(texts(first.column(j)), None, choices))
     )
-    form = _layout(schema.names, _label(schema, choices, named & texts), hidden, choices)
+    form = _layout(schema.names, _label(schema, choices, held), hidden, choices)
     fields = [schema.field(j) for j in form.numeric]
     single = bool(fields) and all(field.type == optional("pyarrow", "parquet").float32() for field in fields)
-    return form._replace(dtype=np.dtype(np.float32 if single else np.float64), texts=texts)
+    return form._replace(dtype=np.dtype(np.float32 if single else np.float64), texts=held)
 
 
 def holds_numbers(field: Any) -> bool:
@@ -177,7 +176,8 @@ def _label(schema: Any, choices: Choices, texts: Collection[int]) -> int | None:
     stored = _stored_index(schema)
     if len(stored) == 1 and schema.get_field_index(stored[0]) >= 0:
         return int(schema.get_field_index(stored[0]))
-    return 0 if 0 in texts and schema.names[0] not in (*choices.drop, *choices.columns, *choices.one_hot) else None
+    is_free = schema.names[:1] and schema.names[0] not in (*choices.drop, *choices.columns, *choices.one_hot)
+    return 0 if is_free and 0 in texts and is_text(schema.field(0).type) else None
 
 
 def _stored_index(schema: Any) -> list[str]:

@@ -161,7 +161,7 @@ def _headed(
     if where:
         form = Layout(None, [])
     elif isinstance(source, Stored):
-        form = layout_of_schema(source.schema, cut, decimals, choices)
+        form = layout_of_schema(source.schema, source.first(), choices)
     else:
         form = layout_of_text(called, cut, short, decimals, choices)
     begins = source if above is None or isinstance(source, Stored) else source._replace(skip=above.end)

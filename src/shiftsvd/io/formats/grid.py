@@ -77,9 +77,12 @@ class Stored(NamedTuple):
             for batch in map(sound, stored):
                 yield from (batch.slice(first, n_rows) for first in range(0, batch.num_rows, n_rows))
 
+    def first(self) -> Any:
+        return next(self.batches(LINES), None)
+
     def below(self) -> Rows:
         """Yield the first rows: their texts, and 1 for numbers."""
-        batch = next(self.batches(LINES), None)
+        batch = self.first()
         columns = () if batch is None else zip(batch.columns, self.schema, strict=True)
         cells = (texts(column) if is_text(field.type) else [1] * len(column) for column, field in columns)
         return zip(*cells, strict=True)

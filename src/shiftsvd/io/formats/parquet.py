@@ -30,6 +30,8 @@ from shiftsvd.io.formats.columns import (
     Layout,
     column_of_numbers,
     gather,
+    holds_numbers,
+    is_text,
     layout_of_schema,
     positions,
     sound,
@@ -37,7 +39,8 @@ from shiftsvd.io.formats.columns import (
     to_numbers,
 )
 from shiftsvd.io.formats.notices import check_table
-from shiftsvd.io.formats.tally import Tally, are_dates, has_suspect_name, is_total
+from shiftsvd.io.formats.tally import Tally, are_dates, has_suspect_name, rows_of_totals
+from shiftsvd.io.formats.text import LINES
 from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.numerics.digests import told
 from shiftsvd.runs.memory import limit_of
@@ -60,12 +63,11 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
     if where:
         choices.refuse_for("triplets")
         return gather(path, map(sound, file.iter_batches(use_threads=False)), where, memory_limit)
-    form = layout_of_schema(file.schema_arrow, None, (), choices)
-    if choices.na or form.texts.intersection(form.numeric):
+    form = layout_of_schema(file.schema_arrow, first_rows(path), choices)
+    are_numbers = all(holds_numbers(file.schema_arrow.field(j)) for j in form.numeric)
+    if choices.na or not are_numbers or (not choices.keep_total and _has_totals(file, form)):
         return None
     row_names = _row_names(path, file, form, memory_limit)
-    if row_names is not None and is_total(row_names[-1:]) and not choices.keep_total:
-        return None
     form = form.with_classes((j, column(file, j)) for j in form.unknown)
     limit = limit_of(memory_limit)
     batch = _BATCH if limit is None else int(np.clip(limit // _SHARE, _LEAST, _BATCH))
@@ -82,6 +84,25 @@ def _bounded_footer(path: Path, memory_limit: int | str | None) -> None:
         file.seek(-min(8, path.stat().st_size), os.SEEK_END)
         length = int.from_bytes(file.read(4), "little")
     bounded(f"{path}: its footer", _PARSED * min(length, path.stat().st_size), memory_limit, TRANSPOSED)
+
+
+def _has_totals(file: Any, form: Layout) -> bool:
+    for j, field in enumerate(file.schema_arrow):
+        if (j == form.label or j in form.texts) and is_text(field.type):
+            n_rows = 0
+            for batch in file.iter_batches(columns=[field.name], use_threads=False):
+                n_rows += batch.num_rows
+                if rows_of_totals(sound(batch).column(0), is_end=n_rows == file.metadata.num_rows):
+                    return True
+    return False
+
+
+def first_rows(path: Path) -> Any:
+    """Return the first rows if a column holds texts, which may be numbers; else None."""
+    file = opened(path)
+    if not any(is_text(field.type) for field in file.schema_arrow):
+        return None
+    return next((sound(batch) for batch in file.iter_batches(LINES, use_threads=False)), None)
 
 
 def column(file: Any, j: int) -> Any:
