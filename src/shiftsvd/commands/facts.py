@@ -179,7 +179,7 @@ def _command(found: TableProfile, settings: Settings, categories: Collection[str
     told = {name: list(value) if isinstance(value, dict) else value for name, value in found.settings.items()}
     told["drop"] = [name for name in told.get("drop", ()) if name not in categories] or None
     n_missing = found.n_missing + sum(each.n_missing for each in found.columns if each.name in categories)
-    more = {"format": settings.format, "orient": settings.orient, "missing": "mean" if n_missing else None}
+    more: Facts = {"format": settings.format, "orient": settings.orient, "missing": "mean" if n_missing else None}
     more |= {"mixed": True if categories else None}
     return _command_with(settings, {name: value for name, value in told.items() if value is not False} | more)
 

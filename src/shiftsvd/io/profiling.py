@@ -206,10 +206,12 @@ def profiled(
             head = head_of(path, key, choices, memory_limit, grid)
             if head.triplets or head.width > MOST:
                 return None
-            rows = _Read(Rows(path, head, choices, memory_limit, everything=True))
-            changing = [each for each in rows.findings if each.is_error and _changes_rows(each)]
+            rows = Rows(path, head, choices, memory_limit, everything=True)
+            samples = [name for block in rows for name in block.names][:_NAMES]
+            findings = rows.findings()
+            changing = [each for each in findings if each.is_error and _changes_rows(each)]
             if not changing:
-                return _profile(path, kind, rows, choices, notes, spell)
+                return _profile(path, kind, rows, findings, samples, choices, notes, spell)
             notes += [spell(Refused(*each.parts)) for each in changing]
             choices = _with(choices, [setting for each in changing for setting in each.settings])
         except Refused as error:  # follow the setting that the message suggests, and note it
@@ -217,28 +219,19 @@ def profiled(
             notes.append(spell(error).removeprefix(f"{path}: "))
 
 
-class _Read:
-    """The columns of a table, after a pass over its rows."""
-
-    def __init__(self, rows: Rows) -> None:
-        self.samples: list[str] = []
-        for block in rows:
-            self.samples += block.names[: _NAMES - len(self.samples)]
-        self.form, self.tallies, self.n_rows = rows.form, rows.tallies, rows.n_rows
-        self.names, self.findings = rows.head.called, rows.findings()
-
-
 def _profile(
     path: Path,
     kind: str,
-    table: _Read,
+    table: Rows,
+    findings: Sequence[Finding],
+    samples: Sequence[str],
     choices: Choices,
     notes: Sequence[str],
     spell: Callable[[Worded], str],
 ) -> TableProfile:
     read = [table.tallies[j] for j in table.form.numeric if j in table.tallies and not table.tallies[j].is_text]
     free = [tally for tally in read if tally.name not in choices.columns]
-    found = [*table.findings, *of_columns(free), *(each for tally in free for each in tally.warnings())]
+    found = [*findings, *of_columns(free), *(each for tally in free for each in tally.warnings())]
     if unsolved := [each for each in found if each.is_error and not each.uses]:
         raise refused(unsolved)
     for finding in found:
@@ -246,9 +239,10 @@ def _profile(
             has_ids = table.form.label is not None or choices.ids is not None
             choices = _with(choices, _settings(finding, has_ids=has_ids))
     texts = {
-        name: [spell(Refused(*each.parts)) for each in found if each.columns == (name,)] for name in set(table.names)
+        name: [spell(Refused(*each.parts)) for each in found if each.columns == (name,)]
+        for name in set(table.head.called)
     }
-    columns = tuple(_column(table, j, choices, texts[table.names[j]]) for j in sorted(table.tallies))
+    columns = tuple(_column(table, j, choices, texts[table.head.called[j]]) for j in sorted(table.tallies))
     places = [j for j in table.form.numbers if columns[j].use in ("feature", "categories")]
     form = table.form._replace(numbers=places)
     used = [table.tallies[j] for j in places]
@@ -260,10 +254,10 @@ def _profile(
         table.n_rows,
         columns,
         choices,
-        tuple(form.named(table.names)),
+        tuple(form.named(names)),
         str(form.dtype),
         n_missing,
-        tuple(table.samples),
+        tuple(samples),
         tuple(said),
     )
 
@@ -305,8 +299,8 @@ def _followed(choices: Choices, error: Refused) -> Choices:
     return followed
 
 
-def _column(table: _Read, j: int, choices: Choices, notes: Sequence[str]) -> ColumnProfile:
-    tally, name = table.tallies[j], table.names[j]
+def _column(table: Rows, j: int, choices: Choices, notes: Sequence[str]) -> ColumnProfile:
+    tally, name = table.tallies[j], table.head.called[j]
     is_label = j == table.form.label or name == choices.ids
     is_used = j in table.form.numbers and not choices.leaves_out(name)
     use: Use = "row names" if is_label else "excluded" if not is_used else "feature"

@@ -223,19 +223,26 @@ def sound(batch: Any) -> Any:
 
 
 def to_numbers(batch: Any, form: Layout) -> npt.NDArray[Any]:
+    shape = batch.num_rows, 0
+    numbers = _numbers(batch, form.numeric, form.dtype) if form.numeric else np.empty(shape, form.dtype)
+    return with_indicators(numbers, batch, form, batch.schema.names)
+
+
+def with_indicators(
+    numbers: npt.NDArray[Any], batch: Any, form: Layout, names: Sequence[str], na: Sequence[str] = ()
+) -> npt.NDArray[Any]:
+    """Return columns of numbers with those of indicators between them; `na` are missing values."""
     if not form.classes:
-        return _numbers(batch, form.numbers, form.dtype)
-    X = np.empty((batch.num_rows, form.width), form.dtype)
-    numbers = iter(_numbers(batch, form.numeric, form.dtype).T if form.numeric else ())
-    place = 0
+        return numbers
+    X, place, plain = np.empty((len(numbers), form.width), numbers.dtype), 0, iter(numbers.T)
     for j in form.numbers:
-        found = (
-            indicators(batch.column(j), form.classes[j], batch.schema.names[j])
-            if j in form.classes
-            else next(numbers)[:, None]
-        )
-        X[:, place : place + found.shape[1]] = found
-        place += found.shape[1]
+        if j in form.classes:
+            column = filled(as_texts(batch.column(j)), strings(na)) if na else batch.column(j)
+            part = indicators(column, form.classes[j], names[j])
+        else:
+            part = next(plain)[:, None]
+        X[:, place : place + part.shape[1]] = part
+        place += part.shape[1]
     return X
 
 

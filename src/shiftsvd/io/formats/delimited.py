@@ -13,21 +13,21 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.errors import Refused, Setting, plural
+from shiftsvd.errors import Part, Refused, Setting, plural
 from shiftsvd.io.base import bounded_lines, bounded_width, optional
 from shiftsvd.io.choices import Choices, naming
-from shiftsvd.io.formats.cells import Number, any_number, arrow, filled, is_gap, number, strings
+from shiftsvd.io.formats.cells import Number, any_number, arrow, is_gap, number, strings
 from shiftsvd.io.formats.columns import (
     TRIPLETS,
     Layout,
     Positions,
     as_texts,
-    indicators,
     layout_of_schema,
     layout_of_text,
     numbers_of,
     positions,
     texts,
+    with_indicators,
 )
 from shiftsvd.io.formats.grid import Grid, Stored, grid_of, is_number, shown, shown_row
 from shiftsvd.io.formats.tally import Finding, Seen, Tally, is_total, of_text_columns, rows_of_totals
@@ -161,7 +161,7 @@ def _headed(
     if where:
         form = Layout(None, [])
     elif isinstance(source, Stored):
-        form = layout_of_schema(source.schema, source.first(), choices)
+        form = layout_of_schema(source.schema, source.first, choices)
     else:
         form = layout_of_text(called, cut, short, decimals, choices)
     begins = source if above is None or isinstance(source, Stored) else source._replace(skip=above.end)
@@ -483,15 +483,13 @@ class Rows:
             )
             seen.add(len(self._totals), (self.head.row + i for i in self._totals))
             looks = f"{plural(seen.count, 'row')} above the last one may be totals: {seen}."
-            skip = naming("comment", begins), f" to skip {'it' if seen.count == 1 else 'them'}"
-            yield Finding(looks, (*((skip,) if len(begins) <= _SKIPPED else ()), keep))
+            yield Finding(looks, (*((_skip(begins),) if len(begins) <= _SKIPPED else ()), keep))
         if (seen := self._named).count:
             is_few = seen.count <= _NOTES
             text = (
                 f"{plural(seen.count, 'row')} {'has' if seen.count == 1 else 'have'} only a name and no values: {seen}."
             )
-            skip = naming("comment", sorted(seen.texts)), f" to skip {'it' if seen.count == 1 else 'them'}"
-            yield Finding(text, (skip, keep) if is_few else (keep,), is_error=is_few)
+            yield Finding(text, (_skip(sorted(seen.texts)), keep) if is_few else (keep,), is_error=is_few)
 
     def _of_ragged(self) -> Iterator[Finding]:
         if not self.ragged:
@@ -499,10 +497,10 @@ class Rows:
         first, more = self.ragged[0], len(self.ragged) - 1
         if more < _NOTES and all(_is_note(text, count) for _, count, text in self.ragged):
             notes = [text.strip().lstrip('"')[:_SHOWN] for *_, text in self.ragged]
-            has, holds, it = ("row", "holds", "it") if not more else ("rows", "hold", "them")
+            has, holds = ("row", "holds") if not more else ("rows", "hold")
             rows = ", ".join(f"{row:,}" for row, *_ in self.ragged)
             shown = f"{has} {rows} {holds} only a text: {', '.join(map(repr, notes))}."
-            yield Finding(shown, ((naming("comment", notes), f" to skip {it}"),))
+            yield Finding(shown, (_skip(notes),))
             return
         below = f", and {plural(more, 'row')} below {'differs' if more == 1 else 'differ'}, too" if more else ""
         counted = f"row {first[0]:,} has {plural(first[1], 'cell')}, but the header has {self.head.width:,}{below}."
@@ -569,7 +567,8 @@ class Rows:
 
     def _kept(self, batches: Iterator[Any]) -> Iterator[Any]:
         # Hold back the last row with the empty rows around it: they may be a total, and the end of a spreadsheet.
-        held, empty, last, n_rows = list[Any](), list[Any](), None, 0
+        held, empty, n_rows = list[Any](), list[Any](), 0
+        last: Any = None
         self._totals.clear()
         self.n_headers = 0
         for batch in map(self._without_headers, batches):
@@ -670,21 +669,10 @@ class Rows:
         for i in np.flatnonzero(np.all(np.isnan(numbers), axis=1))[:_VALUELESS].tolist():
             self._refuse_note(_row_of(batch, i), i)
         self._add_sums(numbers)
-        if form.classes:
-            plain = dict(zip(form.numeric, numbers.T, strict=True))
-            parts = [
-                indicators(self.without_marks(batch.column(j)), form.classes[j], self.head.called[j])
-                if j in form.classes
-                else plain[j][:, None]
-                for j in form.numbers
-            ]
-            numbers = np.hstack(parts)
+        numbers = with_indicators(numbers, batch, form, self.head.called, self._choices.na)
         text = None if self._text is None else texts(batch.column(self._text))
         names = [] if form.label is None else texts(batch.column(form.label)[: self._n_names])
         return Block(numbers, names, text or [])
-
-    def without_marks(self, column: Any) -> Any:
-        return filled(as_texts(column), strings(self._choices.na)) if self._choices.na else column
 
     def _wide(self) -> Iterator[Block]:
         step = max(1, block_bytes(self._memory) // (8 * len(self.form.numbers)))
@@ -750,6 +738,10 @@ class Rows:
                 self.tallies[j] = Tally(self.head.called[j], self.head.decimals[j], self._choices)
             values[place] = self.tallies[j].read(strings([cell]), row)[0]
         return values
+
+
+def _skip(begins: Sequence[str]) -> tuple[Part, ...]:
+    return naming("comment", begins), f" to skip {'it' if len(begins) == 1 else 'them'}"
 
 
 def _is_note(text: str, n_cells: int) -> bool:

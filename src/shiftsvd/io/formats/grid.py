@@ -77,20 +77,24 @@ class Stored(NamedTuple):
             for batch in map(sound, stored):
                 yield from (batch.slice(first, n_rows) for first in range(0, batch.num_rows, n_rows))
 
+    @property
     def first(self) -> Any:
-        return next(self.batches(LINES), None)
+        """The first rows; None if there are none, or no texts, which may be numbers."""
+        has_texts = any(is_text(field.type) for field in self.schema)
+        return next(self.batches(LINES), None) if has_texts else None
 
     def below(self) -> Rows:
         """Yield the first rows: their texts, and 1 for numbers."""
-        batch = self.first()
+        batch = self.first
         columns = () if batch is None else zip(batch.columns, self.schema, strict=True)
-        cells = (texts(column) if is_text(field.type) else [1] * len(column) for column, field in columns)
-        return zip(*cells, strict=True)
+        cells = [texts(column) if is_text(field.type) else [1] * len(column) for column, field in columns]
+        return zip(*cells, strict=True) if cells else iter([[1] * len(self.schema)])
 
 
-def stored_table(path: Path) -> Stored | None:
+def stored_table(path: Path, memory_limit: int | str | None) -> Stored | None:
     content = content_of(path)
     if content == "Parquet":
+        parquet.bounded_footer(path, memory_limit)
         return Stored(path, parquet.opened(path).schema_arrow, True)
     if content != "Arrow":
         return None
@@ -167,7 +171,7 @@ def _column(values: Sequence[Any]) -> Any:
 
 def grid_of(path: Path, key: str | None, memory_limit: int | str | None) -> Grid | Stored | None:
     """Return the rows of a file that stores cells, or None if `path` is a text file."""
-    if stored := stored_table(path):
+    if stored := stored_table(path, memory_limit):
         return stored
     content, (file, element) = content_of(path), split_element(path)
     key = element or (None if key in TRIPLETS else key)

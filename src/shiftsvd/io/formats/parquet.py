@@ -1,4 +1,4 @@
-"""Parquet files: triplets in memory; numeric columns as rows, read by row groups."""
+"""Parquet files: numeric columns as rows, read by row groups."""
 
 import os
 from bisect import bisect_right
@@ -29,18 +29,15 @@ from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.formats.columns import (
     Layout,
     column_of_numbers,
-    gather,
     holds_numbers,
     is_text,
     layout_of_schema,
-    positions,
     sound,
     texts,
     to_numbers,
 )
 from shiftsvd.io.formats.notices import check_table
 from shiftsvd.io.formats.tally import Tally, are_dates, has_suspect_name, rows_of_totals
-from shiftsvd.io.formats.text import LINES
 from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.numerics.digests import told
 from shiftsvd.runs.memory import limit_of
@@ -53,17 +50,12 @@ _PAGE = 1 << 20  # bytes of a column that writers compress together
 _COLUMN, _PARSED = 12_000, 16
 
 
-def read(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices = NOTHING) -> Opened | None:
-    """Return triplets, or columns of numbers; None if the rows must be read as those of a text file."""
-    _bounded_footer(path, memory_limit)
+def read(path: Path, first: Any, memory_limit: int | str | None, choices: Choices = NOTHING) -> Opened | None:
+    """Return columns of numbers, or None if the rows must be read as those of a text file."""
     file = opened(path)
     names = file.schema_arrow.names
     bounded_width(path, len(names), memory_limit, _COLUMN)
-    where = positions(names, key)
-    if where:
-        choices.refuse_for("triplets")
-        return gather(path, map(sound, file.iter_batches(use_threads=False)), where, memory_limit)
-    form = layout_of_schema(file.schema_arrow, first_rows(path), choices)
+    form = layout_of_schema(file.schema_arrow, first, choices)
     are_numbers = all(holds_numbers(file.schema_arrow.field(j)) for j in form.numeric)
     if choices.na or not are_numbers or (not choices.keep_total and _has_totals(file, form)):
         return None
@@ -79,7 +71,7 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
     return found
 
 
-def _bounded_footer(path: Path, memory_limit: int | str | None) -> None:
+def bounded_footer(path: Path, memory_limit: int | str | None) -> None:
     with path.open("rb") as file:
         file.seek(-min(8, path.stat().st_size), os.SEEK_END)
         length = int.from_bytes(file.read(4), "little")
@@ -95,14 +87,6 @@ def _has_totals(file: Any, form: Layout) -> bool:
                 if rows_of_totals(sound(batch).column(0), is_end=n_rows == file.metadata.num_rows):
                     return True
     return False
-
-
-def first_rows(path: Path) -> Any:
-    """Return the first rows if a column holds texts, which may be numbers; else None."""
-    file = opened(path)
-    if not any(is_text(field.type) for field in file.schema_arrow):
-        return None
-    return next((sound(batch) for batch in file.iter_batches(LINES, use_threads=False)), None)
 
 
 def column(file: Any, j: int) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,11 @@ from shiftsvd.io.formats.columns import (
     TRIPLETS,
     gather,
     in_order,
+    positions,
     texts,
 )
 from shiftsvd.io.formats.delimited import Rows, head_of
-from shiftsvd.io.formats.grid import GRIDS
+from shiftsvd.io.formats.grid import GRIDS, Stored, stored_table
 from shiftsvd.io.formats.notices import check_table, log_findings, notice_header, notice_label, suspects_of
 from shiftsvd.io.formats.numpy_files import NpyRows
 from shiftsvd.io.formats.tally import refused
@@ -108,20 +109,19 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
         refuse_settings(content, choices)
         if content not in GRIDS and split_element(path)[1] is not None:
             raise ValueError(f"{path}: this file holds one table. Pass it without the name of a table.")
-        found = parquet.read(path, key, memory_limit, choices) if content == "Parquet" else None
-        return found or _read_rows(path, key, memory_limit, choices)
-
-
-_WHOLE: Final = {  # settings that do not apply to a kind of file
-    **dict.fromkeys(("Parquet", "Arrow", "SQLite", "DuckDB"), ("sep", "encoding", "comment", "skip")),
-    **dict.fromkeys(("zip", "OLE"), ("sep", "encoding")),
-}
+        stored = stored_table(path, memory_limit) if content == "Parquet" else None
+        found = None
+        if stored is not None and not positions(stored.names, key):
+            found = parquet.read(path, stored.first, memory_limit, choices)
+        return _read_rows(path, key, memory_limit, choices) if found is None else found
 
 
 def refuse_settings(content: str, choices: Choices) -> None:
-    given = [name for name in choices.given if name in _WHOLE.get(content, ())]
+    is_sheet, of_texts = content in ("zip", "OLE"), ("sep", "encoding", "comment", "skip")
+    is_stored = is_sheet or content in ("Parquet", "Arrow", "SQLite", "DuckDB")
+    given = [name for name in choices.given if is_stored and name in (of_texts[:2] if is_sheet else of_texts)]
     if given and not choices.remembered:
-        got = {"zip": "a sheet", "OLE": "a sheet"}.get(content, f"a {content} file")
+        got = "a sheet" if is_sheet else f"a {content} file"
         raise Refused(Setting(given[0]), f" applies to text files, got {got}. Remove it.")
 
 
@@ -130,7 +130,9 @@ def _read_rows(path: Path, key: str | None, memory_limit: int | str | None, choi
     rows = Rows(path, head, choices, memory_limit)
     if head.triplets:
         choices.refuse_for("triplets", choices.of_texts)
-        found = gather(path, rows.triplets(head.triplets), head.triplets, memory_limit, digits=True)
+        found = gather(
+            path, rows.triplets(head.triplets), head.triplets, memory_limit, digits=not isinstance(head.source, Stored)
+        )
     else:
         notice_header(path, head.names)
         notice_label(path, head.called[0], head.form.why)
