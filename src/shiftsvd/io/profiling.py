@@ -238,11 +238,9 @@ def _profile(
         if finding.applies:
             has_ids = table.form.label is not None or choices.ids is not None
             choices = _with(choices, _settings(finding, has_ids=has_ids))
-    texts = {
-        name: [spell(Refused(*each.parts)) for each in found if each.columns == (name,)]
-        for name in set(table.head.called)
-    }
-    columns = tuple(_column(table, j, choices, texts[table.head.called[j]]) for j in sorted(table.tallies))
+    names = table.head.called
+    texts = {name: [spell(Refused(*each.parts)) for each in found if each.columns == (name,)] for name in set(names)}
+    columns = tuple(_column(table, j, choices, texts[names[j]]) for j in sorted(table.tallies))
     places = [j for j in table.form.numbers if columns[j].use in ("feature", "categories")]
     form = table.form._replace(numbers=places)
     used = [table.tallies[j] for j in places]
