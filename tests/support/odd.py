@@ -500,6 +500,12 @@ def exports() -> Iterator[tuple[str, str, Right]]:
         "time,a,b\n" + "".join(f"{1767225600 + 61 * i}{row[2:]}" for i, row in enumerate(rows)),
         pair,
     )
+    words = ("good", "average", "poor"), ("media", "tech", "retail")
+    for three in words:
+        rated = "".join(f"{row.strip()},{three[(i + 2) % 3]}\n" for i, row in enumerate(rows))
+        yield f"categories {', '.join(three)}", "who,a,b,q\n" + rated, pair
+    states = "".join(f"{name}{row[2:]}" for name, row in zip(("SC", "SD", "TN", "TX", "MN", "ME"), rows, strict=True))
+    yield "states, of which one is SD", "state,a,b\n" + states, pair
     comma = "".join(f"p{i};{HEIGHT[i]:.4E};{WEIGHT[i]:.4E}\n" for i in range(6)).replace(".", ",")
     yield "exponents with decimal commas", "who;a;b\n" + comma, pair
 

@@ -403,6 +403,7 @@ class Rows:
         self._totals = dict[
             int, tuple[str, str]
         ]()  # rows with the label of a total: this label, and the line's beginning
+        self._labels = set[str]()
         self._named, self._blank = Seen(""), Seen("")  # rows of one text, without numbers, and of empty cells
         self.n_headers = 0  # rows that repeat the header
         self.form = head.form
@@ -489,7 +490,9 @@ class Rows:
             text = (
                 f"{plural(seen.count, 'row')} {'has' if seen.count == 1 else 'have'} only a name and no values: {seen}."
             )
-            yield Finding(text, (_skip(sorted(seen.texts)), keep) if is_few else (keep,), is_error=is_few)
+            yield Finding(
+                text, (_skip(sorted(seen.texts)), keep) if is_few else (keep,), is_error=is_few, applies=is_few
+            )
 
     def _of_ragged(self) -> Iterator[Finding]:
         if not self.ragged:
@@ -570,6 +573,7 @@ class Rows:
         held, empty, n_rows = list[Any](), list[Any](), 0
         last: Any = None
         self._totals.clear()
+        self._labels.clear()
         self.n_headers = 0
         for batch in map(self._without_headers, batches):
             end = batch.num_rows if isinstance(self.head.source, Stored) else _filled(batch, batch.num_rows)
@@ -608,7 +612,8 @@ class Rows:
     def _add_totals(self, batch: Any, first: int, *, is_end: bool = False) -> None:
         labelled = {0, self.form.label or 0, *self.form.texts} if batch is not None else ()
         for j in sorted(labelled):
-            for i, label in rows_of_totals(batch.column(j), is_end=is_end).items():
+            is_first = j in (0, self.form.label)
+            for i, label in rows_of_totals(batch.column(j), self._labels, is_first=is_first, is_end=is_end).items():
                 cells = [shown(_stored(column[i].as_py())) for column in batch.columns[: j + 1]]
                 self._totals.setdefault(first + i, (label, self._beginning(cells).lstrip()))
 
@@ -619,10 +624,9 @@ class Rows:
     def _is_total(self, cells: Sequence[str | float], row: int) -> bool:
         place, cell = next(((j, cell) for j, cell in enumerate(cells) if cell != ""), (-1, ""))
         label, n_filled = str(cell), sum(cell != "" for cell in cells)
-        is_odd = any(
-            isinstance(cells[j], str) and cells[j] and not any_number(str(cells[j])) for j in self.form.numeric
-        )
-        if is_odd and (_NOTE.match(label) or (place in self.form.numeric and n_filled == 1 < len(cells))):
+        odd = [j for j in self.form.numeric if isinstance(cells[j], str) and cells[j] and not any_number(str(cells[j]))]
+        is_note = _NOTE.match(label) is not None and 2 * len(odd) >= len(self.form.numeric)
+        if odd and (is_note or (place in self.form.numeric and n_filled == 1 < len(cells))):
             self._add_ragged(self.n_rows + 1, 1, self._beginning(cells[: place + 1]))
             return True
         if self._choices.keep_total or not self._has_begun:

@@ -81,10 +81,11 @@ def bounded_footer(path: Path, memory_limit: int | str | None) -> None:
 def _has_totals(file: Any, form: Layout) -> bool:
     for j, field in enumerate(file.schema_arrow):
         if (j == form.label or j in form.texts) and is_text(field.type):
-            n_rows = 0
+            n_rows, seen, is_first = 0, set[str](), j in (0, form.label)
             for batch in file.iter_batches(columns=[field.name], use_threads=False):
                 n_rows += batch.num_rows
-                if rows_of_totals(sound(batch).column(0), is_end=n_rows == file.metadata.num_rows):
+                is_end = n_rows == file.metadata.num_rows
+                if rows_of_totals(sound(batch).column(0), seen, is_first=is_first, is_end=is_end):
                     return True
     return False
 
