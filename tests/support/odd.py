@@ -471,7 +471,7 @@ def exports() -> Iterator[tuple[str, str, Right]]:
         "region,who,a,b\n" + "".join(two[2 * i] + two[2 * i + 1] + groups[i] for i in range(3)),
         pair,
     )
-    for word in ("R{} Total", "R{} Ergebnis", "Somme R{}"):
+    for word in ("R{} Total", "R{} Ergebnis", "Somme R{}", "Grand total"):
         parts = (two[2 * i] + two[2 * i + 1] + f"{word.format(i)},,1.5,2\n" for i in range(3))
         yield f"totals of groups, {word}", "region,who,a,b\n" + "".join(parts), pair
     yield "means and deviations below", top + body + "Mean,170.05,68.08\nSD,7.1,10.4\n", pair

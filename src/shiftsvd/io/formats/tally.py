@@ -79,6 +79,7 @@ _STATISTICS = (
     r"desviaci[oó]n (?:est[aá]ndar|t[ií]pica)|deviazione standard|variances?|varianz|n\s*=\s*\d+"
 )
 _BRIEF = r"n|sd|s\.d\.|std\.?|se|sem|cv|min\.?|max\.?|m[ií]n\.?|m[aá]x\.?|count|stabw\.?|media|anzahl"
+_SUM: Final = re.compile(rf"\W*{_SUMS}\W*", re.IGNORECASE)
 _STATISTIC: Final = re.compile(rf"\W*(?:{_STATISTICS})\W*", re.IGNORECASE)
 _SHORT: Final = re.compile(rf"\W*(?:{_BRIEF})\W*", re.IGNORECASE)
 _CANDIDATE: Final = rf"(^|\W)({_SUMS}|{_STATISTICS}|{_BRIEF})(\W|$)"
@@ -95,6 +96,8 @@ def is_total(cells: Iterable[str]) -> bool:
 
 
 def _is_sum(label: str, groups: Container[str]) -> bool:
+    if _SUM.fullmatch(label):
+        return True
     found = _OF_GROUP.fullmatch(label)
     others = [] if found is None else [text for text in found.groups() if text]
     return found is not None and all(_DETAIL.fullmatch(text) or text in groups for text in others)
