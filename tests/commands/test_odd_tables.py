@@ -2,11 +2,17 @@
 
 import json
 import shlex
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from shiftsvd.io import profile
+from shiftsvd.io import Choices, profile
+from shiftsvd.io.opening import read_files
 from tests.support.commands import done, invoke
 from tests.support.odd import Odd, follow, judge, made, read
 
@@ -69,3 +75,67 @@ def test_info_says_in_one_line_why_a_file_is_no_table(tmp_path: Path) -> None:
     assert told.exit_code == 1
     assert told.stderr.count("\n") == 1
     assert "row 2 has 2 cells, but the header has 3" in told.stderr
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "sqlite"])
+def test_stored_texts_are_read_as_those_of_a_text_file(kind: str, tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(40, 9, (30, 3)).round(2)
+    cells = {"who": [f"p{i}" for i in range(30)], "a": [f"{x:g}" for x in X[:, 0]]}
+    cells |= {"b": [f"{x:.2f} kg".replace(".", ",") for x in X[:, 1]], "c": X[:, 2]}
+    table = pd.DataFrame(cells)
+    table.loc[30] = ["Total", "9", "7 kg", 3.0]
+    table.loc[[3, 5], "a"] = ["k.A.", "<1"]
+    table = table.reset_index(drop=True)
+    path = tmp_path / f"a.{kind}"
+    if kind == "sqlite":
+        with closing(sqlite3.connect(path)) as connection:
+            table.to_sql("a", connection, index=False)
+    else:
+        (table.to_parquet if kind == "parquet" else table.to_feather)(path)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    found = profile(path)
+    assert found.settings == profile(tmp_path / "a.csv").settings == {"na": ["k.A."]}
+    X[[3, 5], 0] = np.nan
+    for each in (path, tmp_path / "a.csv"):
+        opened = read_files([each], None, found.choices)
+        np.testing.assert_array_equal(opened.matrix, X)
+        assert opened.names.samples[-1] == "p29"
+    assert (found.n_rows, found.features) == (30, ("a", "b", "c"))
+
+
+def test_info_suggests_a_mixed_fit_for_numbers_and_categories(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("who,age,sex,note\n" + "".join(f"p{i},{20 + i * i % 7},{'FM'[i % 2]},x{i}\n" for i in range(20)))
+    found = json.loads(done("info", path, "--json").stdout)
+    assert found["command"] == f"shiftsvd fit {path} --drop sex,note"
+    assert found["mixed_command"] == f"shiftsvd fit {path} --drop note --mixed"
+    done(*shlex.split(found["mixed_command"])[1:], "-k", 1)
+    path.write_text("pet,sex\n" + "".join(f"{['cat', 'dog', 'cow'][i % 3]},{'FM'[i % 2]}\n" for i in range(20)))
+    found = json.loads(done("info", path, "--json").stdout)
+    assert (found["command"], found.get("mixed_command")) == (f"shiftsvd fit {path} --mixed", None)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_texts_of_numbers_are_features_and_totals_are_found_in_typed_tables(kind: str, tmp_path: Path) -> None:
+    x = [1.25, 2.5, 4.75, 3.5, 9.0, 7.0]
+    tables: dict[str, tuple[dict[str, Sequence[object]], Sequence[Sequence[float]]]] = {
+        "first": ({"a": [f"{v}" for v in x], "x": x}, [[v, v] for v in x]),
+        "categories": (
+            {"a": pd.Categorical([f"{v}" for v in x]), "b": x[::-1]},
+            [[*v] for v in zip(x, x[::-1], strict=True)],
+        ),
+        "commas": ({"x": x, "b": [f"{v}".replace(".", ",") for v in x]}, [[v, v] for v in x]),
+        "total": ({"who": [*"abcde", "Total"], "x": x}, [[v] for v in x[:5]]),
+    }
+    for cells, right in tables.values():
+        path = tmp_path / f"a.{kind}"
+        table = pd.DataFrame(cells)
+        (table.to_parquet if kind == "parquet" else table.to_feather)(path)
+        found = profile(path)
+        matrix = read_files([path], None, found.choices).matrix
+        np.testing.assert_array_equal(matrix, right)
+        assert (found.n_rows, len(found.features)) == matrix.shape
+    table = pd.DataFrame({"x": x, "who": [*"ab", "Total", *"cde"]})
+    (table.to_parquet if kind == "parquet" else table.to_feather)(path)
+    with pytest.raises(ValueError, match=r"1 row above the last one may be totals: 'Total' \(row 3\)"):
+        read_files([path], None, Choices(drop=("who",)))

@@ -56,8 +56,9 @@ def test_rows_that_say_something_stay(tmp_path: Path) -> None:
     assert A.shape == (3, 2)
     for rows in ("1,2\nNA,NA\n", "1,2\n,\n3,4\n", "1,2\n7,\n", "x,2\ny,\n"):  # missing; within; half there; named
         told = invoke("fit", written(tmp_path / "x.csv", "a,b\n5,4\n" + rows if rows[0] == "1" else "a,b\n" + rows))
-        assert "empty cells" not in told.stderr
+        assert "ignored" not in told.stderr
         assert "missing" in told.stderr
+        assert ("1 row of empty cells is used as a sample (row 4)" in told.stderr) == ("\n,\n" in rows)
 
 
 def test_the_last_cell_of_the_last_row_may_be_empty(tmp_path: Path) -> None:

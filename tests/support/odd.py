@@ -454,8 +454,64 @@ def others() -> Iterator[tuple[str, str, Right]]:
     )
 
 
+def exports() -> Iterator[tuple[str, str, Right]]:
+    """Habits of SPSS, R, SAP, Qualtrics and instruments: statistics and notes below, headers and groups between."""
+    pair: Right = [("a", list(HEIGHT[:6])), ("b", list(WEIGHT[:6]))]
+    rows = [f"p{i},{HEIGHT[i]},{WEIGHT[i]}\n" for i in range(6)]
+    body, top = "".join(rows), "who,a,b\n"
+    two = [f"R{i // 2},x{i},{HEIGHT[i]},{WEIGHT[i]}\n" for i in range(6)]
+    yield "a total with its label in a later column", "region,who,a,b\n" + "".join(two) + "R9,Total,,408.5\n", pair
+    noted = "".join(row.partition(",")[2].strip() + ",ok\n" for row in rows)
+    yield "a mean with its label in the last column", "a,b,note\n" + noted + "170,68,Mean\n", pair
+    numbered = "".join(f"{i // 2},{row}" + f"{i // 2},Total,9,\n" * (i % 2) for i, row in enumerate(rows))
+    yield "numbered totals", "year,who,a,b\n" + numbered, [("year", [0, 0, 1, 1, 2, 2]), *pair]
+    groups = [f"R{i},Total,{HEIGHT[2 * i]},\n" for i in range(3)]
+    yield (
+        "totals of groups in a later column",
+        "region,who,a,b\n" + "".join(two[2 * i] + two[2 * i + 1] + groups[i] for i in range(3)),
+        pair,
+    )
+    for word in ("R{} Total", "R{} Ergebnis", "Somme R{}", "Grand total"):
+        parts = (two[2 * i] + two[2 * i + 1] + f"{word.format(i)},,1.5,2\n" for i in range(3))
+        yield f"totals of groups, {word}", "region,who,a,b\n" + "".join(parts), pair
+    yield "means and deviations below", top + body + "Mean,170.05,68.08\nSD,7.1,10.4\n", pair
+    spanish = "Media,170.05,68.08\nDesv. est.,7.1,10.4\nM\u00edn,160.3,55.5\nM\u00e1x,180.1,82.1\n"
+    yield "statistics in Spanish below", top + body + spanish, pair
+    for last in ("SD,7.1,10.4", "N,6,6", "Total (n=6),1020.3,", "Total 2026,1020.3,", "n=6", "n=6,,"):
+        yield f"a last row {last}", top + body + last + "\n", pair
+    yield "headings of groups", top + "Group A,,\n" + "".join(rows[:3]) + "Group B,,\n" + "".join(rows[3:]), pair
+    yield "the header again", top + "".join(rows[:3]) + top + "".join(rows[3:]), pair
+    nameless = "".join(row.partition(",")[2] for row in rows)
+    yield (
+        "the header again, without names of rows",
+        "a,b\n" + nameless + "a,b\n" + nameless,
+        [(n, [*v, *v]) for n, v in pair],
+    )
+    yield (
+        "a unit below a single column",
+        "who,a\n,[cm]\n" + "".join(row.rpartition(",")[0] + "\n" for row in rows),
+        pair[:1],
+    )
+    for note in ("Source: registry, 2026", "Source: registry, Berlin, 2026", "Quelle: Amt;2026"):
+        yield f"a note, {note}", top + body + note + "\n", pair
+    yield "a table of write.table", '"a" "b"\n' + "".join(f'"p{i}" {HEIGHT[i]} {WEIGHT[i]}\n' for i in range(6)), pair
+    yield (
+        "seconds since 1970",
+        "time,a,b\n" + "".join(f"{1767225600 + 61 * i}{row[2:]}" for i, row in enumerate(rows)),
+        pair,
+    )
+    words = ("good", "average", "poor"), ("media", "tech", "retail")
+    for three in words:
+        rated = "".join(f"{row.strip()},{three[(i + 2) % 3]}\n" for i, row in enumerate(rows))
+        yield f"categories {', '.join(three)}", "who,a,b,q\n" + rated, pair
+    states = "".join(f"{name}{row[2:]}" for name, row in zip(("SC", "SD", "TN", "TX", "MN", "ME"), rows, strict=True))
+    yield "states, of which one is SD", "state,a,b\n" + states, pair
+    comma = "".join(f"p{i};{HEIGHT[i]:.4E};{WEIGHT[i]:.4E}\n" for i in range(6)).replace(".", ",")
+    yield "exponents with decimal commas", "who;a;b\n" + comma, pair
+
+
 def made() -> list[Odd]:
-    groups = (delimiters, titles, total_rows, missing, notations, headers, other_columns, others)
+    groups = (delimiters, titles, total_rows, missing, notations, headers, other_columns, others, exports)
     found = [Odd(name, content, right, names=name == "encoding utf-8-sig") for name, content, right in encodings()]
     tables = (
         Odd(name, text.encode(), right, either=name in EITHER) for group in groups for name, text, right in group()

@@ -2,6 +2,7 @@
 
 import json
 import platform
+from collections.abc import Collection
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,8 @@ def lines(facts: Facts, as_json: bool) -> str:
     found = [f"{name:{width}} {plain(as_given(_of_unit(name, value)))}" for name, value in single.items()]
     columns = [plain(line) for line in _of_columns(facts["columns"])] if "columns" in facts else []
     notes = [plain(as_given(note)) for note in facts.get("notes", ())]
-    return "\n".join([*found[:-1], *columns, *notes, *found[-1:]] if columns else found)
+    n_last = sum(name.endswith("command") for name in single)
+    return "\n".join([*found[:-n_last], *columns, *notes, *found[-n_last:]] if columns else found)
 
 
 def _of_columns(columns: list[Facts]) -> list[str]:
@@ -163,15 +165,22 @@ def _of_table(found: TableProfile, settings: Settings) -> Facts:
         vars(each) | {"misfits": {text: list(rows) for text, rows in each.misfits.items()}} for each in found.columns
     ]
     facts |= {"columns": columns, "notes": list(found.notes)}
-    return facts | {"command": _command(found, settings)}
+    given = settings.choices.named
+    categories = [each.name for each in found.columns if each.kind == "label" and each.use == "excluded"]
+    categories = [name for name in categories if name not in given and settings.orient != "columns"]
+    if categories and found.features:
+        facts |= {"mixed_command": _command(found, settings, categories)}
+    only = () if found.features else categories
+    return facts | {"command": _command(found, settings, only) if found.features or only else None}
 
 
-def _command(found: TableProfile, settings: Settings) -> str | None:
-    """Return the fit that reads the table with these settings, or None if it has no columns of numbers."""
-    if not found.features:
-        return None
+def _command(found: TableProfile, settings: Settings, categories: Collection[str] = ()) -> str:
+    """Return the fit that reads the table with these settings, and with these columns of categories."""
     told = {name: list(value) if isinstance(value, dict) else value for name, value in found.settings.items()}
-    more = {"format": settings.format, "orient": settings.orient, "missing": "mean" if found.n_missing else None}
+    told["drop"] = [name for name in told.get("drop", ()) if name not in categories] or None
+    n_missing = found.n_missing + sum(each.n_missing for each in found.columns if each.name in categories)
+    more: Facts = {"format": settings.format, "orient": settings.orient, "missing": "mean" if n_missing else None}
+    more |= {"mixed": True if categories else None}
     return _command_with(settings, {name: value for name, value in told.items() if value is not False} | more)
 
 

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import lzma
 import struct
+import sys
 import tokenize
 import zipfile
 import zlib
@@ -198,7 +199,7 @@ def raisable(error: Exception) -> type[Exception]:
 
 def optional(module: str, extra: str) -> Any:
     try:
-        return import_module(module)
+        return sys.modules.get(module) or import_module(module)
     except ModuleNotFoundError as error:
         package, remedy = module.partition(".")[0], f"pip install 'shiftsvd[{extra}]'"
         raise ImportError(f"The package {package} is needed but not installed. Install it with: {remedy}") from error

@@ -1,18 +1,17 @@
 """Profile of a table: what each column holds, what does not fit, and the settings that read it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from shiftsvd.errors import Refused, Setting, Worded, plural
+from shiftsvd.errors import Refused, Setting, Worded
 from shiftsvd.io.base import reading
 from shiftsvd.io.choices import Choices
-from shiftsvd.io.formats.columns import Layout, in_order, positions
 from shiftsvd.io.formats.delimited import MOST, Rows, head_of
 from shiftsvd.io.formats.grid import grid_of
-from shiftsvd.io.formats.table import refuse_settings, typed_table
-from shiftsvd.io.formats.tally import Finding, Kind, Tally, of_columns, of_text_columns, refused
+from shiftsvd.io.formats.table import refuse_settings
+from shiftsvd.io.formats.tally import Finding, Kind, of_columns, refused
 from shiftsvd.io.sniff import content_of, format_of, formats
 from shiftsvd.io.spooling import rereadable
 
@@ -200,12 +199,6 @@ def profiled(
     kind, notes = format_of(path, format), list[str]()
     if not formats()[kind].is_table:
         raise ValueError(f"{path} must be a table, got format {kind!r}.")
-    if content_of(path) in ("Parquet", "Arrow"):
-        with typed_table(path) as (schema, form, batches):
-            if positions(schema.names, key) or len(schema.names) > MOST:
-                return None
-            typed = _Typed(schema, form(choices), batches)
-        return _profile(path, kind, typed, choices, notes, spell)
     refuse_settings(content_of(path), choices)
     grid = grid_of(path, key, memory_limit)
     while True:
@@ -213,10 +206,12 @@ def profiled(
             head = head_of(path, key, choices, memory_limit, grid)
             if head.triplets or head.width > MOST:
                 return None
-            rows = _Texts(Rows(path, head, choices, memory_limit, everything=True))
-            changing = [each for each in rows.findings if each.is_error and _changes_rows(each)]
+            rows = Rows(path, head, choices, memory_limit, everything=True)
+            samples = [name for block in rows for name in block.names][:_NAMES]
+            findings = rows.findings()
+            changing = [each for each in findings if each.is_error and _changes_rows(each)]
             if not changing:
-                return _profile(path, kind, rows, choices, notes, spell)
+                return _profile(path, kind, rows, findings, samples, choices, notes, spell)
             notes += [spell(Refused(*each.parts)) for each in changing]
             choices = _with(choices, [setting for each in changing for setting in each.settings])
         except Refused as error:  # follow the setting that the message suggests, and note it
@@ -224,65 +219,32 @@ def profiled(
             notes.append(spell(error).removeprefix(f"{path}: "))
 
 
-class _Texts:
-    """The columns of a text file, after a pass over its rows."""
-
-    def __init__(self, rows: Rows) -> None:
-        self.samples: list[str] = []
-        for block in rows:
-            self.samples += block.names[: _NAMES - len(self.samples)]
-        self.form, self.tallies, self.n_rows = rows.form, rows.tallies, rows.n_rows
-        self.names, self.findings = rows.head.called, rows.findings()
-        self.ends = [f"the last {plural(rows.n_empty, 'row')} {'is' if rows.n_empty == 1 else 'are'} empty"] * (
-            rows.n_empty > 0
-        )
-        self.ends += [f"the last row is a total ({rows.total}) and is not used as a sample"] * bool(rows.total)
-
-
-class _Typed:
-    """The columns of a Parquet or Arrow file, after a pass over its rows."""
-
-    def __init__(self, schema: Any, form: Layout, batches: Iterator[Any]) -> None:
-        self.form, self.names, self.n_rows = form, schema.names, 0
-        self.samples, self.ends = list[str](), list[str]()
-        self.tallies = {j: Tally(name, text=j in form.texts) for j, name in enumerate(schema.names)}
-        for batch in batches:
-            for j, tally in self.tallies.items():
-                tally.read(batch.column(j), self.n_rows + 1)
-            if form.label is not None:
-                self.samples += map(str, batch.column(form.label)[: _NAMES - len(self.samples)].to_pylist())
-            self.n_rows += batch.num_rows
-        classes = {j: in_order(map(str, self.tallies[j].distinct or ())) for j in form.classes}
-        self.form = form._replace(classes=classes)
-        held = [self.tallies[j] for j in form.numeric if j in form.texts]
-        self.findings = [of_text_columns(held)] if held else []
-
-
 def _profile(
     path: Path,
     kind: str,
-    table: _Texts | _Typed,
+    table: Rows,
+    findings: Sequence[Finding],
+    samples: Sequence[str],
     choices: Choices,
     notes: Sequence[str],
     spell: Callable[[Worded], str],
 ) -> TableProfile:
     read = [table.tallies[j] for j in table.form.numeric if j in table.tallies and not table.tallies[j].is_text]
     free = [tally for tally in read if tally.name not in choices.columns]
-    found = [*table.findings, *of_columns(free), *(each for tally in free for each in tally.warnings())]
+    found = [*findings, *of_columns(free), *(each for tally in free for each in tally.warnings())]
     if unsolved := [each for each in found if each.is_error and not each.uses]:
         raise refused(unsolved)
     for finding in found:
         if finding.applies:
             has_ids = table.form.label is not None or choices.ids is not None
             choices = _with(choices, _settings(finding, has_ids=has_ids))
-    texts = {
-        name: [spell(Refused(*each.parts)) for each in found if each.columns == (name,)] for name in set(table.names)
-    }
-    columns = tuple(_column(table, j, choices, texts[table.names[j]]) for j in sorted(table.tallies))
+    names = table.head.called
+    texts = {name: [spell(Refused(*each.parts)) for each in found if each.columns == (name,)] for name in set(names)}
+    columns = tuple(_column(table, j, choices, texts[names[j]]) for j in sorted(table.tallies))
     places = [j for j in table.form.numbers if columns[j].use in ("feature", "categories")]
     form = table.form._replace(numbers=places)
     used = [table.tallies[j] for j in places]
-    said = [*notes, *(spell(Refused(*each.parts)) for each in found if not each.columns), *table.ends]
+    said = [*notes, *(spell(Refused(*each.parts)) for each in found if not each.columns)]
     n_missing = sum(tally.n_missing + (0 if tally.text else tally.n_texts) for tally in used)
     return TableProfile(
         str(path),
@@ -290,10 +252,10 @@ def _profile(
         table.n_rows,
         columns,
         choices,
-        tuple(form.named(table.names)),
+        tuple(form.named(names)),
         str(form.dtype),
         n_missing,
-        tuple(table.samples),
+        tuple(samples),
         tuple(said),
     )
 
@@ -335,8 +297,8 @@ def _followed(choices: Choices, error: Refused) -> Choices:
     return followed
 
 
-def _column(table: _Texts | _Typed, j: int, choices: Choices, notes: Sequence[str]) -> ColumnProfile:
-    tally, name = table.tallies[j], table.names[j]
+def _column(table: Rows, j: int, choices: Choices, notes: Sequence[str]) -> ColumnProfile:
+    tally, name = table.tallies[j], table.head.called[j]
     is_label = j == table.form.label or name == choices.ids
     is_used = j in table.form.numbers and not choices.leaves_out(name)
     use: Use = "row names" if is_label else "excluded" if not is_used else "feature"

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -13,7 +13,7 @@ from scipy.sparse import coo_array
 from shiftsvd.errors import Part, Refused, Setting, few, plural, sentence
 from shiftsvd.io.base import Opened, bounded, labels, optional, plausible_shape
 from shiftsvd.io.choices import JOIN, Choices
-from shiftsvd.io.formats.cells import NO_CLASS, any_number, is_gap, number
+from shiftsvd.io.formats.cells import NO_CLASS, any_number, as_numpy, filled, is_gap, number, strings
 
 FEW_TEXTS: Final = 3  # different texts that may be missing values among numbers
 _PURPOSES: Final = {
@@ -84,12 +84,12 @@ def layout_of_text(names: Sequence[str], rows: Cells, short: bool, decimals: Seq
     return form._replace(texts=texts, why=why)
 
 
-def _are_numbers(cells: Sequence[str], decimal: str, choices: Choices) -> bool:
+def _are_numbers(cells: Sequence[str], decimal: str | None, choices: Choices) -> bool:
     """Return True if most cells are numbers, or at least two and a few different texts."""
-    filled = [cell for cell in cells if not is_gap(cell) and cell not in choices.na]
-    others = [cell for cell in filled if number(cell, decimal) is None]
-    n_numbers = len(filled) - len(others)
-    return 2 * n_numbers >= len(filled) or (n_numbers > 1 and len(set(others)) <= FEW_TEXTS)
+    there = [cell for cell in cells if not is_gap(cell) and cell.strip() not in choices.na]
+    others = [cell for cell in there if not (any_number(cell) if decimal is None else number(cell, decimal))]
+    n_numbers = len(there) - len(others)
+    return 2 * n_numbers >= len(there) or (n_numbers > 1 and len(set(others)) <= FEW_TEXTS)
 
 
 def _layout(names: Sequence[str], label: int | None, hidden: set[int], choices: Choices) -> Layout:
@@ -131,31 +131,27 @@ def says_identifiers(name: str) -> bool:
     return _IDENTIFIERS.fullmatch(name) is not None or _CAMEL.fullmatch(name) is not None
 
 
-def layout_of_schema(schema: Any, choices: Choices, *, strict: bool = True) -> Layout:
+def layout_of_schema(schema: Any, first: Any, choices: Choices) -> Layout:
+    """Return the layout of a table that stores kinds of columns; its `first` rows show which texts are numbers."""
     choices.check_names(schema.names)
     index = set(_stored_index(schema)).difference(choices.columns)  # the index of pandas is not a feature
     hidden = {j for j, name in enumerate(schema.names) if name in index}
-    form = _layout(schema.names, _label(schema, choices), hidden, choices)
+    held = frozenset(
+        j
+        for j, field in enumerate(schema)
+        if not holds_numbers(field)
+        and not (first and is_text(field.type) and _are_numbers(texts(first.column(j)), None, choices))
+    )
+    form = _layout(schema.names, _label(schema, choices, held), hidden, choices)
     fields = [schema.field(j) for j in form.numeric]
-    if strict:
-        for field in fields:
-            _check_numbers(field)
-    single = all(field.type == optional("pyarrow", "parquet").float32() for field in fields)
-    texts = frozenset(j for j, field in enumerate(schema) if not holds_numbers(field))
-    return form._replace(dtype=np.dtype(np.float32 if single else np.float64), texts=texts)
+    single = bool(fields) and all(field.type == optional("pyarrow", "parquet").float32() for field in fields)
+    return form._replace(dtype=np.dtype(np.float32 if single else np.float64), texts=held)
 
 
 def holds_numbers(field: Any) -> bool:
     types = optional("pyarrow", "parquet").types
-    kinds = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    kinds = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
     return any(is_kind(field.type) for is_kind in kinds)
-
-
-def _check_numbers(field: Any) -> None:
-    if not holds_numbers(field):
-        settings = ("one_hot", "drop") if is_text(field.type) else ("drop",)
-        text = f"column {field.name!r} must be numbers, got {field.type}."
-        raise Refused(text, *remedies([(Setting(setting, field.name), purpose(setting, 1)) for setting in settings]))
 
 
 def purpose(setting: str, count: int) -> str:
@@ -174,15 +170,14 @@ def remedies(uses: Sequence[Sequence[Part]]) -> tuple[Part, ...]:
     )
 
 
-def _label(schema: Any, choices: Choices) -> int | None:
+def _label(schema: Any, choices: Choices, texts: Collection[int]) -> int | None:
     if choices.ids is not None and choices.ids in schema.names:
         return int(schema.names.index(choices.ids))
     stored = _stored_index(schema)
     if len(stored) == 1 and schema.get_field_index(stored[0]) >= 0:
         return int(schema.get_field_index(stored[0]))
-    first = schema.names[0] if len(schema) else None
-    is_used = first in (*choices.drop, *choices.columns, *choices.one_hot)
-    return 0 if first is not None and not is_used and is_text(schema.field(0).type) else None
+    is_free = schema.names[:1] and schema.names[0] not in (*choices.drop, *choices.columns, *choices.one_hot)
+    return 0 if is_free and 0 in texts and is_text(schema.field(0).type) else None
 
 
 def _stored_index(schema: Any) -> list[str]:
@@ -197,22 +192,27 @@ def is_text(kind: Any) -> bool:
 
 
 def texts(column: Any) -> list[str]:
-    column = column.field("text") if optional("pyarrow", "parquet").types.is_struct(column.type) else column
+    column = column.field("text") if _is_mixed(column.type) else column
     return ["" if value is None else str(value) for value in column.to_pylist()]
 
 
 def as_texts(column: Any) -> Any:
     """Return the cells of a column as Arrow texts; "" if a value is null."""
     pa = optional("pyarrow", "parquet")
-    if pa.types.is_string(column.type):
+    if is_text(column.type):
+        column = column.cast(pa.string())
         return column.fill_null("") if column.null_count else column
-    return pa.array(texts(column), pa.string())
+    return strings(texts(column))
+
+
+def _is_mixed(kind: Any) -> bool:
+    # As `grid` makes columns with texts and numbers.
+    return bool(optional("pyarrow", "parquet").types.is_struct(kind)) and kind.names == ["text", "number"]
 
 
 def numbers_of(column: Any) -> Any:
     """Return the cells that are stored as numbers, null elsewhere, or None if a column holds texts alone."""
-    types = optional("pyarrow", "parquet").types
-    if types.is_struct(column.type) and column.type.names == ["text", "number"]:  # as `grid` makes them
+    if _is_mixed(column.type):
         return column.field("number")
     return column if holds_numbers(column) else None
 
@@ -223,19 +223,26 @@ def sound(batch: Any) -> Any:
 
 
 def to_numbers(batch: Any, form: Layout) -> npt.NDArray[Any]:
+    shape = batch.num_rows, 0
+    numbers = _numbers(batch, form.numeric, form.dtype) if form.numeric else np.empty(shape, form.dtype)
+    return with_indicators(numbers, batch, form, batch.schema.names)
+
+
+def with_indicators(
+    numbers: npt.NDArray[Any], batch: Any, form: Layout, names: Sequence[str], na: Sequence[str] = ()
+) -> npt.NDArray[Any]:
+    """Return columns of numbers with those of indicators between them; `na` are missing values."""
     if not form.classes:
-        return _numbers(batch, form.numbers, form.dtype)
-    X = np.empty((batch.num_rows, form.width), form.dtype)
-    numbers = iter(_numbers(batch, form.numeric, form.dtype).T if form.numeric else ())
-    place = 0
+        return numbers
+    X, place, plain = np.empty((len(numbers), form.width), numbers.dtype), 0, iter(numbers.T)
     for j in form.numbers:
-        found = (
-            indicators(batch.column(j), form.classes[j], batch.schema.names[j])
-            if j in form.classes
-            else next(numbers)[:, None]
-        )
-        X[:, place : place + found.shape[1]] = found
-        place += found.shape[1]
+        if j in form.classes:
+            column = filled(as_texts(batch.column(j)), strings(na)) if na else batch.column(j)
+            part = indicators(column, form.classes[j], names[j])
+        else:
+            part = next(plain)[:, None]
+        X[:, place : place + part.shape[1]] = part
+        place += part.shape[1]
     return X
 
 
@@ -251,9 +258,9 @@ def _numbers(batch: Any, positions: Sequence[int], dtype: np.dtype[Any]) -> npt.
 
 
 def indicators(column: Any, classes: Sequence[str], name: str) -> npt.NDArray[np.float64]:
-    pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
+    pc = optional("pyarrow.compute", "parquet")
     given = class_texts(column)
-    codes = pc.index_in(given, value_set=pa.array(classes, pa.string()))
+    codes = pc.index_in(given, value_set=strings(classes))
     unknown = given.filter(pc.and_(codes.is_null(), given.is_valid()))
     if len(unknown):
         category, categories = repr(unknown[0].as_py()), few(map(repr, classes), 10)
@@ -261,7 +268,7 @@ def indicators(column: Any, classes: Sequence[str], name: str) -> npt.NDArray[np
             f"column {name!r} has the category {category}, which did not occur in the training data. Known categories: "
             f"{categories}. Remove these rows, or fit on data with this category."
         )
-    found = codes.fill_null(-1).to_numpy(zero_copy_only=False)
+    found = as_numpy(codes.fill_null(-1))
     X = np.where(found < 0, np.nan, 0.0)[:, None] + np.zeros(len(classes))
     known = np.flatnonzero(found >= 0)
     X[known, found[known]] = 1
@@ -272,8 +279,7 @@ def class_texts(column: Any) -> Any:
     pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
     if pa.types.is_boolean(column.type):
         column = pc.if_else(column, "True", "False")  # as pandas writes them in texts
-    trimmed = pc.utf8_trim_whitespace(as_texts(column) if pa.types.is_struct(column.type) else column.cast(pa.string()))
-    return pc.if_else(pc.is_in(trimmed, pa.array(NO_CLASS)), pa.scalar(None, pa.string()), trimmed)
+    return filled(as_texts(column) if _is_mixed(column.type) else column.cast(pa.string()), strings(NO_CLASS))
 
 
 def in_order(classes: Iterable[str]) -> tuple[str, ...]:
@@ -284,10 +290,8 @@ def in_order(classes: Iterable[str]) -> tuple[str, ...]:
 
 def column_of_numbers(column: Any) -> npt.NDArray[Any]:
     pa = optional("pyarrow", "parquet")
-    if not (pa.types.is_float32(column.type) or pa.types.is_float64(column.type)):
-        column = column.cast(pa.float64(), safe=False)
-    values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return values
+    is_float = pa.types.is_float32(column.type) or pa.types.is_float64(column.type)
+    return as_numpy(column if is_float else column.cast(pa.float64(), safe=False))
 
 
 _PLACES = (("row", "column"), ("row", "col"), ("i", "j"), ("user", "item"))
@@ -351,7 +355,7 @@ class _Axis:
             codes = [self.names.setdefault(name, len(self.names)) for name in encoded.dictionary.to_pylist()]
             self._parts.append(np.array(codes, np.int64)[encoded.indices.to_numpy()])
         elif pa.types.is_integer(column.type):
-            self._parts.append(column.to_numpy(zero_copy_only=False).astype(np.int64))
+            self._parts.append(as_numpy(column).astype(np.int64))
         else:
             raise Refused(
                 f"the {self._what}s of triplets must be positions (integers from 0) or names (texts), got {column.type}"

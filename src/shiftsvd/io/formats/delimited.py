@@ -5,6 +5,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -12,21 +13,23 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.errors import Refused, Setting, plural
+from shiftsvd.errors import Part, Refused, Setting, plural
 from shiftsvd.io.base import bounded_lines, bounded_width, optional
 from shiftsvd.io.choices import Choices, naming
-from shiftsvd.io.formats.cells import Number, any_number, is_gap, number
+from shiftsvd.io.formats.cells import Number, any_number, arrow, is_gap, number, strings
 from shiftsvd.io.formats.columns import (
     TRIPLETS,
     Layout,
     Positions,
     as_texts,
-    indicators,
+    layout_of_schema,
     layout_of_text,
+    numbers_of,
     positions,
     texts,
+    with_indicators,
 )
-from shiftsvd.io.formats.grid import Grid, grid_of, is_number, shown, shown_row
+from shiftsvd.io.formats.grid import Grid, Stored, grid_of, is_number, shown, shown_row
 from shiftsvd.io.formats.tally import Finding, Seen, Tally, is_total, of_text_columns, rows_of_totals
 from shiftsvd.io.formats.text import LINES, TextForm, beginning, opened, text_form, undecoded
 from shiftsvd.runs.memory import limit_of
@@ -91,7 +94,7 @@ def _end_of_rows(text: bytes) -> int:
 class Head(NamedTuple):
     """Layout of a table, as detected in its first rows: where its rows are, notation, names and use of columns."""
 
-    source: TextRows | Grid
+    source: TextRows | Grid | Stored
     width: int  # columns of the table
     names: Sequence[str] | None
     row: int  # number of the first row, as spreadsheets count
@@ -106,10 +109,14 @@ class Head(NamedTuple):
 
 
 def head_of(
-    path: Path, key: str | None, choices: Choices, memory_limit: int | str | None = None, grid: Grid | None = None
+    path: Path,
+    key: str | None,
+    choices: Choices,
+    memory_limit: int | str | None = None,
+    grid: Grid | Stored | None = None,
 ) -> Head:
     grid = grid or grid_of(path, key, memory_limit)
-    if grid and grid.names is None:
+    if isinstance(grid, Grid) and grid.names is None:
         grid = grid._replace(skip=choices.skip, comments=choices.comments)
     source, found = (grid, _grid_rows(grid)) if grid else text_rows(path, choices, memory_limit)
     key = key if key in TRIPLETS else None
@@ -135,7 +142,7 @@ def head_of(
 
 
 def _headed(
-    source: TextRows | Grid,
+    source: TextRows | Grid | Stored,
     key: str | None,
     choices: Choices,
     names: Sequence[str] | None,
@@ -151,14 +158,19 @@ def _headed(
         cut = [cells for cells in cut if not is_total(cells)] or cut
     decimals, proven = _decimals(list(zip(*cut, strict=True)) or [()] * width, choices)
     where = positions(called, key) if names or key else None
-    form = Layout(None, []) if where else layout_of_text(called, cut, short, decimals, choices)
-    begins = source if above is None else source._replace(skip=above.end)
+    if where:
+        form = Layout(None, [])
+    elif isinstance(source, Stored):
+        form = layout_of_schema(source.schema, source.first, choices)
+    else:
+        form = layout_of_text(called, cut, short, decimals, choices)
+    begins = source if above is None or isinstance(source, Stored) else source._replace(skip=above.end)
     return Head(begins, width, names, 1 + (above.line if above else choices.skip), decimals, proven, form, where)
 
 
-def _grid_rows(grid: Grid) -> list[TextRow]:
+def _grid_rows(grid: Grid | Stored) -> list[TextRow]:
     found = []
-    for i, row in enumerate(islice(grid.below(), LINES), grid.skip + 1):
+    for i, row in enumerate(islice(grid.below(), LINES), 1 if isinstance(grid, Stored) else grid.skip + 1):
         stored = frozenset(j for j, value in enumerate(row) if is_number(value))
         found.append(TextRow(list(map(shown, row)), i, i, shown_row(row), stored))
     return found
@@ -219,24 +231,23 @@ def _is_header(line: str, after: str) -> bool:
 
 def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[str, list[TextRow]]:
     line = next(line for line in io.StringIO(text) if line.strip())
-    marks = [mark for mark in _SEPARATORS if mark in line]
-    tried = _tried(path, text, is_all, [separator] if separator else marks or [","])
+    marks = [mark for mark in _SEPARATORS if mark in line] or [","]
+    tried = _tried(path, text, is_all, [separator] if separator else marks)
+    if separator is None and not any(map(_fits, tried.values())):
+        tried |= _tried(
+            path, text, is_all, [mark for mark in (*_SEPARATORS, " ") if mark in text and mark not in tried]
+        )
+    if not tried:  # raise the error
+        _records(path, text, is_all, separator or marks[-1])
     best = max(tried, key=lambda mark: _fitness(tried[mark]))
-    if separator is None and not _fits(tried[best]):
-        others = [mark for mark in _SEPARATORS if mark in text and mark not in tried]
-        tried |= _tried(path, text, is_all, [*others, *(" " if '"' not in text else "")])
-        best = max(tried, key=lambda mark: _fitness(tried[mark]))
     return best, tried[best]
 
 
 def _tried(path: Path, text: str, is_all: bool, marks: Sequence[str]) -> dict[str, list[TextRow]]:
     tried: dict[str, list[TextRow]] = {}
     for mark in marks:
-        try:
+        with suppress(ValueError):  # such as quotes that end before another delimiter
             tried[mark] = _records(path, text, is_all, mark)
-        except ValueError:  # such as quotes that end before another delimiter
-            if mark == marks[-1] and not tried:
-                raise
     return tried
 
 
@@ -351,8 +362,12 @@ _CUT = 12  # bytes of memory for each byte of a row that is split into cells
 # column of a block: 18 s and 0.4 GB for 60 MB of text with 6,000 columns, against 6 s and 0.2 GB.
 _WIDE = MOST = 1 << 10
 _FIRST = 1 << 18  # bytes of text from which kinds of columns are known
+_STORED = 24  # bytes of memory for a number of a Parquet or Arrow file while a block is converted
 _CELL = 200  # bytes of memory for a cell of a sheet or database while a block is converted
-_NOTES = 3  # rows of one cell below a table that may be notes
+_NOTES = 3  # rows of one cell that may be notes
+_NOTE = re.compile(r"\W*[^\W\d][^,;\t|:=]*[:=]")  # Source: registry
+_SKIPPED = 6  # beginnings of rows that an error names for `comment`
+_VALUELESS = 1000  # rows of a block without values that are looked at
 _ADDENDS = 3  # rows, and entries that are not zero, from which a last row of sums is a total
 
 
@@ -380,18 +395,24 @@ class Rows:
         memory_limit: int | str | None = None,
         *,
         text: int | None = None,  # position of a column of texts to return
-        everything: bool = False,  # also tally columns that are not features
+        everything: bool = False,  # also tally columns that are not features, for a profile, which shows a few names
     ) -> None:
         self.head, self.ragged, self.total, self.n_empty = head, list[tuple[int, int, str]](), "", 0
         self._path, self._choices, self._memory, self._text = path, choices, memory_limit, text
         self.n_rows, self._has_begun = 0, False
-        self._totals = Seen("")  # rows above the last one that are called a total
+        self._totals = dict[
+            int, tuple[str, str]
+        ]()  # rows with the label of a total: this label, and the line's beginning
+        self._labels = set[str]()
+        self._named, self._blank = Seen(""), Seen("")  # rows of one text, without numbers, and of empty cells
+        self.n_headers = 0  # rows that repeat the header
         self.form = head.form
         features = set(self.form.numeric)
         tallied = range(head.width) if everything else features
+        self._n_names = _SHOWN if everything else None
         self.tallies = {
-            j: Tally(head.called[j], head.decimals[j], choices, j in self.form.texts, isinstance(head.source, Grid))
-            for j in (tallied if head.width <= _WIDE else ())
+            j: Tally(head.called[j], head.decimals[j], choices, j in self.form.texts, not self.is_text)
+            for j in (() if self.is_wide else tallied)
         }
         if head.form.unknown:
             self.form = head.form.with_classes(self._classes())
@@ -404,7 +425,11 @@ class Rows:
 
     @property
     def is_wide(self) -> bool:
-        return self.head.width > _WIDE and not self.form.classes and isinstance(self.head.source, TextRows)
+        return self.head.width > _WIDE and not self.form.classes and self.is_text
+
+    @property
+    def is_text(self) -> bool:
+        return isinstance(self.head.source, TextRows)
 
     def __iter__(self) -> Iterator[Block]:
         yield from self._wide() if self.is_wide else map(self._block, self._kept(self.batches()))
@@ -414,9 +439,7 @@ class Rows:
         j, called = where[2], self.head.called
         self.tallies = {j: Tally(called[j], self.head.decimals[j], self._choices)}
         for batch in self.batches():
-            values = optional("pyarrow", "parquet").array(
-                self.tallies[j].read(batch.column(j), self.head.row + self.n_rows)
-            )
+            values = arrow(self.tallies[j].read(batch.column(j), self.head.row + self.n_rows))
             self.n_rows += batch.num_rows
             yield batch.set_column(j, batch.schema.names[j], values)
 
@@ -433,25 +456,54 @@ class Rows:
             *self._of_totals(),
             *([of_text_columns(held, alone=self.head.width == 1)] if held else ()),
             *found,
+            *self._of_ends(),
         ]
 
+    def _of_ends(self) -> Iterator[Finding]:
+        if n := self.n_headers:
+            repeat = "row that repeats the header is" if n == 1 else f"{n:,} rows that repeat the header are"
+            yield Finding(f"the {repeat} not used.", is_error=False)
+        if n := self._blank.count:
+            are = "is used as a sample" if n == 1 else "are used as samples"
+            yield Finding(f"{plural(n, 'row')} of empty cells {are} ({self._blank.places}).", is_error=False)
+        if n := self.n_empty:
+            rows = "row of empty cells is" if n == 1 else f"{n:,} rows of empty cells are"
+            yield Finding(f"the last {rows} ignored.", is_error=False)
+        if self.total:
+            text = f"the last row is a total ({self.total}) and is not used as a sample."
+            yield Finding(text, ((Setting("keep_total", True), " to keep it"),), is_error=False, applies=False)
+
     def _of_totals(self) -> Iterator[Finding]:
-        seen = self._totals
-        if not self._choices.keep_total and 0 < seen.count <= max(1, self.n_rows // 2):
+        if self._choices.keep_total:
+            return
+        keep = Setting("keep_total", True), " to use all rows as samples"
+        if 0 < len(self._totals) <= max(1, self.n_rows // 2):
+            seen, begins = (
+                Seen(next(iter(self._totals.values()))[0]),
+                sorted({begin for _, begin in self._totals.values()}),
+            )
+            seen.add(len(self._totals), (self.head.row + i for i in self._totals))
             looks = f"{plural(seen.count, 'row')} above the last one may be totals: {seen}."
-            skip = naming("comment", sorted(seen.texts)), f" to skip {'it' if seen.count == 1 else 'them'}"
-            yield Finding(looks, (skip, (Setting("keep_total", True), " to use all rows as samples")))
+            yield Finding(looks, (*((_skip(begins),) if len(begins) <= _SKIPPED else ()), keep))
+        if (seen := self._named).count:
+            is_few = seen.count <= _NOTES
+            text = (
+                f"{plural(seen.count, 'row')} {'has' if seen.count == 1 else 'have'} only a name and no values: {seen}."
+            )
+            yield Finding(
+                text, (_skip(sorted(seen.texts)), keep) if is_few else (keep,), is_error=is_few, applies=is_few
+            )
 
     def _of_ragged(self) -> Iterator[Finding]:
         if not self.ragged:
             return
         first, more = self.ragged[0], len(self.ragged) - 1
-        if more < _NOTES and all(count == 1 and _is_note(text) for _, count, text in self.ragged):
+        if more < _NOTES and all(_is_note(text, count) for _, count, text in self.ragged):
             notes = [text.strip().lstrip('"')[:_SHOWN] for *_, text in self.ragged]
-            has, holds, it = ("row", "holds", "it") if not more else ("rows", "hold", "them")
+            has, holds = ("row", "holds") if not more else ("rows", "hold")
             rows = ", ".join(f"{row:,}" for row, *_ in self.ragged)
             shown = f"{has} {rows} {holds} only a text: {', '.join(map(repr, notes))}."
-            yield Finding(shown, ((naming("comment", notes), f" to skip {it}"),))
+            yield Finding(shown, (_skip(notes),))
             return
         below = f", and {plural(more, 'row')} below {'differs' if more == 1 else 'differ'}, too" if more else ""
         counted = f"row {first[0]:,} has {plural(first[1], 'cell')}, but the header has {self.head.width:,}{below}."
@@ -463,8 +515,9 @@ class Rows:
 
     def batches(self) -> Iterator[Any]:
         source, before, typed = self.head.source, 0, set[int]()
-        if isinstance(source, Grid):
-            yield from source.batches(max(1, block_bytes(self._memory) // (_CELL * self.head.width)))
+        if not isinstance(source, TextRows):
+            n_bytes = _CELL if isinstance(source, Grid) or self.form.texts else _STORED
+            yield from source.batches(max(1, block_bytes(self._memory) // (n_bytes * self.head.width)))
             return
         for piece in source.pieces(max(block_bytes(self._memory), _WIDEST * self.head.width), self._memory):
             batch = self._parsed(source, piece, typed, before)
@@ -503,7 +556,8 @@ class Rows:
                 raise
             doubtful = {int(failed[1])}
         else:
-            batch = next(iter(table.combine_chunks().to_batches()), pa.RecordBatch.from_pylist([], table.schema))
+            batches = table.combine_chunks().to_batches()
+            batch = batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
             doubtful = {j for j in typed if not self.tallies[j].reads(batch.column(j))}
             if not doubtful:
                 return batch
@@ -516,16 +570,19 @@ class Rows:
 
     def _kept(self, batches: Iterator[Any]) -> Iterator[Any]:
         # Hold back the last row with the empty rows around it: they may be a total, and the end of a spreadsheet.
-        held, empty = list[Any](), list[Any]()
-        self._totals, n_rows = Seen(""), 0
-        for batch in batches:
-            end = _filled(batch, batch.num_rows)
+        held, empty, n_rows = list[Any](), list[Any](), 0
+        last: Any = None
+        self._totals.clear()
+        self._labels.clear()
+        self.n_headers = 0
+        for batch in map(self._without_headers, batches):
+            end = batch.num_rows if isinstance(self.head.source, Stored) else _filled(batch, batch.num_rows)
             if end:
                 before = _filled(batch, end - 1)
                 self._has_begun |= bool(held or before)
-                for i in rows_of_totals(batch.column(0).slice(0, end - 1)):
-                    self._add_total(_row_of(batch, i), n_rows + i)
-                n_rows += batch.num_rows
+                self._add_totals(last, n_rows)
+                n_rows += 0 if last is None else last.num_rows
+                last = batch.slice(0, end)
                 if before:
                     yield from (*held, *empty, batch.slice(0, before))
                 elif held:
@@ -535,32 +592,65 @@ class Rows:
             if end < batch.num_rows:
                 empty.append(batch.slice(end))
         self.n_empty = sum(each.num_rows for each in empty)
-        if held and not self._is_total(_row_of(held[-1], held[-1].num_rows - 1)):
+        self._add_totals(last, n_rows, is_end=True)
+        if held and not self._is_total(_row_of(held[-1], held[-1].num_rows - 1), n_rows + last.num_rows - 1):
             yield from held
 
-    def _is_total(self, cells: Sequence[str | float]) -> bool:
+    def _without_headers(self, batch: Any) -> Any:
+        pc, names = optional("pyarrow.compute", "parquet"), self.head.names
+        if names is None or any(numbers_of(column) is column for column in batch.columns):
+            return batch
+        repeats: Any = None
+        for name, column in zip(strings(map(str.strip, names)), batch.columns, strict=True):
+            equal = pc.equal(pc.utf8_trim_whitespace(as_texts(column)), name)
+            repeats = equal if repeats is None else pc.and_(repeats, equal)
+            if not pc.any(repeats).as_py():
+                return batch
+        self.n_headers += pc.sum(repeats).as_py()
+        return batch.filter(pc.invert(repeats))
+
+    def _add_totals(self, batch: Any, first: int, *, is_end: bool = False) -> None:
+        labelled = {0, self.form.label or 0, *self.form.texts} if batch is not None else ()
+        for j in sorted(labelled):
+            is_first = j in (0, self.form.label)
+            for i, label in rows_of_totals(batch.column(j), self._labels, is_first=is_first, is_end=is_end).items():
+                cells = [shown(_stored(column[i].as_py())) for column in batch.columns[: j + 1]]
+                self._totals.setdefault(first + i, (label, self._beginning(cells).lstrip()))
+
+    def _beginning(self, cells: Sequence[str | float]) -> str:
+        source = self.head.source
+        return (source.separator if isinstance(source, TextRows) else ",").join(map(str, cells))
+
+    def _is_total(self, cells: Sequence[str | float], row: int) -> bool:
         place, cell = next(((j, cell) for j, cell in enumerate(cells) if cell != ""), (-1, ""))
         label, n_filled = str(cell), sum(cell != "" for cell in cells)
-        if place in self.form.numeric and n_filled == 1 < len(cells) and number(label) is None:
-            self._add_ragged(self.n_rows + 1, 1, label)
+        odd = [j for j in self.form.numeric if isinstance(cells[j], str) and cells[j] and not any_number(str(cells[j]))]
+        is_note = _NOTE.match(label) is not None and 2 * len(odd) >= len(self.form.numeric)
+        if odd and (is_note or (place in self.form.numeric and n_filled == 1 < len(cells))):
+            self._add_ragged(self.n_rows + 1, 1, self._beginning(cells[: place + 1]))
             return True
         if self._choices.keep_total or not self._has_begun:
             return False
-        if is_total([label]) and label not in self._totals.texts:
-            self.total = f"{label!r}"
-        elif self.n_rows >= _ADDENDS and self._is_sum(cells):
+        total, _ = self._totals.pop(row, ("", ""))
+        if total and total not in [label for label, _ in self._totals.values()]:
+            self.total = f"{total!r}"
+        elif not isinstance(self.head.source, Stored) and self.n_rows >= _ADDENDS and self._is_sum(cells):
             self.total = f"{label!r}, the sum of the others," if number(label) is None else "of sums"
         return bool(self.total)
 
     def _refuse_note(self, cells: Sequence[str | float], i: int) -> None:
         """Take a row of one text for a note; another remedy than that for a cell that does not fit."""
-        filled = [(j, cell) for j, cell in enumerate(cells) if cell != ""]
-        if (
-            len(filled) == 1 < len(cells)
-            and (tally := self.tallies.get(filled[0][0]))
-            and tally.forget(str(filled[0][1]))
-        ):
-            self._add_ragged(self.n_rows + i + 1, 1, str(filled[0][1]))
+        filled = [(j, str(cell)) for j, cell in enumerate(cells) if cell != ""]
+        row = self.head.row + self.n_rows + i
+        if not filled:
+            self._blank.add(1, (row,))
+        elif len(filled) == 1 < len(cells):
+            (j, cell), begin = filled[0], self._beginning(cells[: filled[0][0] + 1])
+            if j not in self.form.numeric and (len(cells) > 2 or _NOTE.match(cell)):
+                self._named.text = self._named.text or cell
+                self._named.add(1, (row,), begin)
+            elif (tally := self.tallies.get(j)) and tally.forget(cell):
+                self._add_ragged(self.n_rows + i + 1, 1, begin)
 
     def _is_sum(self, cells: Sequence[str | float]) -> bool:
         found = [_value(cells[j], self.head.decimals[j]) for j in self.form.numeric if cells[j] != ""]
@@ -569,44 +659,24 @@ class Rows:
         values, (sums, sizes, counts) = np.array(found, np.float64), self._sums
         return bool(np.all(np.abs(values - sums) <= 1e-9 * sizes) and np.sum((counts >= _ADDENDS) & (sums != 0)) > 1)
 
-    def _add_total(self, cells: Sequence[str | float], i: int) -> None:
-        label = str(cells[0]).strip()
-        self._totals.text = self._totals.text or label
-        self._totals.add(1, (self.head.row + i,), label)
-
     def _add_sums(self, numbers: npt.NDArray[np.float64]) -> None:
         self.n_rows += len(numbers)
-        there = np.nan_to_num(numbers, posinf=np.inf, neginf=-np.inf)
-        self._sums += [there.sum(0), np.abs(there).sum(0), np.count_nonzero(there, 0)]
+        there = np.where(np.isnan(numbers), 0, numbers)
+        self._sums += [there.sum(0), np.abs(there).sum(0), (there != 0).sum(0)]
 
     def _block(self, batch: Any) -> Block:
         first, form = self.head.row + self.n_rows, self.form
         columns = {j: tally.read(batch.column(j), first) for j, tally in self.tallies.items()}
-        numbers = np.empty((batch.num_rows, len(form.numeric)))
+        numbers = np.empty((batch.num_rows, len(form.numeric)), form.dtype)
         for place, j in enumerate(form.numeric):
             numbers[:, place] = columns[j]
-        for i in np.flatnonzero(np.all(np.isnan(numbers), axis=1))[:_ABOVE].tolist():
+        for i in np.flatnonzero(np.all(np.isnan(numbers), axis=1))[:_VALUELESS].tolist():
             self._refuse_note(_row_of(batch, i), i)
         self._add_sums(numbers)
-        if form.classes:
-            plain = dict(zip(form.numeric, numbers.T, strict=True))
-            parts = [
-                indicators(self.without_marks(batch.column(j)), form.classes[j], self.head.called[j])
-                if j in form.classes
-                else plain[j][:, None]
-                for j in form.numbers
-            ]
-            numbers = np.hstack(parts)
+        numbers = with_indicators(numbers, batch, form, self.head.called, self._choices.na)
         text = None if self._text is None else texts(batch.column(self._text))
-        return Block(numbers, [] if form.label is None else texts(batch.column(form.label)), text or [])
-
-    def without_marks(self, column: Any) -> Any:
-        pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
-        if not self._choices.na:
-            return column
-        given = as_texts(column)
-        is_missing = pc.is_in(pc.utf8_trim_whitespace(given), pa.array(self._choices.na))
-        return pc.if_else(is_missing, pa.scalar(None, pa.string()), given)
+        names = [] if form.label is None else texts(batch.column(form.label)[: self._n_names])
+        return Block(numbers, names, text or [])
 
     def _wide(self) -> Iterator[Block]:
         step = max(1, block_bytes(self._memory) // (8 * len(self.form.numbers)))
@@ -627,15 +697,21 @@ class Rows:
                 yield from map(self._kept_line, [held, *[[""] * self.head.width] * empty])
             held, empty = cells, 0
         self.n_empty = empty
-        if held and not self._is_total([cell.strip() for cell in held]):
-            yield self._kept_line(held)
+        if held:
+            self._note_total(held)
+            if not self._is_total([cell.strip() for cell in held], self.n_rows):
+                yield self._kept_line(held)
 
     def _kept_line(self, cells: Sequence[str]) -> tuple[npt.NDArray[np.float64], str, str]:
-        if is_total(cells):
-            self._add_total(cells, self.n_rows)
+        self._note_total(cells)
         numbers = self._row(cells, self.head.row + self.n_rows)
         self._add_sums(numbers[None])
         return numbers, cells[self.form.label or 0], cells[self._text or 0]
+
+    def _note_total(self, cells: Sequence[str]) -> None:
+        if is_total(cells):
+            j = next(j for j, cell in enumerate(cells) if cell.strip())
+            self._totals[self.n_rows] = (cells[j].strip(), self._beginning(cells[: j + 1]))
 
     def _lines(self) -> Iterator[list[str]]:
         source = cast("TextRows", self.head.source)
@@ -645,7 +721,7 @@ class Rows:
             for count, cells in enumerate(csv.reader(lines, delimiter=source.separator, strict=True), start=1):
                 if cells and len(cells) != self.head.width:
                     self._add_ragged(count, len(cells), source.separator.join(cells[:3]))
-                elif cells:
+                elif cells and cells != self.head.names:
                     yield cells
 
     def _row(self, cells: Sequence[str], row: int) -> npt.NDArray[np.float64]:
@@ -656,7 +732,7 @@ class Rows:
                 return np.array([cell or "nan" for cell in chosen], np.float64)
             except ValueError:
                 pass
-        pa, values = optional("pyarrow", "parquet"), np.full(len(features), np.nan)
+        values = np.full(len(features), np.nan)
         for place, (j, cell) in enumerate(zip(features, chosen, strict=True)):
             found = None if is_gap(cell) else number(cell, self.head.decimals[j])
             if is_gap(cell) or (found is not None and found == Number(found.value)):
@@ -664,12 +740,16 @@ class Rows:
                 continue
             if j not in self.tallies:
                 self.tallies[j] = Tally(self.head.called[j], self.head.decimals[j], self._choices)
-            values[place] = self.tallies[j].read(pa.array([cell]), row)[0]
+            values[place] = self.tallies[j].read(strings([cell]), row)[0]
         return values
 
 
-def _is_note(text: str) -> bool:
-    return bool(text.strip()) and not any_number(text)
+def _skip(begins: Sequence[str]) -> tuple[Part, ...]:
+    return naming("comment", begins), f" to skip {'it' if len(begins) == 1 else 'them'}"
+
+
+def _is_note(text: str, n_cells: int) -> bool:
+    return bool(text.strip()) and not any_number(text) and (n_cells == 1 or _NOTE.match(text.lstrip('"')) is not None)
 
 
 def _filled(batch: Any, end: int) -> int:
@@ -681,9 +761,14 @@ def _row_of(batch: Any, i: int) -> list[str | float]:
     return [_cell(column[i].as_py()) for column in batch.columns]
 
 
+def _stored(value: Any) -> Any:
+    if isinstance(value, dict) and "number" in value:  # of a column with texts and numbers
+        return value["text"] if value["number"] is None else value["number"]
+    return value
+
+
 def _cell(value: Any) -> str | float:
-    if isinstance(value, dict):  # of a column with texts and numbers
-        value = value["text"] if value["number"] is None else value["number"]
+    value = _stored(value)
     return value.strip() if isinstance(value, str) else "" if value is None else value
 
 

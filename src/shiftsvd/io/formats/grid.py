@@ -1,4 +1,4 @@
-"""Sheets of workbooks and tables of databases: rows of values, in blocks of Arrow columns like those of text files."""
+"""Sheets, tables of databases, Parquet and Arrow files: rows in blocks of Arrow columns like those of text files."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import weakref
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from decimal import Decimal
@@ -15,11 +16,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from shiftsvd.errors import Refused, Setting, few, plural
 from shiftsvd.io.base import optional
-from shiftsvd.io.formats import sheets
-from shiftsvd.io.formats.columns import TRIPLETS
+from shiftsvd.io.formats import parquet, sheets
+from shiftsvd.io.formats.cells import arrow, strings
+from shiftsvd.io.formats.columns import TRIPLETS, is_text, sound, texts
+from shiftsvd.io.formats.text import LINES
 from shiftsvd.io.sniff import content_of, split_element
 from shiftsvd.runs.memory import limit_of, shown_bytes
 
@@ -27,6 +31,7 @@ _AT_ONCE: Final = 1 << 10  # rows that a database returns at once
 _DUCKDB = _CALAMINE = 1 << 26  # bytes that these need at least
 _BLOB: Final = 20  # bytes of a binary value that are shown
 _WAL: Final = 2  # version of a SQLite file with a write-ahead log
+_EXACT: Final = 1 << 53  # whole numbers below are exact as floats
 _INT64: Final = 1 << 63
 
 GRIDS: Final = ("zip", "OLE", "SQLite", "DuckDB")  # contents of files
@@ -44,13 +49,67 @@ class Grid(NamedTuple):
 
     def below(self) -> Rows:
         found = islice(self.rows(), self.skip, None)
-        return (row for row in found if not self.comments or not shown_row(row).startswith(self.comments))
+        return (row for row in found if not shown_row(row).startswith(self.comments)) if self.comments else found
 
     def batches(self, n_rows: int) -> Iterator[Any]:
         pa, rows = optional("pyarrow", "parquet"), self.below()
         while part := list(islice(rows, n_rows)):
-            columns = [_column(column) for column in zip(*part, strict=True)]
+            columns = (None if self.names is None else _numeric(part)) or list(map(_column, zip(*part, strict=True)))
             yield pa.RecordBatch.from_arrays(columns, [str(j + 1) for j in range(len(columns))])
+
+
+class Stored(NamedTuple):
+    """Rows of a Parquet or Arrow file."""
+
+    path: Path
+    schema: Any
+    is_parquet: bool
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.schema.names)
+
+    def batches(self, n_rows: int) -> Iterator[Any]:
+        if self.is_parquet:
+            yield from map(sound, parquet.opened(self.path).iter_batches(n_rows, use_threads=False))
+            return
+        with _arrow(self.path) as (_, stored):
+            for batch in map(sound, stored):
+                yield from (batch.slice(first, n_rows) for first in range(0, batch.num_rows, n_rows))
+
+    @property
+    def first(self) -> Any:
+        """The first rows; None if there are none, or no texts, which may be numbers."""
+        has_texts = any(is_text(field.type) for field in self.schema)
+        return next(self.batches(LINES), None) if has_texts else None
+
+    def below(self) -> Rows:
+        """Yield the first rows: their texts, and 1 for numbers."""
+        batch = self.first
+        columns = () if batch is None else zip(batch.columns, self.schema, strict=True)
+        cells = [texts(column) if is_text(field.type) else [1] * len(column) for column, field in columns]
+        return zip(*cells, strict=True) if cells else iter([[1] * len(self.schema)])
+
+
+def stored_table(path: Path, memory_limit: int | str | None) -> Stored | None:
+    content = content_of(path)
+    if content == "Parquet":
+        parquet.bounded_footer(path, memory_limit)
+        return Stored(path, parquet.opened(path).schema_arrow, True)
+    if content != "Arrow":
+        return None
+    with _arrow(path) as (schema, _):
+        return Stored(path, schema, False)
+
+
+@contextmanager
+def _arrow(path: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
+    pa, ipc = optional("pyarrow", "parquet"), optional("pyarrow.ipc", "parquet")
+    with pa.OSFile(str(path)) as source:
+        is_stream, pool = source.read(6) != b"ARROW1", pa.system_memory_pool()  # see `_numbers`
+        source.seek(0)
+        table = ipc.open_stream(source, memory_pool=pool) if is_stream else ipc.open_file(source, memory_pool=pool)
+        yield table.schema, table if is_stream else map(table.get_batch, range(table.num_record_batches))
 
 
 def shown_row(row: Sequence[Any]) -> str:
@@ -74,34 +133,46 @@ def shown(value: Any) -> str:
     return str(sheets.shown(value))
 
 
+def _numeric(rows: Sequence[Sequence[Any]]) -> list[Any] | None:
+    """Return the columns of a database if all their cells are numbers, without a loop in Python."""
+    if any(isinstance(value, bool) for value in rows[0]):
+        return None
+    try:
+        X = np.frombuffer(array("d", chain.from_iterable(rows))).reshape(len(rows), -1)
+    except (TypeError, OverflowError):
+        return None
+    return [_whole(column) for column in X.T.copy()] if np.all(np.abs(X) < _EXACT) else None
+
+
+def _whole(values: npt.NDArray[np.float64], there: npt.NDArray[np.bool_] | None = None) -> Any:
+    entries = values if there is None else values[there]
+    return arrow(
+        np.where(np.isnan(values), 0, values).astype(np.int64) if np.all(np.trunc(entries) == entries) else values,
+        there,
+    )
+
+
 def _column(values: Sequence[Any]) -> Any:
     """Return numbers, texts, or both: a structure of the text of each cell, and of its number where it is one."""
-    pa = optional("pyarrow", "parquet")
-    types = set(map(type, values)) - {type(None)}
-    if types == {float}:  # without a loop in Python
-        column = pa.array(values, pa.float64())
-        entries = column.drop_null().to_numpy()
-        is_whole = np.all((np.trunc(entries) == entries) & (np.abs(entries) < _INT64))
-        return column.cast(pa.int64()) if is_whole else column
-    stored = [is_number(value) for value in values]
-    numbers = [value if there else None for value, there in zip(values, stored, strict=True)]
-    n_empty = sum(value is None or value == "" for value in values)
-    if sum(stored) + n_empty == len(values):
-        whole = all(value is None or (value == value // 1 and abs(value) < _INT64) for value in numbers)
-        if whole and any(stored):
-            return pa.array([None if value is None else int(value) for value in numbers], pa.int64())
-        return _floats(numbers)
-    texts = pa.array(map(shown, values), pa.string())
-    return pa.StructArray.from_arrays([texts, _floats(numbers)], ["text", "number"]) if any(stored) else texts
+    stored = np.array([is_number(value) for value in values])
+    numbers = np.array([float(value) if there else np.nan for value, there in zip(values, stored, strict=True)])
+    if all(value is None or value == "" for value, there in zip(values, stored, strict=True) if not there):
+        if np.all(np.abs(numbers[stored]) < _EXACT):
+            return _whole(numbers, stored) if np.any(stored) else arrow(numbers, stored)
+        entries = [value if there else 0 for value, there in zip(values, stored, strict=True)]
+        is_whole = all(value == value // 1 and abs(value) < _INT64 for value in entries)
+        return arrow(np.array(list(map(int, entries)), np.int64) if is_whole else numbers, stored)
+    written = strings(map(shown, values))
+    parts = [written, arrow(numbers, stored)]
+    return (
+        optional("pyarrow", "parquet").StructArray.from_arrays(parts, ["text", "number"]) if np.any(stored) else written
+    )
 
 
-def _floats(numbers: Sequence[Any]) -> Any:
-    pa = optional("pyarrow", "parquet")
-    return pa.array([None if value is None else float(value) for value in numbers], pa.float64())
-
-
-def grid_of(path: Path, key: str | None, memory_limit: int | str | None) -> Grid | None:
-    """Return the rows of a workbook or a database, or None if `path` is a file of another kind."""
+def grid_of(path: Path, key: str | None, memory_limit: int | str | None) -> Grid | Stored | None:
+    """Return the rows of a file that stores cells, or None if `path` is a text file."""
+    if stored := stored_table(path, memory_limit):
+        return stored
     content, (file, element) = content_of(path), split_element(path)
     key = element or (None if key in TRIPLETS else key)
     if content in ("zip", "OLE"):

@@ -10,7 +10,7 @@ from shiftsvd.errors import Part, Setting
 from shiftsvd.io.base import Opened, called
 from shiftsvd.io.choices import JOIN, Choices, naming, shown
 from shiftsvd.io.formats.cells import any_number
-from shiftsvd.io.formats.tally import Finding, Tally, is_total, of_columns
+from shiftsvd.io.formats.tally import Finding, Tally, of_columns
 from shiftsvd.runs.messages import log_notice, warn
 
 _SHOWN = 5  # names in a notice
@@ -26,10 +26,6 @@ def check_table(path: Path, opened: Opened, choices: Choices, tallies: Iterable[
     free = [each for each in tallies if each.name not in choices.columns]
     for finding in (*of_columns(free), *(each for tally in free for each in tally.warnings())):
         warn(f"{called(path)}: ", *finding.parts)
-    last = "" if opened.rows is None else str(opened.rows[-1])
-    if is_total([last]) and not choices.keep_total:  # of Parquet and Arrow files
-        is_called = f"the last row has the name {last!r} and is used as a sample. Remove it if it is a total."
-        warn(f"{called(path)}: {is_called}")
 
 
 def suspects_of(opened: Opened, choices: Choices) -> Iterator[Tally]:
@@ -80,15 +76,6 @@ def notice_label(path: Path, name: str, why: str | None) -> None:
 def log_findings(path: Path, findings: Iterable[Finding]) -> None:
     for finding in findings:
         log_notice(f"{called(path)}: ", *finding.parts)
-
-
-def notice_end(path: Path, n_empty: int, total: str) -> None:
-    if n_empty:
-        rows = "row of empty cells is" if n_empty == 1 else f"{n_empty:,} rows of empty cells are"
-        log_notice(f"{called(path)}: the last {rows} ignored.")
-    if total:
-        is_total = f"{called(path)}: the last row is a total ({total}) and is not used as a sample. Use "
-        log_notice(is_total, Setting("keep_total", True), " to keep it.")
 
 
 def notice_header(path: Path, names: Sequence[str] | None) -> None:

@@ -1,4 +1,4 @@
-"""Parquet files: triplets in memory; numeric columns as rows, read by row groups."""
+"""Parquet files: numeric columns as rows, read by row groups."""
 
 import os
 from bisect import bisect_right
@@ -29,15 +29,15 @@ from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.formats.columns import (
     Layout,
     column_of_numbers,
-    gather,
+    holds_numbers,
+    is_text,
     layout_of_schema,
-    positions,
     sound,
     texts,
     to_numbers,
 )
 from shiftsvd.io.formats.notices import check_table
-from shiftsvd.io.formats.tally import Tally, are_dates, has_suspect_name
+from shiftsvd.io.formats.tally import Tally, are_dates, has_suspect_name, rows_of_totals
 from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.numerics.digests import told
 from shiftsvd.runs.memory import limit_of
@@ -50,34 +50,44 @@ _PAGE = 1 << 20  # bytes of a column that writers compress together
 _COLUMN, _PARSED = 12_000, 16
 
 
-def read(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices = NOTHING) -> Opened:
-    _bounded_footer(path, memory_limit)
+def read(path: Path, first: Any, memory_limit: int | str | None, choices: Choices = NOTHING) -> Opened | None:
+    """Return columns of numbers, or None if the rows must be read as those of a text file."""
     file = opened(path)
     names = file.schema_arrow.names
     bounded_width(path, len(names), memory_limit, _COLUMN)
-    where = positions(names, key)
-    if where:
-        choices.refuse_for("triplets")
-        return gather(path, map(sound, file.iter_batches(use_threads=False)), where, memory_limit)
-    form = layout_of_schema(file.schema_arrow, choices)
+    form = layout_of_schema(file.schema_arrow, first, choices)
+    are_numbers = all(holds_numbers(file.schema_arrow.field(j)) for j in form.numeric)
+    if choices.na or not are_numbers or (not choices.keep_total and _has_totals(file, form)):
+        return None
+    row_names = _row_names(path, file, form, memory_limit)
     form = form.with_classes((j, column(file, j)) for j in form.unknown)
     limit = limit_of(memory_limit)
     batch = _BATCH if limit is None else int(np.clip(limit // _SHARE, _LEAST, _BATCH))
     source = ParquetRows(path, file.metadata, form, batch)
     plausible_shape(path, source.shape, memory_limit)
     bounded(f"{path}: a page of each column", source.decoding_bytes(1), memory_limit, _SMALLER)
-    found = Opened(
-        source, _row_names(path, file, form, memory_limit), labels(path, form.named(names), memory_limit), table=True
-    )
+    found = Opened(source, row_names, labels(path, form.named(names), memory_limit), table=True)
     check_table(path, found, choices, _suspects(file, form, choices))
     return found
 
 
-def _bounded_footer(path: Path, memory_limit: int | str | None) -> None:
+def bounded_footer(path: Path, memory_limit: int | str | None) -> None:
     with path.open("rb") as file:
         file.seek(-min(8, path.stat().st_size), os.SEEK_END)
         length = int.from_bytes(file.read(4), "little")
     bounded(f"{path}: its footer", _PARSED * min(length, path.stat().st_size), memory_limit, TRANSPOSED)
+
+
+def _has_totals(file: Any, form: Layout) -> bool:
+    for j, field in enumerate(file.schema_arrow):
+        if (j == form.label or j in form.texts) and is_text(field.type):
+            n_rows, seen, is_first = 0, set[str](), j in (0, form.label)
+            for batch in file.iter_batches(columns=[field.name], use_threads=False):
+                n_rows += batch.num_rows
+                is_end = n_rows == file.metadata.num_rows
+                if rows_of_totals(sound(batch).column(0), seen, is_first=is_first, is_end=is_end):
+                    return True
+    return False
 
 
 def column(file: Any, j: int) -> Any:

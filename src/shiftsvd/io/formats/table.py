@@ -1,35 +1,30 @@
 """Tables: CSV, TSV, Parquet and Arrow files as matrices, and one column read by itself."""
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.errors import Refused, Setting
-from shiftsvd.io.base import NAME, Labels, Opened, bounded, labels, optional, plausible_shape, reading
-from shiftsvd.io.choices import NOTHING, OF_TEXTS, Choices, shown
+from shiftsvd.io.base import NAME, Labels, Opened, bounded, labels, plausible_shape, reading
+from shiftsvd.io.choices import NOTHING, Choices, shown
 from shiftsvd.io.formats import parquet
 from shiftsvd.io.formats.cells import NO_CLASS, is_gap, number
 from shiftsvd.io.formats.columns import (
     TRIPLETS,
-    Layout,
     gather,
     in_order,
-    layout_of_schema,
     positions,
-    sound,
     texts,
-    to_numbers,
 )
 from shiftsvd.io.formats.delimited import Rows, head_of
-from shiftsvd.io.formats.grid import GRIDS
-from shiftsvd.io.formats.notices import check_table, log_findings, notice_end, notice_header, notice_label, suspects_of
+from shiftsvd.io.formats.grid import GRIDS, Stored, stored_table
+from shiftsvd.io.formats.notices import check_table, log_findings, notice_header, notice_label, suspects_of
 from shiftsvd.io.formats.numpy_files import NpyRows
 from shiftsvd.io.formats.tally import refused
 from shiftsvd.io.sniff import content_of, format_of, formats, split_element
@@ -87,10 +82,6 @@ def _cells(path: Path, name: str, kind: str, choices: Choices) -> tuple[list[str
         file = parquet.opened(path)
         names = file.schema_arrow.names
         return None if name not in names else texts(parquet.column(file, names.index(name))), names
-    if kind == "arrow":
-        with _arrow(path) as (schema, stored):
-            j = schema.get_field_index(name)
-            return None if j < 0 else [cell for batch in stored for cell in texts(batch.column(j))], schema.names
     head = head_of(path, "matrix", replace(choices, one_hot={}))
     if name not in head.called:
         return None, head.called
@@ -118,74 +109,30 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
         refuse_settings(content, choices)
         if content not in GRIDS and split_element(path)[1] is not None:
             raise ValueError(f"{path}: this file holds one table. Pass it without the name of a table.")
-        if content == "Parquet":
-            return parquet.read(path, key, memory_limit, choices)
-        return (_read_arrow if content == "Arrow" else _read_text)(path, key, memory_limit, choices)
-
-
-_WHOLE: Final = {  # settings that do not apply to a kind of file
-    **dict.fromkeys(("Parquet", "Arrow"), OF_TEXTS),
-    **dict.fromkeys(("SQLite", "DuckDB"), ("sep", "encoding", "comment", "skip")),
-    **dict.fromkeys(("zip", "OLE"), ("sep", "encoding")),
-}
+        stored = stored_table(path, memory_limit) if content == "Parquet" else None
+        found = None
+        if stored is not None and not positions(stored.names, key):
+            found = parquet.read(path, stored.first, memory_limit, choices)
+        return _read_rows(path, key, memory_limit, choices) if found is None else found
 
 
 def refuse_settings(content: str, choices: Choices) -> None:
-    given = [name for name in choices.given if name in _WHOLE.get(content, ())]
+    is_sheet, of_texts = content in ("zip", "OLE"), ("sep", "encoding", "comment", "skip")
+    is_stored = is_sheet or content in ("Parquet", "Arrow", "SQLite", "DuckDB")
+    given = [name for name in choices.given if is_stored and name in (of_texts[:2] if is_sheet else of_texts)]
     if given and not choices.remembered:
-        got = {"zip": "a sheet", "OLE": "a sheet"}.get(content, f"a {content} file")
+        got = "a sheet" if is_sheet else f"a {content} file"
         raise Refused(Setting(given[0]), f" applies to text files, got {got}. Remove it.")
 
 
-@contextmanager
-def _arrow(path: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
-    pa, ipc = optional("pyarrow", "parquet"), optional("pyarrow.ipc", "parquet")
-    with pa.OSFile(str(path)) as source:
-        is_stream, pool = source.read(6) != b"ARROW1", pa.system_memory_pool()  # see `_numbers`
-        source.seek(0)
-        table = ipc.open_stream(source, memory_pool=pool) if is_stream else ipc.open_file(source, memory_pool=pool)
-        stored = table if is_stream else map(table.get_batch, range(table.num_record_batches))
-        yield table.schema, map(sound, stored)
-
-
-@contextmanager
-def typed_table(path: Path) -> Iterator[tuple[Any, Callable[[Choices], Layout], Iterator[Any]]]:
-    """Yield the schema of a Parquet or Arrow file, its layout by settings, and its batches."""
-    if content_of(path) == "Parquet":
-        file = parquet.opened(path)
-        schema = file.schema_arrow
-        yield schema, partial(layout_of_schema, schema, strict=False), map(sound, file.iter_batches(use_threads=False))
-    else:
-        with _arrow(path) as (schema, stored):
-            yield schema, partial(layout_of_schema, schema, strict=False), stored
-
-
-def _read_arrow(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices) -> Opened:
-    with _arrow(path) as (schema, stored):
-        batches: Iterable[Any] = stored
-        places = positions(schema.names, key)
-        if places:
-            choices.refuse_for("triplets")
-            return gather(path, batches, places, memory_limit)
-        form = layout_of_schema(schema, choices)
-        if form.unknown:
-            batches = list(batches)
-            form = form.with_classes((j, batch.column(j)) for batch in batches for j in form.unknown)
-        parts = (
-            (to_numbers(batch, form), [] if form.label is None else texts(batch.column(form.label)))
-            for batch in batches
-        )
-        found = _gather(path, parts, form.named(schema.names), form.label is not None, memory_limit, (form, choices))
-    check_table(path, found, choices, suspects_of(found, choices) if isinstance(found.matrix, np.ndarray) else ())
-    return found
-
-
-def _read_text(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices) -> Opened:
+def _read_rows(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices) -> Opened:
     head = head_of(path, key, choices, memory_limit)
     rows = Rows(path, head, choices, memory_limit)
     if head.triplets:
         choices.refuse_for("triplets", choices.of_texts)
-        found = gather(path, rows.triplets(head.triplets), head.triplets, memory_limit, digits=True)
+        found = gather(
+            path, rows.triplets(head.triplets), head.triplets, memory_limit, digits=not isinstance(head.source, Stored)
+        )
     else:
         notice_header(path, head.names)
         notice_label(path, head.called[0], head.form.why)
@@ -195,7 +142,6 @@ def _read_text(path: Path, key: str | None, memory_limit: int | str | None, choi
     if errors := [each for each in findings if each.is_error]:
         raise refused(errors)
     log_findings(path, findings)
-    notice_end(path, rows.n_empty, rows.total)
     if not head.triplets:
         is_held = isinstance(found.matrix, np.ndarray)
         suspects = rows.tallies.values() if not rows.is_wide else suspects_of(found, choices) if is_held else ()

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -17,12 +17,17 @@ from shiftsvd.io.formats.cells import (
     NO_CLASS,
     Cells,
     Number,
+    arrow,
+    as_numpy,
+    filled,
     has_leading_zeros,
     is_unit,
+    nulled,
     number,
     numbers_like,
     plain_numbers,
     proves,
+    strings,
 )
 from shiftsvd.io.formats.columns import (
     FEW_TEXTS,
@@ -54,30 +59,74 @@ _DATE: Final = re.compile(
     r"|\d{1,2}[- ]?[A-Za-z]{3,9}\.?[- ,]*\d{2,4}|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
 )
 _CODES = 1e11  # whole numbers above are codes, such as those in bars
-_DAY: Final = re.compile(r"(.*[_\W])?(day|date|datum|tag|fecha|jour|data|giorno)([_\W].*)?", re.IGNORECASE)
+_DAY: Final = re.compile(
+    r"(.*[_\W])?(day|date|datum|tag|fecha|jour|data|giorno|time|timestamp|zeit|epoch|hora|heure|ora)([_\W].*)?",
+    re.IGNORECASE,
+)
 _CLASS: Final = re.compile(
     r"(.*[_\W])?(class|classes|label|labels|target|cluster|group|species|outcome|y)", re.IGNORECASE
 )
-_TOTAL: Final = (
-    r"\W*((grand|sub)[- ]?)?(totals?|sums?|summe|gesamt(summe|ergebnis)?|insgesamt|total g[eé]n[eé]ral|somme|somma|"
-    r"suma( total)?|totale( generale)?|totaal|means?|averages?|mittelwert|durchschnitt|moyenne)\W*"
+# Labels of rows that summarise others. Short ones are also names (South Dakota, nitrogen), and statistics are also
+# categories in later columns (average): they count next to others, and once in the last row.
+_SUMS = (
+    r"(?:(?:grand|sub)[- ]?)?(?:totals?|sums?|summe|zwischensumme|gesamt(?:summe|ergebnis)?|ergebnis|insgesamt|totaal|"
+    r"total g[eé]n[eé]ral|total general|sous-total|somme|somma|suma(?: total)?|totale(?: generale| complessivo)?)"
 )
+_STATISTICS = (
+    r"means?|averages?|mean ?\(sd\)|mittelwert|durchschnitt|moyenne|promedio|gemiddelde|medians?|mediane?|"
+    r"mediana|m[eé]diane|minimum|maximum|m[ií]nimo|m[aá]ximo|minimo|massimo|standard deviation|stdev|"
+    r"std\.? ?dev(?:iation|\.)?|standardabweichung|[eé]cart[- ]type|desv\. ?(?:est|t[ií]p)\.?|"
+    r"desviaci[oó]n (?:est[aá]ndar|t[ií]pica)|deviazione standard|variances?|varianz|n\s*=\s*\d+"
+)
+_BRIEF = r"n|sd|s\.d\.|std\.?|se|sem|cv|min\.?|max\.?|m[ií]n\.?|m[aá]x\.?|count|stabw\.?|media|anzahl"
+_SUM: Final = re.compile(rf"\W*{_SUMS}\W*", re.IGNORECASE)
+_STATISTIC: Final = re.compile(rf"\W*(?:{_STATISTICS})\W*", re.IGNORECASE)
+_SHORT: Final = re.compile(rf"\W*(?:{_BRIEF})\W*", re.IGNORECASE)
+_CANDIDATE: Final = rf"(^|\W)({_SUMS}|{_STATISTICS}|{_BRIEF})(\W|$)"
+# Spreadsheets write "North Total" below the rows of North.
+_OF_GROUP: Final = re.compile(rf"(?P<before>.*\S)?\s*\b{_SUMS}\b\s*(?P<after>\S.*)?", re.IGNORECASE)
+_DETAIL: Final = re.compile(r"[\W\d]*|\(.*\)|n\s*=.*", re.IGNORECASE)  # in "Total 2026" and "Total (n=30)"
 Kind = Literal["measurement", "identifier", "label", "date", "constant", "text"]
 
 
-def is_total(cells: Sequence[str]) -> bool:
-    """Return True for a row whose first text is a word such as Total, Summe or Somme."""
-    label = next((cell.strip() for cell in cells if cell.strip()), "")
-    return re.fullmatch(_TOTAL, label, re.IGNORECASE) is not None
+def is_total(cells: Iterable[str]) -> bool:
+    """Return True for a row whose first text is a word such as Total, Summe or Mean."""
+    label = next((cell for cell in cells if cell.strip()), "").strip()
+    return _STATISTIC.fullmatch(label) is not None or _is_sum(label, ())
 
 
-def rows_of_totals(labels: Any) -> list[int]:
-    """Return the places of words such as Total in a column of texts."""
+def _is_sum(label: str, groups: Container[str]) -> bool:
+    if _SUM.fullmatch(label):
+        return True
+    found = _OF_GROUP.fullmatch(label)
+    others = [] if found is None else [text for text in found.groups() if text]
+    return found is not None and all(_DETAIL.fullmatch(text) or text in groups for text in others)
+
+
+def rows_of_totals(labels: Any, seen: set[str], *, is_first: bool = True, is_end: bool = False) -> dict[int, str]:
+    """Return the places and texts of labels such as Total in a column of texts; `is_end` if the last row is the end.
+
+    Adds all labels that may be those of totals to `seen`.
+    """
     pc = optional("pyarrow.compute", "parquet")
     if numbers_of(labels) is labels:
-        return []
-    found = pc.match_substring_regex(as_texts(labels), rf"^\s*({_TOTAL})\s*$", ignore_case=True)
-    return [int(i) for i in np.flatnonzero(pc.fill_null(found, False).to_numpy(zero_copy_only=False))]
+        return {}
+    texts = filled(as_texts(labels), strings([""]))
+    there = np.flatnonzero(as_numpy(pc.match_substring_regex(texts, _CANDIDATE, ignore_case=True)))
+    if not len(there):
+        return {}
+    groups, found = set(texts.unique().to_pylist()), {int(i): texts[int(i)].as_py() for i in there}
+    totals = {i for i, label in found.items() if _is_sum(label, groups)}
+    others = {i: label for i, label in found.items() if i not in totals}
+    statistics = [i for i, label in others.items() if _STATISTIC.fullmatch(label)]
+    totals.update(statistics if is_first else ())
+    short = sorted({*statistics, *(i for i, label in others.items() if _SHORT.fullmatch(label))} - totals)
+    for i in (*short, *reversed(short)):
+        is_last = is_end and i == len(texts) - 1 and found[i] not in seen and list(found.values()).count(found[i]) == 1
+        if {i - 1, i + 1} & totals or is_last:
+            totals.add(i)
+    seen.update(found.values())
+    return {i: found[i] for i in sorted(totals)}
 
 
 @dataclass(frozen=True)
@@ -115,11 +164,15 @@ class Seen:
             self.texts.add(text or self.text)
         self.rows += [row for row, _ in zip(rows, range(_ROWS - len(self.rows)), strict=False)]
 
-    def __str__(self) -> str:
+    @property
+    def places(self) -> str:
         others = self.count - len(self.rows)
         *first, last = [f"{row:,}" for row in self.rows] + ([f"{others:,} more"] if others else [])
         rows = f"{', '.join(first)} and {last}" if first else last
-        return f"{_short(self.text)!r} (row{'s' if self.count > 1 else ''} {rows})"
+        return f"row{'s' if self.count > 1 else ''} {rows}"
+
+    def __str__(self) -> str:
+        return f"{_short(self.text)!r} ({self.places})"
 
 
 @dataclass(eq=False)
@@ -133,8 +186,7 @@ class Tally:
     stores: bool = False  # whether the table stores numbers as such, so that they do not show how texts are written
 
     def __post_init__(self) -> None:
-        pa = optional("pyarrow", "parquet")
-        self._gaps = pa.array((*(NO_CLASS if self.text else GAPS), *self.choices.na))
+        self._gaps = strings((*(NO_CLASS if self.text else GAPS), *self.choices.na))
         self._missing = [found.value for mark in self.choices.na if (found := number(mark)) and not found.unit]
         self.n_rows = self.n_missing = self.n_numbers = 0
         self.marks = Counter[str]()  # missing values by their texts
@@ -150,7 +202,6 @@ class Tally:
 
     def read(self, column: Any, first: int) -> npt.NDArray[np.float64]:
         """Tally cells, of which the first is in row `first`; return them as numbers, NaN where they are none."""
-        pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
         numbers = None if self.text else numbers_of(column)
         stored = np.empty(0) if numbers is None else column_of_numbers(numbers)
         if self._missing:
@@ -160,8 +211,12 @@ class Tally:
             return stored
         given = as_texts(column)
         if numbers is not None:  # both texts and numbers
-            given = pc.if_else(numbers.is_valid(), pa.scalar(None, pa.string()), given)
-        found = _texts(given, self._gaps) if self.text else plain_numbers(given, self.decimal, self._gaps)
+            given = nulled(given, numbers.is_valid())
+        found = (
+            Cells(np.full(len(given), np.nan), filled(given, self._gaps), np.empty(0, np.intp))
+            if self.text
+            else plain_numbers(given, self.decimal, self._gaps)
+        )
         self._add_missing(given, found.texts)
         if self.text:
             self._add_distinct(found.texts.drop_null().to_pylist() if self.distinct is not None else ())
@@ -188,10 +243,10 @@ class Tally:
 
     def _unlike(self, found: Cells, first: int) -> npt.NDArray[np.intp]:
         """Parse cells that are written like the first odd one together; return the others."""
-        pa, odd = optional("pyarrow", "parquet"), found.odd
+        odd = found.odd
         if len(odd) < _MANY:
             return odd
-        texts = found.texts.take(pa.array(odd))
+        texts = found.texts.take(arrow(odd))
         like = number(cell := texts[0].as_py(), self.decimal)
         if like is None or like.limit or like.unclear:
             return odd
@@ -200,7 +255,7 @@ class Tally:
         if like.unit and np.any(alike):
             seen = self.units.setdefault(like.unit, Seen(cell))
             seen.add(int(alike.sum()), (first + odd[alike][:_ROWS]).tolist())
-            seen.texts.update(texts.filter(pa.array(alike)).unique()[: FEW_TEXTS + 1].to_pylist())
+            seen.texts.update(texts.take(arrow(np.flatnonzero(alike))).unique()[: FEW_TEXTS + 1].to_pylist())
         return odd[~alike]
 
     def add_numbers(self, values: npt.NDArray[Any], first: int = 1) -> None:
@@ -318,8 +373,8 @@ class Tally:
         )
 
     @property
-    def _are_serials(self) -> bool:
-        return 20_000 < self.low and self.high < 60_000
+    def _are_serials(self) -> bool:  # days of spreadsheets, and seconds since 1970
+        return any(low < self.low and self.high < high for low, high in ((20_000, 60_000), (9e8, 3e9)))
 
     @property
     def is_class(self) -> bool:
@@ -430,13 +485,6 @@ class Tally:
             return (self._drop,)
         as_missing = f" to read {'it as a missing value' if len(cells) == 1 else 'them as missing values'}"
         return (Setting("na", cells[0] if len(cells) == 1 else list(cells)), as_missing), self._drop
-
-
-def _texts(column: Any, gaps: Any) -> Cells:
-    pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
-    trimmed = pc.utf8_trim_whitespace(column)
-    texts = pc.if_else(pc.is_in(trimmed, gaps), pa.scalar(None, pa.string()), trimmed)
-    return Cells(np.full(len(column), np.nan), texts, np.empty(0, np.intp))
 
 
 def _short(cell: str) -> str:

@@ -132,10 +132,11 @@ def _cleaned(path: Path, stream: IO[bytes], how: TextForm, longest: int) -> Iter
 
 
 def _without(text: str, comments: tuple[str, ...], quoted: bool) -> tuple[str, bool]:
-    kept = []
+    kept, bare = [], tuple(comment for comment in comments if '"' not in comment)
     for line in text.split("\n"):
-        # A cell in quotes begins with its text, unless the comment begins with quotes itself.
-        if quoted or not (line.startswith(comments) or line.lstrip('"').startswith(comments)):
+        # Cells in quotes begin with their text, unless the comment has quotes itself.
+        is_comment = line.startswith(comments) or line.lstrip('"').startswith(comments)
+        if quoted or not (is_comment or (bare and line.replace('"', "").startswith(bare))):
             kept.append(line)
             quoted ^= line.count('"') % 2 == 1
     return "\n".join(kept), quoted
