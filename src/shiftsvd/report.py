@@ -262,9 +262,11 @@ def _figure(title: str, height: float, draw: Callable[..., Any], *what: Any, **h
     with drawing(4.4, height) as ax:
         draw(*what, ax=ax, **how)
         legend, figure = ax.get_legend(), ax.figure
+        figure.draw_without_rendering()
         if legend is not None:  # below the axes, which keep their height
-            figure.draw_without_rendering()
             figure.set_figheight(height + legend.get_window_extent().height / figure.dpi)
+            figure.draw_without_rendering()
+        figure.set_layout_engine(None)  # the layout is final: each file takes one drawing
         svg = _saved(figure, title, "svg")
         files = {"svg": ("image/svg+xml", svg)} if len(svg) < LARGE else {}  # many dots are pixels in both files
         files |= {"png": ("image/png", _saved(figure, title, "png"))}

@@ -116,7 +116,7 @@ class Costs:
             "stored": stored,
             "gram_eps": eps,
             "gram_in_single": dtype == np.float32,
-            "gram_pairs": stored**2 / m,
+            "gram_pairs": stored**2 / (2 * m),
             "panel_columns": (16, 32) if stored == m * n else (8, 16),
         }
         return cls(**guessed | known)
@@ -366,7 +366,11 @@ class Derived(Operator):
     @cached_property
     def costs(self) -> Costs:
         A = self.A.costs
-        own = {"gram_reads": 2, "gram_in_single": self.dtype == np.float32, "gram_pairs": A.stored**2 / self.shape[0]}
+        own = {
+            "gram_reads": 2,
+            "gram_in_single": self.dtype == np.float32,
+            "gram_pairs": A.stored**2 / (2 * self.shape[0]),
+        }
         return replace(A, **own | self.known_costs())
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:

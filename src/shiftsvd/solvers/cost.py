@@ -37,8 +37,9 @@ LAPACK = 1.5e-10
 FORM = 0.8e-9
 # Overhead of a step of block Lanczos in seconds: calls and small matrices (benchmarks/claims/middle.py).
 STEP = 7e-4
-# Seconds to read a byte of a file.
-FILE = 1e-9
+# Seconds to read a byte of a file: between 1.2e-9 for HDF5 files in the page cache, 5e-9 for compressed ones
+# (benchmarks/claims/passes.py) and 1e-8 for disks and networks of 100 MB/s.
+FILE = 4e-9
 
 
 # Bytes that every fit takes: stacks of threads, and buffers that libraries allocate at their first call.

@@ -3,9 +3,11 @@
 // (GCC lowers generic vectors before it applies target_clones, so a clone would run baseline code.)
 #include "rows.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <type_traits>
 #include <vector>
 
@@ -320,19 +322,42 @@ void column_squares(Rows<D, I> X, const double *weights, const double *left, con
   }
 }
 
+// Adds the entries of a row from `first` to `last`, times a, to one row of a dense matrix.
+template <class D, class I>
+inline void add_multiple(const Rows<D, I> &X, std::int64_t first, std::int64_t last, double a, double *row) {
+  for (std::int64_t k = first; k <= last; k++) row[X.indices[k]] += a * double(X.data[k]);
+}
+
+// Rows of at least `long_row` entries are multiplied `outer_entries` entries at a time, which stay in the second-level
+// cache, by columns: then a row of G stays in the first. For shorter rows it takes longer to sort the entries.
+constexpr std::int64_t outer_entries = std::int64_t(1) << 16, long_row = 32;
+
+// Adds the lower triangle of X^T diag(weights) X to G. Rows of X are sorted. Each entry of G is summed in their order.
 template <class D, class I>
 void outer(Rows<D, I> X, const double *weights, std::int64_t n, double *G) {
-  for (std::int64_t i = X.lo; i < X.hi; i++) {
-    double w = weights ? weights[i - X.lo] : 1;
-    const D *x = X.data + X.indptr[i];
-    const I *j = X.indices + X.indptr[i];
-    std::int64_t stored = X.indptr[i + 1] - X.indptr[i];
-    for (std::int64_t k = 0; k < stored; k++) {
-      double a = w * x[k];
-      double *row = G + std::size_t(j[k]) * n;
-      // Rows are sorted, so these are the columns up to the diagonal.
-      for (std::int64_t l = 0; l <= k; l++) row[j[l]] += a * double(x[l]);
+  struct Entry {
+    std::int64_t row, place;
+  };
+  bool by_columns = X.indptr[X.hi] - X.indptr[X.lo] >= long_row * (X.hi - X.lo);
+  std::vector<std::int64_t> ends(n + 1);
+  std::vector<Entry> entries;
+  auto add = [&](std::int64_t i, std::int64_t place) {
+    double a = (weights ? weights[i - X.lo] : 1) * double(X.data[place]);
+    add_multiple(X, X.indptr[i], place, a, G + std::size_t(X.indices[place]) * n);
+  };
+  for (std::int64_t lo = X.lo, hi; lo < X.hi; lo = hi) {
+    const I *more = std::upper_bound(X.indptr + lo + 1, X.indptr + X.hi + 1, X.indptr[lo] + outer_entries);
+    hi = by_columns ? std::max(lo + 1, more - X.indptr - 1) : X.hi;
+    std::fill(ends.begin(), ends.end(), 0);
+    for (std::int64_t k = X.indptr[lo]; by_columns && k < X.indptr[hi]; k++) ends[X.indices[k] + 1]++;
+    std::partial_sum(ends.begin(), ends.end(), ends.begin());
+    entries.resize(ends[n]);
+    for (std::int64_t i = lo; i < hi; i++) {
+      for (std::int64_t k = X.indptr[i]; k < X.indptr[i + 1]; k++) {
+        by_columns ? void(entries[ends[X.indices[k]]++] = {i, k}) : add(i, k);
+      }
     }
+    for (auto [i, place] : entries) add(i, place);
   }
 }
 
