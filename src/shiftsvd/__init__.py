@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from shiftsvd.estimators.contrastive import ContrastivePCA as ContrastivePCA
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis as CorrespondenceAnalysis
     from shiftsvd.estimators.correspondence import MultipleCorrespondenceAnalysis as MultipleCorrespondenceAnalysis
+    from shiftsvd.estimators.evidence import Influence as Influence
+    from shiftsvd.estimators.evidence import Neighbors as Neighbors
     from shiftsvd.estimators.famd import FAMD as FAMD
     from shiftsvd.estimators.graphs import DiffusionMap as DiffusionMap
     from shiftsvd.estimators.graphs import SpectralEmbedding as SpectralEmbedding
@@ -89,6 +91,7 @@ _NAMES = {
     "estimators.batches": ("IncrementalPCA", "merge_pca"),
     "estimators.contrastive": ("ContrastivePCA",),
     "estimators.correspondence": ("CorrespondenceAnalysis", "MultipleCorrespondenceAnalysis"),
+    "estimators.evidence": ("Influence", "Neighbors"),
     "estimators.famd": ("FAMD",),
     "estimators.graphs": ("DiffusionMap", "SpectralEmbedding"),
     "estimators.lsa": ("LSA",),
