@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -11,18 +10,15 @@ from numpy.typing import NDArray
 
 from shiftsvd.algebra.generic import cancelled, matmat_in_double, rmatmat_in_double, shift_of
 from shiftsvd.numerics import bounds
-from shiftsvd.numerics.bounds import TURNING, Ritz
-from shiftsvd.numerics.orth import inner, orth, triangle
+from shiftsvd.numerics.bounds import TURNING
+from shiftsvd.numerics.orth import inner, triangle
 from shiftsvd.numerics.panels import Vector, lengths
 from shiftsvd.operators import LowRank, Operator, Panel
-from shiftsvd.solvers.constants import CERTIFY_SWEEPS, EPS, PROBABILITY, USUAL_BLOCK
+from shiftsvd.solvers.constants import EPS
 from shiftsvd.solvers.factors import shift_rounding
-from shiftsvd.solvers.krylov import Factorization
-from shiftsvd.solvers.probe import Probe
+from shiftsvd.solvers.subspace import Subspace, subspace
 
 BLOCK: Final = 2**21  # numbers of a block of distances or of small matrices: 16 MB
-# The probe stops if its level is within this share of the gap between the last Ritz value and the best level possible.
-OF_GAP: Final = 0.05
 # Largest length of the mean of the centred rows, over the first singular value of the mean of a row.
 OFF_CENTRE: Final = 1e-6
 
@@ -89,60 +85,7 @@ class Influence:
     subspace: Panel
 
 
-# ---- the subspace and its certificate
-
-
-@dataclass(frozen=True, eq=False)
-class Subspace:
-    """Ritz pairs of ``G = A^H A``, their residuals, and a bound of G on the complement of the Ritz vectors."""
-
-    V: Panel  # (n, k), orthonormal
-    scores: Panel  # A V
-    theta: Vector  # (k,), descending
-    R: Panel  # G V - V diag(theta)
-    level: float  # with probability 1 - 1e-9, G on the complement of V is at most this; rounding included
-    noise: float  # bound of the rounding error of products with G
-
-    @cached_property
-    def sines(self) -> Vector:
-        """Bound the sines of the angles of the vectors to the leading k-dimensional space of G; 1 without a gap."""
-        gaps = self.theta - self.noise - self.level
-        if not gaps[-1] > 0:
-            return np.ones(len(gaps))
-        return np.asarray(np.minimum((lengths(self.R) + TURNING * self.noise) / gaps, 1.0))
-
-    @property
-    def sine(self) -> float:
-        return min(float(np.linalg.norm(self.sines)), 1.0)
-
-    @cached_property
-    def ritz(self) -> Ritz:
-        return Ritz(self.theta, triangle(self.R), len(self.theta), self.noise, self.level)
-
-
-def subspace(A: Operator, V: Panel, rng: Generator) -> Subspace:
-    """Compute Ritz pairs of the columns of V by one product with A, and bound all other values by a probe."""
-    V = orth(V.astype(np.float64))
-    n, k = V.shape
-    Y = matmat_in_double(A, V).astype(np.float64)
-    S, Wh = np.linalg.svd(triangle(Y))[1:]
-    V, Y, theta = V @ Wh.T, Y @ Wh.T, np.zeros(k)
-    theta[: len(S)] = S**2
-    R = rmatmat_in_double(A, Y).astype(np.float64) - V * theta
-    eps, top = A.costs.gram_eps, float(S[0])
-    shift = 2 * top * shift_rounding(A, eps) + bounds.residual_rounding(eps) * cancelled(A) * top
-    noise = bounds.rounding_of(theta, eps) + shift
-    if k == n:
-        return Subspace(V, Y, theta, R, 0.0, noise)
-    basis = Factorization.from_ritz(V, theta, R, rng)
-    probe = Probe(basis, USUAL_BLOCK, PROBABILITY, noise)
-    for _ in range(CERTIFY_SWEEPS):
-        probe.add_product(np.asarray(A.gram(basis.block), np.float64))
-        gap = float(theta[-1]) - probe.top
-        if basis.width == 0 or gap <= 0 or probe.level - probe.top <= OF_GAP * gap:
-            break
-    probe.finish()
-    return Subspace(V, Y, theta, R, max(probe.level, 0.0) + noise, noise)
+# ---- neighbours
 
 
 def squared_rests(A: Operator, found: Subspace) -> Vector:
@@ -150,9 +93,6 @@ def squared_rests(A: Operator, found: Subspace) -> Vector:
     if squares is None:
         raise ValueError(f"{A} does not provide the norms of its rows, which the bounds need. Pass an array or a file.")
     return np.asarray(squares, np.float64)
-
-
-# ---- neighbours
 
 
 def neighbors(A: Operator, V: Panel, n_neighbors: int, rng: Generator) -> Neighbors:
@@ -338,9 +278,7 @@ def without_rows(A: Operator, found: Subspace, rests: Vector, rho: float) -> Ite
         yield M, E_squared, Less(rho, t - rho * squares[:, None] * c, squares)
 
 
-def without_groups(
-    A: Operator, found: Subspace, of_row: NDArray[np.intp], count: int, centred: bool
-) -> Iterator[Part]:
+def without_groups(A: Operator, found: Subspace, of_row: NDArray[np.intp], count: int, centred: bool) -> Iterator[Part]:
     # The scatter of the other rows about their own mean is G - A_g^H A_g - A_g^H 1 1^H A_g / (m - m_g).
     m = A.shape[0]
     for group in range(count):
