@@ -27,10 +27,10 @@ from shiftsvd.sketch import generator
 from shiftsvd.solvers import BlockLanczos
 from shiftsvd.solvers.base import TOL, check_rank
 from shiftsvd.solvers.subspace import Subspace, subspace
-from shiftsvd.transforms.base import Transform
+from shiftsvd.transforms.base import Transform, checked
 from shiftsvd.transforms.chains import Preprocess, as_transforms, learn_all, preprocess
-from shiftsvd.transforms.count_data import warn_of_logarithms
-from shiftsvd.transforms.elementwise import Binarize, Elementwise
+from shiftsvd.transforms.count_data import samples_of, warn_of_logarithms
+from shiftsvd.transforms.elementwise import Elementwise
 
 METHODS: Final = get_args(RuleName)
 MAX_K: Final = 30
@@ -42,6 +42,7 @@ EPS: Final = float(np.finfo(np.float64).eps)
 TRACY_WIDOM: Final = 2.0234
 SCALED, MOST_SCALINGS, OF_SIGNALS = 1e-6, 1000, 1e-6
 MORE_VALUES, CLEAR, CLEAR_LEVEL = 16, 0.9, 0.99
+MOST_COUNTS: Final = 2.0**53  # the largest integers that double precision tells apart
 ENOUGH: Final = 1e-3  # relative accuracy of singular values of permuted data, far below their standard deviation
 
 
@@ -619,8 +620,10 @@ def count_signals(
     rng = generator(rng)
     with threads(n_threads):
         A = as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
-        warn_of_logarithms("count_signals", A)
-        u, v = enough_nonzeros(A, least)
+        warn_of_logarithms("count_signals", checked(A))
+        if any(sample.fractional.any() for sample in samples_of(A)):
+            warn("The entries are not integers. count_signals requires raw counts, whose variances it knows.")
+        u, v = enough_nonzeros(preprocess(A, Elementwise(is_nonzero)), least)
         u, v = biwhitened(preprocess(A, Elementwise(partial(count_variances, theta=float(theta)))), u, v)
         m, n = np.count_nonzero(u), np.count_nonzero(v)
         rows, columns = A.matmat((v > 0)[:, None] * 1.0)[:, 0], A.rmatmat((u > 0)[:, None] * 1.0)[:, 0]
@@ -644,15 +647,19 @@ def count_signals(
     return found
 
 
+def is_nonzero(x: Vector) -> Vector:
+    if x.size and not (x.min() >= 0 and x.max() < MOST_COUNTS):
+        wrong = x.min() if x.min() < 0 else x.max()
+        raise ValueError(f"count_signals requires counts from 0 to {MOST_COUNTS:g}, got {wrong:g}. Pass raw counts.")
+    return (x > 0).astype(np.float64)
+
+
 def count_variances(x: Vector, theta: float) -> Vector:
-    if x.size and x.min() < 0:
-        raise ValueError(f"count_signals requires counts of at least 0, got {x.min():g}. Pass raw counts.")
     return np.asarray(x if theta == np.inf else (x + x * x / theta) / (1 + 1 / theta), np.float64)
 
 
-def enough_nonzeros(A: Operator, least: int) -> tuple[Vector, Vector]:
-    nonzero = preprocess(A, Binarize())
-    u, v = np.ones(A.shape[0]), np.ones(A.shape[1])
+def enough_nonzeros(nonzero: Operator, least: int) -> tuple[Vector, Vector]:
+    u, v = np.ones(nonzero.shape[0]), np.ones(nonzero.shape[1])
     while True:
         before = u.sum() + v.sum()
         u = u * (nonzero.matmat(v[:, None])[:, 0] >= least)

@@ -170,13 +170,13 @@ def influence(A: Operator, V: Panel, rng: Generator, centred: bool, left_out: ND
     m = A.shape[0]
     rests = squared_rests(A, found)
     moved = check_centred(A, found, float(np.sqrt(np.max(rests + lengths(found.scores.T) ** 2)))) if centred else 0.0
-    full = Changed.of(found, np.diag(found.theta)[None], inner(found.R, found.R)[None], moved)
+    full = Changed.of(found, Part(np.diag(found.theta)[None], inner(found.R, found.R)[None]), moved)
     if left_out is None:
         labels, parts = np.arange(m), without_rows(A, found, rests, m / (m - 1) if centred else 1.0)
     else:
         labels, of_row = np.unique(left_out, return_inverse=True)
         parts = without_groups(A, found, of_row, len(labels), centred)
-    changed = [Changed.of(found, M, N, moved, less) for M, N, less in parts]
+    changed = [Changed.of(found, part, moved) for part in parts]
     values = np.concatenate([np.stack((each.lower, each.upper), axis=-1) for each in changed])
     angles = np.concatenate([each.angles(full.turned) for each in changed])
     spaces = np.concatenate([each.spaces(found.sine) for each in changed])
@@ -190,6 +190,17 @@ def check_centred(A: Operator, found: Subspace, longest: float) -> float:
     if mean * np.sqrt(m) > OFF_CENTRE * top + shift_rounding(A):
         raise ValueError("the mean of X differs from mean_. Pass the rows of the fit.")
     return m * mean**2 + 4 * longest * mean
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Matrices ``G - B^H B``, b at a time: compressions to V, and residuals ``E = (I - V V^H)(G - B^H B) V``."""
+
+    M: Panel  # (b, k, k)
+    N: Panel  # (b, k, k): E^H E
+    rounded: Vector | float = 0.0  # bound of the rounding error of N
+    less: "Less | None" = None
+    floor: float = 0.0  # lower bound of the k-th eigenvalue
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,26 +219,30 @@ class Changed:
     lower: Panel  # (b, k)
     upper: Panel
     off_axis: Panel  # angles between the Ritz vectors of G and those of G - B^H B
+    apart: Panel  # lower bounds of the angles between the Ritz vectors of G and the exact vectors of G - B^H B
     turned: Panel  # bounds of the angles between the Ritz vectors and the exact ones
     space: Panel  # (b, 2): bounds of the sine of the angle between V and the leading space of G - B^H B
 
     @classmethod
-    def of(cls, found: Subspace, M: Panel, N: Panel, moved: float, less: Less | None = None) -> "Changed":
-        """Bound eigenvalues by the compression M to V and the squares N of the residual ``(I - V V^H)(G - B^H B) V``.
+    def of(cls, found: Subspace, part: Part, moved: float) -> "Changed":
+        """Bound eigenvalues and angles, given an error `moved` of the matrices.
 
-        M bounds from below. From above, ``M + N / (mu - level)`` does for the first J values, with ``mu`` = Ritz value J.
+        M bounds from below; ``M + N / (mu - level)`` bounds the first J values from above, with mu the J-th of M.
         """
+        less = part.less
         noise, k = found.noise + moved, len(found.theta)
         level = found.level + moved
-        theta, Y = np.linalg.eigh(M)
+        theta, Y = np.linalg.eigh(part.M)
         theta, Y = theta[:, ::-1], Y[:, :, ::-1]
-        N = Y.swapaxes(1, 2) @ N @ Y
+        N = Y.swapaxes(1, 2) @ part.N @ Y
         most = np.array([bounds.value_limit(found.ritz, j) for j in range(k)]) + moved
+        rounded = np.broadcast_to(part.rounded, len(theta))[:, None]
         lower, upper = np.maximum(theta - noise, 0), np.broadcast_to(most, theta.shape).copy()
+        lower[:, -1] = np.maximum(lower[:, -1], part.floor - moved)
         for count in sorted({k, *(2**i for i in range(k.bit_length()) if 2**i < k)}):
             gap = theta[:, count - 1] - noise - level
             some = gap > 0
-            grown = N[some] + noise**2 * np.eye(k)
+            grown = N[some] + (noise**2 + rounded[some, :, None]) * np.eye(k)
             if less is not None:
                 w = (Y[some].swapaxes(1, 2) @ less.w[some, :, None])[:, :, 0]
                 shrunk = less.rho / (gap[some] + less.rho * less.squares[some])
@@ -235,23 +250,31 @@ class Changed:
             grown = grown / gap[some, None, None] + theta[some, :, None] * np.eye(k)
             found_above = np.linalg.eigvalsh(grown)[:, ::-1][:, :count] + noise
             upper[some, :count] = np.minimum(upper[some, :count], found_above)
-        r = np.sqrt(np.maximum(np.diagonal(N, axis1=1, axis2=2), 0))
-        rounded = TURNING * noise
-        outside = _sines(r + rounded, theta - noise - level)
+        squares, turning = np.diagonal(N, axis1=1, axis2=2), TURNING * noise
+        r = np.sqrt(np.maximum(squares, 0) + rounded) + turning
+        outside = _sines(r, theta - noise - level)
         space = np.where(theta[:, -1] > noise + level, np.minimum(np.linalg.norm(outside, axis=1), 1), 1)
         ends = np.full((len(theta), 1), np.inf)
         gaps = np.minimum(np.hstack([ends, lower[:, :-1]]) - theta, theta - np.hstack([upper[:, 1:], -ends])) - noise
-        inside = _sines(space[:, None] * r + rounded, gaps)
+        inside = _sines(space[:, None] * r + turning, gaps)
         along = np.abs(np.diagonal(Y, axis1=1, axis2=2))
         across = np.sqrt(np.sum((Y * (1 - np.eye(k))) ** 2, axis=1))
         turned = np.arcsin(np.minimum(np.hypot(outside, inside), 1))
-        least = np.maximum(r - rounded, 0) / np.where(theta > 0, theta + noise, np.inf)
-        least_space = np.sqrt(1 - space**2) * np.max(least, axis=1)
-        return cls(lower, upper, np.arctan2(across, along), turned, np.stack([least_space, space], axis=-1))
+        least = np.sqrt(np.maximum(squares - rounded, 0)) - turning
+        least = np.maximum(least, 0) / np.where(theta > 0, theta + noise, np.inf)
+        # v_j has the quotient M_jj, which is at least ``lambda_j cos^2`` of its angle to the exact j-th vector.
+        quotients = np.maximum(np.diagonal(part.M, axis1=1, axis2=2) + noise, 0)
+        cosines = np.where(lower > 0, quotients / np.where(lower > 0, lower, 1), 1)
+        apart = np.arccos(np.sqrt(np.minimum(cosines, 1)))
+        of_last = np.where(lower[:, -1] > 0, quotients.min(axis=1) / np.where(lower[:, -1] > 0, lower[:, -1], 1), 1)
+        least_space = np.maximum(np.sqrt(1 - space**2) * np.max(least, axis=1), np.sqrt(1 - np.minimum(of_last, 1)))
+        spaces = np.stack([least_space, space], axis=-1)
+        return cls(lower, upper, np.arctan2(across, along), apart, turned, spaces)
 
     def angles(self, first: Panel) -> Panel:
         between = first + self.turned
-        ends = np.maximum(self.off_axis - between, 0), np.minimum(self.off_axis + between, np.pi / 2)
+        least = np.maximum(np.maximum(self.off_axis - between, self.apart - first), 0)
+        ends = least, np.minimum(self.off_axis + between, np.pi / 2)
         return np.stack(ends, axis=-1)
 
     def spaces(self, first: float) -> Panel:
@@ -260,9 +283,6 @@ class Changed:
 
 def _sines(residuals: Panel, gaps: Panel) -> Panel:
     return np.where(gaps > 0, np.minimum(residuals / np.where(gaps > 0, gaps, 1), 1), 1)
-
-
-Part = tuple[Panel, Panel, Less | None]
 
 
 def without_rows(A: Operator, found: Subspace, rests: Vector, rho: float) -> Iterator[Part]:
@@ -275,7 +295,11 @@ def without_rows(A: Operator, found: Subspace, rests: Vector, rho: float) -> Ite
         C, cross = c[:, :, None] * c[:, None, :], t[:, :, None] * c[:, None, :]
         M = np.diag(found.theta) - rho * C
         E_squared = N - rho * (cross + cross.swapaxes(1, 2)) + rho**2 * squares[:, None, None] * C
-        yield M, E_squared, Less(rho, t - rho * squares[:, None] * c, squares)
+        lengths_c = np.sum(c**2, axis=1)
+        sizes = np.trace(N) + rho**2 * (squares + lengths_c) * lengths_c
+        less = Less(rho, t - rho * squares[:, None] * c, squares)
+        # A change of rank one moves no eigenvalue below the next one of G (Cauchy).
+        yield Part(M, E_squared, 16 * k * EPS * sizes, less, found.following)
 
 
 def without_groups(A: Operator, found: Subspace, of_row: NDArray[np.intp], count: int, centred: bool) -> Iterator[Part]:
@@ -288,4 +312,4 @@ def without_groups(A: Operator, found: Subspace, of_row: NDArray[np.intp], count
         B = rmatmat_in_double(A, W).astype(np.float64)
         M = np.diag(found.theta) - inner(Y, W)
         E = found.R - (B - found.V @ inner(found.V, B))
-        yield ((M + M.T) / 2)[None], inner(E, E)[None], None
+        yield Part(((M + M.T) / 2)[None], inner(E, E)[None])

@@ -348,7 +348,8 @@ class FittedPCA(features.Components):
         Raises
         ------
         ValueError
-            If `n_neighbors` is not in 1..n_samples - 1, or if the transformations of the fit are approximated.
+            If `n_neighbors` is not in 1..n_samples - 1, or if the fit has sample weights, approximated transformations
+            or ``missing="em"``.
 
         Warns
         -----
@@ -363,8 +364,7 @@ class FittedPCA(features.Components):
         -----
         The search compares all pairs, in blocks of 16 MB: ``n_samples^2 n_components`` operations. The bounds take
         two products with the scores, one pass for the norms of the rows, and up to 24 products with a random block of
-        16 columns, and hold with a probability of at least 1 - 1e-9. docs/guide/evidence.rst derives them. Sample
-        weights are not used.
+        16 columns, and hold with a probability of at least 1 - 1e-9. docs/guide/evidence.rst derives them.
 
         Examples
         --------
@@ -380,8 +380,8 @@ class FittedPCA(features.Components):
         found = evidence.neighbors(A, self._loadings, n_neighbors, self._probing())
         if found.sine == 1:
             warn(
-                f"No gap after component {self.n_components_} is proven, so no neighbour is safe. Choose a number of "
-                "components before a gap of singular_values_, or fit with a smaller ",
+                f"No gap after component {self.n_components_} is proven, so no neighbour is safe. Pass the rows of the "
+                "fit, choose a number of components before a gap of singular_values_, or fit with a smaller ",
                 *(Setting("tol"), "."),
             )
         return replace(found, distances=np.ldexp(found.distances, self._unit))
@@ -406,8 +406,8 @@ class FittedPCA(features.Components):
         Raises
         ------
         ValueError
-            If X has not the rows of the fit, if the shift is `GroupMeans()` or `Covariates()`, or if the transformations
-            of the fit are approximated.
+            If X does not have the rows of the fit, if `leave_out` has fewer than 2 groups, if the shift is
+            `GroupMeans()` or `Covariates()`, or as in `neighbors`.
 
         See Also
         --------
@@ -417,9 +417,9 @@ class FittedPCA(features.Components):
         Notes
         -----
         The bounds are those of a PCA of the other rows about their own mean (with ``shift="mean"`` and "both");
-        transformations, scale and filled entries are those of the fit, without sample weights. They take the passes
-        of `neighbors` and one product with the residuals, or with `leave_out` one product for each group, and hold
-        with a probability of at least 1 - 1e-9. docs/guide/evidence.rst derives them.
+        transformations, scale and filled entries are those of the fit. They take the passes of `neighbors` and one
+        product with the residuals, or with `leave_out` one product for each group, and hold with a probability of at
+        least 1 - 1e-9. docs/guide/evidence.rst derives them.
 
         Examples
         --------
@@ -447,8 +447,28 @@ class FittedPCA(features.Components):
             raise ValueError("the model has no components. Fit it with n_components of at least 1.")
         if any(each.smooth is not None for each in prepared.entries):
             got = Setting("preprocess", self.preprocess)
-            raise Refused(got, " approximates zeros, which the bounds do not include. Use a transformation without.")
+            rule = " approximates transformed zeros, and the bounds do not include the errors. "
+            raise Refused(got, rule, "Use another transformation, such as Pearson residuals with theta=inf.")
+        if self.missing == "em":
+            raise Refused(
+                Setting("missing", "em"), " completes rows by the components, which have no exact counterpart."
+            )
+        if self._weighted:
+            raise ValueError("the model was fitted with sample weights, which neighbors and influence do not support.")
         return self._in_units(prepared.of(self._operator(X), data))
+
+    @property
+    def _weighted(self) -> bool:
+        S, variances = self.singular_values_, self.explained_variance_
+        freedom = self.n_samples_ - 1
+        known = (
+            vars(self).get("_freedom", freedom)
+            if beyond(S, variances)
+            else S[0] ** 2 / variances[0]
+            if S[0]
+            else freedom
+        )
+        return abs(known - freedom) > 1e-6 * freedom
 
     def _probing(self) -> np.random.Generator:
         # The probe must not depend on the components, so it must not draw the numbers of the fit again.

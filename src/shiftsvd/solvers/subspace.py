@@ -32,6 +32,7 @@ class Subspace:
     R: Panel  # G V - V diag(theta)
     level: float  # with probability 1 - 1e-9, G on the complement of V is at most this; rounding included
     noise: float  # bound of the rounding error of products with G
+    following: float = 0.0  # lower bound of the (k+1)-th eigenvalue of G
 
     @cached_property
     def sines(self) -> Vector:
@@ -66,7 +67,7 @@ def subspace(A: Operator, V: Panel, rng: Generator, enough: float | None = None)
     shift = 2 * top * shift_rounding(A, eps) + bounds.residual_rounding(eps) * cancelled(A) * top
     noise = bounds.rounding_of(theta, eps) + shift
     if k == n:
-        return Subspace(V, Y, theta, R, 0.0, noise)
+        return Subspace(V, Y, theta, R, -np.inf, noise)  # the complement is empty
     basis = Factorization.from_ritz(V, theta, R, rng)
     probe = Probe(basis, USUAL_BLOCK, PROBABILITY, noise)
     for _ in range(CERTIFY_SWEEPS):
@@ -75,4 +76,6 @@ def subspace(A: Operator, V: Panel, rng: Generator, enough: float | None = None)
         if basis.width == 0 or probe.level <= best or (enough is None and probe.top >= theta[-1]):
             break
     probe.finish()
-    return Subspace(V, Y, theta, R, max(probe.level, 0.0) + noise, noise)
+    H = basis.H[: basis.size, : basis.size]
+    following = float(np.linalg.eigvalsh(H)[-k - 1]) - noise - basis.rounding if basis.size > k else 0.0
+    return Subspace(V, Y, theta, R, max(probe.level, 0.0) + noise, noise, max(following, 0.0))
