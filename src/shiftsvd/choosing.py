@@ -625,7 +625,7 @@ def count_signals(
             warn("The entries are not integers. count_signals requires raw counts, whose variances it knows.")
         u, v = enough_nonzeros(preprocess(A, Elementwise(is_nonzero)), least)
         u, v = biwhitened(preprocess(A, Elementwise(partial(count_variances, theta=float(theta)))), u, v)
-        m, n = np.count_nonzero(u), np.count_nonzero(v)
+        m, n = int(np.count_nonzero(u)), int(np.count_nonzero(v))
         rows, columns = A.matmat((v > 0)[:, None] * 1.0)[:, 0], A.rmatmat((u > 0)[:, None] * 1.0)[:, 0]
         total = float(rows[u > 0].sum())
         B = Scaled(A - LowRank(rows[:, None], columns[:, None] / total), u, v)

@@ -23,7 +23,7 @@ KINDS: dict[str, Any] = {
     "off centre": lambda X: X + 1e5,
     "small": lambda X: np.ldexp(X, -500),
 }
-SHAPES = [(60, 30, 3), (25, 60, 2), (40, 12, 12)]
+CASES = [*((kind, 60, 30, 3) for kind in KINDS), ("dense", 25, 60, 2), ("sparse", 40, 12, 12)]
 
 
 def exact(A: Any, k: int) -> Any:
@@ -43,8 +43,7 @@ def as_array(X: Any) -> Any:
     return (X.toarray() if hasattr(X, "toarray") else X).astype(float)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("m", "n", "k"), SHAPES)
+@pytest.mark.parametrize(("kind", "m", "n", "k"), CASES)
 @pytest.mark.parametrize("tol", [0.05, 1e-6])
 def test_a_safe_neighbour_is_one_by_the_exact_components(kind: str, m: int, n: int, k: int, tol: float) -> None:
     X = KINDS[kind](counts(np.random.default_rng(m), m, n))
@@ -91,8 +90,7 @@ def test_nearest_rows_are_exact_where_products_lose_all_digits() -> None:
         assert np.all(others[i][np.isfinite(others[i])] <= np.delete(D[i], [i, *chosen]) * (1 + 1e-15))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("m", "n", "k"), SHAPES)
+@pytest.mark.parametrize(("kind", "m", "n", "k"), CASES)
 @pytest.mark.parametrize(("tol", "grouped", "scale"), [(0.05, False, None), (1e-6, False, "std"), (1e-6, True, None)])
 def test_refits_are_within_the_bounds(
     kind: str, m: int, n: int, k: int, tol: float, grouped: bool, scale: str | None
@@ -141,8 +139,9 @@ def test_the_row_that_makes_a_component_is_found() -> None:
     X[17, 9] = 60
     found = ss.PCA(3, random_state=0).fit(X).influence(X)
     assert found.angles[17, 2, 0] > 25
-    assert found.angles[np.arange(200) != 17, 2, 1].max() < 25
-    assert np.all(np.ptp(found.singular_values, axis=2) < 0.01 * found.singular_values[:, :, 1])
+    others = np.arange(200) != 17
+    assert found.angles[others, 2, 1].max() < 25
+    assert np.all(np.ptp(found.singular_values[others], axis=2) < 0.001 * found.singular_values[others, :, 1])
 
 
 def test_bad_input_is_refused() -> None:

@@ -113,8 +113,8 @@ class PPCA:
         return np.asarray(d[:, None] * C * d)
 
 
-def labels_of_groups(labels: Any, m: int) -> Vector:
-    labels = np.asarray(labels)
+def labels_of_groups(leave_out: Any, m: int) -> Vector:
+    labels: Vector = np.asarray(leave_out)
     if labels.shape != (m,) or len(np.unique(labels)) < 2:
         rule = f"be the labels of at least 2 groups, one label for each of {m:,} rows"
         raise refuse("leave_out", rule, f"an array of shape {labels.shape}")
@@ -428,7 +428,7 @@ class FittedPCA(features.Components):
         >>> X[17, :3] = [0, 60, 20]
         >>> found = ss.PCA(3, random_state=0).fit(X).influence(X)
         >>> int(found.angles[:, 2, 0].argmax()), found.angles[17, 2].round().tolist()
-        (17, [18.0, 18.0])
+        (17, [14.0, 14.0])
         """
         if hasattr(self, "shift_"):
             rule = " for influence, because other shifts change with each row"
