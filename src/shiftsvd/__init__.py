@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from shiftsvd.accuracy import spectral_norm as spectral_norm
     from shiftsvd.backends import as_operator as as_operator
     from shiftsvd.backends import centered as centered
-    from shiftsvd.choosing import SignalCount as SignalCount
+    from shiftsvd.biwhitening import SignalCount as SignalCount
+    from shiftsvd.biwhitening import count_signals as count_signals
     from shiftsvd.choosing import Suggestion as Suggestion
-    from shiftsvd.choosing import count_signals as count_signals
     from shiftsvd.choosing import suggest_k as suggest_k
     from shiftsvd.choosing import warm_start as warm_start
     from shiftsvd.estimators.batches import IncrementalPCA as IncrementalPCA
@@ -89,7 +89,8 @@ if TYPE_CHECKING:
 _NAMES = {
     "accuracy": ("frobenius_error", "halko_bound", "residuals", "spectral_norm"),
     "backends": ("as_operator", "centered"),
-    "choosing": ("SignalCount", "Suggestion", "count_signals", "suggest_k", "warm_start"),
+    "biwhitening": ("SignalCount", "count_signals"),
+    "choosing": ("Suggestion", "suggest_k", "warm_start"),
     "estimators.batches": ("IncrementalPCA", "merge_pca"),
     "estimators.contrastive": ("ContrastivePCA",),
     "estimators.correspondence": ("CorrespondenceAnalysis", "MultipleCorrespondenceAnalysis"),
