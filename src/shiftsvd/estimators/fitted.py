@@ -459,16 +459,10 @@ class FittedPCA(features.Components):
 
     @property
     def _weighted(self) -> bool:
-        S, variances = self.singular_values_, self.explained_variance_
-        freedom = self.n_samples_ - 1
-        known = (
-            vars(self).get("_freedom", freedom)
-            if beyond(S, variances)
-            else S[0] ** 2 / variances[0]
-            if S[0]
-            else freedom
-        )
-        return abs(known - freedom) > 1e-6 * freedom
+        S, variances, freedom = self.singular_values_, self.explained_variance_, self.n_samples_ - 1
+        if beyond(S, variances) or S[0] == 0:
+            return bool(vars(self).get("_freedom", freedom) != freedom)
+        return bool(abs(S[0] ** 2 / variances[0] - freedom) > 1e-6 * freedom)
 
     def _probing(self) -> np.random.Generator:
         # The probe must not depend on the components, so it must not draw the numbers of the fit again.
