@@ -229,6 +229,7 @@ def _above(B: Operator, edge: float, rank: int, rng: Generator, memory_limit: in
     found = subspace(B, F.Vh.T, rng.spawn(1)[0], CLEAR_LEVEL * edge)
     if not found.level < edge:
         return found, rank
-    grown = np.diag(found.theta) + found.R.T @ found.R / (edge - found.level)
-    above = np.linalg.eigvalsh(grown) + found.noise > edge
+    gap, size = edge - found.level, float(np.linalg.norm(found.R))
+    rounded = found.noise * (1 + (2 * size + found.noise) / gap)
+    above = np.linalg.eigvalsh(np.diag(found.theta) + found.R.T @ found.R / gap) + rounded > edge
     return found, int(np.count_nonzero(above))

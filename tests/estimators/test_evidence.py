@@ -119,6 +119,19 @@ def test_refits_are_within_the_bounds(
             assert np.all(found_angle <= bounds[1] + turn)
 
 
+@pytest.mark.parametrize("gap", [1e-4, 1e-12])
+@pytest.mark.parametrize("solver", ["lanczos", "randomized"])
+def test_values_of_a_graded_spectrum_with_a_tiny_gap_are_within_the_bounds(gap: float, solver: Any) -> None:
+    rng = np.random.default_rng(5)
+    U, V = (np.linalg.qr(rng.standard_normal((size, size)))[0] for size in (30, 12))
+    X = U[:, :12] * [1e9, 3e4, 1 + gap, *[1] * 5, *[0.1] * 4] @ V.T
+    found = ss.PCA(3, random_state=1, solver=solver, shift=None).fit(X).influence(X)
+    for i, (lower, upper) in enumerate(found.singular_values.swapaxes(1, 2)):
+        S = np.linalg.svd(np.delete(X, i, 0), compute_uv=False)[:3]
+        assert np.all(lower - 1e-5 <= S)
+        assert np.all(upper + 1e-5 >= S)
+
+
 @pytest.mark.parametrize("shift", [None, "rows", "both", "vector"])
 def test_other_shifts_stay_those_of_the_fit(shift: Any) -> None:
     rng = np.random.default_rng(1)

@@ -236,19 +236,22 @@ class Changed:
         theta, Y = theta[:, ::-1], Y[:, :, ::-1]
         N = Y.swapaxes(1, 2) @ part.N @ Y
         most = np.array([bounds.value_limit(found.ritz, j) for j in range(k)]) + moved
-        rounded = np.broadcast_to(part.rounded, len(theta))[:, None]
+        # An error of E of the size `noise` changes the squares by this much.
+        of_products = noise * (2 * np.sqrt(np.maximum(np.trace(part.N, axis1=1, axis2=2), 0)) + noise)
+        rounded = (part.rounded + of_products)[:, None]
         lower, upper = np.maximum(theta - noise, 0), np.broadcast_to(most, theta.shape).copy()
         lower[:, -1] = np.maximum(lower[:, -1], part.floor - moved)
         for count in sorted({k, *(2**i for i in range(k.bit_length()) if 2**i < k)}):
             gap = theta[:, count - 1] - noise - level
             some = gap > 0
-            grown = N[some] + (noise**2 + rounded[some, :, None]) * np.eye(k)
+            grown = N[some] + rounded[some, :, None] * np.eye(k)
             if less is not None:
                 w = (Y[some].swapaxes(1, 2) @ less.w[some, :, None])[:, :, 0]
                 shrunk = less.rho / (gap[some] + less.rho * less.squares[some])
                 grown = grown - shrunk[:, None, None] * w[:, :, None] * w[:, None, :]
             grown = grown / gap[some, None, None] + theta[some, :, None] * np.eye(k)
-            found_above = np.linalg.eigvalsh(grown)[:, ::-1][:, :count] + noise
+            of_eigenvalues = 8 * k * EPS * np.max(np.abs(grown), axis=(1, 2))[:, None]
+            found_above = np.linalg.eigvalsh(grown)[:, ::-1][:, :count] + noise + of_eigenvalues
             upper[some, :count] = np.minimum(upper[some, :count], found_above)
         squares, turning = np.diagonal(N, axis1=1, axis2=2), TURNING * noise
         r = np.sqrt(np.maximum(squares, 0) + rounded) + turning

@@ -10,7 +10,7 @@ from numpy.random import Generator
 from shiftsvd.algebra.generic import cancelled, matmat_in_double, rmatmat_in_double
 from shiftsvd.numerics import bounds
 from shiftsvd.numerics.bounds import TURNING, Ritz
-from shiftsvd.numerics.orth import orth, triangle
+from shiftsvd.numerics.orth import inner, orth, triangle
 from shiftsvd.numerics.panels import Vector, lengths
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.constants import CERTIFY_SWEEPS, PROBABILITY, USUAL_BLOCK
@@ -63,6 +63,8 @@ def subspace(A: Operator, V: Panel, rng: Generator, enough: float | None = None)
     V, Y, theta = V @ Wh.T, Y @ Wh.T, np.zeros(k)
     theta[: len(S)] = S**2
     R = rmatmat_in_double(A, Y).astype(np.float64) - V * theta
+    for _ in range(2):  # rounding errors along V would enter products of R with rows of A
+        R -= V @ inner(V, R)
     eps, top = A.costs.gram_eps, float(S[0])
     shift = 2 * top * shift_rounding(A, eps) + bounds.residual_rounding(eps) * cancelled(A) * top
     noise = bounds.rounding_of(theta, eps) + shift
