@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from shiftsvd.accuracy import spectral_norm as spectral_norm
     from shiftsvd.backends import as_operator as as_operator
     from shiftsvd.backends import centered as centered
+    from shiftsvd.biwhitening import SignalCount as SignalCount
+    from shiftsvd.biwhitening import count_signals as count_signals
     from shiftsvd.choosing import Suggestion as Suggestion
     from shiftsvd.choosing import suggest_k as suggest_k
     from shiftsvd.choosing import warm_start as warm_start
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from shiftsvd.estimators.contrastive import ContrastivePCA as ContrastivePCA
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis as CorrespondenceAnalysis
     from shiftsvd.estimators.correspondence import MultipleCorrespondenceAnalysis as MultipleCorrespondenceAnalysis
+    from shiftsvd.estimators.evidence import Influence as Influence
+    from shiftsvd.estimators.evidence import Neighbors as Neighbors
     from shiftsvd.estimators.famd import FAMD as FAMD
     from shiftsvd.estimators.graphs import DiffusionMap as DiffusionMap
     from shiftsvd.estimators.graphs import SpectralEmbedding as SpectralEmbedding
@@ -85,10 +89,12 @@ if TYPE_CHECKING:
 _NAMES = {
     "accuracy": ("frobenius_error", "halko_bound", "residuals", "spectral_norm"),
     "backends": ("as_operator", "centered"),
+    "biwhitening": ("SignalCount", "count_signals"),
     "choosing": ("Suggestion", "suggest_k", "warm_start"),
     "estimators.batches": ("IncrementalPCA", "merge_pca"),
     "estimators.contrastive": ("ContrastivePCA",),
     "estimators.correspondence": ("CorrespondenceAnalysis", "MultipleCorrespondenceAnalysis"),
+    "estimators.evidence": ("Influence", "Neighbors"),
     "estimators.famd": ("FAMD",),
     "estimators.graphs": ("DiffusionMap", "SpectralEmbedding"),
     "estimators.lsa": ("LSA",),

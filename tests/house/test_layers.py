@@ -28,7 +28,7 @@ LAYERS = (
     ("preparation",),
     ("shifts",),
     ("front",),
-    ("choosing",),
+    ("biwhitening", "choosing"),
     ("model_file",),
     ("streaming",),
     ("estimators",),

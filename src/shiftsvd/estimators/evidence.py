@@ -1,0 +1,318 @@
+"""Bounds by the principal subspace of given rows: neighbours that are safe, and components without a row or a group."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from shiftsvd.algebra.generic import cancelled, matmat_in_double, rmatmat_in_double, shift_of
+from shiftsvd.numerics import bounds
+from shiftsvd.numerics.bounds import TURNING
+from shiftsvd.numerics.orth import inner, triangle
+from shiftsvd.numerics.panels import Vector, lengths
+from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.solvers.constants import EPS
+from shiftsvd.solvers.factors import shift_rounding
+from shiftsvd.solvers.subspace import Subspace, subspace
+
+BLOCK: Final = 2**21  # numbers of a block of distances or of small matrices: 16 MB
+# Largest length of the mean of the centred rows, over the first singular value of the mean of a row.
+OFF_CENTRE: Final = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbors:
+    """Nearest neighbours in the space of the principal components; made by `PCA.neighbors`.
+
+    Parameters
+    ----------
+    indices : array of int of shape (n_samples, n_neighbors)
+        Neighbours of each row, nearest first, without the row itself.
+    distances : array of shape (n_samples, n_neighbors)
+        Euclidean distances of the scores, which are not whitened.
+    safe : array of bool of shape (n_samples, n_neighbors)
+        Whether the neighbour is also one of the `n_neighbors` nearest by the exact principal components.
+    sine : float
+        Bound of the sine of the largest angle between the components and the exact ones; 1 if no gap after the last
+        component is proven, and then no edge is safe.
+
+    See Also
+    --------
+    PCA.neighbors : Makes one.
+
+    Examples
+    --------
+    See `PCA.neighbors`.
+    """
+
+    indices: NDArray[np.intp]
+    distances: Vector
+    safe: NDArray[np.bool_]
+    sine: float
+
+
+@dataclass(frozen=True, eq=False)
+class Influence:
+    """Bounds of the components without each row or group of rows; made by `PCA.influence`.
+
+    Parameters
+    ----------
+    labels : array of shape (n,)
+        The number of the row, or the label of the group, that is left out.
+    singular_values : array of shape (n, n_components, 2)
+        Lower and upper bound of the singular values of the other rows.
+    angles : array of shape (n, n_components, 2)
+        Lower and upper bound of the angle, in degrees, between each component of all rows and that of the other rows.
+        0 and 90 where no gap between the values is proven.
+    subspace : array of shape (n, 2)
+        Lower and upper bound of the largest angle, in degrees, between the spaces of the components.
+
+    See Also
+    --------
+    PCA.influence : Makes one.
+
+    Examples
+    --------
+    See `PCA.influence`.
+    """
+
+    labels: NDArray[Any]
+    singular_values: Panel
+    angles: Panel
+    subspace: Panel
+
+
+# ---- neighbours
+
+
+def squared_rests(A: Operator, found: Subspace) -> Vector:
+    squares = (A - LowRank(found.scores, found.V)).row_squares()
+    if squares is None:
+        raise ValueError(f"{A} does not provide the norms of its rows, which the bounds need. Pass an array or a file.")
+    return np.asarray(squares, np.float64)
+
+
+def neighbors(A: Operator, V: Panel, n_neighbors: int, rng: Generator) -> Neighbors:
+    """Search the nearest neighbours of each row among all rows, and mark those that no exact subspace can replace.
+
+    For the difference z of two rows, d is the length of its part along V and b that of the rest. The exact length is at
+    least ``d cos - b sin`` and at most ``d + b sin`` of the largest angle between the subspaces.
+    """
+    found = subspace(A, V, rng)
+    m = A.shape[0]
+    rests = np.sqrt(squared_rests(A, found))
+    rounded = row_rounding(A, found, rests)
+    turned = found.sine * (rests + rounded) + rounded
+    cosine = np.sqrt(max(1 - found.sine**2, 0.0))
+    Y = found.scores - found.scores.mean(axis=0)
+    indices, distances = np.empty((m, n_neighbors), np.intp), np.empty((m, n_neighbors))
+    safe = np.zeros((m, n_neighbors), bool)
+    for rows, nearest, d, others in nearest_rows(Y, n_neighbors):
+        indices[rows], distances[rows] = nearest, d
+        if found.sine < 1:
+            first = np.min(cosine * others - turned, axis=1) - turned[rows]
+            safe[rows] = d + turned[rows, None] + turned[nearest] < first[:, None]
+    return Neighbors(indices, distances, safe, found.sine)
+
+
+def row_rounding(A: Operator, found: Subspace, rests: Vector) -> Vector:
+    # A score is a sum of products with the entries of a row and of its shift, each of which is rounded.
+    shift = shift_of(A)
+    shifts = 0.0 if shift is None else lengths(triangle(shift.R) @ shift.L.T)
+    unit = (bounds.ROUNDING + np.sqrt(A.shape[1])) * A.costs.gram_eps
+    return np.asarray(unit * (np.hypot(lengths(found.scores.T), rests) + 2 * shifts + cancelled(A)))
+
+
+def nearest_rows(Y: Panel, count: int) -> Iterator[tuple[slice, NDArray[np.intp], Vector, Panel]]:
+    # Yield blocks of rows, their nearest rows, the distances of these, and lower bounds of the distances of all others.
+    # Products give squared distances with rounding errors of a share of |y_i|^2 + |y_j|^2. Where these leave a doubt
+    # about the nearest rows, their distances are computed again by differences.
+    m, k = Y.shape
+    squares = np.sum(Y**2, axis=1)
+    step = max(BLOCK // m, 1)
+    for lo in range(0, m, step):
+        rows = slice(lo, min(lo + step, m))
+        i = np.arange(rows.stop - lo)
+        sums = squares[rows, None] + squares
+        D = sums - 2 * (Y[rows] @ Y.T)
+        D[i, i + lo] = np.inf
+        nearest = np.argpartition(D, count - 1, axis=1)[:, :count]
+        d = differences(Y, rows, nearest)
+        others = np.sqrt(np.maximum(D - (2 * k + 16) * EPS * sums, 0))
+        others[i[:, None], nearest] = np.inf
+        for row in np.flatnonzero(others.min(axis=1) < d.max(axis=1)):
+            exact = lengths((Y - Y[lo + row]).T)
+            exact[lo + row] = np.inf
+            nearest[row] = np.argsort(exact, kind="stable")[:count]
+            d[row], others[row] = exact[nearest[row]], exact * (1 - (k + 8) * EPS)
+            others[row, nearest[row]] = np.inf
+        order = np.lexsort((nearest, d))
+        nearest, d = np.take_along_axis(nearest, order, 1), np.take_along_axis(d, order, 1)
+        yield rows, nearest, d, others
+
+
+def differences(Y: Panel, rows: slice, nearest: NDArray[np.intp]) -> Vector:
+    d = np.zeros(nearest.shape)
+    for y in Y.T:  # column by column: no array of rows x neighbours x components
+        d += (y[nearest] - y[rows, None]) ** 2
+    return np.asarray(np.sqrt(d))
+
+
+# ---- influence
+
+
+def influence(A: Operator, V: Panel, rng: Generator, centred: bool, left_out: NDArray[Any] | None) -> Influence:
+    """Bound values and angles of the components without each row, or without each group of rows."""
+    found = subspace(A, V, rng)
+    m = A.shape[0]
+    rests = squared_rests(A, found)
+    moved = check_centred(A, found, float(np.sqrt(np.max(rests + lengths(found.scores.T) ** 2)))) if centred else 0.0
+    full = Changed.of(found, Part(np.diag(found.theta)[None], inner(found.R, found.R)[None]), moved)
+    if left_out is None:
+        labels, parts = np.arange(m), without_rows(A, found, rests, m / (m - 1) if centred else 1.0)
+    else:
+        labels, of_row = np.unique(left_out, return_inverse=True)
+        parts = without_groups(A, found, of_row, len(labels), centred)
+    changed = [Changed.of(found, part, moved) for part in parts]
+    values = np.concatenate([np.stack((each.lower, each.upper), axis=-1) for each in changed])
+    angles = np.concatenate([each.angles(full.turned) for each in changed])
+    spaces = np.concatenate([each.spaces(found.sine) for each in changed])
+    return Influence(labels, np.sqrt(values), np.degrees(angles), np.degrees(spaces))
+
+
+def check_centred(A: Operator, found: Subspace, longest: float) -> float:
+    # Return the error of the bounds by a mean of the rows that is not exactly 0.
+    m, top = A.shape[0], float(np.sqrt(found.theta[0]))
+    mean = float(np.linalg.norm(rmatmat_in_double(A, np.ones((m, 1))))) / m
+    if mean * np.sqrt(m) > OFF_CENTRE * top + shift_rounding(A):
+        raise ValueError("the mean of X differs from mean_. Pass the rows of the fit.")
+    return m * mean**2 + 4 * longest * mean
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Matrices ``G - B^H B``, b at a time: compressions to V, and residuals ``E = (I - V V^H)(G - B^H B) V``."""
+
+    M: Panel  # (b, k, k)
+    N: Panel  # (b, k, k): E^H E
+    rounded: Vector | float = 0.0  # bound of the rounding error of N
+    less: "Less | None" = None
+    floor: float = 0.0  # lower bound of the k-th eigenvalue
+
+
+@dataclass(frozen=True, eq=False)
+class Less:
+    """The part of ``B = sqrt(rho) x^H`` outside of V, which lowers G there: z, with ``w = E^H z`` and ``|z|^2``."""
+
+    rho: float
+    w: Panel  # (b, k)
+    squares: Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Changed:
+    """Bounds of the eigenvalues and vectors of matrices ``G - B^H B``, b at a time."""
+
+    lower: Panel  # (b, k)
+    upper: Panel
+    off_axis: Panel  # angles between the Ritz vectors of G and those of G - B^H B
+    apart: Panel  # lower bounds of the angles between the Ritz vectors of G and the exact vectors of G - B^H B
+    turned: Panel  # bounds of the angles between the Ritz vectors and the exact ones
+    space: Panel  # (b, 2): bounds of the sine of the angle between V and the leading space of G - B^H B
+
+    @classmethod
+    def of(cls, found: Subspace, part: Part, moved: float) -> "Changed":
+        """Bound eigenvalues and angles, given an error `moved` of the matrices.
+
+        M bounds from below; ``M + N / (mu - level)`` bounds the first J values from above, with mu the J-th of M.
+        """
+        less = part.less
+        noise, k = found.noise + moved, len(found.theta)
+        level = found.level + moved
+        theta, Y = np.linalg.eigh(part.M)
+        theta, Y = theta[:, ::-1], Y[:, :, ::-1]
+        N = Y.swapaxes(1, 2) @ part.N @ Y
+        most = np.array([bounds.value_limit(found.ritz, j) for j in range(k)]) + moved
+        # An error of E of the size `noise` changes the squares by this much.
+        of_products = noise * (2 * np.sqrt(np.maximum(np.trace(part.N, axis1=1, axis2=2), 0)) + noise)
+        rounded = (part.rounded + of_products)[:, None]
+        lower, upper = np.maximum(theta - noise, 0), np.broadcast_to(most, theta.shape).copy()
+        lower[:, -1] = np.maximum(lower[:, -1], part.floor - moved)
+        for count in sorted({k, *(2**i for i in range(k.bit_length()) if 2**i < k)}):
+            gap = theta[:, count - 1] - noise - level
+            some = gap > 0
+            grown = N[some] + rounded[some, :, None] * np.eye(k)
+            if less is not None:
+                w = (Y[some].swapaxes(1, 2) @ less.w[some, :, None])[:, :, 0]
+                shrunk = less.rho / (gap[some] + less.rho * less.squares[some])
+                grown = grown - shrunk[:, None, None] * w[:, :, None] * w[:, None, :]
+            grown = grown / gap[some, None, None] + theta[some, :, None] * np.eye(k)
+            of_eigenvalues = 8 * k * EPS * np.max(np.abs(grown), axis=(1, 2))[:, None]
+            found_above = np.linalg.eigvalsh(grown)[:, ::-1][:, :count] + noise + of_eigenvalues
+            upper[some, :count] = np.minimum(upper[some, :count], found_above)
+        squares, turning = np.diagonal(N, axis1=1, axis2=2), TURNING * noise
+        r = np.sqrt(np.maximum(squares, 0) + rounded) + turning
+        outside = _sines(r, theta - noise - level)
+        space = np.where(theta[:, -1] > noise + level, np.minimum(np.linalg.norm(outside, axis=1), 1), 1)
+        ends = np.full((len(theta), 1), np.inf)
+        gaps = np.minimum(np.hstack([ends, lower[:, :-1]]) - theta, theta - np.hstack([upper[:, 1:], -ends])) - noise
+        inside = _sines(space[:, None] * r + turning, gaps)
+        along = np.abs(np.diagonal(Y, axis1=1, axis2=2))
+        across = np.sqrt(np.sum((Y * (1 - np.eye(k))) ** 2, axis=1))
+        turned = np.arcsin(np.minimum(np.hypot(outside, inside), 1))
+        least = np.sqrt(np.maximum(squares - rounded, 0)) - turning
+        least = np.maximum(least, 0) / np.where(theta > 0, theta + noise, np.inf)
+        # v_j has the quotient M_jj, which is at least ``lambda_j cos^2`` of its angle to the exact j-th vector.
+        quotients = np.maximum(np.diagonal(part.M, axis1=1, axis2=2) + noise, 0)
+        cosines = np.where(lower > 0, quotients / np.where(lower > 0, lower, 1), 1)
+        apart = np.arccos(np.sqrt(np.minimum(cosines, 1)))
+        of_last = np.where(lower[:, -1] > 0, quotients.min(axis=1) / np.where(lower[:, -1] > 0, lower[:, -1], 1), 1)
+        least_space = np.maximum(np.sqrt(1 - space**2) * np.max(least, axis=1), np.sqrt(1 - np.minimum(of_last, 1)))
+        spaces = np.stack([least_space, space], axis=-1)
+        return cls(lower, upper, np.arctan2(across, along), apart, turned, spaces)
+
+    def angles(self, first: Panel) -> Panel:
+        between = first + self.turned
+        least = np.maximum(np.maximum(self.off_axis - between, self.apart - first), 0)
+        ends = least, np.minimum(self.off_axis + between, np.pi / 2)
+        return np.stack(ends, axis=-1)
+
+    def spaces(self, first: float) -> Panel:
+        return np.arcsin(np.clip(self.space + first * np.array([-1.0, 1.0]), 0, 1))
+
+
+def _sines(residuals: Panel, gaps: Panel) -> Panel:
+    return np.where(gaps > 0, np.minimum(residuals / np.where(gaps > 0, gaps, 1), 1), 1)
+
+
+def without_rows(A: Operator, found: Subspace, rests: Vector, rho: float) -> Iterator[Part]:
+    # With x = V c + z, z orthogonal to V, the residual is E = R - rho z c^H, and R^H z = R^H x.
+    k = len(found.theta)
+    T, N = matmat_in_double(A, found.R), inner(found.R, found.R)
+    step = max(BLOCK // (8 * k * k), 1)
+    for lo in range(0, A.shape[0], step):
+        c, t, squares = (F[lo : lo + step] for F in (found.scores, T, rests))
+        C, cross = c[:, :, None] * c[:, None, :], t[:, :, None] * c[:, None, :]
+        M = np.diag(found.theta) - rho * C
+        E_squared = N - rho * (cross + cross.swapaxes(1, 2)) + rho**2 * squares[:, None, None] * C
+        lengths_c = np.sum(c**2, axis=1)
+        sizes = np.trace(N) + rho**2 * (squares + lengths_c) * lengths_c
+        less = Less(rho, t - rho * squares[:, None] * c, squares)
+        # A change of rank one moves no eigenvalue below the next one of G (Cauchy).
+        yield Part(M, E_squared, 16 * k * EPS * sizes, less, found.following)
+
+
+def without_groups(A: Operator, found: Subspace, of_row: NDArray[np.intp], count: int, centred: bool) -> Iterator[Part]:
+    # The scatter of the other rows about their own mean is G - A_g^H A_g - A_g^H 1 1^H A_g / (m - m_g).
+    m = A.shape[0]
+    for group in range(count):
+        mask = of_row == group
+        Y = np.where(mask[:, None], found.scores, 0)
+        W = Y + np.where(mask, 1 / (m - mask.sum()), 0)[:, None] * Y.sum(axis=0) if centred else Y
+        B = rmatmat_in_double(A, W).astype(np.float64)
+        M = np.diag(found.theta) - inner(Y, W)
+        E = found.R - (B - found.V @ inner(found.V, B))
+        yield Part(((M + M.T) / 2)[None], inner(E, E)[None])

@@ -1,0 +1,179 @@
+"""Neighbours that are safe, and components without a row or a group, beside exact decompositions."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import shiftsvd as ss
+from shiftsvd.errors import Refused
+from shiftsvd.estimators.evidence import nearest_rows
+
+
+def counts(rng: np.random.Generator, m: int, n: int) -> Any:
+    return rng.poisson(0.5 * rng.gamma(1, 1, (m, 4)) @ rng.gamma(1, 1, (4, n))).astype(float)
+
+
+KINDS: dict[str, Any] = {
+    "dense": lambda X: X,
+    "single": lambda X: X.astype(np.float32),
+    "sparse": csr_array,
+    "sparse single": lambda X: csr_array(X.astype(np.float32)),
+    "off centre": lambda X: X + 1e5,
+    "small": lambda X: np.ldexp(X, -500),
+}
+CASES = [*((kind, 60, 30, 3) for kind in KINDS), ("dense", 25, 60, 2), ("sparse", 40, 12, 12)]
+
+
+def exact(A: Any, k: int) -> Any:
+    S, Vh = np.linalg.svd(A, full_matrices=False)[1:]
+    return np.append(S, np.zeros(k))[:k], Vh[:k]
+
+
+def sine(V: Any, W: Any) -> float:
+    return min(float(np.linalg.norm(V.T - W.T @ (W @ V.T), 2)), 1.0)
+
+
+def centred(X: Any, scale: Any = None) -> Any:
+    return (X - X.mean(axis=0)) / (1 if scale is None else scale)
+
+
+def as_array(X: Any) -> Any:
+    return (X.toarray() if hasattr(X, "toarray") else X).astype(float)
+
+
+@pytest.mark.parametrize(("kind", "m", "n", "k"), CASES)
+@pytest.mark.parametrize("tol", [0.05, 1e-6])
+def test_a_safe_neighbour_is_one_by_the_exact_components(kind: str, m: int, n: int, k: int, tol: float) -> None:
+    X = KINDS[kind](counts(np.random.default_rng(m), m, n))
+    pca = ss.PCA(k, solver=ss.BlockLanczos(tol, block_size=4), random_state=0).fit(X)
+    found = pca.neighbors(X, 5)
+    A = centred(np.ldexp(as_array(X), 500) if kind == "small" else as_array(X))
+    W = exact(A, k)[1]
+    assert sine(np.linalg.qr(pca.components_.T.astype(float))[0].T, W) <= found.sine + 1e-12
+    D = np.linalg.norm((A @ W.T)[:, None] - A @ W.T, axis=2)
+    np.fill_diagonal(D, np.inf)
+    nearest = np.argsort(D, axis=1)[:, :5]
+    assert all(
+        set(chosen[safe]) <= set(exactly)
+        for chosen, safe, exactly in zip(found.indices, found.safe, nearest, strict=True)
+    )
+    if tol < 1e-5 and kind != "off centre":
+        assert found.safe.mean() > 0.8
+    np.testing.assert_allclose(np.sort(found.distances), found.distances)
+
+
+def test_distances_are_those_of_scores_that_are_not_whitened() -> None:
+    X = counts(np.random.default_rng(0), 50, 20)
+    found, Z = ss.PCA(3, whiten=True).fit(X).neighbors(X, 4), ss.PCA(3).fit_transform(X)
+    expected = np.linalg.norm(Z[:, None] - Z[found.indices], axis=2)
+    np.testing.assert_allclose(found.distances, expected, atol=1e-9)
+
+
+def test_no_neighbour_is_safe_without_a_gap() -> None:
+    X = np.vstack([np.eye(6), -np.eye(6)])
+    with pytest.warns(UserWarning, match="No gap after component 2"):
+        found = ss.PCA(2, random_state=0).fit(X).neighbors(X, 11)
+    assert found.sine == 1
+    assert not found.safe.any()
+
+
+def test_nearest_rows_are_exact_where_products_lose_all_digits() -> None:
+    rng = np.random.default_rng(0)
+    Y = np.vstack([rng.standard_normal((30, 3)) * 1e-9, 1e3 + rng.standard_normal((30, 3)) * 1e-9, np.zeros((4, 3))])
+    D = np.linalg.norm(Y[:, None] - Y, axis=2)
+    np.fill_diagonal(D, np.inf)
+    ((_, nearest, d, others),) = nearest_rows(Y, 6)
+    np.testing.assert_allclose(d, np.sort(D, axis=1)[:, :6], rtol=1e-14)
+    for i, chosen in enumerate(nearest):
+        assert np.all(others[i][np.isfinite(others[i])] <= np.delete(D[i], [i, *chosen]) * (1 + 1e-15))
+
+
+@pytest.mark.parametrize(("kind", "m", "n", "k"), CASES)
+@pytest.mark.parametrize(("tol", "grouped", "scale"), [(0.05, False, None), (1e-6, False, "std"), (1e-6, True, None)])
+def test_refits_are_within_the_bounds(
+    kind: str, m: int, n: int, k: int, tol: float, grouped: bool, scale: str | None
+) -> None:
+    rng = np.random.default_rng(m)
+    X, groups = KINDS[kind](counts(rng, m, n)), rng.integers(0, 4, m)
+    pca = ss.PCA(k, solver=ss.BlockLanczos(tol, block_size=4), random_state=0, scale=scale).fit(X)
+    found = pca.influence(X, leave_out=groups if grouped else None)
+    unit = 2.0**500 if kind == "small" else 1.0
+    A, divisor = as_array(X) * unit, None if scale is None else pca.scale_ * unit
+    S, W = exact(centred(A, divisor), k)
+    # Beside the bounds, the references have rounding errors of their own.
+    slack, turn = S[0] * (1e-8 if kind == "off centre" else 1e-11), 1e-4
+    values = found.singular_values * (1.0 if scale else unit)
+    for at, label in list(enumerate(found.labels))[:: max(len(found.labels) // 8, 1)]:
+        kept = groups != label if grouped else np.arange(m) != label
+        s, w = exact(centred(A[kept], divisor), k)
+        assert np.all(values[at, :, 0] - slack <= s)
+        assert np.all(s <= values[at, :, 1] + slack)
+        if len(w) < k:
+            continue
+        turned = np.degrees(np.arccos(np.minimum(np.abs(np.sum(w * W, axis=1)), 1)))
+        of_space = np.degrees(np.arcsin(sine(w, W)))
+        for found_angle, bounds in ((turned, found.angles[at].T), (of_space, found.subspace[at])):
+            assert np.all(bounds[0] - turn <= found_angle)
+            assert np.all(found_angle <= bounds[1] + turn)
+
+
+@pytest.mark.parametrize("gap", [1e-4, 1e-12])
+@pytest.mark.parametrize("solver", ["lanczos", "randomized"])
+def test_values_of_a_graded_spectrum_with_a_tiny_gap_are_within_the_bounds(gap: float, solver: Any) -> None:
+    rng = np.random.default_rng(5)
+    U, V = (np.linalg.qr(rng.standard_normal((size, size)))[0] for size in (30, 12))
+    X = U[:, :12] * [1e9, 3e4, 1 + gap, *[1] * 5, *[0.1] * 4] @ V.T
+    found = ss.PCA(3, random_state=1, solver=solver, shift=None).fit(X).influence(X)
+    for i, (lower, upper) in enumerate(found.singular_values.swapaxes(1, 2)):
+        S = np.linalg.svd(np.delete(X, i, 0), compute_uv=False)[:3]
+        assert np.all(lower - 1e-5 <= S)
+        assert np.all(upper + 1e-5 >= S)
+
+
+@pytest.mark.parametrize("shift", [None, "rows", "both", "vector"])
+def test_other_shifts_stay_those_of_the_fit(shift: Any) -> None:
+    rng = np.random.default_rng(1)
+    X = counts(rng, 30, 15) + 1
+    shift = np.arange(15) * 0.1 if shift == "vector" else shift
+    found = ss.PCA(2, shift=shift, random_state=0).fit(X).influence(X)
+    for i in range(0, 30, 3):
+        S = ss.svd(np.delete(X, i, 0), 2, shift=shift, solver="exact").S
+        assert np.all(
+            (found.singular_values[i, :, 0] <= S * (1 + 1e-12)) & (S <= found.singular_values[i, :, 1] * (1 + 1e-12))
+        )
+
+
+def test_the_row_that_makes_a_component_is_found() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 10)) * [9, 6, *[1] * 8]
+    X[17] = 0
+    X[17, 9] = 60
+    found = ss.PCA(3, random_state=0).fit(X).influence(X)
+    assert found.angles[17, 2, 0] > 25
+    others = np.arange(200) != 17
+    assert found.angles[others, 2, 1].max() < 25
+    assert np.all(np.ptp(found.singular_values[others], axis=2) < 0.001 * found.singular_values[others, :, 1])
+
+
+def test_bad_input_is_refused() -> None:
+    X = counts(np.random.default_rng(0), 30, 10)
+    pca = ss.PCA(2).fit(X)
+    for n_neighbors in (0, 30, 1.5):
+        with pytest.raises(Refused, match=r"n_neighbors must be an integer in 1\.\.29"):
+            pca.neighbors(X, n_neighbors)
+    with pytest.raises(ValueError, match="30 rows of the fit, got 29"):
+        pca.influence(X[1:])
+    with pytest.raises(ValueError, match="mean of X differs"):
+        pca.influence(X + 1)
+    with pytest.raises(Refused, match="at least 2 groups"):
+        pca.influence(X, leave_out=np.zeros(30))
+    with pytest.raises(Refused, match="approximates transformed zeros"):
+        ss.PCA(2, preprocess="pearson").fit(X).neighbors(X, 3)
+    with pytest.raises(ValueError, match="sample weights"):
+        ss.PCA(2).fit(X, sample_weight=np.arange(30) % 3 + 1).neighbors(X, 3)
+    with pytest.raises(Refused, match="missing"):
+        ss.PCA(2, missing="em").fit(np.where(np.arange(10) == np.arange(30)[:, None], np.nan, X)).influence(X)
+    with pytest.raises(Refused, match="other shifts change"):
+        ss.PCA(2, shift=ss.GroupMeans()).fit(X, groups=np.arange(30) % 2).influence(X)
