@@ -138,8 +138,6 @@ class SpectralEmbedding(GraphEmbedding):
         "precomputed": X is W, symmetric and nonnegative.
     n_neighbors : int, optional
         The sample itself counts. Default: a tenth of the samples, at least 2.
-    drop_first : bool
-        False: begin with the trivial vector of each connected component, the largest component first.
     tol : float
         Bound of the sine of the angle of each vector to its eigenvector, or to the space of the eigenvectors whose
         eigenvalues cannot be distinguished.
@@ -147,6 +145,8 @@ class SpectralEmbedding(GraphEmbedding):
         Maximum number of products of W with 8 columns; at least ``n_components / 8 + 2``. Default: 20 000.
     random_state, n_threads, memory_limit : optional
         As in `PCA`.
+    drop_first : bool
+        False: begin with the trivial vector of each connected component, the largest component first.
 
     Attributes
     ----------
@@ -257,9 +257,9 @@ class DiffusionMap(GraphEmbedding):
         1: remove the influence of the density of the samples; 1/2: Fokker-Planck; 0: the graph Laplacian.
     t : float
         Steps of the random walk.
-    drop_first : bool
-        As in `SpectralEmbedding`.
     tol, max_products, random_state, n_threads, memory_limit : optional
+        As in `SpectralEmbedding`.
+    drop_first : bool
         As in `SpectralEmbedding`.
 
     Attributes
