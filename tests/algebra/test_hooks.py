@@ -93,7 +93,7 @@ def test_costs_of_what_is_known_follow_from_it() -> None:
     assert Minimal(D).costs == Costs.of(Minimal(D))
     assert (Minimal(D).costs.stored, Minimal(D).costs.gram_reads, Minimal(D).costs.panel_columns) == (60, 2, (16, 32))
     known = OneRead(D).costs
-    assert (known.gram_reads, known.gram_pairs, known.panel_columns) == (1, 49 / 12, (8, 16))
+    assert (known.gram_reads, known.gram_pairs, known.panel_columns) == (1, 49 / 24, (8, 16))
     assert known.eps == known.gram_eps == np.finfo(np.float32).eps
     with pytest.raises(TypeError, match="unexpected"):
         Costs.of(Minimal(D), gram_read=1)

@@ -166,7 +166,7 @@ def test_graphs_of_cells(home: Path, verb: str) -> None:
         ("embed X.npy --scores csv", 2, "--scores needs an output folder"),
         ("diffmap W.npz --steps nan", 2, "must be a number of at least 0, got nan"),
         ("diffmap W.npz --alpha -1", 2, "must be a number of at least 0, got -1"),
-        ("diffmap W.npz --alpha 1e5", 2, "--alpha must leave affinities"),
+        ("diffmap W.npz --alpha 1e5", 2, "--alpha 100000.0 divides affinities"),
         ("diffmap X.npy", 1, "needs a square matrix of affinities"),
         ("contrast X.npy", 2, "Missing option '--background'"),
         ("contrast X.npy --background - ", 2, "does not exist"),

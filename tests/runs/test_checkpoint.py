@@ -66,7 +66,7 @@ def test_killed_in_each_pass_in_turn_and_resumed_gives_the_same_bits(solver: str
 
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("scale", [None, "std"])
-@pytest.mark.filterwarnings("ignore:.*no variance")
+@pytest.mark.filterwarnings("ignore:.*constant and w")
 def test_exact_on_a_file_is_not_read_again_where_it_was_read(wide: bool, scale: str | None, tmp_path: Path) -> None:
     X = sparse_rows(40, 120) if wide else sparse_rows()
     how: dict[str, Any] = {"shift": "mean", "scale": scale, "solver": "exact"}

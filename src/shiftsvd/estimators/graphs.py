@@ -322,9 +322,9 @@ class DiffusionMap(GraphEmbedding):
             least, most = W.data.min(), W.data.max()
             if not 1 / LARGEST < least <= most < LARGEST:
                 raise Refused(
-                    f"affinities divided by densities must be between {1 / LARGEST:.0e} and {LARGEST:.0e}, got "
-                    f"{least:.0e} to {most:.0e} with ",
-                    *(Setting("alpha", self.alpha), ". Lower alpha, or rescale the affinities."),
+                    Setting("alpha", self.alpha),
+                    f" divides affinities by powers of densities that leave {1 / LARGEST:.0e} to {LARGEST:.0e}. Lower ",
+                    *(Setting("alpha"), ", or rescale the affinities."),
                 )
         A = affinity_of_edges(W, _operators(self.n_threads))
         Y, gaps = self._embed(A)
