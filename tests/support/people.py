@@ -95,7 +95,7 @@ def _quoted(path: Path) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def _wide(path: Path, n: int = 50_000) -> None:
+def _wide(path: Path, n: int = 12_000) -> None:
     X = _numbers(12, n)
     lines = [",".join(["", *(f"cg{j:08}" for j in range(n))])]
     lines += [f"s{i}," + ",".join(map(repr, row)) for i, row in enumerate(X.tolist())]
