@@ -10,16 +10,19 @@ import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.sparse import hstack, random_array
 from scipy.sparse.linalg import aslinearoperator
 from sklearn import decomposition
 
 import shiftsvd as ss
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.operators import LowRank
 from shiftsvd.runs import memory
 from shiftsvd.solvers.constants import SQUARES_SHARE
 from shiftsvd.solvers.direct import Gram, _krylov
 from shiftsvd.solvers.factors import squares_rounding
 from tests.support.blocks import cut_small
+from tests.support.containers import Held
 from tests.support.matrices import EPS, Array, with_values
 
 SINGLE = float(np.finfo(np.float32).eps)
@@ -358,3 +361,11 @@ def test_no_leading_eigenvalue_is_missed(name: str, k: int) -> None:
 def test_most_leading_eigenvalues_need_no_lapack() -> None:
     X = with_values((400, 300), SPECTRA["graded"])
     assert _krylov(X.T @ X, 10, 1e-6, np.random.default_rng(0)) is not None
+
+
+def test_files_are_read_less_often_where_a_gram_matrix_is_small() -> None:
+    X = random_array((20_000, 1200), density=0.04, format="csr", dtype=np.float32, rng=0)
+    assert isinstance(ss.auto_solver(X, 50), ss.BlockLanczos)
+    assert isinstance(ss.auto_solver(DiskRows(Held(X, 5000)), 50), ss.Gram)
+    wide = hstack([X[:10_000, :1000]] * 4, format="csr")  # each thread would store 4000 x 4000 numbers
+    assert isinstance(ss.auto_solver(DiskRows(Held(wide, 5000)), 50), ss.BlockLanczos)

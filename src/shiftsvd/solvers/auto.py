@@ -136,7 +136,7 @@ def _costs(A: Operator, k: int | float, tol: float) -> dict[Solver, Cost]:
     costs: dict[Solver, Cost] = {}
     if work.n <= constants.EXACT_SIDE or count > 0.8 * work.n:
         costs[Exact()] = work.exact()
-    if work.n <= constants.GRAM_SIDE:
+    if work.n <= (constants.GRAM_SIDE_OF_FILES if work.costs.file_bytes else constants.GRAM_SIDE):
         costs[Gram(tol, last_pass=False)] = work.gram(count)
     if count + 2 * constants.USUAL_BLOCK <= work.n or not costs:
         lanczos = BlockLanczos(tol)

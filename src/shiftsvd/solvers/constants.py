@@ -152,8 +152,9 @@ LEVEL_MARGIN: Final = 1e-6
 EXACT_SECONDS: Final = 0.02
 # Try squares first if the cost model predicts that they save this many seconds.
 SQUARES_SAVE: Final = 7e-5
-# Longest short sides for which "auto" chooses `Exact` and `Gram`, which store n x n numbers.
-EXACT_SIDE, GRAM_SIDE = 1000, 10_000
+# Longest short sides for which "auto" chooses `Exact` and `Gram`, which store n x n numbers. For files each thread
+# stores as many, which takes 0.9 GB for 3000.
+EXACT_SIDE, GRAM_SIDE, GRAM_SIDE_OF_FILES = 1000, 10_000, 3000
 # `estimate(probe=True)` counts the passes of fits to two subsets of the rows: one of COUNTED numbers, with at least
 # ROWS_EACH rows per component, and half of that subset. Each doubling of the rows is predicted to add FLATTENS times as
 # many passes as the doubling between the subsets.

@@ -28,6 +28,8 @@ SPARSE_PAIR = 1.3e-9
 CACHE = 2**20
 GRAM_CACHE = 2**24
 MISSES = 1.6
+# Factor for larger Gram matrices, unless rows have so many entries that the kernel multiplies them by columns.
+SCATTERED, LONG_ROW = 3.0, 32
 # Seconds per operation of BLAS, by the bytes of a number: products of matrices, and with panels of 32 columns; and per
 # operation of LAPACK's QR and eigenvalues in double precision.
 BLAS = {4: 1.2e-11, 8: 2.2e-11}
@@ -37,9 +39,9 @@ LAPACK = 1.5e-10
 FORM = 0.8e-9
 # Overhead of a step of block Lanczos in seconds: calls and small matrices (benchmarks/claims/middle.py).
 STEP = 7e-4
-# Seconds to read a byte of a file: between 1.2e-9 for HDF5 files in the page cache, 5e-9 for compressed ones
-# (benchmarks/claims/passes.py) and 1e-8 for disks and networks of 100 MB/s.
-FILE = 4e-9
+# Seconds to read a byte of a file: 6e-10 for HDF5 files in the page cache by two threads, 3e-9 for compressed ones, and
+# 2e-9 to 1e-8 for disks and networks.
+FILE = 3e-9
 
 
 # Bytes that every fit takes: stacks of threads, and buffers that libraries allocate at their first call.
@@ -136,7 +138,8 @@ class Work(NamedTuple):
 
     def gram(self, k: int) -> Cost:
         if self.sparse:
-            form = self.costs.gram_pairs * SPARSE_PAIR * (3.0 if 8 * self.n**2 > GRAM_CACHE else 1.0)
+            scattered = 8 * self.n**2 > GRAM_CACHE and self.costs.stored < LONG_ROW * self.m
+            form = self.costs.gram_pairs * SPARSE_PAIR * (SCATTERED if scattered else 1.0)
         else:
             form = 2 * self.costs.stored * self.n * BLAS[8] + self.costs.stored * FORM
         solve = min(10 * self.n**3 * LAPACK / 3, (6.0 * k + 200) * 4 * self.n**2 * BLAS[8] * 2)
