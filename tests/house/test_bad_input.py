@@ -491,3 +491,8 @@ def test_what_is_masked_is_missing_where_gaps_are_allowed(missing) -> None:
     pca.fit(M)
     np.testing.assert_array_equal(pca.components_, want.components_)
     np.testing.assert_array_equal(pca.transform(M), want.transform(M.filled(np.nan)))
+
+
+def test_a_matrix_with_its_names_is_refused_by_a_line_that_unpacks_it() -> None:
+    for door in (lambda X: ss.svd(X, 1), ss.PCA(1).fit, ss.TruncatedSVD(1).fit, ss.as_operator):
+        refuses("A, names = open_matrix(path)", lambda door=door: door((np.eye(3), None)))

@@ -137,6 +137,11 @@ def unannotated(X: Any) -> None:
 
 def unmasked_matrix(X: Any) -> Any:
     unannotated(X)
+    if isinstance(X, tuple) and X and len(getattr(X[0], "shape", ())) == 2:
+        raise ValueError(
+            "X must be one matrix, got a tuple whose first element is one. Pass that element: `open_matrix` "
+            "returns the matrix and the names: A, names = open_matrix(path)."
+        )
     return unmasked(
         "the matrix", X, "fill them, or pass X.astype(float).filled(np.nan) with ", Setting("missing", "mean")
     )
