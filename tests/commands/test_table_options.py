@@ -108,7 +108,7 @@ def test_points_are_not_taken_for_thousands_where_they_cut_off_no_three_digits(t
 
 
 def test_text_in_a_cell_of_several_lines_survives_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delimited, "_BLOCK", 1 << 10)
+    monkeypatch.setattr("shiftsvd.io.formats.text._BLOCK", 1 << 10)
     rows = "".join(f'"line {i}\n# no comment {i}\nend",{i}.5,2\n' for i in range(400))
     _, names = dense(text(tmp_path, 'name,"a\nb",c\n' + rows))
     assert names.features.tolist() == ["a\nb", "c"]
@@ -428,7 +428,7 @@ def test_wide_texts_are_those_of_narrow_ones(tmp_path: Path, monkeypatch: pytest
         narrow = dense(tmp_path / "a.csv", drop="c3")
         with monkeypatch.context() as patched:
             patched.setattr(delimited, "_WIDE", 4)
-            patched.setattr(delimited, "_BLOCK", 1000)
+            patched.setattr("shiftsvd.io.formats.text._BLOCK", 1000)
             wide = dense(tmp_path / "a.csv", drop="c3")
         np.testing.assert_array_equal(wide[0], narrow[0])
         np.testing.assert_array_equal(wide[0], frame.drop(columns="c3"))

@@ -8,8 +8,9 @@ from typing import Any, Final, Literal
 from shiftsvd.errors import Refused, Setting, Worded
 from shiftsvd.io.base import reading
 from shiftsvd.io.choices import Choices
-from shiftsvd.io.formats.delimited import MOST, Rows, head_of
+from shiftsvd.io.formats.delimited import MOST, Rows
 from shiftsvd.io.formats.grid import grid_of
+from shiftsvd.io.formats.header import head_of
 from shiftsvd.io.formats.table import refuse_settings
 from shiftsvd.io.formats.tally import Finding, Kind, of_columns, refused
 from shiftsvd.io.sniff import content_of, format_of, formats
