@@ -2,6 +2,7 @@
 
 import csv
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -14,8 +15,8 @@ import numpy.typing as npt
 from shiftsvd.errors import Part, Setting, plural
 from shiftsvd.io.base import bounded_lines, optional
 from shiftsvd.io.choices import Choices, naming
-from shiftsvd.io.formats.cells import Number, any_number, arrow, is_gap, number, strings
-from shiftsvd.io.formats.columns import Positions, as_texts, numbers_of, texts, with_indicators
+from shiftsvd.io.formats.cells import Number, any_number, arrow, as_numpy, is_gap, number, strings
+from shiftsvd.io.formats.columns import Positions, as_texts, numbers_of, texts, use, with_indicators
 from shiftsvd.io.formats.grid import Grid, Stored, shown
 from shiftsvd.io.formats.header import Head, numbered
 from shiftsvd.io.formats.tally import Finding, Seen, Tally, is_total, of_text_columns, rows_of_totals
@@ -61,12 +62,10 @@ class Rows:
         self.head, self.ragged, self.total, self.n_empty = head, list[tuple[int, int, str]](), "", 0
         self._path, self._choices, self._memory, self._text = path, choices, memory_limit, text
         self.n_rows, self._has_begun = 0, False
-        self._totals = dict[
-            int, tuple[str, str]
-        ]()  # rows with the label of a total: this label, and the line's beginning
+        self._totals = dict[int, tuple[str, str]]()  # rows like totals: their label, and the beginning of the line
         self._labels = set[str]()
         self._named, self._blank = Seen(""), Seen("")  # rows of one text, without numbers, and of empty cells
-        self.n_headers = 0  # rows that repeat the header
+        self._headers = list[int]()  # rows that repeat the header: number of rows above each without them
         self.form = head.form
         features = set(self.form.numeric)
         tallied = range(head.width) if everything else features
@@ -76,8 +75,11 @@ class Rows:
             for j in (() if self.is_wide else tallied)
         }
         if head.form.unknown:
-            self.form = head.form.with_classes(self._classes())
+            batches = self._kept(self.batches())
+            self.form = head.form.with_classes((j, one.column(j)) for one in batches for j in head.form.unknown)
             self.ragged.clear()
+        free = [] if choices.remembered else [head.called[j] for j in self.form.numeric[-1:]]
+        self._is_right_sum = len(self.form.numeric) > 2 and is_total(free) and free[0] not in choices.columns
         self._sums = np.zeros((3, len(self.form.numeric)))  # of values, absolute values and entries that are not zero
 
     @property
@@ -107,6 +109,8 @@ class Rows:
     def findings(self) -> list[Finding]:
         """Return what does not fit, after the pass, and what is read in a way that the user should know."""
         numeric = set(self.form.numeric)
+        for seen in (each for tally in self.tallies.values() for each in tally.seen):
+            seen.rows = [self._place(row - self.head.row) for row in seen.rows]
         features = [tally for j, tally in self.tallies.items() if self.head.triplets or j in numeric]
         held = [tally for tally in features if tally.is_text]
         read = [tally for tally in features if not tally.is_text]
@@ -121,7 +125,7 @@ class Rows:
         ]
 
     def _of_ends(self) -> Iterator[Finding]:
-        if n := self.n_headers:
+        if n := len(self._headers):
             repeat = "row that repeats the header is" if n == 1 else f"{n:,} rows that repeat the header are"
             yield Finding(f"the {repeat} not used.", is_error=False)
         if n := self._blank.count:
@@ -130,6 +134,10 @@ class Rows:
         if n := self.n_empty:
             rows = "row of empty cells is" if n == 1 else f"{n:,} rows of empty cells are"
             yield Finding(f"the last {rows} ignored.", is_error=False)
+        if self._is_right_sum and self.n_rows >= _ADDENDS:
+            name = self.head.called[self.form.numeric[-1]]
+            text = f"column {name!r} is the sum of the other columns and is used as a feature."
+            yield Finding(text, (use("drop", [name]),), (name,), is_error=False, applies=False)
         if self.total:
             text = f"the last row is a total ({self.total}) and is not used as a sample."
             yield Finding(text, ((Setting("keep_total", True), " to keep it"),), is_error=False, applies=False)
@@ -139,21 +147,17 @@ class Rows:
             return
         keep = Setting("keep_total", True), " to use all rows as samples"
         if 0 < len(self._totals) <= max(1, self.n_rows // 2):
-            seen, begins = (
-                Seen(next(iter(self._totals.values()))[0]),
-                sorted({begin for _, begin in self._totals.values()}),
-            )
-            seen.add(len(self._totals), (self.head.row + i for i in self._totals))
+            labels, starts = zip(*self._totals.values(), strict=True)
+            seen, begins = Seen(labels[0]), sorted(set(starts))
+            seen.add(len(self._totals), map(self._place, self._totals))
             looks = f"{plural(seen.count, 'row')} above the last one may be totals: {seen}."
             yield Finding(looks, (*((_skip(begins),) if len(begins) <= _SKIPPED else ()), keep))
         if (seen := self._named).count:
             is_few = seen.count <= _NOTES
-            text = (
-                f"{plural(seen.count, 'row')} {'has' if seen.count == 1 else 'have'} only a name and no values: {seen}."
-            )
-            yield Finding(
-                text, (_skip(sorted(seen.texts)), keep) if is_few else (keep,), is_error=is_few, applies=is_few
-            )
+            have = "has" if seen.count == 1 else "have"
+            text = f"{plural(seen.count, 'row')} {have} only a name and no values: {seen}."
+            uses = (_skip(sorted(seen.texts)), keep) if is_few else (keep,)
+            yield Finding(text, uses, is_error=is_few, applies=is_few)
 
     def _of_ragged(self) -> Iterator[Finding]:
         if not self.ragged:
@@ -169,10 +173,6 @@ class Rows:
         below = f", and {plural(more, 'row')} below {'differs' if more == 1 else 'differ'}, too" if more else ""
         counted = f"row {first[0]:,} has {plural(first[1], 'cell')}, but the header has {self.head.width:,}{below}."
         yield Finding(f"{counted} Every row must have as many cells as the header. Correct these rows in the file.")
-
-    def _classes(self) -> Iterator[tuple[int, Any]]:
-        for batch in self._kept(self.batches()):
-            yield from ((j, batch.column(j)) for j in self.head.form.unknown)
 
     def batches(self) -> Iterator[Any]:
         source, before, typed = self.head.source, 0, set[int]()
@@ -196,7 +196,7 @@ class Rows:
         typed.intersection_update({j for j in typed if self.head.decimals[j] == point})
 
         def invalid(row: Any) -> str:
-            self._add_ragged((row.number or 0) + before, row.actual_columns, row.text)
+            self._add_ragged(self.head.row + before + (row.number or 0) - 1, row.actual_columns, row.text)
             return "skip"
 
         kinds = {name: pa.float64() if j in typed else pa.string() for j, name in enumerate(names)}
@@ -226,8 +226,12 @@ class Rows:
         del self.ragged[known:]
         return self._parsed(source, piece, typed, before)
 
-    def _add_ragged(self, number: int, count: int, text: str) -> None:
-        self.ragged.append((number + self.head.row - 1, count, text if len(self.ragged) < _RAGGED else ""))
+    def _add_ragged(self, row: int, count: int, text: str) -> None:
+        self.ragged.append((row, count, text if len(self.ragged) < _RAGGED else ""))
+
+    def _place(self, i: int) -> int:
+        """Return the number of a row in the file, where headers may repeat above it."""
+        return self.head.row + i + bisect_right(self._headers, i)
 
     def _kept(self, batches: Iterator[Any]) -> Iterator[Any]:
         # Hold back the last row with the empty rows around it: they may be a total, and the end of a spreadsheet.
@@ -235,8 +239,11 @@ class Rows:
         last: Any = None
         self._totals.clear()
         self._labels.clear()
-        self.n_headers = 0
-        for batch in map(self._without_headers, batches):
+        self._headers.clear()
+        n_before = 0
+        for batch in batches:
+            batch = self._without_headers(batch, n_before)
+            n_before += batch.num_rows
             end = batch.num_rows if isinstance(self.head.source, Stored) else _filled(batch, batch.num_rows)
             if end:
                 before = _filled(batch, end - 1)
@@ -257,7 +264,7 @@ class Rows:
         if held and not self._is_total(_row_of(held[-1], held[-1].num_rows - 1), n_rows + last.num_rows - 1):
             yield from held
 
-    def _without_headers(self, batch: Any) -> Any:
+    def _without_headers(self, batch: Any, n_before: int) -> Any:
         pc, names = optional("pyarrow.compute", "parquet"), self.head.names
         if names is None or any(numbers_of(column) is column for column in batch.columns):
             return batch
@@ -267,7 +274,8 @@ class Rows:
             repeats = equal if repeats is None else pc.and_(repeats, equal)
             if not pc.any(repeats).as_py():
                 return batch
-        self.n_headers += pc.sum(repeats).as_py()
+        places = np.flatnonzero(as_numpy(repeats))
+        self._headers += (n_before + places - np.arange(len(places))).tolist()
         return batch.filter(pc.invert(repeats))
 
     def _add_totals(self, batch: Any, first: int, *, is_end: bool = False) -> None:
@@ -288,7 +296,7 @@ class Rows:
         odd = [j for j in self.form.numeric if isinstance(cells[j], str) and cells[j] and not any_number(str(cells[j]))]
         is_note = _NOTE.match(label) is not None and 2 * len(odd) >= len(self.form.numeric)
         if odd and (is_note or (place in self.form.numeric and n_filled == 1 < len(cells))):
-            self._add_ragged(self.n_rows + 1, 1, self._beginning(cells[: place + 1]))
+            self._add_ragged(self._place(self.n_rows), 1, self._beginning(cells[: place + 1]))
             return True
         if self._choices.keep_total or not self._has_begun:
             return False
@@ -302,7 +310,7 @@ class Rows:
     def _refuse_note(self, cells: Sequence[str | float], i: int) -> None:
         """Take a row of one text for a note; another remedy than that for a cell that does not fit."""
         filled = [(j, str(cell)) for j, cell in enumerate(cells) if cell != ""]
-        row = self.head.row + self.n_rows + i
+        row = self._place(self.n_rows + i)
         if not filled:
             self._blank.add(1, (row,))
         elif len(filled) == 1 < len(cells):
@@ -311,7 +319,7 @@ class Rows:
                 self._named.text = self._named.text or cell
                 self._named.add(1, (row,), begin)
             elif (tally := self.tallies.get(j)) and tally.forget(cell):
-                self._add_ragged(self.n_rows + i + 1, 1, begin)
+                self._add_ragged(row, 1, begin)
 
     def _is_sum(self, cells: Sequence[str | float]) -> bool:
         found = [_value(cells[j], self.head.decimals[j]) for j in self.form.numeric if cells[j] != ""]
@@ -323,6 +331,9 @@ class Rows:
     def _add_sums(self, numbers: npt.NDArray[np.float64]) -> None:
         self.n_rows += len(numbers)
         there = np.where(np.isnan(numbers), 0, numbers)
+        if self._is_right_sum:
+            error, size = np.abs(there[:, :-1].sum(1) - there[:, -1]), np.abs(there).sum(1)
+            self._is_right_sum = bool(np.all(error <= 1e-9 * size))
         self._sums += [there.sum(0), np.abs(there).sum(0), (there != 0).sum(0)]
 
     def _block(self, batch: Any) -> Block:
@@ -357,22 +368,17 @@ class Rows:
             if held:
                 yield from map(self._kept_line, [held, *[[""] * self.head.width] * empty])
             held, empty = cells, 0
+            if is_total(cells):
+                j = next(j for j, cell in enumerate(cells) if cell.strip())
+                self._totals[self.n_rows] = (cells[j].strip(), self._beginning(cells[: j + 1]))
         self.n_empty = empty
-        if held:
-            self._note_total(held)
-            if not self._is_total([cell.strip() for cell in held], self.n_rows):
-                yield self._kept_line(held)
+        if held and not self._is_total([cell.strip() for cell in held], self.n_rows):
+            yield self._kept_line(held)
 
     def _kept_line(self, cells: Sequence[str]) -> tuple[npt.NDArray[np.float64], str, str]:
-        self._note_total(cells)
         numbers = self._row(cells, self.head.row + self.n_rows)
         self._add_sums(numbers[None])
         return numbers, cells[self.form.label or 0], cells[self._text or 0]
-
-    def _note_total(self, cells: Sequence[str]) -> None:
-        if is_total(cells):
-            j = next(j for j, cell in enumerate(cells) if cell.strip())
-            self._totals[self.n_rows] = (cells[j].strip(), self._beginning(cells[: j + 1]))
 
     def _lines(self) -> Iterator[list[str]]:
         source = cast("TextRows", self.head.source)
@@ -381,7 +387,7 @@ class Rows:
             lines = (line.decode() for line in bounded_lines(self._path, stream, self._memory, _CUT, kept=False))
             for count, cells in enumerate(csv.reader(lines, delimiter=source.separator, strict=True), start=1):
                 if cells and len(cells) != self.head.width:
-                    self._add_ragged(count, len(cells), source.separator.join(cells[:3]))
+                    self._add_ragged(self.head.row + count - 1, len(cells), source.separator.join(cells[:3]))
                 elif cells and cells != self.head.names:
                     yield cells
 

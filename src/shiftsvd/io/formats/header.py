@@ -13,7 +13,7 @@ from typing import NamedTuple
 from shiftsvd.errors import Refused, Setting, plural
 from shiftsvd.io.base import bounded_width
 from shiftsvd.io.choices import Choices
-from shiftsvd.io.formats.cells import any_number, is_gap, number
+from shiftsvd.io.formats.cells import OTHER, any_number, is_gap, number
 from shiftsvd.io.formats.columns import TRIPLETS, Layout, Positions, layout_of_schema, layout_of_text, positions
 from shiftsvd.io.formats.grid import Grid, Stored, grid_of, is_number, shown, shown_row
 from shiftsvd.io.formats.tally import is_total
@@ -284,7 +284,7 @@ def _is_numeric(cells: Sequence[str]) -> bool:
 
 def _decimals(columns: Sequence[Sequence[str]], choices: Choices) -> tuple[list[str], frozenset[str]]:
     """Return the decimal mark of each column: the given one, else that which its cells or those of others prove."""
-    given = choices.decimal or {",": ".", ".": ","}.get(choices.thousands or "")
+    given = choices.decimal or OTHER.get(choices.thousands or "")
     if given is not None:
         return [given] * len(columns), frozenset(given)
     own = [_proofs(cells) for cells in columns]
