@@ -368,17 +368,22 @@ class Rows:
             if held:
                 yield from map(self._kept_line, [held, *[[""] * self.head.width] * empty])
             held, empty = cells, 0
-            if is_total(cells):
-                j = next(j for j, cell in enumerate(cells) if cell.strip())
-                self._totals[self.n_rows] = (cells[j].strip(), self._beginning(cells[: j + 1]))
         self.n_empty = empty
-        if held and not self._is_total([cell.strip() for cell in held], self.n_rows):
-            yield self._kept_line(held)
+        if held:
+            self._note_total(held)
+            if not self._is_total([cell.strip() for cell in held], self.n_rows):
+                yield self._kept_line(held)
 
     def _kept_line(self, cells: Sequence[str]) -> tuple[npt.NDArray[np.float64], str, str]:
+        self._note_total(cells)
         numbers = self._row(cells, self.head.row + self.n_rows)
         self._add_sums(numbers[None])
         return numbers, cells[self.form.label or 0], cells[self._text or 0]
+
+    def _note_total(self, cells: Sequence[str]) -> None:
+        if is_total(cells):
+            j = next(j for j, cell in enumerate(cells) if cell.strip())
+            self._totals[self.n_rows] = (cells[j].strip(), self._beginning(cells[: j + 1]))
 
     def _lines(self) -> Iterator[list[str]]:
         source = cast("TextRows", self.head.source)
