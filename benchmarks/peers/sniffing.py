@@ -14,7 +14,8 @@ from time import perf_counter
 
 from shiftsvd.errors import Refused
 from shiftsvd.io.choices import Choices
-from shiftsvd.io.formats.delimited import TextRows, head_of, text_rows
+from shiftsvd.io.formats.header import head_of, text_rows
+from shiftsvd.io.formats.text import TextRows
 from shiftsvd.io.profiling import profile
 from tests.support.odd import made
 

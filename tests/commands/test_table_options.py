@@ -108,7 +108,7 @@ def test_points_are_not_taken_for_thousands_where_they_cut_off_no_three_digits(t
 
 
 def test_text_in_a_cell_of_several_lines_survives_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delimited, "_BLOCK", 1 << 10)
+    monkeypatch.setattr("shiftsvd.io.formats.text._BLOCK", 1 << 10)
     rows = "".join(f'"line {i}\n# no comment {i}\nend",{i}.5,2\n' for i in range(400))
     _, names = dense(text(tmp_path, 'name,"a\nb",c\n' + rows))
     assert names.features.tolist() == ["a\nb", "c"]
@@ -369,6 +369,23 @@ def test_a_last_row_that_is_the_sum_of_the_others_is_no_sample(
     assert dense(path)[0].shape == (21, 40)
 
 
+def test_rows_below_repeated_headers_have_their_numbers_in_the_file(tmp_path: Path) -> None:
+    rows = [f"s{i},{i}.5,{i * i % 7}\n" for i in range(1, 9)]
+    content = "id,a,b\n" + "".join(rows[:3]) + "id,a,b\n" + "".join(rows[3:5]) + "id,a,b\n" + "".join(rows[5:])
+    assert "'x' (row 10)" in refusal(text(tmp_path, content.replace("s7,7.5", "s7,x")))
+    assert "'Mean' (row 10)" in refusal(text(tmp_path, content.replace("s7,7.5", "Mean,7.5")))
+
+
+def test_a_column_of_sums_at_the_right_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [(i * i % 7 + 0.5, i * i % 5 + 0.25, i / 2) for i in range(1, 9)]
+    content = "a,b,c,Total\n" + "".join(f"{a},{b},{c},{a + b + c}\n" for a, b, c in rows)
+    is_sum = "column 'Total' is the sum of the other columns and is used as a feature. Use drop=\"Total\" to exclude"
+    assert any(is_sum in message for message in noticed(caplog, text(tmp_path, content)))
+    others = text(tmp_path, content.replace("\n1.5,", "\n9.5,", 1))
+    assert not any("is the sum" in message for message in noticed(caplog, others))
+    assert dense(others)[0].shape == (8, 4)
+
+
 def noticed(caplog: pytest.LogCaptureFixture, path: Path, **settings) -> list[str]:
     caplog.clear()
     with caplog.at_level(25, "shiftsvd"):
@@ -428,7 +445,7 @@ def test_wide_texts_are_those_of_narrow_ones(tmp_path: Path, monkeypatch: pytest
         narrow = dense(tmp_path / "a.csv", drop="c3")
         with monkeypatch.context() as patched:
             patched.setattr(delimited, "_WIDE", 4)
-            patched.setattr(delimited, "_BLOCK", 1000)
+            patched.setattr("shiftsvd.io.formats.text._BLOCK", 1000)
             wide = dense(tmp_path / "a.csv", drop="c3")
         np.testing.assert_array_equal(wide[0], narrow[0])
         np.testing.assert_array_equal(wide[0], frame.drop(columns="c3"))

@@ -13,7 +13,7 @@ from scipy import sparse
 import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows, bytes_in_memory, left_beside
 from shiftsvd.io import open_matrix
-from shiftsvd.io.formats import delimited
+from shiftsvd.io.formats.text import block_bytes
 from tests.support.containers import Held
 from tests.support.meter import measured_python
 
@@ -88,8 +88,8 @@ def test_columns_of_parquet_are_counted_before_any_is_read(tmp_path: Path) -> No
 
 @pytest.mark.long
 def test_blocks_of_a_text_are_a_part_of_the_limit() -> None:
-    assert 7 * delimited.block_bytes("1GB") < 1e9 / 8
-    assert delimited.block_bytes("1TB") == 2**24
+    assert 7 * block_bytes("1GB") < 1e9 / 8
+    assert block_bytes("1TB") == 2**24
 
 
 @pytest.mark.long

@@ -8,10 +8,11 @@ from typing import Any, Final, Literal
 from shiftsvd.errors import Refused, Setting, Worded
 from shiftsvd.io.base import reading
 from shiftsvd.io.choices import Choices
-from shiftsvd.io.formats.delimited import MOST, Rows, head_of
+from shiftsvd.io.formats.delimited import MOST, Rows
 from shiftsvd.io.formats.grid import grid_of
+from shiftsvd.io.formats.header import head_of
 from shiftsvd.io.formats.table import refuse_settings
-from shiftsvd.io.formats.tally import Finding, Kind, of_columns, refused
+from shiftsvd.io.formats.tally import Finding, Kind, of_numbers, refused
 from shiftsvd.io.sniff import content_of, format_of, formats
 from shiftsvd.io.spooling import rereadable
 
@@ -209,7 +210,8 @@ def profiled(
             rows = Rows(path, head, choices, memory_limit, everything=True)
             samples = [name for block in rows for name in block.names][:_NAMES]
             findings = rows.findings()
-            changing = [each for each in findings if each.is_error and _changes_rows(each)]
+            errors = [each for each in findings if each.is_error]
+            changing = [each for each in errors if any(setting.name in _OF_ROWS for setting in each.settings)]
             if not changing:
                 return _profile(path, kind, rows, findings, samples, choices, notes, spell)
             notes += [spell(Refused(*each.parts)) for each in changing]
@@ -230,8 +232,7 @@ def _profile(
     spell: Callable[[Worded], str],
 ) -> TableProfile:
     read = [table.tallies[j] for j in table.form.numeric if j in table.tallies and not table.tallies[j].is_text]
-    free = [tally for tally in read if tally.name not in choices.columns]
-    found = [*findings, *of_columns(free), *(each for tally in free for each in tally.warnings())]
+    found = [*findings, *of_numbers(read, choices)]
     if unsolved := [each for each in found if each.is_error and not each.uses]:
         raise refused(unsolved)
     for finding in found:
@@ -270,10 +271,6 @@ def _settings(finding: Finding, *, has_ids: bool) -> list[Setting]:
     return [ids, *([Setting("drop", others)] if others else [])]
 
 
-def _changes_rows(finding: Finding) -> bool:
-    return any(setting.name in _OF_ROWS for setting in finding.settings)
-
-
 def _with(choices: Choices, settings: Sequence[Setting]) -> Choices:
     for setting in settings:
         value = setting.value
@@ -290,8 +287,7 @@ def _with(choices: Choices, settings: Sequence[Setting]) -> Choices:
 def _followed(choices: Choices, error: Refused) -> Choices:
     """Return the settings that the message of an error suggests, or raise the error if there are none."""
     settings = [part for part in error.args if isinstance(part, Setting) and part.has_value]
-    known = [part for part in settings if part.name in _OF_ROWS]
-    followed = _with(choices, known)
+    followed = _with(choices, [part for part in settings if part.name in _OF_ROWS])
     if followed == choices:
         raise error
     return followed

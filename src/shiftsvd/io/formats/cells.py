@@ -48,7 +48,7 @@ _PLAIN: Final = {
     ".": r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$",
     ",": r"^[+-]?(\d+,?\d*|,\d+)([eE][+-]?\d+)?$",
 }
-_OTHER: Final = {".": ",", ",": "."}
+OTHER: Final = {".": ",", ",": "."}  # decimal marks
 _USUAL: Final = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 _LONGEST: Final = 60  # characters of a number with its unit
 
@@ -110,7 +110,7 @@ def is_unit(text: str) -> bool:
 
 
 def _digits(digits: str, decimal: str) -> tuple[str, bool] | None:
-    other = _OTHER[decimal]
+    other = OTHER[decimal]
     if re.fullmatch(rf"{_WHOLE}({re.escape(other)}\d{{3}})+({re.escape(decimal)}\d*)?", digits):
         n_groups = digits.count(other)
         return digits.replace(other, "").replace(decimal, "."), n_groups == 1 and decimal not in digits
@@ -218,11 +218,11 @@ def numbers_like(cell: str, texts: Any, decimal: str) -> tuple[npt.NDArray[np.fl
     has_unit = pc.and_(pc.starts_with(texts, before), pc.ends_with(texts, after))
     bare = nulled(texts, pc.invert(has_unit))
     bare = pc.replace_substring_regex(bare, rf"^{re.escape(before)}\s*|\s*{re.escape(after)}$", "")
-    other = re.escape(_OTHER[decimal])  # separates thousands in 1,234.5 and in 1,234,567
+    other = re.escape(OTHER[decimal])  # separates thousands in 1,234.5 and in 1,234,567
     is_grouped = pc.match_substring_regex(
         bare, rf"^{_WHOLE}({other}\d{{3}})+{re.escape(decimal)}\d*$|^{_WHOLE}({other}\d{{3}}){{2,}}$"
     )
-    bare = pc.if_else(is_grouped, pc.replace_substring(bare, _OTHER[decimal], ""), bare)
+    bare = pc.if_else(is_grouped, pc.replace_substring(bare, OTHER[decimal], ""), bare)
     is_plain = pc.match_substring_regex(bare, _PLAIN[decimal])
     values = _values(nulled(bare, pc.invert(is_plain)), decimal)
     mask = as_numpy(is_plain)

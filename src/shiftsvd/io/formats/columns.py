@@ -12,7 +12,7 @@ from scipy.sparse import coo_array
 
 from shiftsvd.errors import Part, Refused, Setting, few, plural, sentence
 from shiftsvd.io.base import Opened, bounded, labels, optional, plausible_shape
-from shiftsvd.io.choices import JOIN, Choices
+from shiftsvd.io.choices import JOIN, Choices, naming
 from shiftsvd.io.formats.cells import NO_CLASS, any_number, as_numpy, filled, is_gap, number, strings
 
 FEW_TEXTS: Final = 3  # different texts that may be missing values among numbers
@@ -154,10 +154,10 @@ def holds_numbers(field: Any) -> bool:
     return any(is_kind(field.type) for is_kind in kinds)
 
 
-def purpose(setting: str, count: int) -> str:
-    """Return what a setting does with a column, or with `count` columns."""
-    these = f" {'this column' if count == 1 else 'these columns'}" if setting == "drop" else ""
-    return f" to {_PURPOSES[setting]}{these}"
+def use(setting: str, names: Sequence[str], most: int | None = None) -> tuple[Part, ...]:
+    """Return a setting with the first `most` of these columns, and what it does with columns."""
+    these = f" {'this column' if len(names) == 1 else 'these columns'}" if setting == "drop" else ""
+    return naming(setting, names[:most]), f" to {_PURPOSES[setting]}{these}"
 
 
 def remedies(uses: Sequence[Sequence[Part]]) -> tuple[Part, ...]:

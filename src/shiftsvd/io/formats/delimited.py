@@ -1,367 +1,34 @@
-"""Delimited text: detect the delimiter, header and columns; parse rows many at a time."""
+"""Rows of a table in blocks: texts, sheets and databases, with what does not fit."""
 
 import csv
-import io
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.errors import Part, Refused, Setting, plural
-from shiftsvd.io.base import bounded_lines, bounded_width, optional
+from shiftsvd.errors import Part, Setting, plural
+from shiftsvd.io.base import bounded_lines, optional
 from shiftsvd.io.choices import Choices, naming
-from shiftsvd.io.formats.cells import Number, any_number, arrow, is_gap, number, strings
-from shiftsvd.io.formats.columns import (
-    TRIPLETS,
-    Layout,
-    Positions,
-    as_texts,
-    layout_of_schema,
-    layout_of_text,
-    numbers_of,
-    positions,
-    texts,
-    with_indicators,
-)
-from shiftsvd.io.formats.grid import Grid, Stored, grid_of, is_number, shown, shown_row
+from shiftsvd.io.formats.cells import Number, any_number, arrow, as_numpy, is_gap, number, strings
+from shiftsvd.io.formats.columns import Positions, as_texts, numbers_of, texts, use, with_indicators
+from shiftsvd.io.formats.grid import Grid, Stored, shown
+from shiftsvd.io.formats.header import Head, numbered
 from shiftsvd.io.formats.tally import Finding, Seen, Tally, is_total, of_text_columns, rows_of_totals
-from shiftsvd.io.formats.text import LINES, TextForm, beginning, opened, text_form, undecoded
-from shiftsvd.runs.memory import limit_of
+from shiftsvd.io.formats.text import TextRows, block_bytes, opened, undecoded
 
-_SEP_LINE = re.compile(r"sep=.[ \t]*\r?\n", re.IGNORECASE)  # first line that spreadsheets write
-_RULE = re.compile(r"[-=+|: ]*(-{4}|={4}|[|+]:?-{3})[-=+|: ]*")  # a line drawn between header and rows
-_SEPARATORS = ",\t;|"
 _SHOWN = 60  # characters of a line in an error
-_ENOUGH = 20  # cells that prove the decimal mark of a column
-_ABOVE = 30  # lines among which the header is searched
-
-
-class TextRow(NamedTuple):
-    """A row among the first ones: its cells and its text, and the bytes and lines up to its end."""
-
-    cells: list[str]
-    end: int
-    line: int
-    text: str
-    stored: frozenset[int] = frozenset()  # places of cells that a sheet or a database stores as numbers
-
-    @property
-    def notation(self) -> list[str]:
-        """The cells, with 1 for stored numbers, which have no decimal mark."""
-        return ["1" if j in self.stored else cell for j, cell in enumerate(self.cells)] if self.stored else self.cells
-
-
-class TextRows(NamedTuple):
-    """The rows of a text file, from a byte on."""
-
-    path: Path
-    form: TextForm
-    separator: str
-    skip: int  # bytes before the first row, after the conversion by `form`
-
-    def pieces(self, size: int, memory_limit: int | str | None) -> Iterator[bytes]:
-        """Yield the text in pieces of whole rows of about `size` bytes; the first one is small."""
-        with opened(self.path, self.form, memory_limit) as stream:
-            stream.read(self.skip)
-            rest, chunk = b"", stream.read(min(size, _FIRST))
-            while chunk:
-                text, chunk = rest + chunk, stream.read(size)
-                end = _end_of_rows(text) if chunk else len(text)
-                if end:
-                    yield text[:end]
-                rest = text[end:]
-
-
-def _end_of_rows(text: bytes) -> int:
-    # The end of the last line with as many quotes that begin cells as quotes that end them. A quote within a cell, as
-    # in 5" pipe, makes their number odd on all lines below; rows do not have as many bytes as a block.
-    mark = b"\n" if b"\n" in text else b"\r"
-    last = end = text.rfind(mark) + 1
-    n_quotes = text.count(b'"', 0, end)
-    while n_quotes % 2:
-        before = text.rfind(mark, 0, end - 1) + 1
-        n_quotes -= text.count(b'"', before, end)
-        end = before
-    return end or (last if len(text) > _BLOCK else 0)
-
-
-class Head(NamedTuple):
-    """Layout of a table, as detected in its first rows: where its rows are, notation, names and use of columns."""
-
-    source: TextRows | Grid | Stored
-    width: int  # columns of the table
-    names: Sequence[str] | None
-    row: int  # number of the first row, as spreadsheets count
-    decimals: Sequence[str]  # decimal mark of each column
-    proven: frozenset[str]  # decimal marks that cannot separate thousands, such as that of 59.4
-    form: Layout
-    triplets: Positions | None
-
-    @property
-    def called(self) -> Sequence[str]:
-        return _numbered(self.width) if self.names is None else self.names
-
-
-def head_of(
-    path: Path,
-    key: str | None,
-    choices: Choices,
-    memory_limit: int | str | None = None,
-    grid: Grid | Stored | None = None,
-) -> Head:
-    grid = grid or grid_of(path, key, memory_limit)
-    if isinstance(grid, Grid) and grid.names is None:
-        grid = grid._replace(skip=choices.skip, comments=choices.comments)
-    source, found = (grid, _grid_rows(grid)) if grid else text_rows(path, choices, memory_limit)
-    key = key if key in TRIPLETS else None
-    n_blank = next((i for i, row in enumerate(found) if any(map(str.strip, row.cells))), 0)
-    records, above = found[n_blank:], found[n_blank - 1] if n_blank else None
-    if grid and grid.names is not None:  # a table of a database
-        return _headed(source, key, choices, grid.names, records, None)
-    _refuse_lines_above(records)
-    first, *others = records
-    cells = [cell.strip() for cell in first.cells]
-    # A first line of numbers is a row, except 0, 1, 2, ...: pandas writes these as names.
-    is_row = all(map(_is_header_number, cells)) and cells != [str(j) for j in range(len(cells))]
-    where = positions(cells, key)
-    if is_row or (where and key and _is_header_number(cells[2])):
-        return _headed(source, key, choices, None, records, above)
-    if not others:
-        raise ValueError(f"{path} has a header but no rows. Check that the file is complete.")
-    # R writes no name for the column of row names. A header below other lines is not a row.
-    longer = len(others[0].cells) == len(cells) + 1 and any(map(any_number, others[0].cells))
-    trailing = longer and all(each.cells[-1] == "" for each in others)  # separators at the end of rows only
-    names = [*cells, ""] if trailing else ["", *cells] if longer else cells
-    return _headed(source, key, choices, names, others, first, short=longer and not trailing)
-
-
-def _headed(
-    source: TextRows | Grid | Stored,
-    key: str | None,
-    choices: Choices,
-    names: Sequence[str] | None,
-    rows: Sequence[TextRow],
-    above: TextRow | None,  # the last one that is not a row of the table
-    *,
-    short: bool = False,
-) -> Head:
-    width = len(rows[0].cells) if names is None else len(names)
-    called = _numbered(width) if names is None else names
-    cut = [row.notation for row in rows if len(row.cells) == width and any(map(str.strip, row.cells))]
-    if not choices.keep_total:
-        cut = [cells for cells in cut if not is_total(cells)] or cut
-    decimals, proven = _decimals(list(zip(*cut, strict=True)) or [()] * width, choices)
-    where = positions(called, key) if names or key else None
-    if where:
-        form = Layout(None, [])
-    elif isinstance(source, Stored):
-        form = layout_of_schema(source.schema, source.first, choices)
-    else:
-        form = layout_of_text(called, cut, short, decimals, choices)
-    begins = source if above is None or isinstance(source, Stored) else source._replace(skip=above.end)
-    return Head(begins, width, names, 1 + (above.line if above else choices.skip), decimals, proven, form, where)
-
-
-def _grid_rows(grid: Grid | Stored) -> list[TextRow]:
-    found = []
-    for i, row in enumerate(islice(grid.below(), LINES), 1 if isinstance(grid, Stored) else grid.skip + 1):
-        stored = frozenset(j for j, value in enumerate(row) if is_number(value))
-        found.append(TextRow(list(map(shown, row)), i, i, shown_row(row), stored))
-    return found
-
-
-def _numbered(width: int) -> list[str]:
-    return [str(j + 1) for j in range(width)]
-
-
-def _is_header_number(cell: str) -> bool:
-    found = number(cell) or number(cell, ",")
-    return cell.lower() == "nan" or (found is not None and not found.unit and not found.limit)
-
-
-def text_rows(path: Path, choices: Choices, memory_limit: int | str | None) -> tuple[TextRows, list[TextRow]]:
-    how = text_form(path, choices.encoding, choices.comments)
-    comments = _comments_of(beginning(path, how, memory_limit)[0])
-    how = how._replace(comments=(*how.comments, *comments))
-    text, skipped, is_all = _below_titles(path, how, choices, memory_limit)
-    separator, found = _cut(path, text, is_all, choices.sep)
-    if separator == " " and '"' not in text:
-        how, separator = how._replace(blanks=True), "\t"
-        text, skipped, is_all = _below_titles(path, how, choices, memory_limit)
-        found = _records(path, text, is_all, separator)
-    n_bytes = len(skipped.encode())
-    found = [row._replace(end=row.end + n_bytes, line=row.line + choices.skip) for row in found]
-    return TextRows(path, how, separator, n_bytes), found
-
-
-def _below_titles(path: Path, how: TextForm, choices: Choices, memory_limit: int | str | None) -> tuple[str, str, bool]:
-    text, is_all = beginning(path, how, memory_limit)
-    skipped = "".join(islice(io.StringIO(text, newline=""), choices.skip))
-    text = text[len(skipped) :]
-    if not text.strip():
-        below = f" below its first {plural(choices.skip, 'line')}" if skipped else ""
-        raise ValueError(f"{path} is empty{below}. Check that the file is complete.")
-    first_line = text.lstrip().partition("\n")[0]
-    bounded_width(path, 1 + max(map(first_line.count, choices.sep or _SEPARATORS)), memory_limit)
-    return text, skipped, is_all
-
-
-def _comments_of(text: str) -> tuple[str, ...]:
-    lines = text.splitlines()
-    rules = tuple({line[:4] for line in lines if len(line) > 3 and _RULE.fullmatch(line)})
-    if first := _SEP_LINE.match(text):
-        return (first[0].strip(), *rules)
-    above = list(takewhile(lambda line: line.startswith("#") or not line.strip(), lines))
-    comments = [line for line in above if line.strip()]
-    is_comment = comments and not _is_header(comments[-1], "".join(lines[len(above) : len(above) + 1]))
-    return ("#", *rules) if is_comment else rules
-
-
-def _is_header(line: str, after: str) -> bool:
-    counts = [line.count(mark) for mark in _SEPARATORS]
-    is_data = any(map(_is_header_number, re.split(r"[,\t;|]", after)))
-    return is_data and any(counts) and counts == [after.count(mark) for mark in _SEPARATORS]
-
-
-def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[str, list[TextRow]]:
-    line = next(line for line in io.StringIO(text) if line.strip())
-    marks = [mark for mark in _SEPARATORS if mark in line] or [","]
-    tried = _tried(path, text, is_all, [separator] if separator else marks)
-    if separator is None and not any(map(_fits, tried.values())):
-        tried |= _tried(
-            path, text, is_all, [mark for mark in (*_SEPARATORS, " ") if mark in text and mark not in tried]
-        )
-    if not tried:  # raise the error
-        _records(path, text, is_all, separator or marks[-1])
-    best = max(tried, key=lambda mark: _fitness(tried[mark]))
-    return best, tried[best]
-
-
-def _tried(path: Path, text: str, is_all: bool, marks: Sequence[str]) -> dict[str, list[TextRow]]:
-    tried: dict[str, list[TextRow]] = {}
-    for mark in marks:
-        with suppress(ValueError):  # such as quotes that end before another delimiter
-            tried[mark] = _records(path, text, is_all, mark)
-    return tried
-
-
-def _fits(records: Sequence[TextRow]) -> bool:
-    width = _usual_width(records)
-    return width > 1 and all(len(each.cells) == width for each in records[1:])
-
-
-def _usual_width(records: Sequence[TextRow]) -> int:
-    counts = Counter(len(each.cells) for each in records)
-    return max(counts, key=lambda width: (counts[width], width))
-
-
-def _fitness(records: Sequence[TextRow]) -> tuple[bool, float, float, int]:  # alike, numeric, and many columns
-    width = _usual_width(records)
-    alike = [each for each in records if len(each.cells) == width]
-    cells = [cell for each in alike[1:] for cell in each.cells[:1000]]
-    numbers = sum(is_gap(cell) or any_number(cell) for cell in cells) / max(1, len(cells))
-    return 1 < width and 2 * len(alike) >= len(records), numbers, len(alike) / len(records), width
-
-
-def _records(path: Path, text: str, is_all: bool, separator: str) -> list[TextRow]:
-    found: list[TextRow] = []
-    end, line, read = 0, 0, list[str]()
-    is_blank = separator == " " and '"' not in text
-
-    def lines() -> Iterator[str]:
-        for each in io.StringIO(text, newline=""):
-            read.append(each)
-            yield "\t".join(each.split()) + "\n" if is_blank else each
-
-    try:
-        for cells in csv.reader(lines(), delimiter="\t" if is_blank else separator, strict=True):
-            end, line = end + sum(len(each.encode()) for each in read), line + len(read)
-            if cells:
-                found.append(TextRow(cells, end, line, "".join(read)))
-            read.clear()
-    except csv.Error as error:
-        if is_all or len(found) < 2:
-            raise ValueError(
-                f"{path} cannot be read: {error} in its first lines. Check the quotation marks."
-            ) from error
-    return found
-
-
-def _refuse_lines_above(records: Sequence[TextRow]) -> None:
-    """Raise `Refused` for titles above the header, and for labels or units below it."""
-    width = _usual_width(records)
-    begin = next(i for i, row in enumerate(records) if len(row.cells) == width)
-    if begin == 1 and len(records[0].cells) == width - 1 and any(map(any_number, records[1].cells)):
-        begin = 0  # R writes no name for the column of row names
-    region = [row.cells for row in records[begin:] if len(row.cells) == width]
-    numeric = [j for j in range(width) if _is_numeric([row[j] for row in region[len(region) // 2 :]])]
-    above = list(takewhile(lambda row: 2 * sum(any_number(row[j]) for j in numeric) < len(numeric), region[:_ABOVE]))
-    if not numeric or len(above) == len(region) or len(records[begin].cells) < width:
-        above = above[:1]
-    named = [[row[j].strip() for j in numeric] for row in above]
-    texts = [{cell for cell in cells if not is_gap(cell) and not any_number(cell)} for cells in named]
-    header = 0 if named and all(named[0]) else next((i for i, each in enumerate(texts) if len(each) == len(numeric)), 0)
-    if begin + header:
-        line = records[begin + header - 1].line
-        seems = f"the table seems to begin with the line {' '.join(records[begin + header].cells).strip()[:_SHOWN]!r}. "
-        raise Refused(f"{seems}Use ", Setting("skip", line), f" to skip {plural(line, 'line')} above it.")
-    if labels := [i for i, each in enumerate(texts) if i and len(each) > 1]:
-        starts = [_start(records[i].text, [each.text for each in records]) for i in labels]
-        rows = "the row below the header holds" if len(labels) == 1 else f"{len(labels)} rows below the header hold"
-        comments = [part for start in starts for part in (" and ", Setting("comment", start))][1:]
-        it = "it" if len(labels) == 1 else "them"
-        raise Refused(f"{rows} labels or units, not numbers. Use ", *comments, f" to skip {it}.")
-
-
-def _start(line: str, lines: Sequence[str]) -> str:
-    """Return a short beginning of a line that no other line has."""
-    line, lines = line.lstrip('"'), [each.lstrip('"') for each in lines]
-    lengths = (n for n in range(6, _SHOWN) if sum(each.startswith(line[:n].strip()) for each in lines) == 1)
-    return line[: next(lengths, _SHOWN)].strip()
-
-
-def _is_numeric(cells: Sequence[str]) -> bool:
-    filled = [cell for cell in cells if not is_gap(cell)]
-    return bool(filled) and 2 * sum(map(any_number, filled)) >= len(filled)
-
-
-def _decimals(columns: Sequence[Sequence[str]], choices: Choices) -> tuple[list[str], frozenset[str]]:
-    """Return the decimal mark of each column: the given one, else that which its cells or those of others prove."""
-    given = choices.decimal or {",": ".", ".": ","}.get(choices.thousands or "")
-    if given is not None:
-        return [given] * len(columns), frozenset(given)
-    own = [_proofs(cells) for cells in columns]
-    first = [max(found, key=lambda mark: found[mark]) for found in own if found]
-    usual = max(".,", key=first.count)
-    return [max(found, key=lambda mark: found[mark]) if found else usual for found in own], frozenset(first)
-
-
-def _proofs(cells: Sequence[str]) -> Counter[str]:
-    found = Counter[str]()
-    for cell in cells:
-        if "." in cell or "," in cell:
-            read = [mark for mark in ".," if number(cell, mark) is not None]
-            found.update(read if len(read) == 1 else ())
-            if found.total() == _ENOUGH:
-                break
-    return found
-
-
-# Bytes of text in a block, and its share of the memory limit: two blocks of text and the cells and numbers of one need
-# seven times the memory of its text.
-_BLOCK, _LEAST, _SHARE = 1 << 24, 1 << 16, 64
+_RAGGED = 30  # rows of another width whose text is kept
 _WIDEST = 32  # bytes of text of one number
 _CUT = 12  # bytes of memory for each byte of a row that is split into cells
 # Columns from which the csv module of Python beats Arrow, which takes about 10 kB for each, and a call for each
 # column of a block: 18 s and 0.4 GB for 60 MB of text with 6,000 columns, against 6 s and 0.2 GB.
 _WIDE = MOST = 1 << 10
-_FIRST = 1 << 18  # bytes of text from which kinds of columns are known
 _STORED = 24  # bytes of memory for a number of a Parquet or Arrow file while a block is converted
 _CELL = 200  # bytes of memory for a cell of a sheet or database while a block is converted
 _NOTES = 3  # rows of one cell that may be notes
@@ -369,11 +36,6 @@ _NOTE = re.compile(r"\W*[^\W\d][^,;\t|:=]*[:=]")  # Source: registry
 _SKIPPED = 6  # beginnings of rows that an error names for `comment`
 _VALUELESS = 1000  # rows of a block without values that are looked at
 _ADDENDS = 3  # rows, and entries that are not zero, from which a last row of sums is a total
-
-
-def block_bytes(memory_limit: int | str | None) -> int:
-    limit = limit_of(memory_limit)
-    return _BLOCK if limit is None else int(np.clip(limit // _SHARE, _LEAST, _BLOCK))
 
 
 class Block(NamedTuple):
@@ -400,12 +62,10 @@ class Rows:
         self.head, self.ragged, self.total, self.n_empty = head, list[tuple[int, int, str]](), "", 0
         self._path, self._choices, self._memory, self._text = path, choices, memory_limit, text
         self.n_rows, self._has_begun = 0, False
-        self._totals = dict[
-            int, tuple[str, str]
-        ]()  # rows with the label of a total: this label, and the line's beginning
+        self._totals = dict[int, tuple[str, str]]()  # rows like totals: their label, and the beginning of the line
         self._labels = set[str]()
         self._named, self._blank = Seen(""), Seen("")  # rows of one text, without numbers, and of empty cells
-        self.n_headers = 0  # rows that repeat the header
+        self._headers = list[int]()  # rows that repeat the header: number of rows above each without them
         self.form = head.form
         features = set(self.form.numeric)
         tallied = range(head.width) if everything else features
@@ -415,8 +75,11 @@ class Rows:
             for j in (() if self.is_wide else tallied)
         }
         if head.form.unknown:
-            self.form = head.form.with_classes(self._classes())
+            batches = self._kept(self.batches())
+            self.form = head.form.with_classes((j, one.column(j)) for one in batches for j in head.form.unknown)
             self.ragged.clear()
+        free = [] if choices.remembered else [head.called[j] for j in self.form.numeric[-1:]]
+        self._is_right_sum = len(self.form.numeric) > 2 and is_total(free) and free[0] not in choices.columns
         self._sums = np.zeros((3, len(self.form.numeric)))  # of values, absolute values and entries that are not zero
 
     @property
@@ -446,6 +109,8 @@ class Rows:
     def findings(self) -> list[Finding]:
         """Return what does not fit, after the pass, and what is read in a way that the user should know."""
         numeric = set(self.form.numeric)
+        for seen in (each for tally in self.tallies.values() for each in tally.seen):
+            seen.rows = [self._place(row - self.head.row) for row in seen.rows]
         features = [tally for j, tally in self.tallies.items() if self.head.triplets or j in numeric]
         held = [tally for tally in features if tally.is_text]
         read = [tally for tally in features if not tally.is_text]
@@ -460,7 +125,7 @@ class Rows:
         ]
 
     def _of_ends(self) -> Iterator[Finding]:
-        if n := self.n_headers:
+        if n := len(self._headers):
             repeat = "row that repeats the header is" if n == 1 else f"{n:,} rows that repeat the header are"
             yield Finding(f"the {repeat} not used.", is_error=False)
         if n := self._blank.count:
@@ -469,6 +134,10 @@ class Rows:
         if n := self.n_empty:
             rows = "row of empty cells is" if n == 1 else f"{n:,} rows of empty cells are"
             yield Finding(f"the last {rows} ignored.", is_error=False)
+        if self._is_right_sum and self.n_rows >= _ADDENDS:
+            name = self.head.called[self.form.numeric[-1]]
+            text = f"column {name!r} is the sum of the other columns and is used as a feature."
+            yield Finding(text, (use("drop", [name]),), (name,), is_error=False, applies=False)
         if self.total:
             text = f"the last row is a total ({self.total}) and is not used as a sample."
             yield Finding(text, ((Setting("keep_total", True), " to keep it"),), is_error=False, applies=False)
@@ -478,21 +147,17 @@ class Rows:
             return
         keep = Setting("keep_total", True), " to use all rows as samples"
         if 0 < len(self._totals) <= max(1, self.n_rows // 2):
-            seen, begins = (
-                Seen(next(iter(self._totals.values()))[0]),
-                sorted({begin for _, begin in self._totals.values()}),
-            )
-            seen.add(len(self._totals), (self.head.row + i for i in self._totals))
+            labels, starts = zip(*self._totals.values(), strict=True)
+            seen, begins = Seen(labels[0]), sorted(set(starts))
+            seen.add(len(self._totals), map(self._place, self._totals))
             looks = f"{plural(seen.count, 'row')} above the last one may be totals: {seen}."
             yield Finding(looks, (*((_skip(begins),) if len(begins) <= _SKIPPED else ()), keep))
         if (seen := self._named).count:
             is_few = seen.count <= _NOTES
-            text = (
-                f"{plural(seen.count, 'row')} {'has' if seen.count == 1 else 'have'} only a name and no values: {seen}."
-            )
-            yield Finding(
-                text, (_skip(sorted(seen.texts)), keep) if is_few else (keep,), is_error=is_few, applies=is_few
-            )
+            have = "has" if seen.count == 1 else "have"
+            text = f"{plural(seen.count, 'row')} {have} only a name and no values: {seen}."
+            uses = (_skip(sorted(seen.texts)), keep) if is_few else (keep,)
+            yield Finding(text, uses, is_error=is_few, applies=is_few)
 
     def _of_ragged(self) -> Iterator[Finding]:
         if not self.ragged:
@@ -508,10 +173,6 @@ class Rows:
         below = f", and {plural(more, 'row')} below {'differs' if more == 1 else 'differ'}, too" if more else ""
         counted = f"row {first[0]:,} has {plural(first[1], 'cell')}, but the header has {self.head.width:,}{below}."
         yield Finding(f"{counted} Every row must have as many cells as the header. Correct these rows in the file.")
-
-    def _classes(self) -> Iterator[tuple[int, Any]]:
-        for batch in self._kept(self.batches()):
-            yield from ((j, batch.column(j)) for j in self.head.form.unknown)
 
     def batches(self) -> Iterator[Any]:
         source, before, typed = self.head.source, 0, set[int]()
@@ -529,13 +190,13 @@ class Rows:
     def _parsed(self, source: TextRows, piece: bytes, typed: set[int], before: int) -> Any:
         """Parse rows: columns of numbers as such, unless a cell is no plain number; the others as texts."""
         pa, arrow_csv = optional("pyarrow", "parquet"), optional("pyarrow.csv", "parquet")
-        names, known = _numbered(self.head.width), len(self.ragged)
+        names, known = numbered(self.head.width), len(self.ragged)
         points = Counter(self.head.decimals[j] for j in typed)
         point = max(points, key=lambda mark: points[mark], default=".")
         typed.intersection_update({j for j in typed if self.head.decimals[j] == point})
 
         def invalid(row: Any) -> str:
-            self._add_ragged((row.number or 0) + before, row.actual_columns, row.text)
+            self._add_ragged(self.head.row + before + (row.number or 0) - 1, row.actual_columns, row.text)
             return "skip"
 
         kinds = {name: pa.float64() if j in typed else pa.string() for j, name in enumerate(names)}
@@ -565,8 +226,12 @@ class Rows:
         del self.ragged[known:]
         return self._parsed(source, piece, typed, before)
 
-    def _add_ragged(self, number: int, count: int, text: str) -> None:
-        self.ragged.append((number + self.head.row - 1, count, text if len(self.ragged) < _ABOVE else ""))
+    def _add_ragged(self, row: int, count: int, text: str) -> None:
+        self.ragged.append((row, count, text if len(self.ragged) < _RAGGED else ""))
+
+    def _place(self, i: int) -> int:
+        """Return the number of a row in the file, where headers may repeat above it."""
+        return self.head.row + i + bisect_right(self._headers, i)
 
     def _kept(self, batches: Iterator[Any]) -> Iterator[Any]:
         # Hold back the last row with the empty rows around it: they may be a total, and the end of a spreadsheet.
@@ -574,8 +239,11 @@ class Rows:
         last: Any = None
         self._totals.clear()
         self._labels.clear()
-        self.n_headers = 0
-        for batch in map(self._without_headers, batches):
+        self._headers.clear()
+        n_before = 0
+        for batch in batches:
+            batch = self._without_headers(batch, n_before)
+            n_before += batch.num_rows
             end = batch.num_rows if isinstance(self.head.source, Stored) else _filled(batch, batch.num_rows)
             if end:
                 before = _filled(batch, end - 1)
@@ -596,7 +264,7 @@ class Rows:
         if held and not self._is_total(_row_of(held[-1], held[-1].num_rows - 1), n_rows + last.num_rows - 1):
             yield from held
 
-    def _without_headers(self, batch: Any) -> Any:
+    def _without_headers(self, batch: Any, n_before: int) -> Any:
         pc, names = optional("pyarrow.compute", "parquet"), self.head.names
         if names is None or any(numbers_of(column) is column for column in batch.columns):
             return batch
@@ -606,7 +274,8 @@ class Rows:
             repeats = equal if repeats is None else pc.and_(repeats, equal)
             if not pc.any(repeats).as_py():
                 return batch
-        self.n_headers += pc.sum(repeats).as_py()
+        places = np.flatnonzero(as_numpy(repeats))
+        self._headers += (n_before + places - np.arange(len(places))).tolist()
         return batch.filter(pc.invert(repeats))
 
     def _add_totals(self, batch: Any, first: int, *, is_end: bool = False) -> None:
@@ -627,7 +296,7 @@ class Rows:
         odd = [j for j in self.form.numeric if isinstance(cells[j], str) and cells[j] and not any_number(str(cells[j]))]
         is_note = _NOTE.match(label) is not None and 2 * len(odd) >= len(self.form.numeric)
         if odd and (is_note or (place in self.form.numeric and n_filled == 1 < len(cells))):
-            self._add_ragged(self.n_rows + 1, 1, self._beginning(cells[: place + 1]))
+            self._add_ragged(self._place(self.n_rows), 1, self._beginning(cells[: place + 1]))
             return True
         if self._choices.keep_total or not self._has_begun:
             return False
@@ -641,7 +310,7 @@ class Rows:
     def _refuse_note(self, cells: Sequence[str | float], i: int) -> None:
         """Take a row of one text for a note; another remedy than that for a cell that does not fit."""
         filled = [(j, str(cell)) for j, cell in enumerate(cells) if cell != ""]
-        row = self.head.row + self.n_rows + i
+        row = self._place(self.n_rows + i)
         if not filled:
             self._blank.add(1, (row,))
         elif len(filled) == 1 < len(cells):
@@ -650,7 +319,7 @@ class Rows:
                 self._named.text = self._named.text or cell
                 self._named.add(1, (row,), begin)
             elif (tally := self.tallies.get(j)) and tally.forget(cell):
-                self._add_ragged(self.n_rows + i + 1, 1, begin)
+                self._add_ragged(row, 1, begin)
 
     def _is_sum(self, cells: Sequence[str | float]) -> bool:
         found = [_value(cells[j], self.head.decimals[j]) for j in self.form.numeric if cells[j] != ""]
@@ -662,6 +331,9 @@ class Rows:
     def _add_sums(self, numbers: npt.NDArray[np.float64]) -> None:
         self.n_rows += len(numbers)
         there = np.where(np.isnan(numbers), 0, numbers)
+        if self._is_right_sum:
+            error, size = np.abs(there[:, :-1].sum(1) - there[:, -1]), np.abs(there).sum(1)
+            self._is_right_sum = bool(np.all(error <= 1e-9 * size))
         self._sums += [there.sum(0), np.abs(there).sum(0), (there != 0).sum(0)]
 
     def _block(self, batch: Any) -> Block:
@@ -720,7 +392,7 @@ class Rows:
             lines = (line.decode() for line in bounded_lines(self._path, stream, self._memory, _CUT, kept=False))
             for count, cells in enumerate(csv.reader(lines, delimiter=source.separator, strict=True), start=1):
                 if cells and len(cells) != self.head.width:
-                    self._add_ragged(count, len(cells), source.separator.join(cells[:3]))
+                    self._add_ragged(self.head.row + count - 1, len(cells), source.separator.join(cells[:3]))
                 elif cells and cells != self.head.names:
                     yield cells
 

@@ -10,7 +10,7 @@ from shiftsvd.errors import Part, Setting
 from shiftsvd.io.base import Opened, called
 from shiftsvd.io.choices import JOIN, Choices, naming, shown
 from shiftsvd.io.formats.cells import any_number
-from shiftsvd.io.formats.tally import Finding, Tally, of_columns
+from shiftsvd.io.formats.tally import Finding, Tally, of_numbers
 from shiftsvd.runs.messages import log_notice, warn
 
 _SHOWN = 5  # names in a notice
@@ -23,8 +23,7 @@ def check_table(path: Path, opened: Opened, choices: Choices, tallies: Iterable[
     _warn_of_shifted_names(path, opened)
     if choices.remembered:
         return  # the model selects the columns
-    free = [each for each in tallies if each.name not in choices.columns]
-    for finding in (*of_columns(free), *(each for tally in free for each in tally.warnings())):
+    for finding in of_numbers(tallies, choices):
         warn(f"{called(path)}: ", *finding.parts)
 
 

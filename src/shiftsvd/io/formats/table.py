@@ -22,8 +22,9 @@ from shiftsvd.io.formats.columns import (
     positions,
     texts,
 )
-from shiftsvd.io.formats.delimited import Rows, head_of
+from shiftsvd.io.formats.delimited import Rows
 from shiftsvd.io.formats.grid import GRIDS, Stored, stored_table
+from shiftsvd.io.formats.header import head_of
 from shiftsvd.io.formats.notices import check_table, log_findings, notice_header, notice_label, suspects_of
 from shiftsvd.io.formats.numpy_files import NpyRows
 from shiftsvd.io.formats.tally import refused

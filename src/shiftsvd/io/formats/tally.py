@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from shiftsvd.errors import Part, Refused, Setting, few, plural
 from shiftsvd.io.base import optional
-from shiftsvd.io.choices import Choices, naming
+from shiftsvd.io.choices import Choices
 from shiftsvd.io.formats.cells import (
     GAPS,
     NO_CLASS,
+    OTHER,
     Cells,
     Number,
     arrow,
@@ -34,9 +35,9 @@ from shiftsvd.io.formats.columns import (
     as_texts,
     column_of_numbers,
     numbers_of,
-    purpose,
     remedies,
     says_identifiers,
+    use,
 )
 
 _ROWS = 3  # rows of a finding that are named
@@ -50,7 +51,6 @@ _FEW = 10  # different texts from which a column without repeats does not hold c
 _RUN, _SHUFFLED = 5, 20  # rows from which consecutive integers, sorted and in any order, count as identifiers
 _KINDS = 20  # most values of a column of classes
 _EXAMPLES = 3
-_OTHER: Final = {".": ",", ",": "."}  # decimal marks
 _MANY = 100  # odd cells from which those alike are parsed together
 _BELOW: Final = (-99.0, -999.0, -9999.0, -99999.0)  # numbers that stand for missing values where none is negative
 _ABOVE: Final = (99.0, 999.0, 9999.0, 99999.0, 999999.0)  # and where the others are much smaller
@@ -331,6 +331,12 @@ class Tally:
     # What the counts tell
 
     @property
+    def seen(self) -> Iterator[Seen]:
+        for counted in (self.texts, self.units, self.limits, self.sentinels):
+            yield from counted.values()
+        yield from () if self.unclear is None else (self.unclear,)
+
+    @property
     def n_texts(self) -> int:
         return sum(each.count for each in self.texts.values())
 
@@ -428,10 +434,10 @@ class Tally:
     @property
     def other_decimal(self) -> tuple[Part, ...]:
         without = () if self.choices.thousands is None else (" without ", Setting("thousands"))
-        return Setting("decimal", _OTHER[self.decimal]), *without, " to parse such numbers"
+        return Setting("decimal", OTHER[self.decimal]), *without, " to parse such numbers"
 
     def _fit_other_decimal(self, cells: Iterable[str]) -> bool:
-        return all(number(cell, _OTHER[self.decimal]) is not None for cell in cells)
+        return all(number(cell, OTHER[self.decimal]) is not None for cell in cells)
 
     def _of_units(self, column: str) -> Iterator[Finding]:
         unit, header = self.unit(), self.header_unit
@@ -478,7 +484,7 @@ class Tally:
 
     @property
     def _drop(self) -> tuple[Part, ...]:
-        return naming("drop", [self.name]), purpose("drop", 1)
+        return use("drop", [self.name])
 
     def _missing_or_drop(self, cells: Sequence[str]) -> tuple[tuple[Part, ...], ...]:
         if not 0 < len(cells) <= FEW_TEXTS:
@@ -523,7 +529,7 @@ def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False) -> Finding
         helped = [tally.name for tally in tallies if setting in _settings(tally)]
         most = _COLUMNS if setting == "one_hot" else len(helped) if setting == "drop" else 1
         if helped:
-            uses.append((naming(setting, helped[:most]), purpose(setting, len(helped))))
+            uses.append(use(setting, helped, most))
     return Finding(text, tuple(uses), tuple(names), best=len(uses) - 1)
 
 
@@ -534,19 +540,20 @@ def _settings(tally: Tally) -> tuple[str, ...]:
     return "one_hot", "ids" if all_differ else "label_column", "drop"
 
 
-def of_columns(tallies: Sequence[Tally]) -> Iterator[Finding]:
-    """Yield warnings about numbers that look like identifiers, dates or classes."""
+def of_numbers(tallies: Iterable[Tally], choices: Choices) -> Iterator[Finding]:
+    """Yield warnings about numbers that look like identifiers, dates, classes or missing values."""
+    free = [tally for tally in tallies if tally.name not in choices.columns]
+    yield from _of_columns(free)
+    yield from (each for tally in free for each in tally.warnings())
+
+
+def _of_columns(tallies: Sequence[Tally]) -> Iterator[Finding]:
     if names := [tally.name for tally in tallies if tally.is_identifier]:
-        drop = naming("drop", names), purpose("drop", len(names))
-        uses: tuple[tuple[Part, ...], ...] = (Setting("ids", names[0]), " for row names"), drop
+        ids = Setting("ids", names[0]), " for row names"
         text = f"{_named(names)} like identifiers or dates, but {_are(len(names))} used as numbers."
-        yield Finding(text, uses, tuple(names), is_error=False)
+        yield Finding(text, (ids, use("drop", names)), tuple(names), is_error=False)
     if names := [tally.name for tally in tallies if tally.is_class]:
-        uses = (
-            (naming("one_hot", names), purpose("one_hot", len(names))),
-            (naming("drop", names), purpose("drop", len(names))),
-            (Setting("label_column", names[0]), purpose("label_column", 1)),
-        )
+        uses = use("one_hot", names), use("drop", names), use("label_column", names[:1])
         text = f"{_named(names)} like categories, but {_are(len(names))} used as numbers."
         yield Finding(text, uses, tuple(names), best=1, is_error=False)
 

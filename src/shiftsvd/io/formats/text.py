@@ -1,4 +1,4 @@
-"""Text files: encoding, comments and lines."""
+"""Text files: encoding, comments, lines, and blocks of whole rows."""
 
 import codecs
 import io
@@ -6,12 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import numpy as np
+
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import bounded_lines, longest_line, open_bytes, too_long
+from shiftsvd.runs.memory import limit_of
 
 _CHUNK = 1 << 20  # bytes decoded at a time
 LINES, _BYTES = 200, 1 << 18  # size of the sample from which the layout is detected; two lines at least
 _DECODED = 8  # bytes of memory for each byte of the sample: raw, joined, decoded, and split into lines
+# Bytes of text in a block, and its share of the memory limit: two blocks of text and the cells and numbers of one need
+# seven times the memory of its text.
+_BLOCK, _LEAST, _SHARE = 1 << 24, 1 << 16, 64
+_FIRST = 1 << 18  # bytes of text from which kinds of columns are known
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -84,6 +91,45 @@ def undecoded(path: Path, how: TextForm, error: UnicodeDecodeError | None = None
         where = f" (line {line} has the byte 0x{error.object[error.start]:02x})"
     is_not = f"{path} is not encoded in {how.encoding.upper()}{where}. Use "
     return Refused(is_not, Setting("encoding", "latin-1"), ", or another encoding such as cp1252 or utf-16.")
+
+
+def block_bytes(memory_limit: int | str | None) -> int:
+    limit = limit_of(memory_limit)
+    return _BLOCK if limit is None else int(np.clip(limit // _SHARE, _LEAST, _BLOCK))
+
+
+class TextRows(NamedTuple):
+    """The rows of a text file, from a byte on."""
+
+    path: Path
+    form: TextForm
+    separator: str
+    skip: int  # bytes before the first row, after the conversion by `form`
+
+    def pieces(self, size: int, memory_limit: int | str | None) -> Iterator[bytes]:
+        """Yield the text in pieces of whole rows of about `size` bytes; the first one is small."""
+        with opened(self.path, self.form, memory_limit) as stream:
+            stream.read(self.skip)
+            rest, chunk = b"", stream.read(min(size, _FIRST))
+            while chunk:
+                text, chunk = rest + chunk, stream.read(size)
+                end = _end_of_rows(text) if chunk else len(text)
+                if end:
+                    yield text[:end]
+                rest = text[end:]
+
+
+def _end_of_rows(text: bytes) -> int:
+    # The end of the last line with as many quotes that begin cells as quotes that end them. A quote within a cell, as
+    # in 5" pipe, makes their number odd on all lines below; rows do not have as many bytes as a block.
+    mark = b"\n" if b"\n" in text else b"\r"
+    last = end = text.rfind(mark) + 1
+    n_quotes = text.count(b'"', 0, end)
+    while n_quotes % 2:
+        before = text.rfind(mark, 0, end - 1) + 1
+        n_quotes -= text.count(b'"', before, end)
+        end = before
+    return end or (last if len(text) > _BLOCK else 0)
 
 
 class _PieceStream(io.RawIOBase):

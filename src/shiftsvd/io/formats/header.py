@@ -1,0 +1,304 @@
+"""The head of a table: its delimiter, header, decimal marks and use of columns, from its first rows."""
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import NamedTuple
+
+from shiftsvd.errors import Refused, Setting, plural
+from shiftsvd.io.base import bounded_width
+from shiftsvd.io.choices import Choices
+from shiftsvd.io.formats.cells import OTHER, any_number, is_gap, number
+from shiftsvd.io.formats.columns import TRIPLETS, Layout, Positions, layout_of_schema, layout_of_text, positions
+from shiftsvd.io.formats.grid import Grid, Stored, grid_of, is_number, shown, shown_row
+from shiftsvd.io.formats.tally import is_total
+from shiftsvd.io.formats.text import LINES, TextForm, TextRows, beginning, text_form
+
+_SEP_LINE = re.compile(r"sep=.[ \t]*\r?\n", re.IGNORECASE)  # first line that spreadsheets write
+_RULE = re.compile(r"[-=+|: ]*(-{4}|={4}|[|+]:?-{3})[-=+|: ]*")  # a line drawn between header and rows
+_SEPARATORS = ",\t;|"
+_SHOWN = 60  # characters of a line in an error
+_ENOUGH = 20  # cells that prove the decimal mark of a column
+_ABOVE = 30  # lines among which the header is searched
+
+
+class TextRow(NamedTuple):
+    """A row among the first ones: its cells and its text, and the bytes and lines up to its end."""
+
+    cells: list[str]
+    end: int
+    line: int
+    text: str
+    stored: frozenset[int] = frozenset()  # places of cells that a sheet or a database stores as numbers
+
+    @property
+    def notation(self) -> list[str]:
+        """The cells, with 1 for stored numbers, which have no decimal mark."""
+        return ["1" if j in self.stored else cell for j, cell in enumerate(self.cells)] if self.stored else self.cells
+
+
+class Head(NamedTuple):
+    """Layout of a table, as detected in its first rows: where its rows are, notation, names and use of columns."""
+
+    source: TextRows | Grid | Stored
+    width: int  # columns of the table
+    names: Sequence[str] | None
+    row: int  # number of the first row, as spreadsheets count
+    decimals: Sequence[str]  # decimal mark of each column
+    proven: frozenset[str]  # decimal marks that cannot separate thousands, such as that of 59.4
+    form: Layout
+    triplets: Positions | None
+
+    @property
+    def called(self) -> Sequence[str]:
+        return numbered(self.width) if self.names is None else self.names
+
+
+def head_of(
+    path: Path,
+    key: str | None,
+    choices: Choices,
+    memory_limit: int | str | None = None,
+    grid: Grid | Stored | None = None,
+) -> Head:
+    grid = grid or grid_of(path, key, memory_limit)
+    if isinstance(grid, Grid) and grid.names is None:
+        grid = grid._replace(skip=choices.skip, comments=choices.comments)
+    source, found = (grid, _grid_rows(grid)) if grid else text_rows(path, choices, memory_limit)
+    key = key if key in TRIPLETS else None
+    n_blank = next((i for i, row in enumerate(found) if any(map(str.strip, row.cells))), 0)
+    records, above = found[n_blank:], found[n_blank - 1] if n_blank else None
+    if grid and grid.names is not None:  # a table of a database
+        return _headed(source, key, choices, grid.names, records, None)
+    _refuse_lines_above(records)
+    first, *others = records
+    cells = [cell.strip() for cell in first.cells]
+    # A first line of numbers is a row, except 0, 1, 2, ...: pandas writes these as names.
+    is_row = all(map(_is_header_number, cells)) and cells != [str(j) for j in range(len(cells))]
+    where = positions(cells, key)
+    if is_row or (where and key and _is_header_number(cells[2])):
+        return _headed(source, key, choices, None, records, above)
+    if not others:
+        raise ValueError(f"{path} has a header but no rows. Check that the file is complete.")
+    # R writes no name for the column of row names. A header below other lines is not a row.
+    longer = len(others[0].cells) == len(cells) + 1 and any(map(any_number, others[0].cells))
+    trailing = longer and all(each.cells[-1] == "" for each in others)  # separators at the end of rows only
+    names = [*cells, ""] if trailing else ["", *cells] if longer else cells
+    return _headed(source, key, choices, names, others, first, short=longer and not trailing)
+
+
+def _headed(
+    source: TextRows | Grid | Stored,
+    key: str | None,
+    choices: Choices,
+    names: Sequence[str] | None,
+    rows: Sequence[TextRow],
+    above: TextRow | None,  # the last one that is not a row of the table
+    *,
+    short: bool = False,
+) -> Head:
+    width = len(rows[0].cells) if names is None else len(names)
+    called = numbered(width) if names is None else names
+    cut = [row.notation for row in rows if len(row.cells) == width and any(map(str.strip, row.cells))]
+    if not choices.keep_total:
+        cut = [cells for cells in cut if not is_total(cells)] or cut
+    decimals, proven = _decimals(list(zip(*cut, strict=True)) or [()] * width, choices)
+    where = positions(called, key) if names or key else None
+    if where:
+        form = Layout(None, [])
+    elif isinstance(source, Stored):
+        form = layout_of_schema(source.schema, source.first, choices)
+    else:
+        form = layout_of_text(called, cut, short, decimals, choices)
+    begins = source if above is None or isinstance(source, Stored) else source._replace(skip=above.end)
+    return Head(begins, width, names, 1 + (above.line if above else choices.skip), decimals, proven, form, where)
+
+
+def _grid_rows(grid: Grid | Stored) -> list[TextRow]:
+    found = []
+    for i, row in enumerate(islice(grid.below(), LINES), 1 if isinstance(grid, Stored) else grid.skip + 1):
+        stored = frozenset(j for j, value in enumerate(row) if is_number(value))
+        found.append(TextRow(list(map(shown, row)), i, i, shown_row(row), stored))
+    return found
+
+
+def numbered(width: int) -> list[str]:
+    return [str(j + 1) for j in range(width)]
+
+
+def _is_header_number(cell: str) -> bool:
+    found = number(cell) or number(cell, ",")
+    return cell.lower() == "nan" or (found is not None and not found.unit and not found.limit)
+
+
+def text_rows(path: Path, choices: Choices, memory_limit: int | str | None) -> tuple[TextRows, list[TextRow]]:
+    how = text_form(path, choices.encoding, choices.comments)
+    comments = _comments_of(beginning(path, how, memory_limit)[0])
+    how = how._replace(comments=(*how.comments, *comments))
+    text, skipped, is_all = _below_titles(path, how, choices, memory_limit)
+    separator, found = _cut(path, text, is_all, choices.sep)
+    if separator == " " and '"' not in text:
+        how, separator = how._replace(blanks=True), "\t"
+        text, skipped, is_all = _below_titles(path, how, choices, memory_limit)
+        found = _records(path, text, is_all, separator)
+    n_bytes = len(skipped.encode())
+    found = [row._replace(end=row.end + n_bytes, line=row.line + choices.skip) for row in found]
+    return TextRows(path, how, separator, n_bytes), found
+
+
+def _below_titles(path: Path, how: TextForm, choices: Choices, memory_limit: int | str | None) -> tuple[str, str, bool]:
+    text, is_all = beginning(path, how, memory_limit)
+    skipped = "".join(islice(io.StringIO(text, newline=""), choices.skip))
+    text = text[len(skipped) :]
+    if not text.strip():
+        below = f" below its first {plural(choices.skip, 'line')}" if skipped else ""
+        raise ValueError(f"{path} is empty{below}. Check that the file is complete.")
+    first_line = text.lstrip().partition("\n")[0]
+    bounded_width(path, 1 + max(map(first_line.count, choices.sep or _SEPARATORS)), memory_limit)
+    return text, skipped, is_all
+
+
+def _comments_of(text: str) -> tuple[str, ...]:
+    lines = text.splitlines()
+    rules = tuple({line[:4] for line in lines if len(line) > 3 and _RULE.fullmatch(line)})
+    if first := _SEP_LINE.match(text):
+        return (first[0].strip(), *rules)
+    above = list(takewhile(lambda line: line.startswith("#") or not line.strip(), lines))
+    comments = [line for line in above if line.strip()]
+    is_comment = comments and not _is_header(comments[-1], "".join(lines[len(above) : len(above) + 1]))
+    return ("#", *rules) if is_comment else rules
+
+
+def _is_header(line: str, after: str) -> bool:
+    counts = [line.count(mark) for mark in _SEPARATORS]
+    is_data = any(map(_is_header_number, re.split(r"[,\t;|]", after)))
+    return is_data and any(counts) and counts == [after.count(mark) for mark in _SEPARATORS]
+
+
+def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[str, list[TextRow]]:
+    line = next(line for line in io.StringIO(text) if line.strip())
+    marks = [mark for mark in _SEPARATORS if mark in line] or [","]
+    tried = _tried(path, text, is_all, [separator] if separator else marks)
+    if separator is None and not any(map(_fits, tried.values())):
+        tried |= _tried(
+            path, text, is_all, [mark for mark in (*_SEPARATORS, " ") if mark in text and mark not in tried]
+        )
+    if not tried:  # raise the error
+        _records(path, text, is_all, separator or marks[-1])
+    best = max(tried, key=lambda mark: _fitness(tried[mark]))
+    return best, tried[best]
+
+
+def _tried(path: Path, text: str, is_all: bool, marks: Sequence[str]) -> dict[str, list[TextRow]]:
+    tried: dict[str, list[TextRow]] = {}
+    for mark in marks:
+        with suppress(ValueError):  # such as quotes that end before another delimiter
+            tried[mark] = _records(path, text, is_all, mark)
+    return tried
+
+
+def _fits(records: Sequence[TextRow]) -> bool:
+    width = _usual_width(records)
+    return width > 1 and all(len(each.cells) == width for each in records[1:])
+
+
+def _usual_width(records: Sequence[TextRow]) -> int:
+    counts = Counter(len(each.cells) for each in records)
+    return max(counts, key=lambda width: (counts[width], width))
+
+
+def _fitness(records: Sequence[TextRow]) -> tuple[bool, float, float, int]:  # alike, numeric, and many columns
+    width = _usual_width(records)
+    alike = [each for each in records if len(each.cells) == width]
+    cells = [cell for each in alike[1:] for cell in each.cells[:1000]]
+    numbers = sum(is_gap(cell) or any_number(cell) for cell in cells) / max(1, len(cells))
+    return 1 < width and 2 * len(alike) >= len(records), numbers, len(alike) / len(records), width
+
+
+def _records(path: Path, text: str, is_all: bool, separator: str) -> list[TextRow]:
+    found: list[TextRow] = []
+    end, line, read = 0, 0, list[str]()
+    is_blank = separator == " " and '"' not in text
+
+    def lines() -> Iterator[str]:
+        for each in io.StringIO(text, newline=""):
+            read.append(each)
+            yield "\t".join(each.split()) + "\n" if is_blank else each
+
+    try:
+        for cells in csv.reader(lines(), delimiter="\t" if is_blank else separator, strict=True):
+            end, line = end + sum(len(each.encode()) for each in read), line + len(read)
+            if cells:
+                found.append(TextRow(cells, end, line, "".join(read)))
+            read.clear()
+    except csv.Error as error:
+        if is_all or len(found) < 2:
+            raise ValueError(
+                f"{path} cannot be read: {error} in its first lines. Check the quotation marks."
+            ) from error
+    return found
+
+
+def _refuse_lines_above(records: Sequence[TextRow]) -> None:
+    """Raise `Refused` for titles above the header, and for labels or units below it."""
+    width = _usual_width(records)
+    begin = next(i for i, row in enumerate(records) if len(row.cells) == width)
+    if begin == 1 and len(records[0].cells) == width - 1 and any(map(any_number, records[1].cells)):
+        begin = 0  # R writes no name for the column of row names
+    region = [row.cells for row in records[begin:] if len(row.cells) == width]
+    numeric = [j for j in range(width) if _is_numeric([row[j] for row in region[len(region) // 2 :]])]
+    above = list(takewhile(lambda row: 2 * sum(any_number(row[j]) for j in numeric) < len(numeric), region[:_ABOVE]))
+    if not numeric or len(above) == len(region) or len(records[begin].cells) < width:
+        above = above[:1]
+    named = [[row[j].strip() for j in numeric] for row in above]
+    texts = [{cell for cell in cells if not is_gap(cell) and not any_number(cell)} for cells in named]
+    header = 0 if named and all(named[0]) else next((i for i, each in enumerate(texts) if len(each) == len(numeric)), 0)
+    if begin + header:
+        line = records[begin + header - 1].line
+        seems = f"the table seems to begin with the line {' '.join(records[begin + header].cells).strip()[:_SHOWN]!r}. "
+        raise Refused(f"{seems}Use ", Setting("skip", line), f" to skip {plural(line, 'line')} above it.")
+    if labels := [i for i, each in enumerate(texts) if i and len(each) > 1]:
+        starts = [_start(records[i].text, [each.text for each in records]) for i in labels]
+        rows = "the row below the header holds" if len(labels) == 1 else f"{len(labels)} rows below the header hold"
+        comments = [part for start in starts for part in (" and ", Setting("comment", start))][1:]
+        it = "it" if len(labels) == 1 else "them"
+        raise Refused(f"{rows} labels or units, not numbers. Use ", *comments, f" to skip {it}.")
+
+
+def _start(line: str, lines: Sequence[str]) -> str:
+    """Return a short beginning of a line that no other line has."""
+    line, lines = line.lstrip('"'), [each.lstrip('"') for each in lines]
+    lengths = (n for n in range(6, _SHOWN) if sum(each.startswith(line[:n].strip()) for each in lines) == 1)
+    return line[: next(lengths, _SHOWN)].strip()
+
+
+def _is_numeric(cells: Sequence[str]) -> bool:
+    filled = [cell for cell in cells if not is_gap(cell)]
+    return bool(filled) and 2 * sum(map(any_number, filled)) >= len(filled)
+
+
+def _decimals(columns: Sequence[Sequence[str]], choices: Choices) -> tuple[list[str], frozenset[str]]:
+    """Return the decimal mark of each column: the given one, else that which its cells or those of others prove."""
+    given = choices.decimal or OTHER.get(choices.thousands or "")
+    if given is not None:
+        return [given] * len(columns), frozenset(given)
+    own = [_proofs(cells) for cells in columns]
+    first = [max(found, key=lambda mark: found[mark]) for found in own if found]
+    usual = max(".,", key=first.count)
+    return [max(found, key=lambda mark: found[mark]) if found else usual for found in own], frozenset(first)
+
+
+def _proofs(cells: Sequence[str]) -> Counter[str]:
+    found = Counter[str]()
+    for cell in cells:
+        if "." in cell or "," in cell:
+            read = [mark for mark in ".," if number(cell, mark) is not None]
+            found.update(read if len(read) == 1 else ())
+            if found.total() == _ENOUGH:
+                break
+    return found
