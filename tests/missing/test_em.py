@@ -28,7 +28,7 @@ def test_completion_is_as_good_as_alternating_least_squares():
     C = complete_matrix(X, 5, biases=None, unobserved=True, rng=0)
     assert C.converged
     assert C.penalty > 0
-    theirs = rms(soft_impute_als(X, 5, C.penalty, 150)[i, j] - x)
+    theirs = rms(soft_impute_als(X, 5, C.penalty, 40)[i, j] - x)
     assert rms(C.predict(i, j) - x) <= 1.05 * theirs
     assert theirs <= 1.3  # of a noise of 1: both have found it
     assert C.held_out_rmse == pytest.approx(rms(C.predict(i, j) - x), rel=0.1)
@@ -89,16 +89,14 @@ def test_biases_of_users_and_items_are_told_from_what_they_have_in_common():
     users, items = 3 * rng.standard_normal(300), 5 + 2 * rng.standard_normal(150)
     rows = np.repeat(np.arange(300), np.diff(X.indptr))
     R = csr_array((X.data + users[rows] + items[X.indices], X.indices, X.indptr), shape=X.shape)
-    errors = {
-        biases: rms(
-            complete_matrix(R, 2, biases=biases, unobserved=True, rng=0).predict(i, j) - x - users[i] - items[j]
-        )
-        for biases in (None, "columns", "both")
+    completed = {
+        biases: complete_matrix(R, 2, biases=biases, unobserved=True, rng=0) for biases in (None, "columns", "both")
     }
+    errors = {biases: rms(C.predict(i, j) - x - users[i] - items[j]) for biases, C in completed.items()}
     assert errors["both"] <= 0.6
     assert errors["both"] < errors["columns"] < errors[None]
     F = ss.svd(R, 2, shift="both", missing="em", unobserved=True, rng=0)
-    A = complete_matrix(R, 2, biases="both", unobserved=True, rng=0).A @ np.eye(150)
+    A = completed["both"].A @ np.eye(150)
     off = A - A.mean(axis=0) - A.mean(axis=1)[:, None] + A.mean()
     assert_close(F.S, np.linalg.svd(off)[1][:2], 1e-8 * np.linalg.norm(A), "values")
 
@@ -109,7 +107,7 @@ def test_completion_takes_memory_for_what_is_observed():
     X, *_ = planted(3000, 2000, 0.01, 1.0, rank=2)
     tracemalloc.start()
     try:
-        complete_matrix(X, 2, biases="both", penalty=10.0, unobserved=True, tol=1e-2, rng=0)
+        complete_matrix(X, 2, biases="both", penalty=10.0, unobserved=True, tol=5e-2, rng=0)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
