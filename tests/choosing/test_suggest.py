@@ -144,7 +144,7 @@ def _masks(size: int, rng: np.random.Generator) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array, sparse.csc_array])
 def test_permuted_columns_hold_the_same_values_in_other_rows(make: type) -> None:
-    D = sparse_blocks().toarray()
+    D = sparse_blocks().toarray()[:, ::4]
     P = permuted(make(D), np.random.default_rng(0))
     assert sparse.issparse(P) == sparse.issparse(make(D))
     P = P.toarray() if sparse.issparse(P) else P
