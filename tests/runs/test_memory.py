@@ -81,12 +81,12 @@ def test_an_exact_solution_of_sparse_data_is_blockwise(narrow):
     ss.PCA(3, solver="exact").fit(narrow)
 
 
-# Many features: nothing of n_features x n_features, which would be 3.2 GB.
+# Many features: nothing of n_features x n_features, which would be 1.2 GB.
 
 
 @pytest.fixture(scope="module")
 def many_features():
-    X = np.random.default_rng(0).standard_normal((60, 20_000))
+    X = np.random.default_rng(0).standard_normal((60, 12_000))
     return X, ss.PCA(5, scale=False).fit(X), csr_array(X)
 
 
@@ -156,7 +156,7 @@ def test_small_integers_are_scaled_weighted_and_scored_block_by_block(kind, pixe
 
 @pytest.fixture(scope="module")
 def singles():
-    X = np.random.default_rng(0).standard_normal((600_000, 100), dtype=np.float32)
+    X = np.tile(np.random.default_rng(0).standard_normal((60_000, 100), dtype=np.float32), (10, 1))
     assert X.nbytes > 1.1 * BLOCKS
     return {"tall": X, "wide": X.T}
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -304,19 +305,21 @@ def no_threads(monkeypatch: pytest.MonkeyPatch, allowed: int) -> None:
     monkeypatch.setattr(threading.Thread, "start", refused)
 
 
+def in_four_threads() -> tuple[bytes, ...]:
+    pca = ss.PCA(4, random_state=0, scale=True, solver="lanczos", n_threads=4).fit(DiskRows(Held(S, 100), n_threads=4))
+    return bits(pca), bits(FITS["exact"](4)), bits((pca.transform(S),))
+
+
+in_all_threads = cache(in_four_threads)  # as the system starts them all
+
+
 @pytest.mark.parametrize("allowed", [0, 1, 2])
 def test_a_fit_goes_on_in_the_threads_that_there_are_with_the_same_bits(
     allowed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def found() -> tuple[bytes, ...]:
-        pca = ss.PCA(4, random_state=0, scale=True, solver="lanczos", n_threads=4).fit(
-            DiskRows(Held(S, 100), n_threads=4)
-        )
-        return bits(pca), bits(FITS["exact"](4)), bits((pca.transform(S),))
-
-    want = found()
+    want = in_all_threads()
     no_threads(monkeypatch, allowed)
-    assert found() == want
+    assert in_four_threads() == want
 
 
 def test_threads_end_without_waiting_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
