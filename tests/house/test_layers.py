@@ -57,7 +57,9 @@ def house(name: str) -> str:
 
 @cache
 def nodes(file: Path) -> list[ast.AST]:
-    return list(ast.walk(ast.parse(file.read_text())))
+    """The statements and calls that may import: keeping every node makes each collection of garbage slow."""
+    kinds = ast.If, ast.Import, ast.ImportFrom, ast.Call
+    return [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, kinds)]
 
 
 @cache
@@ -70,7 +72,8 @@ def found(file: Path) -> Iterator[str]:
     for_types = {
         id(inner)
         for node in nodes(file)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if isinstance(node, ast.If)
+        and any("TYPE_CHECKING" in vars(of).values() for of in ast.walk(node.test))  # a name or an attribute
         for inner in ast.walk(node)
     }
     for node in nodes(file):
