@@ -1,5 +1,6 @@
 """Labelled fields as people have them: months, land, patterns that decay, and red noise."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,11 @@ MONTHS, LATITUDES, LONGITUDES = 96, 8, 10
 
 def monthly(seed: int = 0, season: float = 0.0, trend: float = 0.0, noise: float = 0.3) -> Any:
     """Eight years of a monthly field of three red patterns, far from zero, with land; `trend` is of a day."""
+    return _monthly(seed, season, trend, noise).copy()
+
+
+@cache
+def _monthly(seed: int, season: float, trend: float, noise: float) -> Any:
     import pandas as pd
     from xarray import DataArray
 
