@@ -39,8 +39,8 @@ LAPACK = 1.5e-10
 FORM = 0.8e-9
 # Overhead of a step of block Lanczos in seconds: calls and small matrices (benchmarks/claims/middle.py).
 STEP = 7e-4
-# Seconds to read a byte of a file: 6e-10 for HDF5 files in the page cache by two threads, 3e-9 for compressed ones, and
-# 2e-9 to 1e-8 for disks and networks.
+# Seconds to read a byte of a file: 1.2e-9 for HDF5 files in the page cache, 3e-9 to 4e-9 for compressed ones
+# (benchmarks/claims/reads.py), 2e-9 to 1e-8 for disks and networks of 500 to 100 MB/s.
 FILE = 3e-9
 
 
