@@ -1025,7 +1025,7 @@ FAULTS = (
     ),
     fault(
         "the scales in a likelihood",
-        "estimators/fitted.py",
+        "estimators/ppca.py",
         "log_det += 2 * np.log(self.scale).sum()",
         "log_det += np.log(self.scale).sum()",
         "estimators/test_pca_weights.py",

@@ -1,7 +1,5 @@
 """Fields with gaps: what stands for missing values, how well it does, in memory and over Dask."""
 
-from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -12,18 +10,6 @@ from shiftsvd.xarray import patterns, pca, project, reconstruct
 from tests.support.fields import MONTHS, monthly, with_gaps
 
 xarray = pytest.importorskip("xarray")
-
-
-@pytest.fixture(autouse=True)
-def one_thread_of_dask() -> Iterator[None]:
-    """Chunks of a few numbers take longer in threads, which tests/backends/dask is about."""
-    if find_spec("dask") is None:
-        yield
-        return
-    import dask
-
-    with dask.config.set(scheduler="synchronous"):
-        yield
 
 
 def in_columns(da: Any) -> Any:

@@ -1,8 +1,6 @@
 """Pairs, several fields, lags and travelling waves of fields with gaps, seasons and trends: prepared as for `pca`."""
 
-from collections.abc import Iterator
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +25,6 @@ from tests.support.fields import monthly, with_gaps
 from tests.support.sampling import in_turn
 
 xarray = pytest.importorskip("xarray")
-
-
-@pytest.fixture(autouse=True)
-def one_thread_of_dask() -> Iterator[None]:
-    """Chunks of a few numbers take longer in threads, which tests/backends/dask is about."""
-    if find_spec("dask") is None:
-        yield
-        return
-    import dask
-
-    with dask.config.set(scheduler="synchronous"):
-        yield
 
 
 KNOWN: Any = {"groups": "time.month", "covariates": "time"}
