@@ -45,6 +45,27 @@ def test_a_lanczos_step_is_one_read_of_the_file() -> None:
     assert pca.info_.converged
 
 
+@pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_read_is_spent_on_measuring_the_rounding(dtype: type, scale: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    widths: list[int] = []
+    total = DiskRows._total
+
+    def noted(A: DiskRows, what: str, panels: Any = (), *rest: Any, **named: Any) -> Any:
+        widths.extend(panels[0].shape[1:] if panels else ())
+        return total(A, what, panels, *rest, **named)
+
+    monkeypatch.setattr(DiskRows, "_total", noted)
+    X = sparse_rows().astype(dtype)
+    pca = ss.PCA(10, solver=ss.BlockLanczos(1e-2), scale=scale, random_state=0).fit(DiskRows(Held(X, 1000)))
+    exact = ss.PCA(10, solver="exact", scale=scale).fit(X.toarray().astype(np.float64))
+    errors = np.abs(pca.singular_values_ / exact.singular_values_ - 1)
+    assert min(widths) > 2
+    assert len(widths) == pca.info_.n_passes
+    assert pca.info_.converged
+    assert np.all(errors <= pca.info_.value_errors)
+
+
 def test_panels_are_wide_but_not_wider_than_the_memory_allows() -> None:
     source = Held(sparse_rows(200, 120), 100)
     assert DiskRows(source).costs.panel_columns == (32, 128)

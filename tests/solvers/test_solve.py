@@ -118,7 +118,7 @@ def test_a_probe_proves_that_nothing_was_missed(seed: int) -> None:
     assert d[K] <= after.limit(K)
     # The components went along in one of the products, which is that of the vectors of before.
     assert proof.product is not None
-    assert_close(proof.product, d[:, None] * V, 1e-12)
+    assert_close(proof.product.panel, d[:, None] * V, 1e-12)
     assert np.array_equal(proof.kept.theta, ritz.theta[: len(proof.kept.theta)])
     assert proof.kept.level == after.level
     # What is proven outside of the basis is void after a restart; what it says of G stays.

@@ -133,6 +133,12 @@ def gram_matrix(A: "Operator", weights: Vector | None = None) -> Panel:
 
 
 @generic
+def gram_with_double(A: "Operator", V: Panel, D: Panel, weights: Vector | None = None) -> "tuple[Panel, Panel] | None":
+    """Compute ``A^H diag(weights) A V``, and the same of D in double precision, in one read; None if A is in memory."""
+    return None
+
+
+@generic
 def gram_seconds(A: "Operator", V: Panel) -> float:
     """Measure the seconds of ``A^H A V``; of a large file, by a part of its blocks."""
     return timed(A, V)

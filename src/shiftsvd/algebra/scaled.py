@@ -72,9 +72,15 @@ class Scaled(Derived):
         return generic.cancelled(self.A) * math.prod(float(np.abs(scale).max()) for scale in self._scales)
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
+        return scaled(conj(self.cols), self.A.gram(self._panel(V), self._row_weights(weights)))
+
+    def gram_with_double(self, V: Panel, D: Panel, weights: Vector | None = None) -> tuple[Panel, Panel] | None:
+        both = generic.gram_with_double(self.A, self._panel(V), self._panel(D), self._row_weights(weights))
+        return both and (scaled(conj(self.cols), both[0]), scaled(conj(self.cols), both[1]))
+
+    def _panel(self, V: Panel) -> Panel:
         parts = () if self.cols is None else (self.cols,)
-        V = scaled(self.cols, V).astype(field_of(V.dtype, *parts), copy=False)
-        return scaled(conj(self.cols), self.A.gram(V, self._row_weights(weights)))
+        return scaled(self.cols, V).astype(field_of(V.dtype, *parts), copy=False)
 
     def _row_weights(self, weights: Vector | None) -> Vector | None:
         if weights is not None and weights.flags.writeable:

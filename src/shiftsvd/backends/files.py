@@ -173,6 +173,14 @@ class Reread(Blocked):
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         return self._total("gram", (V,), (in_double(weights),))  # type: ignore[no-any-return]
 
+    def gram_with_double(self, V: Panel, D: Panel, weights: Vector | None = None) -> tuple[Panel, Panel]:
+        both = self._gram_with_double(V, D, weights)
+        return both[:, : V.shape[1]], both[:, V.shape[1] :]
+
+    @kept
+    def _gram_with_double(self, V: Panel, D: Panel, weights: Vector | None) -> Panel:
+        return self._total("gram_with_double", (V, D), (in_double(weights),))  # type: ignore[no-any-return]
+
     @kept
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         return self._total("gram_matrix", own=(in_double(weights),))  # type: ignore[no-any-return]
@@ -293,6 +301,7 @@ def _least(A: Operator) -> float:
 
 OURS: dict[str, Callable[..., Any]] = generic.FUNCTIONS | {
     "counts": _counts,
+    "gram_with_double": lambda A, V, D, weights: np.hstack([A.gram(V, weights), A.gram(D, weights)]),
     "moments": lambda A, weights: (A.moments(weights), _counts(A)),
     "digest": lambda A: told(A.X).encode(),
     "least": _least,

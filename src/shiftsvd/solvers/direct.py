@@ -20,7 +20,7 @@ from shiftsvd.solvers.cost import long_vector_bytes, overhead_bytes, tall
 from shiftsvd.solvers.factors import Factors, components_for, long_factor, rank_floor, rounding, squares_rounding
 from shiftsvd.solvers.lanczos import BlockLanczos, problem_of
 from shiftsvd.solvers.probe import Proven
-from shiftsvd.solvers.problem import Budget, Products, Stop
+from shiftsvd.solvers.problem import Budget, Product, Products, Stop
 from shiftsvd.solvers.reading import Snapshot, read
 from shiftsvd.solvers.solve import solve
 
@@ -213,10 +213,11 @@ class Gram(Solver):
             return self._by_lanczos(A, G, k, rng)
         V = Z[:, : k if len(theta) == n else k + 1]
         ritz = Ritz(theta, np.zeros((0, len(theta))), k, 0.0, level, zero=rank_floor(A, float(np.sqrt(theta[0]))) ** 2)
-        product, measured = (G @ V, noise) if proven and not self.last_pass else (None, 0.0)
+        eps = A.costs.gram_eps
+        product, measured = (Product(G @ V, eps), noise) if proven and not self.last_pass else (None, 0.0)
         p, budget = problem_of(self._lanczos(), A, k)[0], Budget(2, n_passes=1, widest=n)
         products = replace(Products.of(p, budget), precise=True)
-        stopped = Snapshot(ritz, V, V[:, :0], (), Proven(0), A.costs.gram_eps, measured, Stop.CONVERGED, product)
+        stopped = Snapshot(ritz, V, V[:, :0], (), Proven(0), eps, measured, Stop.CONVERGED, product)
         return read(p, products, stopped, rng).factors(A, budget)
 
     def _by_lanczos(self, A: Operator, G: Panel, k: int | float, rng: Generator) -> Factors:

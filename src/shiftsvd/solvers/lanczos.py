@@ -59,8 +59,8 @@ class BlockLanczos(Solver):
     -----
     A step takes one pass if the data are stored by their long side. Files and Dask arrays that are stored by their
     short side take one pass, too, if a basis on the long side needs no more memory than the data; otherwise two. The
-    last product shares the last pass of the probe, or takes a pass of its own, such as for double data that are
-    multiplied in single precision, or after a probe that found missed values. If k is a share of the variance, the
+    last product shares the last pass of the probe, or takes a pass of its own, such as for double data in memory that
+    are multiplied in single precision, or after a probe that found missed values. If k is a share of the variance, the
     basis grows until the share is exceeded, and the smallest such k is returned.
 
     References

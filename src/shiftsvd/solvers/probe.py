@@ -9,11 +9,11 @@ from scipy.special import gammaincinv
 
 from shiftsvd.numerics import bounds
 from shiftsvd.numerics.bounds import BEYOND, ROUNDING, TINY, CountBound, Ritz
-from shiftsvd.numerics.panels import Vector, hstack
+from shiftsvd.numerics.panels import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.solvers import constants
 from shiftsvd.solvers.krylov import Factorization
-from shiftsvd.solvers.problem import Products
+from shiftsvd.solvers.problem import Product, Products
 
 Needs = list[CountBound]  # bounds that a probe must prove
 
@@ -174,7 +174,7 @@ class Proof(NamedTuple):
 
     proven: Proven
     kept: Ritz
-    product: Panel | None
+    product: Product | None
 
 
 def prove(
@@ -198,8 +198,7 @@ def prove(
     gain = constants.FIRST_GAIN
     while True:
         if V is not None and F.size + F.width < F.n and proves_all(ritz, needs, expected):
-            W = G(hstack(F.block, V))
-            W, product, V = W[:, : F.width], W[:, F.width :], None
+            (W, product), V = G.with_components(F.block, V, F.rng), None
         else:
             W = G(F.block)
         probe.add_product(W)

@@ -3,14 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 
+from shiftsvd.algebra.generic import gram_with_double
 from shiftsvd.algebra.low_rank import Deflated
 from shiftsvd.numerics.bounds import residual_rounding
-from shiftsvd.numerics.panels import Vector, in_dtype, largest, norms
+from shiftsvd.numerics.panels import Vector, hstack, in_dtype, largest, norms
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers import constants
 from shiftsvd.solvers.factors import components_for, rank_floor
@@ -69,12 +71,8 @@ class Problem:
         """Return the squared norm by which Ritz values fall short of the share k; 0 if k is a number."""
         return self.total * self.k - float(np.sum(np.maximum(theta, 0))) if isinstance(self.k, float) else 0.0
 
-    def shares_products(self, precise: bool) -> bool:
-        """Return True if components can be computed from a product of the iteration."""
-        return self.multiplied is self.A and (precise or self.A.dtype == np.float32)
-
     def reads_in_single(self, eps: float) -> bool:
-        return self.A.dtype == np.float32 and eps > self.A.costs.gram_eps
+        return self.A.dtype == np.float32 and eps > self.A.costs.gram_eps and not self.A.costs.file_bytes
 
     def zero(self, first: float) -> float:
         return rank_floor(self.A, max(first, self.leader)) ** 2
@@ -105,6 +103,13 @@ class Budget:
         return self.used + reads <= self.max_passes + 1
 
 
+class Product(NamedTuple):
+    """Product of G with components, and its rounding unit."""
+
+    panel: Panel
+    eps: float
+
+
 @dataclass(eq=False)
 class Products:
     """Products ``G V``, in single precision while the range and the tolerance allow it, and their rounding errors."""
@@ -119,12 +124,17 @@ class Products:
     precise: bool = True  # products are in double precision
     measured: float = 0.0  # measured rounding error of products in single precision
     n_steps: int = 0
+    data_in_single: bool = False
+    # Products with V in single and D in double precision by one read, or None where these take two.
+    with_double: Callable[[Panel, Panel], tuple[Panel, Panel] | None] = lambda V, D: None
 
     @classmethod
     def of(cls, p: Problem, budget: Budget) -> "Products":
         X, costs, last = p.multiplied, p.multiplied.costs, max(p.A.costs.gram_reads, 1)
-        hidden = max(p.leader, p.cancelled)
-        return cls(X.gram, panel_dtype(X.dtype), budget, costs.gram_reads, last, costs.gram_eps, hidden, not p.single)
+        hidden, with_double = max(p.leader, p.cancelled), partial(gram_with_double, X)
+        products = cls(X.gram, panel_dtype(X.dtype), budget, costs.gram_reads, last, costs.gram_eps, hidden)
+        in_single = p.A.dtype == np.float32
+        return replace(products, precise=not p.single, data_in_single=in_single, with_double=with_double)
 
     @property
     def eps(self) -> float:
@@ -140,32 +150,55 @@ class Products:
     def __call__(self, V: Panel) -> Panel:
         self.n_steps += 1
         if not self.precise:
-            with np.errstate(over="ignore", invalid="ignore"):  # `_accept_first` detects overflow
-                W = self._product(V.astype(np.float32, copy=False))
-            if self.n_steps > 1 or self._accept_first(V, W):
+            single = V.astype(np.float32, copy=False)
+            W = self._product(single) if self.n_steps > 1 else self._first_product(single)
+            if W is not None:
                 return W
             self.precise = True
         return in_dtype(self._product(V.astype(self.dtype, copy=False)), self.dtype)
+
+    def _first_product(self, V: Panel) -> Panel | None:
+        """Return ``G V`` in single precision, or None if it is out of range; measure the rounding of two columns."""
+        two, (least, most) = V[:, :2].astype(self.dtype), constants.SINGLE_RANGE
+        with np.errstate(over="ignore", invalid="ignore"):
+            W, precise = self._in_one_read(V, two) or (self._product(V), None)
+            if not least < largest(W) < most:
+                return None
+        self._record_rounding(W[:, :2], self._product(two) if precise is None else precise)
+        return W
+
+    def with_components(self, block: Panel, V: Panel, rng: Generator) -> tuple[Panel, Product | None]:
+        """Return ``G block``, and ``G V`` in double precision if one read serves both, else with the unit of the data.
+
+        ``G V`` is None for double data in memory.
+        """
+        self.n_steps += 1
+        if self.precise:
+            W = in_dtype(self._product(hstack(block, V).astype(self.dtype, copy=False)), self.dtype)
+            return W[:, : block.shape[1]], Product(W[:, block.shape[1] :], self.double_eps)
+        if both := self._in_one_read(block.astype(np.float32, copy=False), V):
+            return both[0], Product(both[1], self.double_eps)
+        if not self.data_in_single:  # rounding errors of single precision exceed those of the data
+            return self._product(block.astype(np.float32, copy=False)), None
+        W = self._product(hstack(block, V).astype(np.float32))
+        W, of_components = W[:, : block.shape[1]], in_dtype(W[:, block.shape[1] :], self.dtype)
+        # Products with components have larger rounding errors than with random vectors: many terms have equal signs.
+        C = rng.standard_normal((V.shape[1], 2))
+        self._record_rounding(of_components @ C, self._product(V @ C))
+        return W, Product(of_components, constants.SINGLE)
 
     def _product(self, V: Panel) -> Panel:
         self.budget.spend(self.reads, V.shape[1])
         return self.gram(V)
 
-    def _accept_first(self, V: Panel, W: Panel) -> bool:
-        least, most = constants.SINGLE_RANGE
-        if not least < largest(W) < most:
-            return False
-        self._record_rounding(V[:, :2].astype(np.float32).astype(self.dtype), W[:, :2])
-        return True
+    def _in_one_read(self, V: Panel, D: Panel) -> tuple[Panel, Panel] | None:
+        both = self.with_double(V, D)
+        if both is not None:
+            self.budget.spend(self.reads, V.shape[1] + D.shape[1])
+        return both
 
-    def measure_rounding(self, V: Panel, W: Panel, rng: Generator) -> None:
-        # Products with components have larger rounding errors than with random vectors: many terms have equal signs.
-        C = rng.standard_normal((V.shape[1], 2))
-        self._record_rounding(V @ C, W @ C)
-
-    def _record_rounding(self, V: Panel, W: Panel) -> None:
-        errors = norms(self._product(V) - W)
-        self.measured = max(self.measured, constants.MEASURED_MARGIN * float(errors.max()))
+    def _record_rounding(self, W: Panel, precise: Panel) -> None:
+        self.measured = max(self.measured, constants.MEASURED_MARGIN * float(norms(precise - W).max()))
 
 
 # --- outcomes of a check ---------------------------------------------------------------------------------------------

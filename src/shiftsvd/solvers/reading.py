@@ -18,7 +18,7 @@ from shiftsvd.solvers.cost import overhead_bytes
 from shiftsvd.solvers.factors import Factors, long_factor, rank_floor, shift_rounding
 from shiftsvd.solvers.krylov import Factorization
 from shiftsvd.solvers.probe import Probe, Proven, miss_limit
-from shiftsvd.solvers.problem import Budget, Outcome, Problem, Products
+from shiftsvd.solvers.problem import Budget, Outcome, Problem, Product, Products
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Snapshot:
     eps: float  # rounding unit of the products
     measured: float  # further rounding errors: measured in single precision, else of terms that cancel
     outcome: Outcome  # why the iteration stopped
-    product: Panel | None = None  # (n, j): ``G V``, if it was multiplied along with a probe
+    product: Product | None = None  # ``G V``, if it was multiplied along with a probe
 
 
 class Reading(NamedTuple):
@@ -85,32 +85,30 @@ class LastProduct(NamedTuple):
 
 
 def _last_product(p: Problem, G: Products, s: Snapshot, rng: Generator) -> LastProduct:
-    # For single precision data, use the precision of the iteration if its rounding allows; else use double.
-    A, theta, product, measured = p.A, s.ritz.theta, s.product, s.measured
-    single = p.reads_in_single(G.eps) and (product is not None or G.budget.allows(2 * G.last_reads))
-    if single:
-        product, measured = _product_in_single(p, G, s, rng)
-        single = product is not None
-    left, eps = s.V.shape[1], s.eps if single else A.costs.gram_eps
+    # For single precision data in memory, use the precision of the iteration if its rounding allows; else use double.
+    A, theta, left, double = p.A, s.ritz.theta, s.V.shape[1], p.A.costs.gram_eps
+    product = s.product
+    if product is None and p.reads_in_single(G.eps) and G.budget.allows(2 * G.last_reads):
+        _, product = G.with_components(s.V[:, :0], s.V, rng)
+    if product and product.eps > double and _too_coarse(p, G, s) and G.budget.allows(G.last_reads):
+        product = None
+    measured = s.measured if G.precise else G.measured
     rest = replace(s.ritz, theta=theta[left:], E=s.ritz.E[:, left:], known=s.proven.limit(s.ritz.k))
-    if product is None and (s.eps > eps or G.budget.allows(G.last_reads)):
+    if product is None and (s.eps > double or G.budget.allows(G.last_reads)):
         G.budget.spend(A.costs.gram_reads, left)
-        product = A.gram(s.V)
+        product = Product(A.gram(s.V), double)
     if product is None:  # no pass is left: compute G V from the basis
-        product = s.V * theta[:left] + s.block @ s.ritz.E[: s.block.shape[1], :left]
-    product, coupling = in_dtype(product, s.V.dtype), 0.0
+        product = Product(s.V * theta[:left] + s.block @ s.ritz.E[: s.block.shape[1], :left], double)
+    panel, eps, coupling = in_dtype(product.panel, s.V.dtype), product.eps, 0.0
     if s.eps > eps:  # the other Ritz values keep the rounding errors of single precision
         rest = bounds.with_rounding(rest, bounds.rounding_of(theta, s.eps, measured))
-        coupling = _coupling(s.panels, s.V, product)
-    return LastProduct(product, eps, measured if single or G.precise else 0.0, rest, coupling)
+        coupling = _coupling(s.panels, s.V, panel)
+    return LastProduct(panel, eps, measured if eps > double or G.precise else 0.0, rest, coupling)
 
 
-def _product_in_single(p: Problem, G: Products, s: Snapshot, rng: Generator) -> tuple[Panel | None, float]:
-    product = in_dtype(G(s.V) if s.product is None else s.product, G.dtype)
-    G.measure_rounding(s.V, product, rng)
+def _too_coarse(p: Problem, G: Products, s: Snapshot) -> bool:
     measured = replace(s.ritz, noise=bounds.rounding_of(s.ritz.theta, s.eps, G.measured))
-    too_coarse = bounds.relative_noise(measured) > ROUNDING_SHARE * p.tol
-    return None if too_coarse and G.budget.allows(G.last_reads) else product, G.measured
+    return bounds.relative_noise(measured) > ROUNDING_SHARE * p.tol
 
 
 def _coupling(panels: tuple[Panel, ...], V: Panel, product: Panel) -> float:

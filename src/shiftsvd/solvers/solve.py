@@ -38,7 +38,7 @@ def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
         needs = [] if outcome is Stop.SPENT else unproven(p, ritz, proven)
         if needs:
             block = block.copy()
-            to_multiply = V if p.shares_products(G.precise) else None
+            to_multiply = V if p.multiplied is p.A else None
             proven, kept, product = prove(G, F, ritz, needs, proven, to_multiply, cold=p.start is None)
             steps = 1 if unproven(p, ritz, proven) else 0
             # Take a step if the probe found missed values. Check again without a step if the run was stuck, or if the
