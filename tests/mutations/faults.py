@@ -513,8 +513,8 @@ FAULTS = (
     fault(
         "rounding of a formed Gram matrix",
         "solvers/direct.py",
-        "(G @ V, noise) if",
-        "(G @ V, 0.0) if",
+        "(Product(G @ V, eps), noise) if",
+        "(Product(G @ V, eps), 0.0) if",
         "solvers/test_small.py",
         "solvers/test_solvers.py",
         "solvers",
