@@ -198,7 +198,8 @@ class Products:
         return both
 
     def _record_rounding(self, W: Panel, precise: Panel) -> None:
-        self.measured = max(self.measured, constants.MEASURED_MARGIN * float(norms(precise - W).max()))
+        errors = norms(precise - W)
+        self.measured = max(self.measured, constants.MEASURED_MARGIN * float(errors.max()))
 
 
 # --- outcomes of a check ---------------------------------------------------------------------------------------------
