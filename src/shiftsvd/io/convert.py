@@ -14,7 +14,7 @@ from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.validation import sound_structure
 from shiftsvd.errors import Refused, Setting, refuse
-from shiftsvd.extend import Decoder
+from shiftsvd.extend import Decoder, merged
 from shiftsvd.io.base import Orient
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.opening import FeatureTypes, held_bytes, read_files
@@ -180,9 +180,10 @@ def convert(
     path_in, path_out = Path(path_in), Path(path_out)
     decoder = decoder_of(path_in) if format is None else None
     targets = {} if decoder is None else decoder.targets
+    write_blocks, recognised = merged("targets").get(path_out.suffix, (None, None))
     _refuse(path_out, compression, targets)
     files = (path_out, *(path_out.with_suffix(suffix) for suffix in targets.get(path_out.suffix, ())))
-    outputs = Outputs(files, force, is_converted)
+    outputs = Outputs(files, force, is_converted if recognised is None else resolve(recognised))
     if decoder is not None:
         _refuse_matrix_options(path_in, choices, orient=orient, feature_types=feature_types, var_names=var_names)
         with _written(path_in, outputs, path_out) as part:
@@ -196,8 +197,12 @@ def convert(
         shape = opened.matrix.shape[::-1] if flip else opened.matrix.shape
         with _written(path_in, outputs, path_out) as part:
             blocks = _blocks(opened.matrix, flip, memory_limit, part.parent)
-            with closing(blocks), creating(part, compression) as store:
-                write(store, blocks, shape, opened.names)
+            with closing(blocks):
+                if write_blocks is not None:
+                    resolve(write_blocks)(part, blocks, shape, opened.names)
+                    return
+                with creating(part, compression) as store:
+                    write(store, blocks, shape, opened.names)
 
 
 def _decode(
@@ -227,12 +232,13 @@ def _refuse_matrix_options(path: Path, choices: Choices, **options: Any) -> None
 
 
 def _refuse(path: Path, compression: str | None, targets: Mapping[str, tuple[str, ...]]) -> None:
-    suffixes = (*_SUFFIXES, *targets)
+    plain = (*merged("targets"), *targets)  # without compression
+    suffixes = (*_SUFFIXES, *plain)
     if path.suffix not in suffixes:
         raise ValueError(f"{path} must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}.")
     if compression not in COMPRESSIONS:
         raise refuse("compression", 'be "gzip", "zstd" or "none"', compression)
-    if path.suffix in targets and compression not in (None, "none"):
+    if path.suffix in plain and compression not in (None, "none"):
         raise refuse("compression", f'be "none" for {path.suffix}', compression)
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(f"{path} cannot be written: the folder {path.parent} does not exist. Create it first.")

@@ -212,13 +212,16 @@ class Packed(NamedTuple):
 
 def unpack_counts(words: Array, edges: Array, first: int, out: Array) -> None:
     most_bits = 24 if out.dtype == np.float32 else _WORD
-    out[:] = (_bits(words, edges, first, len(out), most_bits) + np.uint32(1)).reshape(-1)[first : first + len(out)]
+    bits = _bits(words, edges, first, len(out), most_bits)
+    bits += (np.diff(edges) < CHUNK)[:, None].astype(np.uint32)
+    out[:] = bits.reshape(-1)[first : first + len(out)]
 
 
 def unpack_differences(words: Array, edges: Array, starts: Array, first: int, out: Array) -> None:
-    bits = _bits(words, edges, first, len(out), _WORD).reshape(-1, CHUNK)
+    bits = _bits(words, edges, first, len(out), _WORD)
     signed = (bits >> np.uint32(1)) ^ (-(bits & np.uint32(1)).astype(np.int32)).view(np.uint32)
-    numbers = np.cumsum(signed, axis=1, dtype=np.uint32) + starts[:, None]
+    sums = np.cumsum(signed, axis=1, dtype=np.uint32) + starts[:, None]
+    numbers = np.where((np.diff(edges) < CHUNK)[:, None], sums, bits)  # chunks of 32 bits are not encoded
     out[:] = numbers.reshape(-1)[first : first + len(out)]
 
 
@@ -239,7 +242,7 @@ def _bits(words: Array, edges: Array, first: int, size: int, most_bits: int) -> 
             word, shift = divmod(j * width, _WORD)
             both = W[:, word] | W[:, word + 1] << np.uint64(_WORD)
             out[own, j] = (both >> np.uint64(shift)) & np.uint64(2**width - 1)
-    return out
+    return out.reshape(-1, CHUNK)
 
 
 def pack(numbers: Array, differences: bool) -> Packed:
@@ -252,6 +255,7 @@ def pack(numbers: Array, differences: bool) -> Packed:
     else:
         bits = chunks - np.uint32(1)
     widths = np.frexp(np.bitwise_or.reduce(bits, axis=1).astype(np.float64))[1].astype(np.int64)
+    bits[widths == _WORD] = chunks[widths == _WORD]
     edges = np.concatenate([[0], np.cumsum(_LANES * widths)])
     words = np.empty(edges[-1], np.uint32)
     for width in np.unique(widths[widths > 0]).tolist():

@@ -1,7 +1,8 @@
 // Compiled once for each instruction set, which the macro ISA names.
 //
 // BP-128 of Lemire and Boytsov (2015, figure 6), in the variants of BPCells: number 4 j + l of a chunk is in the bits
-// j B to (j + 1) B - 1 of lane l of the words, lowest bits first.
+// j B to (j + 1) B - 1 of lane l of the words, lowest bits first. BPCells stores the numbers themselves if a
+// chunk needs 32 bits, in place of the numbers less one or the differences.
 #include "bitpack.hpp"
 
 #include <cstddef>
@@ -59,7 +60,7 @@ inline void for_each(const std::uint32_t *words, Take take) {
 
 template <int B>
 void unpack_counts(const std::uint32_t *words, std::uint32_t, std::uint32_t *out) {
-  for_each<B>(words, [out](int j, Lanes x) { store(out + lanes * j, x + 1); });
+  for_each<B>(words, [out](int j, Lanes x) { store(out + lanes * j, x + (B < widest)); });
 }
 
 template <int B>
@@ -73,7 +74,7 @@ template <int B>
 void unpack_differences(const std::uint32_t *words, std::uint32_t start, std::uint32_t *out) {
   Lanes before = all(start);
   for_each<B>(words, [out, &before](int j, Lanes x) {
-    before = sums((x >> 1) ^ -(x & 1)) + before;
+    before = B == widest ? x : sums((x >> 1) ^ -(x & 1)) + before;
     store(out + lanes * j, before);
     before = last(before);
   });
@@ -164,41 +165,50 @@ constexpr Packs packs_of(std::index_sequence<B...>) {
 
 constexpr auto packs = packs_of(Widths());
 
-void pack_chunk(const std::uint32_t *numbers, std::uint32_t *words, std::int64_t *edges) {
+void pack_chunk(const std::uint32_t *numbers, const std::uint32_t *encoded, std::uint32_t *words, std::int64_t *edges) {
   std::uint32_t bits = 0;
   int width = 0;
-  for (int i = 0; i < chunk_numbers; i++) bits |= numbers[i];
+  for (int i = 0; i < chunk_numbers; i++) bits |= encoded[i];
   while (width < widest && bits >> width) width++;
-  if (width) packs.at[width](numbers, words + edges[0]);
+  if (width) packs.at[width](width < widest ? encoded : numbers, words + edges[0]);
   edges[1] = edges[0] + words_per_bit * width;
 }
 
-// Pads a last chunk by its last number.
-inline std::uint32_t number(const std::uint32_t *numbers, std::int64_t size, std::int64_t i) {
-  return numbers[i < size ? i : size - 1];
+void encode_counts(const std::uint32_t *numbers, std::uint32_t *encoded) {
+  for (int i = 0; i < chunk_numbers; i++) encoded[i] = numbers[i] - 1;
+}
+
+void encode_differences(const std::uint32_t *numbers, std::uint32_t *encoded) {
+  encoded[0] = 0;
+  for (int i = 1; i < chunk_numbers; i++) {
+    const std::uint32_t difference = numbers[i] - numbers[i - 1];
+    encoded[i] = (difference << 1) ^ (std::uint32_t(0) - (difference >> 31));
+  }
+}
+
+template <class Encode>
+std::int64_t pack_all(const std::uint32_t *numbers, std::int64_t size, std::uint32_t *words, std::int64_t *edges,
+                      std::uint32_t *starts, Encode encode) {
+  for (std::int64_t left = size; left > 0; left -= chunk_numbers, numbers += chunk_numbers, edges++) {
+    std::uint32_t padded[chunk_numbers], encoded[chunk_numbers];
+    if (left < chunk_numbers) {  // BPCells repeats the last number
+      for (int i = 0; i < chunk_numbers; i++) padded[i] = numbers[i < left ? i : left - 1];
+    }
+    const std::uint32_t *chunk = left < chunk_numbers ? padded : numbers;
+    if (starts) *starts++ = chunk[0];
+    encode(chunk, encoded);
+    pack_chunk(chunk, encoded, words, edges);
+  }
+  return *edges;
 }
 
 std::int64_t pack_counts(const std::uint32_t *numbers, std::int64_t size, std::uint32_t *words, std::int64_t *edges) {
-  for (std::int64_t lo = 0; lo < size; lo += chunk_numbers, edges++) {
-    std::uint32_t chunk[chunk_numbers];
-    for (int i = 0; i < chunk_numbers; i++) chunk[i] = number(numbers, size, lo + i) - 1;
-    pack_chunk(chunk, words, edges);
-  }
-  return *edges;
+  return pack_all(numbers, size, words, edges, nullptr, encode_counts);
 }
 
 std::int64_t pack_differences(const std::uint32_t *numbers, std::int64_t size, std::uint32_t *words,
                               std::int64_t *edges, std::uint32_t *starts) {
-  for (std::int64_t lo = 0; lo < size; lo += chunk_numbers, edges++) {
-    std::uint32_t chunk[chunk_numbers], before = *starts++ = numbers[lo];
-    for (int i = 0; i < chunk_numbers; i++) {
-      const std::uint32_t x = number(numbers, size, lo + i), difference = x - before;
-      chunk[i] = (difference << 1) ^ (difference >> 31 ? ~std::uint32_t(0) : 0);
-      before = x;
-    }
-    pack_chunk(chunk, words, edges);
-  }
-  return *edges;
+  return pack_all(numbers, size, words, edges, starts, encode_differences);
 }
 
 }  // namespace

@@ -19,11 +19,13 @@ struct Chunks {
 };
 
 struct Bitpacking {
-  // Writes `size` numbers from number `first` of the chunks on. A number is one more than its bits, modulo 2^32.
+  // Writes `size` numbers from number `first` of the chunks on. A number is one more than its bits if these are fewer
+  // than 32.
   void (*counts)(Chunks, std::int64_t first, std::int64_t size, std::uint32_t *out);
   // The same numbers as floats. The bits must be fewer than 25.
   void (*floats)(Chunks, std::int64_t first, std::int64_t size, float *out);
-  // A number is the sum of the start of its chunk and of the differences up to it, whose signs are in the last bits.
+  // A number is the sum of the start of its chunk and of the differences up to it, whose signs are in the last bits. If
+  // there are 32 bits, they are those of the number.
   void (*differences)(Chunks, const std::uint32_t *starts, std::int64_t first, std::int64_t size, std::uint32_t *out);
   // Packs numbers, of which the last one fills the last chunk, and returns the number of words. `edges` begins with 0.
   std::int64_t (*pack_counts)(const std::uint32_t *numbers, std::int64_t size, std::uint32_t *words,
