@@ -116,15 +116,15 @@ class PackedArray:
         for part, (array, wanted) in lengths.items():
             if array.shape != (wanted,):
                 got = " x ".join(f"{size:,}" for size in array.shape)
-                raise ValueError(f"{self.name}_{part} must have {wanted:,} numbers, got {got}. The file is damaged.")
+                raise ValueError(f"{self.name}_{part} must have the length {wanted:,}, got {got}. The file is damaged.")
         for lo in range(0, count, _AT_ONCE):
             edges = self._edges(lo, min(lo + _AT_ONCE, count))
             steps = np.diff(edges)
             inside = edges.min() >= 0 and edges.max() <= self.data.shape[0]
             if not inside or steps.min() < 0 or steps.max() > _CHUNK or np.any(steps % _WORDS_PER_BIT):
                 raise ValueError(
-                    f"{self.name}_idx must have chunks of 0 to {_CHUNK} words within {self.data.shape[0]:,} words, "
-                    f"but a chunk from {lo:,} on has not. The file is damaged. Write it again."
+                    f"{self.name}_idx must cut the {self.data.shape[0]:,} words into chunks of at most {_CHUNK}, but "
+                    f"does not from chunk {lo:,} on. The file is damaged. Write it again."
                 )
             most = max(most, int(steps.max()) // _WORDS_PER_BIT)
         return most
@@ -239,6 +239,8 @@ def _opened(
         "indptr": indptr,
     }
     source = csr_rows(parts, shape, path, key, memory_limit)
+    if np.diff(source.indptr).max() > shape[1]:  # few bytes may declare a row that fits in no memory
+        raise ValueError(f"{path} is damaged: idxptr has more than {shape[1]:,} entries of one line. Write it again.")
     rows, columns = names("row_names", m), names("col_names", n)
     # The package for R stores cells as columns and their names; that for Python stores no names, and any axis.
     which = f"{path}: using the {n:,} columns as samples, as BPCells does. To use the rows, pass "
@@ -403,7 +405,7 @@ def write(path: Path, blocks: Iterable[Block], shape: tuple[int, int], names: Na
 def _entries(block: Block) -> Any:
     if block.dtype.kind == "c":
         raise ValueError("BPCells stores real numbers, got complex ones. Write .h5ad instead.")
-    X = csr_array(block)
+    X = csr_array(block.astype(np.float32) if block.dtype == np.float16 else block)
     sound_structure(X)
     X.sum_duplicates()
     X.eliminate_zeros()
