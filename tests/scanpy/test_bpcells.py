@@ -158,6 +158,7 @@ def test_the_columns_are_the_samples_and_a_notice_says_so_where_it_may_be_wrong(
         warnings.simplefilter("error")
         assert open_matrix(path)[0].shape == (CELLS, GENES)
     (path / "col_names").write_text("")
+    (path / "written-by").unlink()
     with pytest.warns(
         Notice, match='using the 60 columns as samples, as BPCells does. To use the rows, pass orient="rows"'
     ):
@@ -273,7 +274,9 @@ DAMAGED: dict[str, tuple[str, Any, str]] = {
     "fragments": ("version", b"packed-fragments-v2\n", "has an unknown format|the version"),
     "another order": ("storage_order", b"diagonal\n", "storage_order must be 'col' or 'row', got 'diagonal'"),
     "few names": ("col_names", b"a\nb\n", "col_names must have 60 lines, got 2"),
-    "many names": ("row_names", b"a\n" * 99, "row_names must have 25 lines, got more than 25"),
+    "many names": ("row_names", b"a\n" * 99, "row_names must have 25 lines, got 99"),
+    "a long name": ("col_names", b"a" * 2000 + b"\n" * 60, "has a name of 2,000 bytes"),
+    "names of another encoding": ("col_names", b"\xe9\n" * 60, "cannot be read: 'utf-8' codec"),
     "another header": ("val_data", b"UINT64v1" + bytes(80), "must begin with UINT32v1, got b'UINT64v1'"),
     "an incomplete number": ("index_starts", b"UINT32v1" + bytes(9), "truncated: its last number is incomplete"),
     "a long row": ("idxptr", None, "more than 25 entries of one line"),

@@ -210,7 +210,7 @@ def npy_cut(folder: Path, rng: Rng, canary: Path) -> Path:
     path = folder / "a.npy"
     np.save(path, np.asfortranarray(numbers(rng)) if rng.random() < 0.5 else numbers(rng))
     content = path.read_bytes()
-    path.write_bytes(content[: rng.integers(len(content))] if rng.random() < 0.5 else content + rng.bytes(9))
+    path.write_bytes(content[: rng.integers(len(content) + 1)] if rng.random() < 0.5 else content + rng.bytes(9))
     return path
 
 

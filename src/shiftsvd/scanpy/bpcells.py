@@ -4,9 +4,8 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,10 +20,9 @@ from shiftsvd.extend.files import (
     Opened,
     StoredArray,
     attribute,
-    bounded_lines,
+    bounded,
     csr_rows,
     is_array,
-    labels,
     opened_tree,
     reading,
     refuse_key,
@@ -53,6 +51,7 @@ _HEADER: Final = 8  # bytes
 _CHUNK, _WORDS_PER_BIT, _WORD_BITS = 128, 4, 32  # numbers of a chunk; words of a chunk for each bit of its numbers
 _EXACT_BITS: Final = 24  # integers up to 2**24 are exact in single precision
 _AT_ONCE: Final = 2**20  # numbers or chunks that are checked or copied at once
+_LONGEST_NAME, _NAMES_AT_ONCE = 1000, 2**16  # bytes; names
 _LONGEST: Final = 100  # bytes of the files `version` and `storage_order`
 _WRITER: Final = "written-by"  # file that marks folders of this module; BPCells ignores it
 _PACKED: Final = ("data", "idx", "idx_offsets")
@@ -165,7 +164,8 @@ def read_folder(path: Path, key: str | None, memory_limit: int | str | None) -> 
             return FlatArray(path / name, dtype)
 
         names = partial(_names_of_lines, path, memory_limit=memory_limit)
-        return _opened(path, "matrix", version, order, array, names, memory_limit)
+        opened = _opened(path, "matrix", version, order, array, names, memory_limit)
+        return replace(opened, unsaid=None) if _text(path / _WRITER) == "shiftsvd" else opened
 
 
 def groups(root: Any) -> list[str]:
@@ -273,12 +273,24 @@ def _names_of_lines(folder: Path, name: str, size: int, memory_limit: int | str 
     path = folder / name
     if not path.is_file() or not path.stat().st_size:
         return None
-    with path.open("rb") as file:
-        lines = list(islice(bounded_lines(path, file, memory_limit), size + 1))
-    if len(lines) != size:
-        got = f"more than {size:,}" if len(lines) > size else f"{len(lines):,}"
-        raise ValueError(f"{folder} is damaged: {name} must have {size:,} lines, got {got}. Write it again.")
-    return labels(path, (line.removesuffix(b"\n").decode("utf-8") for line in lines), memory_limit)
+    # Millions of names as a list of strings would take several times the memory of the array.
+    bounded(path, path.stat().st_size, memory_limit)
+    content = np.fromfile(path, np.uint8)
+    ends = np.flatnonzero(content == ord("\n"))
+    if content[-1] != ord("\n"):
+        ends = np.append(ends, len(content))
+    if len(ends) != size:
+        raise ValueError(f"{folder} is damaged: {name} must have {size:,} lines, got {len(ends):,}. Write it again.")
+    longest = int(np.diff(ends, prepend=-1).max()) - 1
+    if longest > _LONGEST_NAME:
+        raise ValueError(f"{path} has a name of {longest:,} bytes. Shorten it to at most {_LONGEST_NAME:,}.")
+    bounded(path, 4 * max(longest, 1) * size, memory_limit)
+    found, first = np.empty(size, f"U{max(longest, 1)}"), 0
+    for lo in range(0, size, _NAMES_AT_ONCE):
+        last = ends[lo : lo + _NAMES_AT_ONCE][-1]
+        found[lo : lo + _NAMES_AT_ONCE] = content[first:last].tobytes().decode("utf-8").split("\n")
+        first = last + 1
+    return found
 
 
 # --- writing ------------------------------------------------------------------------------------------------------
@@ -376,10 +388,11 @@ def _as_counts(values: npt.NDArray[Any]) -> npt.NDArray[np.uint32] | None:
 def write(path: Path, blocks: Iterable[Block], shape: tuple[int, int], names: Names) -> None:
     """Write blocks of samples in the layout of BPCells: the samples are the columns, which are stored one by one."""
     if max(shape) >= 2**_WORD_BITS:
-        raise ValueError(f"{path} cannot be written: BPCells has at most 2**32 - 1 rows and columns, got {shape}.")
+        raise ValueError(f"BPCells cannot store more than 2**32 - 1 rows or columns, got the shape {shape}.")
     path.mkdir()
-    for name, given, size in zip(("col_names", "row_names"), names, shape, strict=True):
-        (path / name).write_text("".join(_lines(path, given, size)), "utf-8", newline="\n")
+    for name, given in zip(("col_names", "row_names"), names, strict=True):
+        with (path / name).open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(_lines([] if given is None else given))
     with ExitStack() as files:
         index, values = PackedWriter(files, path, "index", differences=True), ValueWriter(files, path)
         idxptr, written = FlatWriter(files, path / "idxptr", _LONG), 0
@@ -412,10 +425,10 @@ def _entries(block: Block) -> Any:
     return X
 
 
-def _lines(path: Path, names: Labels | None, size: int) -> Iterator[str]:
-    for name in map(str, range(size)) if names is None else names.tolist():
+def _lines(names: Iterable[str]) -> Iterator[str]:
+    for name in names:
         if "\n" in name:
-            raise ValueError(f"{path} cannot be written: the name {name!r} has a line break. Rename it.")
+            raise ValueError(f"BPCells cannot store the name {str(name)!r}, which has a line break. Rename it.")
         yield f"{name}\n"
 
 
