@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ import numpy as np
 from scipy import sparse, stats
 
 import shiftsvd as ss
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io import Names, convert, open_matrix
 from shiftsvd.kernels import ordered, threads
@@ -115,30 +115,34 @@ def opened(path: Path) -> RowSource:
     return source
 
 
-def of_entry(path: Path, work: Callable[[Any], object]) -> float:
-    """Least nanoseconds of the processor for an entry, of three passes over at most a million cells."""
-    source, seconds = opened(path), []
-    ranges = list(pairwise(source.edges(BLOCK_BYTES)))[:64]
-    entries = sum(source.read(*rows).nnz for rows in ranges)
+def of_entry(source: Any, work: Callable[[tuple[int, int]], object]) -> float:
+    """Least nanoseconds of the processor for an entry, of three passes over at most 64 blocks."""
+    ranges, seconds = list(pairwise(source.edges(BLOCK_BYTES)))[:64], []
     for _ in range(3):
         started = time.process_time()
         for rows in ranges:
-            work(source.read(*rows))
+            work(rows)
         seconds.append(time.process_time() - started)
-    return 1e9 * min(seconds) / entries
-
-
-def product(V: Any, X: Any) -> object:
-    X.data = X.data.astype(np.float32, copy=False)
-    return ss.as_operator(X).gram(V)
+    return 1e9 * min(seconds) / int(source.indptr[ranges[-1][1]])
 
 
 def speeds(path: Path) -> None:
-    """Print nanoseconds of an entry: read, and read and multiplied."""
+    """Print nanoseconds of an entry: its index and value, the checked block of rows, and a product with it."""
+    source: Any = opened(path)
+    A = ss.as_operator(DiskRows(source))
     V = np.random.default_rng(0).standard_normal((GENES, WIDTH)).astype(np.float32)
+
+    def numbers(rows: tuple[int, int]) -> None:
+        first, last = map(int, source.indptr[list(rows)])
+        source.indices[first:last], source.data[first:last]
+
     with threads(1):
-        alone, both = of_entry(path, lambda X: None), of_entry(path, partial(product, V))
-    print(f"  {path.suffix[1:]:8} ns an entry: {alone:.2f} read, {both:.2f} read and times {WIDTH} columns", flush=True)
+        found = [of_entry(source, work) for work in (numbers, A._block, lambda rows: A._block(rows).gram(V))]
+    print(
+        f"  {path.suffix[1:]:8} ns an entry: {found[0]:.2f} index and value, {found[1]:.2f} checked block, "
+        f"{found[2]:.2f} with a product of {WIDTH} columns",
+        flush=True,
+    )
 
 
 def fit(path: Path, how: str | None, memory: str) -> None:
@@ -148,7 +152,7 @@ def fit(path: Path, how: str | None, memory: str) -> None:
     pca = ss.PCA(50, preprocess=how, memory_limit=memory, random_state=0).fit(A)
     peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     found = {"seconds": time.perf_counter() - started, "reads": pca.info_.n_passes, "peak": peak}
-    print(json.dumps(found | {"solver": type(pca.info_.solver).__name__}))
+    print(json.dumps(found | {"solver": pca.info_.solver}))
 
 
 def fitted(path: Path, how: str | None, memory: str) -> None:
