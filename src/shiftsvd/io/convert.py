@@ -114,9 +114,11 @@ def convert(
     choices: Choices = NOTHING,
     allow_external: bool = False,
 ) -> None:
-    """Write the matrix of a file, samples as rows, in the layout of AnnData; or VCF, BCF and BGEN as a file of PLINK.
+    """Write the matrix of a file in the layout of AnnData or BPCells; or VCF, BCF and BGEN as a file of PLINK.
 
-    Sparse matrices become a CSR group, others an array in chunks of rows, with the names of samples and features.
+    In the layout of AnnData, samples are rows. Sparse matrices become a CSR group, others an array in chunks of rows, with the names of samples and features.
+    In that of BPCells, samples are columns; counts are packed, and other values are stored as they are.
+
     Only `convert` reads files of variants: a fit would decode them again in each pass.
 
     Parameters
@@ -124,8 +126,8 @@ def convert(
     path_in : str or Path
         A file or folder that `open_matrix` reads, or ``"-"`` for standard input; or .vcf, .vcf.gz, .bcf, .bgen.
     path_out : str or Path
-        .h5ad or .h5 for HDF5, .zarr for Zarr; for variants also .pgen and .bed, with their tables in the same folder.
-        The file appears when it is complete.
+        .h5ad or .h5 for HDF5, .zarr for Zarr, .bpcells for a folder of BPCells; for variants also .pgen and .bed, with
+        their tables in the same folder. The file appears when it is complete.
     format : str, optional
         The format of `path_in`, as in `open_matrix`.
     key : str, optional
@@ -138,7 +140,7 @@ def convert(
     var_names : "gene_symbols" or "gene_ids", optional
         Names of the genes, as in `open_matrix`.
     force : bool
-        Overwrite an existing file, or a .zarr folder that holds only output of `convert`.
+        Overwrite an existing file, or a .zarr or .bpcells folder that holds only output of `convert`.
     memory_limit : int (bytes) or str such as "2GB", optional
         Limit for blocks of files that can be read in parts. Default: half of the available memory.
     compression : "gzip", "zstd", "none" or None
