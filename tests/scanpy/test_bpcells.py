@@ -260,7 +260,7 @@ def test_only_an_own_folder_is_replaced(tmp_path):
 def test_what_cannot_be_written_is_refused_and_leaves_nothing(tmp_path):
     np.savez(tmp_path / "a.npz", X=np.eye(2), row_names=["a", "b\nc"], column_names=["d", "e"])
     np.save(tmp_path / "complex.npy", np.eye(2) * 1j)
-    with pytest.raises(ValueError, match="the name 'b\\\\nc' has a line break"):
+    with pytest.raises(ValueError, match=r"the name 'b\\nc', which has a line break"):
         convert(tmp_path / "a.npz", tmp_path / "a.bpcells")
     with pytest.raises(ValueError, match="BPCells stores real numbers"):
         convert(tmp_path / "complex.npy", tmp_path / "a.bpcells")

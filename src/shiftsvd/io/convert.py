@@ -116,8 +116,9 @@ def convert(
 ) -> None:
     """Write the matrix of a file in the layout of AnnData or BPCells; or VCF, BCF and BGEN as a file of PLINK.
 
-    In the layout of AnnData, samples are rows. Sparse matrices become a CSR group, others an array in chunks of rows, with the names of samples and features.
-    In that of BPCells, samples are columns; counts are packed, and other values are stored as they are.
+    In the layout of AnnData, samples are rows; sparse matrices become a CSR group, others an array in chunks of rows.
+    In that of BPCells, samples are columns; counts are packed, and other values are stored as they are. Names of
+    samples and features are kept.
 
     Only `convert` reads files of variants: a fit would decode them again in each pass.
 
