@@ -272,6 +272,7 @@ def test_what_cannot_be_written_is_refused_and_leaves_nothing(tmp_path):
 DAMAGED: dict[str, tuple[str, Any, str]] = {
     "another version": ("version", b"packed-uint-matrix-v3\n", "has the version 'packed-uint-matrix-v3', which is"),
     "fragments": ("version", b"packed-fragments-v2\n", "has an unknown format|the version"),
+    "no version": ("version", None, "has no file 'version', so it is not a matrix of BPCells"),
     "another order": ("storage_order", b"diagonal\n", "storage_order must be 'col' or 'row', got 'diagonal'"),
     "few names": ("col_names", b"a\nb\n", "col_names must have 60 lines, got 2"),
     "many names": ("row_names", b"a\n" * 99, "row_names must have 25 lines, got 99"),
@@ -287,7 +288,9 @@ DAMAGED: dict[str, tuple[str, Any, str]] = {
 def test_damage_is_named(case, tmp_path):
     part, content, message = DAMAGED[case]
     path = folder(tmp_path / "a.bpcells", counts())
-    if content is None:
+    if part == "version" and content is None:
+        (path / part).unlink()
+    elif content is None:
         put(path / part, np.r_[0, np.full(CELLS, array(path / part)[-1])].astype("<u8"))
     else:
         (path / part).write_bytes(content)

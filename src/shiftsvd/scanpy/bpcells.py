@@ -57,6 +57,12 @@ _WRITER: Final = "written-by"  # file that marks folders of this module; BPCells
 _PACKED: Final = ("data", "idx", "idx_offsets")
 
 
+def _file(path: Path) -> Path:
+    if not path.is_file():
+        raise ValueError(f"{path.parent} has no file {path.name!r}, so it is not a matrix of BPCells. Write it again.")
+    return path
+
+
 class FlatArray:
     """Array of numbers in a file of its own, after a header with the type."""
 
@@ -64,9 +70,7 @@ class FlatArray:
 
     def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
         self.path, self.dtype = path, dtype
-        if not path.is_file():
-            raise ValueError(f"{path.parent} is damaged: it has no file {path.name!r}. Write it again.")
-        with path.open("rb") as file:
+        with _file(path).open("rb") as file:
             header = file.read(_HEADER)
             n_bytes = os.fstat(file.fileno()).st_size - _HEADER
         if header != _HEADERS[dtype]:
@@ -158,14 +162,14 @@ def read_folder(path: Path, key: str | None, memory_limit: int | str | None) -> 
     with reading(path):
         refuse_key(path, key)
         refuse_outside(path)
-        version, order = (_text(path / name) for name in ("version", "storage_order"))
+        version, order = (_text(_file(path / name)) for name in ("version", "storage_order"))
 
         def array(name: str, dtype: np.dtype[Any]) -> StoredArray:
             return FlatArray(path / name, dtype)
 
         names = partial(_names_of_lines, path, memory_limit=memory_limit)
         opened = _opened(path, "matrix", version, order, array, names, memory_limit)
-        return replace(opened, unsaid=None) if _text(path / _WRITER) == "shiftsvd" else opened
+        return replace(opened, unsaid=None) if _is_ours(path) else opened
 
 
 def groups(root: Any) -> list[str]:
@@ -263,8 +267,6 @@ def _packed(path: Path, length: int, array: Array, first: bool, name: str) -> Pa
 
 
 def _text(path: Path) -> str:
-    if not path.is_file():
-        return "missing"
     with path.open("rb") as file:
         return file.read(_LONGEST).decode("ascii", "replace").strip()
 
@@ -438,4 +440,8 @@ def is_written(folder: Path) -> bool:
     known = arrays | {"version", "storage_order", "shape", "row_names", "col_names", "idxptr", _WRITER}
     files = list(folder.iterdir()) if folder.is_dir() else []
     ours = all(file.name in known and file.is_file() and not file.is_symlink() for file in files)
-    return ours and folder / _WRITER in files and _text(folder / _WRITER) == "shiftsvd"
+    return ours and _is_ours(folder)
+
+
+def _is_ours(folder: Path) -> bool:
+    return (folder / _WRITER).is_file() and _text(folder / _WRITER) == "shiftsvd"
