@@ -126,7 +126,7 @@ def of_entry(source: Any, work: Callable[[tuple[int, int]], object]) -> float:
     return 1e9 * min(seconds) / int(source.indptr[ranges[-1][1]])
 
 
-def speeds(path: Path) -> None:
+def speeds(name: str, path: Path) -> None:
     """Print nanoseconds of an entry: its index and value, the checked block of rows, and a product with it."""
     source: Any = opened(path)
     A = ss.as_operator(DiskRows(source))
@@ -139,7 +139,7 @@ def speeds(path: Path) -> None:
     with threads(1):
         found = [of_entry(source, work) for work in (numbers, A._block, lambda rows: A._block(rows).gram(V))]
     print(
-        f"  {path.suffix[1:]:8} ns an entry: {found[0]:.2f} index and value, {found[1]:.2f} checked block, "
+        f"  {name:10} ns an entry: {found[0]:.2f} index and value, {found[1]:.2f} checked block, "
         f"{found[2]:.2f} with a product of {WIDTH} columns",
         flush=True,
     )
@@ -155,13 +155,13 @@ def fit(path: Path, how: str | None, memory: str) -> None:
     print(json.dumps(found | {"reads": pca.info_.n_passes, "solver": pca.info_.solver.partition("(")[0]}))
 
 
-def fitted(path: Path, how: str | None, memory: str) -> None:
+def fitted(name: str, path: Path, how: str | None, memory: str) -> None:
     """Print the line of a fit."""
     words = [sys.executable, "-m", "benchmarks.claims.atlas", "--fit", str(path), "--memory", memory]
     words += ["--preprocess", how] if how else []
     found = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
     print(
-        f"  {path.suffix[1:]:8} PCA(50), {how or 'plain':13}: {found['seconds']:.0f} s ({found['processor']:.0f} s of "
+        f"  {name:10} PCA(50), {how or 'plain':13}: {found['seconds']:.0f} s ({found['processor']:.0f} s of "
         f"processors), {found['reads']:g} reads, {found['peak'] / 1e6:,.0f} MB at most ({found['solver']})",
         flush=True,
     )
@@ -182,16 +182,17 @@ def main(sizes: tuple[int, ...], memory: str, folder: Path | None, to_fit: Path 
         with tempfile.TemporaryDirectory(dir=folder, prefix="atlas-") as place:
             path = Path(place) / "atlas.bpcells"
             written(path, n_cells)
-            files = [path]
-            if n_cells <= COMPARED:
-                files.append(path.with_suffix(".h5ad"))
-                convert(path, files[1])
-                print(f"  h5ad     {files[1].stat().st_size / 1e6:,.0f} MB")
-            for file in files:
-                speeds(file)
-            for file in files:
-                for how in (None, "log-normalize"):
-                    fitted(file, how, memory)
+            files = {"BPCells": path}
+            for compression in ("none", "gzip", "zstd") if n_cells <= COMPARED else ():
+                name = f"h5ad {compression}"
+                files[name] = path.with_suffix(f".{compression}.h5ad")
+                convert(path, files[name], compression=compression)
+                print(f"  {name:10} {files[name].stat().st_size / 1e6:,.0f} MB")
+            for name, file in files.items():
+                speeds(name, file)
+            for name in ("BPCells", "h5ad none"):
+                for how in (None, "log-normalize") if name in files else ():
+                    fitted(name, files[name], how, memory)
             shutil.rmtree(path)
 
 
