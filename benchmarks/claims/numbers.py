@@ -69,6 +69,7 @@ CLAIMS = [
         script("claims.memory_promises program"),
     ),
     Claim("docs/guide/files.rst", "in 38 measured fits", "the prediction", script("claims.foreseen_memory")),
+    Claim("docs/guide/files.rst", "reading an entry takes", "(Zstandard)", script("claims.atlas")),
     Claim("docs/guide/files.rst", "Each column takes 400 bytes", "in Parquet", SETTING),
     Claim("docs/how_it_works.rst", "p is 1e-9", "miss_probability", SETTING),
     Claim("docs/how_it_works.rst", "The rounding error of a vector is", "of its residual", SETTING),

@@ -64,6 +64,9 @@ def test_every_option_that_writes_is_in_a_case() -> None:
                 assert words & {*parameter.opts, "OUT"}, (verb, parameter.name)
 
 
+FOLDERS = (".zarr", ".bpcells")  # outputs that are folders
+
+
 @dataclass(frozen=True)
 class Case:
     """A command: its words, where OUT is its output and IN the folder of its data, and modules that it needs."""
@@ -108,6 +111,7 @@ CASES = {
     "report": Case("report IN/model.safetensors IN/scores.npy -q -o OUT", "report.html", "matplotlib jinja2"),
     "convert to HDF5": Case("convert IN/X.npy OUT -q", "X.h5ad", "h5py"),
     "convert to Zarr": Case("convert IN/X.npy OUT -q", "X.zarr", "zarr"),
+    "convert to BPCells": Case("convert IN/X.npy OUT -q", "X.bpcells", "shiftsvd.scanpy.bpcells"),
     "convert by columns": Case("convert IN/long.npy OUT -q --orient columns --memory 1M", "X.h5ad", "h5py"),
     "info": Case("info IN/X.npy", forced=False),
     "estimate": Case(
@@ -211,7 +215,7 @@ def test_a_command_writes_its_outputs_and_touches_nothing_else(name: str, made: 
     assert case.run(home) == 1, "they are there"
     assert tree(home) == after
     for folder in {path.parent for path in files_of(home, outputs, name)} - {home, home / "in"}:
-        if ".zarr" not in str(folder):
+        if not any(suffix in str(folder) for suffix in FOLDERS):
             plant(folder, *(path.name for path in files_of(home, outputs, name) if path.parent == folder))
     before = {path: what for path, what in tree(home).items() if path not in outputs}
     assert case.run(home, "--force") == 0
@@ -262,7 +266,7 @@ def test_force_replaces_links_and_never_what_they_lead_to(name: str, made: Made)
     (home / "elsewhere").mkdir()
     (home / "elsewhere" / "thesis.txt").write_bytes(b"mine")
     targets = ("thesis.txt", "nothing", ".")
-    places = [home / case.out] if case.out.endswith(".zarr") else files_of(home, outputs, name)
+    places = [home / case.out] if case.out.endswith(FOLDERS) else files_of(home, outputs, name)
     for number, place in enumerate(places):
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(home / "elsewhere" / targets[number % 3])
@@ -282,7 +286,7 @@ def test_pipes_sockets_and_folders_of_others_are_never_replaced(
     name: str, kind: str, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case, home, outputs = made(name)
-    place = home / case.out if case.out.endswith(".zarr") else files_of(home, outputs, name)[-1]
+    place = home / case.out if case.out.endswith(FOLDERS) else files_of(home, outputs, name)[-1]
     place.parent.mkdir(parents=True, exist_ok=True)
     if kind == "pipe":
         os.mkfifo(place)
@@ -312,7 +316,7 @@ def test_an_output_folder_may_be_a_link(name: str, link: str, made: Made) -> Non
     plant(home / "elsewhere", "scores.csv", "scores.npy")
     place.symlink_to(home / ("elsewhere" if link == "to a folder" else "nowhere"))
     before = tree(home)
-    replaced = link == "to nothing" or place.suffix == ".zarr"
+    replaced = link == "to nothing" or place.suffix in FOLDERS
     if replaced:
         assert case.run(home) == 1
         assert tree(home) == before
@@ -346,7 +350,9 @@ def test_an_empty_folder_of_a_checkpoint_stays(made: Made) -> None:
 
 
 @pytest.mark.parametrize("more", [(), ("--force",)])
-@pytest.mark.parametrize("name", ["fit", "fit of genotypes", "transform", "convert to HDF5", "convert to Zarr"])
+@pytest.mark.parametrize(
+    "name", ["fit", "fit of genotypes", "transform", "convert to HDF5", "convert to Zarr", "convert to BPCells"]
+)
 def test_a_command_that_fails_leaves_everything_as_it_was(name: str, more: tuple[str, ...], made: Made) -> None:
     case, home, _ = made(name)
     if more:

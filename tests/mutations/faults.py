@@ -247,6 +247,22 @@ FAULTS = (
         "kernels",
     ),
     fault(
+        "numbers of 32 bits, which are not encoded (C++)",
+        "kernels/cpp/bitpack.cpp",
+        "before = B == widest ? x : sums(",
+        "before = sums(",
+        "kernels/test_bitpack.py",
+        "kernels",
+    ),
+    fault(
+        "the words beyond 2^32",
+        "scanpy/bpcells.py",
+        "+ (above << _WORD_BITS)",
+        "",
+        "scanpy/test_bpcells.py",
+        "scanpy",
+    ),
+    fault(
         "the odd entry of a row (C++)",
         "kernels/cpp/rows.cpp",
         "if (k < n) y.add(T(x[k]), V + std::size_t(j[k]) * W);\n  y.add(z);\n  return y;\n}\n\n// Z[j_k]",

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from tests.support.hostile_trees import TREES, Case, M, N, Rng, flipped, numbers
 from tests.support.places import readable_of
-from tests.support.written import frame, triplets, write_10x, write_csv, write_mtx, write_svmlight
+from tests.support.written import frame, triplets, write_10x, write_bpcells, write_csv, write_mtx, write_svmlight
 
 JUNK = [
     "0x10",
@@ -210,7 +210,7 @@ def npy_cut(folder: Path, rng: Rng, canary: Path) -> Path:
     path = folder / "a.npy"
     np.save(path, np.asfortranarray(numbers(rng)) if rng.random() < 0.5 else numbers(rng))
     content = path.read_bytes()
-    path.write_bytes(content[: rng.integers(len(content))] if rng.random() < 0.5 else content + rng.bytes(9))
+    path.write_bytes(content[: rng.integers(len(content) + 1)] if rng.random() < 0.5 else content + rng.bytes(9))
     return path
 
 
@@ -249,6 +249,27 @@ def pgen_damaged(folder: Path, rng: Rng, canary: Path) -> Path:
     (folder / "a.psam").write_text("#IID\n" + "".join(f"s{i}\n" for i in range(12)))
     flipped(folder / ["a.pgen", "a.pgen", "a.pvar", "a.psam"][rng.integers(4)], rng)
     return folder / "a.pgen"
+
+
+def bpcells_folder(folder: Path, rng: Rng, canary: Path) -> Path:
+    path = write_bpcells(folder / "a.bpcells")
+    part = path / rng.choice(sorted(file.name for file in path.iterdir()))
+    content, how = part.read_bytes(), rng.integers(7)
+    if how == 0:
+        flipped(part, rng)
+    elif how == 1:
+        part.write_bytes(content[: rng.integers(len(content))])
+    elif how == 2:
+        part.unlink()
+        [lambda: None, lambda: part.symlink_to(canary), lambda: os.mkfifo(part)][rng.integers(3)]()
+    elif how == 3:
+        header = [b"UINT32v1", b"UINT64v1", b"FLOATSv1", b"DOUBLEv1", b"\x1b[2J----"][rng.integers(5)]
+        part.write_bytes(header + content[8:])
+    else:  # a number of some width
+        size, value = int(rng.choice([4, 8])), int(rng.choice([0, 1, 3, 33 * 4, 2**31, 2**32 - 1, 2**62, 2**64 - 1]))
+        at = 8 + size * int(rng.integers(max(1, (len(content) - 8) // size)))
+        part.write_bytes(content[:at] + (value % 2 ** (8 * size)).to_bytes(size, "little") + content[at + size :])
+    return path
 
 
 def tenx_folder(folder: Path, rng: Rng, canary: Path) -> Path:
@@ -358,6 +379,7 @@ FILES: dict[str, Case] = {
     "bed: sizes, damaged, links": bed_sizes,
     "pgen: damaged": pgen_damaged,
     "10x folder: damaged": tenx_folder,
+    "BPCells folder: damaged": bpcells_folder,
     "model: header": model_header,
     "model: damaged": model_damaged,
     "special files": special,

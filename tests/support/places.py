@@ -40,7 +40,7 @@ def needs(extension: str) -> None:
 
 # Words in the names of files and of cases that an extension reads.
 _READ_BY = {
-    "scanpy": ("h5ad", "anndata", "10x", "tenx"),
+    "scanpy": ("h5ad", "anndata", "10x", "tenx", "bpcells"),
     "xarray": ("netcdf", ".nc", "classic"),
     "genetics": ("bed", "pgen", "vcf", "bgen", "plink"),
 }

@@ -68,6 +68,18 @@ def write_10x(path: Path, suffix: str, prefix: str = "") -> Path:
     return path
 
 
+def write_bpcells(path: Path) -> Path:
+    """Counts, which are packed; and a chunk that is not the last."""
+    from shiftsvd.io import convert
+
+    needs("scanpy")
+    source = path.with_name("source.npz")
+    np.savez(source, X=np.abs(2 * truth()), row_names=ROWS, column_names=COLUMNS)
+    convert(source, path)
+    source.unlink()
+    return path
+
+
 def write_text(path: Path, text: str) -> Path:
     path.write_text(text, encoding="utf-8")
     return pack(path)

@@ -124,6 +124,10 @@ class Extension:
         Format of a file by its content, for files whose suffix is unknown.
     decoder : Decoder or None
         Files that `io.convert` decodes once.
+    targets : mapping of str to (str, str)
+        Additional suffixes of outputs of `io.convert`, each with the "module:function" of ``(path, blocks, shape,
+        names) -> None``, which writes blocks of rows, and that of ``(path) -> bool``: True if `force` may replace a
+        folder, because it holds only such output.
     beside : str or None
         "module:function" of ``(path, matrix, memory_limit) -> io.Opened or None``: names and orientation of a
         MatrixMarket file, from files in the same folder.
@@ -166,6 +170,7 @@ class Extension:
     magic: Mapping[bytes, str] = field(default_factory=dict)
     by_content: Mapping[str, str] = field(default_factory=dict)
     decoder: Decoder | None = None
+    targets: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     beside: str | None = None
     transforms: Mapping[str, str] = field(default_factory=dict)
     kinds: str | None = None

@@ -3,6 +3,7 @@
 from shiftsvd.backends.columns import Places, SomeColumns, SomeRows, some_columns
 from shiftsvd.backends.files import left_beside
 from shiftsvd.backends.source import OnTop, RowSource
+from shiftsvd.backends.validation import sound_structure
 from shiftsvd.io.base import (
     PIPED,
     Features,
@@ -17,13 +18,14 @@ from shiftsvd.io.base import (
     optional,
     plausible_shape,
     reading,
+    refuse_key,
 )
 from shiftsvd.io.formats.market import comments, read_matrix, unsaid
 from shiftsvd.io.opening import FeatureTypes, held_or_streamed, of_types, operator_of, read_file, read_files
 from shiftsvd.io.sniff import format_of
 from shiftsvd.io.stacking import several, stacked
-from shiftsvd.io.storage.anndata_store import creating, mark, write_frame
-from shiftsvd.io.storage.chunked import check_size, csr_rows, fingerprint_of, row_edges, times_decoded
+from shiftsvd.io.storage.anndata_store import Block, creating, mark, write_frame
+from shiftsvd.io.storage.chunked import StoredArray, check_size, csr_rows, fingerprint_of, row_edges, times_decoded
 from shiftsvd.io.storage.hdf5 import check_texts
 from shiftsvd.io.storage.tree import (
     Column,
@@ -35,5 +37,6 @@ from shiftsvd.io.storage.tree import (
     is_array,
     is_sparse,
     opened_tree,
+    refuse_outside,
 )
 from shiftsvd.missing.opening import n_missing

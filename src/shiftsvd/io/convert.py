@@ -14,7 +14,7 @@ from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.validation import sound_structure
 from shiftsvd.errors import Refused, Setting, refuse
-from shiftsvd.extend import Decoder
+from shiftsvd.extend import Decoder, merged
 from shiftsvd.io.base import Orient
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.opening import FeatureTypes, held_bytes, read_files
@@ -114,9 +114,12 @@ def convert(
     choices: Choices = NOTHING,
     allow_external: bool = False,
 ) -> None:
-    """Write the matrix of a file, samples as rows, in the layout of AnnData; or VCF, BCF and BGEN as a file of PLINK.
+    """Write the matrix of a file in the layout of AnnData or BPCells; or VCF, BCF and BGEN as a file of PLINK.
 
-    Sparse matrices become a CSR group, others an array in chunks of rows, with the names of samples and features.
+    In the layout of AnnData, samples are rows; sparse matrices become a CSR group, others an array in chunks of rows.
+    In that of BPCells, samples are columns; counts are packed, and other values are stored as they are. Names of
+    samples and features are kept.
+
     Only `convert` reads files of variants: a fit would decode them again in each pass.
 
     Parameters
@@ -124,8 +127,8 @@ def convert(
     path_in : str or Path
         A file or folder that `open_matrix` reads, or ``"-"`` for standard input; or .vcf, .vcf.gz, .bcf, .bgen.
     path_out : str or Path
-        .h5ad or .h5 for HDF5, .zarr for Zarr; for variants also .pgen and .bed, with their tables in the same folder.
-        The file appears when it is complete.
+        .h5ad or .h5 for HDF5, .zarr for Zarr, .bpcells for a folder of BPCells; for variants also .pgen and .bed, with
+        their tables in the same folder. The file appears when it is complete.
     format : str, optional
         The format of `path_in`, as in `open_matrix`.
     key : str, optional
@@ -138,7 +141,7 @@ def convert(
     var_names : "gene_symbols" or "gene_ids", optional
         Names of the genes, as in `open_matrix`.
     force : bool
-        Overwrite an existing file, or a .zarr folder that holds only output of `convert`.
+        Overwrite an existing file, or a .zarr or .bpcells folder that holds only output of `convert`.
     memory_limit : int (bytes) or str such as "2GB", optional
         Limit for blocks of files that can be read in parts. Default: half of the available memory.
     compression : "gzip", "zstd", "none" or None
@@ -180,9 +183,10 @@ def convert(
     path_in, path_out = Path(path_in), Path(path_out)
     decoder = decoder_of(path_in) if format is None else None
     targets = {} if decoder is None else decoder.targets
+    write_blocks, recognised = merged("targets").get(path_out.suffix, (None, None))
     _refuse(path_out, compression, targets)
     files = (path_out, *(path_out.with_suffix(suffix) for suffix in targets.get(path_out.suffix, ())))
-    outputs = Outputs(files, force, is_converted)
+    outputs = Outputs(files, force, is_converted if recognised is None else resolve(recognised))
     if decoder is not None:
         _refuse_matrix_options(path_in, choices, orient=orient, feature_types=feature_types, var_names=var_names)
         with _written(path_in, outputs, path_out) as part:
@@ -196,8 +200,12 @@ def convert(
         shape = opened.matrix.shape[::-1] if flip else opened.matrix.shape
         with _written(path_in, outputs, path_out) as part:
             blocks = _blocks(opened.matrix, flip, memory_limit, part.parent)
-            with closing(blocks), creating(part, compression) as store:
-                write(store, blocks, shape, opened.names)
+            with closing(blocks):
+                if write_blocks is not None:
+                    resolve(write_blocks)(part, blocks, shape, opened.names)
+                    return
+                with creating(part, compression) as store:
+                    write(store, blocks, shape, opened.names)
 
 
 def _decode(
@@ -227,12 +235,13 @@ def _refuse_matrix_options(path: Path, choices: Choices, **options: Any) -> None
 
 
 def _refuse(path: Path, compression: str | None, targets: Mapping[str, tuple[str, ...]]) -> None:
-    suffixes = (*_SUFFIXES, *targets)
+    plain = (*merged("targets"), *targets)  # without compression
+    suffixes = (*_SUFFIXES, *plain)
     if path.suffix not in suffixes:
         raise ValueError(f"{path} must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}.")
     if compression not in COMPRESSIONS:
         raise refuse("compression", 'be "gzip", "zstd" or "none"', compression)
-    if path.suffix in targets and compression not in (None, "none"):
+    if path.suffix in plain and compression not in (None, "none"):
         raise refuse("compression", f'be "none" for {path.suffix}', compression)
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(f"{path} cannot be written: the folder {path.parent} does not exist. Create it first.")

@@ -17,7 +17,7 @@ from shiftsvd.kernels.threads import ordered as ordered
 from shiftsvd.kernels.threads import stepwise as stepwise
 from shiftsvd.kernels.threads import thread_count as thread_count
 from shiftsvd.kernels.threads import threads as threads
-from shiftsvd.kernels.twin import CSR, Array, Groups, Range, RawMoments
+from shiftsvd.kernels.twin import CSR, Array, Groups, Packed, Range, RawMoments
 
 # Do not use the cache, which may contain a package that was built without kernels.
 PIP = "pip install --force-reinstall --no-cache-dir --no-deps"
@@ -86,6 +86,12 @@ class Kernels(Protocol):
     def outer(self, X: CSR, rows: Range, weights: Array | None) -> Array: ...
 
     def inspect(self, X: CSR, rows: Range) -> tuple[int, int, int, int, bool]: ...
+
+    def unpack_counts(self, words: Array, edges: Array, first: int, out: Array) -> None: ...
+
+    def unpack_differences(self, words: Array, edges: Array, starts: Array, first: int, out: Array) -> None: ...
+
+    def pack(self, numbers: Array, differences: bool) -> Packed: ...
 
 
 def _best() -> tuple[Kernels, Any, str | None]:

@@ -8,7 +8,19 @@ from scipy.sparse import csr_array
 
 import shiftsvd.kernels._compiled as _compiled  # type: ignore[import-untyped,import-not-found,unused-ignore]
 from shiftsvd.kernels import twin
-from shiftsvd.kernels.twin import CSR, PARTS, Array, Groups, Range, RawMoments, grouped, widths, zeros
+from shiftsvd.kernels.twin import (
+    CHUNK,
+    CSR,
+    PARTS,
+    Array,
+    Groups,
+    Packed,
+    Range,
+    RawMoments,
+    grouped,
+    widths,
+    zeros,
+)
 
 # Entries of a range of rows, which is multiplied by all groups of columns before the next: its 4 MiB stay in cache.
 ENTRIES = 2**19
@@ -217,6 +229,22 @@ def outer(X: CSR, rows: Range, weights: Array | None) -> Array:
 def inspect(X: CSR, rows: Range) -> tuple[int, int, int, int, bool]:
     seen: tuple[int, int, int, int, bool] = _compiled.inspect(X.data, X.indices, X.indptr, *rows)
     return seen
+
+
+def unpack_counts(words: Array, edges: Array, first: int, out: Array) -> None:
+    _compiled.unpack_counts(words, edges, first, out)
+
+
+def unpack_differences(words: Array, edges: Array, starts: Array, first: int, out: Array) -> None:
+    _compiled.unpack_differences(words, edges, starts, first, out)
+
+
+def pack(numbers: Array, differences: bool) -> Packed:
+    chunks = -(-len(numbers) // CHUNK)
+    words, edges = np.empty(CHUNK * chunks, np.uint32), np.zeros(chunks + 1, np.int64)
+    starts = np.empty(chunks if differences else 0, np.uint32)
+    count = _compiled.pack(numbers, words, edges, starts if differences else None)
+    return Packed(words[:count], edges, starts)
 
 
 def _ranges(X: CSR, rows: Range) -> list[Range]:

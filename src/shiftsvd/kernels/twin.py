@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cache, reduce
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -196,6 +196,78 @@ def inspect(X: CSR, rows: Range) -> tuple[int, int, int, int, bool]:
     within[ends[(ends >= 0) & (ends < len(within))]] = False
     ordered = bool(np.all(np.diff(indices)[within] > 0))
     return n_nan, int((~finite).sum()) - n_nan, int(indices.min()), int(indices.max()), ordered
+
+
+CHUNK = 128  # numbers that are packed with the same number of bits, in 4 lanes, as in bitpack.hpp
+_LANES, _STEPS, _WORD = 4, 32, 32
+
+
+class Packed(NamedTuple):
+    """Chunks of packed integers: chunk i is ``words[edges[i] : edges[i + 1]]``."""
+
+    words: Array
+    edges: Array
+    starts: Array  # first numbers of the chunks if differences are packed, else empty
+
+
+def unpack_counts(words: Array, edges: Array, first: int, out: Array) -> None:
+    most_bits = 24 if out.dtype == np.float32 else _WORD
+    bits = _bits(words, edges, first, len(out), most_bits)
+    bits += (np.diff(edges) < CHUNK)[:, None].astype(np.uint32)
+    out[:] = bits.reshape(-1)[first : first + len(out)]
+
+
+def unpack_differences(words: Array, edges: Array, starts: Array, first: int, out: Array) -> None:
+    bits = _bits(words, edges, first, len(out), _WORD)
+    signed = (bits >> np.uint32(1)) ^ (-(bits & np.uint32(1)).astype(np.int32)).view(np.uint32)
+    sums = np.cumsum(signed, axis=1, dtype=np.uint32) + starts[:, None]
+    numbers = np.where((np.diff(edges) < CHUNK)[:, None], sums, bits)  # chunks of 32 bits are not encoded
+    out[:] = numbers.reshape(-1)[first : first + len(out)]
+
+
+def _bits(words: Array, edges: Array, first: int, size: int, most_bits: int) -> Array:
+    widths, left = np.divmod(np.diff(edges), _LANES)
+    if edges.min() < 0 or edges.max() > len(words):
+        raise ValueError("chunks lead out of the words")
+    if left.any() or widths.min(initial=0) < 0 or widths.max(initial=0) > most_bits:
+        raise ValueError("a chunk has a wrong number of words")
+    if not (0 <= first < CHUNK and first + size <= CHUNK * len(widths)):
+        raise ValueError("numbers outside of the chunks")
+    out = np.zeros((len(widths), _STEPS, _LANES), np.uint32)
+    for width in np.unique(widths[widths > 0]).tolist():
+        own = np.flatnonzero(widths == width)
+        W = np.zeros((len(own), width + 1, _LANES), np.uint64)
+        W[:, :width] = words[edges[own, None] + np.arange(_LANES * width)].reshape(-1, width, _LANES)
+        for j in range(_STEPS):
+            word, shift = divmod(j * width, _WORD)
+            both = W[:, word] | W[:, word + 1] << np.uint64(_WORD)
+            out[own, j] = (both >> np.uint64(shift)) & np.uint64(2**width - 1)
+    return out.reshape(-1, CHUNK)
+
+
+def pack(numbers: Array, differences: bool) -> Packed:
+    padding = np.broadcast_to(numbers[-1:], -len(numbers) % CHUNK)
+    chunks = np.concatenate([numbers, padding]).reshape(-1, CHUNK)
+    starts = chunks[:, 0].copy() if differences else chunks[:0, 0]
+    if differences:
+        steps = np.diff(chunks, axis=1, prepend=chunks[:, :1])
+        bits = steps << np.uint32(1) ^ (steps.view(np.int32) >> 31).view(np.uint32)
+    else:
+        bits = chunks - np.uint32(1)
+    widths = np.frexp(np.bitwise_or.reduce(bits, axis=1).astype(np.float64))[1].astype(np.int64)
+    bits[widths == _WORD] = chunks[widths == _WORD]
+    edges = np.concatenate([[0], np.cumsum(_LANES * widths)])
+    words = np.empty(edges[-1], np.uint32)
+    for width in np.unique(widths[widths > 0]).tolist():
+        own = np.flatnonzero(widths == width)
+        W, X = np.zeros((len(own), width + 1, _LANES), np.uint64), bits[own].reshape(-1, _STEPS, _LANES)
+        for j in range(_STEPS):
+            word, shift = divmod(j * width, _WORD)
+            both = X[:, j].astype(np.uint64) << np.uint64(shift)
+            W[:, word] |= both & np.uint64(2**_WORD - 1)
+            W[:, word + 1] |= both >> np.uint64(_WORD)
+        words[edges[own, None] + np.arange(_LANES * width)] = W[:, :width].reshape(len(own), -1)
+    return Packed(words, edges, starts)
 
 
 @range_errors_ignored

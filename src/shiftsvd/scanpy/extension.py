@@ -26,6 +26,22 @@ EXTENSION: Final = Extension(
             claims="shiftsvd.scanpy.files:genomes",
             describe="shiftsvd.scanpy.describing:describe_tenx",
         ),
+        "bpcells": Format(
+            "shiftsvd.scanpy.bpcells:read_folder",
+            (".bpcells",),
+            ("folder",),
+            "BPCells folder of bit-packed counts",
+            claims="shiftsvd.scanpy.bpcells:is_bpcells",
+            describe="shiftsvd.scanpy.describing:describe_tenx",
+        ),
+        "bpcells-h5": Format(
+            "shiftsvd.scanpy.bpcells:read_group",
+            (),
+            ("HDF5",),
+            "BPCells matrix in HDF5",
+            claims="shiftsvd.scanpy.bpcells:groups",
+            describe="shiftsvd.scanpy.describing:describe_tenx",
+        ),
         "h5ad": Format(
             "shiftsvd.scanpy.files:read_anndata",
             (".h5ad",),
@@ -36,6 +52,7 @@ EXTENSION: Final = Extension(
             describe="shiftsvd.scanpy.describing:describe_anndata",
         ),
     },
+    targets={".bpcells": ("shiftsvd.scanpy.bpcells:write", "shiftsvd.scanpy.bpcells:is_written")},
     beside="shiftsvd.scanpy.files:with_tenx_names",
     options={"fit": "shiftsvd.scanpy.options:OF_FIT"},
     values="shiftsvd.scanpy.models:VALUES",
@@ -52,6 +69,8 @@ EXTENSION: Final = Extension(
     must have the columns of obs that MODEL regresses out.""",
         "info": """Single cells: the values of a sample of cells or genes are described as counts, logarithms or scaled
     values, with layers, columns of obs and var, batches and the mask; the last line is a command to begin with.""",
+        "convert": """OUT.bpcells is a folder of BPCells: counts are packed into about 2 bytes each, which are read as
+    fast as an uncompressed .h5ad file. Other values are stored as they are.""",
         "estimate": "With --top-features, the number of passes includes the reads that rank the features.",
     },
     examples={
@@ -61,6 +80,7 @@ EXTENSION: Final = Extension(
             "fit counts.h5ad -k 10 --workers 2 --checkpoint reads/ -o by-workers/",
             "fit donors/*.h5ad --stack rows -k 20 --memory 2G -o atlas/",
         ),
+        "convert": ("convert counts.h5ad counts.bpcells",),
         "info": ("info counts.h5ad",),
         "estimate": (
             "estimate counts.h5ad -k 10 --top-features 2000 --preprocess log-normalize --memory 1G -o cells/",

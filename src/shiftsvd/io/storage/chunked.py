@@ -102,10 +102,13 @@ class CsrRows(RowSource):
         first, last = int(self.indptr[lo]), int(self.indptr[hi])
         with reading(self.name):
             data = np.ascontiguousarray(self.data[first:last], self.dtype)
-            indices = np.asarray(self.indices[first:last])
+            indices, indptr = np.asarray(self.indices[first:last]), self.indptr[lo : hi + 1] - first
+            if indices.dtype.itemsize <= 4 and max(last - first, self.shape[1]) <= np.iinfo(np.int32).max:
+                # SciPy would copy all indices to 64 bits if those of indptr are.
+                indices, indptr = indices.astype(np.int32, copy=False), indptr.astype(np.int32)
             if self.conjugate and data.dtype.kind == "c":
                 data = data.conj()
-            return csr_array((data, indices, self.indptr[lo : hi + 1] - first), shape=(hi - lo, self.shape[1]))
+            return csr_array((data, indices, indptr), shape=(hi - lo, self.shape[1]))
 
 
 def _decoding(array: StoredArray) -> int:

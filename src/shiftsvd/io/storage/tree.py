@@ -221,13 +221,19 @@ def opened_tree(path: Path, memory_limit: int | str | None) -> Iterator[Tree]:
 
 def _open_zarr(path: Path, memory_limit: int | str | None) -> Any:
     zarr = optional("zarr", "zarr")
-    root = Path(os.path.realpath(path))
-    for file in _files(path):
-        _refuse_others(path, root, file)
+    for file in refuse_outside(path):
         if file.name in _METADATA:
             bounded(f"{file.path}: its metadata", _PARSED * file.stat().st_size, memory_limit, _METADATA_REMEDY)
             _refuse_codecs(path, Path(file.path))
     return zarr.open(str(path), mode="r")
+
+
+def refuse_outside(path: Path) -> list[os.DirEntry[str]]:
+    """Return the files of a folder. Raise an error for links out of the folder, pipes and devices."""
+    root, files = Path(os.path.realpath(path)), list(_files(path))
+    for file in files:
+        _refuse_others(path, root, file)
+    return files
 
 
 def _files(folder: Path) -> Iterator[os.DirEntry[str]]:

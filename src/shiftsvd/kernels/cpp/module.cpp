@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "bitpack.hpp"
 #include "keeper.hpp"
 #include "panels.hpp"
 #include "processor.hpp"
@@ -79,6 +80,11 @@ Subtract<T> subtract() {
 template <class T>
 const TallProducts<T> &tall_products() {
   static const auto found = table([](auto set) { return TallTables<decltype(set)>::template products<T>(); });
+  return found;
+}
+
+const Bitpacking &bitpacking() {
+  static const auto found = table([](auto set) { return BitpackingTables<decltype(set)>::functions(); });
   return found;
 }
 
@@ -522,6 +528,66 @@ void define_statistics(nb::module_ &m) {
       nb::arg("hi"));
 }
 
+using Words = Vector<const std::uint32_t>;
+
+// Chunks that hold `size` numbers from number `first` on. The edges come from a file.
+Chunks chunks(const Words &words, const Vector<const std::int64_t> &edges, std::int64_t first, std::int64_t size,
+              int most_bits) {
+  std::int64_t count = std::int64_t(edges.shape(0)) - 1;
+  const std::int64_t *edge = edges.data();
+  require(count >= 0, "no edges");
+  for (std::int64_t i = 0; i <= count; i++) {
+    require(0 <= edge[i] && std::size_t(edge[i]) <= words.shape(0), "chunks lead out of the words");
+    std::int64_t step = i ? edge[i] - edge[i - 1] : 0;
+    require(0 <= step && step % words_per_bit == 0 && step / words_per_bit <= most_bits,
+            "a chunk has a wrong number of words");
+  }
+  require(0 <= first && first < chunk_numbers && first + size <= count * chunk_numbers, "numbers outside of the chunks");
+  return {words.data(), edge, count};
+}
+
+void define_bitpacking(nb::module_ &m) {
+  m.def(
+      "unpack_counts",
+      [](Words words, Vector<const std::int64_t> edges, std::int64_t first, Vector<std::uint32_t> out) {
+        nb::gil_scoped_release released;
+        bitpacking().counts(chunks(words, edges, first, out.shape(0), 32), first, out.shape(0), out.data());
+      },
+      nb::arg("words").noconvert(), nb::arg("edges").noconvert(), nb::arg("first"), nb::arg("out").noconvert());
+  m.def(
+      "unpack_counts",
+      [](Words words, Vector<const std::int64_t> edges, std::int64_t first, Vector<float> out) {
+        nb::gil_scoped_release released;
+        bitpacking().floats(chunks(words, edges, first, out.shape(0), 24), first, out.shape(0), out.data());
+      },
+      nb::arg("words").noconvert(), nb::arg("edges").noconvert(), nb::arg("first"), nb::arg("out").noconvert());
+  m.def(
+      "unpack_differences",
+      [](Words words, Vector<const std::int64_t> edges, Words starts, std::int64_t first, Vector<std::uint32_t> out) {
+        require(starts.shape(0) + 1 == edges.shape(0), "each chunk has a start");
+        nb::gil_scoped_release released;
+        auto X = chunks(words, edges, first, out.shape(0), 32);
+        bitpacking().differences(X, starts.data(), first, out.shape(0), out.data());
+      },
+      nb::arg("words").noconvert(), nb::arg("edges").noconvert(), nb::arg("starts").noconvert(), nb::arg("first"),
+      nb::arg("out").noconvert());
+  m.def(
+      "pack",
+      [](Words numbers, Vector<std::uint32_t> words, Vector<std::int64_t> edges,
+         std::optional<Vector<std::uint32_t>> starts) {
+        std::size_t count = (numbers.shape(0) + chunk_numbers - 1) / chunk_numbers;
+        require(edges.shape(0) == count + 1 && words.shape(0) >= count * chunk_numbers, "no room for the chunks");
+        require(edges.data()[0] == 0 && (!starts || starts->shape(0) == count), "each chunk has an edge and a start");
+        std::uint32_t *start = starts ? starts->data() : nullptr;
+        nb::gil_scoped_release released;
+        auto size = std::int64_t(numbers.shape(0));
+        if (start) return bitpacking().pack_differences(numbers.data(), size, words.data(), edges.data(), start);
+        return bitpacking().pack_counts(numbers.data(), size, words.data(), edges.data());
+      },
+      nb::arg("numbers").noconvert(), nb::arg("words").noconvert(), nb::arg("edges").noconvert(),
+      nb::arg("starts").none());
+}
+
 }  // namespace
 }  // namespace shiftsvd
 
@@ -572,6 +638,7 @@ NB_MODULE(_compiled, m) {
   define_transpose<float, std::int64_t>(m);
   define_statistics<double, std::int64_t>(m);
   define_transpose<double, std::int64_t>(m);
+  define_bitpacking(m);
   m.def("keep", &keep, nb::arg("limit"), nb::arg("line"));
   m.def("discard", &discard, nb::arg("folders"));
   const char *names[] = {"baseline", "AVX2", "AVX-512"};
