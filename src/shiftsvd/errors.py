@@ -15,6 +15,14 @@ _ANY: Final = re.compile(f"[{_STEERS}]")
 _IN_LINES: Final = re.compile(rf"(?![\t\n])[{_STEERS}]")
 
 
+_ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+://)(?:[^\s/?#'\"]*@)?([^\s?#'\"]*)(?:[?#][^\s'\"]*)?")
+
+
+def without_secrets(text: str) -> str:
+    """Remove the user information and the query from each address in a text: passwords, tokens, signatures."""
+    return _ADDRESS.sub(r"\1\2", text) if "://" in text else text
+
+
 def plain(text: str) -> str:
     return _ANY.sub(_written, text)
 

@@ -393,9 +393,11 @@ class Settings:
 
         return as_given(several(self.paths))
 
-    @property
+    @cached_property
     def paths(self) -> list[Path]:
-        return [Path(file) for file in self.files]
+        from shiftsvd.io.location import located
+
+        return [located(file) for file in self.files]
 
     @property
     def where(self) -> dict[str, Any]:

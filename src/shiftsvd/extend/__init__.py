@@ -53,6 +53,9 @@ class Format(NamedTuple):
     describe : str or None
         "module:function" of ``(path, opened, key, memory_limit) -> mapping``: facts of a file by name for ``shiftsvd
         info``, with a mapping "settings" of options of a first fit. It must not read the whole matrix.
+    remote : bool
+        Whether the reader accepts an address such as s3://bucket/x as its path, an object with the methods of a Path
+        that read. Files of other formats are copied to a temporary file first.
 
     See Also
     --------
@@ -73,6 +76,7 @@ class Format(NamedTuple):
     claims: str | None = None
     element: str | None = None
     describe: str | None = None
+    remote: bool = False
 
 
 class Decoder(NamedTuple):

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import re
 import struct
 import sys
 import tokenize
@@ -45,6 +46,7 @@ _DAMAGED = (
 )
 Labels = npt.NDArray[np.str_]
 Orient = Literal["rows", "columns"]  # where the samples are
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")  # begins the address of data on a server
 PIPED = "standard input"  # name of the temporary copy of standard input
 
 
@@ -184,7 +186,7 @@ def reading(path: Path | str, *parts: Path) -> Iterator[None]:
         raise (error if str(error).startswith(names) else error.after(f"{path}: ")).plain() from error.__cause__
     except (OSError, *_DAMAGED) as error:
         text = str(error)
-        if not text.startswith(names):
+        if not text.startswith(names) and not (isinstance(error, OSError) and ADDRESS.match(text)):
             why = getattr(error, "strerror", None) or text or type(error).__name__
             text = f"{path} cannot be read: {why}"
         elif text == plain_lines(text):
@@ -242,7 +244,7 @@ def refuse_key(path: Path, key: str | None) -> None:
         raise Refused(f"{path} holds a single matrix without a name. Remove ", Setting("key", key), ".")
 
 
-def plausible_shape(path: Path, shape: Sequence[int], memory_limit: int | str | None) -> None:
+def plausible_shape(path: Path | str, shape: Sequence[int], memory_limit: int | str | None) -> None:
     if len(shape) != 2 or min(shape) < 1:
         raise ValueError(f"{path} must hold a matrix of at least one row and one column, got shape {tuple(shape)}")
     bounded(path, 8 * sum(int(size) for size in shape), memory_limit)

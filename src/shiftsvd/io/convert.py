@@ -17,6 +17,7 @@ from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.extend import Decoder
 from shiftsvd.io.base import Orient
 from shiftsvd.io.choices import NOTHING, Choices
+from shiftsvd.io.location import located
 from shiftsvd.io.opening import FeatureTypes, held_bytes, read_files
 from shiftsvd.io.sniff import decoder_of
 from shiftsvd.io.spooling import rereadable
@@ -177,7 +178,7 @@ def convert(
     >>> A.shape
     (3, 2)
     """
-    path_in, path_out = Path(path_in), Path(path_out)
+    path_in, path_out = located(path_in), Path(path_out)
     decoder = decoder_of(path_in) if format is None else None
     targets = {} if decoder is None else decoder.targets
     _refuse(path_out, compression, targets)

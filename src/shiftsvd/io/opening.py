@@ -19,6 +19,7 @@ from shiftsvd.errors import Refused, Setting, plural, refuse
 from shiftsvd.io.base import Features, Labels, Names, Opened, Orient, reading
 from shiftsvd.io.choices import NOTHING, Censored, Choices, Columns, naming
 from shiftsvd.io.formats.table import with_classes
+from shiftsvd.io.location import located
 from shiftsvd.io.sniff import format_of, formats, split_element
 from shiftsvd.io.spooling import refuse_device, rereadable
 from shiftsvd.io.stacking import JOINS, Join, read_stack, several
@@ -286,7 +287,7 @@ def read_whole(
 
 
 def listed(path: str | Path | Sequence[str | Path]) -> list[Path]:
-    paths = [Path(path)] if isinstance(path, str | Path) else [Path(each) for each in path]
+    paths = [located(path)] if isinstance(path, str | Path) else [located(each) for each in path]
     if not paths:
         raise Refused(Setting("path"), " must name at least one file, got an empty list")
     if len(paths) > 1 and Path("-") in paths:

@@ -161,7 +161,7 @@ def _open_data(data: Any, layer: str | None, batch: Any, resources: Resources) -
     if isinstance(data, str | Path):
         key = None if layer is None else f"layers/{layer}"
         A, names = open_matrix(data, key=key, **vars(resources))
-        source = AnnotationSource([Path(data)], key=key, memory_limit=resources.memory_limit)
+        source = AnnotationSource([located(data)], key=key, memory_limit=resources.memory_limit)
         return A, names.features, sample_column(source, batch) if isinstance(batch, str) else batch, 1.0
     if layer is not None or isinstance(batch, str):
         raise ValueError(f"layer and a column name as batch require AnnData or a file, got {type(data).__name__}")
