@@ -18,6 +18,11 @@ _IN_LINES: Final = re.compile(rf"(?![\t\n])[{_STEERS}]")
 _ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+://)(?:[^\s/?#'\"]*@)?([^\s?#'\"]*)(?:[?#][^\s'\"]*)?")
 
 
+def is_address(text: object) -> bool:
+    """Return True for an address of data on a server, such as s3://bucket/x.zarr."""
+    return isinstance(text, str) and re.match("[A-Za-z][A-Za-z0-9+.-]+://", text) is not None
+
+
 def without_secrets(text: str) -> str:
     """Remove the user information and the query from each address in a text: passwords, tokens, signatures."""
     return _ADDRESS.sub(r"\1\2", text) if "://" in text else text

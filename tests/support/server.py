@@ -60,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         return
 
-    def do_GET(self) -> None:  # noqa: C901
+    def do_GET(self) -> None:
         path = unquote(urlsplit(self.path).path).lstrip("/")
         file = self.server.folder / path
         fault = self.server.next_fault(path)

@@ -313,13 +313,13 @@ class Settings:
     workers: int | None = option("Start this number of worker processes, and read and compute on them.")
     checkpoint: str | None = option(
         "Folder for the result of each pass over the data; repeat an interrupted command to continue.",
-        type=click.Path(file_okay=False),
+        type=options.Local(file_okay=False),
     )
 
     out: str | None = option(
         "Output folder.  [default: print the result and write no files]",
         *("-o", "--out"),
-        type=click.Path(file_okay=False),
+        type=options.Local(file_okay=False),
     )
     scores: Literal["parquet", "csv", "npy", "none"] | None = option(
         "Format of the scores.  [default: csv for CSV and TSV files; else parquet, or csv without pyarrow]"

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from shiftsvd.commands.options import FILE, MATRIX, OF_TABLES, declared, parameters, print_message
+from shiftsvd.commands.options import FILE, MATRIX, OF_TABLES, Local, declared, parameters, print_message
 from shiftsvd.commands.running import Subcommand
 from shiftsvd.commands.settings import USUAL, Settings, check_files, device_named
 from shiftsvd.extend import extensions
@@ -15,7 +15,7 @@ from shiftsvd.names import resolve
 _SETTINGS: Final = {each.name: each for each in fields(Settings)}
 _MODEL: Final = click.Argument(["model"], type=FILE)
 _DATA: Final = f"format key orient feature_types var_names allow_external {OF_TABLES}"
-_TABLE_OUT: Final = click.Path(allow_dash=True)  # `settings.table_format` refuses folders
+_TABLE_OUT: Final = Local(allow_dash=True)  # `settings.table_format` refuses folders
 
 
 def named(settings: str) -> list[click.Parameter]:
@@ -192,7 +192,7 @@ def estimate(settings: Settings) -> None:
     *("convert counts.mtx.gz counts.zarr", "convert counts.npz big.h5ad --compression gzip"),
     takes=[
         click.Argument(["file"], metavar="IN", type=MATRIX),
-        click.Argument(["out"], metavar="OUT", type=click.Path()),
+        click.Argument(["out"], metavar="OUT", type=Local()),
         *named(f"{_DATA} compression memory force quiet verbose"),
     ],
 )
@@ -226,7 +226,7 @@ def convert(settings: Settings) -> None:
     takes=[
         _MODEL,
         click.Argument(["files"], metavar="[SCORES [NEW]]", type=MATRIX, nargs=-1),
-        out("File for the report, such as report.html.", type=click.Path()),
+        out("File for the report, such as report.html.", type=Local()),
         *named("memory force quiet verbose"),
     ],
 )

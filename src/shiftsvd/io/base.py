@@ -3,7 +3,6 @@
 import bz2
 import gzip
 import lzma
-import re
 import struct
 import sys
 import tokenize
@@ -20,7 +19,7 @@ from typing import IO, Any, Literal, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.errors import Part, Refused, Setting, plain_lines, sentence
+from shiftsvd.errors import Part, Refused, Setting, is_address, plain_lines, sentence
 from shiftsvd.names import VarNamesName
 from shiftsvd.runs.memory import beyond, limit_of
 
@@ -46,7 +45,6 @@ _DAMAGED = (
 )
 Labels = npt.NDArray[np.str_]
 Orient = Literal["rows", "columns"]  # where the samples are
-ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")  # begins the address of data on a server
 PIPED = "standard input"  # name of the temporary copy of standard input
 
 
@@ -186,7 +184,7 @@ def reading(path: Path | str, *parts: Path) -> Iterator[None]:
         raise (error if str(error).startswith(names) else error.after(f"{path}: ")).plain() from error.__cause__
     except (OSError, *_DAMAGED) as error:
         text = str(error)
-        if not text.startswith(names) and not (isinstance(error, OSError) and ADDRESS.match(text)):
+        if not text.startswith(names) and not (isinstance(error, OSError) and is_address(text)):
             why = getattr(error, "strerror", None) or text or type(error).__name__
             text = f"{path} cannot be read: {why}"
         elif text == plain_lines(text):

@@ -20,13 +20,13 @@ from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.location import located
 from shiftsvd.io.opening import FeatureTypes, held_bytes, read_files
 from shiftsvd.io.sniff import decoder_of
-from shiftsvd.io.spooling import rereadable
+from shiftsvd.io.spooling import refuse_decoded, rereadable
 from shiftsvd.io.storage.anndata_store import COMPRESSIONS, Block, creating, is_converted, write
 from shiftsvd.io.storage.chunked import row_edges
 from shiftsvd.names import VarNamesName, resolve
 from shiftsvd.runs.memory import limit_of
 from shiftsvd.runs.messages import external_files
-from shiftsvd.runs.outputs import Outputs
+from shiftsvd.runs.outputs import Outputs, local
 
 Bucket = tuple[int, int]  # columns of the file: rows of the adjoint
 
@@ -178,8 +178,9 @@ def convert(
     >>> A.shape
     (3, 2)
     """
-    path_in, path_out = located(path_in), Path(path_out)
+    path_in, path_out = located(path_in), local(path_out)
     decoder = decoder_of(path_in) if format is None else None
+    refuse_decoded(path_in)
     targets = {} if decoder is None else decoder.targets
     _refuse(path_out, compression, targets)
     files = (path_out, *(path_out.with_suffix(suffix) for suffix in targets.get(path_out.suffix, ())))

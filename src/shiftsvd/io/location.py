@@ -13,8 +13,8 @@ from threading import Lock
 from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from shiftsvd.errors import without_secrets
-from shiftsvd.io.servers import METADATA, Server, Stat, failed, is_address, joined, server_of
+from shiftsvd.errors import is_address, without_secrets
+from shiftsvd.io.servers import METADATA, Server, Stat, failed, joined, server_of
 from shiftsvd.numerics.digests import told
 
 _BLOCK: Final = 2**18  # bytes that are read at once where fewer are needed
@@ -152,6 +152,9 @@ class Location(_Base):
         return Location(f"{path.rstrip('/').rpartition('/')[0]}{mark}{query}", self.connection)
 
     def absolute(self) -> "Location":
+        return self
+
+    def resolve(self, strict: bool = False) -> "Location":
         return self
 
     def exists(self, **_: Any) -> bool:

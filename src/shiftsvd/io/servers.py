@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from shiftsvd.errors import without_secrets
-from shiftsvd.io.base import ADDRESS, optional
+from shiftsvd.io.base import optional
 
 _TIMEOUT: Final = "SHIFTSVD_TIMEOUT"
 _PAUSES: Final = (0.5, 1.0, 2.0)  # seconds before each of three further attempts
@@ -21,7 +21,7 @@ _SLOWEST: Final = 2**14  # bytes per second: a server that sends less for the ti
 _PIECE: Final = 2**16  # bytes read from a socket at once
 _LARGEST: Final = 2**31  # bytes of an object that is read whole: a chunk, or metadata
 METADATA: Final = (".zmetadata", "zarr.json", ".zgroup", ".zarray")  # files that make a folder of a server a Zarr one
-_TAGS: Final = "ETag etag LastModified last_modified generation version mtime updated created".split()
+_TAGS: Final = ["ETag", "etag", "LastModified", "last_modified", "generation", "version", "mtime", "updated", "created"]
 _BUSY: Final = (408, 425, 429, 500, 502, 503, 504)
 
 
@@ -58,7 +58,7 @@ class Server(ABC):
 
     @abstractmethod
     def fetch(self, address: str, lo: int, hi: int | None) -> tuple[bytes, Stat]:
-        """Return bytes `lo` to `hi` of an object, fewer at its end, and its `Stat`; all from `lo` on if `hi` is None."""
+        """Return bytes `lo` to `hi` of an object (None: to its end; fewer at its end), and its `Stat`."""
 
     @abstractmethod
     def stat(self, address: str) -> Stat: ...
@@ -201,9 +201,7 @@ def _total(address: str, answer: Any) -> int:
     return int(found[1])
 
 
-def _span(
-    address: str, answer: Any, lo: int, hi: int | None, *, asked: bool
-) -> tuple[int, int | None, int | None]:
+def _span(address: str, answer: Any, lo: int, hi: int | None, *, asked: bool) -> tuple[int, int | None, int | None]:
     # First byte, end and total of an answer; end and total are None for a whole object of unknown length.
     packed, length = answer.headers.get("Content-Encoding", "identity"), answer.headers.get("Content-Length", "")
     if packed not in ("identity", ""):
@@ -318,7 +316,3 @@ def _stat_of(info: dict[str, Any]) -> Stat:
 def _foreign() -> list[type[Exception]]:
     there = ((sys.modules.get(module), name) for module, name in _RAISED.items())
     return [getattr(module, name) for module, name in there if module is not None]
-
-
-def is_address(text: object) -> bool:
-    return isinstance(text, str) and ADDRESS.match(text) is not None

@@ -18,24 +18,30 @@ def _packed(*suffixes: str) -> tuple[str, ...]:
 
 
 _FORMATS: Final[dict[str, Format]] = {
-    "npy": Format("shiftsvd.io.formats.numpy_files:read_npy", (".npy",), ("npy",), "NumPy array", remote=True),
+    "npy": Format("shiftsvd.io.formats.numpy_files:read_npy", (".npy",), ("npy",), "NumPy array", remote="read"),
     "npz": Format(
         "shiftsvd.io.formats.numpy_files:read_npz", (".npz",), ("zip",), "SciPy sparse matrix, or NumPy arrays"
     ),
     "mtx": Format("shiftsvd.io.formats.market:read", _packed(".mtx"), ("MatrixMarket",), "MatrixMarket"),
     "zarr": Format(
-        "shiftsvd.io.storage.tree:read_zarr", (".zarr",), ("folder",), "Zarr: an array, or a CSR or CSC group", remote=True
+        "shiftsvd.io.storage.tree:read_zarr",
+        (".zarr",),
+        ("folder",),
+        "Zarr: an array, or a CSR or CSC group",
+        remote="read",
     ),
     "hdf5": Format(
         "shiftsvd.io.storage.tree:read_hdf5",
         (".h5", ".hdf5", ".hdf", ".he5"),
         ("HDF5",),
         "HDF5 dataset, or CSR or CSC group",
-        remote=True,
+        remote="read",
     ),
     "csv": Format("shiftsvd.io.formats.table:read", _packed(".csv"), (), "comma-separated table", True),
     "tsv": Format("shiftsvd.io.formats.table:read", _packed(".tsv", ".tab"), (), "tab-separated table", True),
-    "parquet": Format("shiftsvd.io.formats.table:read", (".parquet", ".pq"), ("Parquet",), "Parquet table", True, remote=True),
+    "parquet": Format(
+        "shiftsvd.io.formats.table:read", (".parquet", ".pq"), ("Parquet",), "Parquet table", True, remote="read"
+    ),
     "arrow": Format(
         "shiftsvd.io.formats.table:read", (".arrow", ".feather", ".ipc"), ("Arrow",), "Arrow IPC or Feather table", True
     ),

@@ -13,7 +13,7 @@ from shiftsvd.backends.validation import NotFinite
 from shiftsvd.errors import Refused, Setting, Worded
 from shiftsvd.io.base import PIPED, raisable, reading
 from shiftsvd.io.location import Location
-from shiftsvd.io.sniff import format_of, formats, split_element
+from shiftsvd.io.sniff import decoder_of, format_of, formats, split_element
 from shiftsvd.runs.memory import temporary_folder
 
 _PATIENCE: Final = 10.0  # seconds to wait for a process that writes to a pipe
@@ -51,15 +51,21 @@ def spooled_download(location: Location, format: str | None) -> Iterator[Path]: 
     with reading(location):
         if not file.exists():
             raise FileNotFoundError(f"{file} does not exist")
+        refuse_decoded(file)
         kind = format_of(location, format)
-        is_read_there = formats()[kind].remote
-        if file.is_dir() and not is_read_there:
-            raise ValueError(f"{file} is a folder, and {kind} cannot be read from a server. Download the folder.")
-    if is_read_there:
+        how = formats()[kind].remote
+        if how == "refused" or (how == "copied" and file.is_dir()):
+            raise ValueError(f"{file} is one of several files of the format {kind!r}. Download all of them.")
+    if how == "read":
         yield location
         return
     with _copied(cast("Location", file).pieces(), file.name or "data", str(file)) as path:
         yield path if element is None else Path(f"{path}::{element}")
+
+
+def refuse_decoded(path: Path) -> None:
+    if isinstance(path, Location) and decoder_of(path) is not None:
+        raise ValueError(f"{path} can only be converted, which decodes a local file. Download it first.")
 
 
 def is_pipe(path: Path | str) -> bool:

@@ -25,7 +25,7 @@ EXTENSION: Final = Extension(
             "10x HDF5",
             claims="shiftsvd.scanpy.files:genomes",
             describe="shiftsvd.scanpy.describing:describe_tenx",
-            remote=True,
+            remote="read",
         ),
         "h5ad": Format(
             "shiftsvd.scanpy.files:read_anndata",
@@ -35,7 +35,7 @@ EXTENSION: Final = Extension(
             claims="shiftsvd.scanpy.files:is_anndata",
             element="shiftsvd.scanpy.files:element",
             describe="shiftsvd.scanpy.describing:describe_anndata",
-            remote=True,
+            remote="read",
         ),
     },
     beside="shiftsvd.scanpy.files:with_tenx_names",

@@ -291,7 +291,8 @@ class H5Array:
         if found.byte_offset is None:
             return None
         if found.size > _MOST_GROWN * n_bytes + _SLACK:
-            raise ValueError(f"{self.path}:{self.key} is damaged: a chunk has {found.size:,} bytes. Write the file again.")
+            has = f"a chunk of {n_bytes:,} bytes has {found.size:,} bytes compressed"
+            raise ValueError(f"{self.path}:{self.key} is damaged: {has}. Write the file again.")
         # HDF5 would hold its lock, which all threads share, while the server answers.
         first = found.byte_offset + dataset.file.userblock_size
         return found.filter_mask, self.path.read_range(first, first + found.size)

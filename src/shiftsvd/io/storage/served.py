@@ -9,7 +9,9 @@ from zarr.core.buffer import Buffer, BufferPrototype
 
 from shiftsvd.io.location import Location
 from shiftsvd.io.servers import METADATA, failed
+from shiftsvd.runs.messages import log_notice
 
+_IS_METADATA = (*METADATA, ".zattrs")
 Check = Callable[[Location, str, bytes], None]
 
 
@@ -20,7 +22,7 @@ class ServedStore(Store):
 
     def __init__(self, folder: Location, check: Check) -> None:
         super().__init__(read_only=True)
-        self._folder, self._check = folder, check
+        self._folder, self._check, self._noticed = folder, check, False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ServedStore) and self._folder == other._folder
@@ -28,9 +30,7 @@ class ServedStore(Store):
     def __reduce__(self) -> Any:
         return ServedStore, (self._folder, self._check)
 
-    async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
+    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
         data = await asyncio.to_thread(self._read, key, byte_range)
         return None if data is None else prototype.buffer.from_bytes(data)
 
@@ -46,13 +46,21 @@ class ServedStore(Store):
                 return connection.read(file.address, max(0, size - byte_range.suffix), size)
             data = file.read_bytes()
         except FileNotFoundError:
+            if key.rpartition("/")[2] not in _IS_METADATA:
+                self._notice(file)
             return None
         except PermissionError:  # S3 answers 403 for absent objects of a bucket without lists
-            if key.rpartition("/")[2] not in (*METADATA, ".zattrs"):
+            if key.rpartition("/")[2] not in _IS_METADATA:
                 raise
             return None
         self._check(self._folder, key, data)
         return data
+
+    def _notice(self, chunk: Location) -> None:
+        if not self._noticed:
+            self._noticed = True
+            why = "no chunk was written, or it was not copied to the server. Its entries have the fill value"
+            log_notice(f"{chunk} does not exist: {why}.")
 
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
