@@ -8,10 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
+from shiftsvd.cli import main
 from shiftsvd.io import location, open_matrix, servers
+from shiftsvd.io.location import located
+from shiftsvd.io.opening import read_file
 from shiftsvd.runs import messages
 from tests.io.test_streaming import CASES
 from tests.support.chunked import CHUNKED, N, matrix, write_h5ad, write_npy, write_zarr
@@ -52,7 +56,9 @@ def consolidated(file: Path) -> Path:
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("store", ["http", "memory"])
 def test_values_are_those_of_the_file(name: str, store: str, server: FolderServer, tmp_path: Path) -> None:
-    file = consolidated(CASES[name].write(tmp_path))
+    file = CASES[name].write(tmp_path)
+    if store == "http":
+        consolidated(file)
     address = f"{server.address}/{file.name}" if store == "http" else in_memory(file, f"{name}/b")
     expected, names = open_matrix(file, stream=True, n_threads=2)
     A, found = open_matrix(address, stream=True, n_threads=2)
@@ -157,14 +163,77 @@ def test_a_fit_that_ends_early_continues_from_its_checkpoint(server: FolderServe
     file, folder = write_h5ad(tmp_path, **CHUNKED), tmp_path / "run"
     address = f"{server.address}/{file.name}?token=SECRET"
     expected = ss.PCA(3, random_state=0, solver="lanczos").fit(opened(address))
-    for attempt in range(20):
+    n_ended = 0
+    while n_ended < 20:
         server.n_answers, server.fault, server.after = 0, "500", 8
         try:
             with ss.checkpoint(folder):
                 pca = ss.PCA(3, random_state=0, solver="lanczos").fit(opened(address))
             break
         except OSError:
+            n_ended += 1
             found = [each for each in folder.rglob("*") if each.is_file()]
             assert not any(b"SECRET" in each.read_bytes() for each in found)
-    assert attempt > 1
+    assert n_ended > 1
     assert np.array_equal(pca.components_, expected.components_)
+
+
+def test_a_folder_without_lists_or_consolidated_metadata_is_read_by_its_parts(
+    server: FolderServer, tmp_path: Path
+) -> None:
+    file = write_zarr(tmp_path)
+    with pytest.raises(OSError, match="has no consolidated metadata"):
+        open_matrix(f"{server.address}/{file.name}")
+    A, _ = open_matrix(f"{server.address}/{file.name}/X")
+    assert np.array_equal(A.matmat(np.eye(N)), matrix().toarray())
+
+
+def test_shards_are_read_in_parts(server: FolderServer, tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    X = np.arange(4000.0).reshape(400, 10)
+    root = zarr.create_array(str(tmp_path / "X.zarr"), shape=X.shape, dtype=X.dtype, chunks=(10, 10), shards=(200, 10))
+    root[:] = X
+    for path in (tmp_path / "X.zarr", f"{server.address}/X.zarr", in_memory(tmp_path / "X.zarr", "shards")):
+        opened = read_file(located(path), None, None, None).matrix
+        assert np.array_equal(opened.read(195, 205), X[195:205])
+        fits = [ss.PCA(2, random_state=0).fit(DiskRows(opened, n_threads=n)).components_ for n in (1, 3)]
+        assert np.array_equal(*fits)
+    assert server.n_answers > 10
+
+
+COMMANDS = {
+    "fit {url} -k 2 -o {out}/fit": 0,
+    "fit {url} {url} --stack columns -k 2 --json": 1,  # the same file twice
+    "fit {url} -k 2 --checkpoint {out}/run --memory 3M --threads 2 --json": 0,
+    "info {url}": 0,
+    "info {url} --json": 0,
+    "estimate {url} -k 2": 0,
+    "contrast {url} --background {url} -k 2 -o {out}/contrast": 0,
+    "convert {url} {out}/X.zarr --force": 0,
+    "fit {table} -k 2 -o {out}/table": 0,
+    "info {table}": 0,
+    "fit {url} -k 2 -o {remote}": 2,
+    "fit {absent} -k 2": 1,
+    "fit {url} -k 2 --groups donor": 1,
+    "transform {remote} {url}": 2,
+    "convert {url} {remote}.zarr": 2,
+    "fit {url} -k 2 --checkpoint {remote}": 2,
+}
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_credentials_of_an_address_are_neither_printed_nor_written(
+    line: str, server: FolderServer, tmp_path: Path
+) -> None:
+    write_h5ad(tmp_path, **CHUNKED)
+    np.savetxt(tmp_path / "X.csv", matrix().toarray() + np.arange(N), delimiter=",")
+    out = tmp_path / "out"
+    out.mkdir()
+    base = server.address.replace("://", "://user:SECRET@")
+    files = {"url": "X.h5ad", "table": "X.csv", "absent": "Y.h5ad"}
+    places = {name: f"{base}/{file}?signature=SECRET" for name, file in files.items()}
+    words = line.format(out=out, remote="s3://user:SECRET@bucket/x?SECRET", **places).split()
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == COMMANDS[line], done.output
+    assert "SECRET" not in done.output
+    assert not [each for each in out.rglob("*") if each.is_file() and b"SECRET" in each.read_bytes()]

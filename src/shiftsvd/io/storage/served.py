@@ -18,7 +18,8 @@ Check = Callable[[Location, str, bytes], None]
 class ServedStore(Store):
     """The objects below a location; `check` validates the content of each object that is read whole."""
 
-    supports_writes = supports_deletes = supports_partial_writes = supports_listing = False
+    supports_writes = supports_deletes = supports_partial_writes = False
+    supports_listing = True
 
     def __init__(self, folder: Location, check: Check) -> None:
         super().__init__(read_only=True)
@@ -73,8 +74,9 @@ class ServedStore(Store):
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         listing = await asyncio.to_thread(lambda: self._folder.connection.listing)
         if listing is None:
-            why = "has no consolidated metadata, and the server does not list folders. Name the matrix by its address."
-            raise failed(self._folder.address, why)
+            why = "has no consolidated metadata, and the server does not list folders."
+            remedy = f"Add it with zarr.consolidate_metadata, or pass the address of the matrix: {self._folder / 'X'}"
+            raise failed(self._folder.address, f"{why} {remedy}")
         start = f"{prefix.rstrip('/')}/" if prefix else ""
         names = (name.removeprefix(start).partition("/")[0] for name in listing if name.startswith(start))
         for name in dict.fromkeys(names):
