@@ -22,7 +22,7 @@ OF_TABLES: Final = "ids drop columns one_hot na censored keep_total sep decimal 
 HEADINGS: Final = {
     "Components": "k alpha alphas background affinity n_neighbors t drop_first solver solvers rounds tol certify "
     "max_products max_passes seed",
-    "Data": "stack join format key orient feature_types var_names allow_external max_absent",
+    "Data": "stack join format key orient feature_types var_names measurement obs_query allow_external max_absent",
     "Tables": f"{OF_TABLES} label_column mixed supplementary",
     "...": "",
     "Preparation": "preprocess trust_values shift scale",

@@ -94,6 +94,14 @@ class Settings:
         "matches files with either.  [default: symbols of 10x files, the index of var of AnnData; ids if one occurs "
         "twice]"
     )
+    measurement: str | None = option(
+        "Measurement of a TileDB-SOMA experiment.  [default: the only one, or RNA]", metavar="NAME"
+    )
+    obs_query: str | None = option(
+        "Cells of a TileDB-SOMA experiment to read: a condition on columns of obs, such as 'cell_type == \"T cell\"'.  "
+        "[default: all cells]",
+        metavar="CONDITION",
+    )
     allow_external: bool = option(
         "Follow links and virtual datasets of HDF5 and Zarr files into other files. Use for trusted files only.",
         default=False,
@@ -403,6 +411,7 @@ class Settings:
     def where(self) -> dict[str, Any]:
         """The arguments of `io.open_matrix` that select a matrix in the files."""
         names = ("format", "key", "orient", "feature_types", "var_names", "stack", "join")
+        names += ("measurement", "obs_query")
         return {name: getattr(self, name) for name in names}
 
     @property

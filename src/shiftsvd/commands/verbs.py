@@ -14,7 +14,7 @@ from shiftsvd.names import resolve
 
 _SETTINGS: Final = {each.name: each for each in fields(Settings)}
 _MODEL: Final = click.Argument(["model"], type=FILE)
-_DATA: Final = f"format key orient feature_types var_names allow_external {OF_TABLES}"
+_DATA: Final = f"format key orient feature_types var_names measurement obs_query allow_external {OF_TABLES}"
 _TABLE_OUT: Final = Local(allow_dash=True)  # `settings.table_format` refuses folders
 
 
@@ -108,7 +108,7 @@ def fit(settings: Settings) -> None:
         files("FILE...", required=True),
         *named("stack join"),
         out('File for the scores: .parquet, .csv or .npy; "-": CSV on standard output.', type=_TABLE_OUT),
-        *named("format key orient feature_types var_names allow_external max_absent"),
+        *named("format key orient feature_types var_names measurement obs_query allow_external max_absent"),
         *of_extensions("transform"),
         *named(f"trust_values {OF_TABLES} threads memory dtype progress force spreadsheet_safe quiet verbose"),
     ],
@@ -213,6 +213,8 @@ def convert(settings: Settings) -> None:
         orient=settings.orient,
         feature_types=settings.feature_types,
         var_names=settings.var_names,
+        measurement=settings.measurement,
+        obs_query=settings.obs_query,
         force=settings.force,
         memory_limit=settings.memory,
         compression=settings.compression,

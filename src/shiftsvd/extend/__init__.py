@@ -57,6 +57,11 @@ class Format(NamedTuple):
     remote : "copied", "read" or "refused"
         For an address such as s3://bucket/x: copy the file to a temporary one, pass the address to the reader as an
         object with the methods of a Path that read, or raise an error, as for formats of several files.
+    schemes : tuple of str
+        For a reader that opens addresses by itself: schemes of addresses that only this format has, such as "soma".
+        Other addresses are passed to the reader, without a check of their content, if the user names the format.
+    selects : bool
+        Whether the reader has the keywords `measurement` and `obs_query` of `io.open_matrix`.
 
     See Also
     --------
@@ -78,6 +83,8 @@ class Format(NamedTuple):
     element: str | None = None
     describe: str | None = None
     remote: Literal["copied", "read", "refused"] = "copied"
+    schemes: tuple[str, ...] = ()
+    selects: bool = False
 
 
 class Decoder(NamedTuple):

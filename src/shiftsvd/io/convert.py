@@ -109,6 +109,8 @@ def convert(
     orient: Orient | None = None,
     feature_types: FeatureTypes = None,
     var_names: VarNamesName | None = None,
+    measurement: str | None = None,
+    obs_query: str | None = None,
     force: bool = False,
     memory_limit: int | str | None = None,
     compression: str | None = None,
@@ -138,6 +140,8 @@ def convert(
         Which features to keep, as in `open_matrix`.
     var_names : "gene_symbols" or "gene_ids", optional
         Names of the genes, as in `open_matrix`.
+    measurement, obs_query : str, optional
+        For TileDB-SOMA experiments, as in `open_matrix`.
     force : bool
         Overwrite an existing file, or a .zarr folder that holds only output of `convert`.
     memory_limit : int (bytes) or str such as "2GB", optional
@@ -192,7 +196,7 @@ def convert(
         return
     with external_files(allow_external), rereadable([path_in], format) as [path_in]:
         where: dict[str, Any] = {"format": format, "key": key, "orient": orient, "feature_types": feature_types}
-        where |= {"var_names": var_names}
+        where |= {"var_names": var_names, "measurement": measurement, "obs_query": obs_query}
         opened = read_files([path_in], memory_limit, choices, **where)
         flip = opened.by_features
         shape = opened.matrix.shape[::-1] if flip else opened.matrix.shape

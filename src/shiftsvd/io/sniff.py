@@ -95,6 +95,8 @@ def format_of(path: Path, format: str | None) -> str:  # noqa: A002
     ValueError
         If the suffix contradicts the content, or neither identifies a format.
     """
+    if opener := opening_address(path, format):
+        return opener
     path, known = split_element(path)[0], formats()
     if format is not None and format not in known:
         raise refuse("format", f"be one of {', '.join(known)}", format)
@@ -114,6 +116,15 @@ def format_of(path: Path, format: str | None) -> str:  # noqa: A002
         wanted = ("If it is a text, use ", Setting("format", "csv"), ".") if is_text else ()
         raise Refused(text, *(wanted or (remedy, Setting("format"), " to the format of the content.")))
     return named
+
+
+def opening_address(path: Path, format: str | None) -> str | None:  # noqa: A002
+    """Return the format whose reader opens an address by itself, or None."""
+    if not isinstance(path, Location):
+        return None
+    scheme = path.address.partition("://")[0]
+    named = (name for name, each in formats().items() if scheme in each.schemes or (each.schemes and name == format))
+    return next(named, None)
 
 
 def split_element(path: Path) -> tuple[Path, str | None]:

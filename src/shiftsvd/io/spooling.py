@@ -13,7 +13,7 @@ from shiftsvd.backends.validation import NotFinite
 from shiftsvd.errors import Refused, Setting, Worded
 from shiftsvd.io.base import PIPED, raisable, reading
 from shiftsvd.io.location import Location
-from shiftsvd.io.sniff import decoder_of, format_of, formats, split_element
+from shiftsvd.io.sniff import decoder_of, format_of, formats, opening_address, split_element
 from shiftsvd.runs.memory import temporary_folder
 
 _PATIENCE: Final = 10.0  # seconds to wait for a process that writes to a pipe
@@ -48,6 +48,9 @@ def spooled_pipe(pipe: Path) -> AbstractContextManager[Path]:
 def spooled_download(location: Location, format: str | None) -> Iterator[Path]:  # noqa: A002
     """Copy an object of a server to a temporary file, unless readers of its format read ranges of it."""
     file, element = split_element(location)
+    if opening_address(location, format):
+        yield location
+        return
     with reading(location):
         if not file.exists():
             raise FileNotFoundError(f"{file} does not exist")
