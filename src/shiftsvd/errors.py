@@ -68,7 +68,8 @@ class Setting:
         if not self.has_value:
             return self.name
         written = repr(self.value)
-        if isinstance(self.value, str) and written == f"'{self.value}'":  # no escapes, so quotes can be replaced
+        is_plain = isinstance(self.value, str) and '"' not in self.value
+        if is_plain and written == f"'{self.value}'":  # no escapes, so quotes can be replaced
             written = f'"{self.value}"'
         return f"{self.name}={written}"
 

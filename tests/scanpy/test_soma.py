@@ -73,6 +73,29 @@ def test_bits_do_not_depend_on_threads_blocks_or_the_process(experiment: Path) -
     assert edges[-1] == source.shape[0]
 
 
+def test_places_follow_soma_joinid(tmp_path: Path) -> None:
+    soma, pa = pytest.importorskip("tiledbsoma"), pytest.importorskip("pyarrow")
+    rng, cells, genes = np.random.default_rng(1), np.array([90, 3, 17, 4, 55, 60, 61, 62]), np.array([40, 2, 9])
+    X = rng.integers(0, 3, (100, 50))
+    names = pa.array([f"type {cell % 2}" for cell in cells], pa.large_string())
+    with soma.Experiment.create(str(tmp_path / "x")) as made:
+        columns = {"soma_joinid": pa.array(cells), "kind": names}
+        table = pa.table(columns)
+        made.add_new_dataframe("obs", schema=table.schema, domain=[(0, 99)]).write(table)
+        measured = made.add_new_collection("ms").add_new_collection("proteins", soma.Measurement)
+        table = pa.table({"soma_joinid": pa.array(genes), "var_id": pa.array(map(str, genes), pa.large_string())})
+        measured.add_new_dataframe("var", schema=table.schema, domain=[(0, 49)]).write(table)
+        array = measured.add_new_collection("X").add_new_sparse_ndarray("data", type=pa.int32(), shape=X.shape)
+        for part in np.array_split(rng.permutation(np.argwhere(X)), 3):
+            places = {"soma_dim_0": part[:, 0], "soma_dim_1": part[:, 1]}
+            array.write(pa.table({**places, "soma_data": pa.array(X[part[:, 0], part[:, 1]], pa.int32())}))
+    for query, kept in ((None, np.sort(cells)), ('kind == "type 0"', np.sort(cells[cells % 2 == 0]))):
+        A, found = open_matrix(tmp_path / "x", obs_query=query, stream=True)
+        assert np.array_equal(A.matmat(np.eye(3)), X[np.ix_(kept, np.sort(genes))])
+        assert found.samples.tolist() == list(map(str, kept))
+        assert found.features.tolist() == ["2", "9", "40"]
+
+
 def test_every_pass_reads_the_experiment_as_it_was_opened(experiment: Path, tmp_path: Path) -> None:
     soma = pytest.importorskip("tiledbsoma")
     pa = pytest.importorskip("pyarrow")

@@ -23,6 +23,7 @@ class FolderServer(ThreadingHTTPServer):
         self.only = ""  # part of the paths that have the fault
         self.n_answers = self.n_bytes = self.n_faults = 0
         self.rate = 0.0  # bytes per second of all connections together
+        self.pause = 0.0  # seconds before each answer
         self.free_at = 0.0
         self.lock = threading.Lock()
 
@@ -64,6 +65,7 @@ class _Handler(BaseHTTPRequestHandler):
         path = unquote(urlsplit(self.path).path).lstrip("/")
         file = self.server.folder / path
         fault = self.server.next_fault(path)
+        time.sleep(self.server.pause)
         if fault.isdigit():
             self._answer(int(fault), b"no")
             return
@@ -82,7 +84,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not file.is_file():
             self._answer(404, b"no")
             return
-        whole, stats = file.read_bytes(), file.stat()
+        stats = file.stat()
+        size = stats.st_size
         tag = {"ETag": f'"{stats.st_mtime_ns:x}-{stats.st_size:x}"', "Last-Modified": formatdate(stats.st_mtime)}
         if fault == "etag":
             tag["ETag"] = '"another"'
@@ -90,30 +93,30 @@ class _Handler(BaseHTTPRequestHandler):
         if asked is None or fault in ("whole", "whole, no length"):
             if fault == "packed":
                 tag["Content-Encoding"] = "gzip"
-            self._answer(200, whole, tag, fault)
+            self._answer(200, file.read_bytes(), tag, fault)
             return
-        first, last = int(asked[1]), min(int(asked[2] or len(whole)), len(whole) - 1)
-        if first >= len(whole):
-            self._answer(416, b"", {**tag, "Content-Range": f"bytes */{len(whole)}"})
+        first, last = int(asked[1]), min(int(asked[2] or size), size - 1)
+        if first >= size:
+            self._answer(416, b"", {**tag, "Content-Range": f"bytes */{size}"})
             return
-        body = whole[first : last + 1]
+        with file.open("rb") as content:
+            content.seek(first)
+            body = content.read(last + 1 - first)
         spans = {
-            "range": f"bytes {first + 1}-{last + 1}/{len(whole) + 2}",
-            "total": f"bytes {first}-{last}/{len(whole) + 7}",
+            "range": f"bytes {first + 1}-{last + 1}/{size + 2}",
+            "total": f"bytes {first}-{last}/{size + 7}",
             "unknown": f"bytes {first}-{last}/*",
             "nonsense": "bytes of all kinds",
-            "backwards": f"bytes {last + 1}-{first}/{len(whole)}",
-            "negative": f"bytes -5-{last}/{len(whole)}",
+            "backwards": f"bytes {last + 1}-{first}/{size}",
+            "negative": f"bytes -5-{last}/{size}",
             "huge": f"bytes {first}-{last}/{10**30}",
             "none": "",
         }
-        headers = {**tag, "Content-Range": spans.get(fault, f"bytes {first}-{last}/{len(whole)}")}
+        headers = {**tag, "Content-Range": spans.get(fault, f"bytes {first}-{last}/{size}")}
         if fault == "none":
             del headers["Content-Range"]
         if fault == "packed":
             headers["Content-Encoding"] = "gzip"
-        if fault == "shifted":
-            body = whole[-len(body) - 1 : -1] if first else body
         self._answer(206, body, headers, fault)
 
     def _answer(self, code: int, body: bytes, headers: dict[str, str] | None = None, fault: str = "") -> None:

@@ -266,7 +266,7 @@ def dask_operator(X: Any, memory_limit: int | str | None = None) -> Operator:
         raise ValueError(
             f"chunks must be NumPy arrays or SciPy CSR, got {type(X._meta).__name__}. Convert them with X.map_blocks."
         )
-    by_columns = issparse(X._meta) and X._meta.format == "csc"
+    by_columns = issparse(X._meta) and getattr(X._meta, "format", "") == "csc"
     as_it_is = not by_columns and (X.numblocks[1] == 1 or X.shape[0] >= X.shape[1])
     tall = X if as_it_is else (X.conj() if X.dtype.kind == "c" else X).T
     rows = tall if tall.numblocks[1] == 1 else tall.rechunk({0: "auto", 1: -1})

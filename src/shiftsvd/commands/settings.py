@@ -410,8 +410,7 @@ class Settings:
     @property
     def where(self) -> dict[str, Any]:
         """The arguments of `io.open_matrix` that select a matrix in the files."""
-        names = ("format", "key", "orient", "feature_types", "var_names", "stack", "join")
-        names += ("measurement", "obs_query")
+        names = ["format", "key", "orient", "feature_types", "var_names", "measurement", "obs_query", "stack", "join"]
         return {name: getattr(self, name) for name in names}
 
     @property

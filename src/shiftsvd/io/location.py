@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from shiftsvd.errors import is_address, without_secrets
@@ -42,10 +42,12 @@ class Connection:
         if (known := self._seen.get(address)) is not None:
             return known
         try:
-            return self._same(address, self.server.stat(address))
+            found = self.server.stat(address)
         except FileNotFoundError:
-            self._same(address, None)
+            self._check_same(address, None)
             raise
+        self._check_same(address, found)
+        return found
 
     def is_folder(self, address: str) -> bool:
         if address not in self._folders:
@@ -60,9 +62,9 @@ class Connection:
         try:
             data, found = self.server.fetch(address, lo, hi)
         except FileNotFoundError:
-            self._same(address, None)
+            self._check_same(address, None)
             raise
-        self._same(address, found)
+        self._check_same(address, found)
         with self._lock:
             self.n_reads, self.n_bytes = self.n_reads + 1, self.n_bytes + len(data)
         expected = max(0, (found.size if hi is None else min(hi, found.size)) - lo)
@@ -70,13 +72,12 @@ class Connection:
             raise failed(address, f"cannot be read: the server sent {len(data):,} of {expected:,} bytes.")
         return data
 
-    def _same(self, address: str, found: Stat | None) -> Any:
+    def _check_same(self, address: str, found: Stat | None) -> None:
         if (known := self._seen.setdefault(address, found)) != found:
             size = f"{known.size:,} bytes" if known else "absent"
             now = f"{found.size:,} bytes" if found else "absent"
             was = f" ({size}, now {now})" if size != now else ""
             raise failed(address, f"was changed on the server while it was read{was}. Start again.")
-        return found
 
     def through_blocks(self, address: str, lo: int, hi: int) -> bytes:
         hi = min(hi, self.stat(address).size)
@@ -174,10 +175,10 @@ class Location(_Base):
         size = 0 if kind == stat.S_IFDIR else self.connection.stat(self.address).size
         return os.stat_result((kind, 0, 0, 0, 0, 0, size, 0, 0, 0))
 
-    def open(self, mode: str = "r", *_: Any, **__: Any) -> IO[Any]:
+    def open(self, mode: str = "r", *_: Any, **__: Any) -> Any:
         if mode != "rb":
             raise OSError(f"{self} cannot be written: results are written to local folders only.")
-        return RangedFile(self)  # type: ignore[return-value]
+        return RangedFile(self)
 
     def read_bytes(self) -> bytes:
         return self.connection.read(self.address)

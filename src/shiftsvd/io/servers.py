@@ -289,7 +289,7 @@ class Store(Server):
         return bytes(data), self.stat(address)  # after the data: they are those of this object or of an older one
 
     def _call(self, address: str, name: str, n_bytes: int, **more: Any) -> Any:
-        files, kinds = self._of.files, (OSError, ValueError, RuntimeError, TypeError, *_foreign())
+        files, kinds = self._of.files, _raised()
         path = files._strip_protocol(address)
         try:
             if not files.async_impl:
@@ -313,6 +313,7 @@ def _stat_of(info: dict[str, Any]) -> Stat:
     return Stat(int(info.get("size") or 0), " ".join(str(info[name]) for name in _TAGS if name in info))
 
 
-def _foreign() -> list[type[Exception]]:
+def _raised() -> tuple[type[Exception], ...]:
     there = ((sys.modules.get(module), name) for module, name in _RAISED.items())
-    return [getattr(module, name) for module, name in there if module is not None]
+    foreign = (getattr(module, name) for module, name in there if module is not None)
+    return (OSError, ValueError, RuntimeError, TypeError, *foreign)

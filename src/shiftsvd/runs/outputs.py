@@ -38,7 +38,7 @@ class OutputExists(Worded, FileExistsError):
         self.args = parts  # OSError would interpret two arguments as errno and strerror
 
 
-def local(path: str | Path) -> Path:
+def local(path: str | os.PathLike[str]) -> Path:
     if is_address(path):
         raise ValueError(f"{without_secrets(str(path))} cannot be written: pass a path of this machine.")
     return Path(path)

@@ -191,7 +191,7 @@ def _is_sparse(array: Any) -> bool:
 
 def _dtype(path: Path, array: Any) -> np.dtype[Any]:
     kind = array.schema.field("soma_data").type
-    dtype = np.dtype(kind.to_pandas_dtype())
+    dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
     if len(array.shape) != 2 or dtype.kind not in "fiub":
         raise ValueError(f"{path} must hold a matrix of numbers, got {len(array.shape)} dimensions of {kind}.")
     return dtype

@@ -52,9 +52,9 @@ def read_npy(path: Path, key: str | None, memory_limit: int | str | None) -> Ope
         if claimed != there:
             counted = f"its header declares {claimed:,} bytes, but the file has {there:,}"
             raise ValueError(f"{path} is damaged: {counted}. Copy it again.")
-        file = path if isinstance(path, Location) else ""
+        place = path if isinstance(path, Location) else ""
         about = str(path), fingerprint_of(path), shape[::-1] if fortran else shape, dtype.newbyteorder("=")
-        return Opened(NpyRows(*about, dtype, head.tell(), conjugate=fortran, file=file), transposed=fortran)
+        return Opened(NpyRows(*about, dtype, head.tell(), conjugate=fortran, file=place), transposed=fortran)
 
 
 @dataclass(frozen=True, eq=False)

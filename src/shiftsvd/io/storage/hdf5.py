@@ -126,6 +126,7 @@ class _Guard(RawIOBase):
     HDF5 reads each of its metadata blocks at once, so a read that begins with the signature starts a collection.
     """
 
+    name: Any
     width = 8  # bytes of a length
 
     def readinto(self, buffer: Any) -> int:

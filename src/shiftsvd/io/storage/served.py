@@ -15,7 +15,7 @@ _IS_METADATA = (*METADATA, ".zattrs")
 Check = Callable[[Location, str, bytes], None]
 
 
-class ServedStore(Store):
+class ServedStore(Store):  # type: ignore[misc]  # Zarr is not installed for mypy
     """The objects below a location; `check` validates the content of each object that is read whole."""
 
     supports_writes = supports_deletes = supports_partial_writes = False
