@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -87,16 +87,23 @@ def _uri(path: Path) -> str:
     return str(getattr(path, "address", path))
 
 
-def _context(memory_limit: int | str | None) -> Any:
-    soma, limit = optional("tiledbsoma", "soma"), limit_of(memory_limit)
-    buffer = _BUFFER if limit is None else int(np.clip(limit // _SHARE, _LEAST, _BUFFER))
-    return soma.SOMATileDBContext(tiledb_config={"soma.init_buffer_bytes": buffer})
+def _buffer(memory_limit: int | str | None) -> int:
+    limit = limit_of(memory_limit)
+    if limit is None:
+        return _BUFFER
+    return 1 << int(np.clip(limit // _SHARE, _LEAST, _BUFFER)).bit_length() - 1  # few sizes, as each has a context
+
+
+@cache
+def _context(buffer: int) -> Any:
+    # Each context has threads of its own, so objects of one process share it.
+    return optional("tiledbsoma", "soma").SOMATileDBContext(tiledb_config={"soma.init_buffer_bytes": buffer})
 
 
 @contextmanager
 def opened(path: Path, memory_limit: int | str | None) -> Iterator[Any]:
     soma = optional("tiledbsoma", "soma")
-    with _soma_errors(path), soma.open(_uri(path), context=_context(memory_limit)) as experiment:
+    with _soma_errors(path), soma.open(_uri(path), context=_context(_buffer(memory_limit))) as experiment:
         if not isinstance(experiment, soma.Experiment):
             raise ValueError(f"{path} must be an Experiment of TileDB-SOMA, got a {type(experiment).__name__}.")
         yield experiment
@@ -231,7 +238,7 @@ class SomaRows(RowSource):
     def _array(self) -> Any:
         soma = optional("tiledbsoma", "soma")
         with _soma_errors(self.name):
-            context = _context(self._memory_limit)
+            context = _context(_buffer(self._memory_limit))
             return soma.open(self.where.uri, context=context, tiledb_timestamp=self.where.timestamp)
 
     @cached_property
@@ -259,8 +266,7 @@ class SomaRows(RowSource):
         return [0, *np.unique(cuts[(cuts > 0) & (cuts < self.shape[0])]).tolist(), self.shape[0]]
 
     def decoding_bytes(self, readers: int) -> int:
-        limit = limit_of(self._memory_limit)
-        return readers * 3 * (_BUFFER if limit is None else int(np.clip(limit // _SHARE, _LEAST, _BUFFER)))
+        return readers * 3 * _buffer(self._memory_limit)
 
     def read(self, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
         with _soma_errors(self.name):
