@@ -15,6 +15,19 @@ _ANY: Final = re.compile(f"[{_STEERS}]")
 _IN_LINES: Final = re.compile(rf"(?![\t\n])[{_STEERS}]")
 
 
+_ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+://)(?:[^\s/?#'\"]*@)?([^\s?#'\"]*)(?:[?#][^\s'\"]*)?")
+
+
+def is_address(text: object) -> bool:
+    """Return True for an address of data on a server, such as s3://bucket/x.zarr."""
+    return isinstance(text, str) and re.match("[A-Za-z][A-Za-z0-9+.-]+://", text) is not None
+
+
+def without_secrets(text: str) -> str:
+    """Remove the user information and the query from each address in a text: passwords, tokens, signatures."""
+    return _ADDRESS.sub(r"\1\2", text) if "://" in text else text
+
+
 def plain(text: str) -> str:
     return _ANY.sub(_written, text)
 
@@ -55,7 +68,8 @@ class Setting:
         if not self.has_value:
             return self.name
         written = repr(self.value)
-        if isinstance(self.value, str) and written == f"'{self.value}'":  # no escapes, so quotes can be replaced
+        is_plain = isinstance(self.value, str) and '"' not in self.value
+        if is_plain and written == f"'{self.value}'":  # no escapes, so quotes can be replaced
             written = f'"{self.value}"'
         return f"{self.name}={written}"
 

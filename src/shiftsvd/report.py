@@ -22,7 +22,7 @@ from shiftsvd.plot import ScoreRaster
 from shiftsvd.plot.fitted import ORANGE, Fit, largest, percent, read, short
 from shiftsvd.plot.points import CRISP
 from shiftsvd.runs.memory import shown_bytes
-from shiftsvd.runs.outputs import Outputs, refuse
+from shiftsvd.runs.outputs import Outputs, local, refuse
 from shiftsvd.solvers.base import TOL
 
 __all__ = ["write"]
@@ -121,7 +121,7 @@ def write(
     ...     "Explained variance" in Path(folder, "report.html").read_text(encoding="utf-8")
     True
     """
-    target = Path(path)
+    target = local(path)
     refuse([target], force)
     template = _template()
     fit = read(model)

@@ -37,14 +37,14 @@ WRITES = {
 WRITES["estimate"] = WRITES["fit"]  # which it takes, and writes nothing
 # All others. A new option goes here, or above and into a case.
 OTHERS = """
-    files file model stack join k format key orient feature_types var_names max_value allow_external ids drop
-    columns one_hot sep decimal thousands encoding comment skip na censored keep_total label_column mixed
-    chromosomes autosome extract exclude extract_range exclude_range exclude_long_range keep remove mind geno hwe
-    hwe_midp maf indep_pairwise indep_order preprocess labels scores_scale flavor batch mask covariates groups shift
-    scale missing unobserved penalty max_iter solver solvers tol certify seed threads memory device devices
-    scheduler workers dtype json_out force spreadsheet_safe progress quiet verbose max_absent project match
-    trust_ambiguous trust_order top_features trust_values weights compression rounds alpha alphas background affinity
-    n_neighbors t drop_first max_products max_passes
+    files file model stack join k format key orient feature_types var_names measurement obs_query max_value
+    allow_external ids drop columns one_hot sep decimal thousands encoding comment skip na censored keep_total
+    label_column mixed chromosomes autosome extract exclude extract_range exclude_range exclude_long_range keep
+    remove mind geno hwe hwe_midp maf indep_pairwise indep_order preprocess labels scores_scale flavor batch mask
+    covariates groups shift scale missing unobserved penalty max_iter solver solvers tol certify seed threads memory
+    device devices scheduler workers dtype json_out force spreadsheet_safe progress quiet verbose max_absent project
+    match trust_ambiguous trust_order top_features trust_values weights compression rounds alpha alphas background
+    affinity n_neighbors t drop_first max_products max_passes
 """
 
 

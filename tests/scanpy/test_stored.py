@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from shiftsvd import PCA
 from shiftsvd.scanpy import pca, project
 from tests.support.log_counts import GENES, annotated, assert_near, chunks_of, counts, explicit
 
@@ -85,3 +86,30 @@ def test_results_survive_a_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.varm["PCs"], adata.varm["PCs"])
     project(again, again)
     assert_near(again.obsm["X_pca"], adata.obsm["X_pca"].astype(np.float64), 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("form", ["csr", "csc", "array"])
+def test_a_lazy_matrix_is_fitted_without_being_loaded(form: str, tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    pytest.importorskip("dask.array")
+    X = sparse.random_array((2300, 1100), density=0.01, rng=np.random.default_rng(0))
+    anndata.AnnData(X.toarray() if form == "array" else X.asformat(form)).write_h5ad(tmp_path / "X.h5ad")
+    expected = PCA(2, random_state=0, tol=1e-9).fit(X)
+    sizes: list[int] = []
+
+    def seen(block: Any) -> Any:
+        sizes.append(block.shape[0] * block.shape[1])
+        return block
+
+    with h5py.File(tmp_path / "X.h5ad") as root:
+        adata = anndata.experimental.read_lazy(root)
+        adata.X = adata.X.map_blocks(seen, dtype=adata.X.dtype, meta=adata.X._meta)
+        fits = [PCA(2, random_state=0, tol=1e-9).fit(adata.X)]
+        pca(adata, 2)
+        assert max(sizes) < X.shape[0] * X.shape[1]
+        if form != "array":  # the matrix in the file itself
+            fits.append(PCA(2, random_state=0, tol=1e-9).fit(anndata.io.sparse_dataset(root["X"])))
+        assert_near(adata.obsm["X_pca"], fits[0].transform(X), 1e-3)
+    for fit in fits:
+        assert np.allclose(fit.singular_values_, expected.singular_values_, rtol=1e-9)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,7 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
     if is_lazy(X):
         from shiftsvd.backends.dask import dask_operator
 
-        return dask_operator(unlabelled(X), memory_limit)
+        return dask_operator(unwrapped(X), memory_limit)
     if issparse(X):
         C, by_columns = validation.canonical(X, threads, memory_limit)
         A = SparseRows(C, n_threads=threads, memory_limit=memory_limit)
@@ -128,11 +129,13 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
 
 
 def is_lazy(X: Any) -> bool:
-    kinds = type(unlabelled(X)).__mro__  # AnnData's views derive from those of Dask
+    kinds = type(unwrapped(X)).__mro__  # AnnData's views derive from those of Dask
     return any(kind.__module__.startswith("dask.") for kind in kinds)
 
 
-def unlabelled(X: Any) -> Any:
+def unwrapped(X: Any) -> Any:
+    if type(X).__module__ == "anndata._core.sparse_dataset":  # a sparse matrix in a file, such as X of a backed AnnData
+        return import_module("anndata.experimental").read_elem_lazy(X.group)
     return X.data if type(X).__module__.partition(".")[0] == "xarray" and hasattr(X, "dims") else X
 
 

@@ -266,7 +266,8 @@ def dask_operator(X: Any, memory_limit: int | str | None = None) -> Operator:
         raise ValueError(
             f"chunks must be NumPy arrays or SciPy CSR, got {type(X._meta).__name__}. Convert them with X.map_blocks."
         )
-    as_it_is = X.numblocks[1] == 1 or X.shape[0] >= X.shape[1]
+    by_columns = issparse(X._meta) and getattr(X._meta, "format", "") == "csc"
+    as_it_is = not by_columns and (X.numblocks[1] == 1 or X.shape[0] >= X.shape[1])
     tall = X if as_it_is else (X.conj() if X.dtype.kind == "c" else X).T
     rows = tall if tall.numblocks[1] == 1 else tall.rechunk({0: "auto", 1: -1})
     A = DaskRows(rows, memory_limit=memory_limit)
@@ -274,6 +275,8 @@ def dask_operator(X: Any, memory_limit: int | str | None = None) -> Operator:
 
 
 def _check_sparse(X: Any) -> None:
+    if X._meta.format == "csc" and X.numblocks[0] == 1:
+        return  # the adjoint has chunks of CSR
     if X._meta.format != "csr":
         raise ValueError(
             f"sparse chunks must be CSR, got {X._meta.format.upper()}. "

@@ -17,7 +17,7 @@ from shiftsvd.backends.files import left_beside
 from shiftsvd.backends.validation import named
 from shiftsvd.commands import writing
 from shiftsvd.commands.applying import coordinate_table, precision
-from shiftsvd.commands.options import print_message, worded
+from shiftsvd.commands.options import as_given, print_message, worded
 from shiftsvd.commands.settings import Settings, check_files, need_folder
 from shiftsvd.commands.tables import WRITERS, Block, write_rows
 from shiftsvd.errors import Refused, Setting, few, plain_lines, plural
@@ -190,7 +190,7 @@ def _run(
             "file": settings.file,
             "shape": list(fits.shape),
             "dtype": str(fits.dtype),
-            "settings": {name: getattr(settings, name) for name in recorded.split()},
+            "settings": {name: _recorded(getattr(settings, name)) for name in recorded.split()},
             **({"table": settings.choices.told} if settings.choices.told else {}),
             "version": version("shiftsvd"),
         }
@@ -199,6 +199,10 @@ def _run(
     click.echo(json.dumps(document) if settings.json_out else _printed(document, found, columns))
     if settings.out:
         print_message(f"written: {', '.join(document['outputs'].values())}", settings.quiet)
+
+
+def _recorded(value: Any) -> Any:
+    return as_given(value) if isinstance(value, str) else value
 
 
 @contextmanager

@@ -140,7 +140,7 @@ def _describer(paths: list[Path], kinds: str, memory: str | None) -> Any:
     if len(paths) > 1:
         return None
     place = formats()[kinds].describe
-    if place is None and paths[0].is_dir():
+    if kinds == "zarr":
         with opened_tree(paths[0], memory) as tree:
             claimed = (each for each in formats().values() if each.claims and each.element)
             place = next((each.describe for each in claimed if resolve(str(each.claims))(tree.root)), None)

@@ -42,6 +42,7 @@ from shiftsvd.front import planned as planned_for
 from shiftsvd.io import Names
 from shiftsvd.io.choices import JOIN
 from shiftsvd.io.formats.table import Column, read_column
+from shiftsvd.io.location import Location
 from shiftsvd.io.opening import open_chosen
 from shiftsvd.missing.completion import Effort, mean_rows
 from shiftsvd.missing.completion import foreseen as foreseen_completion
@@ -169,7 +170,7 @@ def _opened(settings: Settings) -> tuple[Observed, Names]:
     how = vars(settings.resources) | settings.where | {"choices": settings.choices}
     if settings.left_missing != "error":
         whole = settings.missing == "em"
-        return open_with_gaps(settings.files, unobserved=settings.unobserved, whole=whole, **how)
+        return open_with_gaps(settings.paths, unobserved=settings.unobserved, whole=whole, **how)
     paths = [path.absolute() for path in settings.paths] if settings.on_cluster else settings.paths
     return open_chosen(paths, stream=settings.on_cluster or None, **how)
 
@@ -371,8 +372,10 @@ def estimated(given: Settings) -> dict[str, Any]:
         stages["scores"] = model + packages + beside + written_bytes(A, names.samples is not None, count, paths)
         stages["report"] = model + packages + DRAWN * ("report" in paths)
     seconds = foreseen.seconds_per_pass
+    moved = _moved(settings, A, held, foreseen.n_passes + reads)
     return {
         "file": settings.file,
+        **moved,
         "samples": B.shape[0],
         "features": B.shape[1],
         "preprocess": list(settings.preprocess) or None,
@@ -388,6 +391,16 @@ def estimated(given: Settings) -> dict[str, Any]:
         "seconds": None if seconds is None or foreseen.seconds is None else foreseen.seconds + seconds * reads,
         **({} if completion is None else completion.facts),
     }
+
+
+def _moved(settings: Settings, A: Operator, held: int, n_passes: int) -> dict[str, int]:
+    sizes = [path.n_bytes for path in settings.paths if isinstance(path, Location)]
+    if not sizes:
+        return {}
+    again = A.costs.file_bytes  # 0 if the data are in memory
+    known = [size for size in sizes if size is not None]
+    once = min(sum(known), again or held) if len(known) == len(sizes) else again or held
+    return {"moved_bytes": once * (n_passes if again else 1)}
 
 
 def _check_predictable(settings: Settings) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 
 import click
 
-from shiftsvd.errors import Setting, Worded, plain
+from shiftsvd.errors import Setting, Worded, is_address, plain, without_secrets
 from shiftsvd.names import resolve
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -22,7 +22,7 @@ OF_TABLES: Final = "ids drop columns one_hot na censored keep_total sep decimal 
 HEADINGS: Final = {
     "Components": "k alpha alphas background affinity n_neighbors t drop_first solver solvers rounds tol certify "
     "max_products max_passes seed",
-    "Data": "stack join format key orient feature_types var_names allow_external max_absent",
+    "Data": "stack join format key orient feature_types var_names measurement obs_query allow_external max_absent",
     "Tables": f"{OF_TABLES} label_column mixed supplementary",
     "...": "",
     "Preparation": "preprocess trust_values shift scale",
@@ -103,6 +103,8 @@ class Matrix(click.Path):
     def convert(self, value: Any, parameter: click.Parameter | None, ctx: click.Context | None) -> Any:
         from shiftsvd.io.sniff import split_element
 
+        if is_address(value):
+            return self._on_server(value, ctx)
         element = split_element(Path(value))[1]
         if element is not None:
             value = os.fspath(value).removesuffix(f"::{element}")
@@ -120,10 +122,35 @@ class Matrix(click.Path):
         ctx.meta.setdefault(SPOOLED, {})[file] = str(path)
         return file
 
+    def _on_server(self, value: str, ctx: click.Context | None) -> str:
+        from shiftsvd.io.location import Location, located
+        from shiftsvd.io.spooling import spooled_download
+
+        location = located(value)
+        if not isinstance(location, Location) or ctx is None:
+            return str(location)
+        try:
+            file = ctx.with_resource(spooled_download(location, ctx.params.get("format")))
+        except (ValueError, OSError, ImportError) as error:
+            raise click.ClickException(plain(as_given(worded(error)))) from None
+        if file is location:
+            return value
+        ctx.meta.setdefault(SPOOLED, {})[str(file)] = str(location)
+        return str(file)
+
+
+class Local(click.Path):
+    """A path of this machine."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if is_address(value):
+            self.fail(f"must be a path of this machine, got {without_secrets(value)}.", parameter, ctx)
+        return super().convert(value, parameter, ctx)
+
 
 # A matrix may be a folder (Zarr), and "-" is stdin. The readers check the content.
 MATRIX: Final = Matrix(exists=True, allow_dash=True)
-FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+FILE: Final = Local(exists=True, dir_okay=False, path_type=Path)
 
 
 # Callbacks of click that check values
@@ -265,15 +292,15 @@ def _use_of(names: Sequence[str]) -> str | None:
 
 
 def typed() -> str:
-    return str(click.get_current_context().meta.get(LINE, "shiftsvd"))
+    return without_secrets(str(click.get_current_context().meta.get(LINE, "shiftsvd")))
 
 
 def as_given(text: str) -> str:
-    """Replace the paths of temporary files in a text by the pipes copied to these files."""
+    """Replace paths of temporary files in a text by what they hold, and remove the secrets of addresses."""
     context = click.get_current_context(silent=True)
     for file, pipe in ({} if context is None else context.meta.get(SPOOLED, {})).items():
         text = text.replace(file, pipe)
-    return text
+    return without_secrets(text)
 
 
 def print_message(text: str, quiet: bool = False) -> None:

@@ -94,6 +94,14 @@ class Settings:
         "matches files with either.  [default: symbols of 10x files, the index of var of AnnData; ids if one occurs "
         "twice]"
     )
+    measurement: str | None = option(
+        "Measurement of a TileDB-SOMA experiment.  [default: the only one, or RNA]", metavar="NAME"
+    )
+    obs_query: str | None = option(
+        "Cells of a TileDB-SOMA experiment to read: a condition on columns of obs, such as 'cell_type == \"T cell\"'.  "
+        "[default: all cells]",
+        metavar="CONDITION",
+    )
     allow_external: bool = option(
         "Follow links and virtual datasets of HDF5 and Zarr files into other files. Use for trusted files only.",
         default=False,
@@ -313,13 +321,13 @@ class Settings:
     workers: int | None = option("Start this number of worker processes, and read and compute on them.")
     checkpoint: str | None = option(
         "Folder for the result of each pass over the data; repeat an interrupted command to continue.",
-        type=click.Path(file_okay=False),
+        type=options.Local(file_okay=False),
     )
 
     out: str | None = option(
         "Output folder.  [default: print the result and write no files]",
         *("-o", "--out"),
-        type=click.Path(file_okay=False),
+        type=options.Local(file_okay=False),
     )
     scores: Literal["parquet", "csv", "npy", "none"] | None = option(
         "Format of the scores.  [default: csv for CSV and TSV files; else parquet, or csv without pyarrow]"
@@ -393,14 +401,16 @@ class Settings:
 
         return as_given(several(self.paths))
 
-    @property
+    @cached_property
     def paths(self) -> list[Path]:
-        return [Path(file) for file in self.files]
+        from shiftsvd.io.location import located
+
+        return [located(file) for file in self.files]
 
     @property
     def where(self) -> dict[str, Any]:
         """The arguments of `io.open_matrix` that select a matrix in the files."""
-        names = ("format", "key", "orient", "feature_types", "var_names", "stack", "join")
+        names = ["format", "key", "orient", "feature_types", "var_names", "measurement", "obs_query", "stack", "join"]
         return {name: getattr(self, name) for name in names}
 
     @property

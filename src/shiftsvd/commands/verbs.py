@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from shiftsvd.commands.options import FILE, MATRIX, OF_TABLES, declared, parameters, print_message
+from shiftsvd.commands.options import FILE, MATRIX, OF_TABLES, Local, declared, parameters, print_message
 from shiftsvd.commands.running import Subcommand
 from shiftsvd.commands.settings import USUAL, Settings, check_files, device_named
 from shiftsvd.extend import extensions
@@ -14,8 +14,8 @@ from shiftsvd.names import resolve
 
 _SETTINGS: Final = {each.name: each for each in fields(Settings)}
 _MODEL: Final = click.Argument(["model"], type=FILE)
-_DATA: Final = f"format key orient feature_types var_names allow_external {OF_TABLES}"
-_TABLE_OUT: Final = click.Path(allow_dash=True)  # `settings.table_format` refuses folders
+_DATA: Final = f"format key orient feature_types var_names measurement obs_query allow_external {OF_TABLES}"
+_TABLE_OUT: Final = Local(allow_dash=True)  # `settings.table_format` refuses folders
 
 
 def named(settings: str) -> list[click.Parameter]:
@@ -108,7 +108,7 @@ def fit(settings: Settings) -> None:
         files("FILE...", required=True),
         *named("stack join"),
         out('File for the scores: .parquet, .csv or .npy; "-": CSV on standard output.', type=_TABLE_OUT),
-        *named("format key orient feature_types var_names allow_external max_absent"),
+        *named("format key orient feature_types var_names measurement obs_query allow_external max_absent"),
         *of_extensions("transform"),
         *named(f"trust_values {OF_TABLES} threads memory dtype progress force spreadsheet_safe quiet verbose"),
     ],
@@ -192,7 +192,7 @@ def estimate(settings: Settings) -> None:
     *("convert counts.mtx.gz counts.zarr", "convert counts.npz big.h5ad --compression gzip"),
     takes=[
         click.Argument(["file"], metavar="IN", type=MATRIX),
-        click.Argument(["out"], metavar="OUT", type=click.Path()),
+        click.Argument(["out"], metavar="OUT", type=Local()),
         *named(f"{_DATA} compression memory force quiet verbose"),
     ],
 )
@@ -213,6 +213,8 @@ def convert(settings: Settings) -> None:
         orient=settings.orient,
         feature_types=settings.feature_types,
         var_names=settings.var_names,
+        measurement=settings.measurement,
+        obs_query=settings.obs_query,
         force=settings.force,
         memory_limit=settings.memory,
         compression=settings.compression,
@@ -226,7 +228,7 @@ def convert(settings: Settings) -> None:
     takes=[
         _MODEL,
         click.Argument(["files"], metavar="[SCORES [NEW]]", type=MATRIX, nargs=-1),
-        out("File for the report, such as report.html.", type=click.Path()),
+        out("File for the report, such as report.html.", type=Local()),
         *named("memory force quiet verbose"),
     ],
 )

@@ -17,11 +17,12 @@ import numpy as np
 
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.commands.hooks import Hooks, Run
-from shiftsvd.commands.options import print_message, typed
+from shiftsvd.commands.options import as_given, print_message, typed
 from shiftsvd.commands.settings import OF_RESULTS, Settings
 from shiftsvd.commands.tables import WRITERS, Table, Write, component_names, format_named, write_rows
 from shiftsvd.errors import plain_lines, plural
 from shiftsvd.io import Names
+from shiftsvd.io.location import Location, located
 from shiftsvd.io.sniff import format_of, formats, named_format, split_element
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.model_file import load_model
@@ -61,7 +62,8 @@ class Result:
     def of(cls, run: Run, features: Any, recorded: tuple[str, ...], paths: Mapping[str, Path], seconds: float) -> Self:
         pca, A, settings = run.pca, run.A, run.settings
         info, more = pca.info_, settings.extra
-        several = {"files": list(settings.files), "stack": settings.stack} if len(settings.files) > 1 else {}
+        files = [as_given(file) for file in settings.files]
+        several = {"files": files, "stack": settings.stack} if len(files) > 1 else {}
         own = {name: getattr(settings, name) for name in OF_RESULTS} | {name: more[name] for name in recorded}
         document = {
             "singular_values": numbers(pca.singular_values_),
@@ -303,9 +305,10 @@ def placed(settings: Settings, files: Mapping[str, str | Path], more: Sequence[s
     _warn_of_others(folder, {str(file) for file in files.values()}, more)
     paths = {name: folder / file if isinstance(file, str) else file for name, file in files.items()}
     paths["result"] = folder / MANIFEST  # written last, as it has hashes of the others
-    given = [*settings.paths, *([] if settings.background is None else [Path(settings.background)])]
+    given = [*settings.paths, *([] if settings.background is None else [located(settings.background)])]
     for path in paths.values():
-        inputs = [file for file, _ in map(split_element, given) if file.exists()]
+        local = (file for file, _ in map(split_element, given) if not isinstance(file, Location))
+        inputs = [file for file in local if file.exists()]
         if path.exists() and not path.is_symlink() and any(map(path.samefile, inputs)):
             raise ValueError(f"{path} is an input file and would be overwritten. Use another folder for --out.")
     return paths

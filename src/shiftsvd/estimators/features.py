@@ -13,7 +13,7 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from shiftsvd.backends import as_operator, is_lazy, unlabelled
+from shiftsvd.backends import as_operator, is_lazy, unwrapped
 from shiftsvd.backends.columns import Places
 from shiftsvd.backends.device import Arrays, arrays_of
 from shiftsvd.backends.validation import before_sklearn
@@ -193,7 +193,7 @@ def scores_by_row(estimator: Any, X: Any) -> Any:
     from shiftsvd.backends.dask import lazy_scores
 
     checked(estimator, X, reset=False)
-    return lazy_scores(_without_stream(estimator), unlabelled(X))
+    return lazy_scores(_without_stream(estimator), unwrapped(X))
 
 
 def points(estimator: Any, Z: Any, found: Callable[[Panel], Panel], by_row: bool = True) -> Any:
@@ -206,7 +206,7 @@ def points(estimator: Any, Z: Any, found: Callable[[Panel], Panel], by_row: bool
         return found(Z)
     from shiftsvd.backends.dask import lazy_points
 
-    return lazy_points(_without_stream(estimator), unlabelled(Z))
+    return lazy_points(_without_stream(estimator), unwrapped(Z))
 
 
 def _without_stream(estimator: Any) -> Any:

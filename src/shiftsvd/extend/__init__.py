@@ -14,13 +14,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from shiftsvd.names import lazy, resolve
 
 if TYPE_CHECKING:
     from shiftsvd.commands.hooks import Hooks as Hooks
     from shiftsvd.commands.hooks import Run as Run
+    from shiftsvd.commands.options import Local as Local
     from shiftsvd.commands.options import checked_by as checked_by
     from shiftsvd.commands.options import group_options as group_options
     from shiftsvd.commands.options import print_message as print_message
@@ -53,6 +54,14 @@ class Format(NamedTuple):
     describe : str or None
         "module:function" of ``(path, opened, key, memory_limit) -> mapping``: facts of a file by name for ``shiftsvd
         info``, with a mapping "settings" of options of a first fit. It must not read the whole matrix.
+    remote : "copied", "read" or "refused"
+        For an address such as s3://bucket/x: copy the file to a temporary one, pass the address to the reader as an
+        object with the methods of a Path that read, or raise an error, as for formats of several files.
+    schemes : tuple of str
+        For a reader that opens addresses by itself: schemes of addresses that only this format has, such as "soma".
+        Other addresses are passed to the reader, without a check of their content, if the user names the format.
+    selects : bool
+        Whether the reader has the keywords `measurement` and `obs_query` of `io.open_matrix`.
 
     See Also
     --------
@@ -73,6 +82,9 @@ class Format(NamedTuple):
     claims: str | None = None
     element: str | None = None
     describe: str | None = None
+    remote: Literal["copied", "read", "refused"] = "copied"
+    schemes: tuple[str, ...] = ()
+    selects: bool = False
 
 
 class Decoder(NamedTuple):
@@ -238,6 +250,6 @@ def public_modules() -> dict[str, str]:
 if not TYPE_CHECKING:
     homes = {
         "shiftsvd.commands.hooks": ("Hooks", "Run"),
-        "shiftsvd.commands.options": ("checked_by", "group_options", "print_message", "split_names"),
+        "shiftsvd.commands.options": ("Local", "checked_by", "group_options", "print_message", "split_names"),
     }
     __getattr__, __dir__ = lazy(__name__, homes)

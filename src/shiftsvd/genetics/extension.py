@@ -24,8 +24,10 @@ EXTENSION: Final = Extension(
     name="genetics",
     module="shiftsvd.genetics",
     formats={
-        "bed": Format("shiftsvd.genetics.files:read_bed", (".bed",), ("PLINK",), "PLINK 1 genotypes"),
-        "pgen": Format("shiftsvd.genetics.files:read_pgen", (".pgen",), ("PLINK 2",), "PLINK 2 genotypes"),
+        "bed": Format("shiftsvd.genetics.files:read_bed", (".bed",), ("PLINK",), "PLINK 1 genotypes", remote="refused"),
+        "pgen": Format(
+            "shiftsvd.genetics.files:read_pgen", (".pgen",), ("PLINK 2",), "PLINK 2 genotypes", remote="refused"
+        ),
     },
     magic={
         **{

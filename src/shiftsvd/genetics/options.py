@@ -4,10 +4,10 @@ from typing import Any, Final, get_args
 
 import click
 
-from shiftsvd.extend import checked_by, group_options
+from shiftsvd.extend import Local, checked_by, group_options
 from shiftsvd.genetics.extension import SHARES, Build, Chromosomes, MatchName, ProjectName, ScoresScale
 
-_FILE: Final = click.Path(exists=True, dir_okay=False)
+_FILE: Final = Local(exists=True, dir_okay=False)
 _LIST: Final = "a file with FID and IID, or IID only, on each line."
 _RANGES: Final = "a file with chromosome, first and last position on each line."
 

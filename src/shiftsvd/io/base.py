@@ -19,7 +19,7 @@ from typing import IO, Any, Literal, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.errors import Part, Refused, Setting, plain_lines, sentence
+from shiftsvd.errors import Part, Refused, Setting, is_address, plain_lines, sentence
 from shiftsvd.names import VarNamesName
 from shiftsvd.runs.memory import beyond, limit_of
 
@@ -184,7 +184,7 @@ def reading(path: Path | str, *parts: Path) -> Iterator[None]:
         raise (error if str(error).startswith(names) else error.after(f"{path}: ")).plain() from error.__cause__
     except (OSError, *_DAMAGED) as error:
         text = str(error)
-        if not text.startswith(names):
+        if not text.startswith(names) and not (isinstance(error, OSError) and is_address(text)):
             why = getattr(error, "strerror", None) or text or type(error).__name__
             text = f"{path} cannot be read: {why}"
         elif text == plain_lines(text):
@@ -242,7 +242,7 @@ def refuse_key(path: Path, key: str | None) -> None:
         raise Refused(f"{path} holds a single matrix without a name. Remove ", Setting("key", key), ".")
 
 
-def plausible_shape(path: Path, shape: Sequence[int], memory_limit: int | str | None) -> None:
+def plausible_shape(path: Path | str, shape: Sequence[int], memory_limit: int | str | None) -> None:
     if len(shape) != 2 or min(shape) < 1:
         raise ValueError(f"{path} must hold a matrix of at least one row and one column, got shape {tuple(shape)}")
     bounded(path, 8 * sum(int(size) for size in shape), memory_limit)

@@ -17,15 +17,16 @@ from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.extend import Decoder, merged
 from shiftsvd.io.base import Orient
 from shiftsvd.io.choices import NOTHING, Choices
+from shiftsvd.io.location import located
 from shiftsvd.io.opening import FeatureTypes, held_bytes, read_files
 from shiftsvd.io.sniff import decoder_of
-from shiftsvd.io.spooling import rereadable
+from shiftsvd.io.spooling import refuse_decoded, rereadable
 from shiftsvd.io.storage.anndata_store import COMPRESSIONS, Block, creating, is_converted, write
 from shiftsvd.io.storage.chunked import row_edges
 from shiftsvd.names import VarNamesName, resolve
 from shiftsvd.runs.memory import limit_of
 from shiftsvd.runs.messages import external_files
-from shiftsvd.runs.outputs import Outputs
+from shiftsvd.runs.outputs import Outputs, local
 
 Bucket = tuple[int, int]  # columns of the file: rows of the adjoint
 
@@ -108,6 +109,8 @@ def convert(
     orient: Orient | None = None,
     feature_types: FeatureTypes = None,
     var_names: VarNamesName | None = None,
+    measurement: str | None = None,
+    obs_query: str | None = None,
     force: bool = False,
     memory_limit: int | str | None = None,
     compression: str | None = None,
@@ -140,6 +143,8 @@ def convert(
         Which features to keep, as in `open_matrix`.
     var_names : "gene_symbols" or "gene_ids", optional
         Names of the genes, as in `open_matrix`.
+    measurement, obs_query : str, optional
+        For TileDB-SOMA experiments, as in `open_matrix`.
     force : bool
         Overwrite an existing file, or a .zarr or .bpcells folder that holds only output of `convert`.
     memory_limit : int (bytes) or str such as "2GB", optional
@@ -180,8 +185,9 @@ def convert(
     >>> A.shape
     (3, 2)
     """
-    path_in, path_out = Path(path_in), Path(path_out)
+    path_in, path_out = located(path_in), local(path_out)
     decoder = decoder_of(path_in) if format is None else None
+    refuse_decoded(path_in)
     targets = {} if decoder is None else decoder.targets
     write_blocks, recognised = merged("targets").get(path_out.suffix, (None, None))
     _refuse(path_out, compression, targets)
@@ -194,7 +200,7 @@ def convert(
         return
     with external_files(allow_external), rereadable([path_in], format) as [path_in]:
         where: dict[str, Any] = {"format": format, "key": key, "orient": orient, "feature_types": feature_types}
-        where |= {"var_names": var_names}
+        where |= {"var_names": var_names, "measurement": measurement, "obs_query": obs_query}
         opened = read_files([path_in], memory_limit, choices, **where)
         flip = opened.by_features
         shape = opened.matrix.shape[::-1] if flip else opened.matrix.shape

@@ -19,7 +19,8 @@ from shiftsvd.errors import Refused, Setting, plural, refuse
 from shiftsvd.io.base import Features, Labels, Names, Opened, Orient, reading
 from shiftsvd.io.choices import NOTHING, Censored, Choices, Columns, naming
 from shiftsvd.io.formats.table import with_classes
-from shiftsvd.io.sniff import format_of, formats, split_element
+from shiftsvd.io.location import located
+from shiftsvd.io.sniff import format_of, formats, opening_address, split_element
 from shiftsvd.io.spooling import refuse_device, rereadable
 from shiftsvd.io.stacking import JOINS, Join, read_stack, several
 from shiftsvd.io.storage.chunked import times_decoded
@@ -45,6 +46,12 @@ class MatrixOptions:
     feature_types: FeatureTypes = None
     join: Join | None = None
     var_names: VarNamesName | None = None
+    measurement: str | None = None
+    obs_query: str | None = None
+
+    @property
+    def selection(self) -> dict[str, str | None]:
+        return {"measurement": self.measurement, "obs_query": self.obs_query}
 
     def __post_init__(self) -> None:
         if self.orient not in (None, "rows", "columns"):
@@ -127,6 +134,8 @@ def open_matrix(
     feature_types: FeatureTypes = None,
     join: Join | None = None,
     var_names: VarNamesName | None = None,
+    measurement: str | None = None,
+    obs_query: str | None = None,
     ids: str | None = None,
     drop: Columns = (),
     columns: Columns = (),
@@ -147,7 +156,8 @@ def open_matrix(
     Parameters
     ----------
     path : str or Path, or a list of them
-        A file or folder, or ``"-"`` for standard input. Several files become one matrix, with `stack`.
+        A file or folder, an address such as ``"s3://bucket/x.zarr"``, or ``"-"`` for standard input. Several files
+        become one matrix, with `stack`.
     stack : "rows" or "columns", needed for several files
         "rows": the files have different samples and the same features; "columns": different features and the same
         samples. Names on the shared axis must agree; a different order is corrected, or raises an error if the file is
@@ -156,7 +166,8 @@ def open_matrix(
         Name of the format, such as "csv". Default: from the suffix, else from the first bytes.
     key : str, optional
         The element inside the file: a path in HDF5 or Zarr such as ``"layers/counts"`` or ``"raw/X"``, a variable of
-        NetCDF. Default: ``"X"`` of AnnData; elsewhere the only matrix in the file.
+        NetCDF, a layer of TileDB-SOMA. Default: ``"X"`` of AnnData, ``"data"`` of TileDB-SOMA; elsewhere the only
+        matrix in the file.
     orient : "rows" or "columns", optional
         Axis of the samples in the file. Default: the convention of the format.
     n_threads : int, optional
@@ -176,6 +187,11 @@ def open_matrix(
         Names of the genes, for 10x matrices, and for AnnData with both in ``var``. A symbol or id that several genes
         have, or that a gene lacks, is replaced by the other one. Default: symbols of 10x matrices and the index of
         ``var``, or the ids of all genes if any of these occurs twice.
+    measurement : str, optional
+        For TileDB-SOMA experiments: the measurement. Default: the only one, or "RNA".
+    obs_query : str, optional
+        For TileDB-SOMA experiments: a condition on columns of obs, in the syntax of its ``value_filter``, such as
+        ``'cell_type == "T cell" and n_genes > 500'``. Cells that do not satisfy it are not read.
     ids : str, optional
         For tables: the column of row names. Default: the first one, if it has no name, or is text without duplicates.
         Columns without names get their numbers, from 1.
@@ -245,6 +261,7 @@ def open_matrix(
     )
     where: dict[str, Any] = {"stack": stack, "format": format, "key": key, "orient": orient}
     where |= {"feature_types": feature_types, "join": join, "var_names": var_names}
+    where |= {"measurement": measurement, "obs_query": obs_query}
     with external_files(allow_external):
         return open_chosen(path, choices, stream=stream, n_threads=n_threads, memory_limit=memory_limit, **where)
 
@@ -286,7 +303,7 @@ def read_whole(
 
 
 def listed(path: str | Path | Sequence[str | Path]) -> list[Path]:
-    paths = [Path(path)] if isinstance(path, str | Path) else [Path(each) for each in path]
+    paths = [located(path)] if isinstance(path, str | Path) else [located(each) for each in path]
     if not paths:
         raise Refused(Setting("path"), " must name at least one file, got an empty list")
     if len(paths) > 1 and Path("-") in paths:
@@ -338,7 +355,7 @@ def read_files(
         choices = choices.of_parts() if which.stack == "columns" else with_classes(paths, which.format, choices)
 
     def read(path: Path, limit: int | str | None) -> Opened:
-        return _oriented(path, read_file(path, which.format, which.key, limit, choices), which)
+        return _oriented(path, read_file(path, which.format, which.key, limit, choices, **which.selection), which)
 
     if len(paths) == 1:
         return read(paths[0], memory_limit)
@@ -363,22 +380,34 @@ def read_file(
     key: str | None,
     memory_limit: int | str | None,
     choices: Choices = NOTHING,
+    **selection: str | None,
 ) -> Opened:
     with reading(path):
         file, element = split_element(path)
-        if not file.exists():
-            raise FileNotFoundError(f"{file} does not exist")
-        refuse_device(file)
+        if not opening_address(path, format):
+            if not file.exists():
+                raise FileNotFoundError(f"{file} does not exist")
+            refuse_device(file)
         kind = format_of(path, format)
         known = formats()[kind]
         read = resolve(known.reader)
         if known.is_table:
+            _refuse_selection(path, selection)
             return cast("Opened", read(path, key, memory_limit, choices))
         if not choices.remembered:  # ignore settings for tables that come from a model
             choices.refuse_for(kind)
+        if not known.selects:
+            _refuse_selection(path, selection)
+            selection = {}
         if element is not None and key is not None:
             raise Refused(f"{path} names an element of the file. Remove ", Setting("key", key), ".")
-        return cast("Opened", read(file, key if element is None else element, memory_limit))
+        return cast("Opened", read(file, key if element is None else element, memory_limit, **selection))
+
+
+def _refuse_selection(path: Path, selection: Mapping[str, str | None]) -> None:
+    for name, value in selection.items():
+        if value is not None:
+            raise Refused(f"{path} is no TileDB-SOMA experiment. Remove ", Setting(name, value), ".")
 
 
 def held_bytes(source: RowSource) -> int:

@@ -13,6 +13,7 @@ from shiftsvd.io.formats.grid import grid_of
 from shiftsvd.io.formats.header import head_of
 from shiftsvd.io.formats.table import refuse_settings
 from shiftsvd.io.formats.tally import Finding, Kind, of_numbers, refused
+from shiftsvd.io.location import located
 from shiftsvd.io.sniff import content_of, format_of, formats
 from shiftsvd.io.spooling import rereadable
 
@@ -179,7 +180,7 @@ def profile(
     >>> [column.kind for column in found.columns], found.settings
     (['identifier', 'measurement', 'measurement'], {'na': ['k.A.']})
     """
-    with rereadable([Path(path)], format) as (file,), reading(file):
+    with rereadable([located(path)], format) as (file,), reading(file):
         found = profiled(file, format, "matrix", Choices.of(**settings), memory_limit)
         if found is None:
             raise ValueError(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.extend import Decoder, Format, extensions, merged
+from shiftsvd.io.location import Location
 from shiftsvd.names import resolve
 
 
@@ -17,23 +18,30 @@ def _packed(*suffixes: str) -> tuple[str, ...]:
 
 
 _FORMATS: Final[dict[str, Format]] = {
-    "npy": Format("shiftsvd.io.formats.numpy_files:read_npy", (".npy",), ("npy",), "NumPy array"),
+    "npy": Format("shiftsvd.io.formats.numpy_files:read_npy", (".npy",), ("npy",), "NumPy array", remote="read"),
     "npz": Format(
         "shiftsvd.io.formats.numpy_files:read_npz", (".npz",), ("zip",), "SciPy sparse matrix, or NumPy arrays"
     ),
     "mtx": Format("shiftsvd.io.formats.market:read", _packed(".mtx"), ("MatrixMarket",), "MatrixMarket"),
     "zarr": Format(
-        "shiftsvd.io.storage.tree:read_zarr", (".zarr",), ("folder",), "Zarr: an array, or a CSR or CSC group"
+        "shiftsvd.io.storage.tree:read_zarr",
+        (".zarr",),
+        ("folder",),
+        "Zarr: an array, or a CSR or CSC group",
+        remote="read",
     ),
     "hdf5": Format(
         "shiftsvd.io.storage.tree:read_hdf5",
         (".h5", ".hdf5", ".hdf", ".he5"),
         ("HDF5",),
         "HDF5 dataset, or CSR or CSC group",
+        remote="read",
     ),
     "csv": Format("shiftsvd.io.formats.table:read", _packed(".csv"), (), "comma-separated table", True),
     "tsv": Format("shiftsvd.io.formats.table:read", _packed(".tsv", ".tab"), (), "tab-separated table", True),
-    "parquet": Format("shiftsvd.io.formats.table:read", (".parquet", ".pq"), ("Parquet",), "Parquet table", True),
+    "parquet": Format(
+        "shiftsvd.io.formats.table:read", (".parquet", ".pq"), ("Parquet",), "Parquet table", True, remote="read"
+    ),
     "arrow": Format(
         "shiftsvd.io.formats.table:read", (".arrow", ".feather", ".ipc"), ("Arrow",), "Arrow IPC or Feather table", True
     ),
@@ -87,6 +95,8 @@ def format_of(path: Path, format: str | None) -> str:  # noqa: A002
     ValueError
         If the suffix contradicts the content, or neither identifies a format.
     """
+    if opener := opening_address(path, format):
+        return opener
     path, known = split_element(path)[0], formats()
     if format is not None and format not in known:
         raise refuse("format", f"be one of {', '.join(known)}", format)
@@ -108,8 +118,21 @@ def format_of(path: Path, format: str | None) -> str:  # noqa: A002
     return named
 
 
+def opening_address(path: Path, format: str | None) -> str | None:  # noqa: A002
+    """Return the format whose reader opens an address by itself, or None."""
+    if not isinstance(path, Location):
+        return None
+    scheme = path.address.partition("://")[0]
+    named = (name for name, each in formats().items() if scheme in each.schemes or (each.schemes and name == format))
+    return next(named, None)
+
+
 def split_element(path: Path) -> tuple[Path, str | None]:
     """Split FILE::TABLE into the path of the file and the name of the table; other paths have none."""
+    if isinstance(path, Location):
+        address, mark, element = path.address.rpartition("::")
+        in_host = "]" in element  # an address of IPv6
+        return (Location(address, path.connection), element) if mark and not in_host else (path, None)
     file, mark, element = str(path).partition("::")
     return (Path(file), element) if mark and not path.exists() else (path, None)
 

@@ -7,12 +7,13 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from shiftsvd.backends.validation import NotFinite
 from shiftsvd.errors import Refused, Setting, Worded
-from shiftsvd.io.base import PIPED, raisable
-from shiftsvd.io.sniff import formats
+from shiftsvd.io.base import PIPED, raisable, reading
+from shiftsvd.io.location import Location
+from shiftsvd.io.sniff import decoder_of, format_of, formats, opening_address, split_element
 from shiftsvd.runs.memory import temporary_folder
 
 _PATIENCE: Final = 10.0  # seconds to wait for a process that writes to a pipe
@@ -27,6 +28,8 @@ def rereadable(paths: Sequence[Path], format: str | None) -> Iterator[list[Path]
 
 
 def _rereadable(path: Path, format: str | None) -> AbstractContextManager[Path]:  # noqa: A002
+    if isinstance(path, Location):
+        return spooled_download(path, format)
     if str(path) != "-":
         return spooled_pipe(path) if is_pipe(path) else nullcontext(path)
     if format is None or format not in formats():
@@ -41,6 +44,33 @@ def spooled_pipe(pipe: Path) -> AbstractContextManager[Path]:
     return _copied(_pieces_of_pipe(pipe), pipe.name, str(pipe))
 
 
+@contextmanager
+def spooled_download(location: Location, format: str | None) -> Iterator[Path]:  # noqa: A002
+    """Copy an object of a server to a temporary file, unless readers of its format read ranges of it."""
+    file, element = split_element(location)
+    if opening_address(location, format):
+        yield location
+        return
+    with reading(location):
+        if not file.exists():
+            raise FileNotFoundError(f"{file} does not exist")
+        refuse_decoded(file)
+        kind = format_of(location, format)
+        how = formats()[kind].remote
+        if how == "refused" or (how == "copied" and file.is_dir()):
+            raise ValueError(f"{file} is one of several files of the format {kind!r}. Download all of them.")
+    if how == "read":
+        yield location
+        return
+    with _copied(cast("Location", file).pieces(), file.name or "data", str(file)) as path:
+        yield path if element is None else Path(f"{path}::{element}")
+
+
+def refuse_decoded(path: Path) -> None:
+    if isinstance(path, Location) and decoder_of(path) is not None:
+        raise ValueError(f"{path} can only be converted, which decodes a local file. Download it first.")
+
+
 def is_pipe(path: Path | str) -> bool:
     try:
         return stat.S_ISFIFO(os.stat(path).st_mode)
@@ -48,8 +78,8 @@ def is_pipe(path: Path | str) -> bool:
         return False  # the reader reports it
 
 
-def refuse_device(path: Path | str) -> None:
-    mode = os.stat(path).st_mode
+def refuse_device(path: Path) -> None:
+    mode = path.stat().st_mode
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
         kind = "a socket" if stat.S_ISSOCK(mode) else "a device"
         raise ValueError(f"{path} is {kind}, not a file, a folder or a pipe.")

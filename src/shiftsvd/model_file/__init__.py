@@ -17,7 +17,7 @@ from shiftsvd.model_file import coding
 from shiftsvd.model_file.kinds import ByName, Kind, Sizes, arguments, check_finite, check_type, class_of, kinds
 from shiftsvd.result import Info
 from shiftsvd.runs.messages import warn
-from shiftsvd.runs.outputs import refuse
+from shiftsvd.runs.outputs import local, refuse
 
 if TYPE_CHECKING:
     import shiftsvd as ss
@@ -83,7 +83,7 @@ def save_model(
     >>> bool((again.transform(X) == pca.transform(X)).all())
     True
     """
-    path = Path(path)
+    path = local(path)
     refuse([path], force)
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(f"{path} cannot be written: the folder {path.parent} does not exist. Create it first.")

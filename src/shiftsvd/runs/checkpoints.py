@@ -129,7 +129,7 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
     >>> with tempfile.TemporaryDirectory() as folder, ss.checkpoint(folder):
     ...     pca = ss.PCA(2, random_state=0).fit(load_digits().data)
     """
-    home = Path(folder)
+    home = outputs.local(folder)
     _refuse_others(home)  # before writing anything to the folder, including the lock
     was_empty = home.is_dir() and not _listed(home)
     with held(home / LOCK, home):

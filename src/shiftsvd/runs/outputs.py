@@ -12,7 +12,7 @@ from secrets import token_hex
 from types import TracebackType
 from typing import Final, Self
 
-from shiftsvd.errors import Part, Setting, Worded
+from shiftsvd.errors import Part, Setting, Worded, is_address, without_secrets
 from shiftsvd.runs.locks import held
 
 MARK: Final = "shiftsvd"
@@ -36,6 +36,12 @@ class OutputExists(Worded, FileExistsError):
 
     def __init__(self, *parts: Part) -> None:
         self.args = parts  # OSError would interpret two arguments as errno and strerror
+
+
+def local(path: str | os.PathLike[str]) -> Path:
+    if is_address(path):
+        raise ValueError(f"{without_secrets(str(path))} cannot be written: pass a path of this machine.")
+    return Path(path)
 
 
 def kind_of(path: Path) -> str | None:

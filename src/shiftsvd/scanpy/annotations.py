@@ -29,6 +29,7 @@ from shiftsvd.extend.files import (
 )
 from shiftsvd.extend.running import Notice, VarNamesName, few
 from shiftsvd.io import Opened
+from shiftsvd.scanpy import soma
 from shiftsvd.scanpy.files import frames_of, is_anndata, tenx_features
 from shiftsvd.scanpy.gene_names import IDS, SYMBOLS, GeneNames
 
@@ -105,6 +106,8 @@ class AnnotationSource:
     orient: Orient | None = None
     feature_types: FeatureTypes = None
     var_names: VarNamesName | None = None
+    measurement: str | None = None
+    obs_query: str | None = None
     memory_limit: int | str | None = None
 
     @contextmanager
@@ -117,7 +120,12 @@ class AnnotationSource:
             has_frame = name is not None and is_anndata(tree.root) and name in tree.root
             yield (tree, tree.root[name]) if has_frame else None
 
+    def _is_soma(self, path: Path) -> bool:
+        return str(path) != "-" and format_of(path, self.format) == "soma"
+
     def columns(self, path: Path, axis: Axis) -> list[str]:
+        if axis == "samples" and self._is_soma(path):
+            return soma.obs_columns(path, self.memory_limit)
         with self.frame(path, axis) as found:
             return [] if found is None else column_names(found[1])
 
@@ -130,6 +138,8 @@ class AnnotationSource:
             return found is not None and "uns/log1p" in found[0].root
 
     def column(self, path: Path, axis: Axis, name: str) -> Column:
+        if axis == "samples" and self._is_soma(path):
+            return soma.obs_column(path, name, self.obs_query, self.memory_limit)
         with self.frame(path, axis) as found:
             if found is None:
                 raise ValueError(
@@ -173,7 +183,8 @@ class AnnotationSource:
     def opened(self, path: Path) -> Opened:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Notice)
-            where = {name: getattr(self, name) for name in ("format", "key", "orient", "feature_types", "var_names")}
+            names = "format", "key", "orient", "feature_types", "var_names", "measurement", "obs_query"
+            where = {name: getattr(self, name) for name in names}
             return read_files([path], self.memory_limit, **where)
 
     def genes(self, names: Labels) -> GeneNames | None:
@@ -198,7 +209,7 @@ class AnnotationSource:
         if str(path) == "-":
             return None
         kind = format_of(path, self.format)
-        if kind in ("h5ad", "zarr", "10x-h5"):
+        if kind in ("h5ad", "zarr", "10x-h5", "soma"):
             return self.opened(path).features
         features = tenx_features(path, self.key, self.memory_limit) if kind in ("10x", "mtx") else None
         if features is None:

@@ -39,7 +39,7 @@ from shiftsvd.scanpy.stored import booleans, with_selection
 from shiftsvd.transforms import Transform
 
 DEFAULT_MASK: Final = "highly_variable"  # the default mask, as in scanpy
-CELL_FORMATS: Final = ("h5ad", "zarr", "10x", "10x-h5", "bpcells", "bpcells-h5")  # formats of files that scanpy reads
+CELL_FORMATS: Final = ("h5ad", "zarr", "10x", "10x-h5", "bpcells", "bpcells-h5", "soma")  # formats that scanpy reads
 NONE: Final = "none"  # value of --mask for all features
 MAX_ABSENT: Final = 0.1  # largest share of the features in library sizes that new samples may lack
 OUTPUT: Final = "features.csv"
@@ -144,7 +144,7 @@ class CellHooks(Hooks):
 
     def labels_beside(self) -> bool:
         kinds = (format_of(path, self.settings.format) for path in self.settings.paths)
-        return all(kind in ("h5ad", "zarr") for kind in kinds)
+        return all(kind in ("h5ad", "zarr", "soma") for kind in kinds)
 
     def labels(self, column: str) -> Sequence[str] | None:
         if not self.labels_beside():

@@ -14,6 +14,7 @@ from scipy import sparse
 from shiftsvd.backends.source import RowSource
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import Labels, Opened, bounded, labels, plausible_shape, reading, refuse_key
+from shiftsvd.io.location import Location
 from shiftsvd.io.storage.chunked import fingerprint_of, row_edges
 
 _HEADER = 1 << 16  # bytes; longer than any header of a numeric matrix
@@ -51,8 +52,9 @@ def read_npy(path: Path, key: str | None, memory_limit: int | str | None) -> Ope
         if claimed != there:
             counted = f"its header declares {claimed:,} bytes, but the file has {there:,}"
             raise ValueError(f"{path} is damaged: {counted}. Copy it again.")
+        place = path if isinstance(path, Location) else ""
         about = str(path), fingerprint_of(path), shape[::-1] if fortran else shape, dtype.newbyteorder("=")
-        return Opened(NpyRows(*about, dtype, head.tell(), conjugate=fortran), transposed=fortran)
+        return Opened(NpyRows(*about, dtype, head.tell(), conjugate=fortran, file=place), transposed=fortran)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +68,7 @@ class NpyRows(RowSource):
     stored_dtype: np.dtype[Any]
     offset: int
     conjugate: bool
-    file: str = ""  # path, if `name` is none
+    file: str | Location = ""  # path, if `name` is none
     sparse = False
 
     def edges(self, n_bytes: int) -> list[int]:
@@ -76,11 +78,17 @@ class NpyRows(RowSource):
         n = self.shape[1]
         with reading(self.name):
             start = self.offset + lo * n * self.dtype.itemsize
-            flat = np.fromfile(self.file or self.name, self.stored_dtype, (hi - lo) * n, offset=start)
+            flat = self._flat(start, (hi - lo) * n)
             if len(flat) < (hi - lo) * n:
                 raise ValueError(f"{self.name} is truncated: it ends within rows {lo:,} to {hi:,}. Copy it again.")
             block = flat.reshape(hi - lo, n).astype(self.dtype, copy=False)
             return block.conj() if self.conjugate and self.dtype.kind == "c" else block
+
+    def _flat(self, start: int, count: int) -> np.ndarray[Any, Any]:
+        if not isinstance(self.file, Location):
+            return np.fromfile(self.file or self.name, self.stored_dtype, count, offset=start)
+        raw = self.file.read_range(start, start + count * self.dtype.itemsize)
+        return np.frombuffer(raw[: len(raw) // self.dtype.itemsize * self.dtype.itemsize], self.stored_dtype)
 
 
 _NAMES = ("row_names", "column_names")

@@ -38,6 +38,7 @@ from shiftsvd.io.formats.columns import (
 )
 from shiftsvd.io.formats.notices import check_table
 from shiftsvd.io.formats.tally import Tally, are_dates, has_suspect_name, rows_of_totals
+from shiftsvd.io.location import Location
 from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.numerics.digests import told
 from shiftsvd.runs.memory import limit_of
@@ -121,8 +122,9 @@ def _counts(metadata: Any, name: str) -> bool:
 def opened(path: Path, metadata: Any = None, batch: int = _BATCH) -> Any:
     # Without a buffer Arrow holds a whole row group while it decodes the first rows. Each column has its own buffer.
     buffer = _BUFFER if metadata is None else max(4096, min(_BUFFER, batch // max(1, metadata.num_columns)))
+    file = path.open("rb") if isinstance(path, Location) else path
     settings = {"metadata": metadata, "buffer_size": buffer, "pre_buffer": False}
-    return optional("pyarrow.parquet", "parquet").ParquetFile(path, **settings)
+    return optional("pyarrow.parquet", "parquet").ParquetFile(file, **settings)
 
 
 def _row_names(path: Path, file: Any, form: Layout, memory_limit: int | str | None) -> Labels | None:

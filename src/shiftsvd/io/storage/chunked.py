@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import bounded, plausible_shape, reading
+from shiftsvd.io.location import Location
 from shiftsvd.io.storage.hdf5 import H5Array
 from shiftsvd.runs.memory import shown_bytes
 from shiftsvd.runs.messages import log_notice
@@ -126,7 +127,7 @@ def array_rows(array: StoredArray, path: Path, key: str, memory_limit: int | str
     if len(array.shape) != 2 or dtype.kind not in "fciub":
         raise ValueError(f"{name} must be a matrix of numbers, got shape {tuple(array.shape)} of {dtype}")
     m, n = map(int, array.shape)
-    plausible_shape(Path(name), (m, n), memory_limit)
+    plausible_shape(name, (m, n), memory_limit)
     check_size(name, path, array, memory_limit)
     bounded(f"{name}: one row", n * dtype.itemsize, memory_limit)
     return ArrayRows(array, name, fingerprint_of(path, key), (m, n), dtype.newbyteorder("="))
@@ -143,7 +144,7 @@ def csr_rows(
 ) -> CsrRows:
     name = f"{path}:{key}"
     data, indices, indptr = (parts[part] for part in ("data", "indices", "indptr"))
-    plausible_shape(Path(name), shape, memory_limit)
+    plausible_shape(name, shape, memory_limit)
     for part, array in parts.items():
         kinds = "fciub" if part == "data" else "iu"
         if len(array.shape) != 1 or np.dtype(array.dtype).kind not in kinds:
@@ -182,6 +183,8 @@ def times_decoded(edges: Sequence[int], chunk: int) -> float:
 def fingerprint_of(path: Path, key: str = "") -> str:
     # mtime can be set, ctime cannot: the fingerprint of a file that was overwritten changes even if its size and its
     # mtime are restored.
+    if isinstance(path, Location):
+        return path.fingerprint(key)
     stats = _stats(path)
     size, changed = sum(stat.st_size for stat in stats), max(stat.st_mtime_ns for stat in stats)
     return f"{path.absolute()}:{key}:{size}:{changed}:{max(stat.st_ctime_ns for stat in stats)}"
@@ -193,8 +196,9 @@ def _stats(path: Path) -> list[os.stat_result]:
 
 def check_size(name: str, path: Path, array: Stored, memory_limit: int | str | None) -> None:
     itemsize = np.dtype(array.dtype).itemsize
-    claimed, size = math.prod(array.shape) * itemsize, sum(stat.st_size for stat in _stats(path))
-    if claimed > max(_SLACK, _MOST_PACKED * size):
+    claimed = math.prod(array.shape) * itemsize
+    size = path.n_bytes if isinstance(path, Location) else sum(stat.st_size for stat in _stats(path))
+    if size is not None and claimed > max(_SLACK, _MOST_PACKED * size):
         raise ValueError(
             f"{name} is damaged: it declares {claimed:,} bytes, in a file of {size:,} bytes. Write the file again."
         )

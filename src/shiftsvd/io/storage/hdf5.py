@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib import import_module
-from io import SEEK_END, FileIO
+from io import SEEK_END, FileIO, RawIOBase
 from pathlib import Path
 from typing import Any, ClassVar, Final
 from weakref import ref
@@ -17,9 +17,11 @@ import numpy.typing as npt
 
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import optional
+from shiftsvd.io.location import Location, RangedFile
 from shiftsvd.runs.messages import external_allowed
 
 _MOST: Final = 100_000  # maximum number of links: about 12 s
+_MOST_GROWN, _SLACK = 2, 2**16  # largest size of a compressed chunk, relative to its numbers, and further bytes
 _DEFLATE, _SHUFFLE, _SEQUENCE = 1, 2, 9  # numbers of filters, and of a class of types, fixed by the HDF5 library
 
 
@@ -28,11 +30,11 @@ def open_hdf5(path: Path) -> Iterator[Any]:
     # `H5Array` reads the numbers. A file that may refer to others is opened by name: with a `GuardedFile`, HDF5 would
     # read the same file in place of the others.
     h5py = _h5py()
-    if external_allowed():
+    if external_allowed() and not isinstance(path, Location):
         with h5py.File(path, "r") as root:
             yield root
         return
-    with GuardedFile(path) as file, h5py.File(file, "r") as root:
+    with _guarded(path) as file, h5py.File(file, "r") as root:
         file.width = root.id.get_create_plist().get_sizes()[1]
         _check_objects(path, root)
         yield root
@@ -118,12 +120,13 @@ _COLLECTION = b"GCOL\x01\0\0\0"  # begins a collection of texts of variable leng
 _HEADER = 16  # bytes before the first text of a collection, and before each text
 
 
-class GuardedFile(FileIO):
+class _Guard(RawIOBase):
     """A file that validates each collection of texts when HDF5 reads it: HDF5 2.0 loops forever on invalid lengths.
 
     HDF5 reads each of its metadata blocks at once, so a read that begins with the signature starts a collection.
     """
 
+    name: Any
     width = 8  # bytes of a length
 
     def readinto(self, buffer: Any) -> int:
@@ -148,6 +151,18 @@ class GuardedFile(FileIO):
                 f"{self.name} cannot be read: its strings at byte {start:,} (global heap) are damaged. Write the file "
                 "again."
             )
+
+
+class GuardedFile(_Guard, FileIO):
+    """A local file that is validated as HDF5 reads it."""
+
+
+class GuardedRanges(_Guard, RangedFile):
+    """A file of a server that is validated as HDF5 reads it."""
+
+
+def _guarded(path: Path) -> "GuardedFile | GuardedRanges":
+    return GuardedRanges(path) if isinstance(path, Location) else GuardedFile(path)
 
 
 class ErrorKeepingFile(FileIO):
@@ -207,7 +222,9 @@ class H5Array:
         while len(self._opened) > MOST_OPEN:
             with suppress(IndexError, TypeError):  # another thread emptied the queue; the array was deleted
                 vars(self._opened.popleft()()).pop("dataset", None)
-        return _h5py().File(self.path, "r")[self.key]
+        # By name, HDF5 reads without Python's lock.
+        file = RangedFile(self.path) if isinstance(self.path, Location) else self.path
+        return _h5py().File(file, "r")[self.key]
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -246,13 +263,11 @@ class H5Array:
 
     def _chunk(self, corner: tuple[int, ...]) -> npt.NDArray[Any]:
         assert self.chunks is not None
-        try:
-            skipped, raw = self.dataset.id.read_direct_chunk(corner)
-        except (RuntimeError, MemoryError):  # h5py allocates an undefined size for a chunk that was never written
-            if self.dataset.id.get_chunk_info_by_coord(corner).byte_offset is not None:
-                raise
-            return np.full(self.chunks, self.dataset.fillvalue, self.dtype)  # never written
         n_bytes = math.prod(self.chunks) * self.dtype.itemsize
+        stored = self._stored_chunk(corner, n_bytes)
+        if stored is None:
+            return np.full(self.chunks, self.dataset.fillvalue, self.dtype)  # never written
+        skipped, raw = stored
         for i, code in reversed(list(enumerate(self.filters))):
             if not skipped >> i & 1:
                 raw = _inflated(raw, n_bytes) if code == _DEFLATE else _unshuffled(raw, self.dtype.itemsize)
@@ -262,6 +277,26 @@ class H5Array:
                 "again."
             )
         return np.frombuffer(raw, self.dtype).reshape(self.chunks)
+
+    def _stored_chunk(self, corner: tuple[int, ...], n_bytes: int) -> tuple[int, Any] | None:
+        # The mask of the skipped filters, and the bytes in the file.
+        dataset = self.dataset
+        if not isinstance(self.path, Location):
+            try:
+                return dataset.id.read_direct_chunk(corner)  # type: ignore[no-any-return]
+            except (RuntimeError, MemoryError):  # h5py allocates an undefined size for a chunk that was never written
+                if dataset.id.get_chunk_info_by_coord(corner).byte_offset is not None:
+                    raise
+                return None
+        found = dataset.id.get_chunk_info_by_coord(corner)
+        if found.byte_offset is None:
+            return None
+        if found.size > _MOST_GROWN * n_bytes + _SLACK:
+            has = f"a chunk of {n_bytes:,} bytes has {found.size:,} bytes compressed"
+            raise ValueError(f"{self.path}:{self.key} is damaged: {has}. Write the file again.")
+        # HDF5 would hold its lock, which all threads share, while the server answers.
+        first = found.byte_offset + dataset.file.userblock_size
+        return found.filter_mask, self.path.read_range(first, first + found.size)
 
 
 def _inflated(raw: bytes, n_bytes: int) -> bytes:

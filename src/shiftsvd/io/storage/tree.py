@@ -6,6 +6,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, cast
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from shiftsvd.backends.source import RowSource
 from shiftsvd.errors import Refused, Setting, few
 from shiftsvd.io.base import Labels, Opened, bounded, labels, optional, reading
+from shiftsvd.io.location import Location
 from shiftsvd.io.sniff import format_claiming, formats
 from shiftsvd.io.storage.chunked import StoredArray, array_rows, check_size, csr_rows
 from shiftsvd.io.storage.hdf5 import H5Array, open_hdf5
@@ -221,10 +223,14 @@ def opened_tree(path: Path, memory_limit: int | str | None) -> Iterator[Tree]:
 
 def _open_zarr(path: Path, memory_limit: int | str | None) -> Any:
     zarr = optional("zarr", "zarr")
+    if isinstance(path, Location):
+        from shiftsvd.io.storage.served import ServedStore  # imports Zarr
+
+        return zarr.open(ServedStore(path, partial(_check_metadata, memory_limit=memory_limit)), mode="r")
     for file in refuse_outside(path):
         if file.name in _METADATA:
             bounded(f"{file.path}: its metadata", _PARSED * file.stat().st_size, memory_limit, _METADATA_REMEDY)
-            _refuse_codecs(path, Path(file.path))
+            _refuse_codecs(path, Path(file.path).read_bytes())
     return zarr.open(str(path), mode="r")
 
 
@@ -260,14 +266,20 @@ def _refuse_others(path: Path, root: Path, entry: os.DirEntry[str]) -> None:
         raise ValueError(f"{path} has {os.path.relpath(entry.path, path)}, which is not a regular file. Remove it.")
 
 
-def _refuse_codecs(path: Path, file: Path) -> None:
+def _check_metadata(path: Path, name: str, content: bytes, memory_limit: int | str | None) -> None:
+    if name.rpartition("/")[2] in _METADATA:
+        bounded(f"{path / name}: its metadata", _PARSED * len(content), memory_limit, _METADATA_REMEDY)
+        _refuse_codecs(path, content)
+
+
+def _refuse_codecs(path: Path, content: bytes) -> None:
     def refuse(node: dict[str, Any]) -> None:
         if node.get("id") in _RUN or node.get("name") in _RUN:  # Zarr 2 and Zarr 3
             raise ValueError(
                 f"{path} uses the codec pickle, which runs code from the file. Write the file with another codec."
             )
 
-    json.loads(file.read_bytes(), object_hook=refuse)
+    json.loads(content, object_hook=refuse)
 
 
 # --- readers of files that no extension claims --------------------------------------------------------------------
