@@ -79,9 +79,9 @@ class Modes(NamedTuple):
 
 
 LAST = 2  # products that `_read` takes
-# Logarithm by which the polynomial shrinks eigenvalues at the cut, relative to the k-th. With 4, graphs of neighbours of
-# 20,000 nodes took 1.2 times as many products, because a last step went far below the tolerance; with 1.5, one took a
-# run more (benchmarks.claims.graphs).
+# Logarithm by which the polynomial shrinks eigenvalues at the cut, relative to the k-th. With 4, graphs of neighbours
+# of 20,000 nodes took 1.2 times as many products, because a last step went far below the tolerance; with 1.5, one took
+# a run more (benchmarks.claims.graphs).
 SHRINK = 2.5
 MOST_DEGREE = 100
 # Vectors converge to this part of the tolerance, and to LOOSEST at least: the read combines them, which adds a part of

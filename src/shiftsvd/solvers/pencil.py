@@ -12,7 +12,7 @@ from shiftsvd.numerics.bounds import BEYOND, NEIGHBOURS, CountBound, Ritz, prove
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, orth, subtract_product, times
 from shiftsvd.operators import Panel
-from shiftsvd.solvers.constants import EPS, LEAST_COLUMNS, PROBABILITY, PROBES, USUAL_BLOCK
+from shiftsvd.solvers.constants import EPS, LEAST_COLUMNS, PROBABILITY, PROBES, REPEAT_BELOW, USUAL_BLOCK
 from shiftsvd.solvers.hermitian import VectorLanczos
 from shiftsvd.solvers.probe import Chain, Proven, proves_all
 from shiftsvd.solvers.problem import most_passes
@@ -135,8 +135,8 @@ class Basis:
         X, R, order = qr(W, mode="economic", pivoting=True, check_finite=False)
         count = min(int(np.count_nonzero(np.abs(np.diagonal(R)) > 4 * EPS * scale)), self._free())
         X, R = X[:, :count], R[:count, np.argsort(order)]
-        if count:
-            # A short column has lost digits of its orthogonality.
+        if count and abs(R[count - 1, order[count - 1]]) < REPEAT_BELOW * scale:
+            # Short columns have lost digits of their orthogonality.
             self._project(X)
             X, again = qr(X, mode="economic", check_finite=False)
             R = again @ R
