@@ -89,7 +89,7 @@ class Basis:
 
     @property
     def size(self) -> int:
-        return self.Q.shape[1]
+        return int(self.Q.shape[1])
 
     def turn(self, G: Panel) -> None:
         """Let the first columns of S span those of ``S G``."""
@@ -143,7 +143,7 @@ class Basis:
         return X, R
 
     def _free(self) -> int:
-        return len(self.Q) - sum(X.shape[1] for X in (self.Q, self.S, self.outside))
+        return len(self.Q) - sum(int(X.shape[1]) for X in (self.Q, self.S, self.outside))
 
     def adopt(self, X: Panel) -> None:
         """Put the part of X that is orthogonal to the basis at the front of S."""
@@ -223,7 +223,7 @@ class ProbeChain:
         theta, Z = np.linalg.eigh(self.projected)
         least = min((mu for _, needs in self.plan.members.values() for _, mu in needs), default=np.inf)
         first = max(np.searchsorted(theta, least), len(theta) - len(self.chain.R))
-        return self.basis.Q @ Z[:, first:]
+        return np.asarray(self.basis.Q @ Z[:, first:])
 
 
 @dataclass(eq=False)
