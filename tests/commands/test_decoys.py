@@ -44,7 +44,7 @@ OTHERS = """
     covariates groups shift scale missing unobserved penalty max_iter solver solvers tol certify seed threads memory
     device devices scheduler workers dtype json_out force spreadsheet_safe progress quiet verbose max_absent project
     match trust_ambiguous trust_order top_features trust_values weights compression rounds alpha alphas background
-    affinity n_neighbors t drop_first max_products max_passes
+    affinity choose n_neighbors t drop_first max_products max_passes
 """
 
 

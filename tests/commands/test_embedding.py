@@ -120,6 +120,14 @@ def test_several_alphas_have_a_file_each(home: Path) -> None:
         assert np.allclose(scores(f"out/scores_alpha{name}.csv"), again.transform(X))
 
 
+def test_chosen_alphas_have_numbered_files(home: Path) -> None:
+    line = [word for alpha in (0, 0.5, 1, 20) for word in ("--alpha", alpha)]
+    found = told("contrast", "X.npy", "--background", "B.csv", *line, "--choose", 2, "-q", "-o", "out")
+    assert len(found["contrasts"]) == 2
+    assert ss.load_model("out/model_2.safetensors").alpha == found["contrasts"][1]["alpha"]
+    assert len(told("contrast", "X.npy", "--background", "B.csv", "--choose", 3, "-q")["contrasts"]) == 3
+
+
 def test_categories_of_the_background_are_those_of_the_target(home: Path) -> None:
     Path("a.csv").write_text("x,sex\n" + "".join(f"{i},{'FM'[i % 2]}\n" for i in range(9)))
     Path("b.csv").write_text("sex,x\n" + "".join(f"F,{i}\n" for i in range(9)))

@@ -56,6 +56,67 @@ def test_components_are_those_of_the_difference_of_covariances(kind: str, alpha:
     assert np.allclose(model.transform(X), (dense - dense.mean(axis=0)) @ V, rtol=1e-4, atol=1e-4 * np.abs(dense).max())
 
 
+@pytest.mark.parametrize("kind", ["dense", "shared", "same", "low rank", "wide"])
+def test_a_path_holds_its_bounds_for_every_alpha(kind: str) -> None:
+    rng, n, alphas = np.random.default_rng(3), 200, [2.0, 0.0, 0.1, 40.0, 2.0, 7.5]
+    X, B = rng.standard_normal((200, n)), rng.standard_normal((400, n))
+    if kind == "shared":
+        V = np.linalg.qr(rng.standard_normal((n, 6)))[0].T
+        X = 0.3 * X + rng.standard_normal((200, 6)) * [20, 9, 9, 4, 2, 2] @ V
+        B = 0.3 * B + rng.standard_normal((400, 6)) * [20, 9, 1, 2, 1, 0.1] @ V
+    X = {"same": B, "low rank": X[:, :2] @ rng.standard_normal((2, n)), "wide": X[:9]}.get(kind, X)
+    path = ss.ContrastivePCA(3, tol=1e-6, random_state=0).path(X, background=B, alphas=alphas)
+    C, E = np.cov(X, rowvar=False), np.cov(B, rowvar=False)
+    assert [model.alpha for model in path] == alphas
+    for alpha, model in zip(alphas, path, strict=True):
+        assert model.converged_ or kind == "same"
+        values, W = np.linalg.eigh(C - alpha * E)
+        values, W, V = values[::-1], W[:, ::-1], model.components_.T
+        rounding = 1e-13 * (np.trace(C) + alpha * np.trace(E))
+        assert np.all(np.abs(model.eigenvalues_ - values[:3]) <= model.eigenvalue_errors_ + rounding)
+        assert np.allclose(model.target_variance_, np.diag(V.T @ C @ V), rtol=1e-8, atol=rounding)
+        assert np.allclose(V.T @ V, np.eye(3), atol=1e-12)
+        for j, bound in enumerate(model.vector_errors_):
+            own = W[:, np.abs(values - values[j]) <= 10 * rounding]
+            assert np.linalg.norm(V[:, j] - own @ (own.T @ V[:, j])) <= bound + 1e-9
+
+
+def test_twenty_alphas_take_at_most_three_times_the_passes_of_one() -> None:
+    rng, n = np.random.default_rng(4), 400
+    scales = 30 * 0.8 ** np.arange(40)
+    V = np.linalg.qr(rng.standard_normal((n, 40)))[0].T
+    X, B = (rng.standard_normal((600, 40)) * rng.permutation(scales) @ V for _ in range(2))
+    path = ss.ContrastivePCA(5, random_state=0).path(X, background=B, alphas=np.geomspace(0.01, 10, 20))
+    assert all(model.converged_ for model in path)
+    one = ss.ContrastivePCA(5, alpha=path[10].alpha, random_state=0).fit(X, background=B)
+    assert path[0].n_passes_ <= 3 * one.n_passes_
+
+
+def test_chosen_alphas_represent_the_different_components() -> None:
+    rng = np.random.default_rng(5)
+    X, B = rng.standard_normal((400, 6)) * [20, 9, 3, 1, 1, 1], rng.standard_normal((400, 6)) * [9, 1.5, 0.1, 1, 1, 1]
+    alphas = [0, 0.01, 0.1, 1, 8, 10, 12, 15, 200, 300, 500]  # the first axis, the second, the third
+    chosen = ss.ContrastivePCA(1, random_state=0).path(X, background=B, alphas=alphas, choose=2)
+    assert [int(np.abs(model.components_).argmax()) for model in chosen] == [1, 2]
+    every = ss.ContrastivePCA(1, random_state=0).path(X, background=B, alphas=alphas[:3], choose=5)
+    assert [model.alpha for model in every] == alphas[:3]
+    same = ss.ContrastivePCA(1, random_state=0).path(X, background=B, alphas=[0, 0, 0, 0], choose=3)
+    assert len(same) == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        *(({"alphas": value}, "^alphas must be a sequence of numbers") for value in ([], 1.0, "12", None)),
+        *(({"alphas": [0, value]}, "^alpha must be a number of at least 0") for value in (-1, np.nan, "1", [1])),
+        *(({"choose": value}, "^choose must be a positive") for value in (0, 1.5, True)),
+    ],
+)
+def test_bad_alphas_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ss.ContrastivePCA(1).path(np.eye(4), background=np.eye(4), **settings)
+
+
 def test_data_frames_and_operators_need_the_same_features() -> None:
     pd = pytest.importorskip("pandas")
     X, B = pair("dense", np.random.default_rng(2))

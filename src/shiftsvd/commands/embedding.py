@@ -21,7 +21,7 @@ from shiftsvd.commands.options import as_given, print_message, worded
 from shiftsvd.commands.settings import Settings, check_files, need_folder
 from shiftsvd.commands.tables import WRITERS, Block, write_rows
 from shiftsvd.errors import Refused, Setting, few, plain_lines, plural
-from shiftsvd.estimators.contrastive import ContrastivePCA
+from shiftsvd.estimators.contrastive import ALPHAS, ContrastivePCA
 from shiftsvd.estimators.graphs import DiffusionMap, SpectralEmbedding, check_order
 from shiftsvd.events import listening
 from shiftsvd.io import Names
@@ -64,7 +64,7 @@ def diffmap(settings: Settings) -> None:
 
 
 def contrast(settings: Settings) -> None:
-    _run(settings, OF_CONTRASTS, "k alphas background tol max_passes seed", _contrasted, _suffixes(settings))
+    _run(settings, OF_CONTRASTS, "k alphas choose background tol max_passes seed", _contrasted, _suffixes(settings))
 
 
 def _embedded(settings: Settings) -> Fits:
@@ -101,20 +101,17 @@ def _contrasted(settings: Settings) -> Fits:
     choices = replace(settings.choices.learned(names.features), skip=settings.choices.skip)
     B, others = open_chosen(settings.background or "", choices, **how)
     B = _same_features(B, others.features, A.shape[1], names.features, settings)
-    models: list[tuple[str, Any, Block]] = []
     with named(names.features):
-        for suffix, alpha in _suffixes(settings).items():
-            model = ContrastivePCA(
-                int(settings.k or 0),
-                alpha=alpha,
-                tol=settings.tol,
-                max_passes=settings.max_passes,
-                random_state=settings.seed,
-                n_threads=settings.threads,
-                memory_limit=left_beside(A, settings.memory),
-            ).fit(A, background=B)
-            models.append((suffix, model, model.transform(A)))
-    facts = {"n_passes": sum(model.n_passes_ for _, model, _ in models), "n_background": B.shape[0]}
+        found = ContrastivePCA(
+            int(settings.k or 0),
+            tol=settings.tol,
+            max_passes=settings.max_passes,
+            random_state=settings.seed,
+            n_threads=settings.threads,
+            memory_limit=left_beside(A, settings.memory),
+        ).path(A, background=B, alphas=_alphas(settings), choose=settings.choose)
+        models = [(suffix, model, model.transform(A)) for suffix, model in zip(_suffixes(settings), found, strict=True)]
+    facts = {"n_passes": found[0].n_passes_, "n_background": B.shape[0]}
     return _with_names(Fits(A.shape, A.dtype, names.samples, facts, models), names.features, settings)
 
 
@@ -143,9 +140,16 @@ def _same_features(B: Operator, found: Any, n: int, wanted: Any, settings: Setti
     return some_columns(B, np.array([places[str(name)] for name in wanted], np.intp))
 
 
-def _suffixes(settings: Settings) -> dict[str, float]:
-    alphas = dict.fromkeys(settings.alphas)
-    return {f"_alpha{alpha!r}".removesuffix(".0") if len(alphas) > 1 else "": alpha for alpha in alphas}
+def _alphas(settings: Settings) -> list[float]:
+    alphas = list(dict.fromkeys(settings.alphas))
+    return list(ALPHAS) if settings.choose and len(alphas) == 1 else alphas
+
+
+def _suffixes(settings: Settings) -> list[str]:
+    alphas = _alphas(settings)
+    if settings.choose:
+        return [f"_{j + 1}" for j in range(min(settings.choose, len(alphas)))]
+    return [f"_alpha{alpha!r}".removesuffix(".0") if len(alphas) > 1 else "" for alpha in alphas]
 
 
 def _with_names(fits: Fits, names: Any, settings: Settings) -> Fits:
@@ -165,7 +169,7 @@ def _run(
     columns: Mapping[str, str],
     recorded: str,
     fit: Callable[[Settings], Fits],
-    suffixes: Sequence[str] | Mapping[str, float] = ("",),
+    suffixes: Sequence[str] = ("",),
 ) -> None:
     check_files(settings)
     if settings.out is None:
@@ -216,7 +220,7 @@ def _option_errors() -> Iterator[None]:
         raise click.UsageError(worded(error)) from None
 
 
-def _files(settings: Settings, suffixes: Sequence[str] | Mapping[str, float], with_model: bool) -> dict[str, str]:
+def _files(settings: Settings, suffixes: Sequence[str], with_model: bool) -> dict[str, str]:
     kind, files = settings.scores or writing.usual_kind(settings), {}
     for suffix in suffixes:
         if kind in WRITERS:

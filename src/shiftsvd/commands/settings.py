@@ -254,6 +254,12 @@ class Settings:
         multiple=True,
         callback=options.nonnegative,
     )
+    choose: int | None = option(
+        "Keep the N values of --alpha whose components represent those of the others; without --alpha, of 0 and 40 "
+        "values from 0.1 to 1000.",
+        type=click.IntRange(1),
+        metavar="N",
+    )
     t: float = option(
         "Number of steps of the random walk; later coordinates shrink with more steps.",
         "--steps",

@@ -304,11 +304,11 @@ def diffmap(settings: Settings) -> None:
 
 @verb(
     "contrast table.csv --background controls.csv --alpha 2 -o contrast/",
-    "contrast table.csv --background controls.csv --alpha 1 --alpha 10 --json",
+    "contrast table.csv --background controls.csv --choose 3 --json",
     takes=[
         click.Argument(["file"], metavar="TARGET", type=MATRIX),
         *_of_components("Number of components."),
-        *named("background alphas max_passes"),
+        *named("background alphas choose max_passes"),
         *_OF_EMBEDDINGS,
     ],
 )
@@ -317,8 +317,9 @@ def contrast(settings: Settings) -> None:
 
     TARGET and the background are tables or matrices with one sample per row, and features that are matched by name.
     The components maximize the variance in TARGET minus alpha times that in the background. With -o, the folder gets
-    the scores of TARGET, model.safetensors for `transform`, and result.json with bounds of the errors; with several
-    values of alpha, the names of the files end in that value, such as scores_alpha2.csv.
+    the scores of TARGET, model.safetensors for `transform`, and result.json with bounds of the errors. Several values
+    of alpha share their passes over the files; the names of the files end in alpha, such as scores_alpha2.csv, or with
+    --choose in a number, such as scores_1.csv.
     """
     from shiftsvd.commands.embedding import contrast as run
 

@@ -1,12 +1,14 @@
 """Contrastive PCA: directions that vary more in one data set than in another."""
 
+from copy import copy
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
+from numpy.random import Generator
 from sklearn.utils.validation import check_is_fitted
 
-from shiftsvd.algebra.operator import Costs
 from shiftsvd.backends import as_operator
 from shiftsvd.errors import Refused, Setting, few, refuse
 from shiftsvd.estimators.features import Components, checked
@@ -21,38 +23,11 @@ from shiftsvd.runs.memory import affordable
 from shiftsvd.runs.messages import warn
 from shiftsvd.solvers.base import TOL, check_tol
 from shiftsvd.solvers.factors import shift_rounding
-from shiftsvd.solvers.hermitian import VectorLanczos, errors_of_pairs
+from shiftsvd.solvers.pencil import Member, family_bytes, leading_of_all
 
+ALPHAS = (0.0, *np.logspace(-1, 3, 40).tolist())
+UNLIKE = 1e-6  # affinity of orthogonal components: spectral clustering needs a connected graph
 LARGEST = 2.0**450  # rounding error of products, whose squares must not overflow
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Contrast(Operator):
-    """``C_t - alpha C_b``, the difference of two covariance matrices, by products with centred data."""
-
-    target: Operator
-    background: Operator
-    alpha: float
-
-    def __post_init__(self) -> None:
-        n = self.target.shape[1]
-        vars(self).update(shape=(n, n), dtype=np.dtype(np.float64))
-
-    @property
-    def costs(self) -> Costs:
-        both = self.target.costs, self.background.costs
-        eps, stored = max(each.gram_eps for each in both), sum(each.gram_reads * each.stored for each in both)
-        return Costs.of(self, eps=eps, stored=stored, n_threads=both[0].n_threads)
-
-    def matmat(self, V: Panel) -> Panel:
-        return covariance_times(self.target, V) - self.alpha * covariance_times(self.background, V)
-
-    def rmatmat(self, W: Panel) -> Panel:
-        return self.matmat(W)
-
-
-def covariance_times(A: Operator, V: Panel) -> Panel:
-    return np.asarray(A.gram(V) / (A.shape[0] - 1))
 
 
 @dataclass(eq=False, repr=False)
@@ -149,45 +124,75 @@ class ContrastivePCA(Components):
         ValueError
             Without a background, or for invalid data or settings, before anything is computed.
         """
-        alpha = nonnegative("alpha", self.alpha)
+        (model,) = self.path(X, background=background, alphas=[self.alpha])
+        vars(self).update(vars(model) | {"alpha": self.alpha})
+        return self
+
+    @as_one_fit
+    def path(self, X: Any, *, background: Any = None, alphas: Any = ALPHAS, choose: int | None = None) -> list[Self]:
+        """Fit the components of several alphas from one basis, which takes few passes more than one fit.
+
+        Parameters
+        ----------
+        X, background :
+            As in `fit`.
+        alphas : sequence of float
+            Weights of the background, at least 0. The default is 0 and 40 values from 0.1 to 1000 (Abid et al. 2018).
+        choose : int, optional
+            Return the fits of this many alphas only, which represent the others. Spectral clustering groups alphas by
+            the products of the cosines of the principal angles between their components; each cluster without the
+            least alpha is represented by the alpha with the largest sum of products (Abid et al. 2018).
+
+        Returns
+        -------
+        list of ContrastivePCA
+            A fitted copy for each alpha, in the order of `alphas`; `n_passes_` counts the passes of all together.
+
+        Raises
+        ------
+        ValueError
+            As `fit`.
+        """
+        if isinstance(alphas, str) or not np.iterable(alphas) or not len(alphas := list(alphas)):
+            raise refuse("alphas", "be a sequence of numbers", alphas)
+        weights = [nonnegative("alpha", alpha) for alpha in alphas]
         check_tol(self.tol)
         integer("n_components", self.n_components, 1)
         most = None if self.max_passes is None else integer("max_passes", self.max_passes, 1)
+        if choose is not None:
+            choose = integer("choose", choose, 1)
         if background is None:
             raise Refused(Setting("background"), " is missing: fit(X, background=...). For X alone, use PCA.")
         target = self._operator(X, reset=True)
         others = self._operator(background, reset=False)
         n = target.shape[1]
         k = integer("n_components", self.n_components, 1, n, f" for {n:,} features")
-        solver = VectorLanczos(self.tol, max_passes=most)
-        affordable(8 * n * (solver.basis_columns(k, n) + 4 * k), self.memory_limit, f"finding {k} components")
+        needed = family_bytes(k, n, self.tol, len(weights))
+        affordable(needed, self.memory_limit, f"finding {k} components")
         (A, mean, rounded_a), (B, _, rounded_b) = _centred(target), _centred(others)
-        noise = rounded_a + alpha * rounded_b
-        if not noise < LARGEST:
-            raise refuse("alpha", f"be smaller than {LARGEST / rounded_b:.0e} for this background", self.alpha)
-        G = Contrast(A, B, alpha)
-        found = VectorLanczos(self.tol, max_passes=most, noise=noise)(G, k, random_generator(self.random_state))
-        self._read(G, found.vectors, noise, found.limit)
-        self.mean_, self.n_passes_ = mean, found.n_passes + 1
-        self.vector_errors_ = found.value_errors
-        self.converged_ = found.converged and bool(np.all(found.value_errors <= self.tol))
+        noise = rounded_a + np.array(weights) * rounded_b
+        if not noise.max() < LARGEST:
+            raise refuse("alpha", f"be smaller than {LARGEST / rounded_b:.0e} for this background", max(weights))
+        rng, eps = random_generator(self.random_state), max(A.costs.gram_eps, B.costs.gram_eps)
+        pair = partial(_covariances_times, A, B)
+        found = leading_of_all(pair, n, k, np.array(weights), noise, eps, self.tol, most, rng)
+        models = [copy(self)._set(alpha, mean, one) for alpha, one in zip(weights, found, strict=True)]
+        return models if choose is None else [models[j] for j in _medoids(models, choose, rng)]
+
+    def _set(self, alpha: float, mean: Vector, found: Member) -> Self:
+        V = found.vectors
+        self.alpha, self.mean_, self.n_passes_ = alpha, mean, found.n_passes + 1
+        self.target_variance_, self.background_variance_ = found.forms
+        self.components_ = (V * phases(V.T)).T
+        self.eigenvalues_, self.eigenvalue_errors_ = found.values, found.value_errors
+        self.vector_errors_, self.converged_ = found.sines, found.converged
         if not self.converged_:
             warn(
-                f"Components {few(1 + np.flatnonzero(~(found.value_errors <= self.tol)))} did not converge in "
-                f"{found.n_passes:,} passes. Equal eigenvalues have no eigenvectors of their own; for others, raise ",
+                f"Components {few(1 + np.flatnonzero(~(found.sines <= self.tol)))} did not converge in "
+                f"{self.n_passes_:,} passes. Equal eigenvalues have no eigenvectors of their own; for others, raise ",
                 *(Setting("max_passes"), " or ", Setting("tol"), "."),
             )
         return self
-
-    def _read(self, G: Contrast, V: Panel, noise: float, limit: float) -> None:
-        T, B = covariance_times(G.target, V), covariance_times(G.background, V)
-        W = T - G.alpha * B
-        values, X = np.linalg.eigh(V.T @ W)
-        values, X = values[::-1].copy(), X[:, ::-1]
-        V, W = V @ X, W @ X
-        self.target_variance_, self.background_variance_ = (np.einsum("ij,ij->j", V, each @ X) for each in (T, B))
-        self.components_ = (V * phases(V.T)).T
-        self.eigenvalues_, self.eigenvalue_errors_ = values, errors_of_pairs(W, V, values, noise, limit) + noise
 
     def fit_transform(self, X: Any, y: Any = None, *, background: Any = None) -> Any:
         """Fit to X and the background, and return the scores of X, as `transform` does."""
@@ -214,3 +219,28 @@ def _centred(X: Operator) -> tuple[Operator, Vector, float]:
         raise ValueError("squares of the data overflow or underflow. Multiply the data by a power of two.")
     rounded = residual_rounding(A.costs.gram_eps) * squares + 2 * shift_rounding(A) * np.sqrt(squares)
     return A, prepared.column_means, float(rounded) / (X.shape[0] - 1)
+
+
+def _covariances_times(A: Operator, B: Operator, V: Panel) -> tuple[Panel, Panel]:
+    return np.asarray(A.gram(V) / (A.shape[0] - 1)), np.asarray(B.gram(V) / (B.shape[0] - 1))
+
+
+def _medoids(models: list[Any], count: int, rng: Generator) -> list[int]:
+    if len(models) <= count:
+        return list(range(len(models)))
+    from sklearn.cluster import SpectralClustering  # takes a second to import
+
+    V = np.stack([model.components_ for model in models])
+    cosines = np.linalg.svd(V[:, None] @ V[None].swapaxes(-1, -2), compute_uv=False)
+    affinity = np.clip(cosines.prod(axis=-1), UNLIKE, 1)
+    seed = int(rng.integers(2**31))
+    n_clusters = min(count + 1, len(models) - 1)
+    labels = SpectralClustering(n_clusters, affinity="precomputed", random_state=seed).fit(affinity).labels_
+    plain = labels[int(np.argmin([model.alpha for model in models]))]
+    clusters = [np.flatnonzero(labels == label) for label in np.unique(labels) if label != plain]
+    chosen = [int(each[affinity[np.ix_(each, each)].sum(axis=1).argmax()]) for each in clusters]
+    while len(chosen) < count:  # fewer clusters than asked for: add the least similar
+        nearest = affinity[:, chosen].max(axis=1, initial=0)
+        nearest[chosen] = np.inf
+        chosen.append(int(nearest.argmin()))
+    return sorted(chosen)

@@ -87,7 +87,7 @@ class HermitianLanczos:
                 negative = _negative(ritz, pairs.Z, F)
             if cannot_step(G, F):
                 return ritz, Stop.SPENT
-            return ritz, Stop.CONVERGED if self._converged(ritz, proven) else Continue(1)
+            return ritz, Stop.CONVERGED if self.converged(ritz, proven) else Continue(1)
 
         while True:
             ritz, outcome = converge(partial(advance, G, F, lambda theta: k), check, steps)
@@ -96,7 +96,7 @@ class HermitianLanczos:
             proven = prove(G, F, ritz, needs, proven).proven
             steps = int(proven.needs_probe(self.needs(ritz, proven)))
         found = ritz.theta[:k], F.vectors(k), self.errors(ritz, proven)
-        converged = self._converged(ritz, proven) and self.complete(ritz, proven)
+        converged = self.converged(ritz, proven) and self.complete(ritz, proven)
         known, spent = proven.limit(k), outcome is Stop.SPENT and F.size < n
         rest, starts = ritz.theta[k:], self.starts(ritz)
         return Eigenpairs(*found, converged, budget.n_passes, negative, lowest, rest, known, spent, starts)
@@ -129,7 +129,7 @@ class HermitianLanczos:
             return relative
         return max(relative, MISSED_TOL * float(np.abs(ritz.theta).max()))
 
-    def _converged(self, ritz: Ritz, proven: Proven) -> bool:
+    def converged(self, ritz: Ritz, proven: Proven) -> bool:
         return bool(np.all((self.errors(ritz, proven) <= self.tol) | self._at_rounding(ritz)))
 
     def _at_rounding(self, ritz: Ritz) -> NDArray[np.bool_]:

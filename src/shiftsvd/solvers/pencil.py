@@ -1,0 +1,481 @@
+"""Leading eigenvectors of ``A - alpha B`` for many alphas, from one basis and shared products."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from scipy.linalg import qr
+
+from shiftsvd.numerics.bounds import BEYOND, NEIGHBOURS, CountBound, Ritz, proves, rounding_of, value_bounds
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import inner, orth, subtract_product, times
+from shiftsvd.operators import Panel
+from shiftsvd.solvers.constants import EPS, LEAST_COLUMNS, PROBABILITY, PROBES, REPEAT_BELOW, USUAL_BLOCK
+from shiftsvd.solvers.hermitian import VectorLanczos
+from shiftsvd.solvers.probe import Chain, Proven, proves_all
+from shiftsvd.solvers.problem import most_passes
+
+TOGETHER = 4  # blocks of which the widest product of the basis consists
+AT_ONCE = 8  # probes whose products share a pass
+SHARED = 8  # alphas by which the basis is sized, at most: neighbouring alphas share most of their vectors
+LOST = 0.01  # directions of all vectors below this part of the tolerance are lost in a restart
+SERIES = 6 / np.pi**2  # the sum of 1 / j^2 over all probes, inverted
+FURTHER = 1e-3  # weight of vectors that a restart keeps as far as there is room
+WEAK = 0.3  # directions of residuals below this part of the largest wait for a later product
+
+Pair = Callable[[Panel], tuple[Panel, Panel]]  # V -> A V, B V
+
+
+class Member(NamedTuple):
+    """Leading eigenpairs of one ``A - alpha B``."""
+
+    values: Vector  # descending
+    vectors: Panel
+    forms: Panel  # of shape (2, k): v^T A v and v^T B v
+    value_errors: Vector  # absolute
+    sines: Vector
+    converged: bool
+    n_passes: int  # of all members together
+
+
+def leading_of_all(
+    pair: Pair,
+    n: int,
+    k: int,
+    alphas: Vector,
+    noise: Vector,
+    eps: float,
+    tol: float,
+    max_passes: int | None,
+    rng: Generator,
+) -> list[Member]:
+    """Compute the k leading eigenpairs of ``A - alpha B`` for each alpha; `pair` multiplies A and B of side n.
+
+    `noise` bounds the rounding errors of products of unit vectors with ``A - alpha B``, `eps` those relative to its
+    norm; `tol` bounds the sines of vectors.
+    """
+    criterion = VectorLanczos(tol)
+    b = criterion.block(n)
+    most = max(max_passes or most_passes(n, b), -(-k // b))
+    return Family(pair, n, k, alphas, noise, eps, criterion, rng, most).solve()
+
+
+def family_bytes(k: int, n: int, tol: float, n_alphas: int) -> int:
+    """Predict the memory of `leading_of_all`: the basis, twice while it is copied, products, and the vectors."""
+    b = TOGETHER * USUAL_BLOCK if n_alphas > 1 else USUAL_BLOCK
+    return 8 * n * (2 * columns_of(VectorLanczos(tol), k, n, n_alphas) + 4 * b + (n_alphas + 3) * k)
+
+
+@dataclass(eq=False)
+class Basis:
+    """``M_i Q = Q H_i + S C_i`` for the matrices M_i, with orthonormal columns of Q and S; S has the residuals.
+
+    A product with columns of S moves them to Q. The matrices of `mix` times (A, B) are the M_i: both, or ``A - alpha
+    B`` alone for one alpha, whose residuals span one block as in block Lanczos.
+    """
+
+    mix: Panel  # of shape (matrices, 2)
+    S: Panel
+    outside: Panel  # orthonormal columns that are projected out of all products
+    Q: Panel = field(init=False)
+    H: Panel = field(init=False)  # of shape (2, N, N): A and B projected
+    C: Panel = field(init=False)  # of shape (matrices, width of S, N)
+
+    def __post_init__(self) -> None:
+        self.Q, self.H = self.S[:, :0], np.zeros((2, 0, 0))
+        self.C = np.zeros((len(self.mix), self.S.shape[1], 0))
+
+    @property
+    def size(self) -> int:
+        return int(self.Q.shape[1])
+
+    def turn(self, G: Panel) -> None:
+        """Let the first columns of S span those of ``S G``."""
+        if G.shape[1] < self.S.shape[1]:
+            X = qr(G)[0]
+            self.S, self.C = times(self.S, X), X.T @ self.C
+
+    def extend(self, products: Sequence[Panel]) -> None:
+        """Move the first columns of S to Q, given the products of A and B with them."""
+        b, old = products[0].shape[1], self.size
+        self.Q, self.S = np.hstack([self.Q, self.S[:, :b]]), self.S[:, b:]
+        H = np.zeros((2, old + b, old + b))
+        H[:, :old, :old] = self.H
+        for X, product in zip(H, products, strict=True):
+            X[:, old:] = inner(self.Q, product)
+            X[old:, :old] = X[:old, old:].T
+            X[old:, old:] = (X[old:, old:] + X[old:, old:].T) / 2
+        self.H = H
+        C = np.pad(self.C[:, b:], ((0, 0), (0, 0), (0, b)))
+        for i, weights in enumerate(self.mix):
+            W = weights[0] * products[0] + weights[1] * products[1]
+            scale = float(np.sqrt(np.max(np.sum(W * W, axis=0), initial=0)))
+            inside = self._project(W)
+            new, R = self._orthonormal(W, scale)
+            self.S = np.hstack([self.S, new])
+            C = np.pad(C, ((0, 0), (0, new.shape[1]), (0, 0)))
+            C[i, :, old:] = np.vstack([inside, R])
+        self.C = C
+
+    def _project(self, W: Panel) -> Panel:
+        """Project W orthogonally to Q, S and `outside`, and return its coefficients along S."""
+        inside = np.zeros((self.S.shape[1], W.shape[1]))
+        for _ in range(2):
+            for X in (self.outside, self.Q):
+                subtract_product(W, X, inner(X, W))
+            coefficients = inner(self.S, W)
+            subtract_product(W, self.S, coefficients)
+            inside += coefficients
+        return inside
+
+    def _orthonormal(self, W: Panel, scale: float) -> tuple[Panel, Panel]:
+        """Return Q and R of ``W = Q R`` without columns that are rounding errors of products of length `scale`."""
+        X, R, order = qr(W, mode="economic", pivoting=True, check_finite=False)
+        count = min(int(np.count_nonzero(np.abs(np.diagonal(R)) > 4 * EPS * scale)), self._free())
+        X, R = X[:, :count], R[:count, np.argsort(order)]
+        if count and abs(R[count - 1, order[count - 1]]) < REPEAT_BELOW * scale:
+            # Short columns have lost digits of their orthogonality.
+            self._project(X)
+            X, again = qr(X, mode="economic", check_finite=False)
+            R = again @ R
+        return X, R
+
+    def _free(self) -> int:
+        return len(self.Q) - sum(int(X.shape[1]) for X in (self.Q, self.S, self.outside))
+
+    def adopt(self, X: Panel) -> None:
+        """Put the part of X that is orthogonal to the basis at the front of S."""
+        X = np.array(X, order="F")
+        self._project(X)
+        X = self._orthonormal(X, 1.0)[0]
+        self.S, self.C = np.hstack([X, self.S]), np.pad(self.C, ((0, 0), (X.shape[1], 0), (0, 0)))
+
+    def restart(self, Z: Panel) -> None:
+        """Keep the columns of ``Q Z``; the rest of Q remains in S as far as residuals need it."""
+        kept = Z.shape[1]
+        X = qr(Z)[0]
+        projected = X.T @ self.H @ X
+        G = np.hstack(
+            [
+                np.vstack([(w @ projected.reshape(2, -1)).reshape(len(X), -1)[kept:, :kept], C @ X[:, :kept]])
+                for w, C in zip(self.mix, self.C, strict=True)
+            ]
+        )
+        K, R, _ = qr(G, mode="economic", pivoting=True)
+        K = K[:, : np.count_nonzero(np.abs(np.diagonal(R)) > 8 * len(X) * EPS * np.abs(projected).max(initial=0))]
+        rest = np.hstack([self.Q, self.S])
+        self.S = times(rest, np.vstack([X[:, kept:] @ K[: len(X) - kept], K[len(X) - kept :]]))
+        self.Q, self.H = times(self.Q, X[:, :kept]), projected[:, :kept, :kept]
+        self.C = np.stack([K.T @ part for part in np.split(G, len(self.mix), axis=1)])
+
+
+class Plan(NamedTuple):
+    """Vectors Q Z, with the Ritz values and the needs of the members, of which `alpha` is the least."""
+
+    alpha: float
+    Z: Panel
+    members: dict[int, tuple[Ritz, list[CountBound]]]
+
+
+@dataclass(eq=False)
+class ProbeChain:
+    """Probe of ``A - alpha B`` outside of the vectors of a plan.
+
+    Its level bounds the eigenvalues there for larger alphas, too, because B is positive semidefinite.
+    """
+
+    plan: Plan
+    basis: Basis
+    chain: Chain
+    noise: float
+    level: float = np.inf
+
+    @classmethod
+    def of(cls, plan: Plan, V: Panel, Omega: Panel, probability: float) -> "ProbeChain":
+        X = np.array(Omega, order="F")
+        for _ in range(2):
+            subtract_product(X, V, inner(V, X))
+            X = orth(X)
+        noise = max(ritz.noise for ritz, _ in plan.members.values())
+        return cls(plan, Basis(np.array([[1.0, -plan.alpha]]), X, V), Chain(inner(X, Omega), probability), noise)
+
+    def add(self, products: Sequence[Panel]) -> None:
+        """Add the products of A and B with S."""
+        old, basis = self.basis.size, self.basis
+        basis.extend(products)
+        self.chain.add(self.projected[old:, old:], basis.C[0][:, old:])
+        self.level = self.chain.bound(self.noise)
+
+    @property
+    def projected(self) -> Panel:
+        return np.asarray(self.basis.H[0] - self.plan.alpha * self.basis.H[1])
+
+    def possible(self, level: float) -> list[bool]:
+        return [proves_all(ritz, needs, level) for ritz, needs in self.plan.members.values()]
+
+    def may_go_on(self) -> bool:
+        return bool(self.basis.S.shape[1] and any(self.possible(self.chain.top)) and not all(self.possible(self.level)))
+
+    def missed(self) -> Panel:
+        """Return Ritz vectors of values that are too large for the needs, at most as many as the probe has columns."""
+        theta, Z = np.linalg.eigh(self.projected)
+        least = min((mu for _, needs in self.plan.members.values() for _, mu in needs), default=np.inf)
+        first = max(np.searchsorted(theta, least), len(theta) - len(self.chain.R))
+        return np.asarray(self.basis.Q @ Z[:, first:])
+
+
+@dataclass(eq=False)
+class Family:
+    """The run: the shared basis, and bounds that were proven for each alpha."""
+
+    pair: Pair
+    n: int
+    k: int
+    alphas: Vector
+    noise: Vector
+    eps: float
+    criterion: VectorLanczos
+    rng: Generator
+    max_passes: int
+    n_passes: int = 0
+    n_probes: int = 0
+    counts: list[tuple[CountBound, ...]] = field(init=False)  # proven for each alpha
+    basis: Basis = field(init=False)
+    active: list[int] = field(default_factory=list)  # alphas whose residuals are multiplied
+    found: dict[int, tuple[Ritz, Panel]] = field(default_factory=dict)  # Ritz pairs of the present basis and counts
+
+    def __post_init__(self) -> None:
+        self.counts = [()] * len(self.alphas)
+        self.block = self.criterion.block(self.n)
+        start = orth(self.rng.standard_normal((self.n, self.block)))
+        mix = np.array([[1.0, -self.alphas[0]]]) if len(self.alphas) == 1 else np.eye(2)
+        self.basis = Basis(mix, start, start[:, :0])
+        self.columns = columns_of(self.criterion, self.k, self.n, len(self.alphas))
+
+    def solve(self) -> list[Member]:
+        every = list(range(len(self.alphas)))
+        while True:
+            self.converge()
+            unproven = [i for i in every if not self.is_proven(i)]
+            if not unproven or self.cannot_step or self.n_probes >= PROBES * len(every):
+                return [self.member(i) for i in every]
+            self.prove(unproven)
+
+    @property
+    def cannot_step(self) -> bool:
+        return self.n_passes >= self.max_passes or self.basis.size == self.n
+
+    # --- Ritz values --------------------------------------------------------------------------------------------------
+
+    def H(self, i: int) -> Panel:
+        return np.asarray(self.basis.H[0] - self.alphas[i] * self.basis.H[1])
+
+    def C(self, i: int) -> Panel:
+        C = self.basis.C
+        return C[0] if len(C) == 1 else np.asarray(C[0] - self.alphas[i] * C[1])
+
+    def ritz(self, i: int) -> tuple[Ritz, Panel]:
+        if i not in self.found:
+            self.found[i] = self._ritz(i)
+        return self.found[i]
+
+    def _ritz(self, i: int) -> tuple[Ritz, Panel]:
+        theta, Z = np.linalg.eigh(self.H(i))
+        theta, Z = theta[::-1], Z[:, ::-1]
+        noise = rounding_of(theta, self.eps, float(self.noise[i]))
+        level = -np.inf if self.basis.size == self.n else np.inf
+        return Ritz(theta, self.C(i) @ Z, self.k, noise, level, self.proven(i).limit(self.k)), Z
+
+    def proven(self, i: int) -> Proven:
+        seen = self.block * (1 + self.n_probes)
+        return Proven(seen, count_bounds=self.counts[i], n_probes=min(self.n_probes, 1))
+
+    def needs(self, i: int, ritz: Ritz) -> list[CountBound]:
+        needs, proven = self.criterion.needs(ritz, self.proven(i)), self.proven(i)
+        return [(count, mu) for count, mu in needs if not proven.limit(count) <= mu]
+
+    def is_proven(self, i: int) -> bool:
+        return self.basis.size == self.n or (self.basis.size >= self.k and not self.needs(i, self.ritz(i)[0]))
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def converge(self) -> None:
+        """Extend the basis until all vectors are within the tolerance; look at few alphas until these are."""
+        every, few = list(range(len(self.alphas))), spread(range(len(self.alphas)))
+        while not self.cannot_step:
+            directions = [self.residuals(i) for i in few]
+            few = [i for i, each in zip(few, directions, strict=True) if each.shape[1]]
+            self.active = few
+            if not few:
+                few = spread([i for i in every if self.residuals(i).shape[1]])
+                if not few:
+                    return
+                continue
+            self.step(np.hstack(directions))
+
+    def residuals(self, i: int) -> Panel:
+        """Return coordinates of residuals that are too large, longer where more digits are missing."""
+        basis, k = self.basis, self.k
+        if basis.size < k or not basis.size:
+            return np.eye(basis.S.shape[1])
+        ritz, _ = self.ritz(i)
+        errors, needs = self.criterion.errors(ritz, self.proven(i)), self.needs(i, ritz)
+        short = basis.S.shape[1] > 0 and basis.size <= k
+        if not short and self.criterion.converged(ritz, self.proven(i)) and (not needs or self.plan([i])):
+            return ritz.E[:, :0]
+        if not short and not basis.S.shape[1]:
+            return ritz.E[:, :0]
+        count = min(max(k + NEIGHBOURS, self.block), len(ritz.theta))
+        weights = np.append(errors, np.full(count - k, errors.max()))
+        return ritz.E[:, :count] * (weights / np.maximum(ritz.r[:count], ritz.noise))
+
+    def step(self, directions: Panel) -> None:
+        basis, b = self.basis, self.block
+        if basis.S.shape[1] > b:
+            U, s, _ = np.linalg.svd(directions, full_matrices=False)
+            b = int(np.clip(np.count_nonzero(s > WEAK * s[0]), b, TOGETHER * b))
+            basis.turn(U[:, :b])
+        if basis.size < self.k and basis.S.shape[1] < b:
+            basis.adopt(self.rng.standard_normal((self.n, b - basis.S.shape[1])))
+        b = min(b, basis.S.shape[1])
+        if self.columns < self.n and basis.size + basis.S.shape[1] + len(basis.mix) * b > self.columns:
+            self.restart()
+        self.extend(b)
+
+    def extend(self, columns: int) -> None:
+        self.basis.extend(self.multiply(self.basis.S[:, :columns]))
+        self.found.clear()
+
+    def restart(self) -> None:
+        keep = max(self.k + self.block, self.columns // (2 if len(self.basis.mix) == 1 else 8))
+        pairs = [self.ritz(i)[1] for i in range(len(self.alphas))]
+        needed = self.union([Z[:, : self.k + NEIGHBOURS] for Z in pairs])[1]
+        # Vectors beyond the wanted ones speed up the convergence of alphas that have not converged.
+        more = max(self.k + NEIGHBOURS, keep // max(len(self.active), 1))
+        further = [FURTHER * pairs[i][:, :more] for i in self.active]
+        U, found = self.union([*(Z[:, : self.k + NEIGHBOURS] for Z in pairs), *further])
+        if needed > keep:
+            self.columns = min(self.n, 2 * self.columns)
+        if (kept := max(needed, min(keep, found))) < self.basis.size:
+            self.basis.restart(U[:, :kept])
+            self.found.clear()
+
+    def multiply(self, V: Panel) -> tuple[Panel, Panel]:
+        self.n_passes += 1
+        return self.pair(V)
+
+    # --- proofs -------------------------------------------------------------------------------------------------------
+
+    def prove(self, unproven: list[int]) -> None:
+        """Prove the needs of all alphas by levels of few probes, whose products share passes."""
+        order = sorted(unproven, key=lambda i: float(self.alphas[i]))
+        for some in batches(self.plans(order), AT_ONCE):
+            probes = active = [self.probe(plan) for plan in some]
+            while active and self.n_passes < self.max_passes:
+                widths = np.cumsum([probe.basis.S.shape[1] for probe in active])[:-1]
+                products = self.multiply(np.hstack([probe.basis.S for probe in active]))
+                for probe, A, B in zip(active, *(np.split(X, widths, axis=1) for X in products), strict=True):
+                    probe.add((A, B))
+                active = [probe for probe in active if probe.may_go_on()]
+            for probe in probes:
+                for i, (ritz, needs) in probe.plan.members.items():
+                    shown = (each for each in needs if proves(ritz, each, probe.level))
+                    self.counts[i] = (*self.counts[i], *shown)
+                    self.found.pop(i, None)
+            for probe in probes:
+                if not self.cannot_step:
+                    self.include(probe.missed())
+
+    def plans(self, members: list[int]) -> list[Plan]:
+        plan = self.plan(members)
+        if plan is None and len(members) > 1:
+            half = len(members) // 2
+            return self.plans(members[:half]) + self.plans(members[half:])
+        return [] if plan is None else [plan]
+
+    def plan(self, members: list[int]) -> Plan | None:
+        """Return vectors such that a level of the least alpha on their complement can prove the needs of all members.
+
+        More vectors lower the level, but vectors of other alphas have large residuals.
+        """
+        pairs, k = {i: self.ritz(i) for i in members}, self.k
+        needs = {i: self.needs(i, pairs[i][0]) for i in members}
+        end = max((count for each in needs.values() for count, _ in each), default=k)
+        for count in (self.basis.size, 2 * k + BEYOND, end + BEYOND, end):
+            U, kept = self.union([Z[:, :count] for _, Z in pairs.values()])
+            rest = U[:, kept:].T @ self.H(members[0]) @ U[:, kept:]
+            whole, Z = kept == self.basis.size, U[:, :kept]
+            own = {i: (pairs[i][0] if whole else self.restricted(i, Z), needs[i]) for i in members}
+            shown = np.linalg.eigvalsh(rest) if len(rest) else pairs[members[0]][0].theta[: k + BEYOND]
+            least = float(shown[-1])
+            if all(
+                proves(ritz, (wanted, mu), (mu + min(mu, least)) / 2)
+                for ritz, each in own.values()
+                for wanted, mu in each
+            ):
+                return Plan(float(self.alphas[members[0]]), Z, own)
+        return None
+
+    def union(self, Z: list[Panel]) -> tuple[Panel, int]:
+        """Return an orthogonal matrix and how many of its columns span all columns of Z."""
+        N = self.basis.size
+        if Z[0].shape[1] == N:
+            return np.eye(N), N
+        U, s, _ = np.linalg.svd(np.hstack(Z), full_matrices=len(Z) * Z[0].shape[1] < N)
+        return U, int(np.count_nonzero(s > LOST * self.criterion.tol))
+
+    def restricted(self, i: int, Z: Panel) -> Ritz:
+        """Return the Ritz values of the vectors ``Q Z``."""
+        H, C = self.H(i), self.C(i)
+        theta, Y = np.linalg.eigh(Z.T @ H @ Z)
+        theta, V = theta[::-1], Z @ Y[:, ::-1]
+        R = H @ V
+        R -= Z @ (Z.T @ R)
+        noise = rounding_of(self.ritz(i)[0].theta, self.eps, float(self.noise[i]))
+        return Ritz(theta, np.vstack([R, C @ V]), min(self.k, len(theta)), noise)
+
+    def probe(self, plan: Plan) -> ProbeChain:
+        self.n_probes += 1
+        probability = PROBABILITY * SERIES / self.n_probes**2
+        columns = min(max(self.block, LEAST_COLUMNS), self.n - plan.Z.shape[1])
+        Omega = self.rng.standard_normal((self.n, columns))
+        return ProbeChain.of(plan, times(self.basis.Q, plan.Z), Omega, probability)
+
+    def include(self, X: Panel) -> None:
+        """Extend the basis by X."""
+        before = self.basis.S.shape[1]
+        if X.shape[1]:
+            self.basis.adopt(X)
+        if found := self.basis.S.shape[1] - before:
+            self.extend(found)
+
+    def member(self, i: int) -> Member:
+        ritz, Z = self.ritz(i)
+        k, proven = self.k, self.proven(i)
+        sines = self.criterion.errors(ritz, proven)
+        squares = (ritz.r[:k] + ritz.noise) ** 2
+        limit = -np.inf if self.basis.size == self.n == k else proven.limit(k)
+        errors = value_bounds(ritz.theta[:k], squares, k, limit) + ritz.noise
+        forms = np.einsum("pj,apq,qj->aj", Z[:, :k], self.basis.H, Z[:, :k])
+        converged = self.criterion.converged(ritz, proven) and self.is_proven(i)
+        V = times(self.basis.Q, Z[:, :k])
+        return Member(ritz.theta[:k].copy(), V, forms, errors, sines, converged, self.n_passes)
+
+
+def batches(items: Sequence[Plan], size: int) -> list[Sequence[Plan]]:
+    return [items[lo : lo + size] for lo in range(0, len(items), size)]
+
+
+def spread(items: Sequence[int]) -> list[int]:
+    """Return at most TOGETHER of the items, evenly spaced, with the first and the last."""
+    places = np.linspace(0, len(items) - 1, min(TOGETHER, len(items))).round().astype(int)
+    return [items[j] for j in dict.fromkeys(places.tolist())]
+
+
+def columns_of(criterion: VectorLanczos, k: int, n: int, n_alphas: int) -> int:
+    """Return the columns of the basis, with those that its residuals take, before a restart."""
+    if n_alphas == 1:
+        return criterion.basis_columns(k, n)
+    return min(3 * criterion.basis_columns(k * min(n_alphas, SHARED), n), n)
