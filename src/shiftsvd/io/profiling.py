@@ -231,8 +231,7 @@ def _profile(
     notes: Sequence[str],
     spell: Callable[[Worded], str],
 ) -> TableProfile:
-    read = [table.tallies[j] for j in table.form.numeric if j in table.tallies and not table.tallies[j].is_text]
-    found = [*findings, *of_numbers(read, choices)]
+    found = [*findings, *of_numbers(table.read_tallies, choices)]
     if unsolved := [each for each in found if each.is_error and not each.uses]:
         raise refused(unsolved)
     for finding in found:

@@ -146,12 +146,23 @@ def strings(cells: Iterable[str]) -> Any:
     return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
 
 
+@lru_cache(64)
+def gaps_of(texts: tuple[str, ...]) -> Any:
+    return strings(texts)
+
+
 def arrow(values: npt.NDArray[Any], there: npt.NDArray[np.bool_] | None = None) -> Any:
     """Return numbers as an Arrow column, null where not `there`."""
     pa = optional("pyarrow", "parquet")
     bits = None if there is None or np.all(there) else pa.py_buffer(np.packbits(there, bitorder="little"))
     kind, data = pa.from_numpy_dtype(values.dtype), pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(kind, len(values), [bits, data])
+
+
+def arrow_mask(mask: npt.NDArray[np.bool_]) -> Any:
+    pa = optional("pyarrow", "parquet")
+    bits = pa.py_buffer(np.packbits(mask, bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, bits])
 
 
 def as_numpy(column: Any) -> npt.NDArray[Any]:

@@ -146,9 +146,9 @@ def text_rows(path: Path, choices: Choices, memory_limit: int | str | None) -> t
         how, separator = how._replace(blanks=True), "\t"
         text, skipped, is_all = _below_titles(path, how, choices, memory_limit)
         found = _records(path, text, is_all, separator)
-    n_bytes = len(skipped.encode())
+    n_bytes, row_bytes = len(skipped.encode()), found[-1].end / len(found)
     found = [row._replace(end=row.end + n_bytes, line=row.line + choices.skip) for row in found]
-    return TextRows(path, how, separator, n_bytes), found
+    return TextRows(path, how, separator, n_bytes, row_bytes), found
 
 
 def _below_titles(path: Path, how: TextForm, choices: Choices, memory_limit: int | str | None) -> tuple[str, str, bool]:
