@@ -212,10 +212,10 @@ def profiled(
             findings = rows.findings()
             errors = [each for each in findings if each.is_error]
             changing = [each for each in errors if any(setting.name in _OF_ROWS for setting in each.settings)]
-            if not changing:
+            given, choices = choices, _with(choices, [part for each in changing for part in each.settings])
+            if choices == given:
                 return _profile(path, kind, rows, findings, samples, choices, notes, spell)
             notes += [spell(Refused(*each.parts)) for each in changing]
-            choices = _with(choices, [setting for each in changing for setting in each.settings])
         except Refused as error:  # follow the setting that the message suggests, and note it
             choices = _followed(choices, error)
             notes.append(spell(error).removeprefix(f"{path}: "))

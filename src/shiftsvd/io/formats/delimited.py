@@ -108,6 +108,12 @@ class Rows:
         return None if self.head.names is None and not self.form.classes else self.form.named(self.head.called)
 
     @property
+    def _is_typed(self) -> bool:
+        return isinstance(self.head.source, Stored) or (
+            isinstance(self.head.source, Grid) and self.head.source.names is not None
+        )
+
+    @property
     def is_text(self) -> bool:
         return isinstance(self.head.source, TextRows)
 
@@ -184,13 +190,18 @@ class Rows:
             seen, begins = Seen(labels[0]), sorted(set(starts))
             seen.add(len(self._totals), map(self._place, self._totals))
             looks = f"{plural(seen.count, 'row')} above the last one may be totals: {seen}."
-            yield Finding(looks, (*((_skip(begins),) if len(begins) <= _SKIPPED else ()), keep))
+            yield Finding(looks, (*(self._skip(begins) if len(begins) <= _SKIPPED else ()), keep))
         if (seen := self._named).count:
             is_few = seen.count <= _NOTES
             have = "has" if seen.count == 1 else "have"
             text = f"{plural(seen.count, 'row')} {have} only a name and no values: {seen}."
-            uses = (_skip(sorted(seen.texts)), keep) if is_few else (keep,)
+            uses = (*self._skip(sorted(seen.texts)), keep) if is_few else (keep,)
             yield Finding(text, uses, is_error=is_few, applies=is_few)
+
+    def _skip(self, begins: Sequence[str]) -> tuple[tuple[Part, ...], ...]:
+        if self._is_typed:  # its rows have no beginnings
+            return ()
+        return ((naming("comment", begins), f" to skip {'it' if len(begins) == 1 else 'them'}"),)
 
     def _of_ragged(self) -> Iterator[Finding]:
         if not self.ragged:
@@ -201,7 +212,7 @@ class Rows:
             has, holds = ("row", "holds") if not more else ("rows", "hold")
             rows = ", ".join(f"{row:,}" for row, *_ in self.ragged)
             shown = f"{has} {rows} {holds} only a text: {', '.join(map(repr, notes))}."
-            yield Finding(shown, (_skip(notes),))
+            yield Finding(shown if self._skip(notes) else f"{shown} Remove it from the table.", self._skip(notes))
             return
         below = f", and {plural(more, 'row')} below {'differs' if more == 1 else 'differ'}, too" if more else ""
         counted = f"row {first[0]:,} has {plural(first[1], 'cell')}, but the header has {self.head.width:,}{below}."
@@ -428,10 +439,6 @@ class Rows:
             X[:, place] = self._tally(j).read(column, first)
         self.numbers.add(X, first)
         return X
-
-
-def _skip(begins: Sequence[str]) -> tuple[Part, ...]:
-    return naming("comment", begins), f" to skip {'it' if len(begins) == 1 else 'them'}"
 
 
 def _is_note(text: str, n_cells: int) -> bool:
