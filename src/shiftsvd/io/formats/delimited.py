@@ -81,6 +81,9 @@ class Rows:
         self.n_rows, self._has_begun = 0, False
         self._totals = dict[int, tuple[str, str]]()  # rows like totals: their label, and the beginning of the line
         self._labels = set[str]()
+        self._summary: tuple[str, str, str] | None = (
+            None  # a last row of rounded sums or means: its label and beginning
+        )
         self._named, self._blank = Seen(""), Seen("")  # rows of one text, without numbers, and of empty cells
         self._headers = list[int]()  # rows that repeat the header: number of rows above each without them
         self.form = head.form
@@ -158,7 +161,11 @@ class Rows:
         return [
             *self._of_ragged(),
             *self._of_totals(),
-            *([of_text_columns(held, alone=self.head.width == 1)] if held else ()),
+            *(
+                [of_text_columns(held, alone=self.head.width == 1, has_names=self.form.label is not None)]
+                if held
+                else ()
+            ),
             *found,
             *self._of_ends(),
         ]
@@ -184,6 +191,10 @@ class Rows:
     def _of_totals(self) -> Iterator[Finding]:
         if self._choices.keep_total:
             return
+        if self._summary:
+            what, label, begin = self._summary
+            looks = f"the last row, {label!r}, holds the rounded {what} of the others and is used as a sample."
+            yield Finding(looks, self._skip([begin]), is_error=False)
         keep = Setting("keep_total", True), " to use all rows as samples"
         if 0 < len(self._totals) <= max(1, self.n_rows // 2):
             labels, starts = zip(*self._totals.values(), strict=True)
@@ -364,8 +375,10 @@ class Rows:
         total, _ = self._totals.pop(row, ("", ""))
         if total and total not in [label for label, _ in self._totals.values()]:
             self.total = f"{total!r}"
-        elif not isinstance(self.head.source, Stored) and self.n_rows >= _ADDENDS and self._is_sum(cells):
-            self.total = f"{label!r}, the sum of the others," if number(label) is None else "of sums"
+        elif not isinstance(self.head.source, Stored) and self.n_rows >= _ADDENDS:
+            found = [_value(cells[j], self.head.decimals[j]) for j in self.form.numeric if cells[j] != ""]
+            if len(found) == len(self.form.numeric) and None not in found:
+                self._compare(np.array(found, np.float64), cells, place)
         return bool(self.total)
 
     def _refuse_note(self, cells: Sequence[str | float], i: int) -> None:
@@ -382,13 +395,19 @@ class Rows:
             elif (tally := self.tallies.get(j)) and tally.forget(cell):
                 self._add_ragged(row, 1, begin)
 
-    def _is_sum(self, cells: Sequence[str | float]) -> bool:
-        found = [_value(cells[j], self.head.decimals[j]) for j in self.form.numeric if cells[j] != ""]
-        if len(found) < len(self.form.numeric) or None in found:
-            return False
-        of, at = self.numbers, self._features
-        is_sum = np.abs(np.array(found, np.float64) - of.sums[at]) <= 1e-9 * of.sizes[at]
-        return bool(np.all(is_sum) and np.sum((of.counts[at] >= _ADDENDS) & (of.sums[at] != 0)) > 1)
+    def _compare(self, values: npt.NDArray[np.float64], cells: Sequence[str | float], place: int) -> None:
+        """Remove a last row that is exactly the sum of the others. Name one that is their sum or mean as rounded."""
+        of, at, label = self.numbers, self._features, str(cells[place])
+        many = (of.counts[at] >= _ADDENDS) & (of.sums[at] != 0)
+        if np.sum(many) < 2:
+            return
+        if np.all(np.abs(values - of.sums[at]) <= 1e-9 * of.sizes[at]):
+            self.total = f"{label!r}, the sum of the others," if number(label) is None else "of sums"
+        elif place not in self.form.numeric:
+            steps = np.array([_last_place(str(cells[j])) for j in self.form.numeric])
+            for what, wanted in (("sums", of.sums[at]), ("means", of.sums[at] / np.maximum(of.n_numbers[at], 1))):
+                if np.all(np.abs(values - wanted) <= 0.5000001 * steps):
+                    self._summary = what, label, self._beginning(cells[: place + 1])
 
     def _add_right_sum(self, numbers: npt.NDArray[np.float64]) -> None:
         if self._is_right_sum:
@@ -469,6 +488,12 @@ def _stored(value: Any) -> Any:
 def _cell(value: Any) -> str | float:
     value = _stored(value)
     return value.strip() if isinstance(value, str) else "" if value is None else value
+
+
+def _last_place(cell: str) -> float:
+    """Return the value of one unit in the last place of a number, such as 0.01 for 12.34."""
+    found = re.search(r"[.,](\d+)\D*$", cell)
+    return 10.0 ** -len(found[1]) if found else 1.0
 
 
 def _value(cell: str | float, decimal: str) -> float | None:

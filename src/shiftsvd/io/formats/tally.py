@@ -72,13 +72,16 @@ _CLASS: Final = re.compile(
 # categories in later columns (average): they count next to others, and once in the last row.
 _SUMS = (
     r"(?:(?:grand|sub)[- ]?)?(?:totals?|sums?|summe|zwischensumme|gesamt(?:summe|ergebnis)?|ergebnis|insgesamt|totaal|"
-    r"total g[eé]n[eé]ral|total general|sous-total|somme|somma|suma(?: total)?|totale(?: generale| complessivo)?)"
+    r"total g[eé]n[eé]ral|total general|sous-total|somme|somma|suma(?: total)?|totale(?: generale| complessivo)?|"
+    r"soma|total geral|razem|suma ko[nń]cowa|celkem|spolu|totalt|i alt|yhteens[aä]|(?:genel )?toplam|итого|всего|"
+    r"合計|合计|总计|總計|합계)"
 )
 _STATISTICS = (
     r"means?|averages?|mean ?\(sd\)|mittelwert|durchschnitt|moyenne|promedio|gemiddelde|medians?|mediane?|"
     r"mediana|m[eé]diane|minimum|maximum|m[ií]nimo|m[aá]ximo|minimo|massimo|standard deviation|stdev|"
     r"std\.? ?dev(?:iation|\.)?|standardabweichung|[eé]cart[- ]type|desv\. ?(?:est|t[ií]p)\.?|"
-    r"desviaci[oó]n (?:est[aá]ndar|t[ií]pica)|deviazione standard|variances?|varianz|n\s*=\s*\d+"
+    r"desviaci[oó]n (?:est[aá]ndar|t[ií]pica)|deviazione standard|variances?|varianz|n\s*=\s*\d+|m[eé]dia geral|"
+    r"[sś]rednia|pr[uů]m[eě]r|medelv[aä]rde|gennemsnit|gjennomsnitt|keskiarvo|ortalama|среднее|平均|평균"
 )
 _BRIEF = r"n|sd|s\.d\.|std\.?|se|sem|cv|min\.?|max\.?|m[ií]n\.?|m[aá]x\.?|count|stabw\.?|media|anzahl"
 _SUM: Final = re.compile(rf"\W*{_SUMS}\W*", re.IGNORECASE)
@@ -450,14 +453,11 @@ class Tally:
 
     @property
     def is_identifier(self) -> bool:
+        if self._are_serials and _DAY.fullmatch(self.name.strip()):
+            return self.n_numbers > 1
         if self.n_rows < 2 or not self.whole or self.n_missing or not self.n_numbers:
             return self.coded
-        if (
-            self.of.dates[self.place]
-            or self.coded
-            or self.low > _CODES
-            or (_DAY.fullmatch(self.name.strip()) and self._are_serials)
-        ):
+        if self.of.dates[self.place] or self.coded or self.low > _CODES:
             return True
         if says_identifiers(self.name):
             return not self.repeats
@@ -597,7 +597,7 @@ def has_suspect_name(name: str) -> bool:
     return says_identifiers(name) or _CLASS.fullmatch(name.strip()) is not None
 
 
-def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False) -> Finding:
+def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names: bool = False) -> Finding:
     """Return the finding about features that hold texts: an option for each; `alone` if there is one column."""
     kinds = ["the date" if tally.kind == "date" else "the text" for tally in tallies]
     shown = [
@@ -613,6 +613,8 @@ def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False) -> Finding
     if alone:
         uses.append((Setting("sep", ";"), " or another character if the columns have another delimiter"))
     for setting in ("one_hot", "label_column", "ids", "drop"):
+        if setting == "ids" and has_names:  # the column of row names would be the next one to refuse
+            continue
         helped = [tally.name for tally in tallies if setting in _settings(tally)]
         most = _COLUMNS if setting == "one_hot" else len(helped) if setting == "drop" else 1
         if helped:
