@@ -154,7 +154,9 @@ def test_labels_of_totals_and_notes_among_stored_rows_are_profiled(kind: str, tm
                 table.to_sql("a", connection, index=False)
         else:
             (table.to_parquet if kind == "parquet" else table.to_feather)(path)
-        with pytest.raises(ValueError, match=r"Use keep_total=True to use all rows as samples|Remove it from the table"):
+        with pytest.raises(
+            ValueError, match=r"Use keep_total=True to use all rows as samples|Remove it from the table"
+        ):
             read_files([path], None, Choices.of(ids="part"))
         if last[0] == "Total":
             assert profile(path).settings["keep_total"]

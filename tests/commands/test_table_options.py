@@ -478,7 +478,7 @@ def test_wide_tables_have_the_notices_of_narrow_ones(tmp_path: Path, caplog: pyt
     np.testing.assert_array_equal(X[:, 0], [1, 2.5, 3, 7])
     assert "the row that repeats the header is not used" in caplog.text
     assert "the last row is a total ('Total')" in caplog.text
-    rows = [["part", "a"], *([label, str(i)] for i, label in enumerate(["x", "Total", "y", "Total", "z"]))]
+    rows = [["part", "a"], *([label, str(i * i)] for i, label in enumerate(["x", "Total", "y", "Total", "z"]))]
     assert "2 rows above the last one may be totals: 'Total' (rows 3 and 5)" in refusal(wide(tmp_path, rows))
     assert dense(tmp_path / "a.csv", ids="part", keep_total=True)[0].shape == (5, 1101)
 

@@ -141,9 +141,14 @@ class Cells(NamedTuple):
 
 
 def strings(cells: Iterable[str]) -> Any:
-    pa, encoded = optional("pyarrow", "parquet"), [cell.encode(errors="replace") for cell in cells]
-    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+    pa, cells = optional("pyarrow", "parquet"), list(cells)
+    try:
+        data, parts = "".join(cells).encode("ascii"), cells
+    except UnicodeEncodeError:
+        parts = [cell.encode(errors="replace") for cell in cells]
+        data = b"".join(parts)
+    ends = np.cumsum([0, *map(len, parts)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(cells), pa.py_buffer(ends), pa.py_buffer(data))
 
 
 @lru_cache(64)

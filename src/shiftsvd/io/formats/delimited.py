@@ -1,9 +1,12 @@
 """Rows of a table in blocks: texts, sheets and databases, with what does not fit."""
 
+import csv
+import io
 import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +21,6 @@ from shiftsvd.io.formats.cells import (
     Number,
     any_number,
     arrow,
-    arrow_mask,
     as_numpy,
     gaps_of,
     number,
@@ -37,7 +39,7 @@ from shiftsvd.io.formats.columns import (
 from shiftsvd.io.formats.grid import Grid, Stored, shown
 from shiftsvd.io.formats.header import Head, numbered
 from shiftsvd.io.formats.tally import Finding, Numbers, Seen, Tally, is_total, of_text_columns, rows_of_totals
-from shiftsvd.io.formats.text import TextBatch, TextRows, block_bytes, cut, undecoded
+from shiftsvd.io.formats.text import TextBatch, TextRows, block_bytes, undecoded
 
 _SHOWN = 60  # characters of a line in an error
 _RAGGED = 30  # rows of another width whose text is kept
@@ -45,7 +47,7 @@ _WIDEST = 32  # bytes of text of one number
 # Most columns that are tallied one by one: a tally takes 10 kB and 0.1 ms for each block. In a table of more columns,
 # only those with a cell that is no plain number have one.
 MOST = 1 << 10
-_PARTS = 8  # blocks of a wide table in one of a narrow table: cutting takes ten times the memory of a text
+_PARTS = 16  # blocks of a wide table in one of a narrow table: cells as texts of Python take 12 times the memory
 _STORED = 24  # bytes of memory for a number of a Parquet or Arrow file while a block is converted
 _CELL = 200  # bytes of memory for a cell of a sheet or database while a block is converted
 _NOTES = 3  # rows of one cell that may be notes
@@ -250,18 +252,16 @@ class Rows:
 
     def _cut(self, source: TextRows, piece: bytes, before: int) -> TextBatch:
         try:
-            cells, counts = cut(piece, source.separator)
-            piece.decode()
+            lines = io.StringIO(piece.decode(), newline="")
         except UnicodeDecodeError as error:
             raise undecoded(self._path, source.form) from error
-        width, filled = self.head.width, counts[counts > 0]
-        if np.any(odd := filled != width):
-            begins = np.cumsum(filled) - filled
-            for i in np.flatnonzero(odd).tolist():
-                shown = cells[int(begins[i]) : int(begins[i]) + min(3, int(filled[i]))].to_pylist()
-                self._add_ragged(self.head.row + before + i, int(filled[i]), source.separator.join(shown))
-            cells = cells.filter(arrow_mask(np.repeat(~odd, filled)))
-        return TextBatch(cells, width)
+        cells = list[str]()
+        for i, row in enumerate(filter(None, csv.reader(lines, delimiter=source.separator, strict=True))):
+            if len(row) == self.head.width:
+                cells += row
+            else:
+                self._add_ragged(self.head.row + before + i, len(row), source.separator.join(row[:3]))
+        return TextBatch(strings(cells), self.head.width)
 
     def _parsed(self, source: TextRows, piece: bytes, typed: set[int], before: int) -> Any:
         """Parse rows: columns of numbers as such, unless a cell is no plain number; the others as texts."""
@@ -427,12 +427,17 @@ class Rows:
         names = [] if form.label is None else texts(batch.column(form.label)[: self._n_names])
         return Block(numbers, names, text or [])
 
+    @cached_property
+    def _alike(self) -> tuple[str, list[int]]:
+        """The usual decimal mark, and the columns of numbers with it."""
+        point = Counter(self.head.decimals).most_common(1)[0][0]
+        return point, [j for j in self._tallied if self.head.decimals[j] == point and j not in self.form.texts]
+
     def _read(self, batch: Any) -> npt.NDArray[Any]:
         """Return the tallied columns as numbers. Parse the plain ones at once, and the others cell by cell."""
         first = self.head.row + self.n_rows
         if isinstance(batch, TextBatch):
-            point = Counter(self.head.decimals).most_common(1)[0][0]
-            wanted = [j for j in self._tallied if self.head.decimals[j] == point and j not in self.form.texts]
+            point, wanted = self._alike
             found = plain_numbers(batch.columns(wanted), point, gaps_of((*GAPS, *self._choices.na)))
             are_odd = np.isin(np.arange(len(wanted)), found.odd % len(wanted))
             stored = [j for j, is_odd in zip(wanted, are_odd, strict=True) if not is_odd]

@@ -1,18 +1,16 @@
 """Text files: encoding, comments, lines, and blocks of whole rows."""
 
 import codecs
-import csv
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from shiftsvd.errors import Refused, Setting
-from shiftsvd.io.base import bounded_lines, longest_line, open_bytes, optional, too_long
-from shiftsvd.io.formats.cells import arrow, arrow_mask, as_numpy, strings
+from shiftsvd.io.base import bounded_lines, longest_line, open_bytes, too_long
+from shiftsvd.io.formats.cells import arrow, arrow_mask, as_numpy
 from shiftsvd.runs.memory import limit_of
 
 _CHUNK = 1 << 20  # bytes decoded at a time
@@ -166,42 +164,6 @@ class TextBatch(NamedTuple):
 
     def filter(self, mask: Any) -> "TextBatch":
         return self._replace(cells=self.cells.filter(arrow_mask(np.repeat(as_numpy(mask), self.num_columns))))
-
-
-def cut(piece: bytes, separator: str) -> tuple[Any, npt.NDArray[np.intp]]:
-    """Cut whole rows into cells; return these, and their number in each row (0: an empty line)."""
-    piece += b"" if piece.endswith((b"\n", b"\r")) else b"\n"
-    data, mark = np.frombuffer(piece, np.uint8), b"\n" if b"\n" in piece else b"\r"
-    is_end, removed = data == mark[0], np.empty(0, np.intp)
-    ends = is_end | (data == ord(separator))
-    if b'"' in piece:
-        quotes = data == ord('"')
-        is_inside = np.cumsum(quotes, dtype=np.uint8) % 2 == 1
-        ends &= ~is_inside
-        opens, is_doubled = np.flatnonzero(quotes & is_inside), np.zeros(len(data), bool)
-        is_doubled[1:] = quotes[1:] & is_inside[1:] & quotes[:-1]
-        begins = np.concatenate([[True], ends[:-1]])
-        if is_inside[-1] or not np.all(begins[opens] | is_doubled[opens]):  # such as 5" within a cell
-            rows = list(csv.reader(io.StringIO(piece.decode(), newline=""), delimiter=separator))
-            return strings(cell for row in rows for cell in row), np.array(list(map(len, rows)), np.intp)
-        removed = np.flatnonzero(quotes & ~is_doubled)
-    if mark == b"\n" and b"\r" in piece:
-        before_end = np.flatnonzero((data[:-1] == ord("\r")) & ends[1:] & is_end[1:])
-        removed = np.sort(np.concatenate([removed, before_end]))
-    places = np.flatnonzero(ends)
-    kept = ~ends
-    kept[removed] = False
-    offsets = np.zeros(len(places) + 1, np.int32)
-    offsets[1:] = places - np.arange(len(places)) - np.searchsorted(removed, places)
-    pa = optional("pyarrow", "parquet")
-    cells = pa.StringArray.from_buffers(len(places), pa.py_buffer(offsets), pa.py_buffer(data[kept]))
-    last = np.flatnonzero(is_end[places])
-    counts = np.diff(last, prepend=-1)
-    is_quoted = data[np.concatenate([[0], places[last[:-1]] + 1])] == ord('"')
-    is_empty = (counts == 1) & (offsets[last + 1] == offsets[last]) & ~is_quoted
-    kept_cells = np.ones(len(places), bool)
-    kept_cells[last[is_empty]] = False
-    return (cells.filter(arrow_mask(kept_cells)) if np.any(is_empty) else cells), np.where(is_empty, 0, counts)
 
 
 class _PieceStream(io.RawIOBase):
