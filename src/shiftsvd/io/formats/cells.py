@@ -142,12 +142,13 @@ class Cells(NamedTuple):
 
 def strings(cells: Iterable[str]) -> Any:
     pa, cells = optional("pyarrow", "parquet"), list(cells)
+    sizes: Iterable[int] = map(len, cells)
     try:
-        data, parts = "".join(cells).encode("ascii"), cells
+        data = "".join(cells).encode("ascii")
     except UnicodeEncodeError:
-        parts = [cell.encode(errors="replace") for cell in cells]
-        data = b"".join(parts)
-    ends = np.cumsum([0, *map(len, parts)], dtype=np.int32)
+        encoded = [cell.encode(errors="replace") for cell in cells]
+        data, sizes = b"".join(encoded), map(len, encoded)
+    ends = np.cumsum([0, *sizes], dtype=np.int32)
     return pa.StringArray.from_buffers(len(cells), pa.py_buffer(ends), pa.py_buffer(data))
 
 

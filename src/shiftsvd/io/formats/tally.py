@@ -204,7 +204,8 @@ class Numbers:
 
     @np.errstate(invalid="ignore", over="ignore")  # infinite values are refused later
     def _add(self, X: npt.NDArray[Any], first: int) -> None:
-        values = np.asarray(X, np.float64)
+        # Reductions run along memory: over rows of a narrow block, over columns of a wide one.
+        values = X = np.asarray(X, np.float64, order="F" if X.shape[0] > X.shape[1] else "C")
         there = ~np.isnan(values)
         self.n_numbers += there.sum(0)
         ends = np.fmin.reduce(values), np.fmax.reduce(values)
