@@ -139,3 +139,24 @@ def test_texts_of_numbers_are_features_and_totals_are_found_in_typed_tables(kind
     (table.to_parquet if kind == "parquet" else table.to_feather)(path)
     with pytest.raises(ValueError, match=r"1 row above the last one may be totals: 'Total' \(row 3\)"):
         read_files([path], None, Choices(drop=("who",)))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "sqlite"])
+def test_labels_of_totals_and_notes_among_stored_rows_are_profiled(kind: str, tmp_path: Path) -> None:
+    # The remedy for lines of a text is none for a table of a database: the profile once followed it for ever.
+    path = tmp_path / f"a.{kind}"
+    for last in (["Total", 5.0, 3.0], ["Source: registry", None, None]):
+        rows = [["Total", 1.0, 5.0], ["Left", 2.0, 4.0], ["Total", 3.0, 9.0], ["Left", 4.0, 1.0], last]
+        table = pd.DataFrame(rows, columns=["part", "a", "b"])
+        path.unlink(missing_ok=True)
+        if kind == "sqlite":
+            with closing(sqlite3.connect(path)) as connection:
+                table.to_sql("a", connection, index=False)
+        else:
+            (table.to_parquet if kind == "parquet" else table.to_feather)(path)
+        with pytest.raises(
+            ValueError, match=r"Use keep_total=True to use all rows as samples|Remove it from the table"
+        ):
+            read_files([path], None, Choices.of(ids="part"))
+        if last[0] == "Total":
+            assert profile(path).settings["keep_total"]

@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -444,7 +445,7 @@ def test_wide_texts_are_those_of_narrow_ones(tmp_path: Path, monkeypatch: pytest
         frame.to_csv(tmp_path / "a.csv", **settings)
         narrow = dense(tmp_path / "a.csv", drop="c3")
         with monkeypatch.context() as patched:
-            patched.setattr(delimited, "_WIDE", 4)
+            patched.setattr(delimited, "MOST", 4)
             patched.setattr("shiftsvd.io.formats.text._BLOCK", 1000)
             wide = dense(tmp_path / "a.csv", drop="c3")
         np.testing.assert_array_equal(wide[0], narrow[0])
@@ -454,10 +455,36 @@ def test_wide_texts_are_those_of_narrow_ones(tmp_path: Path, monkeypatch: pytest
 
 
 def test_wide_texts_are_refused_as_narrow_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delimited, "_WIDE", 1)
+    monkeypatch.setattr(delimited, "MOST", 1)
     assert "'b' has 1 cell that is no number: 'x' (row 302)" in refusal(
         text(tmp_path, "a,b\n" + "1,2\n" * 300 + "1,x\n")
     )
     assert "row 302 has 3 cells" in refusal(text(tmp_path, "a,b\n" + "1,2\n" * 300 + "1,2,3\n"))
     assert "in column 'b'." in refusal(text(tmp_path, "a,b\n" + "1,2\n" * 300 + "1,.\n"))
     assert "'1_0'" in refusal(text(tmp_path, "a,b\n" + "1,2\n" * 300 + "1,1_0\n"))
+
+
+def wide(tmp_path: Path, rows: Sequence[Sequence[str]], width: int = 1100) -> Path:
+    head, *body = rows
+    more = [f"g{j}" for j in range(width)], [f"{j % 7 + 0.5}" for j in range(width)]
+    return text(tmp_path, "\n".join(",".join([*row, *more[row is not head and row != head]]) for row in (head, *body)))
+
+
+def test_wide_tables_have_the_notices_of_narrow_ones(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [["part", "a"], ["x", "1"], ["y", "2.5"], ["part", "a"], ["z", "3"], ["w", "7"], ["Total", "13.5"]]
+    with caplog.at_level("INFO", "shiftsvd"):
+        X, names = dense(wide(tmp_path, rows))
+    assert names.samples.tolist() == ["x", "y", "z", "w"]
+    np.testing.assert_array_equal(X[:, 0], [1, 2.5, 3, 7])
+    assert "the row that repeats the header is not used" in caplog.text
+    assert "the last row is a total ('Total')" in caplog.text
+    rows = [["part", "a"], *([label, str(i * i)] for i, label in enumerate(["x", "Total", "y", "Total", "z"]))]
+    assert "2 rows above the last one may be totals: 'Total' (rows 3 and 5)" in refusal(wide(tmp_path, rows))
+    assert dense(tmp_path / "a.csv", ids="part", keep_total=True)[0].shape == (5, 1101)
+
+
+def test_wide_tables_with_marks_quotes_and_gaps(tmp_path: Path) -> None:
+    rows = [["part", "a"], ['"x ""y"" z"', '"1,234.5"'], ["", ""], ['5" pipe', "NA"], ['"two\nlines"', "2 kg"]]
+    X, names = dense(wide(tmp_path, rows), ids="part", columns=["g0", "g1"])
+    assert names.samples.tolist() == ['x "y" z', "", '5" pipe', "two\nlines"]
+    np.testing.assert_array_equal(X, [[0.5, 1.5]] * 4)

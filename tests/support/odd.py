@@ -510,8 +510,111 @@ def exports() -> Iterator[tuple[str, str, Right]]:
     yield "exponents with decimal commas", "who;a;b\n" + comma, pair
 
 
+def attacks() -> Iterator[tuple[str, str, Right]]:
+    """Tables that were written to be misread: other languages, notations of numbers, and habits of exports."""
+    A, B = [1.5, 2.5, 4.0, 3.5, 9.25, 7.0], [2.0, 3.0, 1.0, 8.0, 5.0, 11.0]
+    P: Right = [("a", A), ("b", B)]
+    H = ["who", "a", "b"]
+    R = [[f"p{i}", f"{A[i]:g}", f"{B[i]:g}"] for i in range(6)]
+
+    def t(head: Sequence[str], body: Sequence[Sequence[str]], sep: str = ",", below: str = "") -> str:
+        return "".join(sep.join(cells) + "\n" for cells in (head, *body)) + below
+
+    def rows(
+        first: Callable[[float], str] = lambda v: f"{v:g}", second: Callable[[float], str] = lambda v: f"{v:g}"
+    ) -> list[list[str]]:
+        return [[f"p{i}", first(A[i]), second(B[i])] for i in range(6)]
+
+    def row(name: str, text: str, right: Right = P) -> tuple[str, str, Right]:
+        return name, text, right
+
+    yield row(
+        "mixed line ends", "who,a,b\r\n" + "".join(",".join(r) + ("\r\n" if i % 2 else "\n") for i, r in enumerate(R))
+    )
+    yield row("quotes within quotes", t(H, [[f'"the ""p{i}"" one, here"', *r[1:]] for i, r in enumerate(R)]))
+    yield row("quotes within cells", t(H, [[f'{i}" pipe', *r[1:]] for i, r in enumerate(R)]))
+    yield row("three names alike", t(["who", "x", "x", "x"], [[*r, r[1]] for r in R]), [("x", A), ("x", B), ("x", A)])
+    yield row(
+        "blocks of blank columns", t(["who", "a", "", "", "b", "", ""], [[r[0], r[1], "", "", r[2], "", ""] for r in R])
+    )
+    yield row("footer with a date", t(H, R, below="Stand: 26.11.2026,,\n"))
+    yield row("footer with a date alone", t(H, R, below="26.11.2026,,\n"))
+    yield row("footer of printed on", t(H, R, below="\nPrinted on 2026-11-26 12:30\n"))
+    yield row(
+        "apostrophes and points",
+        t(H, rows(lambda v: f"{v * 1000:,.2f}".replace(",", "'"))),
+        [("a", [v * 1000 for v in A]), P[1]],
+    )
+    yield row(
+        "thin spaces as thousands",
+        t(H, rows(lambda v: f"{v * 10000:,.0f}".replace(",", "\u2009"))),
+        [("a", [v * 10000 for v in A]), P[1]],
+    )
+    yield row("plus minus errors with ±", t(H, rows(lambda v: f"{v} ± 0.1")), [P[1]])
+    yield row("errors in brackets", t(H, rows(lambda v: f"{v}(3)")), [P[1]])
+    yield row(
+        "scientific with comma",
+        t(H, rows(lambda v: f"{v:.3E}".replace(".", ","), lambda v: f"{v:.1f}".replace(".", ",")), sep=";"),
+    )
+    yield row("scientific with x 10^", t(H, rows(lambda v: f"{v} x 10^3")), [P[1]])
+    yield row(
+        "booleans 0 1", t([*H, "ok"], [[*r, "01"[i % 2]] for i, r in enumerate(R)]), [*P, ("ok", [0, 1, 0, 1, 0, 1])]
+    )
+    yield row(
+        "Excel dates with times",
+        t(["who", "date", "a", "b"], [[r[0], f"{45292 + 7.25 * i}", *r[1:]] for i, r in enumerate(R)]),
+    )
+    yield row(
+        "percent column without sign in header", t(["who", "a [%]", "b"], rows(lambda v: f"{v}%")), [("a [%]", A), P[1]]
+    )
+    yield row(
+        "percent and empty",
+        t(H, [[r[0], r[1] + "%" if i != 2 else "", r[2]] for i, r in enumerate(R)]),
+        [("a", [*A[:2], nan, *A[3:]]), P[1]],
+    )
+    yield row("trailing delimiters rows of two", t(H, [[*r, "", ""] for r in R]))
+    yield row("very long names", t(["who", "a" * 300, "b" * 300], R), [("a" * 300, A), ("b" * 300, B)])
+    yield row(
+        "transposed",
+        t(["var", *(f"p{i}" for i in range(6))], [["a", *(f"{v:g}" for v in A)], ["b", *(f"{v:g}" for v in B)]]),
+        [(f"p{i}", [A[i], B[i]]) for i in range(6)],
+    )
+    yield row(
+        "transposed with units",
+        t(
+            ["var", "unit", *(f"p{i}" for i in range(6))],
+            [["a", "kg", *(f"{v:g}" for v in A)], ["b", "mm", *(f"{v:g}" for v in B)]],
+        ),
+        [(f"p{i}", [A[i], B[i]]) for i in range(6)],
+    )
+    yield row("Swedish total", t(H, [*R, ["Totalt", "27.75", "30"]]))
+    yield row("Japanese total", t(H, [*R, ["合計", "27.75", "30"]]))
+    yield row("Turkish total without sums", t(H, [*R, ["Toplam", "27.8", "30"]]))
+    yield row("Finnish mean", t(H, [*R, ["Keskiarvo", "4.6", "5"]]))
+    yield row(
+        "Arabic digits",
+        t(H, rows(second=lambda v: f"{v:g}".translate(str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")))),
+        [P[0]],
+    )
+    yield row("survey multi-select", t([*H, "q1"], [[*r, '"red;blue"' if i % 2 else "red"] for i, r in enumerate(R)]))
+    yield row(
+        "instrument with flags",
+        t(H, [[r[0], r[1] + (" H" if i == 3 else ""), r[2]] for i, r in enumerate(R)]),
+        [("a", [*A[:3], nan, *A[4:]]), P[1]],
+    )
+    yield row("blank lines between rows", "who,a,b\n" + "\n".join(",".join(r) + "\n" for r in R))
+    yield row("header in quotes with blanks after commas", 'who, "a", "b"\n' + "".join(", ".join(r) + "\n" for r in R))
+    yield row("minus with blank", t(H, rows(lambda v: f"- {v}")), [("a", [-v for v in A]), P[1]])
+    yield row("decimals by middle dot", t(H, rows(lambda v: f"{v}".replace(".", "·"))), [P[1]])
+    yield row(
+        "thousands in one column, decimals in the other (de)",
+        t(H, rows(lambda v: f"{v * 1000:,.0f}".replace(",", "."), lambda v: f"{v:.1f}".replace(".", ",")), sep=";"),
+        [("a", [v * 1000 for v in A]), P[1]],
+    )
+
+
 def made() -> list[Odd]:
-    groups = (delimiters, titles, total_rows, missing, notations, headers, other_columns, others, exports)
+    groups = (delimiters, titles, total_rows, missing, notations, headers, other_columns, others, exports, attacks)
     found = [Odd(name, content, right, names=name == "encoding utf-8-sig") for name, content, right in encodings()]
     tables = (
         Odd(name, text.encode(), right, either=name in EITHER) for group in groups for name, text, right in group()

@@ -213,10 +213,10 @@ def profiled(
             findings = rows.findings()
             errors = [each for each in findings if each.is_error]
             changing = [each for each in errors if any(setting.name in _OF_ROWS for setting in each.settings)]
-            if not changing:
+            given, choices = choices, _with(choices, [part for each in changing for part in each.settings])
+            if choices == given:
                 return _profile(path, kind, rows, findings, samples, choices, notes, spell)
             notes += [spell(Refused(*each.parts)) for each in changing]
-            choices = _with(choices, [setting for each in changing for setting in each.settings])
         except Refused as error:  # follow the setting that the message suggests, and note it
             choices = _followed(choices, error)
             notes.append(spell(error).removeprefix(f"{path}: "))
@@ -232,8 +232,7 @@ def _profile(
     notes: Sequence[str],
     spell: Callable[[Worded], str],
 ) -> TableProfile:
-    read = [table.tallies[j] for j in table.form.numeric if j in table.tallies and not table.tallies[j].is_text]
-    found = [*findings, *of_numbers(read, choices)]
+    found = [*findings, *of_numbers(table.read_tallies, choices)]
     if unsolved := [each for each in found if each.is_error and not each.uses]:
         raise refused(unsolved)
     for finding in found:

@@ -141,9 +141,20 @@ class Cells(NamedTuple):
 
 
 def strings(cells: Iterable[str]) -> Any:
-    pa, encoded = optional("pyarrow", "parquet"), [cell.encode(errors="replace") for cell in cells]
-    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+    pa, cells = optional("pyarrow", "parquet"), list(cells)
+    sizes: Iterable[int] = map(len, cells)
+    try:
+        data = "".join(cells).encode("ascii")
+    except UnicodeEncodeError:
+        encoded = [cell.encode(errors="replace") for cell in cells]
+        data, sizes = b"".join(encoded), map(len, encoded)
+    ends = np.cumsum([0, *sizes], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(cells), pa.py_buffer(ends), pa.py_buffer(data))
+
+
+@lru_cache(64)
+def gaps_of(texts: tuple[str, ...]) -> Any:
+    return strings(texts)
 
 
 def arrow(values: npt.NDArray[Any], there: npt.NDArray[np.bool_] | None = None) -> Any:
@@ -152,6 +163,12 @@ def arrow(values: npt.NDArray[Any], there: npt.NDArray[np.bool_] | None = None) 
     bits = None if there is None or np.all(there) else pa.py_buffer(np.packbits(there, bitorder="little"))
     kind, data = pa.from_numpy_dtype(values.dtype), pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(kind, len(values), [bits, data])
+
+
+def arrow_mask(mask: npt.NDArray[np.bool_]) -> Any:
+    pa = optional("pyarrow", "parquet")
+    bits = pa.py_buffer(np.packbits(mask, bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, bits])
 
 
 def as_numpy(column: Any) -> npt.NDArray[Any]:

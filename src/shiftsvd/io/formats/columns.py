@@ -139,7 +139,7 @@ def layout_of_schema(schema: Any, first: Any, choices: Choices) -> Layout:
     held = frozenset(
         j
         for j, field in enumerate(schema)
-        if not holds_numbers(field)
+        if not holds_numbers(field.type)
         and not (first and is_text(field.type) and _are_numbers(texts(first.column(j)), None, choices))
     )
     form = _layout(schema.names, _label(schema, choices, held), hidden, choices)
@@ -148,10 +148,10 @@ def layout_of_schema(schema: Any, first: Any, choices: Choices) -> Layout:
     return form._replace(dtype=np.dtype(np.float32 if single else np.float64), texts=held)
 
 
-def holds_numbers(field: Any) -> bool:
+def holds_numbers(kind: Any) -> bool:
     types = optional("pyarrow", "parquet").types
     kinds = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
-    return any(is_kind(field.type) for is_kind in kinds)
+    return any(is_kind(kind) for is_kind in kinds)
 
 
 def use(setting: str, names: Sequence[str], most: int | None = None) -> tuple[Part, ...]:
@@ -214,7 +214,7 @@ def numbers_of(column: Any) -> Any:
     """Return the cells that are stored as numbers, null elsewhere, or None if a column holds texts alone."""
     if _is_mixed(column.type):
         return column.field("number")
-    return column if holds_numbers(column) else None
+    return column if holds_numbers(column.type) else None
 
 
 def sound(batch: Any) -> Any:
@@ -223,8 +223,7 @@ def sound(batch: Any) -> Any:
 
 
 def to_numbers(batch: Any, form: Layout) -> npt.NDArray[Any]:
-    shape = batch.num_rows, 0
-    numbers = _numbers(batch, form.numeric, form.dtype) if form.numeric else np.empty(shape, form.dtype)
+    numbers = numbers_in(batch, form.numeric, form.dtype)
     return with_indicators(numbers, batch, form, batch.schema.names)
 
 
@@ -246,13 +245,15 @@ def with_indicators(
     return X
 
 
-def _numbers(batch: Any, positions: Sequence[int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def numbers_in(batch: Any, positions: Sequence[int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    if not positions:
+        return np.empty((batch.num_rows, 0), dtype)
     pa = optional("pyarrow", "parquet")
-    numbers = batch.select(list(positions))
-    kind = pa.from_numpy_dtype(dtype)
-    schema = pa.schema([field.with_type(kind) for field in numbers.schema])
+    numbers, kind = batch.select(list(positions)), pa.from_numpy_dtype(dtype)
+    if set(numbers.schema.types) != {kind}:
+        numbers = numbers.cast(pa.schema([field.with_type(kind) for field in numbers.schema]), safe=False)
     # The default pool does not return freed memory to the system.
-    tensor = numbers.cast(schema, safe=False).to_tensor(null_to_nan=True, memory_pool=pa.system_memory_pool())
+    tensor = numbers.to_tensor(null_to_nan=True, memory_pool=pa.system_memory_pool())
     X: npt.NDArray[Any] = tensor.to_numpy()
     return X
 

@@ -1,34 +1,53 @@
 """Rows of a table in blocks: texts, sheets and databases, with what does not fit."""
 
 import csv
+import io
 import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.errors import Part, Setting, plural
-from shiftsvd.io.base import bounded_lines, optional
+from shiftsvd.io.base import optional
 from shiftsvd.io.choices import Choices, naming
-from shiftsvd.io.formats.cells import Number, any_number, arrow, as_numpy, is_gap, number, strings
-from shiftsvd.io.formats.columns import Positions, as_texts, numbers_of, texts, use, with_indicators
+from shiftsvd.io.formats.cells import (
+    GAPS,
+    Number,
+    any_number,
+    arrow,
+    as_numpy,
+    gaps_of,
+    number,
+    plain_numbers,
+    strings,
+)
+from shiftsvd.io.formats.columns import (
+    Positions,
+    as_texts,
+    holds_numbers,
+    numbers_in,
+    texts,
+    use,
+    with_indicators,
+)
 from shiftsvd.io.formats.grid import Grid, Stored, shown
 from shiftsvd.io.formats.header import Head, numbered
-from shiftsvd.io.formats.tally import Finding, Seen, Tally, is_total, of_text_columns, rows_of_totals
-from shiftsvd.io.formats.text import TextRows, block_bytes, opened, undecoded
+from shiftsvd.io.formats.tally import Finding, Numbers, Seen, Tally, is_total, of_text_columns, rows_of_totals
+from shiftsvd.io.formats.text import TextBatch, TextRows, block_bytes, undecoded
 
 _SHOWN = 60  # characters of a line in an error
 _RAGGED = 30  # rows of another width whose text is kept
 _WIDEST = 32  # bytes of text of one number
-_CUT = 12  # bytes of memory for each byte of a row that is split into cells
-# Columns from which the csv module of Python beats Arrow, which takes about 10 kB for each, and a call for each
-# column of a block: 18 s and 0.4 GB for 60 MB of text with 6,000 columns, against 6 s and 0.2 GB.
-_WIDE = MOST = 1 << 10
+# Most columns that are tallied one by one: a tally takes 10 kB and 0.1 ms for each block. In a table of more columns,
+# only those with a cell that is no plain number have one.
+MOST = 1 << 10
+_PARTS = 16  # blocks of a wide table in one of a narrow table: cells as texts of Python take 12 times the memory
 _STORED = 24  # bytes of memory for a number of a Parquet or Arrow file while a block is converted
 _CELL = 200  # bytes of memory for a cell of a sheet or database while a block is converted
 _NOTES = 3  # rows of one cell that may be notes
@@ -64,46 +83,71 @@ class Rows:
         self.n_rows, self._has_begun = 0, False
         self._totals = dict[int, tuple[str, str]]()  # rows like totals: their label, and the beginning of the line
         self._labels = set[str]()
+        self._summary: tuple[str, str, str] | None = (
+            None  # a last row of rounded sums or means: its label and beginning
+        )
         self._named, self._blank = Seen(""), Seen("")  # rows of one text, without numbers, and of empty cells
         self._headers = list[int]()  # rows that repeat the header: number of rows above each without them
         self.form = head.form
-        features = set(self.form.numeric)
-        tallied = range(head.width) if everything else features
+        self.is_wide = head.width > MOST
+        self._tallied = list(range(head.width)) if everything else self.form.numeric
+        self._places = {j: place for place, j in enumerate(self._tallied)}
+        self._features = [self._places[j] for j in self.form.numeric]
+        self.numbers = Numbers([head.called[j] for j in self._tallied])
+        self._missing = [found.value for mark in choices.na if (found := number(mark)) and not found.unit]
+        self._counts_marks = everything and bool(self._missing)
+        self._nulls = ["", *(() if everything else (*GAPS, *choices.na))]  # a profile counts each mark
         self._n_names = _SHOWN if everything else None
-        self.tallies = {
-            j: Tally(head.called[j], head.decimals[j], choices, j in self.form.texts, not self.is_text)
-            for j in (() if self.is_wide else tallied)
-        }
+        self.tallies = dict[int, Tally]()
+        for j in () if self.is_wide else self._tallied:
+            self._tally(j)
         if head.form.unknown:
             batches = self._kept(self.batches())
             self.form = head.form.with_classes((j, one.column(j)) for one in batches for j in head.form.unknown)
             self.ragged.clear()
         free = [] if choices.remembered else [head.called[j] for j in self.form.numeric[-1:]]
         self._is_right_sum = len(self.form.numeric) > 2 and is_total(free) and free[0] not in choices.columns
-        self._sums = np.zeros((3, len(self.form.numeric)))  # of values, absolute values and entries that are not zero
 
     @property
     def names(self) -> list[str] | None:
         return None if self.head.names is None and not self.form.classes else self.form.named(self.head.called)
 
     @property
-    def is_wide(self) -> bool:
-        return self.head.width > _WIDE and not self.form.classes and self.is_text
+    def _is_typed(self) -> bool:
+        return isinstance(self.head.source, Stored) or (
+            isinstance(self.head.source, Grid) and self.head.source.names is not None
+        )
 
     @property
     def is_text(self) -> bool:
         return isinstance(self.head.source, TextRows)
 
     def __iter__(self) -> Iterator[Block]:
-        yield from self._wide() if self.is_wide else map(self._block, self._kept(self.batches()))
+        yield from map(self._block, self._kept(self.batches()))
+
+    def _tally(self, j: int) -> Tally:
+        of = self.numbers, self._places[j]
+        made = Tally(
+            *(self.head.called[j], self.head.decimals[j], self._choices, j in self.form.texts, not self.is_text), *of
+        )
+        return self.tallies.setdefault(j, made)
+
+    @property
+    def read_tallies(self) -> list[Tally]:
+        """Tallies of features that may be identifiers, categories, or hold numbers for missing values."""
+        places = self.numbers.suspects if self.is_wide else range(len(self._tallied))
+        found = (self._tally(self._tallied[place]) for place in places if self._tallied[place] in self.form.numeric)
+        return [tally for tally in found if not tally.is_text]
 
     def triplets(self, where: Positions) -> Iterator[Any]:
         """Yield batches of triplets, with the values as numbers."""
         j, called = where[2], self.head.called
         self.tallies = {j: Tally(called[j], self.head.decimals[j], self._choices)}
+        self.numbers = self.tallies[j].of
         for batch in self.batches():
-            values = arrow(self.tallies[j].read(batch.column(j), self.head.row + self.n_rows))
-            self.n_rows += batch.num_rows
+            found = self.tallies[j].read(batch.column(j), self.head.row + self.n_rows)
+            self.numbers.add(found[:, None], self.head.row + self.n_rows)
+            self.n_rows, values = self.n_rows + batch.num_rows, arrow(found)
             yield batch.set_column(j, batch.schema.names[j], values)
 
     def findings(self) -> list[Finding]:
@@ -119,7 +163,11 @@ class Rows:
         return [
             *self._of_ragged(),
             *self._of_totals(),
-            *([of_text_columns(held, alone=self.head.width == 1)] if held else ()),
+            *(
+                [of_text_columns(held, alone=self.head.width == 1, has_names=self.form.label is not None)]
+                if held
+                else ()
+            ),
             *found,
             *self._of_ends(),
         ]
@@ -145,19 +193,28 @@ class Rows:
     def _of_totals(self) -> Iterator[Finding]:
         if self._choices.keep_total:
             return
+        if self._summary:
+            what, label, begin = self._summary
+            looks = f"the last row, {label!r}, holds the rounded {what} of the others and is used as a sample."
+            yield Finding(looks, self._skip([begin]), is_error=False)
         keep = Setting("keep_total", True), " to use all rows as samples"
         if 0 < len(self._totals) <= max(1, self.n_rows // 2):
             labels, starts = zip(*self._totals.values(), strict=True)
             seen, begins = Seen(labels[0]), sorted(set(starts))
             seen.add(len(self._totals), map(self._place, self._totals))
             looks = f"{plural(seen.count, 'row')} above the last one may be totals: {seen}."
-            yield Finding(looks, (*((_skip(begins),) if len(begins) <= _SKIPPED else ()), keep))
+            yield Finding(looks, (*(self._skip(begins) if len(begins) <= _SKIPPED else ()), keep))
         if (seen := self._named).count:
             is_few = seen.count <= _NOTES
             have = "has" if seen.count == 1 else "have"
             text = f"{plural(seen.count, 'row')} {have} only a name and no values: {seen}."
-            uses = (_skip(sorted(seen.texts)), keep) if is_few else (keep,)
+            uses = (*self._skip(sorted(seen.texts)), keep) if is_few else (keep,)
             yield Finding(text, uses, is_error=is_few, applies=is_few)
+
+    def _skip(self, begins: Sequence[str]) -> tuple[tuple[Part, ...], ...]:
+        if self._is_typed:  # its rows have no beginnings
+            return ()
+        return ((naming("comment", begins), f" to skip {'it' if len(begins) == 1 else 'them'}"),)
 
     def _of_ragged(self) -> Iterator[Finding]:
         if not self.ragged:
@@ -168,24 +225,43 @@ class Rows:
             has, holds = ("row", "holds") if not more else ("rows", "hold")
             rows = ", ".join(f"{row:,}" for row, *_ in self.ragged)
             shown = f"{has} {rows} {holds} only a text: {', '.join(map(repr, notes))}."
-            yield Finding(shown, (_skip(notes),))
+            yield Finding(shown if self._skip(notes) else f"{shown} Remove it from the table.", self._skip(notes))
             return
         below = f", and {plural(more, 'row')} below {'differs' if more == 1 else 'differ'}, too" if more else ""
         counted = f"row {first[0]:,} has {plural(first[1], 'cell')}, but the header has {self.head.width:,}{below}."
         yield Finding(f"{counted} Every row must have as many cells as the header. Correct these rows in the file.")
 
     def batches(self) -> Iterator[Any]:
-        source, before, typed = self.head.source, 0, set[int]()
+        source, before = self.head.source, 0
         if not isinstance(source, TextRows):
             n_bytes = _CELL if isinstance(source, Grid) or self.form.texts else _STORED
             yield from source.batches(max(1, block_bytes(self._memory) // (n_bytes * self.head.width)))
             return
-        for piece in source.pieces(max(block_bytes(self._memory), _WIDEST * self.head.width), self._memory):
-            batch = self._parsed(source, piece, typed, before)
-            yield batch
-            if not before and not any(map(any_number, self._choices.na)):
-                typed = {j for j, tally in self.tallies.items() if j in self.form.numeric and not tally.is_text}
+        # Numbers of short cells, such as counts, take more memory than their text.
+        size = block_bytes(self._memory) * min(1, source.row_bytes / (8 * self.head.width))
+        if self.is_wide:
+            size /= _PARTS
+        for piece in source.pieces(max(int(size), _WIDEST * self.head.width), self._memory):
+            if self.is_wide:
+                batch = self._cut(source, piece, before)
+            else:
+                plain = () if self._counts_marks or not before else self.form.numeric
+                batch = self._parsed(source, piece, {j for j in plain if self.tallies[j].is_plain}, before)
             before += batch.num_rows
+            yield batch
+
+    def _cut(self, source: TextRows, piece: bytes, before: int) -> TextBatch:
+        try:
+            lines = io.StringIO(piece.decode(), newline="")
+        except UnicodeDecodeError as error:
+            raise undecoded(self._path, source.form) from error
+        cells = list[str]()
+        for i, row in enumerate(filter(None, csv.reader(lines, delimiter=source.separator, strict=True))):
+            if len(row) == self.head.width:
+                cells += row
+            else:
+                self._add_ragged(self.head.row + before + i, len(row), source.separator.join(row[:3]))
+        return TextBatch(strings(cells), self.head.width)
 
     def _parsed(self, source: TextRows, piece: bytes, typed: set[int], before: int) -> Any:
         """Parse rows: columns of numbers as such, unless a cell is no plain number; the others as texts."""
@@ -193,7 +269,7 @@ class Rows:
         names, known = numbered(self.head.width), len(self.ragged)
         points = Counter(self.head.decimals[j] for j in typed)
         point = max(points, key=lambda mark: points[mark], default=".")
-        typed.intersection_update({j for j in typed if self.head.decimals[j] == point})
+        typed = {j for j in typed if self.head.decimals[j] == point}
 
         def invalid(row: Any) -> str:
             self._add_ragged(self.head.row + before + (row.number or 0) - 1, row.actual_columns, row.text)
@@ -207,24 +283,23 @@ class Rows:
                 arrow_csv.ParseOptions(
                     delimiter=source.separator, newlines_in_values=True, invalid_row_handler=invalid
                 ),
-                arrow_csv.ConvertOptions(column_types=kinds, null_values=[""], decimal_point=point),
+                arrow_csv.ConvertOptions(column_types=kinds, null_values=self._nulls, decimal_point=point),
+                memory_pool=pa.system_memory_pool(),  # the default pool does not return freed memory to the system
             )
         except (UnicodeDecodeError, pa.ArrowInvalid) as error:
-            failed = re.search(r"CSV column #(\d+): CSV conversion error to double", str(error))
-            if failed is None:
-                if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in str(error):
-                    raise undecoded(self._path, source.form) from error
-                raise
-            doubtful = {int(failed[1])}
-        else:
-            batches = table.combine_chunks().to_batches()
-            batch = batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
-            doubtful = {j for j in typed if not self.tallies[j].reads(batch.column(j))}
-            if not doubtful:
-                return batch
-        typed -= doubtful
+            if "conversion error to double" in str(error):
+                return self._as_texts(source, piece, before, known)
+            if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in str(error):
+                raise undecoded(self._path, source.form) from error
+            raise
+        batches = table.combine_chunks().to_batches()
+        batch = batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+        are_read = (self.tallies[j].reads(batch.column(j)) for j in typed & set(self.tallies))
+        return batch if all(are_read) else self._as_texts(source, piece, before, known)
+
+    def _as_texts(self, source: TextRows, piece: bytes, before: int, known: int) -> Any:
         del self.ragged[known:]
-        return self._parsed(source, piece, typed, before)
+        return self._parsed(source, piece, set(), before)
 
     def _add_ragged(self, row: int, count: int, text: str) -> None:
         self.ragged.append((row, count, text if len(self.ragged) < _RAGGED else ""))
@@ -234,43 +309,41 @@ class Rows:
         return self.head.row + i + bisect_right(self._headers, i)
 
     def _kept(self, batches: Iterator[Any]) -> Iterator[Any]:
-        # Hold back the last row with the empty rows around it: they may be a total, and the end of a spreadsheet.
-        held, empty, n_rows = list[Any](), list[Any](), 0
-        last: Any = None
+        # Hold back the last rows: they may be empty, as at the end of a spreadsheet, with a total above.
+        held, n_rows, n_before = list[Any](), 0, 0
         self._totals.clear()
         self._labels.clear()
         self._headers.clear()
-        n_before = 0
         for batch in batches:
             batch = self._without_headers(batch, n_before)
             n_before += batch.num_rows
-            end = batch.num_rows if isinstance(self.head.source, Stored) else _filled(batch, batch.num_rows)
-            if end:
-                before = _filled(batch, end - 1)
-                self._has_begun |= bool(held or before)
-                self._add_totals(last, n_rows)
-                n_rows += 0 if last is None else last.num_rows
-                last = batch.slice(0, end)
-                if before:
-                    yield from (*held, *empty, batch.slice(0, before))
-                elif held:
-                    yield from held
-                held = [*(() if before else empty), batch.slice(before, end - before)]
-                empty = []
-            if end < batch.num_rows:
-                empty.append(batch.slice(end))
-        self.n_empty = sum(each.num_rows for each in empty)
+            if held and (isinstance(self.head.source, Stored) or _filled(batch, batch.num_rows)):
+                self._has_begun = True
+                self._add_totals(held[0], n_rows)
+                n_rows += sum(each.num_rows for each in held)
+                yield from held
+                held.clear()
+            held.append(batch)
+        last = held[0].slice(0, _filled(held[0], held[0].num_rows)) if held else None
+        if last is None or not last.num_rows:
+            return
+        self.n_empty = sum(each.num_rows for each in held) - last.num_rows
         self._add_totals(last, n_rows, is_end=True)
-        if held and not self._is_total(_row_of(held[-1], held[-1].num_rows - 1), n_rows + last.num_rows - 1):
-            yield from held
+        end = last.num_rows - 1
+        before = _filled(last, end)
+        self._has_begun |= before > 0
+        if before:
+            yield last.slice(0, before)
+        if not self._is_total(_row_of(last, end), n_rows + end):
+            yield last.slice(before)
 
     def _without_headers(self, batch: Any, n_before: int) -> Any:
         pc, names = optional("pyarrow.compute", "parquet"), self.head.names
-        if names is None or any(numbers_of(column) is column for column in batch.columns):
+        if names is None or any(map(holds_numbers, set(_kinds(batch)))):
             return batch
         repeats: Any = None
-        for name, column in zip(strings(map(str.strip, names)), batch.columns, strict=True):
-            equal = pc.equal(pc.utf8_trim_whitespace(as_texts(column)), name)
+        for j, name in enumerate(strings(map(str.strip, names))):
+            equal = pc.equal(pc.utf8_trim_whitespace(as_texts(batch.column(j))), name)
             repeats = equal if repeats is None else pc.and_(repeats, equal)
             if not pc.any(repeats).as_py():
                 return batch
@@ -279,11 +352,10 @@ class Rows:
         return batch.filter(pc.invert(repeats))
 
     def _add_totals(self, batch: Any, first: int, *, is_end: bool = False) -> None:
-        labelled = {0, self.form.label or 0, *self.form.texts} if batch is not None else ()
-        for j in sorted(labelled):
+        for j in sorted({0, self.form.label or 0, *self.form.texts}):
             is_first = j in (0, self.form.label)
             for i, label in rows_of_totals(batch.column(j), self._labels, is_first=is_first, is_end=is_end).items():
-                cells = [shown(_stored(column[i].as_py())) for column in batch.columns[: j + 1]]
+                cells = [shown(_stored(column[i].as_py())) for column in map(batch.column, range(j + 1))]
                 self._totals.setdefault(first + i, (label, self._beginning(cells).lstrip()))
 
     def _beginning(self, cells: Sequence[str | float]) -> str:
@@ -303,8 +375,10 @@ class Rows:
         total, _ = self._totals.pop(row, ("", ""))
         if total and total not in [label for label, _ in self._totals.values()]:
             self.total = f"{total!r}"
-        elif not isinstance(self.head.source, Stored) and self.n_rows >= _ADDENDS and self._is_sum(cells):
-            self.total = f"{label!r}, the sum of the others," if number(label) is None else "of sums"
+        elif not isinstance(self.head.source, Stored) and self.n_rows >= _ADDENDS:
+            found = [_value(cells[j], self.head.decimals[j]) for j in self.form.numeric if cells[j] != ""]
+            if len(found) == len(self.form.numeric) and None not in found:
+                self._compare(np.array(found, np.float64), cells, place)
         return bool(self.total)
 
     def _refuse_note(self, cells: Sequence[str | float], i: int) -> None:
@@ -321,103 +395,74 @@ class Rows:
             elif (tally := self.tallies.get(j)) and tally.forget(cell):
                 self._add_ragged(row, 1, begin)
 
-    def _is_sum(self, cells: Sequence[str | float]) -> bool:
-        found = [_value(cells[j], self.head.decimals[j]) for j in self.form.numeric if cells[j] != ""]
-        if len(found) < len(self.form.numeric) or None in found:
-            return False
-        values, (sums, sizes, counts) = np.array(found, np.float64), self._sums
-        return bool(np.all(np.abs(values - sums) <= 1e-9 * sizes) and np.sum((counts >= _ADDENDS) & (sums != 0)) > 1)
+    def _compare(self, values: npt.NDArray[np.float64], cells: Sequence[str | float], place: int) -> None:
+        """Remove a last row that is exactly the sum of the others. Name one that is their sum or mean as rounded."""
+        of, at, label = self.numbers, self._features, str(cells[place])
+        many = (of.counts[at] >= _ADDENDS) & (of.sums[at] != 0)
+        if np.sum(many) < 2:
+            return
+        if np.all(np.abs(values - of.sums[at]) <= 1e-9 * of.sizes[at]):
+            self.total = f"{label!r}, the sum of the others," if number(label) is None else "of sums"
+        elif place not in self.form.numeric:
+            steps = np.array([_last_place(str(cells[j])) for j in self.form.numeric])
+            for what, wanted in (("sums", of.sums[at]), ("means", of.sums[at] / np.maximum(of.n_numbers[at], 1))):
+                if np.all(np.abs(values - wanted) <= 0.5000001 * steps):
+                    self._summary = what, label, self._beginning(cells[: place + 1])
 
-    def _add_sums(self, numbers: npt.NDArray[np.float64]) -> None:
-        self.n_rows += len(numbers)
-        there = np.where(np.isnan(numbers), 0, numbers)
+    def _add_right_sum(self, numbers: npt.NDArray[np.float64]) -> None:
         if self._is_right_sum:
+            there = np.where(np.isnan(numbers), 0, numbers)
             error, size = np.abs(there[:, :-1].sum(1) - there[:, -1]), np.abs(there).sum(1)
             self._is_right_sum = bool(np.all(error <= 1e-9 * size))
-        self._sums += [there.sum(0), np.abs(there).sum(0), (there != 0).sum(0)]
 
     def _block(self, batch: Any) -> Block:
-        first, form = self.head.row + self.n_rows, self.form
-        columns = {j: tally.read(batch.column(j), first) for j, tally in self.tallies.items()}
-        numbers = np.empty((batch.num_rows, len(form.numeric)), form.dtype)
-        for place, j in enumerate(form.numeric):
-            numbers[:, place] = columns[j]
+        form, X = self.form, self._read(batch)
+        numbers = X[:, self._features].astype(form.dtype, copy=False) if len(self._tallied) > len(self._features) else X
         for i in np.flatnonzero(np.all(np.isnan(numbers), axis=1))[:_VALUELESS].tolist():
             self._refuse_note(_row_of(batch, i), i)
-        self._add_sums(numbers)
+        self._add_right_sum(numbers)
+        self.n_rows += len(numbers)
         numbers = with_indicators(numbers, batch, form, self.head.called, self._choices.na)
         text = None if self._text is None else texts(batch.column(self._text))
         names = [] if form.label is None else texts(batch.column(form.label)[: self._n_names])
         return Block(numbers, names, text or [])
 
-    def _wide(self) -> Iterator[Block]:
-        step = max(1, block_bytes(self._memory) // (8 * len(self.form.numbers)))
-        kept = self._kept_lines()
-        while rows := list(islice(kept, step)):
-            numbers, names, extra = zip(*rows, strict=True)
-            label = [] if self.form.label is None else names
-            yield Block(np.array(numbers), label, extra)
+    @cached_property
+    def _alike(self) -> tuple[str, list[int]]:
+        """The usual decimal mark, and the columns of numbers with it."""
+        point = Counter(self.head.decimals).most_common(1)[0][0]
+        return point, [j for j in self._tallied if self.head.decimals[j] == point and j not in self.form.texts]
 
-    def _kept_lines(self) -> Iterator[tuple[npt.NDArray[np.float64], str, str]]:
-        held, empty = list[str](), 0
-        for cells in self._lines():
-            if not any(map(str.strip, cells)):
-                empty += 1
-                continue
-            self._has_begun = bool(held)
-            if held:
-                yield from map(self._kept_line, [held, *[[""] * self.head.width] * empty])
-            held, empty = cells, 0
-        self.n_empty = empty
-        if held:
-            self._note_total(held)
-            if not self._is_total([cell.strip() for cell in held], self.n_rows):
-                yield self._kept_line(held)
-
-    def _kept_line(self, cells: Sequence[str]) -> tuple[npt.NDArray[np.float64], str, str]:
-        self._note_total(cells)
-        numbers = self._row(cells, self.head.row + self.n_rows)
-        self._add_sums(numbers[None])
-        return numbers, cells[self.form.label or 0], cells[self._text or 0]
-
-    def _note_total(self, cells: Sequence[str]) -> None:
-        if is_total(cells):
-            j = next(j for j, cell in enumerate(cells) if cell.strip())
-            self._totals[self.n_rows] = (cells[j].strip(), self._beginning(cells[: j + 1]))
-
-    def _lines(self) -> Iterator[list[str]]:
-        source = cast("TextRows", self.head.source)
-        with opened(self._path, source.form, self._memory) as stream:
-            stream.read(source.skip)
-            lines = (line.decode() for line in bounded_lines(self._path, stream, self._memory, _CUT, kept=False))
-            for count, cells in enumerate(csv.reader(lines, delimiter=source.separator, strict=True), start=1):
-                if cells and len(cells) != self.head.width:
-                    self._add_ragged(self.head.row + count - 1, len(cells), source.separator.join(cells[:3]))
-                elif cells and cells != self.head.names:
-                    yield cells
-
-    def _row(self, cells: Sequence[str], row: int) -> npt.NDArray[np.float64]:
-        features = self.form.numbers
-        chosen = cells if len(features) == len(cells) else [cells[j] for j in features]
-        if "_" not in "".join(chosen) and not self._choices.na:  # only Python reads 1_0 as 10
-            try:
-                return np.array([cell or "nan" for cell in chosen], np.float64)
-            except ValueError:
-                pass
-        values = np.full(len(features), np.nan)
-        for place, (j, cell) in enumerate(zip(features, chosen, strict=True)):
-            found = None if is_gap(cell) else number(cell, self.head.decimals[j])
-            if is_gap(cell) or (found is not None and found == Number(found.value)):
-                values[place] = np.nan if found is None else found.value
-                continue
-            if j not in self.tallies:
-                self.tallies[j] = Tally(self.head.called[j], self.head.decimals[j], self._choices)
-            values[place] = self.tallies[j].read(strings([cell]), row)[0]
-        return values
-
-
-def _skip(begins: Sequence[str]) -> tuple[Part, ...]:
-    return naming("comment", begins), f" to skip {'it' if len(begins) == 1 else 'them'}"
+    def _read(self, batch: Any) -> npt.NDArray[Any]:
+        """Return the tallied columns as numbers. Parse the plain ones at once, and the others cell by cell."""
+        first = self.head.row + self.n_rows
+        if isinstance(batch, TextBatch):
+            point, wanted = self._alike
+            found = plain_numbers(batch.columns(wanted), point, gaps_of((*GAPS, *self._choices.na)))
+            are_odd = np.isin(np.arange(len(wanted)), found.odd % len(wanted))
+            stored = [j for j, is_odd in zip(wanted, are_odd, strict=True) if not is_odd]
+            X = found.values.reshape(-1, len(wanted))
+            X = X[:, ~are_odd] if np.any(are_odd) else X
+        else:
+            kinds = _kinds(batch)
+            are_numbers = {kind: holds_numbers(kind) for kind in set(kinds)}
+            stored = [j for j in self._tallied if are_numbers[kinds[j]] and j not in self.form.texts]
+            X = numbers_in(batch, stored, self.form.dtype)
+            if self._missing and not self.is_text:
+                X = np.where(np.isin(X, self._missing), np.nan, X)
+        others = sorted(set(self._tallied).difference(stored))
+        places = [self._places[j] for j in stored]
+        self.numbers.n_missing[places] += np.isnan(X).sum(0)
+        for j in self.tallies.keys() & set(stored):
+            self.tallies[j].add_examples(X[:, stored.index(j)])
+        if others:
+            some, X = X, np.empty((batch.num_rows, len(self._tallied)), self.form.dtype)
+            X[:, places] = some
+        for j in others:
+            column, place = batch.column(j), self._places[j]
+            X[:, place] = self._tally(j).read(column, first)
+        self.numbers.add(X, first)
+        return X
 
 
 def _is_note(text: str, n_cells: int) -> bool:
@@ -430,7 +475,13 @@ def _filled(batch: Any, end: int) -> int:
 
 
 def _row_of(batch: Any, i: int) -> list[str | float]:
+    if isinstance(batch, TextBatch):
+        return [cell.strip() for cell in batch.slice(i, 1).cells.to_pylist()]
     return [_cell(column[i].as_py()) for column in batch.columns]
+
+
+def _kinds(batch: Any) -> list[Any]:
+    return batch.kinds if isinstance(batch, TextBatch) else batch.schema.types
 
 
 def _stored(value: Any) -> Any:
@@ -442,6 +493,12 @@ def _stored(value: Any) -> Any:
 def _cell(value: Any) -> str | float:
     value = _stored(value)
     return value.strip() if isinstance(value, str) else "" if value is None else value
+
+
+def _last_place(cell: str) -> float:
+    """Return the value of one unit in the last place of a number, such as 0.01 for 12.34."""
+    found = re.search(r"[.,](\d+)\D*$", cell)
+    return 10.0 ** -len(found[1]) if found else 1.0
 
 
 def _value(cell: str | float, decimal: str) -> float | None:

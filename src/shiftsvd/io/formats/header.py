@@ -77,7 +77,7 @@ def head_of(
         return _headed(source, key, choices, grid.names, records, None)
     _refuse_lines_above(records)
     first, *others = records
-    cells = [cell.strip() for cell in first.cells]
+    cells = [_unquoted(cell.strip()) for cell in first.cells]
     # A first line of numbers is a row, except 0, 1, 2, ...: pandas writes these as names.
     is_row = all(map(_is_header_number, cells)) and cells != [str(j) for j in range(len(cells))]
     where = positions(cells, key)
@@ -86,10 +86,16 @@ def head_of(
     if not others:
         raise ValueError(f"{path} has a header but no rows. Check that the file is complete.")
     # R writes no name for the column of row names. A header below other lines is not a row.
-    longer = len(others[0].cells) == len(cells) + 1 and any(map(any_number, others[0].cells))
-    trailing = longer and all(each.cells[-1] == "" for each in others)  # separators at the end of rows only
-    names = [*cells, ""] if trailing else ["", *cells] if longer else cells
-    return _headed(source, key, choices, names, others, first, short=longer and not trailing)
+    more = len(others[0].cells) - len(cells)
+    trailing = more > 0 and _are_padded(others, len(cells))
+    longer = more == 1 and not trailing and any(map(any_number, others[0].cells))
+    names = [*cells, *[""] * more] if trailing else ["", *cells] if longer else cells
+    return _headed(source, key, choices, names, others, first, short=longer)
+
+
+def _are_padded(rows: Sequence[TextRow], width: int) -> bool:
+    """Return True if rows end with delimiters that the header lacks."""
+    return all(len(each.cells) > width and not any(each.cells[width:]) for each in rows)
 
 
 def _headed(
@@ -127,6 +133,10 @@ def _grid_rows(grid: Grid | Stored) -> list[TextRow]:
     return found
 
 
+def _unquoted(name: str) -> str:  # blanks before a quote hide it from the csv module
+    return name[1:-1] if len(name) > 1 and name[0] == name[-1] == '"' else name
+
+
 def numbered(width: int) -> list[str]:
     return [str(j + 1) for j in range(width)]
 
@@ -146,9 +156,9 @@ def text_rows(path: Path, choices: Choices, memory_limit: int | str | None) -> t
         how, separator = how._replace(blanks=True), "\t"
         text, skipped, is_all = _below_titles(path, how, choices, memory_limit)
         found = _records(path, text, is_all, separator)
-    n_bytes = len(skipped.encode())
+    n_bytes, row_bytes = len(skipped.encode()), found[-1].end / len(found)
     found = [row._replace(end=row.end + n_bytes, line=row.line + choices.skip) for row in found]
-    return TextRows(path, how, separator, n_bytes), found
+    return TextRows(path, how, separator, n_bytes, row_bytes), found
 
 
 def _below_titles(path: Path, how: TextForm, choices: Choices, memory_limit: int | str | None) -> tuple[str, str, bool]:
@@ -248,8 +258,13 @@ def _refuse_lines_above(records: Sequence[TextRow]) -> None:
     """Raise `Refused` for titles above the header, and for labels or units below it."""
     width = _usual_width(records)
     begin = next(i for i, row in enumerate(records) if len(row.cells) == width)
-    if begin == 1 and len(records[0].cells) == width - 1 and any(map(any_number, records[1].cells)):
-        begin = 0  # R writes no name for the column of row names
+    n_names = len(records[0].cells)
+    if (
+        begin == 1
+        and (n_names == width - 1 or _are_padded(records[1:], n_names))
+        and any(map(any_number, records[1].cells))
+    ):
+        begin = 0  # R writes no name for the column of row names, and other programs delimiters at the end of rows
     region = [row.cells for row in records[begin:] if len(row.cells) == width]
     numeric = [j for j in range(width) if _is_numeric([row[j] for row in region[len(region) // 2 :]])]
     above = list(takewhile(lambda row: 2 * sum(any_number(row[j]) for j in numeric) < len(numeric), region[:_ABOVE]))

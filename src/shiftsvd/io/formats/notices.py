@@ -1,20 +1,17 @@
 """Notices about tables: identifiers, categories, totals, repeated names, each with a remedy."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-
-import numpy as np
 
 from shiftsvd.errors import Part, Setting
 from shiftsvd.io.base import Opened, called
-from shiftsvd.io.choices import JOIN, Choices, naming, shown
+from shiftsvd.io.choices import Choices, naming, shown
 from shiftsvd.io.formats.cells import any_number
 from shiftsvd.io.formats.tally import Finding, Tally, of_numbers
 from shiftsvd.runs.messages import log_notice, warn
 
 _SHOWN = 5  # names in a notice
-_SAMPLE = 21  # rows by which columns of whole numbers are found
 
 
 def check_table(path: Path, opened: Opened, choices: Choices, tallies: Iterable[Tally]) -> None:
@@ -25,18 +22,6 @@ def check_table(path: Path, opened: Opened, choices: Choices, tallies: Iterable[
         return  # the model selects the columns
     for finding in of_numbers(tallies, choices):
         warn(f"{called(path)}: ", *finding.parts)
-
-
-def suspects_of(opened: Opened, choices: Choices) -> Iterator[Tally]:
-    matrix = opened.matrix
-    names = [str(j + 1) for j in range(matrix.shape[1])] if opened.columns is None else opened.columns.tolist()
-    indicators = tuple(f"{column}{JOIN}" for column in choices.one_hot)
-    few = matrix[:_SAMPLE]
-    for j in np.flatnonzero(np.all(few == np.floor(few), axis=0)):
-        if not names[j].startswith(indicators) and np.array_equal(matrix[:, j], np.floor(matrix[:, j])):
-            tally = Tally(names[j])
-            tally.add_numbers(matrix[:, j])
-            yield tally
 
 
 def _notice_repeated(path: Path, opened: Opened) -> None:

@@ -37,7 +37,7 @@ from shiftsvd.io.formats.columns import (
     to_numbers,
 )
 from shiftsvd.io.formats.notices import check_table
-from shiftsvd.io.formats.tally import Tally, are_dates, has_suspect_name, rows_of_totals
+from shiftsvd.io.formats.tally import Tally, are_dates, has_suspect_name, is_total, rows_of_totals
 from shiftsvd.io.location import Location
 from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.numerics.digests import told
@@ -57,8 +57,9 @@ def read(path: Path, first: Any, memory_limit: int | str | None, choices: Choice
     names = file.schema_arrow.names
     bounded_width(path, len(names), memory_limit, _COLUMN)
     form = layout_of_schema(file.schema_arrow, first, choices)
-    are_numbers = all(holds_numbers(file.schema_arrow.field(j)) for j in form.numeric)
-    if choices.na or not are_numbers or (not choices.keep_total and _has_totals(file, form)):
+    are_numbers = all(holds_numbers(file.schema_arrow.field(j).type) for j in form.numeric)
+    has_sums = bool(form.numeric) and is_total([names[form.numeric[-1]]])
+    if choices.na or has_sums or not are_numbers or (not choices.keep_total and _has_totals(file, form)):
         return None
     row_names = _row_names(path, file, form, memory_limit)
     form = form.with_classes((j, column(file, j)) for j in form.unknown)
@@ -105,7 +106,7 @@ def _suspects(file: Any, form: Layout, choices: Choices) -> Iterator[Tally]:
         whole = is_integer(file.schema_arrow.field(j).type)
         if is_free and whole and (has_suspect_name(names[j]) or _counts(file.metadata, names[j])):
             tally = Tally(names[j])
-            tally.add_numbers(column_of_numbers(column(file, j).combine_chunks()))
+            tally.of.add(column_of_numbers(column(file, j).combine_chunks())[:, None], 1)
             yield tally
 
 

@@ -25,7 +25,7 @@ from shiftsvd.io.formats.columns import (
 from shiftsvd.io.formats.delimited import Rows
 from shiftsvd.io.formats.grid import GRIDS, Stored, stored_table
 from shiftsvd.io.formats.header import head_of
-from shiftsvd.io.formats.notices import check_table, log_findings, notice_header, notice_label, suspects_of
+from shiftsvd.io.formats.notices import check_table, log_findings, notice_header, notice_label
 from shiftsvd.io.formats.numpy_files import NpyRows
 from shiftsvd.io.formats.tally import refused
 from shiftsvd.io.sniff import content_of, format_of, formats, split_element
@@ -144,9 +144,7 @@ def _read_rows(path: Path, key: str | None, memory_limit: int | str | None, choi
         raise refused(errors)
     log_findings(path, findings)
     if not head.triplets:
-        is_held = isinstance(found.matrix, np.ndarray)
-        suspects = rows.tallies.values() if not rows.is_wide else suspects_of(found, choices) if is_held else ()
-        check_table(path, found, choices, suspects)
+        check_table(path, found, choices, rows.read_tallies)
     return found
 
 

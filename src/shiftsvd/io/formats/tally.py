@@ -21,6 +21,7 @@ from shiftsvd.io.formats.cells import (
     arrow,
     as_numpy,
     filled,
+    gaps_of,
     has_leading_zeros,
     is_unit,
     nulled,
@@ -51,6 +52,7 @@ _FEW = 10  # different texts from which a column without repeats does not hold c
 _RUN, _SHUFFLED = 5, 20  # rows from which consecutive integers, sorted and in any order, count as identifiers
 _KINDS = 20  # most values of a column of classes
 _EXAMPLES = 3
+_AT_ONCE = 1 << 18  # numbers of a block that are summarised at once, so that temporary arrays stay small
 _MANY = 100  # odd cells from which those alike are parsed together
 _BELOW: Final = (-99.0, -999.0, -9999.0, -99999.0)  # numbers that stand for missing values where none is negative
 _ABOVE: Final = (99.0, 999.0, 9999.0, 99999.0, 999999.0)  # and where the others are much smaller
@@ -70,13 +72,16 @@ _CLASS: Final = re.compile(
 # categories in later columns (average): they count next to others, and once in the last row.
 _SUMS = (
     r"(?:(?:grand|sub)[- ]?)?(?:totals?|sums?|summe|zwischensumme|gesamt(?:summe|ergebnis)?|ergebnis|insgesamt|totaal|"
-    r"total g[eé]n[eé]ral|total general|sous-total|somme|somma|suma(?: total)?|totale(?: generale| complessivo)?)"
+    r"total g[eé]n[eé]ral|total general|sous-total|somme|somma|suma(?: total)?|totale(?: generale| complessivo)?|"
+    r"soma|total geral|razem|suma ko[nń]cowa|celkem|spolu|totalt|i alt|yhteens[aä]|(?:genel )?toplam|итого|всего|"
+    r"合計|合计|总计|總計|합계)"
 )
 _STATISTICS = (
     r"means?|averages?|mean ?\(sd\)|mittelwert|durchschnitt|moyenne|promedio|gemiddelde|medians?|mediane?|"
     r"mediana|m[eé]diane|minimum|maximum|m[ií]nimo|m[aá]ximo|minimo|massimo|standard deviation|stdev|"
     r"std\.? ?dev(?:iation|\.)?|standardabweichung|[eé]cart[- ]type|desv\. ?(?:est|t[ií]p)\.?|"
-    r"desviaci[oó]n (?:est[aá]ndar|t[ií]pica)|deviazione standard|variances?|varianz|n\s*=\s*\d+"
+    r"desviaci[oó]n (?:est[aá]ndar|t[ií]pica)|deviazione standard|variances?|varianz|n\s*=\s*\d+|m[eé]dia geral|"
+    r"[sś]rednia|pr[uů]m[eě]r|medelv[aä]rde|gennemsnit|gjennomsnitt|keskiarvo|ortalama|среднее|平均|평균"
 )
 _BRIEF = r"n|sd|s\.d\.|std\.?|se|sem|cv|min\.?|max\.?|m[ií]n\.?|m[aá]x\.?|count|stabw\.?|media|anzahl"
 _SUM: Final = re.compile(rf"\W*{_SUMS}\W*", re.IGNORECASE)
@@ -175,6 +180,82 @@ class Seen:
         return f"{_short(self.text)!r} ({self.places})"
 
 
+class Numbers:
+    """Ranges and kinds of the numbers of columns, added up block by block, for all columns at once."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        n = len(names)
+        self.names, self.n_rows = names, 0
+        self.n_numbers, self.n_missing = np.zeros((2, n), np.int64)
+        self.low, self.high, self._last = np.full(n, np.inf), np.full(n, -np.inf), np.full(n, np.nan)
+        self.whole, self.dates, self.consecutive = np.ones((3, n), bool)
+        # Sums of values, of absolute values, and of squares of distances from the first row.
+        self.sums, self.sizes, self._squares, self._origin = np.zeros((4, n))
+        self.counts = np.zeros(n, np.int64)  # entries that are not zero
+        self.sentinels = dict[int, dict[float, Seen]]()
+        self.distinct: dict[int, set[float] | None] = {
+            j: set() for j, name in enumerate(names) if has_suspect_name(name)
+        }
+
+    def add(self, X: npt.NDArray[Any], first: int) -> None:
+        step = max(1, _AT_ONCE // max(1, X.shape[1]))
+        for i in range(0, len(X), step):
+            self._add(X[i : i + step], first + i)
+
+    @np.errstate(invalid="ignore", over="ignore")  # infinite values are refused later
+    def _add(self, X: npt.NDArray[Any], first: int) -> None:
+        # Reductions run along memory: over rows of a narrow block, over columns of a wide one.
+        values = X = np.asarray(X, np.float64, order="F" if X.shape[0] > X.shape[1] else "C")
+        there = ~np.isnan(values)
+        self.n_numbers += there.sum(0)
+        ends = np.fmin.reduce(values), np.fmax.reduce(values)
+        codes = {(int(j), float(end[j])) for end in ends for j in np.flatnonzero(np.isin(end, (*_BELOW, *_ABOVE)))}
+        if codes:
+            values = values.copy()
+            for j, code in sorted(codes):
+                found = values[:, j] == code
+                seen = self.sentinels.setdefault(j, {}).setdefault(code, Seen(f"{code:g}"))
+                seen.add(int(found.sum()), first + np.flatnonzero(found))
+                values[found, j] = np.nan
+            ends = np.fmin.reduce(values), np.fmax.reduce(values)
+        self.low, self.high = np.fmin(self.low, ends[0]), np.fmax(self.high, ends[1])
+        is_whole, steps = self.whole.nonzero()[0], self.consecutive.nonzero()[0]
+        some = values[:, is_whole]
+        self.whole[is_whole] = np.all((some == np.floor(some)) | np.isnan(some), axis=0)
+        dates = (self.dates & self.whole).nonzero()[0]
+        self.dates &= False
+        self.dates[dates] = np.all(are_dates(values[:, dates]) | np.isnan(values[:, dates]), axis=0)
+        before = [self._last[None, steps]] if self.n_rows else []
+        self.consecutive[steps] = np.all(np.diff(np.concatenate([*before, X[:, steps]]), axis=0) == 1, axis=0)
+        self._last = np.asarray(X[-1], np.float64)
+        filled = np.where(there, X, 0)
+        self.sums += filled.sum(0)
+        self.sizes += np.abs(filled).sum(0)
+        self._origin = self._origin if self.n_rows else filled[0]
+        self._squares += np.square(filled - self._origin).sum(0)
+        self.counts += (filled != 0).sum(0)
+        for j, distinct in self.distinct.items():
+            if distinct is not None:
+                column = values[:, j]
+                distinct.update(column[~np.isnan(column)][: 2 * _NUMBERS].tolist())
+                self.distinct[j] = None if len(distinct) > _NUMBERS else distinct
+        self.n_rows += len(X)
+
+    def is_permutation(self, j: int) -> bool:
+        """Return True if the numbers have the range, the sum and the sum of squares of consecutive whole numbers."""
+        n, low = self.n_rows, self.low[j] - self._origin[j]
+        sums = n * low + n * (n - 1) / 2, n * low**2 + low * n * (n - 1) + (n - 1) * n * (2 * n - 1) / 6
+        found = self.sums[j] - n * self._origin[j], self._squares[j]
+        return bool(self.high[j] - self.low[j] == n - 1 and np.allclose(found, sums, rtol=1e-12, atol=0.1))
+
+    @property
+    def suspects(self) -> list[int]:
+        """The columns that may be identifiers, dates or categories, or hold numbers for missing values."""
+        whole = self.whole & (self.n_numbers == self.n_rows)
+        unusual = self.dates | self.consecutive | (self.low > _CODES) | (self.high - self.low == self.n_rows - 1)
+        return sorted({*np.flatnonzero(whole & unusual).tolist(), *self.sentinels, *self.distinct})
+
+
 @dataclass(eq=False)
 class Tally:
     """Counts of the cells of one column, added up block by block."""
@@ -184,21 +265,20 @@ class Tally:
     choices: Choices = field(default_factory=Choices)
     text: bool = False  # whether the column holds texts
     stores: bool = False  # whether the table stores numbers as such, so that they do not show how texts are written
+    numbers: Numbers | None = None
+    place: int = 0  # of the column among those of `numbers`
 
     def __post_init__(self) -> None:
-        self._gaps = strings((*(NO_CLASS if self.text else GAPS), *self.choices.na))
+        self._gaps = gaps_of((*(NO_CLASS if self.text else GAPS), *self.choices.na))
         self._missing = [found.value for mark in self.choices.na if (found := number(mark)) and not found.unit]
-        self.n_rows = self.n_missing = self.n_numbers = 0
+        self.of = self.numbers or Numbers([self.name])
+        self.n_gaps = 0
         self.marks = Counter[str]()  # missing values by their texts
         self.texts, self.units, self.limits = dict[str, Seen](), dict[str, Seen](), dict[str, Seen]()
         self.unclear: Seen | None = None  # numbers such as 1,234 whose mark may be either
         self.proven = self.coded = False
-        self.low, self.high = np.inf, -np.inf
-        self.sentinels = dict[float, Seen]()
-        self.distinct: set[Any] | None = set()
+        self.distinct_texts: set[Any] | None = set()
         self.examples = list[str]()
-        self.whole = self.consecutive = self.dates = True
-        self._last: float | None = None
 
     def read(self, column: Any, first: int) -> npt.NDArray[np.float64]:
         """Tally cells, of which the first is in row `first`; return them as numbers, NaN where they are none."""
@@ -206,9 +286,6 @@ class Tally:
         stored = np.empty(0) if numbers is None else column_of_numbers(numbers)
         if self._missing:
             stored = np.where(np.isin(stored, self._missing), np.nan, stored)
-        if numbers is column:
-            self.add_numbers(stored, first)
-            return stored
         given = as_texts(column)
         if numbers is not None:  # both texts and numbers
             given = nulled(given, numbers.is_valid())
@@ -219,7 +296,9 @@ class Tally:
         )
         self._add_missing(given, found.texts)
         if self.text:
-            self._add_distinct(found.texts.drop_null().to_pylist() if self.distinct is not None else ())
+            if self.distinct_texts is not None:
+                self.distinct_texts.update(found.texts.drop_null().to_pylist())
+                self.distinct_texts = None if len(self.distinct_texts) > _TEXTS else self.distinct_texts
             return found.values
         for i in self._unlike(found, first).tolist():
             found.values[i] = self._odd(found.texts[i].as_py(), first + i)
@@ -227,12 +306,11 @@ class Tally:
             self.proven, unclear = proves(found.texts, self.decimal)
             for i in unclear[:_ROWS] if self.stores else ():
                 self._add_unclear(found.texts[int(i)].as_py(), first + int(i))
-        if self.n_rows == len(column):
+        if not self.n_rows:
             self.coded = has_leading_zeros(found.texts[:_SAMPLE])
         if numbers is not None:
-            self.n_missing -= int(np.count_nonzero(~np.isnan(stored)))
+            self.n_gaps -= int(np.count_nonzero(~np.isnan(stored)))
             found.values[~np.isnan(stored)] = stored[~np.isnan(stored)]
-        self._add_values(found.values, first)
         return found.values
 
     def reads(self, column: Any) -> bool:
@@ -258,47 +336,18 @@ class Tally:
             seen.texts.update(texts.take(arrow(np.flatnonzero(alike))).unique()[: FEW_TEXTS + 1].to_pylist())
         return odd[~alike]
 
-    def add_numbers(self, values: npt.NDArray[Any], first: int = 1) -> None:
-        n_missing = int(np.count_nonzero(np.isnan(values)))
-        self.n_rows += len(values)
-        self.n_missing += n_missing
-        self.marks.update({"": n_missing} if n_missing else {})
+    def add_examples(self, values: npt.NDArray[Any]) -> None:
         there = values[:_SAMPLE][~np.isnan(values[:_SAMPLE])]
         self.examples += [f"{value:g}" for value in there[: _EXAMPLES - len(self.examples)]]
-        self._add_values(values, first)
-
-    def _add_values(self, values: npt.NDArray[Any], first: int) -> None:
-        there = values[~np.isnan(values)]
-        self.n_numbers += len(there)
-        if not len(there):
-            return
-        for end in (there.min(), there.max()):
-            if end in (_BELOW if end < 0 else _ABOVE):
-                at = values == end
-                self.sentinels.setdefault(float(end), Seen(f"{end:g}")).add(int(at.sum()), first + np.flatnonzero(at))
-                there = there[there != end]
-        self.low, self.high = min(self.low, there.min(initial=np.inf)), max(self.high, there.max(initial=-np.inf))
-        self.whole = self.whole and bool(np.all(there == np.floor(there)))
-        self.dates = self.dates and self.whole and bool(np.all(are_dates(there)))
-        before = [] if self._last is None else [self._last]
-        self.consecutive = self.consecutive and bool(np.all(np.diff(np.concatenate([before, values])) == 1))
-        self._last = float(values[-1])
-        self._add_distinct(there[: 2 * _NUMBERS].tolist() if self.distinct is not None else ())
 
     def _add_missing(self, column: Any, texts: Any) -> None:
         pc = optional("pyarrow.compute", "parquet")
-        self.n_rows += len(column)
-        self.n_missing += texts.null_count
+        self.n_gaps += texts.null_count
         if texts.null_count:
             marks = pc.utf8_trim_whitespace(column.filter(texts.is_null())).drop_null()
             self.marks.update({each["values"]: each["counts"] for each in marks.value_counts().to_pylist()})
         if len(self.examples) < _EXAMPLES:
             self.examples += texts.drop_null()[: _EXAMPLES - len(self.examples)].to_pylist()
-
-    def _add_distinct(self, values: Iterable[Any]) -> None:
-        if self.distinct is not None:
-            self.distinct.update(values)
-            self.distinct = None if len(self.distinct) > (_TEXTS if self.text else _NUMBERS) else self.distinct
 
     def _odd(self, cell: str, row: int) -> float:
         found = number(cell, self.decimal)
@@ -308,7 +357,7 @@ class Tally:
             return np.nan
         if found.limit:
             self.limits.setdefault(found.limit, Seen(cell)).add(1, (row,))
-            self.n_missing += 1
+            self.n_gaps += 1
             return found.value / 2 if found.limit == "<" and self.choices.censored == "half" else np.nan
         if found.unit:
             self.units.setdefault(found.unit, Seen(cell)).add(1, (row,), cell)
@@ -329,6 +378,44 @@ class Tally:
         return seen is not None
 
     # What the counts tell
+
+    @property
+    def n_rows(self) -> int:
+        return self.of.n_rows
+
+    @property
+    def n_numbers(self) -> int:
+        return int(self.of.n_numbers[self.place])
+
+    @property
+    def n_missing(self) -> int:
+        return self.n_gaps + int(self.of.n_missing[self.place])
+
+    @property
+    def low(self) -> float:
+        return float(self.of.low[self.place])
+
+    @property
+    def high(self) -> float:
+        return float(self.of.high[self.place])
+
+    @property
+    def whole(self) -> bool:
+        return bool(self.of.whole[self.place])
+
+    @property
+    def sentinels(self) -> dict[float, Seen]:
+        return self.of.sentinels.get(self.place, {})
+
+    @property
+    def distinct(self) -> set[Any] | None:
+        return self.distinct_texts if self.text else self.of.distinct.get(self.place, set(self.texts))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all cells so far are numbers or empty."""
+        is_odd = self.is_text or self.texts or self.units or self.limits or any(self.marks)
+        return (self.proven or self.whole) and not is_odd
 
     @property
     def seen(self) -> Iterator[Seen]:
@@ -367,15 +454,16 @@ class Tally:
 
     @property
     def is_identifier(self) -> bool:
+        if self._are_serials and _DAY.fullmatch(self.name.strip()):
+            return self.n_numbers > 1
         if self.n_rows < 2 or not self.whole or self.n_missing or not self.n_numbers:
             return self.coded
-        if self.dates or self.coded or self.low > _CODES or (_DAY.fullmatch(self.name.strip()) and self._are_serials):
+        if self.of.dates[self.place] or self.coded or self.low > _CODES:
             return True
         if says_identifiers(self.name):
             return not self.repeats
-        spread = self.high - self.low
-        return (self.n_rows >= _RUN and self.consecutive) or (
-            self.n_rows >= _SHUFFLED and spread == self.n_rows - 1 and not self.repeats
+        return (self.n_rows >= _RUN and bool(self.of.consecutive[self.place])) or (
+            self.n_rows >= _SHUFFLED and self.of.is_permutation(self.place)
         )
 
     @property
@@ -510,7 +598,7 @@ def has_suspect_name(name: str) -> bool:
     return says_identifiers(name) or _CLASS.fullmatch(name.strip()) is not None
 
 
-def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False) -> Finding:
+def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names: bool = False) -> Finding:
     """Return the finding about features that hold texts: an option for each; `alone` if there is one column."""
     kinds = ["the date" if tally.kind == "date" else "the text" for tally in tallies]
     shown = [
@@ -526,6 +614,8 @@ def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False) -> Finding
     if alone:
         uses.append((Setting("sep", ";"), " or another character if the columns have another delimiter"))
     for setting in ("one_hot", "label_column", "ids", "drop"):
+        if setting == "ids" and has_names:  # the column of row names would be the next one to refuse
+            continue
         helped = [tally.name for tally in tallies if setting in _settings(tally)]
         most = _COLUMNS if setting == "one_hot" else len(helped) if setting == "drop" else 1
         if helped:
