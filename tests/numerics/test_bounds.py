@@ -16,6 +16,7 @@ from shiftsvd.numerics.bounds import (
     growth_bounds,
     next_bound,
     relative_errors,
+    rounding_bounds,
     value_bounds,
     vector_bounds,
 )
@@ -383,6 +384,15 @@ def test_relative_errors_are_half_of_those_of_squares() -> None:
     # A value above its quotient is off by 0.4, which is more of the exact one.
     found = relative_errors(np.array([1.0]), np.array([0.36]), np.array([0.0]), 0.0)
     assert found[0] == pytest.approx(0.4 / 0.6, rel=10 * EPS)
+
+
+def test_a_value_changes_with_its_square_by_the_most_that_is_possible() -> None:
+    S, squares = np.array([1.0, 1.0, 1.0, 0.1, 0.0]), np.array([1e-9, 0.5, 0.99, 1.0, 1.0])
+    down, up = S - np.sqrt(np.maximum(S**2 - squares, 0)), np.sqrt(S**2 + squares) - S
+    for columns in (0.0, 0.01):
+        found = rounding_bounds(S, columns, squares)
+        assert np.all(found >= np.maximum(down, up) + columns - 10 * EPS)
+        np.testing.assert_allclose(found[:3], down[:3] + columns, rtol=1e-6)
 
 
 def test_zeros_are_right_where_what_is_left_of_them_is_rounding() -> None:
