@@ -303,3 +303,11 @@ def test_errors_of_entries_count_twice_where_the_scale_is_computed_from_them() -
     by_name = Preparation("mean", "std", entries=entries).learn(A)
     by_vector = Preparation("mean", by_name.scale, entries=entries).learn(A)
     assert by_name.perturbation == pytest.approx(2 * np.array(by_vector.perturbation), rel=1e-6)
+
+
+def test_rows_without_weight_are_shifted_by_the_regression_too() -> None:
+    rng = np.random.default_rng(0)
+    X, C, w = rng.standard_normal((20, 5)), rng.standard_normal((20, 2)), np.r_[np.zeros(4), np.ones(16)]
+    A = ss.as_operator(X)
+    S, learned = ss.Covariates(C).learn(A, A.moments(w), w)
+    np.testing.assert_allclose(S.rows(0, 20), learned.points(20, C), atol=100 * EPS)
