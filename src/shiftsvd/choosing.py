@@ -156,6 +156,8 @@ def suggest_k(
     ------
     ValueError
         If the rule requires the data but `X` is None, or if a setting is invalid.
+    TypeError
+        For a fitted estimator that does not store the number of rows, such as `TruncatedSVD`.
 
     Warns
     -----
@@ -247,6 +249,8 @@ def warm_start(fitted: Any, tol: float = TOL) -> BlockLanczos:
     ------
     ValueError
         If an estimator has fewer samples than features, because it does not keep the left vectors.
+    TypeError
+        For a fitted estimator that does not store the number of rows, such as `TruncatedSVD`.
 
     See Also
     --------
@@ -265,12 +269,21 @@ def warm_start(fitted: Any, tol: float = TOL) -> BlockLanczos:
         m, n = fitted.shape
         start = fitted.U if m < n else fitted.Vh.conj().T
         return BlockLanczos(tol, start=np.asarray(start, np.result_type(start, np.float64)))
-    if fitted.n_samples_ < fitted.n_features_in_:
+    m, n = _shape_of(fitted)
+    if m < n:
         raise ValueError(
-            f"an estimator with {fitted.n_samples_:,} samples x {fitted.n_features_in_:,} features does not keep the "
-            "left vectors. Pass the SVDResult of svd instead."
+            f"an estimator with {m:,} samples x {n:,} features does not keep the left vectors. Pass the SVDResult of "
+            "svd instead."
         )
     return BlockLanczos(tol, start=fitted.components_.T.astype(np.float64))
+
+
+def _shape_of(fitted: Any) -> tuple[int, int]:
+    # Of the matrix that was decomposed: `n_features_in_` counts features that `Select` removed, too.
+    if not hasattr(fitted, "n_samples_"):
+        kind = type(fitted).__name__
+        raise TypeError(f"expected a fit by PCA or svd, got a fitted {kind}, which does not store the number of rows.")
+    return fitted.n_samples_, fitted.components_.shape[1]
 
 
 def suggested(k: int, table: dict[str, Vector], method: str, most: int, held: int | None = None) -> Suggestion:
@@ -295,7 +308,7 @@ def _most(max_k: int | None, shape: tuple[int, int]) -> int:
 
 def _vector_shift(fitted: Any) -> Any:
     shift = getattr(fitted, "shift", "mean")
-    own = hasattr(fitted, "shift_") or (isinstance(shift, str) and shift != "mean")
+    own = shift is None or hasattr(fitted, "shift_") or (isinstance(shift, str) and shift != "mean")
     return shift if own else np.asarray(fitted.mean_, np.float64)
 
 
@@ -331,13 +344,13 @@ def spectrum_of(fitted: Any) -> Spectrum | None:
         return of_result(fitted)
     if not hasattr(fitted, "singular_values_"):
         return None
-    S = np.asarray(fitted.singular_values_, np.float64)
+    S, (m, n) = np.asarray(fitted.singular_values_, np.float64), _shape_of(fitted)
     share = float(np.sum(fitted.explained_variance_ratio_, dtype=np.float64))
     centred = isinstance(getattr(fitted, "shift", "mean"), str)
     rest = getattr(getattr(fitted, "info_", None), "frobenius_error", None) if len(S) else None
     if rest is None:
         rest = length(S) * float(np.sqrt(max(1 / share - 1, 0))) if share > 0 else 0.0
-    return Spectrum(S, rest, (fitted.n_samples_ - centred, fitted.n_features_in_))
+    return Spectrum(S, rest, (m - centred, n))
 
 
 def of_result(F: SVDResult, centred: bool = False) -> Spectrum:

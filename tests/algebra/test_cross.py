@@ -219,6 +219,13 @@ def test_what_products_cancel_goes_through_the_algebra() -> None:
     assert cancelled(ss.operators.Scaled(C, None, np.full(20, 3.0))) == pytest.approx(3 * size)
     assert cancelled(C - ss.LowRank(np.ones(30), np.ones(20))) == size
     assert cancelled(ss.as_operator(pair(8)[0])) == 0
+    # What one factor rounds, at the level of its mean, is multiplied by the other factor without its mean.
+    for far in ((1e6, 0.0), (0.0, 1e6), (1e6, 1e6)):
+        F = [X + more for X, more in zip(pair(8), far, strict=True)]
+        levels = [np.linalg.norm(X.mean(axis=0)) * np.sqrt(len(X)) for X in F]
+        norms = [np.linalg.norm(centred(X)) for X in F]
+        least = levels[0] * norms[1], norms[0] * levels[1]
+        assert max(least) <= cancelled(ss.cross(*F, shift="mean")) <= sum(least) + norms[0] * norms[1] * (1 + 1e-6)
 
 
 def test_adjoint_products_of_single_precision_data_are_in_double() -> None:

@@ -9,9 +9,10 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.algebra.generic import fused
+from shiftsvd.algebra.generic import fused, shift_of
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.solvers import Solver
+from tests.support.blocks import cut_small
 from tests.support.containers import Held
 from tests.support.matrices import EPS, Array, in_double
 from tests.support.sampling import pairs
@@ -74,3 +75,14 @@ def test_full_lines_cost_a_copy_in_double_precision_only_where_they_are() -> Non
     for B in (A, A.H, fused(A, np.inf), fused(A.H, np.inf)):
         assert B.dtype == np.float32
         assert B.costs.eps == EPS
+        assert shift_of(B).frobenius_norm() == pytest.approx(shift.frobenius_norm())  # products round at its level
+
+
+def test_full_rows_of_every_block_are_shifted(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_small(monkeypatch)
+    rng = np.random.default_rng(0)
+    D = rng.standard_normal((40, 30)) * (rng.random((40, 30)) < 0.2)
+    D[::7] = rng.standard_normal(30) + 100
+    mean = D.mean(axis=0)
+    A = ss.as_operator(sparse.csr_array(D)) - ss.LowRank(np.ones(40), mean)
+    np.testing.assert_allclose(A.matmat(np.eye(30)), D - mean, atol=1e3 * EPS)

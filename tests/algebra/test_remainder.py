@@ -265,3 +265,16 @@ def test_the_threshold_of_a_spectrum_knows_a_weak_background() -> None:
     X = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 50)) + 1e-6 * rng.standard_normal((400, 50))
     for fitted in (ss.svd(X, 10, shift="mean", rng=0), ss.PCA(10, random_state=0).fit(X)):
         assert ss.suggest_k(fitted, "gavish-donoho").k == 3
+
+
+@pytest.mark.parametrize("solver", [ss.BlockLanczos(tol=1e-10, block_size=4), ss.Gram()], ids=repr)
+def test_the_norm_of_the_rest_of_a_difference_knows_the_size_of_the_shift(solver: Any) -> None:
+    # The shift stays implicit, as no line of the data is full, and is 1e3 times as large as what it leaves.
+    rng = np.random.default_rng(0)
+    L, R = np.repeat([1.0, 0.0], 40)[:, None], np.repeat([1.0, 0.0], 20)[:, None]
+    S = ss.LowRank(L, 1e3 * R * (1 + rng.random((40, 1))))
+    block = rng.standard_normal((80, 2)) @ rng.standard_normal((2, 40)) + 1e-4 * rng.standard_normal((80, 40))
+    A = S.L @ S.R.T + block * (L @ R.T)
+    F = ss.svd(sparse.csr_array(A), 2, shift=S, solver=solver, rng=0)
+    exact = np.linalg.norm(np.linalg.svd(A - S.L @ S.R.T, compute_uv=False)[2:])
+    assert F.info.frobenius_error == pytest.approx(exact, rel=1e-3)

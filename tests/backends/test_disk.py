@@ -8,11 +8,12 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
+from shiftsvd.algebra import generic
 from shiftsvd.backends.columns import SomeColumns, SomeRows
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.events import Event, listening
 from tests.support.containers import Held
-from tests.support.matrices import decaying
+from tests.support.matrices import EPS, decaying
 from tests.support.sparse_rows import sparse_rows
 
 
@@ -202,3 +203,11 @@ def test_columns_of_a_damaged_file_are_refused() -> None:
     held.X.indices[5] = 10**6  # after the sum of its fingerprint, which SciPy 1.15 does not survive
     with pytest.raises(ValueError, match=r"held: column indices of the rows from 0 on must be in 0\.\.39, got 1"):
         SomeColumns(held, np.array([1, 2])).read(0, 40)
+
+
+def test_products_in_double_precision_of_a_file_in_single_precision_are() -> None:
+    rng = np.random.default_rng(0)
+    X, V = rng.standard_normal((60, 7)).astype(np.float32), rng.standard_normal((7, 3))
+    A = DiskRows(Held(X))
+    assert A.costs.eps == np.finfo(np.float32).eps
+    np.testing.assert_allclose(generic.matmat_in_double(A, V), X.astype(np.float64) @ V, atol=100 * EPS)

@@ -76,6 +76,22 @@ def test_fits_are_reused(method: str) -> None:
     assert [ss.suggest_k(fit, method, X=X, rng=0).k for fit in (F, pca, streamed)] == [5, 5, 5]
 
 
+@pytest.mark.parametrize("method", ["elbow", "gavish-donoho"])
+def test_features_that_a_fit_left_out_do_not_count(method: str) -> None:
+    D, noise = planted((160, 70), 3), np.random.default_rng(0).standard_normal((160, 900))
+    chosen = ss.transforms.Select(np.arange(70))
+    pca = ss.PCA(20, preprocess=chosen, random_state=0).fit(np.hstack([D, noise]))
+    assert ss.suggest_k(pca, method).k == 5
+    assert ss.warm_start(pca).start.shape == (70, 20)
+
+
+def test_a_fit_that_does_not_know_its_rows_is_refused() -> None:
+    svd = ss.TruncatedSVD(4, warn_mean=False).fit(planted((160, 70), 3))
+    for function in (ss.suggest_k, ss.warm_start):
+        with pytest.raises(TypeError, match="TruncatedSVD"):
+            function(svd)
+
+
 def test_fits_of_scikit_learn_are_too() -> None:
     decomposition = pytest.importorskip("sklearn.decomposition")
     pca = decomposition.PCA(20).fit(planted((160, 70), 3))
@@ -98,6 +114,12 @@ def test_units_do_not_matter_where_a_scale_takes_them_out(method: str, scale: st
 @pytest.mark.parametrize("method", ["elbow", "gavish-donoho", "cv"])
 def test_without_a_shift_the_mean_is_a_component(method: str) -> None:
     assert ss.suggest_k(planted((160, 70), 5), method, shift=None, rng=0).k == 6
+
+
+def test_a_fit_without_a_shift_is_refused_as_the_data_without_a_shift_are() -> None:
+    D = planted((160, 70), 5)
+    with pytest.raises(ValueError, match="keep their means"):
+        ss.suggest_k(ss.PCA(20, shift=None).fit(D), "parallel", X=D)
 
 
 def test_a_vector_is_a_shift() -> None:

@@ -1,9 +1,12 @@
 """The table of a fit: what it says of each component."""
 
+import io
 from typing import Any
 
+import numpy as np
 import pytest
 
+from shiftsvd.commands.tables import Table, csv_table
 from shiftsvd.commands.writing import COLUMNS, Result
 
 
@@ -31,3 +34,12 @@ def test_components_have_converged_whose_errors_are_within_the_tolerance(
 ) -> None:
     column = COLUMNS.index("converged")
     assert [row[column] for row in account(**told).rows()] == converged
+
+
+def test_numbers_in_single_precision_come_back_from_their_text() -> None:
+    block = np.random.default_rng(0).standard_normal((20, 2)).astype(np.float32)
+    with io.BytesIO() as file:
+        with csv_table(file, Table(["a", "b"], 20, block.dtype)) as write:
+            write(0, block)
+        found = np.loadtxt(io.StringIO(file.getvalue().decode()), np.float32, delimiter=",", skiprows=1)
+    np.testing.assert_array_equal(found, block)

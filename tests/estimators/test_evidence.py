@@ -8,6 +8,7 @@ from scipy.sparse import csr_array
 
 import shiftsvd as ss
 from shiftsvd.errors import Refused
+from shiftsvd.estimators import evidence
 from shiftsvd.estimators.evidence import nearest_rows
 
 
@@ -177,3 +178,24 @@ def test_bad_input_is_refused() -> None:
         ss.PCA(2, missing="em").fit(np.where(np.arange(10) == np.arange(30)[:, None], np.nan, X)).influence(X)
     with pytest.raises(Refused, match="other shifts change"):
         ss.PCA(2, shift=ss.GroupMeans()).fit(X, groups=np.arange(30) % 2).influence(X)
+
+
+def test_both_rows_of_an_edge_turn_by_what_lies_outside_of_the_components() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 8)) * [9, 5, 1, 0.5, 0.1, 0.1, 0.1, 0.1]
+    X[::5, 2] += 6  # rows of large parts outside of the components
+    A, V = ss.as_operator(X), np.linalg.qr(np.eye(8)[:, :2] + 1e-4 * rng.standard_normal((8, 2)))[0]
+    found, known = (
+        evidence.neighbors(A, V, 4, np.random.default_rng(1)),
+        evidence.subspace(A, V, np.random.default_rng(1)),
+    )
+    rests = np.sqrt(evidence.squared_rests(A, known))
+    rounded = evidence.row_rounding(A, known, rests)
+    turned = known.sine * (rests + rounded) + rounded
+    D = np.linalg.norm(known.scores[:, None] - known.scores, axis=2)
+    for i, (nearest, safe) in enumerate(zip(found.indices, found.safe, strict=True)):
+        others = np.setdiff1d(np.arange(60), [i, *nearest])
+        first = np.min(np.sqrt(1 - known.sine**2) * D[i, others] - turned[others]) - turned[i]
+        np.testing.assert_array_equal(safe, D[i, nearest] + turned[i] + turned[nearest] < first)
+    assert 0 < found.sine < 1
+    assert 0 < found.safe.mean() < 1

@@ -508,3 +508,17 @@ def test_a_mark_in_the_header_that_quoted_cells_rule_out_is_no_delimiter(tmp_pat
     (tmp_path / "x.csv").write_text('a,b|c\n"1",2\n"3",4\n', encoding="utf-8")
     A, _ = open_matrix(tmp_path / "x.csv")
     assert np.array_equal(A.matmat(np.eye(2)), [[1, 2], [3, 4]])
+
+
+def test_a_column_without_a_decimal_mark_of_its_own_has_that_of_the_others() -> None:
+    from shiftsvd.io.choices import Choices
+    from shiftsvd.io.formats.header import _decimals
+
+    columns = [["1,25", "2,5"], ["1,234", "5,678"], ["3,5", "4,75"]]  # the second may hold thousands
+    assert _decimals(columns, Choices())[0] == [",", ",", ","]
+
+
+def test_amounts_in_brackets_are_negative() -> None:
+    from shiftsvd.io.formats.cells import number
+
+    assert [number(cell).value for cell in ("($12.50)", "$12.50")] == [-12.5, 12.5]

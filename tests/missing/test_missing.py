@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
+from shiftsvd.missing import completion
 from shiftsvd.missing.completion import complete_matrix
 from shiftsvd.missing.gaps import gaps_of
 from tests.support.blocks import cut_small
@@ -316,3 +317,13 @@ def test_input_is_not_written(make):
         ss.PCA(2, missing=missing, random_state=0).fit(given).transform(given)
     a, b = (given.data, before.data) if sparse.issparse(given) else (given, before)
     assert np.array_equal(a, b, equal_nan=True)
+
+
+@pytest.mark.parametrize("biases", ["rows", "columns", "both"])
+def test_a_step_of_the_biases_leaves_no_mean(biases: str) -> None:
+    E = values((12, 7), np.float64, 3, 1.0) + 5
+    row, column = completion._mean_errors(ss.as_operator(E), biases)
+    left = E - row[:, None] - column
+    for axis, name in enumerate(("columns", "rows")):
+        if biases in (name, "both"):
+            np.testing.assert_allclose(left.mean(axis=axis), 0, atol=100 * EPS)

@@ -16,6 +16,7 @@ from shiftsvd.numerics.bounds import (
     growth_bounds,
     next_bound,
     relative_errors,
+    rounding_bounds,
     value_bounds,
     vector_bounds,
 )
@@ -182,6 +183,13 @@ def test_growth_along_one_direction_is_known_exactly_by_its_own_level() -> None:
     assert bounds == pytest.approx(0.01, rel=10 * EPS)
 
 
+def test_values_that_are_eliminated_count_by_their_coupling_to_the_rest() -> None:
+    theta, E = np.array([2.0, 1.9]), np.array([[0.1, 0.2]])
+    growth = np.linalg.eigvalsh(np.block([[np.diag(theta), E.T], [E, np.eye(1)]]))[-1] - theta[0]
+    for depth in (1, 2):
+        assert growth <= growth_bounds(theta, E, 1.0, 1, depth)[0] <= 1.2 * growth
+
+
 def test_without_a_gap_nothing_is_known_of_growth() -> None:
     for below in (1.0, 1.5, np.inf, np.nan):
         assert np.array_equal(growth_bounds(np.array([2.0, 1.0]), np.eye(2), below, 2), [np.inf, np.inf])
@@ -303,6 +311,14 @@ def test_a_cluster_that_goes_on_past_what_is_known_has_no_bound() -> None:
     assert vector_bounds(theta[:2], squares[:2], 2, 0.5)[1] < 1e-5
 
 
+def test_rounding_turns_vectors_as_residuals_of_its_size_do() -> None:
+    theta, r = np.array([3.0, 1.0]), np.array([1e-4, 2e-4])
+    by_rounding = vector_bounds(theta, np.zeros(2), 2, 0.5, rounding=1e-4)
+    np.testing.assert_allclose(by_rounding, vector_bounds(theta, np.full(2, 1e-8), 2, 0.5), rtol=1e-3)
+    both = vector_bounds(theta, r**2, 2, 0.5, rounding=1e-4)
+    np.testing.assert_allclose(both, vector_bounds(theta, (r + 1e-4) ** 2, 2, 0.5), rtol=1e-3)
+
+
 def test_vectors_that_only_rounding_groups_have_no_bound() -> None:
     theta = np.array([3.0, 1 + 1e-15, 1.0, 0.5])
     for r, sure in ((1e-15, False), (1e-9, True)):  # residuals of rounding might tell them apart at another time
@@ -368,6 +384,15 @@ def test_relative_errors_are_half_of_those_of_squares() -> None:
     # A value above its quotient is off by 0.4, which is more of the exact one.
     found = relative_errors(np.array([1.0]), np.array([0.36]), np.array([0.0]), 0.0)
     assert found[0] == pytest.approx(0.4 / 0.6, rel=10 * EPS)
+
+
+def test_a_value_changes_with_its_square_by_the_most_that_is_possible() -> None:
+    S, squares = np.array([1.0, 1.0, 1.0, 0.1, 0.0]), np.array([1e-9, 0.5, 0.99, 1.0, 1.0])
+    down, up = S - np.sqrt(np.maximum(S**2 - squares, 0)), np.sqrt(S**2 + squares) - S
+    for columns in (0.0, 0.01):
+        found = rounding_bounds(S, columns, squares)
+        assert np.all(found >= np.maximum(down, up) + columns - 10 * EPS)
+        np.testing.assert_allclose(found[:3], down[:3] + columns, rtol=1e-6)
 
 
 def test_zeros_are_right_where_what_is_left_of_them_is_rounding() -> None:

@@ -220,6 +220,8 @@ def test_data_without_variance_or_components() -> None:
     none = ss.PCA(n_components=0).fit(X)
     assert read(none).total == pytest.approx(X.var(axis=0, ddof=1).sum())
     drawn(scree(none))
+    half = ss.PCA(n_components=0, preprocess=ss.transforms.Select(np.arange(X.shape[1]) % 2 == 0)).fit(X)
+    assert read(half).total == pytest.approx(X[:, ::2].var(axis=0, ddof=1).sum())
 
 
 def test_one_component_has_loadings() -> None:

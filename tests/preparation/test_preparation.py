@@ -295,3 +295,19 @@ def test_pca_decomposes_the_matrix_that_svd_does(shift: str, scale: str, weighte
     pca = ss.PCA(3, shift=setting, scale=SCALES[scale], solver=Exact()).fit(X, sample_weight=w, **data)
     assert np.array_equal(pca.singular_values_, F.S)
     assert np.array_equal(pca.components_, F.Vh)
+
+
+def test_errors_of_entries_count_twice_where_the_scale_is_computed_from_them() -> None:
+    A = ss.as_operator(np.random.default_rng(0).poisson(2.0, (60, 8)).astype(float))
+    entries = (ss.transforms.PearsonResiduals(theta=5.0),)
+    by_name = Preparation("mean", "std", entries=entries).learn(A)
+    by_vector = Preparation("mean", by_name.scale, entries=entries).learn(A)
+    assert by_name.perturbation == pytest.approx(2 * np.array(by_vector.perturbation), rel=1e-6)
+
+
+def test_rows_without_weight_are_shifted_by_the_regression_too() -> None:
+    rng = np.random.default_rng(0)
+    X, C, w = rng.standard_normal((20, 5)), rng.standard_normal((20, 2)), np.r_[np.zeros(4), np.ones(16)]
+    A = ss.as_operator(X)
+    S, learned = ss.Covariates(C).learn(A, A.moments(w), w)
+    np.testing.assert_allclose(S.rows(0, 20), learned.points(20, C), atol=100 * EPS)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import shiftsvd as ss
+from shiftsvd.solvers import reading
 from shiftsvd.solvers.base import Factors, Solver
 from tests.support.matrices import EPS
 
@@ -207,3 +208,11 @@ def test_bounds_that_are_told_hold_at_a_loose_tolerance_just_above_a_bulk(seed: 
         F = solver(ss.as_operator(sparse.csr_array(sparse.diags_array(S.astype(np.float32)))), 1, seed)
         exact = float(np.float32(1.003))
         assert abs(F.S[0] - exact) / exact <= F.info.value_errors[0]
+
+
+def test_values_that_rounding_joins_with_values_that_were_not_read_are_as_certain_as_squares() -> None:
+    read, noise, nothing = np.array([3.0, 1.0]), 1e-6, np.zeros(3)
+    for others, joined in (([1 - 1e-7], [False, True]), ([0.5], [False, False]), ([], [False, False])):
+        theta = np.append(read, others)
+        found = reading._mixing_errors(read, theta, nothing[:2], nothing[: len(others)], noise)
+        np.testing.assert_allclose(found, np.where(joined, noise / (2 * read), 0))

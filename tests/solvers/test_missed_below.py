@@ -8,6 +8,8 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
+from shiftsvd.numerics.bounds import Ritz
+from shiftsvd.solvers import reading
 from shiftsvd.solvers.constants import PROBES
 from shiftsvd.solvers.probe import Proven
 from tests.support.matrices import EPS, Array, in_double, with_values
@@ -142,3 +144,12 @@ def test_the_chances_that_the_probes_of_a_run_are_wrong_add_up_to_no_more_than_i
     assert not Proven(8, n_probes=PROBES).needs_probe([(1, 0.0)])
     assert sum(chances) <= 1e-3
     assert min(chances) > 0
+
+
+@pytest.mark.parametrize("share", [0.99, 1.01])
+def test_a_fit_is_complete_up_to_the_limit_of_missed_values_and_no_further(share: float) -> None:
+    ritz = Ritz(np.array([4.0]), np.zeros((1, 1)), 1, 0.0, known=(2 * 1.05 * share) ** 2)
+    nothing, none = np.zeros(1), np.zeros(0, np.intp)
+    found = reading.certified(ss.as_operator(np.eye(3)), ritz, np.array([2.0]), nothing, nothing, none, 0.05, nothing)
+    assert found.complete == (share < 1)
+    assert found.missed_below == pytest.approx(2 * 1.05 * share)

@@ -76,3 +76,11 @@ def test_a_light_row_without_a_term_is_not_lost_and_none_is_left_over(weights: n
     np.testing.assert_allclose(idf, exact, rtol=1e-14)
     ranks = ss.Ranks().learn(X, weights)
     np.testing.assert_allclose(ranks.columns[1, 2], (weights[1] + 1) / 2, rtol=1e-12, atol=1e-15 * weights.sum())
+
+
+def test_what_mutual_information_rounds_includes_the_logarithms_of_shares() -> None:
+    X = np.array([[1e12, 1.0], [1e12, 0.0]])
+    how = ss.PMI(smoothing=0, context_power=1)
+    fitted = how.learn(X)
+    L, R = how.rounded_at(fitted.rows(ss.as_operator(X)), fitted)
+    assert np.all(np.abs(L) @ np.abs(R).T >= np.abs(np.log(X.sum(axis=0) / X.sum())))

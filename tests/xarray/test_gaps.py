@@ -180,3 +180,10 @@ def test_cells_with_a_single_value_are_told_and_have_no_anomaly(missing: Any, gr
     assert abs(eofs.components[:, 5, 6]).max() == 0
     left = (reconstruct(eofs) - da)[:, 5, 6]
     assert float(abs(left).max()) < 1e-9 * 300
+
+
+def test_deviations_of_a_field_with_gaps_are_those_of_its_values() -> None:
+    values = np.random.default_rng(0).standard_normal((12, 3, 4))
+    values[2, 1, 1] = values[5, 0, 3] = np.nan
+    eofs = pca(xarray.DataArray(values, dims=("time", "lat", "lon")), 1, missing="mean")
+    np.testing.assert_allclose(eofs.standard_deviation, np.nanstd(values, axis=0, ddof=1), rtol=1e-9)

@@ -50,7 +50,7 @@ def lazy_scores(estimator: Any, X: Any) -> Any:
 
 def lazy_points(estimator: Any, Z: Any) -> Any:
     dtype = np.result_type(Z.dtype, estimator.components_.dtype)
-    return _by_rows(estimator, Z.rechunk({1: -1}), "inverse_transform", estimator.n_features_in_, dtype)
+    return _by_rows(estimator, Z.rechunk({1: -1}), "inverse_transform", estimator.components_.shape[1], dtype)
 
 
 def _by_rows(estimator: Any, X: Any, method: str, columns: int, dtype: Any) -> Any:

@@ -124,7 +124,7 @@ def read(model: Any) -> Fit:
         return Fit(model, ratios, 1.0, errors)
     if share := float(ratios.sum()):
         return Fit(model, variances, float(variances.sum()) / share, errors)
-    n_values = int(min(model.n_samples_, model.n_features_in_))  # all variance is noise: there are no components
+    n_values = int(min(model.n_samples_, model.components_.shape[1]))  # all variance is noise: there are no components
     return Fit(model, variances, float(model.noise_variance_) * n_values, errors)
 
 

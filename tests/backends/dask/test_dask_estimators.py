@@ -71,6 +71,8 @@ def test_points_of_lazy_scores_are_lazy(whiten: bool, counted: Any) -> None:
     np.testing.assert_allclose(back.compute(), D, atol=1e-9)
     with pytest.raises(ValueError, match=r"scores must have shape \(n_samples, 12\), got shape \(200, 5\)"):
         pca.inverse_transform(X[:, :5])
+    some = ss.PCA(2, preprocess=ss.transforms.Select(np.arange(4)), random_state=0, whiten=whiten).fit(D)
+    assert some.inverse_transform(some.transform(X)).chunks == (X.chunks[0], (4,))
     svd = ss.TruncatedSVD(12, random_state=0)
     with pytest.warns(UserWarning, match="first component is the mean"):
         svd.fit(D)
