@@ -1574,8 +1574,8 @@ FAULTS = (
     fault(
         "values of a Hermitian matrix that may have been missed",
         "solvers/hermitian.py",
-        "converged = self._converged(ritz, proven) and self.complete(ritz, proven)",
-        "converged = self._converged(ritz, proven)",
+        "converged = self.converged(ritz, proven) and self.complete(ritz, proven)",
+        "converged = self.converged(ritz, proven)",
         "estimators/test_pcoa.py",
         "estimators/test_graphs.py",
         "solvers",
