@@ -7,6 +7,7 @@ import pytest
 from scipy.sparse import csc_array, csr_array
 
 import shiftsvd as ss
+from shiftsvd.solvers import pencil
 
 RNG = np.random.default_rng(0)
 KINDS = ("dense", "sparse", "offset", "same", "low rank", "single", "wide")
@@ -79,6 +80,18 @@ def test_a_path_holds_its_bounds_for_every_alpha(kind: str) -> None:
         for j, bound in enumerate(model.vector_errors_):
             own = W[:, np.abs(values - values[j]) <= 10 * rounding]
             assert np.linalg.norm(V[:, j] - own @ (own.T @ V[:, j])) <= bound + 1e-9
+
+
+@pytest.mark.filterwarnings("ignore:Components")
+def test_restarts_keep_residuals_of_a_target_far_smaller_than_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pencil, "columns_of", lambda *_: 80)
+    rng, n = np.random.default_rng(1), 150
+    X, B = (rng.standard_normal((300, n)) * rng.permutation(0.98 ** np.arange(n)) * size for size in (1e-4, 1e3))
+    estimator = ss.ContrastivePCA(3, max_passes=8, random_state=0)
+    for model in estimator.path(X, background=B, alphas=[0.0, 1e-14, 1.0]):
+        values = np.linalg.eigvalsh(np.cov(X, rowvar=False) - model.alpha * np.cov(B, rowvar=False))
+        errors = np.abs(model.eigenvalues_[:, None] - values).min(axis=1)
+        assert np.all(errors <= model.eigenvalue_errors_)
 
 
 def test_twenty_alphas_take_at_most_three_times_the_passes_of_one() -> None:

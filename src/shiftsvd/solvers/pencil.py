@@ -8,7 +8,7 @@ import numpy as np
 from numpy.random import Generator
 from scipy.linalg import qr
 
-from shiftsvd.numerics.bounds import BEYOND, NEIGHBOURS, CountBound, Ritz, proves, rounding_of, value_bounds
+from shiftsvd.numerics.bounds import BEYOND, NEIGHBOURS, TINY, CountBound, Ritz, proves, rounding_of, value_bounds
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, orth, subtract_product, times
 from shiftsvd.operators import Panel
@@ -157,18 +157,19 @@ class Basis:
         kept = Z.shape[1]
         X = qr(Z)[0]
         projected = X.T @ self.H @ X
-        G = np.hstack(
-            [
-                np.vstack([(w @ projected.reshape(2, -1)).reshape(len(X), -1)[kept:, :kept], C @ X[:, :kept]])
-                for w, C in zip(self.mix, self.C, strict=True)
-            ]
-        )
-        K, R, _ = qr(G, mode="economic", pivoting=True)
-        K = K[:, : np.count_nonzero(np.abs(np.diagonal(R)) > 8 * len(X) * EPS * np.abs(projected).max(initial=0))]
+        parts = [
+            np.vstack([(w @ projected.reshape(2, -1)).reshape(len(X), -1)[kept:, :kept], C @ X[:, :kept]])
+            for w, C in zip(self.mix, self.C, strict=True)
+        ]
+        # Rounding errors are relative to each matrix; target and background may differ by orders of magnitude.
+        scales = np.maximum(np.abs(self.mix) @ np.abs(projected).max(axis=(1, 2)), TINY)
+        scaled = np.hstack([G / scale for G, scale in zip(parts, scales, strict=True)])
+        K, R, _ = qr(scaled, mode="economic", pivoting=True)
+        K = K[:, : np.count_nonzero(np.abs(np.diagonal(R)) > 8 * len(X) * EPS)]
         rest = np.hstack([self.Q, self.S])
         self.S = times(rest, np.vstack([X[:, kept:] @ K[: len(X) - kept], K[len(X) - kept :]]))
         self.Q, self.H = times(self.Q, X[:, :kept]), projected[:, :kept, :kept]
-        self.C = np.stack([K.T @ part for part in np.split(G, len(self.mix), axis=1)])
+        self.C = np.stack([K.T @ G for G in parts])
 
 
 class Plan(NamedTuple):
