@@ -113,6 +113,12 @@ def test_chosen_alphas_represent_the_different_components() -> None:
     alphas = [0, 0.01, 0.1, 1, 8, 10, 12, 15, 200, 300, 500]  # the first axis, the second, the third
     chosen = ss.ContrastivePCA(1, random_state=0).path(X, background=B, alphas=alphas, choose=2)
     assert [int(np.abs(model.components_).argmax()) for model in chosen] == [1, 2]
+    for order in ([0, 10], [10, 0]):
+        (one,) = ss.ContrastivePCA(1, random_state=0).path(X, background=B, alphas=order, choose=1)
+        assert one.alpha == 10
+    shuffled = ss.ContrastivePCA(1, random_state=0).path(X, background=B, alphas=alphas[::-1], choose=4)
+    chosen = ss.ContrastivePCA(1, random_state=0).path(X, background=B, alphas=alphas, choose=4)
+    assert [model.alpha for model in shuffled[::-1]] == [model.alpha for model in chosen]
     every = ss.ContrastivePCA(1, random_state=0).path(X, background=B, alphas=alphas[:3], choose=5)
     assert [model.alpha for model in every] == alphas[:3]
     same = ss.ContrastivePCA(1, random_state=0).path(X, background=B, alphas=[0, 0, 0, 0], choose=3)

@@ -230,17 +230,19 @@ def _medoids(models: list[Any], count: int, rng: Generator) -> list[int]:
         return list(range(len(models)))
     from sklearn.cluster import SpectralClustering  # takes a second to import
 
-    V = np.stack([model.components_ for model in models])
+    order = np.argsort([model.alpha for model in models], kind="stable")
+    V = np.stack([models[j].components_ for j in order])
     cosines = np.linalg.svd(V[:, None] @ V[None].swapaxes(-1, -2), compute_uv=False)
     affinity = np.clip(cosines.prod(axis=-1), UNLIKE, 1)
     seed = int(rng.integers(2**31))
-    n_clusters = min(count + 1, len(models) - 1)
-    labels = SpectralClustering(n_clusters, affinity="precomputed", random_state=seed).fit(affinity).labels_
-    plain = labels[int(np.argmin([model.alpha for model in models]))]
-    clusters = [np.flatnonzero(labels == label) for label in np.unique(labels) if label != plain]
+    if count + 1 == len(models):
+        labels = np.arange(len(models))
+    else:
+        labels = SpectralClustering(count + 1, affinity="precomputed", random_state=seed).fit(affinity).labels_
+    clusters = [np.flatnonzero(labels == label) for label in np.unique(labels) if label != labels[0]]
     chosen = [int(each[affinity[np.ix_(each, each)].sum(axis=1).argmax()]) for each in clusters]
     while len(chosen) < count:  # fewer clusters than asked for: add the least similar
         nearest = affinity[:, chosen].max(axis=1, initial=0)
         nearest[chosen] = np.inf
         chosen.append(int(nearest.argmin()))
-    return sorted(chosen)
+    return sorted(int(order[j]) for j in chosen)
