@@ -10,9 +10,9 @@ from numpy.random import Generator
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.backends import as_operator
-from shiftsvd.errors import Refused, Setting, few, refuse
+from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.estimators.features import Components, checked
-from shiftsvd.estimators.settings import as_one_fit, random_generator
+from shiftsvd.estimators.settings import as_one_fit, random_generator, warn_unconverged
 from shiftsvd.front import integer, nonnegative
 from shiftsvd.numerics.bounds import residual_rounding
 from shiftsvd.numerics.moments import Vector
@@ -20,7 +20,6 @@ from shiftsvd.numerics.orth import phases
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.runs.memory import affordable
-from shiftsvd.runs.messages import warn
 from shiftsvd.solvers.base import TOL, check_tol
 from shiftsvd.solvers.factors import shift_rounding
 from shiftsvd.solvers.pencil import Member, family_bytes, leading_of_all
@@ -187,11 +186,8 @@ class ContrastivePCA(Components):
         self.eigenvalues_, self.eigenvalue_errors_ = found.values, found.value_errors
         self.vector_errors_, self.converged_ = found.sines, found.converged
         if not self.converged_:
-            warn(
-                f"Components {few(1 + np.flatnonzero(~(found.sines <= self.tol)))} did not converge in "
-                f"{self.n_passes_:,} passes. Equal eigenvalues have no eigenvectors of their own; for others, raise ",
-                *(Setting("max_passes"), " or ", Setting("tol"), "."),
-            )
+            unconverged = 1 + np.flatnonzero(~(found.sines <= self.tol))
+            warn_unconverged(unconverged, f"{self.n_passes_:,} passes", "max_passes")
         return self
 
     def fit_transform(self, X: Any, y: Any = None, *, background: Any = None) -> Any:
