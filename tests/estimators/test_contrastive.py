@@ -184,6 +184,33 @@ def test_few_passes_give_all_components_unconverged() -> None:
     assert not model.converged_
 
 
+def test_plans_of_a_later_pass_hold_after_a_missed_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [1]  # vectors that the first probe finds
+    monkeypatch.setattr(pencil, "AT_ONCE", 1)
+    monkeypatch.setattr(pencil, "columns_of", lambda *_: 100)
+    monkeypatch.setattr(
+        pencil.Family, "plans", lambda self, members: [plan for i in members if (plan := self.plan([i])) is not None]
+    )
+    monkeypatch.setattr(pencil.ProbeChain, "missed", lambda self: self.basis.Q[:, : found.pop() if found else 0])
+    rng, n = np.random.default_rng(0), 200
+    X, B = (rng.standard_normal((400, n)) * rng.permutation(0.9 ** np.arange(n)) for _ in range(2))
+    path = ss.ContrastivePCA(3, random_state=0).path(X, background=B, alphas=[0.0, 1.0, 10.0])
+    assert all(model.converged_ for model in path)
+
+
+def test_a_failure_of_lapack_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    X, B = pair("dense", np.random.default_rng(6))
+    X, B = np.hstack([X] * 6) + RNG.standard_normal((120, 120)), np.hstack([B] * 6)
+    expected = ss.ContrastivePCA(2, random_state=0).path(X, background=B, alphas=[0.0, 1.0, 9.0])
+    monkeypatch.setattr(np.linalg, "svd", fail)
+    path = ss.ContrastivePCA(2, random_state=0).path(X, background=B, alphas=[0.0, 1.0, 9.0])
+    for model, one in zip(path, expected, strict=True):
+        assert np.allclose(model.eigenvalues_, one.eigenvalues_, rtol=1e-8, atol=1e-10)
+
+
 def test_a_missing_proof_is_named() -> None:
     rng, scales = np.random.default_rng(0), 0.9 ** np.arange(250)
     X, B = rng.standard_normal((300, 250)) * scales, rng.standard_normal((300, 250)) * scales[::-1]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
-from scipy.linalg import qr
+from scipy.linalg import qr, svd
 
 from shiftsvd.numerics.bounds import BEYOND, NEIGHBOURS, TINY, CountBound, Ritz, proves, rounding_of, value_bounds
 from shiftsvd.numerics.moments import Vector
@@ -335,7 +335,7 @@ class Family:
     def step(self, directions: Panel) -> None:
         basis, b = self.basis, self.block
         if basis.S.shape[1] > b:
-            U, s, _ = np.linalg.svd(directions, full_matrices=False)
+            U, s = left_vectors(directions, False)
             b = int(np.clip(np.count_nonzero(s > WEAK * s[0]), b, TOGETHER * b))
             basis.turn(U[:, :b])
         if basis.size < self.k and basis.S.shape[1] < b:
@@ -424,7 +424,7 @@ class Family:
         N = self.basis.size
         if Z[0].shape[1] == N:
             return np.eye(N), N
-        U, s, _ = np.linalg.svd(np.hstack(Z), full_matrices=len(Z) * Z[0].shape[1] < N)
+        U, s = left_vectors(np.hstack(Z), len(Z) * Z[0].shape[1] < N)
         return U, int(np.count_nonzero(s > LOST * self.criterion.tol))
 
     def restricted(self, i: int, Z: Panel) -> Ritz:
@@ -442,7 +442,9 @@ class Family:
         probability = PROBABILITY * SERIES / self.n_probes**2
         columns = min(max(self.block, LEAST_COLUMNS), self.n - plan.Z.shape[1])
         Omega = self.rng.standard_normal((self.n, columns))
-        return ProbeChain.of(plan, times(self.basis.Q, plan.Z), Omega, probability)
+        # Earlier probes may have extended the basis since the plan was made.
+        V = times(self.basis.Q[:, : len(plan.Z)], plan.Z)
+        return ProbeChain.of(plan, V, Omega, probability)
 
     def include(self, X: Panel) -> None:
         """Extend the basis by X."""
@@ -463,6 +465,16 @@ class Family:
         converged = self.is_proven(i) and bool(np.all(sines <= self.criterion.tol))
         V = times(self.basis.Q, Z[:, :k])
         return Member(ritz.theta[:k].copy(), V, forms, errors, sines, converged, self.n_passes)
+
+
+def left_vectors(X: Panel, full: bool) -> tuple[Panel, Vector]:
+    """Return left singular vectors and singular values."""
+    try:
+        U, s, _ = np.linalg.svd(X, full_matrices=full)
+    except np.linalg.LinAlgError:
+        # Divide and conquer (dgesdd) fails for some finite matrices, also in OpenBLAS 0.3.31.
+        U, s, _ = svd(X, full_matrices=full, lapack_driver="gesvd")
+    return U, s
 
 
 def batches(items: Sequence[Plan], size: int) -> list[Sequence[Plan]]:
