@@ -125,6 +125,14 @@ def test_chosen_alphas_represent_the_different_components() -> None:
     assert len(same) == 3
 
 
+def test_of_two_equally_good_alphas_the_least_is_chosen_in_any_order() -> None:
+    rng, scales = np.random.default_rng(0), 0.9 ** np.arange(250)
+    X, B = rng.standard_normal((300, 250)) * scales, rng.standard_normal((300, 250)) * scales[::-1]
+    for alphas in ([10, 0, 5], [0, 10, 5]):
+        (one,) = ss.ContrastivePCA(2, random_state=0).path(X, background=B, alphas=alphas, choose=1)
+        assert one.alpha == 5
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -229,7 +229,7 @@ def _medoids(models: list[Any], count: int, rng: Generator) -> list[int]:
     order = np.argsort([model.alpha for model in models], kind="stable")
     V = np.stack([models[j].components_ for j in order])
     cosines = np.linalg.svd(V[:, None] @ V[None].swapaxes(-1, -2), compute_uv=False)
-    affinity = np.clip(cosines.prod(axis=-1), UNLIKE, 1)
+    affinity = np.clip(cosines.prod(axis=-1), UNLIKE, 1).round(9)  # rounding errors must not decide between equal sums
     seed = int(rng.integers(2**31))
     if count + 1 == len(models):
         labels = np.arange(len(models))
