@@ -126,6 +126,7 @@ def test_chosen_alphas_have_numbered_files(home: Path) -> None:
     assert len(found["contrasts"]) == 2
     assert ss.load_model("out/model_2.safetensors").alpha == found["contrasts"][1]["alpha"]
     assert len(told("contrast", "X.npy", "--background", "B.csv", "--choose", 3, "-q")["contrasts"]) == 3
+    assert told("contrast", "X.npy", "--background", "B.csv", "--alpha", 1, "--choose", 3, "-q")["alpha"] == 1
 
 
 def test_categories_of_the_background_are_those_of_the_target(home: Path) -> None:

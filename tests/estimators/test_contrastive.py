@@ -7,6 +7,7 @@ import pytest
 from scipy.sparse import csc_array, csr_array
 
 import shiftsvd as ss
+from shiftsvd.solvers import pencil
 
 RNG = np.random.default_rng(0)
 KINDS = ("dense", "sparse", "offset", "same", "low rank", "single", "wide")
@@ -56,6 +57,7 @@ def test_components_are_those_of_the_difference_of_covariances(kind: str, alpha:
     assert np.allclose(model.transform(X), (dense - dense.mean(axis=0)) @ V, rtol=1e-4, atol=1e-4 * np.abs(dense).max())
 
 
+@pytest.mark.filterwarnings("ignore:Components")
 @pytest.mark.parametrize("kind", ["dense", "shared", "same", "low rank", "wide"])
 def test_a_path_holds_its_bounds_for_every_alpha(kind: str) -> None:
     rng, n, alphas = np.random.default_rng(3), 200, [2.0, 0.0, 0.1, 40.0, 2.0, 7.5]
@@ -69,7 +71,8 @@ def test_a_path_holds_its_bounds_for_every_alpha(kind: str) -> None:
     C, E = np.cov(X, rowvar=False), np.cov(B, rowvar=False)
     assert [model.alpha for model in path] == alphas
     for alpha, model in zip(alphas, path, strict=True):
-        assert model.converged_ or kind == "same"
+        assert model.converged_ == np.all(model.vector_errors_ <= 1e-6)
+        assert model.converged_ or kind in ("same", "low rank")
         values, W = np.linalg.eigh(C - alpha * E)
         values, W, V = values[::-1], W[:, ::-1], model.components_.T
         rounding = 1e-13 * (np.trace(C) + alpha * np.trace(E))
@@ -79,6 +82,18 @@ def test_a_path_holds_its_bounds_for_every_alpha(kind: str) -> None:
         for j, bound in enumerate(model.vector_errors_):
             own = W[:, np.abs(values - values[j]) <= 10 * rounding]
             assert np.linalg.norm(V[:, j] - own @ (own.T @ V[:, j])) <= bound + 1e-9
+
+
+@pytest.mark.filterwarnings("ignore:Components")
+def test_restarts_keep_residuals_of_a_target_far_smaller_than_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pencil, "columns_of", lambda *_: 80)
+    rng, n = np.random.default_rng(1), 150
+    X, B = (rng.standard_normal((300, n)) * rng.permutation(0.98 ** np.arange(n)) * size for size in (1e-4, 1e3))
+    estimator = ss.ContrastivePCA(3, max_passes=8, random_state=0)
+    for model in estimator.path(X, background=B, alphas=[0.0, 1e-14, 1.0]):
+        values = np.linalg.eigvalsh(np.cov(X, rowvar=False) - model.alpha * np.cov(B, rowvar=False))
+        errors = np.abs(model.eigenvalues_[:, None] - values).min(axis=1)
+        assert np.all(errors <= model.eigenvalue_errors_)
 
 
 def test_twenty_alphas_take_at_most_three_times_the_passes_of_one() -> None:
@@ -98,10 +113,24 @@ def test_chosen_alphas_represent_the_different_components() -> None:
     alphas = [0, 0.01, 0.1, 1, 8, 10, 12, 15, 200, 300, 500]  # the first axis, the second, the third
     chosen = ss.ContrastivePCA(1, random_state=0).path(X, background=B, alphas=alphas, choose=2)
     assert [int(np.abs(model.components_).argmax()) for model in chosen] == [1, 2]
+    for order in ([0, 10], [10, 0]):
+        (one,) = ss.ContrastivePCA(1, random_state=0).path(X, background=B, alphas=order, choose=1)
+        assert one.alpha == 10
+    shuffled = ss.ContrastivePCA(1, random_state=0).path(X, background=B, alphas=alphas[::-1], choose=4)
+    chosen = ss.ContrastivePCA(1, random_state=0).path(X, background=B, alphas=alphas, choose=4)
+    assert [model.alpha for model in shuffled[::-1]] == [model.alpha for model in chosen]
     every = ss.ContrastivePCA(1, random_state=0).path(X, background=B, alphas=alphas[:3], choose=5)
     assert [model.alpha for model in every] == alphas[:3]
     same = ss.ContrastivePCA(1, random_state=0).path(X, background=B, alphas=[0, 0, 0, 0], choose=3)
     assert len(same) == 3
+
+
+def test_of_two_equally_good_alphas_the_least_is_chosen_in_any_order() -> None:
+    rng, scales = np.random.default_rng(0), 0.9 ** np.arange(250)
+    X, B = rng.standard_normal((300, 250)) * scales, rng.standard_normal((300, 250)) * scales[::-1]
+    for alphas in ([10, 0, 5], [0, 10, 5]):
+        (one,) = ss.ContrastivePCA(2, random_state=0).path(X, background=B, alphas=alphas, choose=1)
+        assert one.alpha == 5
 
 
 @pytest.mark.parametrize(
@@ -160,4 +189,40 @@ def test_few_passes_give_all_components_unconverged() -> None:
     X, B = RNG.standard_normal((40, 90)), RNG.standard_normal((50, 90))
     model = ss.ContrastivePCA(30, max_passes=1, random_state=0).fit(X, background=B)
     assert model.components_.shape == (30, 90)
+    assert not model.converged_
+
+
+def test_plans_of_a_later_pass_hold_after_a_missed_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [1]  # vectors that the first probe finds
+    monkeypatch.setattr(pencil, "AT_ONCE", 1)
+    monkeypatch.setattr(pencil, "columns_of", lambda *_: 100)
+    monkeypatch.setattr(
+        pencil.Family, "plans", lambda self, members: [plan for i in members if (plan := self.plan([i])) is not None]
+    )
+    monkeypatch.setattr(pencil.ProbeChain, "missed", lambda self: self.basis.Q[:, : found.pop() if found else 0])
+    rng, n = np.random.default_rng(0), 200
+    X, B = (rng.standard_normal((400, n)) * rng.permutation(0.9 ** np.arange(n)) for _ in range(2))
+    path = ss.ContrastivePCA(3, random_state=0).path(X, background=B, alphas=[0.0, 1.0, 10.0])
+    assert all(model.converged_ for model in path)
+
+
+def test_a_failure_of_lapack_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    X, B = pair("dense", np.random.default_rng(6))
+    X, B = np.hstack([X] * 6) + RNG.standard_normal((120, 120)), np.hstack([B] * 6)
+    expected = ss.ContrastivePCA(2, random_state=0).path(X, background=B, alphas=[0.0, 1.0, 9.0])
+    monkeypatch.setattr(np.linalg, "svd", fail)
+    path = ss.ContrastivePCA(2, random_state=0).path(X, background=B, alphas=[0.0, 1.0, 9.0])
+    for model, one in zip(path, expected, strict=True):
+        assert np.allclose(model.eigenvalues_, one.eigenvalues_, rtol=1e-8, atol=1e-10)
+
+
+def test_a_missing_proof_is_named() -> None:
+    rng, scales = np.random.default_rng(0), 0.9 ** np.arange(250)
+    X, B = rng.standard_normal((300, 250)) * scales, rng.standard_normal((300, 250)) * scales[::-1]
+    with pytest.warns(UserWarning, match="^Components may have been missed: 5 passes did not prove"):
+        model = ss.ContrastivePCA(2, tol=1e-2, max_passes=4, random_state=0).fit(X, background=B)
+    assert np.all(model.vector_errors_ <= 1e-2)
     assert not model.converged_

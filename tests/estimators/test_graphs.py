@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import shiftsvd as ss
 from shiftsvd.backends.affinity import affinity_of_edges
+from shiftsvd.solvers import constants
 
 ROUNDING = 4e-15  # of the eigenvalues of LAPACK
 
@@ -307,6 +308,15 @@ def test_cosines_of_a_row_that_dominates_its_columns(least: float) -> None:
     )
     assert ours.converged_
     assert np.allclose(ours.eigenvalues_, formed.eigenvalues_, atol=1e-13)
+
+
+@pytest.mark.filterwarnings("ignore:Components|The graph has")
+def test_nothing_converges_without_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "PROBES", 0)
+    W = random_array((200, 200), density=0.1, rng=np.random.default_rng(0), format="csr")
+    model = ss.SpectralEmbedding(2, affinity="precomputed", tol=1e-3, random_state=0).fit(W + W.T)
+    assert np.all(model.vector_errors_ <= 1e-3)
+    assert not model.converged_
 
 
 def test_cosines_that_underflow_connect_nothing() -> None:

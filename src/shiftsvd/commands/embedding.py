@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 import numpy as np
+from click.core import ParameterSource
 
 from shiftsvd.backends.columns import some_columns
 from shiftsvd.backends.files import left_beside
@@ -141,8 +142,8 @@ def _same_features(B: Operator, found: Any, n: int, wanted: Any, settings: Setti
 
 
 def _alphas(settings: Settings) -> list[float]:
-    alphas = list(dict.fromkeys(settings.alphas))
-    return list(ALPHAS) if settings.choose and len(alphas) == 1 else alphas
+    given = click.get_current_context().get_parameter_source("alphas") is not ParameterSource.DEFAULT
+    return list(dict.fromkeys(settings.alphas)) if given or not settings.choose else list(ALPHAS)
 
 
 def _suffixes(settings: Settings) -> list[str]:

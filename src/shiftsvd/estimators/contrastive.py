@@ -10,9 +10,9 @@ from numpy.random import Generator
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.backends import as_operator
-from shiftsvd.errors import Refused, Setting, few, refuse
+from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.estimators.features import Components, checked
-from shiftsvd.estimators.settings import as_one_fit, random_generator
+from shiftsvd.estimators.settings import as_one_fit, random_generator, warn_unconverged
 from shiftsvd.front import integer, nonnegative
 from shiftsvd.numerics.bounds import residual_rounding
 from shiftsvd.numerics.moments import Vector
@@ -20,7 +20,6 @@ from shiftsvd.numerics.orth import phases
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.runs.memory import affordable
-from shiftsvd.runs.messages import warn
 from shiftsvd.solvers.base import TOL, check_tol
 from shiftsvd.solvers.factors import shift_rounding
 from shiftsvd.solvers.pencil import Member, family_bytes, leading_of_all
@@ -187,11 +186,8 @@ class ContrastivePCA(Components):
         self.eigenvalues_, self.eigenvalue_errors_ = found.values, found.value_errors
         self.vector_errors_, self.converged_ = found.sines, found.converged
         if not self.converged_:
-            warn(
-                f"Components {few(1 + np.flatnonzero(~(found.sines <= self.tol)))} did not converge in "
-                f"{self.n_passes_:,} passes. Equal eigenvalues have no eigenvectors of their own; for others, raise ",
-                *(Setting("max_passes"), " or ", Setting("tol"), "."),
-            )
+            unconverged = 1 + np.flatnonzero(~(found.sines <= self.tol))
+            warn_unconverged(unconverged, f"{self.n_passes_:,} passes", "max_passes")
         return self
 
     def fit_transform(self, X: Any, y: Any = None, *, background: Any = None) -> Any:
@@ -230,17 +226,19 @@ def _medoids(models: list[Any], count: int, rng: Generator) -> list[int]:
         return list(range(len(models)))
     from sklearn.cluster import SpectralClustering  # takes a second to import
 
-    V = np.stack([model.components_ for model in models])
+    order = np.argsort([model.alpha for model in models], kind="stable")
+    V = np.stack([models[j].components_ for j in order])
     cosines = np.linalg.svd(V[:, None] @ V[None].swapaxes(-1, -2), compute_uv=False)
-    affinity = np.clip(cosines.prod(axis=-1), UNLIKE, 1)
+    affinity = np.clip(cosines.prod(axis=-1), UNLIKE, 1).round(9)  # rounding errors must not decide between equal sums
     seed = int(rng.integers(2**31))
-    n_clusters = min(count + 1, len(models) - 1)
-    labels = SpectralClustering(n_clusters, affinity="precomputed", random_state=seed).fit(affinity).labels_
-    plain = labels[int(np.argmin([model.alpha for model in models]))]
-    clusters = [np.flatnonzero(labels == label) for label in np.unique(labels) if label != plain]
+    if count + 1 == len(models):
+        labels = np.arange(len(models))
+    else:
+        labels = SpectralClustering(count + 1, affinity="precomputed", random_state=seed).fit(affinity).labels_
+    clusters = [np.flatnonzero(labels == label) for label in np.unique(labels) if label != labels[0]]
     chosen = [int(each[affinity[np.ix_(each, each)].sum(axis=1).argmax()]) for each in clusters]
     while len(chosen) < count:  # fewer clusters than asked for: add the least similar
         nearest = affinity[:, chosen].max(axis=1, initial=0)
         nearest[chosen] = np.inf
         chosen.append(int(nearest.argmin()))
-    return sorted(chosen)
+    return sorted(int(order[j]) for j in chosen)

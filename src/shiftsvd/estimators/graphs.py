@@ -11,9 +11,9 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative, valida
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.affinity import Affinity, affinity_of_edges, affinity_of_rows
 from shiftsvd.backends.validation import before_sklearn
-from shiftsvd.errors import Part, Refused, Setting, few, plural, refuse
+from shiftsvd.errors import Part, Refused, Setting, plural, refuse
 from shiftsvd.estimators.features import Estimator, Saved, labels_of
-from shiftsvd.estimators.settings import as_one_fit, random_generator
+from shiftsvd.estimators.settings import as_one_fit, random_generator, warn_unconverged
 from shiftsvd.front import integer, nonnegative
 from shiftsvd.kernels import thread_count
 from shiftsvd.numerics.moments import Vector
@@ -104,14 +104,7 @@ class GraphEmbedding(Saved, Estimator):
         _warn_of_components(sizes, trivial)
         if not modes.converged:
             unconverged = trivial + 1 + np.flatnonzero(~(modes.sines <= self.tol))
-            warn(
-                f"Components {few(unconverged)} did not converge in {modes.n_products:,} products. Equal eigenvalues "
-                "have no eigenvectors of their own; for others, raise ",
-                Setting("max_products"),
-                " or ",
-                Setting("tol"),
-                ".",
-            )
+            warn_unconverged(unconverged, f"{modes.n_products:,} products", "max_products")
         return Y * phases(Y.T), np.append(zeros, modes.gaps)
 
     @property

@@ -1,6 +1,6 @@
 """Settings of estimators: threads, components wanted, solver, shift, randomness."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, get_args
@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, get_ar
 import numpy as np
 from numpy.random import Generator, RandomState
 
-from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.errors import Refused, Setting, few, refuse
 from shiftsvd.front import integer
 from shiftsvd.kernels import threads
 from shiftsvd.names import SklearnSolverName
 from shiftsvd.operators import Operator
 from shiftsvd.preparation.covariates import Covariates, GroupMeans
 from shiftsvd.preparation.shifts import NAMES, Shift
+from shiftsvd.runs.messages import warn
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import BlockLanczos, Exact, Gram, RandomizedSVD, ShiftedRandomizedSVD, Solver
 from shiftsvd.solvers.base import SHARE_SOLVERS
@@ -36,6 +37,16 @@ def as_one_fit(method: Callable[P, R]) -> Callable[P, R]:
             return method(*args, **named)
 
     return inside
+
+
+def warn_unconverged(components: Iterable[int], effort: str, most: str) -> None:
+    """Warn of components that exceed the tolerance; of none if one may have been missed."""
+    if listed := list(components):
+        text = f"Components {few(listed)} did not converge in {effort}. "
+        text += "Equal eigenvalues have no eigenvectors of their own; for others, raise "
+    else:
+        text = f"Components may have been missed: {effort} did not prove the opposite. Raise "
+    warn(text, Setting(most), " or ", Setting("tol"), ".")
 
 
 def wanted(n_components: Any, shape: tuple[int, int], svd_solver: str | None) -> int | float | Literal["mle"]:

@@ -170,7 +170,7 @@ class VectorLanczos(HermitianLanczos):
         return needs
 
     def complete(self, ritz: Ritz, proven: Proven) -> bool:
-        return not proven.needs_probe(self.needs(ritz, proven)) or ritz.level == -np.inf
+        return proven.covers(self.needs(ritz, proven)) or ritz.level == -np.inf
 
 
 def errors_of_pairs(product: Panel, V: Panel, theta: Vector, noise: float, limit: float) -> Vector:

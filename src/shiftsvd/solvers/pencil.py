@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
-from scipy.linalg import qr
+from scipy.linalg import qr, svd
 
-from shiftsvd.numerics.bounds import BEYOND, NEIGHBOURS, CountBound, Ritz, proves, rounding_of, value_bounds
+from shiftsvd.numerics.bounds import BEYOND, NEIGHBOURS, TINY, CountBound, Ritz, proves, rounding_of, value_bounds
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, orth, subtract_product, times
 from shiftsvd.operators import Panel
@@ -157,18 +157,19 @@ class Basis:
         kept = Z.shape[1]
         X = qr(Z)[0]
         projected = X.T @ self.H @ X
-        G = np.hstack(
-            [
-                np.vstack([(w @ projected.reshape(2, -1)).reshape(len(X), -1)[kept:, :kept], C @ X[:, :kept]])
-                for w, C in zip(self.mix, self.C, strict=True)
-            ]
-        )
-        K, R, _ = qr(G, mode="economic", pivoting=True)
-        K = K[:, : np.count_nonzero(np.abs(np.diagonal(R)) > 8 * len(X) * EPS * np.abs(projected).max(initial=0))]
+        parts = [
+            np.vstack([(w @ projected.reshape(2, -1)).reshape(len(X), -1)[kept:, :kept], C @ X[:, :kept]])
+            for w, C in zip(self.mix, self.C, strict=True)
+        ]
+        # Rounding errors are relative to each matrix; target and background may differ by orders of magnitude.
+        scales = np.maximum(np.abs(self.mix) @ np.abs(projected).max(axis=(1, 2)), TINY)
+        scaled = np.hstack([G / scale for G, scale in zip(parts, scales, strict=True)])
+        K, R, _ = qr(scaled, mode="economic", pivoting=True)
+        K = K[:, : np.count_nonzero(np.abs(np.diagonal(R)) > 8 * len(X) * EPS)]
         rest = np.hstack([self.Q, self.S])
         self.S = times(rest, np.vstack([X[:, kept:] @ K[: len(X) - kept], K[len(X) - kept :]]))
         self.Q, self.H = times(self.Q, X[:, :kept]), projected[:, :kept, :kept]
-        self.C = np.stack([K.T @ part for part in np.split(G, len(self.mix), axis=1)])
+        self.C = np.stack([K.T @ G for G in parts])
 
 
 class Plan(NamedTuple):
@@ -334,7 +335,7 @@ class Family:
     def step(self, directions: Panel) -> None:
         basis, b = self.basis, self.block
         if basis.S.shape[1] > b:
-            U, s, _ = np.linalg.svd(directions, full_matrices=False)
+            U, s = left_vectors(directions, False)
             b = int(np.clip(np.count_nonzero(s > WEAK * s[0]), b, TOGETHER * b))
             basis.turn(U[:, :b])
         if basis.size < self.k and basis.S.shape[1] < b:
@@ -423,7 +424,7 @@ class Family:
         N = self.basis.size
         if Z[0].shape[1] == N:
             return np.eye(N), N
-        U, s, _ = np.linalg.svd(np.hstack(Z), full_matrices=len(Z) * Z[0].shape[1] < N)
+        U, s = left_vectors(np.hstack(Z), len(Z) * Z[0].shape[1] < N)
         return U, int(np.count_nonzero(s > LOST * self.criterion.tol))
 
     def restricted(self, i: int, Z: Panel) -> Ritz:
@@ -441,7 +442,9 @@ class Family:
         probability = PROBABILITY * SERIES / self.n_probes**2
         columns = min(max(self.block, LEAST_COLUMNS), self.n - plan.Z.shape[1])
         Omega = self.rng.standard_normal((self.n, columns))
-        return ProbeChain.of(plan, times(self.basis.Q, plan.Z), Omega, probability)
+        # Earlier probes may have extended the basis since the plan was made.
+        V = times(self.basis.Q[:, : len(plan.Z)], plan.Z)
+        return ProbeChain.of(plan, V, Omega, probability)
 
     def include(self, X: Panel) -> None:
         """Extend the basis by X."""
@@ -459,9 +462,19 @@ class Family:
         limit = -np.inf if self.basis.size == self.n == k else proven.limit(k)
         errors = value_bounds(ritz.theta[:k], squares, k, limit) + ritz.noise
         forms = np.einsum("pj,apq,qj->aj", Z[:, :k], self.basis.H, Z[:, :k])
-        converged = self.criterion.converged(ritz, proven) and self.is_proven(i)
+        converged = self.is_proven(i) and bool(np.all(sines <= self.criterion.tol))
         V = times(self.basis.Q, Z[:, :k])
         return Member(ritz.theta[:k].copy(), V, forms, errors, sines, converged, self.n_passes)
+
+
+def left_vectors(X: Panel, full: bool) -> tuple[Panel, Vector]:
+    """Return left singular vectors and singular values."""
+    try:
+        U, s, _ = np.linalg.svd(X, full_matrices=full)
+    except np.linalg.LinAlgError:
+        # Divide and conquer (dgesdd) fails for some finite matrices, also in OpenBLAS 0.3.31.
+        U, s, _ = svd(X, full_matrices=full, lapack_driver="gesvd")
+    return U, s
 
 
 def batches(items: Sequence[Plan], size: int) -> list[Sequence[Plan]]:

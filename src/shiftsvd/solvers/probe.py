@@ -161,8 +161,11 @@ class Proven:
     def limit(self, k: int) -> float:
         return min((mu for count, mu in self.count_bounds if count <= k), default=np.inf)
 
+    def covers(self, needs: Needs) -> bool:
+        return all(self.limit(count) <= mu for count, mu in needs)
+
     def needs_probe(self, needs: Needs) -> bool:
-        return self.n_probes < constants.PROBES and not all(self.limit(count) <= mu for count, mu in needs)
+        return self.n_probes < constants.PROBES and not self.covers(needs)
 
     @property
     def failure_probability(self) -> float:
