@@ -2,6 +2,7 @@
 
 import gc
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -70,8 +71,8 @@ def test_values_are_those_of_the_file(name: str, store: str, server: FolderServe
 
 
 WRONG = (
-    *("401", "403", "404", "410", "418", "429", "500", "502", "503", "504", "hang", "drip", "reset", "redirect"),
-    *("elsewhere", "whole", "whole, no length", "packed", "etag", "range", "total", "unknown", "nonsense"),
+    *("401", "403", "404", "410", "418", "429", "500", "502", "503", "504", "hang", "drip", "drip headers", "reset"),
+    *("redirect", "elsewhere", "whole", "whole, no length", "packed", "etag", "range", "total", "unknown", "nonsense"),
     *("backwards", "negative", "huge", "none", "short", "shorter", "long", "length", "chunked long", "chunked short"),
 )
 HARMLESS = ("whole", "whole, no length", "packed", "etag", "long", "shorter", "total")  # for some requests
@@ -245,3 +246,17 @@ def test_credentials_of_an_address_are_neither_printed_nor_written(
     assert done.exit_code == COMMANDS[line], done.output
     assert "SECRET" not in done.output
     assert not [each for each in out.rglob("*") if each.is_file() and b"SECRET" in each.read_bytes()]
+
+
+def test_a_refused_connection_is_not_called_a_timeout(server: FolderServer) -> None:
+    server.server_close()
+    with pytest.raises(OSError, match=r"/X.npy cannot be read: Connection refused \(4 attempts\)\. Try again later\."):
+        open_matrix(f"{server.address}/X.npy")
+
+
+def test_headers_have_one_deadline(server: FolderServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHIFTSVD_TIMEOUT", "0.2")
+    server.fault, began = "drip headers", time.monotonic()
+    with pytest.raises(OSError, match=r"sent no complete answer for 0\.2 s"):
+        open_matrix(f"{server.address}/X.npy")
+    assert time.monotonic() - began < 2
