@@ -17,6 +17,7 @@ from shiftsvd.cli import main
 from shiftsvd.io import location, open_matrix, servers
 from shiftsvd.io.location import located
 from shiftsvd.io.opening import read_file
+from shiftsvd.io.sniff import split_element
 from shiftsvd.runs import messages
 from tests.io.test_streaming import CASES
 from tests.support.chunked import CHUNKED, N, matrix, write_h5ad, write_npy, write_zarr
@@ -260,3 +261,47 @@ def test_headers_have_one_deadline(server: FolderServer, monkeypatch: pytest.Mon
     with pytest.raises(OSError, match=r"sent no complete answer for 0\.2 s"):
         open_matrix(f"{server.address}/X.npy")
     assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("word", ["SEC'RET", "SEC RET", "?SECRET"])
+def test_secrets_with_quotes_and_spaces_are_neither_printed_nor_written(
+    word: str, server: FolderServer, tmp_path: Path
+) -> None:
+    write_npy(tmp_path).rename(tmp_path / "it's X.npy")
+    password = "" if word[0] in "?#" else word  # these end the name of the server
+    address = f"{server.address.replace('://', f'://user:{password}@')}/it's X.npy?signature={word}"
+    for words in (
+        ("fit", address, "-k", "2", "-o", str(tmp_path / "out")),
+        ("fit", address, "-k", "2", "--checkpoint", str(tmp_path / "out" / "run")),
+        ("info", address),
+        ("info", address.replace("X.npy", "Y.npy")),
+        ("fit", "X.npy", "-k", "2", "-o", address),
+    ):
+        done = CliRunner().invoke(main, words)
+        assert (done.exit_code == 0) == (words[1] == address), done.output
+        assert not any(part in done.output for part in ("SEC", "RET")), done.output
+    written = [each.read_bytes() for each in (tmp_path / "out").rglob("*") if each.is_file()]
+    assert len(written) > 3
+    assert not any(part in each for each in written for part in (b"SECRET", b"SEC'", b"'RET", b'SEC"', b"SEC RET"))
+
+
+@pytest.mark.parametrize("place", ["elsewhere", "data"])
+def test_files_of_other_machines_are_refused(place: str) -> None:
+    with pytest.raises(ValueError, match=r"must be a file of this machine: file:///FOLDER/FILE, with three slashes\."):
+        located(f"file://{place}/X.npy")
+
+
+def test_an_address_of_a_folder_without_zarr_names_what_to_do(server: FolderServer, tmp_path: Path) -> None:
+    (tmp_path / "X.bpcells").mkdir()
+    with pytest.raises(
+        FileNotFoundError, match=r"does not exist, or is a folder that is not Zarr\. Download other folders"
+    ):
+        open_matrix(f"{server.address}/X.bpcells")
+
+
+@pytest.mark.parametrize("host", ["data.org", "[::1]:80"])
+@pytest.mark.parametrize("text", ["b.xlsx::Sheet 2?sig=SECRET", "b.xlsx?sig=SECRET::Sheet 2"])
+def test_the_name_of_a_table_does_not_hold_the_query(host: str, text: str) -> None:
+    file, element = split_element(located(f"https://{host}/{text}"))
+    assert (str(file), element) == (f"https://{host}/b.xlsx", "Sheet 2")
+    assert file.address == f"https://{host}/b.xlsx?sig=SECRET"

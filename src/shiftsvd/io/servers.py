@@ -15,7 +15,7 @@ from http.client import HTTPResponse
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from shiftsvd.errors import without_secrets
+from shiftsvd.errors import public_address, without_secrets
 from shiftsvd.io.base import optional
 
 _TIMEOUT: Final = "SHIFTSVD_TIMEOUT"
@@ -36,7 +36,7 @@ class Stat(NamedTuple):
 
 
 def failed(address: str, why: str, kind: type[OSError] = OSError) -> OSError:
-    return kind(f"{without_secrets(address)} {why}")
+    return kind(f"{public_address(address)} {why}")
 
 
 def joined(address: str, name: str) -> str:
@@ -316,9 +316,9 @@ class Store(Server):
         try:
             files = core.url_to_fs(address, skip_instance_cache=True, **options)[0]
         except ImportError as error:
-            raise ImportError(f"{without_secrets(address)} needs another package. {error}.") from None
+            raise ImportError(f"{public_address(address)} needs another package. {error}.") from None
         except ValueError as error:
-            raise ValueError(f"{without_secrets(address)} cannot be opened: {without_secrets(str(error))}.") from None
+            raise ValueError(f"{public_address(address)} cannot be opened: {without_secrets(str(error))}.") from None
         self._seconds, self._of = seconds, _Fsspec(files, asyn.sync, exceptions.FSTimeoutError)
 
     def stat(self, address: str) -> Stat:
