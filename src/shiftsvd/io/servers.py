@@ -107,7 +107,7 @@ class _Answer(HTTPResponse):
 
     def __init__(self, sock: Any, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
-        self._file = _TimedFile(self.fp.detach(), sock.gettimeout() or math.inf)  # type: ignore[attr-defined]
+        self._file = _TimedFile(self.fp.detach(), sock.gettimeout() or math.inf)
         self.fp = io.BufferedReader(self._file)
 
     def begin(self) -> None:
