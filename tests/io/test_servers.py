@@ -188,6 +188,27 @@ def test_a_fit_that_ends_early_continues_from_its_checkpoint(
     assert np.array_equal(pca.components_, expected.components_)
 
 
+def test_a_checkpoint_of_the_command_holds_no_secret_and_is_continued_with_another(
+    server: FolderServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(location, "_BLOCK", 64)
+    monkeypatch.setattr(location, "_KEPT", 2)
+    folder, file = tmp_path / "run", write_h5ad(tmp_path, **CHUNKED).name
+    command = ("-k", "3", "--solver", "lanczos", "--memory", "3M", "--checkpoint", str(folder))
+    address = server.address.replace("://", "://user:SECRET@")
+    whole = CliRunner().invoke(main, ("fit", f"{address}/{file}", *command))
+    assert whole.exit_code == 0, whole.output
+    server.fault, server.after = "404", server.n_answers * 3 // 4
+    for secret in ("SECRET", "'SECRET"):
+        server.n_answers = 0
+        ended = CliRunner().invoke(main, ("fit", f"{address}/{file}?signature={secret}", *command))
+        assert ended.exit_code == 1, ended.output
+        assert "another run" not in ended.output
+        found = [each for each in folder.rglob("*") if each.is_file()]
+        assert found
+        assert not any(b"SECRET" in each.read_bytes() for each in found)
+
+
 def test_a_folder_without_lists_or_consolidated_metadata_is_read_by_its_parts(
     server: FolderServer, tmp_path: Path
 ) -> None:
