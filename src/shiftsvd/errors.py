@@ -28,6 +28,13 @@ def without_secrets(text: str) -> str:
     return _ADDRESS.sub(r"\1\2", text) if "://" in text else text
 
 
+def public_address(address: str) -> str:
+    """Remove the user information and the query from an address, which may have quotes and spaces."""
+    scheme, mark, rest = address.partition("://")
+    host, slash, path = re.split("[?#]", rest, maxsplit=1)[0].partition("/")
+    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
+
+
 def plain(text: str) -> str:
     return _ANY.sub(_written, text)
 

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from shiftsvd.cli import main
 from shiftsvd.io import location, open_matrix, servers
 from shiftsvd.io.location import located
 from shiftsvd.io.opening import read_file
+from shiftsvd.io.sniff import split_element
 from shiftsvd.runs import messages
 from tests.io.test_streaming import CASES
 from tests.support.chunked import CHUNKED, N, matrix, write_h5ad, write_npy, write_zarr
@@ -70,8 +72,8 @@ def test_values_are_those_of_the_file(name: str, store: str, server: FolderServe
 
 
 WRONG = (
-    *("401", "403", "404", "410", "418", "429", "500", "502", "503", "504", "hang", "drip", "reset", "redirect"),
-    *("elsewhere", "whole", "whole, no length", "packed", "etag", "range", "total", "unknown", "nonsense"),
+    *("401", "403", "404", "410", "418", "429", "500", "502", "503", "504", "hang", "drip", "drip headers", "reset"),
+    *("redirect", "elsewhere", "whole", "whole, no length", "packed", "etag", "range", "total", "unknown", "nonsense"),
     *("backwards", "negative", "huge", "none", "short", "shorter", "long", "length", "chunked long", "chunked short"),
 )
 HARMLESS = ("whole", "whole, no length", "packed", "etag", "long", "shorter", "total")  # for some requests
@@ -186,6 +188,27 @@ def test_a_fit_that_ends_early_continues_from_its_checkpoint(
     assert np.array_equal(pca.components_, expected.components_)
 
 
+def test_a_checkpoint_of_the_command_holds_no_secret_and_is_continued_with_another(
+    server: FolderServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(location, "_BLOCK", 64)
+    monkeypatch.setattr(location, "_KEPT", 2)
+    folder, file = tmp_path / "run", write_h5ad(tmp_path, **CHUNKED).name
+    command = ("-k", "3", "--solver", "lanczos", "--memory", "3M", "--checkpoint", str(folder))
+    address = server.address.replace("://", "://user:SECRET@")
+    whole = CliRunner().invoke(main, ("fit", f"{address}/{file}", *command))
+    assert whole.exit_code == 0, whole.output
+    server.fault, server.after = "404", server.n_answers * 3 // 4
+    for secret in ("SECRET", "'SECRET"):
+        server.n_answers = 0
+        ended = CliRunner().invoke(main, ("fit", f"{address}/{file}?signature={secret}", *command))
+        assert ended.exit_code == 1, ended.output
+        assert "another run" not in ended.output
+        found = [each for each in folder.rglob("*") if each.is_file()]
+        assert found
+        assert not any(b"SECRET" in each.read_bytes() for each in found)
+
+
 def test_a_folder_without_lists_or_consolidated_metadata_is_read_by_its_parts(
     server: FolderServer, tmp_path: Path
 ) -> None:
@@ -245,3 +268,61 @@ def test_credentials_of_an_address_are_neither_printed_nor_written(
     assert done.exit_code == COMMANDS[line], done.output
     assert "SECRET" not in done.output
     assert not [each for each in out.rglob("*") if each.is_file() and b"SECRET" in each.read_bytes()]
+
+
+def test_a_refused_connection_is_not_called_a_timeout(server: FolderServer) -> None:
+    server.server_close()
+    with pytest.raises(OSError, match=r"/X.npy cannot be read: Connection refused \(4 attempts\)\. Try again later\."):
+        open_matrix(f"{server.address}/X.npy")
+
+
+def test_headers_have_one_deadline(server: FolderServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHIFTSVD_TIMEOUT", "0.2")
+    server.fault, began = "drip headers", time.monotonic()
+    with pytest.raises(OSError, match=r"sent no complete answer for 0\.2 s"):
+        open_matrix(f"{server.address}/X.npy")
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("word", ["SEC'RET", "SEC RET", "?SECRET"])
+def test_secrets_with_quotes_and_spaces_are_neither_printed_nor_written(
+    word: str, server: FolderServer, tmp_path: Path
+) -> None:
+    write_npy(tmp_path).rename(tmp_path / "it's X.npy")
+    password = "" if word[0] in "?#" else word  # these end the name of the server
+    address = f"{server.address.replace('://', f'://user:{password}@')}/it's X.npy?signature={word}"
+    for words in (
+        ("fit", address, "-k", "2", "-o", str(tmp_path / "out")),
+        ("fit", address, "-k", "2", "--checkpoint", str(tmp_path / "out" / "run")),
+        ("info", address),
+        ("info", address.replace("X.npy", "Y.npy")),
+        ("fit", "X.npy", "-k", "2", "-o", address),
+    ):
+        done = CliRunner().invoke(main, words)
+        assert (done.exit_code == 0) == (words[1] == address), done.output
+        assert not any(part in done.output for part in ("SEC", "RET")), done.output
+    written = [each.read_bytes() for each in (tmp_path / "out").rglob("*") if each.is_file()]
+    assert len(written) > 3
+    assert not any(part in each for each in written for part in (b"SECRET", b"SEC'", b"'RET", b'SEC"', b"SEC RET"))
+
+
+@pytest.mark.parametrize("place", ["elsewhere", "data"])
+def test_files_of_other_machines_are_refused(place: str) -> None:
+    with pytest.raises(ValueError, match=r"must be a file of this machine: file:///FOLDER/FILE, with three slashes\."):
+        located(f"file://{place}/X.npy")
+
+
+def test_an_address_of_a_folder_without_zarr_names_what_to_do(server: FolderServer, tmp_path: Path) -> None:
+    (tmp_path / "X.bpcells").mkdir()
+    with pytest.raises(
+        FileNotFoundError, match=r"does not exist, or is a folder that is not Zarr\. Download other folders"
+    ):
+        open_matrix(f"{server.address}/X.bpcells")
+
+
+@pytest.mark.parametrize("host", ["data.org", "[::1]:80"])
+@pytest.mark.parametrize("text", ["b.xlsx::Sheet 2?sig=SECRET", "b.xlsx?sig=SECRET::Sheet 2"])
+def test_the_name_of_a_table_does_not_hold_the_query(host: str, text: str) -> None:
+    file, element = split_element(located(f"https://{host}/{text}"))
+    assert (str(file), element) == (f"https://{host}/b.xlsx", "Sheet 2")
+    assert file.address == f"https://{host}/b.xlsx?sig=SECRET"

@@ -145,6 +145,15 @@ def test_wrong_selections_are_errors_of_one_line(experiment: Path, words: tuple[
     assert len(result.output.strip().splitlines()) == 1, result.output
 
 
+def test_a_measurement_without_matrices_is_named(experiment: Path, tmp_path: Path) -> None:
+    soma = pytest.importorskip("tiledbsoma")
+    shutil.copytree(experiment, tmp_path / "cells")
+    with soma.Experiment.open(str(tmp_path / "cells"), "w") as opened:
+        opened.ms.add_new_collection("ATAC", soma.Measurement)
+    with pytest.raises(ValueError, match=r"has no matrix in 'ATAC'\. Choose another measurement by measurement"):
+        open_matrix(tmp_path / "cells", measurement="ATAC")
+
+
 def test_a_damaged_experiment_is_an_error_of_one_line(experiment: Path, tmp_path: Path) -> None:
     for part in ("ms/RNA/X/data/__fragments", "obs/__schema", "ms/RNA/var", "ms"):
         path = Path(shutil.copytree(experiment, tmp_path / part.replace("/", "-")))

@@ -72,6 +72,12 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "hang":
             time.sleep(3)
             return
+        if fault == "drip headers":
+            for line in ("HTTP/1.1 200 OK", *60 * ["X-More: one"]):
+                self.wfile.write(f"{line}\r\n".encode())
+                self.wfile.flush()
+                time.sleep(0.05)
+            return
         if fault == "reset":
             self.close_connection = True
             return

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 
 import click
 
-from shiftsvd.errors import Setting, Worded, is_address, plain, without_secrets
+from shiftsvd.errors import Setting, Worded, is_address, plain, public_address, without_secrets
 from shiftsvd.names import resolve
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -144,7 +144,7 @@ class Local(click.Path):
 
     def convert(self, value: Any, parameter: click.Parameter | None, ctx: click.Context | None) -> Any:
         if is_address(value):
-            self.fail(f"must be a path of this machine, got {without_secrets(value)}.", parameter, ctx)
+            self.fail(f"must be a path of this machine, got {public_address(value)}.", parameter, ctx)
         return super().convert(value, parameter, ctx)
 
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 import click
 
 from shiftsvd.commands import OWN_PROCESS
-from shiftsvd.commands.options import LINE, as_given, worded, write_options
+from shiftsvd.commands.options import LINE, SPOOLED, as_given, worded, write_options
 from shiftsvd.commands.settings import SCALES
-from shiftsvd.errors import Worded, few, plain, plain_lines
+from shiftsvd.errors import Worded, few, is_address, plain, plain_lines, public_address
 from shiftsvd.runs.messages import NOTICE, Notice, ValuesWarning, external_files
 
 CAUGHT: Final = (ValueError, OSError, ImportError, MemoryError)
@@ -35,7 +35,9 @@ class Subcommand(click.Command):
     """A subcommand that prints errors of the data in one line and exits with code 1."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[LINE] = shlex.join(["shiftsvd", str(ctx.info_name), *args])
+        shown = {word: public_address(word) for word in sorted(args, key=len, reverse=True) if is_address(word)}
+        ctx.meta.setdefault(SPOOLED, {}).update(shown)
+        ctx.meta[LINE] = shlex.join(["shiftsvd", str(ctx.info_name), *(shown.get(word, word) for word in args)])
         after = [*args[1:], ""]
         whole = [  # --scale needs no value, even in front of FILE
             f"--scale={SCALES[0]}" if word == "--scale" and not _is_value(follows) else word

@@ -11,7 +11,7 @@ import click
 
 from shiftsvd.commands import options
 from shiftsvd.commands.options import OF_TABLES, as_given, option_of, worded
-from shiftsvd.errors import plural
+from shiftsvd.errors import is_address, plural, public_address
 from shiftsvd.extend import extensions, merged
 from shiftsvd.names import MAX_ITER, TOL, FormatName, MissingName, ScaleName, SolverName, VarNamesName
 from shiftsvd.runs.progress import KINDS
@@ -443,6 +443,7 @@ class Settings:
         """Return all settings that the results of a fit depend on, as the identity of a checkpoint."""
         names = ("files", "memory", "certify", *OF_RESULTS)
         own = self.where | {name: getattr(self, name) for name in names} | {"choices": vars(self.choices)}
+        own["files"] = [public_address(file) if is_address(file) else file for file in self.files]  # tokens expire
         return json.dumps(own | {name: self.extra[name] for name in extra}, default=list)
 
     def changed(self, **values: Any) -> Self:

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from shiftsvd.errors import is_address, without_secrets
+from shiftsvd.errors import is_address, public_address
 from shiftsvd.io.servers import METADATA, Server, Stat, failed, joined, server_of
 from shiftsvd.numerics.digests import told
 
@@ -118,11 +118,11 @@ class Location(_Base):
     connection: Connection
 
     def __new__(cls, address: str, connection: Connection | None = None) -> "Location":
-        return super().__new__(cls, without_secrets(address))
+        return super().__new__(cls, public_address(address))
 
     def __init__(self, address: str, connection: Connection | None = None) -> None:
         if sys.version_info >= (3, 12):
-            super().__init__(without_secrets(address))
+            super().__init__(public_address(address))
         self.address = address
         self.connection = Connection(address) if connection is None else connection
 
@@ -130,7 +130,7 @@ class Location(_Base):
         return Location, (self.address,)
 
     def __str__(self) -> str:
-        return without_secrets(self.address)
+        return public_address(self.address)
 
     def __repr__(self) -> str:
         return f"Location({str(self)!r})"
@@ -220,7 +220,10 @@ def located(path: str | Path) -> Path:
     text = str(path)
     scheme = text.partition("://")[0].lower()
     if scheme == "file":
-        return Path(unquote(urlsplit(text).path))
+        parts = urlsplit(text)
+        if parts.netloc.lower() not in ("", "localhost"):
+            raise ValueError(f"{text} must be a file of this machine: file:///FOLDER/FILE, with three slashes.")
+        return Path(unquote(parts.path))
     return Location(scheme + text[len(scheme) :])
 
 

@@ -1,5 +1,7 @@
 """Read objects of servers by ranges of bytes: HTTP with checks of each answer, other stores by fsspec."""
 
+import io
+import math
 import os
 import re
 import sys
@@ -9,10 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPResponse
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from shiftsvd.errors import without_secrets
+from shiftsvd.errors import public_address, without_secrets
 from shiftsvd.io.base import optional
 
 _TIMEOUT: Final = "SHIFTSVD_TIMEOUT"
@@ -33,7 +36,7 @@ class Stat(NamedTuple):
 
 
 def failed(address: str, why: str, kind: type[OSError] = OSError) -> OSError:
-    return kind(f"{without_secrets(address)} {why}")
+    return kind(f"{public_address(address)} {why}")
 
 
 def joined(address: str, name: str) -> str:
@@ -79,14 +82,55 @@ class _AgainError(Exception):
     """A failure that may pass: the request is repeated."""
 
 
+class _TimedFile(io.RawIOBase):
+    """A socket that is read until a deadline."""
+
+    def __init__(self, raw: Any, seconds: float) -> None:
+        self.raw, self.until = raw, time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if time.monotonic() > self.until:
+            raise TimeoutError
+        read: int | None = self.raw.readinto(buffer)
+        return read
+
+    def close(self) -> None:
+        self.raw.close()
+        super().close()
+
+
+class _Answer(HTTPResponse):
+    """An answer whose headers must arrive within the timeout of its socket, which alone holds for each packet."""
+
+    def __init__(self, sock: Any, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        self._file = _TimedFile(self.fp.detach(), sock.gettimeout() or math.inf)
+        self.fp = io.BufferedReader(self._file)
+
+    def begin(self) -> None:
+        super().begin()
+        self._file.until = math.inf  # the body has a limit of its own
+
+
+def _with_deadline(pool: Any) -> Any:
+    connection = type("Connection", (pool.ConnectionCls,), {"response_class": _Answer})
+    return type("Pool", (pool,), {"ConnectionCls": connection})
+
+
 class Http(Server):
     """A server of HTTP; each answer must hold exactly the bytes that were requested."""
 
     def __init__(self, seconds: float) -> None:
         requests = optional("requests", "remote")
         self._seconds, self._session = seconds, requests.Session()
-        for scheme in ("http://", "https://"):
-            self._session.mount(scheme, requests.adapters.HTTPAdapter(pool_connections=4, pool_maxsize=64))
+        for scheme in ("http", "https"):
+            adapter = requests.adapters.HTTPAdapter(pool_connections=4, pool_maxsize=64)
+            pools = adapter.poolmanager.pool_classes_by_scheme
+            adapter.poolmanager.pool_classes_by_scheme = {**pools, scheme: _with_deadline(pools[scheme])}
+            self._session.mount(f"{scheme}://", adapter)
         weakref.finalize(self, self._session.close)
 
     def stat(self, address: str) -> Stat:
@@ -149,15 +193,22 @@ class Http(Server):
         try:
             yield
         except (requests.Timeout, urllib3.exceptions.TimeoutError):
-            raise failed(address, f"sent nothing for {self._seconds:g} s ({_TIMEOUT}). Try again later.") from None
+            raise failed(
+                address, f"sent no complete answer for {self._seconds:g} s ({_TIMEOUT}). Try again later."
+            ) from None
         except (requests.exceptions.SSLError, urllib3.exceptions.SSLError):
             raise failed(address, "cannot be read: the certificate of the server is not valid.") from None
         except (requests.ConnectionError, requests.exceptions.ChunkedEncodingError, urllib3.exceptions.HTTPError) as e:
             causes = list(_causes(e))
             if any(isinstance(each, urllib3.exceptions.NameResolutionError) for each in causes):
                 raise failed(address, "cannot be read: the name of the server is unknown (DNS).") from None
-            if any(isinstance(each, urllib3.exceptions.TimeoutError) for each in causes):
-                raise failed(address, f"sent nothing for {self._seconds:g} s ({_TIMEOUT}). Try again later.") from None
+            refused = urllib3.exceptions.NewConnectionError  # in urllib3 2 a subclass of TimeoutError
+            if any(
+                isinstance(each, urllib3.exceptions.TimeoutError) and not isinstance(each, refused) for each in causes
+            ):
+                raise failed(
+                    address, f"sent no complete answer for {self._seconds:g} s ({_TIMEOUT}). Try again later."
+                ) from None
             why = next((each.strerror for each in causes if isinstance(each, OSError) and each.strerror), None)
             raise _AgainError(f"cannot be read: {why or 'the connection ended early'}") from None
         except requests.RequestException as error:
@@ -265,9 +316,9 @@ class Store(Server):
         try:
             files = core.url_to_fs(address, skip_instance_cache=True, **options)[0]
         except ImportError as error:
-            raise ImportError(f"{without_secrets(address)} needs another package. {error}.") from None
+            raise ImportError(f"{public_address(address)} needs another package. {error}.") from None
         except ValueError as error:
-            raise ValueError(f"{without_secrets(address)} cannot be opened: {without_secrets(str(error))}.") from None
+            raise ValueError(f"{public_address(address)} cannot be opened: {without_secrets(str(error))}.") from None
         self._seconds, self._of = seconds, _Fsspec(files, asyn.sync, exceptions.FSTimeoutError)
 
     def stat(self, address: str) -> Stat:
@@ -303,7 +354,9 @@ class Store(Server):
             why = without_secrets(str(error)) or "access denied"
             raise failed(address, f"cannot be read: {why}. {remedy}", PermissionError) from None
         except self._of.expired:
-            raise failed(address, f"sent nothing for {self._seconds:g} s ({_TIMEOUT}). Try again later.") from None
+            raise failed(
+                address, f"sent no complete answer for {self._seconds:g} s ({_TIMEOUT}). Try again later."
+            ) from None
         except kinds as error:
             why = without_secrets(str(error)).strip() or type(error).__name__
             raise failed(address, f"cannot be read: {why}") from None

@@ -130,9 +130,12 @@ def opening_address(path: Path, format: str | None) -> str | None:  # noqa: A002
 def split_element(path: Path) -> tuple[Path, str | None]:
     """Split FILE::TABLE into the path of the file and the name of the table; other paths have none."""
     if isinstance(path, Location):
-        address, mark, element = path.address.rpartition("::")
-        in_host = "]" in element  # an address of IPv6
-        return (Location(address, path.connection), element) if mark and not in_host else (path, None)
+        place, question, query = path.address.partition("?")
+        for text, rest in ((place, question + query), (path.address, "")):
+            address, mark, element = text.rpartition("::")
+            if mark and "]" not in element:  # not an address of IPv6
+                return Location(address + rest, path.connection), element
+        return path, None
     file, mark, element = str(path).partition("::")
     return (Path(file), element) if mark and not path.exists() else (path, None)
 

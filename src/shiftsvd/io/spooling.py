@@ -53,7 +53,8 @@ def spooled_download(location: Location, format: str | None) -> Iterator[Path]: 
         return
     with reading(location):
         if not file.exists():
-            raise FileNotFoundError(f"{file} does not exist")
+            hint = ", or is a folder that is not Zarr. Download other folders." if file.suffix != ".zarr" else ""
+            raise FileNotFoundError(f"{file} does not exist{hint}")
         refuse_decoded(file)
         kind = format_of(location, format)
         how = formats()[kind].remote

@@ -12,7 +12,7 @@ from secrets import token_hex
 from types import TracebackType
 from typing import Final, Self
 
-from shiftsvd.errors import Part, Setting, Worded, is_address, without_secrets
+from shiftsvd.errors import Part, Setting, Worded, is_address, public_address
 from shiftsvd.runs.locks import held
 
 MARK: Final = "shiftsvd"
@@ -40,7 +40,7 @@ class OutputExists(Worded, FileExistsError):
 
 def local(path: str | os.PathLike[str]) -> Path:
     if is_address(path):
-        raise ValueError(f"{without_secrets(str(path))} cannot be written: pass a path of this machine.")
+        raise ValueError(f"{public_address(str(path))} cannot be written: pass a path of this machine.")
     return Path(path)
 
 

@@ -129,6 +129,10 @@ def _selected(path: Path, experiment: Any, key: str | None, measurement: str | N
             ".",
         )
     layers = list(experiment.ms[chosen].X) if "X" in experiment.ms[chosen] else []
+    if not layers:
+        raise Refused(
+            f"{path} has no matrix in {chosen!r}. Choose another measurement by ", Setting("measurement"), "."
+        )
     layer = (key or _LAYER).strip("/").removeprefix("X/")
     if layer not in layers:
         raise Refused(
