@@ -51,6 +51,14 @@ def test_a_matrix_of_varm_has_no_annotation_of_its_columns(tmp_path: Path) -> No
     assert Z.shape == (adata.n_vars, 3)
 
 
+@pytest.mark.parametrize("suffix", ["h5ad", "zarr"])
+def test_an_element_is_named_in_the_path_or_by_key(suffix: str, tmp_path: Path) -> None:
+    file = written(tmp_path / f"X.{suffix}")
+    of_path = fitted(tmp_path / "a", f"{file}::X", "--preprocess", "log-normalize")
+    by_key = fitted(tmp_path / "b", file, "--key", "X", "--preprocess", "log-normalize")
+    np.testing.assert_array_equal(of_path[1], by_key[1])
+
+
 @pytest.mark.filterwarnings("ignore:The entries look like raw counts")
 @pytest.mark.parametrize("suffix", ["h5ad", "zarr"])
 @pytest.mark.parametrize("how", [(), ("--preprocess", "log-normalize")], ids=["as it is", "logs"])

@@ -26,6 +26,7 @@ from shiftsvd.extend.files import (
     opened_tree,
     optional,
     read_files,
+    split_element,
 )
 from shiftsvd.extend.running import Notice, VarNamesName, few
 from shiftsvd.io import Opened
@@ -116,7 +117,7 @@ class AnnotationSource:
             yield None
             return
         with opened_tree(path, self.memory_limit) as tree:
-            name = frames_of(self.key)[(axis == "features") == (self.orient != "columns")]
+            name = frames_of(self.key or split_element(path)[1])[(axis == "features") == (self.orient != "columns")]
             has_frame = name is not None and is_anndata(tree.root) and name in tree.root
             yield (tree, tree.root[name]) if has_frame else None
 

@@ -18,7 +18,7 @@ from shiftsvd.backends.source import RowSource
 from shiftsvd.errors import Refused, Setting, few
 from shiftsvd.io.base import Labels, Opened, bounded, labels, optional, reading
 from shiftsvd.io.location import Location
-from shiftsvd.io.sniff import format_claiming, formats
+from shiftsvd.io.sniff import format_claiming, formats, split_element
 from shiftsvd.io.storage.chunked import StoredArray, array_rows, check_size, csr_rows
 from shiftsvd.io.storage.hdf5 import H5Array, open_hdf5
 from shiftsvd.names import resolve
@@ -213,6 +213,7 @@ _RUN: Final = ("pickle", "numcodecs.pickle")  # codecs that execute what they re
 
 @contextmanager
 def opened_tree(path: Path, memory_limit: int | str | None) -> Iterator[Tree]:
+    path, _ = split_element(path)
     with reading(path):
         if path.is_dir():
             yield Tree(path, _open_zarr(path, memory_limit), memory_limit)
