@@ -156,6 +156,15 @@ def test_restarts_and_small_bases_give_the_same():
         assert np.linalg.norm(pairs.vectors.T @ pairs.vectors - np.eye(5)) < 1e-12
 
 
+def test_exact_eigenpairs_have_not_converged_while_others_may_have_been_missed():
+    # The start lacks the first axis, and no pass is left to look for it.
+    A, start = ss.as_operator(np.diag(np.arange(40.0, 0, -1))), np.eye(40)[:, 1:3]
+    pairs = HermitianLanczos(1e-6, block_size=2, max_passes=1)(A, 1, np.random.default_rng(0), start)
+    assert pairs.values == pytest.approx([39], rel=1e-14)
+    assert pairs.limit == np.inf
+    assert not pairs.converged
+
+
 @pytest.mark.usefixtures("never_small")
 def test_a_distance_operator_is_only_multiplied():
     D = metric(300)

@@ -71,7 +71,7 @@ def _parsed() -> argparse.Namespace:
 def _by_table(faults: list[Fault], table: Path) -> list[Fault]:
     """The faults of a table, each with the test that saw it then before the others."""
     cells = [line.strip("| ").split(" | ") for line in table.read_text().splitlines() if line.startswith("| ")]
-    tests = {row[0]: row[2].strip("`") for row in cells if "::" in row[2]}
+    tests = {row[0]: row[2].split("`")[1] for row in cells if "::" in row[2]}
     tests = {what: test for what, test in tests.items() if (ROOT / "tests" / test.partition("::")[0]).exists()}
     asked = {row[0] for row in cells}
     return [

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import shiftsvd as ss
+from shiftsvd.result import SVDResult
 from shiftsvd.solvers import reading
 from shiftsvd.solvers.base import Factors, Solver
 from tests.support.matrices import EPS
@@ -103,6 +104,16 @@ def test_vectors_turned_within_a_group_lean_as_far_as_its_worst() -> None:
     sines = np.linalg.norm(F.Vh - (F.Vh @ right.T) @ right, axis=1)
     assert np.all(sines > 0.1)
     assert np.all(sines <= F.info.vector_errors)
+
+
+def test_left_vectors_that_are_not_those_of_the_right_ones_are_as_uncertain_as_they_are_turned() -> None:
+    X, sine = np.diag([3.0, 2.0, 1.0]), 0.1
+    F = ss.svd(X, 2, solver="exact")
+    U = np.array([[np.sqrt(1 - sine**2), 0], [0, 1], [sine, 0]])
+    turned = SVDResult(U, F.S, np.eye(2, 3), F.info)
+    errors = reading.certify(ss.as_operator(X), turned, np.random.default_rng(0), 1e-6).info.vector_errors
+    assert sine <= errors[0] < 1.1 * sine
+    assert errors[1] <= 1e4 * EPS
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -8,6 +8,10 @@ from scipy import sparse
 from scipy.linalg import lapack
 
 import shiftsvd as ss
+from shiftsvd.numerics.bounds import Ritz
+from shiftsvd.result import Certificate
+from shiftsvd.solvers.problem import Budget
+from shiftsvd.solvers.reading import Reading, read_with_leaders
 from tests.support.closeness import assert_close
 from tests.support.matrices import EPS, Array, in_double
 from tests.support.sampling import in_turn, pairs
@@ -111,6 +115,22 @@ def test_every_solver_finds_what_a_leading_column_hides(solver: str) -> None:
     D = made()
     F = ss.svd(led(D), K, solver=solver, rng=0, certify=True)
     assert_found(F, exact(led(D)), 1e-4)
+
+
+def test_components_beside_a_leader_turn_by_its_residual() -> None:
+    # The first axis leads; its residual couples the second, which was found beside it, to the third, which was not.
+    G, axes = np.array([[100.0, 3, 3], [3, 10, 0], [3, 0, 1]]), np.eye(3)
+    X, nothing = np.linalg.cholesky(G).T, np.zeros(1)
+    leaders = Ritz(G[:1, 0], G[1:, :1], 1, 0.0)
+    exact_beside = Certificate(nothing, nothing, np.zeros(0, np.intp), nothing, 1.0, True)
+    beside = Reading(axes[:, 1:2], np.sqrt(G[1:2, 1]), exact_beside)
+    V, S, certificate = read_with_leaders(ss.as_operator(X), leaders, axes[:, :1], beside, 1e-2, Budget(9))
+    U, values, Wh = np.linalg.svd(X)
+    assert np.all(np.abs(S - values[:2]) <= certificate.value_errors * S)
+    for found, true in ((V, Wh.T), (X @ V / S, U)):
+        sines = np.linalg.norm(found - true[:, :2] * np.sum(true[:, :2] * found, axis=0), axis=0)
+        assert np.all(sines > 1e-4)
+        assert np.all(sines <= certificate.vector_errors)
 
 
 # --- graded spectra -------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from shiftsvd.numerics.bounds import Ritz
 from shiftsvd.solvers.constants import NEAREST, PRECISION
 from shiftsvd.solvers.krylov import Factorization
-from shiftsvd.solvers.probe import Chain, required_bounds
+from shiftsvd.solvers.probe import Chain, Proven, required_bounds
 from tests.support.closeness import assert_close
 from tests.support.matrices import EPS, Array
 from tests.support.probes import chain_of, just_below, longest, probe
@@ -269,6 +269,14 @@ def test_the_lanczos_relation_holds_after_a_probe(n: int, first: int, probing: i
             assert_close(np.linalg.norm(G @ B - B * theta, axis=0), np.linalg.norm(E, axis=0), 1e3 * EPS * size)
         basis.restart(min(first, basis.size))
         assert_relation(basis, G)
+
+
+def test_a_level_holds_until_a_restart_removes_vectors() -> None:
+    basis = of(np.array([4.0, 3.0]), 5, float, np.random.default_rng(0))
+    proven = Proven(1, level=2.0, epoch=basis.epoch)
+    assert proven.level_of(basis) == 2
+    basis.restart(1)  # the value 3, which exceeds the level, is outside of the basis now
+    assert proven.level_of(basis) == np.inf
 
 
 @pytest.mark.parametrize("dtype", [float, complex])

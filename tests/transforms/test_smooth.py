@@ -89,6 +89,15 @@ def test_what_zeros_err_by_is_part_of_every_bound() -> None:
     assert np.all(sines <= F.info.vector_errors)
 
 
+def test_an_error_of_entries_turns_a_vector_by_more_than_its_share_of_the_gap() -> None:
+    # The second left vector leans to the first by 2/3 of the error, and to the third by all of it: 1.2 of it together.
+    D, error = np.diag([2.0, 1.0, 0.0]), 1e-3
+    E = error * np.eye(3, k=-1)
+    F = widen_bounds(ss.svd(D + E, 3, solver="exact", certify=True), error, 1.0)
+    sine = np.linalg.norm(np.delete(F.U[:, 1], 1))
+    assert 1.2 * error < sine <= F.info.vector_errors[1] < 2.1 * error
+
+
 @pytest.mark.filterwarnings("ignore:not certified")
 def test_a_fit_says_what_it_does_not_know() -> None:
     F = ss.svd(counts(), 3, solver="exact", certify=True)
