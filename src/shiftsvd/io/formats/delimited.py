@@ -38,8 +38,9 @@ from shiftsvd.io.formats.columns import (
 )
 from shiftsvd.io.formats.grid import Grid, Stored, shown
 from shiftsvd.io.formats.header import Head, numbered
-from shiftsvd.io.formats.tally import Finding, Numbers, Seen, Tally, is_total, of_text_columns, rows_of_totals
+from shiftsvd.io.formats.tally import Finding, Numbers, Seen, Tally, of_text_columns
 from shiftsvd.io.formats.text import TextBatch, TextRows, block_bytes, undecoded
+from shiftsvd.io.formats.totals import is_total, rows_of_totals
 
 _SHOWN = 60  # characters of a line in an error
 _RAGGED = 30  # rows of another width whose text is kept

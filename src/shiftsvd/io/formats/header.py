@@ -16,8 +16,8 @@ from shiftsvd.io.choices import Choices
 from shiftsvd.io.formats.cells import OTHER, any_number, is_gap, number
 from shiftsvd.io.formats.columns import TRIPLETS, Layout, Positions, layout_of_schema, layout_of_text, positions
 from shiftsvd.io.formats.grid import Grid, Stored, grid_of, is_number, shown, shown_row
-from shiftsvd.io.formats.tally import is_total
 from shiftsvd.io.formats.text import LINES, TextForm, TextRows, beginning, text_form
+from shiftsvd.io.formats.totals import is_total
 
 _SEP_LINE = re.compile(r"sep=.[ \t]*\r?\n", re.IGNORECASE)  # first line that spreadsheets write
 _RULE = re.compile(r"[-=+|: ]*(-{4}|={4}|[|+]:?-{3})[-=+|: ]*")  # a line drawn between header and rows

@@ -37,7 +37,8 @@ from shiftsvd.io.formats.columns import (
     to_numbers,
 )
 from shiftsvd.io.formats.notices import check_table
-from shiftsvd.io.formats.tally import Tally, are_dates, has_suspect_name, is_total, rows_of_totals
+from shiftsvd.io.formats.tally import Tally, are_dates, has_suspect_name
+from shiftsvd.io.formats.totals import is_total, rows_of_totals
 from shiftsvd.io.location import Location
 from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.numerics.digests import told

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -19,7 +19,6 @@ from shiftsvd.io.formats.cells import (
     Cells,
     Number,
     arrow,
-    as_numpy,
     filled,
     gaps_of,
     has_leading_zeros,
@@ -29,7 +28,6 @@ from shiftsvd.io.formats.cells import (
     numbers_like,
     plain_numbers,
     proves,
-    strings,
 )
 from shiftsvd.io.formats.columns import (
     FEW_TEXTS,
@@ -68,70 +66,7 @@ _DAY: Final = re.compile(
 _CLASS: Final = re.compile(
     r"(.*[_\W])?(class|classes|label|labels|target|cluster|group|species|outcome|y)", re.IGNORECASE
 )
-# Labels of rows that summarise others. Short ones are also names (South Dakota, nitrogen), and statistics are also
-# categories in later columns (average): they count next to others, and once in the last row.
-_SUMS = (
-    r"(?:(?:grand|sub)[- ]?)?(?:totals?|sums?|summe|zwischensumme|gesamt(?:summe|ergebnis)?|ergebnis|insgesamt|totaal|"
-    r"total g[eé]n[eé]ral|total general|sous-total|somme|somma|suma(?: total)?|totale(?: generale| complessivo)?|"
-    r"soma|total geral|razem|suma ko[nń]cowa|celkem|spolu|totalt|i alt|yhteens[aä]|(?:genel )?toplam|итого|всего|"
-    r"合計|合计|总计|總計|합계)"
-)
-_STATISTICS = (
-    r"means?|averages?|mean ?\(sd\)|mittelwert|durchschnitt|moyenne|promedio|gemiddelde|medians?|mediane?|"
-    r"mediana|m[eé]diane|minimum|maximum|m[ií]nimo|m[aá]ximo|minimo|massimo|standard deviation|stdev|"
-    r"std\.? ?dev(?:iation|\.)?|standardabweichung|[eé]cart[- ]type|desv\. ?(?:est|t[ií]p)\.?|"
-    r"desviaci[oó]n (?:est[aá]ndar|t[ií]pica)|deviazione standard|variances?|varianz|n\s*=\s*\d+|m[eé]dia geral|"
-    r"[sś]rednia|pr[uů]m[eě]r|medelv[aä]rde|gennemsnit|gjennomsnitt|keskiarvo|ortalama|среднее|平均|평균"
-)
-_BRIEF = r"n|sd|s\.d\.|std\.?|se|sem|cv|min\.?|max\.?|m[ií]n\.?|m[aá]x\.?|count|stabw\.?|media|anzahl"
-_SUM: Final = re.compile(rf"\W*{_SUMS}\W*", re.IGNORECASE)
-_STATISTIC: Final = re.compile(rf"\W*(?:{_STATISTICS})\W*", re.IGNORECASE)
-_SHORT: Final = re.compile(rf"\W*(?:{_BRIEF})\W*", re.IGNORECASE)
-_CANDIDATE: Final = rf"(^|\W)({_SUMS}|{_STATISTICS}|{_BRIEF})(\W|$)"
-# Spreadsheets write "North Total" below the rows of North.
-_OF_GROUP: Final = re.compile(rf"(?P<before>.*\S)?\s*\b{_SUMS}\b\s*(?P<after>\S.*)?", re.IGNORECASE)
-_DETAIL: Final = re.compile(r"[\W\d]*|\(.*\)|n\s*=.*", re.IGNORECASE)  # in "Total 2026" and "Total (n=30)"
 Kind = Literal["measurement", "identifier", "label", "date", "constant", "text"]
-
-
-def is_total(cells: Iterable[str]) -> bool:
-    """Return True for a row whose first text is a word such as Total, Summe or Mean."""
-    label = next((cell for cell in cells if cell.strip()), "").strip()
-    return _STATISTIC.fullmatch(label) is not None or _is_sum(label, ())
-
-
-def _is_sum(label: str, groups: Container[str]) -> bool:
-    if _SUM.fullmatch(label):
-        return True
-    found = _OF_GROUP.fullmatch(label)
-    others = [] if found is None else [text for text in found.groups() if text]
-    return found is not None and all(_DETAIL.fullmatch(text) or text in groups for text in others)
-
-
-def rows_of_totals(labels: Any, seen: set[str], *, is_first: bool = True, is_end: bool = False) -> dict[int, str]:
-    """Return the places and texts of labels such as Total in a column of texts; `is_end` if the last row is the end.
-
-    Adds all labels that may be those of totals to `seen`.
-    """
-    pc = optional("pyarrow.compute", "parquet")
-    if numbers_of(labels) is labels:
-        return {}
-    texts = filled(as_texts(labels), strings([""]))
-    there = np.flatnonzero(as_numpy(pc.match_substring_regex(texts, _CANDIDATE, ignore_case=True)))
-    if not len(there):
-        return {}
-    groups, found = set(texts.unique().to_pylist()), {int(i): texts[int(i)].as_py() for i in there}
-    totals = {i for i, label in found.items() if _is_sum(label, groups)}
-    others = {i: label for i, label in found.items() if i not in totals}
-    statistics = [i for i, label in others.items() if _STATISTIC.fullmatch(label)]
-    totals.update(statistics if is_first else ())
-    short = sorted({*statistics, *(i for i, label in others.items() if _SHORT.fullmatch(label))} - totals)
-    for i in (*short, *reversed(short)):
-        is_last = is_end and i == len(texts) - 1 and found[i] not in seen and list(found.values()).count(found[i]) == 1
-        if {i - 1, i + 1} & totals or is_last:
-            totals.add(i)
-    seen.update(found.values())
-    return {i: found[i] for i in sorted(totals)}
 
 
 @dataclass(frozen=True)
