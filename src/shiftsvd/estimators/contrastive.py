@@ -133,7 +133,7 @@ class ContrastivePCA(Components):
 
         Parameters
         ----------
-        X, background :
+        X, background : array, sparse matrix, Operator or data frame, of shapes (m, n) and (p, n)
             As in `fit`.
         alphas : sequence of float
             Weights of the background, at least 0. The default is 0 and 40 values from 0.1 to 1000 (Abid et al. 2018).

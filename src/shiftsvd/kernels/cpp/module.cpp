@@ -542,7 +542,8 @@ Chunks chunks(const Words &words, const Vector<const std::int64_t> &edges, std::
     require(0 <= step && step % words_per_bit == 0 && step / words_per_bit <= most_bits,
             "a chunk has a wrong number of words");
   }
-  require(0 <= first && first < chunk_numbers && first + size <= count * chunk_numbers, "numbers outside of the chunks");
+  require(0 <= first && first < chunk_numbers && first + size <= count * chunk_numbers,
+          "numbers outside of the chunks");
   return {words.data(), edge, count};
 }
 
