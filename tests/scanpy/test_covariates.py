@@ -190,7 +190,15 @@ def test_too_many_absent_genes_are_refused_at_a_share_that_can_be_set() -> None:
         project(without, adata)
 
 
-@pytest.mark.parametrize("chunks", [(20, GENES), (CELLS, 10), (20, 10)])
+def test_dask_arrays_of_csc_chunks_of_whole_columns_are_decomposed() -> None:
+    da = pytest.importorskip("dask.array")
+    X = da.from_array(counts().astype(float), chunks=(CELLS, 10)).map_blocks(sparse.csc_array)
+    np.testing.assert_allclose(ss.svd(X, 2, tol=1e-8).S, np.linalg.svd(counts())[1][:2], rtol=1e-6)
+    pca, expected = ss.PCA(2, tol=1e-8).fit(X), ss.PCA(2, solver="exact").fit(counts())
+    np.testing.assert_allclose(pca.singular_values_, expected.singular_values_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("chunks", [(20, GENES), (20, 10)])
 def test_the_hint_for_dask_arrays_of_csc_chunks_works(chunks: tuple[int, int]) -> None:
     da = pytest.importorskip("dask.array")
     X = da.from_array(counts().astype(float), chunks=chunks).map_blocks(sparse.csc_array)
