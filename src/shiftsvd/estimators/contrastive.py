@@ -129,7 +129,7 @@ class ContrastivePCA(Components):
 
     @as_one_fit
     def path(self, X: Any, *, background: Any = None, alphas: Any = ALPHAS, choose: int | None = None) -> list[Self]:
-        """Fit the components of several alphas from one basis, which takes few passes more than one fit.
+        """Fit the components of several alphas, which share one basis and their passes over the data.
 
         Parameters
         ----------

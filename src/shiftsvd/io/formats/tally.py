@@ -348,7 +348,6 @@ class Tally:
 
     @property
     def is_plain(self) -> bool:
-        """Whether all cells so far are numbers or empty."""
         is_odd = self.is_text or self.texts or self.units or self.limits or any(self.marks)
         return (self.proven or self.whole) and not is_odd
 
