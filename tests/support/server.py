@@ -13,13 +13,17 @@ from urllib.parse import unquote, urlsplit
 
 
 class FolderServer(ThreadingHTTPServer):
-    """Serve the files of a folder; `fault` names what is wrong with answers from number `after` on."""
+    """Serve the files of a folder; `fault` names what is wrong with answers from number `after` on.
+
+    With `once`, each request (path and range) has the fault at its first attempt alone.
+    """
 
     daemon_threads = True
 
     def __init__(self, folder: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.folder, self.fault, self.after, self.every = folder, "", 0, 1
+        self.folder, self.fault, self.after = folder, "", 0
+        self.once, self.failed = False, set[str]()
         self.only = ""  # part of the paths that have the fault
         self.n_answers = self.n_bytes = self.n_faults = 0
         self.rate = 0.0  # bytes per second of all connections together
@@ -31,12 +35,15 @@ class FolderServer(ThreadingHTTPServer):
     def address(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
 
-    def next_fault(self, path: str) -> str:
+    def next_fault(self, path: str, span: str) -> str:
         with self.lock:
             self.n_answers += 1
-            at = self.n_answers - self.after
-            if not self.fault or at <= 0 or at % self.every or self.only not in path:
+            if not self.fault or self.n_answers <= self.after or self.only not in path:
                 return ""
+            request = f"{path} {span}"
+            if self.once and request in self.failed:
+                return ""
+            self.failed.add(request)
             self.n_faults += 1
             return self.fault
 
@@ -64,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = unquote(urlsplit(self.path).path).lstrip("/")
         file = self.server.folder / path
-        fault = self.server.next_fault(path)
+        fault = self.server.next_fault(path, self.headers.get("Range", ""))
         time.sleep(self.server.pause)
         if fault.isdigit():
             self._answer(int(fault), b"no")
