@@ -1,6 +1,8 @@
 """The walk of a fit through the source: calls, files, depth, files that call each other, and those entered again.
 
-    python -m benchmarks.structure.walk [--show]
+    python -m benchmarks.structure.walk [--path] [--show]
+
+With --path, the functions in the order of their first calls, indented by depth.
 
 Calls of functions of the package by the calling thread; changes of file, where the caller is in another one. Depth:
 the most frames of the package on its stack. Both ways: pairs of files of which each calls functions of the other.
@@ -32,6 +34,7 @@ class Walk:
     def __init__(self) -> None:
         self.n_calls = 0
         self.functions: Counter[str] = Counter()
+        self.path: list[str] = []
         self.changes = 0
         self.deepest: list[str] = []
         self.calls: set[tuple[str, str]] = set()
@@ -48,6 +51,8 @@ class Walk:
             here = here.f_back
         stack.reverse()
         self.n_calls += 1
+        if stack[-1] not in self.functions:
+            self.path.append(f"{'  ' * (len(stack) - 1)}{stack[-1]}")
         self.functions[stack[-1]] += 1
         self.changes += len(stack) > 1 and stack[-1].split(":")[0] != stack[-2].split(":")[0]
         files = [name for name, _ in groupby(entry.split(":")[0] for entry in stack)]
@@ -122,8 +127,9 @@ def fits(folder: Path) -> dict[str, Callable[[], object]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--path", action="store_true", help="the functions in the order of their first calls")
     parser.add_argument("--show", action="store_true", help="the deepest stack, and what is entered again")
-    show = parser.parse_args().show
+    args = parser.parse_args()
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
         for name, fit in fits(Path(folder)).items():
@@ -136,7 +142,8 @@ def main() -> None:
                 f"{len(walk.again)} entered again"
             )
             print("".join(f"    {pair}\n" for pair in pairs), end="")
-            if show:
+            print("".join(f"    {line}\n" for line in walk.path if args.path), end="")
+            if args.show:
                 print("".join(f"    {n:,} times {name}\n" for name, n in walk.functions.most_common(30)), end="")
                 print("".join(f"    again: {way}\n" for way in sorted(walk.again)), end="")
                 print("".join(f"    {depth:2} {entry}\n" for depth, entry in enumerate(walk.deepest, 1)), end="")

@@ -81,7 +81,8 @@ def svd(
         Default: half of the available memory. A fit that needs more raises ValueError. Near the limit the choice of
         ``solver="auto"`` may depend on `n_threads`, because threads need memory; name a solver for identical results.
     certify : bool
-        Compute residuals and bounds of the value errors; three more passes, four with `Exact`.
+        Also compute bounds with solvers that do not compute them themselves, such as "randomized"; three more passes,
+        four with `Exact`. No effect with `BlockLanczos` and `Gram`.
     scale_ddof : 0 or 1
         Standard deviations divide by ``m - scale_ddof``.
     sample_weight : array of shape (m,), optional

@@ -428,7 +428,7 @@ VALUES: Final = {
     "random_state": {"None": "random"},
     "n_threads": {"None": "all cores"},
     "memory_limit": {"None": "half of the free memory"},
-    "tol": {"None": "0.0001, the default"},
+    "tol": {"None": f"{TOL:g}, the default"},
     "solver": {"auto": "the cheapest accurate solver (auto)"} | _NOTHING,
 }
 SOLVERS: Final = {

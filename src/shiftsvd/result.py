@@ -127,7 +127,8 @@ class Info:
             values = getattr(self, name)
             if values is not None and len(values):
                 title = f"largest {name.replace('_', ' ').removesuffix('s')}"
-                lines[title] = f"{np.max(values):.1e} (component {int(np.argmax(values)) + 1} of {len(values)})"
+                which = f"component {int(np.argmax(values)) + 1}" if np.ptp(values) > 0 else "each"
+                lines[title] = f"{np.max(values):.1e} ({which} of {len(values)})"
         for name in ("missed_below", "frobenius_error", "n_missing", "heldout_r2"):
             if getattr(self, name) is not None:
                 lines[name] = f"{getattr(self, name):.6g}"

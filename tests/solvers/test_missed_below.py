@@ -115,9 +115,10 @@ def test_a_sample_that_missed_a_value_is_not_converged(shape: tuple[int, int], d
     [
         ({"missed_tol": -0.1}, "missed_tol must be at least 0"),
         ({"missed_tol": float("nan")}, "missed_tol must be at least 0"),
-        ({"miss_probability": 0.0}, "miss_probability must be between 0 and 1"),
-        ({"miss_probability": 1.0}, "miss_probability must be between 0 and 1"),
-        ({"miss_probability": float("nan")}, "miss_probability must be between 0 and 1"),
+        ({"miss_probability": 0.0}, "miss_probability must be at least 1e-100 and below 1"),
+        ({"miss_probability": 1e-101}, "miss_probability must be at least 1e-100 and below 1"),
+        ({"miss_probability": 1.0}, "miss_probability must be at least 1e-100 and below 1"),
+        ({"miss_probability": float("nan")}, "miss_probability must be at least 1e-100 and below 1"),
     ],
 )
 def test_settings_of_the_probe_that_cannot_be_are_refused(make, settings, message: str) -> None:
@@ -148,7 +149,7 @@ def test_the_chances_that_the_probes_of_a_run_are_wrong_add_up_to_no_more_than_i
 
 @pytest.mark.parametrize("share", [0.99, 1.01])
 def test_a_fit_is_complete_up_to_the_limit_of_missed_values_and_no_further(share: float) -> None:
-    ritz = Ritz(np.array([4.0]), np.zeros((1, 1)), 1, 0.0, known=(2 * 1.05 * share) ** 2)
+    ritz = Ritz(np.array([4.0]), np.zeros((1, 1)), 1, 0.0, proven_limit=(2 * 1.05 * share) ** 2)
     nothing, none = np.zeros(1), np.zeros(0, np.intp)
     found = reading.certified(ss.as_operator(np.eye(3)), ritz, np.array([2.0]), nothing, nothing, none, 0.05, nothing)
     assert found.complete == (share < 1)

@@ -58,7 +58,7 @@ from shiftsvd.runs.outputs import Outputs
 from shiftsvd.runs.progress import progress
 from shiftsvd.solvers import BlockLanczos, Gram, Solver, estimate
 from shiftsvd.solvers.auto import asked_for, solver_named
-from shiftsvd.solvers.base import CERTIFIED
+from shiftsvd.solvers.base import NOT_CERTIFIED
 from shiftsvd.solvers.constants import MISSED_TOL
 from shiftsvd.solvers.reading import certificate_bytes
 from shiftsvd.transforms.chains import as_transforms
@@ -251,7 +251,7 @@ def fitted(run: Run, k: int | float) -> PCA:
         max_iter=settings.max_iter or MAX_ITER,
     )
     with warnings.catch_warnings(), columns_called(names.features):
-        warnings.filterwarnings("ignore", CERTIFIED)  # `_with_tolerance` warns, by the tolerance of the command
+        warnings.filterwarnings("ignore", NOT_CERTIFIED)  # `_with_tolerance` warns, by the tolerance of the command
         pca.fit(_on_device(A, settings, bool(run.steps)), covariates=run.covariates)
     if names.features is not None:
         pca.feature_names_in_ = np.asarray(names.features, object)

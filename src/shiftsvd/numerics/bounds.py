@@ -69,7 +69,7 @@ class Ritz:
         Bound of the rounding error of a residual.
     level : float
         Bound of the eigenvalues of G on the complement of the Ritz vectors; -inf if that is empty, inf if unknown.
-    known : float
+    proven_limit : float
         Bound of the (k+1)-th eigenvalue that was proven earlier.
     zero : float
         Eigenvalues up to this are reported as 0.
@@ -80,7 +80,7 @@ class Ritz:
     k: int
     noise: float
     level: float = np.inf
-    known: float = np.inf
+    proven_limit: float = np.inf
     zero: float = 0.0
 
     @cached_property
@@ -96,7 +96,7 @@ class Ritz:
         """Return the bound of the (k+1)-th eigenvalue."""
         if len(self.theta) == self.k and self.level == -np.inf:
             return -np.inf
-        return max(min(_next_value(self, self.k), self.known), _theta(self, self.k))
+        return max(min(_next_value(self, self.k), self.proven_limit), _theta(self, self.k))
 
     @cached_property
     def proven(self) -> Vector:

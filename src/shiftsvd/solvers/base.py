@@ -26,7 +26,7 @@ from shiftsvd.solvers.reading import certificate_bytes, certify
 
 TOL = names.TOL
 # Start of the warnings of ``certify=True`` for solvers without a tolerance; the command filters warnings by this text.
-CERTIFIED = "not certified: "
+NOT_CERTIFIED = "not certified: "
 SHARE_SOLVERS = 'solver="auto", "lanczos", "gram" or "exact"'
 UNTIL_CERTAIN = ", which iterates until every value has converged."
 REMEDIES = " or the number of passes, or pass data in double precision."
@@ -201,7 +201,7 @@ class Solver(ABC):
         if certificate is not None and not certificate.converged:
             _warn(certificate, float(F.S[-1]), F.info.missed_below)
         elif certificate is None and F.info.converged is False:
-            warn(CERTIFIED + _uncertified(F.info, float(F.S[-1]), tol), *self.remedy)
+            warn(NOT_CERTIFIED + _uncertified(F.info, float(F.S[-1]), tol), *self.remedy)
         return F
 
     def _result(self, A: Operator, k: int, factors: Factors, tol: float) -> SVDResult:

@@ -158,7 +158,7 @@ class Gram(Solver):
         False omits the last pass if LAPACK computes the eigenvalues and rounding provably changes every value by at
         most ``tol / 10``, relatively. `auto_solver` sets False.
     certify : bool
-        Also compute error bounds and `Info.missed_below`; see `solvers.Solver`.
+        No effect: every run computes error bounds and `Info.missed_below`.
 
     See Also
     --------

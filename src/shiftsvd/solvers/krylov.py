@@ -90,10 +90,10 @@ class Factorization:
     @property
     def rounding(self) -> float:
         """Return the norm below which the remainder of a product consists of rounding errors."""
-        return self._unit * self.scale
+        return self._eps * self.scale
 
     @property
-    def _unit(self) -> float:
+    def _eps(self) -> float:
         return SINGLE_ROUNDING if self.single else self.n * EPS
 
     def reserve(self, columns: int) -> None:
@@ -164,8 +164,8 @@ class Factorization:
     def extend(self, W: Panel) -> None:
         """Append Q to the basis, and make the part of ``W = G Q`` orthogonal to the basis the next block."""
         self.scale = self.scale or float(np.max(lengths(W), initial=0))
-        unit = 2.0 ** int(np.frexp(self.scale)[1]) if self.single else 1.0
-        factor = 1 / unit
+        power = 2.0 ** int(np.frexp(self.scale)[1]) if self.single else 1.0
+        factor = 1 / power
         if W.dtype != self.B.dtype or not (may_overwrite(W, self.B) and may_overwrite(W, self.block)):
             W, factor = (W * factor).astype(self.B.dtype), 1.0
         old, end = self.size, self.size + self.width
@@ -173,11 +173,11 @@ class Factorization:
         recent, free = max(0, old - self.last), min(self.n, self.B.shape[1]) - end
         Q = self.B[:, end : end + self.width] if W.shape[1] <= free else None
         W, coefficients, squares, below = project(
-            W, self.B[:, :end], recent, factor, REPEAT_BELOW, Q, self._unit, self.scale / unit
+            W, self.B[:, :end], recent, factor, REPEAT_BELOW, Q, self._eps, self.scale / power
         )
         projected = np.sqrt(np.diagonal(squares).real)  # lengths of the columns of W after the projection
-        self.scale = max(self.scale, unit * float(np.max(np.hypot(projected, lengths(coefficients)), initial=0)))
-        coefficients = coefficients * unit
+        self.scale = max(self.scale, power * float(np.max(np.hypot(projected, lengths(coefficients)), initial=0)))
+        coefficients = coefficients * power
         diagonal = coefficients[old:]
         self.H[:old, old:end] = coefficients[:old]
         self.H[old:end, :old] = coefficients[:old].conj().T
@@ -185,10 +185,10 @@ class Factorization:
         self.size, self.last = end, self.width
         # The next step computes C again, as coefficients of its projection, for H. Until then only checks need C.
         if below is not None:
-            self.C, self._rows = below * unit, W
+            self.C, self._rows = below * power, W
             return
-        Q = self._next_block(W, squares, self.rounding / unit)
-        self.C = inner(Q, W) * unit
+        Q = self._next_block(W, squares, self.rounding / power)
+        self.C = inner(Q, W) * power
         self._append(Q)
 
     def _append(self, Q: Panel) -> None:
@@ -198,7 +198,7 @@ class Factorization:
     def _project_fully(self, W: Panel, end: int) -> Projected:
         next_columns, W = self.B[:, end : end + W.shape[1]], W.astype(self.B.dtype)
         Q = next_columns if next_columns.shape[1] == W.shape[1] else None
-        return project(W, self.B[:, :end], 0, 1.0, REPEAT_BELOW, Q, self._unit, 0.0)
+        return project(W, self.B[:, :end], 0, 1.0, REPEAT_BELOW, Q, self._eps, 0.0)
 
     def _next_block(self, W: Panel, squares: Panel, noise: float) -> Panel:
         # Replace lost columns by random columns, except in a probe, whose bound is for the chain of its first block.
@@ -286,7 +286,7 @@ class Factorization:
         self.reserve(end + block.shape[1])
         Q, coefficients, squares, below = self._project_fully(block, end)
         if below is None:
-            W, Q = Q, self._orthonormal_part(Q, self._unit, self.n - end, end, before=1.0, squares=squares)
+            W, Q = Q, self._orthonormal_part(Q, self._eps, self.n - end, end, before=1.0, squares=squares)
             below = inner(Q, W)
         C, earlier = np.zeros((self.width + Q.shape[1], self.size), self.H.dtype), residuals.shape[1]
         C[: self.width, self.size - self.last :] = self.C

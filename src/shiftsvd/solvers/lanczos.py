@@ -45,10 +45,10 @@ class BlockLanczos(Solver):
     missed_tol : float
         A converged fit may have missed values up to ``sigma_k (1 + max(tol, missed_tol))``; `Info.missed_below` is the
         proven bound. The probe takes about 3 to 7 products with a block for 0.05, and 8 for 0.01.
-    miss_probability : float
+    miss_probability : float, from 1e-100 to 1
         Probability, over `rng`, that `Info.missed_below` is wrong.
     certify : bool
-        Also compute error bounds and `Info.missed_below`; see `solvers.Solver`.
+        No effect: every run computes error bounds and `Info.missed_below`.
 
     See Also
     --------
@@ -90,8 +90,8 @@ class BlockLanczos(Solver):
         check_tol(self.tol, any_size=True)
         if not self.missed_tol >= 0:
             raise refuse("missed_tol", "be at least 0", self.missed_tol)
-        if not 0 < self.miss_probability < 1:
-            raise refuse("miss_probability", "be between 0 and 1", self.miss_probability)
+        if not constants.LEAST_PROBABILITY <= self.miss_probability < 1:
+            raise refuse("miss_probability", "be at least 1e-100 and below 1", self.miss_probability)
         for name in ("block_size", "max_basis", "max_passes"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int | np.integer) or value < 1):

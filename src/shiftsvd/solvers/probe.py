@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from shiftsvd.numerics import bounds
-from shiftsvd.numerics.bounds import BEYOND, ROUNDING, TINY, CountBound, Ritz
+from shiftsvd.numerics.bounds import BEYOND, TINY, CountBound, Ritz
 from shiftsvd.numerics.panels import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.solvers import constants
@@ -69,7 +69,7 @@ class Chain:
             return self.top + noise * (1 + self.length / self.shortest)
         lowest = max(constants.NEAREST * self.spread, noise)
         rounded = noise + len(self.gaps) * constants.EPS * self.spread
-        # By ||(lambda - T)^-1|| <= 1 / distance, everything beyond this distance is excluded.
+        # By ||(lambda - T)^-1|| <= 1 / distance, half of this distance excludes everything beyond without rounding.
         beyond = 2 * (self.spread + rounded) * self.length / self.shortest + lowest
         if not self.excluded > self.top:  # the bound failed, with probability p or by rounding: start again
             self.excluded = np.inf
@@ -127,7 +127,7 @@ class Probe:
     def __init__(self, F: Factorization, columns: int, probability: float, noise: float) -> None:
         self.F, self.noise = F, noise
         R = F.begin_probe(max(columns, constants.LEAST_COLUMNS))
-        self._chain = Chain(R, max(probability, constants.LEAST_PROBABILITY))
+        self._chain = Chain(R, probability)
         self.level = self.top = np.inf
 
     def add_product(self, product: Panel) -> None:
@@ -221,8 +221,9 @@ def prove(
 
 
 def miss_limit(ritz: Ritz, missed_tol: float) -> float:
+    # No level is below the rounding error of the products; constants.MISSED_NOISE of these leave room for a proof.
     relative = float(ritz.theta[ritz.k - 1]) * (1 + missed_tol) ** 2
-    return max(relative, 32 * ROUNDING * ritz.noise, ritz.zero, TINY)
+    return max(relative, constants.MISSED_NOISE * ritz.noise, ritz.zero, TINY)
 
 
 def required_bounds(ritz: Ritz, most: float, seen: int) -> Needs:

@@ -26,7 +26,7 @@ class Snapshot:
     """State of a stopped iteration, from which `read` computes the components by products with the data.
 
     Any function that returns a Snapshot can replace the iteration of `solve`, such as `Gram`, and a small engine in the
-    tests. After `ROUNDED` or `Leaders`, the next run starts with the Ritz values and V. `read` ignores `outcome`.
+    tests.
     """
 
     ritz: Ritz  # all Ritz values, and coordinates E of their residuals: first along the columns of `block`
@@ -36,7 +36,7 @@ class Snapshot:
     proven: Proven  # bounds by probes, which have used ``1 - 2**-n_probes`` of the probability
     eps: float  # rounding unit of the products
     measured: float  # further rounding errors: measured in single precision, else of terms that cancel
-    outcome: Outcome  # why the iteration stopped
+    outcome: Outcome  # why the iteration stopped; `read` does not depend on it
     product: Product | None = None  # ``G V``, if it was multiplied along with a probe
 
 
@@ -93,7 +93,7 @@ def _last_product(p: Problem, G: Products, s: Snapshot, rng: Generator) -> LastP
     if product and product.eps > double and _too_coarse(p, G, s) and G.budget.allows(G.last_reads):
         product = None
     measured = s.measured if G.precise else G.measured
-    rest = replace(s.ritz, theta=theta[left:], E=s.ritz.E[:, left:], known=s.proven.limit(s.ritz.k))
+    rest = replace(s.ritz, theta=theta[left:], E=s.ritz.E[:, left:], proven_limit=s.proven.limit(s.ritz.k))
     if product is None and (s.eps > double or G.budget.allows(G.last_reads)):
         G.budget.spend(A.costs.gram_reads, left)
         product = Product(A.gram(s.V), double)
@@ -244,7 +244,7 @@ def certified(
     """
     limit = ritz.limit
     missed = None if limit == np.inf else float(np.sqrt(max(limit, 0.0)))
-    complete = limit <= miss_limit(ritz, missed_tol) * (1 + 1e-9)
+    complete = limit <= miss_limit(ritz, missed_tol) * (1 + 1e-9)  # both are rounded
     proven = missed is not None and (not complete or (doubtful and len(unconverged) > 0))
     if proven:
         if_missed = bounds.errors_if_missed(ritz, S) + rounded
@@ -309,7 +309,7 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     next_value = F.info.missed_below  # set by solvers that compute all values, which need no probe
     sweeps = 0
     if next_value is not None:
-        ritz = replace(ritz, known=next_value**2)
+        ritz = replace(ritz, proven_limit=next_value**2)
     elif k == len(V):
         ritz = replace(ritz, level=-np.inf)
     else:

@@ -143,7 +143,8 @@ def check(
     """Return the Ritz values with their bounds, and the reason to stop or the steps until the next check."""
     theta, first, is_last = pairs.theta, first_singular_value(pairs.theta), cannot_step(G, F)
     noise, zero = bounds.rounding_of(theta, G.eps, G.extra_rounding(first)), p.zero(first)
-    ritz = Ritz(theta, pairs.E, p.count(theta), noise, proven.level_of(F), proven.limit(p.count(theta)), zero)
+    k = p.count(theta)
+    ritz = Ritz(theta, pairs.E, k, noise, level=proven.level_of(F), proven_limit=proven.limit(k), zero=zero)
     if p.shortfall(theta) > 0 and not is_last:  # a column adds at most the first Ritz value to the squared norm
         return ritz, Continue(max(1, int(p.shortfall(theta) / (p.shape.block * theta[0]))))
     if p.absent(theta) > 0 and not is_last:  # few start vectors: the basis has fewer columns than there are components
@@ -185,9 +186,9 @@ def is_stuck(ritz: Ritz, errors: Vector, history: History) -> bool:
 
 def steps_to_go(history: History) -> int:
     (step0, _, likely0), (step1, worst, likely1) = history[-2:]
-    if worst <= 2 or likely1 <= constants.ENOUGH:
+    if worst <= 2 or likely1 <= constants.ENOUGH:  # one step shrinks errors at least so much, on most data
         return 1
-    if not np.isfinite(likely0) or not likely1 < likely0:
+    if not np.isfinite(likely0) or not likely1 < likely0:  # no rate is known yet
         return 2
     rate = np.log(likely0 / likely1) / (step1 - step0)
     return int(np.clip(np.log(likely1 / constants.ENOUGH) / (constants.FASTER * rate), 1, constants.MOST_STEPS))

@@ -1,3 +1,5 @@
+// Integers packed by bits, as BPCells stores them.
+//
 // Compiled once for each instruction set, which the macro ISA names.
 //
 // BP-128 of Lemire and Boytsov (2015, figure 6), in the variants of BPCells: number 4 j + l of a chunk is in the bits

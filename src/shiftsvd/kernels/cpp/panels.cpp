@@ -1,3 +1,5 @@
+// Products of tall panels with narrow ones, and sums of panels.
+//
 // Compiled once for each instruction set, which the macro ISA names.
 //
 // BLAS copies both factors before it multiplies, which takes as long as a product with 16 columns. These kernels read

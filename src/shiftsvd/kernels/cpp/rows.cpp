@@ -1,3 +1,5 @@
+// Loops over sparse rows: products with panels, moments, sums of squares.
+//
 // Compiled once for each instruction set, which the macro ISA names.
 //
 // (GCC lowers generic vectors before it applies target_clones, so a clone would run baseline code.)
