@@ -375,19 +375,25 @@ class Family:
         for some in batches(self.plans(order), AT_ONCE):
             probes = active = [self.probe(plan) for plan in some]
             while active and self.n_passes < self.max_passes:
-                widths = np.cumsum([probe.basis.S.shape[1] for probe in active])[:-1]
-                products = self.multiply(np.hstack([probe.basis.S for probe in active]))
-                for probe, A, B in zip(active, *(np.split(X, widths, axis=1) for X in products), strict=True):
-                    probe.add((A, B))
+                self.multiply_together(active)
                 active = [probe for probe in active if probe.may_go_on()]
             for probe in probes:
-                for i, (ritz, needs) in probe.plan.members.items():
-                    shown = (each for each in needs if proves(ritz, each, probe.level))
-                    self.counts[i] = (*self.counts[i], *shown)
-                    self.found.pop(i, None)
+                self.record(probe)
             for probe in probes:
                 if not self.cannot_step:
                     self.include(probe.missed())
+
+    def multiply_together(self, probes: list[ProbeChain]) -> None:
+        widths = np.cumsum([probe.basis.S.shape[1] for probe in probes])[:-1]
+        products = self.multiply(np.hstack([probe.basis.S for probe in probes]))
+        for probe, A, B in zip(probes, *(np.split(X, widths, axis=1) for X in products), strict=True):
+            probe.add((A, B))
+
+    def record(self, probe: ProbeChain) -> None:
+        for i, (ritz, needs) in probe.plan.members.items():
+            shown = (each for each in needs if proves(ritz, each, probe.level))
+            self.counts[i] = (*self.counts[i], *shown)
+            self.found.pop(i, None)
 
     def plans(self, members: list[int]) -> list[Plan]:
         plan = self.plan(members)

@@ -63,13 +63,13 @@ class Problem:
             return components_for(np.maximum(theta, 0), self.k, self.total)
         return min(self.k, len(theta))
 
-    def absent(self, theta: Vector) -> int:
-        """Return the number of components beyond the Ritz values; 0 if k is a share."""
-        return 0 if isinstance(self.k, float) else self.k - len(theta)
-
-    def shortfall(self, theta: Vector) -> float:
-        """Return the squared norm by which Ritz values fall short of the share k; 0 if k is a number."""
-        return self.total * self.k - float(np.sum(np.maximum(theta, 0))) if isinstance(self.k, float) else 0.0
+    def steps_missing(self, theta: Vector) -> int:
+        """Return how many more steps the basis takes at least to hold all components."""
+        if not isinstance(self.k, float):  # with few start vectors, the basis begins with fewer columns than components
+            return max(0, -(-(self.k - len(theta)) // self.shape.block))
+        shortfall = self.total * self.k - float(np.sum(np.maximum(theta, 0)))
+        # A column adds at most the first Ritz value to the squared norm.
+        return max(1, int(shortfall / (self.shape.block * theta[0]))) if shortfall > 0 else 0
 
     def reads_in_single(self, eps: float) -> bool:
         return self.A.dtype == np.float32 and eps > self.A.costs.gram_eps and not self.A.costs.file_bytes

@@ -85,25 +85,28 @@ class LastProduct(NamedTuple):
 
 
 def _last_product(p: Problem, G: Products, s: Snapshot, rng: Generator) -> LastProduct:
-    # For single precision data in memory, use the precision of the iteration if its rounding allows; else use double.
-    A, theta, left, double = p.A, s.ritz.theta, s.V.shape[1], p.A.costs.gram_eps
-    product = s.product
-    if product is None and p.reads_in_single(G.eps) and G.budget.allows(2 * G.last_reads):
-        _, product = G.with_components(s.V[:, :0], s.V, rng)
-    if product and product.eps > double and _too_coarse(p, G, s) and G.budget.allows(G.last_reads):
-        product = None
+    product, theta, left = _product_of(p, G, s, rng), s.ritz.theta, s.V.shape[1]
     measured = s.measured if G.precise else G.measured
     rest = replace(s.ritz, theta=theta[left:], E=s.ritz.E[:, left:], proven_limit=s.proven.limit(s.ritz.k))
-    if product is None and (s.eps > double or G.budget.allows(G.last_reads)):
-        G.budget.spend(A.costs.gram_reads, left)
-        product = Product(A.gram(s.V), double)
-    if product is None:  # no pass is left: compute G V from the basis
-        product = Product(s.V * theta[:left] + s.block @ s.ritz.E[: s.block.shape[1], :left], double)
     panel, eps, coupling = in_dtype(product.panel, s.V.dtype), product.eps, 0.0
     if s.eps > eps:  # the other Ritz values keep the rounding errors of single precision
         rest = bounds.with_rounding(rest, bounds.rounding_of(theta, s.eps, measured))
         coupling = _coupling(s.panels, s.V, panel)
-    return LastProduct(panel, eps, measured if eps > double or G.precise else 0.0, rest, coupling)
+    return LastProduct(panel, eps, measured if eps > p.A.costs.gram_eps or G.precise else 0.0, rest, coupling)
+
+
+def _product_of(p: Problem, G: Products, s: Snapshot, rng: Generator) -> Product:
+    # For single precision data in memory, use the precision of the iteration if its rounding allows; else use double.
+    A, left, product, double = p.A, s.V.shape[1], s.product, p.A.costs.gram_eps
+    if product is None and p.reads_in_single(G.eps) and G.budget.allows(2 * G.last_reads):
+        _, product = G.with_components(s.V[:, :0], s.V, rng)
+    if product and not (product.eps > double and _too_coarse(p, G, s) and G.budget.allows(G.last_reads)):
+        return product
+    if s.eps > double or G.budget.allows(G.last_reads):
+        G.budget.spend(A.costs.gram_reads, left)
+        return Product(A.gram(s.V), double)
+    # No pass is left: compute G V from the basis.
+    return Product(s.V * s.ritz.theta[:left] + s.block @ s.ritz.E[: s.block.shape[1], :left], double)
 
 
 def _too_coarse(p: Problem, G: Products, s: Snapshot) -> bool:

@@ -145,10 +145,8 @@ def check(
     noise, zero = bounds.rounding_of(theta, G.eps, G.extra_rounding(first)), p.zero(first)
     k = p.count(theta)
     ritz = Ritz(theta, pairs.E, k, noise, level=proven.level_of(F), proven_limit=proven.limit(k), zero=zero)
-    if p.shortfall(theta) > 0 and not is_last:  # a column adds at most the first Ritz value to the squared norm
-        return ritz, Continue(max(1, int(p.shortfall(theta) / (p.shape.block * theta[0]))))
-    if p.absent(theta) > 0 and not is_last:  # few start vectors: the basis has fewer columns than there are components
-        return ritz, Continue(-(-p.absent(theta) // p.shape.block))
+    if (steps := p.steps_missing(theta)) > 0 and not is_last:
+        return ritz, Continue(steps)
     errors = tol_ratios(p, G, ritz)
     worst, stuck = float(np.max(errors)), is_stuck(ritz, errors, history)
     if not G.precise and G.may_step() and (stuck or bounds.relative_noise(ritz) > constants.ROUNDING_SHARE * p.tol):
