@@ -427,7 +427,7 @@ VALUES: Final = {
     "n_components": {"None": "all"},
     "random_state": {"None": "random"},
     "n_threads": {"None": "all cores"},
-    "memory_limit": {"None": "half of the free memory"},
+    "memory_limit": {"None": "half of the available memory"},
     "tol": {"None": f"{TOL:g}, the default"},
     "solver": {"auto": "the cheapest accurate solver (auto)"} | _NOTHING,
 }

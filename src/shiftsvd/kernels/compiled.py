@@ -23,6 +23,7 @@ from shiftsvd.kernels.twin import (
 )
 
 # Entries of a range of rows, which is multiplied by all groups of columns before the next: its 4 MiB stay in cache.
+# `range_entries` of steps.hpp is the same number.
 ENTRIES = 2**19
 
 # Largest number of pieces of rows that threads take one after another, and least number of entries of a piece.

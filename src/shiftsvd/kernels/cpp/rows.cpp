@@ -60,14 +60,14 @@ struct Lanes {
   static Lanes load(const T *p, std::int64_t width) {
     if (width == W) return load(p);
     T row[W] = {};
-    std::memcpy(row, p, width * sizeof(T));
+    std::copy_n(p, width, row);
     return load(row);
   }
   void store(T *p, std::int64_t width) const {
     if (width == W) return store(p);
     T row[W];
     store(row);
-    std::memcpy(p, row, width * sizeof(T));
+    std::copy_n(row, width, p);
   }
 };
 
