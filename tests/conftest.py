@@ -1,6 +1,7 @@
 """Fixtures of all tests; one BLAS thread for each worker, and children that heed an interrupt."""
 
 import gc
+import re
 import signal
 import sys
 from collections import defaultdict
@@ -12,8 +13,8 @@ from threadpoolctl import threadpool_limits
 
 from shiftsvd.runs import messages
 from tests.support.blocks import cut_small
-from tests.support.places import has
-from tests.support.sampling import covering, thinned
+from tests.support.places import TESTS, has
+from tests.support.sampling import covering, fewest, thinned
 
 # Packages that an extension alone uses count as not installed where its folder was taken out.
 USED_BY = {
@@ -50,17 +51,24 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)  # of what -m and -k leave
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of tests with several lists of parameters, keep a sample of the combinations: see tests/support/sampling.py."""
+    """Of tests with several lists of parameters, keep a sample of the combinations: see tests/support/sampling.py.
+
+    That of a test that is known to see a fault is larger.
+    """
     if config.getoption("--every-combination"):
         return
+    seeing = set(re.findall(r"`([^` ]+::[^` ]+)`", (TESTS / "mutations" / "results.md").read_text()))
     cases: dict[str, dict[tuple[object, ...], pytest.Item]] = defaultdict(dict)
     for item in items:
         if len(row := _row(item)) >= 2:
             cases[item.nodeid.partition("[")[0]][row] = item
     left_out = set()
-    for of in cases.values():
+    for test, of in cases.items():
         rows = list(of)
-        kept = thinned(rows) if len(rows[0]) == 2 else covering(rows)
+        if test.removeprefix("tests/") not in seeing:
+            kept = fewest(rows)
+        else:
+            kept = thinned(rows) if len(rows[0]) == 2 else covering(rows)
         left_out |= {id(of[row]) for row in of.keys() - set(kept)}
     config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
     items[:] = [item for item in items if id(item) not in left_out]

@@ -161,6 +161,7 @@ def test_values_are_the_same_at_any_scale(a: float, b: float, make: Any) -> None
     assert F.info.converged
 
 
+@pytest.mark.long
 def test_nothing_as_large_as_the_product_is_formed() -> None:
     import tracemalloc
 

@@ -38,6 +38,7 @@ def test_a_planted_rank_of_5_is_found(method: str, seed: int) -> None:
     assert found.method == method
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["parallel", "gavish-donoho", "cv"])
 def test_a_strong_component_does_not_hide_weak_ones_and_noise_has_none(method: str) -> None:
     assert ss.suggest_k(planted((160, 70), 0, (30.0, 8, 5, 3, 1.8)), method, rng=0).k == 5
@@ -98,6 +99,7 @@ def test_fits_of_scikit_learn_are_too() -> None:
     assert [ss.suggest_k(pca, method).k for method in FITS] == [5, 5]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("scale", ["std", "vector"])
 def test_units_do_not_matter_where_a_scale_takes_them_out(method: str, scale: str) -> None:

@@ -36,6 +36,7 @@ def test_the_result_has_the_hash_of_every_file_beside_it(home: Path) -> None:
     assert all(sha256(files[name].read_bytes()).hexdigest() == known for name, known in told.items())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["transform", "report", "info", "inverse"])
 def test_a_folder_of_two_runs_is_named(command: str, home: Path, tmp_path: Path) -> None:
     for name, shift in (("one", "mean"), ("two", "none")):

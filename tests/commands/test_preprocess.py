@@ -249,6 +249,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "Y.npy"
 
 
+@pytest.mark.long
 def test_counts_that_stay_in_their_file_give_what_those_in_memory_give(large: Path, tmp_path: Path) -> None:
     found, Z = {}, {}
     line = ("fit", large, "-k", 3, "--preprocess", "pearson", "--solver", "lanczos", "--tol", 1e-9, "--no-report")

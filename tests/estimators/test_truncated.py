@@ -89,6 +89,7 @@ def test_centred_data_have_no_such_component():
     assert svd.explained_variance_ratio_ == pytest.approx(pca.explained_variance_ratio_, rel=1e-8)
 
 
+@pytest.mark.long
 def test_values_come_with_a_certificate():
     X = sparse.random_array((4000, 1500), density=0.01, rng=np.random.default_rng(0), format="csr")
     X.data -= 0.5

@@ -94,6 +94,7 @@ def test_a_point_for_a_folder_is_the_folder_by_its_name(bed: Path, monkeypatch: 
     assert (bed.parent / "here.eigenvec").exists()
 
 
+@pytest.mark.long
 def test_another_scale_may_be_asked_for(bed: Path, G: Any, tmp_path: Path) -> None:
     filled = np.where(np.isnan(G), np.nan_to_num(np.nanmean(np.where(np.isnan(G).all(axis=0), 0, G), axis=0)), G)
     centred = filled - filled.mean(axis=0)
@@ -163,6 +164,7 @@ def scores(model: Path, file: Path, *options: object) -> Any:
     return np.load(out)
 
 
+@pytest.mark.long
 def test_variants_that_are_not_on_autosomes_are_left_out(with_sexes: Path, sexed: Any, tmp_path: Path) -> None:
     result = done("fit", with_sexes, "-k", 2, "-o", tmp_path / "out", "--json")
     told = json.loads(result.stdout)

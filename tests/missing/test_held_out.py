@@ -50,6 +50,7 @@ def test_of_noise_nothing_is_explained_whatever_the_shares_of_the_completed_matr
     assert pca.info_.heldout_r2 <= 0.1
 
 
+@pytest.mark.long
 def test_penalty_0_overfits_noise_and_it_is_told():
     with pytest.warns(UserWarning, match="did not converge .* Raise max_iter"):
         info = ss.svd(noise(0), 8, shift="mean", missing="em", penalty=0, rng=0).info
@@ -269,6 +270,7 @@ def test_a_completion_that_stopped_unfinished_has_not_converged(solver):
     assert 2 < pca.n_iter_ < 300
 
 
+@pytest.mark.long
 def test_settings_of_the_completion_reach_it():
     X = noise(0, 150, 40, share=0.4)
     large = ss.PCA(3, missing="em", penalty=1e6, random_state=0).fit(X)

@@ -151,6 +151,7 @@ def test_settings_outside_the_theorems_are_refused(k, q, p, message: str) -> Non
         ss.halko_bound(np.ones(5), k, q, (10, 10), p)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("q", [0, 1, 2])
 @pytest.mark.parametrize("p", [None, 5])
 def test_error_of_the_exact_sample_is_under_the_bound(q: int, p: int | None) -> None:

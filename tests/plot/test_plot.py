@@ -180,6 +180,7 @@ def test_axes_that_are_given_are_used(plot: Any) -> None:
     assert plt.get_fignums() == [figure.number]
 
 
+@pytest.mark.long
 def test_a_display_can_be_drawn_again() -> None:
     for display in (
         scree(fitted("PCA")),

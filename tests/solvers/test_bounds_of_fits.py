@@ -168,6 +168,7 @@ def test_bounds_know_that_products_round_at_the_level_of_the_data(far: float, so
     assert np.all(F.info.value_errors >= 4 * EPS * np.linalg.norm(shift) / F.S)
 
 
+@pytest.mark.long
 def test_single_products_of_counts_round_at_the_level_of_their_means() -> None:
     # The first value was off by 1.7 units of what rounding was said to do: the means are three times as long as it.
     rng = np.random.default_rng(5)

@@ -132,6 +132,7 @@ def test_a_new_value_beside_a_start_of_exact_vectors_is_found(rest: str, n: int)
         assert relative(F, exact) <= 1e-4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tol", [1e-4, 1e-8])
 def test_an_exact_start_at_the_edge_of_an_even_bulk_waits_for_what_it_cannot_be_told_from(tol: float) -> None:
     n, k = 2_000, 10

@@ -94,6 +94,7 @@ def test_a_leading_column_costs_a_few_passes(container: str, density: float, tol
         assert with_it.info.n_passes <= 2 * without.info.n_passes + 6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("container", "tol"), in_turn(CONTAINERS, [1e-8, 1e-4], 1))
 def test_a_leading_column_costs_a_few_passes_whatever_is_done_to_the_matrix(container: str, tol: float) -> None:
     D, make, solver = made(), CONTAINERS[container], ss.BlockLanczos(tol)
@@ -208,6 +209,7 @@ def test_where_the_rank_ends_beside_a_leader_there_are_zeros(rank: int, containe
 # --- shifts that cancel ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [1e3, 1e5])
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_single_data_far_from_zero_cost_little_more_than_double_ones(container: str, size: float) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 Combination = tuple[Any, ...]
 MANY = 24  # cases of a test, from which on not every value meets every other
+FEW = 8  # cases of a test that has not seen a fault alone
 
 
 def pairs(*axes: Iterable[Any]) -> list[Combination]:
@@ -33,6 +34,21 @@ def thinned(rows: list[Combination]) -> list[Combination]:
     shorter = min(map(len, places))
     step = max(2, shorter // 2) if len(rows) > MANY and shorter > 1 else 1
     return [row for row in rows if sum(at[value] for at, value in zip(places, row, strict=True)) % step == 0]
+
+
+def fewest(rows: list[Combination]) -> list[Combination]:
+    """Of many rows as many as it takes for every value of every column to be in one, and FEW: those of most pairs."""
+    values = {row: set(enumerate(row)) for row in rows}
+    met = {row: {frozenset(pair) for pair in combinations(enumerate(row), 2)} for row in rows}
+    left: set[tuple[int, Any]] = set().union(*values.values())
+    together: set[frozenset[tuple[int, Any]]] = set().union(*met.values())
+    taken: list[Combination] = []
+    while left or len(taken) < min(FEW, len(rows)):
+        best = max(met, key=lambda row: (len(left & values[row]), len(together & met[row])))
+        left -= values[best]
+        together -= met.pop(best)
+        taken.append(best)
+    return taken
 
 
 def in_turn(each: Iterable[Any], others: Iterable[Any], count: int) -> list[Combination]:

@@ -318,6 +318,7 @@ def test_calendars_of_models_have_months_and_trends(name: str, calendar: str) ->
     same_modes(found.drop_vars("time"), exact.drop_vars("time"), 0.01)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["joint", "extended"])
 def test_files_that_follow_each_other_are_read_lazily(name: str, tmp_path: Path) -> None:
     pytest.importorskip("dask.array")
