@@ -51,24 +51,28 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)  # of what -m and -k leave
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of tests with several lists of parameters, keep a sample of the combinations: see tests/support/sampling.py.
+    """Keep a sample of the cases of a test: of combinations of lists of parameters (tests/support/sampling.py) and by a mark.
 
-    That of a test that is known to see a fault is larger.
+    The sample of combinations is larger for tests that are known to see a fault.
     """
     if config.getoption("--every-combination"):
         return
     seeing = set(re.findall(r"`([^` ]+::[^` ]+)`", (TESTS / "mutations" / "results.md").read_text()))
     cases: dict[str, dict[tuple[object, ...], pytest.Item]] = defaultdict(dict)
     for item in items:
-        if len(row := _row(item)) >= 2:
+        if row := _row(item):
             cases[item.nodeid.partition("[")[0]][row] = item
     left_out = set()
     for test, of in cases.items():
         rows = list(of)
-        if test.removeprefix("tests/") not in seeing:
+        if len(rows[0]) == 1:
+            kept = rows
+        elif test.removeprefix("tests/") not in seeing:
             kept = fewest(rows)
         else:
             kept = thinned(rows) if len(rows[0]) == 2 else covering(rows)
+        mark = of[rows[0]].get_closest_marker("one_in")
+        kept = kept[:: mark.args[0]] if mark else kept
         left_out |= {id(of[row]) for row in of.keys() - set(kept)}
     config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
     items[:] = [item for item in items if id(item) not in left_out]

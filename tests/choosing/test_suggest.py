@@ -46,6 +46,7 @@ def test_a_strong_component_does_not_hide_weak_ones_and_noise_has_none(method: s
     assert sum(nothing) <= 2
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("container", [sparse.csr_array, sparse.coo_array])
 def test_sparse_data_say_what_dense_data_say(method: str, container: type) -> None:

@@ -65,6 +65,7 @@ def test_settings_are_those_of_the_class(text: str, value: Any) -> None:
     assert named(text) == value
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", NAMED)
 def test_values_and_scores_are_those_of_the_dense_matrix(name: str, file: Path, tmp_path: Path) -> None:
     dense = {"deviance": "deviance, poisson"}.get(name, name)

@@ -30,6 +30,7 @@ ENDS = (EMPTY, 2 * EMPTY, "; ; ;;\r\n", 3 * EMPTY + ";;;;", "\n" + EMPTY + "\n",
 ENCODINGS = ("utf-8-sig", "utf-16", "utf-16-le", "cp1252")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("end", "encoding"), [*((end, "utf-8") for end in ENDS), *((EMPTY, each) for each in ENCODINGS)]
 )

@@ -33,6 +33,7 @@ def chromosomes(tmp_path: Path) -> tuple[list[Path], Path]:
     return paths, write(tmp_path / "all.bed", G, chromosome=called[where].tolist(), sid=names.tolist())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("in_file", [False, True], ids=["in memory", "in the files"])
 def test_chromosomes_side_by_side_are_the_one_file(
     chromosomes: tuple[list[Path], Path], in_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -33,6 +33,7 @@ def test_every_test_of_scikit_learn_passes_but_those_that_are_named(name, monkey
         test(**arguments)
 
 
+@pytest.mark.long
 @parametrize_with_checks([ss.IncrementalPCA(n_components=2)])
 def test_every_check_of_an_estimator_passes(estimator, check):
     check(estimator)

@@ -133,6 +133,7 @@ SIZES = [(k, dtype) for k in (None, 20, 0.5, 0.95) for dtype in (np.float32, np.
 SIZES += [("mle", np.float64)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("n_components", "dtype"), SIZES)
 @pytest.mark.parametrize("whiten", [False, True])
 @pytest.mark.parametrize("svd_solver", [None, "full", "covariance_eigh"])

@@ -134,6 +134,7 @@ def test_equal_distances_have_one_value_in_many_copies(k):
     np.testing.assert_allclose(pcoa.coordinates_.T @ pcoa.coordinates_, np.eye(k) / 2, atol=1e-12)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("seed", range(8))
 def test_copies_of_a_value_beyond_the_block_are_found(seed):
     # Twenty copies, from a block of eight: residuals alone would certify the eight.
@@ -251,6 +252,7 @@ def test_equals_scikit_bio(n):
     assert list(ours.coordinates_.index) == list(theirs.samples.index)
 
 
+@pytest.mark.long
 @parametrize_with_checks([ss.PCoA(n_components=2), ss.PCoA(n_components=2, metric="euclidean")])
 def test_every_check_of_scikit_learn_passes(estimator, check):
     check(estimator)

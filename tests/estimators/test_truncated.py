@@ -154,8 +154,13 @@ def test_scores_need_the_right_shape():
 
 
 @pytest.mark.filterwarnings("ignore:the first component is the mean")
-@parametrize_with_checks(
-    [ss.TruncatedSVD(), ss.TruncatedSVD(algorithm="randomized"), ss.TruncatedSVD(algorithm="arpack")]
-)
+@parametrize_with_checks([ss.TruncatedSVD()])
 def test_every_check_of_scikit_learn_passes(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:the first component is the mean")
+@parametrize_with_checks([ss.TruncatedSVD(algorithm="randomized"), ss.TruncatedSVD(algorithm="arpack")])
+def test_every_check_of_scikit_learn_passes_with_its_other_algorithms(estimator, check):
     check(estimator)

@@ -30,7 +30,6 @@ pytest.importorskip("fsspec")
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FolderServer]:
     monkeypatch.setattr(servers, "_PAUSES", (0.001, 0.001, 0.001))
-    gc.collect()
     gc.disable()  # in the thread of the server, a collection would wait for h5py's lock, and its holder for the server
     try:
         with serving(tmp_path) as made:
@@ -54,6 +53,7 @@ def consolidated(file: Path) -> Path:
     return file
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("store", ["http", "memory"])
@@ -144,6 +144,7 @@ def test_a_change_between_passes_is_an_error(
     assert str(caught.value).startswith(address)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", WRITTEN)
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")
 def test_bits_do_not_depend_on_threads_or_failures_that_pass(
@@ -253,6 +254,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("line", COMMANDS)
 def test_credentials_of_an_address_are_neither_printed_nor_written(
     line: str, server: FolderServer, tmp_path: Path
@@ -285,6 +287,7 @@ def test_headers_have_one_deadline(server: FolderServer, monkeypatch: pytest.Mon
     assert time.monotonic() - began < 2
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("word", ["SEC'RET", "SEC RET", "?SECRET"])
 def test_secrets_with_quotes_and_spaces_are_neither_printed_nor_written(
     word: str, server: FolderServer, tmp_path: Path

@@ -71,6 +71,7 @@ def against_never_observed(seed: int, m: int, n: int, share: float, sd: float, b
     return float((C.heldout_r2 - true) / error)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("sd", "biases"), [(0.5, None), (2.0, "columns")])
 def test_it_is_the_r2_on_entries_never_observed(sd, biases):
     assert abs(against_never_observed(1, 600, 150, 0.25, sd, biases)) <= 3
@@ -89,6 +90,7 @@ def test_it_is_the_r2_on_entries_never_observed_with_90_percent_missing(sd, m, n
 BIASES = {None: None, "mean": "columns", "rows": "rows", "both": "both"}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("shift", "kind"), in_turn(BIASES, KINDS, 1))
 def test_the_baseline_is_the_biases_of_the_other_entries(shift, kind):
     biases = BIASES[shift]

@@ -236,6 +236,7 @@ def test_the_command_tells_of_every_kind_and_applies_those_of_pca(tmp_path: Path
 # ---- transformations
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("cls", [ss.PCA, ss.TruncatedSVD])
 @pytest.mark.filterwarnings("ignore:the first component is the mean")

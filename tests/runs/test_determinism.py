@@ -120,6 +120,7 @@ def test_blas_threads_do_not_change_the_bits(solver, large: Array) -> None:
     assert len(found) == 2  # one for each orientation
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 def test_every_product_is_made_with_one_blas_thread(solver) -> None:
     seen = set()

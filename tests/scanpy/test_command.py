@@ -59,6 +59,7 @@ def test_an_element_is_named_in_the_path_or_by_key(suffix: str, tmp_path: Path) 
     np.testing.assert_array_equal(of_path[1], by_key[1])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore:The entries look like raw counts")
 @pytest.mark.parametrize("suffix", ["h5ad", "zarr"])
 @pytest.mark.parametrize("how", [(), ("--preprocess", "log-normalize")], ids=["as it is", "logs"])

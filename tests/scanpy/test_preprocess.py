@@ -99,6 +99,7 @@ FIRST = {type(ROWS[name].how): name for name in reversed([*ROWS])}.values()  # o
 LONG = [pytest.param(name, marks=pytest.mark.long) for name in ROWS if name not in FIRST and "each" not in name]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", [*FIRST, *LONG])
 def test_new_cells_are_transformed_by_what_was_learned_also_through_a_file(name: str, tmp_path: Path) -> None:
     T, N = counts(), counts(31, seed=3)

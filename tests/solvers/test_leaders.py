@@ -137,6 +137,7 @@ def test_components_beside_a_leader_turn_by_its_residual() -> None:
 # --- graded spectra -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", [(450, 150), (150, 450), (1000, 60)])
 @pytest.mark.parametrize("grade", [1e4, 1e6, 1e8, 1e10])
 def test_graded_values_of_double_data_are_all_found(grade: float, shape: tuple[int, int]) -> None:
@@ -150,6 +151,7 @@ def test_graded_values_of_double_data_are_all_found(grade: float, shape: tuple[i
             assert F.info.n_passes <= 40
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("grade", [1e2, 1e4, 1e5, 1e6])
 def test_graded_values_of_single_data_are_found_by_double_products(grade: float, container: str) -> None:

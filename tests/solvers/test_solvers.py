@@ -290,6 +290,7 @@ class _Watched(_Pool):
         super().__init__(n_threads)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.filterwarnings("ignore:not certified")
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("solver", UNCERTAIN, ids=repr)

@@ -54,6 +54,7 @@ def test_logarithms_are_told(data: str, seed: int) -> None:
         ss.preprocess(X, "log-normalize")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("data", HONEST)
 def test_honest_input_is_taken_in_silence(data: str, seed: int) -> None:
@@ -262,6 +263,7 @@ def test_the_command_goes_by_what_the_file_marks(tmp_path: Path) -> None:
     assert "uns['log1p'] marks them" in told(*scores, marked, "--force")
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("data", [name for name in HONEST if not name.startswith(("one row", "nothing"))])
 def test_the_command_says_nothing_of_honest_input(data: str, tmp_path: Path) -> None:
     path = written(HONEST[data](np.random.default_rng(0)), tmp_path / "a.h5ad")

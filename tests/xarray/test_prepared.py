@@ -73,6 +73,7 @@ def same_modes(found: Any, exact: Any, rtol: float = 1e-6) -> None:
 
 
 # Fields in chunks here are those of which the test of gaps has whole ones.
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("name", "how"), in_turn(CALLS, [({"time": 40, "lat": 3}, False), (None, True)], 1))
 def test_seasons_and_trends_are_removed_as_a_regression_removes_them(name: str, how: tuple[Any, bool]) -> None:
     call, (chunks, standardize) = CALLS[name], how
@@ -294,6 +295,7 @@ def laid_out_plainly(call: Any, tol: float) -> Any:
     return call(monthly(), other(monthly()), groups="time.month", weights="coslat", tol=tol, rng=0)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("layout", "name"), in_turn(LAYOUTS, CALLS, 2))
 def test_modes_do_not_depend_on_how_a_field_is_laid_out(name: str, layout: str) -> None:
     call = CALLS[name]
