@@ -51,9 +51,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)  # of what -m and -k leave
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep a sample of the cases of a test: of combinations of lists of parameters (tests/support/sampling.py) and by a mark.
+    """Keep a sample of the cases: of combinations of parameters (tests/support/sampling.py), and by the mark one_in.
 
-    The sample of combinations is larger for tests that are known to see a fault.
+    Of tests that are known to see a fault, more combinations are kept.
     """
     if config.getoption("--every-combination"):
         return

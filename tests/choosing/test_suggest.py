@@ -56,6 +56,7 @@ def test_sparse_data_say_what_dense_data_say(method: str, container: type) -> No
     assert found.k == dense.k == 5
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("method", METHODS)
 def test_sparse_data_stay_sparse(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: object, *_: object, **__: object) -> None:
@@ -68,6 +69,7 @@ def test_sparse_data_stay_sparse(method: str, monkeypatch: pytest.MonkeyPatch) -
     ss.suggest_k(X, method, rng=0)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("method", METHODS)
 def test_fits_are_reused(method: str) -> None:
     D = planted((160, 70), 3)

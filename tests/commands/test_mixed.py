@@ -161,6 +161,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     assert "--supplementary needs an output folder" in invoke("fit", tmp_path / "X.npy", "--supplementary", "a").stderr
 
 
+@pytest.mark.long
 @pytest.mark.figures
 def test_the_report_shows_where_supplementary_columns_are(frame: Any, tmp_path: Path) -> None:
     pytest.importorskip("jinja2")

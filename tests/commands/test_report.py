@@ -150,6 +150,7 @@ def test_everything_that_was_given_is_there(tmp_path: Path) -> None:
     assert {"Explained variance", *drawn} <= titles
 
 
+@pytest.mark.long
 def test_scores_and_loadings_are_explained(bare: Page, tmp_path: Path) -> None:
     exact = page(tmp_path, ss.PCA(n_components=2, solver="exact").fit(X)).text
     assert "factorization is exact up to rounding" in exact
@@ -223,6 +224,7 @@ def test_where_one_component_dominates_the_others_are_seen_too(tmp_path: Path) -
     assert f"PC2 ({report.percent(pca.explained_variance_ratio_[1])})" in found.text
 
 
+@pytest.mark.long
 def test_every_share_is_in_percent(full: Page) -> None:
     drawn = full.source.partition("Explained variance")[2].partition("<h2>Scores")[0]
     marks = re.findall(r">\s*([\d.]+( %)?)\s*</text>", drawn)

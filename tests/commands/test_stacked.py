@@ -114,6 +114,7 @@ def test_samples_of_chromosomes_are_checked(chromosomes: tuple[list[Path], Path]
     assert "Merge them with plink2" in result.stderr
 
 
+@pytest.mark.long
 def test_donors_on_top_of_each_other_are_the_one_file(tmp_path: Path) -> None:
     anndata = pytest.importorskip("anndata")
     X = np.random.default_rng(0).poisson(1.0, (100, 12)).astype(np.float32)

@@ -21,6 +21,7 @@ from tests.support.places import DOCS, OF_EXTENSIONS, needs, pages
 PAGES = sorted((DOCS / "migrate").glob("*.rst"))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "page", [*PAGES, *(page for folder in OF_EXTENSIONS for page in folder.glob("*.rst"))], ids=lambda path: path.stem
 )

@@ -120,6 +120,7 @@ def opened(address: str) -> Any:
     return open_matrix(address, stream=True, n_threads=2, memory_limit="20MB")[0]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", WRITTEN)
 @pytest.mark.parametrize("store", ["http", "memory"])
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")
@@ -190,6 +191,7 @@ def test_a_fit_that_ends_early_continues_from_its_checkpoint(
     assert np.array_equal(pca.components_, expected.components_)
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_the_command_holds_no_secret_and_is_continued_with_another(
     server: FolderServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,7 +256,6 @@ COMMANDS = {
 }
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("line", COMMANDS)
 def test_credentials_of_an_address_are_neither_printed_nor_written(
     line: str, server: FolderServer, tmp_path: Path
@@ -287,7 +288,6 @@ def test_headers_have_one_deadline(server: FolderServer, monkeypatch: pytest.Mon
     assert time.monotonic() - began < 2
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("word", ["SEC'RET", "SEC RET", "?SECRET"])
 def test_secrets_with_quotes_and_spaces_are_neither_printed_nor_written(
     word: str, server: FolderServer, tmp_path: Path

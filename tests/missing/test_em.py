@@ -85,6 +85,7 @@ def test_a_completion_is_the_shrunken_svd_of_itself(biases, penalty):
     assert_close(rest.sum(axis=1) * (biases in ("rows", "both")), np.zeros(60), 1e-5 * np.linalg.norm(A), "rows")
 
 
+@pytest.mark.long
 def test_biases_of_users_and_items_are_told_from_what_they_have_in_common():
     X, (i, j, x), _ = planted(300, 150, 0.3, 0.5, rank=2)
     rng = np.random.default_rng(1)

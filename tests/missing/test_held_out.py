@@ -181,6 +181,7 @@ def test_ratings_of_0_that_are_stored_stay_ratings():
     assert rest.n_missing() == 3 + len(i)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_too_few_entries_tell_nothing(kind):
     for shape in ((2, 2), (4, 3), (2, 30), (30, 2), (12, 8)):
@@ -188,6 +189,7 @@ def test_too_few_entries_tell_nothing(kind):
         assert ss.svd(X, 1, missing="em", unobserved=unobserved, rng=0).info.heldout_r2 is None
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_where_the_biases_explain_all_there_is_nothing_to_tell(kind, dtype):
@@ -209,6 +211,7 @@ def test_it_is_of_any_numbers(dtype):
     assert ss.svd(M, 2, missing="em", rng=0).info.heldout_r2 > 0.9
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_bits_whatever_the_threads():
     X = noise(0, 150, 40, share=0.4)
     a, b = (ss.svd(X, 3, shift="mean", missing="em", rng=7, n_threads=n).info.heldout_r2 for n in (1, 2))
@@ -236,6 +239,7 @@ def test_a_matrix_that_stays_in_its_file_is_fitted_once():
 # --- how many there are ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("missing", ["mean", "em"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_missing_entries_are_counted(kind, missing):

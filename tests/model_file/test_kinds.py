@@ -141,6 +141,7 @@ def test_what_partial_fit_found_survives_without_its_stream(tmp_path: Path) -> N
 # ---- the other estimators
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore:the first component is the mean")
 @pytest.mark.parametrize("name", MODELS)
 def test_every_estimator_survives(tmp_path: Path, name: str) -> None:

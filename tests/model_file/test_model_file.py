@@ -384,6 +384,7 @@ def test_to_sklearn_keeps_names_and_shares_nothing(scale: Any) -> None:
     assert model.transform(X).tobytes() == before.tobytes()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 def test_skops_needs_to_trust_our_types_only(solver: Any) -> None:
     skops = pytest.importorskip("skops.io")

@@ -202,6 +202,7 @@ def test_value_errors_bound_the_true_error(solver, spectrum: str, shape) -> None
             assert np.all(error <= F.info.value_errors * F.S + 100 * EPS * S[0])
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:not certified")
 def test_converged_runs_are_within_tol() -> None:
     for tol in (1e-2, 1e-4, 1e-8):

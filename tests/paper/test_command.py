@@ -112,6 +112,7 @@ def test_data_that_cannot_be_used_end_with_one_before_any_output(tmp_path: Path)
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("empty_figures_of_the_paper")
 def test_skipped_images_are_named_and_counted(tmp_path: Path) -> None:
     Image = pytest.importorskip("PIL.Image")

@@ -315,6 +315,7 @@ def in_four_threads() -> tuple[bytes, ...]:
 in_all_threads = cache(in_four_threads)  # as the system starts them all
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("allowed", [0, 1, 2])
 def test_a_fit_goes_on_in_the_threads_that_there_are_with_the_same_bits(
     allowed: int, monkeypatch: pytest.MonkeyPatch

@@ -282,6 +282,7 @@ def test_cells_of_a_batch_that_no_cell_was_of_are_refused(tmp_path: Path) -> Non
     assert "no column 'batch' in obs" in result.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("container", [sparse.csr_matrix, sparse.csc_matrix, np.asarray])
 def test_data_that_stay_in_their_file_give_the_same(
     container: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

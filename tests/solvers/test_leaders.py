@@ -174,6 +174,7 @@ SINGLY = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore:.*(did not converge|may have been missed)")
 @pytest.mark.parametrize(
     ("name", "container", "grade", "shape"), pairs(SINGLY, CONTAINERS, [1e6, 1e7], [(900, 300), (300, 900)])

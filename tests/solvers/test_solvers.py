@@ -91,6 +91,7 @@ def test_values_are_those_of_the_shifted_matrix_in_every_container(solver: Solve
         assert content(X) == before
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("name", ["array float64", "csr float64", "csc complex64", "array complex128", "fortran"])
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)

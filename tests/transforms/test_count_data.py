@@ -164,6 +164,7 @@ def test_one_file_of_several_may_hold_logarithms(tmp_path: Path) -> None:
 # --- AnnData ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array, sparse.csc_array])
 def test_scanpy_pca_is_told_of_raw_counts_and_of_logarithms(layout: Any) -> None:
     needs("scanpy")

@@ -48,6 +48,7 @@ def test_a_field_without_weights_is_told_in_a_line(path: Path) -> None:
         assert told("fit", path, "-k", 2, *words) == ""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("stored", ["sst", "latitude", "scaled", "several"])
 def test_weights_are_those_of_xarray(stored: str, tmp_path: Path) -> None:
     da = field(lat="latitude") if stored == "latitude" else field()

@@ -114,6 +114,7 @@ def test_other_samples_have_their_own_months_and_trends() -> None:
     np.testing.assert_allclose(project(modes, both), modes.scores[:, some], atol=1e-8)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("name", "chunked"), in_turn(CALLS, [False, True], 1))
 def test_missing_values_without_an_anomaly_are_those_of_the_mean(name: str, chunked: bool) -> None:
     call = CALLS[name]

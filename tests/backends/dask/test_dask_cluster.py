@@ -101,6 +101,7 @@ def by_threads(X: Any) -> ss.SVDResult:
         return to_the_end(X)
 
 
+@pytest.mark.long
 def test_result_of_two_workers_is_that_of_this_process(client: Any, alone: ss.SVDResult) -> None:
     same_as_by_threads(alone)
 
