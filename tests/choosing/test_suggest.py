@@ -169,6 +169,7 @@ def _masks(size: int, rng: np.random.Generator) -> list[np.ndarray]:
     return [part != fold for fold in range(2)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array, sparse.csc_array])
 def test_permuted_columns_hold_the_same_values_in_other_rows(make: type) -> None:
     D = sparse_blocks().toarray()[:, ::4]

@@ -47,6 +47,7 @@ def write(frame: Any, path: Path) -> Path:
     return path
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("name", ["a.csv", "german.csv", "a.parquet"])
 def test_scores_and_positions_are_those_of_python(name: str, gaps: bool, frame: Any, tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def test_every_kind_of_shift_is_subtracted(name: str) -> None:
         assert content(X) == before
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "name", ["array float64", "array float32", "csr float64", "csc float64", "fortran", "duck float64"]
 )

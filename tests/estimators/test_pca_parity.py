@@ -177,6 +177,7 @@ def test_minka_chooses_the_rank_that_scikit_learn_chooses(seed):
     assert ss.PCA("mle").fit(X).n_components_ == decomposition.PCA("mle").fit(X).n_components_ == true
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "kind", [np.int64, np.int8, np.uint8, np.uint16, bool, np.float16, object, ">f8", np.longdouble]
 )

@@ -99,6 +99,7 @@ def test_all_coordinates_equal_the_dense_computation(D):
     assert pcoa.lowest_eigenvalue_ == pytest.approx(values[-1], abs=1e-12 * size)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("never_small")
 @pytest.mark.parametrize("seed", range(5))
 def test_lanczos_finds_the_largest_algebraic_eigenvalues(seed):

@@ -44,6 +44,7 @@ def peak_of(run: object) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_blocks")
 def test_a_gram_matrix_of_a_file_takes_no_more_than_was_said() -> None:
     A = ss.centered(streamed(None))

@@ -77,6 +77,7 @@ def logs(Y: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return np.log1p(Y * 1e4 / np.maximum(sizes, 1)[:, None])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("margins", [None, "all", "mask"])
 @pytest.mark.parametrize("how", ["log-normalize", "pearson"])
 def test_sums_go_over_the_genes_that_margins_names(how: str, margins: Any) -> None:

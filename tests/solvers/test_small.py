@@ -96,6 +96,7 @@ def test_auto_keeps_the_tolerance(problem) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*did not converge")  # some of these tolerances are beyond squares
 @settings(deadline=None)
 @given(problems(6.0))

@@ -105,6 +105,7 @@ def test_solvers_do_not_see_how_the_matrix_is_cut(solver: Solver, name: str) -> 
         assert_orthonormal(F.Vh.conj().T, eps(F.dtype))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 def test_largest_entry_of_each_right_vector_is_real_and_positive(solver: Solver) -> None:
     for shape in SHAPES:
@@ -357,6 +358,7 @@ def test_without_the_norm_only_a_solver_that_finds_all_values_knows_the_frobeniu
     assert F.info.frobenius_error == pytest.approx(np.linalg.norm(D - (F.U * F.S) @ F.Vh), rel=1e-12)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore:not certified")
 @pytest.mark.parametrize("solver", UNCERTAIN, ids=repr)
 def test_certificate_fills_in_residuals_and_a_verdict(solver: Solver) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 Combination = tuple[Any, ...]
 MANY = 24  # cases of a test, from which on not every value meets every other
-FEW = 8  # cases of a test that has not seen a fault alone
+FEW = 6  # cases of a test that has not seen a fault alone
 
 
 def pairs(*axes: Iterable[Any]) -> list[Combination]:

@@ -76,6 +76,7 @@ def test_what_takes_counts_is_known() -> None:
     assert OF_COUNTS == sorted(BY_NAME.keys() - {"ranks", "binarize"})
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", OF_COUNTS)
 def test_all_transformations_of_counts_look_in_one_way(name: str) -> None:
     X, rng = shares(), np.random.default_rng(0)

@@ -82,6 +82,7 @@ def test_files_of_several_times_have_the_weights_of_one(tmp_path: Path) -> None:
     assert told("fit", *files, "--weights", "coslat") == ""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("coords", [("time", "station"), ("time", "y", "x"), ("time", "lat", "lon")])
 def test_what_has_no_latitudes_needs_no_weights(coords: tuple[str, ...], tmp_path: Path) -> None:
     """Stations, a projection in kilometres, one band of latitude."""

@@ -311,6 +311,7 @@ def test_modes_do_not_depend_on_how_a_field_is_laid_out(name: str, layout: str) 
     same_modes(back.transpose(*exact.components.dims, ...), exact.transpose(*exact.components.dims, ...), 5e-4)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "calendar"), [("mca", "noleap"), ("joint", "360_day"), ("hilbert", "noleap")])
 def test_calendars_of_models_have_months_and_trends(name: str, calendar: str) -> None:
     pytest.importorskip("cftime")
