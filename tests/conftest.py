@@ -1,7 +1,6 @@
 """Fixtures of all tests; one BLAS thread for each worker, and children that heed an interrupt."""
 
 import gc
-import re
 import signal
 import sys
 from collections import defaultdict
@@ -13,8 +12,8 @@ from threadpoolctl import threadpool_limits
 
 from shiftsvd.runs import messages
 from tests.support.blocks import cut_small
-from tests.support.places import TESTS, has
-from tests.support.sampling import covering, fewest, thinned
+from tests.support.places import has
+from tests.support.sampling import covering, fewest, seeing, thinned
 
 # Packages that an extension alone uses count as not installed where its folder was taken out.
 USED_BY = {
@@ -57,7 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     if config.getoption("--every-combination"):
         return
-    seeing = set(re.findall(r"`([^` ]+::[^` ]+)`", (TESTS / "mutations" / "results.md").read_text()))
+    known = seeing()
     cases: dict[str, dict[tuple[object, ...], pytest.Item]] = defaultdict(dict)
     for item in items:
         if row := _row(item):
@@ -67,7 +66,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         rows = list(of)
         if len(rows[0]) == 1:
             kept = rows
-        elif test.removeprefix("tests/") not in seeing:
+        elif test.removeprefix("tests/") not in known:
             kept = fewest(rows)
         else:
             kept = thinned(rows) if len(rows[0]) == 2 else covering(rows)

@@ -1,12 +1,15 @@
-"""Samples of cross products: few combinations in which every two values still meet."""
+"""Samples of cross products: few combinations in which every two values still meet, or every value is."""
 
+import re
 from collections.abc import Iterable
 from itertools import combinations, product
 from typing import Any
 
+from tests.support.places import TESTS
+
 Combination = tuple[Any, ...]
 MANY = 24  # cases of a test, from which on not every value meets every other
-FEW = 6  # cases of a test that has not seen a fault alone
+FEW = 6  # cases of all combinations of a test that is not known to see a fault
 
 
 def pairs(*axes: Iterable[Any]) -> list[Combination]:
@@ -55,3 +58,8 @@ def in_turn(each: Iterable[Any], others: Iterable[Any], count: int) -> list[Comb
     """Each of the first with `count` of the others, which take turns: neighbours have different ones."""
     ring = list(others)
     return [(one, ring[(i * count + j) % len(ring)]) for i, one in enumerate(each) for j in range(count)]
+
+
+def seeing() -> set[str]:
+    """The tests that are known to see a fault, which keep all their cases."""
+    return set(re.findall(r"`([^` ]+::[^` ]+)`", (TESTS / "mutations" / "results.md").read_text()))
