@@ -32,8 +32,10 @@ def test_no_part_of_the_package_is_without_a_fault():
 def test_every_test_that_sees_a_fault_is_part_of_make_test_with_all_its_cases():
     assert len(seeing()) > 150
     for test in seeing():
-        file, *_, name = test.split("::")
-        nodes = ast.walk(ast.parse((ROOT / "tests" / file).read_text()))
+        path, *_, name = test.split("::")
+        if not (file := ROOT / "tests" / path).parent.is_dir():
+            continue  # an extension takes its tests with it
+        nodes = ast.walk(ast.parse(file.read_text()))
         (found,) = (node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == name)
         marks = {ast.unparse(mark).partition("(")[0] for mark in found.decorator_list}
         assert not marks & {"pytest.mark.long", "pytest.mark.one_in"}, test
