@@ -30,9 +30,9 @@ export CMAKE_GENERATOR_TOOLSET ?= ClangCL
 endif
 
 # The kernels must be there where they can be built, so that a missing extension never passes for a fast one; and the
-# fallback is tested too.
+# fallback is tested too: in what multiplies by the kernels that were chosen. Other tests of kernels name the ones they want.
 KERNELS := $(if $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++),require,auto)
-FALLBACK := tests/kernels tests/runs/test_determinism.py
+FALLBACK := $(addprefix tests/,kernels/test_operators.py kernels/test_layouts.py kernels/test_changed_arrays.py runs/test_determinism.py)
 
 # Whoever has no tests left takes some of the other's: a file stays in one process as far as it can, with what it has made.
 PYTEST := -m pytest -q -n 2 --dist worksteal
@@ -51,7 +51,7 @@ test: $(TEST) ## the tests
 
 test-all: $(TEST) ## the tests, those that take minutes too
 	@SHIFTSVD_KERNELS=$(KERNELS) $(BIN)/python $(PYTEST) --every-combination
-	@SHIFTSVD_KERNELS=off $(BIN)/python $(PYTEST) -m "not long" $(FALLBACK) $(addprefix tests/,algebra backends solvers)
+	@SHIFTSVD_KERNELS=off $(BIN)/python $(PYTEST) -m "not long" $(addprefix tests/,algebra backends kernels runs/test_determinism.py solvers)
 
 test-without: $(TEST) $(DOCS) ## the tests and pages of the core without an extension: make test-without NAME=genetics
 	@SHIFTSVD_KERNELS=$(KERNELS) $(BIN)/python tools/without.py $(NAME)

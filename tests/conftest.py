@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from shiftsvd.runs import messages
 from tests.support.blocks import cut_small
 from tests.support.places import has
-from tests.support.sampling import covering, thinned
+from tests.support.sampling import covering, fewest, seeing, thinned
 
 # Packages that an extension alone uses count as not installed where its folder was taken out.
 USED_BY = {
@@ -50,17 +50,28 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)  # of what -m and -k leave
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of tests with several lists of parameters, keep a sample of the combinations: see tests/support/sampling.py."""
+    """Keep a sample of the cases: of combinations of parameters (tests/support/sampling.py), and by the mark one_in.
+
+    Of tests that are known to see a fault, more combinations are kept.
+    """
     if config.getoption("--every-combination"):
         return
+    known = seeing()
     cases: dict[str, dict[tuple[object, ...], pytest.Item]] = defaultdict(dict)
     for item in items:
-        if len(row := _row(item)) >= 2:
+        if row := _row(item):
             cases[item.nodeid.partition("[")[0]][row] = item
     left_out = set()
-    for of in cases.values():
+    for test, of in cases.items():
         rows = list(of)
-        kept = thinned(rows) if len(rows[0]) == 2 else covering(rows)
+        if len(rows[0]) == 1:
+            kept = rows
+        elif test.removeprefix("tests/") not in known:
+            kept = fewest(rows)
+        else:
+            kept = thinned(rows) if len(rows[0]) == 2 else covering(rows)
+        mark = of[rows[0]].get_closest_marker("one_in")
+        kept = kept[:: mark.args[0]] if mark else kept
         left_out |= {id(of[row]) for row in of.keys() - set(kept)}
     config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
     items[:] = [item for item in items if id(item) not in left_out]

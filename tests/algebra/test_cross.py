@@ -35,6 +35,7 @@ def centred(X: Array) -> Array:
     return X - X.mean(axis=0)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "shape"), in_turn(FEW, [(ROWS, LEFT, RIGHT), (4, RIGHT, LEFT)], 1))
 def test_cross_equals_the_formed_product(name: str, shape: tuple[int, int, int]) -> None:
     m, p, q = shape
@@ -161,6 +162,7 @@ def test_values_are_the_same_at_any_scale(a: float, b: float, make: Any) -> None
     assert F.info.converged
 
 
+@pytest.mark.long
 def test_nothing_as_large_as_the_product_is_formed() -> None:
     import tracemalloc
 

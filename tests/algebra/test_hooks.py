@@ -135,6 +135,7 @@ def test_building_an_operator_reads_nothing() -> None:
     assert source.n_reads == 0
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_adjoints_and_differences_need_no_import_of_their_own(name: str) -> None:
     D = values((9, 4), CONTAINERS[name].dtype)

@@ -115,6 +115,7 @@ def test_implicit_shift_equals_explicit_shift(case: dict) -> None:
     assert content(X) == before
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("normalizer", ["auto", "LU", "CholeskyQR2"])
 @settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(case=cases())

@@ -77,6 +77,7 @@ def test_algebra_over_many_blocks_equals_the_dense_matrix(name: str, seed: int) 
     assert_is(A, E, max(size, 1.0))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("name", "rank"), in_turn(FEW, [1, 2, 3], 1))
 def test_shift_equals_explicit_subtraction(name: str, rank: int) -> None:
     for shape in ((17, 6), (6, 17), (1, 5), (5, 1)):
@@ -86,6 +87,7 @@ def test_shift_equals_explicit_subtraction(name: str, rank: int) -> None:
         assert_is(A, in_double(D) - L @ R.T, np.linalg.norm(in_double(D)) + np.linalg.norm(L) * np.linalg.norm(R))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", FEW)
 def test_two_shifts_equal_their_sum(name: str) -> None:
     D = values((15, 8), CONTAINERS[name].dtype)
@@ -98,6 +100,7 @@ def test_two_shifts_equal_their_sum(name: str) -> None:
     assert_is(ss.operators.Shifted(ss.operators.Shifted(A, S), T), E, 2 * size)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", FEW)
 def test_unshifted_gives_back_the_matrix_and_the_shift(name: str) -> None:
     D = values((15, 8), CONTAINERS[name].dtype)

@@ -70,6 +70,7 @@ def test_the_frobenius_error_is_that_of_the_factors_returned(name: str, dtype: A
         assert F.info.frobenius_error == pytest.approx(want, rel=0.01), (shape, share, shift)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("stored", ["dense", "csr", "csc"])
 @pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
 def test_the_frobenius_error_of_complex_data_is_that_of_the_factors(dtype: Any, stored: str) -> None:
@@ -164,6 +165,7 @@ def variance_left(pca: ss.PCA, X: Array, weights: Array | None = None) -> float:
     return float(np.linalg.norm(D - (D @ V) @ V.T) ** 2) / (w.sum() - 1) / (min(X.shape[1], w.sum()) - V.shape[1])
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("stored", "solver", "dtype", "share"),
     pairs(

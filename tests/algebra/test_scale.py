@@ -58,6 +58,7 @@ def test_powers_of_two_give_equal_bits_and_other_scales_differ_by_rounding(
         assert F.info.frobenius_error == pytest.approx(G.info.frobenius_error * (1 if scale else c), rel=1e-10)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.filterwarnings("ignore:not certified")
 @pytest.mark.parametrize(
     ("kind", "solver", "shift", "scale", "turn"),
@@ -218,6 +219,7 @@ def test_the_command_writes_all_it_writes_at_any_scale(power: int, tmp_path: Pat
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("unit", [1e-12, 1e-9, 1e9, 1e13])
 @pytest.mark.parametrize("dense", [False, True])
 def test_single_precision_finds_the_same_where_squares_of_products_leave_its_range(unit: float, dense: bool) -> None:

@@ -57,6 +57,7 @@ def test_every_block_is_weighted_by_the_weights_of_its_own_rows(make, shift: str
     assert_close(A.moments(w).mean, w @ E / w.sum(), bound)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_operator_of_a_container_passes_the_check_for_authors(name: str) -> None:
     D = matrix("tall", CONTAINERS[name].dtype, seed=5)
@@ -125,6 +126,7 @@ def test_an_operator_passes_the_door_unchanged() -> None:
     assert ss.as_operator(A) is A
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("dtype", "missing", "fmt", "blocks"),
     pairs([np.float32, np.float64, np.complex64], [1, 2, 3], ["csr", "csc"], ["one", "many"]),

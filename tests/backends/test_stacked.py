@@ -90,6 +90,7 @@ KINDS = [(".npy", dense), (".npz", dense), (".npz", counts), (".h5ad", dense), (
 WAYS = [("rows", 10), ("columns", 22)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("stack", "n"), WAYS)
 @pytest.mark.parametrize(("suffix", "make"), KINDS)
 def test_files_in_memory_are_the_one_matrix_bit_by_bit(
@@ -105,6 +106,7 @@ def test_files_in_memory_are_the_one_matrix_bit_by_bit(
     same(*(ss.PCA(**SETTINGS).fit(C) for C in (A, B)), bits=True)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("kind", "way"), in_turn([kind for kind in KINDS if kind[0] != ".npz"], WAYS, 1))
 def test_streamed_files_are_the_one_matrix(
     kind: tuple[str, Callable[[], Any]], way: tuple[Any, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

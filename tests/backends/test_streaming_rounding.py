@@ -21,6 +21,7 @@ def streamed(parts: list, **how: object) -> ss.PCA:
     return pca
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("rows", [1, 7, 100, 400])
 @pytest.mark.parametrize("rotated", [False, True])
 def test_deviations_far_below_the_largest_are_kept(rows: int, rotated: bool) -> None:

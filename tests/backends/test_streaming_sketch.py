@@ -74,6 +74,7 @@ def test_what_is_kept_lies_between_the_plain_sketch_and_the_matrix(order: str, r
     assert np.isclose(some.values @ some.values + some.rest, np.trace(T))
 
 
+@pytest.mark.long
 def test_directions_that_come_late_in_small_parts_are_not_lost() -> None:
     # Each row of the second kind is too small for the directions that are kept of the first: alone they would drop it
     # every time, and the largest direction of all would never be found.

@@ -38,6 +38,7 @@ def test_a_planted_rank_of_5_is_found(method: str, seed: int) -> None:
     assert found.method == method
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["parallel", "gavish-donoho", "cv"])
 def test_a_strong_component_does_not_hide_weak_ones_and_noise_has_none(method: str) -> None:
     assert ss.suggest_k(planted((160, 70), 0, (30.0, 8, 5, 3, 1.8)), method, rng=0).k == 5
@@ -45,6 +46,7 @@ def test_a_strong_component_does_not_hide_weak_ones_and_noise_has_none(method: s
     assert sum(nothing) <= 2
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("container", [sparse.csr_array, sparse.coo_array])
 def test_sparse_data_say_what_dense_data_say(method: str, container: type) -> None:
@@ -54,6 +56,7 @@ def test_sparse_data_say_what_dense_data_say(method: str, container: type) -> No
     assert found.k == dense.k == 5
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("method", METHODS)
 def test_sparse_data_stay_sparse(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: object, *_: object, **__: object) -> None:
@@ -66,6 +69,7 @@ def test_sparse_data_stay_sparse(method: str, monkeypatch: pytest.MonkeyPatch) -
     ss.suggest_k(X, method, rng=0)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("method", METHODS)
 def test_fits_are_reused(method: str) -> None:
     D = planted((160, 70), 3)
@@ -98,6 +102,7 @@ def test_fits_of_scikit_learn_are_too() -> None:
     assert [ss.suggest_k(pca, method).k for method in FITS] == [5, 5]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("scale", ["std", "vector"])
 def test_units_do_not_matter_where_a_scale_takes_them_out(method: str, scale: str) -> None:
@@ -164,6 +169,7 @@ def _masks(size: int, rng: np.random.Generator) -> list[np.ndarray]:
     return [part != fold for fold in range(2)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array, sparse.csc_array])
 def test_permuted_columns_hold_the_same_values_in_other_rows(make: type) -> None:
     D = sparse_blocks().toarray()[:, ::4]

@@ -147,6 +147,7 @@ def test_an_unknown_kind_of_output_is_a_usage_error(subcommand: str, model: Path
     assert "must end in .parquet, .csv or .npy" in result.stderr
 
 
+@pytest.mark.long
 def test_a_report_is_made_of_a_model_alone_or_with_its_scores(model: Path, tmp_path: Path) -> None:
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")

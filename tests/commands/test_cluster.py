@@ -107,7 +107,7 @@ def test_a_scheduler_that_is_not_there_is_named_at_once(
 # --- processes of the command's own ---------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_workers_write_what_one_process_writes(stores: Path, tmp_path: Path) -> None:
     # The bits of dense data: below. Other kinds of files: tests/backends/dask/test_dask_sources.py
     line = ("fit", stores / "X.zarr", "-k", 4, "--tol", 1e-12, "--scores", "npy", "--no-report", "--json")
@@ -191,7 +191,7 @@ def test_no_worker_outlives_its_command_which_goes_on_when_repeated(
     assert not reads.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_a_worker_that_takes_its_time_to_come_back_is_not_given_up() -> None:
     dask = pytest.importorskip("dask")

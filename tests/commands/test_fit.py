@@ -134,6 +134,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "X.npy"
 
 
+@pytest.mark.long
 def test_scores_of_data_that_stay_in_their_file_are_those_of_data_in_memory(large: Path, tmp_path: Path) -> None:
     told, Z = {}, {}
     for memory, out in (("20M", tmp_path / "streamed"), ("1G", tmp_path / "held")):
@@ -334,6 +335,7 @@ def test_progress_is_silent_where_stderr_is_no_terminal(file: Path) -> None:
     assert "passes" in done("fit", file, "-k", 3, "--progress", "always").stderr
 
 
+@pytest.mark.long
 def test_a_checkpoint_is_gone_when_the_outputs_are_there(large: Path, tmp_path: Path) -> None:
     line = (
         "fit",

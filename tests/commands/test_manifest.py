@@ -36,6 +36,7 @@ def test_the_result_has_the_hash_of_every_file_beside_it(home: Path) -> None:
     assert all(sha256(files[name].read_bytes()).hexdigest() == known for name, known in told.items())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["transform", "report", "info", "inverse"])
 def test_a_folder_of_two_runs_is_named(command: str, home: Path, tmp_path: Path) -> None:
     for name, shift in (("one", "mean"), ("two", "none")):
@@ -75,6 +76,7 @@ def test_files_that_are_gone_or_somebody_elses_are_nobodys_concern(home: Path, t
     assert (tmp_path / "out" / "mine.txt").read_text() == "mine"
 
 
+@pytest.mark.long
 def test_the_same_fit_writes_the_same_bytes_of_the_model(home: Path, tmp_path: Path) -> None:
     assert fit(home, tmp_path / "again").exit_code == 0
     elsewhere = [sys.executable, "-c", "from shiftsvd.cli import main; main()"]

@@ -47,6 +47,7 @@ def write(frame: Any, path: Path) -> Path:
     return path
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("name", ["a.csv", "german.csv", "a.parquet"])
 def test_scores_and_positions_are_those_of_python(name: str, gaps: bool, frame: Any, tmp_path: Path) -> None:
@@ -161,6 +162,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     assert "--supplementary needs an output folder" in invoke("fit", tmp_path / "X.npy", "--supplementary", "a").stderr
 
 
+@pytest.mark.long
 @pytest.mark.figures
 def test_the_report_shows_where_supplementary_columns_are(frame: Any, tmp_path: Path) -> None:
     pytest.importorskip("jinja2")

@@ -19,6 +19,7 @@ from tests.support.odd import Odd, follow, judge, made, read
 pytest.importorskip("pyarrow")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("each", made(), ids=lambda each: each.name)
 def test_a_table_is_right_after_one_hint_at_most(each: Odd, tmp_path: Path) -> None:
     course = follow(each, tmp_path)
@@ -29,11 +30,8 @@ def test_a_table_is_right_after_one_hint_at_most(each: Odd, tmp_path: Path) -> N
 RIGHT = [each for each in made() if each.right]
 
 
-@pytest.mark.parametrize(
-    "each",
-    [*RIGHT[::3], *(pytest.param(each, marks=pytest.mark.long) for i, each in enumerate(RIGHT) if i % 3)],
-    ids=lambda each: each.name,
-)
+@pytest.mark.one_in(12)
+@pytest.mark.parametrize("each", RIGHT, ids=lambda each: each.name)
 def test_info_prints_a_command_that_reads_the_table(each: Odd, tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_bytes(each.content)

@@ -126,7 +126,7 @@ def test_an_error_while_writing_leaves_what_was_there(file: Path, monkeypatch: p
 STILL = "Existing files are unchanged"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kind", ["csv", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("npy", "parquet", "h5ad"))]
 )
@@ -231,6 +231,7 @@ for progress in ("never", "always"):
 """
 
 
+@pytest.mark.long
 def test_a_command_goes_on_where_no_thread_starts(tmp_path: Path) -> None:
     np.save(tmp_path / "X.npy", np.random.default_rng(0).standard_normal((8000, 30)) * 0.8 ** np.arange(30))
     line = ["fit", str(tmp_path / "X.npy"), "-k", "2", "--memory", "40M", "--json"]

@@ -54,6 +54,7 @@ def need(limit: int) -> str:
     return found[1]
 
 
+@pytest.mark.long
 def test_what_is_needed_does_not_depend_on_the_limit_and_is_enough() -> None:
     needs = {need(limit) for limit in (1_000_000, 5_000_000, 9_000_000)}
     assert len(needs) == 1

@@ -65,6 +65,7 @@ def test_settings_are_those_of_the_class(text: str, value: Any) -> None:
     assert named(text) == value
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", NAMED)
 def test_values_and_scores_are_those_of_the_dense_matrix(name: str, file: Path, tmp_path: Path) -> None:
     dense = {"deviance": "deviance, poisson"}.get(name, name)
@@ -249,6 +250,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "Y.npy"
 
 
+@pytest.mark.long
 def test_counts_that_stay_in_their_file_give_what_those_in_memory_give(large: Path, tmp_path: Path) -> None:
     found, Z = {}, {}
     line = ("fit", large, "-k", 3, "--preprocess", "pearson", "--solver", "lanczos", "--tol", 1e-9, "--no-report")

@@ -150,6 +150,7 @@ def test_everything_that_was_given_is_there(tmp_path: Path) -> None:
     assert {"Explained variance", *drawn} <= titles
 
 
+@pytest.mark.long
 def test_scores_and_loadings_are_explained(bare: Page, tmp_path: Path) -> None:
     exact = page(tmp_path, ss.PCA(n_components=2, solver="exact").fit(X)).text
     assert "factorization is exact up to rounding" in exact
@@ -176,6 +177,7 @@ def test_the_table_holds_every_component(bare: Page) -> None:
         assert cells[8] == "yes"
 
 
+@pytest.mark.long
 def test_what_may_have_been_missed_is_told(bare: Page, tmp_path: Path) -> None:
     level = PCA.info_.missed_below / PCA.singular_values_[-1]
     assert f"Singular values not shown are at most {level:.4g} times the last one, with probability 1 − 10" in bare.text
@@ -210,6 +212,7 @@ def test_a_share_that_is_known_closely_is_not_said_to_lie_between_equal_numbers(
 DOMINATED = X * np.r_[1e4, np.ones(11)]
 
 
+@pytest.mark.long
 @pytest.mark.figures
 def test_where_one_component_dominates_the_others_are_seen_too(tmp_path: Path) -> None:
     pca = ss.PCA(n_components=5, random_state=0).fit(DOMINATED)
@@ -221,12 +224,14 @@ def test_where_one_component_dominates_the_others_are_seen_too(tmp_path: Path) -
     assert f"PC2 ({report.percent(pca.explained_variance_ratio_[1])})" in found.text
 
 
+@pytest.mark.long
 def test_every_share_is_in_percent(full: Page) -> None:
     drawn = full.source.partition("Explained variance")[2].partition("<h2>Scores")[0]
     marks = re.findall(r">\s*([\d.]+( %)?)\s*</text>", drawn)
     assert {mark for mark, percent in marks if not percent} <= {str(number) for number in range(7)}  # components
 
 
+@pytest.mark.long
 @pytest.mark.figures
 def test_samples_far_out_have_their_names_and_each_loading_is_told_once(tmp_path: Path) -> None:
     far = X.copy()
@@ -255,6 +260,7 @@ def test_the_first_component_is_told_in_the_names_of_the_features(tmp_path: Path
     assert "explains 99." in text
 
 
+@pytest.mark.long
 @pytest.mark.figures
 def test_loadings_without_a_bar_are_in_a_folded_table(tmp_path: Path) -> None:
     genes = [f"gene{j}" for j in range(40)]
@@ -276,6 +282,7 @@ def test_the_contributions_of_the_outermost_samples_are_shares_of_the_squared_sc
     assert re.search(rf"<td>sample 18</td><td>[^<]*</td><td>{100 * share:.2f} %</td>", found.source)
 
 
+@pytest.mark.long
 @pytest.mark.figures
 def test_new_samples_are_drawn_over_those_of_the_fit(tmp_path: Path) -> None:
     Z = PCA.transform(X)
@@ -309,6 +316,7 @@ def test_without_a_certificate_it_says_so(tmp_path: Path) -> None:
     assert "Not everything converged" not in found.text
 
 
+@pytest.mark.long
 def test_what_did_not_converge_is_named(tmp_path: Path) -> None:
     late = ss.PCA(n_components=5, random_state=0).fit(X)
     late.info_ = replace(PCA.info_, converged=False, value_errors=np.array([1e-9, 1e-5, 0.02, 1e-6, np.nan]))
@@ -347,6 +355,7 @@ def test_every_model_has_a_report_with_and_without_scores(name: str, tmp_path: P
         assert full.count("svg") - bare.count("svg") == {0: 0, 1: 0, 2: 2}.get(read(model).k, 4)  # and the biplot
 
 
+@pytest.mark.long
 @pytest.mark.figures
 def test_a_loaded_model_has_the_same_report(tmp_path: Path) -> None:
     PCA.save(tmp_path / "model.safetensors")
@@ -357,6 +366,7 @@ def test_a_loaded_model_has_the_same_report(tmp_path: Path) -> None:
     assert time.sub("", found) == time.sub("", expected)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("all_figures")
 def test_the_first_columns_of_the_scores_are_enough(tmp_path: Path) -> None:
     titles = {attrs["aria-label"] for tag, attrs in page(tmp_path, scores=X[:, :3]).tags if tag == "svg"}
@@ -373,6 +383,7 @@ def test_chosen_settings_are_told_from_the_defaults(bare: Page) -> None:
     assert not re.search("None|True|False|<dt>[^<]*_", usual)
 
 
+@pytest.mark.long
 def test_a_result_without_a_norm_has_no_shares(tmp_path: Path) -> None:
     F = ss.svd(X, 3)
     F.info = replace(F.info, frobenius_error=None)
@@ -449,6 +460,7 @@ def test_it_follows_the_theme_and_the_width(full: Page) -> None:
     assert all("viewbox" in attrs and "width" not in attrs for tag, attrs in full.tags if tag == "svg")
 
 
+@pytest.mark.long
 @pytest.mark.figures
 def test_no_figure_is_left_and_no_setting_changed(tmp_path: Path) -> None:
     import matplotlib as mpl
@@ -507,6 +519,7 @@ def test_a_file_is_not_replaced_unasked(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
+@pytest.mark.long
 @pytest.mark.figures
 def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "report.html"

@@ -30,6 +30,7 @@ ENDS = (EMPTY, 2 * EMPTY, "; ; ;;\r\n", 3 * EMPTY + ";;;;", "\n" + EMPTY + "\n",
 ENCODINGS = ("utf-8-sig", "utf-16", "utf-16-le", "cp1252")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("end", "encoding"), [*((end, "utf-8") for end in ENDS), *((EMPTY, each) for each in ENCODINGS)]
 )
@@ -133,6 +134,7 @@ def test_a_text_with_the_suffix_of_a_workbook_is_named(tmp_path: Path) -> None:
     assert "--format csv" in told.stderr
 
 
+@pytest.mark.long
 def test_scores_of_a_text_are_a_text(tmp_path: Path) -> None:
     done("fit", written(tmp_path / "plots.txt", PLOTS), "--drop", "habitat", "-k", 2, "-o", tmp_path / "out")
     assert (tmp_path / "out" / "scores.csv").exists()

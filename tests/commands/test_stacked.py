@@ -33,6 +33,7 @@ def chromosomes(tmp_path: Path) -> tuple[list[Path], Path]:
     return paths, write(tmp_path / "all.bed", G, chromosome=called[where].tolist(), sid=names.tolist())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("in_file", [False, True], ids=["in memory", "in the files"])
 def test_chromosomes_side_by_side_are_the_one_file(
     chromosomes: tuple[list[Path], Path], in_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -113,6 +114,7 @@ def test_samples_of_chromosomes_are_checked(chromosomes: tuple[list[Path], Path]
     assert "Merge them with plink2" in result.stderr
 
 
+@pytest.mark.long
 def test_donors_on_top_of_each_other_are_the_one_file(tmp_path: Path) -> None:
     anndata = pytest.importorskip("anndata")
     X = np.random.default_rng(0).poisson(1.0, (100, 12)).astype(np.float32)

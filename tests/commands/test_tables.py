@@ -141,6 +141,7 @@ def test_options_that_cannot_be_are_refused(options: tuple[str, ...], code: int,
     assert not (tmp_path / "o").exists()
 
 
+@pytest.mark.long
 @pytest.mark.figures
 def test_a_label_column_colours_the_scores_and_is_no_feature(tmp_path: Path, file: Path) -> None:
     pytest.importorskip("jinja2")

@@ -24,6 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("each", PEOPLE, ids=lambda each: each.name)
 def test_components_are_those_by_hand(each: People, folder: Path) -> None:
     path = folder / each.name
@@ -40,6 +41,7 @@ def test_components_are_those_by_hand(each: People, folder: Path) -> None:
     np.testing.assert_allclose(found["explained_variance_ratio"], wanted.explained_variance_ratio_, rtol=1e-9)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("each", [each for each in PEOPLE if each.says], ids=lambda each: each.name)
 def test_what_is_there_beside_numbers_is_named_with_the_option_that_helps(each: People, folder: Path) -> None:
     result = CliRunner().invoke(main, ["fit", str(folder / each.name), "-k", "2"])

@@ -225,6 +225,7 @@ def test_equals_prince(seed):
             np.testing.assert_allclose(getattr(ours, name)(X), getattr(theirs, name)(X), atol=1e-8)
 
 
+@pytest.mark.long
 @parametrize_with_checks([ss.CorrespondenceAnalysis(n_components=2)])
 def test_every_check_of_scikit_learn_passes(estimator, check):
     check(estimator)

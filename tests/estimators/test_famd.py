@@ -343,6 +343,7 @@ def test_it_pickles_clones_and_names_its_outputs(tmp_path) -> None:
         famd.column_cosine_similarities(X[:5])
 
 
+@pytest.mark.long
 @parametrize_with_checks([ss.FAMD(n_components=1)])
 def test_every_check_of_scikit_learn_passes(estimator, check) -> None:
     check(estimator)

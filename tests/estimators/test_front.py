@@ -30,6 +30,7 @@ def close(F: ss.SVDResult, E: Array, size: float) -> None:
     assert np.linalg.norm(E - part) <= np.linalg.norm(np.linalg.svd(E)[1][len(F.S) :]) * (1 + 1e-6) + 100 * eps * size
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", FEW)
 def test_every_kind_of_shift_is_subtracted(name: str) -> None:
     for shape in ((40, 12), (12, 40)):
@@ -53,6 +54,7 @@ def test_every_kind_of_shift_is_subtracted(name: str) -> None:
         assert content(X) == before
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "name", ["array float64", "array float32", "csr float64", "csc float64", "fortran", "duck float64"]
 )

@@ -383,6 +383,7 @@ def test_a_product_costs_no_more_than_two_reads_and_removes_the_trivial_vectors(
     assert A.costs.stored == W.nnz
 
 
+@pytest.mark.long
 @parametrize_with_checks([ss.SpectralEmbedding(1, n_neighbors=4), ss.DiffusionMap(1)])
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn(estimator: Any, check: Any) -> None:

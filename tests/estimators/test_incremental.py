@@ -33,6 +33,7 @@ def test_every_test_of_scikit_learn_passes_but_those_that_are_named(name, monkey
         test(**arguments)
 
 
+@pytest.mark.long
 @parametrize_with_checks([ss.IncrementalPCA(n_components=2)])
 def test_every_check_of_an_estimator_passes(estimator, check):
     check(estimator)
@@ -51,6 +52,7 @@ def test_it_has_the_settings_and_attributes_of_scikit_learn():
     np.testing.assert_allclose(ours.explained_variance_, other.explained_variance_, rtol=0.05)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array, sparse.csc_array, sparse.lil_array])
 def test_the_result_is_that_of_all_rows_at_once(container):
     exact = ss.PCA(6, solver="exact").fit(X)

@@ -32,6 +32,7 @@ def texts(n=120, seed=0):
     return made, subjects
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("settings", [{}, {"sublinear_tf": True, "min_df": 3}, {"ngram_range": (1, 2), "norm": None}])
 def test_equals_the_three_steps(center, settings):

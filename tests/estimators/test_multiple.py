@@ -151,6 +151,7 @@ def test_equals_prince(correction):
     )
 
 
+@pytest.mark.long
 @parametrize_with_checks([ss.MultipleCorrespondenceAnalysis(n_components=2)])
 def test_every_check_of_scikit_learn_passes(estimator, check):
     check(estimator)

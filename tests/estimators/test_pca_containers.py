@@ -63,6 +63,7 @@ CORE = ["csr_array", "csr_matrix", "csc_array", "csc_matrix", "csr_int64", "csc_
 CASES = in_turn(CORE, SOLVERS, 4) + in_turn([name for name in CONTAINERS if name not in CORE], SOLVERS[:3], 1)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("container", "settings"), CASES, ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_sparse_equals_dense_for_every_solver(container, settings, shape):

@@ -133,6 +133,7 @@ SIZES = [(k, dtype) for k in (None, 20, 0.5, 0.95) for dtype in (np.float32, np.
 SIZES += [("mle", np.float64)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("n_components", "dtype"), SIZES)
 @pytest.mark.parametrize("whiten", [False, True])
 @pytest.mark.parametrize("svd_solver", [None, "full", "covariance_eigh"])
@@ -176,6 +177,7 @@ def test_minka_chooses_the_rank_that_scikit_learn_chooses(seed):
     assert ss.PCA("mle").fit(X).n_components_ == decomposition.PCA("mle").fit(X).n_components_ == true
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "kind", [np.int64, np.int8, np.uint8, np.uint16, bool, np.float16, object, ">f8", np.longdouble]
 )

@@ -11,6 +11,7 @@ from tests.support.sampling import pairs
 SIZES = [(name, k) for name in NAMES for k in (None, 1, 10)] + [("auto", 0.5), ("exact", 0.5)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("size", "scale", "shape", "dtype"), pairs(SIZES, [False, True], SHAPES, [np.float32, np.float64])
 )
@@ -75,6 +76,7 @@ CONSTANTS = [
 ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("settings", "constant", "shape"), pairs(SOLVERS, CONSTANTS, SHAPES), ids=str)
 def test_constant_data_have_ratio_0_and_no_nan(settings, constant, shape):
     value, dtype = constant
@@ -97,6 +99,7 @@ def test_constant_data_whiten_without_nan():
     assert np.allclose(pca.inverse_transform(pca.transform(X)), X, rtol=1e-15)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("settings", "shape", "container"), pairs(SOLVERS, SHAPES, [np.asarray, csr_array, csc_array]))
 def test_a_rank_below_k_gives_trailing_zeros_and_says_the_rank(settings, shape, container):
     rng = np.random.default_rng(0)
@@ -110,6 +113,7 @@ def test_a_rank_below_k_gives_trailing_zeros_and_says_the_rank(settings, shape, 
     assert np.abs(pca.components_ @ pca.components_.T - np.eye(6)).max() <= 100 * EPS
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("m", "n", "settings"), pairs([2, 3, 4], [1, 2, 3, 4], SOLVERS))
 def test_the_smallest_matrices_work(m, n, settings):
     X = np.random.default_rng(0).standard_normal((m, n))

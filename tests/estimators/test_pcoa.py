@@ -99,6 +99,7 @@ def test_all_coordinates_equal_the_dense_computation(D):
     assert pcoa.lowest_eigenvalue_ == pytest.approx(values[-1], abs=1e-12 * size)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("never_small")
 @pytest.mark.parametrize("seed", range(5))
 def test_lanczos_finds_the_largest_algebraic_eigenvalues(seed):
@@ -134,6 +135,7 @@ def test_equal_distances_have_one_value_in_many_copies(k):
     np.testing.assert_allclose(pcoa.coordinates_.T @ pcoa.coordinates_, np.eye(k) / 2, atol=1e-12)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("seed", range(8))
 def test_copies_of_a_value_beyond_the_block_are_found(seed):
     # Twenty copies, from a block of eight: residuals alone would certify the eight.
@@ -251,6 +253,7 @@ def test_equals_scikit_bio(n):
     assert list(ours.coordinates_.index) == list(theirs.samples.index)
 
 
+@pytest.mark.long
 @parametrize_with_checks([ss.PCoA(n_components=2), ss.PCoA(n_components=2, metric="euclidean")])
 def test_every_check_of_scikit_learn_passes(estimator, check):
     check(estimator)

@@ -14,7 +14,7 @@ EXTENSIONS = sorted(file.parent.name for file in SOURCES.glob("*/extension.py"))
 SOME = ("io/test_opening.py", "io/test_links.py", "commands/test_help.py", "house/test_layers.py")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="the copy is made of what git tracks")
 @pytest.mark.parametrize(
     "name", [*EXTENSIONS[:1], *(pytest.param(name, marks=pytest.mark.long) for name in EXTENSIONS[1:])]

@@ -51,6 +51,7 @@ def test_the_matrix_is_that_of_patterson(bed: Path, G: Any) -> None:
     assert "297 variants scaled by sqrt(2 p (1 - p)), 3 monomorphic and" in done("fit", bed, "-k", 2).stdout
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("in_file", [False, True], ids=["in memory", "in the file"])
 def test_the_files_of_plink_lie_beside_the_folder(
     bed: Path, G: Any, tmp_path: Path, in_file: bool, monkeypatch: pytest.MonkeyPatch
@@ -94,6 +95,7 @@ def test_a_point_for_a_folder_is_the_folder_by_its_name(bed: Path, monkeypatch: 
     assert (bed.parent / "here.eigenvec").exists()
 
 
+@pytest.mark.long
 def test_another_scale_may_be_asked_for(bed: Path, G: Any, tmp_path: Path) -> None:
     filled = np.where(np.isnan(G), np.nan_to_num(np.nanmean(np.where(np.isnan(G).all(axis=0), 0, G), axis=0)), G)
     centred = filled - filled.mean(axis=0)
@@ -163,6 +165,7 @@ def scores(model: Path, file: Path, *options: object) -> Any:
     return np.load(out)
 
 
+@pytest.mark.long
 def test_variants_that_are_not_on_autosomes_are_left_out(with_sexes: Path, sexed: Any, tmp_path: Path) -> None:
     result = done("fit", with_sexes, "-k", 2, "-o", tmp_path / "out", "--json")
     told = json.loads(result.stdout)
@@ -226,6 +229,7 @@ def test_the_model_says_what_it_does_with_gaps(bed: Path, tmp_path: Path) -> Non
     assert len(scores(model, write(tmp_path / "full.bed", genotypes(7, 300, gaps=0)))) == 7
 
 
+@pytest.mark.long
 def test_names_that_are_to_be_trusted_must_be_those_of_the_model(with_sexes: Path, tmp_path: Path) -> None:
     done("fit", with_sexes, "-k", 2, "-o", tmp_path / "out")
     model = ss.load_model(tmp_path / "out" / "model.safetensors")

@@ -141,6 +141,7 @@ def test_pruning_is_what_its_words_say(order: int, tmp_path: Path) -> None:
     assert names(ours)[0] == [f"rs{j}" for j in by_hand(G, chromosomes, 12, 4, 0.25, order)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_pruning_goes_by_the_samples_that_are_learned_on(order: int, seed: int, tmp_path: Path) -> None:

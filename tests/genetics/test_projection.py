@@ -65,6 +65,7 @@ def with_gaps(G: Any, share: float, seed: int = 5) -> Any:
     return np.where(np.random.default_rng([seed, 1]).random(G.shape) < share, np.nan, G)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("share", SHARES)
 def test_absent_variants_are_regressed_away(components: GenotypePCA, tmp_path: Path, share: float) -> None:
     there = np.random.default_rng(3).random(N) < share

@@ -65,6 +65,7 @@ def test_pages_of_the_gallery_run_without_a_warning(first, tmp_path):
     assert not list(tmp_path.iterdir()), "a page leaves no files behind"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_examples_of_a_page_print_what_it_shows(page):
     failed, _ = doctest.testfile(str(page), module_relative=False, encoding="utf-8", optionflags=doctest.ELLIPSIS)

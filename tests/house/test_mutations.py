@@ -1,8 +1,11 @@
 """The list of faults, which `python -m tests.mutations` puts into the sources, is of the sources as they are."""
 
+import ast
+
 import shiftsvd
 from tests.mutations.faults import FAULTS
 from tests.mutations.sources import ROOT, changed
+from tests.support.sampling import seeing
 
 PACKAGE = ROOT / "src" / "shiftsvd"
 
@@ -24,3 +27,15 @@ def test_no_part_of_the_package_is_without_a_fault():
     assert parts <= {fault.file.partition("/")[0] for fault in FAULTS}
     assert len({fault.what for fault in FAULTS}) == len(FAULTS) >= 45
     assert shiftsvd.__version__
+
+
+def test_every_test_that_sees_a_fault_is_part_of_make_test_with_all_its_cases():
+    assert len(seeing()) > 150
+    for test in seeing():
+        path, *_, name = test.split("::")
+        if not (file := ROOT / "tests" / path).parent.is_dir():
+            continue  # an extension takes its tests with it
+        nodes = ast.walk(ast.parse(file.read_text()))
+        (found,) = (node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == name)
+        marks = {ast.unparse(mark).partition("(")[0] for mark in found.decorator_list}
+        assert not marks & {"pytest.mark.long", "pytest.mark.one_in"}, test

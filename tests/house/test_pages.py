@@ -21,6 +21,7 @@ from tests.support.places import DOCS, OF_EXTENSIONS, needs, pages
 PAGES = sorted((DOCS / "migrate").glob("*.rst"))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "page", [*PAGES, *(page for folder in OF_EXTENSIONS for page in folder.glob("*.rst"))], ids=lambda path: path.stem
 )
@@ -34,6 +35,7 @@ def test_every_guide_is_in_the_index() -> None:
     assert {page.stem for page in PAGES} - set(index) == {"index"}
 
 
+@pytest.mark.long
 def test_guide_from_irlba_runs_as_it_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     X = random_array(
         (80, 60), density=0.2, rng=0, data_sampler=lambda size: np.random.default_rng(0).poisson(3, size) + 1
@@ -45,6 +47,7 @@ def test_guide_from_irlba_runs_as_it_is_printed(tmp_path: Path, monkeypatch: pyt
     exec(code, {"__name__": "__main__"})
 
 
+@pytest.mark.long
 def test_commands_from_raw_counts_run_as_they_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needs("scanpy")
     anndata = pytest.importorskip("anndata")
@@ -62,6 +65,7 @@ def test_commands_from_raw_counts_run_as_they_are_printed(tmp_path: Path, monkey
     assert len(Path("scores.csv").read_text().splitlines()) == 21
 
 
+@pytest.mark.long
 def test_commands_on_tables_run_as_they_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyarrow")
     monkeypatch.chdir(tmp_path)

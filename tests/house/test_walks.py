@@ -8,6 +8,7 @@ from tests.support.pages import WALKS, blocks, pasted, play, understood
 from tests.support.places import DOCS, pages
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WALKS)
 def test_page_runs_as_it_is_printed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -111,6 +111,7 @@ def test_a_workbook_comes_from_standard_input(tmp_path: Path) -> None:
 TYPED = ("k.A. far below", "two padded titles", "numeric ids and a last row Total", "one 12 kg", "-999 for missing")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("each", [each for each in made() if each.name in TYPED], ids=lambda each: each.name)
 def test_an_odd_table_as_a_sheet_is_right_after_one_hint(each: Any, tmp_path: Path, monkeypatch: Any) -> None:
     pytest.importorskip("python_calamine")

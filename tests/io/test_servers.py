@@ -30,7 +30,6 @@ pytest.importorskip("fsspec")
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FolderServer]:
     monkeypatch.setattr(servers, "_PAUSES", (0.001, 0.001, 0.001))
-    gc.collect()
     gc.disable()  # in the thread of the server, a collection would wait for h5py's lock, and its holder for the server
     try:
         with serving(tmp_path) as made:
@@ -54,6 +53,7 @@ def consolidated(file: Path) -> Path:
     return file
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("store", ["http", "memory"])
@@ -120,6 +120,7 @@ def opened(address: str) -> Any:
     return open_matrix(address, stream=True, n_threads=2, memory_limit="20MB")[0]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", WRITTEN)
 @pytest.mark.parametrize("store", ["http", "memory"])
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")
@@ -144,6 +145,7 @@ def test_a_change_between_passes_is_an_error(
     assert str(caught.value).startswith(address)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", WRITTEN)
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")
 def test_bits_do_not_depend_on_threads_or_failures_that_pass(
@@ -189,6 +191,7 @@ def test_a_fit_that_ends_early_continues_from_its_checkpoint(
     assert np.array_equal(pca.components_, expected.components_)
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_the_command_holds_no_secret_and_is_continued_with_another(
     server: FolderServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

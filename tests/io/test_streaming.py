@@ -118,6 +118,7 @@ def test_a_source_gives_the_same_rows_however_it_is_cut(tmp_path: Path, case: Ca
     assert source.stored == (source.read(0, source.shape[0]).nnz if source.sparse else whole.size)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.filterwarnings("ignore:The (data type|codec)")
 def test_a_source_can_be_sent_to_another_process(tmp_path: Path, case: Case) -> None:
     source = read_file(case.write(tmp_path), None, None, None).matrix

@@ -88,6 +88,7 @@ def test_kernels_off_are_scipys_and_find_the_same():
     assert_same_fit(found, fit_of())
 
 
+@pytest.mark.long
 def test_kernels_require_are_the_compiled_ones():
     found = fit_of(SHIFTSVD_KERNELS="require")
     assert found["set"] in LADDER

@@ -52,6 +52,7 @@ OPERATORS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("shifted", [False, True], ids=["plain", "shifted"])
 @pytest.mark.parametrize("kind", OPERATORS)

@@ -23,6 +23,7 @@ def soft_impute_als(X: csr_array, k: int, penalty: float, steps: int) -> np.ndar
     return M
 
 
+@pytest.mark.long
 def test_completion_is_as_good_as_alternating_least_squares():
     X, (i, j, x), _ = planted(800, 300, 0.15, 1.0)
     C = complete_matrix(X, 5, biases=None, unobserved=True, rng=0)
@@ -34,6 +35,7 @@ def test_completion_is_as_good_as_alternating_least_squares():
     assert C.held_out_rmse == pytest.approx(rms(C.predict(i, j) - x), rel=0.1)
 
 
+@pytest.mark.long
 def test_a_component_far_above_the_others_does_not_hide_them_from_the_choice_of_the_penalty():
     X, (i, j, x), _ = planted(800, 300, 0.15, 1.0)
     R = csr_array((X.data + 500, X.indices, X.indptr), shape=X.shape)
@@ -52,6 +54,7 @@ def test_completion_is_as_good_with_95_percent_missing(seed, penalty):
     assert theirs <= 1.2  # of a noise of 1: both have found it
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["dense", "csr", "unobserved"])
 def test_without_noise_the_matrix_is_found(kind):
     X, _, M = planted(120, 60, 0.5, 0.0, rank=2)
@@ -83,6 +86,7 @@ def test_a_completion_is_the_shrunken_svd_of_itself(biases, penalty):
     assert_close(rest.sum(axis=1) * (biases in ("rows", "both")), np.zeros(60), 1e-5 * np.linalg.norm(A), "rows")
 
 
+@pytest.mark.long
 def test_biases_of_users_and_items_are_told_from_what_they_have_in_common():
     X, (i, j, x), _ = planted(300, 150, 0.3, 0.5, rank=2)
     rng = np.random.default_rng(1)
@@ -101,6 +105,7 @@ def test_biases_of_users_and_items_are_told_from_what_they_have_in_common():
     assert_close(F.S, np.linalg.svd(off)[1][:2], 1e-8 * np.linalg.norm(A), "values")
 
 
+@pytest.mark.long
 def test_completion_takes_memory_for_what_is_observed():
     import tracemalloc
 
@@ -114,6 +119,7 @@ def test_completion_takes_memory_for_what_is_observed():
     assert peak <= 10 * 8 * X.nnz + 40 * 8 * 5000 * 10 < 8 * 3000 * 2000 / 2
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_completion_whatever_the_threads():
     X, *_ = planted(300, 100, 0.3, 1.0)
     a, b = (complete_matrix(X, 3, unobserved=True, rng=7, n_threads=n) for n in (1, 2))

@@ -20,6 +20,7 @@ def fitted(given: object, missing: str = "mean", **settings: object) -> ss.PCA:
     return ss.PCA(3, missing=missing, scale=True, tol=1e-10, random_state=0, **settings).fit(given)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("missing", ["mean", "em"])
 @pytest.mark.parametrize("orient", ["rows", "columns"])
 @pytest.mark.parametrize("kind", ["npy", "npz", "csc"])

@@ -50,6 +50,7 @@ def test_of_noise_nothing_is_explained_whatever_the_shares_of_the_completed_matr
     assert pca.info_.heldout_r2 <= 0.1
 
 
+@pytest.mark.long
 def test_penalty_0_overfits_noise_and_it_is_told():
     with pytest.warns(UserWarning, match="did not converge .* Raise max_iter"):
         info = ss.svd(noise(0), 8, shift="mean", missing="em", penalty=0, rng=0).info
@@ -70,6 +71,7 @@ def against_never_observed(seed: int, m: int, n: int, share: float, sd: float, b
     return float((C.heldout_r2 - true) / error)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("sd", "biases"), [(0.5, None), (2.0, "columns")])
 def test_it_is_the_r2_on_entries_never_observed(sd, biases):
     assert abs(against_never_observed(1, 600, 150, 0.25, sd, biases)) <= 3
@@ -88,6 +90,7 @@ def test_it_is_the_r2_on_entries_never_observed_with_90_percent_missing(sd, m, n
 BIASES = {None: None, "mean": "columns", "rows": "rows", "both": "both"}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("shift", "kind"), in_turn(BIASES, KINDS, 1))
 def test_the_baseline_is_the_biases_of_the_other_entries(shift, kind):
     biases = BIASES[shift]
@@ -178,6 +181,7 @@ def test_ratings_of_0_that_are_stored_stay_ratings():
     assert rest.n_missing() == 3 + len(i)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_too_few_entries_tell_nothing(kind):
     for shape in ((2, 2), (4, 3), (2, 30), (30, 2), (12, 8)):
@@ -185,6 +189,7 @@ def test_too_few_entries_tell_nothing(kind):
         assert ss.svd(X, 1, missing="em", unobserved=unobserved, rng=0).info.heldout_r2 is None
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_where_the_biases_explain_all_there_is_nothing_to_tell(kind, dtype):
@@ -206,6 +211,7 @@ def test_it_is_of_any_numbers(dtype):
     assert ss.svd(M, 2, missing="em", rng=0).info.heldout_r2 > 0.9
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_bits_whatever_the_threads():
     X = noise(0, 150, 40, share=0.4)
     a, b = (ss.svd(X, 3, shift="mean", missing="em", rng=7, n_threads=n).info.heldout_r2 for n in (1, 2))
@@ -233,6 +239,7 @@ def test_a_matrix_that_stays_in_its_file_is_fitted_once():
 # --- how many there are ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("missing", ["mean", "em"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_missing_entries_are_counted(kind, missing):
@@ -269,6 +276,7 @@ def test_a_completion_that_stopped_unfinished_has_not_converged(solver):
     assert 2 < pca.n_iter_ < 300
 
 
+@pytest.mark.long
 def test_settings_of_the_completion_reach_it():
     X = noise(0, 150, 40, share=0.4)
     large = ss.PCA(3, missing="em", penalty=1e6, random_state=0).fit(X)

@@ -238,6 +238,7 @@ def test_pca_with_gaps_finds_the_components_of_the_whole_matrix():
     assert np.array_equal(em.fit_transform(X), em.fit(X).transform(X))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("scale", [False, True])
 @pytest.mark.parametrize("kind", ["dense", "csr", "unobserved"])
 def test_new_rows_with_gaps_are_projected_by_regression(kind, scale):

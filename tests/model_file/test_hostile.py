@@ -301,6 +301,7 @@ def test_texts_within_the_header_are_guarded_too(tmp_path: Path) -> None:
 # ---- generated
 
 
+@pytest.mark.long
 def test_any_value_of_the_header_may_be_junk(tmp_path: Path) -> None:
     path = tmp_path / "junk.safetensors"
     tensors, texts = first_version()
@@ -322,6 +323,7 @@ def test_any_value_of_the_header_may_be_junk(tmp_path: Path) -> None:
     assert len(places) * len(JUNK) > 200
 
 
+@pytest.mark.long
 def test_any_tensor_may_be_junk(tmp_path: Path) -> None:
     path = tmp_path / "junk.safetensors"
     tensors, texts = first_version()

@@ -141,6 +141,7 @@ def test_what_partial_fit_found_survives_without_its_stream(tmp_path: Path) -> N
 # ---- the other estimators
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore:the first component is the mean")
 @pytest.mark.parametrize("name", MODELS)
 def test_every_estimator_survives(tmp_path: Path, name: str) -> None:
@@ -236,6 +237,7 @@ def test_the_command_tells_of_every_kind_and_applies_those_of_pca(tmp_path: Path
 # ---- transformations
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("cls", [ss.PCA, ss.TruncatedSVD])
 @pytest.mark.filterwarnings("ignore:the first component is the mean")

@@ -294,6 +294,7 @@ def test_a_full_disk_leaves_the_earlier_file(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["m.safetensors"]
 
 
+@pytest.mark.long
 def test_import_of_the_package_does_not_load_scikit_learn() -> None:
     code = "import sys, shiftsvd, shiftsvd.model_file; print('sklearn' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ))
@@ -383,6 +384,7 @@ def test_to_sklearn_keeps_names_and_shares_nothing(scale: Any) -> None:
     assert model.transform(X).tobytes() == before.tobytes()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 def test_skops_needs_to_trust_our_types_only(solver: Any) -> None:
     skops = pytest.importorskip("skops.io")

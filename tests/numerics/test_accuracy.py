@@ -10,6 +10,7 @@ from tests.support.matrices import EPS, decaying, in_double, values, with_values
 from tests.support.operators import Counting, panel
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", FEW)
 def test_spectral_norm_is_the_largest_singular_value_from_below(name: str) -> None:
     for shape in ((40, 15), (15, 40), (1, 9), (9, 1), (1, 1)):
@@ -151,6 +152,7 @@ def test_settings_outside_the_theorems_are_refused(k, q, p, message: str) -> Non
         ss.halko_bound(np.ones(5), k, q, (10, 10), p)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("q", [0, 1, 2])
 @pytest.mark.parametrize("p", [None, 5])
 def test_error_of_the_exact_sample_is_under_the_bound(q: int, p: int | None) -> None:
@@ -201,6 +203,7 @@ def test_value_errors_bound_the_true_error(solver, spectrum: str, shape) -> None
             assert np.all(error <= F.info.value_errors * F.S + 100 * EPS * S[0])
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:not certified")
 def test_converged_runs_are_within_tol() -> None:
     for tol in (1e-2, 1e-4, 1e-8):

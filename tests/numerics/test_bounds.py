@@ -327,6 +327,7 @@ def test_vectors_that_only_rounding_groups_have_no_bound() -> None:
         assert np.all((found[1:] < 1e-7) == sure)
 
 
+@pytest.mark.long
 @EXAMPLES
 @given(clustered(), st.data())
 def test_vectors_are_within_their_bounds_whatever_was_missed(P: Projected, data: st.DataObject) -> None:

@@ -35,6 +35,7 @@ def test_draws_have_the_shape_asked_for_and_follow_the_seed(sketch: Sketch) -> N
         assert n * ell < 30 or not np.array_equal(Omega, sketch.draw(n, ell, rng(4)))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("sketch", SKETCHES, ids=repr)
 def test_columns_are_uncorrelated_and_of_equal_size_on_average(sketch: Sketch) -> None:
     # E Omega Omega^T = c I and E Omega^T Omega = c' I, which makes the sample unbiased.

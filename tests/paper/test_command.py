@@ -43,6 +43,7 @@ def empty_figures_of_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paper.figures.rendered", lambda figure, kind: kind.encode())
 
 
+@pytest.mark.long
 def test_digits_are_written_whole_and_every_check_is_printed(tmp_path: Path) -> None:
     out = tmp_path / "deep" / "out"
     result = paper("--only", "digits,fig-d", "--quick", "--jobs", 1, "--out", out, "--json", tmp_path / "r.json")
@@ -111,6 +112,7 @@ def test_data_that_cannot_be_used_end_with_one_before_any_output(tmp_path: Path)
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("empty_figures_of_the_paper")
 def test_skipped_images_are_named_and_counted(tmp_path: Path) -> None:
     Image = pytest.importorskip("PIL.Image")
@@ -126,6 +128,7 @@ def test_skipped_images_are_named_and_counted(tmp_path: Path) -> None:
     assert "bad.jpg" in result.output
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("empty_figures_of_the_paper")
 def test_failed_check_ends_with_one_after_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paper.checks.DIGITS_SVD", (314.0, 321.0))

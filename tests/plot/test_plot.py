@@ -180,6 +180,7 @@ def test_axes_that_are_given_are_used(plot: Any) -> None:
     assert plt.get_fignums() == [figure.number]
 
 
+@pytest.mark.long
 def test_a_display_can_be_drawn_again() -> None:
     for display in (
         scree(fitted("PCA")),
@@ -447,6 +448,7 @@ def test_a_raster_refuses_what_it_cannot_count(fit_of_many: Any) -> None:
         ScoreRaster.of(fit_of_many, components=(1, 4))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("reach", [8e-7, 0.8, 80.0, 800.0, 6200.0, 8000.0, 88_000.0, 8e7])
 def test_numbers_of_an_axis_do_not_overlap_in_a_report(reach: float) -> None:
     points = np.linspace(-reach, reach, 30)[:, None] * [1, 0.1]
@@ -459,6 +461,7 @@ def test_numbers_of_an_axis_do_not_overlap_in_a_report(reach: float) -> None:
         assert all(left.x1 + 6 < right.x0 for left, right in pairwise(boxes))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_no_name_covers_another(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -112,6 +112,7 @@ def test_the_total_variance_is_told_at_any_scale(power: int) -> None:
 # --- the same again, wherever the rows are --------------------------------------------------------------------
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("shift", "scale", "held"), pairs(SHIFTS, SCALES, HELD))
 def test_of_twice_gives_the_same_bits(shift: str, scale: str, held: str, tmp_path: Path) -> None:
     A = HELD[held](tmp_path)
@@ -122,6 +123,7 @@ def test_of_twice_gives_the_same_bits(shift: str, scale: str, held: str, tmp_pat
     assert np.array_equal(dense(prepared.of(new, data)), dense(prepared.of(new, data)))
 
 
+@pytest.mark.one_in(3)
 @EVERY_WAY
 def test_what_is_learned_does_not_depend_on_what_holds_the_rows(
     shift: str, scale: str, weighted: bool, tmp_path: Path

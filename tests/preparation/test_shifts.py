@@ -406,6 +406,7 @@ def test_pipelines_and_cross_validation_bring_the_groups_of_their_rows():
 # --- real data ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("shift", ["covariates", "groups"])
 def test_removal_equals_explicit_regression_on_counts_of_cells(shift):

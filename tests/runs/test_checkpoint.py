@@ -268,6 +268,7 @@ HOW = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", HOW)
 def test_a_broken_run_of_a_transformed_file_goes_on_with_the_same_bits(name: str, tmp_path: Path) -> None:
     whole = Held(RAW, ROWS)

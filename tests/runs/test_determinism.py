@@ -109,6 +109,7 @@ def test_exact_has_the_same_bits_on_any_number_of_cores(monkeypatch) -> None:
     assert len(set(results)) == 1
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.long
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 def test_blas_threads_do_not_change_the_bits(solver, large: Array) -> None:
@@ -120,6 +121,7 @@ def test_blas_threads_do_not_change_the_bits(solver, large: Array) -> None:
     assert len(found) == 2  # one for each orientation
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 def test_every_product_is_made_with_one_blas_thread(solver) -> None:
     seen = set()
@@ -148,6 +150,7 @@ def test_blas_threads_are_given_back() -> None:
         assert blas_threads() == before
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 def test_seed_decides_and_generators_go_on(solver) -> None:
     A = ss.as_operator(values((60, 40), density=1.0))
@@ -161,6 +164,7 @@ def test_seed_decides_and_generators_go_on(solver) -> None:
         assert bits(solver(A, 3, None)) != bits(solver(A, 3, None))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore:not certified")
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 def test_global_random_state_is_neither_read_nor_written(solver) -> None:

@@ -31,6 +31,7 @@ def test_of_two_commands_in_one_folder_each_ends_whole_or_is_refused() -> None:
     right(races.main(len(races.KINDS)), "losers with a clear line")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_bytes", [5_000, pytest.param(20_000, marks=pytest.mark.long)])
 def test_a_full_disk_is_named_and_the_fit_ends_where_there_is_room(n_bytes: int, tmp_path: Path) -> None:
     line = soak.data(tmp_path / "data")["streamed"]

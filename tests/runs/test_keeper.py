@@ -61,6 +61,7 @@ def test_the_command_keeps_its_memory_whatever_a_file_holds(names: list[str], tm
     assert sum("a margin of 260 MB" in end.err for end in found.values()) > len(names) // 3
 
 
+@pytest.mark.long
 def test_an_honest_file_larger_than_the_limit_is_no_alarm(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float32, (100_000, 100))

@@ -34,18 +34,21 @@ def wide():
     return {"csr": X, "csc": csc_array(X)}
 
 
+@pytest.mark.long
 @pytest.mark.limit_memory("300 MB")
 @pytest.mark.parametrize(("name", "container"), [*zip(RANDOMIZED, ["csr", "csc"], strict=True)])
 def test_a_tall_sparse_fit_takes_less_than_a_twentieth_of_the_dense_form(name, container, tall):
     ss.PCA(10, solver=name, random_state=0, iterated_power=1).fit(tall[container])
 
 
+@pytest.mark.long
 @pytest.mark.limit_memory("300 MB")
 @pytest.mark.parametrize(("name", "container"), [*zip(RANDOMIZED, ["csr", "csc"], strict=True)])
 def test_a_wide_sparse_fit_takes_less_than_a_twentieth_of_the_dense_form(name, container, wide):
     ss.PCA(10, solver=name, random_state=0, iterated_power=1).fit(wide[container])
 
 
+@pytest.mark.long
 @pytest.mark.limit_memory("300 MB")
 def test_scale_weights_and_shift_take_no_dense_form(tall):
     X = tall["csr"]
@@ -58,12 +61,14 @@ def fitted(tall):
     return ss.PCA(10, solver="randomized", random_state=0, iterated_power=1).fit(tall["csr"])
 
 
+@pytest.mark.long
 @pytest.mark.limit_memory("150 MB")
 @pytest.mark.parametrize("container", ["csr", "csc"])
 def test_sparse_transform_takes_little_more_than_the_scores(container, tall, fitted):
     fitted.transform(tall[container])
 
 
+@pytest.mark.long
 @pytest.mark.limit_memory("300 MB")
 @pytest.mark.parametrize("container", ["csr", "csc"])
 def test_sparse_score_samples_takes_no_dense_form(container, tall, fitted):
@@ -90,6 +95,7 @@ def many_features():
     return X, ss.PCA(5, scale=False).fit(X), csr_array(X)
 
 
+@pytest.mark.long
 @pytest.mark.limit_memory("150 MB")
 @pytest.mark.parametrize("sparse", [False, True])
 def test_likelihoods_need_no_matrix_of_features_by_features(sparse, many_features):
@@ -97,6 +103,7 @@ def test_likelihoods_need_no_matrix_of_features_by_features(sparse, many_feature
     assert np.isfinite(pca.score_samples(csr if sparse else dense)).all()
 
 
+@pytest.mark.long
 @pytest.mark.limit_memory("150 MB")
 @pytest.mark.parametrize(("name", "scale"), [*((name, False) for name in EVERY), ("randomized", True)])
 def test_a_fit_of_many_features_needs_no_matrix_of_features_by_features(name, scale, many_features):
@@ -172,6 +179,7 @@ def test_dense_single_precision_is_neither_copied_nor_made_double(name, kind, si
     assert peak_beside(lambda: pca.transform(singles[kind])) < BLOCKS
 
 
+@pytest.mark.long
 def test_a_memory_map_is_not_copied(singles, tmp_path):
     np.save(tmp_path / "x.npy", singles["tall"])
     X = np.load(tmp_path / "x.npy", mmap_mode="r")
@@ -180,6 +188,7 @@ def test_a_memory_map_is_not_copied(singles, tmp_path):
     assert peak_beside(lambda: pca.transform(X)) < BLOCKS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 @pytest.mark.parametrize("container", [csr_array, csc_array])
 def test_canonical_sparse_arrays_are_read_in_place(container, index):
@@ -243,6 +252,7 @@ def test_a_hundred_components_of_two_million_features_take_less_than_two_and_a_h
     assert peak_of_process((330, 2_000_000), 6_600_000, 100) < 2.5e9
 
 
+@pytest.mark.long
 def test_long_vectors_are_held_once_while_they_are_made_orthonormal():
     n, k = 100_000, 50
     F = ss.svd(random_csr((100, n), 300_000), k, shift="mean", solver="gram", rng=0)

@@ -251,6 +251,7 @@ def test_after_an_error_nothing_goes_on_in_the_background() -> None:
         assert not running
 
 
+@pytest.mark.long
 def test_interleaved_and_unfinished_scores_leave_the_state_as_it_was() -> None:
     pca = ss.PCA(4, random_state=0, n_threads=2).fit(S)
     A, B = (DiskRows(Held(S, 200), n_threads=2) for _ in range(2))
@@ -270,6 +271,7 @@ def test_interleaved_and_unfinished_scores_leave_the_state_as_it_was() -> None:
     FITS["svd"](2)
 
 
+@pytest.mark.long
 def test_scores_begun_in_one_context_and_closed_in_another_leave_the_state_as_it_was() -> None:
     pca = ss.PCA(4, random_state=0, n_threads=2).fit(S)
     for end in ("close", "collect"):
@@ -313,6 +315,7 @@ def in_four_threads() -> tuple[bytes, ...]:
 in_all_threads = cache(in_four_threads)  # as the system starts them all
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("allowed", [0, 1, 2])
 def test_a_fit_goes_on_in_the_threads_that_there_are_with_the_same_bits(
     allowed: int, monkeypatch: pytest.MonkeyPatch
@@ -322,6 +325,7 @@ def test_a_fit_goes_on_in_the_threads_that_there_are_with_the_same_bits(
     assert in_four_threads() == want
 
 
+@pytest.mark.long
 def test_threads_end_without_waiting_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     outlived: list[bool] = []  # of each wait, whether the thread was still there after it
 
@@ -391,6 +395,7 @@ def test_an_interrupt_at_any_moment_leaves_the_state_as_it_was() -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_process_forked_during_a_fit_has_the_blas_threads_of_before() -> None:

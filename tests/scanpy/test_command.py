@@ -59,6 +59,7 @@ def test_an_element_is_named_in_the_path_or_by_key(suffix: str, tmp_path: Path) 
     np.testing.assert_array_equal(of_path[1], by_key[1])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore:The entries look like raw counts")
 @pytest.mark.parametrize("suffix", ["h5ad", "zarr"])
 @pytest.mark.parametrize("how", [(), ("--preprocess", "log-normalize")], ids=["as it is", "logs"])
@@ -183,6 +184,7 @@ def test_fit_h5ad_keeps_obs_and_var_and_takes_new_cells(tmp_path: Path) -> None:
         np.testing.assert_allclose(whole.obsm["X_pca"], Z, atol=1e-4 * np.abs(Z).max())
 
 
+@pytest.mark.long
 def test_zarr_and_columns_with_gaps_come_along_too(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     adata = annotated()
@@ -280,6 +282,7 @@ def test_cells_of_a_batch_that_no_cell_was_of_are_refused(tmp_path: Path) -> Non
     assert "no column 'batch' in obs" in result.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("container", [sparse.csr_matrix, sparse.csc_matrix, np.asarray])
 def test_data_that_stay_in_their_file_give_the_same(
     container: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -294,6 +297,7 @@ def test_data_that_stay_in_their_file_give_the_same(
     assert_alike(streamed, Z)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["pbmc10k", pytest.param("bladder", marks=pytest.mark.long)])
 def test_real_cells_are_those_of_the_formula_by_every_way(name: str, tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
@@ -334,6 +338,7 @@ def test_estimate_is_of_what_a_fit_takes(tmp_path: Path) -> None:
         assert json.loads(result.stdout)["features"] == n
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", ["0.7", "0.6"])
 def test_columns_are_read_as_older_versions_wrote_them(version: str, tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
@@ -401,6 +406,7 @@ def test_the_help_lists_what_is_for_cells() -> None:
     assert "--mask COLUMN" in invoke("estimate", "--help").stdout
 
 
+@pytest.mark.long
 @pytest.mark.figures
 def test_a_column_of_obs_colours_the_report(tmp_path: Path) -> None:
     pytest.importorskip("jinja2")

@@ -43,6 +43,7 @@ def test_what_columns_of_obs_explain_is_gone(name: str, scale: bool) -> None:
     assert np.abs(C @ left).max() < 1e-5 * np.abs(adata.obsm["X_pca"]).max()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", list(WAYS))
 def test_new_cells_lose_what_the_reference_has_learned_also_through_a_file(name: str, tmp_path: Path) -> None:
     options, covariates, groups = WAYS[name]

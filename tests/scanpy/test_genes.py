@@ -160,6 +160,7 @@ def test_what_cannot_be_is_refused(call: Any, said: str) -> None:
         call()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["pbmc10k_counts", pytest.param("bladder_counts", marks=pytest.mark.long)])
 @pytest.mark.parametrize("flavor", ["seurat", "seurat_v3", "pearson_residuals"])
 def test_real_cells_are_ranked_as_by_the_formulas(name: str, flavor: Any) -> None:

@@ -44,6 +44,7 @@ def peak_of(run: object) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_blocks")
 def test_a_gram_matrix_of_a_file_takes_no_more_than_was_said() -> None:
     A = ss.centered(streamed(None))
@@ -81,6 +82,7 @@ def test_many_batches_are_refused_before_a_read_where_their_moments_take_too_muc
     assert not A.memo
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("batches", [1, 200])
 def test_moments_of_groups_take_no_more_than_is_foreseen(batches: int) -> None:

@@ -17,6 +17,7 @@ from tests.support.tenx import write_folder
 PAGES = ROOT / "src" / "shiftsvd" / "scanpy" / "docs"
 
 
+@pytest.mark.long
 def test_commands_and_code_on_single_cells_run_as_they_are_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

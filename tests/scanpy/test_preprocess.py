@@ -77,6 +77,7 @@ def logs(Y: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return np.log1p(Y * 1e4 / np.maximum(sizes, 1)[:, None])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("margins", [None, "all", "mask"])
 @pytest.mark.parametrize("how", ["log-normalize", "pearson"])
 def test_sums_go_over_the_genes_that_margins_names(how: str, margins: Any) -> None:
@@ -99,6 +100,7 @@ FIRST = {type(ROWS[name].how): name for name in reversed([*ROWS])}.values()  # o
 LONG = [pytest.param(name, marks=pytest.mark.long) for name in ROWS if name not in FIRST and "each" not in name]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", [*FIRST, *LONG])
 def test_new_cells_are_transformed_by_what_was_learned_also_through_a_file(name: str, tmp_path: Path) -> None:
     T, N = counts(), counts(31, seed=3)

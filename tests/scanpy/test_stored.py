@@ -17,6 +17,7 @@ anndata = pytest.importorskip("anndata")
 pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_matrix, sparse.csc_matrix])
 def test_a_backed_file_gives_what_memory_gives(

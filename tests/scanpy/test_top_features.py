@@ -253,6 +253,7 @@ def test_workers_rank_what_they_read(file: Path) -> None:
     assert by_workers["features"]["taken"] == here["features"]["taken"]
 
 
+@pytest.mark.long
 def test_commands_of_the_guide_run_as_they_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "src" / "shiftsvd" / "scanpy" / "docs" / "genes.rst").read_text(encoding="utf-8")
     page = re.sub(r"\\\n +", "", page)  # continued lines

@@ -75,6 +75,7 @@ def test_bounds_by_place_hold_for_vectors_that_lack_the_largest_value(seed: int,
     assert S[k] <= F.info.missed_below * (1 + 10 * EPS)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("seed", range(40))
 def test_bounds_hold_for_orthonormal_vectors_that_are_no_ritz_vectors(seed: int) -> None:
     rng = np.random.default_rng([1, seed])
@@ -168,6 +169,7 @@ def test_bounds_know_that_products_round_at_the_level_of_the_data(far: float, so
     assert np.all(F.info.value_errors >= 4 * EPS * np.linalg.norm(shift) / F.S)
 
 
+@pytest.mark.long
 def test_single_products_of_counts_round_at_the_level_of_their_means() -> None:
     # The first value was off by 1.7 units of what rounding was said to do: the means are three times as long as it.
     rng = np.random.default_rng(5)
@@ -211,6 +213,7 @@ def test_bounds_hold_for_a_part_of_a_group_of_single_precision_data(seed: int) -
     assert np.all(np.abs(F.S - exact) / exact <= F.info.value_errors + 4 * EPS)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_bounds_that_are_told_hold_at_a_loose_tolerance_just_above_a_bulk(seed: int) -> None:
     # Inferred bounds were up to 2.2 times too small here; they say that a value has converged, and are not told.

@@ -102,6 +102,7 @@ def noise(n: int, m: int, rng: np.random.Generator) -> Array:
     return np.sqrt(eigvalsh_tridiagonal(d**2 + np.r_[0, e**2], d[:-1] * e)[::-1])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("n", "m"), [(60, 90), (500, 20_000), (4000, 200_000)])
 @pytest.mark.parametrize("k", [1, 10, 30])
 def test_the_passes_of_noise_are_within_the_range(n: int, m: int, k: int) -> None:

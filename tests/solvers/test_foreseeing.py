@@ -41,6 +41,7 @@ def made(name: str) -> tuple[Any, int]:
     return make(), k
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MAKERS)
 def test_passes_are_foreseen_within_30_percent(name: str) -> None:
     X, k = made(name)

@@ -78,6 +78,7 @@ def test_a_share_that_the_passes_do_not_reach_has_not_converged() -> None:
     assert F.info.converged is False
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("solver", ["gram", "lanczos"])
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, sparse.csc_array])
 @pytest.mark.parametrize("shift", ["mean", "both"])

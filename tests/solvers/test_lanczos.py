@@ -102,6 +102,7 @@ def bulk(name: str, n: int) -> np.ndarray:
     return {"0.9": np.linspace(0.9, 0.45, n), "0.98": np.linspace(0.98, 0.49, n), "even": np.linspace(0.95, 0, n)}[name]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("n", [2_000, 5_000])
 @pytest.mark.parametrize("rest", ["0.9", "0.98", "even"])
 @pytest.mark.parametrize("off", [1e-7, 1e-3])
@@ -119,6 +120,7 @@ def test_what_a_start_lacks_is_found(off: float, rest: str, n: int) -> None:
         assert values[k] <= F.info.missed_below <= 1.05 * (1 + 1e-6)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("n", [2_000, 5_000])
 @pytest.mark.parametrize("rest", ["0.9", "0.98", "even"])
 def test_a_new_value_beside_a_start_of_exact_vectors_is_found(rest: str, n: int) -> None:
@@ -132,6 +134,7 @@ def test_a_new_value_beside_a_start_of_exact_vectors_is_found(rest: str, n: int)
         assert relative(F, exact) <= 1e-4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tol", [1e-4, 1e-8])
 def test_an_exact_start_at_the_edge_of_an_even_bulk_waits_for_what_it_cannot_be_told_from(tol: float) -> None:
     n, k = 2_000, 10
@@ -444,6 +447,7 @@ def values_of_wide_text() -> Array:
     return ss.svd(wide_text(), 8, shift="mean", solver=ss.BlockLanczos(tol=1e-10), rng=1).S
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("scale", "transpose"), [(1.0, False), (1e25, True), (1e-25, False), (1e60, True)])
 def test_double_data_multiplied_in_single_precision_keep_the_tolerance(scale: float, transpose: bool) -> None:
     X, exact = wide_text(), values_of_wide_text()

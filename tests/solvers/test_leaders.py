@@ -94,6 +94,7 @@ def test_a_leading_column_costs_a_few_passes(container: str, density: float, tol
         assert with_it.info.n_passes <= 2 * without.info.n_passes + 6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("container", "tol"), in_turn(CONTAINERS, [1e-8, 1e-4], 1))
 def test_a_leading_column_costs_a_few_passes_whatever_is_done_to_the_matrix(container: str, tol: float) -> None:
     D, make, solver = made(), CONTAINERS[container], ss.BlockLanczos(tol)
@@ -136,6 +137,7 @@ def test_components_beside_a_leader_turn_by_its_residual() -> None:
 # --- graded spectra -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", [(450, 150), (150, 450), (1000, 60)])
 @pytest.mark.parametrize("grade", [1e4, 1e6, 1e8, 1e10])
 def test_graded_values_of_double_data_are_all_found(grade: float, shape: tuple[int, int]) -> None:
@@ -149,6 +151,7 @@ def test_graded_values_of_double_data_are_all_found(grade: float, shape: tuple[i
             assert F.info.n_passes <= 40
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("grade", [1e2, 1e4, 1e5, 1e6])
 def test_graded_values_of_single_data_are_found_by_double_products(grade: float, container: str) -> None:
@@ -171,6 +174,7 @@ SINGLY = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore:.*(did not converge|may have been missed)")
 @pytest.mark.parametrize(
     ("name", "container", "grade", "shape"), pairs(SINGLY, CONTAINERS, [1e6, 1e7], [(900, 300), (300, 900)])
@@ -208,6 +212,7 @@ def test_where_the_rank_ends_beside_a_leader_there_are_zeros(rank: int, containe
 # --- shifts that cancel ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [1e3, 1e5])
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_single_data_far_from_zero_cost_little_more_than_double_ones(container: str, size: float) -> None:

@@ -47,6 +47,7 @@ def known(spectrum: str, shape: tuple[int, int], dtype: type) -> tuple[Array, Ar
 
 
 # Values of rounding, of single precision data whose rank ends, are none that squares could tell.
+@pytest.mark.one_in(4)
 @pytest.mark.filterwarnings("ignore:.*did not converge")
 @pytest.mark.parametrize(
     ("solver", "spectrum", "dtype"), pairs(SOLVERS, SPECTRA, [np.float32, np.float64, np.complex128])
@@ -81,6 +82,7 @@ def test_solvers_that_know_nothing_of_the_rest_say_so() -> None:
         assert F.info.converged is None
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore:not certified")
 @pytest.mark.parametrize("shape", [(500, 300), (300, 500)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -126,6 +128,7 @@ def test_settings_of_the_probe_that_cannot_be_are_refused(make, settings, messag
         make(**settings)(ss.as_operator(np.eye(50, 30)), 2, 0)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", [(1200, 800), (800, 1200)])
 def test_a_stricter_tolerance_leaves_less_room_for_what_was_missed(shape: tuple[int, int]) -> None:
     S = np.r_[np.linspace(2, 1.05, 10), np.linspace(1.04, 0.7, 790)]

@@ -119,6 +119,7 @@ def _hidden_copies(n: int, gap: float) -> tuple[sparse.csr_array, Array]:
     return sparse.csr_array(sparse.diags_array(S)), S
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("n", "seeds"),
     [pytest.param(5_000, range(2), marks=pytest.mark.slow), pytest.param(20_000, range(40), marks=pytest.mark.long)],

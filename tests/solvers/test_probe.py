@@ -86,6 +86,7 @@ def test_a_probe_looks_for_more_copies_of_a_value_that_as_many_random_columns_ha
     assert required_bounds(ritz, 0.6, 4) == [(5, 0.6)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", [float, complex])
 def test_levels_that_may_be_wrong_once_in_a_billion_never_are(dtype: type) -> None:
     for seed in range(50):

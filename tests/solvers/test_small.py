@@ -96,6 +96,7 @@ def test_auto_keeps_the_tolerance(problem) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*did not converge")  # some of these tolerances are beyond squares
 @settings(deadline=None)
 @given(problems(6.0))
@@ -279,6 +280,7 @@ def test_the_norm_of_a_shift_is_that_of_its_entries(left: int, right: int, rank:
     assert abs(scaled.frobenius_norm() / 10.0**left / 10.0**right - norm) <= 20 * EPS * size
 
 
+@pytest.mark.long
 def test_the_first_pca_imports_no_more_than_a_base_class_of_scikit_learn_does() -> None:
     code = (
         "import sys, numpy, scipy.sparse, sklearn.base; before = set(sys.modules); import shiftsvd; shiftsvd.PCA;"

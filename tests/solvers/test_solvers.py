@@ -91,6 +91,7 @@ def test_values_are_those_of_the_shifted_matrix_in_every_container(solver: Solve
         assert content(X) == before
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("name", ["array float64", "csr float64", "csc complex64", "array complex128", "fortran"])
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
@@ -104,6 +105,7 @@ def test_solvers_do_not_see_how_the_matrix_is_cut(solver: Solver, name: str) -> 
         assert_orthonormal(F.Vh.conj().T, eps(F.dtype))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 def test_largest_entry_of_each_right_vector_is_real_and_positive(solver: Solver) -> None:
     for shape in SHAPES:
@@ -290,6 +292,7 @@ class _Watched(_Pool):
         super().__init__(n_threads)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.filterwarnings("ignore:not certified")
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("solver", UNCERTAIN, ids=repr)
@@ -355,6 +358,7 @@ def test_without_the_norm_only_a_solver_that_finds_all_values_knows_the_frobeniu
     assert F.info.frobenius_error == pytest.approx(np.linalg.norm(D - (F.U * F.S) @ F.Vh), rel=1e-12)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore:not certified")
 @pytest.mark.parametrize("solver", UNCERTAIN, ids=repr)
 def test_certificate_fills_in_residuals_and_a_verdict(solver: Solver) -> None:

@@ -54,6 +54,7 @@ def test_logarithms_are_told(data: str, seed: int) -> None:
         ss.preprocess(X, "log-normalize")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("data", HONEST)
 def test_honest_input_is_taken_in_silence(data: str, seed: int) -> None:
@@ -75,6 +76,7 @@ def test_what_takes_counts_is_known() -> None:
     assert OF_COUNTS == sorted(BY_NAME.keys() - {"ranks", "binarize"})
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", OF_COUNTS)
 def test_all_transformations_of_counts_look_in_one_way(name: str) -> None:
     X, rng = shares(), np.random.default_rng(0)
@@ -163,6 +165,7 @@ def test_one_file_of_several_may_hold_logarithms(tmp_path: Path) -> None:
 # --- AnnData ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array, sparse.csc_array])
 def test_scanpy_pca_is_told_of_raw_counts_and_of_logarithms(layout: Any) -> None:
     needs("scanpy")
@@ -262,6 +265,7 @@ def test_the_command_goes_by_what_the_file_marks(tmp_path: Path) -> None:
     assert "uns['log1p'] marks them" in told(*scores, marked, "--force")
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("data", [name for name in HONEST if not name.startswith(("one row", "nothing"))])
 def test_the_command_says_nothing_of_honest_input(data: str, tmp_path: Path) -> None:
     path = written(HONEST[data](np.random.default_rng(0)), tmp_path / "a.h5ad")

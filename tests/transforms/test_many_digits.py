@@ -17,6 +17,7 @@ def holds(name: str, data: Data, seed: int = 0) -> None:
     assert found.values <= 1
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", CASES)

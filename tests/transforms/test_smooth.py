@@ -20,6 +20,7 @@ def exact(name: str, mu: np.ndarray, theta: Any) -> np.ndarray:
     return -np.sqrt(mu / (1 + mu / theta)) if name == "pearson" else -np.sqrt(2 * theta * np.log1p(mu / theta))
 
 
+@pytest.mark.long
 @settings(deadline=None)
 @given(
     name=st.sampled_from(["pearson", "deviance"]),

@@ -80,6 +80,7 @@ def test_a_transformed_matrix_is_the_dense_one_also_of_other_rows(name: str, hel
     np.testing.assert_allclose(formed(other), row.dense(X, NEW), **CLOSE)
 
 
+@pytest.mark.one_in(3)
 @EVERY
 def test_svd_and_pca_are_those_of_the_dense_matrix(name: str) -> None:
     D, A = DENSE[name], sparse.csr_array(X)
@@ -100,6 +101,7 @@ def test_svd_and_pca_are_those_of_the_dense_matrix(name: str) -> None:
     np.testing.assert_allclose(pca.transform(sparse.csr_array(NEW)), E @ pca.components_.T, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.one_in(3)
 @EVERY
 def test_the_bound_of_every_value_holds_at_a_loose_tolerance(name: str) -> None:
     S = np.linalg.svd(DENSE[name])[1][:6]
@@ -110,6 +112,7 @@ def test_the_bound_of_every_value_holds_at_a_loose_tolerance(name: str) -> None:
     assert F.info.value_errors.max() <= 1e-4
 
 
+@pytest.mark.one_in(3)
 @EVERY
 def test_truncated_svd_transforms_new_rows_as_it_learned(name: str) -> None:
     A = sparse.csr_array(X)
@@ -122,6 +125,7 @@ def test_truncated_svd_transforms_new_rows_as_it_learned(name: str) -> None:
     np.testing.assert_allclose(model.transform(sparse.csr_array(NEW)), Z, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.one_in(3)
 @EVERY
 def test_weights_mean_repeated_rows(name: str) -> None:
     weights = np.random.default_rng(5).integers(0, 4, len(X))

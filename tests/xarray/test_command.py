@@ -48,6 +48,7 @@ def test_a_field_without_weights_is_told_in_a_line(path: Path) -> None:
         assert told("fit", path, "-k", 2, *words) == ""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("stored", ["sst", "latitude", "scaled", "several"])
 def test_weights_are_those_of_xarray(stored: str, tmp_path: Path) -> None:
     da = field(lat="latitude") if stored == "latitude" else field()
@@ -81,6 +82,7 @@ def test_files_of_several_times_have_the_weights_of_one(tmp_path: Path) -> None:
     assert told("fit", *files, "--weights", "coslat") == ""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("coords", [("time", "station"), ("time", "y", "x"), ("time", "lat", "lon")])
 def test_what_has_no_latitudes_needs_no_weights(coords: tuple[str, ...], tmp_path: Path) -> None:
     """Stations, a projection in kilometres, one band of latitude."""

@@ -55,6 +55,7 @@ def test_weights_and_deviations_count_in_what_stands_for_gaps() -> None:
     np.testing.assert_allclose(reconstruct(quiet) / loud, reconstruct(plain), atol=5e-3)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("missing", ["mean", "em"])
 @pytest.mark.parametrize("held", [True, False])
 def test_chunked_fields_with_gaps_give_the_same(missing: Any, held: bool, monkeypatch: pytest.MonkeyPatch) -> None:

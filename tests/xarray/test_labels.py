@@ -104,6 +104,7 @@ def test_times_of_other_calendars_have_months_and_trends() -> None:
     xarray.testing.assert_allclose(reconstruct(eofs, eofs.scores[:, 5:7]), reconstruct(eofs)[5:7])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("missing", ["error", "mean"])
 def test_any_chunks_give_the_same(missing: Any) -> None:
     pytest.importorskip("dask.array")

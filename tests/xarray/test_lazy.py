@@ -33,6 +33,7 @@ def exact(da: Any, k: int) -> Any:
     return np.linalg.svd(X - X.mean(axis=0), compute_uv=False)[:k]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [3, 10])
 def test_a_lazy_field_takes_as_many_passes_as_one_in_memory(k: int, tmp_path: Path) -> None:
     da = field(k)

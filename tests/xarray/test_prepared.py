@@ -73,6 +73,7 @@ def same_modes(found: Any, exact: Any, rtol: float = 1e-6) -> None:
 
 
 # Fields in chunks here are those of which the test of gaps has whole ones.
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("name", "how"), in_turn(CALLS, [({"time": 40, "lat": 3}, False), (None, True)], 1))
 def test_seasons_and_trends_are_removed_as_a_regression_removes_them(name: str, how: tuple[Any, bool]) -> None:
     call, (chunks, standardize) = CALLS[name], how
@@ -113,6 +114,7 @@ def test_other_samples_have_their_own_months_and_trends() -> None:
     np.testing.assert_allclose(project(modes, both), modes.scores[:, some], atol=1e-8)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("name", "chunked"), in_turn(CALLS, [False, True], 1))
 def test_missing_values_without_an_anomaly_are_those_of_the_mean(name: str, chunked: bool) -> None:
     call = CALLS[name]
@@ -294,6 +296,7 @@ def laid_out_plainly(call: Any, tol: float) -> Any:
     return call(monthly(), other(monthly()), groups="time.month", weights="coslat", tol=tol, rng=0)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("layout", "name"), in_turn(LAYOUTS, CALLS, 2))
 def test_modes_do_not_depend_on_how_a_field_is_laid_out(name: str, layout: str) -> None:
     call = CALLS[name]
@@ -308,6 +311,7 @@ def test_modes_do_not_depend_on_how_a_field_is_laid_out(name: str, layout: str) 
     same_modes(back.transpose(*exact.components.dims, ...), exact.transpose(*exact.components.dims, ...), 5e-4)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "calendar"), [("mca", "noleap"), ("joint", "360_day"), ("hilbert", "noleap")])
 def test_calendars_of_models_have_months_and_trends(name: str, calendar: str) -> None:
     pytest.importorskip("cftime")
@@ -318,6 +322,7 @@ def test_calendars_of_models_have_months_and_trends(name: str, calendar: str) ->
     same_modes(found.drop_vars("time"), exact.drop_vars("time"), 0.01)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["joint", "extended"])
 def test_files_that_follow_each_other_are_read_lazily(name: str, tmp_path: Path) -> None:
     pytest.importorskip("dask.array")

@@ -13,6 +13,7 @@ from tests.support.fields import monthly, with_gaps
 xarray = pytest.importorskip("xarray")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("method", ["varimax", "promax"])
 @pytest.mark.parametrize("chunked", [False, True])
 def test_rotated_modes_make_up_the_same_field(method: Any, chunked: bool) -> None:

@@ -364,6 +364,7 @@ def test_fields_whose_squares_are_no_numbers_are_refused(call: Any, times: float
             call(field() * times, 2, standardize=standardize)
 
 
+@pytest.mark.long
 def test_the_commands_do_without_xarray() -> None:
     script = "import sys, shiftsvd.xarray.commands; print('xarray' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

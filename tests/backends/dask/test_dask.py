@@ -25,12 +25,14 @@ from shiftsvd.events import Event, listening
 from tests.support.dask_arrays import CHUNKS, ROWS, counts, in_rows, same_components
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("chunks", CHUNKS, ids=str)
 def test_dense_fit_does_not_depend_on_the_chunks(chunks: Any) -> None:
     X = decaying((3000, 60), 0.8) + 3
     same_components(da.from_array(X, chunks=chunks), X)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rows", ROWS, ids=str)
 def test_sparse_fit_does_not_depend_on_the_chunks(rows: Any) -> None:
     X = counts(dtype=np.float64)

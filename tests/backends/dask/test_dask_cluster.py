@@ -101,10 +101,12 @@ def by_threads(X: Any) -> ss.SVDResult:
         return to_the_end(X)
 
 
+@pytest.mark.long
 def test_result_of_two_workers_is_that_of_this_process(client: Any, alone: ss.SVDResult) -> None:
     same_as_by_threads(alone)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("client_of", [pytest.param(n, marks=pytest.mark.long) for n in (1, 3)], indirect=True)
 def test_result_does_not_depend_on_the_number_of_workers(client_of: Any, alone: ss.SVDResult) -> None:
     same_as_by_threads(alone)
@@ -120,6 +122,7 @@ def test_every_chunking_gives_the_bits_of_any_number_of_workers_and_the_values_i
             same_components(Y, X)  # values to 1e-10, subspaces and left vectors too
 
 
+@pytest.mark.long
 def test_the_caller_s_cluster_is_used_and_chunks_that_are_there_are_not_made_again(
     client: Any, alone: ss.SVDResult, tmp_path: Path
 ) -> None:
@@ -152,6 +155,7 @@ def test_a_worker_that_is_killed_in_any_sweep_costs_only_time(client: Any, alone
     assert not fuse.exists()
 
 
+@pytest.mark.long
 def test_data_that_travel_in_every_read_are_worth_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shiftsvd.backends.dask.LARGE", 10**5)
     D = decaying((2000, 20), 0.8)

@@ -154,6 +154,7 @@ def test_scores_that_need_the_group_of_each_row_are_refused_before_any_work_with
     np.testing.assert_allclose(pca.transform(X, groups=groups), pca.transform(np.asarray(X), groups=groups), atol=1e-10)
 
 
+@pytest.mark.long
 def test_a_fit_about_the_mean_holds_nothing_that_is_as_long_as_the_data() -> None:
     rows, height = 4 * 10**6, 10**4
 

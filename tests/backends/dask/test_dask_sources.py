@@ -67,6 +67,7 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("layer", [None, "raw"])
 def test_anndata_in_zarr_that_is_read_lazily(kind: str, layer: str | None, tmp_path: Path) -> None:
     anndata = pytest.importorskip("anndata")

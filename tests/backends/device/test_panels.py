@@ -168,6 +168,7 @@ GRADED = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", [kind for kind in MAKE if not kind.endswith(("csc", "coo"))])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("spectrum", GRADED)
