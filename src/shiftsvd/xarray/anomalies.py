@@ -54,6 +54,7 @@ class FieldOptions:
     covariates: Any
     solver: SolverName | Solver
     tol: float
+    certify: bool
     penalty: float | Literal["auto"]
     max_iter: int
     rng: np.random.Generator
@@ -86,7 +87,7 @@ class FieldOptions:
 
     def svd(self, A: Operator, k: int | float) -> SVDResult:
         accuracy: dict[str, Any] = {} if isinstance(self.solver, Solver) else {"tol": self.tol}
-        return svd(A, k, solver=self.solver, rng=self.rng, **accuracy, **vars(self.resources))
+        return svd(A, k, solver=self.solver, rng=self.rng, certify=self.certify, **accuracy, **vars(self.resources))
 
     @property
     def attrs(self) -> Attrs:

@@ -27,6 +27,7 @@ Dims = tuple[Hashable, ...]
 Dim = Hashable | Sequence[Hashable]
 Attrs = dict[str, Any]
 
+ERROR_BOUNDS: Final = ("value_errors", "vector_errors")  # of `shiftsvd.Info`, along the modes
 # Names of variables in results; dimensions and coordinates of a field must not have these names.
 RESULTS: Final = (
     "components",
@@ -34,6 +35,7 @@ RESULTS: Final = (
     "explained_variance",
     "explained_variance_ratio",
     "singular_values",
+    *ERROR_BOUNDS,
     "mean_field",
     "standard_deviation",
     "weights",

@@ -40,10 +40,12 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
     xarray.Dataset
         Along ``mode``: ``explained_variance`` and its ratio; ``effective_size``, the effective number of samples of the
         scores; ``standard_error = explained_variance * sqrt(2 / effective_size)``; ``nominal_error``, the error of
-        independent samples; ``autocorrelation`` of the scores at lag one; ``separated``: whether the next known
-        variances, above and below, differ by more than the standard error. Modes that are not separated may be mixtures
-        of their neighbours. ``lower`` and ``upper``: an interval that holds the variance of the mode in an infinitely
-        long series with the probability `level`, also with few independent samples.
+        independent samples; ``autocorrelation`` of the scores at lag one; ``separated``: whether the variances of the
+        next modes, above and below, differ by more than the standard error. Modes that are not separated may be
+        mixtures of their neighbours. A mode next to one that `eofs` lacks is separated only if a bound of the variances
+        that were not computed shows it: compute one mode more than you interpret. ``lower`` and ``upper``: an
+        interval that holds the variance of the mode in an infinitely long series with the probability `level`, also
+        with few independent samples.
 
     Raises
     ------
@@ -100,7 +102,7 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
         "nominal_error": variances * np.sqrt(2 / n),
         "effective_size": size,
         "autocorrelation": r,
-        "separated": _separated(variances, errors),
+        "separated": _separated(scores.mode.values, variances, errors, _next_variance(eofs)),
         "lower": lower,
         "upper": upper,
     }
@@ -119,10 +121,30 @@ def _check_level(level: float) -> None:
         raise refuse("level", "be in (0, 1)", level)
 
 
-def _separated(variances: Vector, errors: Vector) -> Vector:
-    gaps = np.abs(np.diff(variances))
-    nearest = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
-    return np.asarray(nearest > errors)
+def _next_variance(eofs: Any) -> float:
+    # a bound of the variances after those of `eofs`, if its modes are the first ones
+    variances, shares = (
+        np.atleast_1d(eofs[name].values) for name in ("explained_variance", "explained_variance_ratio")
+    )
+    if not variances[0] > 0:
+        return 0.0
+    rest = variances[0] / shares[0] * max(1 - shares.sum(), 0)
+    if eofs.attrs.get("n_modes") == len(variances):
+        scale = np.atleast_1d(eofs.singular_values.values)[0]
+        rest = min(rest, variances[0] * (eofs.attrs["missed_below"] / scale) ** 2)
+    return float(rest)
+
+
+def _separated(modes: Vector, variances: Vector, errors: Vector, following: float) -> Vector:
+    known = dict(zip(modes.tolist(), variances, strict=True))
+    if all(mode in known for mode in range(1, len(modes) + 1)):
+        known[len(modes) + 1] = following
+    known[0] = np.inf
+    # A mode is separated only from neighbours that are known.
+    gaps = [
+        min(known.get(j - 1, own) - own, own - known.get(j + 1, own)) for j, own in zip(modes, variances, strict=True)
+    ]
+    return np.asarray(gaps) > errors
 
 
 # --- red series -----------------------------------------------------------------------------------------------------
