@@ -268,6 +268,11 @@ class RemovedMeans:
     slopes: Panel  # (c, n)
     centre: Vector  # (c,)
     names: tuple[str, ...] = ()  # of the covariates
+    unknown: Mask | None = None  # (g, n), groups without values in a cell; their means are then finite, but arbitrary
+
+    @property
+    def known_means(self) -> Panel:
+        return self.means if self.unknown is None else np.where(self.unknown, np.nan, self.means)
 
     def factors(self, samples: Regressors) -> tuple[Panel, Panel]:
         L = np.hstack([samples.one_hot(self.levels), samples.numbers - self.centre])
@@ -288,7 +293,7 @@ def _fit_regression(A: Operator, moments: Moments, samples: Regressors) -> tuple
 
 def _fit_observed(X: Any, samples: Regressors) -> tuple[RemovedMeans, Vector, Vector]:
     # Least squares on the observed values, cell by cell, their mean, and the degrees of freedom of the rest; one read.
-    # A group without values in a cell has the mean of the cell; slopes that the values of a cell leave open are 0.
+    # Slopes that the values of a cell do not determine are 0.
     levels = samples.levels()
     L, centre, n = samples.one_hot(levels), samples.numbers.mean(axis=0), X.shape[1]
     C, there = samples.numbers - centre, ~np.isnan(X)
@@ -307,9 +312,11 @@ def _fit_observed(X: Any, samples: Regressors) -> tuple[RemovedMeans, Vector, Ve
     squares = found["M"][g + g * c :].reshape(c, c, n) - np.einsum("agn,bgn->abn", P, shares)
     inverse = np.linalg.pinv(squares.transpose(2, 0, 1), rcond=RANK_TOLERANCE, hermitian=True)
     slopes = np.einsum("nab,bn->an", inverse, found["x"][g:] - np.einsum("agn,gn->an", P, within))
+    determined = np.einsum("nab,ban->an", inverse, squares) > 1 - RANK_TOLERANCE**0.5
+    fields.notice_open_slopes(np.count_nonzero(~determined, axis=1), n, samples.names)
     means = np.where(counts > 0, within - np.einsum("agn,an->gn", shares, slopes), mean)
     freedom = counts.sum(axis=0) - np.count_nonzero(counts > 0, axis=0) - c
-    return RemovedMeans(levels, means, slopes, centre, samples.names), mean, freedom
+    return RemovedMeans(levels, means, slopes, centre, samples.names, counts == 0), mean, freedom
 
 
 # --- anomalies ------------------------------------------------------------------------------------------------------
@@ -360,7 +367,7 @@ class Anomalies:
         found = {"mean_field": field.in_space(self.mean, attrs=attrs), "weights": field.in_space(self.weights * times)}
         if removed.levels is not None:
             group = DataArray(removed.levels, dims="group", name="group")
-            found["group_means"] = field.in_space(removed.means, group, attrs)
+            found["group_means"] = field.in_space(removed.known_means, group, attrs)
             found["groups"] = fields.labelled(np.asarray(self.regressors.labels), field.da, field.over)
         if removed.names:
             names = DataArray(list(removed.names), dims="covariate", name="covariate")

@@ -17,15 +17,17 @@ _OF_FIELD: Final = ("field", "missing", "n_missing", "heldout_r2")  # attributes
 
 
 class Dataset(xarray.Dataset):  # type: ignore[misc]  # xarray has no types for the checker
-    """A Dataset that writes to NetCDF, which has neither booleans nor complex numbers.
+    """A Dataset that writes to NetCDF, which has neither booleans, None nor complex numbers.
 
-    Booleans in its attributes become 1 and 0, and a complex variable becomes two, with the suffixes _real and _imag.
+    Booleans in its attributes become 1 and 0, None is not written, and a complex variable becomes two, with the
+    suffixes _real and _imag.
     """
 
     __slots__ = ()
 
     def to_netcdf(self, *args: Any, **kwargs: Any) -> Any:
-        plain = {key: int(value) if isinstance(value, bool | np.bool_) else value for key, value in self.attrs.items()}
+        known = {key: value for key, value in self.attrs.items() if value is not None}
+        plain = {key: int(value) if isinstance(value, bool | np.bool_) else value for key, value in known.items()}
         of_complex = [name for name, da in self.data_vars.items() if da.dtype.kind == "c"]
         if kwargs.get("encoding"):
             kwargs["encoding"] = {
@@ -33,7 +35,9 @@ class Dataset(xarray.Dataset):  # type: ignore[misc]  # xarray has no types for 
                 for name, how in kwargs["encoding"].items()
                 for part in (_parts(name) if name in of_complex else [name])
             }
-        return xarray.Dataset.to_netcdf(_split(self, of_complex).assign_attrs(plain), *args, **kwargs)
+        written = _split(self.copy(), of_complex)
+        written.attrs = plain
+        return xarray.Dataset.to_netcdf(written, *args, **kwargs)
 
 
 def _parts(name: Hashable) -> tuple[str, str]:
@@ -91,12 +95,12 @@ def modes_dataset(
 def fit_attrs(factors: Sequence[SVDResult], *of: Anomalies) -> Attrs:
     infos = [F.info for F in factors]
     filled = all(each.completion is None or each.completion.converged for each in of)
-    known = {filled and info.converged for info in infos}  # NetCDF has no None, so None is no attribute
-    converged = {} if known <= {None, True} and None in known else {"converged": False not in known}
-    found = {"solver": infos[0].solver, "n_passes": sum(info.n_passes for info in infos)}
+    known = {filled and info.converged for info in infos}
+    converged = False if False in known else None if None in known else True  # as `Info.converged`
+    found = {"solver": infos[0].solver, "n_passes": sum(info.n_passes for info in infos), "converged": converged}
     missed = infos[0].missed_below if len(infos) == 1 else None
     bound = {} if missed is None else {"missed_below": missed, "n_modes": len(factors[0].S)}
-    return found | converged | {"n_samples": of[0].A.shape[0]} | bound
+    return found | {"n_samples": of[0].A.shape[0]} | bound
 
 
 def attrs_per_field(parts: Mapping[str, Anomalies]) -> Attrs:

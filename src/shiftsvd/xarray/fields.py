@@ -228,6 +228,15 @@ def notice_chunks(da: "DataArray", over: Dims, space: Dims, name: str) -> None:
     notice(f"{name} has chunks that slow down the fit: each pass {why}. {remedy}")
 
 
+def notice_open_slopes(counts: Vector, n: int, names: Sequence[str]) -> None:
+    for name, count in zip(names, counts.tolist(), strict=True):
+        if count:
+            notice(
+                f"Covariate {name!r} does not vary, or depends on the others, over the values of {count:,} of {n:,} "
+                "cells. They do not determine its slope, which may be 0."
+            )
+
+
 def notice_unvarying(cells: Mask, name: Hashable) -> None:
     if count := int(np.count_nonzero(cells)):
         of = "the field" if name is None else name
@@ -301,14 +310,19 @@ def product(D: Panel, X: Any) -> Any:
     return out
 
 
+def low_rank_like(X: Any, L: Panel, R: Panel) -> Any:
+    if not is_lazy(X):
+        return L @ R
+    import dask.array as da
+
+    return da.from_array(L, chunks=(X.chunks[0], -1)) @ da.from_array(R, chunks=(-1, X.chunks[1]))
+
+
 def minus_low_rank(X: Any, factors: tuple[Panel, Panel], times: Vector | float = 1.0, dtype: Any = None) -> Any:
     # (X - L R) diag(times), lazy if X is
     (L, R), kind = factors, np.result_type(X.dtype, np.float32) if dtype is None else dtype
     if is_lazy(X):
-        import dask.array as da
-
-        below = da.from_array(L, chunks=(X.chunks[0], -1)) @ da.from_array(R, chunks=(-1, X.chunks[1]))
-        return ((X - below) * times).astype(kind)
+        return ((X - low_rank_like(X, L, R)) * times).astype(kind)
     out = np.empty(X.shape, kind)
     for rows in blocks(len(X), X.shape[1]):
         out[rows] = (X[rows] - L[rows] @ R) * times
