@@ -215,3 +215,21 @@ def test_north_bars_are_drawn() -> None:
     ):
         drawn(eofs)
     plt.close("all")
+
+
+@pytest.mark.parametrize("still", [0, 60])
+def test_leading_modes_of_drawn_fields_are_those_of_a_whole_decomposition(still: int, monkeypatch: Any) -> None:
+    """With a field that moves only at its end, some drawn fields have fewer modes than the fit, or none."""
+    values = np.random.default_rng(0).standard_normal((80, 30)) * 0.9 ** np.arange(30)
+    values[:still] = 0
+    da = xarray.DataArray(values, dims=("time", "cell"))
+    eofs = pca(da, 3)
+    drawn = bootstrap(eofs, da, 20, block=20, rng=0)
+    monkeypatch.setattr("shiftsvd.xarray.sampling.LEAST_LANCZOS", 100)
+    whole = bootstrap(eofs, da, 20, block=20, rng=0)
+    np.testing.assert_allclose(drawn.explained_variance, whole.explained_variance, rtol=1e-9, atol=1e-12)
+    if not still:
+        xarray.testing.assert_allclose(drawn, whole, rtol=1e-7)
+    two = da * [1, 1, *[0] * 28]
+    with pytest.raises(ValueError, match="eofs must have at most 2 modes, the rank of the anomalies, got 3"):
+        bootstrap(pca(two, 3), two, 5)

@@ -1,6 +1,7 @@
 """Sampling errors: North's rule, independent samples, correlation maps, block bootstrap."""
 
 from collections.abc import Hashable
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,8 @@ MAX_AUTOCORRELATION: Final = 0.99
 # Upper limit of the number of larger modes in the bias of an autocorrelation, as a share of the samples: with more
 # modes the corrected autocorrelation would be noise.
 MAX_LARGER_MODES: Final = 0.1
+# Multiple of the number of modes from which on the Lanczos method of ARPACK is faster than a full decomposition.
+LEAST_LANCZOS: Final = 5
 
 
 def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> Any:
@@ -419,6 +422,8 @@ def bootstrap(
     places = _drawn_rows(da, over, along, length, n_samples, generator(rng))
     products = fields.compute_together(samples=(("row", "column"), Y @ Y.T), scores=(("row", "mode"), Y @ known.T))
     space, Q = _sample_coordinates(products["samples"])
+    if len(V) > Q.shape[1]:
+        raise ValueError(f"eofs must have at most {Q.shape[1]:,} modes, the rank of the anomalies, got {len(V):,}")
     start = products["scores"].T @ Q  # the known modes in the coordinates of the space
     drawn = [_drawn_modes(space[rows], start) for rows in places]
     variances, congruence = (np.array([each[j] for each in drawn]) for j in (0, 1))
@@ -464,16 +469,28 @@ def _sample_coordinates(K: Panel) -> tuple[Panel, Panel]:
 
 
 def _drawn_modes(B: Panel, start: Panel) -> tuple[Vector, Vector, Panel]:
-    from scipy.linalg import eigh
     from scipy.optimize import linear_sum_assignment
 
-    off, k = B - B.mean(axis=0), len(start)
-    r = off.shape[1]
-    squares, vectors = eigh(off.T @ off, subset_by_index=(max(r - k, 0), r - 1))
+    off = B - B.mean(axis=0)
+    squares, vectors = _leading_squares(off, min(len(start), off.shape[1]))
     cosines = start @ vectors
     mine, theirs = linear_sum_assignment(-np.abs(cosines))
     found = vectors[:, theirs].T * np.sign(cosines[mine, theirs])[:, None]
     return squares[::-1] / (len(B) - 1), np.abs(cosines[mine, theirs]), found
+
+
+def _leading_squares(X: Panel, k: int) -> tuple[Vector, Panel]:
+    # the k largest eigenvalues of X^T X, ascending, and their eigenvectors
+    from scipy.linalg import eigh
+    from scipy.sparse.linalg import ArpackError, aslinearoperator, eigsh
+
+    r = X.shape[1]
+    if r > LEAST_LANCZOS * k:
+        A = aslinearoperator(X)
+        with suppress(ArpackError):
+            found: tuple[Vector, Panel] = eigsh(A.T @ A, k, v0=np.ones(r))
+            return found
+    return eigh(X.T @ X, subset_by_index=(r - k, r - 1))
 
 
 def _map_errors(Y: Any, Q: Panel, found: Panel) -> Panel:
