@@ -235,3 +235,10 @@ def test_accuracy_is_that_of_a_fit_of_the_matrix(solver: Any) -> None:
     both = coupled(da, da, 2, method="cca", leading=3, solver=solver, rng=0)
     assert both.attrs["converged"] == (None if solver in ("exact", "randomized") else True)
     assert "value_errors" not in both
+
+
+@pytest.mark.parametrize(("extra", "want"), [({}, "K day-1"), ({"index": np.sin(np.arange(MONTHS))}, None)])
+def test_slopes_of_dates_are_per_day(extra: Any, want: str | None) -> None:
+    da = monthly(trend=1e-3).assign_attrs(units="K")
+    assert pca(da, 2, covariates={"time": "time"} | extra).slopes.attrs.get("units") == want
+    assert pca(da, 2, covariates={"index": np.sin(np.arange(MONTHS))}).slopes.attrs["units"] == "K"

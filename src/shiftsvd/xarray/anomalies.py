@@ -371,7 +371,12 @@ class Anomalies:
             found["groups"] = fields.labelled(np.asarray(self.regressors.labels), field.da, field.over)
         if removed.names:
             names = DataArray(list(removed.names), dims="covariate", name="covariate")
-            per = {"long_name": "change by 1 of the covariate, by a day of times"} | fields.attrs_of(field.da, "units")
+            of_dates, units = set(removed.names) <= set(self.regressors.dated), fields.attrs_of(field.da, "units")
+            if of_dates and units:
+                units = {"units": f"{units['units']} day-1"}
+            elif self.regressors.dated:  # one attribute cannot hold two units
+                units = {}
+            per = {"long_name": "change by 1 of the covariate, by a day of times"} | units
             found["slopes"] = field.in_space(removed.slopes, names, per)
             found["covariate_means"] = DataArray(removed.centre, dims="covariate")
             known = {"dates": " ".join(self.regressors.dated)}  # so that `project` refuses times that were not decoded

@@ -91,7 +91,8 @@ def check_labelled(da: Any, name: str, kinds: str = "fiub") -> None:
             "array in a DataArray with named dimensions."
         )
     if da.dtype.kind not in kinds:
-        raise ValueError(f"{name} must hold real numbers, got {da.dtype}")
+        remedy = ". Pass the real and the imaginary part as two fields to joint." if da.dtype.kind == "c" else ""
+        raise ValueError(f"{name} must hold real numbers, got {da.dtype}{remedy}")
 
 
 def as_field(da: Any, name: str = "da") -> "DataArray":

@@ -196,8 +196,8 @@ def _scores_by_product(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
     count = 0 if eofs.attrs.get("missing") == "mean" else int(found["lost"][rows].sum())
     if count:
         raise ValueError(
-            f"da must have values in all cells of the components, but {count:,} are missing. Fill them, for example "
-            'with da.fillna(reconstruct(pca(da, missing="em"))).'
+            f"da must have values in all cells of the components, but {count:,} are missing, or of groups without "
+            'values there in the fit. Fill them, or add missing="mean" to the settings of the fit (in pca also "em").'
         )
     if count := int(found["infinite"]):
         raise ValueError(f"da must be finite in all cells of the components, got {plural(count, 'infinite value')}")

@@ -217,9 +217,13 @@ def hilbert(
 
     Notes
     -----
-    The analytic signal ``x + i H(x)`` of the weighted anomalies, minus its mean, is never formed: products with it are
-    products with the field, and Fourier transforms of panels. Cost: as `pca`, and a read for the total variance. For up
-    to 4000 steps, the Gram matrix between steps is formed in one read.
+    The analytic signal ``x + i H(x)`` of the weighted anomalies, minus its mean, has about twice the variance of the
+    field. ``abs(components) * sqrt(explained_variance) / weights`` is the amplitude of a mode in each cell, in the
+    units of the field, at the root mean square of its scores. Of the functions of modes, `project` and `reconstruct`
+    accept complex ones.
+
+    The signal is never formed: products with it are products with the field, and Fourier transforms of panels. Cost: as
+    `pca`, and a read for the total variance. For up to 4000 steps, the Gram matrix between steps is formed in one read.
 
     References
     ----------
