@@ -93,8 +93,8 @@ CLAIMS = [
     Claim("docs/guide/solvers.rst", "this interval is at most 5 %", "5 % wide", SETTING),
     Claim(
         "src/shiftsvd/xarray/docs/fields.rst",
-        "On the sea surface temperatures that come with the package eofs",
-        "and the maps to 7e-7",
+        "On fields that come with the package eofs",
+        "and maps to 7e-7",
         script("claims.fields"),
     ),
     Claim(

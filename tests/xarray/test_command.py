@@ -136,3 +136,19 @@ def test_xarray_says_how_many_times_are_used() -> None:
     da = monthly()  # with land
     ss.xarray.pca(da, 2, weights="coslat")
     ss.xarray.coupled(da, field(0, times=96).assign_coords(time=da.time), 2)
+
+
+@pytest.mark.parametrize("gaps", [0.0, 0.1])
+def test_a_field_with_land_is_fitted_as_its_messages_say(gaps: float, tmp_path: Path) -> None:
+    da = field()
+    whole = np.random.default_rng(3).random(da.shape) >= gaps
+    whole[:, 2, 3] = False
+    da.where(xr.DataArray(whole, dims=da.dims)).to_netcdf(tmp_path / "land.nc")
+    words = ("fit", tmp_path / "land.nc", "-k", 2, "--weights", "coslat")
+    assert "--missing em to predict them, also in columns without values" in invoked(*words).stderr
+    done = invoked(*words, "--missing", "mean")
+    assert "Remove this column, or use --missing em, which gives components of 0." in done.stderr
+    told(*words, "--missing", "em", "--penalty", 5, "-o", tmp_path / "out")
+    model: Any = load_model(tmp_path / "out" / "model.safetensors")
+    assert np.abs(model.components_[:, 2 * 9 + 3]).max() < 1e-12
+    assert np.abs(model.components_).max() > 0.1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.xarray import patterns, pca, project, reconstruct
+from shiftsvd.xarray import bootstrap, patterns, pca, project, reconstruct
 from tests.support.fields import MONTHS, monthly, with_gaps
 
 xarray = pytest.importorskip("xarray")
@@ -32,7 +32,7 @@ def test_missing_values_without_an_anomaly_are_those_of_pca() -> None:
 @pytest.mark.parametrize("share", [0.2, 0.6])
 def test_a_model_of_the_gaps_finds_the_field_beneath_them(share: float) -> None:
     whole = monthly()
-    eofs = pca(with_gaps(whole, share), 3, missing="em", rng=0)
+    eofs = pca(with_gaps(whole, share), 3, missing="em", solver="gram", rng=0)
     gone = np.isnan(with_gaps(whole, share)) & whole.notnull()
     left = (reconstruct(eofs) - whole).where(gone)
     by_mean = (with_gaps(whole, share).mean("time") - whole).where(gone)
@@ -136,11 +136,39 @@ def test_a_trend_of_gaps_is_taken_from_new_samples_as_from_those_of_the_fit(miss
     xarray.testing.assert_allclose(project(eofs, da), eofs.scores, atol=1e-8)
 
 
-def test_a_month_that_a_cell_never_saw_has_the_mean_of_the_cell() -> None:
-    da = monthly(season=5)
-    da = da.where(~((da.time.dt.month == 4) & (da.lat < 0) & (da.lon > 200)))
-    eofs = pca(da, 2, missing="mean", groups="time.month")
-    np.testing.assert_allclose(eofs.group_means.sel(group=4)[-1, -1], da[:, -1, -1].mean(), rtol=1e-9)
+@pytest.mark.parametrize("chunks", [None, {"time": 40, "lat": 3}])
+@pytest.mark.parametrize("missing", ["mean", "em"])
+def test_a_month_that_a_cell_never_saw_has_no_mean(missing: Any, chunks: Any) -> None:
+    if chunks is not None:
+        pytest.importorskip("dask.array")
+    whole = monthly(season=5)
+    ice = (whole.time.dt.month == 4) & (whole.lat < 0) & (whole.lon > 200)
+    settings = {"missing": missing, "groups": "time.month", "rng": 0} | ({"penalty": 5.0} if missing == "em" else {})
+    da = whole.where(~ice) if chunks is None else whole.where(~ice).chunk(chunks)
+    eofs = pca(da, 2, **settings)
+    land = whole.isnull().all("time")
+    april = eofs.group_means.sel(group=4)
+    np.testing.assert_array_equal(np.isnan(april), land | ((da.lat < 0) & (da.lon > 200)))
+    np.testing.assert_array_equal(np.isnan(eofs.group_means.sel(group=5)), land)
+    for scores in (None, project(eofs, da)):
+        np.testing.assert_array_equal(np.isnan(reconstruct(eofs, scores)), (ice | land).transpose("time", "lat", "lon"))
+    xarray.testing.assert_allclose(project(eofs, da), eofs.scores, atol=1e-8)
+    # A value in such a month is not compared with the mean of other months.
+    warm = whole.where(~ice, 400) if chunks is None else whole.where(~ice, 400).chunk(chunks)
+    xarray.testing.assert_allclose(project(eofs, warm), eofs.scores, atol=1e-8)
+    assert bootstrap(eofs, da, 3, rng=0).component_error.notnull().any()
+
+
+@pytest.mark.parametrize("missing", ["mean", "em"])
+def test_slopes_that_a_cell_does_not_determine_are_counted(missing: Any) -> None:
+    da = with_gaps(monthly(), 0.2)
+    late = np.arange(MONTHS) > 40
+    da[:, 5, 6] = da[:, 5, 6].where(xarray.DataArray(~late, dims="time"))
+    step = {"step": late * 1.0, "index": np.sin(np.arange(MONTHS))}
+    with pytest.warns(UserWarning, match="Covariate 'step' does not vary.* over the values of 1 of 74 cells") as told:
+        eofs = pca(da, 2, missing=missing, covariates=step, rng=0, **({"penalty": 5.0} if missing == "em" else {}))
+    assert len(told) == 1
+    assert float(eofs.slopes[0, 5, 6]) == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize("missing", ["mean", "em"])

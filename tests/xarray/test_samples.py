@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shiftsvd.xarray import pca, project, reconstruct
+import shiftsvd as ss
+from shiftsvd.xarray import coupled, extended, hilbert, joint, pca, project, reconstruct, rotate
 from tests.support.fields import MONTHS, monthly, with_gaps
 
 xarray = pytest.importorskip("xarray")
@@ -193,9 +194,51 @@ def test_truth_values_are_told_and_written(tmp_path: Any, engine: Any) -> None:
     if engine == "h5netcdf":
         pytest.importorskip("h5netcdf")
     eofs = pca(monthly(season=5), 2, groups="time.month", covariates="time")
+    assert eofs.attrs["converged"] is None
+    eofs.to_netcdf(tmp_path / "exact.nc", engine=engine)
+    with xarray.open_dataset(tmp_path / "exact.nc", engine=engine) as again:
+        assert "converged" not in again.attrs
+    eofs = pca(monthly(season=5), 2, groups="time.month", covariates="time", solver="gram")
     assert eofs.attrs["converged"] is True
     eofs.isel(time=slice(50)).to_netcdf(tmp_path / "eofs.nc", engine=engine)
     with xarray.open_dataset(tmp_path / "eofs.nc", engine=engine) as again:
         assert again.attrs["converged"] == 1
+        assert again.attrs["missed_below"] == eofs.attrs["missed_below"]
+        np.testing.assert_array_equal(again.value_errors, eofs.value_errors)
         np.testing.assert_allclose(project(again, monthly(season=5)), eofs.scores)
-    assert not pca(monthly(), 2, solver="randomized").attrs["converged"]
+
+
+@pytest.mark.parametrize("solver", ["exact", "randomized", "gram", "lanczos"])
+def test_accuracy_is_that_of_a_fit_of_the_matrix(solver: Any) -> None:
+    da = monthly()
+    X = da.stack(cell=("lat", "lon")).dropna("cell").values
+    for certify in (False, True):
+        info = ss.svd(ss.centered(X), 3, solver=solver, tol=1e-6, certify=certify, rng=0).info
+        modes = [
+            pca(da, 3, solver=solver, certify=certify, rng=0),
+            hilbert(da, 3, solver=solver, certify=certify, rng=0),
+        ]
+        modes += [extended(da, 3, lags=2, solver=solver, certify=certify, rng=0)]
+        modes += [joint([da, da.rename("b")], 3, solver=solver, certify=certify, rng=0)]
+        modes += [coupled(da, da, 3, solver=solver, certify=certify, rng=0)]
+        assert {eofs.attrs["converged"] for eofs in modes} == {info.converged}
+        for eofs in modes:
+            assert ("value_errors" in eofs) == (info.value_errors is not None)
+            assert ("missed_below" in eofs.attrs) == (info.missed_below is not None)
+            if "value_errors" in eofs:
+                assert eofs.value_errors.dims == eofs.vector_errors.dims == ("mode",)
+        if certify:
+            np.testing.assert_allclose(modes[0].attrs["missed_below"], info.missed_below, rtol=1e-6)
+            turned = rotate(modes[0], 2)  # the bounds are those of other modes
+            assert "value_errors" not in turned
+            assert "missed_below" not in turned.attrs
+    both = coupled(da, da, 2, method="cca", leading=3, solver=solver, rng=0)
+    assert both.attrs["converged"] == (None if solver in ("exact", "randomized") else True)
+    assert "value_errors" not in both
+
+
+@pytest.mark.parametrize(("extra", "want"), [({}, "K day-1"), ({"index": np.sin(np.arange(MONTHS))}, None)])
+def test_slopes_of_dates_are_per_day(extra: Any, want: str | None) -> None:
+    da = monthly(trend=1e-3).assign_attrs(units="K")
+    assert pca(da, 2, covariates={"time": "time"} | extra).slopes.attrs.get("units") == want
+    assert pca(da, 2, covariates={"index": np.sin(np.arange(MONTHS))}).slopes.attrs["units"] == "K"

@@ -42,6 +42,26 @@ def test_errors_are_those_of_the_rule_of_thumb() -> None:
         north(eofs, level=95)
 
 
+@pytest.mark.parametrize("solver", ["exact", "gram", "randomized"])
+def test_modes_are_separated_from_known_neighbours_only(solver: Any) -> None:
+    """The fifth and the sixth variance are nearly equal."""
+    rng = np.random.default_rng(0)
+    U, V = (np.linalg.qr(rng.standard_normal((n, 12)))[0] for n in (200, 30))
+    S = np.array([64, 32, 16, 8, 4, 3.99, 3.2, 3, 3, 3, 3, 3])
+    da = xarray.DataArray((U - U.mean(axis=0)) * S @ V.T, dims=("time", "cell"))
+    six = pca(da, 6, solver=solver, rng=0)
+    assert north(pca(da, 5, solver=solver, rng=0)).separated.values.tolist() == [True] * 4 + [False]
+    assert north(six).separated.values.tolist() == [True] * 4 + [False] * 2
+    # A bound of the next value may show that the last mode has no close neighbour, and so may a small rest.
+    assert north(pca(da, 4, solver=solver, rng=0)).separated[3] == (solver != "randomized")
+    assert north(pca(da, 2, solver=solver, rng=0)).separated.all()
+    assert north(pca(da[:, :3], 3, solver=solver, rng=0)).separated[2]  # nothing is left
+    cases = (([1, 2], [True, True]), ([1, 3], [False, False]), ([2, 3, 4], [False, True, False]), (3, [False]))
+    for modes, want in cases:
+        assert north(six.sel(mode=modes)).separated.values.tolist() == want
+    assert not north(six.sel(mode=slice(5))).separated[4]  # the bound of the fit is one of the seventh value
+
+
 @pytest.mark.parametrize("r", [0.0, 0.8, -0.5])
 def test_the_variance_of_a_red_series_has_the_moments_of_its_quadratic_form(r: float) -> None:
     n = 40
@@ -195,3 +215,21 @@ def test_north_bars_are_drawn() -> None:
     ):
         drawn(eofs)
     plt.close("all")
+
+
+@pytest.mark.parametrize("still", [0, 60])
+def test_leading_modes_of_drawn_fields_are_those_of_a_whole_decomposition(still: int, monkeypatch: Any) -> None:
+    """With a field that moves only at its end, some drawn fields have fewer modes than the fit, or none."""
+    values = np.random.default_rng(0).standard_normal((80, 30)) * 0.9 ** np.arange(30)
+    values[:still] = 0
+    da = xarray.DataArray(values, dims=("time", "cell"))
+    eofs = pca(da, 3)
+    drawn = bootstrap(eofs, da, 20, block=20, rng=0)
+    monkeypatch.setattr("shiftsvd.xarray.sampling.LEAST_LANCZOS", 100)
+    whole = bootstrap(eofs, da, 20, block=20, rng=0)
+    np.testing.assert_allclose(drawn.explained_variance, whole.explained_variance, rtol=1e-9, atol=1e-12)
+    if not still:
+        xarray.testing.assert_allclose(drawn, whole, rtol=1e-7)
+    two = da * [1, 1, *[0] * 28]
+    with pytest.raises(ValueError, match="eofs must have at most 2 modes, the rank of the anomalies, got 3"):
+        bootstrap(pca(two, 3), two, 5)

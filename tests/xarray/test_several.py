@@ -87,7 +87,7 @@ class TestCoupled:
                 np.testing.assert_allclose(flat(pair[f"{name}_{kind}"]), exact, atol=1e-5)
         assert pair.attrs["total"] == "exact"
         assert pair.attrs["total_squared_covariance"] == pytest.approx(np.sum(S**2), rel=eps)
-        assert pair.attrs["converged"] is True
+        assert pair.attrs["converged"] is None  # no bounds of an exact decomposition
 
     def test_coordinates_that_differ_are_told_apart(self) -> None:
         X, Y = fields()
@@ -261,7 +261,7 @@ class TestJoint:
         X, Y = fields()
         modes = joint([X, Y], 2, tol=1e-9, rng=0)
         mixed = joint([X.chunk(time=20), Y[::-1]], 2, tol=1e-9, rng=0)
-        xarray.testing.assert_allclose(mixed, modes, atol=1e-6)
+        xarray.testing.assert_allclose(mixed.drop_vars(["value_errors", "vector_errors"]), modes, atol=1e-6)
 
     def test_what_cannot_be_is_refused(self) -> None:
         X, Y = fields()
@@ -451,7 +451,7 @@ def test_attributes_can_be_written_to_files() -> None:
     X, Y = fields()
     for result in (coupled(X, Y, 2, method="cca", leading=3), joint([X, Y], 2)):
         assert json.loads(result.attrs["fields"])
-        assert all(isinstance(value, str | float | int | list) for value in result.attrs.values())
+        assert all(isinstance(value, str | float | int | list | None) for value in result.attrs.values())
 
 
 @pytest.fixture

@@ -49,7 +49,10 @@ class BadValues:
         said = f"the matrix must be finite, got {bad} in {at}"
         usual: tuple[Part, ...] = ("remove or replace these values",) if self.n_inf else FILL
         if self.nothing_else:
-            said, usual = f"every column needs an observed entry, got none in {at}", (f"remove {these}",)
+            said, usual = (
+                f"every column needs an observed entry, got none in {at}",
+                (f"remove {these}, or use ", Setting("missing", "em"), ", which gives components of 0"),
+            )
         elif self.gaps:
             said = f"the matrix must be finite or NaN, got {plural(self.n_inf, 'infinite value')} in {at}"
             usual = ("remove these values or set them to NaN",)

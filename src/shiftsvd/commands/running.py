@@ -24,7 +24,8 @@ CAUGHT: Final = (ValueError, OSError, ImportError, MemoryError)
 NO_THREAD: Final = "can't start new thread"  # text of Python's RuntimeError, in this process and on workers
 # Remedies for missing values, by subcommand.
 _FILL: Final = {
-    "fit": "use --missing mean to replace missing values by the mean, or --missing em to predict them",
+    "fit": "use --missing mean to replace missing values by the mean, or --missing em to predict them, also "
+    "in columns without values",
     "estimate": "use --missing mean to replace missing values by the mean",
     "transform": "fill missing values in the file, or repeat the fit with --missing mean or --missing em, whose models "
     "accept missing values",

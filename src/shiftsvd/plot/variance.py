@@ -203,7 +203,7 @@ class NorthDisplay(Display):
     def _draw(self) -> None:
         for mask, colour, label in (
             (self.separated, BLUE, "separated from its neighbours"),
-            (~self.separated, ORANGE, "mixed with a neighbour"),
+            (~self.separated, ORANGE, "perhaps mixed with a neighbour"),
         ):
             if mask.any():
                 bars = {"yerr": self.errors[mask], "fmt": "o", "color": colour, "capsize": 3, "label": label}

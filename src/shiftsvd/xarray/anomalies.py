@@ -54,6 +54,7 @@ class FieldOptions:
     covariates: Any
     solver: SolverName | Solver
     tol: float
+    certify: bool
     penalty: float | Literal["auto"]
     max_iter: int
     rng: np.random.Generator
@@ -86,7 +87,7 @@ class FieldOptions:
 
     def svd(self, A: Operator, k: int | float) -> SVDResult:
         accuracy: dict[str, Any] = {} if isinstance(self.solver, Solver) else {"tol": self.tol}
-        return svd(A, k, solver=self.solver, rng=self.rng, **accuracy, **vars(self.resources))
+        return svd(A, k, solver=self.solver, rng=self.rng, certify=self.certify, **accuracy, **vars(self.resources))
 
     @property
     def attrs(self) -> Attrs:
@@ -267,6 +268,11 @@ class RemovedMeans:
     slopes: Panel  # (c, n)
     centre: Vector  # (c,)
     names: tuple[str, ...] = ()  # of the covariates
+    unknown: Mask | None = None  # (g, n), groups without values in a cell; their means are then finite, but arbitrary
+
+    @property
+    def known_means(self) -> Panel:
+        return self.means if self.unknown is None else np.where(self.unknown, np.nan, self.means)
 
     def factors(self, samples: Regressors) -> tuple[Panel, Panel]:
         L = np.hstack([samples.one_hot(self.levels), samples.numbers - self.centre])
@@ -287,7 +293,7 @@ def _fit_regression(A: Operator, moments: Moments, samples: Regressors) -> tuple
 
 def _fit_observed(X: Any, samples: Regressors) -> tuple[RemovedMeans, Vector, Vector]:
     # Least squares on the observed values, cell by cell, their mean, and the degrees of freedom of the rest; one read.
-    # A group without values in a cell has the mean of the cell; slopes that the values of a cell leave open are 0.
+    # Slopes that the values of a cell do not determine are 0.
     levels = samples.levels()
     L, centre, n = samples.one_hot(levels), samples.numbers.mean(axis=0), X.shape[1]
     C, there = samples.numbers - centre, ~np.isnan(X)
@@ -306,9 +312,11 @@ def _fit_observed(X: Any, samples: Regressors) -> tuple[RemovedMeans, Vector, Ve
     squares = found["M"][g + g * c :].reshape(c, c, n) - np.einsum("agn,bgn->abn", P, shares)
     inverse = np.linalg.pinv(squares.transpose(2, 0, 1), rcond=RANK_TOLERANCE, hermitian=True)
     slopes = np.einsum("nab,bn->an", inverse, found["x"][g:] - np.einsum("agn,gn->an", P, within))
+    determined = np.einsum("nab,ban->an", inverse, squares) > 1 - RANK_TOLERANCE**0.5
+    fields.notice_open_slopes(np.count_nonzero(~determined, axis=1), n, samples.names)
     means = np.where(counts > 0, within - np.einsum("agn,an->gn", shares, slopes), mean)
     freedom = counts.sum(axis=0) - np.count_nonzero(counts > 0, axis=0) - c
-    return RemovedMeans(levels, means, slopes, centre, samples.names), mean, freedom
+    return RemovedMeans(levels, means, slopes, centre, samples.names, counts == 0), mean, freedom
 
 
 # --- anomalies ------------------------------------------------------------------------------------------------------
@@ -359,11 +367,16 @@ class Anomalies:
         found = {"mean_field": field.in_space(self.mean, attrs=attrs), "weights": field.in_space(self.weights * times)}
         if removed.levels is not None:
             group = DataArray(removed.levels, dims="group", name="group")
-            found["group_means"] = field.in_space(removed.means, group, attrs)
+            found["group_means"] = field.in_space(removed.known_means, group, attrs)
             found["groups"] = fields.labelled(np.asarray(self.regressors.labels), field.da, field.over)
         if removed.names:
             names = DataArray(list(removed.names), dims="covariate", name="covariate")
-            per = {"long_name": "change by 1 of the covariate, by a day of times"} | fields.attrs_of(field.da, "units")
+            of_dates, units = set(removed.names) <= set(self.regressors.dated), fields.attrs_of(field.da, "units")
+            if of_dates and units:
+                units = {"units": f"{units['units']} day-1"}
+            elif self.regressors.dated:  # one attribute cannot hold two units
+                units = {}
+            per = {"long_name": "change by 1 of the covariate, by a day of times"} | units
             found["slopes"] = field.in_space(removed.slopes, names, per)
             found["covariate_means"] = DataArray(removed.centre, dims="covariate")
             known = {"dates": " ".join(self.regressors.dated)}  # so that `project` refuses times that were not decoded

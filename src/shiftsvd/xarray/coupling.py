@@ -12,7 +12,7 @@ from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, Sol
 from shiftsvd.operators import Product
 from shiftsvd.solvers import Solver
 from shiftsvd.xarray.anomalies import PER_FIELD, Anomalies, FieldOptions, anomalies, common_samples, per_field
-from shiftsvd.xarray.datasets import Dataset, attrs_per_field, fit_attrs, merge_fields, mode_labels
+from shiftsvd.xarray.datasets import Dataset, attrs_per_field, error_bounds, fit_attrs, merge_fields, mode_labels
 from shiftsvd.xarray.fields import Attrs, Panel, Vector, as_field
 
 PROBES: Final = 64  # random vectors for the estimate of a total whose exact value would cost more than the modes
@@ -34,6 +34,7 @@ def coupled(
     covariates: Any = None,
     solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
+    certify: bool = False,
     penalty: float | Literal["auto"] = "auto",
     max_iter: int = MAX_ITER,
     rng: int | np.random.Generator | None = None,
@@ -61,7 +62,7 @@ def coupled(
     weights, center, standardize, missing : optional
         As in `pca`; a tuple has one setting for X and one for Y. With "em" each field is completed separately, by a
         model of rank `n_modes`, or with "cca" of `leading` components.
-    groups, covariates, solver, tol, penalty, max_iter, rng, n_threads, memory_limit : optional
+    groups, covariates, solver, tol, certify, penalty, max_iter, rng, n_threads, memory_limit : optional
         As in `pca`, for both fields.
 
     Returns
@@ -156,8 +157,8 @@ def _mca(x: Anomalies, y: Anomalies, n_modes: int, options: FieldOptions) -> Pai
     U, V = F.U, F.Vh.conj().T
     total, how = _total_squares(C, F, options.rng)
     shares = F.S**2 / total if total > 0 else np.zeros(n_modes)
-    shared = {"covariance": F.S / (m - 1), "squared_covariance_fraction": shares}
-    attrs = fit_attrs(F.info, x, y) | {"total": how, "total_squared_covariance": total / (m - 1) ** 2}
+    shared = {"covariance": F.S / (m - 1), "squared_covariance_fraction": shares} | error_bounds(F.info)
+    attrs = fit_attrs([F], x, y) | {"total": how, "total_squared_covariance": total / (m - 1) ** 2}
     return Pairs([U, V], [x.A.matmat(U), y.A.matmat(V)], None, shared, attrs)
 
 
@@ -178,12 +179,7 @@ def _cca(x: Anomalies, y: Anomalies, n_modes: int, leading: Mapping[str, Any], o
     maps = (Qh[:n_modes] * fy.S) @ fy.Vh
     signs = np.where(maps[np.arange(n_modes), np.abs(maps).argmax(axis=1)] < 0, -1, 1)  # the largest entry is positive
     sides = [(fx, P[:, :n_modes] * signs), (fy, Qh[:n_modes].T * signs)]
-    accounts = [fit_attrs(F.info, of) for (F, _), of in zip(sides, (x, y), strict=True)]
-    attrs = accounts[0] | {
-        "n_passes": sum(account["n_passes"] for account in accounts),
-        "converged": all(account["converged"] for account in accounts),
-        "leading": [len(F.S) for F, _ in sides],
-    }
+    attrs = fit_attrs([fx, fy], x, y) | {"leading": [len(fx.S), len(fy.S)]}
     patterns = [F.Vh.T @ (F.S[:, None] * p / root) for F, p in sides]
     duals = [F.Vh.T @ (p * root / F.S[:, None]) for F, p in sides]
     return Pairs(patterns, [F.U @ p * root for F, p in sides], duals, {}, attrs)

@@ -1,7 +1,7 @@
 """Datasets of modes: their variables, checks of known modes, and results of several fields."""
 
 import json
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -10,22 +10,24 @@ from xarray import DataArray
 
 from shiftsvd import Info, SVDResult
 from shiftsvd.xarray.anomalies import Anomalies
-from shiftsvd.xarray.fields import RESULTS, Attrs, Dims, Panel, Vector
+from shiftsvd.xarray.fields import ERROR_BOUNDS, RESULTS, Attrs, Dims, Panel, Vector
 
 _FIT: Final = ("components", "scores", "mean_field", "weights")  # variables that a projection needs
 _OF_FIELD: Final = ("field", "missing", "n_missing", "heldout_r2")  # attributes that each of several fields has
 
 
 class Dataset(xarray.Dataset):  # type: ignore[misc]  # xarray has no types for the checker
-    """A Dataset that writes to NetCDF, which has neither booleans nor complex numbers.
+    """A Dataset that writes to NetCDF, which has neither booleans, None nor complex numbers.
 
-    Booleans in its attributes become 1 and 0, and a complex variable becomes two, with the suffixes _real and _imag.
+    Booleans in its attributes become 1 and 0, None is not written, and a complex variable becomes two, with the
+    suffixes _real and _imag.
     """
 
     __slots__ = ()
 
     def to_netcdf(self, *args: Any, **kwargs: Any) -> Any:
-        plain = {key: int(value) if isinstance(value, bool | np.bool_) else value for key, value in self.attrs.items()}
+        known = {key: value for key, value in self.attrs.items() if value is not None}
+        plain = {key: int(value) if isinstance(value, bool | np.bool_) else value for key, value in known.items()}
         of_complex = [name for name, da in self.data_vars.items() if da.dtype.kind == "c"]
         if kwargs.get("encoding"):
             kwargs["encoding"] = {
@@ -33,7 +35,9 @@ class Dataset(xarray.Dataset):  # type: ignore[misc]  # xarray has no types for 
                 for name, how in kwargs["encoding"].items()
                 for part in (_parts(name) if name in of_complex else [name])
             }
-        return xarray.Dataset.to_netcdf(_split(self, of_complex).assign_attrs(plain), *args, **kwargs)
+        written = _split(self.copy(), of_complex)
+        written.attrs = plain
+        return xarray.Dataset.to_netcdf(written, *args, **kwargs)
 
 
 def _parts(name: Hashable) -> tuple[str, str]:
@@ -67,24 +71,36 @@ def scores_of(F: SVDResult) -> Panel:
     return np.asarray(U * F.S.astype(U.real.dtype))
 
 
-def variance_variables(S: Vector, m: int, squares: float) -> dict[str, DataArray]:
+def variance_variables(F: SVDResult, m: int, squares: float) -> dict[str, DataArray]:
+    S = F.S
     shares = S**2 / squares if squares > 0 else np.zeros(len(S))
     found = {"explained_variance": S**2 / (m - 1), "explained_variance_ratio": shares, "singular_values": S}
-    return {name: DataArray(values, dims="mode") for name, values in found.items()}
+    return {name: DataArray(values, dims="mode") for name, values in (found | error_bounds(F.info)).items()}
 
 
-def modes_dataset(of: Anomalies, components: Panel, Z: Panel, S: Vector, squares: float, **more: DataArray) -> Dataset:
-    modes = mode_labels(len(S))
+def error_bounds(info: Info) -> dict[str, Vector]:
+    found = {name: getattr(info, name) for name in ERROR_BOUNDS}
+    return {name: values for name, values in found.items() if values is not None}
+
+
+def modes_dataset(
+    of: Anomalies, components: Panel, Z: Panel, F: SVDResult, squares: float, **more: DataArray
+) -> Dataset:
+    modes = mode_labels(len(F.S))
     found = {"components": of.field.in_space(components, modes), "scores": of.field.in_time(Z, modes)}
-    found |= variance_variables(S, len(Z), squares) | more | of.subtracted()
+    found |= variance_variables(F, len(Z), squares) | more | of.subtracted()
     return Dataset(found, coords={"mode": modes}, attrs=of.attrs)
 
 
-def fit_attrs(info: Info, *of: Anomalies) -> Attrs:
-    converged = info.solver.startswith("Exact") if info.converged is None else info.converged
+def fit_attrs(factors: Sequence[SVDResult], *of: Anomalies) -> Attrs:
+    infos = [F.info for F in factors]
     filled = all(each.completion is None or each.completion.converged for each in of)
-    found = {"solver": info.solver, "n_passes": info.n_passes, "converged": bool(converged) and filled}
-    return found | {"n_samples": of[0].A.shape[0]}
+    known = {filled and info.converged for info in infos}
+    converged = False if False in known else None if None in known else True  # as `Info.converged`
+    found = {"solver": infos[0].solver, "n_passes": sum(info.n_passes for info in infos), "converged": converged}
+    missed = infos[0].missed_below if len(infos) == 1 else None
+    bound = {} if missed is None else {"missed_below": missed, "n_modes": len(factors[0].S)}
+    return found | {"n_samples": of[0].A.shape[0]} | bound
 
 
 def attrs_per_field(parts: Mapping[str, Anomalies]) -> Attrs:

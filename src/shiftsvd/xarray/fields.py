@@ -27,6 +27,7 @@ Dims = tuple[Hashable, ...]
 Dim = Hashable | Sequence[Hashable]
 Attrs = dict[str, Any]
 
+ERROR_BOUNDS: Final = ("value_errors", "vector_errors")  # of `shiftsvd.Info`, along the modes
 # Names of variables in results; dimensions and coordinates of a field must not have these names.
 RESULTS: Final = (
     "components",
@@ -34,6 +35,7 @@ RESULTS: Final = (
     "explained_variance",
     "explained_variance_ratio",
     "singular_values",
+    *ERROR_BOUNDS,
     "mean_field",
     "standard_deviation",
     "weights",
@@ -89,7 +91,8 @@ def check_labelled(da: Any, name: str, kinds: str = "fiub") -> None:
             "array in a DataArray with named dimensions."
         )
     if da.dtype.kind not in kinds:
-        raise ValueError(f"{name} must hold real numbers, got {da.dtype}")
+        remedy = ". Pass the real and the imaginary part as two fields to joint." if da.dtype.kind == "c" else ""
+        raise ValueError(f"{name} must hold real numbers, got {da.dtype}{remedy}")
 
 
 def as_field(da: Any, name: str = "da") -> "DataArray":
@@ -226,6 +229,15 @@ def notice_chunks(da: "DataArray", over: Dims, space: Dims, name: str) -> None:
     notice(f"{name} has chunks that slow down the fit: each pass {why}. {remedy}")
 
 
+def notice_open_slopes(counts: Vector, n: int, names: Sequence[str]) -> None:
+    for name, count in zip(names, counts.tolist(), strict=True):
+        if count:
+            notice(
+                f"Covariate {name!r} does not vary, or depends on the others, over the values of {count:,} of {n:,} "
+                "cells. They do not determine its slope, which may be 0."
+            )
+
+
 def notice_unvarying(cells: Mask, name: Hashable) -> None:
     if count := int(np.count_nonzero(cells)):
         of = "the field" if name is None else name
@@ -299,14 +311,19 @@ def product(D: Panel, X: Any) -> Any:
     return out
 
 
+def low_rank_like(X: Any, L: Panel, R: Panel) -> Any:
+    if not is_lazy(X):
+        return L @ R
+    import dask.array as da
+
+    return da.from_array(L, chunks=(X.chunks[0], -1)) @ da.from_array(R, chunks=(-1, X.chunks[1]))
+
+
 def minus_low_rank(X: Any, factors: tuple[Panel, Panel], times: Vector | float = 1.0, dtype: Any = None) -> Any:
     # (X - L R) diag(times), lazy if X is
     (L, R), kind = factors, np.result_type(X.dtype, np.float32) if dtype is None else dtype
     if is_lazy(X):
-        import dask.array as da
-
-        below = da.from_array(L, chunks=(X.chunks[0], -1)) @ da.from_array(R, chunks=(-1, X.chunks[1]))
-        return ((X - below) * times).astype(kind)
+        return ((X - low_rank_like(X, L, R)) * times).astype(kind)
     out = np.empty(X.shape, kind)
     for rows in blocks(len(X), X.shape[1]):
         out[rows] = (X[rows] - L[rows] @ R) * times

@@ -38,6 +38,7 @@ def pca(
     covariates: Any = None,
     solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
+    certify: bool = False,
     penalty: float | Literal["auto"] = "auto",
     max_iter: int = MAX_ITER,
     rng: int | np.random.Generator | None = None,
@@ -81,6 +82,8 @@ def pca(
         As in `shiftsvd.svd`.
     tol : float
         Relative accuracy of the singular values; a solver object has its own.
+    certify : bool
+        Also compute error bounds with the solvers that have none, as in `shiftsvd.svd`.
     penalty : float of at least 0, or "auto"
         Penalty of the completion with ``missing="em"``, as in `complete_matrix`.
     max_iter : int
@@ -100,9 +103,14 @@ def pca(
         ``singular_values (mode)``, ``mean_field (*space)``, ``standard_deviation (*space)`` of the anomalies (ddof 1)
         and ``weights (*space)``, the factors of the anomalies. With `groups` also ``group_means (group, *space)`` and
         ``groups (dim)``, with `covariates` ``slopes (covariate, *space)``, ``covariate_means (covariate)`` and
-        ``covariates (covariate, dim)``. Attributes: ``solver``, ``n_passes``, ``converged`` (whether all variances are
-        known to `tol`; 1 or 0 in a file of NetCDF), ``n_samples`` (the number of samples used), ``missing``, and where
-        values are missing ``n_missing`` and ``heldout_r2``.
+        ``covariates (covariate, dim)``. Values that the field does not determine are NaN: the mean of a group without
+        values in a cell, and the slope of a covariate that does not vary over the values of a cell. If the solver
+        computes error bounds, ``value_errors (mode)`` and ``vector_errors (mode)`` as in `shiftsvd.Info`.
+
+        Attributes: ``solver``, ``n_passes``, ``n_samples`` (the number of samples used), ``missing``, where values are
+        missing ``n_missing`` and ``heldout_r2``, and ``converged`` as in `shiftsvd.Info`: None without error bounds,
+        and False also if the completion did not converge (in a file of NetCDF absent, 0 or 1). If the solver bounds
+        the values that were not computed, ``missed_below`` as in `shiftsvd.Info`, and ``n_modes`` of the fit.
 
     Raises
     ------
@@ -167,6 +175,7 @@ def joint(
     covariates: Any = None,
     solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
+    certify: bool = False,
     penalty: float | Literal["auto"] = "auto",
     max_iter: int = MAX_ITER,
     rng: int | np.random.Generator | None = None,
@@ -192,7 +201,7 @@ def joint(
         Factors of the anomalies of fields, applied last: 2 gives a field four times its variance.
     missing : "error", "mean" or "em", or mapping from names to them
         As in `pca`. With "em" each field is completed separately, by a model of rank `n_modes`.
-    groups, covariates, solver, tol, penalty, max_iter, rng, n_threads, memory_limit : optional
+    groups, covariates, solver, tol, certify, penalty, max_iter, rng, n_threads, memory_limit : optional
         As in `pca`, for all fields.
 
     Returns
@@ -263,10 +272,10 @@ def _pca_of_one(da: Any, n_modes: Any, options: FieldOptions) -> Any:
         deviation = np.sqrt(of.residual_squares / (m - 1))
     else:  # if most values are missing, observed values may vary less than the modes: keep correlations below 1
         deviation = np.maximum(of.deviation, np.sqrt(explained @ F.Vh.astype(np.float64) ** 2) / of.weights)
-    found = modes_dataset(of, F.Vh, Z.astype(of.A.dtype), F.S, total, standard_deviation=field.in_space(deviation))
+    found = modes_dataset(of, F.Vh, Z.astype(of.A.dtype), F, total, standard_deviation=field.in_space(deviation))
     for name, attrs in _attrs(field.da, options).items():
         found[name].attrs.update(attrs)
-    attrs = fit_attrs(F.info, of) | ({"noise_variance": noise} if field.n_missing else {}) | options.attrs
+    attrs = fit_attrs([F], of) | ({"noise_variance": noise} if field.n_missing else {}) | options.attrs
     return found.assign_attrs(attrs)
 
 
@@ -318,8 +327,8 @@ def _pca_of_several(
             **of.subtracted(times[name]),
             "own_variance_ratio": DataArray(shares, dims="mode"),
         }
-    shared = {"scores": fields[0].in_time(scores_of(F), modes)} | variance_variables(F.S, m, sum(own.values()))
-    attrs = fit_attrs(F.info, *parts.values()) | attrs_per_field(parts) | options.attrs
+    shared = {"scores": fields[0].in_time(scores_of(F), modes)} | variance_variables(F, m, sum(own.values()))
+    attrs = fit_attrs([F], *parts.values()) | attrs_per_field(parts) | options.attrs
     return merge_fields(found, shared, modes, fields[0].over, attrs)
 
 

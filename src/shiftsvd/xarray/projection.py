@@ -119,9 +119,16 @@ def anomalies_of(eofs: xarray.Dataset, da: Any, groups: Any, covariates: Any) ->
     da = fields.on_grid(eofs.mean_field, da, space)
     weights = _flat(eofs.weights, space)
     cells = ~np.isnan(weights)
-    factors = _fitted_means(eofs, space, cells).factors(_samples(eofs, da, over, groups, covariates))
-    X = fields.matrix_of(da, over, space)[:, cells]
-    return fields.minus_low_rank(X, factors, weights[cells], np.float64), over, cells
+    removed, samples = _fitted_means(eofs, space, cells), _samples(eofs, da, over, groups, covariates)
+    X = fields.minus_low_rank(
+        fields.matrix_of(da, over, space)[:, cells], removed.factors(samples), weights[cells], np.float64
+    )
+    unknown = removed.unknown
+    if unknown is not None and unknown.any():  # without a mean a value has no anomaly
+        X = np.where(
+            fields.low_rank_like(X, samples.one_hot(removed.levels), unknown.astype(np.float64)) > 0, np.nan, X
+        )
+    return X, over, cells
 
 
 def in_cells(modes: DataArray, eofs: xarray.Dataset, cells: Mask) -> Panel:
@@ -141,7 +148,8 @@ def _fitted_means(eofs: xarray.Dataset, space: Dims, cells: Mask) -> RemovedMean
     means = rows("group_means", "group") if grouped else _flat(eofs.mean_field, space)[None, cells]
     slopes, centre = (rows("slopes", "covariate"), eofs.covariate_means.values) if sloped else (means[:0], np.zeros(0))
     names = tuple(map(str, eofs.covariate.values)) if sloped else ()
-    return RemovedMeans(eofs.group.values if grouped else None, means, slopes, centre, names)
+    levels, unknown = eofs.group.values if grouped else None, np.isnan(means)
+    return RemovedMeans(levels, np.where(unknown, 0, means), slopes, centre, names, unknown)
 
 
 def _samples(eofs: xarray.Dataset, da: DataArray, over: Dims, groups: Any, covariates: Any) -> Regressors:
@@ -188,8 +196,8 @@ def _scores_by_product(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
     count = 0 if eofs.attrs.get("missing") == "mean" else int(found["lost"][rows].sum())
     if count:
         raise ValueError(
-            f"da must have values in all cells of the components, but {count:,} are missing. Fill them, for example "
-            'with da.fillna(reconstruct(pca(da, missing="em"))).'
+            f"da must have values in all cells of the components, but {count:,} are missing, or of groups without "
+            'values there in the fit. Fill them, or add missing="mean" to the settings of the fit (in pca also "em").'
         )
     if count := int(found["infinite"]):
         raise ValueError(f"da must be finite in all cells of the components, got {plural(count, 'infinite value')}")

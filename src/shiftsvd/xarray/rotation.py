@@ -9,7 +9,7 @@ from shiftsvd import rotate as rotated
 from shiftsvd.extend.fits import integer
 from shiftsvd.extend.running import refuse
 from shiftsvd.xarray.datasets import Dataset, check_variances
-from shiftsvd.xarray.fields import Panel, matrix_of, with_absent_cells
+from shiftsvd.xarray.fields import ERROR_BOUNDS, Panel, matrix_of, with_absent_cells
 
 Method = Literal["varimax", "promax"]
 Scaling = Literal["covariance", "correlation", "scaled", "unit"]
@@ -176,5 +176,11 @@ def rotate(
     attrs: dict[str, Any] = {"rotation": method, "criterion": found.criterion, "rotation_converged": found.converged}
     if eofs.attrs.get("missing") == "em":
         attrs["missing"] = "error"  # `project` regresses on orthogonal modes alone
+    # Error bounds are those of the modes before rotation.
+    first = first.drop_vars(ERROR_BOUNDS, errors="ignore")
     turned = first.assign(changed).assign_coords(mode=np.arange(1, n + 1))
-    return Dataset(turned.data_vars, turned.coords, turned.attrs | attrs)
+    return Dataset(
+        turned.data_vars,
+        turned.coords,
+        {key: value for key, value in turned.attrs.items() if key not in ("missed_below", "n_modes")} | attrs,
+    )

@@ -1,6 +1,7 @@
 """Sampling errors: North's rule, independent samples, correlation maps, block bootstrap."""
 
 from collections.abc import Hashable
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,8 @@ MAX_AUTOCORRELATION: Final = 0.99
 # Upper limit of the number of larger modes in the bias of an autocorrelation, as a share of the samples: with more
 # modes the corrected autocorrelation would be noise.
 MAX_LARGER_MODES: Final = 0.1
+# Multiple of the number of modes from which on the Lanczos method of ARPACK is faster than a full decomposition.
+LEAST_LANCZOS: Final = 5
 
 
 def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> Any:
@@ -40,10 +43,12 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
     xarray.Dataset
         Along ``mode``: ``explained_variance`` and its ratio; ``effective_size``, the effective number of samples of the
         scores; ``standard_error = explained_variance * sqrt(2 / effective_size)``; ``nominal_error``, the error of
-        independent samples; ``autocorrelation`` of the scores at lag one; ``separated``: whether the next known
-        variances, above and below, differ by more than the standard error. Modes that are not separated may be mixtures
-        of their neighbours. ``lower`` and ``upper``: an interval that holds the variance of the mode in an infinitely
-        long series with the probability `level`, also with few independent samples.
+        independent samples; ``autocorrelation`` of the scores at lag one; ``separated``: whether the variances of the
+        next modes, above and below, differ by more than the standard error. Modes that are not separated may be
+        mixtures of their neighbours. A mode next to one that `eofs` lacks is separated only if a bound of the variances
+        that were not computed shows it: compute one mode more than you interpret. ``lower`` and ``upper``: an
+        interval that holds the variance of the mode in an infinitely long series with the probability `level`, also
+        with few independent samples.
 
     Raises
     ------
@@ -81,7 +86,7 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
     >>> values = np.random.default_rng(0).standard_normal((200, 4, 5)) * [9, 5, 3, 1, 1]
     >>> bars = sx.north(sx.pca(xarray.DataArray(values, dims=("time", "lat", "lon")), 3))
     >>> bars.separated.values.tolist(), bool(np.all(bars.effective_size > 100))
-    ([False, True, True], True)
+    ([False, True, False], True)
     """
     _check_unrotated(eofs, "variances of rotated modes are not eigenvalues")
     _check_level(level)
@@ -100,7 +105,7 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
         "nominal_error": variances * np.sqrt(2 / n),
         "effective_size": size,
         "autocorrelation": r,
-        "separated": _separated(variances, errors),
+        "separated": _separated(scores.mode.values, variances, errors, _next_variance(eofs)),
         "lower": lower,
         "upper": upper,
     }
@@ -119,10 +124,30 @@ def _check_level(level: float) -> None:
         raise refuse("level", "be in (0, 1)", level)
 
 
-def _separated(variances: Vector, errors: Vector) -> Vector:
-    gaps = np.abs(np.diff(variances))
-    nearest = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
-    return np.asarray(nearest > errors)
+def _next_variance(eofs: Any) -> float:
+    # a bound of the variances after those of `eofs`, if its modes are the first ones
+    variances, shares = (
+        np.atleast_1d(eofs[name].values) for name in ("explained_variance", "explained_variance_ratio")
+    )
+    if not variances[0] > 0:
+        return 0.0
+    rest = variances[0] / shares[0] * max(1 - shares.sum(), 0)
+    if eofs.attrs.get("n_modes") == len(variances):
+        scale = np.atleast_1d(eofs.singular_values.values)[0]
+        rest = min(rest, variances[0] * (eofs.attrs["missed_below"] / scale) ** 2)
+    return float(rest)
+
+
+def _separated(modes: Vector, variances: Vector, errors: Vector, following: float) -> Vector:
+    known = dict(zip(modes.tolist(), variances, strict=True))
+    if all(mode in known for mode in range(1, len(modes) + 1)):
+        known[len(modes) + 1] = following
+    known[0] = np.inf
+    # A mode is separated only from neighbours that are known.
+    gaps = [
+        min(known.get(j - 1, own) - own, own - known.get(j + 1, own)) for j, own in zip(modes, variances, strict=True)
+    ]
+    return np.asarray(gaps) > errors
 
 
 # --- red series -----------------------------------------------------------------------------------------------------
@@ -397,6 +422,8 @@ def bootstrap(
     places = _drawn_rows(da, over, along, length, n_samples, generator(rng))
     products = fields.compute_together(samples=(("row", "column"), Y @ Y.T), scores=(("row", "mode"), Y @ known.T))
     space, Q = _sample_coordinates(products["samples"])
+    if len(V) > Q.shape[1]:
+        raise ValueError(f"eofs must have at most {Q.shape[1]:,} modes, the rank of the anomalies, got {len(V):,}")
     start = products["scores"].T @ Q  # the known modes in the coordinates of the space
     drawn = [_drawn_modes(space[rows], start) for rows in places]
     variances, congruence = (np.array([each[j] for each in drawn]) for j in (0, 1))
@@ -442,16 +469,28 @@ def _sample_coordinates(K: Panel) -> tuple[Panel, Panel]:
 
 
 def _drawn_modes(B: Panel, start: Panel) -> tuple[Vector, Vector, Panel]:
-    from scipy.linalg import eigh
     from scipy.optimize import linear_sum_assignment
 
-    off, k = B - B.mean(axis=0), len(start)
-    r = off.shape[1]
-    squares, vectors = eigh(off.T @ off, subset_by_index=(max(r - k, 0), r - 1))
+    off = B - B.mean(axis=0)
+    squares, vectors = _leading_squares(off, min(len(start), off.shape[1]))
     cosines = start @ vectors
     mine, theirs = linear_sum_assignment(-np.abs(cosines))
     found = vectors[:, theirs].T * np.sign(cosines[mine, theirs])[:, None]
     return squares[::-1] / (len(B) - 1), np.abs(cosines[mine, theirs]), found
+
+
+def _leading_squares(X: Panel, k: int) -> tuple[Vector, Panel]:
+    # the k largest eigenvalues of X^T X, ascending, and their eigenvectors
+    from scipy.linalg import eigh
+    from scipy.sparse.linalg import ArpackError, aslinearoperator, eigsh
+
+    r = X.shape[1]
+    if r > LEAST_LANCZOS * k:
+        A = aslinearoperator(X)
+        with suppress(ArpackError):
+            found: tuple[Vector, Panel] = eigsh(A.T @ A, k, v0=np.ones(r))
+            return found
+    return eigh(X.T @ X, subset_by_index=(r - k, r - 1))
 
 
 def _map_errors(Y: Any, Q: Panel, found: Panel) -> Panel:

@@ -39,6 +39,7 @@ def extended(
     covariates: Any = None,
     solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
+    certify: bool = False,
     penalty: float | Literal["auto"] = "auto",
     max_iter: int = MAX_ITER,
     rng: int | np.random.Generator | None = None,
@@ -63,7 +64,7 @@ def extended(
         As in `pca`, also for steps without any values.
     groups, covariates : optional
         Removed before lags are taken, as in `pca`; pass those that are no coordinates to `project` again.
-    solver, tol, penalty, max_iter, rng, n_threads, memory_limit : optional
+    solver, tol, certify, penalty, max_iter, rng, n_threads, memory_limit : optional
         As in `pca`.
 
     Returns
@@ -120,7 +121,7 @@ def extended(
     centre = E.matmat(constant) if center else np.zeros((E.shape[0], 1))
     squares = float(E.column_squares().sum()) - float(np.linalg.norm(centre)) ** 2  # type: ignore[union-attr]
     found = _dataset(of, F, taken, squares).assign(score_means=("mode", (F.U.T @ centre)[:, 0] * n**-0.5))
-    return found.assign_attrs(fit_attrs(F.info, of) | {"n_samples": n} | options.attrs)
+    return found.assign_attrs(fit_attrs([F], of) | {"n_samples": n} | options.attrs)
 
 
 def _lags(lags: Any, m: int) -> tuple[int, ...]:
@@ -139,7 +140,7 @@ def _dataset(of: Anomalies, F: SVDResult, lags: tuple[int, ...], squares: float)
     each = [field.in_space(patterns[:, j], modes).expand_dims(lag=[lag], axis=1) for j, lag in enumerate(lags)]
     first = {field.over[0]: slice(0, n)}
     scores = labelled(scores_of(F.H).conj().T, field.da.isel(first), field.over, modes)
-    found = {"components": concat(each, "lag"), "scores": scores} | variance_variables(F.S, n, squares)
+    found = {"components": concat(each, "lag"), "scores": scores} | variance_variables(F, n, squares)
     # Scores exist at the first steps of sequences only, so keep groups and covariates at these steps.
     found |= {name: values.isel(first, missing_dims="ignore") for name, values in of.subtracted().items()}
     return Dataset(found, coords={"mode": modes}, attrs=of.attrs)
@@ -160,6 +161,7 @@ def hilbert(
     covariates: Any = None,
     solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
+    certify: bool = False,
     penalty: float | Literal["auto"] = "auto",
     max_iter: int = MAX_ITER,
     rng: int | np.random.Generator | None = None,
@@ -189,7 +191,7 @@ def hilbert(
         since a travelling wave needs two.
     groups, covariates : optional
         Removed before the transform, as in `pca`.
-    solver, tol, penalty, max_iter, rng, n_threads, memory_limit : optional
+    solver, tol, certify, penalty, max_iter, rng, n_threads, memory_limit : optional
         As in `pca`.
 
     Returns
@@ -215,9 +217,13 @@ def hilbert(
 
     Notes
     -----
-    The analytic signal ``x + i H(x)`` of the weighted anomalies, minus its mean, is never formed: products with it are
-    products with the field, and Fourier transforms of panels. Cost: as `pca`, and a read for the total variance. For up
-    to 4000 steps, the Gram matrix between steps is formed in one read.
+    The analytic signal ``x + i H(x)`` of the weighted anomalies, minus its mean, has about twice the variance of the
+    field. ``abs(components) * sqrt(explained_variance) / weights`` is the amplitude of a mode in each cell, in the
+    units of the field, at the root mean square of its scores. Of the functions of modes, `project` and `reconstruct`
+    accept complex ones.
+
+    The signal is never formed: products with it are products with the field, and Fourier transforms of panels. Cost: as
+    `pca`, and a read for the total variance. For up to 4000 steps, the Gram matrix between steps is formed in one read.
 
     References
     ----------
@@ -244,8 +250,8 @@ def hilbert(
     T = AnalyticSignal(m, decay if padding else None, np.result_type(of.A.dtype, np.complex64))
     C = Product(T, of.A)
     F = _with_gram_solver(options, m).svd(C, n_modes)
-    found = modes_dataset(of, F.Vh, scores_of(F), F.S, total_squares(C))
-    attrs = fit_attrs(F.info, of) | options.attrs | {"padding": str(padding)} | ({"decay": decay} if padding else {})
+    found = modes_dataset(of, F.Vh, scores_of(F), F, total_squares(C))
+    attrs = fit_attrs([F], of) | options.attrs | {"padding": str(padding)} | ({"decay": decay} if padding else {})
     # The mean of centred anomalies is 0.
     means = np.zeros(len(F.S)) if center else of.A.rmatmat(np.ones((m, 1)))[:, 0] @ F.Vh.conj().T / m
     return found.assign(score_means=("mode", means)).assign_attrs(attrs)
