@@ -96,8 +96,6 @@ class Rows:
         self._features = [self._places[j] for j in self.form.numeric]
         self.numbers = Numbers([head.called[j] for j in self._tallied])
         self._missing = [found.value for mark in choices.na if (found := number(mark)) and not found.unit]
-        self._counts_marks = everything and bool(self._missing)
-        self._nulls = ["", *(() if everything else (*GAPS, *choices.na))]  # a profile counts each mark
         self._n_names = _SHOWN if everything else None
         self.tallies = dict[int, Tally]()
         for j in () if self.is_wide else self._tallied:
@@ -242,12 +240,9 @@ class Rows:
         size = block_bytes(self._memory) * min(1, source.row_bytes / (8 * self.head.width))
         if self.is_wide:
             size /= _PARTS
+        cut = self._cut if self.is_wide else self._parsed
         for piece in source.pieces(max(int(size), _WIDEST * self.head.width), self._memory):
-            if self.is_wide:
-                batch = self._cut(source, piece, before)
-            else:
-                plain = () if self._counts_marks or not before else self.form.numeric
-                batch = self._parsed(source, piece, {j for j in plain if self.tallies[j].is_plain}, before)
+            batch = cut(source, piece, before)
             before += batch.num_rows
             yield batch
 
@@ -264,19 +259,14 @@ class Rows:
                 self._add_ragged(self.head.row + before + i, len(row), source.separator.join(row[:3]))
         return TextBatch(strings(cells), self.head.width)
 
-    def _parsed(self, source: TextRows, piece: bytes, typed: set[int], before: int) -> Any:
-        """Parse rows: columns of numbers as such, unless a cell is no plain number; the others as texts."""
+    def _parsed(self, source: TextRows, piece: bytes, before: int) -> Any:
         pa, arrow_csv = optional("pyarrow", "parquet"), optional("pyarrow.csv", "parquet")
-        names, known = numbered(self.head.width), len(self.ragged)
-        points = Counter(self.head.decimals[j] for j in typed)
-        point = max(points, key=lambda mark: points[mark], default=".")
-        typed = {j for j in typed if self.head.decimals[j] == point}
+        names = numbered(self.head.width)
 
         def invalid(row: Any) -> str:
             self._add_ragged(self.head.row + before + (row.number or 0) - 1, row.actual_columns, row.text)
             return "skip"
 
-        kinds = {name: pa.float64() if j in typed else pa.string() for j, name in enumerate(names)}
         try:
             table = arrow_csv.read_csv(
                 pa.BufferReader(piece),
@@ -284,23 +274,15 @@ class Rows:
                 arrow_csv.ParseOptions(
                     delimiter=source.separator, newlines_in_values=True, invalid_row_handler=invalid
                 ),
-                arrow_csv.ConvertOptions(column_types=kinds, null_values=self._nulls, decimal_point=point),
+                arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
                 memory_pool=pa.system_memory_pool(),  # the default pool does not return freed memory to the system
             )
         except (UnicodeDecodeError, pa.ArrowInvalid) as error:
-            if "conversion error to double" in str(error):
-                return self._as_texts(source, piece, before, known)
             if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in str(error):
                 raise undecoded(self._path, source.form) from error
             raise
         batches = table.combine_chunks().to_batches()
-        batch = batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
-        are_read = (self.tallies[j].reads(batch.column(j)) for j in typed & set(self.tallies))
-        return batch if all(are_read) else self._as_texts(source, piece, before, known)
-
-    def _as_texts(self, source: TextRows, piece: bytes, before: int, known: int) -> Any:
-        del self.ragged[known:]
-        return self._parsed(source, piece, set(), before)
+        return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
     def _add_ragged(self, row: int, count: int, text: str) -> None:
         self.ragged.append((row, count, text if len(self.ragged) < _RAGGED else ""))
