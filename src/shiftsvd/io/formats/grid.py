@@ -22,7 +22,7 @@ from shiftsvd.errors import Refused, Setting, few, plural
 from shiftsvd.io.base import optional
 from shiftsvd.io.formats import parquet, sheets
 from shiftsvd.io.formats.cells import arrow, strings
-from shiftsvd.io.formats.columns import TRIPLETS, is_text, sound, texts
+from shiftsvd.io.formats.columns import TRIPLETS, holds_numbers, sound, texts
 from shiftsvd.io.formats.text import LINES
 from shiftsvd.io.sniff import content_of, split_element
 from shiftsvd.runs.memory import limit_of, shown_bytes
@@ -77,29 +77,14 @@ class Stored(NamedTuple):
             for batch in map(sound, stored):
                 yield from (batch.slice(first, n_rows) for first in range(0, batch.num_rows, n_rows))
 
-    @property
-    def first(self) -> Any:
-        """The first rows; None if there are none, or no texts, which may be numbers."""
-        has_texts = any(is_text(field.type) for field in self.schema)
-        return next(self.batches(LINES), None) if has_texts else None
-
     def below(self) -> Rows:
-        """Yield the first rows: their texts, and 1 for numbers."""
-        batch = self.first
-        columns = () if batch is None else zip(batch.columns, self.schema, strict=True)
-        cells = [texts(column) if is_text(field.type) else [1] * len(column) for column, field in columns]
-        return zip(*cells, strict=True) if cells else iter([[1] * len(self.schema)])
-
-
-def stored_table(path: Path, memory_limit: int | str | None) -> Stored | None:
-    content = content_of(path)
-    if content == "Parquet":
-        parquet.bounded_footer(path, memory_limit)
-        return Stored(path, parquet.opened(path).schema_arrow, True)
-    if content != "Arrow":
-        return None
-    with _arrow(path) as (schema, _):
-        return Stored(path, schema, False)
+        """Yield the first rows: texts, and 1 for numbers; one row if there are none, or only numbers."""
+        are_numbers = [holds_numbers(field.type) for field in self.schema]
+        batch = None if all(are_numbers) else next(self.batches(LINES), None)
+        if batch is None:
+            return iter([[1] * len(are_numbers)])
+        columns = zip(are_numbers, batch.columns, strict=True)
+        return zip(*([1] * batch.num_rows if number else texts(column) for number, column in columns), strict=True)
 
 
 @contextmanager
@@ -171,9 +156,12 @@ def _column(values: Sequence[Any]) -> Any:
 
 def grid_of(path: Path, key: str | None, memory_limit: int | str | None) -> Grid | Stored | None:
     """Return the rows of a file that stores cells, or None if `path` is a text file."""
-    if stored := stored_table(path, memory_limit):
-        return stored
     content, (file, element) = content_of(path), split_element(path)
+    if content == "Parquet":
+        return Stored(path, parquet.bounded_schema(path, memory_limit), True)
+    if content == "Arrow":
+        with _arrow(path) as (schema, _):
+            return Stored(path, schema, False)
     key = element or (None if key in TRIPLETS else key)
     if content in ("zip", "OLE"):
         return Grid(_sheet(file, key, memory_limit), None)

@@ -14,7 +14,7 @@ from shiftsvd.errors import Refused, Setting, plural
 from shiftsvd.io.base import bounded_width
 from shiftsvd.io.choices import Choices
 from shiftsvd.io.formats.cells import OTHER, any_number, is_gap, number
-from shiftsvd.io.formats.columns import TRIPLETS, Layout, Positions, layout_of_schema, layout_of_text, positions
+from shiftsvd.io.formats.columns import TRIPLETS, Layout, Positions, layout_of, positions
 from shiftsvd.io.formats.grid import Grid, Stored, grid_of, is_number, shown, shown_row
 from shiftsvd.io.formats.text import LINES, TextForm, TextRows, beginning, text_form
 from shiftsvd.io.formats.totals import is_total
@@ -115,12 +115,8 @@ def _headed(
         cut = [cells for cells in cut if not is_total(cells)] or cut
     decimals, proven = _decimals(list(zip(*cut, strict=True)) or [()] * width, choices)
     where = positions(called, key) if names or key else None
-    if where:
-        form = Layout(None, [])
-    elif isinstance(source, Stored):
-        form = layout_of_schema(source.schema, source.first, choices)
-    else:
-        form = layout_of_text(called, cut, short, decimals, choices)
+    schema = source.schema if isinstance(source, Stored) else None
+    form = Layout(None, []) if where else layout_of(called, cut, short, decimals, choices, schema)
     begins = source if above is None or isinstance(source, Stored) else source._replace(skip=above.end)
     return Head(begins, width, names, 1 + (above.line if above else choices.skip), decimals, proven, form, where)
 
