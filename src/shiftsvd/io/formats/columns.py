@@ -300,17 +300,22 @@ def positions(names: Sequence[str], key: str | None) -> Positions | None:
 
 
 def gather(
-    path: Path, batches: Iterable[Any], where: Positions, memory_limit: int | str | None, *, digits: bool = False
+    path: Path,
+    parts: Iterable[tuple[Any, npt.NDArray[Any]]],  # batches, and the values of their triplets
+    where: Positions,
+    memory_limit: int | str | None,
+    *,
+    digits: bool = False,
 ) -> Opened:
     rows, columns = _Axis("row", digits), _Axis("column", digits)
     values: list[npt.NDArray[Any]] = []
     count = 0
-    for batch in batches:
+    for batch, numbers in parts:
         count += batch.num_rows
         bounded(path, _BYTES * count, memory_limit)
         rows.add(batch.column(where[0]))
         columns.add(batch.column(where[1]))
-        values.append(column_of_numbers(batch.column(where[2])))
+        values.append(numbers)
     if not count:
         raise Refused("the table has a header but no rows. Check that the file is complete.")
     i, j = rows.places(), columns.places()
@@ -330,24 +335,22 @@ class _Axis:
         self._parts: list[npt.NDArray[Any]] = []
 
     def add(self, column: Any) -> None:
-        pa = optional("pyarrow", "parquet")
-        if column.null_count:
-            raise self._missing(column.null_count)
-        if is_text(column.type):
-            if n_empty := optional("pyarrow.compute", "parquet").equal(column.cast(pa.string()), "").true_count:
-                raise self._missing(n_empty)
-            encoded = column.cast(pa.string()).dictionary_encode()
+        pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
+        holds_texts = is_text(column.type)
+        column = column.cast(pa.string()) if holds_texts else column
+        if count := column.null_count or (holds_texts and pc.equal(column, "").true_count):
+            text = f"the {self._what} is missing in {plural(count, 'triplet')}. Remove such lines from the file."
+            raise Refused(text)
+        if holds_texts:
+            encoded = column.dictionary_encode()
             codes = [self.names.setdefault(name, len(self.names)) for name in encoded.dictionary.to_pylist()]
-            self._parts.append(np.array(codes, np.int64)[encoded.indices.to_numpy()])
+            self._parts.append(np.array(codes, np.int64)[as_numpy(encoded.indices)])
         elif pa.types.is_integer(column.type):
             self._parts.append(as_numpy(column).astype(np.int64))
         else:
             raise Refused(
                 f"the {self._what}s of triplets must be positions (integers from 0) or names (texts), got {column.type}"
             )
-
-    def _missing(self, count: int) -> Refused:
-        return Refused(f"the {self._what} is missing in {plural(count, 'triplet')}. Remove such lines from the file.")
 
     def places(self) -> npt.NDArray[np.int64]:
         places = np.concatenate(self._parts)

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from shiftsvd.errors import Refused, Setting, few, plural
 from shiftsvd.io.base import optional
@@ -68,6 +67,9 @@ class Stored(NamedTuple):
     @property
     def names(self) -> list[str]:
         return list(self.schema.names)
+
+    def has_numbers(self, places: Sequence[int]) -> bool:
+        return any(holds_numbers(self.schema.field(j).type) for j in places)
 
     def batches(self, n_rows: int) -> Iterator[Any]:
         if self.is_parquet:
@@ -126,15 +128,8 @@ def _numeric(rows: Sequence[Sequence[Any]]) -> list[Any] | None:
         X = np.frombuffer(array("d", chain.from_iterable(rows))).reshape(len(rows), -1)
     except (TypeError, OverflowError):
         return None
-    return [_whole(column) for column in X.T.copy()] if np.all(np.abs(X) < _EXACT) else None
-
-
-def _whole(values: npt.NDArray[np.float64], there: npt.NDArray[np.bool_] | None = None) -> Any:
-    entries = values if there is None else values[there]
-    return arrow(
-        np.where(np.isnan(values), 0, values).astype(np.int64) if np.all(np.trunc(entries) == entries) else values,
-        there,
-    )
+    exact = bool(np.all(np.abs(X) < _EXACT))
+    return [arrow(x.astype(np.int64) if np.all(np.trunc(x) == x) else x) for x in X.T.copy()] if exact else None
 
 
 def _column(values: Sequence[Any]) -> Any:
@@ -142,10 +137,8 @@ def _column(values: Sequence[Any]) -> Any:
     stored = np.array([is_number(value) for value in values])
     numbers = np.array([float(value) if there else np.nan for value, there in zip(values, stored, strict=True)])
     if all(value is None or value == "" for value, there in zip(values, stored, strict=True) if not there):
-        if np.all(np.abs(numbers[stored]) < _EXACT):
-            return _whole(numbers, stored) if np.any(stored) else arrow(numbers, stored)
         entries = [value if there else 0 for value, there in zip(values, stored, strict=True)]
-        is_whole = all(value == value // 1 and abs(value) < _INT64 for value in entries)
+        is_whole = np.any(stored) and all(value == value // 1 and abs(value) < _INT64 for value in entries)
         return arrow(np.array(list(map(int, entries)), np.int64) if is_whole else numbers, stored)
     written = strings(map(shown, values))
     parts = [written, arrow(numbers, stored)]

@@ -78,14 +78,13 @@ def with_classes(paths: Sequence[Path], format: str | None, choices: Choices) ->
 
 
 def _cells(path: Path, name: str, kind: str, choices: Choices) -> tuple[list[str] | None, Sequence[str]]:
-    if kind == "parquet":
-        file = parquet.opened(path)
-        names = file.schema_arrow.names
-        return None if name not in names else texts(parquet.column(file, names.index(name))), names
     head = head_of(path, "matrix", replace(choices, one_hot={}))
     if name not in head.called:
         return None, head.called
-    rows = Rows(path, head, choices, text=list(head.called).index(name))
+    place = list(head.called).index(name)
+    if kind == "parquet" and parquet.can_stream(file := parquet.opened(path), head.form, choices):
+        return texts(parquet.column(file, place)), head.called
+    rows = Rows(path, head, choices, text=place)
     return [cell for block in rows for cell in block.texts], head.called
 
 
@@ -129,9 +128,8 @@ def _read_rows(path: Path, head: Head, memory_limit: int | str | None, choices: 
     rows = Rows(path, head, choices, memory_limit)
     if head.triplets:
         choices.refuse_for("triplets", choices.of_texts)
-        found = gather(
-            path, rows.triplets(head.triplets), head.triplets, memory_limit, digits=not isinstance(head.source, Stored)
-        )
+        digits = not isinstance(head.source, Stored)
+        found = gather(path, rows.triplets(), head.triplets, memory_limit, digits=digits)
     else:
         notice_header(path, head.names)
         notice_label(path, head.called[0], head.form.why)

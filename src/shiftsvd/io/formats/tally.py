@@ -198,10 +198,10 @@ class Tally:
     name: str
     decimal: str = "."
     choices: Choices = field(default_factory=Choices)
-    text: bool = False  # whether the column holds texts
-    stores: bool = False  # whether the table stores numbers as such, so that they do not show how texts are written
     numbers: Numbers | None = None
     place: int = 0  # of the column among those of `numbers`
+    text: bool = False  # whether the column holds texts
+    stores: bool = False  # whether the table stores numbers as such, so that they do not show how texts are written
 
     def __post_init__(self) -> None:
         self._gaps = gaps_of((*(NO_CLASS if self.text else GAPS), *self.choices.na))

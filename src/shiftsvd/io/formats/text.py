@@ -206,8 +206,12 @@ def _cleaned(path: Path, stream: IO[bytes], how: TextForm, longest: int) -> Iter
         if how.comments:
             kept, quoted = _without(kept, how.comments, quoted)
         if how.blanks:
-            kept = "\n".join("\t".join(line.split()) for line in kept.split("\n"))
+            kept = tabbed(kept)
         yield kept.encode("utf-8")
+
+
+def tabbed(text: str) -> str:
+    return "\n".join("\t".join(line.split()) for line in text.split("\n"))
 
 
 def _without(text: str, comments: tuple[str, ...], quoted: bool) -> tuple[str, bool]:
