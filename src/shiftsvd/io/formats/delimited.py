@@ -57,11 +57,11 @@ _ADDENDS = 3  # rows, and entries that are not zero, from which a last row of su
 
 
 class Block(NamedTuple):
-    """Consecutive rows: numbers, names of rows, and cells of a column of texts."""
+    """Consecutive rows: numbers, names of rows, and all cells by columns."""
 
     numbers: npt.NDArray[np.float64]
     names: Sequence[str]
-    texts: Sequence[str]
+    cells: Any
 
 
 class Rows:
@@ -74,11 +74,10 @@ class Rows:
         choices: Choices,
         memory_limit: int | str | None = None,
         *,
-        text: int | None = None,  # position of a column of texts to return
         everything: bool = False,  # also tally columns that are not features, for a profile, which shows a few names
     ) -> None:
         self.head, self.ragged, self.total, self.n_empty = head, list[tuple[int, int, str]](), "", 0
-        self._path, self._choices, self._memory, self._text = path, choices, memory_limit, text
+        self._path, self._choices, self._memory = path, choices, memory_limit
         self.n_rows, self._has_begun = 0, False
         self._totals = dict[int, tuple[str, str]]()  # rows like totals: their label, and the beginning of the line
         self._labels = set[str]()
@@ -389,9 +388,8 @@ class Rows:
         self._add_right_sum(numbers)
         self.n_rows += len(numbers)
         numbers = with_indicators(numbers, batch, form, self.head.called, self._choices.na)
-        text = None if self._text is None else texts(batch.column(self._text))
         names = [] if form.label is None else texts(batch.column(form.label)[: self._n_names])
-        return Block(numbers, names, text or [])
+        return Block(numbers, names, batch)
 
     @cached_property
     def _alike(self) -> tuple[str, list[int]]:

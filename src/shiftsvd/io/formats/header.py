@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice, takewhile
 from pathlib import Path
@@ -223,22 +223,17 @@ def _fitness(records: Sequence[TextRow]) -> tuple[bool, float, float, int]:  # a
 
 
 def _records(path: Path, text: str, is_all: bool, separator: str) -> list[TextRow]:
-    found: list[TextRow] = []
-    end, line, read = 0, 0, list[str]()
     if _are_blanks(separator, text):
         text, separator = tabbed(text), "\t"
-
-    def lines() -> Iterator[str]:
-        for each in io.StringIO(text, newline=""):
-            read.append(each)
-            yield each
-
+    lines = list(io.StringIO(text, newline=""))
+    reader = csv.reader(lines, delimiter=separator, strict=True)
+    found, end, line = list[TextRow](), 0, 0
     try:
-        for cells in csv.reader(lines(), delimiter=separator, strict=True):
-            end, line = end + sum(len(each.encode()) for each in read), line + len(read)
+        for cells in reader:
+            read = "".join(lines[line : reader.line_num])
+            end, line = end + len(read.encode()), reader.line_num
             if cells:
-                found.append(TextRow(cells, end, line, "".join(read)))
-            read.clear()
+                found.append(TextRow(cells, end, line, read))
     except csv.Error as error:
         if is_all or len(found) < 2:
             raise ValueError(

@@ -84,8 +84,7 @@ def _cells(path: Path, name: str, kind: str, choices: Choices) -> tuple[list[str
     place = list(head.called).index(name)
     if kind == "parquet" and parquet.can_stream(file := parquet.opened(path), head.form, choices):
         return texts(parquet.column(file, place)), head.called
-    rows = Rows(path, head, choices, text=place)
-    return [cell for block in rows for cell in block.texts], head.called
+    return [cell for block in Rows(path, head, choices) for cell in texts(block.cells.column(place))], head.called
 
 
 def _values(cells: Sequence[str]) -> npt.NDArray[Any]:
