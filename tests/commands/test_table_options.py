@@ -333,6 +333,13 @@ def test_a_file_of_texts_is_read_as_the_text_it_was_exported_from(kind: str, tmp
     assert names.samples.tolist() == ["x", "y", "z"]
 
 
+@pytest.mark.parametrize("kind", ["parquet", "feather"])
+def test_dates_next_to_categories_are_named(kind: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1, 2, 1, 2], "d": pd.date_range("2026-01-01", periods=4)})
+    getattr(frame, f"to_{kind}")(tmp_path / f"a.{kind}")
+    assert "column 'd' (the date '2026-01-01 00:00:00') must be numbers" in refusal(tmp_path / f"a.{kind}", one_hot="a")
+
+
 @pytest.mark.parametrize("name", ["Total", "TOTAL:", "Summe", "Grand total", "mean"])
 def test_a_last_row_that_is_called_a_total_is_no_sample(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

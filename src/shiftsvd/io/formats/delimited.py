@@ -89,7 +89,7 @@ class Rows:
         self.form = head.form
         self.is_wide = head.width > MOST
         # A Parquet file of texts alone is read as the text that it was exported from.
-        self._is_typed = isinstance(head.source, Stored) and head.source.has_numbers(head.form.numeric)
+        self._is_typed = isinstance(head.source, Stored) and not head.source.are_texts(head.form.numeric)
         self._tallied = list(range(head.width)) if everything else self.form.numeric
         self.numbers = Numbers(head.called)
         self._missing = [found.value for mark in choices.na if (found := number(mark)) and not found.unit]

@@ -21,7 +21,7 @@ from shiftsvd.errors import Refused, Setting, few, plural
 from shiftsvd.io.base import optional
 from shiftsvd.io.formats import parquet, sheets
 from shiftsvd.io.formats.cells import arrow, strings
-from shiftsvd.io.formats.columns import TRIPLETS, holds_numbers, sound, texts
+from shiftsvd.io.formats.columns import TRIPLETS, holds_numbers, is_text, sound, texts
 from shiftsvd.io.formats.text import LINES
 from shiftsvd.io.sniff import content_of, split_element
 from shiftsvd.runs.memory import limit_of, shown_bytes
@@ -68,8 +68,8 @@ class Stored(NamedTuple):
     def names(self) -> list[str]:
         return list(self.schema.names)
 
-    def has_numbers(self, places: Sequence[int]) -> bool:
-        return any(holds_numbers(self.schema.field(j).type) for j in places)
+    def are_texts(self, places: Sequence[int]) -> bool:
+        return all(is_text(self.schema.field(j).type) for j in places)
 
     def batches(self, n_rows: int) -> Iterator[Any]:
         if self.is_parquet:
