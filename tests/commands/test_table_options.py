@@ -322,6 +322,24 @@ def test_classes_that_are_numbers_are_named(tmp_path: Path) -> None:
     assert "column 'target' looks like categories" in message
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
+def test_a_file_of_texts_is_read_as_the_text_it_was_exported_from(kind: str, tmp_path: Path) -> None:
+    cells = {"who": ["x", "y", "z", "all"], "a": ["1.234", "2.5", "4", "7.734"], "b": ["1", "3", "2", "6"]}
+    frame, path = pd.DataFrame(cells), tmp_path / f"a.{kind}"
+    frame.to_csv(path, index=False) if kind == "csv" else getattr(frame, f"to_{kind}")(path)
+    A, names = open_matrix(path)  # without the row of sums
+    np.testing.assert_array_equal(A @ np.eye(2), [[1.234, 1], [2.5, 3], [4, 2]])
+    assert names.samples is not None
+    assert names.samples.tolist() == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "feather"])
+def test_dates_next_to_categories_are_named(kind: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1, 2, 1, 2], "d": pd.date_range("2026-01-01", periods=4)})
+    getattr(frame, f"to_{kind}")(tmp_path / f"a.{kind}")
+    assert "column 'd' (the date '2026-01-01 00:00:00') must be numbers" in refusal(tmp_path / f"a.{kind}", one_hot="a")
+
+
 @pytest.mark.parametrize("name", ["Total", "TOTAL:", "Summe", "Grand total", "mean"])
 def test_a_last_row_that_is_called_a_total_is_no_sample(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

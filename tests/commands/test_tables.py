@@ -174,6 +174,18 @@ def test_label_columns_are_read_of_every_kind_of_table(kind: str, file: Path, fr
     np.testing.assert_array_equal(heights, frame["height"])
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
+def test_label_columns_have_the_rows_of_the_matrix_where_the_last_one_is_a_total(kind: str, tmp_path: Path) -> None:
+    from shiftsvd.io.choices import Choices
+    from shiftsvd.io.formats.table import read_column
+
+    cells = {"who": ["x", "y", "z", "Total"], "a": [1.5, 2.0, 4.0, 7.5], "b": [1.0, 3.0, 2.0, 6.0], "g": [*"uvu", ""]}
+    path, frame = tmp_path / f"t.{kind}", pd.DataFrame(cells)
+    frame.to_csv(path, index=False) if kind == "csv" else getattr(frame, f"to_{kind}")(path)
+    found = read_column([path], "g", None, Choices.of(drop=["g"]), along=True)
+    assert np.asarray(found).tolist() == ["u", "v", "u"]
+
+
 def test_components_are_written_as_asked(tmp_path: Path, file: Path) -> None:
     for kind in ("csv", "parquet", "none"):
         out = tmp_path / kind

@@ -73,26 +73,18 @@ class Layout(NamedTuple):
         return self._replace(classes={**self.classes, **{j: in_order(classes) for j, classes in found.items()}})
 
 
-def layout_of_text(names: Sequence[str], rows: Cells, short: bool, decimals: Sequence[str], choices: Choices) -> Layout:
-    # From the names and the first rows; `short` if the header lacks the first name.
+def layout_of(
+    names: Sequence[str], rows: Cells, short: bool, decimals: Sequence[str], choices: Choices, schema: Any = None
+) -> Layout:
+    # From the names and first rows; `short` if the header lacks the first name; `schema` of a Parquet or Arrow file.
     choices.check_names(names)
-    label, why = _label_of_text(names, rows, short, choices)
-    empty = {j for j, name in enumerate(names) if name == "" and all(row[j].strip() == "" for row in rows)}
-    form = _layout(names, label, empty, choices)
     held = ([row[j].strip() for row in rows] for j in range(len(names)))
     texts = frozenset(j for j, cells in enumerate(held) if not _are_numbers(cells, decimals[j], choices))
-    return form._replace(texts=texts, why=why)
-
-
-def _are_numbers(cells: Sequence[str], decimal: str | None, choices: Choices) -> bool:
-    """Return True if most cells are numbers, or at least two and a few different texts."""
-    there = [cell for cell in cells if not is_gap(cell) and cell.strip() not in choices.na]
-    others = [cell for cell in there if not (any_number(cell) if decimal is None else number(cell, decimal))]
-    n_numbers = len(there) - len(others)
-    return 2 * n_numbers >= len(there) or (n_numbers > 1 and len(set(others)) <= FEW_TEXTS)
-
-
-def _layout(names: Sequence[str], label: int | None, hidden: set[int], choices: Choices) -> Layout:
+    label, why = _label(names, rows, short, choices) if schema is None else (_label_of(schema, choices, texts), None)
+    index = () if schema is None else set(_stored_index(schema)).difference(choices.columns)  # of pandas
+    hidden = {
+        j for j, name in enumerate(names) if name in index or (name == "" and not any(row[j].strip() for row in rows))
+    }
     features = [j for j, name in enumerate(names) if j not in (label, *hidden) and not choices.leaves_out(name)]
     if not features:
         if choices.named:
@@ -101,12 +93,21 @@ def _layout(names: Sequence[str], label: int | None, hidden: set[int], choices: 
                 *(Setting("ids"), ", ", Setting("drop"), " or ", Setting("columns"), "."),
             )
         raise Refused("the table has no columns of numbers. Check the delimiter, such as ", Setting("sep", ";"), ".")
-    return Layout(
-        label, features, classes={j: choices.one_hot[names[j]] for j in features if names[j] in choices.one_hot}
-    )
+    classes = {j: choices.one_hot[names[j]] for j in features if names[j] in choices.one_hot}
+    kinds = {schema.field(j).type for j in features if j not in classes} if schema else ()
+    is_single = kinds == {optional("pyarrow", "parquet").float32()}
+    return Layout(label, features, np.dtype(np.float32 if is_single else np.float64), classes, texts, why)
 
 
-def _label_of_text(names: Sequence[str], rows: Cells, short: bool, choices: Choices) -> tuple[int | None, str | None]:
+def _are_numbers(cells: Sequence[str], decimal: str, choices: Choices) -> bool:
+    """Return True if most cells are numbers, or at least two and a few different texts."""
+    there = [cell for cell in cells if not is_gap(cell) and cell.strip() not in choices.na]
+    others = [cell for cell in there if number(cell, decimal) is None]
+    n_numbers = len(there) - len(others)
+    return 2 * n_numbers >= len(there) or (n_numbers > 1 and len(set(others)) <= FEW_TEXTS)
+
+
+def _label(names: Sequence[str], rows: Cells, short: bool, choices: Choices) -> tuple[int | None, str | None]:
     if choices.ids is not None and choices.ids in names:
         return list(names).index(choices.ids), None
     name = names[0]
@@ -131,23 +132,6 @@ def says_identifiers(name: str) -> bool:
     return _IDENTIFIERS.fullmatch(name) is not None or _CAMEL.fullmatch(name) is not None
 
 
-def layout_of_schema(schema: Any, first: Any, choices: Choices) -> Layout:
-    """Return the layout of a table that stores kinds of columns; its `first` rows show which texts are numbers."""
-    choices.check_names(schema.names)
-    index = set(_stored_index(schema)).difference(choices.columns)  # the index of pandas is not a feature
-    hidden = {j for j, name in enumerate(schema.names) if name in index}
-    held = frozenset(
-        j
-        for j, field in enumerate(schema)
-        if not holds_numbers(field.type)
-        and not (first and is_text(field.type) and _are_numbers(texts(first.column(j)), None, choices))
-    )
-    form = _layout(schema.names, _label(schema, choices, held), hidden, choices)
-    fields = [schema.field(j) for j in form.numeric]
-    single = bool(fields) and all(field.type == optional("pyarrow", "parquet").float32() for field in fields)
-    return form._replace(dtype=np.dtype(np.float32 if single else np.float64), texts=held)
-
-
 def holds_numbers(kind: Any) -> bool:
     types = optional("pyarrow", "parquet").types
     kinds = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
@@ -170,7 +154,7 @@ def remedies(uses: Sequence[Sequence[Part]]) -> tuple[Part, ...]:
     )
 
 
-def _label(schema: Any, choices: Choices, texts: Collection[int]) -> int | None:
+def _label_of(schema: Any, choices: Choices, texts: Collection[int]) -> int | None:
     if choices.ids is not None and choices.ids in schema.names:
         return int(schema.names.index(choices.ids))
     stored = _stored_index(schema)
@@ -316,17 +300,22 @@ def positions(names: Sequence[str], key: str | None) -> Positions | None:
 
 
 def gather(
-    path: Path, batches: Iterable[Any], where: Positions, memory_limit: int | str | None, *, digits: bool = False
+    path: Path,
+    parts: Iterable[tuple[Any, npt.NDArray[Any]]],  # batches, and the values of their triplets
+    where: Positions,
+    memory_limit: int | str | None,
+    *,
+    digits: bool = False,
 ) -> Opened:
     rows, columns = _Axis("row", digits), _Axis("column", digits)
     values: list[npt.NDArray[Any]] = []
     count = 0
-    for batch in batches:
+    for batch, numbers in parts:
         count += batch.num_rows
         bounded(path, _BYTES * count, memory_limit)
         rows.add(batch.column(where[0]))
         columns.add(batch.column(where[1]))
-        values.append(column_of_numbers(batch.column(where[2])))
+        values.append(numbers)
     if not count:
         raise Refused("the table has a header but no rows. Check that the file is complete.")
     i, j = rows.places(), columns.places()
@@ -346,24 +335,22 @@ class _Axis:
         self._parts: list[npt.NDArray[Any]] = []
 
     def add(self, column: Any) -> None:
-        pa = optional("pyarrow", "parquet")
-        if column.null_count:
-            raise self._missing(column.null_count)
-        if is_text(column.type):
-            if n_empty := optional("pyarrow.compute", "parquet").equal(column.cast(pa.string()), "").true_count:
-                raise self._missing(n_empty)
-            encoded = column.cast(pa.string()).dictionary_encode()
+        pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
+        holds_texts = is_text(column.type)
+        column = column.cast(pa.string()) if holds_texts else column
+        if count := column.null_count or (holds_texts and pc.equal(column, "").true_count):
+            text = f"the {self._what} is missing in {plural(count, 'triplet')}. Remove such lines from the file."
+            raise Refused(text)
+        if holds_texts:
+            encoded = column.dictionary_encode()
             codes = [self.names.setdefault(name, len(self.names)) for name in encoded.dictionary.to_pylist()]
-            self._parts.append(np.array(codes, np.int64)[encoded.indices.to_numpy()])
+            self._parts.append(np.array(codes, np.int64)[as_numpy(encoded.indices)])
         elif pa.types.is_integer(column.type):
             self._parts.append(as_numpy(column).astype(np.int64))
         else:
             raise Refused(
                 f"the {self._what}s of triplets must be positions (integers from 0) or names (texts), got {column.type}"
             )
-
-    def _missing(self, count: int) -> Refused:
-        return Refused(f"the {self._what} is missing in {plural(count, 'triplet')}. Remove such lines from the file.")
 
     def places(self) -> npt.NDArray[np.int64]:
         places = np.concatenate(self._parts)

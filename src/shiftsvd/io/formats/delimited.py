@@ -20,7 +20,6 @@ from shiftsvd.io.formats.cells import (
     GAPS,
     Number,
     any_number,
-    arrow,
     as_numpy,
     gaps_of,
     number,
@@ -28,7 +27,6 @@ from shiftsvd.io.formats.cells import (
     strings,
 )
 from shiftsvd.io.formats.columns import (
-    Positions,
     as_texts,
     holds_numbers,
     numbers_in,
@@ -59,11 +57,11 @@ _ADDENDS = 3  # rows, and entries that are not zero, from which a last row of su
 
 
 class Block(NamedTuple):
-    """Consecutive rows: numbers, names of rows, and cells of a column of texts."""
+    """Consecutive rows: numbers, names of rows, and all cells by columns."""
 
     numbers: npt.NDArray[np.float64]
     names: Sequence[str]
-    texts: Sequence[str]
+    cells: Any
 
 
 class Rows:
@@ -76,11 +74,10 @@ class Rows:
         choices: Choices,
         memory_limit: int | str | None = None,
         *,
-        text: int | None = None,  # position of a column of texts to return
         everything: bool = False,  # also tally columns that are not features, for a profile, which shows a few names
     ) -> None:
         self.head, self.ragged, self.total, self.n_empty = head, list[tuple[int, int, str]](), "", 0
-        self._path, self._choices, self._memory, self._text = path, choices, memory_limit, text
+        self._path, self._choices, self._memory = path, choices, memory_limit
         self.n_rows, self._has_begun = 0, False
         self._totals = dict[int, tuple[str, str]]()  # rows like totals: their label, and the beginning of the line
         self._labels = set[str]()
@@ -91,13 +88,11 @@ class Rows:
         self._headers = list[int]()  # rows that repeat the header: number of rows above each without them
         self.form = head.form
         self.is_wide = head.width > MOST
+        # A Parquet file of texts alone is read as the text that it was exported from.
+        self._is_typed = isinstance(head.source, Stored) and not head.source.are_texts(head.form.numeric)
         self._tallied = list(range(head.width)) if everything else self.form.numeric
-        self._places = {j: place for place, j in enumerate(self._tallied)}
-        self._features = [self._places[j] for j in self.form.numeric]
-        self.numbers = Numbers([head.called[j] for j in self._tallied])
+        self.numbers = Numbers(head.called)
         self._missing = [found.value for mark in choices.na if (found := number(mark)) and not found.unit]
-        self._counts_marks = everything and bool(self._missing)
-        self._nulls = ["", *(() if everything else (*GAPS, *choices.na))]  # a profile counts each mark
         self._n_names = _SHOWN if everything else None
         self.tallies = dict[int, Tally]()
         for j in () if self.is_wide else self._tallied:
@@ -113,50 +108,34 @@ class Rows:
     def names(self) -> list[str] | None:
         return None if self.head.names is None and not self.form.classes else self.form.named(self.head.called)
 
-    @property
-    def _is_typed(self) -> bool:
-        return isinstance(self.head.source, Stored) or (
-            isinstance(self.head.source, Grid) and self.head.source.names is not None
-        )
-
-    @property
-    def is_text(self) -> bool:
-        return isinstance(self.head.source, TextRows)
-
     def __iter__(self) -> Iterator[Block]:
         yield from map(self._block, self._kept(self.batches()))
 
     def _tally(self, j: int) -> Tally:
-        of = self.numbers, self._places[j]
-        made = Tally(
-            *(self.head.called[j], self.head.decimals[j], self._choices, j in self.form.texts, not self.is_text), *of
-        )
-        return self.tallies.setdefault(j, made)
+        about = self.head.called[j], self.head.decimals[j], self._choices, self.numbers, j
+        stores = self._is_typed or isinstance(self.head.source, Grid)
+        return self.tallies.setdefault(j, Tally(*about, text=j in self.form.texts, stores=stores))
 
     @property
     def read_tallies(self) -> list[Tally]:
         """Tallies of features that may be identifiers, categories, or hold numbers for missing values."""
-        places = self.numbers.suspects if self.is_wide else range(len(self._tallied))
-        found = (self._tally(self._tallied[place]) for place in places if self._tallied[place] in self.form.numeric)
+        places = self.numbers.suspects if self.is_wide else self._tallied
+        found = [self._tally(j) for j in places if j in self.form.numeric]
         return [tally for tally in found if not tally.is_text]
 
-    def triplets(self, where: Positions) -> Iterator[Any]:
-        """Yield batches of triplets, with the values as numbers."""
-        j, called = where[2], self.head.called
-        self.tallies = {j: Tally(called[j], self.head.decimals[j], self._choices)}
-        self.numbers = self.tallies[j].of
+    def triplets(self) -> Iterator[tuple[Any, npt.NDArray[Any]]]:
+        """Yield batches of triplets, with their values as numbers."""
         for batch in self.batches():
-            found = self.tallies[j].read(batch.column(j), self.head.row + self.n_rows)
-            self.numbers.add(found[:, None], self.head.row + self.n_rows)
-            self.n_rows, values = self.n_rows + batch.num_rows, arrow(found)
-            yield batch.set_column(j, batch.schema.names[j], values)
+            values = self._read(batch)[:, self.form.numeric[0]]
+            self.n_rows += batch.num_rows
+            yield batch, values
 
     def findings(self) -> list[Finding]:
         """Return what does not fit, after the pass, and what is read in a way that the user should know."""
         numeric = set(self.form.numeric)
         for seen in (each for tally in self.tallies.values() for each in tally.seen):
             seen.rows = [self._place(row - self.head.row) for row in seen.rows]
-        features = [tally for j, tally in self.tallies.items() if self.head.triplets or j in numeric]
+        features = [tally for j, tally in self.tallies.items() if j in numeric]
         held = [tally for tally in features if tally.is_text]
         read = [tally for tally in features if not tally.is_text]
         proven = self.head.proven | {tally.decimal for tally in read if tally.proven}
@@ -213,7 +192,8 @@ class Rows:
             yield Finding(text, uses, is_error=is_few, applies=is_few)
 
     def _skip(self, begins: Sequence[str]) -> tuple[tuple[Part, ...], ...]:
-        if self._is_typed:  # its rows have no beginnings
+        source = self.head.source
+        if not isinstance(source, TextRows) and source.names is not None:  # rows of a database have no beginnings
             return ()
         return ((naming("comment", begins), f" to skip {'it' if len(begins) == 1 else 'them'}"),)
 
@@ -242,12 +222,9 @@ class Rows:
         size = block_bytes(self._memory) * min(1, source.row_bytes / (8 * self.head.width))
         if self.is_wide:
             size /= _PARTS
+        cut = self._cut if self.is_wide else self._parsed
         for piece in source.pieces(max(int(size), _WIDEST * self.head.width), self._memory):
-            if self.is_wide:
-                batch = self._cut(source, piece, before)
-            else:
-                plain = () if self._counts_marks or not before else self.form.numeric
-                batch = self._parsed(source, piece, {j for j in plain if self.tallies[j].is_plain}, before)
+            batch = cut(source, piece, before)
             before += batch.num_rows
             yield batch
 
@@ -264,19 +241,14 @@ class Rows:
                 self._add_ragged(self.head.row + before + i, len(row), source.separator.join(row[:3]))
         return TextBatch(strings(cells), self.head.width)
 
-    def _parsed(self, source: TextRows, piece: bytes, typed: set[int], before: int) -> Any:
-        """Parse rows: columns of numbers as such, unless a cell is no plain number; the others as texts."""
+    def _parsed(self, source: TextRows, piece: bytes, before: int) -> Any:
         pa, arrow_csv = optional("pyarrow", "parquet"), optional("pyarrow.csv", "parquet")
-        names, known = numbered(self.head.width), len(self.ragged)
-        points = Counter(self.head.decimals[j] for j in typed)
-        point = max(points, key=lambda mark: points[mark], default=".")
-        typed = {j for j in typed if self.head.decimals[j] == point}
+        names = numbered(self.head.width)
 
         def invalid(row: Any) -> str:
             self._add_ragged(self.head.row + before + (row.number or 0) - 1, row.actual_columns, row.text)
             return "skip"
 
-        kinds = {name: pa.float64() if j in typed else pa.string() for j, name in enumerate(names)}
         try:
             table = arrow_csv.read_csv(
                 pa.BufferReader(piece),
@@ -284,23 +256,15 @@ class Rows:
                 arrow_csv.ParseOptions(
                     delimiter=source.separator, newlines_in_values=True, invalid_row_handler=invalid
                 ),
-                arrow_csv.ConvertOptions(column_types=kinds, null_values=self._nulls, decimal_point=point),
+                arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
                 memory_pool=pa.system_memory_pool(),  # the default pool does not return freed memory to the system
             )
         except (UnicodeDecodeError, pa.ArrowInvalid) as error:
-            if "conversion error to double" in str(error):
-                return self._as_texts(source, piece, before, known)
             if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in str(error):
                 raise undecoded(self._path, source.form) from error
             raise
         batches = table.combine_chunks().to_batches()
-        batch = batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
-        are_read = (self.tallies[j].reads(batch.column(j)) for j in typed & set(self.tallies))
-        return batch if all(are_read) else self._as_texts(source, piece, before, known)
-
-    def _as_texts(self, source: TextRows, piece: bytes, before: int, known: int) -> Any:
-        del self.ragged[known:]
-        return self._parsed(source, piece, set(), before)
+        return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
     def _add_ragged(self, row: int, count: int, text: str) -> None:
         self.ragged.append((row, count, text if len(self.ragged) < _RAGGED else ""))
@@ -318,7 +282,7 @@ class Rows:
         for batch in batches:
             batch = self._without_headers(batch, n_before)
             n_before += batch.num_rows
-            if held and (isinstance(self.head.source, Stored) or _filled(batch, batch.num_rows)):
+            if held and (self._is_typed or _filled(batch, batch.num_rows)):
                 self._has_begun = True
                 self._add_totals(held[0], n_rows)
                 n_rows += sum(each.num_rows for each in held)
@@ -376,7 +340,7 @@ class Rows:
         total, _ = self._totals.pop(row, ("", ""))
         if total and total not in [label for label, _ in self._totals.values()]:
             self.total = f"{total!r}"
-        elif not isinstance(self.head.source, Stored) and self.n_rows >= _ADDENDS:
+        elif not self._is_typed and self.n_rows >= _ADDENDS:
             found = [_value(cells[j], self.head.decimals[j]) for j in self.form.numeric if cells[j] != ""]
             if len(found) == len(self.form.numeric) and None not in found:
                 self._compare(np.array(found, np.float64), cells, place)
@@ -398,7 +362,7 @@ class Rows:
 
     def _compare(self, values: npt.NDArray[np.float64], cells: Sequence[str | float], place: int) -> None:
         """Remove a last row that is exactly the sum of the others. Name one that is their sum or mean as rounded."""
-        of, at, label = self.numbers, self._features, str(cells[place])
+        of, at, label = self.numbers, self.form.numeric, str(cells[place])
         many = (of.counts[at] >= _ADDENDS) & (of.sums[at] != 0)
         if np.sum(many) < 2:
             return
@@ -417,16 +381,15 @@ class Rows:
             self._is_right_sum = bool(np.all(error <= 1e-9 * size))
 
     def _block(self, batch: Any) -> Block:
-        form, X = self.form, self._read(batch)
-        numbers = X[:, self._features].astype(form.dtype, copy=False) if len(self._tallied) > len(self._features) else X
+        form = self.form
+        numbers = self._read(batch)[:, form.numeric]
         for i in np.flatnonzero(np.all(np.isnan(numbers), axis=1))[:_VALUELESS].tolist():
             self._refuse_note(_row_of(batch, i), i)
         self._add_right_sum(numbers)
         self.n_rows += len(numbers)
         numbers = with_indicators(numbers, batch, form, self.head.called, self._choices.na)
-        text = None if self._text is None else texts(batch.column(self._text))
         names = [] if form.label is None else texts(batch.column(form.label)[: self._n_names])
-        return Block(numbers, names, text or [])
+        return Block(numbers, names, batch)
 
     @cached_property
     def _alike(self) -> tuple[str, list[int]]:
@@ -435,33 +398,28 @@ class Rows:
         return point, [j for j in self._tallied if self.head.decimals[j] == point and j not in self.form.texts]
 
     def _read(self, batch: Any) -> npt.NDArray[Any]:
-        """Return the tallied columns as numbers. Parse the plain ones at once, and the others cell by cell."""
+        """Return numbers for all columns. Parse the plain ones at once, and the others cell by cell."""
         first = self.head.row + self.n_rows
         if isinstance(batch, TextBatch):
             point, wanted = self._alike
             found = plain_numbers(batch.columns(wanted), point, gaps_of((*GAPS, *self._choices.na)))
             are_odd = np.isin(np.arange(len(wanted)), found.odd % len(wanted))
             stored = [j for j, is_odd in zip(wanted, are_odd, strict=True) if not is_odd]
-            X = found.values.reshape(-1, len(wanted))
-            X = X[:, ~are_odd] if np.any(are_odd) else X
+            values = found.values.reshape(-1, len(wanted))[:, ~are_odd]
         else:
             kinds = _kinds(batch)
             are_numbers = {kind: holds_numbers(kind) for kind in set(kinds)}
             stored = [j for j in self._tallied if are_numbers[kinds[j]] and j not in self.form.texts]
-            X = numbers_in(batch, stored, self.form.dtype)
-            if self._missing and not self.is_text:
-                X = np.where(np.isin(X, self._missing), np.nan, X)
-        others = sorted(set(self._tallied).difference(stored))
-        places = [self._places[j] for j in stored]
-        self.numbers.n_missing[places] += np.isnan(X).sum(0)
-        for j in self.tallies.keys() & set(stored):
-            self.tallies[j].add_examples(X[:, stored.index(j)])
-        if others:
-            some, X = X, np.empty((batch.num_rows, len(self._tallied)), self.form.dtype)
-            X[:, places] = some
-        for j in others:
-            column, place = batch.column(j), self._places[j]
-            X[:, place] = self._tally(j).read(column, first)
+            values = numbers_in(batch, stored, self.form.dtype)
+            if self._missing:
+                values = np.where(np.isin(values, self._missing), np.nan, values)
+        X = np.full((batch.num_rows, self.head.width), np.nan, self.form.dtype)
+        X[:, stored] = values
+        self.numbers.n_missing[stored] += np.isnan(values).sum(0)
+        for place in np.flatnonzero(np.isin(stored, list(self.tallies))).tolist():
+            self.tallies[stored[place]].add_examples(values[:, place])
+        for j in sorted(set(self._tallied).difference(stored)):
+            X[:, j] = self._tally(j).read(batch.column(j), first)
         self.numbers.add(X, first)
         return X
 

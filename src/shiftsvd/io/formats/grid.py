@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from shiftsvd.errors import Refused, Setting, few, plural
 from shiftsvd.io.base import optional
 from shiftsvd.io.formats import parquet, sheets
 from shiftsvd.io.formats.cells import arrow, strings
-from shiftsvd.io.formats.columns import TRIPLETS, is_text, sound, texts
+from shiftsvd.io.formats.columns import TRIPLETS, holds_numbers, is_text, sound, texts
 from shiftsvd.io.formats.text import LINES
 from shiftsvd.io.sniff import content_of, split_element
 from shiftsvd.runs.memory import limit_of, shown_bytes
@@ -69,6 +68,9 @@ class Stored(NamedTuple):
     def names(self) -> list[str]:
         return list(self.schema.names)
 
+    def are_texts(self, places: Sequence[int]) -> bool:
+        return all(is_text(self.schema.field(j).type) for j in places)
+
     def batches(self, n_rows: int) -> Iterator[Any]:
         if self.is_parquet:
             yield from map(sound, parquet.opened(self.path).iter_batches(n_rows, use_threads=False))
@@ -77,29 +79,14 @@ class Stored(NamedTuple):
             for batch in map(sound, stored):
                 yield from (batch.slice(first, n_rows) for first in range(0, batch.num_rows, n_rows))
 
-    @property
-    def first(self) -> Any:
-        """The first rows; None if there are none, or no texts, which may be numbers."""
-        has_texts = any(is_text(field.type) for field in self.schema)
-        return next(self.batches(LINES), None) if has_texts else None
-
     def below(self) -> Rows:
-        """Yield the first rows: their texts, and 1 for numbers."""
-        batch = self.first
-        columns = () if batch is None else zip(batch.columns, self.schema, strict=True)
-        cells = [texts(column) if is_text(field.type) else [1] * len(column) for column, field in columns]
-        return zip(*cells, strict=True) if cells else iter([[1] * len(self.schema)])
-
-
-def stored_table(path: Path, memory_limit: int | str | None) -> Stored | None:
-    content = content_of(path)
-    if content == "Parquet":
-        parquet.bounded_footer(path, memory_limit)
-        return Stored(path, parquet.opened(path).schema_arrow, True)
-    if content != "Arrow":
-        return None
-    with _arrow(path) as (schema, _):
-        return Stored(path, schema, False)
+        """Yield the first rows: texts, and 1 for numbers; one row if there are none, or only numbers."""
+        are_numbers = [holds_numbers(field.type) for field in self.schema]
+        batch = None if all(are_numbers) else next(self.batches(LINES), None)
+        if batch is None:
+            return iter([[1] * len(are_numbers)])
+        columns = zip(are_numbers, batch.columns, strict=True)
+        return zip(*([1] * batch.num_rows if number else texts(column) for number, column in columns), strict=True)
 
 
 @contextmanager
@@ -141,15 +128,8 @@ def _numeric(rows: Sequence[Sequence[Any]]) -> list[Any] | None:
         X = np.frombuffer(array("d", chain.from_iterable(rows))).reshape(len(rows), -1)
     except (TypeError, OverflowError):
         return None
-    return [_whole(column) for column in X.T.copy()] if np.all(np.abs(X) < _EXACT) else None
-
-
-def _whole(values: npt.NDArray[np.float64], there: npt.NDArray[np.bool_] | None = None) -> Any:
-    entries = values if there is None else values[there]
-    return arrow(
-        np.where(np.isnan(values), 0, values).astype(np.int64) if np.all(np.trunc(entries) == entries) else values,
-        there,
-    )
+    exact = bool(np.all(np.abs(X) < _EXACT))
+    return [arrow(x.astype(np.int64) if np.all(np.trunc(x) == x) else x) for x in X.T.copy()] if exact else None
 
 
 def _column(values: Sequence[Any]) -> Any:
@@ -157,10 +137,8 @@ def _column(values: Sequence[Any]) -> Any:
     stored = np.array([is_number(value) for value in values])
     numbers = np.array([float(value) if there else np.nan for value, there in zip(values, stored, strict=True)])
     if all(value is None or value == "" for value, there in zip(values, stored, strict=True) if not there):
-        if np.all(np.abs(numbers[stored]) < _EXACT):
-            return _whole(numbers, stored) if np.any(stored) else arrow(numbers, stored)
         entries = [value if there else 0 for value, there in zip(values, stored, strict=True)]
-        is_whole = all(value == value // 1 and abs(value) < _INT64 for value in entries)
+        is_whole = np.any(stored) and all(value == value // 1 and abs(value) < _INT64 for value in entries)
         return arrow(np.array(list(map(int, entries)), np.int64) if is_whole else numbers, stored)
     written = strings(map(shown, values))
     parts = [written, arrow(numbers, stored)]
@@ -171,9 +149,12 @@ def _column(values: Sequence[Any]) -> Any:
 
 def grid_of(path: Path, key: str | None, memory_limit: int | str | None) -> Grid | Stored | None:
     """Return the rows of a file that stores cells, or None if `path` is a text file."""
-    if stored := stored_table(path, memory_limit):
-        return stored
     content, (file, element) = content_of(path), split_element(path)
+    if content == "Parquet":
+        return Stored(path, parquet.bounded_schema(path, memory_limit), True)
+    if content == "Arrow":
+        with _arrow(path) as (schema, _):
+            return Stored(path, schema, False)
     key = element or (None if key in TRIPLETS else key)
     if content in ("zip", "OLE"):
         return Grid(_sheet(file, key, memory_limit), None)

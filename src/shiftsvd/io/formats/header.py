@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice, takewhile
 from pathlib import Path
@@ -14,9 +14,9 @@ from shiftsvd.errors import Refused, Setting, plural
 from shiftsvd.io.base import bounded_width
 from shiftsvd.io.choices import Choices
 from shiftsvd.io.formats.cells import OTHER, any_number, is_gap, number
-from shiftsvd.io.formats.columns import TRIPLETS, Layout, Positions, layout_of_schema, layout_of_text, positions
+from shiftsvd.io.formats.columns import TRIPLETS, Layout, Positions, layout_of, positions
 from shiftsvd.io.formats.grid import Grid, Stored, grid_of, is_number, shown, shown_row
-from shiftsvd.io.formats.text import LINES, TextForm, TextRows, beginning, text_form
+from shiftsvd.io.formats.text import LINES, TextRows, beginning, tabbed, text_form
 from shiftsvd.io.formats.totals import is_total
 
 _SEP_LINE = re.compile(r"sep=.[ \t]*\r?\n", re.IGNORECASE)  # first line that spreadsheets write
@@ -80,8 +80,7 @@ def head_of(
     cells = [_unquoted(cell.strip()) for cell in first.cells]
     # A first line of numbers is a row, except 0, 1, 2, ...: pandas writes these as names.
     is_row = all(map(_is_header_number, cells)) and cells != [str(j) for j in range(len(cells))]
-    where = positions(cells, key)
-    if is_row or (where and key and _is_header_number(cells[2])):
+    if is_row or (key == "triplets" and _is_header_number(cells[min(2, len(cells) - 1)])):
         return _headed(source, key, choices, None, records, above)
     if not others:
         raise ValueError(f"{path} has a header but no rows. Check that the file is complete.")
@@ -114,13 +113,9 @@ def _headed(
     if not choices.keep_total:
         cut = [cells for cells in cut if not is_total(cells)] or cut
     decimals, proven = _decimals(list(zip(*cut, strict=True)) or [()] * width, choices)
-    where = positions(called, key) if names or key else None
-    if where:
-        form = Layout(None, [])
-    elif isinstance(source, Stored):
-        form = layout_of_schema(source.schema, source.first, choices)
-    else:
-        form = layout_of_text(called, cut, short, decimals, choices)
+    where = positions(called, key)
+    schema = source.schema if isinstance(source, Stored) else None
+    form = Layout(None, [where[2]]) if where else layout_of(called, cut, short, decimals, choices, schema)
     begins = source if above is None or isinstance(source, Stored) else source._replace(skip=above.end)
     return Head(begins, width, names, 1 + (above.line if above else choices.skip), decimals, proven, form, where)
 
@@ -150,18 +145,6 @@ def text_rows(path: Path, choices: Choices, memory_limit: int | str | None) -> t
     how = text_form(path, choices.encoding, choices.comments)
     comments = _comments_of(beginning(path, how, memory_limit)[0])
     how = how._replace(comments=(*how.comments, *comments))
-    text, skipped, is_all = _below_titles(path, how, choices, memory_limit)
-    separator, found = _cut(path, text, is_all, choices.sep)
-    if separator == " " and '"' not in text:
-        how, separator = how._replace(blanks=True), "\t"
-        text, skipped, is_all = _below_titles(path, how, choices, memory_limit)
-        found = _records(path, text, is_all, separator)
-    n_bytes, row_bytes = len(skipped.encode()), found[-1].end / len(found)
-    found = [row._replace(end=row.end + n_bytes, line=row.line + choices.skip) for row in found]
-    return TextRows(path, how, separator, n_bytes, row_bytes), found
-
-
-def _below_titles(path: Path, how: TextForm, choices: Choices, memory_limit: int | str | None) -> tuple[str, str, bool]:
     text, is_all = beginning(path, how, memory_limit)
     skipped = "".join(islice(io.StringIO(text, newline=""), choices.skip))
     text = text[len(skipped) :]
@@ -170,7 +153,16 @@ def _below_titles(path: Path, how: TextForm, choices: Choices, memory_limit: int
         raise ValueError(f"{path} is empty{below}. Check that the file is complete.")
     first_line = text.lstrip().partition("\n")[0]
     bounded_width(path, 1 + max(map(first_line.count, choices.sep or _SEPARATORS)), memory_limit)
-    return text, skipped, is_all
+    separator, found = _cut(path, text, is_all, choices.sep)
+    if _are_blanks(separator, text):
+        how, separator, skipped = how._replace(blanks=True), "\t", tabbed(skipped)
+    n_bytes, row_bytes = len(skipped.encode()), found[-1].end / len(found)
+    found = [row._replace(end=row.end + n_bytes, line=row.line + choices.skip) for row in found]
+    return TextRows(path, how, separator, n_bytes, row_bytes), found
+
+
+def _are_blanks(separator: str, text: str) -> bool:
+    return separator == " " and '"' not in text
 
 
 def _comments_of(text: str) -> tuple[str, ...]:
@@ -231,21 +223,17 @@ def _fitness(records: Sequence[TextRow]) -> tuple[bool, float, float, int]:  # a
 
 
 def _records(path: Path, text: str, is_all: bool, separator: str) -> list[TextRow]:
-    found: list[TextRow] = []
-    end, line, read = 0, 0, list[str]()
-    is_blank = separator == " " and '"' not in text
-
-    def lines() -> Iterator[str]:
-        for each in io.StringIO(text, newline=""):
-            read.append(each)
-            yield "\t".join(each.split()) + "\n" if is_blank else each
-
+    if _are_blanks(separator, text):
+        text, separator = tabbed(text), "\t"
+    lines = list(io.StringIO(text, newline=""))
+    reader = csv.reader(lines, delimiter=separator, strict=True)
+    found, end, line = list[TextRow](), 0, 0
     try:
-        for cells in csv.reader(lines(), delimiter="\t" if is_blank else separator, strict=True):
-            end, line = end + sum(len(each.encode()) for each in read), line + len(read)
+        for cells in reader:
+            read = "".join(lines[line : reader.line_num])
+            end, line = end + len(read.encode()), reader.line_num
             if cells:
-                found.append(TextRow(cells, end, line, "".join(read)))
-            read.clear()
+                found.append(TextRow(cells, end, line, read))
     except csv.Error as error:
         if is_all or len(found) < 2:
             raise ValueError(

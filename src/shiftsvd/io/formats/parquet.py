@@ -31,7 +31,6 @@ from shiftsvd.io.formats.columns import (
     column_of_numbers,
     holds_numbers,
     is_text,
-    layout_of_schema,
     sound,
     texts,
     to_numbers,
@@ -52,16 +51,22 @@ _PAGE = 1 << 20  # bytes of a column that writers compress together
 _COLUMN, _PARSED = 12_000, 16
 
 
-def read(path: Path, first: Any, memory_limit: int | str | None, choices: Choices = NOTHING) -> Opened | None:
+def can_stream(file: Any, form: Layout, choices: Choices) -> bool:
+    """Return True if all rows are samples and all features numbers, so that row groups are parts of the matrix."""
+    schema = file.schema_arrow
+    features = [schema.field(j) for j in form.numeric if schema.names[j] not in choices.one_hot]
+    has_sums = bool(features) and is_total([features[-1].name])
+    if choices.na or has_sums or not all(holds_numbers(field.type) for field in features):
+        return False
+    return choices.keep_total or not _has_totals(file, form)
+
+
+def read(path: Path, form: Layout, memory_limit: int | str | None, choices: Choices = NOTHING) -> Opened | None:
     """Return columns of numbers, or None if the rows must be read as those of a text file."""
     file = opened(path)
-    names = file.schema_arrow.names
-    bounded_width(path, len(names), memory_limit, _COLUMN)
-    form = layout_of_schema(file.schema_arrow, first, choices)
-    are_numbers = all(holds_numbers(file.schema_arrow.field(j).type) for j in form.numeric)
-    has_sums = bool(form.numeric) and is_total([names[form.numeric[-1]]])
-    if choices.na or has_sums or not are_numbers or (not choices.keep_total and _has_totals(file, form)):
+    if not can_stream(file, form, choices):
         return None
+    names = file.schema_arrow.names
     row_names = _row_names(path, file, form, memory_limit)
     form = form.with_classes((j, column(file, j)) for j in form.unknown)
     limit = limit_of(memory_limit)
@@ -74,11 +79,14 @@ def read(path: Path, first: Any, memory_limit: int | str | None, choices: Choice
     return found
 
 
-def bounded_footer(path: Path, memory_limit: int | str | None) -> None:
+def bounded_schema(path: Path, memory_limit: int | str | None) -> Any:
     with path.open("rb") as file:
         file.seek(-min(8, path.stat().st_size), os.SEEK_END)
         length = int.from_bytes(file.read(4), "little")
     bounded(f"{path}: its footer", _PARSED * min(length, path.stat().st_size), memory_limit, TRANSPOSED)
+    schema = opened(path).schema_arrow
+    bounded_width(path, len(schema.names), memory_limit, _COLUMN)
+    return schema
 
 
 def _has_totals(file: Any, form: Layout) -> bool:

@@ -19,12 +19,11 @@ from shiftsvd.io.formats.columns import (
     TRIPLETS,
     gather,
     in_order,
-    positions,
     texts,
 )
 from shiftsvd.io.formats.delimited import Rows
-from shiftsvd.io.formats.grid import GRIDS, Stored, stored_table
-from shiftsvd.io.formats.header import head_of
+from shiftsvd.io.formats.grid import GRIDS, Stored
+from shiftsvd.io.formats.header import Head, head_of
 from shiftsvd.io.formats.notices import check_table, log_findings, notice_header, notice_label
 from shiftsvd.io.formats.numpy_files import NpyRows
 from shiftsvd.io.formats.tally import refused
@@ -79,15 +78,13 @@ def with_classes(paths: Sequence[Path], format: str | None, choices: Choices) ->
 
 
 def _cells(path: Path, name: str, kind: str, choices: Choices) -> tuple[list[str] | None, Sequence[str]]:
-    if kind == "parquet":
-        file = parquet.opened(path)
-        names = file.schema_arrow.names
-        return None if name not in names else texts(parquet.column(file, names.index(name))), names
     head = head_of(path, "matrix", replace(choices, one_hot={}))
     if name not in head.called:
         return None, head.called
-    rows = Rows(path, head, choices, text=list(head.called).index(name))
-    return [cell for block in rows for cell in block.texts], head.called
+    place = list(head.called).index(name)
+    if kind == "parquet" and parquet.can_stream(file := parquet.opened(path), head.form, choices):
+        return texts(parquet.column(file, place)), head.called
+    return [cell for block in Rows(path, head, choices) for cell in texts(block.cells.column(place))], head.called
 
 
 def _values(cells: Sequence[str]) -> npt.NDArray[Any]:
@@ -110,11 +107,11 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
         refuse_settings(content, choices)
         if content not in GRIDS and split_element(path)[1] is not None:
             raise ValueError(f"{path}: this file holds one table. Pass it without the name of a table.")
-        stored = stored_table(path, memory_limit) if content == "Parquet" else None
+        head = head_of(path, key, choices, memory_limit)
         found = None
-        if stored is not None and not positions(stored.names, key):
-            found = parquet.read(path, stored.first, memory_limit, choices)
-        return _read_rows(path, key, memory_limit, choices) if found is None else found
+        if content == "Parquet" and not head.triplets:
+            found = parquet.read(path, head.form, memory_limit, choices)
+        return _read_rows(path, head, memory_limit, choices) if found is None else found
 
 
 def refuse_settings(content: str, choices: Choices) -> None:
@@ -126,14 +123,12 @@ def refuse_settings(content: str, choices: Choices) -> None:
         raise Refused(Setting(given[0]), f" applies to text files, got {got}. Remove it.")
 
 
-def _read_rows(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices) -> Opened:
-    head = head_of(path, key, choices, memory_limit)
+def _read_rows(path: Path, head: Head, memory_limit: int | str | None, choices: Choices) -> Opened:
     rows = Rows(path, head, choices, memory_limit)
     if head.triplets:
         choices.refuse_for("triplets", choices.of_texts)
-        found = gather(
-            path, rows.triplets(head.triplets), head.triplets, memory_limit, digits=not isinstance(head.source, Stored)
-        )
+        digits = not isinstance(head.source, Stored)
+        found = gather(path, rows.triplets(), head.triplets, memory_limit, digits=digits)
     else:
         notice_header(path, head.names)
         notice_label(path, head.called[0], head.form.why)

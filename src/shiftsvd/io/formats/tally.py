@@ -198,10 +198,10 @@ class Tally:
     name: str
     decimal: str = "."
     choices: Choices = field(default_factory=Choices)
-    text: bool = False  # whether the column holds texts
-    stores: bool = False  # whether the table stores numbers as such, so that they do not show how texts are written
     numbers: Numbers | None = None
     place: int = 0  # of the column among those of `numbers`
+    text: bool = False  # whether the column holds texts
+    stores: bool = False  # whether the table stores numbers as such, so that they do not show how texts are written
 
     def __post_init__(self) -> None:
         self._gaps = gaps_of((*(NO_CLASS if self.text else GAPS), *self.choices.na))
@@ -247,12 +247,6 @@ class Tally:
             self.n_gaps -= int(np.count_nonzero(~np.isnan(stored)))
             found.values[~np.isnan(stored)] = stored[~np.isnan(stored)]
         return found.values
-
-    def reads(self, column: Any) -> bool:
-        """Return False if parsed numbers may hide what only their texts show."""
-        values = column_of_numbers(column)
-        there = values[~np.isnan(values)]
-        return len(values) - len(there) == column.null_count and (self.proven or bool(np.all(there == np.floor(there))))
 
     def _unlike(self, found: Cells, first: int) -> npt.NDArray[np.intp]:
         """Parse cells that are written like the first odd one together; return the others."""
@@ -345,11 +339,6 @@ class Tally:
     @property
     def distinct(self) -> set[Any] | None:
         return self.distinct_texts if self.text else self.of.distinct.get(self.place, set(self.texts))
-
-    @property
-    def is_plain(self) -> bool:
-        is_odd = self.is_text or self.texts or self.units or self.limits or any(self.marks)
-        return (self.proven or self.whole) and not is_odd
 
     @property
     def seen(self) -> Iterator[Seen]:

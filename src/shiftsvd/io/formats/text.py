@@ -19,7 +19,6 @@ _DECODED = 8  # bytes of memory for each byte of the sample: raw, joined, decode
 # Bytes of text in a block, and its share of the memory limit: two blocks of text and the cells and numbers of one need
 # seven times the memory of its text.
 _BLOCK, _LEAST, _SHARE = 1 << 24, 1 << 16, 64
-_FIRST = 1 << 18  # bytes of text from which kinds of columns are known
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -109,10 +108,10 @@ class TextRows(NamedTuple):
     row_bytes: float = 8.0  # mean size of a row among the first ones
 
     def pieces(self, size: int, memory_limit: int | str | None) -> Iterator[bytes]:
-        """Yield the text in pieces of whole rows of about `size` bytes; the first one is small."""
+        """Yield the text in pieces of whole rows of about `size` bytes."""
         with opened(self.path, self.form, memory_limit) as stream:
             stream.read(self.skip)
-            rest, chunk = b"", stream.read(min(size, _FIRST))
+            rest, chunk = b"", stream.read(size)
             while chunk:
                 text, chunk = rest + chunk, stream.read(size)
                 end = _end_of_rows(text) if chunk else len(text)
@@ -207,8 +206,12 @@ def _cleaned(path: Path, stream: IO[bytes], how: TextForm, longest: int) -> Iter
         if how.comments:
             kept, quoted = _without(kept, how.comments, quoted)
         if how.blanks:
-            kept = "\n".join("\t".join(line.split()) for line in kept.split("\n"))
+            kept = tabbed(kept)
         yield kept.encode("utf-8")
+
+
+def tabbed(text: str) -> str:
+    return "\n".join("\t".join(line.split()) for line in text.split("\n"))
 
 
 def _without(text: str, comments: tuple[str, ...], quoted: bool) -> tuple[str, bool]:
