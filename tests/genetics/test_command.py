@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.genetics import pca
+from shiftsvd.genetics import GenotypeModel, pca
 from tests.support.commands import done, invoke
 from tests.support.genotype_files import others, streamed
 from tests.support.genotypes import assert_same_up_to_signs, explicit, genotypes, write
@@ -204,6 +204,25 @@ def test_scores_of_new_samples_are_projections(
     )
     want = ours.project(tmp_path / "new.bed").eigenvectors * np.sqrt(ours.eigenvalues * ours.n_used)
     np.testing.assert_allclose(scores(model, file), want, atol=1e-6 * np.sqrt(ours.eigenvalues[0] * ours.n_used))
+
+
+def _of_table(folder: Path) -> Path:
+    ss.PCA(2).fit(np.random.default_rng(0).random((9, 4))).save(folder / "table.safetensors")
+    return folder / "table.safetensors"
+
+
+@pytest.mark.parametrize("options", [(), ("--scale", "none"), ("--shift", "none")])
+def test_a_model_of_the_command_projects_in_python(bed: Path, tmp_path: Path, options: Any) -> None:
+    done("fit", bed, "-k", 2, "-o", tmp_path / "out", *options)
+    path, new = tmp_path / "out" / "model.safetensors", write(tmp_path / "new.bed", others())
+    model = ss.load_model(path, GenotypeModel)
+    found, wanted = model.project(new), scores(path, new)
+    np.testing.assert_allclose(found.eigenvectors * model.singular_values_, wanted, rtol=1e-6)
+    model.save(tmp_path / "again.safetensors")
+    again = ss.load_model(tmp_path / "again.safetensors", GenotypeModel)
+    np.testing.assert_array_equal(again.project(new).eigenvectors, found.eigenvectors)
+    np.testing.assert_array_equal(scores(tmp_path / "again.safetensors", new), wanted)
+    assert not isinstance(ss.load_model(_of_table(tmp_path)), GenotypeModel)
 
 
 def test_the_model_says_what_it_does_with_gaps(bed: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`shiftsvd.genetics.pca`: principal components of genotypes in PLINK files, and the fitted components."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
@@ -9,11 +10,11 @@ from typing import Any, Unpack, get_args
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd import Info, SVDResult, svd
+from shiftsvd import PCA, Info, SVDResult, svd
 from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import Panel, Vector, generator
 from shiftsvd.extend.running import Outputs, Refused, Resources, Setting, SolverName, plural, refuse
-from shiftsvd.genetics.components import Patterson, TracyWidom
+from shiftsvd.genetics.components import Patterson, TracyWidom, patterson_scale
 from shiftsvd.genetics.extension import Chromosomes, MatchName, ProjectName, ScoresScale
 from shiftsvd.genetics.files import (
     RESULTS,
@@ -34,8 +35,79 @@ from shiftsvd.genetics.variants import Mask, Samples, Variants
 from shiftsvd.solvers import Solver
 
 
+class Projects(ABC):
+    """Base class of models of genotypes, which project new samples."""
+
+    def project(
+        self,
+        bed: Beds,
+        *,
+        project: ProjectName = "lsq",
+        match: MatchName = "auto",
+        trust_ambiguous: bool = False,
+        memory_limit: int | str | None = None,
+    ) -> Projection:
+        """Project new samples onto the components, with the allele frequencies of the training samples.
+
+        Parameters
+        ----------
+        bed : path, or a list of paths
+            One file, or one file per chromosome with the same samples. Variants are matched by chromosome, position and
+            alleles, in any order. Genotypes of variants with swapped alleles or of the other strand are recoded to
+            count the allele that the model counts.
+        project : "lsq", "oadp" or "mean"
+            "lsq": least squares on the genotypes that are not missing, as EIGENSOFT's lsqproject. "oadp": online
+            augmentation, decomposition and Procrustes, which corrects the shrinkage of scores that occurs with more
+            variants than training samples. "mean": replace absent and missing genotypes by the mean of the training
+            samples, which shrinks scores by the share of these genotypes.
+        match : "auto", "position" or "name"
+            "position" and "name": match variants by position or by name alone. "auto": match by position, and by name
+            where a position is unknown (0) or where the files use different genome builds.
+        trust_ambiguous : bool
+            Keep variants with alleles A and T, or C and G. Both files must then use the same strand.
+        memory_limit : int (bytes) or str such as "2GB", optional
+            If the samples do not fit in this limit, they are projected in groups, and the files are read again for each
+            group. Default: half of the available memory.
+
+        Returns
+        -------
+        Projection
+            Scores of the new samples, and how many variants were matched.
+
+        Raises
+        ------
+        ValueError
+            If the files have no variant in common, or if names and positions point to different variants and the
+            alleles do not show which are right.
+
+        Notes
+        -----
+        Scores are 0 on components with eigenvalue 0, along which the training samples do not differ.
+
+        Projection reads the variants in common once. If variants are absent or genotypes are missing, a second read
+        computes standard errors, which assume that genotypes are missing at random. To account for linkage, these
+        errors are estimated from sums over 50 segments of the genome with equal numbers of variants.
+
+        With many more variants than training samples, scores of new samples are nearer to 0 than those of training
+        samples of the same population (Lee, Zou & Wright 2010). "oadp" corrects this.
+
+        References
+        ----------
+        Patterson, Price & Reich (2006), Population structure and eigenanalysis (EIGENSOFT); Zhang, Dey & Lee (2020),
+        Fast and robust ancestry prediction using principal component analysis; Privé, Luu, Blum, McGrath &
+        Vilhjálmsson (2020), Efficient toolkit implementing best practices for principal component analysis of
+        population genetic data.
+        """
+        return projected(self.basis, Fileset.of(listed(bed)), project, match, trust_ambiguous, memory_limit)
+
+    @property
+    @abstractmethod
+    def basis(self) -> Basis:
+        """Loadings, means, scales and singular values, as `Projection` needs them."""
+
+
 @dataclass(frozen=True, eq=False)
-class GenotypePCA:
+class GenotypePCA(Projects):
     """Principal components of genotypes, with the names of samples and variants.
 
     `shiftsvd.save_model` writes them to a file.
@@ -122,71 +194,8 @@ class GenotypePCA:
         removed += f", {self.n_filtered} by filters" * (self.n_filtered > 0)
         return f"<{k} components of {m} samples x {self.n_used} variants ({removed})>"
 
-    def project(
-        self,
-        bed: Beds,
-        *,
-        project: ProjectName = "lsq",
-        match: MatchName = "auto",
-        trust_ambiguous: bool = False,
-        memory_limit: int | str | None = None,
-    ) -> Projection:
-        """Project new samples onto the components, with the allele frequencies of the training samples.
-
-        Parameters
-        ----------
-        bed : path, or a list of paths
-            One file, or one file per chromosome with the same samples. Variants are matched by chromosome, position and
-            alleles, in any order. Genotypes of variants with swapped alleles or of the other strand are recoded to
-            count the allele that the model counts.
-        project : "lsq", "oadp" or "mean"
-            "lsq": least squares on the genotypes that are not missing, as EIGENSOFT's lsqproject. "oadp": online
-            augmentation, decomposition and Procrustes, which corrects the shrinkage of scores that occurs with more
-            variants than training samples. "mean": replace absent and missing genotypes by the mean of the training
-            samples, which shrinks scores by the share of these genotypes.
-        match : "auto", "position" or "name"
-            "position" and "name": match variants by position or by name alone. "auto": match by position, and by name
-            where a position is unknown (0) or where the files use different genome builds.
-        trust_ambiguous : bool
-            Keep variants with alleles A and T, or C and G. Both files must then use the same strand.
-        memory_limit : int (bytes) or str such as "2GB", optional
-            If the samples do not fit in this limit, they are projected in groups, and the files are read again for each
-            group. Default: half of the available memory.
-
-        Returns
-        -------
-        Projection
-            Scores of the new samples, and how many variants were matched.
-
-        Raises
-        ------
-        ValueError
-            If the files have no variant in common, or if names and positions point to different variants and the
-            alleles do not show which are right.
-
-        Notes
-        -----
-        Scores are 0 on components with eigenvalue 0, along which the training samples do not differ.
-
-        Projection reads the variants in common once. If variants are absent or genotypes are missing, a second read
-        computes standard errors, which assume that genotypes are missing at random. To account for linkage, these
-        errors are estimated from sums over 50 segments of the genome with equal numbers of variants.
-
-        With many more variants than training samples, scores of new samples are nearer to 0 than those of training
-        samples of the same population (Lee, Zou & Wright 2010). "oadp" corrects this.
-
-        References
-        ----------
-        Patterson, Price & Reich (2006), Population structure and eigenanalysis (EIGENSOFT); Zhang, Dey & Lee (2020),
-        Fast and robust ancestry prediction using principal component analysis; Privé, Luu, Blum, McGrath &
-        Vilhjálmsson (2020), Efficient toolkit implementing best practices for principal component analysis of
-        population genetic data.
-        """
-        return projected(self.basis, Fileset.of(listed(bed)), project, match, trust_ambiguous, memory_limit)
-
     @property
     def basis(self) -> Basis:
-        """Loadings, means, scales and singular values, as `Projection` needs them."""
         p = self.frequencies
         scale = np.where(self.used, np.sqrt(2 * p * (1 - p)), 1)
         lengths = np.sqrt(self.eigenvalues * self.n_used)
@@ -228,6 +237,42 @@ class GenotypePCA:
                 sample_list(outputs.part(projected), Samples(*(each[~self.learned] for each in self.samples)))
             eigenval(outputs.part(values), self.eigenvalues)
             eigenvec_allele(outputs.part(weights), self.variants.at(self.used), self.loadings[self.used])
+
+
+class GenotypeModel(PCA, Projects):
+    """The model of a fit by the command, as `shiftsvd.load_model` returns it: a `PCA` that projects genotypes.
+
+    Its attribute `variants_` has the names, positions and alleles of the variants. `PCA` documents the arguments and
+    the other attributes.
+
+    See Also
+    --------
+    genetics.GenotypePCA : The components that `genetics.pca` returns.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, shiftsvd
+    >>> from bed_reader import to_bed
+    >>> from click.testing import CliRunner
+    >>> from shiftsvd.cli import main
+    >>> G = np.random.default_rng(0).integers(0, 3, (20, 50)).astype(np.float32)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     to_bed(f"{folder}/a.bed", G)
+    ...     fit = f"fit {folder}/a.bed -k 2 --no-report -o {folder}/a"
+    ...     _ = CliRunner().invoke(main, fit.split())
+    ...     found = shiftsvd.load_model(f"{folder}/a/model.safetensors").project(f"{folder}/a.bed")
+    >>> found.eigenvectors.shape, found.n_used
+    ((20, 2), 50)
+    """
+
+    variants_: Variants
+
+    @property
+    def basis(self) -> Basis:
+        components = self.components_.astype(np.float64).T
+        used = patterson_scale(self.mean_)[1] if self.shift is not None else np.any(components != 0, axis=1)
+        scale = np.ones(len(used)) if self.scale_ is None else self.scale_
+        return Basis(self.variants_, used, self.mean_, scale, components, self.singular_values_.astype(np.float64))
 
 
 def pca(

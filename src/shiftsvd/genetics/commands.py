@@ -52,7 +52,7 @@ from shiftsvd.genetics.files import (
 from shiftsvd.genetics.kinship import kin0
 from shiftsvd.genetics.lists import LabelTable
 from shiftsvd.genetics.matching import n_ambiguous
-from shiftsvd.genetics.projection import Basis, Scores, Target
+from shiftsvd.genetics.projection import Scores, Target
 from shiftsvd.genetics.scan import SelectionScan, selection_scan
 from shiftsvd.genetics.selection import OF_SAMPLES, Cohort, Filters, Selection, selected
 from shiftsvd.genetics.variants import Samples, Variants, autosomal, read_sample_column
@@ -366,7 +366,7 @@ class GenotypeHooks(Hooks):
 
     def _projected(self, pca: Any) -> tuple[Table, Iterator[tuple[int, Block]]]:
         settings, extra, files = self.settings, self.settings.extra, self.read()
-        target = Target.of(_basis(pca), files, extra["match"] or "auto", extra["trust_ambiguous"])
+        target = Target.of(pca.basis, files, extra["match"] or "auto", extra["trust_ambiguous"])
         method = cast("ProjectName", extra["project"] or "lsq")
         _report_match(target, settings.quiet)
         components, form = component_names(target.basis.loadings.shape[1]), table_format(str(settings.out))
@@ -413,7 +413,7 @@ class GenotypeHooks(Hooks):
             return None
         self._knows_alleles(pca, Path(model))
         opened = Fileset.of([Path(file) for file in files], self.settings.key, self.settings.memory)
-        target = Target.of(_basis(pca), opened)
+        target = Target.of(pca.basis, opened)
         found = {"model": model, "file": opened.name, "samples": opened.shape[0]}
         return found | {"variants": int(np.count_nonzero(target.basis.used))} | target.match.counts
 
@@ -456,15 +456,6 @@ def _write_scan(path: Path, scan: SelectionScan, variants: Variants) -> None:
     )
     with path.open("wb") as file, csv_table(file, table) as write:
         write_rows([(0, np.column_stack([scan.z_scores, scan.statistics, scan.p_values]))], [write])
-
-
-def _basis(pca: BatchPCA | GenotypePCA) -> Basis:
-    if isinstance(pca, GenotypePCA):
-        return pca.basis
-    components = pca.components_.astype(np.float64).T
-    used = patterson_scale(pca.mean_)[1] if pca.shift is not None else np.any(components != 0, axis=1)
-    scale = np.ones(len(used)) if pca.scale_ is None else pca.scale_
-    return Basis(pca.variants_, used, pca.mean_, scale, components, pca.singular_values_.astype(np.float64))
 
 
 def _score_rows(groups: Iterator[Scores], factors: Any, width: int, file: str) -> Iterator[tuple[int, Block]]:

@@ -1,10 +1,25 @@
 """Rules for the attributes of genotype models in files."""
 
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 
-from shiftsvd.extend.models import ByName, Kind, Value, count, fields, instance_of, must, numbers, same_check, texts
+from shiftsvd.extend.models import (
+    KINDS as OF_CORE,
+)
+from shiftsvd.extend.models import (
+    ByName,
+    Kind,
+    Value,
+    count,
+    fields,
+    instance_of,
+    must,
+    numbers,
+    same_check,
+    texts,
+)
 
 
 def _used_as_frequent(settings: ByName, fitted: ByName) -> None:
@@ -15,7 +30,15 @@ def _used_as_frequent(settings: ByName, fitted: ByName) -> None:
     must(removed <= unused, "n_left_out + n_filtered", "not exceed the number of unused variants", removed)
 
 
+def _made(cls: type[Any], settings: ByName, fitted: ByName) -> Any:
+    if "variants_" in fitted:
+        from shiftsvd.genetics.analysis import GenotypeModel as cls  # imports scikit-learn
+    return OF_CORE["PCA"].made(cls, settings, fitted)
+
+
 KINDS: Final = {
+    "PCA": replace(OF_CORE["PCA"], made=_made),  # the command writes this kind for genotypes, too
+    "GenotypeModel": replace(OF_CORE["PCA"], module="shiftsvd.genetics"),
     "GenotypePCA": Kind(
         "shiftsvd.genetics",
         {
