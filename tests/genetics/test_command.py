@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.genetics import GenotypeModel, pca
+from shiftsvd.genetics import GenotypeModel, GenotypePCA, pca
+from shiftsvd.model_file import save_model
 from tests.support.commands import done, invoke
 from tests.support.genotype_files import others, streamed
 from tests.support.genotypes import assert_same_up_to_signs, explicit, genotypes, write
@@ -143,6 +144,26 @@ def test_what_cannot_be_is_refused(bed: Path, options: Any, message: str) -> Non
 def test_a_limit_of_zero_is_a_limit(bed: Path, G: Any) -> None:
     told = json.loads(done("fit", bed, "-k", 2, "--geno", 0, "--json").stdout)
     assert told["removed"] == {"geno": np.isnan(G).any(axis=0).sum()}
+
+
+def test_thresholds_of_filters_are_in_the_result_and_in_the_model(bed: Path, tmp_path: Path) -> None:
+    (tmp_path / "some.txt").write_text("rs1\nrs2\n")
+    options = ("--maf", 0.05, "--geno", 0, "--hwe", 1e-9, "--hwe-midp", "--exclude", tmp_path / "some.txt")
+    options += ("--indep-pairwise", "50", 5, 0.2, "--exclude-long-range", "hg38", "--unrelated", 0.4)
+    told = json.loads(done("fit", bed, "-k", 2, *options, "--json", "-o", tmp_path / "out").stdout)
+    found = told["settings"]
+    wanted = {"maf": 0.05, "geno": 0, "hwe": 1e-9, "hwe_midp": True, "unrelated": 0.4, "exclude_long_range": "hg38"}
+    assert wanted.items() <= found.items()
+    assert (found["indep_pairwise"], found["exclude"]) == (["50", 5, 0.2], str(tmp_path / "some.txt"))
+    assert not {"mind", "keep", "indep_order"} & set(found)
+    model = ss.load_model(tmp_path / "out" / "model.safetensors", GenotypeModel)
+    texts = {"indep_pairwise": "50 5 0.2", "exclude": str(tmp_path / "some.txt"), "chromosomes": "autosomes"}
+    assert model.filters == wanted | texts
+    assert json.loads(done("info", tmp_path / "out" / "model.safetensors", "--json").stdout)["filters"] == model.filters
+    own = pca(bed, 2, **wanted, indep_pairwise=(50, 5, 0.2), exclude=["rs1", "rs2"])
+    save_model(own, tmp_path / "own.safetensors")
+    again = ss.load_model(tmp_path / "own.safetensors", GenotypePCA)
+    assert again.filters == own.filters == wanted | texts | {"exclude": "2 names"}
 
 
 @pytest.fixture

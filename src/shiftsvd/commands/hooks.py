@@ -124,7 +124,7 @@ class Hooks:
     """
 
     recorded: ClassVar[tuple[str, ...]] = ()  # options of the extension to list among the settings in result.json
-    decisive: ClassVar[tuple[str, ...]] = ()  # options of the extension that numbers depend on
+    decisive: ClassVar[tuple[str, ...]] = ()  # options that numbers depend on; result.json lists them if they are set
     files: ClassVar[tuple[str, ...]] = ()  # names of all files that the extension may write into the folder
     models: ClassVar[tuple[str, ...]] = ()  # "module:class" of models that `transform` accepts besides PCA
 

@@ -1,7 +1,7 @@
 """Settings of a subcommand as one typed value; each field declares its option."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,8 +28,12 @@ FORMATS: Final = (*get_args(FormatName), *merged("formats"))
 OF_RESULTS: Final = (
     *(
         "k",
+        "key",
+        "orient",
         "feature_types",
         "var_names",
+        "measurement",
+        "obs_query",
         "join",
         "mixed",
         "preprocess",
@@ -445,6 +449,11 @@ class Settings:
         own = self.where | {name: getattr(self, name) for name in names} | {"choices": vars(self.choices)}
         own["files"] = [public_address(file) if is_address(file) else file for file in self.files]  # tokens expire
         return json.dumps(own | {name: self.extra[name] for name in extra}, default=list)
+
+    def given(self, names: Iterable[str]) -> dict[str, Any]:
+        """Return the options of extensions that the user set, with their values; 0 counts as a value."""
+        found = {name: self.extra.get(name) for name in names}
+        return {name: value for name, value in found.items() if value is not None and value is not False}
 
     def changed(self, **values: Any) -> Self:
         """Replace settings, including those of extensions."""

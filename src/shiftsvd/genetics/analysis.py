@@ -138,6 +138,8 @@ class GenotypePCA(Projects):
         Number of variants that other filters removed.
     learned : array of bool, of shape (n_samples,), or None
         Mask of the training samples; the other samples were projected. None if all samples are training samples.
+    filters : dict
+        Settings of the filters, such as ``{"chromosomes": "autosomes", "maf": 0.01}``.
     removed : dict
         Number of variants or samples that each filter removed, in the order of the filters; not saved in model files.
     tracy_widom : TracyWidom, or None
@@ -177,6 +179,7 @@ class GenotypePCA(Projects):
     removed: Mapping[str, int] = field(default_factory=dict)
     tracy_widom: TracyWidom | None = None
     scan: SelectionScan | None = None
+    filters: Mapping[str, str | float] = field(default_factory=dict)
 
     @property
     def n_used(self) -> int:
@@ -242,7 +245,7 @@ class GenotypePCA(Projects):
 class GenotypeModel(PCA, Projects):
     """The model of a fit by the command, as `shiftsvd.load_model` returns it: a `PCA` that projects genotypes.
 
-    Its attribute `variants_` has the names, positions and alleles of the variants. `PCA` documents the arguments and
+    Its attribute `variants_` has the names, positions and alleles of the variants, `filters` the settings of the filters. `PCA` documents the arguments and
     the other attributes.
 
     See Also
@@ -397,6 +400,7 @@ def pca(
         cohort.removed,
         matrix.tracy_widom(U, S, rng, resources) if tracy_widom else None,
         _selection_scan(cohort, matrix, U, resources) if scan else None,
+        selection.given,
     )
 
 

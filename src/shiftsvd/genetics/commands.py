@@ -81,6 +81,7 @@ class GenotypeHooks(Hooks):
     cohort: Cohort | None = None
     label_table: LabelTable | None = None
     sample_labels: Sequence[str] = ()
+    filters: Mapping[str, str | float]
     message_of_labels = ""
     test: TracyWidom
     scan: SelectionScan
@@ -90,11 +91,6 @@ class GenotypeHooks(Hooks):
         settings = self.settings
         kinds = (settings.format or path.suffix.lower().removeprefix(".") for path in settings.paths)
         return settings.orient != "rows" and all(kind in ("bed", "pgen") for kind in kinds)
-
-    def given(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return the options that the user set, with their values; 0 counts as a value."""
-        found = {name: self.settings.extra.get(name) for name in names}
-        return {name: value for name, value in found.items() if value is not None and value is not False}
 
     def refuse(self, given: Iterable[str]) -> None:
         for name in given:
@@ -129,7 +125,7 @@ class GenotypeHooks(Hooks):
         if settings.scale == SCALE and settings.shift != "mean":
             raise ValueError(f"--scale {SCALE} requires --shift mean, got --shift {settings.shift}. Remove --shift.")
         if not self.are_genotypes:
-            self.refuse(self.given(("chromosomes", "autosome", "labels", "scores_scale", *NAMES, *_TESTS)))
+            self.refuse(self.settings.given(("chromosomes", "autosome", "labels", "scores_scale", *NAMES, *_TESTS)))
             return {}
         if len(settings.files) > 1 and settings.stack == "rows":
             raise ValueError(f"{file}: {COHORTS}")
@@ -152,7 +148,7 @@ class GenotypeHooks(Hooks):
                 "--scores-scale uses eigenvalues of the relationship matrix, so it requires --scale "
                 f"{SCALE} and --shift mean. Remove --scale and --shift, or --scores-scale."
             )
-        if self.given(_TESTS) and scale != SCALE:
+        if self.settings.given(_TESTS) and scale != SCALE:
             tests = " and ".join(map(option_of, _TESTS))
             raise click.UsageError(f"{tests} require --scale {SCALE} and --shift mean. Remove --scale and --shift.")
         chromosomes, label = settings.extra["chromosomes"] or "autosomes", settings.label_column
@@ -163,24 +159,24 @@ class GenotypeHooks(Hooks):
         return own | {"label_column": label}
 
     def outputs(self) -> Mapping[str, str | Path]:
-        files: dict[str, str | Path] = {name: f"{name}.csv" for name in self.given(_TESTS)}
+        files: dict[str, str | Path] = {name: f"{name}.csv" for name in self.settings.given(_TESTS)}
         out = Path(str(self.settings.out))
         folder = out if out.name.strip(".") else out.resolve()
         kinds: tuple[str, ...] = RESULTS if self.settings.filled and self.settings.scale == SCALE else ()
         if self.are_genotypes and self.settings.report is not False and find_spec("matplotlib"):
             files["genome"] = PICTURE
-        kinds += RELATIVES if self.given(("unrelated",)) else ()
+        kinds += RELATIVES if self.settings.given(("unrelated",)) else ()
         return files | {kind: folder.with_name(f"{folder.name}.{kind}") for kind in kinds}
 
     def open(self) -> tuple[Observed, Names] | None:
-        settings, filters = self.settings, self.given(NAMES)
+        settings, filters = self.settings, self.settings.given(NAMES)
         if not self.are_genotypes:
             return None
         settings.choices.refuse_for("genotypes")
         if "indep_order" in filters:
             filters["indep_order"] = int(filters["indep_order"])
         selection = Selection(settings.extra["chromosomes"], **filters)
-        whole = self.read()
+        self.filters, whole = selection.given, self.read()
         self._read_labels(whole)  # before the filters read the genotypes
         self.cohort = selected(whole, selection, settings.resources)
         files = self.cohort.files
@@ -233,7 +229,7 @@ class GenotypeHooks(Hooks):
                 run.score_factors = self._factors(run, self.settings.extra["scores_scale"])
         if cohort is None:
             return
-        pca.variants_ = cohort.files.variants
+        pca.variants_, pca.filters = cohort.files.variants, self.filters
         pca.info_ = replace(pca.info_, n_missing=sum(map(n_missing, cohort.training.parts)))
         run.beside = variant_columns(pca.variants_)
         results = ({"absent": cohort.absent} if cohort.absent else {}) | self._tests(run, cohort)
@@ -245,7 +241,7 @@ class GenotypeHooks(Hooks):
     def _tests(self, run: Run, cohort: Cohort) -> dict[str, Any]:
         settings, pca, A = self.settings, run.pca, run.A
         results: dict[str, Any] = {}
-        if not self.given(_TESTS):
+        if not self.settings.given(_TESTS):
             return results
         assert isinstance(A, Operator)
         S = pca.singular_values_.astype(np.float64)
@@ -337,7 +333,7 @@ class GenotypeHooks(Hooks):
     # transform
 
     def score(self, model: Path, pca: Any) -> tuple[Table, Iterator[tuple[int, Block]]] | None:
-        settings, given = self.settings, list(self.given(_OF_TRANSFORM))
+        settings, given = self.settings, list(self.settings.given(_OF_TRANSFORM))
         if settings.extra["trust_order"] and len(given) > 1:
             raise click.UsageError(f"--trust-order ignores alleles. Remove {option_of(given[0])} or --trust-order.")
         self.stacked = len(settings.files) > 1 and settings.stack == "rows"
@@ -404,7 +400,8 @@ class GenotypeHooks(Hooks):
         variants = getattr(pca, "variants_", None)
         if variants is None:
             return {}
-        return {"variants": {"known": len(variants.names), "ambiguous": n_ambiguous(variants)}}
+        known = {"known": len(variants.names), "ambiguous": n_ambiguous(variants)}
+        return {"variants": known, "filters": getattr(pca, "filters", None)}
 
     def compare(self, model: str, files: Sequence[str]) -> Mapping[str, Any] | None:
         pca: Any = model_in(model, BatchPCA, GenotypePCA)

@@ -11,6 +11,7 @@ from shiftsvd.extend.models import (
 from shiftsvd.extend.models import (
     ByName,
     Kind,
+    Sizes,
     Value,
     count,
     fields,
@@ -30,15 +31,22 @@ def _used_as_frequent(settings: ByName, fitted: ByName) -> None:
     must(removed <= unused, "n_left_out + n_filtered", "not exceed the number of unused variants", removed)
 
 
+def _filters(name: str, value: Any, sizes: Sizes) -> None:
+    fits = isinstance(value, dict) and all(isinstance(each, str | float | int) for each in value.values())
+    must(fits, name, "be texts and numbers by name", value)
+
+
 def _made(cls: type[Any], settings: ByName, fitted: ByName) -> Any:
     if "variants_" in fitted:
         from shiftsvd.genetics.analysis import GenotypeModel as cls  # imports scikit-learn
     return OF_CORE["PCA"].made(cls, settings, fitted)
 
 
+# The command writes this kind for genotypes, too.
+_PCA: Final = replace(OF_CORE["PCA"], sometimes={**OF_CORE["PCA"].sometimes, "filters": _filters}, made=_made)
 KINDS: Final = {
-    "PCA": replace(OF_CORE["PCA"], made=_made),  # the command writes this kind for genotypes, too
-    "GenotypeModel": replace(OF_CORE["PCA"], module="shiftsvd.genetics"),
+    "PCA": _PCA,
+    "GenotypeModel": replace(_PCA, module="shiftsvd.genetics"),
     "GenotypePCA": Kind(
         "shiftsvd.genetics",
         {
@@ -51,7 +59,7 @@ KINDS: Final = {
             "used": numbers("n", "bool"),
             "info": instance_of("Info"),
         },
-        {**same_check(count(least=0), "n_left_out n_filtered"), "learned": numbers("m", "bool")},
+        {**same_check(count(least=0), "n_left_out n_filtered"), "learned": numbers("m", "bool"), "filters": _filters},
         agree=_used_as_frequent,
         made=lambda cls, settings, fitted: cls(**fitted),
     )

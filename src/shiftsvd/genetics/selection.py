@@ -1,7 +1,8 @@
 """Filter samples and variants as PLINK does, in PLINK's order, and find unrelated samples."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict, Unpack, get_args
 
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.extend.operators import Vector
-from shiftsvd.extend.running import Refused, Resources, Setting, few, refuse
+from shiftsvd.extend.running import Refused, Resources, Setting, few, plural, refuse
 from shiftsvd.genetics.extension import SHARES, Build, Chromosomes
 from shiftsvd.genetics.files import Beds, CallCounts, Fileset, call_counts, listed, missing_by_sample
 from shiftsvd.genetics.kinship import Kinship, RelatedPairs, kinship_matrix, unrelated_mask
@@ -164,6 +165,19 @@ class Selection:
             raise refuse("indep_order", "be 1 or 2", self.indep_order)
         if self.indep_pairwise is not None:
             windows_of(self.indep_pairwise)
+
+    @property
+    def given(self) -> dict[str, str | float]:
+        """The filters that are set, for model files; a list of names as its length."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        off = {each.name: each.default for each in fields(self)} | {"chromosomes": None}
+        return {name: _stored(name, value) for name, value in found.items() if value != off[name]}
+
+
+def _stored(name: str, value: Any) -> str | float:
+    if isinstance(value, float | int | str | PathLike):
+        return value if isinstance(value, float | int) else str(value)
+    return " ".join(map(str, value)) if name == "indep_pairwise" else plural(len(value), "name")
 
 
 def windows_of(given: Sequence[Any]) -> Windows:
