@@ -295,3 +295,60 @@ def test_files_that_exist_are_not_replaced_and_nothing_is_left_half_done(bed: Pa
     assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and file != fam} == {
         file: content for file, content in before.items() if file != fam
     }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--scores-scale", "sqrt"), "--scores-scale needs an output folder"),
+        (("--dtype", "float64"), "--dtype needs an output folder"),
+        (("--labels", __file__, "-o", "out", "--no-report"), "Remove --no-report."),
+        (("--var-names", "gene_ids"), "--var-names has no effect on genotypes. Remove it."),
+        (("--obs-query", "x == 1"), "--obs-query has no effect on genotypes. Remove it."),
+    ],
+)
+def test_options_of_a_fit_without_effect_are_refused(bed: Path, options: Any, message: str) -> None:
+    result = invoke("fit", bed, "-k", 2, *options)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("options", [("--max-absent", 0.5), ("--feature-types", "all"), ("--drop", "x")])
+def test_options_of_a_projection_without_effect_are_refused(bed: Path, tmp_path: Path, options: Any) -> None:
+    done("fit", bed, "-k", 2, "-o", tmp_path / "out", "--no-report")
+    result = invoke("transform", tmp_path / "out" / "model.safetensors", bed, "-o", "-", *options)
+    assert result.exit_code in (1, 2)
+    assert "genotypes. Remove" in result.stderr
+
+
+def test_info_describes_genotypes_and_its_command_works(tmp_path: Path) -> None:
+    G = genotypes(60, 300)
+    places = {"chromosome": ["1"] * 200 + ["X"] * 90 + ["MT"] * 10, "sex": [i % 3 for i in range(60)]}
+    names = {"sid": ["rs3094315", "rs3131972", *(f"rs{j}" for j in range(298))]}
+    at = {"bp_position": [752566, 752721, *range(800_000, 800_298)]}
+    bed = write(tmp_path / "a.bed", G, father=["0"] * 50 + ["f"] * 10, **places, **names, **at)
+    told = json.loads(done("info", bed, "--json").stdout)
+    assert (told["chromosomes"], told["not_on_autosomes"]) == ({"1": 200, "X": 90, "MT": 10}, 100)
+    assert (told["genome_build"], told["founders"]) == ("GRCh37", 50)
+    assert told["sex"] == {"unknown": 20, "male": 20, "female": 20}
+    missing, p = np.isnan(G), np.nanmean(G[:50], axis=0) / 2
+    for name, values in (("maf", np.minimum(p, 1 - p)), ("missing_by_variant", missing.mean(axis=0))):
+        np.testing.assert_allclose([*told[name].values()], np.quantile(values, np.arange(5) / 4), rtol=6e-3)
+    np.testing.assert_allclose(told["missing_by_sample"]["largest"], missing.mean(axis=1).max(), rtol=6e-3)
+    line = told["command"].split()
+    assert "--indep-pairwise 50 5 0.2" in told["command"]
+    assert "--missing" not in line
+    assert told["command"].count("--exclude-long-range hg19") == 1
+    done(*line[1:], "-k", 2)
+
+
+def test_the_report_counts_filters_and_draws_relatives_as_projected(tmp_path: Path) -> None:
+    G = genotypes(60, 300, gaps=0)
+    G[7] = G[3]
+    bed = write(tmp_path / "a.bed", G, pheno=[f"p{i % 2}" for i in range(60)])
+    options = ("--maf", 0.1, "--unrelated", 0.3, "--tracy-widom", "--label-column", "PHENO1")
+    done("fit", bed, "-k", 2, *options, "-o", tmp_path / "out")
+    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    for part in ("<dt>--maf 0.1</dt>", "1 related sample removed from the fit", "<dt>Tracy-Widom test</dt>"):
+        assert part in text
+    assert "The projected sample is drawn as a diamond" in text

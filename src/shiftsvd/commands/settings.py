@@ -164,7 +164,8 @@ class Settings:
         default=False,
     )
     label_column: str | None = option(
-        "Column of a table, or of obs, whose labels colour the scores in the report. It is not used as a feature.",
+        "Column of a table, of obs, or of a .fam or .psam (SEX, PHENO1), whose labels colour the scores in the report. It is "
+        "not used as a feature.",
         metavar="COLUMN",
     )
 
@@ -484,7 +485,7 @@ class Settings:
                 "--missing."
             )
         if self.out is None:
-            for option in ("scores", "report", "components", "label_column", "supplementary", "contributions"):
+            for option in ("scores", "report", "components", "label_column", "supplementary", "contributions", "dtype"):
                 need_folder(option, getattr(self, option))
         if self.missing == "em":
             penalty, max_iter = "auto" if self.penalty is None else self.penalty, self.max_iter or MAX_ITER
@@ -502,7 +503,7 @@ def check_files(settings: Settings) -> None:
     if len(files) > 1 and stack is None:
         raise click.UsageError(
             f"{len(files):,} files need --stack rows (if each has different samples) or --stack columns (if each has "
-            "different features)."
+            "different features, such as a chromosome)."
         )
     if settings.join is not None and (stack != "rows" or len(files) < 2):
         raise click.UsageError("--join needs several files and --stack rows.")

@@ -378,8 +378,8 @@ def leave_out_components(run: Run, outputs: Outputs, paths: dict[str, Path]) -> 
 
 def write_scores(
     run: Run, hooks: Sequence[Hooks], paths: Mapping[str, Path], outputs: Outputs, more: Sequence[Write] = ()
-) -> list[Any]:
-    """Write the scores to all requested files in one pass, and return their rasters for the report."""
+) -> tuple[list[Any], list[Any]]:
+    """Write the scores to all requested files in one pass; return rasters of all and of projected samples."""
     pca, A, samples = run.pca, run.A if run.scored is None else run.scored, run.names.samples
     dtype = np.dtype(run.settings.dtype or A.dtype)
     table = Table(component_names(pca.n_components_), A.shape[0], dtype, samples)
@@ -392,10 +392,18 @@ def write_scores(
         for each in hooks:
             writes += map(stack.enter_context, each.writers(run, table, paths, outputs))
         rasters = score_rasters(pca) if "report" in paths else []
-        writes += [lambda first, block, add=raster.add: add(block) for raster in rasters]
+        news = score_rasters(pca) if rasters and run.projected is not None else []  # drawn over the others
+
+        def add(first: int, block: Any) -> None:
+            for raster in rasters:
+                raster.add(block)
+            for raster in news:
+                raster.add(block[run.projected[first : first + len(block)]])
+
+        writes += [add] if rasters else []
         if writes:
             write_rows(pca.iter_scores(A, covariates=run.covariates), writes)
-    return rasters
+    return rasters, news
 
 
 def score_rasters(pca: Any) -> list[Any]:
@@ -411,7 +419,7 @@ def write_files(
     result: Result,
     paths: Mapping[str, Path],
     outputs: Outputs,
-    rasters: list[Any],
+    rasters: tuple[list[Any], list[Any]],
     colors: Any,
     supplementary: Any,
 ) -> None:
@@ -433,9 +441,10 @@ def write_files(
         report.write(
             outputs.part(paths["report"]),
             pca,
-            scores=rasters or None,
+            scores=rasters[0] or None,
             samples=run.names.samples,
-            source=result.source,
+            new_scores=rasters[1] or None,
+            source=result.source | run.facts,
             command=typed(),
             names=result.features,
             colors=colors,

@@ -67,6 +67,7 @@ _PHENOTYPE_MISSING: Final = "-9"  # PLINK's code
 _LEAST_P: Final = 1e-300  # smaller p values lose digits or become 0
 _LEVEL: Final = 0.05  # of the Tracy-Widom test
 _OF_TRANSFORM: Final = ("project", "match", "trust_ambiguous", "trust_order", "scores_scale")
+_OF_OTHERS: Final = ("feature_types", "var_names", "measurement", "obs_query", "max_absent")  # other formats
 _MIN_MATCHED: Final = 0.5  # warn if the file has less than this share of the variants of the model
 
 
@@ -101,6 +102,10 @@ class GenotypeHooks(Hooks):
 
     def read(self) -> Fileset:
         settings = self.settings
+        settings.choices.refuse_for("genotypes")
+        for name in _OF_OTHERS:
+            if getattr(settings, name) is not None:
+                raise click.UsageError(f"{option_of(name)} has no effect on genotypes. Remove it.")
         # Workers of a cluster may have another working directory.
         paths = [path.absolute() for path in settings.paths] if settings.on_cluster else settings.paths
         return Fileset.of(paths, settings.key, settings.memory)
@@ -114,9 +119,10 @@ class GenotypeHooks(Hooks):
         for name, needed in (("hwe_midp", "hwe"), ("indep_order", "indep_pairwise")):
             if extra[name] and extra[needed] is None:
                 raise click.UsageError(f"{option_of(name)} requires {option_of(needed)}. Add {option_of(needed)}.")
-        if settings.out is None:
-            need_folder("scan", extra["scan"])
-            need_folder("labels", extra["labels"])
+        for name in ("scan", "labels", "scores_scale") if settings.out is None else ():
+            need_folder(name, extra[name])
+        if extra["labels"] and settings.report is False:
+            raise click.UsageError("--labels colours the plots of the report. Remove --no-report.")
         if settings.preprocess and settings.scale == SCALE:
             raise click.UsageError(f"--scale {SCALE} requires untransformed allele counts. Remove --preprocess.")
 
@@ -172,7 +178,6 @@ class GenotypeHooks(Hooks):
         settings, filters = self.settings, self.settings.given(NAMES)
         if not self.are_genotypes:
             return None
-        settings.choices.refuse_for("genotypes")
         if "indep_order" in filters:
             filters["indep_order"] = int(filters["indep_order"])
         selection = Selection(settings.extra["chromosomes"], **filters)
@@ -237,6 +242,11 @@ class GenotypeHooks(Hooks):
             run.document.update({"removed": removed} | results)
         if cohort.learned is not None:  # score all samples, also those that are not training samples
             run.scored = self._operator(cohort.files.filled(pca.mean_))
+            run.projected = None if cohort.learned.all() else ~cohort.learned
+        counts = cohort.removed.items()
+        run.facts |= {f"{option_of(name)} {self.filters[name]}": _removed(name, count) for name, count in counts}
+        if "tracy_widom" in results:
+            run.facts["Tracy-Widom test"] = _significant(results["tracy_widom"]["p_values"])
 
     def _tests(self, run: Run, cohort: Cohort) -> dict[str, Any]:
         settings, pca, A = self.settings, run.pca, run.A
@@ -320,12 +330,9 @@ class GenotypeHooks(Hooks):
             absent = 0 if cohort is None else cohort.absent.get(name, 0)
             if name == "chromosomes":
                 text = f"{plural(count, 'variant')} not on autosomes removed. To keep all, use --chromosomes all."
-            elif name == "unrelated":
-                text = f"--unrelated: {plural(count, 'related sample')} removed from the fit and projected onto it."
             else:
                 more = f" {plural(absent, 'name')} of the list not found in the data." if absent else ""
-                kind = "sample" if name in OF_SAMPLES else "variant"
-                text = f"{option_of(name)}: {plural(count, kind)} removed.{more}"
+                text = f"{option_of(name)}: {_removed(name, count)}.{more}"
             print_message(text, self.settings.quiet)
         if self.message_of_labels:
             print_message(f"--labels:{self.message_of_labels}", self.settings.quiet)
@@ -415,11 +422,17 @@ class GenotypeHooks(Hooks):
         return found | {"variants": int(np.count_nonzero(target.basis.used))} | target.match.counts
 
 
+def _removed(name: str, count: int) -> str:
+    if name == "unrelated":
+        return f"{plural(count, 'related sample')} removed from the fit and projected onto it"
+    return f"{plural(count, 'sample' if name in OF_SAMPLES else 'variant')} removed"
+
+
 def _significant(p_values: Sequence[float | None]) -> str:
     above = (j for j, p in enumerate(p_values) if p is None or p >= _LEVEL)
     count = next(above, len(p_values))
     which = "none" if not count else "PC1" if count == 1 else f"PC1 to PC{count}"
-    more = ". There may be more: use a larger -k" if count == len(p_values) else ""
+    more = ". There may be more: use a larger -k. LD and relatives add axes: see --indep-pairwise and --unrelated" if count == len(p_values) else ""
     return f"significant axes (Tracy-Widom, p < {_LEVEL}): {count}, {which}{more}"
 
 
