@@ -340,6 +340,9 @@ def test_info_describes_genotypes_and_its_command_works(tmp_path: Path) -> None:
     assert "--missing" not in line
     assert told["command"].count("--exclude-long-range hg19") == 1
     done(*line[1:], "-k", 2)
+    result = invoke("fit", bed, "-k", 2, "--exclude-long-range", "hg38")
+    assert result.exit_code == 1
+    assert "has positions of GRCh37, but --exclude-long-range hg38 removes regions of GRCh38" in result.stderr
 
 
 def test_the_report_counts_filters_and_draws_relatives_as_projected(tmp_path: Path) -> None:

@@ -164,8 +164,8 @@ class Settings:
         default=False,
     )
     label_column: str | None = option(
-        "Column of a table, of obs, or of a .fam or .psam (SEX, PHENO1), whose labels colour the scores in the report. It is "
-        "not used as a feature.",
+        "Column of a table, of obs, or of a .fam or .psam (SEX, PHENO1), whose labels colour the scores in the report. "
+        "It is not used as a feature.",
         metavar="COLUMN",
     )
 

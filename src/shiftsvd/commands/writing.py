@@ -392,15 +392,11 @@ def write_scores(
         for each in hooks:
             writes += map(stack.enter_context, each.writers(run, table, paths, outputs))
         rasters = score_rasters(pca) if "report" in paths else []
-        news = score_rasters(pca) if rasters and run.projected is not None else []  # drawn over the others
-
-        def add(first: int, block: Any) -> None:
-            for raster in rasters:
-                raster.add(block)
-            for raster in news:
-                raster.add(block[run.projected[first : first + len(block)]])
-
-        writes += [add] if rasters else []
+        writes += [lambda first, block, add=raster.add: add(block) for raster in rasters]
+        late, news = run.projected, list[Any]()
+        if late is not None and rasters:
+            news = score_rasters(pca)
+            writes += [lambda first, block, add=each.add: add(block[late[first : first + len(block)]]) for each in news]
         if writes:
             write_rows(pca.iter_scores(A, covariates=run.covariates), writes)
     return rasters, news

@@ -432,7 +432,11 @@ def _significant(p_values: Sequence[float | None]) -> str:
     above = (j for j, p in enumerate(p_values) if p is None or p >= _LEVEL)
     count = next(above, len(p_values))
     which = "none" if not count else "PC1" if count == 1 else f"PC1 to PC{count}"
-    more = ". There may be more: use a larger -k. LD and relatives add axes: see --indep-pairwise and --unrelated" if count == len(p_values) else ""
+    more = (
+        ". There may be more: use a larger -k. LD and relatives add axes: see --indep-pairwise and --unrelated"
+        if count == len(p_values)
+        else ""
+    )
     return f"significant axes (Tracy-Widom, p < {_LEVEL}): {count}, {which}{more}"
 
 

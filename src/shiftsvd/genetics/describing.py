@@ -9,6 +9,7 @@ import numpy as np
 
 from shiftsvd.extend.operators import Vector
 from shiftsvd.extend.running import Resources
+from shiftsvd.genetics.extension import REGIONS
 from shiftsvd.genetics.files import Calls, Fileset, over_blocks
 from shiftsvd.genetics.linkage import is_sorted
 from shiftsvd.genetics.matching import build_of
@@ -17,7 +18,6 @@ from shiftsvd.io import Opened
 
 _MOST: Final = 2**28  # genotypes to read: about a second for a .bed; of larger files, evenly spaced variants
 _SEXES: Final = {"1": "male", "M": "male", "2": "female", "F": "female"}
-_REGIONS: Final = {"GRCh37": "hg19", "GRCh38": "hg38"}
 _GENO, _MIND, _MAF = 0.05, 0.1, 0.01  # thresholds of the suggested filters
 
 
@@ -43,7 +43,7 @@ def describe(path: Path, opened: Opened, key: str | None, memory_limit: int | st
     settings = {
         "missing": None,  # `fit` replaces missing genotypes
         "chromosomes": None if autosomes.any() else "all",
-        "exclude_long_range": _REGIONS.get(str(build)),
+        "exclude_long_range": next((each for each, name in REGIONS.items() if name == build), None),
         # A filter that would remove most samples or variants needs a look first.
         "mind": _MIND if 0 < by_sample.max() and np.median(by_sample) <= _MIND else None,
         "geno": _GENO if 0 < by_variant.max() and np.median(by_variant) <= _GENO else None,

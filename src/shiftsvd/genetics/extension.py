@@ -5,6 +5,7 @@ from typing import Final, Literal
 from shiftsvd.extend import Decoder, Extension, Format
 
 Build = Literal["hg19", "hg38"]  # of the human genome
+REGIONS: Final[dict[Build, str]] = {"hg19": "GRCh37", "hg38": "GRCh38"}
 Chromosomes = Literal["autosomes", "all"]
 MatchName = Literal["auto", "position", "name"]
 ProjectName = Literal["lsq", "oadp", "mean"]
@@ -25,8 +26,22 @@ EXTENSION: Final = Extension(
     name="genetics",
     module="shiftsvd.genetics",
     formats={
-        "bed": Format("shiftsvd.genetics.files:read_bed", (".bed",), ("PLINK",), "PLINK 1 genotypes", describe=_DESCRIBE, remote="refused"),
-        "pgen": Format("shiftsvd.genetics.files:read_pgen", (".pgen",), ("PLINK 2",), "PLINK 2 genotypes", describe=_DESCRIBE, remote="refused"),
+        "bed": Format(
+            "shiftsvd.genetics.files:read_bed",
+            (".bed",),
+            ("PLINK",),
+            "PLINK 1 genotypes",
+            describe=_DESCRIBE,
+            remote="refused",
+        ),
+        "pgen": Format(
+            "shiftsvd.genetics.files:read_pgen",
+            (".pgen",),
+            ("PLINK 2",),
+            "PLINK 2 genotypes",
+            describe=_DESCRIBE,
+            remote="refused",
+        ),
     },
     magic={
         **{
@@ -59,9 +74,9 @@ EXTENSION: Final = Extension(
     and alleles, in any order. Swapped alleles and the other strand are recoded; removed variants are counted on stderr.
     Scores are least-squares fits to the genotypes that are not missing. A .csv or .parquet has additional columns: the
     standard errors of the scores, PC1_se, ..., and the number of variants of the sample, n_variants.""",
-        "info": """Genotypes: a .bed or .pgen is described by its chromosomes, genome build, founders, sex, MAF and missing
-    genotypes. One file per chromosome needs --stack columns. Pass a model of genotypes and such files to count the
-    variants of the model that `transform` would match.""",
+        "info": """Genotypes: a .bed or .pgen is described by its chromosomes, genome build, founders, sex, MAF and
+    missing genotypes. One file per chromosome needs --stack columns. Pass a model of genotypes and such files to count
+    the variants of the model that `transform` would match.""",
         "convert": """Genotypes: convert VCF, BCF and BGEN to .pgen or .bed. Only biallelic variants are kept, with
     chromosomes, positions, both alleles, and dosages of the second allele. --key is the field to read from a VCF: GT
     (hard calls), DS, GP or HDS (dosages). Default: DS for a .pgen and GT for a .bed if the file has this field, else

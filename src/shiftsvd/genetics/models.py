@@ -38,7 +38,9 @@ def _filters(name: str, value: Any, sizes: Sizes) -> None:
 
 def _made(cls: type[Any], settings: ByName, fitted: ByName) -> Any:
     if "variants_" in fitted:
-        from shiftsvd.genetics.analysis import GenotypeModel as cls  # imports scikit-learn
+        from shiftsvd.genetics.analysis import GenotypeModel  # imports scikit-learn
+
+        cls = GenotypeModel
     return OF_CORE["PCA"].made(cls, settings, fitted)
 
 
@@ -62,7 +64,7 @@ KINDS: Final = {
         {**same_check(count(least=0), "n_left_out n_filtered"), "learned": numbers("m", "bool"), "filters": _filters},
         agree=_used_as_frequent,
         made=lambda cls, settings, fitted: cls(**fitted),
-    )
+    ),
 }
 VALUES: Final = {
     "Samples": Value("shiftsvd.genetics.variants", fields(**same_check(texts("m", fixed=True), "families names"))),

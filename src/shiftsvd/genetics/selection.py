@@ -11,11 +11,12 @@ import numpy.typing as npt
 
 from shiftsvd.extend.operators import Vector
 from shiftsvd.extend.running import Refused, Resources, Setting, few, plural, refuse
-from shiftsvd.genetics.extension import SHARES, Build, Chromosomes
+from shiftsvd.genetics.extension import REGIONS, SHARES, Build, Chromosomes
 from shiftsvd.genetics.files import Beds, CallCounts, Fileset, call_counts, listed, missing_by_sample
 from shiftsvd.genetics.kinship import Kinship, RelatedPairs, kinship_matrix, unrelated_mask
 from shiftsvd.genetics.linkage import BACKWARDS, FORWARDS, Windows, pruned
-from shiftsvd.genetics.lists import LONG_RANGE, Listed, inside, listed_regions, listed_samples, listed_variants
+from shiftsvd.genetics.lists import LONG_RANGE, Listed, Region, inside, listed_regions, listed_samples, listed_variants
+from shiftsvd.genetics.matching import build_of
 from shiftsvd.genetics.variants import Mask, autosomal, read_founders
 
 Counts = npt.NDArray[np.int64]
@@ -280,12 +281,22 @@ def _by_lists(cohort: Cohort, selection: Selection, resources: Resources) -> Non
         elif name in ("extract", "exclude"):
             there, cohort.absent[name] = listed_variants(given, cohort.files.variants.names)
         else:
-            regions = LONG_RANGE[given] if name == "exclude_long_range" else listed_regions(given)
+            regions = _long_range(cohort, given) if name == "exclude_long_range" else listed_regions(given)
             there = inside(cohort.files.variants, regions)
         cohort.drop(name, ~there if name.startswith(("extract", "keep")) else there)
     if selection.mind is not None:
         share = missing_by_sample(cohort.files, resources) / cohort.files.shape[1]
         cohort.drop("mind", share > selection.mind * (1 + _EPSILON))
+
+
+def _long_range(cohort: Cohort, build: Build) -> list[Region]:
+    there = build_of(cohort.whole.variants)
+    if there not in (None, REGIONS[build]):
+        raise Refused(
+            *(f"{cohort.whole.name} has positions of {there}, but ", Setting("exclude_long_range", build)),
+            f" removes regions of {REGIONS[build]}. Name the build of the file, or lift the file over.",
+        )
+    return LONG_RANGE[build]
 
 
 def _by_counts(cohort: Cohort, selection: Selection, resources: Resources) -> None:
