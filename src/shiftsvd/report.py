@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from shiftsvd import plot
-from shiftsvd.errors import Refused, Setting, plain_lines
+from shiftsvd.errors import Refused, Setting, plain_lines, plural
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.plot import ScoreRaster
 from shiftsvd.plot.fitted import ORANGE, Fit, largest, percent, read, short
@@ -299,10 +299,11 @@ def _scores_figures(
 
 
 def _draw_scores(fit: Fit, Z: ScoreRaster, new: ScoreRaster | None, ax: Any, **how: Any) -> None:
+    fill = ORANGE if how["color"] is None else "none"  # relatives are also among the coloured dots
     plot.scores(fit.model, Z=Z, ax=ax, **how)
     if new is not None:
         look = {"s": 18, "marker": "D", "linewidths": 0.5, "edgecolors": _INK, "rasterized": len(new.sample) > CRISP}
-        ax.scatter(*new.sample.T, color=ORANGE, label=f"{new.n:,} new samples", **look)
+        ax.scatter(*new.sample.T, facecolors=fill, label=plural(new.n, "projected sample"), **look)
         if ax.get_legend() is None:
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), frameon=False, fontsize="small")
 

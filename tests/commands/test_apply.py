@@ -156,7 +156,7 @@ def test_a_report_is_made_of_a_model_alone_or_with_its_scores(model: Path, tmp_p
     done("report", model, known, "-o", tmp_path / "full.html")
     done("transform", model, tmp_path / "X.csv", "-o", tmp_path / "new.csv")
     done("report", model, known, tmp_path / "new.csv", "-o", tmp_path / "new.html")
-    assert "new samples are drawn as diamonds" in (tmp_path / "new.html").read_text(encoding="utf-8")
+    assert "projected samples are drawn as diamonds" in (tmp_path / "new.html").read_text(encoding="utf-8")
     result = invoke("report", model, known, known, known, "-o", tmp_path / "three.html")
     assert result.exit_code == 1
     assert "at most two files, the scores of the fit" in result.stderr

@@ -287,11 +287,11 @@ def test_the_contributions_of_the_outermost_samples_are_shares_of_the_squared_sc
 def test_new_samples_are_drawn_over_those_of_the_fit(tmp_path: Path) -> None:
     Z = PCA.transform(X)
     plain, both = page(tmp_path, scores=Z), page(tmp_path, scores=Z, new_scores=Z[:7] + 1)
-    assert "The 7 new samples are drawn as diamonds" in both.text
-    assert "7 new samples" in [text.strip() for text in both.texts]
-    assert "new samples" not in plain.text
+    assert "The 7 projected samples are drawn as diamonds" in both.text
+    assert "7 projected samples" in [text.strip() for text in both.texts]
+    assert "projected samples" not in plain.text
     one = ss.PCA(n_components=1).fit(X)  # has no plane to draw them in
-    assert "new samples" not in page(tmp_path, one, scores=Z[:, :1], new_scores=Z[:7, :1]).text
+    assert "projected samples" not in page(tmp_path, one, scores=Z[:, :1], new_scores=Z[:7, :1]).text
 
 
 def test_figures_and_the_table_can_be_downloaded(full: Page) -> None:

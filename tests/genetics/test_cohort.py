@@ -68,19 +68,30 @@ def test_components_are_those_of_plink_on_the_same_filtered_set(
     assert head == their_head
     assert ours[:, :5].tolist() == weights[:, :5].tolist()
     ours, weights = ours[:, 5:].astype(float), weights[:, 5:].astype(float)
-    np.testing.assert_allclose(ours * np.sign((ours * weights).sum(axis=0)), weights, atol=1e-4)
+    np.testing.assert_allclose(ours * signs, weights, atol=1e-4)  # signs too, relative to those of .eigenvec
 
 
-def test_scores_by_plink_of_our_allele_weights_are_our_scores(cohort: Path, found: GenotypePCA, tmp_path: Path) -> None:
+def test_scores_of_the_recipe_of_plink_are_those_of_the_eigenvec_file(
+    cohort: Path, found: GenotypePCA, tmp_path: Path
+) -> None:
     found.save(tmp_path / "ours")
     ran("plink2", "--bfile", cohort.with_suffix(""), "--freq", "--out", tmp_path / "f")
-    how = ["2", "5", "header-read", "no-mean-imputation", "variance-standardize", "cols=+scoresums"]
+    how = ["2", "5", "header-read", "no-mean-imputation", "variance-standardize"]
     words = ["--read-freq", tmp_path / "f.afreq", "--score", tmp_path / "ours.eigenvec.allele", *how]
     ran("plink2", "--bfile", cohort.with_suffix(""), *words, "--score-col-nums", "6-10", "--out", tmp_path / "s")
     head, lines = table(tmp_path / "s.sscore")
-    sums = np.column_stack([lines[:, head.index(f"PC{j}_SUM")].astype(float) for j in range(1, 6)])
-    scores = found.eigenvectors * np.sqrt(found.eigenvalues * found.n_used)
-    np.testing.assert_allclose(sums / np.sqrt(found.n_used), scores, atol=1e-4 * np.abs(scores).max())
+    averages = np.column_stack([lines[:, head.index(f"PC{j}_AVG")].astype(float) for j in range(1, 6)])
+    averages *= lines[:, [head.index("ALLELE_CT")]].astype(float) / (2 * found.n_used)  # missing genotypes as 0
+    np.testing.assert_allclose(averages / (-np.sqrt(found.eigenvalues) / 2), found.eigenvectors, atol=1e-4)
+
+
+def test_allele_weights_have_the_sign_of_plink(cohort: Path, found: GenotypePCA, tmp_path: Path) -> None:
+    # The recipe by its formula: averages over both alleles of weights times standardized counts, 0 where missing.
+    found.save(tmp_path / "ours")
+    weights = table(tmp_path / "ours.eigenvec.allele")[1][:, 5:].astype(float)
+    Z = explicit(bed_reader.open_bed(cohort).read()[:, found.used])
+    averages = (Z @ weights[1::2] - Z @ weights[::2]) / (2 * found.n_used)
+    np.testing.assert_allclose(averages / (-np.sqrt(found.eigenvalues) / 2), found.eigenvectors, atol=1e-4)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.genetics import pca
+from shiftsvd.genetics import GenotypeModel, GenotypePCA, pca
+from shiftsvd.model_file import save_model
 from tests.support.commands import done, invoke
 from tests.support.genotype_files import others, streamed
 from tests.support.genotypes import assert_same_up_to_signs, explicit, genotypes, write
@@ -147,6 +148,26 @@ def test_a_limit_of_zero_is_a_limit(bed: Path, G: Any) -> None:
     assert told["removed"] == {"geno": np.isnan(G).any(axis=0).sum()}
 
 
+def test_thresholds_of_filters_are_in_the_result_and_in_the_model(bed: Path, tmp_path: Path) -> None:
+    (tmp_path / "some.txt").write_text("rs1\nrs2\n")
+    options = ("--maf", 0.05, "--geno", 0, "--hwe", 1e-9, "--hwe-midp", "--exclude", tmp_path / "some.txt")
+    options += ("--indep-pairwise", "50", 5, 0.2, "--exclude-long-range", "hg38", "--unrelated", 0.4)
+    told = json.loads(done("fit", bed, "-k", 2, *options, "--json", "-o", tmp_path / "out").stdout)
+    found = told["settings"]
+    wanted = {"maf": 0.05, "geno": 0, "hwe": 1e-9, "hwe_midp": True, "unrelated": 0.4, "exclude_long_range": "hg38"}
+    assert wanted.items() <= found.items()
+    assert (found["indep_pairwise"], found["exclude"]) == (["50", 5, 0.2], str(tmp_path / "some.txt"))
+    assert not {"mind", "keep", "indep_order"} & set(found)
+    model = ss.load_model(tmp_path / "out" / "model.safetensors", GenotypeModel)
+    texts = {"indep_pairwise": "50 5 0.2", "exclude": str(tmp_path / "some.txt"), "chromosomes": "autosomes"}
+    assert model.filters == wanted | texts
+    assert json.loads(done("info", tmp_path / "out" / "model.safetensors", "--json").stdout)["filters"] == model.filters
+    own = pca(bed, 2, **wanted, indep_pairwise=(50, 5, 0.2), exclude=["rs1", "rs2"])
+    save_model(own, tmp_path / "own.safetensors")
+    again = ss.load_model(tmp_path / "own.safetensors", GenotypePCA)
+    assert again.filters == own.filters == wanted | texts | {"exclude": "2 names"}
+
+
 @pytest.fixture
 def sexed() -> Any:
     """Where the variants are that are not on autosomes."""
@@ -209,6 +230,25 @@ def test_scores_of_new_samples_are_projections(
     np.testing.assert_allclose(scores(model, file), want, atol=1e-6 * np.sqrt(ours.eigenvalues[0] * ours.n_used))
 
 
+def _of_table(folder: Path) -> Path:
+    ss.PCA(2).fit(np.random.default_rng(0).random((9, 4))).save(folder / "table.safetensors")
+    return folder / "table.safetensors"
+
+
+@pytest.mark.parametrize("options", [(), ("--scale", "none"), ("--shift", "none")])
+def test_a_model_of_the_command_projects_in_python(bed: Path, tmp_path: Path, options: Any) -> None:
+    done("fit", bed, "-k", 2, "-o", tmp_path / "out", *options)
+    path, new = tmp_path / "out" / "model.safetensors", write(tmp_path / "new.bed", others())
+    model = ss.load_model(path, GenotypeModel)
+    found, wanted = model.project(new), scores(path, new)
+    np.testing.assert_allclose(found.eigenvectors * model.singular_values_, wanted, rtol=1e-6)
+    model.save(tmp_path / "again.safetensors")
+    again = ss.load_model(tmp_path / "again.safetensors", GenotypeModel)
+    np.testing.assert_array_equal(again.project(new).eigenvectors, found.eigenvectors)
+    np.testing.assert_array_equal(scores(tmp_path / "again.safetensors", new), wanted)
+    assert not isinstance(ss.load_model(_of_table(tmp_path)), GenotypeModel)
+
+
 def test_the_model_says_what_it_does_with_gaps(bed: Path, tmp_path: Path) -> None:
     done("fit", bed, "-k", 2, "-o", tmp_path / "out")
     assert ss.load_model(tmp_path / "out" / "model.safetensors").missing == "mean"
@@ -259,3 +299,63 @@ def test_files_that_exist_are_not_replaced_and_nothing_is_left_half_done(bed: Pa
     assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and file != fam} == {
         file: content for file, content in before.items() if file != fam
     }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--scores-scale", "sqrt"), "--scores-scale needs an output folder"),
+        (("--dtype", "float64"), "--dtype needs an output folder"),
+        (("--labels", __file__, "-o", "out", "--no-report"), "Remove --no-report."),
+        (("--var-names", "gene_ids"), "--var-names has no effect on genotypes. Remove it."),
+        (("--obs-query", "x == 1"), "--obs-query has no effect on genotypes. Remove it."),
+    ],
+)
+def test_options_of_a_fit_without_effect_are_refused(bed: Path, options: Any, message: str) -> None:
+    result = invoke("fit", bed, "-k", 2, *options)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("options", [("--max-absent", 0.5), ("--feature-types", "all"), ("--drop", "x")])
+def test_options_of_a_projection_without_effect_are_refused(bed: Path, tmp_path: Path, options: Any) -> None:
+    done("fit", bed, "-k", 2, "-o", tmp_path / "out", "--no-report")
+    result = invoke("transform", tmp_path / "out" / "model.safetensors", bed, "-o", "-", *options)
+    assert result.exit_code in (1, 2)
+    assert "genotypes. Remove" in result.stderr
+
+
+def test_info_describes_genotypes_and_its_command_works(tmp_path: Path) -> None:
+    G = genotypes(60, 300)
+    places = {"chromosome": ["1"] * 200 + ["X"] * 90 + ["MT"] * 10, "sex": [i % 3 for i in range(60)]}
+    names = {"sid": ["rs3094315", "rs3131972", *(f"rs{j}" for j in range(298))]}
+    at = {"bp_position": [752566, 752721, *range(800_000, 800_298)]}
+    bed = write(tmp_path / "a.bed", G, father=["0"] * 50 + ["f"] * 10, **places, **names, **at)
+    told = json.loads(done("info", bed, "--json").stdout)
+    assert (told["chromosomes"], told["not_on_autosomes"]) == ({"1": 200, "X": 90, "MT": 10}, 100)
+    assert (told["genome_build"], told["founders"]) == ("GRCh37", 50)
+    assert told["sex"] == {"unknown": 20, "male": 20, "female": 20}
+    missing, p = np.isnan(G), np.nanmean(G[:50], axis=0) / 2
+    for name, values in (("maf", np.minimum(p, 1 - p)), ("missing_by_variant", missing.mean(axis=0))):
+        np.testing.assert_allclose([*told[name].values()], np.quantile(values, np.arange(5) / 4), rtol=6e-3)
+    np.testing.assert_allclose(told["missing_by_sample"]["largest"], missing.mean(axis=1).max(), rtol=6e-3)
+    line = told["command"].split()
+    assert "--indep-pairwise 50 5 0.2" in told["command"]
+    assert "--missing" not in line
+    assert told["command"].count("--exclude-long-range hg19") == 1
+    done(*line[1:], "-k", 2)
+    result = invoke("fit", bed, "-k", 2, "--exclude-long-range", "hg38")
+    assert result.exit_code == 1
+    assert "has positions of GRCh37, but --exclude-long-range hg38 removes regions of GRCh38" in result.stderr
+
+
+def test_the_report_counts_filters_and_draws_relatives_as_projected(tmp_path: Path) -> None:
+    G = genotypes(60, 300, gaps=0)
+    G[7] = G[3]
+    bed = write(tmp_path / "a.bed", G, pheno=[f"p{i % 2}" for i in range(60)])
+    options = ("--maf", 0.1, "--unrelated", 0.3, "--tracy-widom", "--label-column", "PHENO1")
+    done("fit", bed, "-k", 2, *options, "-o", tmp_path / "out")
+    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    for part in ("<dt>--maf 0.1</dt>", "1 related sample removed from the fit", "<dt>Tracy-Widom test</dt>"):
+        assert part in text
+    assert "The projected sample is drawn as a diamond" in text

@@ -242,7 +242,7 @@ def test_variants_that_cannot_be_matched_are_refused(tmp_path: Path) -> None:
     G = genotypes(60, 100)
     found = pca(write(tmp_path / "a.bed", G), 2)
     other = write(tmp_path / "b.bed", G, sid=[f"snp{j}" for j in range(100)], chromosome=["7"] * 100)
-    absent = r"b\.bed has no usable variants of the 100 .* 100 are absent .*--set-all-var-ids.* 0 have different"
+    absent = r"b\.bed has no usable variants of the 100 .* 100 are absent .* use the same rsIDs.* 0 have different"
     with pytest.raises(ValueError, match=absent):
         found.project(other)
     strange = write(tmp_path / "d.bed", G, allele_1=["C"] * 100)

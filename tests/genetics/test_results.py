@@ -177,13 +177,12 @@ def test_labels_without_an_answer_are_refused(family: Path, tmp_path: Path, text
     assert message in result.stderr
 
 
-def test_one_name_in_two_families_needs_the_family(tmp_path: Path) -> None:
+def test_one_name_in_two_families_needs_the_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shiftsvd.report.write", lambda path, *_, **__: path.write_text(""))
     bed = write(tmp_path / "a.bed", genotypes(4, 60), iid=["a", "a", "b", "c"], fid=["f", "g", "f", "f"])
     for text, code in (("IID pop\na x\n", 1), ("FID IID pop\nf a x\ng a y\n", 0), ("IID pop\nb x\nc y\n", 0)):
         (tmp_path / "labels").write_text(text)
-        result = invoke(
-            "fit", bed, "-k", 2, "--labels", tmp_path / "labels", "-o", tmp_path / f"{code}", "--force", "--no-report"
-        )
+        result = invoke("fit", bed, "-k", 2, "--labels", tmp_path / "labels", "-o", tmp_path / f"{code}", "--force")
         assert result.exit_code == code, result.output
 
 
@@ -198,7 +197,7 @@ def test_a_column_of_the_fam_is_a_label(family: Path, tmp_path: Path, monkeypatc
 
 def test_significant_axes_are_one_line() -> None:
     assert _significant([0.0, 1e-3, None, 0.01]).endswith(": 2, PC1 to PC2")
-    assert _significant([0.0]).endswith(": 1, PC1. There may be more: use a larger -k")
+    assert _significant([0.0]).endswith("see --indep-pairwise and --unrelated")
     assert _significant([0.5, 0.0]).endswith(": 0, none")
 
 

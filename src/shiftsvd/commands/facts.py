@@ -128,7 +128,7 @@ def _of_files(paths: list[Path], kinds: str, settings: Settings) -> Facts:
         return facts
     more = dict(profile(paths[0], opened, settings.key, memory))
     found = more.pop("settings")
-    if facts["n_missing"] and "key" not in found:  # the sample may have missed them
+    if facts["n_missing"] and not {"key", "missing"} & set(found):  # the sample may have missed them
         found = {name: value for name, value in found.items() if name in _OF_MISSING} | {"missing": "mean"}
     types = settings.feature_types and ",".join(settings.feature_types)
     given = settings.where | {"feature_types": types, "allow_external": settings.allow_external or None}

@@ -115,7 +115,7 @@ def run(given: Settings) -> None:
                 rasters = writing.write_scores(run, hooks, paths, outputs, writes)
         release()
         run.pca.set_params(missing=settings.missing_later)
-        recorded = tuple(name for each in hooks for name in each.recorded)
+        recorded = tuple(name for each in hooks for name in (*each.recorded, *settings.given(each.decisive)))
         seconds = time.perf_counter() - started
         result = writing.Result.of(run, feature_names_of(run.pca), recorded, paths, seconds)
         placed = sums.result(JOIN) if columns else None

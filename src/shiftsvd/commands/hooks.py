@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shiftsvd.backends.columns import Places, some_columns
 from shiftsvd.commands.settings import Settings
@@ -61,6 +62,10 @@ class Run:
         Additional keys of result.json.
     features : str, or None
         Number of features used and how they were chosen, for the report.
+    facts : dict of str to str
+        Further facts about the data, for the report.
+    projected : array of bool, of shape (m,), or None
+        Mask of the samples of `scored` that were not training samples, for the report.
 
     See Also
     --------
@@ -89,6 +94,8 @@ class Run:
     beside: tuple[tuple[str, Any], ...] = ()
     document: dict[str, Any] = field(default_factory=dict)
     features: str | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+    projected: NDArray[np.bool_] | None = None
 
     def taken(self) -> Observed:
         """Return the matrix of the features that the fit uses, to predict its cost.
@@ -124,7 +131,7 @@ class Hooks:
     """
 
     recorded: ClassVar[tuple[str, ...]] = ()  # options of the extension to list among the settings in result.json
-    decisive: ClassVar[tuple[str, ...]] = ()  # options of the extension that numbers depend on
+    decisive: ClassVar[tuple[str, ...]] = ()  # options that numbers depend on; result.json lists them if they are set
     files: ClassVar[tuple[str, ...]] = ()  # names of all files that the extension may write into the folder
     models: ClassVar[tuple[str, ...]] = ()  # "module:class" of models that `transform` accepts besides PCA
 

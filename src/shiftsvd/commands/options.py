@@ -258,6 +258,8 @@ def spelled(setting: Setting) -> str:
         option = _use_of(names) or option
     if setting.name in _OF_COLUMNS:
         names = [joined(names)]
+    if any(each.name == setting.name and each.nargs > 1 for each in _all_options()):
+        return " ".join([option, *map(quoted, names)])
     return " ".join(f"{option} {quoted(name)}" for name in names)
 
 
@@ -270,17 +272,23 @@ def quoted(word: str) -> str:
 
 def _options() -> dict[str, str]:
     """Map settings to options of all verbs; options of the running verb take precedence."""
+    options = _all_options()
+    if not options:
+        return {}
+    known = {str(each.name): max(each.opts, key=len) for each in options}
+    negated = {f"no {each.name}": each.secondary_opts[0] for each in options if each.secondary_opts}
+    return known | negated | _ALIASES
+
+
+def _all_options() -> list[click.Option]:
     context = click.get_current_context(silent=True)
     if context is None:
-        return {}
+        return []
     root = context.find_root().command
     group = root if isinstance(root, click.Group) else click.Group()
     others = (group.get_command(context, name) for name in group.list_commands(context))
     verbs = [verb for verb in (*others, context.command) if verb is not None]
-    options = [each for verb in verbs for each in verb.params if isinstance(each, click.Option)]
-    known = {str(each.name): max(each.opts, key=len) for each in options}
-    negated = {f"no {each.name}": each.secondary_opts[0] for each in options if each.secondary_opts}
-    return known | negated | _ALIASES
+    return [each for verb in verbs for each in verb.params if isinstance(each, click.Option)]
 
 
 def _use_of(names: Sequence[str]) -> str | None:

@@ -1,7 +1,7 @@
 """Settings of a subcommand as one typed value; each field declares its option."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,8 +28,12 @@ FORMATS: Final = (*get_args(FormatName), *merged("formats"))
 OF_RESULTS: Final = (
     *(
         "k",
+        "key",
+        "orient",
         "feature_types",
         "var_names",
+        "measurement",
+        "obs_query",
         "join",
         "mixed",
         "preprocess",
@@ -160,7 +164,8 @@ class Settings:
         default=False,
     )
     label_column: str | None = option(
-        "Column of a table, or of obs, whose labels colour the scores in the report. It is not used as a feature.",
+        "Column of a table, of obs, or of a .fam or .psam (SEX, PHENO1), whose labels colour the scores in the report. "
+        "It is not used as a feature.",
         metavar="COLUMN",
     )
 
@@ -446,6 +451,11 @@ class Settings:
         own["files"] = [public_address(file) if is_address(file) else file for file in self.files]  # tokens expire
         return json.dumps(own | {name: self.extra[name] for name in extra}, default=list)
 
+    def given(self, names: Iterable[str]) -> dict[str, Any]:
+        """Return the options of extensions that the user set, with their values; 0 counts as a value."""
+        found = {name: self.extra.get(name) for name in names}
+        return {name: value for name, value in found.items() if value is not None and value is not False}
+
     def changed(self, **values: Any) -> Self:
         """Replace settings, including those of extensions."""
         extra = {name: value for name, value in values.items() if name in self.extra}
@@ -475,7 +485,7 @@ class Settings:
                 "--missing."
             )
         if self.out is None:
-            for option in ("scores", "report", "components", "label_column", "supplementary", "contributions"):
+            for option in ("scores", "report", "components", "label_column", "supplementary", "contributions", "dtype"):
                 need_folder(option, getattr(self, option))
         if self.missing == "em":
             penalty, max_iter = "auto" if self.penalty is None else self.penalty, self.max_iter or MAX_ITER
@@ -493,7 +503,7 @@ def check_files(settings: Settings) -> None:
     if len(files) > 1 and stack is None:
         raise click.UsageError(
             f"{len(files):,} files need --stack rows (if each has different samples) or --stack columns (if each has "
-            "different features)."
+            "different features, such as a chromosome)."
         )
     if settings.join is not None and (stack != "rows" or len(files) < 2):
         raise click.UsageError("--join needs several files and --stack rows.")

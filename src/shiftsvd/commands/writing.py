@@ -378,8 +378,8 @@ def leave_out_components(run: Run, outputs: Outputs, paths: dict[str, Path]) -> 
 
 def write_scores(
     run: Run, hooks: Sequence[Hooks], paths: Mapping[str, Path], outputs: Outputs, more: Sequence[Write] = ()
-) -> list[Any]:
-    """Write the scores to all requested files in one pass, and return their rasters for the report."""
+) -> tuple[list[Any], list[Any]]:
+    """Write the scores to all requested files in one pass; return rasters of all and of projected samples."""
     pca, A, samples = run.pca, run.A if run.scored is None else run.scored, run.names.samples
     dtype = np.dtype(run.settings.dtype or A.dtype)
     table = Table(component_names(pca.n_components_), A.shape[0], dtype, samples)
@@ -393,9 +393,13 @@ def write_scores(
             writes += map(stack.enter_context, each.writers(run, table, paths, outputs))
         rasters = score_rasters(pca) if "report" in paths else []
         writes += [lambda first, block, add=raster.add: add(block) for raster in rasters]
+        late, news = run.projected, list[Any]()
+        if late is not None and rasters:
+            news = score_rasters(pca)
+            writes += [lambda first, block, add=each.add: add(block[late[first : first + len(block)]]) for each in news]
         if writes:
             write_rows(pca.iter_scores(A, covariates=run.covariates), writes)
-    return rasters
+    return rasters, news
 
 
 def score_rasters(pca: Any) -> list[Any]:
@@ -411,7 +415,7 @@ def write_files(
     result: Result,
     paths: Mapping[str, Path],
     outputs: Outputs,
-    rasters: list[Any],
+    rasters: tuple[list[Any], list[Any]],
     colors: Any,
     supplementary: Any,
 ) -> None:
@@ -433,9 +437,10 @@ def write_files(
         report.write(
             outputs.part(paths["report"]),
             pca,
-            scores=rasters or None,
+            scores=rasters[0] or None,
             samples=run.names.samples,
-            source=result.source,
+            new_scores=rasters[1] or None,
+            source=result.source | run.facts,
             command=typed(),
             names=result.features,
             colors=colors,

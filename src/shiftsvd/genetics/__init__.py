@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from shiftsvd.extend import lazy
 
 if TYPE_CHECKING:
+    from shiftsvd.genetics.analysis import GenotypeModel as GenotypeModel
     from shiftsvd.genetics.analysis import GenotypePCA as GenotypePCA
     from shiftsvd.genetics.analysis import pca as pca
     from shiftsvd.genetics.components import TracyWidom as TracyWidom
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from shiftsvd.genetics.variants import Variants as Variants
 
 __all__ = [
+    "GenotypeModel",
     "GenotypePCA",
     "Kinship",
     "Projection",
@@ -39,7 +41,7 @@ if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every
     __getattr__, __dir__ = lazy(
         __name__,
         {
-            "shiftsvd.genetics.analysis": ("GenotypePCA", "pca"),
+            "shiftsvd.genetics.analysis": ("GenotypeModel", "GenotypePCA", "pca"),
             "shiftsvd.genetics.components": ("TracyWidom", "tracy_widom"),
             "shiftsvd.genetics.projection": ("Projection",),
             "shiftsvd.genetics.scan": ("SelectionScan",),

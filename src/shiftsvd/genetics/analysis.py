@@ -1,5 +1,6 @@
 """`shiftsvd.genetics.pca`: principal components of genotypes in PLINK files, and the fitted components."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
@@ -9,11 +10,11 @@ from typing import Any, Unpack, get_args
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd import Info, SVDResult, svd
+from shiftsvd import PCA, Info, SVDResult, svd
 from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import Panel, Vector, generator
 from shiftsvd.extend.running import Outputs, Refused, Resources, Setting, SolverName, plural, refuse
-from shiftsvd.genetics.components import Patterson, TracyWidom
+from shiftsvd.genetics.components import Patterson, TracyWidom, patterson_scale
 from shiftsvd.genetics.extension import Chromosomes, MatchName, ProjectName, ScoresScale
 from shiftsvd.genetics.files import (
     RESULTS,
@@ -34,93 +35,8 @@ from shiftsvd.genetics.variants import Mask, Samples, Variants
 from shiftsvd.solvers import Solver
 
 
-@dataclass(frozen=True, eq=False)
-class GenotypePCA:
-    """Principal components of genotypes, with the names of samples and variants.
-
-    `shiftsvd.save_model` writes them to a file.
-
-    Parameters
-    ----------
-    eigenvalues : array of shape (k,)
-        Eigenvalues of the relationship matrix ``Z Z^T / n_used``, where Z holds ``(g - 2p) / sqrt(2 p (1 - p))``.
-    eigenvectors : array of shape (n_samples, k)
-        Eigenvectors, with norm 1 over the training samples.
-    loadings : array of shape (n_variants, k)
-        Loadings, with norm 1; 0 for unused variants.
-    explained_variance_ratio : array of shape (k,)
-        Share of the total variance of each component; 0 if all samples are identical.
-    frequencies : array of shape (n_variants,)
-        Frequency p of the first allele of the .bim among the training samples.
-    samples : Samples
-        Arrays `families` and `names`.
-    variants : Variants
-        Arrays `chromosomes`, `names`, `positions`, `first` and `second` (alleles).
-    used : array of bool, of shape (n_variants,)
-        Mask of the variants used: on the chosen `chromosomes`, not removed by a filter, and not monomorphic.
-    info : Info
-        Solver, passes, and error bounds of the singular values.
-    n_left_out : int
-        Number of variants that are not on the chosen `chromosomes`.
-    n_filtered : int
-        Number of variants that other filters removed.
-    learned : array of bool, of shape (n_samples,), or None
-        Mask of the training samples; the other samples were projected. None if all samples are training samples.
-    removed : dict
-        Number of variants or samples that each filter removed, in the order of the filters; not saved in model files.
-    tracy_widom : TracyWidom, or None
-        Test of each component, if ``pca`` got ``tracy_widom=True``; not saved in model files.
-    scan : SelectionScan, or None
-        Selection scan of all variants, if ``pca`` got ``scan=True``; not saved in model files.
-
-    See Also
-    --------
-    genetics.pca : Compute the components.
-    genetics.Projection : New samples projected onto the components.
-
-    Examples
-    --------
-    >>> import numpy as np, tempfile, shiftsvd.genetics
-    >>> from bed_reader import to_bed
-    >>> G = np.random.default_rng(0).integers(0, 3, (20, 50)).astype(np.float32)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     to_bed(f"{folder}/a.bed", G)
-    ...     fit = shiftsvd.genetics.pca(f"{folder}/a.bed", 2)
-    >>> fit.eigenvectors.shape, fit.loadings.shape, fit.samples.names.shape
-    ((20, 2), (50, 2), (20,))
-    """
-
-    eigenvalues: Vector
-    eigenvectors: Panel
-    loadings: Panel
-    explained_variance_ratio: Vector
-    frequencies: Vector
-    samples: Samples
-    variants: Variants
-    used: npt.NDArray[np.bool_]
-    info: Info
-    n_left_out: int = 0
-    n_filtered: int = 0
-    learned: npt.NDArray[np.bool_] | None = None
-    removed: Mapping[str, int] = field(default_factory=dict)
-    tracy_widom: TracyWidom | None = None
-    scan: SelectionScan | None = None
-
-    @property
-    def n_used(self) -> int:
-        """Number of variants used."""
-        return int(np.count_nonzero(self.used))
-
-    @property
-    def n_monomorphic(self) -> int:
-        """Number of variants that the filters keep but that are monomorphic in the training samples."""
-        return len(self.used) - self.n_used - self.n_left_out - self.n_filtered
-
-    def __repr__(self) -> str:
-        m, k = self.eigenvectors.shape
-        removed = f"removed: {self.n_monomorphic} monomorphic, {self.n_left_out} not on autosomes"
-        removed += f", {self.n_filtered} by filters" * (self.n_filtered > 0)
-        return f"<{k} components of {m} samples x {self.n_used} variants ({removed})>"
+class Projects(ABC):
+    """Base class of models of genotypes, which project new samples."""
 
     def project(
         self,
@@ -185,8 +101,104 @@ class GenotypePCA:
         return projected(self.basis, Fileset.of(listed(bed)), project, match, trust_ambiguous, memory_limit)
 
     @property
+    @abstractmethod
     def basis(self) -> Basis:
         """Loadings, means, scales and singular values, as `Projection` needs them."""
+
+
+@dataclass(frozen=True, eq=False)
+class GenotypePCA(Projects):
+    """Principal components of genotypes, with the names of samples and variants.
+
+    `shiftsvd.save_model` writes them to a file.
+
+    Parameters
+    ----------
+    eigenvalues : array of shape (k,)
+        Eigenvalues of the relationship matrix ``Z Z^T / n_used``, where Z holds ``(g - 2p) / sqrt(2 p (1 - p))``.
+    eigenvectors : array of shape (n_samples, k)
+        Eigenvectors, with norm 1 over the training samples.
+    loadings : array of shape (n_variants, k)
+        Loadings, with norm 1; 0 for unused variants.
+    explained_variance_ratio : array of shape (k,)
+        Share of the total variance of each component; 0 if all samples are identical.
+    frequencies : array of shape (n_variants,)
+        Frequency p of the first allele of the .bim among the training samples.
+    samples : Samples
+        Arrays `families` and `names`.
+    variants : Variants
+        Arrays `chromosomes`, `names`, `positions`, `first` and `second` (alleles).
+    used : array of bool, of shape (n_variants,)
+        Mask of the variants used: on the chosen `chromosomes`, not removed by a filter, and not monomorphic.
+    info : Info
+        Solver, passes, and error bounds of the singular values.
+    n_left_out : int
+        Number of variants that are not on the chosen `chromosomes`.
+    n_filtered : int
+        Number of variants that other filters removed.
+    learned : array of bool, of shape (n_samples,), or None
+        Mask of the training samples; the other samples were projected. None if all samples are training samples.
+    filters : dict
+        Settings of the filters, such as ``{"chromosomes": "autosomes", "maf": 0.01}``.
+    removed : dict
+        Number of variants or samples that each filter removed, in the order of the filters; not saved in model files.
+    tracy_widom : TracyWidom, or None
+        Test of each component, if ``pca`` got ``tracy_widom=True``; not saved in model files.
+    scan : SelectionScan, or None
+        Selection scan of all variants, if ``pca`` got ``scan=True``; not saved in model files.
+
+    See Also
+    --------
+    genetics.pca : Compute the components.
+    genetics.Projection : New samples projected onto the components.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, shiftsvd.genetics
+    >>> from bed_reader import to_bed
+    >>> G = np.random.default_rng(0).integers(0, 3, (20, 50)).astype(np.float32)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     to_bed(f"{folder}/a.bed", G)
+    ...     fit = shiftsvd.genetics.pca(f"{folder}/a.bed", 2)
+    >>> fit.eigenvectors.shape, fit.loadings.shape, fit.samples.names.shape
+    ((20, 2), (50, 2), (20,))
+    """
+
+    eigenvalues: Vector
+    eigenvectors: Panel
+    loadings: Panel
+    explained_variance_ratio: Vector
+    frequencies: Vector
+    samples: Samples
+    variants: Variants
+    used: npt.NDArray[np.bool_]
+    info: Info
+    n_left_out: int = 0
+    n_filtered: int = 0
+    learned: npt.NDArray[np.bool_] | None = None
+    removed: Mapping[str, int] = field(default_factory=dict)
+    tracy_widom: TracyWidom | None = None
+    scan: SelectionScan | None = None
+    filters: Mapping[str, str | float] = field(default_factory=dict)
+
+    @property
+    def n_used(self) -> int:
+        """Number of variants used."""
+        return int(np.count_nonzero(self.used))
+
+    @property
+    def n_monomorphic(self) -> int:
+        """Number of variants that the filters keep but that are monomorphic in the training samples."""
+        return len(self.used) - self.n_used - self.n_left_out - self.n_filtered
+
+    def __repr__(self) -> str:
+        m, k = self.eigenvectors.shape
+        removed = f"removed: {self.n_monomorphic} monomorphic, {self.n_left_out} not on autosomes"
+        removed += f", {self.n_filtered} by filters" * (self.n_filtered > 0)
+        return f"<{k} components of {m} samples x {self.n_used} variants ({removed})>"
+
+    @property
+    def basis(self) -> Basis:
         p = self.frequencies
         scale = np.where(self.used, np.sqrt(2 * p * (1 - p)), 1)
         lengths = np.sqrt(self.eigenvalues * self.n_used)
@@ -228,6 +240,42 @@ class GenotypePCA:
                 sample_list(outputs.part(projected), Samples(*(each[~self.learned] for each in self.samples)))
             eigenval(outputs.part(values), self.eigenvalues)
             eigenvec_allele(outputs.part(weights), self.variants.at(self.used), self.loadings[self.used])
+
+
+class GenotypeModel(PCA, Projects):
+    """The model of a fit by the command, as `shiftsvd.load_model` returns it: a `PCA` that projects genotypes.
+
+    Its attribute `variants_` has the names, positions and alleles of the variants, and `filters` the settings of the
+    filters. `PCA` documents the arguments and the other attributes.
+
+    See Also
+    --------
+    genetics.GenotypePCA : The components that `genetics.pca` returns.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, shiftsvd
+    >>> from bed_reader import to_bed
+    >>> from click.testing import CliRunner
+    >>> from shiftsvd.cli import main
+    >>> G = np.random.default_rng(0).integers(0, 3, (20, 50)).astype(np.float32)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     to_bed(f"{folder}/a.bed", G)
+    ...     fit = f"fit {folder}/a.bed -k 2 --no-report -o {folder}/a"
+    ...     _ = CliRunner().invoke(main, fit.split())
+    ...     found = shiftsvd.load_model(f"{folder}/a/model.safetensors").project(f"{folder}/a.bed")
+    >>> found.eigenvectors.shape, found.n_used
+    ((20, 2), 50)
+    """
+
+    variants_: Variants
+
+    @property
+    def basis(self) -> Basis:
+        components = self.components_.astype(np.float64).T
+        used = patterson_scale(self.mean_)[1] if self.shift is not None else np.any(components != 0, axis=1)
+        scale = np.ones(len(used)) if self.scale_ is None else self.scale_
+        return Basis(self.variants_, used, self.mean_, scale, components, self.singular_values_.astype(np.float64))
 
 
 def pca(
@@ -352,6 +400,7 @@ def pca(
         cohort.removed,
         matrix.tracy_widom(U, S, rng, resources) if tracy_widom else None,
         _selection_scan(cohort, matrix, U, resources) if scan else None,
+        selection.given,
     )
 
 

@@ -52,7 +52,7 @@ from shiftsvd.genetics.files import (
 from shiftsvd.genetics.kinship import kin0
 from shiftsvd.genetics.lists import LabelTable
 from shiftsvd.genetics.matching import n_ambiguous
-from shiftsvd.genetics.projection import Basis, Scores, Target
+from shiftsvd.genetics.projection import Scores, Target
 from shiftsvd.genetics.scan import SelectionScan, selection_scan
 from shiftsvd.genetics.selection import OF_SAMPLES, Cohort, Filters, Selection, selected
 from shiftsvd.genetics.variants import Samples, Variants, autosomal, read_sample_column
@@ -67,6 +67,7 @@ _PHENOTYPE_MISSING: Final = "-9"  # PLINK's code
 _LEAST_P: Final = 1e-300  # smaller p values lose digits or become 0
 _LEVEL: Final = 0.05  # of the Tracy-Widom test
 _OF_TRANSFORM: Final = ("project", "match", "trust_ambiguous", "trust_order", "scores_scale")
+_OF_OTHERS: Final = ("feature_types", "var_names", "measurement", "obs_query", "max_absent")  # other formats
 _MIN_MATCHED: Final = 0.5  # warn if the file has less than this share of the variants of the model
 
 
@@ -81,6 +82,7 @@ class GenotypeHooks(Hooks):
     cohort: Cohort | None = None
     label_table: LabelTable | None = None
     sample_labels: Sequence[str] = ()
+    filters: Mapping[str, str | float]
     message_of_labels = ""
     test: TracyWidom
     scan: SelectionScan
@@ -91,11 +93,6 @@ class GenotypeHooks(Hooks):
         kinds = (settings.format or path.suffix.lower().removeprefix(".") for path in settings.paths)
         return settings.orient != "rows" and all(kind in ("bed", "pgen") for kind in kinds)
 
-    def given(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return the options that the user set, with their values; 0 counts as a value."""
-        found = {name: self.settings.extra.get(name) for name in names}
-        return {name: value for name, value in found.items() if value is not None and value is not False}
-
     def refuse(self, given: Iterable[str]) -> None:
         for name in given:
             raise click.UsageError(
@@ -105,6 +102,10 @@ class GenotypeHooks(Hooks):
 
     def read(self) -> Fileset:
         settings = self.settings
+        settings.choices.refuse_for("genotypes")
+        for name in _OF_OTHERS:
+            if getattr(settings, name) is not None:
+                raise click.UsageError(f"{option_of(name)} has no effect on genotypes. Remove it.")
         # Workers of a cluster may have another working directory.
         paths = [path.absolute() for path in settings.paths] if settings.on_cluster else settings.paths
         return Fileset.of(paths, settings.key, settings.memory)
@@ -118,9 +119,10 @@ class GenotypeHooks(Hooks):
         for name, needed in (("hwe_midp", "hwe"), ("indep_order", "indep_pairwise")):
             if extra[name] and extra[needed] is None:
                 raise click.UsageError(f"{option_of(name)} requires {option_of(needed)}. Add {option_of(needed)}.")
-        if settings.out is None:
-            need_folder("scan", extra["scan"])
-            need_folder("labels", extra["labels"])
+        for name in ("scan", "labels", "scores_scale") if settings.out is None else ():
+            need_folder(name, extra[name])
+        if extra["labels"] and settings.report is False:
+            raise click.UsageError("--labels colours the plots of the report. Remove --no-report.")
         if settings.preprocess and settings.scale == SCALE:
             raise click.UsageError(f"--scale {SCALE} requires untransformed allele counts. Remove --preprocess.")
 
@@ -129,7 +131,7 @@ class GenotypeHooks(Hooks):
         if settings.scale == SCALE and settings.shift != "mean":
             raise ValueError(f"--scale {SCALE} requires --shift mean, got --shift {settings.shift}. Remove --shift.")
         if not self.are_genotypes:
-            self.refuse(self.given(("chromosomes", "autosome", "labels", "scores_scale", *NAMES, *_TESTS)))
+            self.refuse(self.settings.given(("chromosomes", "autosome", "labels", "scores_scale", *NAMES, *_TESTS)))
             return {}
         if len(settings.files) > 1 and settings.stack == "rows":
             raise ValueError(f"{file}: {COHORTS}")
@@ -152,7 +154,7 @@ class GenotypeHooks(Hooks):
                 "--scores-scale uses eigenvalues of the relationship matrix, so it requires --scale "
                 f"{SCALE} and --shift mean. Remove --scale and --shift, or --scores-scale."
             )
-        if self.given(_TESTS) and scale != SCALE:
+        if self.settings.given(_TESTS) and scale != SCALE:
             tests = " and ".join(map(option_of, _TESTS))
             raise click.UsageError(f"{tests} require --scale {SCALE} and --shift mean. Remove --scale and --shift.")
         chromosomes, label = settings.extra["chromosomes"] or "autosomes", settings.label_column
@@ -163,24 +165,23 @@ class GenotypeHooks(Hooks):
         return own | {"label_column": label}
 
     def outputs(self) -> Mapping[str, str | Path]:
-        files: dict[str, str | Path] = {name: f"{name}.csv" for name in self.given(_TESTS)}
+        files: dict[str, str | Path] = {name: f"{name}.csv" for name in self.settings.given(_TESTS)}
         out = Path(str(self.settings.out))
         folder = out if out.name.strip(".") else out.resolve()
         kinds: tuple[str, ...] = RESULTS if self.settings.filled and self.settings.scale == SCALE else ()
         if self.are_genotypes and self.settings.report is not False and find_spec("matplotlib"):
             files["genome"] = PICTURE
-        kinds += RELATIVES if self.given(("unrelated",)) else ()
+        kinds += RELATIVES if self.settings.given(("unrelated",)) else ()
         return files | {kind: folder.with_name(f"{folder.name}.{kind}") for kind in kinds}
 
     def open(self) -> tuple[Observed, Names] | None:
-        settings, filters = self.settings, self.given(NAMES)
+        settings, filters = self.settings, self.settings.given(NAMES)
         if not self.are_genotypes:
             return None
-        settings.choices.refuse_for("genotypes")
         if "indep_order" in filters:
             filters["indep_order"] = int(filters["indep_order"])
         selection = Selection(settings.extra["chromosomes"], **filters)
-        whole = self.read()
+        self.filters, whole = selection.given, self.read()
         self._read_labels(whole)  # before the filters read the genotypes
         self.cohort = selected(whole, selection, settings.resources)
         files = self.cohort.files
@@ -233,7 +234,7 @@ class GenotypeHooks(Hooks):
                 run.score_factors = self._factors(run, self.settings.extra["scores_scale"])
         if cohort is None:
             return
-        pca.variants_ = cohort.files.variants
+        pca.variants_, pca.filters = cohort.files.variants, self.filters
         pca.info_ = replace(pca.info_, n_missing=sum(map(n_missing, cohort.training.parts)))
         run.beside = variant_columns(pca.variants_)
         results = ({"absent": cohort.absent} if cohort.absent else {}) | self._tests(run, cohort)
@@ -241,11 +242,16 @@ class GenotypeHooks(Hooks):
             run.document.update({"removed": removed} | results)
         if cohort.learned is not None:  # score all samples, also those that are not training samples
             run.scored = self._operator(cohort.files.filled(pca.mean_))
+            run.projected = None if cohort.learned.all() else ~cohort.learned
+        counts = cohort.removed.items()
+        run.facts |= {f"{option_of(name)} {self.filters[name]}": _removed(name, count) for name, count in counts}
+        if "tracy_widom" in results:
+            run.facts["Tracy-Widom test"] = _significant(results["tracy_widom"]["p_values"])
 
     def _tests(self, run: Run, cohort: Cohort) -> dict[str, Any]:
         settings, pca, A = self.settings, run.pca, run.A
         results: dict[str, Any] = {}
-        if not self.given(_TESTS):
+        if not self.settings.given(_TESTS):
             return results
         assert isinstance(A, Operator)
         S = pca.singular_values_.astype(np.float64)
@@ -324,12 +330,9 @@ class GenotypeHooks(Hooks):
             absent = 0 if cohort is None else cohort.absent.get(name, 0)
             if name == "chromosomes":
                 text = f"{plural(count, 'variant')} not on autosomes removed. To keep all, use --chromosomes all."
-            elif name == "unrelated":
-                text = f"--unrelated: {plural(count, 'related sample')} removed from the fit and projected onto it."
             else:
                 more = f" {plural(absent, 'name')} of the list not found in the data." if absent else ""
-                kind = "sample" if name in OF_SAMPLES else "variant"
-                text = f"{option_of(name)}: {plural(count, kind)} removed.{more}"
+                text = f"{option_of(name)}: {_removed(name, count)}.{more}"
             print_message(text, self.settings.quiet)
         if self.message_of_labels:
             print_message(f"--labels:{self.message_of_labels}", self.settings.quiet)
@@ -337,7 +340,7 @@ class GenotypeHooks(Hooks):
     # transform
 
     def score(self, model: Path, pca: Any) -> tuple[Table, Iterator[tuple[int, Block]]] | None:
-        settings, given = self.settings, list(self.given(_OF_TRANSFORM))
+        settings, given = self.settings, list(self.settings.given(_OF_TRANSFORM))
         if settings.extra["trust_order"] and len(given) > 1:
             raise click.UsageError(f"--trust-order ignores alleles. Remove {option_of(given[0])} or --trust-order.")
         self.stacked = len(settings.files) > 1 and settings.stack == "rows"
@@ -366,7 +369,7 @@ class GenotypeHooks(Hooks):
 
     def _projected(self, pca: Any) -> tuple[Table, Iterator[tuple[int, Block]]]:
         settings, extra, files = self.settings, self.settings.extra, self.read()
-        target = Target.of(_basis(pca), files, extra["match"] or "auto", extra["trust_ambiguous"])
+        target = Target.of(pca.basis, files, extra["match"] or "auto", extra["trust_ambiguous"])
         method = cast("ProjectName", extra["project"] or "lsq")
         _report_match(target, settings.quiet)
         components, form = component_names(target.basis.loadings.shape[1]), table_format(str(settings.out))
@@ -404,7 +407,8 @@ class GenotypeHooks(Hooks):
         variants = getattr(pca, "variants_", None)
         if variants is None:
             return {}
-        return {"variants": {"known": len(variants.names), "ambiguous": n_ambiguous(variants)}}
+        known = {"known": len(variants.names), "ambiguous": n_ambiguous(variants)}
+        return {"variants": known, "filters": getattr(pca, "filters", None)}
 
     def compare(self, model: str, files: Sequence[str]) -> Mapping[str, Any] | None:
         pca: Any = model_in(model, BatchPCA, GenotypePCA)
@@ -413,16 +417,26 @@ class GenotypeHooks(Hooks):
             return None
         self._knows_alleles(pca, Path(model))
         opened = Fileset.of([Path(file) for file in files], self.settings.key, self.settings.memory)
-        target = Target.of(_basis(pca), opened)
+        target = Target.of(pca.basis, opened)
         found = {"model": model, "file": opened.name, "samples": opened.shape[0]}
         return found | {"variants": int(np.count_nonzero(target.basis.used))} | target.match.counts
+
+
+def _removed(name: str, count: int) -> str:
+    if name == "unrelated":
+        return f"{plural(count, 'related sample')} removed from the fit and projected onto it"
+    return f"{plural(count, 'sample' if name in OF_SAMPLES else 'variant')} removed"
 
 
 def _significant(p_values: Sequence[float | None]) -> str:
     above = (j for j, p in enumerate(p_values) if p is None or p >= _LEVEL)
     count = next(above, len(p_values))
     which = "none" if not count else "PC1" if count == 1 else f"PC1 to PC{count}"
-    more = ". There may be more: use a larger -k" if count == len(p_values) else ""
+    more = (
+        ". There may be more: use a larger -k. LD and relatives add axes: see --indep-pairwise and --unrelated"
+        if count == len(p_values)
+        else ""
+    )
     return f"significant axes (Tracy-Widom, p < {_LEVEL}): {count}, {which}{more}"
 
 
@@ -456,15 +470,6 @@ def _write_scan(path: Path, scan: SelectionScan, variants: Variants) -> None:
     )
     with path.open("wb") as file, csv_table(file, table) as write:
         write_rows([(0, np.column_stack([scan.z_scores, scan.statistics, scan.p_values]))], [write])
-
-
-def _basis(pca: BatchPCA | GenotypePCA) -> Basis:
-    if isinstance(pca, GenotypePCA):
-        return pca.basis
-    components = pca.components_.astype(np.float64).T
-    used = patterson_scale(pca.mean_)[1] if pca.shift is not None else np.any(components != 0, axis=1)
-    scale = np.ones(len(used)) if pca.scale_ is None else pca.scale_
-    return Basis(pca.variants_, used, pca.mean_, scale, components, pca.singular_values_.astype(np.float64))
 
 
 def _score_rows(groups: Iterator[Scores], factors: Any, width: int, file: str) -> Iterator[tuple[int, Block]]:

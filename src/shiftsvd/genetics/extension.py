@@ -5,6 +5,7 @@ from typing import Final, Literal
 from shiftsvd.extend import Decoder, Extension, Format
 
 Build = Literal["hg19", "hg38"]  # of the human genome
+REGIONS: Final[dict[Build, str]] = {"hg19": "GRCh37", "hg38": "GRCh38"}
 Chromosomes = Literal["autosomes", "all"]
 MatchName = Literal["auto", "position", "name"]
 ProjectName = Literal["lsq", "oadp", "mean"]
@@ -19,14 +20,27 @@ DECODED: Final = {
 }
 # Suffixes of the files that `convert` writes, each with the suffixes of its tables of variants and samples.
 TARGETS: Final = {".pgen": (".pvar", ".psam"), ".bed": (".bim", ".fam")}
+_DESCRIBE: Final = "shiftsvd.genetics.describing:describe"
 
 EXTENSION: Final = Extension(
     name="genetics",
     module="shiftsvd.genetics",
     formats={
-        "bed": Format("shiftsvd.genetics.files:read_bed", (".bed",), ("PLINK",), "PLINK 1 genotypes", remote="refused"),
+        "bed": Format(
+            "shiftsvd.genetics.files:read_bed",
+            (".bed",),
+            ("PLINK",),
+            "PLINK 1 genotypes",
+            describe=_DESCRIBE,
+            remote="refused",
+        ),
         "pgen": Format(
-            "shiftsvd.genetics.files:read_pgen", (".pgen",), ("PLINK 2",), "PLINK 2 genotypes", remote="refused"
+            "shiftsvd.genetics.files:read_pgen",
+            (".pgen",),
+            ("PLINK 2",),
+            "PLINK 2 genotypes",
+            describe=_DESCRIBE,
+            remote="refused",
         ),
     },
     magic={
@@ -60,8 +74,9 @@ EXTENSION: Final = Extension(
     and alleles, in any order. Swapped alleles and the other strand are recoded; removed variants are counted on stderr.
     Scores are least-squares fits to the genotypes that are not missing. A .csv or .parquet has additional columns: the
     standard errors of the scores, PC1_se, ..., and the number of variants of the sample, n_variants.""",
-        "info": """Genotypes: pass a model of genotypes and a .bed or .pgen, or one file per chromosome, to count the
-    variants of the model that `transform` would match.""",
+        "info": """Genotypes: a .bed or .pgen is described by its chromosomes, genome build, founders, sex, MAF and
+    missing genotypes. One file per chromosome needs --stack columns. Pass a model of genotypes and such files to count
+    the variants of the model that `transform` would match.""",
         "convert": """Genotypes: convert VCF, BCF and BGEN to .pgen or .bed. Only biallelic variants are kept, with
     chromosomes, positions, both alleles, and dosages of the second allele. --key is the field to read from a VCF: GT
     (hard calls), DS, GP or HDS (dosages). Default: DS for a .pgen and GT for a .bed if the file has this field, else
@@ -74,6 +89,6 @@ EXTENSION: Final = Extension(
             "fit chr*.bed --stack columns -k 10 -o cohort",
         ),
         "transform": ("transform reference/model.safetensors array.bed --project oadp -o scores.csv",),
-        "info": ("info reference/model.safetensors array.bed",),
+        "info": ("info cohort.bed", "info reference/model.safetensors array.bed"),
     },
 )

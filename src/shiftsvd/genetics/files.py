@@ -414,10 +414,9 @@ def eigenval(path: Path, eigenvalues: Iterable[float]) -> None:
 
 
 def eigenvec_allele(path: Path, variants: Variants, loadings: Panel) -> None:
-    # The weights of both alleles are loadings times +-sqrt(n) / 2, with n the number of variants used. With these,
-    # `plink2 --score FILE 2 5 header-read no-mean-imputation variance-standardize cols=+scoresums` and the allele
-    # frequencies of the samples (`--read-freq`) compute sqrt(n) times the scores.
-    weights = loadings * (np.sqrt(len(loadings)) / 2)
+    # plink2's weights are loadings times -+sqrt(n) / 2, with n the number of variants used: scores by `plink2 --score`
+    # (variance-standardize) are averages, -sqrt(eigenvalue) / 2 times .eigenvec, and its users divide by this factor.
+    weights = loadings * (-np.sqrt(len(loadings)) / 2)
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write("\t".join(["#CHROM", "ID", "REF", "ALT", "A1", *component_names(loadings.shape[1])]) + "\n")
         for lo in range(0, len(weights), _ROWS):

@@ -80,6 +80,13 @@ def _runs(variants: Variants) -> Iterator[tuple[str, int, int]]:
         yield name, lo, hi
 
 
+def is_sorted(variants: Variants) -> bool:
+    try:
+        return any(short_name(name) not in _UNPLACED for name, _, _ in _runs(variants))
+    except ValueError:  # unsorted, or positions that are not integers
+        return False
+
+
 def _windows(positions: npt.NDArray[np.int64], windows: Windows) -> Iterator[tuple[int, int, int]]:
     n, start, first = len(positions), 0, 0
     while first < n:

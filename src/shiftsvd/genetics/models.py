@@ -1,10 +1,26 @@
 """Rules for the attributes of genotype models in files."""
 
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 
-from shiftsvd.extend.models import ByName, Kind, Value, count, fields, instance_of, must, numbers, same_check, texts
+from shiftsvd.extend.models import (
+    KINDS as OF_CORE,
+)
+from shiftsvd.extend.models import (
+    ByName,
+    Kind,
+    Sizes,
+    Value,
+    count,
+    fields,
+    instance_of,
+    must,
+    numbers,
+    same_check,
+    texts,
+)
 
 
 def _used_as_frequent(settings: ByName, fitted: ByName) -> None:
@@ -15,7 +31,24 @@ def _used_as_frequent(settings: ByName, fitted: ByName) -> None:
     must(removed <= unused, "n_left_out + n_filtered", "not exceed the number of unused variants", removed)
 
 
+def _filters(name: str, value: Any, sizes: Sizes) -> None:
+    fits = isinstance(value, dict) and all(isinstance(each, str | float | int) for each in value.values())
+    must(fits, name, "be texts and numbers by name", value)
+
+
+def _made(cls: type[Any], settings: ByName, fitted: ByName) -> Any:
+    if "variants_" in fitted:
+        from shiftsvd.genetics.analysis import GenotypeModel  # imports scikit-learn
+
+        cls = GenotypeModel
+    return OF_CORE["PCA"].made(cls, settings, fitted)
+
+
+# The command writes this kind for genotypes, too.
+_PCA: Final = replace(OF_CORE["PCA"], sometimes={**OF_CORE["PCA"].sometimes, "filters": _filters}, made=_made)
 KINDS: Final = {
+    "PCA": _PCA,
+    "GenotypeModel": replace(_PCA, module="shiftsvd.genetics"),
     "GenotypePCA": Kind(
         "shiftsvd.genetics",
         {
@@ -28,10 +61,10 @@ KINDS: Final = {
             "used": numbers("n", "bool"),
             "info": instance_of("Info"),
         },
-        {**same_check(count(least=0), "n_left_out n_filtered"), "learned": numbers("m", "bool")},
+        {**same_check(count(least=0), "n_left_out n_filtered"), "learned": numbers("m", "bool"), "filters": _filters},
         agree=_used_as_frequent,
         made=lambda cls, settings, fitted: cls(**fitted),
-    )
+    ),
 }
 VALUES: Final = {
     "Samples": Value("shiftsvd.genetics.variants", fields(**same_check(texts("m", fixed=True), "families names"))),

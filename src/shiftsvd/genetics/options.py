@@ -36,8 +36,8 @@ OF_FIT: Final = (
         click.option(
             "--labels",
             type=_FILE,
-            help="A table with a header, with IID or FID and IID, and labels of the samples, such as populations, for "
-            "--label-column.",
+            help="A table with a header, with IID or FID and IID, and labels of the samples, such as populations. "
+            "--label-column names their column, if there are several.",
         ),
         _SCORES_SCALE,
         click.option(

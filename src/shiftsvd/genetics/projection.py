@@ -377,7 +377,7 @@ def projected(
 def _no_common_variants(file: str, n: int, counts: dict[str, int]) -> Refused:
     return Refused(
         f"{file} has no usable variants of the {n:,} in the model. {counts['absent']:,} are absent by position and "
-        "name (use the same genome build, or the same names with plink2 --set-all-var-ids). "
+        "name (if the genome builds differ, lift one of the files over, or use the same rsIDs). "
         f"{counts['mismatched']:,} have different alleles (use the same reference with plink2 --ref-from-fa). "
         f"{counts['ambiguous']:,} are ambiguous, with alleles A/T or C/G (if both files use the same strand, pass ",
         *(Setting("trust_ambiguous", True), "). "),

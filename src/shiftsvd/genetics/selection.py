@@ -1,7 +1,8 @@
 """Filter samples and variants as PLINK does, in PLINK's order, and find unrelated samples."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict, Unpack, get_args
 
@@ -9,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.extend.operators import Vector
-from shiftsvd.extend.running import Refused, Resources, Setting, few, refuse
-from shiftsvd.genetics.extension import SHARES, Build, Chromosomes
+from shiftsvd.extend.running import Refused, Resources, Setting, few, plural, refuse
+from shiftsvd.genetics.extension import REGIONS, SHARES, Build, Chromosomes
 from shiftsvd.genetics.files import Beds, CallCounts, Fileset, call_counts, listed, missing_by_sample
 from shiftsvd.genetics.kinship import Kinship, RelatedPairs, kinship_matrix, unrelated_mask
 from shiftsvd.genetics.linkage import BACKWARDS, FORWARDS, Windows, pruned
-from shiftsvd.genetics.lists import LONG_RANGE, Listed, inside, listed_regions, listed_samples, listed_variants
+from shiftsvd.genetics.lists import LONG_RANGE, Listed, Region, inside, listed_regions, listed_samples, listed_variants
+from shiftsvd.genetics.matching import build_of
 from shiftsvd.genetics.variants import Mask, autosomal, read_founders
 
 Counts = npt.NDArray[np.int64]
@@ -165,6 +167,19 @@ class Selection:
         if self.indep_pairwise is not None:
             windows_of(self.indep_pairwise)
 
+    @property
+    def given(self) -> dict[str, str | float]:
+        """The filters that are set, for model files; a list of names as its length."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        off = {each.name: each.default for each in fields(self)} | {"chromosomes": None}
+        return {name: _stored(name, value) for name, value in found.items() if value != off[name]}
+
+
+def _stored(name: str, value: Any) -> str | float:
+    if isinstance(value, float | int | str | PathLike):
+        return value if isinstance(value, float | int) else str(value)
+    return " ".join(map(str, value)) if name == "indep_pairwise" else plural(len(value), "name")
+
 
 def windows_of(given: Sequence[Any]) -> Windows:
     name, rule = (
@@ -266,12 +281,22 @@ def _by_lists(cohort: Cohort, selection: Selection, resources: Resources) -> Non
         elif name in ("extract", "exclude"):
             there, cohort.absent[name] = listed_variants(given, cohort.files.variants.names)
         else:
-            regions = LONG_RANGE[given] if name == "exclude_long_range" else listed_regions(given)
+            regions = _long_range(cohort, given) if name == "exclude_long_range" else listed_regions(given)
             there = inside(cohort.files.variants, regions)
         cohort.drop(name, ~there if name.startswith(("extract", "keep")) else there)
     if selection.mind is not None:
         share = missing_by_sample(cohort.files, resources) / cohort.files.shape[1]
         cohort.drop("mind", share > selection.mind * (1 + _EPSILON))
+
+
+def _long_range(cohort: Cohort, build: Build) -> list[Region]:
+    there = build_of(cohort.whole.variants)
+    if there not in (None, REGIONS[build]):
+        raise Refused(
+            *(f"{cohort.whole.name} has positions of {there}, but ", Setting("exclude_long_range", build)),
+            f" removes regions of {REGIONS[build]}. Name the build of the file, or lift the file over.",
+        )
+    return LONG_RANGE[build]
 
 
 def _by_counts(cohort: Cohort, selection: Selection, resources: Resources) -> None:

@@ -147,7 +147,8 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
     with reading(path):
         model = _decoded(*coding.read(path))
         if not isinstance(model, kind):
-            wanted = " or ".join(name for name in kinds() if issubclass(class_of(name), kind))
+            classes = [cls for cls in map(class_of, kinds()) if issubclass(cls, kind)]
+            wanted = " or ".join(cls.__name__ for cls in classes if not {*cls.__mro__[1:]} & {*classes})
             raise Refused(f"the model must be {wanted}, got {type(model).__name__}")
     if hasattr(model, "unseen_variance_"):
         warn(
