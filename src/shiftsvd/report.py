@@ -388,7 +388,7 @@ def number(value: float | None) -> str:
 
 # --- settings and solvers in words ----------------------------------------------------------------------------------
 
-LONGEST: Final = 300  # characters of a setting
+LONGEST: Final = 500  # characters of a setting or a fact
 
 # Descriptions of the settings of estimators, and of their values that are not numbers.
 SETTINGS: Final = {

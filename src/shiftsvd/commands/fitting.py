@@ -104,7 +104,8 @@ def run(given: Settings) -> None:
                 run.pca = fitted(run, k)
             for each in hooks:
                 each.after_fit(run)
-            writing.advise_scale(A, names, given)
+            if (advice := writing.scale_advice(A, names, given)) is not None:
+                print_message(advice, settings.quiet)
             writing.leave_out_components(run, outputs, paths)
             release()
             sums, more = Sums(columns, run.pca.n_components_), ExitStack()
@@ -117,7 +118,7 @@ def run(given: Settings) -> None:
         run.pca.set_params(missing=settings.missing_later)
         recorded = tuple(name for each in hooks for name in each.recorded)
         seconds = time.perf_counter() - started
-        result = writing.Result.of(run, feature_names_of(run.pca), recorded, paths, seconds)
+        result = writing.Result.of(run, feature_names_of(run.pca), recorded, paths, seconds, advice)
         placed = sums.result(JOIN) if columns else None
         if placed is not None:
             write_supplementary(outputs.part(paths["supplementary"]), placed, component_names(run.pca.n_components_))

@@ -57,9 +57,18 @@ class Result:
     features: Any  # names, or None
     tol: float  # a component whose error bound is at most `tol` has converged
     taken: str | None = None  # number of features used and how they were selected, for the report
+    advice: str | None = None  # notice about the scale
 
     @classmethod
-    def of(cls, run: Run, features: Any, recorded: tuple[str, ...], paths: Mapping[str, Path], seconds: float) -> Self:
+    def of(
+        cls,
+        run: Run,
+        features: Any,
+        recorded: tuple[str, ...],
+        paths: Mapping[str, Path],
+        seconds: float,
+        advice: str | None,
+    ) -> Self:
         pca, A, settings = run.pca, run.A, run.settings
         info, more = pca.info_, settings.extra
         files = [as_given(file) for file in settings.files]
@@ -91,7 +100,7 @@ class Result:
             "version": version("shiftsvd"),
             **run.document,
         }
-        return cls(document, features, settings.tol, run.features)
+        return cls(document, features, settings.tol, run.features, advice)
 
     @property
     def source(self) -> dict[str, str]:
@@ -102,6 +111,7 @@ class Result:
             "features": self.taken or f"{n:,}",
             "numbers stored": f"{self.document['stored']:,}",
             "precision": self.document["dtype"],
+            **({} if self.advice is None else {"notice": self.advice}),
         }
 
     def rows(self) -> list[list[Any]]:
@@ -331,27 +341,26 @@ def _kept(folder: Path, names: Sequence[str]) -> str:
     return f"{folder} still contains {', '.join(names)} of an earlier run. Remove {which} if no longer needed."
 
 
-def advise_scale(A: Observed, names: Names, settings: Settings) -> None:
-    """Print a notice if columns of a table differ by orders of magnitude and no scale was given."""
+def scale_advice(A: Observed, names: Names, settings: Settings) -> str | None:
+    """Return a notice if columns of a table differ by orders of magnitude and no scale was given."""
     is_plain = settings.scale is None and settings.shift == "mean" and not (settings.preprocess or settings.mixed)
-    if not is_plain or not isinstance(A, Operator) or not _are_tables(settings):
-        return
+    if not is_plain or not _are_tables(settings):
+        return None
     moments = A.memo.get("columns") if isinstance(A, DiskRows) else A.moments()
     squares = None if moments is None else moments.M2
     if squares is None or not np.any(squares > 0):
-        return
-    spread = np.sqrt(squares)
+        return None
+    spread = np.sqrt(squares / moments.count)
     there = np.flatnonzero(spread)
     least, most = there[np.argmin(spread[there])], there[np.argmax(spread[there])]
     if spread[most] < APART * spread[least]:
-        return
+        return None
     called = [f"column {j + 1}" if names.features is None else repr(str(names.features[j])) for j in (most, least)]
     ratio = spread[most] / spread[least]
-    print_message(
+    return (
         f"Columns differ by orders of magnitude: the standard deviation of {called[0]} is {ratio:,.0f} times that of "
         f"{called[1]}, so the components mostly describe {called[0]}. Use --scale to give all columns the same weight, "
-        "or --scale none to keep their units and hide this notice.",
-        settings.quiet,
+        "or --scale none to keep their units and hide this notice."
     )
 
 
