@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hashlib import file_digest
 from importlib.metadata import version
 from importlib.util import find_spec
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
@@ -325,8 +326,15 @@ def placed(settings: Settings, files: Mapping[str, str | Path], more: Sequence[s
 
 
 def usual_kind(settings: Settings) -> str:
-    texts = all((settings.format or named_format(path)) in ("csv", "tsv") for path in settings.paths)
+    """Return the default format of scores: CSV, unless a file is a matrix or a table of Parquet or Arrow."""
+    kinds = set(map(_known_format, settings.paths, repeat(settings.format)))
+    texts = all(kind is not None and formats()[kind].is_table for kind in kinds) and not kinds & {"parquet", "arrow"}
     return "csv" if texts or find_spec("pyarrow") is None else "parquet"
+
+
+def _known_format(path: Path, given: str | None) -> str | None:
+    named, file = given or named_format(path), split_element(path)[0]
+    return format_of(path, None) if named is None and not isinstance(file, Location) and file.exists() else named
 
 
 def _warn_of_others(folder: Path, planned: set[str], more: Sequence[str]) -> None:
@@ -365,7 +373,7 @@ def scale_advice(A: Observed, names: Names, settings: Settings) -> str | None:
 
 
 def _are_tables(settings: Settings) -> bool:
-    kinds = (settings.format if str(path) == "-" else format_of(path, settings.format) for path in settings.paths)
+    kinds = map(_known_format, settings.paths, repeat(settings.format))
     return all(kind is not None and formats()[kind].is_table for kind in kinds)
 
 
