@@ -1,5 +1,6 @@
 """`fit --mixed`, `--supplementary` and `--contributions` give the numbers of `FAMD` and `supplementary`."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +173,18 @@ def test_the_report_shows_where_supplementary_columns_are(frame: Any, tmp_path: 
         page = (tmp_path / str(k) / "report.html").read_text()
         assert all(name in page for name in ("country=DE", "note==1+1", "<td>spend</td>", "Supplementary columns"))
     assert "Green marks are supplementary columns" in page
+
+
+@pytest.mark.figures
+def test_the_report_says_that_data_are_mixed(frame: Any, tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    file = write(frame[ACTIVE], tmp_path / "a.csv")
+    printed = done("fit", file, "--mixed", "--report", "-o", tmp_path / "out").stdout
+    assert "2 further components have variance 0." in printed
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "<h1>Factor analysis of mixed data (FAMD): 5 components</h1>" in page
+    assert "categories by the roots of their frequencies" in page
+    assert "7 numbers" not in page
+    assert re.search(r"large values of <b>[^<]*age[^<]*</b>", page)
+    assert re.search(r"<b>[^<]*ill = yes[^<]*</b> (more|less) often", page)

@@ -166,17 +166,21 @@ def printed(result: Result, hooks: Sequence[Hooks], verbose: bool) -> str:
     passes = f"{document['n_passes']:,} {'pass' if document['n_passes'] == 1 else 'passes'} over the data"
     lines.append(f"{document['solver']}; {passes}, {document['seconds']:.2f} s\n")
     lines.append("component  singular value    variance   share  cumulative  residual     error")
-    for j, (value, variance, share, cumulative, residual, error, _) in enumerate(result.rows()):
+    shown = [row for row in result.rows() if row[0] != 0]
+    for j, (value, variance, share, cumulative, residual, error, _) in enumerate(shown):
         lines.append(
             f"{j + 1:9}  {as_text(value, '14.6g')}  {as_text(variance, '10.4g')}  {as_text(share, '6.2%')}  "
             f"{as_text(cumulative, '10.2%')}  {as_text(residual, '8.0e')}  {as_text(error, '8.0e')}"
         )
-    errors = document["value_errors"]
+    if null := document["n_components"] - len(shown):
+        further = "further component" if shown else "component"
+        lines.append(f"{plural(null, further)} {'has' if null == 1 else 'have'} variance 0.")
+    errors = (document["value_errors"] or [])[: len(shown)]
     if errors and document["converged"] and None not in errors:  # with --tol 0, values of 0 may have no bound
         few = {1: "the singular value", 2: "both singular values"}
         values = few.get(len(errors), f"all {len(errors):,} singular values")
         lines.append(f"The relative error of {values} is at most {rounded_up(max(errors))}.")
-    if verbose and document["missed_below"] is not None and document["n_components"] < min(document["shape"]):
+    if verbose and document["missed_below"] and not null:
         lines.append(missed(document["missed_below"], document["singular_values"][-1]))
     lines += [line for each in hooks for line in each.footer(document)]
     return plain_lines("\n".join(lines))
@@ -188,8 +192,7 @@ def rounded_up(value: float) -> str:
 
 
 def missed(level: float, last: float) -> str:
-    above = f"{level / last:.4g} times the last one" if last > 0 else f"{level:.4g}"
-    return f"Singular values not shown are at most {above}, with probability 1 - 1e-9."
+    return f"Singular values not shown are at most {level / last:.4g} times the last one, with probability 1 - 1e-9."
 
 
 def _gap_lines(document: dict[str, Any]) -> list[str]:

@@ -65,6 +65,10 @@ class Fit:
         return np.asarray(self.model.singular_values_ if self.is_estimator else self.model.S, np.float64)
 
     @property
+    def n_varying(self) -> int:
+        return int(np.count_nonzero(self.singular_values > 0))
+
+    @property
     def components(self) -> Panel:
         return real(self.model.components_ if self.is_estimator else self.model.Vh, "components")
 
