@@ -188,3 +188,16 @@ def test_the_report_says_that_data_are_mixed(frame: Any, tmp_path: Path) -> None
     assert "7 numbers" not in page
     assert re.search(r"large values of <b>[^<]*age[^<]*</b>", page)
     assert re.search(r"<b>[^<]*ill = yes[^<]*</b> (more|less) often", page)
+
+
+def test_missing_values_are_counted_in_cells_of_the_table(frame: Any, tmp_path: Path) -> None:
+    frame.loc[[3, 4], "town"], frame.loc[5, "age"] = None, np.nan
+    file = write(frame[ACTIVE], tmp_path / "a.csv")
+    for words in (("--mixed",), ("--one-hot", "town,ill")):
+        for missing in ("mean", "em"):
+            result = told("fit", file, "-k", 2, *words, "--missing", missing)
+            assert result["n_missing"] == 3
+    assert "3 missing values (1.2%)" in done("fit", file, "-k", 2, "--mixed", "--missing", "mean").stdout
+    refused = invoke("fit", file, "-k", 2, "--mixed").stderr
+    assert "3 entries are missing (NaN), in 'age' (1), 'town' (2)" in refused
+    assert "Use --drop age,town to exclude these columns." in refused

@@ -24,6 +24,7 @@ from shiftsvd.commands import writing
 from shiftsvd.commands.cluster import workers
 from shiftsvd.commands.hooks import Hooks, Run, first_answer, hooks_of
 from shiftsvd.commands.mixed import (
+    fields_of,
     mixed_scale,
     naming_columns,
     supplementary_columns,
@@ -87,6 +88,7 @@ def run(given: Settings) -> None:
     release()
     with ExitStack() as stack:
         stack.enter_context(workers(settings.scheduler, settings.workers))
+        stack.enter_context(naming_columns(settings))
         stack.enter_context(named(names.features))
         listen = stack.enter_context(progress(settings.progress, settings.quiet))
         if settings.checkpoint:
@@ -256,6 +258,9 @@ def fitted(run: Run, k: int | float) -> PCA:
         pca.fit(_on_device(A, settings, bool(run.steps)), covariates=run.covariates)
     if names.features is not None:
         pca.feature_names_in_ = np.asarray(names.features, object)
+    if settings.one_hot and isinstance(A, Gaps):  # indicators of one column miss the same cells
+        missing = A.shape[0] - A.moments().count[fields_of(names.features, A.shape[1], settings)]
+        pca.info_ = replace(pca.info_, n_missing=int(missing.sum()))
     if settings.choices.given:
         pca.table_ = settings.choices.learned(names.features)
     if isinstance(solver, Solver) and pca.info_.value_errors is not None:

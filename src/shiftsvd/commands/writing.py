@@ -18,6 +18,7 @@ import numpy as np
 
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.commands.hooks import Hooks, Run
+from shiftsvd.commands.mixed import fields_of
 from shiftsvd.commands.options import as_given, print_message, typed
 from shiftsvd.commands.settings import OF_RESULTS, Settings
 from shiftsvd.commands.tables import WRITERS, Table, Write, component_names, format_named, write_rows
@@ -59,6 +60,7 @@ class Result:
     tol: float  # a component whose error bound is at most `tol` has converged
     taken: str | None = None  # number of features used and how they were selected, for the report
     advice: str | None = None  # notice about the scale
+    n_cells: int = 0  # of the table
 
     @classmethod
     def of(
@@ -101,7 +103,8 @@ class Result:
             "version": version("shiftsvd"),
             **run.document,
         }
-        return cls(document, features, settings.tol, run.features, advice)
+        n_cells = A.shape[0] * len(fields_of(run.names.features, A.shape[1], settings))
+        return cls(document, features, settings.tol, run.features, advice, n_cells)
 
     @property
     def source(self) -> dict[str, str]:
@@ -162,7 +165,7 @@ def printed(result: Result, hooks: Sequence[Hooks], verbose: bool) -> str:
     if transforms := document["settings"]["preprocess"]:
         lines.append(f"entries transformed by {', then '.join(transforms)}")
     lines += [line for each in hooks for line in each.summary(document)]
-    lines += _gap_lines(document)
+    lines += _gap_lines(document, result.n_cells)
     passes = f"{document['n_passes']:,} {'pass' if document['n_passes'] == 1 else 'passes'} over the data"
     lines.append(f"{document['solver']}; {passes}, {document['seconds']:.2f} s\n")
     lines.append("component  singular value    variance   share  cumulative  residual     error")
@@ -195,13 +198,12 @@ def missed(level: float, last: float) -> str:
     return f"Singular values not shown are at most {level / last:.4g} times the last one, with probability 1 - 1e-9."
 
 
-def _gap_lines(document: dict[str, Any]) -> list[str]:
+def _gap_lines(document: dict[str, Any], n_cells: int) -> list[str]:
     if document["n_missing"] is None:
         return []
-    m, n = document["shape"]
     values = "value" if document["n_missing"] == 1 else "values"
     lines = [
-        f"{document['n_missing']:,} missing {values} ({document['n_missing'] / (m * n):.1%})",
+        f"{document['n_missing']:,} missing {values} ({document['n_missing'] / n_cells:.1%})",
         f"shares of the variance refer to {document['variance_of']}",
     ]
     if document["completed"] is not None:
