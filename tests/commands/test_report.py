@@ -577,4 +577,5 @@ def test_settings_and_facts_are_short() -> None:
     assert len(report.shown("x" * 5000)) == 500
     assert report.number(None) == report.percent(None) == "–"
     shares = {0.5: "50.00", 1.234e-6: "0.00012", 9.1e-7: "0.000091", 0.999997: "99.99970", 1.0: "100.00", 0.0: "0.00"}
+    shares |= {3e-9: "< 0.00001", 1 - 3e-9: "> 99.99999", 1e-15: "0.00"}
     assert {share: report.percent(share) for share in shares} == {share: f"{text} %" for share, text in shares.items()}

@@ -112,7 +112,7 @@ class Result:
         return {
             "file": self.document["file"],
             "samples": f"{m:,}",
-            "features": self.taken or f"{n:,}",
+            "features": self.taken or (f"{n:,}" if m * n == self.n_cells else f"{n:,}, of {self.n_cells // m:,} columns"),
             "numbers stored": f"{self.document['stored']:,}",
             "precision": self.document["dtype"],
             **({} if self.advice is None else {"notice": self.advice}),

@@ -10,6 +10,7 @@ from shiftsvd.plot.fitted import BLUE, GREEN, GREY, ORANGE, FitDisplay, largest,
 from shiftsvd.plot.points import ScoresDisplay, write_names
 
 FEW = 6  # minimum number of bars that the axis has room for
+VISIBLE = 0.05  # shortest arrow, relative to the longest
 REACH = 0.85  # of the longest arrow, relative to the room along its axis
 
 
@@ -137,7 +138,9 @@ class BiplotDisplay(FitDisplay):
         arrows = fit.components[places].T
         if getattr(estimator, "whiten", False):
             arrows = arrows * np.sqrt(fit.variances[places])
-        chosen = largest(np.hypot(*(arrows * _factors(arrows)).T), top)
+        length = np.hypot(*(arrows * _factors(arrows)).T)
+        chosen = largest(length, top)
+        chosen = chosen[length[chosen] >= VISIBLE]
         labels = fit.feature_names(names)
         points = ScoresDisplay._of(fit, X, Z, components, color)
         more: dict[str, Any] = {}
@@ -166,7 +169,7 @@ class BiplotDisplay(FitDisplay):
         colors = [GREEN] * len(places) + [ORANGE] * len(tips)
         write_names(self.ax_, np.vstack([places, tips]), [*self.place_names, *self.names], colors)
         x, y = self.factor_
-        self.ax_.set_title(f"{self.ax_.get_title()}; arrows: loadings × ({x:.3g}, {y:.3g})", fontsize="medium")
+        self.ax_.set_title(f"{self.ax_.get_title()}\narrows: loadings × ({x:.3g}, {y:.3g})", fontsize="medium")
 
 
 def _factors(arrows: Panel) -> Vector:
@@ -242,7 +245,7 @@ def biplot(
     components : pair of int
         The two components, counted from 1.
     top : int
-        Number of features: those with the longest arrows.
+        Largest number of features: those with the longest arrows.
     names : sequence of n_features names, optional
         Names of the features.
     color : array of shape (m,), optional
