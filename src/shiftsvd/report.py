@@ -487,7 +487,7 @@ def settings_of(model: Any) -> dict[str, dict[str, str]]:
         kind = "usual" if repr(value) == repr(usual[name]) else "chosen"
         settings[kind][SETTINGS.get(name, name.replace("_", " "))] = setting(name, value)
     if _is_mixed(model) and _categories(model):
-        settings["chosen"][SETTINGS["scale"]] = "their standard deviations; categories by the roots of their frequencies"
+        settings["chosen"][SETTINGS["scale"]] = "their standard deviations; categories by roots of their frequencies"
     return settings
 
 

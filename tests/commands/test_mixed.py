@@ -101,8 +101,8 @@ def test_stacked_files_and_a_row_of_totals_are_the_same_samples(frame: Any, tmp_
 def test_codes_and_labels_of_samples_keep_their_uses(frame: Any, tmp_path: Path) -> None:
     frame.insert(0, "name", [f"p{i}" for i in range(60)])
     file = write(frame, tmp_path / "a.csv")
-    twice = done("fit", file, "-k", 2, "--mixed", "--supplementary", "spend", "-o", tmp_path / "o", "--no-report").stderr
-    assert twice.count("is used for row names") == 1
+    options = ("-k", 2, "--mixed", "--supplementary", "spend", "--no-report", "-o", tmp_path / "o")
+    assert done("fit", file, *options).stderr.count("is used for row names") == 1
     done("fit", file, "-k", 2, "--mixed", "--one-hot", "visits", "--drop", "spend", "-o", tmp_path / "out", *QUIET)
     names = ss.load_model(tmp_path / "out" / "model.safetensors", ss.PCA).feature_names_in_.tolist()
     assert names[:4] == ["age", "town=Metz", "town=Pau", "town=b=1"]
@@ -186,7 +186,7 @@ def test_the_report_says_that_data_are_mixed(frame: Any, tmp_path: Path) -> None
     assert "2 further components have variance 0." in printed
     page = (tmp_path / "out" / "report.html").read_text()
     assert "<h1>Factor analysis of mixed data (FAMD): 5 components</h1>" in page
-    assert "categories by the roots of their frequencies" in page
+    assert "categories by roots of their frequencies" in page
     assert "7 numbers" not in page
     assert "<dd>7, of 4 columns</dd>" in page
     assert re.search(r"large values of <b>[^<]*age[^<]*</b>", page)

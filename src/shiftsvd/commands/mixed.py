@@ -68,7 +68,7 @@ def mixed_scale(A: Observed, names: Names, settings: Settings) -> Vector:
 
 @contextmanager
 def naming_columns(settings: Settings) -> Iterator[None]:
-    """Let errors about missing values count cells of the table and name its columns: town for its indicator town=Pau."""
+    """Let errors about missing values count cells of the table, and name its columns: town for town=Pau."""
     try:
         yield
     except NotFinite as error:

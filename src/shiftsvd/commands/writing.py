@@ -109,10 +109,11 @@ class Result:
     @property
     def source(self) -> dict[str, str]:
         m, n = self.document["shape"]
+        n_columns = self.n_cells // m
         return {
             "file": self.document["file"],
             "samples": f"{m:,}",
-            "features": self.taken or (f"{n:,}" if m * n == self.n_cells else f"{n:,}, of {self.n_cells // m:,} columns"),
+            "features": self.taken or (f"{n:,}" if n == n_columns else f"{n:,}, of {n_columns:,} columns"),
             "numbers stored": f"{self.document['stored']:,}",
             "precision": self.document["dtype"],
             **({} if self.advice is None else {"notice": self.advice}),

@@ -169,7 +169,7 @@ class BiplotDisplay(FitDisplay):
         colors = [GREEN] * len(places) + [ORANGE] * len(tips)
         write_names(self.ax_, np.vstack([places, tips]), [*self.place_names, *self.names], colors)
         x, y = self.factor_
-        self.ax_.set_title(f"{self.ax_.get_title()}\narrows: loadings × ({x:.3g}, {y:.3g})", fontsize="medium")
+        self.ax_.set_title(f"{self.ax_.get_title()}\narrows: loadings × ({x:.2g}, {y:.2g})", fontsize="small")
 
 
 def _factors(arrows: Panel) -> Vector:
