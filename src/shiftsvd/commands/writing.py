@@ -361,10 +361,9 @@ def scale_advice(A: Observed, names: Names, settings: Settings) -> str | None:
     if not is_plain or not _are_tables(settings):
         return None
     moments = A.memo.get("columns") if isinstance(A, DiskRows) else A.moments()
-    squares = None if moments is None else moments.M2
-    if squares is None or not np.any(squares > 0):
+    if moments is None or moments.M2 is None or not np.any(moments.M2 > 0):
         return None
-    spread = np.sqrt(squares / moments.count)
+    spread = np.sqrt(moments.M2 / moments.count)
     there = np.flatnonzero(spread)
     least, most = there[np.argmin(spread[there])], there[np.argmax(spread[there])]
     if spread[most] < APART * spread[least]:
