@@ -21,12 +21,13 @@ print(len(texts), "texts;", texts[0][:100], "...")
 
 # %%
 # With ``center=True`` the mean of all texts is subtracted, so that the first component is not merely how alike they
-# are.
+# are. Terms with + and with - are opposite poles of a component.
 
 lsa = ss.LSA(20, center=True, stop_words="english", min_df=3, sublinear_tf=True, random_state=0)
 Z = lsa.fit_transform(texts)
 for j in range(4):
-    print(f"component {j + 1}:", ", ".join(lsa.top_terms(j, 8)))
+    weights = {term: lsa.components_[j, lsa.terms_ == term][0] for term in lsa.top_terms(j, 8)}
+    print(f"component {j + 1}:", ", ".join(f"{term} {weight:+.2f}" for term, weight in weights.items()))
 
 # %%
 # Rows have length 1, so products are cosines: what is nearest to a question?

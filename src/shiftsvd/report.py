@@ -17,10 +17,11 @@ import numpy as np
 
 from shiftsvd import plot
 from shiftsvd.errors import Refused, Setting, plain_lines, plural
+from shiftsvd.io.choices import JOIN
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.plot import ScoreRaster
 from shiftsvd.plot.fitted import ORANGE, Fit, largest, percent, read, short
-from shiftsvd.plot.points import CRISP
+from shiftsvd.plot.points import CRISP, LEAST_OF_CLASS, colouring
 from shiftsvd.runs.memory import shown_bytes
 from shiftsvd.runs.outputs import Outputs, local, refuse
 from shiftsvd.solvers.base import TOL
@@ -40,6 +41,7 @@ LARGE: Final = 100_000  # bytes of an SVG that cannot be downloaded
 TABLE: Final = 500  # largest number of rows of a table that can be downloaded
 NAMED: Final = 8  # features of each sign in a list
 LEAST: Final = 0.05  # smallest loading in a list, relative to the largest
+CLEAR: Final = 1 / 3  # smallest loading in a sentence, relative to the largest
 CLOSE: Final = 4  # largest number of decimals of a bound in percent
 FAR: Final = 1.05  # a converged fit may miss values up to this multiple of the last one
 # Attributes of `Info` in the report; None if not computed.
@@ -135,6 +137,7 @@ def write(
     page = _page(fit, info, names) | {
         "scores_figures": list(_scores_figures(fit, planes, new, samples, colors)),
         "biplot": [_biplot(fit, *planes[0], names, colors, supplementary)] if planes else [],
+        "has_ellipses": getattr(colouring(colors), "names", None) is not None,
         "outermost": _outermost(planes[0][1], planes[0][0], samples) if planes else [],
         "supplementary": [] if supplementary is None else _positions(supplementary),
         "more_figures": [_figure(title, 2.6, lambda ax, draw=draw: draw(ax)) for title, draw in figures],
@@ -163,10 +166,14 @@ def _template() -> Any:
 
 
 def _page(fit: Fit, info: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    rows = _rows(fit, info)
+    rows, categories = _rows(fit, info)[: fit.n_varying], _categories(fit.model)
+    title = type(fit.model).__name__ if fit.is_estimator else "Singular value decomposition"
     return {
-        "title": type(fit.model).__name__ if fit.is_estimator else "Singular value decomposition",
-        "k": fit.k,
+        "title": "Factor analysis of mixed data (FAMD)" if categories and _is_mixed(fit.model) else title,
+        "k": len(rows),
+        "n_null": fit.k - len(rows),
+        "categories": categories,
+        "least_of_class": LEAST_OF_CLASS,
         "quantity": "variance" if fit.is_estimator else "squared norm",
         "rows": rows[:ROWS],
         "table": _table(rows) if 0 < len(rows) <= TABLE else None,
@@ -176,7 +183,7 @@ def _page(fit: Fit, info: dict[str, Any], names: list[str]) -> dict[str, Any]:
         "missed": _missed(fit, info["missed_below"]),
         "settings": settings_of(fit.model),
         "variance_figures": list(_variance_figures(fit)) if fit.k else [],
-        "in_words": _in_words(fit, names),
+        "in_words": _in_words(fit, names, categories),
         "loadings_figures": list(_loadings_figures(fit, names)),
         "loadings": list(_top_loadings(fit, names)),
         "version": version("shiftsvd"),
@@ -240,9 +247,11 @@ def _between(lower: float, share: float, upper: float) -> dict[str, str | None]:
 
 def _missed(fit: Fit, level: float | None) -> dict[str, Any]:
     if level is None or not fit.k:
-        return {"level": None, "far": False}
+        return {"level": None, "far": False, "nothing": False}
     last = fit.singular_values[-1]
-    return {"level": f"{level / last:.4g} times the last one" if last > 0 else number(level), "far": level > FAR * last}
+    if not (level and last):  # further singular values are 0, or there are none
+        return {"level": None, "far": False, "nothing": True}
+    return {"level": f"{level / last:.4g} times the last one", "far": level > FAR * last, "nothing": False}
 
 
 def _facts(info: dict[str, Any]) -> dict[str, str]:
@@ -333,7 +342,7 @@ def _outermost(raster: ScoreRaster, pair: tuple[int, int], samples: Any) -> list
 
 
 def _loadings_figures(fit: Fit, names: list[str]) -> Iterator[dict[str, Any]]:
-    for component, values in enumerate(fit.components[:DRAWN], start=1):
+    for component, values in enumerate(fit.components[: min(DRAWN, fit.n_varying)], start=1):
         size = np.abs(values)
         top = int(np.clip(np.count_nonzero(size > SHOWN * size.max(initial=0)), 1, BARS))
         figure = _figure(f"Loadings of component {component}", 3.8, plot.loadings, fit.model, component, top, names)
@@ -341,13 +350,27 @@ def _loadings_figures(fit: Fit, names: list[str]) -> Iterator[dict[str, Any]]:
         yield figure | {"number": component, "rest": [(short(names[j], 60), float(values[j])) for j in order]}
 
 
-def _in_words(fit: Fit, names: list[str]) -> dict[str, Any] | None:
-    if not fit.k or not fit.components.size:
+def _categories(model: Any) -> dict[str, str]:
+    one_hot = getattr(getattr(model, "table_", None), "one_hot", {})
+    return {short(f"{name}{JOIN}{one}", 60): short(f"{name} = {one}", 60) for name in one_hot for one in one_hot[name]}
+
+
+def _is_mixed(model: Any) -> bool:
+    return isinstance(getattr(model, "scale", None), np.ndarray)  # `fit --mixed` computes the divisors
+
+
+def _in_words(fit: Fit, names: list[str], categories: dict[str, str]) -> dict[str, Any] | None:
+    if not fit.n_varying or not fit.components.size:
         return None
     share = None if fit.shares is None else float(fit.shares[0])
-    positive, negative = _ends(fit.components[0], names, IN_WORDS)
-    listed = [[name for name, _ in end] for end in (positive, negative)]
-    return {"share": share, "positive": joined(listed[0]), "negative": joined(listed[1])}
+    phrases = []
+    ends = _ends(fit.components[0], names, IN_WORDS, CLEAR)
+    for end, size, often in zip(ends, ("large", "small"), ("more", "less"), strict=True):
+        numbers = [name for name, _ in end if name not in categories]
+        classes = [categories[name] for name, _ in end if name in categories]
+        phrases += [(f"{size} values of ", joined(numbers), "")] * bool(numbers)
+        phrases += [("", joined(classes), f" {often} often")] * bool(classes)
+    return {"share": share, "phrases": phrases}
 
 
 def joined(names: list[str]) -> str:
@@ -371,15 +394,15 @@ def _planes(fit: Fit, scores: Any) -> list[tuple[tuple[int, int], ScoreRaster]]:
 
 
 def _top_loadings(fit: Fit, names: list[str]) -> Iterator[dict[str, Any]]:
-    for place, values in enumerate(fit.components[DRAWN:LISTED], start=DRAWN + 1):
-        positive, negative = _ends(values, names, NAMED)
+    for place, values in enumerate(fit.components[DRAWN : min(LISTED, fit.n_varying)], start=DRAWN + 1):
+        positive, negative = _ends(values, names, NAMED, LEAST)
         yield {"number": place, "positive": positive, "negative": negative}
 
 
-def _ends(values: Vector, names: list[str], count: int) -> Iterator[list[tuple[str, float]]]:
-    least = LEAST * np.max(np.abs(values))
+def _ends(values: Vector, names: list[str], count: int, least: float) -> Iterator[list[tuple[str, float]]]:
+    size = np.max(np.abs(values))
     for sign in (1, -1):
-        found = [j for j in largest(sign * values, count) if sign * values[j] > least]
+        found = [j for j in largest(sign * values, count) if sign * values[j] > least * size]
         yield [(short(names[j], 60), float(values[j])) for j in found]
 
 
@@ -389,7 +412,7 @@ def number(value: float | None) -> str:
 
 # --- settings and solvers in words ----------------------------------------------------------------------------------
 
-LONGEST: Final = 300  # characters of a setting
+LONGEST: Final = 500  # characters of a setting or a fact
 
 # Descriptions of the settings of estimators, and of their values that are not numbers.
 SETTINGS: Final = {
@@ -464,6 +487,8 @@ def settings_of(model: Any) -> dict[str, dict[str, str]]:
     for name, value in ((name, now[name]) for name in now if name not in WITHOUT_EFFECT):
         kind = "usual" if repr(value) == repr(usual[name]) else "chosen"
         settings[kind][SETTINGS.get(name, name.replace("_", " "))] = setting(name, value)
+    if _is_mixed(model) and _categories(model):
+        settings["chosen"][SETTINGS["scale"]] = "their standard deviations; categories by roots of their frequencies"
     return settings
 
 

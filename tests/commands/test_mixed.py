@@ -1,5 +1,6 @@
 """`fit --mixed`, `--supplementary` and `--contributions` give the numbers of `FAMD` and `supplementary`."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,8 @@ def test_stacked_files_and_a_row_of_totals_are_the_same_samples(frame: Any, tmp_
 def test_codes_and_labels_of_samples_keep_their_uses(frame: Any, tmp_path: Path) -> None:
     frame.insert(0, "name", [f"p{i}" for i in range(60)])
     file = write(frame, tmp_path / "a.csv")
+    options = ("-k", 2, "--mixed", "--supplementary", "spend", "--no-report", "-o", tmp_path / "o")
+    assert done("fit", file, *options).stderr.count("is used for row names") == 1
     done("fit", file, "-k", 2, "--mixed", "--one-hot", "visits", "--drop", "spend", "-o", tmp_path / "out", *QUIET)
     names = ss.load_model(tmp_path / "out" / "model.safetensors", ss.PCA).feature_names_in_.tolist()
     assert names[:4] == ["age", "town=Metz", "town=Pau", "town=b=1"]
@@ -174,3 +177,32 @@ def test_the_report_shows_where_supplementary_columns_are(frame: Any, tmp_path: 
         page = (tmp_path / str(k) / "report.html").read_text()
         assert all(name in page for name in ("country=DE", "note==1+1", "<td>spend</td>", "Supplementary columns"))
     assert "Green marks are supplementary columns" in page
+
+
+@pytest.mark.figures
+def test_the_report_says_that_data_are_mixed(frame: Any, tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    file = write(frame[ACTIVE], tmp_path / "a.csv")
+    printed = done("fit", file, "--mixed", "--report", "-o", tmp_path / "out").stdout
+    assert "2 further components have variance 0." in printed
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "<h1>Factor analysis of mixed data (FAMD): 5 components</h1>" in page
+    assert "categories by roots of their frequencies" in page
+    assert "7 numbers" not in page
+    assert "<dd>7, of 4 columns</dd>" in page
+    assert re.search(r"large values of <b>[^<]*age[^<]*</b>", page)
+    assert re.search(r"<b>[^<]*ill = yes[^<]*</b> (more|less) often", page)
+
+
+def test_missing_values_are_counted_in_cells_of_the_table(frame: Any, tmp_path: Path) -> None:
+    frame.loc[[3, 4], "town"], frame.loc[5, "age"] = None, np.nan
+    file = write(frame[ACTIVE], tmp_path / "a.csv")
+    for words in (("--mixed",), ("--one-hot", "town,ill")):
+        for missing in ("mean", "em"):
+            result = told("fit", file, "-k", 2, *words, "--missing", missing)
+            assert result["n_missing"] == 3
+    assert "3 missing values (1.2%)" in done("fit", file, "-k", 2, "--mixed", "--missing", "mean").stdout
+    refused = invoke("fit", file, "-k", 2, "--mixed").stderr
+    assert "3 entries are missing (NaN), in 'age' (1), 'town' (2)" in refused
+    assert "Use --drop age,town to exclude these columns." in refused

@@ -260,6 +260,35 @@ def test_the_first_component_is_told_in_the_names_of_the_features(tmp_path: Path
     assert "explains 99." in text
 
 
+def test_only_clear_loadings_are_in_the_sentence(tmp_path: Path) -> None:
+    pca = ss.PCA(n_components=1).fit(X)
+    pca.components_ = np.array([[0.8, -0.2, 0.5, *[0.0] * 9]])
+    names = ["turnover", "rent", "staff", *map(str, range(9))]
+    assert "have large values of turnover and staff ; samples with a low" in page(tmp_path, pca, names=names).text
+
+
+@pytest.mark.figures
+def test_components_without_variance_are_counted_and_not_listed(tmp_path: Path) -> None:
+    twice = ss.PCA().fit(np.hstack([X[:, :3], X[:, :3]]))
+    text = page(tmp_path, twice, scores=twice.transform(np.hstack([X[:, :3], X[:, :3]]))).text
+    assert "PCA: 3 components" in text
+    assert "3 further components have variance 0." in text
+    assert "not shown are at most" not in text
+    assert "Loadings of component 4" not in text
+    assert "not shown are at most" not in page(tmp_path, ss.PCA(solver="gram").fit(X)).text
+    constant = page(tmp_path, ss.PCA(n_components=2).fit(np.ones((6, 12)))).text
+    assert "2 components have variance 0." in constant
+    assert "0 components explain" not in constant
+
+
+@pytest.mark.figures
+def test_ellipses_are_explained_where_there_are_some(tmp_path: Path) -> None:
+    said, Z = "An ellipse holds about 95 % of the samples of its class", PCA.transform(X)
+    assert said in page(tmp_path, scores=Z, colors=np.repeat(["a", "b"], 100)).text
+    assert said not in page(tmp_path, scores=Z, colors=X[:, 0]).text
+    assert said not in page(tmp_path, scores=Z).text
+
+
 @pytest.mark.long
 @pytest.mark.figures
 def test_loadings_without_a_bar_are_in_a_folded_table(tmp_path: Path) -> None:
@@ -349,7 +378,7 @@ def test_every_model_has_a_report_with_and_without_scores(name: str, tmp_path: P
     model = MODELS[name]()
     bare = page(tmp_path, model)
     components = bare.source.partition('aria-label="Components"')[2].partition("</table>")[0]
-    assert components.count("<tr>") == read(model).k + (read(model).k > 0)
+    assert components.count("<tr>") == read(model).n_varying + (read(model).n_varying > 0)
     if not isinstance(model, ss.SVDResult):
         full = page(tmp_path, model, scores=model.transform(X))
         assert full.count("svg") - bare.count("svg") == {0: 0, 1: 0, 2: 2}.get(read(model).k, 4)  # and the biplot
@@ -558,7 +587,8 @@ def test_settings_and_facts_are_short() -> None:
     assert report.shown((10000, 3)) == "10,000 × 3"
     assert report.shown(None) == "none"
     assert report.shown(True) == "yes"
-    assert len(report.shown("x" * 5000)) == 300
+    assert len(report.shown("x" * 5000)) == 500
     assert report.number(None) == report.percent(None) == "–"
     shares = {0.5: "50.00", 1.234e-6: "0.00012", 9.1e-7: "0.000091", 0.999997: "99.99970", 1.0: "100.00", 0.0: "0.00"}
+    shares |= {3e-9: "< 0.00001", 1 - 3e-9: "> 99.99999", 1e-15: "0.00"}
     assert {share: report.percent(share) for share in shares} == {share: f"{text} %" for share, text in shares.items()}

@@ -2,11 +2,14 @@
 
 import gzip
 import json
+import sqlite3
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from shiftsvd.commands.settings import Settings
+from shiftsvd.commands.writing import usual_kind
 from shiftsvd.io import open_matrix
 from tests.support.commands import done, invoke
 from tests.support.places import needs
@@ -141,6 +144,16 @@ def test_scores_of_a_text_are_a_text(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).random((5, 3)))
     done("fit", tmp_path / "x.npy", "-k", 2, "-o", tmp_path / "other")
     assert (tmp_path / "other" / "scores.parquet").exists()
+
+
+def test_scores_of_tables_are_texts_but_for_parquet_and_arrow(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "a.db") as base:
+        base.execute("create table t (x real)")
+    texts = ["a.csv", "a.tsv.gz", "a.xlsx", "a.xls", "a.ods::Sheet 2", str(tmp_path / "a.db"), f"{tmp_path}/a.db::t"]
+    for name in texts:
+        assert usual_kind(Settings(files=(name,))) == "csv", name
+    for name in ("a.parquet", "a.feather", "a.npy", "-"):
+        assert usual_kind(Settings(files=("a.csv", name))) == "parquet", name
 
 
 def test_classes_may_colour_the_report(tmp_path: Path) -> None:

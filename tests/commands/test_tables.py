@@ -221,6 +221,21 @@ def test_a_scale_is_advised_where_columns_differ_by_orders_of_magnitude(tmp_path
         assert told not in done("fit", tmp_path / "a.csv", *quiet).stderr
     np.save(tmp_path / "a.npy", X)
     assert told not in done("fit", tmp_path / "a.npy").stderr
+    X[3, 0] = np.nan
+    pd.DataFrame(X, columns=["a", "b", "salary"]).to_parquet(tmp_path / "a.parquet", index=False)
+    for missing in ("mean", "em"):
+        assert told in done("fit", tmp_path / "a.parquet", "-k", 1, "--missing", missing).stderr
+
+
+@pytest.mark.figures
+def test_the_report_has_the_advice_about_the_scale(tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    (tmp_path / "a.csv").write_text("a,b\n1,900\n2,\n4,100\n3,5000\n")
+    for more, there in (((), True), (("--scale", "none"), False)):
+        done("fit", tmp_path / "a.csv", "-k", 1, "--missing", "mean", "-o", tmp_path / "out", "--force", *more)
+        page = (tmp_path / "out" / "report.html").read_text()
+        assert ("Columns differ by orders of magnitude" in page) == there
 
 
 def test_files_side_by_side_have_columns_of_their_own(tmp_path: Path, frame: "pd.DataFrame") -> None:
@@ -252,8 +267,10 @@ def test_tables_that_are_read_in_blocks_are_advised_a_scale_without_a_read_more(
     monkeypatch.setattr("shiftsvd.io.opening.held_bytes", lambda source: 2**50)
     in_blocks = invoke("fit", path, "-k", 2, "--json")
     assert in_blocks.exit_code == 0
-    assert "the standard deviation of 'salary' is" in in_memory.stderr
-    assert "the standard deviation of 'salary' is" in in_blocks.stderr
+    path.write_text(path.read_text() + "1,,1,1\n")
+    with_gaps = invoke("fit", path, "-k", 2, "--missing", "mean")
+    for found in (in_memory, in_blocks, with_gaps):
+        assert "the standard deviation of 'salary' is" in found.stderr
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,29 @@ def test_inner_products_of_a_biplot_are_the_entries(fit: Any) -> None:
     np.testing.assert_allclose(left, want[:, order], atol=1e-4 * np.abs(want).max())
     assert "arrows: loadings ×" in display.ax_.get_title()
     tips = display.arrows * display.factor_
-    assert np.all(np.abs(tips) <= np.abs([display.ax_.get_xlim(), display.ax_.get_ylim()]).max())
+    assert np.all(np.abs(tips) <= np.abs([display.ax_.get_xlim(), display.ax_.get_ylim()]).max(axis=1))
+
+
+def test_the_feature_that_dominates_a_component_has_the_longest_arrow_along_it() -> None:
+    table = X * np.r_[1e4, np.full(X.shape[1] - 1, 0.1)]
+    pca = ss.PCA(n_components=2).fit(table)
+    display = biplot(pca, table, top=2)
+    tips = np.abs(display.arrows * display.factor_)
+    room = np.min(np.abs([display.ax_.get_xlim(), display.ax_.get_ylim()]), axis=1)
+    np.testing.assert_allclose(tips.max(axis=0), 0.85 * room)
+    want = [f"feature {np.argmax(np.abs(row)) + 1}" for row in pca.components_]
+    assert [display.names[j] for j in tips.argmax(axis=0)] == want
+
+
+def test_a_dashed_arrow_is_as_long_as_its_correlation() -> None:
+    pca = ss.PCA(n_components=2).fit(X)
+    Z = pca.transform(X)
+    column = Z[:, 0] / Z[:, 0].std() + 0.05 * Z[:, 1] / Z[:, 1].std()
+    found = ss.supplementary(column[:, None], Z)
+    display = biplot(pca, X, supplementary=found)
+    tip = [text.xy for text in display.ax_.texts if not text.get_text()][-1]
+    room = np.min(np.abs([display.ax_.get_xlim(), display.ax_.get_ylim()]), axis=1)
+    np.testing.assert_allclose(tip, 0.85 * room * found.coordinates[0], rtol=1e-6)
 
 
 @ALL

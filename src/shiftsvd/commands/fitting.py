@@ -24,6 +24,7 @@ from shiftsvd.commands import writing
 from shiftsvd.commands.cluster import workers
 from shiftsvd.commands.hooks import Hooks, Run, first_answer, hooks_of
 from shiftsvd.commands.mixed import (
+    fields_of,
     mixed_scale,
     naming_columns,
     supplementary_columns,
@@ -87,6 +88,7 @@ def run(given: Settings) -> None:
     release()
     with ExitStack() as stack:
         stack.enter_context(workers(settings.scheduler, settings.workers))
+        stack.enter_context(naming_columns(settings))
         stack.enter_context(named(names.features))
         listen = stack.enter_context(progress(settings.progress, settings.quiet))
         if settings.checkpoint:
@@ -104,7 +106,8 @@ def run(given: Settings) -> None:
                 run.pca = fitted(run, k)
             for each in hooks:
                 each.after_fit(run)
-            writing.advise_scale(A, names, given)
+            if (advice := writing.scale_advice(A, names, given)) is not None:
+                print_message(advice, settings.quiet)
             writing.leave_out_components(run, outputs, paths)
             release()
             sums, more = Sums(columns, run.pca.n_components_), ExitStack()
@@ -117,7 +120,7 @@ def run(given: Settings) -> None:
         run.pca.set_params(missing=settings.missing_later)
         recorded = tuple(name for each in hooks for name in (*each.recorded, *settings.given(each.decisive)))
         seconds = time.perf_counter() - started
-        result = writing.Result.of(run, feature_names_of(run.pca), recorded, paths, seconds)
+        result = writing.Result.of(run, feature_names_of(run.pca), recorded, paths, seconds, advice)
         placed = sums.result(JOIN) if columns else None
         if placed is not None:
             write_supplementary(outputs.part(paths["supplementary"]), placed, component_names(run.pca.n_components_))
@@ -255,6 +258,9 @@ def fitted(run: Run, k: int | float) -> PCA:
         pca.fit(_on_device(A, settings, bool(run.steps)), covariates=run.covariates)
     if names.features is not None:
         pca.feature_names_in_ = np.asarray(names.features, object)
+    if settings.one_hot and isinstance(A, Gaps):  # indicators of one column miss the same cells
+        missing = A.shape[0] - A.moments().count[fields_of(names.features, A.shape[1], settings)]
+        pca.info_ = replace(pca.info_, n_missing=int(missing.sum()))
     if settings.choices.given:
         pca.table_ = settings.choices.learned(names.features)
     if isinstance(solver, Solver) and pca.info_.value_errors is not None:

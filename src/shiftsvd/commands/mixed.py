@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from shiftsvd.backends.source import RowSource
-from shiftsvd.backends.validation import NotFinite
+from shiftsvd.backends.validation import SHOWN, NotFinite
 from shiftsvd.commands.options import joined
 from shiftsvd.commands.settings import Settings
 from shiftsvd.commands.tables import texts_for
@@ -68,17 +68,35 @@ def mixed_scale(A: Observed, names: Names, settings: Settings) -> Vector:
 
 @contextmanager
 def naming_columns(settings: Settings) -> Iterator[None]:
-    """Let errors about missing values name the columns that --drop knows: town for its indicator town=Pau."""
+    """Let errors about missing values count cells of the table, and name its columns: town for town=Pau."""
     try:
         yield
     except NotFinite as error:
-        drop = error.found.drop
-        if not isinstance(drop, Setting):
+        found = error.found
+        if not settings.one_hot or found.names is None:
             raise
-        names = [drop.value] if isinstance(drop.value, str) else drop.value
-        columns = {f"{name}{JOIN}": name for name in settings.one_hot}
-        found = [next((own for begin, own in columns.items() if name.startswith(begin)), name) for name in names]
-        raise error.but(drop=naming("drop", list(dict.fromkeys(found)))) from None
+        places, counts = found.columns
+        names = _columns_of([found.names[j] for j in places], settings)
+        first = _first(names)
+        drop = naming("drop", [names[i] for i in first]) if len(first) <= SHOWN else None
+        n_nan = found.n_nan - int(counts.sum() - counts[first].sum())
+        columns, called = found.columns[:, first], dict(zip(places.tolist(), names, strict=True))
+        raise error.but(n_nan=n_nan, columns=columns, names=called, drop=drop) from None
+
+
+def fields_of(features: Any, n: int, settings: Settings) -> Vector:
+    """Return one place for each column of the table, among features that may be indicators of its categories."""
+    whole = features is None or not settings.one_hot
+    return np.arange(n) if whole else _first(_columns_of(list(map(str, features)), settings))
+
+
+def _columns_of(features: Sequence[str], settings: Settings) -> list[str]:
+    columns = {f"{name}{JOIN}": name for name in settings.one_hot}
+    return [next((own for begin, own in columns.items() if name.startswith(begin)), name) for name in features]
+
+
+def _first(names: Sequence[str]) -> Vector:
+    return np.sort(np.unique(names, return_index=True)[1])
 
 
 def supplementary_columns(settings: Settings, m: int, samples: Any) -> list[Column]:

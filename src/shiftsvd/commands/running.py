@@ -164,11 +164,26 @@ class _Plain(logging.Formatter):
         return plain_lines(as_given(text))
 
 
+class _Once(logging.Filter):
+    """Print a notice once if a file is read more than once, as for --supplementary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.printed: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = str(record.msg)
+        is_new = record.levelno != NOTICE or text not in self.printed
+        self.printed.add(text)
+        return is_new
+
+
 @contextmanager
 def _log_as_lines(verbose: int, quiet: bool) -> Iterator[None]:
     """Print the log of the library: notices by default, information with -v, details with -vv."""
     logger, handler = logging.getLogger("shiftsvd"), logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Plain("%(message)s"))
+    handler.addFilter(_Once())
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel((logging.WARNING if quiet else NOTICE, logging.INFO, logging.DEBUG)[min(verbose, 2)])

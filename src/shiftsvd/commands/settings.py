@@ -341,7 +341,8 @@ class Settings:
         type=options.Local(file_okay=False),
     )
     scores: Literal["parquet", "csv", "npy", "none"] | None = option(
-        "Format of the scores.  [default: csv for CSV and TSV files; else parquet, or csv without pyarrow]"
+        "Format of the scores.  [default: csv for tables other than Parquet and Arrow files; else parquet, or csv "
+        "without pyarrow]"
     )
     components: Literal["csv", "parquet", "none"] | None = option(
         "Format of the table of components, which the model also stores.  [default: csv; none above 10 million numbers]"

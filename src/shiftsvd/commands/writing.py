@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hashlib import file_digest
 from importlib.metadata import version
 from importlib.util import find_spec
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.commands.hooks import Hooks, Run
+from shiftsvd.commands.mixed import fields_of
 from shiftsvd.commands.options import as_given, print_message, typed
 from shiftsvd.commands.settings import OF_RESULTS, Settings
 from shiftsvd.commands.tables import WRITERS, Table, Write, component_names, format_named, write_rows
@@ -57,9 +59,19 @@ class Result:
     features: Any  # names, or None
     tol: float  # a component whose error bound is at most `tol` has converged
     taken: str | None = None  # number of features used and how they were selected, for the report
+    advice: str | None = None  # notice about the scale
+    n_cells: int = 0  # of the table
 
     @classmethod
-    def of(cls, run: Run, features: Any, recorded: tuple[str, ...], paths: Mapping[str, Path], seconds: float) -> Self:
+    def of(
+        cls,
+        run: Run,
+        features: Any,
+        recorded: tuple[str, ...],
+        paths: Mapping[str, Path],
+        seconds: float,
+        advice: str | None,
+    ) -> Self:
         pca, A, settings = run.pca, run.A, run.settings
         info, more = pca.info_, settings.extra
         files = [as_given(file) for file in settings.files]
@@ -91,17 +103,20 @@ class Result:
             "version": version("shiftsvd"),
             **run.document,
         }
-        return cls(document, features, settings.tol, run.features)
+        n_cells = A.shape[0] * len(fields_of(run.names.features, A.shape[1], settings))
+        return cls(document, features, settings.tol, run.features, advice, n_cells)
 
     @property
     def source(self) -> dict[str, str]:
         m, n = self.document["shape"]
+        n_columns = self.n_cells // m
         return {
             "file": self.document["file"],
             "samples": f"{m:,}",
-            "features": self.taken or f"{n:,}",
+            "features": self.taken or (f"{n:,}" if n == n_columns else f"{n:,}, of {n_columns:,} columns"),
             "numbers stored": f"{self.document['stored']:,}",
             "precision": self.document["dtype"],
+            **({} if self.advice is None else {"notice": self.advice}),
         }
 
     def rows(self) -> list[list[Any]]:
@@ -151,21 +166,25 @@ def printed(result: Result, hooks: Sequence[Hooks], verbose: bool) -> str:
     if transforms := document["settings"]["preprocess"]:
         lines.append(f"entries transformed by {', then '.join(transforms)}")
     lines += [line for each in hooks for line in each.summary(document)]
-    lines += _gap_lines(document)
+    lines += _gap_lines(document, result.n_cells)
     passes = f"{document['n_passes']:,} {'pass' if document['n_passes'] == 1 else 'passes'} over the data"
     lines.append(f"{document['solver']}; {passes}, {document['seconds']:.2f} s\n")
     lines.append("component  singular value    variance   share  cumulative  residual     error")
-    for j, (value, variance, share, cumulative, residual, error, _) in enumerate(result.rows()):
+    shown = [row for row in result.rows() if row[0] != 0]
+    for j, (value, variance, share, cumulative, residual, error, _) in enumerate(shown):
         lines.append(
             f"{j + 1:9}  {as_text(value, '14.6g')}  {as_text(variance, '10.4g')}  {as_text(share, '6.2%')}  "
             f"{as_text(cumulative, '10.2%')}  {as_text(residual, '8.0e')}  {as_text(error, '8.0e')}"
         )
-    errors = document["value_errors"]
+    if null := document["n_components"] - len(shown):
+        further = "further component" if shown else "component"
+        lines.append(f"{plural(null, further)} {'has' if null == 1 else 'have'} variance 0.")
+    errors = (document["value_errors"] or [])[: len(shown)]
     if errors and document["converged"] and None not in errors:  # with --tol 0, values of 0 may have no bound
         few = {1: "the singular value", 2: "both singular values"}
         values = few.get(len(errors), f"all {len(errors):,} singular values")
         lines.append(f"The relative error of {values} is at most {rounded_up(max(errors))}.")
-    if verbose and document["missed_below"] is not None and document["n_components"] < min(document["shape"]):
+    if verbose and document["missed_below"] and not null:
         lines.append(missed(document["missed_below"], document["singular_values"][-1]))
     lines += [line for each in hooks for line in each.footer(document)]
     return plain_lines("\n".join(lines))
@@ -177,17 +196,15 @@ def rounded_up(value: float) -> str:
 
 
 def missed(level: float, last: float) -> str:
-    above = f"{level / last:.4g} times the last one" if last > 0 else f"{level:.4g}"
-    return f"Singular values not shown are at most {above}, with probability 1 - 1e-9."
+    return f"Singular values not shown are at most {level / last:.4g} times the last one, with probability 1 - 1e-9."
 
 
-def _gap_lines(document: dict[str, Any]) -> list[str]:
+def _gap_lines(document: dict[str, Any], n_cells: int) -> list[str]:
     if document["n_missing"] is None:
         return []
-    m, n = document["shape"]
     values = "value" if document["n_missing"] == 1 else "values"
     lines = [
-        f"{document['n_missing']:,} missing {values} ({document['n_missing'] / (m * n):.1%})",
+        f"{document['n_missing']:,} missing {values} ({document['n_missing'] / n_cells:.1%})",
         f"shares of the variance refer to {document['variance_of']}",
     ]
     if document["completed"] is not None:
@@ -315,8 +332,15 @@ def placed(settings: Settings, files: Mapping[str, str | Path], more: Sequence[s
 
 
 def usual_kind(settings: Settings) -> str:
-    texts = all((settings.format or named_format(path)) in ("csv", "tsv") for path in settings.paths)
+    """Return the default format of scores: CSV, unless a file is a matrix or a table of Parquet or Arrow."""
+    kinds = set(map(_known_format, settings.paths, repeat(settings.format)))
+    texts = all(kind is not None and formats()[kind].is_table for kind in kinds) and not kinds & {"parquet", "arrow"}
     return "csv" if texts or find_spec("pyarrow") is None else "parquet"
+
+
+def _known_format(path: Path, given: str | None) -> str | None:
+    named, file = given or named_format(path), split_element(path)[0]
+    return format_of(path, None) if named is None and not isinstance(file, Location) and file.exists() else named
 
 
 def _warn_of_others(folder: Path, planned: set[str], more: Sequence[str]) -> None:
@@ -331,32 +355,30 @@ def _kept(folder: Path, names: Sequence[str]) -> str:
     return f"{folder} still contains {', '.join(names)} of an earlier run. Remove {which} if no longer needed."
 
 
-def advise_scale(A: Observed, names: Names, settings: Settings) -> None:
-    """Print a notice if columns of a table differ by orders of magnitude and no scale was given."""
+def scale_advice(A: Observed, names: Names, settings: Settings) -> str | None:
+    """Return a notice if columns of a table differ by orders of magnitude and no scale was given."""
     is_plain = settings.scale is None and settings.shift == "mean" and not (settings.preprocess or settings.mixed)
-    if not is_plain or not isinstance(A, Operator) or not _are_tables(settings):
-        return
+    if not is_plain or not _are_tables(settings):
+        return None
     moments = A.memo.get("columns") if isinstance(A, DiskRows) else A.moments()
-    squares = None if moments is None else moments.M2
-    if squares is None or not np.any(squares > 0):
-        return
-    spread = np.sqrt(squares)
+    if moments is None or moments.M2 is None or not np.any(moments.M2 > 0):
+        return None
+    spread = np.sqrt(moments.M2 / moments.count)
     there = np.flatnonzero(spread)
     least, most = there[np.argmin(spread[there])], there[np.argmax(spread[there])]
     if spread[most] < APART * spread[least]:
-        return
+        return None
     called = [f"column {j + 1}" if names.features is None else repr(str(names.features[j])) for j in (most, least)]
     ratio = spread[most] / spread[least]
-    print_message(
+    return (
         f"Columns differ by orders of magnitude: the standard deviation of {called[0]} is {ratio:,.0f} times that of "
         f"{called[1]}, so the components mostly describe {called[0]}. Use --scale to give all columns the same weight, "
-        "or --scale none to keep their units and hide this notice.",
-        settings.quiet,
+        "or --scale none to keep their units and hide this notice."
     )
 
 
 def _are_tables(settings: Settings) -> bool:
-    kinds = (settings.format if str(path) == "-" else format_of(path, settings.format) for path in settings.paths)
+    kinds = map(_known_format, settings.paths, repeat(settings.format))
     return all(kind is not None and formats()[kind].is_table for kind in kinds)
 
 

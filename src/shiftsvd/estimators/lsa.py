@@ -128,7 +128,9 @@ class LSA(Components):
         return np.asarray(self.svd_.inverse_transform(X))
 
     def top_terms(self, component: int, n: int = 10) -> list[str]:
-        """Return the n terms of largest weight in a component.
+        """Return the n terms of largest absolute weight in a component.
+
+        Terms with weights of opposite signs, which `components_` has, are opposite poles of the component.
 
         Parameters
         ----------
@@ -140,7 +142,7 @@ class LSA(Components):
         Returns
         -------
         list of str
-            The terms, that of the largest weight first.
+            The terms, that of the largest absolute weight first.
         """
         check_is_fitted(self, "svd_")
         k = len(self.components_)

@@ -10,6 +10,8 @@ from shiftsvd.plot.fitted import BLUE, GREEN, GREY, ORANGE, FitDisplay, largest,
 from shiftsvd.plot.points import ScoresDisplay, write_names
 
 FEW = 6  # minimum number of bars that the axis has room for
+VISIBLE = 0.05  # shortest arrow, relative to the longest
+REACH = 0.85  # of the longest arrow, relative to the room along its axis
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -83,7 +85,7 @@ class BiplotDisplay(FitDisplay):
     names : list of str
         The features, one for each arrow.
     places : array of shape (n, 2)
-        Supplementary columns: barycentres of categories, drawn as squares; directions of numbers, as dashed arrows.
+        Supplementary columns: barycentres of categories, drawn as squares; correlations of numbers, as dashed arrows.
     place_names : list of str
         Names of these.
     are_arrows : array of bool, shape (n,)
@@ -91,8 +93,8 @@ class BiplotDisplay(FitDisplay):
 
     Attributes
     ----------
-    factor_ : float
-        Factor that scales the arrows to the axes.
+    factor_ : array of shape (2,)
+        Factors that scale the arrows to the two axes.
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
 
@@ -136,16 +138,15 @@ class BiplotDisplay(FitDisplay):
         arrows = fit.components[places].T
         if getattr(estimator, "whiten", False):
             arrows = arrows * np.sqrt(fit.variances[places])
-        chosen = largest(np.hypot(*arrows.T), top)
+        length = np.hypot(*(arrows * _factors(arrows)).T)
+        chosen = largest(length, top)
+        chosen = chosen[length[chosen] >= VISIBLE]
         labels = fit.feature_names(names)
         points = ScoresDisplay._of(fit, X, Z, components, color)
         more: dict[str, Any] = {}
         if supplementary is not None:
             at = np.asarray(supplementary.coordinates)[:, places]
             numbers = np.array([one is None for one in supplementary.categories])
-            whitened = getattr(estimator, "whiten", False)
-            spread = np.ones(2) if whitened else np.sqrt(fit.variances[places])
-            at = np.where(numbers[:, None], at / np.where(spread > 0, spread, np.inf), at)
             more = {"places": at, "place_names": supplementary.names, "are_arrows": numbers}
         return cls(points, arrows=arrows[chosen], names=[labels[j] for j in chosen], **more).plot(ax=ax)
 
@@ -155,9 +156,9 @@ class BiplotDisplay(FitDisplay):
             dots.set_alpha(0.4)  # so that arrows and names stand out
         limits = np.array([self.ax_.get_xlim(), self.ax_.get_ylim()])
         room = np.min(np.abs(limits), axis=1)  # to the nearer side of the origin
-        self.factor_ = _factor(self.arrows, room)
+        self.factor_ = _factors(self.arrows) * REACH * room
         tips, places = self.arrows * self.factor_, self.places.copy()
-        places[self.are_arrows] *= _factor(places[self.are_arrows], room)  # their lengths have no unit
+        places[self.are_arrows] *= REACH * room  # a correlation of 1 is as long as the longest arrow
         squares = places[~self.are_arrows]
         if len(squares):
             self.ax_.scatter(*squares.T, s=26, marker="s", color=GREEN, zorder=3)
@@ -167,13 +168,13 @@ class BiplotDisplay(FitDisplay):
             self.ax_.annotate("", tip, (0, 0), arrowprops=look)
         colors = [GREEN] * len(places) + [ORANGE] * len(tips)
         write_names(self.ax_, np.vstack([places, tips]), [*self.place_names, *self.names], colors)
-        self.ax_.set_title(f"{self.ax_.get_title()}; arrows: loadings × {self.factor_:.3g}", fontsize="medium")
+        x, y = self.factor_
+        self.ax_.set_title(f"{self.ax_.get_title()}\narrows: loadings × ({x:.2g}, {y:.2g})", fontsize="small")
 
 
-def _factor(arrows: Panel, room: Vector) -> float:
+def _factors(arrows: Panel) -> Vector:
     longest = np.max(np.abs(arrows), axis=0, initial=0)
-    factor = float(np.min(0.85 * room[longest > 0] / longest[longest > 0], initial=np.inf))
-    return factor if 0 < factor < np.inf else 1.0
+    return 1 / np.where(longest > 0, longest, 1)
 
 
 def loadings(
@@ -229,8 +230,9 @@ def biplot(
     """Plot samples as dots and the features with the largest loadings as arrows.
 
     Dots are scores, arrows are loadings (times the standard deviations, if scores are whitened), so that
-    ``point . arrow`` is the rank-two approximation of the shifted, scaled entry. One factor scales all arrows to the
-    axes; the title gives it. Names that would overlap other names are omitted.
+    ``point . arrow`` is the rank-two approximation of the shifted, scaled entry. One factor for each axis scales the
+    arrows, so that the largest loading of each component has the longest arrow along it; the title gives both factors.
+    Names that would overlap other names are omitted.
 
     Parameters
     ----------
@@ -243,14 +245,14 @@ def biplot(
     components : pair of int
         The two components, counted from 1.
     top : int
-        Number of features.
+        Largest number of features: those with the longest arrows.
     names : sequence of n_features names, optional
         Names of the features.
     color : array of shape (m,), optional
         A number or a class for each row, as in `scores`.
     supplementary : Supplementary, optional
         Columns that took no part, which `supplementary` placed: categories are squares at the mean of their rows,
-        numbers are dashed arrows in the direction of their correlations.
+        numbers are dashed arrows: their correlations.
     ax : matplotlib Axes, optional
         Default: those of a new figure.
 

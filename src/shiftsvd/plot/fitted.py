@@ -21,6 +21,7 @@ GREY: Final = "#8a8a8a"
 SHORTEST: Final = 2.0**-400  # squares of values below this, or above its inverse, may under- or overflow
 LONGEST: Final = 24  # characters of a name in a plot
 LEAST: Final = 1e-12  # smaller shares are printed as 0
+TINY: Final = 1e-7  # smaller shares, and shares closer to 1, are printed as beyond this
 DWARFED: Final = 0.05  # relative to the largest value: smaller ones are barely visible on a linear axis
 
 
@@ -63,6 +64,10 @@ class Fit:
     @property
     def singular_values(self) -> Vector:
         return np.asarray(self.model.singular_values_ if self.is_estimator else self.model.S, np.float64)
+
+    @property
+    def n_varying(self) -> int:
+        return int(np.count_nonzero(self.singular_values > 0))
 
     @property
     def components(self) -> Panel:
@@ -154,6 +159,8 @@ def percent(share: float | None) -> str:
     if share is None:
         return "–"
     rest = min(abs(share), abs(1 - share))
+    if LEAST <= rest < TINY:
+        return f"< {100 * TINY:.5f} %" if share < 0.5 else f"> {100 * (1 - TINY):.5f} %"
     places = 2 if rest >= 1e-4 or rest < LEAST else 1 - int(np.floor(np.log10(100 * rest)))
     return f"{100 * share:.{places}f} %"
 
