@@ -230,9 +230,13 @@ def test_other_files_are_matched_by_name_with_the_same_mask_and_margins(tmp_path
     with pytest.warns(UserWarning, match="The new cells lack"):
         project(few, reference)
     assert_alike(np.load(tmp_path / "lsq.npy"), few.obsm["X_pca"])
+    # The limit of 10 % holds for the selected features and for all.
+    result = invoke("transform", model, tmp_path / "few.h5ad", "-o", tmp_path / "usual.npy")
+    assert result.exit_code == 0, result.output
+    np.testing.assert_array_equal(np.load(tmp_path / "usual.npy"), np.load(tmp_path / "lsq.npy"))
     for genes, message in (
-        ([0, 1], "features (limit 0 %): gene0"),
-        (range(9), "lacks 9 of the model's 40 features"),
+        ([0, 2, 3], "lacks 3 of the model's 27 selected features (limit 10 %, --max-absent): gene0, gene2, gene3."),
+        (np.flatnonzero(~MASK)[:5], "lacks 5 of the model's 40 features (limit 10 %, --max-absent): gene1"),
     ):
         lacking = adata[:, np.setdiff1d(np.arange(GENES), genes)].copy()
         result = invoke("transform", model, written(tmp_path / "no.h5ad", lacking), "-o", tmp_path / "no.npy")

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from shiftsvd.estimators.batches import BatchPCA
-from shiftsvd.estimators.features import on_places
+from shiftsvd.estimators.features import absent_limit, on_places
 from shiftsvd.front import integer
 from shiftsvd.missing.completion import check_unused, regressed_rows
 from shiftsvd.missing.gaps import Gaps, Observed, gaps_of

@@ -25,10 +25,10 @@ from shiftsvd.extend.commands import (
     worded,
 )
 from shiftsvd.extend.files import Column, Labels, Names, Places, format_of, left_beside, several, some_columns
-from shiftsvd.extend.fits import BatchPCA, Design, Observed, asked_for, solver_named
+from shiftsvd.extend.fits import BatchPCA, Design, Observed, absent_limit, asked_for, solver_named
 from shiftsvd.extend.operators import Panel, group_bytes
 from shiftsvd.extend.running import Refused, Setting, affordable, few, notice, passes_so_far, plural
-from shiftsvd.extend.transforms import NullModel, as_transforms, warn_of_counts, warn_unless_counts
+from shiftsvd.extend.transforms import NullModel, as_transforms, kept_of, warn_of_counts, warn_unless_counts
 from shiftsvd.scanpy.annotations import AnnotationSource, Disagreement, feature_column, sample_column
 from shiftsvd.scanpy.clipping import clipped_shares, with_clip
 from shiftsvd.scanpy.extension import FlavorName
@@ -41,7 +41,6 @@ from shiftsvd.transforms import Transform
 DEFAULT_MASK: Final = "highly_variable"  # the default mask, as in scanpy
 CELL_FORMATS: Final = ("h5ad", "zarr", "10x", "10x-h5", "bpcells", "bpcells-h5", "soma")  # formats that scanpy reads
 NONE: Final = "none"  # value of --mask for all features
-MAX_ABSENT: Final = 0.1  # largest share of the features in library sizes that new samples may lack
 OUTPUT: Final = "features.csv"
 
 
@@ -287,7 +286,8 @@ class CellHooks(Hooks):
         found = self._genes(features)
         if not selects and (model.equals(found) or not (model.has_kinds or found.has_kinds)):
             return A, names
-        renamed, places = self._matched(model, found, selects)
+        selected = kept_of(steps, len(known)) if selects else None
+        renamed, places = self._matched(model, found, selected, absent_limit(pca, self.settings.max_absent))
         if not selects or np.all(places >= 0):
             return A, names._replace(features=renamed)
         assert isinstance(A, Operator)
@@ -299,28 +299,28 @@ class CellHooks(Hooks):
         ids, symbols = (None, None) if genes is None else (genes.ids, genes.symbols)
         return Genes.of(features, None if kind == "gene_symbols" else ids, None if kind == "gene_ids" else symbols)
 
-    def _matched(self, model: Genes, found: Genes, selects: bool) -> tuple[Labels, Places]:
+    def _matched(self, model: Genes, found: Genes, selected: Places | None, max_absent: float) -> tuple[Labels, Places]:
         """Return the features of the file with their names in the model, and their places there."""
         file, by = self.settings.file, matched(model, found)
-        most = (MAX_ABSENT if selects else 0.0) if self.settings.max_absent is None else self.settings.max_absent
-        places, unknown = by.places, int(np.count_nonzero(by.places < 0))
-        absent = np.setdiff1d(np.arange(len(model.names)), places)
+        places, everything = by.places, np.arange(len(model.names))
+        absent, unknown = np.setdiff1d(everything, places), int(np.count_nonzero(by.places < 0))
         for note in by.notes:
             notice(f"{file}: {note}")
-        if len(absent) > most * len(model.names):
-            raise Refused(
-                f"{file} lacks {len(absent):,} of the model's {len(model.names):,} features (limit {100 * most:g} %, ",
-                *(
+        for kind, needed in (("selected ", selected), ("", everything)):
+            lacking = [] if needed is None else np.setdiff1d(needed, places)
+            if needed is not None and len(lacking) > max_absent * len(needed):
+                raise Refused(
+                    f"{file} lacks {len(lacking):,} of the model's {len(needed):,} {kind}features "
+                    f"(limit {100 * max_absent:g} %, ",
                     Setting("max_absent"),
-                    f"): {few(model.called(absent))}. The file has {few(found.called(places < 0))}",
-                ),
-                " that the model lacks. Raise the limit, or fit on the features that both files have.",
-            )
+                    f"): {few(model.called(lacking))}. The file has {few(found.called(places < 0))} that the model "
+                    "lacks. Raise the limit, or fit on the features that both files have.",
+                )
         renamed = np.where(places < 0, found.apart(model), model.names[places])
         if np.any(renamed != found.names):
             ids, symbols = f"{by.by_id:,} genes by id", f"{by.by_symbol:,} by symbol"
             notice(f"{file}: its names differ from those of the model. Matched {ids} and {symbols}.")
-        if selects and (unknown or len(absent)):
+        if selected is not None and (unknown or len(absent)):
             removed = f"removed {plural(unknown, 'feature')} that the model does not have"
             lacks = f": {few(model.called(absent))}" if len(absent) else ""
             of_model = f"of the model's {len(model.names):,} features"
