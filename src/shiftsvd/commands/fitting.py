@@ -39,6 +39,7 @@ from shiftsvd.estimators.pca import PCA
 from shiftsvd.estimators.supplementary import Sums
 from shiftsvd.events import listening
 from shiftsvd.front import planned as planned_for
+from shiftsvd.front import within as within_memory
 from shiftsvd.io import Names
 from shiftsvd.io.choices import JOIN
 from shiftsvd.io.formats.table import Column, read_column
@@ -336,10 +337,6 @@ def estimated(given: Settings) -> dict[str, Any]:
             completion = foreseen_completion(A, rank, penalty, settings.max_iter or MAX_ITER)
         A = mean_rows(A, mean)  # products with the completed matrix cost as much
         run = replace(run, A=A)
-    reads, ranking = (
-        (sum(each) for each in zip(*(each.foresee(run) for each in hooks), strict=True)) if hooks else (0, 0)
-    )
-    reads += settings.mixed  # for the scale
     B = run.taken()
     assert isinstance(B, Operator)
     k = within(settings.k, B.shape, settings.file)
@@ -347,6 +344,10 @@ def estimated(given: Settings) -> dict[str, Any]:
     solver = solver_of(B, k, settings, memory)
     with counted(A):
         B = planned_for(B, run.steps, k, solver, settings.tol, memory)
+        within_memory(memory, B, k, solver, settings.tol)
+        predicted = [each.foresee(run) for each in hooks]
+    reads, ranking = (sum(each) for each in zip((0, 0), *predicted, strict=True))
+    reads += settings.mixed  # for the scale
     foreseen = estimate(
         B,
         k,
@@ -385,6 +386,7 @@ def estimated(given: Settings) -> dict[str, Any]:
         "peak_of": max(stages, key=lambda name: stages[name]),
         "held_bytes": held,
         "program_bytes": program,
+        "total_bytes": max(stages.values()) + held + program,
         "n_passes": foreseen.n_passes + reads,
         "passes_range": [n + reads for n in foreseen.passes_range],
         "seconds_per_pass": seconds,

@@ -178,9 +178,9 @@ def info(settings: Settings) -> None:
 def estimate(settings: Settings) -> None:
     """Predict the memory, passes and time of a fit.
 
-    The options are those of `shiftsvd fit`: replace "fit" by "estimate". Nothing is fitted or written. The memory
-    includes the data, the working memory of the fit, and the program. The time per pass is measured on a short sample
-    of the data.
+    The options are those of `shiftsvd fit`: replace "fit" by "estimate". Nothing is fitted or written. total_bytes is
+    the peak memory of a fit: the data (held_bytes), the work (peak_bytes) and the program. If `fit` would stop because
+    --memory is too small, so does `estimate`. The time per pass is measured on a short sample of the data.
     """
     from shiftsvd.commands.facts import lines
     from shiftsvd.commands.fitting import estimated

@@ -25,16 +25,16 @@ from shiftsvd.extend.commands import (
     worded,
 )
 from shiftsvd.extend.files import Column, Labels, Names, Places, format_of, left_beside, several, some_columns
-from shiftsvd.extend.fits import BatchPCA, Design, Observed, absent_limit, asked_for, solver_named
-from shiftsvd.extend.operators import Panel, group_bytes
-from shiftsvd.extend.running import Refused, Setting, affordable, few, notice, passes_so_far, plural
+from shiftsvd.extend.fits import BatchPCA, Design, Observed, absent_limit, within
+from shiftsvd.extend.operators import Panel
+from shiftsvd.extend.running import Refused, Setting, few, notice, passes_so_far, plural
 from shiftsvd.extend.transforms import NullModel, as_transforms, kept_of, warn_of_counts, warn_unless_counts
 from shiftsvd.scanpy.annotations import AnnotationSource, Disagreement, feature_column, sample_column
 from shiftsvd.scanpy.clipping import clipped_shares, with_clip
 from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.gene_names import Genes, matched
 from shiftsvd.scanpy.outputs import anndata_writer
-from shiftsvd.scanpy.ranking import Batches, HighlyVariable, Ranking, rank
+from shiftsvd.scanpy.ranking import Batches, HighlyVariable, Ranking, bytes_of_ranking, rank
 from shiftsvd.scanpy.stored import booleans, with_selection
 from shiftsvd.transforms import Transform
 
@@ -225,11 +225,9 @@ class CellHooks(Hooks):
         assert isinstance(some, Operator)
         memory = left_beside(A, settings.memory)
         k = settings.k if settings.k is not None else min(some.shape)
-        solver = solver_named(settings.solver, some, k, settings.tol, memory)
-        what = f"finding components of {some.shape[1]:,} features"
-        affordable(solver.peak_bytes(some, asked_for(some, k)), memory, what)
+        within(memory, some, k, settings.solver, settings.tol)
         criterion, steps = self._criterion()
-        batches = Batches.of(None if column is None else sample_column(self.annotations, column), A.shape[0])
+        batches = self._batches(A.shape[0])
         before = passes_so_far() or 0.0
         self.ranking = rank(A, criterion, steps, batches, run.names.features, memory_limit=memory)
         places, reads = np.flatnonzero(self.ranking.mask), round((passes_so_far() or 0.0) - before, 2)
@@ -239,11 +237,16 @@ class CellHooks(Hooks):
         how = f"by flavor {criterion.flavor}{each}, in {reads:g} read{'s' * (reads != 1)}"
         self._use_features(run, places, facts | {"reads": reads}, how)
 
+    def _batches(self, n_rows: int) -> Batches:
+        column = self.settings.extra["batch"]
+        return Batches.of(None if column is None else sample_column(self.annotations, column), n_rows)
+
     def foresee(self, run: Run) -> tuple[float, int]:
         if not self.settings.extra["top_features"]:
             return 0, 0
         assert isinstance(run.A, Operator)
-        return 2, group_bytes(run.A, 1, 2)  # reads: library sizes and moments, or moments twice
+        needed = bytes_of_ranking(run.A, self._batches(run.A.shape[0]), left_beside(run.A, self.settings.memory))
+        return 2, needed  # reads: library sizes and moments, or moments twice
 
     def after_fit(self, run: Run) -> None:
         genes = None if run.names.features is None else self.annotations.genes(run.names.features)
