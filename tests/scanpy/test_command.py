@@ -433,3 +433,37 @@ def test_estimate_of_the_features_that_vary_most_is_of_as_many(tmp_path: Path) -
     assert ranked["n_passes"] == whole["n_passes"] + 2
     assert ranked["peak_bytes"] >= whole["peak_bytes"]
     assert invoke(*line, "--mask", "mine", "--top-features", 10).exit_code == 2
+
+
+def test_verbs_without_a_transformation_tell_of_raw_counts(tmp_path: Path) -> None:
+    file = written(tmp_path / "X.h5ad")
+    lines = (("embed", file, "--neighbors", 9), ("contrast", file, "--background", file))
+    for line in lines:
+        told = invoke(*line)
+        assert told.exit_code == 0
+        assert "The entries look like raw counts: integers up to" in told.stderr
+        assert "raw counts" not in invoke(*line, "--trust-values").stderr
+    adata = annotated(logs(counts()))
+    adata.obsp["raw"] = np.ones((CELLS, CELLS), np.float32)
+    written(tmp_path / "logs.h5ad", adata)
+    for line in (("embed", tmp_path / "logs.h5ad"), ("diffmap", tmp_path / "logs.h5ad", "--key", "obsp/raw")):
+        assert "raw counts" not in invoke(*line).stderr
+    done = invoke("fit", file, "-k", 5, "--preprocess", "log-normalize", "--anndata", "-o", tmp_path / "out")
+    assert done.exit_code == 0
+    embedded = invoke("embed", tmp_path / "out" / "fit.h5ad", "--key", "obsm/X_pca", "-q")
+    assert (embedded.exit_code, embedded.stderr) == (0, "")
+
+
+def test_ids_and_symbols_in_two_files_are_refused_with_the_option_that_matches_them(tmp_path: Path) -> None:
+    ids, symbols = annotated(), annotated(counts(seed=5))
+    ids.var_names = [f"ENSG{j:011}" for j in range(GENES)]
+    symbols.var["gene_ids"] = ids.var_names.to_numpy()
+    ids.var["gene_symbols"] = GENE_NAMES
+    del ids.var["highly_variable"], symbols.var["highly_variable"]
+    a, b = written(tmp_path / "a.h5ad", ids), written(tmp_path / "b.h5ad", symbols)
+    contrasts, stack = ("contrast", a, "--background", b), ("fit", a, b, "-k", 2, "--stack", "rows")
+    for line in (contrasts, stack, (*stack, "--join", "inner")):
+        refused = invoke(*line)
+        assert refused.exit_code == 1
+        assert "--var-names gene_ids" in refused.stderr
+        assert invoke(*line, "--var-names", "gene_ids").exit_code == 0

@@ -261,7 +261,7 @@ _OF_EMBEDDINGS: Final = [
     takes=[
         click.Argument(["file"], type=MATRIX),
         *_of_components("Number of coordinates."),
-        *named("affinity n_neighbors drop_first max_products"),
+        *named("affinity n_neighbors drop_first max_products trust_values"),
         *_OF_EMBEDDINGS,
     ],
 )
@@ -308,7 +308,7 @@ def diffmap(settings: Settings) -> None:
     takes=[
         click.Argument(["file"], metavar="TARGET", type=MATRIX),
         *_of_components("Number of components."),
-        *named("background alphas choose max_passes"),
+        *named("background alphas choose max_passes trust_values"),
         *_OF_EMBEDDINGS,
     ],
 )

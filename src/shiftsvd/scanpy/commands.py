@@ -42,6 +42,13 @@ DEFAULT_MASK: Final = "highly_variable"  # the default mask, as in scanpy
 CELL_FORMATS: Final = ("h5ad", "zarr", "10x", "10x-h5", "bpcells", "bpcells-h5", "soma")  # formats that scanpy reads
 NONE: Final = "none"  # value of --mask for all features
 OUTPUT: Final = "features.csv"
+ADVICE: Final = {  # by verb, for raw counts
+    "fit": "PCA of cells usually uses logarithms. Add --preprocess log-normalize.",
+    "embed": "Distances between cells usually use components of logarithms: run `fit --preprocess log-normalize "
+    "--anndata -o out/`, then `embed out/fit.h5ad --key obsm/X_pca`.",
+    "contrast": "Contrasts of cells usually use logarithms, such as shiftsvd.preprocess(X, shiftsvd.LogNormalize()) in "
+    "Python.",
+}
 
 
 class CellHooks(Hooks):
@@ -180,7 +187,11 @@ class CellHooks(Hooks):
             if how := as_transforms(settings.preprocess):
                 warn_unless_counts(how, run.A, self.annotations.logged)
             else:
-                warn_of_counts(run.A, "PCA of cells usually uses logarithms. Add --preprocess log-normalize.")
+                self.advise("fit", run.A)
+
+    def advise(self, verb: str, A: Operator) -> None:
+        if self.of_cells:
+            warn_of_counts(A, ADVICE[verb])
 
     def _use_features(self, run: Run, places: Places, facts: dict[str, Any], how: str) -> None:
         counts = f"{len(places):,} of {run.A.shape[1]:,}"
