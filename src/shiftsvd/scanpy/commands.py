@@ -277,7 +277,9 @@ class CellHooks(Hooks):
         self, run: Run, table: Table, paths: Mapping[str, Path], outputs: Any
     ) -> Iterable[AbstractContextManager[Write]]:
         if "anndata" in paths:
-            yield anndata_writer(outputs.part(paths["anndata"]), table, run.pca, run.names, self.annotations, self.mask)
+            mask, ranked = (self.mask, None) if self.ranking is None else (DEFAULT_MASK, self.ranking.columns)
+            path = outputs.part(paths["anndata"])
+            yield anndata_writer(path, table, run.pca, run.names, self.annotations, mask, ranked)
 
     def write(self, run: Run, paths: Mapping[str, Path], outputs: Any) -> None:
         if "features" in paths and self.ranking is not None:
