@@ -114,7 +114,7 @@ def run(given: Settings) -> None:
                     writes.append(more.enter_context(_contributions(run, outputs.part(paths["contributions"]))))
                 rasters = writing.write_scores(run, hooks, paths, outputs, writes)
         release()
-        run.pca.set_params(missing=settings.missing_later)
+        run.pca.set_params(missing=settings.missing_later, memory_limit=settings.memory)
         recorded = tuple(name for each in hooks for name in each.recorded)
         seconds = time.perf_counter() - started
         result = writing.Result.of(run, feature_names_of(run.pca), recorded, paths, seconds)

@@ -197,7 +197,7 @@ def estimate(settings: Settings) -> None:
     ],
 )
 def convert(settings: Settings) -> None:
-    """Convert a matrix to AnnData (.h5ad, .h5 or .zarr).
+    """Convert a matrix to AnnData (.h5ad, .h5, .zarr) or BPCells (.bpcells).
 
     OUT has the layout of AnnData: rows are samples, and sparse data are compressed by rows (CSR). Names of samples and
     features are kept. A matrix larger than --memory is converted block by block.
