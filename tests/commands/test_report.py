@@ -17,6 +17,7 @@ from sklearn.decomposition import PCA as SklearnPCA  # noqa: N811
 import shiftsvd as ss
 from shiftsvd import report
 from shiftsvd.plot.fitted import read
+from tests.support.commands import invoke
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")

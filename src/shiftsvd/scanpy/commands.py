@@ -323,7 +323,7 @@ class CellHooks(Hooks):
         for note in by.notes:
             notice(f"{file}: {note}")
         for kind, needed in (("selected ", selected), ("", everything)):
-            lacking = [] if needed is None else np.setdiff1d(needed, places)
+            lacking = absent if needed is None else np.setdiff1d(needed, places)
             if needed is not None and len(lacking) > max_absent * len(needed):
                 raise Refused(
                     f"{file} lacks {len(lacking):,} of the model's {len(needed):,} {kind}features "
