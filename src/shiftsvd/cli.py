@@ -16,7 +16,7 @@ VERBS = {
     "inverse": "Reconstruct samples from their scores.",
     "info": "Describe a data file, a model or this installation.",
     "estimate": "Predict the memory, passes and time of a fit.",
-    "convert": "Convert a matrix to AnnData (.h5ad, .h5 or .zarr).",
+    "convert": "Convert a matrix to AnnData (.h5ad, .h5, .zarr) or BPCells (.bpcells).",
     "report": "Write an HTML report about a model.",
     "embed": "Compute a spectral embedding (Laplacian eigenmap) of samples or of a graph.",
     "diffmap": "Compute a diffusion map of a graph.",

@@ -22,7 +22,7 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.plot import ScoreRaster
 from shiftsvd.plot.fitted import ORANGE, Fit, largest, percent, read, short
 from shiftsvd.plot.points import CRISP, LEAST_OF_CLASS, colouring
-from shiftsvd.runs.memory import shown_bytes
+from shiftsvd.runs.memory import parse_bytes, shown_bytes
 from shiftsvd.runs.outputs import Outputs, local, refuse
 from shiftsvd.solvers.base import TOL
 
@@ -497,6 +497,8 @@ def setting(name: str, value: Any) -> str:
         return said
     if isinstance(value, list | tuple) and name == "preprocess":
         return ", then ".join(solver(each) for each in value)
+    if name == "memory_limit":
+        return shown_bytes(parse_bytes(value))
     return solver(value) if name in ("solver", "preprocess") else shown(value)
 
 

@@ -215,4 +215,5 @@ def test_a_direction_that_would_be_lost_is_refused_however_few_features_are_abse
     few = write_table(tmp_path / "few.csv", X[:, 1:], FEATURES[1:])
     result = invoke("transform", tmp_path / "o" / "model.safetensors", few, "-o", "-", "--max-absent", 0.5)
     assert result.exit_code == 1
-    assert "(at least 50% are needed)" in result.stderr
+    assert "mainly component 1, the features that are present hold only 0%" in result.stderr
+    assert f"(at least 50% are needed). The most important absent features are {FEATURES[0]}." in result.stderr

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
+from shiftsvd.runs import memory
 from tests.support.commands import invoke, told, verbs
 from tests.support.containers import Held
 from tests.support.meter import measured
@@ -63,6 +65,33 @@ def test_what_is_needed_does_not_depend_on_the_limit_and_is_enough() -> None:
     assert ss.svd(A, 5, solver="lanczos", shift="mean", memory_limit=enough).info.converged
 
 
+@pytest.mark.parametrize("more", [(), ("--preprocess", "sqrt"), ("--top-features", 1200)])
+def test_an_estimate_is_refused_where_the_fit_is_and_names_what_memory_excludes(more: Any, tmp_path: Path) -> None:
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).random((4_000, 1_500), np.float32))
+    line = (tmp_path / "X.npy", "-k", 9, *more, "--memory")
+    needed = []
+    for command in ("fit", "estimate"):
+        refused = invoke(command, *line, "1M")
+        assert refused.exit_code == 1
+        needed += NEEDED.findall(refused.stderr)
+    assert needed[0] == needed[1]
+    reason = re.sub(r"Gram \S+ s", "Gram 1 s", told("estimate", *line, "100M")["reason"])
+    assert "Gram 1 s (excluded by the memory limit), BlockLanczos" in reason
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is read from /proc")
+def test_the_peak_of_a_fit_is_in_the_memory_that_estimate_predicts() -> None:
+    held = np.ones(2**23)
+    own, peak = memory.own_bytes(), memory.peak_bytes()
+    largest, mapped = memory._of_process("VmHWM", "RssFile")
+    assert held[-1] == 1
+    assert own is not None
+    assert peak is not None
+    assert largest is not None
+    assert mapped is not None
+    assert own - 2**20 <= peak <= max(1024 * (largest - mapped), own) + 2**24
+
+
 @pytest.mark.parametrize("command", ["fit", "estimate"])
 def test_a_refusal_counts_what_is_held_in_the_need_and_in_the_limit(command: str, tmp_path: Path) -> None:
     pytest.importorskip("h5py")
@@ -97,7 +126,7 @@ def test_a_command_takes_what_was_foreseen(suffix: str, tmp_path: Path) -> None:
         adata.write_h5ad(path)
     words = [path, "-k", 2, "-o", tmp_path / "out"]
     facts = json.loads(measured([COMMAND, "estimate", *words, "--json"]).out)
-    said = sum(facts[f"{name}_bytes"] for name in ("peak", "held", "program"))
+    said = facts["total_bytes"]
     found = measured([COMMAND, "fit", *words, "--quiet"])
     assert found.code == 0, found.err
     assert 0.6 * said <= found.peak <= 1.1 * said

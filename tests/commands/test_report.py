@@ -17,6 +17,7 @@ from sklearn.decomposition import PCA as SklearnPCA  # noqa: N811
 import shiftsvd as ss
 from shiftsvd import report
 from shiftsvd.plot.fitted import read
+from tests.support.commands import invoke
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
@@ -592,3 +593,14 @@ def test_settings_and_facts_are_short() -> None:
     shares = {0.5: "50.00", 1.234e-6: "0.00012", 9.1e-7: "0.000091", 0.999997: "99.99970", 1.0: "100.00", 0.0: "0.00"}
     shares |= {3e-9: "< 0.00001", 1 - 3e-9: "> 99.99999", 1e-15: "0.00"}
     assert {share: report.percent(share) for share in shares} == {share: f"{text} %" for share, text in shares.items()}
+
+
+def test_a_memory_limit_is_shown_as_it_was_passed(tmp_path: Path) -> None:
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).random((30, 5)))
+    invoke("fit", tmp_path / "X.npy", "-k", 2, "--memory", "200M", "-o", tmp_path / "out", "--no-report")
+    model = ss.load_model(tmp_path / "out" / "model.safetensors")
+    assert model.memory_limit == "200M"
+    for limit, text in (("200M", "200 MB"), (3_000_000, "3 MB"), (None, "half of the free memory")):
+        model.set_params(memory_limit=limit)
+        settings = report.settings_of(model)
+        assert (settings["chosen"] | settings["usual"])["memory limit"] == text

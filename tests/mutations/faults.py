@@ -1078,8 +1078,8 @@ FAULTS = (
     fault(
         "the largest part of a component that absent features may have",
         "estimators/features.py",
-        "if left < 1 - MOST_LOST:",
-        "if left <= 0:",
+        "squares[0] < 1 - MOST_LOST",
+        "squares[0] <= 0",
         "commands/test_apply.py",
         "estimators/test_select.py",
     ),

@@ -232,9 +232,13 @@ def test_other_files_are_matched_by_name_with_the_same_mask_and_margins(tmp_path
     with pytest.warns(UserWarning, match="The new cells lack"):
         project(few, reference)
     assert_alike(np.load(tmp_path / "lsq.npy"), few.obsm["X_pca"])
+    # The limit of 10 % holds for the selected features and for all.
+    result = invoke("transform", model, tmp_path / "few.h5ad", "-o", tmp_path / "usual.npy")
+    assert result.exit_code == 0, result.output
+    np.testing.assert_array_equal(np.load(tmp_path / "usual.npy"), np.load(tmp_path / "lsq.npy"))
     for genes, message in (
-        ([0, 1], "features (limit 0 %): gene0"),
-        (range(9), "lacks 9 of the model's 40 features"),
+        ([0, 2, 3], "lacks 3 of the model's 27 selected features (limit 10 %, --max-absent): gene0, gene2, gene3."),
+        (np.flatnonzero(~MASK)[:5], "lacks 5 of the model's 40 features (limit 10 %, --max-absent): gene1"),
     ):
         lacking = adata[:, np.setdiff1d(np.arange(GENES), genes)].copy()
         result = invoke("transform", model, written(tmp_path / "no.h5ad", lacking), "-o", tmp_path / "no.npy")
@@ -428,9 +432,44 @@ def test_estimate_of_the_features_that_vary_most_is_of_as_many(tmp_path: Path) -
     # "auto" goes by measured times, which other tests change
     line = ("estimate", file, "-k", 3, "--preprocess", "log-normalize", "--solver", "exact", "--json")
     choices = (("--mask", "none"), ("--top-features", 10), ("--top-features", GENES))
+    invoke(*line)  # memory of imports belongs to the first
     whole, some, ranked = (json.loads(invoke(*line, *choice).stdout) for choice in choices)
     assert (some["features"], ranked["features"]) == (10, GENES)
     assert some["n_passes"] >= 3  # two that rank, and a fit
     assert ranked["n_passes"] == whole["n_passes"] + 2
     assert ranked["peak_bytes"] >= whole["peak_bytes"]
     assert invoke(*line, "--mask", "mine", "--top-features", 10).exit_code == 2
+
+
+def test_verbs_without_a_transformation_tell_of_raw_counts(tmp_path: Path) -> None:
+    file = written(tmp_path / "X.h5ad")
+    lines = (("embed", file, "--neighbors", 9), ("contrast", file, "--background", file))
+    for line in lines:
+        told = invoke(*line)
+        assert told.exit_code == 0
+        assert "The entries look like raw counts: integers up to" in told.stderr
+        assert "raw counts" not in invoke(*line, "--trust-values").stderr
+    adata = annotated(logs(counts()))
+    adata.obsp["raw"] = np.ones((CELLS, CELLS), np.float32)
+    written(tmp_path / "logs.h5ad", adata)
+    for line in (("embed", tmp_path / "logs.h5ad"), ("diffmap", tmp_path / "logs.h5ad", "--key", "obsp/raw")):
+        assert "raw counts" not in invoke(*line).stderr
+    done = invoke("fit", file, "-k", 5, "--preprocess", "log-normalize", "--anndata", "-o", tmp_path / "out")
+    assert done.exit_code == 0
+    embedded = invoke("embed", tmp_path / "out" / "fit.h5ad", "--key", "obsm/X_pca", "-q")
+    assert (embedded.exit_code, embedded.stderr) == (0, "")
+
+
+def test_ids_and_symbols_in_two_files_are_refused_with_the_option_that_matches_them(tmp_path: Path) -> None:
+    ids, symbols = annotated(), annotated(counts(seed=5))
+    ids.var_names = [f"ENSG{j:011}" for j in range(GENES)]
+    symbols.var["gene_ids"] = ids.var_names.to_numpy()
+    ids.var["gene_symbols"] = GENE_NAMES
+    del ids.var["highly_variable"], symbols.var["highly_variable"]
+    a, b = written(tmp_path / "a.h5ad", ids), written(tmp_path / "b.h5ad", symbols)
+    contrasts, stack = ("contrast", a, "--background", b), ("fit", a, b, "-k", 2, "--stack", "rows")
+    for line in (contrasts, stack, (*stack, "--join", "inner")):
+        refused = invoke(*line)
+        assert refused.exit_code == 1
+        assert "--var-names gene_ids" in refused.stderr
+        assert invoke(*line, "--var-names", "gene_ids").exit_code == 0

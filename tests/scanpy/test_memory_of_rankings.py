@@ -101,5 +101,5 @@ def test_components_that_do_not_fit_are_refused_before_features_are_ranked(
     line = ["fit", str(tmp_path / "X.npz"), "--preprocess", "log-normalize", "--top-features", "600", "-k", "50"]
     done = CliRunner().invoke(main, [*line, "--memory", "3M"])
     assert done.exit_code == 1
-    assert "finding components of 600 features needs about" in done.stderr
+    assert "x 600 matrix needs about" in done.stderr
     assert "--memory" in done.stderr

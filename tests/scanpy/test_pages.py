@@ -29,7 +29,7 @@ def test_commands_and_code_on_single_cells_run_as_they_are_printed(
     write_folder(Path("filtered_feature_bc_matrix"))
     page = PAGES / "cells.rst"
     lines = [line for line in command_lines(page) if "experiment/" not in line]  # see test_soma.py
-    assert len(lines) == 9
+    assert len(lines) == 10
     for line in lines:
         words = shlex.split(line, comments=True)[1:]
         result = CliRunner().invoke(main, [*words, *(["--no-report"] if " fit " in line else [])])

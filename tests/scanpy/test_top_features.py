@@ -287,3 +287,21 @@ def test_all_features_are_ranked_whatever_the_file_says_of_them_and_scanpy_proje
     assert np.array_equal(np.any(reference.varm["PCs"] != 0, axis=1), mask)
     project(adata, reference)
     np.testing.assert_allclose(adata.obsm["X_pca"], reference.obsm["X_pca"], rtol=1e-3, atol=1e-3)
+
+
+def test_fit_h5ad_has_the_ranking_in_var_and_is_described(file: Path, tmp_path: Path) -> None:
+    anndata = pytest.importorskip("anndata")
+    out = tmp_path / "out"
+    told("fit", file, "-k", 3, "--preprocess", "log-normalize", "--top-features", TOP, "--anndata", "-o", out)
+    adata, want = anndata.read_h5ad(out / "fit.h5ad"), frame_of(X, "seurat", TOP, None, GENES)
+    np.testing.assert_array_equal(adata.var["highly_variable"], want["highly_variable"])
+    np.testing.assert_allclose(adata.var["means"], want["means"], rtol=1e-6)
+    np.testing.assert_array_equal(np.any(adata.varm["PCs"] != 0, axis=1), want["highly_variable"])
+    params = adata.uns["pca"]["params"]
+    assert (params["mask_var"], params["use_highly_variable"]) == ("highly_variable", True)
+    facts = told("info", out / "fit.h5ad")
+    assert (facts["key"], facts["features"], facts["elements"]) == ("obsm/X_pca", 3, None)
+    assert facts["command"].endswith("--key obsm/X_pca")
+    refused = invoke("fit", out / "fit.h5ad", "-k", 2)
+    assert "has no 'X'. It has 4 matrices: 'obsm/X_pca'," in refused.stderr
+    assert "Select one with --key." in refused.stderr

@@ -230,3 +230,12 @@ def test_values_that_rounding_joins_with_values_that_were_not_read_are_as_certai
         theta = np.append(read, others)
         found = reading._mixing_errors(read, theta, nothing[:2], nothing[: len(others)], noise)
         np.testing.assert_allclose(found, np.where(joined, noise / (2 * read), 0))
+
+
+@pytest.mark.parametrize("tol", [1e-4, 1e-6, 1e-8])
+@pytest.mark.parametrize("scale", [None, "std"])
+def test_bounds_with_the_rounding_of_transformed_entries_are_within_the_tolerance(tol, scale):
+    X = np.random.default_rng(0).random((400, 300))
+    info = ss.PCA(9, solver="lanczos", tol=tol, preprocess="sqrt", scale=scale, random_state=0).fit(X).info_
+    assert info.converged
+    assert np.max(info.value_errors) <= tol

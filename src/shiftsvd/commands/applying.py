@@ -18,8 +18,8 @@ from shiftsvd.commands.writing import model_in, score_rasters
 from shiftsvd.errors import few, plural
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.contrastive import ContrastivePCA
+from shiftsvd.estimators.features import absent_limit, feature_names_of
 from shiftsvd.estimators.features import aligned as by_names
-from shiftsvd.estimators.features import feature_names_of
 from shiftsvd.estimators.graphs import DiffusionMap
 from shiftsvd.events import listening
 from shiftsvd.io import Names
@@ -68,7 +68,7 @@ def _scores_of_new(model: Any, settings: Settings) -> tuple[Table, list[tuple[in
     how = settings.where | vars(settings.resources)
     if isinstance(model, ContrastivePCA):
         A, names = open_chosen(settings.paths, choices, **how)
-        model = aligned(model, A.shape[1], names.features, settings.file, settings.max_absent or 0.0)
+        model = aligned(model, A.shape[1], names.features, settings.file, settings.max_absent)
         Z, dtype = model.transform(A), A.dtype
     else:
         X, names = read_whole(settings.paths, choices, **how)
@@ -162,10 +162,10 @@ def _opened(pca: BatchPCA, settings: Settings, hooks: Sequence[Hooks]) -> tuple[
     A, names = (open_with_gaps if gaps else open_chosen)(settings.paths, **gaps, **how)
     for each in hooks:
         A, names = each.refine(pca, A, names)
-    return aligned(pca, A.shape[1], names.features, settings.file, settings.max_absent or 0.0), A, names
+    return aligned(pca, A.shape[1], names.features, settings.file, settings.max_absent), A, names
 
 
-def aligned(pca: Any, n_features: int, names: Labels | None, file: str, max_absent: float = 0.0) -> Any:
+def aligned(pca: Any, n_features: int, names: Labels | None, file: str, max_absent: float | None = None) -> Any:
     if getattr(pca, "feature_names_in_", None) is None or names is None:
         if n_features != pca.n_features_in_:
             raise ValueError(
@@ -174,7 +174,7 @@ def aligned(pca: Any, n_features: int, names: Labels | None, file: str, max_abse
                 "matched by position. Pass a file with the columns of the fit, in the same order."
             )
         return pca
-    return by_names(pca, list(names), file, max_absent, REMEDY)
+    return by_names(pca, list(names), file, absent_limit(pca, max_absent), REMEDY)
 
 
 def _open_scores(pca: BatchPCA, file: str, settings: Settings) -> tuple[Operator, Names, Any]:

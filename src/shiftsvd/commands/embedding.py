@@ -13,11 +13,13 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
+from shiftsvd.backends import as_operator
 from shiftsvd.backends.columns import some_columns
 from shiftsvd.backends.files import left_beside
 from shiftsvd.backends.validation import named
 from shiftsvd.commands import writing
 from shiftsvd.commands.applying import coordinate_table, precision
+from shiftsvd.commands.hooks import hooks_of
 from shiftsvd.commands.options import as_given, print_message, worded
 from shiftsvd.commands.settings import Settings, check_files, need_folder
 from shiftsvd.commands.tables import WRITERS, Block, write_rows
@@ -68,8 +70,15 @@ def contrast(settings: Settings) -> None:
     _run(settings, OF_CONTRASTS, "k alphas choose background tol max_passes seed", _contrasted, _suffixes(settings))
 
 
+def _advise(verb: str, A: Operator, settings: Settings) -> None:
+    for each in hooks_of(settings):
+        each.advise(verb, A)
+
+
 def _embedded(settings: Settings) -> Fits:
     X, names = read_whole(settings.paths, settings.choices, **settings.where, **vars(settings.resources))
+    if settings.affinity != "precomputed":
+        _advise("embed", as_operator(X), settings)
     model = SpectralEmbedding(affinity=settings.affinity, n_neighbors=settings.n_neighbors, **_of_graphs(settings))
     return _graph(model, X, names)
 
@@ -99,6 +108,7 @@ def _of_graphs(settings: Settings) -> dict[str, Any]:
 def _contrasted(settings: Settings) -> Fits:
     how = settings.where | vars(settings.resources)
     A, names = open_chosen(settings.paths, settings.choices, **how)
+    _advise("contrast", A, settings)
     choices = replace(settings.choices.learned(names.features), skip=settings.choices.skip)
     B, others = open_chosen(settings.background or "", choices, **how)
     B = _same_features(B, others.features, A.shape[1], names.features, settings)
@@ -133,7 +143,11 @@ def _same_features(B: Operator, found: Any, n: int, wanted: Any, settings: Setti
             "cannot be matched. Make the names unique."
         )
     if absent := [str(name) for name in wanted if str(name) not in places]:
-        raise ValueError(f"{settings.background} lacks {plural(len(absent), 'feature')} of the target: {few(absent)}.")
+        raise Refused(
+            f"{settings.background} lacks {plural(len(absent), 'feature')} of the target: {few(absent)}. It has "
+            f"{few(found)}. To match genes by another kind of names, use ",
+            *(Setting("var_names", "gene_ids"), " or ", Setting("var_names", "gene_symbols"), "."),
+        )
     if len(found) > len(wanted):
         notice(
             f"{settings.background} has {plural(len(found) - n, 'feature')} more than the target, which are ignored."

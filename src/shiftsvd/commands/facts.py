@@ -20,7 +20,7 @@ from shiftsvd.io.opening import held_bytes, open_chosen, read_files
 from shiftsvd.io.profiling import TableProfile, profiled
 from shiftsvd.io.sniff import format_of, formats
 from shiftsvd.io.spooling import rereadable
-from shiftsvd.io.storage.tree import opened_tree
+from shiftsvd.io.storage.tree import is_array, opened_tree
 from shiftsvd.kernels import default_threads, instruction_set, lacking
 from shiftsvd.names import resolve
 from shiftsvd.runs.memory import shown_bytes
@@ -103,6 +103,7 @@ def of_matrix(settings: Settings) -> Facts:
 
 
 def _of_files(paths: list[Path], kinds: str, settings: Settings) -> Facts:
+    settings = settings if settings.key or len(paths) > 1 else _with_key(paths[0], kinds, settings)
     where, memory = settings.where, settings.memory
     if settings.files == ("-",):
         A, names = open_chosen(paths, settings.choices, **where, memory_limit=memory)
@@ -116,6 +117,7 @@ def _of_files(paths: list[Path], kinds: str, settings: Settings) -> Facts:
     X = opened.matrix
     shape = X.shape[::-1] if opened.by_features else X.shape
     facts = {"file": settings.file, "format": kinds}
+    facts |= {"key": settings.key} if settings.key else {}
     facts |= {"samples": shape[0], "features": shape[1]}
     facts |= {"samples_are": opened.samples} if len(paths) == 1 else {"files": len(paths), "stack": settings.stack}
     stored, held = _size(X)
@@ -134,6 +136,16 @@ def _of_files(paths: list[Path], kinds: str, settings: Settings) -> Facts:
     given = settings.where | {"feature_types": types, "allow_external": settings.allow_external or None}
     given |= {name: value for name, value in found.items() if given.get(name) is None}
     return facts | more | {"command": _command_with(settings, given)}
+
+
+def _with_key(path: Path, kind: str, settings: Settings) -> Settings:
+    """Select a matrix of AnnData without X, such as the result of a fit."""
+    if kind not in ("h5ad", "zarr"):
+        return settings
+    with opened_tree(path, settings.memory) as tree:
+        if is_array(tree.root) or "X" in tree.root or "obs" not in tree.root:
+            return settings
+        return settings.changed(key=next(iter(tree.matrices()), None))
 
 
 def _describer(paths: list[Path], kinds: str, memory: str | None) -> Any:

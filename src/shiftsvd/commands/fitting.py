@@ -39,7 +39,7 @@ from shiftsvd.estimators.features import cosines, feature_names_of, row_squares
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.estimators.supplementary import Sums
 from shiftsvd.events import listening
-from shiftsvd.front import planned as planned_for
+from shiftsvd.front import planned_within
 from shiftsvd.io import Names
 from shiftsvd.io.choices import JOIN
 from shiftsvd.io.formats.table import Column, read_column
@@ -117,7 +117,7 @@ def run(given: Settings) -> None:
                     writes.append(more.enter_context(_contributions(run, outputs.part(paths["contributions"]))))
                 rasters = writing.write_scores(run, hooks, paths, outputs, writes)
         release()
-        run.pca.set_params(missing=settings.missing_later)
+        run.pca.set_params(missing=settings.missing_later, memory_limit=settings.memory)
         recorded = tuple(name for each in hooks for name in (*each.recorded, *settings.given(each.decisive)))
         seconds = time.perf_counter() - started
         result = writing.Result.of(run, feature_names_of(run.pca), recorded, paths, seconds, advice)
@@ -342,17 +342,16 @@ def estimated(given: Settings) -> dict[str, Any]:
             completion = foreseen_completion(A, rank, penalty, settings.max_iter or MAX_ITER)
         A = mean_rows(A, mean)  # products with the completed matrix cost as much
         run = replace(run, A=A)
-    reads, ranking = (
-        (sum(each) for each in zip(*(each.foresee(run) for each in hooks), strict=True)) if hooks else (0, 0)
-    )
-    reads += settings.mixed  # for the scale
     B = run.taken()
     assert isinstance(B, Operator)
     k = within(settings.k, B.shape, settings.file)
     memory = left_beside(A, settings.memory)
     solver = solver_of(B, k, settings, memory)
     with counted(A):
-        B = planned_for(B, run.steps, k, solver, settings.tol, memory)
+        B = planned_within(B, run.steps, k, solver, settings.tol, memory)
+        predicted = [each.foresee(run) for each in hooks]
+    reads, ranking = (sum(each) for each in zip((0, 0), *predicted, strict=True))
+    reads += settings.mixed  # for the scale
     foreseen = estimate(
         B,
         k,
@@ -391,6 +390,7 @@ def estimated(given: Settings) -> dict[str, Any]:
         "peak_of": max(stages, key=lambda name: stages[name]),
         "held_bytes": held,
         "program_bytes": program,
+        "total_bytes": max(stages.values()) + held + program,
         "n_passes": foreseen.n_passes + reads,
         "passes_range": [n + reads for n in foreseen.passes_range],
         "seconds_per_pass": seconds,

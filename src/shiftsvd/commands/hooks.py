@@ -328,6 +328,19 @@ class Hooks:
             With its fitted model.
         """
 
+    # embed and contrast
+
+    def advise(self, verb: str, A: Operator) -> None:
+        """Print a notice if the verb usually needs other values, such as logarithms of counts.
+
+        Parameters
+        ----------
+        verb : str
+            The name of the verb.
+        A : Operator, of shape (m, n)
+            The data.
+        """
+
     # transform
 
     def score(self, model: Path, pca: Any) -> "tuple[Table, Iterator[tuple[int, Block]]] | None":

@@ -308,8 +308,8 @@ class Settings:
 
     threads: int | None = option("Number of threads.  [default: number of available cores]")
     memory: str | None = option(
-        "Memory for data and solver, such as 2G; the program itself takes 0.15 GB more.  [default: half of the "
-        "available memory]",
+        "Memory for data and solver, such as 2G; the program itself takes 0.15 GB more, and 0.2 GB if it writes a "
+        "report.  [default: half of the available memory]",
         metavar="SIZE",
         callback=options.checked_by("shiftsvd.runs.memory:parse_bytes"),
     )

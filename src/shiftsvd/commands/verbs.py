@@ -178,9 +178,9 @@ def info(settings: Settings) -> None:
 def estimate(settings: Settings) -> None:
     """Predict the memory, passes and time of a fit.
 
-    The options are those of `shiftsvd fit`: replace "fit" by "estimate". Nothing is fitted or written. The memory
-    includes the data, the working memory of the fit, and the program. The time per pass is measured on a short sample
-    of the data.
+    The options are those of `shiftsvd fit`: replace "fit" by "estimate". Nothing is fitted or written. total_bytes is
+    the peak memory of a fit: the data (held_bytes), the work (peak_bytes) and the program. If `fit` would stop because
+    --memory is too small, so does `estimate`. The time per pass is measured on a short sample of the data.
     """
     from shiftsvd.commands.facts import lines
     from shiftsvd.commands.fitting import estimated
@@ -197,7 +197,7 @@ def estimate(settings: Settings) -> None:
     ],
 )
 def convert(settings: Settings) -> None:
-    """Convert a matrix to AnnData (.h5ad, .h5 or .zarr).
+    """Convert a matrix to AnnData (.h5ad, .h5, .zarr) or BPCells (.bpcells).
 
     OUT has the layout of AnnData: rows are samples, and sparse data are compressed by rows (CSR). Names of samples and
     features are kept. A matrix larger than --memory is converted block by block.
@@ -261,7 +261,7 @@ _OF_EMBEDDINGS: Final = [
     takes=[
         click.Argument(["file"], type=MATRIX),
         *_of_components("Number of coordinates."),
-        *named("affinity n_neighbors drop_first max_products"),
+        *named("affinity n_neighbors drop_first max_products trust_values"),
         *_OF_EMBEDDINGS,
     ],
 )
@@ -308,7 +308,7 @@ def diffmap(settings: Settings) -> None:
     takes=[
         click.Argument(["file"], metavar="TARGET", type=MATRIX),
         *_of_components("Number of components."),
-        *named("background alphas choose max_passes"),
+        *named("background alphas choose max_passes trust_values"),
         *_OF_EMBEDDINGS,
     ],
 )

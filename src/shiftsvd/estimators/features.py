@@ -7,7 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, cast
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, eigvalsh
+from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.sparse import csr_array, issparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -260,6 +260,12 @@ def feature_names_of(model: Any) -> Any:
 
 
 MOST_LOST: Final = 0.5  # of the squared length of any direction among the components, for absent features
+MAX_ABSENT: Final = 0.1  # default share of absent features of models that selected features
+
+
+def absent_limit(fitted: Any, given: float | None) -> float:
+    selects = any(each.selects for each in getattr(fitted, "preprocess_", ()))
+    return given if given is not None else MAX_ABSENT if selects else 0.0
 
 
 # Return the model with its features in the order of `names`, the features of `file`. A share `max_absent` of the
@@ -305,7 +311,7 @@ def on_places(fitted: Model, places: Places) -> Model:
         moved.preprocess_ = steps
     moved.components_, moved.mean_ = pca.components_[:, order], pca.mean_[order]
     if len(order) < len(pca.mean_):
-        V = least_squares(pca.components_.conj().T, order)
+        V = least_squares(pca.components_.conj().T, order, feature_names_of(pca))
         moved.components_ = V.conj().T.astype(pca.components_.dtype)
     scale = getattr(pca, "scale_", None)
     moved.scale_ = None if scale is None else scale[order]
@@ -315,17 +321,21 @@ def on_places(fitted: Model, places: Places) -> Model:
     return result
 
 
-def least_squares(V: Panel, there: Places) -> Panel:
+def least_squares(V: Panel, there: Places, names: Any) -> Panel:
     W = V[there]
     if len(there) == len(V):
         return W
     G = W.conj().T @ W
-    left = float(eigvalsh(G)[0]) if len(G) else 1.0
-    if left < 1 - MOST_LOST:
+    squares, axes = eigh(G)
+    if len(G) and squares[0] < 1 - MOST_LOST:
+        absent, axis = np.setdiff1d(np.arange(len(V)), there), axes[:, 0]
+        worst = absent[np.argsort(-np.abs(V[absent] @ axis), kind="stable")]
+        which = "" if names is None else f" The most important absent features are {few(names[worst[:3]])}."
         raise ValueError(
-            "too many features are absent to compute scores. For some linear combination of the components, the "
-            f"features that are present hold only {max(left, 0):.0%} of the squared loadings (at least "
-            f"{1 - MOST_LOST:.0%} are needed). Fit a model on the features that both data sets have."
+            "too many features are absent to compute scores. For a linear combination of the components, mainly "
+            f"component {np.argmax(np.abs(axis)) + 1:,}, the features that are present hold only "
+            f"{max(squares[0], 0):.0%} of the squared loadings (at least {1 - MOST_LOST:.0%} are needed).{which} Fit a "
+            "model with fewer components, or on the features that both data sets have."
         )
     return np.asarray(cho_solve(cho_factor(G), W.conj().T).conj().T)
 

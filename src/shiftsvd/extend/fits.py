@@ -3,14 +3,13 @@
 from typing import TYPE_CHECKING
 
 from shiftsvd.estimators.batches import BatchPCA
-from shiftsvd.estimators.features import on_places
-from shiftsvd.front import integer
+from shiftsvd.estimators.features import absent_limit, on_places
+from shiftsvd.front import integer, planned_within
 from shiftsvd.missing.completion import check_unused, regressed_rows
 from shiftsvd.missing.gaps import Gaps, Observed, gaps_of
 from shiftsvd.names import lazy
 from shiftsvd.preparation.covariates import Column, Design
 from shiftsvd.preparation.scales import deviations
-from shiftsvd.solvers.auto import asked_for, solver_named
 
 if TYPE_CHECKING:
     from shiftsvd.missing.lazy import LazyGaps

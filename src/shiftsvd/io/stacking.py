@@ -10,7 +10,7 @@ import numpy as np
 
 from shiftsvd.backends.columns import Among, SomeColumns, SomeRows
 from shiftsvd.backends.source import HeldRows, OnTop, RowSource, SideBySide, bytes_of
-from shiftsvd.errors import Refused, Setting, few
+from shiftsvd.errors import Part, Refused, Setting, few
 from shiftsvd.io.base import Labels, Opened, Orient, bounded, labels, reading
 from shiftsvd.io.sniff import split_element
 from shiftsvd.runs.memory import parse_bytes
@@ -31,9 +31,8 @@ def common_features(
     every = dict.fromkeys(chain.from_iterable(places))
     common = [name for name in every if all(name in known for known in places)]
     if not common:
-        raise ValueError(
-            f"{several(paths)} have no feature in common. Check that all files use the same kind of names."
-        )
+        remedy = _other_names(opened) or (" Check that all files use the same kind of names.",)
+        raise Refused(f"{several(paths)} have no feature in common.", *remedy)
     names = common if join == "inner" else list(every)
     _notify(sorted(map(len, places)), len(common), len(every), join)
     wanted = labels(paths[0], names, memory_limit)
@@ -49,6 +48,12 @@ def common_features(
             matrix = Among(matrix, among, len(names))
         found.append(_with(by_samples, matrix, wanted))
     return found
+
+
+def _other_names(opened: Sequence[Opened]) -> tuple[Part, ...]:
+    if not any(each.features is not None and each.features.ids is not None for each in opened):
+        return ()
+    return " If all files have ids of genes, use ", Setting("var_names", "gene_ids"), " to match these."
 
 
 def _named(path: Path, opened: Opened) -> Labels:
@@ -150,7 +155,7 @@ def stacked(paths: Sequence[Path], stack: Orient, opened: Sequence[Opened]) -> O
     sizes = [part.shape[1 if by_rows else 0] for part in parts]
     first, known = _first_named(opened, shared)
     for i, (path, each) in enumerate(zip(paths, opened, strict=True)):
-        order = _order(paths[first], known, path, getattr(each.names, shared), shared)
+        order = _order(paths[first], known, path, getattr(each.names, shared), shared, _other_names(opened))
         if sizes[i] != sizes[0]:
             raise ValueError(f"{path} must have the {sizes[0]:,} {shared} of {paths[0]}, got {sizes[i]:,}.")
         if order is not None and not by_rows:
@@ -190,12 +195,18 @@ def _first_named(opened: Sequence[Opened], shared: str) -> tuple[int, Labels | N
     return next(((i, names) for i, names in named if names is not None), (0, None))
 
 
-def _order(first: Path, known: Labels | None, path: Path, names: Labels | None, what: str) -> Any:
+def _order(
+    first: Path, known: Labels | None, path: Path, names: Labels | None, what: str, other_names: tuple[Part, ...]
+) -> Any:
     if known is None or names is None or np.array_equal(known, names):
         return None
     for missing, verb in ((_only(known, names), "lacks"), (_only(names, known), "has")):
         if missing:
-            remedy = (" Use ", Setting("join", "inner"), " to keep the common features.") if what == "features" else ()
+            remedy = (
+                (" Use ", Setting("join", "inner"), " to keep the common features.", *other_names)
+                if what == "features"
+                else ()
+            )
             raise Refused(f"{path} must have the {what} of {first}, but {verb} {missing}.", *remedy)
     if len(known) != len(names) or len(set(names.tolist())) < len(names):
         raise ValueError(

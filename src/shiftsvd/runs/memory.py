@@ -164,8 +164,9 @@ def _resident() -> int | None:
 
 
 def peak_bytes() -> int | None:
-    (peak,) = _of_process("VmHWM")
-    return None if peak is None else peak * 1024
+    # Anonymous memory, as `estimate` predicts it: Linux has no peak of it, but code of libraries remains mapped.
+    peak, mapped, own = _of_process("VmHWM", "RssFile", "RssAnon")
+    return None if peak is None or mapped is None or own is None else max(peak - mapped, own) * 1024
 
 
 def own_bytes() -> int | None:

@@ -1,7 +1,7 @@
 """Read columns of obs and var from files by name, and copy data frames between files."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,9 +154,14 @@ class AnnotationSource:
                 raise ValueError(f"{path} has no column {name!r} in {frame.name.strip('/')}. Its columns: {listed}.")
             return column(tree, frame, name)
 
-    def copy_columns(self, target: Any, axis: Axis, genes: GeneNames | None = None) -> None:
-        """Copy the columns of the file, and write ids and symbols of genes that these and the index lack."""
-        names = [] if len(self.paths) > 1 else self._copied(target, axis)
+    def copy_columns(
+        self, target: Any, axis: Axis, genes: GeneNames | None = None, own: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write `own` and other columns of the file, and ids and symbols of genes that these and the index lack."""
+        names = list(own or ())
+        for name in names:
+            mark(_write(target, name, (own or {})[name]), "array", "0.2.0")
+        names += [] if len(self.paths) > 1 else self._copied(target, axis)
         index = [text.decode() for text in target["_index"][()].tolist()]
         for name, texts, known in (
             () if genes is None else ((IDS[0], genes.ids, IDS), (SYMBOLS[0], genes.symbols, SYMBOLS))

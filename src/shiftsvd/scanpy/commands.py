@@ -25,24 +25,30 @@ from shiftsvd.extend.commands import (
     worded,
 )
 from shiftsvd.extend.files import Column, Labels, Names, Places, format_of, left_beside, several, some_columns
-from shiftsvd.extend.fits import BatchPCA, Design, Observed, asked_for, solver_named
-from shiftsvd.extend.operators import Panel, group_bytes
-from shiftsvd.extend.running import Refused, Setting, affordable, few, notice, passes_so_far, plural
-from shiftsvd.extend.transforms import NullModel, as_transforms, warn_of_counts, warn_unless_counts
+from shiftsvd.extend.fits import BatchPCA, Design, Observed, absent_limit, planned_within
+from shiftsvd.extend.operators import Panel
+from shiftsvd.extend.running import Refused, Setting, few, notice, passes_so_far, plural
+from shiftsvd.extend.transforms import NullModel, as_transforms, kept_of, warn_of_counts, warn_unless_counts
 from shiftsvd.scanpy.annotations import AnnotationSource, Disagreement, feature_column, sample_column
 from shiftsvd.scanpy.clipping import clipped_shares, with_clip
 from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.gene_names import Genes, matched
 from shiftsvd.scanpy.outputs import anndata_writer
-from shiftsvd.scanpy.ranking import Batches, HighlyVariable, Ranking, rank
+from shiftsvd.scanpy.ranking import Batches, HighlyVariable, Ranking, bytes_of_ranking, rank
 from shiftsvd.scanpy.stored import booleans, with_selection
 from shiftsvd.transforms import Transform
 
 DEFAULT_MASK: Final = "highly_variable"  # the default mask, as in scanpy
 CELL_FORMATS: Final = ("h5ad", "zarr", "10x", "10x-h5", "bpcells", "bpcells-h5", "soma")  # formats that scanpy reads
 NONE: Final = "none"  # value of --mask for all features
-MAX_ABSENT: Final = 0.1  # largest share of the features in library sizes that new samples may lack
 OUTPUT: Final = "features.csv"
+ADVICE: Final = {  # by verb, for raw counts
+    "fit": "PCA of cells usually uses logarithms. Add --preprocess log-normalize.",
+    "embed": "Distances between cells usually use components of logarithms: run `fit --preprocess log-normalize "
+    "--anndata -o out/`, then `embed out/fit.h5ad --key obsm/X_pca`.",
+    "contrast": "Contrasts of cells usually use logarithms, such as shiftsvd.preprocess(X, shiftsvd.LogNormalize()) in "
+    "Python.",
+}
 
 
 class CellHooks(Hooks):
@@ -181,7 +187,11 @@ class CellHooks(Hooks):
             if how := as_transforms(settings.preprocess):
                 warn_unless_counts(how, run.A, self.annotations.logged)
             else:
-                warn_of_counts(run.A, "PCA of cells usually uses logarithms. Add --preprocess log-normalize.")
+                self.advise("fit", run.A)
+
+    def advise(self, verb: str, A: Operator) -> None:
+        if self.of_cells:
+            warn_of_counts(A, ADVICE[verb])
 
     def _use_features(self, run: Run, places: Places, facts: dict[str, Any], how: str) -> None:
         counts = f"{len(places):,} of {run.A.shape[1]:,}"
@@ -226,11 +236,9 @@ class CellHooks(Hooks):
         assert isinstance(some, Operator)
         memory = left_beside(A, settings.memory)
         k = settings.k if settings.k is not None else min(some.shape)
-        solver = solver_named(settings.solver, some, k, settings.tol, memory)
-        what = f"finding components of {some.shape[1]:,} features"
-        affordable(solver.peak_bytes(some, asked_for(some, k)), memory, what)
+        planned_within(some, run.steps, k, settings.solver, settings.tol, memory)
         criterion, steps = self._criterion()
-        batches = Batches.of(None if column is None else sample_column(self.annotations, column), A.shape[0])
+        batches = self._batches(A.shape[0])
         before = passes_so_far() or 0.0
         self.ranking = rank(A, criterion, steps, batches, run.names.features, memory_limit=memory)
         places, reads = np.flatnonzero(self.ranking.mask), round((passes_so_far() or 0.0) - before, 2)
@@ -240,11 +248,16 @@ class CellHooks(Hooks):
         how = f"by flavor {criterion.flavor}{each}, in {reads:g} read{'s' * (reads != 1)}"
         self._use_features(run, places, facts | {"reads": reads}, how)
 
+    def _batches(self, n_rows: int) -> Batches:
+        column = self.settings.extra["batch"]
+        return Batches.of(None if column is None else sample_column(self.annotations, column), n_rows)
+
     def foresee(self, run: Run) -> tuple[float, int]:
         if not self.settings.extra["top_features"]:
             return 0, 0
         assert isinstance(run.A, Operator)
-        return 2, group_bytes(run.A, 1, 2)  # reads: library sizes and moments, or moments twice
+        needed = bytes_of_ranking(run.A, self._batches(run.A.shape[0]), left_beside(run.A, self.settings.memory))
+        return 2, needed  # reads: library sizes and moments, or moments twice
 
     def after_fit(self, run: Run) -> None:
         genes = None if run.names.features is None else self.annotations.genes(run.names.features)
@@ -264,7 +277,9 @@ class CellHooks(Hooks):
         self, run: Run, table: Table, paths: Mapping[str, Path], outputs: Any
     ) -> Iterable[AbstractContextManager[Write]]:
         if "anndata" in paths:
-            yield anndata_writer(outputs.part(paths["anndata"]), table, run.pca, run.names, self.annotations, self.mask)
+            mask, ranked = (self.mask, None) if self.ranking is None else (DEFAULT_MASK, self.ranking.columns)
+            path = outputs.part(paths["anndata"])
+            yield anndata_writer(path, table, run.pca, run.names, self.annotations, mask, ranked)
 
     def write(self, run: Run, paths: Mapping[str, Path], outputs: Any) -> None:
         if "features" in paths and self.ranking is not None:
@@ -287,7 +302,8 @@ class CellHooks(Hooks):
         found = self._genes(features)
         if not selects and (model.equals(found) or not (model.has_kinds or found.has_kinds)):
             return A, names
-        renamed, places = self._matched(model, found, selects)
+        selected = kept_of(steps, len(known)) if selects else None
+        renamed, places = self._matched(model, found, selected, absent_limit(pca, self.settings.max_absent))
         if not selects or np.all(places >= 0):
             return A, names._replace(features=renamed)
         assert isinstance(A, Operator)
@@ -299,28 +315,28 @@ class CellHooks(Hooks):
         ids, symbols = (None, None) if genes is None else (genes.ids, genes.symbols)
         return Genes.of(features, None if kind == "gene_symbols" else ids, None if kind == "gene_ids" else symbols)
 
-    def _matched(self, model: Genes, found: Genes, selects: bool) -> tuple[Labels, Places]:
+    def _matched(self, model: Genes, found: Genes, selected: Places | None, max_absent: float) -> tuple[Labels, Places]:
         """Return the features of the file with their names in the model, and their places there."""
         file, by = self.settings.file, matched(model, found)
-        most = (MAX_ABSENT if selects else 0.0) if self.settings.max_absent is None else self.settings.max_absent
-        places, unknown = by.places, int(np.count_nonzero(by.places < 0))
-        absent = np.setdiff1d(np.arange(len(model.names)), places)
+        places, everything = by.places, np.arange(len(model.names))
+        absent, unknown = np.setdiff1d(everything, places), int(np.count_nonzero(by.places < 0))
         for note in by.notes:
             notice(f"{file}: {note}")
-        if len(absent) > most * len(model.names):
-            raise Refused(
-                f"{file} lacks {len(absent):,} of the model's {len(model.names):,} features (limit {100 * most:g} %, ",
-                *(
+        for kind, needed in (("selected ", selected), ("", everything)):
+            lacking = absent if needed is None else np.setdiff1d(needed, places)
+            if needed is not None and len(lacking) > max_absent * len(needed):
+                raise Refused(
+                    f"{file} lacks {len(lacking):,} of the model's {len(needed):,} {kind}features "
+                    f"(limit {100 * max_absent:g} %, ",
                     Setting("max_absent"),
-                    f"): {few(model.called(absent))}. The file has {few(found.called(places < 0))}",
-                ),
-                " that the model lacks. Raise the limit, or fit on the features that both files have.",
-            )
+                    f"): {few(model.called(lacking))}. The file has {few(found.called(places < 0))} that the model "
+                    "lacks. Raise the limit, or fit on the features that both files have.",
+                )
         renamed = np.where(places < 0, found.apart(model), model.names[places])
         if np.any(renamed != found.names):
             ids, symbols = f"{by.by_id:,} genes by id", f"{by.by_symbol:,} by symbol"
             notice(f"{file}: its names differ from those of the model. Matched {ids} and {symbols}.")
-        if selects and (unknown or len(absent)):
+        if selected is not None and (unknown or len(absent)):
             removed = f"removed {plural(unknown, 'feature')} that the model does not have"
             lacks = f": {few(model.called(absent))}" if len(absent) else ""
             of_model = f"of the model's {len(model.names):,} features"

@@ -54,7 +54,7 @@ def describe_anndata(path: Path, opened: Opened, key: str | None, memory_limit: 
     with opened_tree(path, memory_limit) as tree:
         logged = "uns/log1p" in tree.root
         own, others = _samples(opened), _elements(tree)
-        kinds = {name: _kind_of(tree, name, logged and name == "X") for name in {"X": None, **dict.fromkeys(others)}}
+        kinds = {name: _kind_of(tree, name, logged and name == "X") for name in others}
         kinds[key or "X"] = _kind(own, logged and key in (None, "X"))
         best = key or next((name for name, kind in kinds.items() if kind[0] == _COUNTS), "X")
         frames, columns = frames_of(best), list[dict[str, Any]]()
@@ -93,9 +93,9 @@ def _members(tree: Tree, group: str) -> list[str]:
 
 
 def _elements(tree: Tree) -> list[str]:
-    """Return the names of the matrices of cells by genes, `counts` first among the layers."""
+    """Return the names of the matrices of cells by genes, X first, then `counts` among the layers."""
     layers = sorted(_members(tree, "layers"), key=lambda name: ("count" not in name.casefold(), name))
-    names = [*(f"layers/{name}" for name in layers), "raw/X"]
+    names = ["X", *(f"layers/{name}" for name in layers), "raw/X"]
     return [name for name in names if name in tree.root and (is_array(tree.root[name]) or is_sparse(tree.root[name]))]
 
 

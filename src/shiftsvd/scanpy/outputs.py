@@ -1,6 +1,6 @@
 """Write fit.h5ad, the result of a fit in scanpy's layout."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,13 @@ from shiftsvd.scanpy.stored import Keys, loadings_of, uns_entries
 
 @contextmanager
 def anndata_writer(
-    path: Path, table: Table, pca: Any, names: Names, source: AnnotationSource, mask: str | None = None
+    path: Path,
+    table: Table,
+    pca: Any,
+    names: Names,
+    source: AnnotationSource,
+    mask: str | None = None,
+    ranked: Mapping[str, Any] | None = None,
 ) -> Iterator[Write]:
     keys, n_features = Keys(), int(pca.n_features_in_)
     kept = kept_of(getattr(pca, "preprocess_", ()), n_features)
@@ -29,7 +35,7 @@ def anndata_writer(
         genes = write_frame(store, "var", names.features, n_features)
         write_frame(store, "obs", names.samples, table.n_rows)
         source.copy_columns(root["obs"], "samples")
-        source.copy_columns(root["var"], "features", getattr(pca, "genes_", None))
+        source.copy_columns(root["var"], "features", getattr(pca, "genes_", None), ranked)
         varm, computed_on = loadings_of(pca, n_features, kept, keys), source.key or "adata.X"
         varm[keys.varm] = varm[keys.varm].astype(table.dtype)
         uns = uns_entries(pca, keys.uns, _params(pca, mask), variances, np.array(genes, object), computed_on)

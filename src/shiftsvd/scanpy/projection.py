@@ -67,6 +67,7 @@ def project(
     """
     keys = keys_of(key_added)
     model, genes = read_model(reference, keys)
+    model.feature_names_in_ = np.asarray(genes, object)
     steps, design = getattr(model, "preprocess_", ()), getattr(model, "design_", None)
     places = places_of(adata, reference, genes[kept_of(steps, len(genes))], "of the components", max_absent)
     if any(each.selects for each in steps):

@@ -168,8 +168,7 @@ def rank(
     criterion.check_steps(steps)
     batches = Batches.of(None, A.shape[0]) if batches is None else batches
     A = checked(A)
-    in_groups = f"ranking {A.shape[1]:,} features" + f" in {batches.n:,} batches" * batches.given
-    affordable(group_bytes(A, batches.n, 2), memory_limit, in_groups, "batches or threads")
+    bytes_of_ranking(A, batches, memory_limit)
     if criterion.of_logarithms:
         warn_unless_counts(steps, A, logged)
         found = _by_dispersion(A, criterion, steps, batches, names, base)
@@ -188,6 +187,13 @@ def rank(
     if not batches.given:
         found = {name: found[name] for name in found if not name.endswith(("_nbatches", "_intersection"))}
     return Ranking(criterion, found)
+
+
+def bytes_of_ranking(A: Operator, batches: Batches, memory_limit: int | str | None) -> int:
+    needed = group_bytes(A, batches.n, 2)
+    in_groups = f"ranking {A.shape[1]:,} features" + f" in {batches.n:,} batches" * batches.given
+    affordable(needed, memory_limit, in_groups, "batches or threads")
+    return needed
 
 
 # ---- functions ``f(x, r, c)`` of entries, as `Grouped` calls them: they return numbers to sum over rows, and numbers

@@ -113,7 +113,7 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | st
     best = min(fit, key=lambda solver: costs[solver].seconds)
     if exact is not None and exact in fit and costs[exact].seconds <= constants.EXACT_SECONDS:
         best = Exact(tol) if _try_squares(A, costs[exact], k) else exact
-    _set_reason(best, A, k, {type(solver): cost.seconds for solver, cost in costs.items()})
+    _set_reason(best, A, k, {solver: cost.seconds for solver, cost in costs.items()}, fit)
     return best
 
 
@@ -275,25 +275,28 @@ def estimate(
     peak = chosen.needed_bytes(A, count) + kept_bytes(as_transforms(preprocess), A, tol)
     peak += vector_bytes(A, count, shift, sample_weight is not None)
     predicted = Estimate(chosen, peak, round(chosen.expected_passes(A, count)), chosen.passes_range(A, count))
-    return _probed(predicted, A, k, tol) if probe else predicted
+    return _probed(predicted, A, k, tol, memory_limit) if probe else predicted
 
 
-def _probed(predicted: Estimate, A: Operator, k: int | float, tol: float) -> Estimate:
+def _probed(predicted: Estimate, A: Operator, k: int | float, tol: float, memory_limit: int | str | None) -> Estimate:
     solver, (seconds, slowdown) = predicted.solver, timed_pass(A, k)
     expected = counted_passes(A, solver, k) or predicted.n_passes
-    costs = {type(each): cost for each, cost in _costs(A, k, tol).items()}
-    own = costs.get(type(solver))
+    costs = _costs(A, k, tol)
+    own = next((cost for each, cost in costs.items() if type(each) is type(solver)), None)
     total = seconds * expected if own is None else slowdown * own.seconds * expected / own.n_passes
     if solver.reason:
-        times = {kind: total if kind is type(solver) else slowdown * cost.seconds for kind, cost in costs.items()}
-        _set_reason(solver, A, k, times)
+        times = {each: total if type(each) is type(solver) else slowdown * cost.seconds for each, cost in costs.items()}
+        _set_reason(solver, A, k, times, _affordable(list(costs), A, k, memory_limit))
     least, most = predicted.passes_range
     likely = min(least, expected), max(most, expected)
     return replace(predicted, n_passes=expected, passes_range=likely, seconds_per_pass=seconds, seconds=total)
 
 
-def _set_reason(solver: Solver, A: Operator, k: int | float, seconds: dict[type[Solver], float]) -> None:
-    times = ", ".join(f"{kind.__name__} {each:.2g} s" for kind, each in seconds.items())
+def _set_reason(
+    solver: Solver, A: Operator, k: int | float, seconds: dict[Solver, float], affordable: list[Solver]
+) -> None:
+    excluded = {each: "" if each in affordable else " (excluded by the memory limit)" for each in seconds}
+    times = ", ".join(f"{type(each).__name__} {time:.2g} s{excluded[each]}" for each, time in seconds.items())
     of = f"{k} of the variance" if isinstance(k, float) else plural(k, "component")
     sizes = f"a {A.shape[0]:,} x {A.shape[1]:,} matrix with {A.costs.stored:,} numbers"
     preferred = f"; Exact is preferred up to {constants.EXACT_SECONDS:g} s" if isinstance(solver, Exact) else ""

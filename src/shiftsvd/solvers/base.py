@@ -20,7 +20,7 @@ from shiftsvd.result import Certificate, Info, Lazy, SVDResult, signed
 from shiftsvd.runs.memory import MemoryWatch
 from shiftsvd.runs.messages import warn
 from shiftsvd.sketch import generator
-from shiftsvd.solvers.constants import APPROXIMATED, LEAST_APPROXIMATED, MISSED_TOL
+from shiftsvd.solvers.constants import APPROXIMATED, LEAST_APPROXIMATED, MISSED_TOL, ROUNDED
 from shiftsvd.solvers.factors import Factors, rank_floor, residual_norm
 from shiftsvd.solvers.reading import certificate_bytes, certify
 
@@ -310,9 +310,9 @@ class Perturbation(NamedTuple):
 def solve_perturbed(
     perturbation: Perturbation, solver: Solver, A: Operator, k: int | float, rng: int | Generator | None, tol: float
 ) -> SVDResult:
-    # The approximation error takes up APPROXIMATED of the tolerance, so the solver gets the rest.
+    # Approximation takes up APPROXIMATED of the tolerance, or rounding ROUNDED, so the solver gets the rest.
     own: Any = solver
-    own_tol, share = getattr(solver, "tol", tol), 1 - APPROXIMATED if perturbation.error else 1.0
+    own_tol, share = getattr(solver, "tol", tol), 1 - (APPROXIMATED if perturbation.error else ROUNDED)
     stricter = replace(own, tol=share * own_tol) if hasattr(solver, "tol") else solver
     F = stricter(A, k, rng, tol=share * tol)
     F.info = replace(F.info, solver=repr(solver))

@@ -167,5 +167,7 @@ COUNTED, ROWS_EACH, FLATTENS = 400_000, 4, 0.6
 
 # Largest share of the tolerance for the approximation error of the matrix.
 APPROXIMATED: Final = 0.1
+# Share of the tolerance that rounding errors of transformed entries may have: 1e-12 to 1e-10 of most values.
+ROUNDED: Final = 1e-3
 # Least tolerance for transformed matrices: smaller ones are below the rounding errors of transformed zeros.
 LEAST_APPROXIMATED: Final = 1e-11

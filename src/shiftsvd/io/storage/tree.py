@@ -44,7 +44,7 @@ class Tree:
 
     def find(self, key: str) -> Any:
         if is_array(self.root) or key not in self.root:
-            raise ValueError(f"{self.path} has no {key!r}. It has {self.content()}.")
+            raise Refused(f"{self.path} has no {key!r}. It has {self.content()}. Select one with ", Setting("key"), ".")
         return self.root[key]
 
     def matrix(self, key: str) -> tuple[RowSource, bool]:
