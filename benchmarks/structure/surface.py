@@ -44,7 +44,7 @@ def options() -> Iterator[str]:
             assert found is not None
             yield f"verb {verb}"
             for each in found.params:
-                yield f"option {verb} {'/'.join((*each.opts, *each.secondary_opts))} {each.type} {each.default!r}"
+                yield f"option {verb} {'/'.join((*each.opts, *each.secondary_opts))} {each.type.name} {each.default!r}"
 
 
 def keys(value: Any, place: str) -> Iterator[str]:
