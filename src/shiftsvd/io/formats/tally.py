@@ -51,6 +51,7 @@ _RUN, _SHUFFLED = 5, 20  # rows from which consecutive integers, sorted and in a
 _KINDS = 20  # most values of a column of classes
 _EXAMPLES = 3
 _AT_ONCE = 1 << 18  # numbers of a block that are summarised at once, so that temporary arrays stay small
+_HUNDRED, _THOUSAND = 99, 1000  # whole numbers among which 1.234 may be a larger one: beyond the first, below the other
 _MANY = 100  # odd cells from which those alike are parsed together
 _BELOW: Final = (-99.0, -999.0, -9999.0, -99999.0)  # numbers that stand for missing values where none is negative
 _ABOVE: Final = (99.0, 999.0, 9999.0, 99999.0, 999999.0)  # and where the others are much smaller
@@ -211,6 +212,8 @@ class Tally:
         self.marks = Counter[str]()  # missing values by their texts
         self.texts, self.units, self.limits = dict[str, Seen](), dict[str, Seen](), dict[str, Seen]()
         self.unclear: Seen | None = None  # numbers such as 1,234 whose mark may be either
+        self.grouped = Seen("")  # numbers such as 1.234 with the decimal mark, among whole numbers without a mark
+        self.has_hundreds = self.has_thousands = False  # whether there are such whole numbers, up to 999 and beyond
         self.proven = self.coded = False
         self.distinct_texts: set[Any] | None = set()
         self.examples = list[str]()
@@ -241,6 +244,7 @@ class Tally:
             self.proven, unclear = proves(found.texts, self.decimal)
             for i in unclear[:_ROWS] if self.stores else ():
                 self._add_unclear(found.texts[int(i)].as_py(), first + int(i))
+            self._add_grouped(found, unclear, first)
         if not self.n_rows:
             self.coded = has_leading_zeros(found.texts[:_SAMPLE])
         if numbers is not None:
@@ -298,6 +302,19 @@ class Tally:
         self.unclear = self.unclear or Seen(cell)
         self.unclear.add(1, (row,))
 
+    def _add_grouped(self, found: Cells, unclear: npt.NDArray[np.intp], first: int) -> None:
+        sizes = np.abs(np.delete(found.values, unclear))
+        self.has_hundreds |= bool(np.any((sizes > _HUNDRED) & (sizes < _THOUSAND)))
+        self.has_thousands |= bool(np.any(sizes >= _THOUSAND))
+        if len(unclear):
+            self.grouped.text = self.grouped.text or found.texts[int(unclear[0])].as_py()
+            self.grouped.add(len(unclear), (first + unclear[:_ROWS]).tolist())
+
+    @property
+    def _may_be_grouped(self) -> bool:
+        """Return True for a column such as 735, 1.250, 930: no cell shows that the mark is the decimal one."""
+        return not self.proven and self.grouped.count > 0 and self.has_hundreds and not self.has_thousands
+
     def forget(self, cell: str) -> bool:
         """Remove one cell from those that do not fit; return False if it is none of them."""
         seen = self.texts.get(cell)
@@ -345,6 +362,7 @@ class Tally:
         for counted in (self.texts, self.units, self.limits, self.sentinels):
             yield from counted.values()
         yield from () if self.unclear is None else (self.unclear,)
+        yield self.grouped
 
     @property
     def n_texts(self) -> int:
@@ -418,11 +436,12 @@ class Tally:
             yield self._of_texts(column, proven)
         if self.units:
             yield from self._of_units(column)
-        if self.unclear is not None and self.decimal not in proven:
-            yield self._of_unclear(column, self.unclear)
-        elif self.unclear is not None and self.choices.thousands is None and self.choices.decimal is None:
-            value = number(self.unclear.text, self.decimal)
-            reads = f"{column}: {self.unclear} is read as {value.value if value else 0:g}"
+        unclear = self.unclear or (self.grouped if self._may_be_grouped else None)
+        if unclear is not None and self.decimal not in proven:
+            yield self._of_unclear(column, unclear)
+        elif unclear is not None and self.choices.thousands is None and self.choices.decimal is None:
+            value = number(unclear.text, self.decimal)
+            reads = f"{column}: {unclear} is read as {value.value if value else 0:g}"
             yield Finding(f"{reads}.", columns=(self.name,), is_error=False)
         if self.limits:
             yield self._of_limits(column)
