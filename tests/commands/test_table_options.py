@@ -74,13 +74,20 @@ def test_zero_bytes_tell_utf_16_without_a_mark(encoding: str, tmp_path: Path) ->
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252"])
 def test_other_encodings_are_refused_until_they_are_said(encoding: str, tmp_path: Path) -> None:
     path = text(tmp_path, "é,b\n1,2\n3,5\n", encoding)
-    assert 'encoding="latin-1"' in refusal(path)
+    assert 'encoding="cp1252"' in refusal(path)
     assert dense(path, encoding=encoding)[1].features.tolist() == ["é", "b"]
+
+
+def test_the_sign_of_the_euro_is_read_by_the_suggested_encoding(tmp_path: Path) -> None:
+    path = text(tmp_path, "name;Umsatz\nCafé;1,5 €\nBar;2,5 €\n", "cp1252")
+    assert dense(path, **profile(path).settings)[0].tolist() == [[1.5], [2.5]]
+    path.write_bytes(b"a,\x80\n1,2\n3,\x81\n")  # no text in cp1252
+    assert profile(path).settings["encoding"] == "latin-1"
 
 
 def test_a_byte_that_is_no_text_beyond_the_first_lines_is_refused_with_the_remedy(tmp_path: Path) -> None:
     path = text(tmp_path, "name,b\n" + "".join(f"x{i},2\n" for i in range(300)) + "é,4\n", "latin-1")
-    assert 'encoding="latin-1"' in refusal(path)
+    assert 'encoding="cp1252"' in refusal(path)
     assert dense(path, encoding="latin-1")[1].samples[-1] == "é"
 
 
