@@ -23,14 +23,14 @@ from shiftsvd.commands.tables import WRITERS, Table, Write, component_names, for
 from shiftsvd.errors import plain_lines, plural
 from shiftsvd.io import Names
 from shiftsvd.io.location import Location, located
+from shiftsvd.io.profiling import far_apart
 from shiftsvd.io.sniff import format_of, formats, named_format, split_element
-from shiftsvd.missing.gaps import Observed
+from shiftsvd.missing.gaps import HeldGaps, Observed
 from shiftsvd.model_file import load_model
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import peak_bytes
 from shiftsvd.runs.outputs import Outputs
 
-APART: Final = 100  # advise --scale from this ratio of the largest to the smallest standard deviation
 MOST_NUMBERS: Final = 10_000_000  # write components.csv by default up to this size: 200 MB of text
 # Files that a fit may write into its folder; extensions add others.
 FILES: Final = (
@@ -334,17 +334,18 @@ def _kept(folder: Path, names: Sequence[str]) -> str:
 def advise_scale(A: Observed, names: Names, settings: Settings) -> None:
     """Print a notice if columns of a table differ by orders of magnitude and no scale was given."""
     is_plain = settings.scale is None and settings.shift == "mean" and not (settings.preprocess or settings.mixed)
-    if not is_plain or not isinstance(A, Operator) or not _are_tables(settings):
+    if not is_plain or not isinstance(A, Operator | HeldGaps) or not _are_tables(settings):
         return
-    moments = A.memo.get("columns") if isinstance(A, DiskRows) else A.moments()
+    if isinstance(A, HeldGaps):
+        moments = A.observed_moments(np.ones(A.shape[0]))
+    else:
+        moments = A.memo.get("columns") if isinstance(A, DiskRows) else A.moments()
     squares = None if moments is None else moments.M2
-    if squares is None or not np.any(squares > 0):
+    spread = None if squares is None else np.sqrt(squares / np.maximum(moments.count, 1))
+    apart = None if spread is None else far_apart(spread)
+    if spread is None or apart is None:
         return
-    spread = np.sqrt(squares)
-    there = np.flatnonzero(spread)
-    least, most = there[np.argmin(spread[there])], there[np.argmax(spread[there])]
-    if spread[most] < APART * spread[least]:
-        return
+    least, most = apart
     called = [f"column {j + 1}" if names.features is None else repr(str(names.features[j])) for j in (most, least)]
     ratio = spread[most] / spread[least]
     print_message(

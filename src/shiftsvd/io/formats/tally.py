@@ -168,7 +168,7 @@ class Numbers:
         self.sums += filled.sum(0)
         self.sizes += np.abs(filled).sum(0)
         self._origin = self._origin if self.n_rows else filled[0]
-        self._squares += np.square(filled - self._origin).sum(0)
+        self._squares += np.square(np.where(there, X - self._origin, 0)).sum(0)
         self.counts += (filled != 0).sum(0)
         for j, distinct in self.distinct.items():
             if distinct is not None:
@@ -183,6 +183,14 @@ class Numbers:
         sums = n * low + n * (n - 1) / 2, n * low**2 + low * n * (n - 1) + (n - 1) * n * (2 * n - 1) / 6
         found = self.sums[j] - n * self._origin[j], self._squares[j]
         return bool(self.high[j] - self.low[j] == n - 1 and np.allclose(found, sums, rtol=1e-12, atol=0.1))
+
+    @property
+    @np.errstate(invalid="ignore", over="ignore")
+    def deviations(self) -> npt.NDArray[np.float64]:
+        """The standard deviations of the columns."""
+        n = np.maximum(self.n_numbers, 1)
+        squares = self._squares - (self.sums - n * self._origin) ** 2 / n
+        return np.sqrt(np.maximum(squares, 0) / np.maximum(n - 1, 1))
 
     @property
     def suspects(self) -> list[int]:
@@ -271,7 +279,10 @@ class Tally:
 
     def add_examples(self, values: npt.NDArray[Any]) -> None:
         there = values[:_SAMPLE][~np.isnan(values[:_SAMPLE])]
-        self.examples += [f"{value:g}" for value in there[: _EXAMPLES - len(self.examples)]]
+        self._add_examples(f"{value:g}" for value in there)
+
+    def _add_examples(self, cells: Iterable[str]) -> None:
+        self.examples = list(dict.fromkeys((*self.examples, *cells)))[:_EXAMPLES]
 
     def _add_missing(self, column: Any, texts: Any) -> None:
         pc = optional("pyarrow.compute", "parquet")
@@ -280,7 +291,7 @@ class Tally:
             marks = pc.utf8_trim_whitespace(column.filter(texts.is_null())).drop_null()
             self.marks.update({each["values"]: each["counts"] for each in marks.value_counts().to_pylist()})
         if len(self.examples) < _EXAMPLES:
-            self.examples += texts.drop_null()[: _EXAMPLES - len(self.examples)].to_pylist()
+            self._add_examples(texts.drop_null()[:_SAMPLE].to_pylist())
 
     def _odd(self, cell: str, row: int) -> float:
         found = number(cell, self.decimal)
@@ -534,6 +545,18 @@ def _are(count: int) -> str:
 def are_dates(values: Any) -> Any:
     with np.errstate(invalid="ignore"):  # infinite values are no dates, and are refused later
         return (values > 19000100) & (values < 21001232) & (values // 100 % 100 < 13) & (values % 100 < 32)
+
+
+def of_variants(name: str, categories: Iterable[str]) -> Iterator[Finding]:
+    """Yield a finding if categories differ in case or blanks only."""
+    spellings = dict[str, list[str]]()
+    for category in categories:
+        spellings.setdefault("".join(category.split()).casefold(), []).append(category)
+    several = sorted(sorted(each) for each in spellings.values() if len(each) > 1)
+    if several:
+        shown = few((" and ".join(map(repr, each)) for each in several), 2)
+        text = f"column {name!r}: {shown} differ in case or blanks only, and are different categories."
+        yield Finding(f"{text} Correct them in the file.", columns=(name,), is_error=False)
 
 
 def has_suspect_name(name: str) -> bool:
