@@ -96,6 +96,14 @@ def test_a_matrix_of_a_file_is_fitted_as_the_array(suffix: str, missing: str, or
         pca.save(tmp_path / "m.safetensors", force=True)
         scores = ss.load_model(tmp_path / "m.safetensors").transform(A)
         np.testing.assert_allclose(scores, pca.transform(X if orient == "rows" else X.T), atol=1e-8)
-    for product in (lambda: ss.svd(A, 2), lambda: ss.PCA(2).fit(A), lambda: A @ np.eye(A.shape[1])):
+    products = [lambda: ss.svd(A, 2), lambda: A @ np.eye(A.shape[1]), lambda: ss.PCA(2, preprocess="sqrt").fit(A)]
+    for product in products:
         with pytest.raises(ValueError, match=r"a\.(csv|np.).* missing=\"mean\" or missing=\"em\""):
             product()
+
+
+def test_a_streamed_file_of_columns_names_the_way_to_read_it(X: np.ndarray, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", X)
+    A, _ = ss.io.open_matrix(tmp_path / "a.npy", orient="columns", stream=True)
+    with pytest.raises(ValueError, match="Pass stream=False to open_matrix"):
+        ss.PCA(2, missing="mean").fit(A)

@@ -61,10 +61,15 @@ class Incomplete(Operator):
     def __post_init__(self) -> None:
         vars(self).update(shape=self.X.shape, dtype=native_dtype(self.X.dtype))
 
-    def matmat(self, V: Panel) -> NoReturn:
-        raise validation.NotFinite(self.found)
+    @property
+    def refusal(self) -> validation.NotFinite:
+        return validation.NotFinite(self.found)
 
-    rmatmat = matmat
+    def matmat(self, V: Panel) -> NoReturn:
+        raise self.refusal
+
+    def rmatmat(self, W: Panel) -> NoReturn:
+        raise self.refusal
 
 
 def _theirs(product: Any) -> Panel:

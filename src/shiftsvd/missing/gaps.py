@@ -469,6 +469,11 @@ def gaps_of(
         raise Refused(
             Setting("unobserved", True), " requires a sparse matrix, got a dense one. Mark missing entries by NaN."
         )
+    if isinstance(X, Adjoint) and isinstance(X.A, DiskRows):
+        raise Refused(
+            f"{X.A.source.name} is read in blocks of columns, and missing entries need rows. Pass ",
+            *(Setting("stream", False), " to open_matrix, or write the file with samples as rows."),
+        )
     if hasattr(X, "rmatmat") or type(X).__module__.partition(".")[0] == "dask" or arrays_of(X) is not None:
         kinds = "an array in memory, a sparse matrix or a file opened by open_matrix"
         remedy = "In a Dask array, replace missing entries with da.where(da.isnan(X), da.nanmean(X, axis=0), X)."
