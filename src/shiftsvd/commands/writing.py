@@ -336,10 +336,10 @@ def advise_scale(A: Observed, names: Names, settings: Settings) -> None:
     is_plain = settings.scale is None and settings.shift == "mean" and not (settings.preprocess or settings.mixed)
     if not is_plain or not isinstance(A, Operator | HeldGaps) or not _are_tables(settings):
         return
-    if isinstance(A, HeldGaps):
-        moments = A.observed_moments(np.ones(A.shape[0]))
+    if isinstance(A, DiskRows):
+        moments = A.memo.get("columns")
     else:
-        moments = A.memo.get("columns") if isinstance(A, DiskRows) else A.moments()
+        moments = A.moments() if isinstance(A, Operator) else A.observed_moments(np.ones(A.shape[0]))
     squares = None if moments is None else moments.M2
     spread = None if squares is None else np.sqrt(squares / np.maximum(moments.count, 1))
     apart = None if spread is None else far_apart(spread)

@@ -190,7 +190,7 @@ class Numbers:
         """The standard deviations of the columns."""
         n = np.maximum(self.n_numbers, 1)
         squares = self._squares - (self.sums - n * self._origin) ** 2 / n
-        return np.sqrt(np.maximum(squares, 0) / np.maximum(n - 1, 1))
+        return np.asarray(np.sqrt(np.maximum(squares, 0) / np.maximum(n - 1, 1)))
 
     @property
     def suspects(self) -> list[int]:
