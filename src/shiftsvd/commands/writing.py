@@ -340,10 +340,10 @@ def advise_scale(A: Observed, names: Names, settings: Settings) -> None:
         moments = A.memo.get("columns")
     else:
         moments = A.moments() if isinstance(A, Operator) else A.observed_moments(np.ones(A.shape[0]))
-    squares = None if moments is None else moments.M2
-    spread = None if squares is None else np.sqrt(squares / np.maximum(moments.count, 1))
-    apart = None if spread is None else far_apart(spread)
-    if spread is None or apart is None:
+    if moments is None or moments.M2 is None:
+        return
+    spread = np.sqrt(moments.M2 / np.maximum(moments.count, 1))
+    if (apart := far_apart(spread)) is None:
         return
     least, most = apart
     called = [f"column {j + 1}" if names.features is None else repr(str(names.features[j])) for j in (most, least)]
