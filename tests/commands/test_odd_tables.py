@@ -113,6 +113,32 @@ def test_info_suggests_a_mixed_fit_for_numbers_and_categories(tmp_path: Path) ->
     assert (found["command"], found.get("mixed_command")) == (f"shiftsvd fit {path} --mixed", None)
 
 
+def test_info_excludes_texts_that_are_no_categories_and_names_variants(tmp_path: Path) -> None:
+    path, shops = tmp_path / "a.csv", ["Shop", "Phone", "Shop", "App", "app"]
+    comments = {3: "nice", 9: "nice", 30: "late"}
+    rows = [f"p{i},{20 + i * i % 7},{shops[i % 5]},{comments.get(i, '')},DE" for i in range(60)]
+    path.write_text("\n".join(["who,age,channel,comment,country", *rows]) + "\n")
+    found = json.loads(done("info", path, "--json").stdout)
+    assert found["mixed_command"] == f"shiftsvd fit {path} --drop comment,country --mixed"
+    columns = {each["name"]: each for each in found["columns"]}
+    assert (columns["channel"]["examples"], columns["channel"]["n_texts"]) == (["Shop", "Phone", "App"], 4)
+    assert "'App' and 'app' differ in case or blanks only" in columns["channel"]["notes"][0]
+    assert columns["comment"]["notes"] == ["no categories: 57 of 60 cells are missing"]
+    assert columns["country"]["notes"] == ["no categories: all its texts are equal"]
+    told = done("fit", path, "-k", 1, "--one-hot", "channel", "--drop", "comment,country").stderr
+    assert "'App' and 'app' differ in case or blanks only" in told
+
+
+@pytest.mark.parametrize("gap", ["", "3"])
+@pytest.mark.parametrize(("unit", "options"), [(1, ""), (1000, " --scale")])
+def test_info_suggests_a_scale_where_fit_does(tmp_path: Path, unit: int, options: str, gap: str) -> None:
+    path, missing = tmp_path / "a.csv", " --missing mean" * (not gap)
+    path.write_text(f"a,b\n{gap},{7 * unit}\n" + "".join(f"{i * i % 7},{i * i * unit}\n" for i in range(9)))
+    assert json.loads(done("info", path, "--json").stdout)["command"] == f"shiftsvd fit {path}{missing}{options}"
+    told = done("fit", path, "-k", 1, *missing.split()).stderr
+    assert ("Columns differ by orders of magnitude" in told) == bool(options)
+
+
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
 def test_texts_of_numbers_are_features_and_totals_are_found_in_typed_tables(kind: str, tmp_path: Path) -> None:
     x = [1.25, 2.5, 4.75, 3.5, 9.0, 7.0]

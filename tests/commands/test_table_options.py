@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shiftsvd.io import open_matrix
+from shiftsvd.io import open_matrix, profile
 from shiftsvd.io.formats import delimited
 
 pd = pytest.importorskip("pandas")
@@ -28,7 +28,7 @@ def dense(path: Path, **settings):
 
 def refusal(path: Path, **settings) -> str:
     with pytest.raises(ValueError) as error:
-        open_matrix(path, **settings)
+        dense(path, **settings)
     assert str(error.value).startswith(str(path))
     return str(error.value)
 
@@ -74,13 +74,20 @@ def test_zero_bytes_tell_utf_16_without_a_mark(encoding: str, tmp_path: Path) ->
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252"])
 def test_other_encodings_are_refused_until_they_are_said(encoding: str, tmp_path: Path) -> None:
     path = text(tmp_path, "é,b\n1,2\n3,5\n", encoding)
-    assert 'encoding="latin-1"' in refusal(path)
+    assert 'encoding="cp1252"' in refusal(path)
     assert dense(path, encoding=encoding)[1].features.tolist() == ["é", "b"]
+
+
+def test_the_sign_of_the_euro_is_read_by_the_suggested_encoding(tmp_path: Path) -> None:
+    path = text(tmp_path, "name;Umsatz\nCafé;1,5 €\nBar;2,5 €\n", "cp1252")
+    assert dense(path, **profile(path).settings)[0].tolist() == [[1.5], [2.5]]
+    path.write_bytes(b"a,\x80\n1,2\n3,\x81\n")  # no text in cp1252
+    assert profile(path).settings["encoding"] == "latin-1"
 
 
 def test_a_byte_that_is_no_text_beyond_the_first_lines_is_refused_with_the_remedy(tmp_path: Path) -> None:
     path = text(tmp_path, "name,b\n" + "".join(f"x{i},2\n" for i in range(300)) + "é,4\n", "latin-1")
-    assert 'encoding="latin-1"' in refusal(path)
+    assert 'encoding="cp1252"' in refusal(path)
     assert dense(path, encoding="latin-1")[1].samples[-1] == "é"
 
 
@@ -157,9 +164,9 @@ def test_one_cell_in_another_unit_is_refused(tmp_path: Path) -> None:
 def test_cells_beyond_a_limit_are_missing_or_half_of_it(tmp_path: Path) -> None:
     path = text(tmp_path, "a,b\n<1,2\n4.5,3\n>9,1\n< 0.5,1\n")
     with pytest.raises(ValueError, match="3 entries are missing"):
-        open_matrix(path)
+        dense(path)
     with pytest.raises(ValueError, match="1 entry is missing"):
-        open_matrix(path, censored="half")
+        dense(path, censored="half")
     assert dense(text(tmp_path, "a,b\n<1,2\n4.5,3\n≤ 0.5,1\n"), censored="half")[0][:, 0].tolist() == [0.5, 4.5, 0.25]
 
 
@@ -506,3 +513,31 @@ def test_wide_tables_with_marks_quotes_and_gaps(tmp_path: Path) -> None:
     X, names = dense(wide(tmp_path, rows), ids="part", columns=["g0", "g1"])
     assert names.samples.tolist() == ['x "y" z', "", '5" pipe', "two\nlines"]
     np.testing.assert_array_equal(X, [[0.5, 1.5]] * 4)
+
+
+GROUPED = ["735", "1.250", "930", "1.377"]
+
+
+@pytest.mark.parametrize("unit", ["", " €"])
+@pytest.mark.parametrize("separator", [";", ","])
+def test_groups_of_three_digits_among_whole_numbers_are_refused(tmp_path: Path, separator: str, unit: str) -> None:
+    path = text(
+        tmp_path, "\n".join(f"{cell}{separator}{i}" for i, cell in enumerate(["a", *(c + unit for c in GROUPED)]))
+    )
+    message = refusal(path)
+    assert f"'1.250{unit}' (rows 3 and 5) may mean 1.25 or 1250. Use decimal=\".\"" in message
+    assert profile(path).settings == {"thousands": "."}
+    assert dense(path, **profile(path).settings)[0][:, 0].tolist() == [735, 1250, 930, 1377]
+    assert dense(path, decimal=".")[0][:, 0].tolist() == [735, 1.25, 930, 1.377]
+
+
+@pytest.mark.parametrize("odd", ["930.5", "0.125", "9300", "1.2500"])
+def test_decimals_of_three_digits_are_no_groups(tmp_path: Path, odd: str, caplog: pytest.LogCaptureFixture) -> None:
+    path = text(tmp_path, "\n".join(f"{cell};{i * i}" for i, cell in enumerate(["a", *GROUPED, odd])))
+    assert dense(path)[0][1, 0] == 1.25
+    assert "1.250" not in caplog.text
+
+
+def test_groups_in_a_file_with_decimals_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = text(tmp_path, "\n".join(f"{cell};{i}.5" for i, cell in enumerate(["a", *GROUPED])))
+    assert "'1.250' (rows 3 and 5) is read as 1.25" in noticed(caplog, path)[-1]

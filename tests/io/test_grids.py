@@ -78,6 +78,9 @@ def test_one_sheet_of_several_is_chosen(tmp_path: Path) -> None:
     assert len(values([f"{path}::Sheet 2", f"{path}::it's & <b>"], stack="rows")) == 5
     with pytest.raises(ValueError, match="has no sheet 'Sheet 3'"):
         open_matrix(f"{path}::Sheet 3")
+    about = write_xlsx(tmp_path / "about.xlsx", {"Readme": [["version", "of"], [1.5, 2]], "Data": numbers})
+    with pytest.raises(ValueError, match=r"about.xlsx::Data'"):
+        profile(about)
     only = write_xlsx(tmp_path / "only.xlsx", {"one": numbers, "two": [], "three": []})
     assert len(values(only)) == 3
     told = invoke("fit", f"{path}::Sheet 2", "-k", 1)

@@ -296,6 +296,6 @@ def test_indices_out_of_range_and_gaps_are_named_with_the_file(tmp_path: Path) -
                 group[part] = getattr(X, part)
             group[name][1] = spoil
         with pytest.raises(ValueError, match=f"^{path}: "):
-            open_matrix(path, stream=False)
+            open_matrix(path, stream=False)[0].matmat(np.eye(3))
         with pytest.raises(ValueError, match=f"^{path}:X"):
             open_matrix(path, stream=True)[0].matmat(np.eye(3))

@@ -74,3 +74,36 @@ def test_what_cannot_be_is_refused_with_the_name_of_the_file(message, entry, set
     np.save(tmp_path / "X.npy", X)
     with pytest.raises(ValueError, match=message):
         open_with_gaps(tmp_path / "X.npy", **settings)
+
+
+@pytest.mark.parametrize("orient", ["rows", "columns"])
+@pytest.mark.parametrize("missing", ["mean", "em"])
+@pytest.mark.parametrize("suffix", ["csv", "npy", "npz"])
+def test_a_matrix_of_a_file_is_fitted_as_the_array(suffix: str, missing: str, orient: str, tmp_path: Path) -> None:
+    path, full = tmp_path / f"a.{suffix}", np.random.default_rng(0).normal(size=(9, 4)).round(2)
+    for X in (full, np.where(full == full[2, 1], np.nan, full)):
+        if suffix == "csv":
+            path.write_text("a,b,c,d\n" + "\n".join(",".join(map(str, row)) for row in X).replace("nan", "") + "\n")
+        elif suffix == "npy":
+            np.save(path, X)
+        else:
+            sparse.save_npz(path, sparse.csr_array(X))
+        settings = ss.io.profile(path).settings if suffix == "csv" else {}
+        A, _ = ss.io.open_matrix(path, orient=orient, **settings)
+        pca = ss.PCA(2, missing=missing, random_state=0).fit(X if orient == "rows" else X.T)
+        fitted = ss.PCA(2, missing=missing, random_state=0).fit(A)
+        np.testing.assert_allclose(fitted.singular_values_, pca.singular_values_, rtol=1e-6)
+        pca.save(tmp_path / "m.safetensors", force=True)
+        scores = ss.load_model(tmp_path / "m.safetensors").transform(A)
+        np.testing.assert_allclose(scores, pca.transform(X if orient == "rows" else X.T), atol=1e-8)
+    products = [lambda: ss.svd(A, 2), lambda: A @ np.eye(A.shape[1]), lambda: ss.PCA(2, preprocess="sqrt").fit(A)]
+    for product in products:
+        with pytest.raises(ValueError, match=r"a\.(csv|np.).* missing=\"mean\" or missing=\"em\""):
+            product()
+
+
+def test_a_streamed_file_of_columns_names_the_way_to_read_it(X: np.ndarray, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", X)
+    A, _ = ss.io.open_matrix(tmp_path / "a.npy", orient="columns", stream=True)
+    with pytest.raises(ValueError, match="Pass stream=False to open_matrix"):
+        ss.PCA(2, missing="mean").fit(A)

@@ -302,7 +302,7 @@ def test_what_cannot_be_is_refused(message, call):
 
 def test_operators_have_no_entries_to_be_missing():
     with pytest.raises(TypeError, match="an array in memory, a sparse matrix or a file"):
-        gaps_of(ss.as_operator(np.eye(3)))
+        gaps_of(ss.centered(np.eye(3)))
 
 
 def test_a_completion_that_ran_out_of_steps_says_so():

@@ -115,9 +115,9 @@ PEOPLE = (
     People(
         "latin.csv",
         _latin,
-        {"encoding": "latin-1"},
+        {"encoding": "cp1252"},
         lambda pd, path: pd.read_csv(path, sep=";", encoding="latin-1"),
-        ("is not encoded in UTF-8", "--encoding latin-1"),
+        ("is not encoded in UTF-8", "--encoding cp1252"),
     ),
     People(
         "dates.csv",

@@ -247,7 +247,10 @@ def ldexp(A: "Operator", rows: Vector | int, cols: Vector | int) -> "Operator | 
 # Products alone cannot tell these; `backends/entries.py` registers the kinds of matrices with accessible entries.
 
 
-def no_entries(A: "Operator") -> TypeError:
+def no_entries(A: "Operator") -> Exception:
+    why = getattr(A, "refusal", None)  # of a matrix with missing entries
+    if isinstance(why, Exception):
+        return why
     return TypeError(
         f"{A!r} gives no access to its entries, which transformations and missing values need. "
         "Pass an array, a sparse matrix, a file or a Dask array on the host."

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from scipy.sparse import issparse
 
 from shiftsvd.backends import validation
-from shiftsvd.backends.dense import DenseRows
+from shiftsvd.backends.dense import DenseRows, native_dtype
 from shiftsvd.backends.device import arrays_of, device_operator
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.kernels import thread_count
@@ -49,6 +49,27 @@ class Foreign(Operator):
     def _exponent(self) -> int:
         Omega = np.random.default_rng(0).standard_normal((self.shape[1], FEW))
         return int(exponents_of(self.matmat(Omega.astype(panel_dtype(self.dtype)))).max())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Incomplete(Operator):
+    """A matrix in memory with missing entries, for estimators that replace them; products raise the error."""
+
+    X: Any
+    found: validation.BadValues
+
+    def __post_init__(self) -> None:
+        vars(self).update(shape=self.X.shape, dtype=native_dtype(self.X.dtype))
+
+    @property
+    def refusal(self) -> validation.NotFinite:
+        return validation.NotFinite(self.found)
+
+    def matmat(self, V: Panel) -> NoReturn:
+        raise self.refusal
+
+    def rmatmat(self, W: Panel) -> NoReturn:
+        raise self.refusal
 
 
 def _theirs(product: Any) -> Panel:

@@ -17,7 +17,7 @@ from shiftsvd.commands.settings import Settings
 from shiftsvd.errors import Setting, few, plain, plural
 from shiftsvd.io.base import reading
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
-from shiftsvd.io.profiling import TableProfile, profiled
+from shiftsvd.io.profiling import ColumnProfile, TableProfile, far_apart, profiled
 from shiftsvd.io.sniff import format_of, formats
 from shiftsvd.io.spooling import rereadable
 from shiftsvd.io.storage.tree import is_array, opened_tree
@@ -49,6 +49,8 @@ def _of_columns(columns: list[Facts]) -> list[str]:
     cells = [("column", "kind", "use", "missing", "range", "examples")]
     for each in columns[:_SHOWN]:
         ends = "" if each["low"] is None else f"{each['low']:g} to {each['high']:g} {each['unit']}".strip()
+        if each["kind"] in ("label", "text") and each["n_texts"] is not None:
+            ends = plural(each["n_texts"], "text")
         cells.append(
             (each["name"], each["kind"], each["use"], f"{each['n_missing']:,}", ends, ", ".join(each["examples"]))
         )
@@ -176,14 +178,31 @@ def _of_table(found: TableProfile, settings: Settings) -> Facts:
     columns = [
         vars(each) | {"misfits": {text: list(rows) for text, rows in each.misfits.items()}} for each in found.columns
     ]
-    facts |= {"columns": columns, "notes": list(found.notes)}
     given = settings.choices.named
-    categories = [each.name for each in found.columns if each.kind == "label" and each.use == "excluded"]
-    categories = [name for name in categories if name not in given and settings.orient != "columns"]
+    labels = [each for each in found.columns if each.kind == "label" and each.use == "excluded"]
+    labels = [each for each in labels if each.name not in given and settings.orient != "columns"]
+    reasons = {each.name: why for each in labels if (why := _no_category(each, found.n_rows))}
+    columns = [
+        each
+        | {"notes": [*each["notes"], *([f"no categories: {reasons[each['name']]}"] if each["name"] in reasons else ())]}
+        for each in columns
+    ]
+    facts |= {"columns": columns, "notes": list(found.notes)}
+    categories = [each.name for each in labels if each.name not in reasons]
     if categories and found.features:
         facts |= {"mixed_command": _command(found, settings, categories)}
     only = () if found.features else categories
     return facts | {"command": _command(found, settings, only) if found.features or only else None}
+
+
+def _no_category(column: ColumnProfile, n_rows: int) -> str:
+    """Return why a column of texts that repeat does not hold categories, or ""."""
+    n_filled = n_rows - column.n_missing
+    if 2 * n_filled < n_rows:
+        return f"{column.n_missing:,} of {n_rows:,} cells are missing"
+    if column.n_texts == 1:
+        return "all its texts are equal"
+    return "most of its texts differ" if 2 * (column.n_texts or 0) > n_filled else ""
 
 
 def _command(found: TableProfile, settings: Settings, categories: Collection[str] = ()) -> str:
@@ -192,7 +211,9 @@ def _command(found: TableProfile, settings: Settings, categories: Collection[str
     told["drop"] = [name for name in told.get("drop", ()) if name not in categories] or None
     n_missing = found.n_missing + sum(each.n_missing for each in found.columns if each.name in categories)
     more: Facts = {"format": settings.format, "orient": settings.orient, "missing": "mean" if n_missing else None}
-    more |= {"mixed": True if categories else None}
+    deviations = [each.deviation for each in found.columns if each.use == "feature" and each.deviation is not None]
+    are_apart = settings.orient != "columns" and far_apart(deviations) is not None
+    more |= {"mixed": True} if categories else {"scale": True if are_apart else None}
     return _command_with(settings, {name: value for name, value in told.items() if value is not False} | more)
 
 

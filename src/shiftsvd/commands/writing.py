@@ -25,6 +25,7 @@ from shiftsvd.commands.tables import WRITERS, Table, Write, component_names, for
 from shiftsvd.errors import plain_lines, plural
 from shiftsvd.io import Names
 from shiftsvd.io.location import Location, located
+from shiftsvd.io.profiling import far_apart
 from shiftsvd.io.sniff import format_of, formats, named_format, split_element
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.model_file import load_model
@@ -32,7 +33,6 @@ from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import peak_bytes
 from shiftsvd.runs.outputs import Outputs
 
-APART: Final = 100  # advise --scale from this ratio of the largest to the smallest standard deviation
 MOST_NUMBERS: Final = 10_000_000  # write components.csv by default up to this size: 200 MB of text
 # Files that a fit may write into its folder; extensions add others.
 FILES: Final = (
@@ -361,13 +361,12 @@ def scale_advice(A: Observed, names: Names, settings: Settings) -> str | None:
     if not is_plain or not _are_tables(settings):
         return None
     moments = A.memo.get("columns") if isinstance(A, DiskRows) else A.moments()
-    if moments is None or moments.M2 is None or not np.any(moments.M2 > 0):
+    if moments is None or moments.M2 is None:
         return None
-    spread = np.sqrt(moments.M2 / moments.count)
-    there = np.flatnonzero(spread)
-    least, most = there[np.argmin(spread[there])], there[np.argmax(spread[there])]
-    if spread[most] < APART * spread[least]:
+    spread = np.sqrt(moments.M2 / np.maximum(moments.count, 1))
+    if (apart := far_apart(spread)) is None:
         return None
+    least, most = apart
     called = [f"column {j + 1}" if names.features is None else repr(str(names.features[j])) for j in (most, least)]
     ratio = spread[most] / spread[least]
     return (

@@ -10,7 +10,7 @@ from typing import Any, Final, cast, get_args
 
 import numpy as np
 
-from shiftsvd.backends import as_operator
+from shiftsvd.backends import Incomplete, as_operator
 from shiftsvd.backends.columns import Places, SomeColumns, SomeRows
 from shiftsvd.backends.files import DiskRows, left_beside
 from shiftsvd.backends.source import RowSource, Stacked
@@ -222,15 +222,16 @@ def open_matrix(
     Returns
     -------
     A : Operator of shape (n_samples, n_features)
-        The matrix, in memory or read from the file for each product.
+        The matrix, in memory or read from the file for each product. If values are missing, its products raise
+        ValueError: give it to `svd`, `PCA` or `complete_matrix`, with ``missing="mean"`` or ``missing="em"``.
     names : Names
         Names of its rows and columns; None if the file has none.
 
     Raises
     ------
     ValueError, OSError
-        If the file cannot be read, or does not hold one matrix; the message begins with its name. If columns of a table
-        are not numeric; the message names an argument that solves it.
+        If the file cannot be read, or does not hold one matrix of finite or missing values; the message begins with its
+        name. If columns of a table are not numeric; the message names an argument that solves it.
     ImportError
         If the format needs a package that is not installed.
 
@@ -262,8 +263,9 @@ def open_matrix(
     where: dict[str, Any] = {"stack": stack, "format": format, "key": key, "orient": orient}
     where |= {"feature_types": feature_types, "join": join, "var_names": var_names}
     where |= {"measurement": measurement, "obs_query": obs_query}
+    where |= {"stream": stream, "n_threads": n_threads, "memory_limit": memory_limit}
     with external_files(allow_external):
-        return open_chosen(path, choices, stream=stream, n_threads=n_threads, memory_limit=memory_limit, **where)
+        return open_chosen(path, choices, incomplete=True, **where)
 
 
 def open_chosen(
@@ -273,13 +275,14 @@ def open_chosen(
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
     stream: bool | None = None,
+    incomplete: bool = False,
     **where: Any,
 ) -> tuple[Operator, Names]:
     which, paths = MatrixOptions(**where), listed(path)
     with ExitStack() as spool:
         given, paths = paths, spool.enter_context(rereadable(paths, which.format))
         opened = read_files(paths, memory_limit, choices, bool(stream), **where)
-        A, names = operator_of(paths, opened, Resources(memory_limit, n_threads), stream)
+        A, names = operator_of(paths, opened, Resources(memory_limit, n_threads), stream, incomplete)
         if paths != given and isinstance(opened.matrix, RowSource):
             # The source reads the temporary file again: remove the file when the source is deleted.
             weakref.finalize(opened.matrix, spool.pop_all().close)
@@ -312,12 +315,21 @@ def listed(path: str | Path | Sequence[str | Path]) -> list[Path]:
 
 
 def operator_of(
-    paths: Sequence[Path], opened: Opened, resources: Resources, stream: bool | None = None
+    paths: Sequence[Path],
+    opened: Opened,
+    resources: Resources,
+    stream: bool | None = None,
+    incomplete: bool = False,  # whether to return a matrix with missing entries, whose products raise the error
 ) -> tuple[Operator, Names]:
     with reading(several(paths), *paths):
         X = held_or_streamed(opened.matrix, resources, stream)
-        with named_as(paths, opened, opened.by_features):
-            A = as_operator(X, n_threads=resources.n_threads, memory_limit=left_beside(X, resources.memory_limit))
+        try:
+            with named_as(paths, opened, opened.by_features):
+                A = as_operator(X, n_threads=resources.n_threads, memory_limit=left_beside(X, resources.memory_limit))
+        except NotFinite as error:
+            if not incomplete or error.found.n_inf:
+                raise
+            A = Incomplete(X, error.found)
     return (A.H if opened.by_features else A), opened.names
 
 

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from shiftsvd.errors import Refused, Setting, Worded
 from shiftsvd.io.base import reading
 from shiftsvd.io.choices import Choices
@@ -18,6 +21,7 @@ from shiftsvd.io.sniff import content_of, format_of, formats
 from shiftsvd.io.spooling import rereadable
 
 Use = Literal["feature", "row names", "categories", "excluded"]
+APART: Final = 100  # advise --scale from this ratio of the largest to the smallest standard deviation
 _NAMES: Final = 3  # names of rows that are kept
 _OF_ROWS: Final = ("skip", "comment", "encoding", "decimal", "thousands")  # settings with which rows are read again
 
@@ -44,10 +48,14 @@ class ColumnProfile:
         Number of these cells.
     low, high : float or None
         Range of the numbers.
+    deviation : float or None
+        Standard deviation of the numbers.
+    n_texts : int or None
+        Number of different texts of a column of texts; None beyond 1,000.
     unit : str
         The unit that is removed from its cells.
     examples : tuple of str
-        The first three cells.
+        The first three different cells.
     notes : tuple of str
         What a reader of the table should know about the column.
 
@@ -71,6 +79,8 @@ class ColumnProfile:
     n_misfits: int = 0
     low: float | None = None
     high: float | None = None
+    deviation: float | None = None
+    n_texts: int | None = None
     unit: str = ""
     examples: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -187,6 +197,16 @@ def profile(
                 f"{file} has more than {MOST:,} columns, too many to describe. Read it with shiftsvd.io.open_matrix."
             )
         return replace(found, path=str(path))
+
+
+def far_apart(deviations: npt.ArrayLike) -> tuple[int, int] | None:
+    """Return the places of the smallest and the largest deviation above 0 if they differ by orders of magnitude."""
+    spread = np.asarray(deviations, np.float64)
+    there = np.flatnonzero(spread > 0)
+    if not len(there):
+        return None
+    least, most = there[np.argmin(spread[there])], there[np.argmax(spread[there])]
+    return None if spread[most] < APART * spread[least] else (int(least), int(most))
 
 
 def profiled(
@@ -310,6 +330,8 @@ def _column(table: Rows, j: int, choices: Choices, notes: Sequence[str]) -> Colu
         0 if tally.is_text else tally.n_texts,
         float(tally.low) if has_range else None,
         float(tally.high) if has_range else None,
+        float(tally.of.deviations[tally.place]) if has_range else None,
+        len(tally.distinct) if tally.is_text and tally.distinct is not None else None,
         tally.unit() if tally.units else "",
         tuple(tally.examples),
         (*why, *notes),

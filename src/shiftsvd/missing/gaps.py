@@ -8,7 +8,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from shiftsvd.backends import validation
+from shiftsvd.backends import Incomplete, validation
 from shiftsvd.backends.blocked import Rows, cut, exhaust
 from shiftsvd.backends.dense import BLOCK, DenseRows, native_dtype
 from shiftsvd.backends.device import arrays_of
@@ -458,6 +458,7 @@ def gaps_of(
 ) -> Gaps:
     if isinstance(X, Gaps):
         return X
+    X = _in_memory(X)
     threads = n_threads or default_threads()
     if isinstance(X, DiskRows) and not unobserved and X.shift is None:
         return FileGaps(X)
@@ -474,6 +475,11 @@ def gaps_of(
         raise Refused(
             Setting("unobserved", True), " requires a sparse matrix, got a dense one. Mark missing entries by NaN."
         )
+    if isinstance(X, Adjoint) and isinstance(X.A, DiskRows):
+        raise Refused(
+            f"{X.A.source.name} is read in blocks of columns, and missing entries need rows. Pass ",
+            *(Setting("stream", False), " to open_matrix, or write the file with samples as rows."),
+        )
     if hasattr(X, "rmatmat") or type(X).__module__.partition(".")[0] == "dask" or arrays_of(X) is not None:
         kinds = "an array in memory, a sparse matrix or a file opened by open_matrix"
         remedy = "In a Dask array, replace missing entries with da.where(da.isnan(X), da.nanmean(X, axis=0), X)."
@@ -481,6 +487,18 @@ def gaps_of(
     X = _in_floats(validation.numeric_array(with_nan(X)))
     validation.finite_dense(X, allow_nan=True)
     return ArrayGaps(X, threads, memory_limit=memory_limit)
+
+
+def _in_memory(A: Any) -> Any:
+    """Return the array or sparse matrix of an operator that `open_matrix` read into memory, else the argument."""
+    if isinstance(A, Adjoint):
+        X = _in_memory(A.A)
+        return A if isinstance(X, Operator) else X.conj().T
+    if isinstance(A, Incomplete) or (isinstance(A, SparseRows) and A.shift is None and A.powers == (0, 0)):
+        return A.X
+    if isinstance(A, DenseRows) and A.shift is None:
+        return A.X.conj() if A.conjugate else A.X
+    return A
 
 
 def with_nan(X: Any) -> Any:

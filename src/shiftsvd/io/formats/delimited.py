@@ -5,7 +5,7 @@ import io
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +36,7 @@ from shiftsvd.io.formats.columns import (
 )
 from shiftsvd.io.formats.grid import Grid, Stored, shown
 from shiftsvd.io.formats.header import Head, numbered
-from shiftsvd.io.formats.tally import Finding, Numbers, Seen, Tally, of_text_columns
+from shiftsvd.io.formats.tally import Finding, Numbers, Seen, Tally, of_text_columns, of_variants
 from shiftsvd.io.formats.text import TextBatch, TextRows, block_bytes, undecoded
 from shiftsvd.io.formats.totals import is_total, rows_of_totals
 
@@ -149,8 +149,15 @@ class Rows:
                 else ()
             ),
             *found,
+            *(each for j, classes in self._categories() for each in of_variants(self.head.called[j], classes)),
             *self._of_ends(),
         ]
+
+    def _categories(self) -> Iterator[tuple[int, Iterable[str]]]:
+        yield from () if self._choices.remembered else self.form.classes.items()
+        for j, tally in self.tallies.items():
+            if tally.kind == "label" and j not in self.form.classes:
+                yield j, tally.distinct or ()
 
     def _of_ends(self) -> Iterator[Finding]:
         if n := len(self._headers):

@@ -173,7 +173,8 @@ def grid_of(path: Path, key: str | None, memory_limit: int | str | None) -> Grid
     return Grid(rows, columns)
 
 
-def _chosen(path: Path, key: str | None, names: Sequence[str], what: str) -> str:
+def _chosen(path: Path, key: str | None, names: Sequence[str], what: str, n_numbers: Sequence[int] = ()) -> str:
+    # `n_numbers` is the number of numbers in the first rows of each.
     if key in names:
         return str(key)
     if len(names) == 1 and key is None:
@@ -183,7 +184,8 @@ def _chosen(path: Path, key: str | None, names: Sequence[str], what: str) -> str
     found = f"it has {plural(len(names), what)}: {few(map(repr, names), 10)}"
     if key is not None:
         raise ValueError(f"{path} has no {what} {key!r}; {found}.")
-    raise ValueError(f"{path} must have one {what}, but {found}. Choose one, such as '{path}::{names[0]}'.")
+    best = names[int(np.argmax(n_numbers))] if n_numbers else names[0]
+    raise ValueError(f"{path} must have one {what}, but {found}. Choose one, such as '{path}::{best}'.")
 
 
 def _sheet(path: Path, key: str | None, memory_limit: int | str | None) -> Callable[[], Rows]:
@@ -208,9 +210,9 @@ def _sheet(path: Path, key: str | None, memory_limit: int | str | None) -> Calla
         most = f"more than the limit of {shown_bytes(limit or 0)} of memory. If it is not damaged, raise "
         raise Refused(f"{path} cannot be read: it is damaged or needs {most}", Setting("memory_limit"), ".")
     lines.seek(0)
-    names = json.loads(lines.readline())
+    names, n_numbers = json.loads(lines.readline())
     begin = lines.tell()
-    _chosen(path, key, names, "sheet")
+    _chosen(path, key, names, "sheet", n_numbers)
     return rows
 
 

@@ -8,6 +8,8 @@ import sys
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
+_FIRST = 100  # rows in which numbers are counted, to suggest a sheet
+
 
 def shown(value: Any) -> Any:
     """Return dates and times as texts, and other values as they are."""
@@ -17,6 +19,10 @@ def shown(value: Any) -> Any:
         minutes, seconds = divmod(int(value.total_seconds()), 60)
         return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
     return value.isoformat() if isinstance(value, date | time) else value
+
+
+def _n_numbers(sheet: Any) -> int:
+    return sum(isinstance(value, int | float) for row in sheet.to_python(nrows=_FIRST) for value in row)
 
 
 def main(path: str, key: str, n_bytes: int) -> None:
@@ -34,8 +40,10 @@ def main(path: str, key: str, n_bytes: int) -> None:
             names = [name for name, kind in kinds.items() if kind == calamine.SheetTypeEnum.WorkSheet]
             if key not in names and len(names) > 1:
                 names = [name for name in names if book.get_sheet_by_name(name).total_height]
-            sys.stdout.write(f"{json.dumps(names)}\n")
-            if key in names or (len(names) == 1 and not key):
+            is_chosen = key in names or (len(names) == 1 and not key)
+            counts = [] if is_chosen else [_n_numbers(book.get_sheet_by_name(name)) for name in names]
+            sys.stdout.write(f"{json.dumps([names, counts])}\n")
+            if is_chosen:
                 sheet = book.get_sheet_by_name(key or names[0])
                 rows = sheet.to_python(skip_empty_area=False)
                 sys.stdout.writelines(f"{json.dumps([shown(value) for value in row])}\n" for row in rows)

@@ -51,6 +51,7 @@ _RUN, _SHUFFLED = 5, 20  # rows from which consecutive integers, sorted and in a
 _KINDS = 20  # most values of a column of classes
 _EXAMPLES = 3
 _AT_ONCE = 1 << 18  # numbers of a block that are summarised at once, so that temporary arrays stay small
+_HUNDRED, _THOUSAND = 99, 1000  # whole numbers among which 1.234 may be a larger one: beyond the first, below the other
 _MANY = 100  # odd cells from which those alike are parsed together
 _BELOW: Final = (-99.0, -999.0, -9999.0, -99999.0)  # numbers that stand for missing values where none is negative
 _ABOVE: Final = (99.0, 999.0, 9999.0, 99999.0, 999999.0)  # and where the others are much smaller
@@ -167,7 +168,7 @@ class Numbers:
         self.sums += filled.sum(0)
         self.sizes += np.abs(filled).sum(0)
         self._origin = self._origin if self.n_rows else filled[0]
-        self._squares += np.square(filled - self._origin).sum(0)
+        self._squares += np.square(np.where(there, X - self._origin, 0)).sum(0)
         self.counts += (filled != 0).sum(0)
         for j, distinct in self.distinct.items():
             if distinct is not None:
@@ -182,6 +183,14 @@ class Numbers:
         sums = n * low + n * (n - 1) / 2, n * low**2 + low * n * (n - 1) + (n - 1) * n * (2 * n - 1) / 6
         found = self.sums[j] - n * self._origin[j], self._squares[j]
         return bool(self.high[j] - self.low[j] == n - 1 and np.allclose(found, sums, rtol=1e-12, atol=0.1))
+
+    @property
+    @np.errstate(invalid="ignore", over="ignore")
+    def deviations(self) -> npt.NDArray[np.float64]:
+        """The standard deviations of the columns."""
+        n = np.maximum(self.n_numbers, 1)
+        squares = self._squares - (self.sums - n * self._origin) ** 2 / n
+        return np.asarray(np.sqrt(np.maximum(squares, 0) / np.maximum(n - 1, 1)))
 
     @property
     def suspects(self) -> list[int]:
@@ -211,6 +220,8 @@ class Tally:
         self.marks = Counter[str]()  # missing values by their texts
         self.texts, self.units, self.limits = dict[str, Seen](), dict[str, Seen](), dict[str, Seen]()
         self.unclear: Seen | None = None  # numbers such as 1,234 whose mark may be either
+        self.grouped = Seen("")  # numbers such as 1.234 with the decimal mark, among whole numbers without a mark
+        self.has_hundreds = self.has_thousands = False  # whether there are such whole numbers, up to 999 and beyond
         self.proven = self.coded = False
         self.distinct_texts: set[Any] | None = set()
         self.examples = list[str]()
@@ -241,6 +252,7 @@ class Tally:
             self.proven, unclear = proves(found.texts, self.decimal)
             for i in unclear[:_ROWS] if self.stores else ():
                 self._add_unclear(found.texts[int(i)].as_py(), first + int(i))
+            self._add_grouped(found, unclear, first)
         if not self.n_rows:
             self.coded = has_leading_zeros(found.texts[:_SAMPLE])
         if numbers is not None:
@@ -267,7 +279,10 @@ class Tally:
 
     def add_examples(self, values: npt.NDArray[Any]) -> None:
         there = values[:_SAMPLE][~np.isnan(values[:_SAMPLE])]
-        self.examples += [f"{value:g}" for value in there[: _EXAMPLES - len(self.examples)]]
+        self._add_examples(f"{value:g}" for value in there)
+
+    def _add_examples(self, cells: Iterable[str]) -> None:
+        self.examples = list(dict.fromkeys((*self.examples, *cells)))[:_EXAMPLES]
 
     def _add_missing(self, column: Any, texts: Any) -> None:
         pc = optional("pyarrow.compute", "parquet")
@@ -276,7 +291,7 @@ class Tally:
             marks = pc.utf8_trim_whitespace(column.filter(texts.is_null())).drop_null()
             self.marks.update({each["values"]: each["counts"] for each in marks.value_counts().to_pylist()})
         if len(self.examples) < _EXAMPLES:
-            self.examples += texts.drop_null()[: _EXAMPLES - len(self.examples)].to_pylist()
+            self._add_examples(texts.drop_null()[:_SAMPLE].to_pylist())
 
     def _odd(self, cell: str, row: int) -> float:
         found = number(cell, self.decimal)
@@ -297,6 +312,19 @@ class Tally:
     def _add_unclear(self, cell: str, row: int) -> None:
         self.unclear = self.unclear or Seen(cell)
         self.unclear.add(1, (row,))
+
+    def _add_grouped(self, found: Cells, unclear: npt.NDArray[np.intp], first: int) -> None:
+        sizes = np.abs(np.delete(found.values, unclear))
+        self.has_hundreds |= bool(np.any((sizes > _HUNDRED) & (sizes < _THOUSAND)))
+        self.has_thousands |= bool(np.any(sizes >= _THOUSAND))
+        if len(unclear):
+            self.grouped.text = self.grouped.text or found.texts[int(unclear[0])].as_py()
+            self.grouped.add(len(unclear), (first + unclear[:_ROWS]).tolist())
+
+    @property
+    def _may_be_grouped(self) -> bool:
+        """Return True for a column such as 735, 1.250, 930: no cell shows that the mark is the decimal one."""
+        return not self.proven and self.grouped.count > 0 and self.has_hundreds and not self.has_thousands
 
     def forget(self, cell: str) -> bool:
         """Remove one cell from those that do not fit; return False if it is none of them."""
@@ -345,6 +373,7 @@ class Tally:
         for counted in (self.texts, self.units, self.limits, self.sentinels):
             yield from counted.values()
         yield from () if self.unclear is None else (self.unclear,)
+        yield self.grouped
 
     @property
     def n_texts(self) -> int:
@@ -418,11 +447,12 @@ class Tally:
             yield self._of_texts(column, proven)
         if self.units:
             yield from self._of_units(column)
-        if self.unclear is not None and self.decimal not in proven:
-            yield self._of_unclear(column, self.unclear)
-        elif self.unclear is not None and self.choices.thousands is None and self.choices.decimal is None:
-            value = number(self.unclear.text, self.decimal)
-            reads = f"{column}: {self.unclear} is read as {value.value if value else 0:g}"
+        unclear = self.unclear or (self.grouped if self._may_be_grouped else None)
+        if unclear is not None and self.decimal not in proven:
+            yield self._of_unclear(column, unclear)
+        elif unclear is not None and self.choices.thousands is None and self.choices.decimal is None:
+            value = number(unclear.text, self.decimal)
+            reads = f"{column}: {unclear} is read as {value.value if value else 0:g}"
             yield Finding(f"{reads}.", columns=(self.name,), is_error=False)
         if self.limits:
             yield self._of_limits(column)
@@ -515,6 +545,18 @@ def _are(count: int) -> str:
 def are_dates(values: Any) -> Any:
     with np.errstate(invalid="ignore"):  # infinite values are no dates, and are refused later
         return (values > 19000100) & (values < 21001232) & (values // 100 % 100 < 13) & (values % 100 < 32)
+
+
+def of_variants(name: str, categories: Iterable[str]) -> Iterator[Finding]:
+    """Yield a finding if categories differ in case or blanks only."""
+    spellings = dict[str, list[str]]()
+    for category in categories:
+        spellings.setdefault("".join(category.split()).casefold(), []).append(category)
+    several = sorted(sorted(each) for each in spellings.values() if len(each) > 1)
+    if several:
+        shown = few((" and ".join(map(repr, each)) for each in several), 2)
+        text = f"column {name!r}: {shown} differ in case or blanks only, and are different categories."
+        yield Finding(f"{text} Correct them in the file.", columns=(name,), is_error=False)
 
 
 def has_suspect_name(name: str) -> bool:

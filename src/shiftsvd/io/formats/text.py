@@ -90,7 +90,9 @@ def undecoded(path: Path, how: TextForm, error: UnicodeDecodeError | None = None
         line = error.object[: error.start].count(b"\n") + 1
         where = f" (line {line} has the byte 0x{error.object[error.start]:02x})"
     is_not = f"{path} is not encoded in {how.encoding.upper()}{where}. Use "
-    return Refused(is_not, Setting("encoding", "latin-1"), ", or another encoding such as cp1252 or utf-16.")
+    # Without the bytes 0x80 to 0x9f, both read the same. With them, Latin-1 reads the sign of the euro as no text.
+    best = "latin-1" if how.encoding == "cp1252" else "cp1252"
+    return Refused(is_not, Setting("encoding", best), ", or another encoding such as utf-16.")
 
 
 def block_bytes(memory_limit: int | str | None) -> int:
