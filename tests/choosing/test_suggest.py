@@ -38,7 +38,6 @@ def test_a_planted_rank_of_5_is_found(method: str, seed: int) -> None:
     assert found.method == method
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("method", ["parallel", "gavish-donoho", "cv"])
 def test_a_strong_component_does_not_hide_weak_ones_and_noise_has_none(method: str) -> None:
     assert ss.suggest_k(planted((160, 70), 0, (30.0, 8, 5, 3, 1.8)), method, rng=0).k == 5

@@ -600,7 +600,7 @@ def test_a_memory_limit_is_shown_as_it_was_passed(tmp_path: Path) -> None:
     invoke("fit", tmp_path / "X.npy", "-k", 2, "--memory", "200M", "-o", tmp_path / "out", "--no-report")
     model = ss.load_model(tmp_path / "out" / "model.safetensors")
     assert model.memory_limit == "200M"
-    for limit, text in (("200M", "200 MB"), (3_000_000, "3 MB"), (None, "half of the free memory")):
+    for limit, text in (("200M", "200 MB"), (3_000_000, "3 MB"), (None, "half of the available memory")):
         model.set_params(memory_limit=limit)
         settings = report.settings_of(model)
         assert (settings["chosen"] | settings["usual"])["memory limit"] == text

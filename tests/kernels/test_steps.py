@@ -75,7 +75,6 @@ def test_one_call_has_the_bits_of_its_blocks(structure, precision, index, weight
                 np.testing.assert_array_equal(gram(X, edges, V, w, L, R, n_threads), want)
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("structure", "precision", "index", "weighted", "rank"),
     pairs(STRUCTURES, PRECISIONS, INDICES, [False, True], [0, 1, 3]),

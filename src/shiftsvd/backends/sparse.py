@@ -120,8 +120,8 @@ def _absent(i: Vector, j: Vector, rows: Vector, columns: Vector) -> tuple[Vector
     return np.flatnonzero(rows)[a], np.flatnonzero(columns)[b]
 
 
-# Entries of a block: enough to keep a thread busy for a few milliseconds; and for a tenth of one.
-ENTRIES, FEWEST_ENTRIES = 2**19, 2**15
+# Entries of a block: enough to keep a thread busy for a few milliseconds. A sixteenth is the least.
+ENTRIES = 2**19
 # Entries of a block for each column, with which sums of panels take a tenth of the time of products.
 SUMS = 64
 # Bytes of one panel that stays in the cache of a core beside another.
@@ -262,7 +262,7 @@ class SparseRows(Blocked):
             return [(0, m)]
         # At least eight blocks; four where the sums, one of n rows for each block, take longer than the products.
         entries = max(min(ENTRIES, nnz // 8), SUMS * n)
-        entries = max(min(entries, nnz // 4), FEWEST_ENTRIES)
+        entries = max(min(entries, nnz // 4), ENTRIES // 16)
         edges = np.searchsorted(self.X.indptr, np.arange(entries, nnz, entries)).tolist()
         return list(pairwise(sorted({0, m, *edges})))
 
