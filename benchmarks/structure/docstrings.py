@@ -67,8 +67,9 @@ def findings(names: list[tuple[str, bool]]) -> Iterator[str]:
     for name, member in names:
         found = resolved(name)
         without = LEFT_OUT | (NOT_OF_MEMBERS if member else set())
-        # A protocol is implemented, and never called to make one.
-        without |= {"PR01"} if getattr(found, "_is_protocol", False) else set()
+        # A protocol is implemented, and never called to make one; an inherited `__init__` is documented where it is.
+        inherits = isinstance(found, type) and "__init__" not in vars(found)
+        without |= {"PR01"} if inherits or getattr(found, "_is_protocol", False) else set()
         for code, message in validate(get_doc_object(found))["errors"]:
             if code not in without:
                 yield f"{name}: {code} {message}"

@@ -71,7 +71,7 @@ def test_commands_on_tables_run_as_they_are_printed(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     for each in PEOPLE:
         if each.name == "latin.csv":
-            each.write(Path(each.name))
+            each.write(Path("windows.csv"))
     sales = "Sales\n2024\n\nshop,a,b,c\nX,1,2,3\nY,4,4,5\nZ,2,9,1\nTotal,7,15,9\nSource: till\nNote: X moved\n"
     Path("sales.csv").write_text(sales)
     Path("plots.csv").write_text("plot,Poa,Bellis,Rumex\nP1,1,2,3\nP2,4,4,5\nP3,2,9,1\nP4,7,1,0\n")

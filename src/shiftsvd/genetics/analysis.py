@@ -138,14 +138,14 @@ class GenotypePCA(Projects):
         Number of variants that other filters removed.
     learned : array of bool, of shape (n_samples,), or None
         Mask of the training samples; the other samples were projected. None if all samples are training samples.
-    filters : dict
-        Settings of the filters, such as ``{"chromosomes": "autosomes", "maf": 0.01}``.
     removed : dict
         Number of variants or samples that each filter removed, in the order of the filters; not saved in model files.
     tracy_widom : TracyWidom, or None
         Test of each component, if ``pca`` got ``tracy_widom=True``; not saved in model files.
     scan : SelectionScan, or None
         Selection scan of all variants, if ``pca`` got ``scan=True``; not saved in model files.
+    filters : dict
+        Settings of the filters, such as ``{"chromosomes": "autosomes", "maf": 0.01}``.
 
     See Also
     --------
