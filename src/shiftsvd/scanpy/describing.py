@@ -171,7 +171,7 @@ def _columns(tree: Tree, axis: str, frame: str | None, size: int | None) -> Iter
             "missing": {},
             "n_missing": 0,
         }
-        facts |= {"low": None, "high": None, "unit": "", "examples": [], "notes": []}
+        facts |= {"low": None, "high": None, "unit": "", "n_texts": None, "examples": [], "notes": []}
         try:
             facts |= _described(column(tree, node, name, size))
         except (LookupError, OSError, TypeError, ValueError) as error:
