@@ -231,19 +231,6 @@ def planned(
         A = replace(A, A=read) if isinstance(A, Adjoint) else read
 
 
-def planned_within(
-    A: Operator,
-    entries: tuple[Transform, ...],
-    k: int | float,
-    solver: str | Solver,
-    tol: float,
-    memory_limit: int | str | None,
-) -> Operator:
-    A = planned(A, entries, k, solver, tol, memory_limit)
-    within(memory_limit, A, k, solver, tol)
-    return A
-
-
 def within(memory_limit: int | str | None, A: Operator, k: int | float, solver: str | Solver, tol: float) -> Solver:
     count = asked_for(A, k)
     chosen = solver_named(solver, A, k, tol, memory_limit)

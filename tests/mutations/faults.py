@@ -1376,7 +1376,7 @@ FAULTS = (
     ),
     fault(
         "--stack that is not said",
-        "commands/settings.py",
+        "commands/checks.py",
         "if len(files) > 1 and stack is None:",
         "if len(files) > 2 and stack is None:",
         "commands/test_stacked.py",

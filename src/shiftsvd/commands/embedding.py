@@ -19,9 +19,10 @@ from shiftsvd.backends.files import left_beside
 from shiftsvd.backends.validation import named
 from shiftsvd.commands import writing
 from shiftsvd.commands.applying import coordinate_table, precision
+from shiftsvd.commands.checks import check_files, need_folder
 from shiftsvd.commands.hooks import hooks_of
 from shiftsvd.commands.options import as_given, print_message, worded
-from shiftsvd.commands.settings import Settings, check_files, need_folder
+from shiftsvd.commands.settings import Settings
 from shiftsvd.commands.tables import WRITERS, Block, write_rows
 from shiftsvd.errors import Refused, Setting, few, plain_lines, plural
 from shiftsvd.estimators.contrastive import ALPHAS, ContrastivePCA

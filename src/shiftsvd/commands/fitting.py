@@ -39,7 +39,8 @@ from shiftsvd.estimators.features import cosines, feature_names_of, row_squares
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.estimators.supplementary import Sums
 from shiftsvd.events import listening
-from shiftsvd.front import planned_within
+from shiftsvd.front import planned as planned_for
+from shiftsvd.front import within as within_memory
 from shiftsvd.io import Names
 from shiftsvd.io.choices import JOIN
 from shiftsvd.io.formats.table import Column, read_column
@@ -348,7 +349,8 @@ def estimated(given: Settings) -> dict[str, Any]:
     memory = left_beside(A, settings.memory)
     solver = solver_of(B, k, settings, memory)
     with counted(A):
-        B = planned_within(B, run.steps, k, solver, settings.tol, memory)
+        B = planned_for(B, run.steps, k, solver, settings.tol, memory)
+        within_memory(memory, B, k, solver, settings.tol)
         predicted = [each.foresee(run) for each in hooks]
     reads, ranking = (sum(each) for each in zip((0, 0), *predicted, strict=True))
     reads += settings.mixed  # for the scale

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 import click
 
 from shiftsvd.commands import options
-from shiftsvd.commands.options import OF_TABLES, as_given, option_of, worded
+from shiftsvd.commands.checks import check_files, check_missing, check_uses, check_workers, need_folder, with_device
+from shiftsvd.commands.options import OF_TABLES, as_given, worded
 from shiftsvd.errors import is_address, plural, public_address
 from shiftsvd.extend import extensions, merged
 from shiftsvd.names import MAX_ITER, TOL, FormatName, MissingName, ScaleName, SolverName, VarNamesName
@@ -476,10 +477,10 @@ class Settings:
             raise click.UsageError(
                 "--label-column needs a file, because the labels are read in a second pass. Write the data to a file."
             )
-        checked = _with_device(self)
-        _check_uses(self)
-        _check_workers(self)
-        _check_missing(self)
+        checked = with_device(self)
+        check_uses(self)
+        check_workers(self)
+        check_missing(self)
         if self.preprocess and self.missing != "error":
             raise click.UsageError(
                 "--preprocess needs data without missing values. Fill or remove missing values in the file, and remove "
@@ -492,105 +493,6 @@ class Settings:
             penalty, max_iter = "auto" if self.penalty is None else self.penalty, self.max_iter or MAX_ITER
             checked = replace(checked, penalty=penalty, max_iter=max_iter)
         return checked
-
-
-def need_folder(name: str, value: Any) -> None:
-    if value:
-        raise click.UsageError(f"{option_of(name)} needs an output folder. Add one, such as -o out/.")
-
-
-def check_files(settings: Settings) -> None:
-    files, stack = settings.files, settings.stack
-    if len(files) > 1 and stack is None:
-        raise click.UsageError(
-            f"{len(files):,} files need --stack rows (if each has different samples) or --stack columns (if each has "
-            "different features, such as a chromosome)."
-        )
-    if settings.join is not None and (stack != "rows" or len(files) < 2):
-        raise click.UsageError("--join needs several files and --stack rows.")
-    if len(files) > 1 and "-" in files:
-        raise click.UsageError("Standard input cannot be stacked with files. Write it to a file first.")
-    if files[0] == "-" and settings.format is None:
-        raise click.UsageError("Standard input needs a format. Add one, such as --format csv, mtx or npy.")
-
-
-def _check_uses(settings: Settings) -> None:
-    """Raise UsageError for options that --mixed and --supplementary contradict."""
-    for option, given in (("--mixed", settings.mixed), ("--supplementary", settings.supplementary)):
-        if not given:
-            continue
-        if settings.files[0] == "-":
-            raise click.UsageError(f"{option} needs a file, which is read twice. Write the data to a file.")
-        for name, wrong in (("stack", "columns"), ("orient", "columns")):
-            if getattr(settings, name) == wrong:
-                raise click.UsageError(f"{option} needs one table with samples as rows. Remove --{name} {wrong}.")
-    if settings.mixed:
-        usual = {"scale": None, "shift": "mean", "preprocess": (), "unobserved": False}
-        for name, value in usual.items():
-            if getattr(settings, name) != value:
-                raise click.UsageError(f"--mixed sets the scale of all columns. Remove --{name}.")
-    for name in settings.supplementary:
-        for other in ("ids", "drop", "columns", "one_hot"):
-            uses = getattr(settings, other) or ()
-            if name in ((uses,) if isinstance(uses, str) else uses):
-                option = f"--{other.replace('_', '-')}"
-                raise click.UsageError(f"Column {name!r} must have one use, but is in {option} and --supplementary.")
-
-
-def _check_workers(settings: Settings) -> None:
-    if settings.scheduler is not None and settings.workers is not None:
-        raise click.UsageError(
-            "--workers and --scheduler exclude each other. Use --workers to start worker processes, or --scheduler to "
-            "use those of a running scheduler."
-        )
-    if settings.files[0] == "-" and settings.on_cluster:
-        raise click.UsageError("Worker processes cannot read standard input. Write the data to a file.")
-
-
-def _check_missing(settings: Settings) -> None:
-    if settings.unobserved and settings.missing == "error":
-        raise click.UsageError("--unobserved needs --missing mean or --missing em, which replace missing values.")
-    if settings.missing == "em" and isinstance(settings.k, float):
-        raise click.BadParameter(
-            "--missing em needs a number of components, not a share of the variance. Pass an integer, such as -k 10.",
-            param_hint="'-k'",
-        )
-    if settings.missing != "error" and settings.on_cluster:
-        raise click.UsageError("--missing cannot be used on worker processes. Remove --scheduler and --workers.")
-    for name in ("penalty", "max_iter"):
-        if settings.missing != "em" and getattr(settings, name) is not None:
-            raise click.UsageError(f"{option_of(name)} needs --missing em, got --missing {settings.missing}.")
-
-
-def device_named(name: str) -> str:
-    from shiftsvd.backends.device import chosen
-
-    try:
-        return chosen(name)
-    except ValueError as error:
-        raise click.UsageError(f"--device: {error}") from None
-
-
-def _with_device(settings: Settings) -> Settings:
-    """Resolve the name of the device; raise UsageError for options that a GPU does not support."""
-    if settings.device is None:
-        return settings
-    from shiftsvd.backends.device import HOST
-
-    device = device_named(settings.device)
-    if device != HOST:
-        usual = {"missing": "error", "scheduler": None, "workers": None, "preprocess": (), "checkpoint": None}
-        given = [option_of(name) for name, value in usual.items() if getattr(settings, name) != value]
-        refuse_with_device(settings.device, given)
-    return replace(settings, device=device)
-
-
-def refuse_with_device(device: str, options: list[str]) -> None:
-    if options:
-        raise click.UsageError(
-            f"--device {device} needs data in memory without missing values or transformations. Remove "
-            f"{' and '.join(options)}."
-        )
 
 
 def check_share(k: int | float | None, solver: str) -> None:

@@ -6,9 +6,10 @@ from typing import Any, Final
 
 import click
 
+from shiftsvd.commands.checks import check_files, device_named
 from shiftsvd.commands.options import FILE, MATRIX, OF_TABLES, Local, declared, parameters, print_message
 from shiftsvd.commands.running import Subcommand
-from shiftsvd.commands.settings import USUAL, Settings, check_files, device_named
+from shiftsvd.commands.settings import USUAL, Settings
 from shiftsvd.extend import extensions
 from shiftsvd.names import resolve
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.features import absent_limit, on_places
-from shiftsvd.front import integer, planned_within
+from shiftsvd.front import integer, planned, within
 from shiftsvd.missing.completion import check_unused, regressed_rows
 from shiftsvd.missing.gaps import Gaps, Observed, gaps_of
 from shiftsvd.names import lazy

@@ -14,8 +14,9 @@ from shiftsvd.io.choices import Choices
 from shiftsvd.io.formats.delimited import MOST, Rows
 from shiftsvd.io.formats.grid import grid_of
 from shiftsvd.io.formats.header import head_of
+from shiftsvd.io.formats.notices import of_numbers, refused
 from shiftsvd.io.formats.table import refuse_settings
-from shiftsvd.io.formats.tally import Finding, Kind, of_numbers, refused
+from shiftsvd.io.formats.tally import Finding, Kind
 from shiftsvd.io.location import located
 from shiftsvd.io.sniff import content_of, format_of, formats
 from shiftsvd.io.spooling import rereadable

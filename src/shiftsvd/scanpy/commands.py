@@ -25,7 +25,7 @@ from shiftsvd.extend.commands import (
     worded,
 )
 from shiftsvd.extend.files import Column, Labels, Names, Places, format_of, left_beside, several, some_columns
-from shiftsvd.extend.fits import BatchPCA, Design, Observed, absent_limit, planned_within
+from shiftsvd.extend.fits import BatchPCA, Design, Observed, absent_limit, planned, within
 from shiftsvd.extend.operators import Panel
 from shiftsvd.extend.running import Refused, Setting, few, notice, passes_so_far, plural
 from shiftsvd.extend.transforms import NullModel, as_transforms, kept_of, warn_of_counts, warn_unless_counts
@@ -236,7 +236,8 @@ class CellHooks(Hooks):
         assert isinstance(some, Operator)
         memory = left_beside(A, settings.memory)
         k = settings.k if settings.k is not None else min(some.shape)
-        planned_within(some, run.steps, k, settings.solver, settings.tol, memory)
+        some = planned(some, run.steps, k, settings.solver, settings.tol, memory)
+        within(memory, some, k, settings.solver, settings.tol)
         criterion, steps = self._criterion()
         batches = self._batches(A.shape[0])
         before = passes_so_far() or 0.0

@@ -36,7 +36,8 @@ from shiftsvd.io.formats.columns import (
 )
 from shiftsvd.io.formats.grid import Grid, Stored, shown
 from shiftsvd.io.formats.header import Head, numbered
-from shiftsvd.io.formats.tally import Finding, Numbers, Seen, Tally, of_text_columns, of_variants
+from shiftsvd.io.formats.notices import of_text_columns, of_variants
+from shiftsvd.io.formats.tally import Finding, Numbers, Seen, Tally
 from shiftsvd.io.formats.text import TextBatch, TextRows, block_bytes, undecoded
 from shiftsvd.io.formats.totals import is_total, rows_of_totals
 

@@ -1,17 +1,20 @@
-"""Notices about tables: identifiers, categories, totals, repeated names, each with a remedy."""
+"""Notices and errors about tables: identifiers, categories, texts, totals, repeated names, each with a remedy."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from shiftsvd.errors import Part, Setting
+from shiftsvd.errors import Part, Refused, Setting, few, plural
 from shiftsvd.io.base import Opened, called
 from shiftsvd.io.choices import Choices, naming, shown
 from shiftsvd.io.formats.cells import any_number
-from shiftsvd.io.formats.tally import Finding, Tally, of_numbers
+from shiftsvd.io.formats.columns import use
+from shiftsvd.io.formats.tally import FEW, Finding, Tally, are, short
 from shiftsvd.runs.messages import log_notice, warn
 
 _SHOWN = 5  # names in a notice
+_COLUMNS = 6  # columns in an error
+_NAMED = 5  # names in a warning
 
 
 def check_table(path: Path, opened: Opened, choices: Choices, tallies: Iterable[Tally]) -> None:
@@ -69,3 +72,85 @@ def notice_header(path: Path, names: Sequence[str] | None) -> None:
     elif len(names) > 1 and names[0] and all(map(any_number, names[1:])):
         is_header = f"{called(path)}: the first line is used as the header, although {names[1]!r} is a number. "
         log_notice(f"{is_header}If this line is a sample, add a header above it.")
+
+
+# --- findings about several columns ---
+
+
+def of_variants(name: str, categories: Iterable[str]) -> Iterator[Finding]:
+    """Yield a finding if categories differ in case or blanks only."""
+    spellings = dict[str, list[str]]()
+    for category in categories:
+        spellings.setdefault("".join(category.split()).casefold(), []).append(category)
+    several = sorted(sorted(each) for each in spellings.values() if len(each) > 1)
+    if several:
+        shown = few((" and ".join(map(repr, each)) for each in several), 2)
+        text = f"column {name!r}: {shown} differ in case or blanks only, and are different categories."
+        yield Finding(f"{text} Correct them in the file.", columns=(name,), is_error=False)
+
+
+def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names: bool = False) -> Finding:
+    """Return the finding about features that hold texts: an option for each; `alone` if there is one column."""
+    kinds = ["the date" if tally.kind == "date" else "the text" for tally in tallies]
+    shown = [
+        f"{tally.name!r} ({kind} {short(next(iter(tally.examples), ''))!r})"
+        for tally, kind in zip(tallies, kinds, strict=True)
+    ]
+    names = [tally.name for tally in tallies]
+    word = "column" if len(names) == 1 else "columns"
+    text = f"{word} {few(shown)} must be numbers."
+    uses: list[tuple[Part, ...]] = []
+    if all(tally.has_wrong_decimal for tally in tallies):
+        return Finding(text, (tallies[0].other_decimal,), tuple(names))
+    if alone:
+        uses.append((Setting("sep", ";"), " or another character if the columns have another delimiter"))
+    for setting in ("one_hot", "label_column", "ids", "drop"):
+        if setting == "ids" and has_names:  # the column of row names would be the next one to refuse
+            continue
+        helped = [tally.name for tally in tallies if setting in _settings(tally)]
+        most = _COLUMNS if setting == "one_hot" else len(helped) if setting == "drop" else 1
+        if helped:
+            uses.append(use(setting, helped, most))
+    return Finding(text, tuple(uses), tuple(names), best=len(uses) - 1)
+
+
+def _settings(tally: Tally) -> tuple[str, ...]:
+    all_differ = not tally.repeats and tally.n_missing == 0
+    if tally.kind == "date" or (all_differ and tally.n_filled >= FEW):
+        return ("ids", "drop") if all_differ else ("drop",)
+    return "one_hot", "ids" if all_differ else "label_column", "drop"
+
+
+def of_numbers(tallies: Iterable[Tally], choices: Choices) -> Iterator[Finding]:
+    """Yield warnings about numbers that look like identifiers, dates, classes or missing values."""
+    free = [tally for tally in tallies if tally.name not in choices.columns]
+    yield from _of_columns(free)
+    yield from (each for tally in free for each in tally.warnings())
+
+
+def _of_columns(tallies: Sequence[Tally]) -> Iterator[Finding]:
+    if names := [tally.name for tally in tallies if tally.is_identifier]:
+        ids = Setting("ids", names[0]), " for row names"
+        text = f"{_named(names)} like identifiers or dates, but {are(len(names))} used as numbers."
+        yield Finding(text, (ids, use("drop", names)), tuple(names), is_error=False)
+    if names := [tally.name for tally in tallies if tally.is_class]:
+        uses = use("one_hot", names), use("drop", names), use("label_column", names[:1])
+        text = f"{_named(names)} like categories, but {are(len(names))} used as numbers."
+        yield Finding(text, uses, tuple(names), best=1, is_error=False)
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = few(map(repr, names), _NAMED)
+    return f"column {shown} looks" if len(names) == 1 else f"columns {shown} look"
+
+
+def refused(findings: Sequence[Finding]) -> Refused:
+    """Return the error of a table with these findings: a sentence about each, the first ones in full."""
+    shown, others = findings[:_COLUMNS], len(findings) - _COLUMNS
+    parts = [part for each in shown for part in (" ", *each.parts)][1:]
+    for i, part in enumerate(parts[1:], start=1):
+        if isinstance(part, str) and part.startswith("column") and parts[i - 1] == " ":
+            parts[i] = part[0].upper() + part[1:]
+    return Refused(
+        *parts, *((f" {plural(others, 'more finding')} of this kind {are(others)} not shown.",) if others > 0 else ())
+    )

@@ -24,9 +24,8 @@ from shiftsvd.io.formats.columns import (
 from shiftsvd.io.formats.delimited import Rows
 from shiftsvd.io.formats.grid import GRIDS, Stored
 from shiftsvd.io.formats.header import Head, head_of
-from shiftsvd.io.formats.notices import check_table, log_findings, notice_header, notice_label
+from shiftsvd.io.formats.notices import check_table, log_findings, notice_header, notice_label, refused
 from shiftsvd.io.formats.numpy_files import NpyRows
-from shiftsvd.io.formats.tally import refused
 from shiftsvd.io.sniff import content_of, format_of, formats, split_element
 from shiftsvd.io.stacking import several
 from shiftsvd.io.storage.chunked import fingerprint_of

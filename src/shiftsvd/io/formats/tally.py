@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.errors import Part, Refused, Setting, few, plural
+from shiftsvd.errors import Part, Setting, few, plural
 from shiftsvd.io.base import optional
 from shiftsvd.io.choices import Choices
 from shiftsvd.io.formats.cells import (
@@ -40,13 +40,11 @@ from shiftsvd.io.formats.columns import (
 )
 
 _ROWS = 3  # rows of a finding that are named
-_COLUMNS = 6  # columns in an error
-_NAMED = 5  # names in a warning
 _LONGEST = 40  # characters of a cell in a message
 # Different texts and numbers that are counted; a column with more has many. A set of 100 numbers takes 10 kB.
 _TEXTS, _NUMBERS = 1000, 100
 _SAMPLE = 200  # rows in which leading zeros are searched
-_FEW = 10  # different texts from which a column without repeats does not hold classes
+FEW = 10  # different texts from which a column without repeats does not hold classes
 _RUN, _SHUFFLED = 5, 20  # rows from which consecutive integers, sorted and in any order, count as identifiers
 _KINDS = 20  # most values of a column of classes
 _EXAMPLES = 3
@@ -113,7 +111,7 @@ class Seen:
         return f"row{'s' if self.count > 1 else ''} {rows}"
 
     def __str__(self) -> str:
-        return f"{_short(self.text)!r} ({self.places})"
+        return f"{short(self.text)!r} ({self.places})"
 
 
 class Numbers:
@@ -398,7 +396,7 @@ class Tally:
                 return "date"
             if not self.repeats and self.n_filled:
                 return "identifier"
-            is_label = self.distinct is not None and 2 * len(self.distinct) <= max(self.n_filled, 2 * _FEW)
+            is_label = self.distinct is not None and 2 * len(self.distinct) <= max(self.n_filled, 2 * FEW)
             return "label" if is_label else "text"
         if self.low >= self.high and not self.sentinels:
             return "constant"
@@ -460,7 +458,7 @@ class Tally:
     def _of_texts(self, column: str, proven: frozenset[str]) -> Finding:
         shown = few(self.texts.values(), 2)
         no_number = "no number" if self.n_texts == 1 else "not numbers"
-        text = f"{column} has {plural(self.n_texts, 'cell')} that {_are(self.n_texts)} {no_number}: {shown}."
+        text = f"{column} has {plural(self.n_texts, 'cell')} that {are(self.n_texts)} {no_number}: {shown}."
         is_open = self.decimal not in proven or (self.choices.decimal is not None and not self.proven)
         if is_open and self._fit_other_decimal(self.texts):
             return Finding(text, (self.other_decimal, self._drop), (self.name,))
@@ -488,7 +486,7 @@ class Tally:
         if not wrong:
             n = self.units[unit].count
             removed = f"{column}: {plural(n, 'cell')} with the unit {unit!r}, such as {self.units[unit]}"
-            yield Finding(f"{removed}, {_are(n)} read as plain numbers.", columns=(self.name,), is_error=False)
+            yield Finding(f"{removed}, {are(n)} read as plain numbers.", columns=(self.name,), is_error=False)
             return
         others = f"other cells have {header or unit!r}" if not is_share else "other cells have none and may be shares"
         shown, n = few((self.units[name] for name in wrong), 2), sum(self.units[name].count for name in wrong)
@@ -534,11 +532,11 @@ class Tally:
         return (Setting("na", cells[0] if len(cells) == 1 else list(cells)), as_missing), self._drop
 
 
-def _short(cell: str) -> str:
+def short(cell: str) -> str:
     return cell if len(cell) <= _LONGEST else cell[: _LONGEST - 1] + "…"
 
 
-def _are(count: int) -> str:
+def are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
@@ -547,84 +545,5 @@ def are_dates(values: Any) -> Any:
         return (values > 19000100) & (values < 21001232) & (values // 100 % 100 < 13) & (values % 100 < 32)
 
 
-def of_variants(name: str, categories: Iterable[str]) -> Iterator[Finding]:
-    """Yield a finding if categories differ in case or blanks only."""
-    spellings = dict[str, list[str]]()
-    for category in categories:
-        spellings.setdefault("".join(category.split()).casefold(), []).append(category)
-    several = sorted(sorted(each) for each in spellings.values() if len(each) > 1)
-    if several:
-        shown = few((" and ".join(map(repr, each)) for each in several), 2)
-        text = f"column {name!r}: {shown} differ in case or blanks only, and are different categories."
-        yield Finding(f"{text} Correct them in the file.", columns=(name,), is_error=False)
-
-
 def has_suspect_name(name: str) -> bool:
     return says_identifiers(name) or _CLASS.fullmatch(name.strip()) is not None
-
-
-def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names: bool = False) -> Finding:
-    """Return the finding about features that hold texts: an option for each; `alone` if there is one column."""
-    kinds = ["the date" if tally.kind == "date" else "the text" for tally in tallies]
-    shown = [
-        f"{tally.name!r} ({kind} {_short(next(iter(tally.examples), ''))!r})"
-        for tally, kind in zip(tallies, kinds, strict=True)
-    ]
-    names = [tally.name for tally in tallies]
-    word = "column" if len(names) == 1 else "columns"
-    text = f"{word} {few(shown)} must be numbers."
-    uses: list[tuple[Part, ...]] = []
-    if all(tally.has_wrong_decimal for tally in tallies):
-        return Finding(text, (tallies[0].other_decimal,), tuple(names))
-    if alone:
-        uses.append((Setting("sep", ";"), " or another character if the columns have another delimiter"))
-    for setting in ("one_hot", "label_column", "ids", "drop"):
-        if setting == "ids" and has_names:  # the column of row names would be the next one to refuse
-            continue
-        helped = [tally.name for tally in tallies if setting in _settings(tally)]
-        most = _COLUMNS if setting == "one_hot" else len(helped) if setting == "drop" else 1
-        if helped:
-            uses.append(use(setting, helped, most))
-    return Finding(text, tuple(uses), tuple(names), best=len(uses) - 1)
-
-
-def _settings(tally: Tally) -> tuple[str, ...]:
-    all_differ = not tally.repeats and tally.n_missing == 0
-    if tally.kind == "date" or (all_differ and tally.n_filled >= _FEW):
-        return ("ids", "drop") if all_differ else ("drop",)
-    return "one_hot", "ids" if all_differ else "label_column", "drop"
-
-
-def of_numbers(tallies: Iterable[Tally], choices: Choices) -> Iterator[Finding]:
-    """Yield warnings about numbers that look like identifiers, dates, classes or missing values."""
-    free = [tally for tally in tallies if tally.name not in choices.columns]
-    yield from _of_columns(free)
-    yield from (each for tally in free for each in tally.warnings())
-
-
-def _of_columns(tallies: Sequence[Tally]) -> Iterator[Finding]:
-    if names := [tally.name for tally in tallies if tally.is_identifier]:
-        ids = Setting("ids", names[0]), " for row names"
-        text = f"{_named(names)} like identifiers or dates, but {_are(len(names))} used as numbers."
-        yield Finding(text, (ids, use("drop", names)), tuple(names), is_error=False)
-    if names := [tally.name for tally in tallies if tally.is_class]:
-        uses = use("one_hot", names), use("drop", names), use("label_column", names[:1])
-        text = f"{_named(names)} like categories, but {_are(len(names))} used as numbers."
-        yield Finding(text, uses, tuple(names), best=1, is_error=False)
-
-
-def _named(names: Sequence[str]) -> str:
-    shown = few(map(repr, names), _NAMED)
-    return f"column {shown} looks" if len(names) == 1 else f"columns {shown} look"
-
-
-def refused(findings: Sequence[Finding]) -> Refused:
-    """Return the error of a table with these findings: a sentence about each, the first ones in full."""
-    shown, others = findings[:_COLUMNS], len(findings) - _COLUMNS
-    parts = [part for each in shown for part in (" ", *each.parts)][1:]
-    for i, part in enumerate(parts[1:], start=1):
-        if isinstance(part, str) and part.startswith("column") and parts[i - 1] == " ":
-            parts[i] = part[0].upper() + part[1:]
-    return Refused(
-        *parts, *((f" {plural(others, 'more finding')} of this kind {_are(others)} not shown.",) if others > 0 else ())
-    )
