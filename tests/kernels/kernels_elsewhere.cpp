@@ -163,13 +163,15 @@ void shared(std::int64_t m, std::int64_t n, int threads) {
     keep(indices_across), keep(indptr_across);
     Tall<T> panel{V.data(), n, groups.columns, groups.padded, 1};
     std::vector<T> Y(n * groups.columns), of_both(Y.size()), left(W), Q(n * width);
-    good &= gram_of_all(products, tall, sound, A, panel, groups, {Y.data(), groups.columns, groups.columns}, count);
-    good &= gram_of_both(products, sound, A, across, panel, groups, {of_both.data(), groups.columns, groups.columns},
-                         count);
+    Team team(count);
+    GramOfAll<float, T, I> of_all(products, tall, sound, A, groups, count);
+    GramOfBoth<float, T, I> from_both(products, sound, A, across, groups);
+    good &= of_all.multiply(team, panel, {Y.data(), groups.columns, groups.columns});
+    good &= from_both.multiply(team, panel, {of_both.data(), groups.columns, groups.columns});
     agree("both", of_both, std::vector<double>(Y.begin(), Y.end()), 4.0 * double(m * n));
     std::vector<double> coefficients(columns * width), squares(width * width), below(width * width);
-    good &= project(tall, {B.data(), n, columns, 1, n}, 8, {left.data(), width, width}, T(0.5), 0.1,
-                    coefficients.data(), squares.data(), {Q.data(), n, below.data(), 1e-7, 0}, count);
+    good &= project(team, tall, {B.data(), n, columns, 1, n}, 8, {left.data(), width, width}, T(0.5), 0.1,
+                    coefficients.data(), squares.data(), {Q.data(), n, below.data(), 1e-7, 0});
     keep(Y), keep(of_both), keep(left), keep(coefficients), keep(squares), keep(below), keep(Q);
     if (!good) out.clear();
     return out;

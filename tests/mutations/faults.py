@@ -273,8 +273,8 @@ FAULTS = (
     fault(
         "the panels of earlier rounds (C++)",
         "kernels/cpp/steps.hpp",
-        "(first == 0 && b == 0 ? 0.0 : before.get()[at])",
-        "(b == 0 ? 0.0 : before.get()[at])",
+        "(any_before || b > 0 ? before_.get()[at] : 0.0)",
+        "(b > 0 ? before_.get()[at] : 0.0)",
         "kernels/test_steps.py",
     ),
     fault(
@@ -287,15 +287,15 @@ FAULTS = (
     fault(
         "the rows of a block whose ends lead out (C++)",
         "kernels/cpp/steps.hpp",
-        "bool good = ends[0] <= ends[A.edges[b]] && ends[A.edges[b + 1]] <= ends[A.X.hi] &&\n                    sound",
-        "bool good = sound",
+        "bool good = ends[0] <= ends[A_.edges[b]] && ends[A_.edges[b + 1]] <= ends[A_.X.hi] &&\n",
+        "bool good =\n",
         "kernels/test_steps.py",
     ),
     fault(
         "the first sums of a matrix and its adjoint (C++)",
         "kernels/cpp/steps.hpp",
-        "for (std::int64_t b = 0; b < blocks; b++) sum += sums.get()[b * small + at];",
-        "for (std::int64_t b = 1; b < blocks; b++) sum += sums.get()[b * small + at];",
+        "for (std::int64_t b = 0; b < blocks_; b++) sum += sums_.get()[b * small_ + at];",
+        "for (std::int64_t b = 1; b < blocks_; b++) sum += sums_.get()[b * small_ + at];",
         "kernels/test_steps.py",
     ),
     fault(
@@ -1640,8 +1640,8 @@ FAULTS = (
     fault(
         "the weights of later blocks of a Gram product (C++)",
         "kernels/cpp/steps.hpp",
-        "A.weights ? A.weights + lo : nullptr",
-        "A.weights",
+        "A_.weights ? A_.weights + lo : nullptr",
+        "A_.weights",
         "kernels/test_steps.py",
         "kernels",
         "backends",

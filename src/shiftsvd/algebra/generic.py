@@ -20,6 +20,7 @@ from shiftsvd.numerics.panels import Mixer, Panel, Vector, panel_dtype, scaled
 if TYPE_CHECKING:
     from shiftsvd.algebra.low_rank import LowRank
     from shiftsvd.algebra.operator import Operator
+    from shiftsvd.kernels.twin import StepTaker
 
 # Entries of a block that is factorized at once: 16 MiB in double precision.
 QR_ENTRIES = 2**21
@@ -135,6 +136,15 @@ def gram_matrix(A: "Operator", weights: Vector | None = None) -> Panel:
 @generic
 def gram_with_double(A: "Operator", V: Panel, D: Panel, weights: Vector | None = None) -> "tuple[Panel, Panel] | None":
     """Compute ``A^H diag(weights) A V``, and the same of D in double precision, in one read; None if A is in memory."""
+    return None
+
+
+@generic
+def step_taker(A: "Operator", weights: Vector | None = None, cols: Vector | None = None) -> "StepTaker | None":
+    """Return a function that takes several steps of block Lanczos in one call, or None without such a kernel.
+
+    The steps are those of ``diag(cols) A^H diag(weights) A diag(cols)``.
+    """
     return None
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from shiftsvd.algebra import generic
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.operator import Derived, Operator
-from shiftsvd.kernels.twin import range_errors_ignored
+from shiftsvd.kernels.twin import StepTaker, range_errors_ignored
 from shiftsvd.numerics.orth import r_factor
 from shiftsvd.numerics.panels import Panel, Vector, conj, field_of, power, read_only, scaled, unscaled
 from shiftsvd.numerics.powers import ZERO_EXPONENT, add_exponents, exponents_of, split, two_to
@@ -77,6 +77,11 @@ class Scaled(Derived):
     def gram_with_double(self, V: Panel, D: Panel, weights: Vector | None = None) -> tuple[Panel, Panel] | None:
         both = generic.gram_with_double(self.A, self._panel(V), self._panel(D), self._row_weights(weights))
         return both and (scaled(conj(self.cols), both[0]), scaled(conj(self.cols), both[1]))
+
+    def step_taker(self, weights: Vector | None = None, cols: Vector | None = None) -> StepTaker | None:
+        if self.dtype.kind == "c" or (cols is not None and self.cols is not None):
+            return None
+        return generic.step_taker(self.A, self._row_weights(weights), self.cols if cols is None else cols)
 
     def _panel(self, V: Panel) -> Panel:
         parts = () if self.cols is None else (self.cols,)

@@ -11,12 +11,13 @@ from scipy.sparse import coo_array, csr_array
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, exhaust, kept, slice_of
 from shiftsvd.events import record_read
 from shiftsvd.kernels import Kernels, best, kernels_for, ordered, shared
-from shiftsvd.kernels.twin import CSR, Array, Groups, range_errors_ignored, sum_by, take_rows
+from shiftsvd.kernels.twin import CSR, Array, Groups, Steps, StepTaker, range_errors_ignored, sum_by, take_rows
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, of_stored, weight_parts
 from shiftsvd.numerics.panels import Vector, as_complex, as_real, mirror
 from shiftsvd.numerics.powers import exponents_of, part_of, times_sparse
 from shiftsvd.operators import LowRank, Panel, panel_dtype
+from shiftsvd.runs import checkpoints
 from shiftsvd.runs.memory import spare
 
 # Panels that are held to be added at once: of more, each is added as it comes, which takes less memory and little time
@@ -307,13 +308,12 @@ class SparseRows(Blocked):
         Y = np.empty(
             (self.shape[1], V.shape[1]), dtype if self.dtype.kind == "f" else np.result_type(dtype, self.dtype)
         )
-        if shared and self.kernels is best and self.ready is not None and self.X.nnz <= UNINTERRUPTED:
+        if shared and (X := self._in_one_call) is not None:
             w, L, R = slice_of(weights, (0, self.shape[0])), self.outside.L, self.outside.R
-            if self.both is not None and self.both[0] is self.ready:
-                shared.gram_of_both(*self.both, V, w, L, R, Y, self.n_threads)
+            if (across := self._across) is not None:
+                shared.gram_of_both(X, across, V, w, L, R, Y, self.n_threads)
             else:
-                edges = [0, *(hi for _, hi in self.blocks())]
-                shared.gram_of_all(self.ready, edges, V, w, L, R, Y, self.n_threads)
+                shared.gram_of_all(X, self._edges, V, w, L, R, Y, self.n_threads)
             record_read(1)
             return Y
         P = self.kernels.panel(V, dtype)
@@ -326,6 +326,32 @@ class SparseRows(Blocked):
             return Z, sums.join()
 
         return self._add_up(part, Y)
+
+    def step_taker(self, weights: Vector | None = None, cols: Vector | None = None) -> StepTaker | None:
+        X = self._in_one_call
+        if not shared or X is None or checkpoints.kept():
+            return None
+        w, L, R = slice_of(weights, (0, self.shape[0])), self.outside.L, self.outside.R
+        matrix = shared.steps_of(X, self._edges, self._across, w, cols, L, R, self.n_threads)
+
+        def take(state: Steps) -> Steps:
+            taken = matrix(state._replace(steps=min(state.steps, max(1, UNINTERRUPTED // max(X.nnz, 1)))))
+            record_read(taken.steps)
+            return taken
+
+        return take
+
+    @property
+    def _in_one_call(self) -> CSR | None:
+        return self.ready if self.kernels is best and self.X.nnz <= UNINTERRUPTED else None
+
+    @property
+    def _across(self) -> CSR | None:
+        return self.both[1] if self.both is not None and self.both[0] is self.ready else None
+
+    @property
+    def _edges(self) -> list[int]:
+        return [0, *(hi for _, hi in self.blocks())]
 
     @kept
     def gram_matrix(self, weights: Vector | None = None) -> Panel:

@@ -17,6 +17,8 @@ from shiftsvd.kernels.twin import (
     Packed,
     Range,
     RawMoments,
+    Steps,
+    StepTaker,
     grouped,
     widths,
     zeros,
@@ -82,6 +84,44 @@ def gram_of_both(
     V = _by_rows_or_columns(V, Y.dtype)
     both = (x for Z in (X, across) for x in (Z.data, Z.indices, Z.indptr, _pieces(Z)))
     _compiled.gram_of_both(*both, V, widths(V.shape[1], V.dtype), weights, L, R, Y, n_threads)
+
+
+def steps_of(
+    X: CSR,
+    edges: list[int],
+    across: CSR | None,
+    weights: Array | None,
+    cols: Array | None,
+    L: Array,
+    R: Array,
+    n_threads: int,
+) -> StepTaker:
+    if across is not None:
+        edges = _pieces(X)
+    stored = X.data, X.indices, X.indptr, edges
+    other = None if across is None else (across.data, across.indices, across.indptr, _pieces(across))
+    cols = None if cols is None else np.ascontiguousarray(cols, np.float64)
+
+    def take(s: Steps) -> Steps:
+        W, cut = np.array(s.W, s.B.dtype, order="C"), widths(s.W.shape[1], s.B.dtype)
+        squares, below = np.empty((2, W.shape[1], W.shape[1]))
+        state = s.B, s.H, W, s.size, s.last, s.steps, s.scale, s.unit, s.repeat_below, squares, below, n_threads
+        steps, scale, power, regular = _compiled.take_steps(stored, other, weights, cols, L, R, cut, *state)
+        of_last = {"squares": squares, "below": below if regular else None, "power": power}
+        return s._replace(W=W, steps=steps, scale=scale, **of_last)
+
+    return take
+
+
+# Return True if `take_steps` supports blocks W of the basis B.
+def fills_registers(B: Array, W: Array) -> bool:
+    return (
+        B.dtype in REAL
+        and W.dtype == B.dtype
+        and W.shape[1] <= min(WIDEST, NARROW[instruction_set])
+        and W.shape[1] * W.itemsize % _compiled.register_bytes == 0
+        and B.strides[0] == B.itemsize
+    )
 
 
 def _by_rows_or_columns(V: Array, dtype: npt.DTypeLike) -> Array:

@@ -1,5 +1,6 @@
 """Kernels in SciPy and NumPy: the fallback, the reference of the tests, and complex data."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, reduce
 from itertools import accumulate
@@ -83,6 +84,26 @@ PARTS = 3  # parts of a weight, as in rows.hpp
 # For the stored entries of each line: sums of the parts of their weights, (n, 3), means, corrections of the means for
 # rounding, and sums of squared deviations from the means.
 RawMoments = tuple[Array, Array, Array, Array]
+
+
+class Steps(NamedTuple):
+    """Steps of block Lanczos: the state before or after them, named as in `solvers.krylov.Factorization`."""
+
+    B: Array
+    H: Array
+    W: Array  # the next block by rows; if it is not orthonormal (`below` is None), the projected product
+    size: int
+    last: int
+    steps: int
+    scale: float
+    unit: float
+    repeat_below: float
+    squares: Array = np.empty((0, 0))  # ``W^T W`` of the last product after its projection
+    below: Array | None = None
+    power: float = 1.0  # of two, by which the last product was divided
+
+
+StepTaker = Callable[[Steps], Steps]
 instruction_set = "SciPy"
 
 

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
+from shiftsvd.kernels import shared
+from shiftsvd.kernels.twin import Steps, StepTaker
 from shiftsvd.numerics.orth import Projected, inner, orth, project, subtract_product, subtract_projection, times
 from shiftsvd.numerics.panels import Vector, empty_columns, hstack, lengths, may_overwrite, set_columns, to_device_of
 from shiftsvd.operators import Panel
@@ -183,6 +185,20 @@ class Factorization:
         self.H[old:end, :old] = coefficients[:old].conj().T
         self.H[old:end, old:end] = (diagonal + diagonal.conj().T) / 2
         self.size, self.last = end, self.width
+        self._end_step(W, squares, below, power)
+
+    def take_steps(self, steps: int, step_taker: StepTaker) -> int:
+        """Take at most `steps` steps in one call, without a restart; return how many, 0 if the kernel takes none."""
+        steps = min(steps, (min(self.columns, self.B.shape[1], self.n) - self.size) // self.width - 1)
+        W = self.block
+        if steps < 1 or not (shared and shared.fills_registers(self.B, W)):
+            return 0
+        taken = step_taker(Steps(self.B, self.H, W, self.size, self.last, steps, self.scale, self._eps, REPEAT_BELOW))
+        self.size, self.last, self.scale = self.size + taken.steps * self.width, self.width, taken.scale
+        self._end_step(taken.W, taken.squares, taken.below, taken.power)
+        return taken.steps
+
+    def _end_step(self, W: Panel, squares: Panel, below: Panel | None, power: float) -> None:
         # The next step computes C again, as coefficients of its projection, for H. Until then only checks need C.
         if below is not None:
             self.C, self._rows = below * power, W

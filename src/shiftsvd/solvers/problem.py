@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.algebra.generic import gram_with_double
+from shiftsvd.algebra.generic import gram_with_double, step_taker
 from shiftsvd.algebra.low_rank import Deflated
+from shiftsvd.kernels.twin import StepTaker
 from shiftsvd.numerics.bounds import residual_rounding
 from shiftsvd.numerics.panels import Vector, hstack, in_dtype, largest, norms
 from shiftsvd.operators import Operator, Panel, panel_dtype
@@ -127,6 +128,7 @@ class Products:
     data_in_single: bool = False
     # Products with V in single and D in double precision by one read, or None where these take two.
     with_double: Callable[[Panel, Panel], tuple[Panel, Panel] | None] = lambda V, D: None
+    step_taker: StepTaker | None = None  # takes several steps in one call
 
     @classmethod
     def of(cls, p: Problem, budget: Budget) -> "Products":
@@ -134,11 +136,17 @@ class Products:
         hidden, with_double = max(p.leader, p.cancelled), partial(gram_with_double, X)
         products = cls(X.gram, panel_dtype(X.dtype), budget, costs.gram_reads, last, costs.gram_eps, hidden)
         in_single = p.A.dtype == np.float32
-        return replace(products, precise=not p.single, data_in_single=in_single, with_double=with_double)
+        products = replace(products, with_double=with_double, step_taker=step_taker(X))
+        return replace(products, precise=not p.single, data_in_single=in_single)
 
     @property
     def eps(self) -> float:
         return self.double_eps if self.precise else constants.SINGLE
+
+    @property
+    def steps_left(self) -> int:
+        """Return how many steps the budget allows; only for data in memory, where a step is a pass."""
+        return self.budget.max_passes + 1 - self.budget.used - self.last_reads
 
     def may_step(self, steps: int = 1, more: int = 0) -> bool:
         return self.budget.allows(steps * max(self.reads, 1) + self.last_reads + more)
@@ -186,6 +194,11 @@ class Products:
         C = rng.standard_normal((V.shape[1], 2))
         self._record_rounding(of_components @ C, self._product(V @ C))
         return W, Product(of_components, constants.SINGLE)
+
+    def record_steps(self, count: int, columns: int) -> None:
+        self.n_steps += count
+        for _ in range(count):
+            self.budget.spend(self.reads, columns)
 
     def _product(self, V: Panel) -> Panel:
         self.budget.spend(self.reads, V.shape[1])

@@ -76,11 +76,21 @@ def advance(G: Products, F: Factorization, count: Callable[[Vector], int], steps
     """Take `steps` steps, or fewer if the basis or the budget is exhausted; restarts keep `count` values."""
     if steps > 1 and F.size and F.columns < F.n:  # restart now, while the Ritz vectors of the check are stored
         F.make_room(count(F.ritz().theta), steps)
-    for _ in range(steps):
-        if F.size and cannot_step(G, F):
-            break
-        step(G, F, count)
+    while steps > 0 and not (F.size and cannot_step(G, F)):
+        taken = take_steps(G, F, steps)
+        if not taken:
+            step(G, F, count)
+        steps -= max(taken, 1)
     return F.ritz()
+
+
+def take_steps(G: Products, F: Factorization, steps: int) -> int:
+    """Take as many steps in one call as need neither a restart nor a decision; return how many were taken."""
+    if G.step_taker is None or not F.scale or G.precise == F.single:
+        return 0
+    taken = F.take_steps(min(steps, G.steps_left), G.step_taker)
+    G.record_steps(taken, F.width)
+    return taken
 
 
 def step(G: Products, F: Factorization, count: Callable[[Vector], int]) -> None:

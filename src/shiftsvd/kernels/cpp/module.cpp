@@ -3,12 +3,14 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdlib>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "bitpack.hpp"
@@ -240,9 +242,9 @@ void define_gram_of_all(nb::module_ &m) {
         Whole<D, I> A{X, n, edges, L.data(), R.data(), rank, or_null(weights, m)};
         static const auto sound = table([](auto set) { return Tables<decltype(set)>::template sound<I>(); });
         nb::gil_scoped_release released;
-        require(gram_of_all<D, T, I>(products<D, T, I>(), tall_products<T>(), sound, A, panel, groups,
-                                     {out.values, out.width, out.stride}, threads),
-                leads_out);
+        GramOfAll<D, T, I> G(products<D, T, I>(), tall_products<T>(), sound, A, groups, threads);
+        Team team(sharing(threads, G.shares()));
+        require(G.multiply(team, panel, {out.values, out.width, out.stride}), leads_out);
       },
       nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("edges"),
       nb::arg("V").noconvert(), nb::arg("widths"), nb::arg("weights").none(), nb::arg("L").noconvert(),
@@ -271,14 +273,73 @@ void define_gram_of_both(nb::module_ &m) {
         Whole<D, I> across{Xt, m, edges_across, R.data(), L.data(), rank, nullptr};
         static const auto sound = table([](auto set) { return Tables<decltype(set)>::template sound<I>(); });
         nb::gil_scoped_release released;
-        require(gram_of_both<D, T, I>(products<D, T, I>(), sound, A, across, panel, groups,
-                                      {out.values, out.width, out.stride}, threads),
-                leads_out);
+        GramOfBoth<D, T, I> G(products<D, T, I>(), sound, A, across, groups);
+        Team team(sharing(threads, G.shares()));
+        require(G.multiply(team, panel, {out.values, out.width, out.stride}), leads_out);
       },
       nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("edges"),
       nb::arg("data_across").noconvert(), nb::arg("indices_across").noconvert(), nb::arg("indptr_across").noconvert(),
       nb::arg("edges_across"), nb::arg("V").noconvert(), nb::arg("widths"), nb::arg("weights").none(),
       nb::arg("L").noconvert(), nb::arg("R").noconvert(), nb::arg("Y").noconvert(), nb::arg("threads"));
+}
+
+// See `Factorization.take_steps` in solvers/krylov.py.
+template <class D, class T, class I>
+void define_steps(nb::module_ &m) {
+  typedef std::tuple<Vector<const D>, Vector<const I>, Vector<const I>, std::vector<std::int64_t>> Stored;
+  m.def(
+      "take_steps",
+      [](Stored stored, std::optional<Stored> across, std::optional<Vector<const double>> weights,
+         std::optional<Vector<const double>> cols, Matrix<const double> L, Matrix<const double> R,
+         std::vector<int> widths, Strided<T> B, Matrix<double> H, Matrix<T> W, std::int64_t size, std::int64_t last,
+         std::int64_t steps, double scale, double unit, double twice, Matrix<double> squares, Matrix<double> below,
+         int threads) {
+        static const auto sound = table([](auto set) { return Tables<decltype(set)>::template sound<I>(); });
+        std::int64_t m = L.shape(0), n = R.shape(0), rank = R.shape(1), w = W.shape(1), end = size + (steps + 1) * w;
+        auto held = [&](const Stored &X, std::int64_t rows, std::int64_t columns, const Matrix<const double> &left,
+                        const Matrix<const double> &right, const double *of_rows) {
+          auto &[data, indices, indptr, edges] = X;
+          check_edges(edges, rows);
+          return Whole<D, I>{
+              range<D, I>(data, indices, indptr, 0, rows), columns, edges, left.data(), right.data(), rank, of_rows};
+        };
+        require(std::int64_t(L.shape(1)) == rank, "L must have the columns of R");
+        require(steps > 0 && 0 <= last && last <= size, "no step to take");
+        require(std::int64_t(W.shape(0)) == n && w <= widest_panel, "W is like the next block");
+        require(w * sizeof(T) % tall_products<T>().register_bytes == 0, "the columns of W must fill registers");
+        require(std::int64_t(B.shape(0)) == n && (B.stride(0) == 1 || n <= 1), "the columns of B must be contiguous");
+        require(end <= std::int64_t(B.shape(1)) && end <= n, "B must have room for the steps and a block");
+        require(std::int64_t(H.shape(1)) >= end - w && H.shape(0) == H.shape(1), "H must have room for the steps");
+        for (auto *X : {&squares, &below}) {
+          require(std::int64_t(X->shape(0)) == w && std::int64_t(X->shape(1)) == w, "like W^T W");
+        }
+        Groups groups = groups_of<T>(widths, w);
+        Whole<D, I> A = held(stored, m, n, L, R, or_null(weights, m)), transposed{};
+        const double *scales = or_null(cols, n);
+        if (across) transposed = held(*across, n, m, R, L, nullptr);
+        Krylov<T> F{B.data(), n, B.stride(1), H.data(), std::int64_t(H.shape(1)), size, w, last, scale, unit, twice};
+        Taken taken;
+        {
+          nb::gil_scoped_release released;
+          std::unique_ptr<Gram<T>> G;
+          if (across) {
+            G = std::make_unique<GramOfBoth<D, T, I>>(products<D, T, I>(), sound, A, transposed, groups);
+          } else {
+            G = std::make_unique<GramOfAll<D, T, I>>(products<D, T, I>(), tall_products<T>(), sound, A, groups,
+                                                     threads);
+          }
+          if (scales) G = std::make_unique<GramOfScaled<T>>(std::move(G), scales, n, w);
+          Team team(sharing(threads, std::max(G->shares(), pieces_of(n))));
+          taken = take_steps(team, *G, tall_products<T>(), F, {W.data(), w, w}, steps, squares.data(), below.data());
+        }
+        require(taken.safe, leads_out);
+        return nb::make_tuple(taken.steps, F.scale, taken.power, taken.regular);
+      },
+      nb::arg("X"), nb::arg("across").none(), nb::arg("weights").none(), nb::arg("cols").none(),
+      nb::arg("L").noconvert(), nb::arg("R").noconvert(), nb::arg("widths"), nb::arg("B").noconvert(),
+      nb::arg("H").noconvert(), nb::arg("W").noconvert(), nb::arg("size"), nb::arg("last"), nb::arg("steps"),
+      nb::arg("scale"), nb::arg("unit"), nb::arg("twice"), nb::arg("squares").noconvert(), nb::arg("below").noconvert(),
+      nb::arg("threads"));
 }
 
 template <class D, class I>
@@ -384,8 +445,9 @@ void define_projections(nb::module_ &m) {
           next.values = Q->data(), next.stride = Q->stride(1);
         }
         nb::gil_scoped_release released;
-        return project(tall_products<T>(), left, near, right, factor, twice, coefficients.data(), squares.data(), next,
-                       threads);
+        Team team(sharing(threads, pieces_of(left.rows)));
+        return project(team, tall_products<T>(), left, near, right, factor, twice, coefficients.data(), squares.data(),
+                       next);
       },
       nb::arg("B").noconvert(), nb::arg("near"), nb::arg("W").noconvert(), nb::arg("factor"), nb::arg("twice"),
       nb::arg("Q").none(), nb::arg("coefficients").noconvert(), nb::arg("squares").noconvert(),
@@ -605,20 +667,28 @@ NB_MODULE(_compiled, m) {
   define_products<double, double, std::int64_t>(m);
   define_gram_of_all<float, float, std::int32_t>(m);
   define_gram_of_both<float, float, std::int32_t>(m);
+  define_steps<float, float, std::int32_t>(m);
   define_gram_of_all<float, float, std::int64_t>(m);
   define_gram_of_both<float, float, std::int64_t>(m);
+  define_steps<float, float, std::int64_t>(m);
   define_gram_of_all<float, double, std::int32_t>(m);
   define_gram_of_both<float, double, std::int32_t>(m);
+  define_steps<float, double, std::int32_t>(m);
   define_gram_of_all<float, double, std::int64_t>(m);
   define_gram_of_both<float, double, std::int64_t>(m);
+  define_steps<float, double, std::int64_t>(m);
   define_gram_of_all<double, float, std::int32_t>(m);
   define_gram_of_both<double, float, std::int32_t>(m);
+  define_steps<double, float, std::int32_t>(m);
   define_gram_of_all<double, float, std::int64_t>(m);
   define_gram_of_both<double, float, std::int64_t>(m);
+  define_steps<double, float, std::int64_t>(m);
   define_gram_of_all<double, double, std::int32_t>(m);
   define_gram_of_both<double, double, std::int32_t>(m);
+  define_steps<double, double, std::int32_t>(m);
   define_gram_of_all<double, double, std::int64_t>(m);
   define_gram_of_both<double, double, std::int64_t>(m);
+  define_steps<double, double, std::int64_t>(m);
   define_projections<float>(m);
   define_projections<double>(m);
   define_subtract<float>(m);

@@ -21,6 +21,10 @@ constexpr std::int64_t most_rows = 256;
 // Columns of the tall panel that are processed at once: contiguous columns are on different pages.
 constexpr std::int64_t most_columns = 16;
 
+// Bytes of a column that are fetched ahead: 256 rows of a column are too short for the processor to do that itself.
+// Without, `subtract` takes 2.3 times as long where the basis exceeds the caches (31,668 x 288).
+constexpr int cache_line = 64, ahead = 256;
+
 // W columns of a row as registers.
 template <class T, int W>
 struct Row {
@@ -67,6 +71,11 @@ void subtract_tile(const T *B, std::int64_t stride, std::int64_t columns, const 
   for (std::int64_t j = 0; j < columns; j++) {
     typename R::Vector c[R::count];
     for (int r = 0; r < R::count; r++) c[r] = R::load(factor + j * Y.columns + r * R::lanes);
+    if (by_columns) {
+      for (int i = 0; i < N; i += cache_line / int(sizeof(T))) {
+        __builtin_prefetch(reinterpret_cast<const char *>(&B[j * stride + i]) + ahead);
+      }
+    }
     for (int i = 0; i < N; i++) {
       T b = entry<by_columns>(B, stride, i, j);
       for (int r = 0; r < R::count; r++) sum[i][r] += b * c[r];

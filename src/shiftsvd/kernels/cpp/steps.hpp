@@ -1,15 +1,17 @@
-// The two parts of a step of block Lanczos, each in one call without Python: the product of a panel with X^T diag(w) X,
-// and the projection of this product against a basis.
+// Steps of block Lanczos in one call without Python: the product of a panel with X^T diag(w) X, the projection of this
+// product against a basis, and several steps in a row.
 //
 // The pieces and the order of their sums depend only on the data, so results are bitwise equal for all numbers of
 // threads.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -62,26 +64,25 @@ struct Groups {
 template <class T>
 class Packed {
  public:
-  Packed(Tall<T> V, const double *right, std::int64_t rank, const Groups &groups)
-      : V_(V),
+  Packed(std::int64_t rows, const double *right, std::int64_t rank, const Groups &groups)
+      : rows_(rows),
         right_(right),
         rank_(rank),
         groups_(groups),
-        pieces_((V.rows + piece - 1) / piece),
-        values_(V.rows * groups.padded),
+        pieces_((rows + piece - 1) / piece),
+        values_(rows * groups.padded),
         small_(rank * groups.padded),
         parts_(pieces_ * rank * groups.padded) {}
 
-  // Fills the share of this thread. After a barrier, one thread must call `finish`.
-  void fill(const Member &me) {
-    me.share(pieces_, [&](std::int64_t i) {
-      std::int64_t lo = i * piece, hi = std::min(V_.rows, lo + piece), first = 0;
+  void set(Team &team, Tall<T> V) {
+    team.each(pieces_, [&](std::int64_t i) {
+      std::int64_t lo = i * piece, hi = std::min(rows_, lo + piece), first = 0;
       double *part = parts_.get() + i * rank_ * groups_.padded;
       std::fill(part, part + rank_ * groups_.padded, 0.0);
       for (int width : groups_.widths) {
         std::int64_t used = std::min<std::int64_t>(width, groups_.columns - first);
-        T *out = values_.get() + first * V_.rows;
-        copy(lo, hi, first, width, used, out);
+        T *out = values_.get() + first * rows_;
+        copy(V, lo, hi, first, width, used, out);
         for (std::int64_t s = 0; s < rank_; s++) {
           double *sum = part + first * rank_ + s * width;
           for (std::int64_t r = lo; r < hi; r++) {
@@ -92,9 +93,6 @@ class Packed {
         first += width;
       }
     });
-  }
-
-  void finish() {
     std::int64_t size = rank_ * groups_.padded;
     for (std::int64_t at = 0; at < size; at++) {
       double sum = 0;
@@ -113,24 +111,23 @@ class Packed {
  private:
   static constexpr std::int64_t piece = 1024, at_once = 64;
 
-  void copy(std::int64_t lo, std::int64_t hi, std::int64_t first, int width, std::int64_t used, T *out) const {
+  static void copy(Tall<T> V, std::int64_t lo, std::int64_t hi, std::int64_t first, int width, std::int64_t used,
+                   T *out) {
     if (used < width) std::fill(out + lo * width, out + hi * width, T(0));
     for (std::int64_t a = lo; a < hi; a += at_once) {
       std::int64_t b = std::min(hi, a + at_once);
-      if (V_.right == 1) {
-        for (std::int64_t r = a; r < b; r++) {
-          std::copy_n(V_.values + r * V_.down + first, used, out + r * width);
-        }
+      if (V.right == 1) {
+        for (std::int64_t r = a; r < b; r++) std::copy_n(V.values + r * V.down + first, used, out + r * width);
       } else {
         for (std::int64_t c = 0; c < used; c++) {
-          const T *from = V_.values + (first + c) * V_.right;
-          for (std::int64_t r = a; r < b; r++) out[r * width + c] = from[r * V_.down];
+          const T *from = V.values + (first + c) * V.right;
+          for (std::int64_t r = a; r < b; r++) out[r * width + c] = from[r * V.down];
         }
       }
     }
   }
 
-  Tall<T> V_;
+  std::int64_t rows_;
   const double *right_;
   std::int64_t rank_;
   const Groups &groups_;
@@ -156,162 +153,212 @@ struct Whole {
 // rounded_rows: rows of a sum that a thread rounds at once.
 constexpr std::int64_t panels_at_once = 8, range_entries = std::int64_t(1) << 19, rounded_rows = 1024;
 
+// Products Y = X^T diag(weights) (X V - L C) - R sums, with C = R^T V, for panels V of the same number of columns.
+template <class T>
+struct Gram {
+  virtual ~Gram() = default;
+  // Returns false if indices are outside of the matrix.
+  virtual bool multiply(Team &team, Tall<T> V, Narrow<T> Y) = 0;
+  // Most threads that have a share of a product.
+  virtual std::int64_t shares() const = 0;
+};
+
+// Each block of rows has a panel of its own, and these panels are added.
 template <class D, class T, class I>
-void gram_of_block(const Products<D, T, I> &kernels, const Whole<D, I> &A, std::int64_t block, const T *V, const T *C,
-                   const Groups &groups, T *Z, T *sums) {
-  std::int64_t hi = A.edges[block + 1];
-  std::fill(Z, Z + A.n * groups.padded, T(0));
-  std::fill(sums, sums + A.rank * groups.padded, T(0));
-  for (std::int64_t lo = A.edges[block]; lo < hi;) {
-    const I *ends = A.X.indptr + lo;
-    bool short_block = A.X.indptr[hi] - *ends <= 2 * range_entries;
-    const I *end = std::upper_bound(ends + 1, A.X.indptr + hi, I(*ends + range_entries));
-    std::int64_t next = short_block ? hi : end - A.X.indptr, first = 0;
-    for (int width : groups.widths) {
-      Shift<T> S{A.left + lo * A.rank, A.rank, C + first * A.rank, sums + first * A.rank,
-                 A.weights ? A.weights + lo : nullptr};
-      kernels.gram({A.X.data, A.X.indices, A.X.indptr, lo, next}, V + first * A.n, width, S, Z + first * A.n);
-      first += width;
-    }
-    lo = next;
+class GramOfAll final : public Gram<T> {
+ public:
+  GramOfAll(const Products<D, T, I> &kernels, const TallProducts<T> &tall, Sound<I> sound, const Whole<D, I> &A,
+            const Groups &groups, int threads)
+      : kernels_(kernels),
+        tall_(tall),
+        sound_(sound),
+        A_(A),
+        groups_(groups),
+        packed_(A.n, A.right, A.rank, groups),
+        blocks_(std::int64_t(A.edges.size()) - 1),
+        at_once_(std::min(blocks_, std::max(panels_at_once, std::int64_t(threads)))),
+        panel_(A.n * groups.padded),
+        small_(A.rank * groups.padded),
+        Z_(panel_ * at_once_),
+        sums_(small_ * at_once_),
+        before_(blocks_ > at_once_ ? panel_ : 0),
+        total_(A.rank * groups.columns),
+        parts_(at_once_) {
+    for (std::int64_t b = 0; b < at_once_; b++) parts_[b] = Z_.get() + b * panel_;
   }
-}
 
-// Y = X^T diag(weights) (X V - L C) - R sums, with C = R^T V. Returns false if indices are outside of the matrix.
-template <class D, class T, class I>
-bool gram_of_all(const Products<D, T, I> &kernels, const TallProducts<T> &tall, Sound<I> sound, const Whole<D, I> &A,
-                 Tall<T> V, const Groups &groups, Narrow<T> Y, int threads) {
-  Packed<T> packed(V, A.right, A.rank, groups);
-  std::int64_t blocks = std::int64_t(A.edges.size()) - 1;
-  std::int64_t at_once = std::min(blocks, std::max(panels_at_once, std::int64_t(threads)));
-  std::int64_t panel = A.n * groups.padded, small = A.rank * groups.padded;
-  Buffer<T> Z(panel * at_once), sums(small * at_once);
-  Buffer<double> before(blocks > at_once ? panel : 0);
-  std::vector<double> total(A.rank * groups.columns);
-  std::vector<const T *> parts(at_once);
-  for (std::int64_t b = 0; b < at_once; b++) parts[b] = Z.get() + b * panel;
-  std::atomic<std::int64_t> next{0};
-  std::atomic<bool> safe{true};
+  std::int64_t shares() const override {
+    return blocks_;
+  }
 
-  auto add_sums = [&](std::int64_t count) {
+  bool multiply(Team &team, Tall<T> V, Narrow<T> Y) override {
+    std::atomic<bool> safe{true};
+    std::fill(total_.begin(), total_.end(), 0.0);
+    packed_.set(team, V);
+    for (std::int64_t first = 0; first < blocks_; first += at_once_) {
+      std::int64_t count = std::min(at_once_, blocks_ - first);
+      team.each(count, [&](std::int64_t i) {
+        std::int64_t b = first + i;
+        // The caller has checked the first and last entry of indptr; those of a block must lie between them.
+        const I *ends = A_.X.indptr;
+        bool good = ends[0] <= ends[A_.edges[b]] && ends[A_.edges[b + 1]] <= ends[A_.X.hi] &&
+                    sound_(A_.X.indices, ends, A_.edges[b], A_.edges[b + 1], A_.n);
+        if (good) multiply_block(b, Z_.get() + i * panel_, sums_.get() + i * small_);
+        if (!good) safe = false;
+      });
+      add_sums(count);
+      bool last = first + count == blocks_;
+      std::int64_t rows = last ? A_.n : panel_;
+      team.each((rows + rounded_rows - 1) / rounded_rows, [&](std::int64_t i) {
+        std::int64_t lo = i * rounded_rows, hi = std::min(rows, lo + rounded_rows);
+        last ? round_off(count, first > 0, lo, hi, Y) : add_panels(count, first > 0, lo, hi);
+      });
+    }
+    return safe;
+  }
+
+ private:
+  void multiply_block(std::int64_t block, T *Z, T *sums) {
+    std::int64_t hi = A_.edges[block + 1];
+    std::fill(Z, Z + panel_, T(0));
+    std::fill(sums, sums + small_, T(0));
+    for (std::int64_t lo = A_.edges[block]; lo < hi;) {
+      const I *ends = A_.X.indptr + lo;
+      bool short_block = A_.X.indptr[hi] - *ends <= 2 * range_entries;
+      const I *end = std::upper_bound(ends + 1, A_.X.indptr + hi, I(*ends + range_entries));
+      std::int64_t next = short_block ? hi : end - A_.X.indptr, first = 0;
+      for (int width : groups_.widths) {
+        Shift<T> S{A_.left + lo * A_.rank, A_.rank, packed_.small() + first * A_.rank, sums + first * A_.rank,
+                   A_.weights ? A_.weights + lo : nullptr};
+        kernels_.gram({A_.X.data, A_.X.indices, A_.X.indptr, lo, next}, packed_.values() + first * A_.n, width, S,
+                      Z + first * A_.n);
+        first += width;
+      }
+      lo = next;
+    }
+  }
+
+  void add_sums(std::int64_t count) {
     for (std::int64_t b = 0; b < count; b++) {
-      for (std::int64_t s = 0; s < A.rank; s++) {
+      for (std::int64_t s = 0; s < A_.rank; s++) {
         std::int64_t first = 0;
-        for (int width : groups.widths) {
-          const T *from = sums.get() + b * small + first * A.rank + s * width;
-          for (std::int64_t c = 0; c < width && first + c < groups.columns; c++) {
-            total[s * groups.columns + first + c] += from[c];
+        for (int width : groups_.widths) {
+          const T *from = sums_.get() + b * small_ + first * A_.rank + s * width;
+          for (std::int64_t c = 0; c < width && first + c < groups_.columns; c++) {
+            total_[s * groups_.columns + first + c] += from[c];
           }
           first += width;
         }
       }
     }
-  };
-  auto round_off = [&](std::int64_t count, bool any_before, std::int64_t lo, std::int64_t hi) {
-    Parts<T> S{parts.data(), count, any_before ? before.get() : nullptr, A.n, A.right, total.data(), A.rank};
+  }
+
+  void add_panels(std::int64_t count, bool any_before, std::int64_t lo, std::int64_t hi) {
+    for (std::int64_t b = 0; b < count; b++) {
+      for (std::int64_t at = lo; at < hi; at++) {
+        before_.get()[at] = (any_before || b > 0 ? before_.get()[at] : 0.0) + parts_[b][at];
+      }
+    }
+  }
+
+  void round_off(std::int64_t count, bool any_before, std::int64_t lo, std::int64_t hi, Narrow<T> Y) {
+    Parts<T> S{parts_.data(), count, any_before ? before_.get() : nullptr, A_.n, A_.right, total_.data(), A_.rank};
     std::int64_t offset = 0, first = 0;
-    for (int width : groups.widths) {
-      tall.total(S, offset, width, first, lo, hi, {Y.values + lo * Y.stride, groups.columns, Y.stride});
-      offset += A.n * width, first += width;
+    for (int width : groups_.widths) {
+      tall_.total(S, offset, width, first, lo, hi, {Y.values + lo * Y.stride, groups_.columns, Y.stride});
+      offset += A_.n * width, first += width;
     }
-  };
+  }
 
-  together(std::int64_t(threads) < blocks ? threads : int(blocks), [&](const Member &me) {
-    packed.fill(me);
-    me.barrier.wait();
-    if (me.index == 0) packed.finish();
-    me.barrier.wait();
-    for (std::int64_t first = 0; first < blocks; first += at_once) {
-      std::int64_t count = std::min(at_once, blocks - first), last = first + count;
-      for (std::int64_t b; (b = next.fetch_add(1)) < last;) {
-        // The caller has checked the first and last entry of indptr; those of a block must lie between them.
-        const I *ends = A.X.indptr;
-        bool good = ends[0] <= ends[A.edges[b]] && ends[A.edges[b + 1]] <= ends[A.X.hi] &&
-                    sound(A.X.indices, ends, A.edges[b], A.edges[b + 1], A.n);
-        if (!good) safe = false;
-        if (good)
-          gram_of_block(kernels, A, b, packed.values(), packed.small(), groups, Z.get() + (b - first) * panel,
-                        sums.get() + (b - first) * small);
-      }
-      me.barrier.wait();
-      if (me.index == 0) add_sums(count), next = last;
-      me.barrier.wait();
-      if (last == blocks) {
-        me.share((A.n + rounded_rows - 1) / rounded_rows, [&](std::int64_t i) {
-          round_off(count, first > 0, i * rounded_rows, std::min(A.n, (i + 1) * rounded_rows));
-        });
-      } else {
-        me.share((panel + rounded_rows - 1) / rounded_rows, [&](std::int64_t i) {
-          std::int64_t lo = i * rounded_rows, hi = std::min(panel, lo + rounded_rows);
-          for (std::int64_t b = 0; b < count; b++) {
-            for (std::int64_t at = lo; at < hi; at++) {
-              before.get()[at] = (first == 0 && b == 0 ? 0.0 : before.get()[at]) + parts[b][at];
-            }
-          }
-        });
-        me.barrier.wait();
-      }
-    }
-  });
-  return safe;
-}
+  const Products<D, T, I> &kernels_;
+  const TallProducts<T> &tall_;
+  Sound<I> sound_;
+  const Whole<D, I> &A_;
+  const Groups &groups_;
+  Packed<T> packed_;
+  std::int64_t blocks_, at_once_, panel_, small_;
+  Buffer<T> Z_, sums_;
+  Buffer<double> before_;
+  std::vector<double> total_;
+  std::vector<const T *> parts_;
+};
 
-// The same product from both orientations: `A` has the rows of X, `across` the columns. Each row of the result is one
+// The same products from both orientations: `A` has the rows of X, `across` the columns. Each row of the result is one
 // sum, so there are no partial panels to add, and the blocks of `across` only divide the work.
 template <class D, class T, class I>
-bool gram_of_both(const Products<D, T, I> &kernels, Sound<I> sound, const Whole<D, I> &A, const Whole<D, I> &across,
-                  Tall<T> V, const Groups &groups, Narrow<T> Y, int threads) {
-  Packed<T> packed(V, A.right, A.rank, groups);
-  std::int64_t blocks = std::int64_t(A.edges.size()) - 1, pieces = std::int64_t(across.edges.size()) - 1, m = A.X.hi;
-  std::int64_t widest = *std::max_element(groups.widths.begin(), groups.widths.end()), small = A.rank * widest;
-  Buffer<T> middle(m * widest), sums(small * blocks), total(small);
-  std::vector<std::atomic<std::int64_t>> next(2 * groups.widths.size());
-  std::atomic<bool> safe{true};
+class GramOfBoth final : public Gram<T> {
+ public:
+  GramOfBoth(const Products<D, T, I> &kernels, Sound<I> sound, const Whole<D, I> &A, const Whole<D, I> &across,
+             const Groups &groups)
+      : kernels_(kernels),
+        sound_(sound),
+        A_(A),
+        across_(across),
+        groups_(groups),
+        packed_(A.n, A.right, A.rank, groups),
+        blocks_(std::int64_t(A.edges.size()) - 1),
+        pieces_(std::int64_t(across.edges.size()) - 1),
+        widest_(*std::max_element(groups.widths.begin(), groups.widths.end())),
+        small_(A.rank * widest_),
+        middle_(A.X.hi * widest_),
+        sums_(small_ * blocks_),
+        total_(small_) {}
 
-  auto rows_of_block = [&](const Whole<D, I> &B, std::int64_t b) {
+  std::int64_t shares() const override {
+    return blocks_;
+  }
+
+  bool multiply(Team &team, Tall<T> V, Narrow<T> Y) override {
+    std::atomic<bool> safe{true};
+    packed_.set(team, V);
+    std::int64_t first = 0, m = A_.X.hi;
+    for (int width : groups_.widths) {
+      team.each(blocks_, [&](std::int64_t b) {
+        Rows<D, I> rows = rows_of_block(A_, b, safe);
+        T *own = sums_.get() + b * small_;
+        std::fill(own, own + small_, T(0));
+        Shift<T> S{A_.left + rows.lo * A_.rank, A_.rank, packed_.small() + first * A_.rank, own,
+                   A_.weights ? A_.weights + rows.lo : nullptr};
+        kernels_.shifted(rows, packed_.values() + first * A_.n, A_.n, width, S,
+                         {middle_.get() + rows.lo * width, width, width});
+      });
+      for (std::int64_t at = 0; at < A_.rank * width; at++) {
+        double sum = 0;
+        for (std::int64_t b = 0; b < blocks_; b++) sum += sums_.get()[b * small_ + at];
+        total_.get()[at] = T(sum);
+      }
+      team.each(pieces_, [&](std::int64_t b) {
+        Rows<D, I> rows = rows_of_block(across_, b, safe);
+        Shift<T> S{A_.right + rows.lo * A_.rank, A_.rank, total_.get(), nullptr, nullptr};
+        std::int64_t used = std::min<std::int64_t>(width, groups_.columns - first);
+        kernels_.shifted(rows, middle_.get(), m, width, S, {Y.values + rows.lo * Y.stride + first, Y.stride, used});
+      });
+      first += width;
+    }
+    return safe;
+  }
+
+ private:
+  Rows<D, I> rows_of_block(const Whole<D, I> &B, std::int64_t b, std::atomic<bool> &safe) const {
     Rows<D, I> rows{B.X.data, B.X.indices, B.X.indptr, B.edges[b], B.edges[b + 1]};
     bool good = rows.indptr[0] <= rows.indptr[rows.lo] && rows.indptr[rows.hi] <= rows.indptr[B.X.hi] &&
-                sound(rows.indices, rows.indptr, rows.lo, rows.hi, B.n);
+                sound_(rows.indices, rows.indptr, rows.lo, rows.hi, B.n);
     if (!good) safe = false, rows.hi = rows.lo;
     return rows;
-  };
-  together(std::int64_t(threads) < blocks ? threads : int(blocks), [&](const Member &me) {
-    packed.fill(me);
-    me.barrier.wait();
-    if (me.index == 0) packed.finish();
-    me.barrier.wait();
-    std::int64_t first = 0;
-    for (std::size_t g = 0; g < groups.widths.size(); g++) {
-      int width = groups.widths[g];
-      for (std::int64_t b; (b = next[2 * g].fetch_add(1)) < blocks;) {
-        Rows<D, I> rows = rows_of_block(A, b);
-        T *own = sums.get() + b * small;
-        std::fill(own, own + small, T(0));
-        Shift<T> S{A.left + rows.lo * A.rank, A.rank, packed.small() + first * A.rank, own,
-                   A.weights ? A.weights + rows.lo : nullptr};
-        kernels.shifted(rows, packed.values() + first * A.n, A.n, width, S,
-                        {middle.get() + rows.lo * width, width, width});
-      }
-      me.barrier.wait();
-      if (me.index == 0) {
-        for (std::int64_t at = 0; at < A.rank * width; at++) {
-          double sum = 0;
-          for (std::int64_t b = 0; b < blocks; b++) sum += sums.get()[b * small + at];
-          total.get()[at] = T(sum);
-        }
-      }
-      me.barrier.wait();
-      for (std::int64_t b; (b = next[2 * g + 1].fetch_add(1)) < pieces;) {
-        Rows<D, I> rows = rows_of_block(across, b);
-        Shift<T> S{A.right + rows.lo * A.rank, A.rank, total.get(), nullptr, nullptr};
-        std::int64_t used = std::min<std::int64_t>(width, groups.columns - first);
-        kernels.shifted(rows, middle.get(), m, width, S, {Y.values + rows.lo * Y.stride + first, Y.stride, used});
-      }
-      first += width;
-      if (g + 1 < groups.widths.size()) me.barrier.wait();
-    }
-  });
-  return safe;
+  }
+
+  const Products<D, T, I> &kernels_;
+  Sound<I> sound_;
+  const Whole<D, I> &A_, &across_;
+  const Groups &groups_;
+  Packed<T> packed_;
+  std::int64_t blocks_, pieces_, widest_, small_;
+  Buffer<T> middle_, sums_, total_;
+};
+
+// Of `threads` threads, those that have a share of one of `pieces` pieces.
+inline int sharing(int threads, std::int64_t pieces) {
+  return std::int64_t(threads) < pieces ? threads : int(std::max<std::int64_t>(pieces, 1));
 }
 
 // --- the transpose --------------------------------------------------------------------------------------------------
@@ -331,38 +378,32 @@ bool transpose(Sound<I> sound, Rows<D, I> X, std::int64_t n, D *data, I *indices
   for (std::int64_t p = 1; p < parts; p++) {
     edges[p] = std::max(edges[p - 1], std::lower_bound(X.indptr, X.indptr + m, I(nnz / parts * p)) - X.indptr);
   }
-  together(int(parts), [&](const Member &me) {
-    auto mine = [&](auto f) { me.share(parts, f); };
-    mine([&](std::int64_t p) {
-      const I *ends = X.indptr;
-      if (!(0 <= ends[edges[p]] && ends[edges[p + 1]] <= nnz && sound(X.indices, ends, edges[p], edges[p + 1], n))) {
-        safe = false;
-        return;
-      }
-      std::fill(next(p), next(p) + n, 0);
-      for (std::int64_t k = ends[edges[p]]; k < ends[edges[p + 1]]; k++) next(p)[X.indices[k]]++;
-    });
-    me.barrier.wait();
-    if (!safe) return;
-    if (me.index == 0) {
-      std::int64_t at = 0;
-      for (std::int64_t j = 0; j < n; j++) {
-        indptr[j] = I(at);
-        for (std::int64_t p = 0; p < parts; p++) at += std::exchange(next(p)[j], at);
-      }
-      indptr[n] = I(at);
+  Team team(static_cast<int>(parts));
+  team.each(parts, [&](std::int64_t p) {
+    const I *ends = X.indptr;
+    if (!(0 <= ends[edges[p]] && ends[edges[p + 1]] <= nnz && sound(X.indices, ends, edges[p], edges[p + 1], n))) {
+      safe = false;
+      return;
     }
-    me.barrier.wait();
-    mine([&](std::int64_t p) {
-      for (std::int64_t i = edges[p]; i < edges[p + 1]; i++) {
-        for (std::int64_t k = X.indptr[i]; k < X.indptr[i + 1]; k++) {
-          std::int64_t at = next(p)[X.indices[k]]++;
-          data[at] = X.data[k], indices[at] = I(i);
-        }
-      }
-    });
+    std::fill(next(p), next(p) + n, 0);
+    for (std::int64_t k = ends[edges[p]]; k < ends[edges[p + 1]]; k++) next(p)[X.indices[k]]++;
   });
-  return safe;
+  if (!safe) return false;
+  std::int64_t at = 0;
+  for (std::int64_t j = 0; j < n; j++) {
+    indptr[j] = I(at);
+    for (std::int64_t p = 0; p < parts; p++) at += std::exchange(next(p)[j], at);
+  }
+  indptr[n] = I(at);
+  team.each(parts, [&](std::int64_t p) {
+    for (std::int64_t i = edges[p]; i < edges[p + 1]; i++) {
+      for (std::int64_t k = X.indptr[i]; k < X.indptr[i + 1]; k++) {
+        std::int64_t at = next(p)[X.indices[k]]++;
+        data[at] = X.data[k], indices[at] = I(i);
+      }
+    }
+  });
+  return true;
 }
 
 // --- the projection -------------------------------------------------------------------------------------------------
@@ -378,6 +419,10 @@ inline std::int64_t piece_rows(std::int64_t rows) {
   return std::max(least_piece, (even + 255) / 256 * 256);
 }
 
+inline std::int64_t pieces_of(std::int64_t rows) {
+  return (rows + piece_rows(rows) - 1) / piece_rows(rows);
+}
+
 template <class T>
 Tall<T> rows_of(Tall<T> B, std::int64_t lo, std::int64_t rows, std::int64_t from = 0) {
   return {B.values + lo * B.down + from * B.right, rows, B.columns - from, B.down, B.right};
@@ -391,14 +436,13 @@ Narrow<T> rows_of(Narrow<T> W, std::int64_t lo) {
 // out = B^T W
 template <class T>
 void inner_of_all(const TallProducts<T> &kernels, Tall<T> B, Narrow<const T> W, double *out, int threads) {
-  std::int64_t rows = piece_rows(B.rows), pieces = (B.rows + rows - 1) / rows, size = B.columns * W.columns;
+  std::int64_t rows = piece_rows(B.rows), pieces = pieces_of(B.rows), size = B.columns * W.columns;
   Buffer<double> parts(pieces * size);
-  together(std::int64_t(threads) < pieces ? threads : int(pieces), [&](const Member &me) {
-    me.share(pieces, [&](std::int64_t i) {
-      std::int64_t lo = i * rows;
-      std::fill(parts.get() + i * size, parts.get() + (i + 1) * size, 0.0);
-      kernels.inner(rows_of(B, lo, std::min(rows, B.rows - lo)), rows_of(W, lo), parts.get() + i * size);
-    });
+  Team team(sharing(threads, pieces));
+  team.each(pieces, [&](std::int64_t i) {
+    std::int64_t lo = i * rows;
+    std::fill(parts.get() + i * size, parts.get() + (i + 1) * size, 0.0);
+    kernels.inner(rows_of(B, lo, std::min(rows, B.rows - lo)), rows_of(W, lo), parts.get() + i * size);
   });
   std::fill(out, out + size, 0.0);
   for (std::int64_t i = 0; i < pieces; i++) {
@@ -409,12 +453,11 @@ void inner_of_all(const TallProducts<T> &kernels, Tall<T> B, Narrow<const T> W, 
 // W -= B C
 template <class T>
 void subtract_from_all(const TallProducts<T> &kernels, Tall<T> B, const T *C, Narrow<T> W, int threads) {
-  std::int64_t rows = piece_rows(B.rows), pieces = (B.rows + rows - 1) / rows;
-  together(std::int64_t(threads) < pieces ? threads : int(pieces), [&](const Member &me) {
-    me.share(pieces, [&](std::int64_t i) {
-      std::int64_t lo = i * rows;
-      kernels.subtract(rows_of(B, lo, std::min(rows, B.rows - lo)), C, rows_of(W, lo));
-    });
+  std::int64_t rows = piece_rows(B.rows), pieces = pieces_of(B.rows);
+  Team team(sharing(threads, pieces));
+  team.each(pieces, [&](std::int64_t i) {
+    std::int64_t lo = i * rows;
+    kernels.subtract(rows_of(B, lo, std::min(rows, B.rows - lo)), C, rows_of(W, lo));
   });
 }
 
@@ -474,26 +517,28 @@ constexpr double well_conditioned = 10, resolved = 1e3;
 // sum of those of the first two projections, and `squares` to W^T W. Then makes the columns of W orthonormal, in W and
 // in `next`, and returns true; or returns false if some columns are too short: W is then the projected panel.
 template <class T>
-bool project(const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narrow<T> W, T factor, double twice,
-             double *coefficients, double *squares, Next<T> next, int threads) {
-  std::int64_t rows = piece_rows(B.rows), pieces = (B.rows + rows - 1) / rows, w = W.columns;
+bool project(Team &team, const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narrow<T> W, T factor,
+             double twice, double *coefficients, double *squares, Next<T> next) {
+  std::int64_t rows = piece_rows(B.rows), pieces = pieces_of(B.rows), w = W.columns;
   std::int64_t size = B.columns * w, square = w * w;
   Buffer<double> parts(pieces * size), of_squares(pieces * square), latest(size);
   Buffer<T> rounded(size), combined(square);
   bool again = false, regular = false, one_more = false;
 
   // Sums the coefficients of all pieces for the columns of B from `near_column` on; each thread sums some columns.
-  auto add_up = [&](const Member &me, std::int64_t near_column) {
-    me.share(B.columns - near_column, [&](std::int64_t j) {
-      for (std::int64_t at = (near_column + j) * w; at < (near_column + j + 1) * w; at++) {
+  auto add_up = [&](std::int64_t near_column) {
+    constexpr std::int64_t at_once = 16;
+    team.each((B.columns - near_column + at_once - 1) / at_once, [&](std::int64_t i) {
+      std::int64_t lo = near_column + i * at_once, hi = std::min(B.columns, lo + at_once);
+      for (std::int64_t at = lo * w; at < hi * w; at++) {
         double sum = 0;
-        for (std::int64_t i = 0; i < pieces; i++) sum += parts.get()[i * size + at];
+        for (std::int64_t piece = 0; piece < pieces; piece++) sum += parts.get()[piece * size + at];
         latest.get()[at] = sum, rounded.get()[at] = T(sum);
       }
     });
   };
-  auto for_pieces = [&](const Member &me, auto f) {
-    me.share(pieces, [&](std::int64_t i) {
+  auto for_pieces = [&](auto f) {
+    team.each(pieces, [&](std::int64_t i) {
       std::int64_t lo = i * rows;
       f(i, lo, std::min(rows, B.rows - lo));
     });
@@ -520,19 +565,16 @@ bool project(const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narro
     }
   };
   // Calls `before` for each piece, projects all rows against all of B, and computes the squares of the result.
-  auto project_all = [&](const Member &me, auto before) {
-    for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
+  auto project_all = [&](auto before) {
+    for_pieces([&](std::int64_t i, std::int64_t lo, std::int64_t count) {
       before(lo, count);
       inner(i, lo, count, 0);
     });
-    me.barrier.wait();
-    add_up(me, 0);
-    me.barrier.wait();
-    for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
+    add_up(0);
+    for_pieces([&](std::int64_t i, std::int64_t lo, std::int64_t count) {
       subtract(lo, count, 0);
       measure(i, lo, count);
     });
-    me.barrier.wait();
   };
   // Sets rows of W to W times `combined`, and, in the last step, those of `next`, too.
   auto combine_rows = [&](std::int64_t lo, std::int64_t count, bool last) {
@@ -580,74 +622,149 @@ bool project(const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narro
     }
   };
 
-  together(std::int64_t(threads) < pieces ? threads : int(pieces), [&](const Member &me) {
-    for_pieces(me, [&](std::int64_t i, std::int64_t lo, std::int64_t count) {
-      if (factor != T(1)) {
-        for (std::int64_t r = lo; r < lo + count; r++) {
-          for (std::int64_t c = 0; c < w; c++) W.values[r * W.stride + c] *= factor;
-        }
+  for_pieces([&](std::int64_t i, std::int64_t lo, std::int64_t count) {
+    if (factor != T(1)) {
+      for (std::int64_t r = lo; r < lo + count; r++) {
+        for (std::int64_t c = 0; c < w; c++) W.values[r * W.stride + c] *= factor;
       }
-      inner(i, lo, count, near);
-    });
-    me.barrier.wait();
-    add_up(me, near);
-    me.barrier.wait();
-    if (me.index == 0) {
-      std::fill(coefficients, coefficients + near * w, 0.0);
-      std::copy(latest.get() + near * w, latest.get() + size, coefficients + near * w);
     }
-    project_all(me, [&](std::int64_t lo, std::int64_t count) { subtract(lo, count, near); });
-    if (me.index == 0) {
-      add_squares(squares);
-      for (std::int64_t at = 0; at < size; at++) coefficients[at] += latest.get()[at];
-      for (std::int64_t c = 0; c < w; c++) {
-        double left = squares[c * w + c], taken = 0;
-        for (std::int64_t j = 0; j < B.columns; j++) taken += latest.get()[j * w + c] * latest.get()[j * w + c];
-        again |= left < twice * twice * (left + taken);
-      }
-      if (!again && next.values) judge();
-    }
-    me.barrier.wait();
-    if (again) {
-      project_all(me, [](std::int64_t, std::int64_t) {});
-      if (me.index == 0) {
-        add_squares(squares);
-        if (next.values) judge();
-      }
-      me.barrier.wait();
-    }
-    if (!regular) return;
-    if (one_more) {
-      project_all(me, [&](std::int64_t lo, std::int64_t count) { combine_rows(lo, count, false); });
-      if (me.index == 0) judge_again();
-      me.barrier.wait();
-    }
-    for_pieces(me, [&](std::int64_t, std::int64_t lo, std::int64_t count) { combine_rows(lo, count, true); });
+    inner(i, lo, count, near);
   });
-  return regular;
+  add_up(near);
+  std::fill(coefficients, coefficients + near * w, 0.0);
+  std::copy(latest.get() + near * w, latest.get() + size, coefficients + near * w);
+  project_all([&](std::int64_t lo, std::int64_t count) { subtract(lo, count, near); });
+  add_squares(squares);
+  for (std::int64_t at = 0; at < size; at++) coefficients[at] += latest.get()[at];
+  for (std::int64_t c = 0; c < w; c++) {
+    double left = squares[c * w + c], taken = 0;
+    for (std::int64_t j = 0; j < B.columns; j++) taken += latest.get()[j * w + c] * latest.get()[j * w + c];
+    again |= left < twice * twice * (left + taken);
+  }
+  if (again) {
+    project_all([](std::int64_t, std::int64_t) {});
+    add_squares(squares);
+  }
+  if (next.values) judge();
+  if (!regular) return false;
+  if (one_more) {
+    project_all([&](std::int64_t lo, std::int64_t count) { combine_rows(lo, count, false); });
+    judge_again();
+  }
+  for_pieces([&](std::int64_t, std::int64_t lo, std::int64_t count) { combine_rows(lo, count, true); });
+  return true;
+}
+
+// --- steps ----------------------------------------------------------------------------------------------------------
+
+// Products of diag(columns) X^T diag(weights) X diag(columns).
+template <class T>
+class GramOfScaled final : public Gram<T> {
+ public:
+  GramOfScaled(std::unique_ptr<Gram<T>> inner, const double *columns, std::int64_t n, std::int64_t width)
+      : inner_(std::move(inner)), columns_(columns), n_(n), width_(width), scaled_(n * width) {}
+
+  std::int64_t shares() const override {
+    return inner_->shares();
+  }
+
+  bool multiply(Team &team, Tall<T> V, Narrow<T> Y) override {
+    in_pieces(team, [&](std::int64_t i) {
+      for (std::int64_t c = 0; c < width_; c++) {
+        scaled_.get()[i * width_ + c] = T(columns_[i] * V.values[i * V.down + c * V.right]);
+      }
+    });
+    bool safe = inner_->multiply(team, {scaled_.get(), n_, width_, width_, 1}, Y);
+    in_pieces(team, [&](std::int64_t i) {
+      for (std::int64_t c = 0; c < width_; c++)
+        Y.values[i * Y.stride + c] = T(columns_[i] * Y.values[i * Y.stride + c]);
+    });
+    return safe;
+  }
+
+ private:
+  template <class F>
+  void in_pieces(Team &team, F of_row) {
+    team.each((n_ + rounded_rows - 1) / rounded_rows, [&](std::int64_t i) {
+      for (std::int64_t r = i * rounded_rows; r < std::min(n_, (i + 1) * rounded_rows); r++) of_row(r);
+    });
+  }
+
+  std::unique_ptr<Gram<T>> inner_;
+  const double *columns_;
+  std::int64_t n_, width_;
+  Buffer<T> scaled_;
+};
+
+// A Krylov factorization: see `Factorization` in solvers/krylov.py, whose names these are. B has contiguous columns.
+template <class T>
+struct Krylov {
+  T *B;
+  std::int64_t n, stride;
+  double *H;
+  std::int64_t H_stride, size, width, last;
+  double scale, unit, twice;
+};
+
+struct Taken {
+  std::int64_t steps;
+  double power;        // that divided the last product
+  bool safe, regular;  // indices are inside of the matrix; the last projection left orthonormal columns
+};
+
+// Takes up to `steps` steps; the caller has checked that B has room for them. W is the next block by rows, before and
+// after. Stops after a step whose product has columns that are too short: W is then the projected panel, `squares` its
+// Gram matrix. Single precision products are divided by a power of two, `power`, as `below` and `squares` are.
+template <class T>
+Taken take_steps(Team &team, Gram<T> &G, const TallProducts<T> &kernels, Krylov<T> &F, Narrow<T> W, std::int64_t steps,
+                 double *squares, double *below) {
+  std::int64_t w = F.width;
+  std::vector<double> coefficients((F.size + steps * w) * w);
+  for (std::int64_t taken = 1;; taken++) {
+    if (!G.multiply(team, {W.values, F.n, w, W.stride, 1}, W)) return {taken, 1, false, false};
+    int exponent = 0;
+    std::frexp(F.scale, &exponent);
+    double power = std::is_same<T, float>::value ? std::ldexp(1.0, exponent) : 1.0;
+    std::int64_t old = F.size, end = old + w;
+    Next<T> next{F.B + end * F.stride, F.stride, below, F.unit, F.scale / power};
+    bool regular = project(team, kernels, Tall<T>{F.B, F.n, end, 1, F.stride}, std::max<std::int64_t>(0, old - F.last),
+                           W, T(1 / power), F.twice, coefficients.data(), squares, next);
+    for (std::int64_t c = 0; c < w; c++) {
+      double sum = squares[c * w + c];
+      for (std::int64_t j = 0; j < end; j++) sum += coefficients[j * w + c] * coefficients[j * w + c];
+      F.scale = std::max(F.scale, power * std::sqrt(sum));
+    }
+    for (std::int64_t j = 0; j < end; j++) {
+      for (std::int64_t c = 0; c < w; c++) {
+        double entry = coefficients[j * w + c];
+        if (j >= old) entry = (entry + coefficients[(old + c) * w + j - old]) / 2;
+        F.H[j * F.H_stride + old + c] = F.H[(old + c) * F.H_stride + j] = entry * power;
+      }
+    }
+    F.size = end, F.last = w;
+    if (!regular || taken == steps) return {taken, power, true, regular};
+  }
 }
 
 // B = W Z; the columns of B are contiguous. `minus_Z` has `padded` columns, which fill registers.
 template <class T>
 void combine(const TallProducts<T> &kernels, Narrow<const T> W, std::int64_t rows, const T *minus_Z,
              std::int64_t padded, std::int64_t columns, T *B, std::int64_t stride, int threads) {
-  std::int64_t step = piece_rows(rows), pieces = (rows + step - 1) / step;
+  std::int64_t step = piece_rows(rows), pieces = pieces_of(rows);
   constexpr std::int64_t at_once = 256;
-  int count = std::int64_t(threads) < pieces ? threads : int(pieces);
-  Buffer<T> rooms(count * at_once * padded);
-  together(count, [&](const Member &me) {
-    T *room = rooms.get() + me.index * at_once * padded;
-    me.share(pieces, [&](std::int64_t i) {
-      std::int64_t end = std::min(rows, (i + 1) * step);
-      for (std::int64_t lo = i * step; lo < end; lo += at_once) {
-        std::int64_t here = std::min(at_once, end - lo);
-        std::fill(room, room + here * padded, T(0));
-        kernels.subtract({W.values + lo * W.stride, here, W.columns, W.stride, 1}, minus_Z, {room, padded, padded});
-        for (std::int64_t c = 0; c < columns; c++) {
-          for (std::int64_t r = 0; r < here; r++) B[c * stride + lo + r] = room[r * padded + c];
-        }
+  Buffer<T> rooms(pieces * at_once * padded);
+  Team team(sharing(threads, pieces));
+  team.each(pieces, [&](std::int64_t i) {
+    T *room = rooms.get() + i * at_once * padded;
+    std::int64_t end = std::min(rows, (i + 1) * step);
+    for (std::int64_t lo = i * step; lo < end; lo += at_once) {
+      std::int64_t here = std::min(at_once, end - lo);
+      std::fill(room, room + here * padded, T(0));
+      kernels.subtract({W.values + lo * W.stride, here, W.columns, W.stride, 1}, minus_Z, {room, padded, padded});
+      for (std::int64_t c = 0; c < columns; c++) {
+        for (std::int64_t r = 0; r < here; r++) B[c * stride + lo + r] = room[r * padded + c];
       }
-    });
+    }
   });
 }
 

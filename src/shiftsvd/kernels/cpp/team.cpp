@@ -1,7 +1,10 @@
 #include "team.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
-#include <memory>
+#include <condition_variable>
+#include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -16,10 +19,10 @@
 namespace shiftsvd {
 namespace {
 
-// Most barriers open within this time, and most tasks of a fit start within this time after the one before; waking a
-// sleeping thread takes as long. With 30 microseconds a fit of 3,000 x 2,000 counts in two threads took 1.3 times as
-// long. Endless spinning would take the core of a BLAS worker that spins as well.
-constexpr std::chrono::microseconds patience(200);
+// Helpers spin for this time after the last piece, and then sleep: the next computation of a fit begins within about a
+// millisecond, and waking a helper takes as long. They offer their core to other threads after each round of spinning.
+constexpr std::chrono::microseconds patience(1000);
+constexpr int spins = 64;
 
 void relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -30,83 +33,104 @@ void relax() {
 }
 
 template <class F>
-bool spin_until(F happened) {
-  auto end = std::chrono::steady_clock::now() + patience;
-  do {
-    for (int i = 0; i < 64; i++) {
-      if (happened()) return true;
-      relax();
-    }
-  } while (std::chrono::steady_clock::now() < end);
+bool spin(F happened) {
+  for (int i = 0; i < spins; i++) {
+    if (happened()) return true;
+    relax();
+  }
+  std::this_thread::yield();
   return false;
 }
 
-typedef std::function<void(const Member &)> Task;
+}  // namespace
 
-// Threads that wait for the next task. They are never joined: they sleep until the process ends.
+// Threads that are never joined: they sleep until the process ends.
 class Crew {
  public:
   int start(int wanted) {
     try {
-      while (int(started_) < wanted) {
-        std::thread([this, index = int(started_)] { work(index); }).detach();
+      while (started_ < wanted) {
+        std::thread([this, index = started_] { help(index); }).detach();
         started_++;
       }
     } catch (const std::system_error &) {  // the system cannot start more
     }
-    return started_ < wanted ? started_ : wanted;
+    helpers_.store(std::min(started_, wanted), std::memory_order_relaxed);
+    return helpers_;
   }
 
-  void run(int threads, const Task &task) {
-    Barrier barrier(threads);
-    {
+  void run(std::int64_t pieces, void (*call)(const void *, std::int64_t), const void *work) {
+    // A helper reads these before it takes a piece, and takes none if the ticket has changed since.
+    call_.store(call, std::memory_order_relaxed);
+    work_.store(work, std::memory_order_relaxed);
+    pieces_.store(pieces, std::memory_order_relaxed);
+    ended_.store(0, std::memory_order_relaxed);
+    round_ = (round_ + 1) << 32 >> 32;
+    ticket_.store(round_ << 32 | std::uint64_t(pieces), std::memory_order_seq_cst);
+    if (sleeping_.load(std::memory_order_seq_cst)) {
       std::lock_guard<std::mutex> lock(mutex_);
-      task_ = &task, barrier_ = &barrier, count_ = threads;
-      busy_.store(threads - 1, std::memory_order_relaxed);
-      number_.fetch_add(1, std::memory_order_release);
+      awake_.notify_all();
     }
-    begun_.notify_all();
-    task(Member{0, threads, barrier});
-    auto over = [this] { return busy_.load(std::memory_order_acquire) == 0; };
-    if (spin_until(over)) return;
-    std::unique_lock<std::mutex> lock(mutex_);
-    ended_.wait(lock, over);
+    while (take()) {
+    }
+    while (!spin([&] { return ended_.load(std::memory_order_acquire) == pieces; })) {
+    }
   }
 
  private:
-  void work(int index) {
-    unsigned seen = 0;
+  static std::uint64_t left(std::uint64_t ticket) {
+    return ticket & 0xffffffff;
+  }
+
+  // Takes a piece, unless none is left.
+  bool take() {
+    std::uint64_t ticket = ticket_.load(std::memory_order_acquire);
+    while (left(ticket)) {
+      auto call = call_.load(std::memory_order_relaxed);
+      auto work = work_.load(std::memory_order_relaxed);
+      std::int64_t pieces = pieces_.load(std::memory_order_relaxed);
+      if (ticket_.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acq_rel, std::memory_order_acquire)) {
+        call(work, pieces - std::int64_t(left(ticket)));
+        ended_.fetch_add(1, std::memory_order_release);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void help(int index) {
+    auto idle = std::chrono::steady_clock::now();
+    auto called = [&] { return index < helpers_.load(std::memory_order_relaxed) && left(ticket_.load()); };
     while (true) {
-      auto called = [&] { return number_.load(std::memory_order_acquire) != seen; };
-      std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
-      bool spun = spin_until(called);
-      lock.lock();
-      if (!spun) begun_.wait(lock, called);
-      seen = number_.load(std::memory_order_relaxed);
-      const Task *task = task_;
-      Barrier *barrier = barrier_;
-      int count = count_;
-      lock.unlock();
-      if (index + 1 >= count) continue;
-      (*task)(Member{index + 1, count, *barrier});
-      if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-        lock.lock();
-        ended_.notify_one();
+      if (spin(called)) {
+        while (take()) {
+        }
+        idle = std::chrono::steady_clock::now();
+      } else if (std::chrono::steady_clock::now() - idle > patience) {
+        std::unique_lock<std::mutex> lock(mutex_);
+        sleeping_.fetch_add(1, std::memory_order_seq_cst);
+        awake_.wait(lock, called);
+        sleeping_.fetch_sub(1, std::memory_order_relaxed);
       }
     }
   }
 
   std::mutex mutex_;
-  std::condition_variable begun_, ended_;
-  const Task *task_ = nullptr;
-  Barrier *barrier_ = nullptr;
-  int count_ = 0, started_ = 0;
-  std::atomic<int> busy_{0};
-  std::atomic<unsigned> number_{0};
+  std::condition_variable awake_;
+  // The number of the computation, and how many of its pieces are left.
+  std::atomic<std::uint64_t> ticket_{0};
+  std::atomic<void (*)(const void *, std::int64_t)> call_{nullptr};
+  std::atomic<const void *> work_{nullptr};
+  std::atomic<std::int64_t> pieces_{0}, ended_{0};
+  std::atomic<int> helpers_{0}, sleeping_{0};
+  std::uint64_t round_ = 0;
+  int started_ = 0;
 };
 
-// Idle crews; there are as many crews as tasks ran at once. A child process starts with none, because fork does not
-// copy threads.
+namespace {
+
+// Idle crews; there are as many crews as computations ran at once. A child process starts with none, because fork does
+// not copy threads.
 class Crews {
  public:
   Crew *take() {
@@ -141,32 +165,19 @@ Crews &crews() {
 
 }  // namespace
 
-void Barrier::wait() {
-  if (threads_ == 1) return;
-  unsigned before = phase_.load(std::memory_order_acquire);
-  auto open = [&] { return phase_.load(std::memory_order_acquire) != before; };
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) == threads_ - 1) {
-    arrived_.store(0, std::memory_order_relaxed);
-    std::lock_guard<std::mutex> lock(mutex_);
-    phase_.store(before + 1, std::memory_order_release);
-    opened_.notify_all();
-    return;
-  }
-  if (spin_until(open)) return;
-  std::unique_lock<std::mutex> lock(mutex_);
-  opened_.wait(lock, open);
+Team::Team(int threads) {
+  if (threads <= 1) return;
+  crew_ = crews().take();
+  threads_ = crew_->start(threads - 1) + 1;
 }
 
-void together(int threads, const Task &task) {
-  if (threads <= 1) {
-    Barrier alone(1);
-    task(Member{0, 1, alone});
-    return;
-  }
-  Crews &all = crews();
-  Crew *crew = all.take();
-  crew->run(crew->start(threads - 1) + 1, task);
-  all.give_back(crew);
+Team::~Team() {
+  if (crew_) crews().give_back(crew_);
+}
+
+void Team::run(std::int64_t pieces, void (*call)(const void *, std::int64_t), const void *work) {
+  if (crew_ && pieces > 1) return crew_->run(pieces, call, work);
+  for (std::int64_t i = 0; i < pieces; i++) call(work, i);
 }
 
 }  // namespace shiftsvd

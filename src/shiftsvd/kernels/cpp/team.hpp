@@ -1,42 +1,38 @@
-// Threads that share one task: each runs the same function, and they wait for each other at barriers.
+// Threads that share the pieces of a computation.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
-#include <functional>
-#include <mutex>
+#include <cstdint>
+#include <type_traits>
 
 namespace shiftsvd {
 
-// `wait` spins for some microseconds, in which most barriers open, and then sleeps, because the other threads may have
-// no core.
-class Barrier {
+class Crew;
+
+// Threads that help the calling one. Only the calling thread follows the computation; the others take pieces. So a
+// helper that wakes up late, or whose core is taken, delays nothing but the piece that it has begun.
+class Team {
  public:
-  explicit Barrier(int threads) : threads_(threads) {}
-  void wait();
+  // Of `threads` threads, including the calling one, or fewer if the system cannot start more.
+  explicit Team(int threads);
+  ~Team();
+  Team(const Team &) = delete;
+
+  int threads() const {
+    return threads_;
+  }
+
+  // Calls f(i) for each i < pieces, in any thread, and returns after the last call. f must not throw, and the results
+  // must not depend on the thread or on the order of the calls.
+  template <class F>
+  void each(std::int64_t pieces, F f) {
+    run(pieces, [](const void *work, std::int64_t i) { (*static_cast<const F *>(work))(i); }, &f);
+  }
 
  private:
-  const int threads_;
-  std::atomic<int> arrived_{0};
-  std::atomic<unsigned> phase_{0};
-  std::mutex mutex_;
-  std::condition_variable opened_;
+  void run(std::int64_t pieces, void (*call)(const void *, std::int64_t), const void *work);
+
+  Crew *crew_ = nullptr;
+  int threads_ = 1;
 };
-
-// One of `count` threads that share a task.
-struct Member {
-  int index, count;
-  Barrier &barrier;
-
-  // Calls f(i) for this thread's share of 0..pieces-1, which is the same in each call.
-  template <class F>
-  void share(std::int64_t pieces, F f) const {
-    for (std::int64_t i = index; i < pieces; i += count) f(i);
-  }
-};
-
-// Runs `task` in `threads` threads, including the calling one, or in fewer if the system cannot start more. The task
-// must not throw, and its results must not depend on the number of threads.
-void together(int threads, const std::function<void(const Member &)> &task);
 
 }  // namespace shiftsvd
