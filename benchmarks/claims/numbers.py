@@ -18,7 +18,6 @@ MEASURED = re.compile(
 )
 ARITHMETIC, SETTING = "arithmetic", "a setting"
 
-
 class Claim(NamedTuple):
     """A passage of a page, and where its numbers come from."""
 
@@ -27,11 +26,9 @@ class Claim(NamedTuple):
     ends: str
     source: str
 
-
 def script(name: str) -> str:
     """How a script of this folder is run."""
     return f"python -m benchmarks.{name}"
-
 
 CLAIMS = [
     Claim("README.md", "You give a tolerance", "tol=1e-4", SETTING),
@@ -80,12 +77,6 @@ CLAIMS = [
     Claim("docs/guide/cluster.rst", "each chunk should take at least", "1,000 seconds", ARITHMETIC),
     Claim("docs/guide/gpu.rst", "at least 0.52 %", "entries are stored", SETTING),
     Claim("docs/guide/gpu.rst", "50 components, data on the GPU", "102 GB at its peak", script("device")),
-    Claim(
-        "src/shiftsvd/scanpy/docs/genes.rst",
-        "agree with those of scikit-misc to 1e-13",
-        "1e-13",
-        script("peers.companions newest"),
-    ),
     Claim("docs/guide/solvers.rst", "With probability at least 1 - 1e-9", "1 - 1e-9", SETTING),
     Claim("docs/guide/solvers.rst", "this interval is at most 5 %", "5 % wide", SETTING),
     Claim(
@@ -111,7 +102,6 @@ CLAIMS = [
 # Pages of an extension go with it.
 CLAIMS = [claim for claim in CLAIMS if (ROOT / claim.page).parent.is_dir()]
 
-
 def pages() -> list[Path]:
     """The README and the pages that are written by hand."""
     docs = ROOT / "docs"
@@ -122,7 +112,6 @@ def pages() -> list[Path]:
         *sorted(docs.glob("migrate/*.rst")),
         *sorted((ROOT / "src" / "shiftsvd").glob("*/docs/*.rst")),
     ]
-
 
 def prose(page: Path) -> str:
     """What a page says, in one line, without its examples of code."""
@@ -136,14 +125,12 @@ def prose(page: Path) -> str:
     text = re.sub(r"``[^`]*``", "``", text)
     return " ".join(text.split())
 
-
 def unclaimed(page: Path) -> list[str]:
     """Numbers of a page that no claim covers, with the words around them."""
     text, name = prose(page), str(page.relative_to(ROOT))
     spans = [span(text, claim) for claim in CLAIMS if claim.page == name]
     found = [match for match in MEASURED.finditer(text) if not any(a <= match.start() < b for a, b in spans)]
     return [text[max(0, match.start() - 60) : match.end() + 40] for match in found]
-
 
 def span(text: str, claim: Claim) -> tuple[int, int]:
     """Where a passage begins and ends; an error if it is not there any more."""
@@ -153,13 +140,11 @@ def span(text: str, claim: Claim) -> tuple[int, int]:
         raise LookupError(f"{claim.page} no longer says '{claim.begins} ... {claim.ends}'")
     return begin, end + len(claim.ends)
 
-
 def main() -> None:
     """The table, as Markdown."""
     print("| Page | Passage | Printed by |\n|---|---|---|")
     for claim in CLAIMS:
         print(f"| {claim.page} | {claim.begins} ... {claim.ends} | {claim.source} |")
-
 
 if __name__ == "__main__":
     main()
