@@ -18,6 +18,7 @@ MEASURED = re.compile(
 )
 ARITHMETIC, SETTING = "arithmetic", "a setting"
 
+
 class Claim(NamedTuple):
     """A passage of a page, and where its numbers come from."""
 
@@ -26,9 +27,11 @@ class Claim(NamedTuple):
     ends: str
     source: str
 
+
 def script(name: str) -> str:
     """How a script of this folder is run."""
     return f"python -m benchmarks.{name}"
+
 
 CLAIMS = [
     Claim("README.md", "You give a tolerance", "tol=1e-4", SETTING),
@@ -102,6 +105,7 @@ CLAIMS = [
 # Pages of an extension go with it.
 CLAIMS = [claim for claim in CLAIMS if (ROOT / claim.page).parent.is_dir()]
 
+
 def pages() -> list[Path]:
     """The README and the pages that are written by hand."""
     docs = ROOT / "docs"
@@ -112,6 +116,7 @@ def pages() -> list[Path]:
         *sorted(docs.glob("migrate/*.rst")),
         *sorted((ROOT / "src" / "shiftsvd").glob("*/docs/*.rst")),
     ]
+
 
 def prose(page: Path) -> str:
     """What a page says, in one line, without its examples of code."""
@@ -125,12 +130,14 @@ def prose(page: Path) -> str:
     text = re.sub(r"``[^`]*``", "``", text)
     return " ".join(text.split())
 
+
 def unclaimed(page: Path) -> list[str]:
     """Numbers of a page that no claim covers, with the words around them."""
     text, name = prose(page), str(page.relative_to(ROOT))
     spans = [span(text, claim) for claim in CLAIMS if claim.page == name]
     found = [match for match in MEASURED.finditer(text) if not any(a <= match.start() < b for a, b in spans)]
     return [text[max(0, match.start() - 60) : match.end() + 40] for match in found]
+
 
 def span(text: str, claim: Claim) -> tuple[int, int]:
     """Where a passage begins and ends; an error if it is not there any more."""
@@ -140,11 +147,13 @@ def span(text: str, claim: Claim) -> tuple[int, int]:
         raise LookupError(f"{claim.page} no longer says '{claim.begins} ... {claim.ends}'")
     return begin, end + len(claim.ends)
 
+
 def main() -> None:
     """The table, as Markdown."""
     print("| Page | Passage | Printed by |\n|---|---|---|")
     for claim in CLAIMS:
         print(f"| {claim.page} | {claim.begins} ... {claim.ends} | {claim.source} |")
+
 
 if __name__ == "__main__":
     main()
