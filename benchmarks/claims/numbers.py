@@ -88,7 +88,7 @@ CLAIMS = [
         "agree to 1e-14",
         script("peers.companions fields"),
     ),
-    Claim("docs/migrate/from_irlba.rst", "The 50 variances agree", "agree to 4e-11", script("peers.irlba")),
+    Claim("docs/migrate/from_irlba.rst", "At a tolerance of 1e-9", "agree to 4e-11", script("peers.irlba")),
     Claim(
         "src/shiftsvd/genetics/docs/genotypes.rst",
         "Scores from 10 % of the variants",
