@@ -36,7 +36,7 @@ def script(name: str) -> str:
 CLAIMS = [
     Claim("README.md", "You give a tolerance", "tol=1e-4", SETTING),
     Claim("README.md", "where 1 % are stored", "numbers", ARITHMETIC),
-    Claim("README.md", "50 components of 60,000 x 2,000", "| 8.09 | 175 | 4e-04 |", "make bench ROWS=counts"),
+    Claim("README.md", "50 components of 60,000 x 2,000", "below 1e-4", "make bench ROWS=counts"),
     Claim(
         "docs/recipes.rst", "Among 8,000 articles of Wikipedia", "tf-idf found 89.0 %", script("claims.centred_text")
     ),
@@ -51,14 +51,12 @@ CLAIMS = [
         'make bench ROWS="atlas genes words tfidf pixels"',
     ),
     Claim("docs/measurements.rst", "The fastest other package", "on small dense data", script("claims.middle")),
-    Claim("docs/measurements.rst", "Small dense data take", "1,797 x 64", script("claims.small")),
     Claim(
         "docs/measurements.rst",
         "50 components of Pearson residuals",
         "22 s and 0.8 GB",
         script("claims.transforms file --peer"),
     ),
-    Claim("docs/measurements.rst", "The largest relative error of ten", '"6e-07" Memory', script("claims.off_centre")),
     Claim("docs/capabilities.rst", "whose default is machine precision", "cannot be changed", SETTING),
     Claim("docs/tutorial.rst", "For larger data the error is at most", "names the components", "make test"),
     Claim("docs/tutorial.rst", "The first component has 99.82 %", "the variance", "make test"),
@@ -77,50 +75,25 @@ CLAIMS = [
     Claim("docs/how_it_works.rst", "The rounding error of a vector is", "of its residual", SETTING),
     Claim("src/shiftsvd/scanpy/docs/cells.rst", "singular value is at most", "for the command", SETTING),
     Claim("src/shiftsvd/scanpy/docs/cells.rst", "by default 10 %", "selected genes", SETTING),
-    Claim("src/shiftsvd/scanpy/docs/cells.rst", "difference of a variance was 1e-8", "1e-8", script("claims.cells")),
     Claim("docs/guide/centring.rst", "a matrix of a million rows", "it is centred", ARITHMETIC),
     Claim("docs/guide/centring.rst", "more than 99 % full", "at most 99 % full", SETTING),
-    Claim("docs/guide/cluster.rst", "(15 MB for", "15 MB", ARITHMETIC),
     Claim("docs/guide/cluster.rst", "each chunk should take at least", "1,000 seconds", ARITHMETIC),
-    Claim("docs/guide/cluster.rst", "about ten for 50 components", "of counts", script("cluster.fits")),
     Claim("docs/guide/gpu.rst", "at least 0.52 %", "entries are stored", SETTING),
     Claim("docs/guide/gpu.rst", "50 components, data on the GPU", "102 GB at its peak", script("device")),
-    Claim("docs/guide/counts.rst", "which would take 16 GB", "2,000 genes", ARITHMETIC),
-    Claim(
-        "src/shiftsvd/scanpy/docs/genes.rst",
-        "agree with those of scikit-misc to 1e-13",
-        "1e-13",
-        script("peers.companions newest"),
-    ),
     Claim("docs/guide/solvers.rst", "With probability at least 1 - 1e-9", "1 - 1e-9", SETTING),
     Claim("docs/guide/solvers.rst", "this interval is at most 5 %", "5 % wide", SETTING),
-    Claim(
-        "src/shiftsvd/xarray/docs/fields.rst",
-        "On fields that come with the package eofs",
-        "and maps to 7e-7",
-        script("claims.fields"),
-    ),
     Claim(
         "src/shiftsvd/xarray/docs/from_eofs.rst",
         "On the fields that come with eofs",
         "agree to 1e-14",
         script("peers.companions fields"),
     ),
-    Claim("docs/migrate/from_irlba.rst", "On simulated counts of 5,000 cells", "agree to 4e-11", script("peers.irlba")),
+    Claim("docs/migrate/from_irlba.rst", "At a tolerance of 1e-9", "agree to 4e-11", script("peers.irlba")),
     Claim(
         "src/shiftsvd/genetics/docs/genotypes.rst",
         "Scores from 10 % of the variants",
         "for 100 x 30,000",
         script("claims.projection"),
-    ),
-    Claim(
-        "src/shiftsvd/scanpy/docs/from_scanpy.rst", "50 components to 1e-4", "some steps more", script("claims.middle")
-    ),
-    Claim(
-        "src/shiftsvd/scanpy/docs/from_scanpy.rst",
-        "For 50 components expect some 25 reads",
-        "about 25 times",
-        script("claims.transforms file --peer"),
     ),
     Claim(
         "src/shiftsvd/scanpy/docs/from_scanpy.rst",

@@ -270,7 +270,7 @@ def faults(folder: Path) -> dict[str, tuple[Sequence[Path], str, str]]:
         "other samples": (
             [a, file("d", X, named("t", 0, M), named("g", 0, N))],
             "columns",
-            r"d.npz must have the samples of .*a.npz, but lacks s0, s1, s2 and 437 more\.$",
+            r"d.npz must have the samples of .*a.npz, but lacks s0, s1, s2 and 437 more\. Keep the samples that all ",
         ),
         "other size": (
             [a, write(folder / "e.npy", X[:, 1:])],

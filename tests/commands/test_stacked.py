@@ -108,7 +108,10 @@ def test_samples_of_chromosomes_are_checked(chromosomes: tuple[list[Path], Path]
     other = write(tmp_path / "other.bed", G, **sids, **{name: a.tolist() for name, a in people.items()})
     result = invoke("fit", paths[0], other, *usual)
     assert result.exit_code == 1
-    assert result.stderr == f"Error: {other} must have the samples of {paths[0]}, but lacks person5.\n"
+    said = (
+        f"Error: {other} must have the samples of {paths[0]}, but lacks person5. Keep the samples that all files have."
+    )
+    assert result.stderr == f"{said}\n"
     result = invoke("fit", paths[0], other, "--stack", "rows", "-k", 2)
     assert result.exit_code == 1
     assert "Merge them with plink2" in result.stderr

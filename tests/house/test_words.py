@@ -43,3 +43,10 @@ def test_the_catalogue_sees_messages_and_help() -> None:
 @pytest.mark.parametrize("said", ["which is told by its name", "They were told"])
 def test_phrases_are_found_in_every_tense(said: str) -> None:
     assert pattern(("be told",)).search(said)
+
+
+def test_messages_about_damaged_files_name_a_remedy() -> None:
+    spoken = (each for file in files() for each in messages(file) if each[1] in ("raise", "warn", "Refused"))
+    damaged = [said for _, _, said in spoken if re.search("is (damaged|truncated)", said)]
+    assert damaged
+    assert [said for said in damaged if not re.search("again|repeated|_limit", said)] == []

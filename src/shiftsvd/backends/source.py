@@ -92,7 +92,7 @@ def inside_rows_of(source: RowSource, lo: int, hi: int) -> csr_array | np.ndarra
 def outside(X: CSR, name: str, lo: int) -> ValueError:
     return ValueError(
         f"{name}: column indices of the rows from {lo} on must be in 0..{X.shape[1] - 1}, "
-        f"got {X.indices.min()}..{X.indices.max()}. The file is damaged."
+        f"got {X.indices.min()}..{X.indices.max()}. The file is damaged. Write it again."
     )
 
 

@@ -95,7 +95,7 @@ class VariantFile(ABC):
         return Variant(chromosome, position, name, first, second, np.clip(dosages, 0, _DIPLOID))
 
     def refuse(self, name: str, rule: str) -> NoReturn:
-        raise ValueError(f"{self.path}, variant {name}: must have {rule}")
+        raise ValueError(f"{self.path}, variant {name}: must have {rule}. Correct or remove this variant.")
 
     def count(self, where: npt.NDArray[np.bool_], what: str) -> None:
         if count := int(np.count_nonzero(where)):

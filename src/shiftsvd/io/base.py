@@ -244,7 +244,8 @@ def refuse_key(path: Path, key: str | None) -> None:
 
 def plausible_shape(path: Path | str, shape: Sequence[int], memory_limit: int | str | None) -> None:
     if len(shape) != 2 or min(shape) < 1:
-        raise ValueError(f"{path} must hold a matrix of at least one row and one column, got shape {tuple(shape)}")
+        rule = "must hold a matrix of at least one row and one column"
+        raise ValueError(f"{path} {rule}, got shape {tuple(shape)}. Check that the file is complete.")
     bounded(path, 8 * sum(int(size) for size in shape), memory_limit)
 
 

@@ -94,7 +94,7 @@ def _places(path: Path, types: Labels, chosen: list[str] | None, usual: str | No
         return np.arange(len(types))
     names = [usual or ""] if chosen is None else chosen
     if unknown := [name for name in names if name.casefold() not in there]:
-        have = f"It has {_counted(Counter(types.tolist()))}."
+        have = f"It has {_counted(Counter(types.tolist()))}. Choose one of these types."
         raise ValueError(f"{path} has no features of type {', '.join(map(repr, unknown))}. {have}")
     return np.flatnonzero(np.isin(types, [there[name.casefold()] for name in names]))
 

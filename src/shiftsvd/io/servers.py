@@ -25,6 +25,7 @@ _PIECE: Final = 2**16  # bytes read from a socket at once
 _LARGEST: Final = 2**31  # bytes of an object that is read whole: a chunk, or metadata
 METADATA: Final = (".zmetadata", "zarr.json", ".zgroup", ".zarray")  # files that make a folder of a server a Zarr one
 _TAGS: Final = ["ETag", "etag", "LastModified", "last_modified", "generation", "version", "mtime", "updated", "created"]
+_DOWNLOAD: Final = "Download the file, and pass its path."
 _BUSY: Final = (408, 425, 429, 500, 502, 503, 504)
 
 
@@ -201,7 +202,9 @@ class Http(Server):
         except (requests.ConnectionError, requests.exceptions.ChunkedEncodingError, urllib3.exceptions.HTTPError) as e:
             causes = list(_causes(e))
             if any(isinstance(each, urllib3.exceptions.NameResolutionError) for each in causes):
-                raise failed(address, "cannot be read: the name of the server is unknown (DNS).") from None
+                raise failed(
+                    address, "cannot be read: the name of the server is unknown (DNS). Check the address."
+                ) from None
             refused = urllib3.exceptions.NewConnectionError  # in urllib3 2 a subclass of TimeoutError
             if any(
                 isinstance(each, urllib3.exceptions.TimeoutError) and not isinstance(each, refused) for each in causes
@@ -226,7 +229,7 @@ class Http(Server):
             raise failed(address, f"cannot be read: the server answers {shown}. {remedy}", PermissionError)
         if code in _BUSY:
             raise _AgainError(f"cannot be read: the server answers {shown}")
-        raise failed(address, f"cannot be read: the server answers {shown}.")
+        raise failed(address, f"cannot be read: the server answers {shown}. {_DOWNLOAD}")
 
     def _body(self, address: str, answer: Any, expected: int | None) -> bytes:
         most = _LARGEST if expected is None else expected
@@ -239,7 +242,9 @@ class Http(Server):
                     raise failed(address, slow)
                 since, mark = time.monotonic(), len(body)
         if len(body) > most:
-            raise failed(address, f"cannot be read: the server sends more than the {most:,} bytes requested.")
+            raise failed(
+                address, f"cannot be read: the server sends more than the {most:,} bytes requested. {_DOWNLOAD}"
+            )
         if expected is not None and len(body) < expected:
             raise _AgainError(f"cannot be read: the server sent {len(body):,} of {expected:,} bytes")
         return bytes(body)
@@ -248,7 +253,9 @@ class Http(Server):
 def _total(address: str, answer: Any) -> int:
     found = re.fullmatch(r"bytes \*/(\d+)", answer.headers.get("Content-Range", ""))
     if found is None:
-        raise failed(address, "cannot be read: the server answers 416 (range) without the size of the file.")
+        raise failed(
+            address, f"cannot be read: the server answers 416 (range) without the size of the file. {_DOWNLOAD}"
+        )
     return int(found[1])
 
 
@@ -256,21 +263,23 @@ def _span(address: str, answer: Any, lo: int, hi: int | None, *, asked: bool) ->
     # First byte, end and total of an answer; end and total are None for a whole object of unknown length.
     packed, length = answer.headers.get("Content-Encoding", "identity"), answer.headers.get("Content-Length", "")
     if packed not in ("identity", ""):
-        raise failed(address, f"cannot be read: the server compresses its answers ({packed!r}) unasked.")
+        raise failed(address, f"cannot be read: the server compresses its answers ({packed!r}) unasked. {_DOWNLOAD}")
     declared = int(length) if re.fullmatch(r"\d{1,18}", length) else None
     if answer.status_code == 200:
         if lo == 0 and not (asked and (declared is None or hi is None or declared > hi)):
             return 0, declared, declared
         whole = "cannot be read by parts: the server answers requests of ranges with the whole file."
-        raise failed(address, f"{whole} Download the file, and pass its path.")
+        raise failed(address, f"{whole} {_DOWNLOAD}")
     given = answer.headers.get("Content-Range", "")
     found = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", given)
     if found is None:
-        raise failed(address, f"cannot be read: Content-Range must be 'bytes FIRST-LAST/SIZE', got {given[:80]!r}.")
+        raise failed(
+            address, f"cannot be read: Content-Range must be 'bytes FIRST-LAST/SIZE', got {given[:80]!r}. {_DOWNLOAD}"
+        )
     first, end, total = int(found[1]), int(found[2]) + 1, int(found[3])
     if (first, end) != (lo, total if hi is None else min(hi, total)) or declared not in (None, end - first):
         wanted = f"{lo:,}-{'' if hi is None else f'{hi - 1:,}'}"
-        raise failed(address, f"cannot be read: bytes {wanted} were requested, the server sent {given!r}.")
+        raise failed(address, f"cannot be read: bytes {wanted} were requested, the server sent {given!r}. {_DOWNLOAD}")
     return first, end, total
 
 

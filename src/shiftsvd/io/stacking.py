@@ -205,7 +205,7 @@ def _order(
             remedy = (
                 (" Use ", Setting("join", "inner"), " to keep the common features.", *other_names)
                 if what == "features"
-                else ()
+                else (f" Keep the {what} that all files have.",)
             )
             raise Refused(f"{path} must have the {what} of {first}, but {verb} {missing}.", *remedy)
     if len(known) != len(names) or len(set(names.tolist())) < len(names):

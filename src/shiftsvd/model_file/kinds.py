@@ -77,9 +77,8 @@ def _is(value: Any, hint: Any, any_text: bool) -> bool:
 def check_finite(name: str, value: Any) -> None:
     array = np.asarray(value)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(
-            f"{name} must be finite, got {plural(int((~np.isfinite(array)).sum()), 'NaN or infinite value')}"
-        )
+        got = plural(int((~np.isfinite(array)).sum()), "NaN or infinite value")
+        raise ValueError(f"{name} must be finite, got {got}. Fit the model again.")
 
 
 # ---- arrays and numbers, by sizes that must agree

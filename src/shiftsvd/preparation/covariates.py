@@ -330,7 +330,7 @@ def _design(values: Any, m: int) -> Panel:
         raise Refused(covariates, f" must be a numeric array of shape ({m}, p) or ({m},), {got}")
     C = C.astype(np.result_type(C, np.float64))
     if bad := int((~np.isfinite(C)).sum()):
-        raise Refused(covariates, f" must be finite, got {plural(bad, 'NaN or infinite value')}")
+        raise Refused(covariates, f" must be finite, got {plural(bad, 'NaN or infinite value')}. Replace these values.")
     for size in np.abs(C).max(axis=0, initial=0):
         check_size("covariates", float(size))
     return C

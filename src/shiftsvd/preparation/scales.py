@@ -22,7 +22,9 @@ def finite_vector(name: str, values: Any, size: int, per: str) -> Vector:
         raise Refused(Setting(name), f" must be a numeric vector with one entry per {per}, {shape}")
     vector = vector.astype(np.result_type(vector, np.float64))  # a copy, which the caller cannot change
     if bad := int((~np.isfinite(vector)).sum()):
-        raise Refused(Setting(name), f" must be finite, got {plural(bad, 'NaN or infinite value')}")
+        raise Refused(
+            Setting(name), f" must be finite, got {plural(bad, 'NaN or infinite value')}. Replace these values."
+        )
     return vector
 
 

@@ -119,7 +119,9 @@ class PackedArray:
         for part, (array, wanted) in lengths.items():
             if array.shape != (wanted,):
                 got = " x ".join(f"{size:,}" for size in array.shape)
-                raise ValueError(f"{self.name}_{part} must have the length {wanted:,}, got {got}. The file is damaged.")
+                raise ValueError(
+                    f"{self.name}_{part} is damaged: it must have the length {wanted:,}, got {got}. Write it again."
+                )
         for lo in range(0, count, _AT_ONCE):
             edges = self._edges(lo, min(lo + _AT_ONCE, count))
             steps = np.diff(edges)
@@ -198,7 +200,8 @@ def read_group(path: Path, key: str | None, memory_limit: int | str | None) -> O
                 raise ValueError(f"{path}:{key} is damaged: it has no {name!r}. Write it again.")
             node = tree.lazy(group[name])
             if np.dtype(node.dtype).kind != dtype.kind or len(node.shape) != 1:
-                raise ValueError(f"{path}:{key}/{name} must be a flat array of {dtype}, got {node.dtype}.")
+                rule = f"must be a flat array of {dtype}"
+                raise ValueError(f"{path}:{key}/{name} is damaged: it {rule}, got {node.dtype}. Write it again.")
             return node
 
         def names(name: str, size: int) -> Labels | None:

@@ -172,7 +172,9 @@ def _lines_of(path: Path, count: int, memory_limit: int | str | None) -> Fields:
     fields = _fields(path, count, memory_limit)
     if len(fields) != count:
         got = f"more than {count:,}" if len(fields) > count else f"{len(fields):,}"
-        raise ValueError(f"{path} must have {count:,} lines, the dimension of the matrix in its folder, got {got}")
+        raise ValueError(
+            f"{path} must have {count:,} lines, the dimension of the matrix in its folder, got {got}. Copy both again."
+        )
     return fields
 
 

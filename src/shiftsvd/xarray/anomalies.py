@@ -376,7 +376,7 @@ class Anomalies:
                 units = {"units": f"{units['units']} day-1"}
             elif self.regressors.dated:  # one attribute cannot hold two units
                 units = {}
-            per = {"long_name": "change by 1 of the covariate, by a day of times"} | units
+            per = {"long_name": "change per unit of the covariate, per day for times"} | units
             found["slopes"] = field.in_space(removed.slopes, names, per)
             found["covariate_means"] = DataArray(removed.centre, dims="covariate")
             known = {"dates": " ".join(self.regressors.dated)}  # so that `project` refuses times that were not decoded

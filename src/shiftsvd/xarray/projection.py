@@ -200,7 +200,8 @@ def _scores_by_product(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
             'values there in the fit. Fill them, or add missing="mean" to the settings of the fit (in pca also "em").'
         )
     if count := int(found["infinite"]):
-        raise ValueError(f"da must be finite in all cells of the components, got {plural(count, 'infinite value')}")
+        got = plural(count, "infinite value")
+        raise ValueError(f"da must be finite in all cells of the components, got {got}. Replace these values.")
     scores[~rows] = np.nan
     return np.asarray(scores)
 

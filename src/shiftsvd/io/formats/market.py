@@ -150,7 +150,8 @@ def _header(path: Path, stream: IO[bytes]) -> _Header:
     banner = stream.readline(_HEADER).decode("ascii", "replace").lower().split()
     if len(banner) < 3 or banner[0] != "%%matrixmarket" or banner[2] not in ("coordinate", "array"):
         raise ValueError(
-            f"{path} is not a MatrixMarket file: it must begin with '%%MatrixMarket matrix coordinate' (or array)"
+            f"{path} is not a MatrixMarket file: it must begin with '%%MatrixMarket matrix coordinate' (or array). "
+            "Write it with scipy.io.mmwrite."
         )
     left, count = _HEADER, 1
     while line := stream.readline(left):

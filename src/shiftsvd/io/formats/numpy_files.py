@@ -141,7 +141,7 @@ def _sparse(path: Path, archive: Any, members: dict[str, Any], memory_limit: int
     plausible_shape(path, [int(size) for size in shape], memory_limit)
     for name in _PLACES & members.keys():
         if members[name][1].kind not in "iu":
-            raise ValueError(f"{path} is damaged: its {name} must be integers, got {members[name][1]}")
+            raise ValueError(f"{path} is damaged: its {name} must be integers, got {members[name][1]}. Save it again.")
     matrix: Any = sparse.load_npz(path)
     if kind in ("csr", "csc", "bsr"):
         matrix.check_format(full_check=True)  # a conversion would read outside the arrays for invalid indices
@@ -170,5 +170,7 @@ def _names(
         return None
     names = archive[_NAMES[axis]]
     if names.shape != (shape[axis],):
-        raise ValueError(f"{path}: {_NAMES[axis]} must have {shape[axis]} entries, got shape {names.shape}")
+        raise ValueError(
+            f"{path}: {_NAMES[axis]} must have {shape[axis]} entries, got shape {names.shape}. Save it again."
+        )
     return labels(path, names.astype(np.str_).tolist(), memory_limit)

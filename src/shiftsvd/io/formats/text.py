@@ -55,7 +55,10 @@ def _without_mark(path: Path, begin: bytes) -> str:
         return "utf-8"
     even, odd = begin[::2].count(0), begin[1::2].count(0)
     if max(even, odd) < len(begin) // 4:
-        raise Refused(f"{path} contains zero bytes. It is not a text file.")
+        said = (
+            f"{path} contains zero bytes, so it is not a text file in UTF-8. Save it as CSV, or name its encoding with "
+        )
+        raise Refused(said, Setting("encoding"), ".")
     return f"utf-16-{'le' if odd > even else 'be'}"
 
 

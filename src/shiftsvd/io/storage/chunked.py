@@ -148,10 +148,14 @@ def csr_rows(
     for part, array in parts.items():
         kinds = "fciub" if part == "data" else "iu"
         if len(array.shape) != 1 or np.dtype(array.dtype).kind not in kinds:
-            raise ValueError(f"{name}: {part} must be a flat array, got shape {array.shape} of {array.dtype}")
+            got = f"{array.dtype} of shape {array.shape}"
+            raise ValueError(
+                f"{name} is damaged: {part} must be a flat array of numbers, got {got}. Write the file again."
+            )
         check_size(f"{name}/{part}", path, array, memory_limit)
     if indptr.shape[0] != shape[0] + 1:
-        raise ValueError(f"{name}: indptr must have {shape[0] + 1:,} entries, got {indptr.shape[0]:,}")
+        rule = f"indptr must have {shape[0] + 1:,} entries"
+        raise ValueError(f"{name} is damaged: {rule}, got {indptr.shape[0]:,}. Write the file again.")
     with reading(name):
         starts = np.asarray(indptr[0 : shape[0] + 1]).astype(np.int64)
     if starts[0] != 0 or np.any(starts[1:] < starts[:-1]):
