@@ -313,6 +313,27 @@ FAULTS = (
         "kernels/test_steps.py",
     ),
     fault(
+        "the scales of the columns in steps of one call (C++)",
+        "kernels/cpp/steps.hpp",
+        "Y.values[i * Y.stride + c] = T(columns_[i] * Y.values[i * Y.stride + c]);",
+        "Y.values[i * Y.stride + c] = T(1 * Y.values[i * Y.stride + c]);",
+        "solvers/test_steps_in_one_call.py",
+    ),
+    fault(
+        "the columns of the block before, in steps of one call (C++)",
+        "kernels/cpp/steps.hpp",
+        "F.size = end, F.last = w;",
+        "F.size = end, F.last = 0;",
+        "solvers/test_steps_in_one_call.py",
+    ),
+    fault(
+        "the passes of steps in one call",
+        "solvers/problem.py",
+        "for _ in range(count):\n            self.budget.spend(self.reads, columns)",
+        "self.budget.spend(self.reads, columns)",
+        "solvers/test_steps_in_one_call.py",
+    ),
+    fault(
         "the sums of chunks before, on a card",
         "backends/device/chunks.cu",
         "first ? double(z.v[i]) : sum[i] + double(z.v[i])",

@@ -157,9 +157,10 @@ def subtract(X: Array, L: Array, Rt: Array, dtype: npt.DTypeLike) -> Array:
 
 
 def inner(B: Array, W: Array, n_threads: int = 1) -> Array:
-    padded = _padded_to_registers(W)
-    out = np.empty((B.shape[1], padded.shape[1]))
-    _compiled.inner(B, padded, out, n_threads)
+    if not (_has_contiguous_rows(W) or _has_contiguous_rows(W.T)):
+        W = np.array(W, order="C")  # also where one row or column has other strides
+    out = np.empty((B.shape[1], _register_columns(W)))
+    _compiled.inner(B, W, out, n_threads)
     return out[:, : W.shape[1]]
 
 
@@ -220,12 +221,18 @@ def _has_contiguous_rows(W: Array) -> bool:
 
 
 def _padded_to_registers(W: Array) -> Array:
-    lanes = _compiled.register_bytes // W.itemsize
-    if W.shape[1] % lanes == 0 and _has_contiguous_rows(W):
+    columns = _register_columns(W)
+    if W.shape[1] == columns and _has_contiguous_rows(W):
         return W
-    padded = np.zeros((W.shape[0], -(-W.shape[1] // lanes) * lanes), W.dtype)
+    padded = np.zeros((W.shape[0], columns), W.dtype)
     padded[:, : W.shape[1]] = W
     return padded
+
+
+# Columns of W, and those that fill its last register.
+def _register_columns(W: Array) -> int:
+    lanes = int(_compiled.register_bytes) // W.itemsize
+    return -(-int(W.shape[1]) // lanes) * lanes
 
 
 def total(parts: list[Groups], before: Array | None, L: Array, C: Array, rows: Range, Y: Array) -> None:

@@ -168,7 +168,7 @@ def check(
     converged = worst <= (1 if G.precise else constants.WITH_ROUNDING)
     if is_last or converged or stuck:
         return ritz, Stop.SPENT if is_last else Stop.CONVERGED if converged else Stop.STUCK
-    return ritz, Continue(steps_to_go(history))
+    return ritz, Continue(steps_to_go(history, G.step_taker is not None))
 
 
 @np.errstate(over="ignore")  # of values that are 0
@@ -192,14 +192,17 @@ def is_stuck(ritz: Ritz, errors: Vector, history: History) -> bool:
     return bool(at_rounding and np.all(bounds.worst_of_group(ritz)[unconverged] <= ritz.noise))
 
 
-def steps_to_go(history: History) -> int:
+def steps_to_go(history: History, in_memory: bool = False) -> int:
     (step0, _, likely0), (step1, worst, likely1) = history[-2:]
     if worst <= 2 or likely1 <= constants.ENOUGH:  # one step shrinks errors at least so much, on most data
         return 1
     if not np.isfinite(likely0) or not likely1 < likely0:  # no rate is known yet
         return 2
     rate = np.log(likely0 / likely1) / (step1 - step0)
-    return int(np.clip(np.log(likely1 / constants.ENOUGH) / (constants.FASTER * rate), 1, constants.MOST_STEPS))
+    faster, most = constants.FASTER, constants.MOST_STEPS
+    if in_memory:
+        faster, most = constants.FASTER_IN_MEMORY, constants.MOST_IN_MEMORY
+    return int(np.clip(np.log(likely1 / constants.ENOUGH) / (faster * rate), 1, most))
 
 
 def unproven(p: Problem, ritz: Ritz, proven: Proven) -> list[CountBound]:

@@ -206,7 +206,7 @@ template <class T>
 Tall<T> tall(const Strided<const T> &B) {
   Tall<T> panel{B.data(), std::int64_t(B.shape(0)), std::int64_t(B.shape(1)), B.stride(0), B.stride(1)};
   bool empty = !panel.rows || !panel.columns;
-  require(empty || panel.down == 1 || panel.right == 1, "rows or columns of B must be contiguous");
+  require(empty || panel.down == 1 || panel.right == 1, "rows or columns of a panel must be contiguous");
   return panel;
 }
 
@@ -405,11 +405,13 @@ void define_tall(nb::module_ &m) {
   m.def(
       "inner",
       [](Strided<const T> B, Strided<const T> W, Matrix<double> out, int threads) {
-        auto left = tall(B);
-        auto right = narrow(W, left);
-        require(out.shape(0) == B.shape(1) && out.shape(1) == W.shape(1), "out is like B^T W");
+        auto left = tall(B), right = tall(W);
+        std::int64_t padded = out.shape(1);
+        require(left.rows == right.rows, "B and W must have as many rows");
+        require(out.shape(0) == B.shape(1) && right.columns <= padded, "out is like B^T W");
+        require(padded * sizeof(T) % tall_products<T>().register_bytes == 0, "the columns of out must fill registers");
         nb::gil_scoped_release released;
-        inner_of_all(tall_products<T>(), left, right, out.data(), threads);
+        inner_of_all(tall_products<T>(), left, right, padded, out.data(), threads);
       },
       nb::arg("B").noconvert(), nb::arg("W").noconvert(), nb::arg("out").noconvert(), nb::arg("threads"));
   m.def(

@@ -433,16 +433,31 @@ Narrow<T> rows_of(Narrow<T> W, std::int64_t lo) {
   return {W.values + lo * W.stride, W.columns, W.stride};
 }
 
-// out = B^T W
+// out = B^T W, with `padded` columns, which fill registers; columns beyond those of W are 0.
 template <class T>
-void inner_of_all(const TallProducts<T> &kernels, Tall<T> B, Narrow<const T> W, double *out, int threads) {
-  std::int64_t rows = piece_rows(B.rows), pieces = pieces_of(B.rows), size = B.columns * W.columns;
+void inner_of_all(const TallProducts<T> &kernels, Tall<T> B, Tall<T> W, std::int64_t padded, double *out, int threads) {
+  std::int64_t rows = piece_rows(B.rows), pieces = pieces_of(B.rows), size = B.columns * padded;
+  constexpr std::int64_t at_once = 256;  // as many rows as the kernel sums at once
+  bool copied = W.right != 1 || W.columns != padded;
   Buffer<double> parts(pieces * size);
   Team team(sharing(threads, pieces));
+  Buffer<T> rooms(copied ? pieces * at_once * padded : 0);
   team.each(pieces, [&](std::int64_t i) {
-    std::int64_t lo = i * rows;
-    std::fill(parts.get() + i * size, parts.get() + (i + 1) * size, 0.0);
-    kernels.inner(rows_of(B, lo, std::min(rows, B.rows - lo)), rows_of(W, lo), parts.get() + i * size);
+    std::int64_t lo = i * rows, hi = std::min(B.rows, lo + rows);
+    double *part = parts.get() + i * size;
+    std::fill(part, part + size, 0.0);
+    if (!copied) return kernels.inner(rows_of(B, lo, hi - lo), {W.values + lo * W.down, padded, W.down}, part);
+    T *room = rooms.get() + i * at_once * padded;
+    std::fill(room, room + at_once * padded, T(0));
+    for (std::int64_t a = lo; a < hi; a += at_once) {
+      std::int64_t here = std::min(at_once, hi - a);
+      for (std::int64_t r = 0; r < here; r++) {
+        for (std::int64_t c = 0; c < W.columns; c++) {
+          room[r * padded + c] = W.values[(a + r) * W.down + c * W.right];
+        }
+      }
+      kernels.inner(rows_of(B, a, here), {room, padded, padded}, part);
+    }
   });
   std::fill(out, out + size, 0.0);
   for (std::int64_t i = 0; i < pieces; i++) {
