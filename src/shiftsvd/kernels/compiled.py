@@ -1,6 +1,7 @@
 """Compiled kernels for ranges of rows of a CSR matrix: real data, panels in single or double precision."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -72,18 +73,19 @@ def gram(X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Gro
 def gram_of_all(
     X: CSR, edges: list[int], V: Array, weights: Array | None, L: Array, R: Array, Y: Array, n_threads: int
 ) -> None:
-    V = _by_rows_or_columns(V, Y.dtype)
-    cut = widths(V.shape[1], V.dtype)
-    _compiled.gram_of_all(X.data, X.indices, X.indptr, edges, V, cut, weights, L, R, Y, n_threads)
+    _multiply((*_arrays(X), edges), None, V, weights, L, R, Y, n_threads)
 
 
 # The same product from X and from `across`, its adjoint, whose rows are the columns of X.
 def gram_of_both(
     X: CSR, across: CSR, V: Array, weights: Array | None, L: Array, R: Array, Y: Array, n_threads: int
 ) -> None:
+    _multiply(_in_pieces(X), _in_pieces(across), V, weights, L, R, Y, n_threads)
+
+
+def _multiply(X: Any, across: Any, V: Array, weights: Any, L: Array, R: Array, Y: Array, n_threads: int) -> None:
     V = _by_rows_or_columns(V, Y.dtype)
-    both = (x for Z in (X, across) for x in (Z.data, Z.indices, Z.indptr, _pieces(Z)))
-    _compiled.gram_of_both(*both, V, widths(V.shape[1], V.dtype), weights, L, R, Y, n_threads)
+    _compiled.gram_of_all(X, across, weights, None, L, R, widths(V.shape[1], V.dtype), V, Y, n_threads)
 
 
 def steps_of(
@@ -96,10 +98,8 @@ def steps_of(
     R: Array,
     n_threads: int,
 ) -> StepTaker:
-    if across is not None:
-        edges = _pieces(X)
-    stored = X.data, X.indices, X.indptr, edges
-    other = None if across is None else (across.data, across.indices, across.indptr, _pieces(across))
+    stored = (*_arrays(X), edges) if across is None else _in_pieces(X)
+    other = None if across is None else _in_pieces(across)
     cols = None if cols is None else np.ascontiguousarray(cols, np.float64)
 
     def take(s: Steps) -> Steps:
@@ -111,6 +111,14 @@ def steps_of(
         return s._replace(W=W, steps=steps, scale=scale, **of_last)
 
     return take
+
+
+def _arrays(X: CSR) -> tuple[Array, Array, Array]:
+    return X.data, X.indices, X.indptr
+
+
+def _in_pieces(X: CSR) -> tuple[Array, Array, Array, list[int]]:
+    return (*_arrays(X), _pieces(X))
 
 
 # Return True if `take_steps` supports blocks W of the basis B.

@@ -224,118 +224,117 @@ Groups groups_of(const std::vector<int> &widths, std::int64_t columns) {
   return groups;
 }
 
+// A whole matrix, its shift, weights of its rows and scales of its columns, as Python passes them. With `across`, the
+// adjoint, products use both.
 template <class D, class T, class I>
-void define_gram_of_all(nb::module_ &m) {
-  m.def(
-      "gram_of_all",
-      [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::vector<std::int64_t> edges,
-         Strided<const T> V, std::vector<int> widths, std::optional<Vector<const double>> weights,
-         Matrix<const double> L, Matrix<const double> R, Strided<T> Y, int threads) {
-        std::int64_t m = std::int64_t(indptr.shape(0)) - 1, n = R.shape(0), rank = R.shape(1);
-        auto X = range<D, I>(data, indices, indptr, 0, m);
-        check_edges(edges, m);
-        Groups groups = groups_of<T>(widths, Y.shape(1));
-        Tall<T> panel = tall(V);
-        require(panel.rows == n && panel.columns == groups.columns, "V is like Y");
-        require(L.shape(0) == std::size_t(m) && L.shape(1) == R.shape(1), "L must have a row for each row of X");
-        Panel<T> out = columns<T>(Y, n, groups.padded);
-        Whole<D, I> A{X, n, edges, L.data(), R.data(), rank, or_null(weights, m)};
-        static const auto sound = table([](auto set) { return Tables<decltype(set)>::template sound<I>(); });
-        nb::gil_scoped_release released;
-        GramOfAll<D, T, I> G(products<D, T, I>(), tall_products<T>(), sound, A, groups, threads);
-        Team team(sharing(threads, G.shares()));
-        require(G.multiply(team, panel, {out.values, out.width, out.stride}), leads_out);
-      },
-      nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("edges"),
-      nb::arg("V").noconvert(), nb::arg("widths"), nb::arg("weights").none(), nb::arg("L").noconvert(),
-      nb::arg("R").noconvert(), nb::arg("Y").noconvert(), nb::arg("threads"));
-}
+class Given {
+ public:
+  // Entries, indices, indptr, and the edges of the blocks of rows.
+  typedef std::tuple<Vector<const D>, Vector<const I>, Vector<const I>, std::vector<std::int64_t>> Stored;
+  typedef std::optional<Vector<const double>> Scales;
+
+  Given(const Stored &X, const std::optional<Stored> &across, const Scales &weights, const Scales &cols,
+        const Matrix<const double> &L, const Matrix<const double> &R, const std::vector<int> &widths,
+        std::int64_t columns)
+      : groups_(groups_of<T>(widths, columns)), both_(across) {
+    std::int64_t m = L.shape(0), n = R.shape(0);
+    require(L.shape(1) == R.shape(1), "L must have the columns of R");
+    A_ = whole(X, m, n, L, R, or_null(weights, m)), cols_ = or_null(cols, n);
+    if (both_) across_ = whole(*across, n, m, R, L, nullptr);
+  }
+
+  std::int64_t n() const {
+    return A_.n;
+  }
+
+  // Calls f(team, gram) with threads that share products, and others with so many pieces. Call it without the GIL.
+  template <class F>
+  void multiply(int threads, std::int64_t pieces, F f) const {
+    static const auto sound = table([](auto set) { return Tables<decltype(set)>::template sound<I>(); });
+    auto &kernels = products<D, T, I>();
+    std::unique_ptr<Gram<T>> G;
+    if (both_) {
+      G = std::make_unique<GramOfBoth<D, T, I>>(kernels, sound, A_, across_, groups_);
+    } else {
+      G = std::make_unique<GramOfAll<D, T, I>>(kernels, tall_products<T>(), sound, A_, groups_, threads);
+    }
+    if (cols_) G = std::make_unique<GramOfScaled<T>>(std::move(G), cols_, A_.n, groups_.columns);
+    Team team(sharing(threads, std::max(G->shares(), pieces)));
+    require(f(team, *G), leads_out);
+  }
+
+ private:
+  static Whole<D, I> whole(const Stored &X, std::int64_t rows, std::int64_t columns, const Matrix<const double> &left,
+                           const Matrix<const double> &right, const double *weights) {
+    auto &[data, indices, indptr, edges] = X;
+    check_edges(edges, rows);
+    std::int64_t rank = left.shape(1);
+    return {range<D, I>(data, indices, indptr, 0, rows), columns, edges, left.data(), right.data(), rank, weights};
+  }
+
+  Groups groups_;
+  bool both_;
+  Whole<D, I> A_{}, across_{};
+  const double *cols_ = nullptr;
+};
 
 template <class D, class T, class I>
-void define_gram_of_both(nb::module_ &m) {
+void define_gram_of_all(nb::module_ &m) {
+  typedef Given<D, T, I> Given;
   m.def(
-      "gram_of_both",
-      [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::vector<std::int64_t> edges,
-         Vector<const D> data_across, Vector<const I> indices_across, Vector<const I> indptr_across,
-         std::vector<std::int64_t> edges_across, Strided<const T> V, std::vector<int> widths,
-         std::optional<Vector<const double>> weights, Matrix<const double> L, Matrix<const double> R, Strided<T> Y,
-         int threads) {
-        std::int64_t m = L.shape(0), n = R.shape(0), rank = R.shape(1);
-        auto X = range<D, I>(data, indices, indptr, 0, m);
-        auto Xt = range<D, I>(data_across, indices_across, indptr_across, 0, n);
-        check_edges(edges, m), check_edges(edges_across, n);
-        Groups groups = groups_of<T>(widths, Y.shape(1));
+      "gram_of_all",
+      [](typename Given::Stored X, std::optional<typename Given::Stored> across, typename Given::Scales weights,
+         typename Given::Scales cols, Matrix<const double> L, Matrix<const double> R, std::vector<int> widths,
+         Strided<const T> V, Strided<T> Y, int threads) {
+        Given given(X, across, weights, cols, L, R, widths, Y.shape(1));
         Tall<T> panel = tall(V);
-        require(panel.rows == n && panel.columns == groups.columns, "V is like Y");
-        require(std::int64_t(L.shape(1)) == rank, "L must have the columns of R");
-        Panel<T> out = columns<T>(Y, n, groups.padded);
-        Whole<D, I> A{X, n, edges, L.data(), R.data(), rank, or_null(weights, m)};
-        Whole<D, I> across{Xt, m, edges_across, R.data(), L.data(), rank, nullptr};
-        static const auto sound = table([](auto set) { return Tables<decltype(set)>::template sound<I>(); });
+        require(panel.rows == given.n() && V.shape(1) == Y.shape(1), "V is like Y");
+        Panel<T> out = columns<T>(Y, given.n(), Y.shape(1));
         nb::gil_scoped_release released;
-        GramOfBoth<D, T, I> G(products<D, T, I>(), sound, A, across, groups);
-        Team team(sharing(threads, G.shares()));
-        require(G.multiply(team, panel, {out.values, out.width, out.stride}), leads_out);
+        given.multiply(threads, 0, [&](Team &team, Gram<T> &G) {
+          return G.multiply(team, panel, {out.values, out.width, out.stride});
+        });
       },
-      nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("edges"),
-      nb::arg("data_across").noconvert(), nb::arg("indices_across").noconvert(), nb::arg("indptr_across").noconvert(),
-      nb::arg("edges_across"), nb::arg("V").noconvert(), nb::arg("widths"), nb::arg("weights").none(),
-      nb::arg("L").noconvert(), nb::arg("R").noconvert(), nb::arg("Y").noconvert(), nb::arg("threads"));
+      nb::arg("X").noconvert(), nb::arg("across").none().noconvert(), nb::arg("weights").none(), nb::arg("cols").none(),
+      nb::arg("L").noconvert(), nb::arg("R").noconvert(), nb::arg("widths"), nb::arg("V").noconvert(),
+      nb::arg("Y").noconvert(), nb::arg("threads"));
 }
 
 // See `Factorization.take_steps` in solvers/krylov.py.
 template <class D, class T, class I>
 void define_steps(nb::module_ &m) {
-  typedef std::tuple<Vector<const D>, Vector<const I>, Vector<const I>, std::vector<std::int64_t>> Stored;
+  typedef Given<D, T, I> Given;
   m.def(
       "take_steps",
-      [](Stored stored, std::optional<Stored> across, std::optional<Vector<const double>> weights,
-         std::optional<Vector<const double>> cols, Matrix<const double> L, Matrix<const double> R,
-         std::vector<int> widths, Strided<T> B, Matrix<double> H, Matrix<T> W, std::int64_t size, std::int64_t last,
-         std::int64_t steps, double scale, double unit, double twice, Matrix<double> squares, Matrix<double> below,
-         int threads) {
-        static const auto sound = table([](auto set) { return Tables<decltype(set)>::template sound<I>(); });
-        std::int64_t m = L.shape(0), n = R.shape(0), rank = R.shape(1), w = W.shape(1), end = size + (steps + 1) * w;
-        auto held = [&](const Stored &X, std::int64_t rows, std::int64_t columns, const Matrix<const double> &left,
-                        const Matrix<const double> &right, const double *of_rows) {
-          auto &[data, indices, indptr, edges] = X;
-          check_edges(edges, rows);
-          return Whole<D, I>{
-              range<D, I>(data, indices, indptr, 0, rows), columns, edges, left.data(), right.data(), rank, of_rows};
-        };
-        require(std::int64_t(L.shape(1)) == rank, "L must have the columns of R");
+      [](typename Given::Stored X, std::optional<typename Given::Stored> across, typename Given::Scales weights,
+         typename Given::Scales cols, Matrix<const double> L, Matrix<const double> R, std::vector<int> widths,
+         Strided<T> B, Matrix<double> H, Matrix<T> W, std::int64_t size, std::int64_t last, std::int64_t steps,
+         double scale, double unit, double twice, Matrix<double> squares, Matrix<double> below, int threads) {
+        std::int64_t w = W.shape(1), end = size + (steps + 1) * w;
+        Given given(X, across, weights, cols, L, R, widths, w);
+        std::int64_t n = given.n();
         require(steps > 0 && 0 <= last && last <= size, "no step to take");
         require(std::int64_t(W.shape(0)) == n && w <= widest_panel, "W is like the next block");
         require(w * sizeof(T) % tall_products<T>().register_bytes == 0, "the columns of W must fill registers");
         require(std::int64_t(B.shape(0)) == n && (B.stride(0) == 1 || n <= 1), "the columns of B must be contiguous");
         require(end <= std::int64_t(B.shape(1)) && end <= n, "B must have room for the steps and a block");
         require(std::int64_t(H.shape(1)) >= end - w && H.shape(0) == H.shape(1), "H must have room for the steps");
-        for (auto *X : {&squares, &below}) {
-          require(std::int64_t(X->shape(0)) == w && std::int64_t(X->shape(1)) == w, "like W^T W");
+        for (auto *square : {&squares, &below}) {
+          require(std::int64_t(square->shape(0)) == w && std::int64_t(square->shape(1)) == w, "like W^T W");
         }
-        Groups groups = groups_of<T>(widths, w);
-        Whole<D, I> A = held(stored, m, n, L, R, or_null(weights, m)), transposed{};
-        const double *scales = or_null(cols, n);
-        if (across) transposed = held(*across, n, m, R, L, nullptr);
         Krylov<T> F{B.data(), n, B.stride(1), H.data(), std::int64_t(H.shape(1)), size, w, last, scale, unit, twice};
-        Taken taken;
+        Taken taken{};
         {
           nb::gil_scoped_release released;
-          std::unique_ptr<Gram<T>> G;
-          if (across) {
-            G = std::make_unique<GramOfBoth<D, T, I>>(products<D, T, I>(), sound, A, transposed, groups);
-          } else {
-            G = std::make_unique<GramOfAll<D, T, I>>(products<D, T, I>(), tall_products<T>(), sound, A, groups,
-                                                     threads);
-          }
-          if (scales) G = std::make_unique<GramOfScaled<T>>(std::move(G), scales, n, w);
-          Team team(sharing(threads, std::max(G->shares(), pieces_of(n))));
-          taken = take_steps(team, *G, tall_products<T>(), F, {W.data(), w, w}, steps, squares.data(), below.data());
+          given.multiply(threads, pieces_of(n), [&](Team &team, Gram<T> &G) {
+            Narrow<T> block{W.data(), w, w};
+            taken = take_steps(team, G, tall_products<T>(), F, block, steps, squares.data(), below.data());
+            return taken.safe;
+          });
         }
-        require(taken.safe, leads_out);
         return nb::make_tuple(taken.steps, F.scale, taken.power, taken.regular);
       },
-      nb::arg("X"), nb::arg("across").none(), nb::arg("weights").none(), nb::arg("cols").none(),
+      nb::arg("X").noconvert(), nb::arg("across").none().noconvert(), nb::arg("weights").none(), nb::arg("cols").none(),
       nb::arg("L").noconvert(), nb::arg("R").noconvert(), nb::arg("widths"), nb::arg("B").noconvert(),
       nb::arg("H").noconvert(), nb::arg("W").noconvert(), nb::arg("size"), nb::arg("last"), nb::arg("steps"),
       nb::arg("scale"), nb::arg("unit"), nb::arg("twice"), nb::arg("squares").noconvert(), nb::arg("below").noconvert(),
@@ -668,28 +667,20 @@ NB_MODULE(_compiled, m) {
   define_products<double, float, std::int64_t>(m);
   define_products<double, double, std::int64_t>(m);
   define_gram_of_all<float, float, std::int32_t>(m);
-  define_gram_of_both<float, float, std::int32_t>(m);
   define_steps<float, float, std::int32_t>(m);
   define_gram_of_all<float, float, std::int64_t>(m);
-  define_gram_of_both<float, float, std::int64_t>(m);
   define_steps<float, float, std::int64_t>(m);
   define_gram_of_all<float, double, std::int32_t>(m);
-  define_gram_of_both<float, double, std::int32_t>(m);
   define_steps<float, double, std::int32_t>(m);
   define_gram_of_all<float, double, std::int64_t>(m);
-  define_gram_of_both<float, double, std::int64_t>(m);
   define_steps<float, double, std::int64_t>(m);
   define_gram_of_all<double, float, std::int32_t>(m);
-  define_gram_of_both<double, float, std::int32_t>(m);
   define_steps<double, float, std::int32_t>(m);
   define_gram_of_all<double, float, std::int64_t>(m);
-  define_gram_of_both<double, float, std::int64_t>(m);
   define_steps<double, float, std::int64_t>(m);
   define_gram_of_all<double, double, std::int32_t>(m);
-  define_gram_of_both<double, double, std::int32_t>(m);
   define_steps<double, double, std::int32_t>(m);
   define_gram_of_all<double, double, std::int64_t>(m);
-  define_gram_of_both<double, double, std::int64_t>(m);
   define_steps<double, double, std::int64_t>(m);
   define_projections<float>(m);
   define_projections<double>(m);
