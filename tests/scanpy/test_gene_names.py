@@ -171,6 +171,12 @@ def test_names_in_anndata_are_chosen_also_in_its_layers(tmp_path: Path) -> None:
         np.save(tmp_path / "X.npy", counts())
         with pytest.raises(ValueError, match=r'it has no such names\. Remove var_names="gene_ids"'):
             open_matrix(file, var_names="gene_ids")
+    # Names without a column of the other kind are the kind that they look like.
+    np.testing.assert_array_equal(open_matrix(nameless, var_names="gene_symbols")[1].features, SYMBOLS)
+    alone = write_h5ad(tmp_path / "Z.h5ad", counts(), IDS)
+    np.testing.assert_array_equal(open_matrix(alone, var_names="gene_ids")[1].features, IDS)
+    with pytest.raises(ValueError, match=r'it has no such names\. Remove var_names="gene_symbols"'):
+        open_matrix(alone, var_names="gene_symbols")
     with pytest.raises(ValueError, match='var_names must be "gene_symbols" or "gene_ids", got \'symbols\''):
         open_matrix(path, var_names="symbols")  # type: ignore[arg-type]
 

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import re
 import struct
 import sys
 import tokenize
@@ -95,12 +96,19 @@ class Features:
                 return self.names
             return np.where(self.ids == "", self.names, self.ids)
         own, other = (self.ids, self.symbols) if kind == "gene_ids" else (self.symbols, self.ids)
+        if own is None and other is None and len(self.names) and _are_ids(self.names) == (kind == "gene_ids"):
+            return self.names
         if own is None:
             raise Refused("it has no such names. Remove ", Setting("var_names", kind), ".")
         counts = Counter(own.tolist())
         alone = np.array([name != "" and counts[name] == 1 for name in own.tolist()], bool)
         others = np.where(own == "", self.names, own) if other is None else np.where(other == "", self.names, other)
         return np.where(alone, own, others)
+
+
+def _are_ids(names: Labels) -> bool:
+    # Most of them are ids of Ensembl.
+    return 2 * sum(re.match(r"ENS[A-Z]*\d{5,}", name) is not None for name in names.tolist()) > len(names)
 
 
 @dataclass(frozen=True, eq=False)

@@ -383,7 +383,9 @@ def _oriented(path: Path, opened: Opened, which: MatrixOptions) -> Opened:
     if which.var_names is None:
         return opened
     with reading(path):
-        return opened.with_features((opened.features or Features(np.empty(0, str))).labels(which.var_names))
+        names = opened.names.features
+        features = opened.features or Features(np.empty(0, str) if names is None else np.asarray(names))
+        return opened.with_features(features.labels(which.var_names))
 
 
 def read_file(
