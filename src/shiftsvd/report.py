@@ -154,8 +154,8 @@ def write(
 
 def _template() -> Any:
     try:
-        import matplotlib as mpl  # noqa: F401
         import jinja2  # noqa: F401
+        import matplotlib as mpl  # noqa: F401
     except ImportError as error:
         raise ImportError(
             "A report needs matplotlib and jinja2. Install them with: pip install 'shiftsvd[plot]'"

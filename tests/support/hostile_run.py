@@ -9,11 +9,9 @@ import resource
 import signal
 import sys
 import tempfile
-import time
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
