@@ -45,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
+    gc.collect()
     gc.freeze()  # collections during the tests look at what the tests made alone
     gc.enable()
 
