@@ -320,7 +320,7 @@ def test_a_person_is_told_what_a_folder_would_get(file: Path, monkeypatch: pytes
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
-        with pytest.raises(SystemExit, match="^0$"):
+        with pytest.raises(SystemExit, match=r"^0$"):
             main(["fit", str(file), "-k", "3"])
     assert b"Use -o FOLDER to write the scores" in os.read(ours, 10_000)
     os.close(ours)
