@@ -1,6 +1,7 @@
 """Fixtures of all tests; one BLAS thread for each worker, and children that heed an interrupt."""
 
 import gc
+import os
 import signal
 import sys
 from collections import defaultdict
@@ -26,6 +27,7 @@ for extension, packages in USED_BY.items():
         sys.modules.update(dict.fromkeys(packages))  # type: ignore[arg-type]
 
 threadpool_limits(1, "blas")  # those of several workers would only wait for each other
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # and those of the processes that tests start
 # Tests interrupt what they start, which would not heed it where they themselves were started in the background.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -8,6 +8,7 @@ import warnings
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
@@ -153,16 +154,23 @@ def write(
 
 def _template() -> Any:
     try:
+        import jinja2  # noqa: F401
         import matplotlib as mpl  # noqa: F401
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
     except ImportError as error:
         raise ImportError(
             "A report needs matplotlib and jinja2. Install them with: pip install 'shiftsvd[plot]'"
         ) from error
+    return _environment().get_template("report.html.j2")
+
+
+@cache
+def _environment() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     folder = FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=folder, autoescape=True, trim_blocks=True, undefined=StrictUndefined)
     environment.filters |= {"number": number, "percent": percent}
-    return environment.get_template("report.html.j2")
+    return environment
 
 
 def _page(fit: Fit, info: dict[str, Any], names: list[str]) -> dict[str, Any]:

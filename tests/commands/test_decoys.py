@@ -228,6 +228,7 @@ class Killed(BaseException):
     """What ends a run before anything is cleaned up."""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", WRITING)
 def test_what_a_killed_run_left_is_removed_and_nothing_else(
     name: str, made: Made, monkeypatch: pytest.MonkeyPatch
@@ -260,6 +261,7 @@ def test_what_a_killed_run_left_is_removed_and_nothing_else(
     assert set(after) - set(before) == outputs
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", WRITING)
 def test_force_replaces_links_and_never_what_they_lead_to(name: str, made: Made) -> None:
     case, home, outputs = made(name)
@@ -280,6 +282,7 @@ def test_force_replaces_links_and_never_what_they_lead_to(name: str, made: Made)
     assert set(after) == set(before) | outputs
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", WRITING)
 @pytest.mark.parametrize("kind", ["pipe", "folder", "socket"])
 def test_pipes_sockets_and_folders_of_others_are_never_replaced(

@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import re
-import subprocess
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
@@ -15,6 +14,7 @@ import pytest
 from scipy import io, sparse
 
 import shiftsvd
+from shiftsvd.cli import main
 from shiftsvd.commands.fitting import _with_tolerance
 from shiftsvd.commands.writing import Result, printed
 from shiftsvd.io import open_matrix
@@ -314,17 +314,14 @@ def test_progress_that_is_asked_for_is_told_in_quiet_too(file: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
-def test_a_person_is_told_what_a_folder_would_get(file: Path) -> None:
+def test_a_person_is_told_what_a_folder_would_get(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import pty
 
     ours, theirs = pty.openpty()
-    run = subprocess.run(
-        [sys.executable, "-c", "from shiftsvd.cli import main; main()", "fit", file, "-k", "3"],
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    assert run.returncode == 0
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with pytest.raises(SystemExit, match=r"^0$"):
+            main(["fit", str(file), "-k", "3"])
     assert b"Use -o FOLDER to write the scores" in os.read(ours, 10_000)
     os.close(ours)
 

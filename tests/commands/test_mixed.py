@@ -179,7 +179,6 @@ def test_the_report_shows_where_supplementary_columns_are(frame: Any, tmp_path: 
     assert "Green marks are supplementary columns" in page
 
 
-@pytest.mark.figures
 def test_the_report_says_that_data_are_mixed(frame: Any, tmp_path: Path) -> None:
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")

@@ -19,7 +19,7 @@ from tests.support.odd import Odd, follow, judge, made, read
 pytest.importorskip("pyarrow")
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("each", made(), ids=lambda each: each.name)
 def test_a_table_is_right_after_one_hint_at_most(each: Odd, tmp_path: Path) -> None:
     course = follow(each, tmp_path)

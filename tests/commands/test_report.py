@@ -282,7 +282,6 @@ def test_components_without_variance_are_counted_and_not_listed(tmp_path: Path) 
     assert "0 components explain" not in constant
 
 
-@pytest.mark.figures
 def test_ellipses_are_explained_where_there_are_some(tmp_path: Path) -> None:
     said, Z = "An ellipse holds about 95 % of the samples of its class", PCA.transform(X)
     assert said in page(tmp_path, scores=Z, colors=np.repeat(["a", "b"], 100)).text

@@ -227,7 +227,6 @@ def test_a_scale_is_advised_where_columns_differ_by_orders_of_magnitude(tmp_path
         assert told in done("fit", tmp_path / "a.parquet", "-k", 1, "--missing", missing).stderr
 
 
-@pytest.mark.figures
 def test_the_report_has_the_advice_about_the_scale(tmp_path: Path) -> None:
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")

@@ -60,7 +60,7 @@ def test_components_are_those_of_the_difference_of_covariances(kind: str, alpha:
 @pytest.mark.filterwarnings("ignore:Components")
 @pytest.mark.parametrize("kind", ["dense", "shared", "same", "low rank", "wide"])
 def test_a_path_holds_its_bounds_for_every_alpha(kind: str) -> None:
-    rng, n, alphas = np.random.default_rng(3), 200, [2.0, 0.0, 0.1, 40.0, 2.0, 7.5]
+    rng, n, alphas = np.random.default_rng(3), 100, [2.0, 0.0, 0.1, 40.0, 2.0, 7.5]
     X, B = rng.standard_normal((200, n)), rng.standard_normal((400, n))
     if kind == "shared":
         V = np.linalg.qr(rng.standard_normal((n, 6)))[0].T

@@ -1,6 +1,8 @@
 """The list of faults, which `python -m tests.mutations` puts into the sources, is of the sources as they are."""
 
 import ast
+from functools import cache
+from pathlib import Path
 
 import shiftsvd
 from tests.mutations.faults import FAULTS
@@ -8,6 +10,11 @@ from tests.mutations.sources import ROOT, changed
 from tests.support.sampling import seeing
 
 PACKAGE = ROOT / "src" / "shiftsvd"
+
+
+@cache
+def functions(file: Path) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.FunctionDef)]
 
 
 def test_every_fault_changes_one_place():
@@ -35,7 +42,6 @@ def test_every_test_that_sees_a_fault_is_part_of_make_test_with_all_its_cases():
         path, *_, name = test.split("::")
         if not (file := ROOT / "tests" / path).parent.is_dir():
             continue  # an extension takes its tests with it
-        nodes = ast.walk(ast.parse(file.read_text()))
-        (found,) = (node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == name)
+        (found,) = (function for function in functions(file) if function.name == name)
         marks = {ast.unparse(mark).partition("(")[0] for mark in found.decorator_list}
         assert not marks & {"pytest.mark.long", "pytest.mark.one_in"}, test

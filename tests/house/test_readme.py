@@ -19,7 +19,6 @@ def test_examples_of_the_readme_print_what_it_shows():
     assert failed == 0
 
 
-@pytest.mark.figures
 def test_command_of_the_readme_makes_components_and_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     pytest.importorskip("jinja2")

@@ -154,6 +154,7 @@ def test_reader_finds_the_matrix_its_names_and_its_orientation(case: Case, tmp_p
     assert (None if columns is None else columns.tolist()) == (COLUMNS if case.columns else None)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("orient", ["rows", "columns", None])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_open_matrix_puts_the_samples_in_the_rows(case: Case, orient: Any, tmp_path: Path) -> None:

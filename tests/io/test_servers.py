@@ -256,6 +256,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("line", COMMANDS)
 def test_credentials_of_an_address_are_neither_printed_nor_written(
     line: str, server: FolderServer, tmp_path: Path

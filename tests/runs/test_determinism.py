@@ -55,7 +55,7 @@ def bits(F: ss.SVDResult) -> bytes:
 def test_products_have_the_same_bits_for_any_number_of_threads(fmt: str, large: Array) -> None:
     X = FORMATS[fmt](large)
     results = []
-    for n_threads in (1, 2, 3, 8):
+    for n_threads in (1, 3, 8):
         A = ss.centered(X, n_threads=n_threads)
         assert len((A if hasattr(A, "blocks") else A.A).blocks()) > 2
         V, W = panel(A.shape[1], 4), panel(A.shape[0], 4)
@@ -68,7 +68,7 @@ def test_products_have_the_same_bits_for_any_number_of_threads(fmt: str, large: 
 @pytest.mark.parametrize(("solver", "fmt"), in_turn(SOLVERS[:5], ["C", "csr", "wide", "csc"], 1), ids=repr)
 def test_factors_have_the_same_bits_for_any_number_of_threads(fmt: str, solver, large: Array) -> None:
     X = FORMATS[fmt](large)
-    found = {bits(ss.svd(X, 3, shift="mean", solver=solver, rng=5, n_threads=n_threads)) for n_threads in (1, 2, 8)}
+    found = {bits(ss.svd(X, 3, shift="mean", solver=solver, rng=5, n_threads=n_threads)) for n_threads in (1, 3)}
     assert len(found) == 1
 
 

@@ -205,6 +205,7 @@ def test_fit_keeps_no_reference_to_the_data():
     import gc
     import weakref
 
+    gc.freeze()  # the collection looks at what follows alone
     for shape in ((400, 30), (30, 400)):
         X = np.random.default_rng(0).standard_normal(shape)
         alive = weakref.ref(X)

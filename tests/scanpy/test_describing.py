@@ -88,6 +88,7 @@ def test_values_are_recognised_in_a_sample_and_the_command_works(name: str, cont
     runs(found["command"])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("suffix", [".h5ad", ".zarr"])
 def test_elements_columns_batches_and_the_mask(suffix: str, tmp_path: Path) -> None:
     if suffix == ".zarr":

@@ -113,6 +113,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", list(FILES))
 def test_a_file_with_other_names_has_the_scores_of_the_same_cells_with_ids(
     name: str, models: dict[str, Path], tmp_path: Path

@@ -9,11 +9,9 @@ import resource
 import signal
 import sys
 import tempfile
-import time
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -70,35 +68,34 @@ def attempt(path: Path) -> Outcome:
     return ("escaped" if escaped else end), said[-1][:300].decode("utf-8", "replace")
 
 
-def run(name: str, count: int, seed: int = 0) -> list[Outcome]:
-    """What came of so many files of one class; each child goes on where the last one died."""
+def run(jobs: list[tuple[str, int]], seed: int = 0) -> list[Outcome]:
+    """What came of files, each named by its class and a number; each child goes on where the last one died."""
     found: list[Outcome] = []
-    while len(found) < count:
+    while len(found) < len(jobs):
         reads, writes = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reads)
-            _child(name, range(len(found), count), seed, writes)
+            _child(jobs[len(found) :], seed, writes)
         os.close(writes)
         with os.fdopen(reads) as stream:
             found += [tuple(json.loads(line)) for line in stream]
         _, status = os.waitpid(child, 0)
-        if len(found) < count:
+        if len(found) < len(jobs):
             signal_ = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-            found.append(
-                ("hung" if signal_ in (signal.SIGALRM, signal.SIGPROF) else f"died ({signal_ or status >> 8})", name)
-            )
+            end = "hung" if signal_ in (signal.SIGALRM, signal.SIGPROF) else f"died ({signal_ or status >> 8})"
+            found.append((end, jobs[len(found)][0]))
     return found
 
 
-def _child(name: str, numbers: Iterable[int], seed: int, writes: int) -> None:
+def _child(jobs: list[tuple[str, int]], seed: int, writes: int) -> None:
     """Make and read files, one after another, and never come back."""
     from tests.support.hostile_files import CASES
 
     code, null = 1, os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     try:
-        for number in numbers:
+        for name, number in jobs:
             with tempfile.TemporaryDirectory(prefix="hostile-") as place:
                 canary = canary_at(Path(place))
                 folder = Path(place) / "files"
@@ -161,13 +158,15 @@ def main(files: int) -> int:
     load_libraries()
     each, wrong = -(-files // len(CASES)), 0
     total: Counter[str] = Counter()
+    jobs = [(name, number) for name in CASES for number in range(each)]
+    ends = run(jobs)
     for name in CASES:
-        begun, outcomes = time.monotonic(), run(name, each)
+        outcomes = [end for (of, _), end in zip(jobs, ends, strict=True) if of == name]
         told = Counter(end for end, _ in outcomes)
         total += told
         bad = [outcome for outcome in outcomes if outcome[0] not in ("loaded", "refused")]
         wrong += len(bad)
-        print(f"{name:40} {each:4}  {dict(told)}  {time.monotonic() - begun:.1f} s", flush=True)
+        print(f"{name:40} {each:4}  {dict(told)}", flush=True)
         for outcome in bad[:3]:
             print(f"    {outcome}", flush=True)
     print(f"{len(CASES)} classes, {each * len(CASES)} files: {dict(total)}")

@@ -9,7 +9,7 @@ from tests.support.places import TESTS
 
 Combination = tuple[Any, ...]
 MANY = 24  # cases of a test, from which on not every value meets every other
-FEW = 6  # cases of all combinations of a test that is not known to see a fault
+FEW = 3  # cases of all combinations of a test that is not known to see a fault
 
 
 def pairs(*axes: Iterable[Any]) -> list[Combination]:

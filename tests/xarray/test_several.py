@@ -410,7 +410,7 @@ class TestExtended:
         import tracemalloc
 
         rng = np.random.default_rng(0)
-        steps, cells, lags = 150, 20_000, 40
+        steps, cells, lags = 150, 10_000, 40
         da = xarray.DataArray(np.cumsum(rng.standard_normal((steps, cells)), axis=0), dims=("time", "x"))
         tracemalloc.start()
         extended(da, 2, lags=lags, rng=0)

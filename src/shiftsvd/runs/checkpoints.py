@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
+from functools import cache
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
@@ -253,8 +254,12 @@ def _foreign(home: Path, known: Mapping[str, Any] | None = None) -> str:
 
 
 def _software() -> dict[str, str]:
-    versions = {name: version(name) for name in ("shiftsvd", "numpy", "scipy")}
-    return versions | {"kernels": instruction_set(), "machine": platform.machine()}
+    return _versions() | {"kernels": instruction_set(), "machine": platform.machine()}
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {name: version(name) for name in ("shiftsvd", "numpy", "scipy")}
 
 
 def _known(file: Path) -> dict[str, Any]:
