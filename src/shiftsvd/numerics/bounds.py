@@ -227,17 +227,20 @@ def groups(theta: Vector, squares: Vector) -> tuple[Vector, Vector]:
     # Return the first index and the radius of each group of values whose intervals overlap. A group C has as many exact
     # eigenvalues as values within ``radius = ||R_C||_F >= ||R_C||_2`` of its values (Kahan; Parlett 1998, theorem
     # 11.5.1). Groups are joined until these intervals are disjoint, so that no eigenvalue counts twice.
-    t = theta.tolist()
-    found: list[tuple[int, float, float]] = []  # first index, sum of squares, radius
-    for i, square in enumerate(squares.tolist()):
+    t, radii = theta.tolist(), np.sqrt(squares)
+    overlaps = np.flatnonzero(theta[1:] + radii[1:] >= theta[:-1] - radii[:-1])
+    first = int(overlaps[0]) + 1 if len(overlaps) else len(t)
+    # First index, sum of squares, and radius of each group; the values before `first` begin as groups of their own.
+    found = list(zip(range(first), squares[:first].tolist(), radii[:first].tolist(), strict=True))
+    for i, square in enumerate(squares[first:].tolist(), first):
         start, total, radius = i, square, sqrt(square)
         while found and t[start] + radius >= t[start - 1] - found[-1][2]:
             start, before, _ = found.pop()
             total += before
             radius = sqrt(total)
         found.append((start, total, radius))
-    starts, _, radii = zip(*found, strict=True) if found else ((), (), ())
-    return np.array(starts, np.intp), np.array(radii, float)
+    starts, _, each = zip(*found, strict=True) if found else ((), (), ())
+    return np.array(starts, np.intp), np.array(each, float)
 
 
 def value_bounds(theta: Vector, squares: Vector, k: int, beyond: float = np.inf) -> Vector:
