@@ -1,5 +1,6 @@
 """Errors of variances and p-values: the formulas, the coverage of red noise, and the bootstrap."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -199,6 +200,23 @@ def test_the_bootstrap_agrees_with_the_rule_of_thumb() -> None:
     ):
         with pytest.raises(ValueError, match=match):
             bootstrap(eofs, da, **settings)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_gaps_do_not_shrink_the_variances_of_drawn_fields(chunked: bool) -> None:
+    """Of values that are missing at random, and of samples without any value."""
+    da, _ = red_field(4, n=200, r=0.2)
+    complete = bootstrap(pca(da, 3), da, 60, rng=0)
+    for gaps, missing in ((with_gaps(da, 0.3), "em"), (da.where(np.arange(200)[:, None] % 10 > 2), "error")):
+        if chunked:
+            pytest.importorskip("dask.array")
+            gaps = gaps.chunk({"time": 50})
+        with warnings.catch_warnings(action="ignore"):
+            eofs = pca(gaps, 3, missing=missing, rng=0, **({"penalty": 0.1} if missing == "em" else {}))
+        drawn = bootstrap(eofs, gaps, 60, block=int(complete.attrs["block"]), rng=0)
+        for name in ("lower", "upper"):
+            np.testing.assert_allclose(drawn[name], complete[name], rtol=0.2)
+        assert np.all((drawn.lower < eofs.explained_variance) & (eofs.explained_variance < drawn.upper))
 
 
 def test_north_bars_are_drawn() -> None:

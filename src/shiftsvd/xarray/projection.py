@@ -216,6 +216,12 @@ def _scores_with_gaps(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
     return scores
 
 
+def completed(X: Any, eofs: xarray.Dataset, V: Panel) -> Any:
+    if eofs.attrs.get("missing") != "em":
+        return X
+    return np.where(np.isnan(X), fields.low_rank_like(X, _scores_with_gaps(X, eofs, V), V), X)
+
+
 def _scores_of_sequences(X: Any, eofs: xarray.Dataset, components: DataArray, cells: Mask) -> Panel:
     lags, k = components.lag.values, components.sizes["mode"]
     n = X.shape[0] - int(lags.max())

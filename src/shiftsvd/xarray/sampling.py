@@ -14,7 +14,7 @@ from shiftsvd.xarray import fields
 from shiftsvd.xarray.anomalies import aligned
 from shiftsvd.xarray.datasets import Dataset, check_variances, with_modes
 from shiftsvd.xarray.fields import Dims, Panel, Places, Vector
-from shiftsvd.xarray.projection import anomalies_of, in_cells
+from shiftsvd.xarray.projection import anomalies_of, completed, in_cells
 
 # Upper limit of an autocorrelation: a trend, for example, has no effective number of samples.
 MAX_AUTOCORRELATION: Final = 0.99
@@ -355,7 +355,7 @@ def bootstrap(
     eofs : xarray.Dataset
         The result of `pca`.
     da : xarray.DataArray
-        The field of the fit. The anomaly of missing values is 0.
+        The field of the fit.
     n_samples : int
         Number of fields to draw.
     block : int, optional
@@ -390,8 +390,11 @@ def bootstrap(
 
     Notes
     -----
-    The anomalies are those of the fit, and the mean of each drawn field is removed. The field is read twice: for the
-    inner products of all samples (m x m), from which all modes follow exactly, and for the maps. Drawn modes are
+    The anomalies are those of the fit, and the mean of each drawn field is removed. Samples without values are not
+    drawn. Missing values are treated as in the fit: with "mean" their anomaly is 0, with "em" the modes of `eofs` predict
+    it, and the errors of the predictions, which rise with the share of missing values, are not counted. The field is
+    read twice: for the inner products of all samples (m x m), from which all modes follow exactly, and for the maps;
+    with "em" also for the predictions. Drawn modes are
     matched to known modes by the size of their cosine, and their signs are aligned.
 
     References
@@ -412,15 +415,19 @@ def bootstrap(
     integer("n_samples", n_samples, 2)
     integer("block", 1 if block is None else block, 1)
     _check_level(level)
-    Y, over, cells = anomalies_of(eofs, da, groups, covariates)
-    m = len(Y)
+    X, over, cells = anomalies_of(eofs, da, groups, covariates)
+    m = len(X)
     affordable(8 * m * (4 * m + n_samples * 2), memory_limit, f"products of {m:,} samples", "samples")
-    Y = np.where(np.isnan(Y), 0, Y)
     length = _block_length(eofs, along) if block is None else int(block)
     V = with_modes(eofs.components, "components").transpose("mode", *eofs.mean_field.dims)
     known = in_cells(V, eofs, cells).astype(np.float64)
-    places = _drawn_rows(da, over, along, length, n_samples, generator(rng))
-    products = fields.compute_together(samples=(("row", "column"), Y @ Y.T), scores=(("row", "mode"), Y @ known.T))
+    Y = completed(X, eofs, known)
+    Y, there = np.where(np.isnan(Y), 0, Y), ("row", (~np.isnan(X)).any(axis=1))
+    products = fields.compute_together(
+        samples=(("row", "column"), Y @ Y.T), scores=(("row", "mode"), Y @ known.T), there=there
+    )
+    present = products["there"]
+    places = [rows[present[rows]] for rows in _drawn_rows(da, over, along, length, n_samples, generator(rng))]
     space, Q = _sample_coordinates(products["samples"])
     if len(V) > Q.shape[1]:
         raise ValueError(f"eofs must have at most {Q.shape[1]:,} modes, the rank of the anomalies, got {len(V):,}")
@@ -471,12 +478,12 @@ def _sample_coordinates(K: Panel) -> tuple[Panel, Panel]:
 def _drawn_modes(B: Panel, start: Panel) -> tuple[Vector, Vector, Panel]:
     from scipy.optimize import linear_sum_assignment
 
-    off = B - B.mean(axis=0)
+    off = B - B.sum(axis=0) / max(len(B), 1)
     squares, vectors = _leading_squares(off, min(len(start), off.shape[1]))
     cosines = start @ vectors
     mine, theirs = linear_sum_assignment(-np.abs(cosines))
     found = vectors[:, theirs].T * np.sign(cosines[mine, theirs])[:, None]
-    return squares[::-1] / (len(B) - 1), np.abs(cosines[mine, theirs]), found
+    return squares[::-1] / max(len(B) - 1, 1), np.abs(cosines[mine, theirs]), found
 
 
 def _leading_squares(X: Panel, k: int) -> tuple[Vector, Panel]:
