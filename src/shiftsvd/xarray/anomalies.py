@@ -37,8 +37,8 @@ _EPOCH: Final = "1970-01-01"
 # Relative tolerance of the pseudoinverse of the normal equations of a cell; smaller eigenvalues count as 0.
 RANK_TOLERANCE: Final = 1e-10
 MAX_SIZE: Final = 1e150  # largest mean or anomaly whose squares can be summed without overflow
-# Median number of values of a cell in a group below which `heldout_r2` takes another fit. Without it, R^2 of months with
-# 30 % gaps is 0.003 too high for 20 years, and 0.15 for 3 years.
+# Median number of values of a cell in a group below which `heldout_r2` takes another fit. Without it, R^2 of months
+# with 30 % gaps is 0.003 too high for 20 years, and 0.15 for 3 years.
 SMALL_GROUP: Final = 20
 HELD_OUT, LEAST_HELD_OUT = 0.04, 10  # share of the values, and least number, as in `complete_matrix`
 # Settings that may differ between several fields, and their defaults.
