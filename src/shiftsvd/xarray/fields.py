@@ -260,9 +260,12 @@ def ordered_as(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[st
             continue
         common = np.unique(places[places >= 0])
         if len(common) < m or m != n:
+            # `align` also selects cells, unless their dimensions are excluded.
+            space = [own for own in dict.fromkeys((*first.dims, *other.dims)) if own not in as_dims(dim)]
             raise ValueError(
                 f"{text}, each once, but along {name} only {len(common):,} of the {m:,} labels of {names[0]} are among "
-                f'the {n:,} labels of {names[1]}. To keep common labels, use xarray.align(..., join="inner").'
+                f'the {n:,} labels of {names[1]}. To keep common labels, use xarray.align(..., join="inner", '
+                f"exclude={space})."
             )
         other = other.isel({name: places})
     return other
