@@ -91,12 +91,26 @@ def variable_of(path: Path, key: str | None) -> Any:
         )
     if key is None and not found:
         raise ValueError(f"{path} has no numeric variable with at least 2 dimensions. Write the field as one variable.")
-    if key is None and len(found) > 1:
+    fields = [name for name in found if name not in _bounds(data)] or found
+    if key is None and len(fields) > 1:
         many = (
-            f"{path} has {len(found):,} numeric variables with at least 2 dimensions: {few(found, 10)}. Choose one by "
+            f"{path} has {len(fields):,} numeric variables with at least 2 dimensions: {few(fields, 10)}. Choose one "
+            "by "
         )
         raise Refused(many, Setting("key"), ".")
-    return data[key or found[0]]
+    return data[key or fields[0]]
+
+
+def _bounds(data: Any) -> set[str]:
+    # of the cells along coordinates, as in the CF conventions
+    named = {
+        str(of[key])
+        for known in data.variables.values()
+        for of in (known.attrs, known.encoding)
+        for key in ("bounds", "climatology")
+        if key in of
+    }
+    return named | {str(name) for name in data.data_vars if str(name).endswith(("_bnds", "_bounds"))}
 
 
 def _open(path: Path) -> Any:
