@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.xarray import bootstrap, patterns, pca, project, reconstruct
+from shiftsvd.xarray import bootstrap, joint, patterns, pca, project, reconstruct, rotate, side
 from tests.support.fields import MONTHS, monthly, red, with_gaps
 
 xarray = pytest.importorskip("xarray")
@@ -126,8 +126,15 @@ def test_new_samples_with_gaps_are_treated_as_those_of_the_fit() -> None:
     complete = project(eofs, whole)
     some = project(eofs, with_gaps(whole, 0.7, 5))
     assert float(abs(some - complete).max()) < 0.2 * float(abs(complete).max())
-    with pytest.raises(ValueError, match="must have values in all cells"):
+    with pytest.raises(ValueError, match=r'must have values in all cells.*are missing\. Fill .*\(in pca also "em"\)'):
         project(pca(whole, 3), with_gaps(whole, 0.2))
+    ice = (whole.time.dt.month == 4) & (whole.lat < 0) & (whole.lon > 200)
+    cold = pca(whole.where(~ice), 3, missing="em", groups="time.month", penalty=5.0, rng=0)
+    with pytest.raises(ValueError, match=r'but 128 values belong to groups .* with missing="em" before their rotation'):
+        project(rotate(cold), whole)
+    pair = side(joint([whole.where(~ice), whole.rename("t")], 2, missing={"sst": "em"}, penalty=5.0, rng=0), "sst")
+    with pytest.raises(ValueError, match=r'but \d+ are missing.* or fit with missing="mean": after "em" only modes'):
+        project(pair, whole.where(~ice))
 
 
 def test_groups_and_covariates_of_gaps_are_fitted_to_what_is_there() -> None:

@@ -437,7 +437,7 @@ def bootstrap(
     integer("n_samples", n_samples, 2)
     integer("block", 1 if block is None else block, 1)
     _check_level(level)
-    X, over, cells = anomalies_of(eofs, da, groups, covariates)
+    X, over, cells, _ = anomalies_of(eofs, da, groups, covariates)
     m = len(X)
     affordable(8 * m * (4 * m + n_samples * 2), memory_limit, f"products of {m:,} samples", "samples")
     length = _block_length(eofs, along) if block is None else int(block)
