@@ -132,7 +132,7 @@ def test_new_samples_with_gaps_are_treated_as_those_of_the_fit() -> None:
     cold = pca(whole.where(~ice), 3, missing="em", groups="time.month", penalty=5.0, rng=0)
     with pytest.raises(ValueError, match=r'but 128 values belong to groups .* with missing="em" before their rotation'):
         project(rotate(cold), whole)
-    pair = side(joint([whole.where(~ice), whole.rename("t")], 2, missing={"sst": "em"}, penalty=5.0, rng=0), "sst")
+    pair = side(joint([whole.where(~ice), whole.rename("t")], 2, missing={"sst": "em"}, rng=0), "sst")
     with pytest.raises(ValueError, match=r'but \d+ are missing.* or fit with missing="mean": after "em" only modes'):
         project(pair, whole.where(~ice))
 
