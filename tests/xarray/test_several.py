@@ -190,7 +190,7 @@ class TestCoupled:
             ({"n_modes": 0}, r"n_modes must be an integer in 1\.\.45 for 60 samples of 59 and 45 cells, got 0"),
             ({"n_modes": 2.5}, "n_modes must be an integer in"),
             ({"weights": ("coslat", None, None)}, "one for X and one for Y, got 3"),
-            ({"dim": "year"}, "dim must be one or several of the dimensions"),
+            ({"dim": "year"}, "X has no dimension 'year', only time, lat, lon"),
         ],
     )
     def test_settings_that_cannot_be_are_refused(self, settings: dict[str, Any], match: str) -> None:

@@ -25,6 +25,7 @@ from shiftsvd.extend.files import (
     row_edges,
 )
 from shiftsvd.extend.running import Refused, Setting, few
+from shiftsvd.xarray.fields import bounds_of
 
 # Cells of larger grids get no names, because the names would need more memory than a sample.
 MOST_CELLS: Final = 2_000_000
@@ -91,7 +92,7 @@ def variable_of(path: Path, key: str | None) -> Any:
         )
     if key is None and not found:
         raise ValueError(f"{path} has no numeric variable with at least 2 dimensions. Write the field as one variable.")
-    fields = [name for name in found if name not in _bounds(data)] or found
+    fields = [name for name in found if name not in bounds_of(data)] or found
     if key is None and len(fields) > 1:
         many = (
             f"{path} has {len(fields):,} numeric variables with at least 2 dimensions: {few(fields, 10)}. Choose one "
@@ -99,18 +100,6 @@ def variable_of(path: Path, key: str | None) -> Any:
         )
         raise Refused(many, Setting("key"), ".")
     return data[key or fields[0]]
-
-
-def _bounds(data: Any) -> set[str]:
-    # of the cells along coordinates, as in the CF conventions
-    named = {
-        str(of[key])
-        for known in data.variables.values()
-        for of in (known.attrs, known.encoding)
-        for key in ("bounds", "climatology")
-        if key in of
-    }
-    return named | {str(name) for name in data.data_vars if str(name).endswith(("_bnds", "_bounds"))}
 
 
 def _open(path: Path) -> Any:

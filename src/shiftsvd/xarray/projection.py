@@ -117,6 +117,7 @@ def anomalies_of(eofs: xarray.Dataset, da: Any, groups: Any, covariates: Any) ->
     # The anomalies, the dimensions of the samples, the present cells, and in each sample the number of values whose
     # group has no mean in the cell, and which have no anomaly.
     da, space = fields.as_field(da), eofs.mean_field.dims
+    fields.notice_units(eofs.mean_field.attrs, da.attrs)
     over = tuple(dim for dim in da.dims if dim not in space)
     da = fields.on_grid(eofs.mean_field, da, space)
     weights = _flat(eofs.weights, space)

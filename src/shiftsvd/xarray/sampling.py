@@ -47,9 +47,11 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
         Along ``mode``: ``explained_variance`` and its ratio; ``effective_size``, the effective number of samples of the
         scores; ``standard_error = explained_variance * sqrt(2 / effective_size)``; ``nominal_error``, the error of
         independent samples; ``autocorrelation`` of the scores at lag one; ``separated``: whether the variances of the
-        next modes, above and below, differ by more than the standard error. Modes that are not separated may be
-        mixtures of their neighbours. A mode next to one that `eofs` lacks is separated only if a bound of the variances
-        that were not computed shows it: compute one mode more than you interpret. ``lower`` and ``upper``: an
+        next modes, above and below, differ from that of the mode by more than its standard error. Modes that are not
+        separated may be mixtures of their neighbours. The last mode is separated only if a bound of the variances that
+        were not computed shows it: ``missed_below`` of the fit (``certify=True``), or the rest of the total variance.
+        Compute one mode more than you interpret. If `eofs` lacks modes between or before its own, their neighbours are
+        not separated. ``lower`` and ``upper``: an
         interval that holds the variance of the mode in an infinitely long series with the probability `level`, also
         with few independent samples. Below 10 of them the interval is unknown: bounds are NaN, the mode is not
         separated, and a notice counts such modes.
