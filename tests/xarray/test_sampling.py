@@ -103,6 +103,9 @@ def test_series_that_do_not_determine_their_errors_have_none() -> None:
     assert np.isnan(bars.lower[:2]).all()
     assert np.isnan(bars.upper[:2]).all()
     assert not bars.separated[:2].any()
+    trend = xarray.DataArray(np.linspace(0, 9, 2500)[:, None] * np.ones(4), dims=("time", "cell"))
+    with pytest.warns(UserWarning, match=r"or have an autocorrelation of at least 0\.99"):
+        assert np.isnan(north(pca(trend, 1)).upper).all()
     long = north(pca(red_field(0, 240, 0.7)[0], 3), level=0.01)
     assert np.all(long.lower <= long.explained_variance)
 

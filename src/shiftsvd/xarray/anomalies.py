@@ -499,7 +499,9 @@ def _completed(gaps: Gaps, rank: int, options: FieldOptions) -> Completion:
 
 def _heldout_r2(X: Any, samples: Regressors, weights: Vector, options: FieldOptions, rank: int) -> float | None:
     # R^2 of a fit to other values, whose means of groups are without the held-out values, too: a mean of few values
-    # follows each of them.
+    # follows each of them. None if memory lacks for three more copies of the field.
+    if not (fields.is_lazy(X) or spare(5 * X.nbytes, options.resources.memory_limit)):
+        return None
     train, i, j, x = gaps_within(X, options.resources).hide(options.rng, HELD_OUT)
     left = train.X if fields.is_lazy(train.X) else train.X.copy()
     if not fields.is_lazy(left):

@@ -51,10 +51,10 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
         separated may be mixtures of their neighbours. The last mode is separated only if a bound of the variances that
         were not computed shows it: ``missed_below`` of the fit (``certify=True``), or the rest of the total variance.
         Compute one mode more than you interpret. If `eofs` lacks modes between or before its own, their neighbours are
-        not separated. ``lower`` and ``upper``: an
-        interval that holds the variance of the mode in an infinitely long series with the probability `level`, also
-        with few independent samples. Below 10 of them the interval is unknown: bounds are NaN, the mode is not
-        separated, and a notice counts such modes.
+        not separated. ``lower`` and ``upper``: an interval that holds the variance of the mode in an infinitely long
+        series with the probability `level`, also with few independent samples. With fewer than 10, or an
+        autocorrelation of 0.99 or more, the interval is unknown: bounds are NaN, the mode is not separated, and a
+        notice counts such modes.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
     variances, size = np.atleast_1d(eofs.explained_variance.values), effective_size(n, r * r)
     errors = variances * np.sqrt(2 / size)
     lower, upper = _intervals(variances, n, r, level)
-    unknown = size < LEAST_SIZE
+    unknown = (size < LEAST_SIZE) | (np.abs(r) >= MAX_AUTOCORRELATION)
     _notice_unknown(modes[unknown], len(modes))
     found = {
         "explained_variance": variances,
@@ -130,8 +130,9 @@ def _notice_unknown(unknown: Vector, count: int) -> None:
     if len(unknown):
         notice(
             f"The scores of {len(unknown):,} of {count:,} modes ({few(unknown.tolist())}) are worth fewer than "
-            f"{LEAST_SIZE} independent samples. Their intervals are unknown (NaN), and these modes are not separated. "
-            "Use a longer series, or remove its trend with covariates."
+            f"{LEAST_SIZE} independent samples, or have an autocorrelation of at least {MAX_AUTOCORRELATION}. Their "
+            "intervals are unknown (NaN), and these modes are not separated. Use a longer series, or remove its trend "
+            "with covariates."
         )
 
 
@@ -418,8 +419,8 @@ def bootstrap(
     drawn. Missing values are treated as in the fit: with "mean" their anomaly is 0, with "em" the modes of `eofs`
     predict it, and the errors of the predictions, which rise with the share of missing values, are not counted. The
     field is read twice: for the inner products of all samples (m x m), from which all modes follow exactly, and for the
-    maps; with "em" also for the predictions. Drawn modes are
-    matched to known modes by the size of their cosine, and their signs are aligned.
+    maps; with "em" also for the predictions. Drawn modes are matched to known modes by the size of their cosine, and
+    their signs are aligned.
 
     References
     ----------
