@@ -4,14 +4,14 @@ Run: python -m benchmarks.claims.red_noise [FIELDS]
 
 A field has three patterns with variances 64, 16 and 4 and a little white noise; each score has the autocorrelation r at
 lag one. A bar holds if the true variance is within 1.96 standard errors of the one that was found, an interval if it is
-between `lower` and `upper`: 95 % should. A p-value is of an index that has nothing to do with the field, of the same
-redness: 5 % should be below 0.05.
+between `lower` and `upper`: 95 % of those that are known should. A p-value is of an index that has nothing to do with
+the field, of the same redness: 5 % should be below 0.05.
 
 | samples | r | bars hold: nominal | effective size | intervals hold | p < 0.05: nominal | effective size |
 |---:|---:|---|---|---|---:|---:|
 | 100 | 0.0 | 93.6%, 93.8%, 91.8% | 93.8%, 94.0%, 92.0% | 96.8%, 96.0%, 93.8% | 4.9% | 4.8% |
 | 100 | 0.5 | 87.8%, 84.0%, 81.0% | 91.8%, 90.6%, 87.6% | 96.2%, 94.6%, 93.6% | 12.3% | 4.3% |
-| 100 | 0.8 | 62.0%, 54.0%, 51.6% | 86.0%, 79.0%, 76.2% | 96.0%, 91.6%, 87.8% | 34.1% | 2.5% |
+| 100 | 0.8 | 62.0%, 54.0%, 51.6% | 86.0%, 79.0%, 76.2% | 96.5%, 91.6%, 87.5% | 34.1% | 2.5% |
 | 240 | 0.0 | 95.0%, 93.8%, 94.6% | 95.0%, 94.0%, 94.6% | 95.8%, 95.2%, 95.4% | 4.8% | 4.7% |
 | 240 | 0.5 | 87.8%, 85.4%, 84.2% | 94.6%, 92.2%, 91.6% | 95.2%, 95.0%, 94.6% | 12.8% | 4.7% |
 | 240 | 0.8 | 63.2%, 58.0%, 60.2% | 91.4%, 88.4%, 84.6% | 96.2%, 94.2%, 92.2% | 34.8% | 3.8% |
@@ -25,6 +25,7 @@ left by the mixing, and by r, which is not well known from so few samples.
 """
 
 import sys
+import warnings
 
 import numpy as np
 import xarray
@@ -44,18 +45,20 @@ def red(shape: tuple[int, ...], r: float, rng: np.random.Generator) -> np.ndarra
 
 
 def bars(n: int, r: float, fields: int) -> np.ndarray:
-    """Shares of fields whose bars hold each variance: as of independent samples, with their number, and intervals."""
+    """Shares of fields whose bars hold each variance: as of independent samples, with their number, known intervals."""
     patterns = np.linalg.qr(np.random.default_rng(99).standard_normal((CELLS, 3)))[0].T
-    held = np.zeros((3, 3))
+    held, told = np.zeros((3, 3)), np.zeros(3)
     for seed in range(fields):
         rng = np.random.default_rng(seed)
         X = red((n, 3), r, rng) * np.sqrt(VARIANCES) @ patterns + NOISE * rng.standard_normal((n, CELLS))
-        known = sx.north(sx.pca(xarray.DataArray(X, dims=("time", "cell")), 3, solver="exact"))
+        with warnings.catch_warnings(action="ignore"):  # of intervals that are not known
+            known = sx.north(sx.pca(xarray.DataArray(X, dims=("time", "cell")), 3, solver="exact"))
         true = VARIANCES + NOISE**2
         off = np.abs(known.explained_variance.values - true)
         within = (known.lower.values < true) & (true < known.upper.values)
         held += [off < 1.96 * known.nominal_error.values, off < 1.96 * known.standard_error.values, within]
-    return held / fields
+        told += np.isfinite(known.lower.values)
+    return held / np.array([np.full(3, fields), np.full(3, fields), told])
 
 
 def rejections(n: int, r: float, fields: int) -> tuple[float, float]:

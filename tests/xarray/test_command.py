@@ -106,6 +106,29 @@ def test_weights_of_what_is_no_field_are_refused(path: Path, tmp_path: Path) -> 
     assert "conflicts with --scale" in done.stderr
 
 
+def test_longitudes_of_new_fields_may_start_elsewhere(path: Path, tmp_path: Path) -> None:
+    """In single precision, too."""
+    told("fit", path, "-k", 2, "--weights", "coslat", "-o", tmp_path / "out")
+    da = field()
+    turned = da.assign_coords(lon=((da.lon + 180) % 360 - 180).astype(np.float32)).sortby("lon")
+    turned.to_netcdf(tmp_path / "turned.nc")
+    model, scores = tmp_path / "out" / "model.safetensors", []
+    for file in (path, tmp_path / "turned.nc"):
+        told("transform", model, file, "-o", tmp_path / "z.npy", "--force")
+        scores.append(np.load(tmp_path / "z.npy"))
+    np.testing.assert_allclose(scores[1], scores[0], atol=1e-6 * np.abs(scores[0]).max())
+    da.assign_coords(lon=da.lon + 1).to_netcdf(tmp_path / "other.nc")
+    done = invoked("transform", model, tmp_path / "other.nc", "-o", tmp_path / "no.npy")
+    assert "lacks 63 of the model's 63 features" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["groups", "covariates"])
+def test_groups_of_fields_need_python(option: str, path: Path) -> None:
+    done = invoked("fit", path, "-k", 2, f"--{option}", "time.month")
+    assert done.exit_code == 2
+    assert f"Use shiftsvd.xarray.pca(da, {option}=...) in Python" in done.stderr
+
+
 def joined() -> Any:
     """What an outer join leaves: half of the times of each field."""
     return xr.merge([field(0), field(1).rename("slp").assign_coords(time=np.arange(30, 90))], join="outer")

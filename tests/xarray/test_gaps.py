@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.xarray import bootstrap, patterns, pca, project, reconstruct
-from tests.support.fields import MONTHS, monthly, with_gaps
+from shiftsvd.xarray import bootstrap, joint, patterns, pca, project, reconstruct, rotate, side
+from tests.support.fields import MONTHS, monthly, red, with_gaps
 
 xarray = pytest.importorskip("xarray")
 
@@ -40,6 +40,23 @@ def test_a_model_of_the_gaps_finds_the_field_beneath_them(share: float) -> None:
     assert 0.85 < eofs.attrs["heldout_r2"] < 1
     np.testing.assert_allclose(eofs.explained_variance, pca(whole, 3).explained_variance, rtol=0.15)
     assert eofs.attrs["converged"] is True
+
+
+@pytest.mark.parametrize("chunks", [None, {"time": 12}])
+def test_values_held_out_are_not_in_the_means_of_their_groups(chunks: Any) -> None:
+    """Of three years: 0.66 of the squares of the gaps, where means with the held-out values find 0.81."""
+    if chunks is not None:
+        pytest.importorskip("dask.array")
+    rng = np.random.default_rng(0)
+    time = xarray.date_range("2000-01-01", periods=36, freq="MS")
+    values = red((36, 2), 0.9, rng) * [3, 1.5] @ rng.standard_normal((2, 300)) + 0.3 * rng.standard_normal((36, 300))
+    whole = xarray.DataArray(values, {"time": time}, ("time", "cell"))
+    da = with_gaps(whole, 0.3)
+    eofs = pca(da if chunks is None else da.chunk(chunks), 2, missing="em", groups="time.month", rng=0)
+    gone, months = da.isnull() & reconstruct(eofs).notnull(), whole.groupby("time.month")
+    left, by_mean = (whole - reconstruct(eofs)).where(gone), (months - da.groupby("time.month").mean()).where(gone)
+    true = 1 - float((left**2).sum() / (by_mean**2).sum())
+    assert eofs.attrs["heldout_r2"] == pytest.approx(true, abs=0.05)
 
 
 def test_weights_and_deviations_count_in_what_stands_for_gaps() -> None:
@@ -109,8 +126,15 @@ def test_new_samples_with_gaps_are_treated_as_those_of_the_fit() -> None:
     complete = project(eofs, whole)
     some = project(eofs, with_gaps(whole, 0.7, 5))
     assert float(abs(some - complete).max()) < 0.2 * float(abs(complete).max())
-    with pytest.raises(ValueError, match="must have values in all cells"):
+    with pytest.raises(ValueError, match=r'must have values in all cells.*are missing\. Fill .*\(in pca also "em"\)'):
         project(pca(whole, 3), with_gaps(whole, 0.2))
+    ice = (whole.time.dt.month == 4) & (whole.lat < 0) & (whole.lon > 200)
+    cold = pca(whole.where(~ice), 3, missing="em", groups="time.month", penalty=5.0, rng=0)
+    with pytest.raises(ValueError, match=r'but 128 values belong to groups .* with missing="em" before their rotation'):
+        project(rotate(cold), whole)
+    pair = side(joint([whole.where(~ice), whole.rename("t")], 2, missing={"sst": "em"}, rng=0), "sst")
+    with pytest.raises(ValueError, match=r'but \d+ are missing.* or fit with missing="mean": after "em" only modes'):
+        project(pair, whole.where(~ice))
 
 
 def test_groups_and_covariates_of_gaps_are_fitted_to_what_is_there() -> None:

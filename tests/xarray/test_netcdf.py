@@ -45,6 +45,24 @@ def test_files_on_other_cells_are_refused(tmp_path: Path) -> None:
         open_matrix([first, tmp_path / "b.nc"], stack="rows")
 
 
+def test_bounds_of_coordinates_are_no_field(tmp_path: Path) -> None:
+    _, da = decade(tmp_path, 2001)
+    data = da.to_dataset().assign(
+        edges=(("lat", "side"), np.ones((3, 2))), time_bnds=(("time", "side"), np.zeros((12, 2)))
+    )
+    data.lat.attrs["bounds"] = "edges"
+    data.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    assert open_matrix(tmp_path / "a.nc")[0].shape == (12, 12)
+    assert open_matrix(tmp_path / "a.nc", key="edges")[0].shape == (3, 2)
+    data.drop_vars("t2m").to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
+    data.assign(d2m=data.t2m).to_netcdf(tmp_path / "c.nc", engine="h5netcdf")
+    for name, known in (("b.nc", "time_bnds, edges|edges, time_bnds"), ("c.nc", "t2m, d2m|d2m, t2m")):
+        with pytest.raises(
+            ValueError, match=rf"has 2 numeric variables with at least 2 dimensions: ({known})\. Choose"
+        ):
+            open_matrix(tmp_path / name)
+
+
 def test_the_command_fits_several_files_of_a_field(tmp_path: Path) -> None:
     files = [str(decade(tmp_path, year, year == 2002)[0]) for year in (2001, 2002, 2003)]
     how = ["--stack", "rows", "-k", "2", "--scores", "csv", "-q", "-o", str(tmp_path / "out")]

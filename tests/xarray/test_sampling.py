@@ -1,5 +1,6 @@
 """Errors of variances and p-values: the formulas, the coverage of red noise, and the bootstrap."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -75,18 +76,38 @@ def test_the_variance_of_a_red_series_has_the_moments_of_its_quadratic_form(r: f
 
 
 def test_few_independent_samples_are_told_as_they_are() -> None:
-    """Of 80 fields of 100 samples that are worth 20: more than nine in ten intervals, and not eight and a half bars."""
-    held, r = np.zeros(2), np.zeros(3)
+    """Of 80 fields of 100 samples that are worth 20: more than nine in ten known intervals, and not eight and a half
+    bars."""
+    held, known, r = np.zeros(2), 0.0, np.zeros(3)
     for seed in range(80):
         da, variances = red_field(seed, 100, 0.8)
-        bars = north(pca(da, 3, solver="exact"))
+        with warnings.catch_warnings(action="ignore"):  # of intervals that are not known
+            bars = north(pca(da, 3, solver="exact"))
+        known += float(bars.lower.notnull().mean()) / 80
         within = (bars.lower < variances) & (variances < bars.upper)
         off = abs(bars.explained_variance - variances)
         held += [float(within.mean()) / 80, float((off < 1.96 * bars.standard_error).mean()) / 80]
         r += bars.autocorrelation.values / 80
-    assert held[0] > 0.9
+    assert known > 0.9
+    assert held[0] > 0.9 * known
     assert held[1] < 0.85
     np.testing.assert_allclose(r, 0.8, atol=0.03)  # 0.76 to 0.72 as they are
+
+
+def test_series_that_do_not_determine_their_errors_have_none() -> None:
+    """45 samples with r = 0.93 are worth 3."""
+    values = red_field(0, 45, 0.93)[0]
+    with pytest.warns(UserWarning, match=r"The scores of 2 of 3 modes \(1, 2\) are worth fewer than 10 indep") as told:
+        bars = north(pca(values, 3))
+    assert len(told) == 1
+    assert np.isnan(bars.lower[:2]).all()
+    assert np.isnan(bars.upper[:2]).all()
+    assert not bars.separated[:2].any()
+    trend = xarray.DataArray(np.linspace(0, 9, 2500)[:, None] * np.ones(4), dims=("time", "cell"))
+    with pytest.warns(UserWarning, match=r"or have an autocorrelation of at least 0\.99"):
+        assert np.isnan(north(pca(trend, 1)).upper).all()
+    long = north(pca(red_field(0, 240, 0.7)[0], 3), level=0.01)
+    assert np.all(long.lower <= long.explained_variance)
 
 
 def test_red_scores_need_the_number_of_independent_samples() -> None:
@@ -199,6 +220,23 @@ def test_the_bootstrap_agrees_with_the_rule_of_thumb() -> None:
     ):
         with pytest.raises(ValueError, match=match):
             bootstrap(eofs, da, **settings)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_gaps_do_not_shrink_the_variances_of_drawn_fields(chunked: bool) -> None:
+    """Of values that are missing at random, and of samples without any value."""
+    da, _ = red_field(4, n=200, r=0.2)
+    complete = bootstrap(pca(da, 3), da, 60, rng=0)
+    for gaps, missing in ((with_gaps(da, 0.3), "em"), (da.where(np.arange(200)[:, None] % 10 > 2), "error")):
+        if chunked:
+            pytest.importorskip("dask.array")
+            gaps = gaps.chunk({"time": 50})
+        with warnings.catch_warnings(action="ignore"):
+            eofs = pca(gaps, 3, missing=missing, rng=0, **({"penalty": 0.1} if missing == "em" else {}))
+        drawn = bootstrap(eofs, gaps, 60, block=int(complete.attrs["block"]), rng=0)
+        for name in ("lower", "upper"):
+            np.testing.assert_allclose(drawn[name], complete[name], rtol=0.2)
+        assert np.all((drawn.lower < eofs.explained_variance) & (eofs.explained_variance < drawn.upper))
 
 
 def test_north_bars_are_drawn() -> None:

@@ -303,7 +303,7 @@ def test_a_single_mode_is_reconstructed_and_projected() -> None:
     [
         ({"n_modes": 0}, r"n_modes must be an integer in 1\.\.60 for 60 samples of 100 cells, got 0"),
         ({"n_modes": 2.0}, r"got 2\.0"),
-        ({"dim": "t"}, "dim must be one or several of the dimensions .* got 't'"),
+        ({"dim": "t"}, "da has no dimension 't', only time, lat, lon. Pass the dimension of its samples as dim"),
         ({"dim": ("time", "lat", "lon")}, "but not all"),
         ({"weights": "area"}, 'weights must be "coslat", a DataArray, an array or a number'),
         ({"weights": np.ones(5)}, r"weights must have the shape \(9, 12\)"),
@@ -477,3 +477,18 @@ def test_xeofs_and_eofs_give_the_same(chunks: dict[str, int] | None) -> None:
         np.testing.assert_allclose(eofs.scores, scores * signs[:, None], atol=1e-4 * np.abs(scores).max())
         np.testing.assert_allclose(found, projected[name] * signs[:, None], atol=1e-4 * np.abs(scores).max())
     np.testing.assert_allclose(eofs.explained_variance_ratio, solver.varianceFraction(3), rtol=1e-6)
+
+
+def test_what_a_file_has_beside_the_field_is_named() -> None:
+    da = field()
+    data = da.to_dataset(name="sst").assign(lat_bnds=(("lat", "side"), np.zeros((LATITUDES, 2))))
+    with pytest.raises(ValueError, match=r"got bounds of coordinates: lat_bnds\. Select one field with data\['sst'\]"):
+        pca(data, 2)
+    radians = da.assign_coords(lat=("lat", np.deg2rad(da.lat.values), {"units": "radian"}))
+    with pytest.raises(ValueError, match=r"has the units 'radian'\. Convert it to degrees"):
+        pca(radians, 2, weights="coslat")
+    kelvin = da.assign_attrs(units="K")
+    eofs = pca(kelvin, 2)
+    project(eofs, kelvin)
+    with pytest.warns(UserWarning, match=r"da has the units 'degC', and the field of the fit 'K'\. Convert da"):
+        project(eofs, kelvin.assign_attrs(units="degC"))

@@ -1,21 +1,25 @@
-"""NetCDF fields in `shiftsvd fit`: area weights of cells, and notices."""
+"""NetCDF fields in the command: area weights of cells, longitudes from 0 or from -180, and notices."""
 
+import re
+from collections.abc import Iterable
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import click
 import numpy as np
 
 from shiftsvd.extend.commands import Hooks, Run, option_of
-from shiftsvd.extend.files import format_of
+from shiftsvd.extend.files import Names, format_of
 from shiftsvd.extend.fits import Gaps
 from shiftsvd.extend.running import notice
 from shiftsvd.xarray.fields import cell_weights, latitude_of, notice_unvarying
 from shiftsvd.xarray.netcdf import variable_of
 
+_LONGITUDE: Final = re.compile(r"\b(lon|longitude|nav_lon)=(-?\d+(?:\.\d+)?)(?= |$)")
+
 
 class FieldHooks(Hooks):
-    """Area weights of cells, and notices about NetCDF fields, in `shiftsvd fit`."""
+    """Area weights and longitudes of cells, and notices about NetCDF fields."""
 
     recorded = decisive = ("weights",)
 
@@ -38,6 +42,13 @@ class FieldHooks(Hooks):
             raise click.UsageError(
                 f"--weights coslat sets the scale of the cells of one field and conflicts with {others[0]}. Remove one "
                 "of them."
+            )
+
+        removed = next((name for name in ("groups", "covariates") if settings.extra.get(name)), None)
+        if removed and settings.files[0] != "-" and self.fields:
+            raise click.UsageError(
+                f"--{removed} requires annotated samples, which NetCDF fields do not have. Use shiftsvd.xarray.pca(da, "
+                f"{removed}=...) in Python, or fit a file of anomalies."
             )
 
     def prepare(self, run: Run) -> None:
@@ -64,6 +75,23 @@ class FieldHooks(Hooks):
                     f"{file}: only {used:,} of {len(in_rows):,} samples have values. The other samples are replaced by "
                     "the mean. To exclude them from the fit, remove them from the file."
                 )
+
+    def refine(self, pca: Any, A: Any, names: Any) -> tuple[Any, Any]:
+        known = getattr(pca, "feature_names_in_", None)
+        if known is None or names.features is None:
+            return A, names
+        model, found = (list(map(str, each)) for each in (known, names.features))
+        if set(found) <= set(model):
+            return A, names
+        places = dict(zip(_turned(model), model, strict=True))
+        renamed = [places.get(name) for name in _turned(found)]
+        if len(places) < len(model) or len(set(renamed)) < len(renamed) or None in renamed:
+            return A, names
+        return A, Names(names.samples, np.array(renamed))
+
+
+def _turned(names: Iterable[str]) -> list[str]:
+    return [_LONGITUDE.sub(lambda found: f"{found[1]}={round(float(found[2]), 4) % 360:.4f}", name) for name in names]
 
 
 def _latitudes(da: Any) -> int:

@@ -131,7 +131,8 @@ def check_variances(eofs: Any) -> None:
     if "explained_variance" not in eofs:
         raise ValueError(
             "eofs must have explained variances, which one field of a result of shiftsvd.xarray.coupled does not have. "
-            "Compute the modes of this field with shiftsvd.xarray.pca(da)."
+            "Its maps of correlation are x_homogeneous and x_heterogeneous (or y_...) of that result. Modes of this "
+            "field alone are those of shiftsvd.xarray.pca(da)."
         )
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from shiftsvd.extend.files import times_decoded
 from shiftsvd.extend.operators import unmasked
-from shiftsvd.extend.running import Refused, Setting, notice, plural, refuse
+from shiftsvd.extend.running import Refused, Setting, few, notice, plural, refuse
 
 if TYPE_CHECKING:
     from pandas import Index
@@ -121,6 +121,12 @@ def as_fields(data: Any) -> "dict[str, DataArray]":
     else:
         pairs = [(getattr(da, "name", None) or f"field{i}", da) for i, da in enumerate(data, 1)]
     names = [str(name) for name, _ in pairs]
+    if hasattr(data, "data_vars") and (edges := [name for name in names if name in bounds_of(data)]):
+        others = [name for name in names if name not in edges] or ["sst"]
+        raise ValueError(
+            f"data must hold fields alone, got bounds of coordinates: {few(edges)}. Select one field with "
+            f"data[{others[0]!r}], or several with a list of names."
+        )
     if not names:
         raise ValueError("data must have at least one field, got none")
     if len(set(names)) < len(names):
@@ -133,6 +139,18 @@ def as_fields(data: Any) -> "dict[str, DataArray]":
     return {name: as_field(da, name) for name, (_, da) in zip(names, pairs, strict=True)}
 
 
+def bounds_of(data: Any) -> set[str]:
+    # of the cells along coordinates, as in the CF conventions
+    named = {
+        str(of[key])
+        for known in data.variables.values()
+        for of in (known.attrs, known.encoding)
+        for key in ("bounds", "climatology")
+        if key in of
+    }
+    return named | {str(name) for name in data.data_vars if str(name).endswith(("_bnds", "_bounds"))}
+
+
 def as_dims(dim: Dim) -> list[Hashable]:
     return [dim] if isinstance(dim, str) or not isinstance(dim, Iterable) else list(dim)
 
@@ -141,7 +159,10 @@ def stacked(da: "DataArray", dim: Dim, missing: str = "error", name: str = "da",
     # Exclude samples and cells without values. With `every`, keep such samples as gaps, unless gaps are an error.
     over = tuple(as_dims(dim))
     space = tuple(other for other in da.dims if other not in over)
-    if not over or not set(over) <= set(da.dims) or not space:
+    if absent := [each for each in over if each not in da.dims]:
+        known = f"{name} has no dimension {absent[0]!r}, only {few(da.dims)}. Pass the dimension of its samples as "
+        raise Refused(known, Setting("dim"), ".")
+    if not over or not space:
         of = "" if name == "da" else f" of {name}"
         raise refuse("dim", f"be one or several of the dimensions {da.dims}{of}, but not all", dim)
     if not da.size:
@@ -238,6 +259,14 @@ def notice_open_slopes(counts: Vector, n: int, names: Sequence[str]) -> None:
             )
 
 
+def notice_units(known: Attrs, own: Attrs) -> None:
+    if known.get("units") and own.get("units") and known["units"] != own["units"]:
+        notice(
+            f"da has the units {own['units']!r}, and the field of the fit {known['units']!r}. Convert da, unless both "
+            "mean the same."
+        )
+
+
 def notice_unvarying(cells: Mask, name: Hashable) -> None:
     if count := int(np.count_nonzero(cells)):
         of = "the field" if name is None else name
@@ -260,9 +289,12 @@ def ordered_as(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[st
             continue
         common = np.unique(places[places >= 0])
         if len(common) < m or m != n:
+            # `align` also selects cells, unless their dimensions are excluded.
+            space = [own for own in dict.fromkeys((*first.dims, *other.dims)) if own not in as_dims(dim)]
             raise ValueError(
                 f"{text}, each once, but along {name} only {len(common):,} of the {m:,} labels of {names[0]} are among "
-                f'the {n:,} labels of {names[1]}. To keep common labels, use xarray.align(..., join="inner").'
+                f'the {n:,} labels of {names[1]}. To keep common labels, use xarray.align(..., join="inner", '
+                f"exclude={space})."
             )
         other = other.isel({name: places})
     return other
@@ -480,10 +512,11 @@ def latitude_of(da: "DataArray") -> "DataArray":
     beyond = values[np.abs(values) > _MAX_LATITUDE]
     if beyond.size or units.startswith("rad"):
         text = f"values such as {beyond.flat[0]}" if beyond.size else f"the units {units!r}"
+        remedy = "Name the latitudes lat" if beyond.size else "Convert it to degrees"
         raise Refused(
             Setting("weights", "coslat"),
-            f" requires latitudes in -90..90 degrees, but the coordinate {latitude.name} has {text}. Name the "
-            "latitudes lat, or pass the weights as an array.",
+            f" requires latitudes in -90..90 degrees, but the coordinate {latitude.name} has {text}. {remedy}, or pass "
+            "the weights as an array.",
         )
     return latitude
 

@@ -71,7 +71,8 @@ def pca(
         Treatment of scattered missing values. "mean": their anomaly is 0; they equal the mean of the cell, or the
         prediction of `groups` and `covariates`. "em": a model of rank `n_modes`, fitted to the observed values in the
         units that `weights` and `standardize` make, predicts them (`complete_matrix`); ``attrs["heldout_r2"]`` is the
-        R² of its predictions for held-out values.
+        R² of its predictions for held-out values. If groups have fewer than 20 values in most cells, another fit,
+        whose means of groups lack the held-out values, computes it if memory allows.
     groups : str, DataArray or array, optional
         Group of each sample: a part of a coordinate such as ``"time.month"``, the name of a coordinate, or labels. The
         mean of the group replaces the mean of all samples. A DataArray is matched by its labels.

@@ -25,6 +25,7 @@ from shiftsvd.extend.files import (
     row_edges,
 )
 from shiftsvd.extend.running import Refused, Setting, few
+from shiftsvd.xarray.fields import bounds_of
 
 # Cells of larger grids get no names, because the names would need more memory than a sample.
 MOST_CELLS: Final = 2_000_000
@@ -91,12 +92,14 @@ def variable_of(path: Path, key: str | None) -> Any:
         )
     if key is None and not found:
         raise ValueError(f"{path} has no numeric variable with at least 2 dimensions. Write the field as one variable.")
-    if key is None and len(found) > 1:
+    fields = [name for name in found if name not in bounds_of(data)] or found
+    if key is None and len(fields) > 1:
         many = (
-            f"{path} has {len(found):,} numeric variables with at least 2 dimensions: {few(found, 10)}. Choose one by "
+            f"{path} has {len(fields):,} numeric variables with at least 2 dimensions: {few(fields, 10)}. Choose one "
+            "by "
         )
         raise Refused(many, Setting("key"), ".")
-    return data[key or found[0]]
+    return data[key or fields[0]]
 
 
 def _open(path: Path) -> Any:

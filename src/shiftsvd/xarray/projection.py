@@ -79,18 +79,18 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
     eofs = checked_fit(eofs, kinds="fc", lags=True)
     components = with_modes(eofs.components, "components")
     lagged, signal = "lag" in components.dims, components.dtype.kind == "c"
-    X, over, cells = anomalies_of(eofs, da, groups, covariates)
+    X, over, cells, unknown = anomalies_of(eofs, da, groups, covariates)
     if lagged or signal:
         check_steps(da, over, "a projection onto modes in time")
     if lagged:
-        scores = _scores_of_sequences(X, eofs, components, cells)
+        scores = _scores_of_sequences(X, eofs, components, cells, unknown)
     elif signal:
-        scores = _scores_of_signals(X, eofs, in_cells(components, eofs, cells))
+        scores = _scores_of_signals(X, eofs, in_cells(components, eofs, cells), unknown)
     else:
         V = in_cells(with_modes(eofs.duals, "duals") if "duals" in eofs else components, eofs, cells)
         # Only modes of `pca` have the variances and the noise that a regression on observed values needs.
-        completed = eofs.attrs.get("missing") == "em" and "standard_deviation" in eofs
-        scores = (_scores_with_gaps if completed else _scores_by_product)(X, eofs, V)
+        of_values = eofs.attrs.get("missing") == "em" and "standard_deviation" in eofs
+        scores = _scores_with_gaps(X, eofs, V) if of_values else _scores_by_product(X, eofs, V, unknown)
     like = da.isel({over[0]: slice(0, len(scores))}) if lagged else da
     return fields.labelled(scores.T, like, over, components.mode, "scores", dict(eofs.scores.attrs))
 
@@ -113,8 +113,11 @@ def _project_several(eofs: xarray.Dataset, names: list[str], data: Any, groups: 
     return first.copy(data=sum(part.transpose(*first.dims).values for part in others))
 
 
-def anomalies_of(eofs: xarray.Dataset, da: Any, groups: Any, covariates: Any) -> tuple[Any, Dims, Mask]:
+def anomalies_of(eofs: xarray.Dataset, da: Any, groups: Any, covariates: Any) -> tuple[Any, Dims, Mask, Any]:
+    # The anomalies, the dimensions of the samples, the present cells, and in each sample the number of values whose
+    # group has no mean in the cell, and which have no anomaly.
     da, space = fields.as_field(da), eofs.mean_field.dims
+    fields.notice_units(eofs.mean_field.attrs, da.attrs)
     over = tuple(dim for dim in da.dims if dim not in space)
     da = fields.on_grid(eofs.mean_field, da, space)
     weights = _flat(eofs.weights, space)
@@ -123,12 +126,12 @@ def anomalies_of(eofs: xarray.Dataset, da: Any, groups: Any, covariates: Any) ->
     X = fields.minus_low_rank(
         fields.matrix_of(da, over, space)[:, cells], removed.factors(samples), weights[cells], np.float64
     )
-    unknown = removed.unknown
-    if unknown is not None and unknown.any():  # without a mean a value has no anomaly
-        X = np.where(
-            fields.low_rank_like(X, samples.one_hot(removed.levels), unknown.astype(np.float64)) > 0, np.nan, X
-        )
-    return X, over, cells
+    unknown, counts = removed.unknown, np.zeros(len(X), np.int64)
+    if unknown is not None and unknown.any():
+        there = fields.low_rank_like(X, samples.one_hot(removed.levels), unknown.astype(np.float64)) > 0
+        counts = (there & ~np.isnan(X)).sum(axis=1)
+        X = np.where(there, np.nan, X)
+    return X, over, cells, counts
 
 
 def in_cells(modes: DataArray, eofs: xarray.Dataset, cells: Mask) -> Panel:
@@ -186,24 +189,37 @@ def _check_same_times(eofs: xarray.Dataset, da: DataArray, covariates: Any) -> N
             raise Refused(Setting("covariates", value), rule)
 
 
-def _scores_by_product(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
+def _scores_by_product(X: Any, eofs: xarray.Dataset, V: Panel, unknown: Any) -> Panel:
     found = fields.compute_together(
         scores=(("row", "mode"), np.where(np.isfinite(X), X, 0) @ V.T),
         lost=("row", np.isnan(X).sum(axis=1)),
+        unknown=("row", unknown),
         infinite=((), np.isinf(X).sum()),
     )
     scores, rows = found["scores"], found["lost"] < V.shape[1]
-    count = 0 if eofs.attrs.get("missing") == "mean" else int(found["lost"][rows].sum())
-    if count:
-        raise ValueError(
-            f"da must have values in all cells of the components, but {count:,} are missing, or of groups without "
-            'values there in the fit. Fill them, or add missing="mean" to the settings of the fit (in pca also "em").'
-        )
+    if eofs.attrs.get("missing") != "mean":
+        unknown = int(found["unknown"][rows].sum())
+        _check_no_gaps(int(found["lost"][rows].sum()) - unknown, unknown, eofs)
     if count := int(found["infinite"]):
         got = plural(count, "infinite value")
         raise ValueError(f"da must be finite in all cells of the components, got {got}. Replace these values.")
     scores[~rows] = np.nan
     return np.asarray(scores)
+
+
+def _check_no_gaps(missing: int, unknown: int, eofs: xarray.Dataset) -> None:
+    if not missing and not unknown:
+        return
+    causes = [f"{missing:,} are missing"] if missing else []
+    causes += [f"{plural(unknown, 'value')} belong to groups without values in the cell in the fit"] if unknown else []
+    if "rotation" in eofs.attrs:
+        remedy = 'project on modes of pca with missing="em" before their rotation, or fit with missing="mean"'
+    elif eofs.attrs.get("missing") == "em":
+        remedy = 'fit with missing="mean": after "em" only modes of pca of one field can be projected on'
+    else:
+        remedy = 'add missing="mean" to the settings of the fit (in pca also "em")'
+    remedy = f"Fill missing values, or {remedy}" if missing else remedy[0].upper() + remedy[1:]
+    raise ValueError(f"da must have values in all cells of the components, but {' and '.join(causes)}. {remedy}.")
 
 
 def _scores_with_gaps(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
@@ -216,17 +232,23 @@ def _scores_with_gaps(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
     return scores
 
 
-def _scores_of_sequences(X: Any, eofs: xarray.Dataset, components: DataArray, cells: Mask) -> Panel:
+def completed(X: Any, eofs: xarray.Dataset, V: Panel) -> Any:
+    if eofs.attrs.get("missing") != "em":
+        return X
+    return np.where(np.isnan(X), fields.low_rank_like(X, _scores_with_gaps(X, eofs, V), V), X)
+
+
+def _scores_of_sequences(X: Any, eofs: xarray.Dataset, components: DataArray, cells: Mask, unknown: Any) -> Panel:
     lags, k = components.lag.values, components.sizes["mode"]
     n = X.shape[0] - int(lags.max())
     if n < 1:
         raise ValueError(f"da must have at least {lags.max() + 1:,} steps for the lags of eofs, got {len(X):,}")
-    each = _scores_by_product(X, eofs, in_cells(components, eofs, cells)).reshape(-1, len(lags), k)
+    each = _scores_by_product(X, eofs, in_cells(components, eofs, cells), unknown).reshape(-1, len(lags), k)
     return np.asarray(sum(each[lag : lag + n, j] for j, lag in enumerate(lags.tolist())) - _score_means(eofs))
 
 
-def _scores_of_signals(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
-    P = _scores_by_product(X, eofs, V.conj())
+def _scores_of_signals(X: Any, eofs: xarray.Dataset, V: Panel, unknown: Any) -> Panel:
+    P = _scores_by_product(X, eofs, V.conj(), unknown)
     check_no_empty_steps(np.asarray(~np.isnan(P).any(axis=1)), "a Hilbert transform")
     T = AnalyticSignal(len(P), eofs.attrs.get("decay"), P.dtype)
     return np.asarray(T.matmat(P) + P.mean(axis=0) - _score_means(eofs))
