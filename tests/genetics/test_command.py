@@ -1,6 +1,7 @@
 """`shiftsvd fit` of a .bed: Patterson's matrix without being asked, and the files that PLINK users look for."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -359,3 +360,32 @@ def test_the_report_counts_filters_and_draws_relatives_as_projected(tmp_path: Pa
     for part in ("<dt>--maf 0.1</dt>", "1 related sample removed from the fit", "<dt>Tracy-Widom test</dt>"):
         assert part in text
     assert "The projected sample is drawn as a diamond" in text
+
+
+@pytest.mark.parametrize("kind", ["parquet", "npy"])
+def test_contributions_in_reports_are_those_of_the_samples_of_the_fit(tmp_path: Path, kind: str) -> None:
+    G = genotypes(60, 300, gaps=0)
+    G[3, :80] = 2  # far out, and so is its twin
+    G[7] = G[3]
+    bed, out = write(tmp_path / "a.bed", G), tmp_path / "out"
+    fit = ("fit", bed, "-k", 3, "--unrelated", 0.3, "--contributions", "--scores", kind, "-o", out)
+    done(*fit)
+    (twin,) = [line.split()[1] for line in (tmp_path / "out.projected").read_text().splitlines()[1:]]
+    names = [line.split()[1] for line in bed.with_suffix(".fam").read_text().splitlines()]
+    Z = ss.load_model(out / "model.safetensors").project(bed, project="mean").eigenvectors
+    shares = {name: row[:2] ** 2 for name, row in zip(names, Z, strict=True) if name != twin}
+    again, new = (tmp_path / name for name in ("again.html", "new.html"))
+    model = ("report", out / "model.safetensors", out / f"scores.{kind}")
+    done(*model, "-o", again)
+    done(*model, out / f"scores.{kind}", "-o", new)
+    for path in (out / "report.html", again, new):
+        text = path.read_text(encoding="utf-8")
+        rows = re.findall(r"<tr><td>([^<]*)</td><td>[^<]*</td><td>([\d.]+) %</td><td>[^<]*</td><td>([\d.]+) %", text)
+        if kind == "npy" and path != out / "report.html":
+            assert rows[0][0].startswith("sample ")
+            rows = [(names[int(name.removeprefix("sample ")) - 1], *row) for name, *row in rows]
+        assert len(rows) == 15
+        for name, *percents in rows:
+            np.testing.assert_allclose([float(x) for x in percents], 100 * shares[name], atol=0.006)
+        n_new = 1 if path != new else 61
+        assert (f"{n_new} projected samples" if n_new > 1 else "The projected sample is drawn") in text

@@ -242,7 +242,8 @@ class GenotypeHooks(Hooks):
             run.document.update({"removed": removed} | results)
         if cohort.learned is not None:  # score all samples, also those that are not training samples
             run.scored = self._operator(cohort.files.filled(pca.mean_))
-            run.projected = None if cohort.learned.all() else ~cohort.learned
+            if not cohort.learned.all():
+                run.projected, pca.learned = ~cohort.learned, cohort.learned
         counts = cohort.removed.items()
         run.facts |= {f"{option_of(name)} {self.filters[name]}": _removed(name, count) for name, count in counts}
         if "tracy_widom" in results:
