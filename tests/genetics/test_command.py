@@ -340,6 +340,9 @@ def test_info_describes_genotypes_and_its_command_works(tmp_path: Path) -> None:
     for name, values in (("maf", np.minimum(p, 1 - p)), ("missing_by_variant", missing.mean(axis=0))):
         np.testing.assert_allclose([*told[name].values()], np.quantile(values, np.arange(5) / 4), rtol=6e-3)
     np.testing.assert_allclose(told["missing_by_sample"]["largest"], missing.mean(axis=1).max(), rtol=6e-3)
+    text = done("info", bed).stdout
+    assert f"\nn_missing           {missing.sum()}\n" in text
+    assert "density" not in text  # that of entries in the file, which says nothing of missing genotypes
     line = told["command"].split()
     assert "--indep-pairwise 50 5 0.2" in told["command"]
     assert "--missing" not in line
@@ -389,3 +392,14 @@ def test_contributions_in_reports_are_those_of_the_samples_of_the_fit(tmp_path: 
             np.testing.assert_allclose([float(x) for x in percents], 100 * shares[name], atol=0.006)
         n_new = 1 if path != new else 61
         assert (f"{n_new} projected samples" if n_new > 1 else "The projected sample is drawn") in text
+
+
+@pytest.mark.parametrize("few", [2**28, 6_000])
+def test_info_counts_missing_genotypes_unless_it_samples(
+    bed: Path, G: Any, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr("shiftsvd.commands.facts.SAMPLED", 0)
+    monkeypatch.setattr("shiftsvd.genetics.describing._MOST", few)
+    told = json.loads(done("info", bed, "--json").stdout)
+    assert told["n_missing"] == (np.isnan(G).sum() if few > G.size else None)
+    assert ("n_missing" in done("info", bed).stdout) == (few > G.size)
