@@ -403,3 +403,16 @@ def test_info_counts_missing_genotypes_unless_it_samples(
     told = json.loads(done("info", bed, "--json").stdout)
     assert told["n_missing"] == (np.isnan(G).sum() if few > G.size else None)
     assert ("n_missing" in done("info", bed).stdout) == (few > G.size)
+
+
+@pytest.mark.parametrize("options", [(), ("--format", "bed")])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_prefix_as_for_plink_is_answered_with_the_name_of_the_file(
+    bed: Path, options: tuple[str, ...], there: bool
+) -> None:
+    prefix = bed.with_suffix("")
+    if there:
+        prefix.mkdir()
+    result = invoke("fit", prefix, "-k", 2, *options)
+    assert result.exit_code == (1 if there else 2)
+    assert " ".join(result.stderr.split()).endswith(f"Did you mean {bed}?")
