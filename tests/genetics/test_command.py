@@ -416,3 +416,19 @@ def test_a_prefix_as_for_plink_is_answered_with_the_name_of_the_file(
     result = invoke("fit", prefix, "-k", 2, *options)
     assert result.exit_code == (1 if there else 2)
     assert " ".join(result.stderr.split()).endswith(f"Did you mean {bed}?")
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        (("--maf", 0.1), "add axes: see --indep-pairwise, --unrelated"),
+        (("--maf", 0.1, "--unrelated", 0.4, "--indep-pairwise", 50, 5, 0.9), "try --indep-pairwise 1000kb 1 0.1 and a"),
+    ],
+)
+def test_where_all_axes_are_significant_only_filters_that_were_not_given_are_named(
+    tmp_path: Path, options: tuple[Any, ...], remedy: str
+) -> None:
+    G = genotypes(60, 300, gaps=0)
+    G[:30, :200] = 2 - G[:30, :200]
+    told = done("fit", write(tmp_path / "a.bed", G), "-k", 1, "--tracy-widom", *options).stdout
+    assert remedy in told
