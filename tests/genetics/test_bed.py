@@ -157,7 +157,7 @@ def test_what_lies_beside_must_be_there_and_have_names(beside: str, tmp_path: Pa
     other.write_text("one two 0 0 1 2\nthree\n")
     refused(path, "line 2: must have 6 fields, got 1", beside)
     other.unlink()
-    refused(path, "No such file", beside)
+    refused(path, f"a{beside} does not exist. Put a.bim and a.fam next to a.bed")
 
 
 def test_one_matrix_takes_no_key(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`shiftsvd fit` of a .bed: Patterson's matrix without being asked, and the files that PLINK users look for."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -339,6 +340,9 @@ def test_info_describes_genotypes_and_its_command_works(tmp_path: Path) -> None:
     for name, values in (("maf", np.minimum(p, 1 - p)), ("missing_by_variant", missing.mean(axis=0))):
         np.testing.assert_allclose([*told[name].values()], np.quantile(values, np.arange(5) / 4), rtol=6e-3)
     np.testing.assert_allclose(told["missing_by_sample"]["largest"], missing.mean(axis=1).max(), rtol=6e-3)
+    text = done("info", bed).stdout
+    assert f"\nn_missing           {missing.sum()}\n" in text
+    assert "density" not in text  # that of entries in the file, which says nothing of missing genotypes
     line = told["command"].split()
     assert "--indep-pairwise 50 5 0.2" in told["command"]
     assert "--missing" not in line
@@ -359,3 +363,72 @@ def test_the_report_counts_filters_and_draws_relatives_as_projected(tmp_path: Pa
     for part in ("<dt>--maf 0.1</dt>", "1 related sample removed from the fit", "<dt>Tracy-Widom test</dt>"):
         assert part in text
     assert "The projected sample is drawn as a diamond" in text
+
+
+@pytest.mark.parametrize("kind", ["parquet", "npy"])
+def test_contributions_in_reports_are_those_of_the_samples_of_the_fit(tmp_path: Path, kind: str) -> None:
+    G = genotypes(60, 300, gaps=0)
+    G[3, :80] = 2  # far out, and so is its twin
+    G[7] = G[3]
+    bed, out = write(tmp_path / "a.bed", G), tmp_path / "out"
+    fit = ("fit", bed, "-k", 3, "--unrelated", 0.3, "--contributions", "--scores", kind, "-o", out)
+    done(*fit)
+    (twin,) = [line.split()[1] for line in (tmp_path / "out.projected").read_text().splitlines()[1:]]
+    names = [line.split()[1] for line in bed.with_suffix(".fam").read_text().splitlines()]
+    Z = ss.load_model(out / "model.safetensors").project(bed, project="mean").eigenvectors
+    shares = {name: row[:2] ** 2 for name, row in zip(names, Z, strict=True) if name != twin}
+    again, new = (tmp_path / name for name in ("again.html", "new.html"))
+    model = ("report", out / "model.safetensors", out / f"scores.{kind}")
+    done(*model, "-o", again)
+    done(*model, out / f"scores.{kind}", "-o", new)
+    for path in (out / "report.html", again, new):
+        text = path.read_text(encoding="utf-8")
+        rows = re.findall(r"<tr><td>([^<]*)</td><td>[^<]*</td><td>([\d.]+) %</td><td>[^<]*</td><td>([\d.]+) %", text)
+        if kind == "npy" and path != out / "report.html":
+            assert rows[0][0].startswith("sample ")
+            rows = [(names[int(name.removeprefix("sample ")) - 1], *row) for name, *row in rows]
+        assert len(rows) == 15
+        for name, *percents in rows:
+            np.testing.assert_allclose([float(x) for x in percents], 100 * shares[name], atol=0.006)
+        n_new = 1 if path != new else 61
+        assert (f"{n_new} projected samples" if n_new > 1 else "The projected sample is drawn") in text
+
+
+@pytest.mark.parametrize("few", [2**28, 6_000])
+def test_info_counts_missing_genotypes_unless_it_samples(
+    bed: Path, G: Any, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr("shiftsvd.commands.facts.SAMPLED", 0)
+    monkeypatch.setattr("shiftsvd.genetics.describing._MOST", few)
+    told = json.loads(done("info", bed, "--json").stdout)
+    assert told["n_missing"] == (np.isnan(G).sum() if few > G.size else None)
+    assert ("n_missing" in done("info", bed).stdout) == (few > G.size)
+
+
+@pytest.mark.parametrize("options", [(), ("--format", "bed")])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_prefix_as_for_plink_is_answered_with_the_name_of_the_file(
+    bed: Path, options: tuple[str, ...], there: bool
+) -> None:
+    prefix = bed.with_suffix("")
+    if there:
+        prefix.mkdir()
+    result = invoke("fit", prefix, "-k", 2, *options)
+    assert result.exit_code == (1 if there else 2)
+    assert " ".join(result.stderr.split()).endswith(f"Did you mean {bed}?")
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        (("--maf", 0.1), "add axes: see --indep-pairwise, --unrelated"),
+        (("--maf", 0.1, "--unrelated", 0.4, "--indep-pairwise", 50, 5, 0.9), "try --indep-pairwise 1000kb 1 0.1 and a"),
+    ],
+)
+def test_where_all_axes_are_significant_only_filters_that_were_not_given_are_named(
+    tmp_path: Path, options: tuple[Any, ...], remedy: str
+) -> None:
+    G = genotypes(60, 300, gaps=0)
+    G[:30, :200] = 2 - G[:30, :200]
+    told = done("fit", write(tmp_path / "a.bed", G), "-k", 1, "--tracy-widom", *options).stdout
+    assert remedy in told

@@ -196,9 +196,9 @@ def test_a_column_of_the_fam_is_a_label(family: Path, tmp_path: Path, monkeypatc
 
 
 def test_significant_axes_are_one_line() -> None:
-    assert _significant([0.0, 1e-3, None, 0.01]).endswith(": 2, PC1 to PC2")
-    assert _significant([0.0]).endswith("see --indep-pairwise and --unrelated")
-    assert _significant([0.5, 0.0]).endswith(": 0, none")
+    assert _significant([0.0, 1e-3, None, 0.01], ()).endswith(": 2, PC1 to PC2")
+    assert _significant([0.0], ()).endswith("see --indep-pairwise, --unrelated, --maf")
+    assert _significant([0.5, 0.0], ()).endswith(": 0, none")
 
 
 def placed(chromosomes: list[str], positions: list[int]) -> Variants:

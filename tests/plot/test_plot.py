@@ -459,6 +459,20 @@ def test_a_raster_of_a_fit_is_drawn_as_counts_or_as_the_sample(fit_of_many: Any)
         scores(fit_of_many, Z=raster, components=(1, 3))
 
 
+def test_projected_rows_are_drawn_and_take_no_part_in_contributions(fit_of_many: Any) -> None:
+    Z, projected = fit_of_many.transform(MANY[:70]), np.arange(70) % 5 == 0
+    Z[projected] *= 100
+    raster, alone = ScoreRaster.of(fit_of_many), ScoreRaster.of(fit_of_many)
+    raster.add(Z, projected)
+    alone.add(Z[~projected])
+    assert (raster.n, raster.n_fitted) == (70, 56)
+    np.testing.assert_allclose(raster.squares, alone.squares)
+    np.testing.assert_array_equal(raster.farthest[1], np.flatnonzero(~projected)[alone.farthest[1]])
+    display = drawn(scores(fit_of_many, Z=raster, labels=[f"row {i}" for i in range(70)]))
+    assert len(display.ax_.collections[0].get_offsets()) == 70
+    assert display.ax_.get_title() == "Scores of 56 samples"
+
+
 def test_a_raster_refuses_what_it_cannot_count(fit_of_many: Any) -> None:
     raster = ScoreRaster.of(fit_of_many)
     with pytest.raises(ValueError, match="at least 2 columns"):

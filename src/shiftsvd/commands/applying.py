@@ -14,7 +14,7 @@ from shiftsvd.commands.hooks import Hooks, first_answer, hooks_of
 from shiftsvd.commands.options import print_message, typed
 from shiftsvd.commands.settings import Settings, table_format
 from shiftsvd.commands.tables import Block, Table, component_names, format_named, write_rows
-from shiftsvd.commands.writing import model_in, score_rasters
+from shiftsvd.commands.writing import model_in, rastering, score_rasters
 from shiftsvd.errors import few, plural
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.contrastive import ContrastivePCA
@@ -124,16 +124,22 @@ def report(settings: Settings) -> None:
             f"{len(settings.files)}. Remove the other files."
         )
     pca = model_in(settings.model, BatchPCA)
-    # Names of new samples would overlap those of the fit, and are not written.
-    drawn = [_scores(pca, file, settings) for file in settings.files] or [(None, None)]
-    (scores, samples), (new_scores, _) = (*drawn, (None, None))[:2]
+    rasters, news, samples = score_rasters(pca), score_rasters(pca), None
+    for i, file in enumerate(settings.files if rasters else ()):
+        Z, names, places = _open_scores(pca, file, settings)
+        if i == 0:
+            add, samples = rastering(rasters, news, _projected(pca, Z.shape[0])), names.samples
+        else:  # without names, which would overlap those of the fit
+            add = rastering(news, [], None)
+        for first, block in _rows(Z, Z.shape[1], places):
+            add(first, block)
     with Outputs([out], settings.force) as outputs:
         page.write(
             outputs.part(out),
             pca,
-            scores=scores,
+            scores=rasters if settings.files and rasters else None,
             samples=samples,
-            new_scores=new_scores,
+            new_scores=news if any(raster.n for raster in news) else None,
             source={"model": str(settings.model)} | dict(zip(("scores", "new scores"), settings.files, strict=False)),
             command=typed(),
             names=feature_names_of(pca),
@@ -141,15 +147,9 @@ def report(settings: Settings) -> None:
     print_message(f"written: {out}", settings.quiet)
 
 
-def _scores(pca: BatchPCA, file: str, settings: Settings) -> tuple[list[Any] | None, Any]:
-    rasters = score_rasters(pca)
-    if not rasters:
-        return None, None
-    Z, (samples, _), places = _open_scores(pca, file, settings)
-    for _, block in _rows(Z, Z.shape[1], places):
-        for raster in rasters:
-            raster.add(block)
-    return rasters, samples
+def _projected(pca: BatchPCA, n_rows: int) -> Any:
+    learned = getattr(pca, "learned", None)
+    return None if learned is None or len(learned) != n_rows else ~learned
 
 
 def _opened(pca: BatchPCA, settings: Settings, hooks: Sequence[Hooks]) -> tuple[BatchPCA, Observed, Names]:

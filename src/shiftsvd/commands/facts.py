@@ -36,7 +36,13 @@ COUNTED = 2**30  # count missing entries up to this size in bytes: counting read
 def lines(facts: Facts, as_json: bool) -> str:
     if as_json:
         return as_given(json.dumps(facts))
-    single = {name: value for name, value in facts.items() if name not in ("columns", "notes")}
+    # "n_missing none" would read as 0, and "density 1" as nothing missing.
+    without = {"n_missing": None, "density": 1}
+    single = {
+        name: value
+        for name, value in facts.items()
+        if name not in ("columns", "notes") and (name not in without or value != without[name])
+    }
     width = max(len(name) for name in single) + 1
     found = [f"{name:{width}} {plain(as_given(_of_unit(name, value)))}" for name, value in single.items()]
     columns = [plain(line) for line in _of_columns(facts["columns"])] if "columns" in facts else []

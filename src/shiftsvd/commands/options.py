@@ -101,13 +101,15 @@ class Matrix(click.Path):
     """A path of data. A named pipe is copied to a temporary file, because data may be read several times."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from shiftsvd.io.sniff import split_element
+        from shiftsvd.io.sniff import meant_by, split_element
 
         if is_address(value):
             return self._on_server(value, ctx)
         element = split_element(Path(value))[1]
         if element is not None:
             value = os.fspath(value).removesuffix(f"::{element}")
+        if self.exists and not os.path.lexists(value) and (meant := meant_by(Path(value))):
+            self.fail(f"Path {value!r} does not exist. {meant}", parameter, ctx)
         path = os.fsdecode(super().convert(value, parameter, ctx))
         if element is not None:
             return f"{path}::{element}"

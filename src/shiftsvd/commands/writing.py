@@ -413,11 +413,8 @@ def write_scores(
         for each in hooks:
             writes += map(stack.enter_context, each.writers(run, table, paths, outputs))
         rasters = score_rasters(pca) if "report" in paths else []
-        writes += [lambda first, block, add=raster.add: add(block) for raster in rasters]
-        late, news = run.projected, list[Any]()
-        if late is not None and rasters:
-            news = score_rasters(pca)
-            writes += [lambda first, block, add=each.add: add(block[late[first : first + len(block)]]) for each in news]
+        news = score_rasters(pca) if rasters and run.projected is not None else []
+        writes += [rastering(rasters, news, run.projected)] if rasters else []
         if writes:
             write_rows(pca.iter_scores(A, covariates=run.covariates), writes)
     return rasters, news
@@ -428,6 +425,19 @@ def score_rasters(pca: Any) -> list[Any]:
     from shiftsvd.report import planes_of
 
     return [ScoreRaster.of(pca, components=pair, rng=0) for pair in planes_of(pca.n_components_)]
+
+
+def rastering(rasters: list[Any], news: list[Any], projected: Any) -> Write:
+    """Give a function that adds a block of scores to `rasters`, and its projected samples to `news`, too."""
+
+    def add(first: int, block: Any) -> None:
+        late = None if projected is None else projected[first : first + len(block)]
+        for raster in rasters:
+            raster.add(block, late)
+        for raster in news if late is not None else ():
+            raster.add(block[late])
+
+    return add
 
 
 def write_files(

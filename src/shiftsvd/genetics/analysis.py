@@ -245,8 +245,9 @@ class GenotypePCA(Projects):
 class GenotypeModel(PCA, Projects):
     """The model of a fit by the command, as `shiftsvd.load_model` returns it: a `PCA` that projects genotypes.
 
-    Its attribute `variants_` has the names, positions and alleles of the variants, and `filters` the settings of the
-    filters. `PCA` documents the arguments and the other attributes.
+    Its attribute `variants_` has the names, positions and alleles of the variants, `filters` the settings of the
+    filters, and `learned`, if the fit projected samples, the mask of the training samples among all rows of scores.
+    `PCA` documents the arguments and the other attributes.
 
     See Also
     --------

@@ -66,6 +66,7 @@ RELATIVES: Final = ("kin0", "projected")  # files of --unrelated
 _PHENOTYPE_MISSING: Final = "-9"  # PLINK's code
 _LEAST_P: Final = 1e-300  # smaller p values lose digits or become 0
 _LEVEL: Final = 0.05  # of the Tracy-Widom test
+_AGAINST_AXES: Final = ("indep_pairwise", "unrelated", "maf")  # filters, by the causes that the message names
 _OF_TRANSFORM: Final = ("project", "match", "trust_ambiguous", "trust_order", "scores_scale")
 _OF_OTHERS: Final = ("feature_types", "var_names", "measurement", "obs_query", "max_absent")  # other formats
 _MIN_MATCHED: Final = 0.5  # warn if the file has less than this share of the variants of the model
@@ -242,11 +243,12 @@ class GenotypeHooks(Hooks):
             run.document.update({"removed": removed} | results)
         if cohort.learned is not None:  # score all samples, also those that are not training samples
             run.scored = self._operator(cohort.files.filled(pca.mean_))
-            run.projected = None if cohort.learned.all() else ~cohort.learned
+            if not cohort.learned.all():
+                run.projected, pca.learned = ~cohort.learned, cohort.learned
         counts = cohort.removed.items()
         run.facts |= {f"{option_of(name)} {self.filters[name]}": _removed(name, count) for name, count in counts}
         if "tracy_widom" in results:
-            run.facts["Tracy-Widom test"] = _significant(results["tracy_widom"]["p_values"])
+            run.facts["Tracy-Widom test"] = _significant(results["tracy_widom"]["p_values"], self.filters)
 
     def _tests(self, run: Run, cohort: Cohort) -> dict[str, Any]:
         settings, pca, A = self.settings, run.pca, run.A
@@ -317,7 +319,7 @@ class GenotypeHooks(Hooks):
     def footer(self, document: Mapping[str, Any]) -> Iterator[str]:
         if (test := document.get("tracy_widom")) is None:
             return
-        yield "\n" + _significant(test["p_values"])
+        yield "\n" + _significant(test["p_values"], self.filters)
         yield "component  Tracy-Widom   p-value  effective markers"
         columns = (test["statistics"], test["p_values"], test["effective_markers"])
         for j, (statistic, p_value, markers) in enumerate(zip(*columns, strict=True)):
@@ -428,16 +430,16 @@ def _removed(name: str, count: int) -> str:
     return f"{plural(count, 'sample' if name in OF_SAMPLES else 'variant')} removed"
 
 
-def _significant(p_values: Sequence[float | None]) -> str:
+def _significant(p_values: Sequence[float | None], filters: Iterable[str]) -> str:
     above = (j for j, p in enumerate(p_values) if p is None or p >= _LEVEL)
     count = next(above, len(p_values))
     which = "none" if not count else "PC1" if count == 1 else f"PC1 to PC{count}"
-    more = (
-        ". There may be more: use a larger -k. LD and relatives add axes: see --indep-pairwise and --unrelated"
-        if count == len(p_values)
-        else ""
-    )
-    return f"significant axes (Tracy-Widom, p < {_LEVEL}): {count}, {which}{more}"
+    found = f"significant axes (Tracy-Widom, p < {_LEVEL}): {count}, {which}"
+    if count < len(p_values):
+        return found
+    absent = [option_of(name) for name in _AGAINST_AXES if name not in filters]
+    remedy = f"see {', '.join(absent)}" if absent else "try --indep-pairwise 1000kb 1 0.1 and a larger --maf"
+    return f"{found}. There may be more: use a larger -k. LD, relatives and rare variants add axes: {remedy}"
 
 
 @contextmanager

@@ -50,7 +50,8 @@ def describe(path: Path, opened: Opened, key: str | None, memory_limit: int | st
         "maf": _MAF if maf.max() >= _MAF else None,
         "indep_pairwise": (50, 5, 0.2) if is_sorted(variants) and np.count_nonzero(founders) > 1 else None,
     }
-    return facts | {"settings": settings}
+    counted = {"n_missing": round(float(by_sample.sum()) * n)} if seen.all() else {}
+    return facts | counted | {"settings": settings}
 
 
 def _shares(files: Fileset, founders: Mask, resources: Resources) -> tuple[Vector, Vector, Vector]:

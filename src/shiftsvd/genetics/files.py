@@ -217,7 +217,10 @@ def refuse_key(path: Path, key: str | None) -> None:
 
 
 def _open_files(kind: type[Genotypes], path: Path, memory_limit: int | str | None) -> Opened:
-    of_variants, of_samples = tables(path, kind is PgenGenotypes)
+    of_variants, of_samples = both = tables(path, kind is PgenGenotypes)
+    if absent := next((table.name for table in both if not table.exists()), None):
+        put = f"Put {of_variants.name} and {of_samples.name} next to {path.name}."
+        raise FileNotFoundError(f"{path}: {absent} does not exist. {put}")
     samples, variants = (
         columns(of_samples, ("FID", "IID"), memory_limit),
         columns(of_variants, ("ID", "ALT"), memory_limit),

@@ -45,7 +45,11 @@ def _made(cls: type[Any], settings: ByName, fitted: ByName) -> Any:
 
 
 # The command writes this kind for genotypes, too.
-_PCA: Final = replace(OF_CORE["PCA"], sometimes={**OF_CORE["PCA"].sometimes, "filters": _filters}, made=_made)
+_PCA: Final = replace(
+    OF_CORE["PCA"],
+    sometimes={**OF_CORE["PCA"].sometimes, "filters": _filters, "learned": numbers("r", "bool")},
+    made=_made,
+)
 KINDS: Final = {
     "PCA": _PCA,
     "GenotypeModel": replace(_PCA, module="shiftsvd.genetics"),

@@ -112,6 +112,8 @@ def format_of(path: Path, format: str | None) -> str:  # noqa: A002
         found = {"folder": "a folder", "something else": "text, or of an unknown format"}.get(content, content)
         is_text = named == "sheet" and content == "something else"  # many programs write texts with the suffix .xls
         text = f"{path}: {reason} ({known[named].description}), but the content is {found}. "
+        if content == "folder" and (meant := meant_by(path)):
+            raise Refused(f"{text}{meant}")
         remedy = "Set " if format else "Give the file the suffix of its content, or set "
         wanted = ("If it is a text, use ", Setting("format", "csv"), ".") if is_text else ()
         raise Refused(text, *(wanted or (remedy, Setting("format"), " to the format of the content.")))
@@ -201,9 +203,18 @@ def _by_content(path: Path, content: str) -> str:
         return str(by_content[content])
     if content == "something else" and (named := named_format(path)):
         return named
+    if content == "folder" and (meant := meant_by(path)):
+        raise ValueError(f"{path} is a folder of an unknown format. {meant}")
     no_known = f"{path} has an unknown format, judged by its name and content. Set "
     model = " A model file is passed as MODEL, before FILE." if path.suffix == ".safetensors" else ""
     raise Refused(no_known, Setting("format"), f" to one of {', '.join(formats())}.{model}")
+
+
+def meant_by(path: Path) -> str:
+    """Return a question that names the files whose path without a known suffix is `path`, or an empty text."""
+    suffixes = dict.fromkeys(suffix for each in formats().values() for suffix in each.suffixes)
+    found = [] if isinstance(path, Location) else [f"{path}{one}" for one in suffixes if Path(f"{path}{one}").is_file()]
+    return f"Did you mean {' or '.join(found)}?" if found else ""
 
 
 def _head(path: Path) -> bytes:

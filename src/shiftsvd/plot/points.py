@@ -176,7 +176,8 @@ class ScoresDisplay(FitDisplay):
         axes = [f"PC{j}" for j in self.components]
         if self.shares is not None:
             axes = [f"{name} ({percent(share)})" for name, share in zip(axes, self.shares, strict=True)]
-        self.ax_.set(title=f"Scores of {self._n:,} samples", xlabel=axes[0], ylabel=axes[1])
+        n_fitted = points.n_fitted if isinstance(points, ScoreRaster) else len(points)
+        self.ax_.set(title=f"Scores of {n_fitted:,} samples", xlabel=axes[0], ylabel=axes[1])
         self.ax_.ticklabel_format(scilimits=(-3, 3))  # prevents overlap of tick labels
         if not isinstance(points, ScoreRaster):
             self._draw_points(points, colours)

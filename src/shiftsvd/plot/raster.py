@@ -66,12 +66,14 @@ class ScoreRaster:
         Number of points in each cell; the first row is the lowest.
     n : int
         Number of rows added.
+    n_fitted : int
+        Number of these that took part in the fit.
     clipped : int
         Number of rows outside the grid.
     squares : array of shape (2,)
-        Sums of the squared scores of all rows.
+        Sums of the squared scores of the rows of the fit.
     farthest : array of shape (at most 15, 2), and array of row numbers
-        The outermost points, which `scores` labels with names.
+        The outermost points of the fit, which `scores` labels with names.
 
     See Also
     --------
@@ -108,7 +110,7 @@ class ScoreRaster:
         self.grid = Grid(-half, half, bins)
         self.components = components
         self.counts = np.zeros((bins, bins), np.int64)
-        self.n = 0
+        self.n = self.n_fitted = 0
         self.clipped = 0
         self.squares = np.zeros(2)
         self._sample = np.empty((size, 2))
@@ -140,13 +142,15 @@ class ScoreRaster:
         spread = np.ones(fit.k) if getattr(estimator, "whiten", False) else plain
         return cls((float(spread[places[0]]), float(spread[places[1]])), components=components, **settings)
 
-    def add(self, block: Any) -> None:
+    def add(self, block: Any, projected: Any = None) -> None:
         """Count the next rows of the scores.
 
         Parameters
         ----------
         block : array of shape (rows, k)
             The scores of all components, in order.
+        projected : array of bool, of shape (rows,), optional
+            Mask of the rows that took no part in the fit. Default: none.
 
         Raises
         ------
@@ -160,9 +164,11 @@ class ScoreRaster:
         points = finite(block[:, [one - 1 for one in self.components]])
         self.counts += self.grid.count(points)
         self.clipped += self.grid.outside(points)
-        self.squares += np.sum(points**2, axis=0)
         rows = np.arange(self.n, self.n + len(points))
-        known, numbers = np.vstack([self.farthest[0], points]), np.append(self.farthest[1], rows)
+        fitted = slice(None) if projected is None else ~np.asarray(projected)
+        self.n_fitted += len(points[fitted])
+        self.squares += np.sum(points[fitted] ** 2, axis=0)
+        known, numbers = np.vstack([self.farthest[0], points[fitted]]), np.append(self.farthest[1], rows[fitted])
         far = _farthest(known / self._deviations)
         self.farthest = known[far], numbers[far]
         size = len(self._rows)
