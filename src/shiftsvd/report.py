@@ -568,7 +568,7 @@ def _saved(figure: Any, title: str, kind: str) -> bytes:
     from matplotlib import rc_context
 
     out = io.BytesIO()
-    look = {"metadata": _NO_METADATA, "dpi": 100} if kind == "svg" else {"facecolor": "white", "dpi": 100}
+    look = {"metadata": _NO_METADATA, "dpi": 96} if kind == "svg" else {"facecolor": "white", "dpi": 96}
     with rc_context({"svg.hashsalt": title}):  # identifiers differ between the figures of a page
         figure.savefig(out, format=kind, **look)
     return out.getvalue()

@@ -373,6 +373,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.figures
 @pytest.mark.long
+@pytest.mark.usefixtures("all_figures")
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_has_a_report_with_and_without_scores(name: str, tmp_path: Path) -> None:
     model = MODELS[name]()
