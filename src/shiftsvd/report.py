@@ -317,10 +317,13 @@ def _scores_figures(
 
 def _draw_scores(fit: Fit, Z: ScoreRaster, new: ScoreRaster | None, ax: Any, **how: Any) -> None:
     fill = ORANGE if how["color"] is None else "none"  # relatives are also among the coloured dots
-    plot.scores(fit.model, Z=Z, ax=ax, **how)
+    drawn = plot.scores(fit.model, Z=Z, ax=ax, **how)
     if new is not None:
+        points = drawn._within(new.sample)
+        moved = int(np.any(points != new.sample, axis=1).sum())
+        label = plural(new.n, "projected sample") + (f", {moved:,} drawn at the edge" if moved else "")
         look = {"s": 18, "marker": "D", "linewidths": 0.5, "edgecolors": _INK, "rasterized": len(new.sample) > CRISP}
-        ax.scatter(*new.sample.T, facecolors=fill, label=plural(new.n, "projected sample"), **look)
+        ax.scatter(*points.T, facecolors=fill, label=label, **look)
         if ax.get_legend() is None:
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), frameon=False, fontsize="small")
 
