@@ -498,6 +498,11 @@ def settings_of(model: Any) -> dict[str, dict[str, str]]:
     for name, value in ((name, now[name]) for name in now if name not in WITHOUT_EFFECT):
         kind = "usual" if repr(value) == repr(usual[name]) else "chosen"
         settings[kind][SETTINGS.get(name, name.replace("_", " "))] = setting(name, value)
+    steps = now.get("preprocess")
+    for each in steps if isinstance(steps, list | tuple) else ():
+        if hasattr(each, "max_value"):  # a step of cells that scales and clips
+            settings["usual"].pop(SETTINGS["scale"], None)
+            settings["chosen"][SETTINGS["scale"]] = f"their standard deviations, then clipped at {each.max_value:g}"
     if _is_mixed(model) and _categories(model):
         settings["chosen"][SETTINGS["scale"]] = "their standard deviations; categories by roots of their frequencies"
     return settings

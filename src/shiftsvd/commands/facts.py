@@ -37,6 +37,8 @@ def lines(facts: Facts, as_json: bool) -> str:
     if as_json:
         return as_given(json.dumps(facts))
     single = {name: value for name, value in facts.items() if name not in ("columns", "notes")}
+    if "stored" in facts and facts["n_missing"] is None:  # a large matrix
+        single["n_missing"] = "not counted"
     width = max(len(name) for name in single) + 1
     found = [f"{name:{width}} {plain(as_given(_of_unit(name, value)))}" for name, value in single.items()]
     columns = [plain(line) for line in _of_columns(facts["columns"])] if "columns" in facts else []
@@ -68,6 +70,8 @@ def _of_columns(columns: list[Facts]) -> list[str]:
 def _of_unit(name: str, value: Any) -> str:
     if value is not None and name.endswith("_bytes"):
         return shown_bytes(value)
+    if name == "read_in_blocks":
+        return "if larger than half of the memory limit" if value else "never"
     return f"{value:.2g} s" if value is not None and name.startswith("seconds") else _shown(value)
 
 
