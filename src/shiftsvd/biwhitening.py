@@ -147,7 +147,7 @@ def count_signals(
         if any(sample.fractional.any() for sample in samples_of(A)):
             warn("The entries are not integers. count_signals requires raw counts, whose variances it knows.")
         u, v = enough_nonzeros(preprocess(A, Elementwise(is_nonzero)), least)
-        u, v = biwhitened(preprocess(A, Elementwise(partial(count_variances, theta=float(theta)))), u, v)
+        u, v = biwhitened(preprocess(A, Elementwise(partial(count_variances, theta=float(theta)))), u, v, least)
         m, n = int(np.count_nonzero(u)), int(np.count_nonzero(v))
         rows, columns = A.matmat((v > 0)[:, None] * 1.0)[:, 0], A.rmatmat((u > 0)[:, None] * 1.0)[:, 0]
         total = float(rows[u > 0].sum())
@@ -197,7 +197,7 @@ def enough_nonzeros(nonzero: Operator, least: int) -> tuple[Vector, Vector]:
             return u, v
 
 
-def biwhitened(V: Operator, u: Vector, v: Vector) -> tuple[Vector, Vector]:
+def biwhitened(V: Operator, u: Vector, v: Vector, least: int) -> tuple[Vector, Vector]:
     # Sinkhorn & Knopp (1967): scale the variances to row sums n and column sums m, over the rows and columns kept.
     rows, columns = u > 0, v > 0
     m, n = rows.sum(), columns.sum()
@@ -212,8 +212,8 @@ def biwhitened(V: Operator, u: Vector, v: Vector) -> tuple[Vector, Vector]:
         if off <= SCALED:
             return np.sqrt(u), np.sqrt(v)
     raise Refused(
-        "the scales of rows and columns did not converge. Raise ",
-        *(Setting("least_nonzeros"), " to leave out rows and columns with few counts."),
+        "the scales of rows and columns did not converge. Pass ",
+        *(Setting("least_nonzeros", max(50, 2 * least)), " to leave out more rows and columns with few counts."),
     )
 
 

@@ -408,7 +408,10 @@ def resampling(
     X: Any, shift: Any, scale: Any, entries: tuple[Transform, ...] = (), resources: Resources = UNLIMITED
 ) -> Resampling:
     if isinstance(X, Operator) or is_lazy(X) or (hasattr(X, "matmat") and not issparse(X)):
-        raise ValueError(f'"parallel" and "cv" require an array or a sparse matrix in memory, got {X}. Use "elbow".')
+        raise ValueError(
+            f'"parallel" and "cv" require an array or a sparse matrix in memory, got {X}. Pass a sample of the rows, '
+            'or use "elbow".'
+        )
     X = from_frame(X) if is_frame(X) else X
     known_zeros = issparse(X)
     sound_places(X)

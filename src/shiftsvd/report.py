@@ -317,10 +317,13 @@ def _scores_figures(
 
 def _draw_scores(fit: Fit, Z: ScoreRaster, new: ScoreRaster | None, ax: Any, **how: Any) -> None:
     fill = ORANGE if how["color"] is None else "none"  # relatives are also among the coloured dots
-    plot.scores(fit.model, Z=Z, ax=ax, **how)
+    drawn = plot.scores(fit.model, Z=Z, ax=ax, **how)
     if new is not None:
+        points = drawn._within(new.sample)
+        moved = int(np.any(points != new.sample, axis=1).sum())
+        label = plural(new.n, "projected sample") + (f", {moved:,} drawn at the edge" if moved else "")
         look = {"s": 18, "marker": "D", "linewidths": 0.5, "edgecolors": _INK, "rasterized": len(new.sample) > CRISP}
-        ax.scatter(*new.sample.T, facecolors=fill, label=plural(new.n, "projected sample"), **look)
+        ax.scatter(*points.T, facecolors=fill, label=label, **look)
         if ax.get_legend() is None:
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), frameon=False, fontsize="small")
 
@@ -495,6 +498,11 @@ def settings_of(model: Any) -> dict[str, dict[str, str]]:
     for name, value in ((name, now[name]) for name in now if name not in WITHOUT_EFFECT):
         kind = "usual" if repr(value) == repr(usual[name]) else "chosen"
         settings[kind][SETTINGS.get(name, name.replace("_", " "))] = setting(name, value)
+    steps = now.get("preprocess")
+    for each in steps if isinstance(steps, list | tuple) else ():
+        if hasattr(each, "max_value"):  # a step of cells that scales and clips
+            settings["usual"].pop(SETTINGS["scale"], None)
+            settings["chosen"][SETTINGS["scale"]] = f"their standard deviations, then clipped at {each.max_value:g}"
     if _is_mixed(model) and _categories(model):
         settings["chosen"][SETTINGS["scale"]] = "their standard deviations; categories by roots of their frequencies"
     return settings

@@ -31,6 +31,12 @@ def test_noise_has_no_signals() -> None:
     assert sum(ss.count_signals(noise(np.random.default_rng(seed)), rng=0).k > 0 for seed in range(10)) <= 1
 
 
+def test_scales_that_do_not_converge_name_a_value_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shiftsvd.biwhitening.MOST_SCALINGS", 1)
+    with pytest.raises(Refused, match="Pass least_nonzeros=50 to leave out"):
+        ss.count_signals(noise(np.random.default_rng(0)), rng=0)
+
+
 @pytest.mark.long
 def test_a_hundred_data_sets_of_each_kind() -> None:
     rngs = [np.random.default_rng(seed) for seed in range(100)]

@@ -38,6 +38,7 @@ def test_info_says_what_a_dense_file_holds_and_that_it_can_be_read_in_blocks(tmp
     np.save(tmp_path / "X.npy", np.ones((30, 4), np.float32))
     facts = told("info", tmp_path / "X.npy")
     assert facts["read_in_blocks"]
+    assert "read_in_blocks  if larger than half of the memory limit" in invoke("info", tmp_path / "X.npy").stdout
     assert facts["memory_bytes"] == 30 * 4 * 4
 
 

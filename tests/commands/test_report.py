@@ -323,6 +323,22 @@ def test_new_samples_are_drawn_over_those_of_the_fit(tmp_path: Path) -> None:
     assert "projected samples" not in page(tmp_path, one, scores=Z[:, :1], new_scores=Z[:7, :1]).text
 
 
+@pytest.mark.figures
+def test_new_samples_do_not_widen_axes_at_whose_edge_samples_are_drawn() -> None:
+    raster, new = (report.ScoreRaster.of(PCA, size=10) for _ in range(2))
+    Z = PCA.transform(X)
+    high = raster.grid.high[0]
+    raster.add(np.vstack([Z, [2 * high, *Z[0, 1:]]]))
+    new.add(np.vstack([Z[:7], [[3 * high, *Z[0, 1:]]]]))
+    with report.drawing(4, 4) as ax:
+        report._draw_scores(read(PCA), raster, new, ax, color=None, labels=None)
+        assert "1 beyond the axes" in ax.get_title()
+        assert high <= ax.get_xlim()[1] < 1.2 * high
+        (dots,) = ax.collections
+        assert dots.get_offsets()[:, 0].max() == high
+        assert dots.get_label() == "8 projected samples, 1 drawn at the edge"
+
+
 def test_figures_and_the_table_can_be_downloaded(full: Page) -> None:
     files = {attrs["download"]: attrs["href"] or "" for tag, attrs in full.tags if tag == "a"}
     assert {"components.csv", "explained-variance.png", "scores-of-components-1-and-2.svg"} <= set(files)

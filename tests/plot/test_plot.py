@@ -376,6 +376,8 @@ def test_clear_errors() -> None:
     pca, F = fitted("PCA"), fitted("SVDResult")
     with pytest.raises(TypeError, match="Call fit first"):
         scree(ss.PCA())
+    with pytest.raises(TypeError, match="Use the plots of scanpy, or load_model"):
+        scree(type("AnnData", (), {})())
     with pytest.raises(ValueError, match="Pass rows as X"):
         scores(pca)
     with pytest.raises(ValueError, match="not both"):

@@ -9,6 +9,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
+from shiftsvd.report import settings_of
 from shiftsvd.scanpy import pca, project
 from tests.support.cells import CELLS, MASK, annotated, assert_alike, counts, logs, written
 from tests.support.commands import invoke
@@ -100,7 +101,11 @@ def test_the_command_clips_and_its_model_clips_new_cells(tmp_path: Path) -> None
     assert_alike(got, want, 1e-5)
     project(new, anndata.read_h5ad(out / "fit.h5ad"))
     assert_alike(new.obsm["X_pca"], want, 1e-5)
-    assert isinstance(ss.PCA.load(out / "model.safetensors"), ss.PCA)
+    model = ss.PCA.load(out / "model.safetensors")
+    assert isinstance(model, ss.PCA)
+    told = settings_of(model)
+    assert told["chosen"]["features divided by"] == "their standard deviations, then clipped at 2"
+    assert "features divided by" not in told["usual"]
 
 
 @pytest.mark.parametrize(

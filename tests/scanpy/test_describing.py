@@ -193,5 +193,6 @@ def test_the_matrix_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.Monkey
             monkeypatch.setattr(cls, "read", lambda self, lo, hi, own=own: read.append(hi - lo) or own(self, lo, hi))
     found = facts(path)
     assert found["n_missing"] is None
+    assert "n_missing       not counted\n" in invoke("info", path).stdout
     assert found["sampled"] == "256 of 2,000 cells"
     assert 0 < max(read) <= 64

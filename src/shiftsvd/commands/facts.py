@@ -36,13 +36,11 @@ COUNTED = 2**30  # count missing entries up to this size in bytes: counting read
 def lines(facts: Facts, as_json: bool) -> str:
     if as_json:
         return as_given(json.dumps(facts))
-    # "n_missing none" would read as 0, and "density 1" as nothing missing.
-    without = {"n_missing": None, "density": 1}
-    single = {
-        name: value
-        for name, value in facts.items()
-        if name not in ("columns", "notes") and (name not in without or value != without[name])
-    }
+    single = {name: value for name, value in facts.items() if name not in ("columns", "notes")}
+    if single.get("density") == 1:  # would read as "nothing is missing"
+        del single["density"]
+    if single.get("n_missing", 0) is None:  # a large matrix
+        single["n_missing"] = "not counted"
     width = max(len(name) for name in single) + 1
     found = [f"{name:{width}} {plain(as_given(_of_unit(name, value)))}" for name, value in single.items()]
     columns = [plain(line) for line in _of_columns(facts["columns"])] if "columns" in facts else []
@@ -74,6 +72,8 @@ def _of_columns(columns: list[Facts]) -> list[str]:
 def _of_unit(name: str, value: Any) -> str:
     if value is not None and name.endswith("_bytes"):
         return shown_bytes(value)
+    if name == "read_in_blocks":
+        return "if larger than half of the memory limit" if value else "never"
     return f"{value:.2g} s" if value is not None and name.startswith("seconds") else _shown(value)
 
 

@@ -181,7 +181,8 @@ def estimate(settings: Settings) -> None:
 
     The options are those of `shiftsvd fit`: replace "fit" by "estimate". Nothing is fitted or written. total_bytes is
     the peak memory of a fit: the data (held_bytes), the work (peak_bytes) and the program. If `fit` would stop because
-    --memory is too small, so does `estimate`. The time per pass is measured on a short sample of the data.
+    --memory is too small, so does `estimate`. The passes of nine of ten fits are within passes_range. The time per pass
+    is measured on a short sample of the data.
     """
     from shiftsvd.commands.facts import lines
     from shiftsvd.commands.fitting import estimated

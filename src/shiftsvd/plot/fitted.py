@@ -121,7 +121,9 @@ def read(model: Any) -> Fit:
         return Fit(model, squares, total, model.info.value_errors)
     if not hasattr(model, "explained_variance_"):
         kind = type(model).__name__
-        raise TypeError(f"A plot needs a fitted estimator or an SVDResult, got {kind}. Call fit first.")
+        of_cells = "Use the plots of scanpy, or load_model of a model that the command wrote"
+        remedy = of_cells if kind == "AnnData" else "Call fit first"
+        raise TypeError(f"A plot needs a fitted estimator or an SVDResult, got {kind}. {remedy}.")
     variances = np.asarray(model.explained_variance_, np.float64)
     ratios = np.asarray(model.explained_variance_ratio_, np.float64)
     errors = getattr(getattr(model, "info_", None), "value_errors", None)

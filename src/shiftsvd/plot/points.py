@@ -1,7 +1,7 @@
 """Plots of scores: a dot for each sample, or a raster of many samples; colours from a column; names of few samples."""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Final, Self
 
 import numpy as np
@@ -118,6 +118,7 @@ class ScoresDisplay(FitDisplay):
     color: Any = None
     labels: Any = None
     ellipses: bool = False
+    _edge: Grid | None = field(default=None, init=False)  # where points beyond the axes are drawn, if there are any
 
     def __post_init__(self) -> None:
         m = self._n
@@ -192,6 +193,10 @@ class ScoresDisplay(FitDisplay):
             outermost, rows = farthest(points)
             write_names(self.ax_, outermost, list(np.asarray(self.labels, object)[rows]))
 
+    def _within(self, points: Panel) -> Panel:
+        # Further points must not widen axes at whose edge points are drawn.
+        return points if self._edge is None else np.clip(points, self._edge.low, self._edge.high)
+
     def _draw_points(self, points: Panel, colours: Colouring | None) -> None:
         if len(points) > MANY:
             self._draw_cells(points, colours)
@@ -234,17 +239,17 @@ class ScoresDisplay(FitDisplay):
         else:
             self._draw_image(_majority(grid, points, colours, counts), grid, counts)
             self._draw_legend(colours)
-        self._say_clipped(clipped)
+        self._say_clipped(clipped, grid)
 
     def _draw_counts(self, counts: npt.NDArray[np.int64], grid: Grid, clipped: int) -> None:
         from matplotlib.colors import LogNorm
 
         norm = LogNorm(1, max(2, int(counts.max())))
         image = self._draw_image(np.ma.array(counts, mask=counts == 0), grid, counts, cmap=_scale(), norm=norm)
-        bar = self._draw_bar(image, "samples in a cell")
+        bar = self._draw_bar(image, "samples in a pixel")
         bar.minorticks_off()
         bar.ax.yaxis.set_major_formatter(lambda count, _: f"{count:,.0f}")
-        self._say_clipped(clipped)
+        self._say_clipped(clipped, grid)
 
     def _draw_image(self, pixels: Any, grid: Grid, counts: npt.NDArray[np.int64], **how: Any) -> Any:
         # Exclude empty cells beyond the outermost points, so that the axes end there.
@@ -281,8 +286,9 @@ class ScoresDisplay(FitDisplay):
         for text in (*legend.get_texts(), legend.get_title()):
             text.set_parse_math(False)
 
-    def _say_clipped(self, clipped: int) -> None:
+    def _say_clipped(self, clipped: int, grid: Grid) -> None:
         if clipped:
+            self._edge = grid
             title = f"{self.ax_.get_title()}\n{clipped:,} beyond the axes, drawn at the edge"
             self.ax_.set_title(title, fontsize="medium")
 

@@ -168,7 +168,7 @@ def test_what_comes_in_is_judged_as_in_memory(counted: Any) -> None:
     table[3, 4] = -1
     with pytest.raises(ValueError, match="at least 0, got -1"):
         ss.CorrespondenceAnalysis(2).fit(da.from_array(table, chunks=50))
-    with pytest.raises(ValueError, match=r'in memory, got .*Use "elbow"'):
+    with pytest.raises(ValueError, match=r'in memory, got .*or use "elbow"'):
         ss.suggest_k(X, "cv", rng=0)
     pca = ss.PCA(2).fit(D)
     with pytest.raises(ValueError, match="Complex data not supported by PCA"):
