@@ -324,3 +324,27 @@ def test_an_apostrophe_is_quoted_as_people_type_it(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a;b\n1'200;2\n3;5\n4'000;1\n")
     for more in ((), ("--thousands", "'")):
         assert json.loads(done("info", tmp_path / "a.csv", "--json", *more).stdout)["features"] == 2
+
+
+@pytest.mark.parametrize(("cell", "sep"), [("-999.0", ","), ("-999,00", ";"), ("-999 EUR", ","), ("-9.99e2", ",")])
+def test_a_mark_that_is_a_number_stands_for_all_cells_of_equal_value(tmp_path: Path, cell: str, sep: str) -> None:
+    unit, decimal = " EUR" if "EUR" in cell else "", "," if sep == ";" else "."
+    pay = [f"{100 + 7.25 * (i % 5):.2f}{unit}".replace(".", decimal) for i in range(12)]
+    rows = [sep.join((each, str(i * i % 11))) for i, each in enumerate(pay)]
+    header = f"pay{sep}age"
+    for name, first in (("a.csv", cell), ("b.csv", "NA")):
+        (tmp_path / name).write_text("\n".join([header, sep.join((first, "3")), *rows]) + "\n")
+    found = [
+        done("fit", tmp_path / name, "-k", 2, "--na", "-999", "--missing", "mean", "--json")
+        for name in ("a.csv", "b.csv")
+    ]
+    values = [json.loads(each.stdout)["singular_values"] for each in found]
+    assert values[0] == values[1]
+    assert "--na" not in found[0].stderr
+    assert "no cell" not in found[0].stderr
+    assert "no cell of a feature is '-999'" in found[1].stderr
+
+
+def test_numbers_for_missing_values_are_named_in_chosen_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b\n" + "".join(f"{i * i % 7 + 0.5},{i}.5\n" for i in range(12)) + "-999,3.5\n")
+    assert "--na -999" in done("fit", tmp_path / "a.csv", "-k", 1, "--columns", "a,b").stderr

@@ -18,6 +18,7 @@ from shiftsvd.io.base import optional
 from shiftsvd.io.choices import Choices, naming
 from shiftsvd.io.formats.cells import (
     GAPS,
+    OTHER,
     Number,
     any_number,
     as_numpy,
@@ -25,6 +26,7 @@ from shiftsvd.io.formats.cells import (
     number,
     plain_numbers,
     strings,
+    values_of,
 )
 from shiftsvd.io.formats.columns import (
     as_texts,
@@ -93,7 +95,6 @@ class Rows:
         self._is_typed = isinstance(head.source, Stored) and not head.source.are_texts(head.form.numeric)
         self._tallied = list(range(head.width)) if everything else self.form.numeric
         self.numbers = Numbers(head.called)
-        self._missing = [found.value for mark in choices.na if (found := number(mark)) and not found.unit]
         self._n_names = _SHOWN if everything else None
         self.tallies = dict[int, Tally]()
         for j in () if self.is_wide else self._tallied:
@@ -177,6 +178,15 @@ class Rows:
         if self.total:
             text = f"the last row is a total ({self.total}) and is not used as a sample."
             yield Finding(text, ((Setting("keep_total", True), " to keep it"),), is_error=False, applies=False)
+
+        if not (self.is_wide or self.form.classes or self._choices.remembered):
+            said = {mark for tally in self.tallies.values() for mark in tally.marks}
+            marks = [mark for mark in self._choices.na if mark not in said and not self._is_marked(mark)]
+            if marks:
+                yield Finding(f"no cell of a feature is {' or '.join(map(repr, marks))}.", is_error=False)
+
+    def _is_marked(self, mark: str) -> bool:
+        return any(not self.numbers.marked.isdisjoint(values_of([mark], decimal)) for decimal in OTHER)
 
     def _of_totals(self) -> Iterator[Finding]:
         if self._choices.keep_total:
@@ -418,9 +428,8 @@ class Rows:
             kinds = _kinds(batch)
             are_numbers = {kind: holds_numbers(kind) for kind in set(kinds)}
             stored = [j for j in self._tallied if are_numbers[kinds[j]] and j not in self.form.texts]
-            values = numbers_in(batch, stored, self.form.dtype)
-            if self._missing:
-                values = np.where(np.isin(values, self._missing), np.nan, values)
+            values, point = numbers_in(batch, stored, self.form.dtype), "."
+        values = self.numbers.without(values, values_of(self._choices.na, point))
         X = np.full((batch.num_rows, self.head.width), np.nan, self.form.dtype)
         X[:, stored] = values
         self.numbers.n_missing[stored] += np.isnan(values).sum(0)

@@ -17,7 +17,7 @@ _COLUMNS = 6  # columns in an error
 _NAMED = 5  # names in a warning
 
 
-def check_table(path: Path, opened: Opened, choices: Choices, tallies: Iterable[Tally]) -> None:
+def check_table(path: Path, opened: Opened, choices: Choices, tallies: Sequence[Tally]) -> None:
     # `tallies` are those of columns that may be identifiers or categories.
     _notice_repeated(path, opened)
     _warn_of_shifted_names(path, opened)
@@ -121,11 +121,11 @@ def _settings(tally: Tally) -> tuple[str, ...]:
     return "one_hot", "ids" if all_differ else "label_column", "drop"
 
 
-def of_numbers(tallies: Iterable[Tally], choices: Choices) -> Iterator[Finding]:
+def of_numbers(tallies: Sequence[Tally], choices: Choices) -> Iterator[Finding]:
     """Yield warnings about numbers that look like identifiers, dates, classes or missing values."""
     free = [tally for tally in tallies if tally.name not in choices.columns]
     yield from _of_columns(free)
-    yield from (each for tally in free for each in tally.warnings())
+    yield from (each for tally in tallies for each in tally.warnings())
 
 
 def _of_columns(tallies: Sequence[Tally]) -> Iterator[Finding]:

@@ -28,6 +28,7 @@ from shiftsvd.io.formats.cells import (
     numbers_like,
     plain_numbers,
     proves,
+    values_of,
 )
 from shiftsvd.io.formats.columns import (
     FEW_TEXTS,
@@ -126,10 +127,19 @@ class Numbers:
         # Sums of values, of absolute values, and of squares of distances from the first row.
         self.sums, self.sizes, self._squares, self._origin = np.zeros((4, n))
         self.counts = np.zeros(n, np.int64)  # entries that are not zero
+        self.marked = set[float]()  # numbers that stand for missing values, and occur
         self.sentinels = dict[int, dict[float, Seen]]()
         self.distinct: dict[int, set[float] | None] = {
             j: set() for j, name in enumerate(names) if has_suspect_name(name)
         }
+
+    def without(self, values: npt.NDArray[Any], marks: Sequence[float]) -> npt.NDArray[Any]:
+        """Return numbers, NaN where they stand for a missing value."""
+        if not marks:
+            return values
+        found = np.isin(values, marks)
+        self.marked.update(values[found].tolist())
+        return np.where(found, np.nan, values)
 
     def add(self, X: npt.NDArray[Any], first: int) -> None:
         step = max(1, _AT_ONCE // max(1, X.shape[1]))
@@ -212,7 +222,7 @@ class Tally:
 
     def __post_init__(self) -> None:
         self._gaps = gaps_of((*(NO_CLASS if self.text else GAPS), *self.choices.na))
-        self._missing = [found.value for mark in self.choices.na if (found := number(mark)) and not found.unit]
+        self._missing = values_of(self.choices.na, self.decimal)
         self.of = self.numbers or Numbers([self.name])
         self.n_gaps = 0
         self.marks = Counter[str]()  # missing values by their texts
@@ -228,8 +238,7 @@ class Tally:
         """Tally cells, of which the first is in row `first`; return them as numbers, NaN where they are none."""
         numbers = None if self.text else numbers_of(column)
         stored = np.empty(0) if numbers is None else column_of_numbers(numbers)
-        if self._missing:
-            stored = np.where(np.isin(stored, self._missing), np.nan, stored)
+        stored = self.of.without(stored, self._missing)
         given = as_texts(column)
         if numbers is not None:  # both texts and numbers
             given = nulled(given, numbers.is_valid())
@@ -246,6 +255,11 @@ class Tally:
             return found.values
         for i in self._unlike(found, first).tolist():
             found.values[i] = self._odd(found.texts[i].as_py(), first + i)
+        values = self.of.without(found.values, self._missing)
+        places = np.flatnonzero(np.isnan(values) & ~np.isnan(found.values))
+        self.n_gaps += len(places)
+        self.marks.update(found.texts[int(i)].as_py() for i in places)
+        found = found._replace(values=values)
         if not self.proven:
             self.proven, unclear = proves(found.texts, self.decimal)
             for i in unclear[:_ROWS] if self.stores else ():
