@@ -348,3 +348,21 @@ def test_a_mark_that_is_a_number_stands_for_all_cells_of_equal_value(tmp_path: P
 def test_numbers_for_missing_values_are_named_in_chosen_columns(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b\n" + "".join(f"{i * i % 7 + 0.5},{i}.5\n" for i in range(12)) + "-999,3.5\n")
     assert "--na -999" in done("fit", tmp_path / "a.csv", "-k", 1, "--columns", "a,b").stderr
+
+
+def test_transform_reads_thousands_as_the_fit_did(tmp_path: Path) -> None:
+    price = [51.3 + (7 * i % 11) / 10 for i in range(12)]
+    rows = [
+        f"F{i};{1 + i * 5 % 9}.{100 + 61 * i};{each:.1f}".replace(f"{each:.1f}", f"{each:.1f}".replace(".", ","))
+        for i, each in enumerate(price)
+    ]
+    (tmp_path / "a.csv").write_text("\n".join(["Filiale;Kunden;Preis", *rows]) + "\n")
+    done("fit", tmp_path / "a.csv", "-k", 2, "-o", tmp_path / "out", "--no-report")
+    model = tmp_path / "out" / "model.safetensors"
+    for name, cells in (("b", "9.191;52"), ("c", "9191;52,0"), ("d", "9191;52.0"), ("e", "9,191;52.0")):
+        (tmp_path / f"{name}.csv").write_text(f"Filiale;Kunden;Preis\nF0;{cells}\nF1;{cells}\n")
+    scores = {name: done("transform", model, tmp_path / f"{name}.csv", "-o", "-") for name in "bcde"}
+    assert len({each.stdout for each in scores.values()}) == 1
+    assert "'9.191' (rows 2 and 3) is read as 9191" in scores["b"].stderr
+    given = done("transform", model, tmp_path / "b.csv", "-o", "-", "--decimal", ".")
+    assert given.stdout != scores["b"].stdout

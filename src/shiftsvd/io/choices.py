@@ -48,6 +48,8 @@ class Choices:
         Columns whose absence is no error.
     remembered : bool
         Whether the settings come from a fit; the features of the fit then select the columns.
+    decimals : dict
+        Names of columns and the decimal marks that a fit found in them, for files in which no cell shows its mark.
 
     See Also
     --------
@@ -75,6 +77,7 @@ class Choices:
     keep_total: bool = False
     may_lack: tuple[str, ...] = ()
     remembered: bool = False
+    decimals: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -177,7 +180,7 @@ class Choices:
     @property
     def given(self) -> list[str]:
         """Names of the settings that differ from their defaults."""
-        settings = [each.name for each in fields(self) if each.name not in ("may_lack", "remembered")]
+        settings = [each.name for each in fields(self) if each.name not in ("may_lack", "remembered", "decimals")]
         return [name for name in settings if getattr(self, name) not in (None, (), {}, 0, "missing")]
 
     @property
