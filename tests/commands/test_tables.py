@@ -366,3 +366,38 @@ def test_transform_reads_thousands_as_the_fit_did(tmp_path: Path) -> None:
     assert "'9.191' (rows 2 and 3) is read as 9191" in scores["b"].stderr
     given = done("transform", model, tmp_path / "b.csv", "-o", "-", "--decimal", ".")
     assert given.stdout != scores["b"].stdout
+
+
+@pytest.mark.parametrize("form", ["{} Total", "Total {}", "Summe {}", "{} Ergebnis", "Subtotal {}"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_rows_that_are_called_totals_and_are_sums_are_refused(tmp_path: Path, form: str, nested: bool) -> None:
+    places = ("North", "East", "South", "West") if nested else ("North", "South")
+    rows, whole = list[tuple[str, float, float]](), np.zeros(2)
+    for n, place in enumerate(places):
+        numbers = RNG.integers(1, 500, (6, 2)) / 10
+        rows += [(f"{place}-{i}", *each) for i, each in enumerate(numbers.tolist())]
+        rows.append((form.format(place), *numbers.sum(0).round(6).tolist()))
+        whole += numbers.sum(0)
+        if nested and n % 2:
+            rows.append((form.format(f"Half{n}"), *whole.round(6).tolist()))
+            whole = np.zeros(2)
+    pd.DataFrame(rows, columns=["store", "revenue", "staff"]).to_csv(tmp_path / "a.csv", index=False)
+    result = invoke("fit", tmp_path / "a.csv", "-k", 1)
+    assert f"{6 if nested else 2} rows above the last one may be totals" in result.stderr
+    assert form.format("North") in result.stderr
+    assert result.exit_code == 1
+    samples = json.loads(done("info", tmp_path / "a.csv", "--json").stdout)["samples"]
+    assert samples == 6 * len(places)
+
+
+def test_samples_that_are_called_total_and_are_no_sums_are_used(tmp_path: Path) -> None:
+    rows = [(f"{'Total care' if i % 4 == 3 else 'Mini'} {i}", *RNG.normal(9, 2, 3).round(2)) for i in range(12)]
+    pd.DataFrame(rows, columns=list("nabc")).to_csv(tmp_path / "a.csv", index=False)
+    assert "12 samples x 3 features" in done("fit", tmp_path / "a.csv", "-k", 1).stdout
+
+
+@pytest.mark.parametrize("label", ["Mittel", "Ø"])
+def test_a_last_row_of_means_is_no_sample(tmp_path: Path, label: str) -> None:
+    rows = [(f"s{i}", *RNG.normal(9, 2, 3).round(2)) for i in range(12)] + [(label, 8.5, 9.1, 9.25)]
+    pd.DataFrame(rows, columns=list("nabc")).to_csv(tmp_path / "a.csv", index=False)
+    assert "12 samples x 3 features" in done("fit", tmp_path / "a.csv", "-k", 1).stdout

@@ -57,6 +57,7 @@ _NOTE = re.compile(r"\W*[^\W\d][^,;\t|:=]*[:=]")  # Source: registry
 _SKIPPED = 6  # beginnings of rows that an error names for `comment`
 _VALUELESS = 1000  # rows of a block without values that are looked at
 _ADDENDS = 3  # rows, and entries that are not zero, from which a last row of sums is a total
+_BOUNDS = 100  # totals below which a sum may begin
 
 
 class Block(NamedTuple):
@@ -83,6 +84,10 @@ class Rows:
         self._path, self._choices, self._memory = path, choices, memory_limit
         self.n_rows, self._has_begun = 0, False
         self._totals = dict[int, tuple[str, str]]()  # rows like totals: their label, and the beginning of the line
+        self._maybe = dict[int, tuple[str, str]]()  # rows with a label such as North Total
+        self._bounds: list[tuple[int, Any]] = []  # samples above each total, and their sums
+        self._excess: Any = 0.0  # the sums of the totals above
+        self._n_excess = 0
         self._labels = set[str]()
         self._summary: tuple[str, str, str] | None = (
             None  # a last row of rounded sums or means: its label and beginning
@@ -295,6 +300,8 @@ class Rows:
         # Hold back the last rows: they may be empty, as at the end of a spreadsheet, with a total above.
         held, n_rows, n_before = list[Any](), 0, 0
         self._totals.clear()
+        self._maybe.clear()
+        self._bounds, self._excess, self._n_excess = [(0, 0.0)], 0.0, 0
         self._labels.clear()
         self._headers.clear()
         for batch in batches:
@@ -337,9 +344,13 @@ class Rows:
     def _add_totals(self, batch: Any, first: int, *, is_end: bool = False) -> None:
         for j in sorted({0, self.form.label or 0, *self.form.texts}):
             is_first = j in (0, self.form.label)
-            for i, label in rows_of_totals(batch.column(j), self._labels, is_first=is_first, is_end=is_end).items():
-                cells = [shown(_stored(column[i].as_py())) for column in map(batch.column, range(j + 1))]
-                self._totals.setdefault(first + i, (label, self._beginning(cells).lstrip()))
+            maybe = dict[int, str]()
+            column, seen = batch.column(j), self._labels
+            totals = rows_of_totals(column, seen, is_first=is_first, is_end=is_end, possible=maybe)
+            for found, rows in ((totals, self._totals), (maybe, self._maybe)):
+                for i, label in found.items():
+                    cells = [shown(_stored(column[i].as_py())) for column in map(batch.column, range(j + 1))]
+                    rows.setdefault(first + i, (label, self._beginning(cells).lstrip()))
 
     def _beginning(self, cells: Sequence[str | float]) -> str:
         source = self.head.source
@@ -398,9 +409,26 @@ class Rows:
             error, size = np.abs(there[:, :-1].sum(1) - there[:, -1]), np.abs(there).sum(1)
             self._is_right_sum = bool(np.all(error <= 1e-9 * size))
 
+    def _add_sums_of_groups(self, numbers: npt.NDArray[Any], above: npt.NDArray[np.float64]) -> None:
+        """Take rows with a label such as North Total for totals if they are sums of rows above them."""
+        first, done = self.n_rows, above - self._excess
+        there, begin = np.where(np.isnan(numbers), 0, numbers).astype(np.float64), 0
+        for i in (i for i in range(len(there)) if first + i in self._maybe or first + i in self._totals):
+            done, begin, n_above = done + there[begin:i].sum(0), i + 1, first + i - self._n_excess
+            if first + i not in self._totals and not any(
+                n_above - n > 1 and _is_sum(there[i], done - sums) for n, sums in self._bounds
+            ):
+                done = done + there[i]
+                continue
+            self._totals.setdefault(first + i, self._maybe.get(first + i, ("", "")))
+            self._excess, self._n_excess = self._excess + there[i], self._n_excess + 1
+            self._bounds = [self._bounds[0], *self._bounds[1:][-_BOUNDS:], (n_above, done)]
+
     def _block(self, batch: Any) -> Block:
-        form = self.form
+        form, above = self.form, self.numbers.sums[self.form.numeric]
         numbers = self._read(batch)[:, form.numeric]
+        if (self._maybe or self._totals) and not self._choices.keep_total:
+            self._add_sums_of_groups(numbers, above)
         for i in np.flatnonzero(np.all(np.isnan(numbers), axis=1))[:_VALUELESS].tolist():
             self._refuse_note(_row_of(batch, i), i)
         self._add_right_sum(numbers)
@@ -469,6 +497,12 @@ def _stored(value: Any) -> Any:
 def _cell(value: Any) -> str | float:
     value = _stored(value)
     return value.strip() if isinstance(value, str) else "" if value is None else value
+
+
+def _is_sum(row: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]) -> bool:
+    """Return True if at least two numbers of a row, and half of those that are not zero, are these sums."""
+    are_sums = (row != 0) & (np.abs(row - sums) <= 1e-9 * np.abs(row))
+    return bool(np.sum(are_sums) > 1 and 2 * np.sum(are_sums) >= np.sum(row != 0))
 
 
 def _last_place(cell: str) -> float:
