@@ -401,3 +401,31 @@ def test_a_last_row_of_means_is_no_sample(tmp_path: Path, label: str) -> None:
     rows = [(f"s{i}", *RNG.normal(9, 2, 3).round(2)) for i in range(12)] + [(label, 8.5, 9.1, 9.25)]
     pd.DataFrame(rows, columns=list("nabc")).to_csv(tmp_path / "a.csv", index=False)
     assert "12 samples x 3 features" in done("fit", tmp_path / "a.csv", "-k", 1).stdout
+
+
+def test_the_command_of_info_fits_where_its_mark_is_the_only_missing_value(tmp_path: Path) -> None:
+    rows = "".join(f"{i * i % 7 + 1},{i * i % 5 + 2}.5\n" for i in range(12))
+    (tmp_path / "a.csv").write_text(f"a,b\n{rows}99999,3.5\n")
+    command = json.loads(done("info", tmp_path / "a.csv", "--json").stdout)["command"]
+    assert "--na 99999" in command
+    assert "--missing mean" in command
+
+
+def test_a_file_in_utf8_is_read_as_such_after_a_fit_of_another_encoding(tmp_path: Path) -> None:
+    rows = "Fläche,Höhe\n" + "".join(f"{i * i % 7 + 1},{i * i % 5 + 2}.5\n" for i in range(12))
+    (tmp_path / "a.csv").write_text(rows, encoding="cp1252")
+    (tmp_path / "b.csv").write_text(rows, encoding="utf-8")
+    done("fit", tmp_path / "a.csv", "-k", 1, "--encoding", "cp1252", "-o", tmp_path / "out", "--no-report")
+    model = tmp_path / "out" / "model.safetensors"
+    found = [done("transform", model, tmp_path / name, "-o", "-").stdout for name in ("a.csv", "b.csv")]
+    assert found[0] == found[1]
+    given = invoke("transform", model, tmp_path / "b.csv", "-o", "-", "--encoding", "cp1252")
+    assert given.exit_code == 1
+
+
+def test_a_repeated_name_is_named(tmp_path: Path) -> None:
+    rows = [f"s{i},{i * i % 7},{i % 4}.5" for i in range(20)]
+    (tmp_path / "a.csv").write_text("\n".join(["store,a,b", *rows, rows[4]]) + "\n")
+    said = invoke("fit", tmp_path / "a.csv", "-k", 1).stderr
+    assert "'s4' occurs more than once" in said
+    assert "--ids store" in said

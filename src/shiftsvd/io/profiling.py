@@ -11,6 +11,7 @@ import numpy.typing as npt
 from shiftsvd.errors import Refused, Setting, Worded
 from shiftsvd.io.base import reading
 from shiftsvd.io.choices import Choices
+from shiftsvd.io.formats.cells import values_of
 from shiftsvd.io.formats.delimited import MOST, Rows
 from shiftsvd.io.formats.grid import grid_of
 from shiftsvd.io.formats.header import head_of
@@ -267,7 +268,9 @@ def _profile(
     form = table.form._replace(numbers=places)
     used = [table.tallies[j] for j in places]
     said = [*notes, *(spell(Refused(*each.parts)) for each in found if not each.columns)]
-    n_missing = sum(tally.n_missing + (0 if tally.text else tally.n_texts) for tally in used)
+    marks = set(values_of(choices.na)).difference(values_of(table.choices.na))
+    n_marked = sum(seen.count for tally in used for value, seen in tally.sentinels.items() if value in marks)
+    n_missing = n_marked + sum(tally.n_missing + (0 if tally.text else tally.n_texts) for tally in used)
     return TableProfile(
         str(path),
         kind,

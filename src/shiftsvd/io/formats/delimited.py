@@ -81,7 +81,7 @@ class Rows:
         everything: bool = False,  # also tally columns that are not features, for a profile, which shows a few names
     ) -> None:
         self.head, self.ragged, self.total, self.n_empty = head, list[tuple[int, int, str]](), "", 0
-        self._path, self._choices, self._memory = path, choices, memory_limit
+        self._path, self.choices, self._memory = path, choices, memory_limit
         self.n_rows, self._has_begun = 0, False
         self._totals = dict[int, tuple[str, str]]()  # rows like totals: their label, and the beginning of the line
         self._maybe = dict[int, tuple[str, str]]()  # rows with a label such as North Total
@@ -119,7 +119,7 @@ class Rows:
         yield from map(self._block, self._kept(self.batches()))
 
     def _tally(self, j: int) -> Tally:
-        about = self.head.called[j], self.head.decimals[j], self._choices, self.numbers, j
+        about = self.head.called[j], self.head.decimals[j], self.choices, self.numbers, j
         stores = self._is_typed or isinstance(self.head.source, Grid)
         return self.tallies.setdefault(j, Tally(*about, text=j in self.form.texts, stores=stores))
 
@@ -161,7 +161,7 @@ class Rows:
         ]
 
     def _categories(self) -> Iterator[tuple[int, Iterable[str]]]:
-        yield from () if self._choices.remembered else self.form.classes.items()
+        yield from () if self.choices.remembered else self.form.classes.items()
         for j, tally in self.tallies.items():
             if tally.kind == "label" and j not in self.form.classes:
                 yield j, tally.distinct or ()
@@ -184,9 +184,9 @@ class Rows:
             text = f"the last row is a total ({self.total}) and is not used as a sample."
             yield Finding(text, ((Setting("keep_total", True), " to keep it"),), is_error=False, applies=False)
 
-        if not (self.is_wide or self.form.classes or self._choices.remembered):
+        if not (self.is_wide or self.form.classes or self.choices.remembered):
             said = {mark for tally in self.tallies.values() for mark in tally.marks}
-            marks = [mark for mark in self._choices.na if mark not in said and not self._is_marked(mark)]
+            marks = [mark for mark in self.choices.na if mark not in said and not self._is_marked(mark)]
             if marks:
                 yield Finding(f"no cell of a feature is {' or '.join(map(repr, marks))}.", is_error=False)
 
@@ -194,7 +194,7 @@ class Rows:
         return any(not self.numbers.marked.isdisjoint(values_of([mark], decimal)) for decimal in OTHER)
 
     def _of_totals(self) -> Iterator[Finding]:
-        if self._choices.keep_total:
+        if self.choices.keep_total:
             return
         if self._summary:
             what, label, begin = self._summary
@@ -364,7 +364,7 @@ class Rows:
         if odd and (is_note or (place in self.form.numeric and n_filled == 1 < len(cells))):
             self._add_ragged(self._place(self.n_rows), 1, self._beginning(cells[: place + 1]))
             return True
-        if self._choices.keep_total or not self._has_begun:
+        if self.choices.keep_total or not self._has_begun:
             return False
         total, _ = self._totals.pop(row, ("", ""))
         if total and total not in [label for label, _ in self._totals.values()]:
@@ -427,13 +427,13 @@ class Rows:
     def _block(self, batch: Any) -> Block:
         form, above = self.form, self.numbers.sums[self.form.numeric]
         numbers = self._read(batch)[:, form.numeric]
-        if (self._maybe or self._totals) and not self._choices.keep_total:
+        if (self._maybe or self._totals) and not self.choices.keep_total:
             self._add_sums_of_groups(numbers, above)
         for i in np.flatnonzero(np.all(np.isnan(numbers), axis=1))[:_VALUELESS].tolist():
             self._refuse_note(_row_of(batch, i), i)
         self._add_right_sum(numbers)
         self.n_rows += len(numbers)
-        numbers = with_indicators(numbers, batch, form, self.head.called, self._choices.na)
+        numbers = with_indicators(numbers, batch, form, self.head.called, self.choices.na)
         names = [] if form.label is None else texts(batch.column(form.label)[: self._n_names])
         return Block(numbers, names, batch)
 
@@ -448,7 +448,7 @@ class Rows:
         first = self.head.row + self.n_rows
         if isinstance(batch, TextBatch):
             point, wanted = self._alike
-            found = plain_numbers(batch.columns(wanted), point, gaps_of((*GAPS, *self._choices.na)))
+            found = plain_numbers(batch.columns(wanted), point, gaps_of((*GAPS, *self.choices.na)))
             are_odd = np.isin(np.arange(len(wanted)), found.odd % len(wanted))
             stored = [j for j, is_odd in zip(wanted, are_odd, strict=True) if not is_odd]
             values = found.values.reshape(-1, len(wanted))[:, ~are_odd]
@@ -457,7 +457,7 @@ class Rows:
             are_numbers = {kind: holds_numbers(kind) for kind in set(kinds)}
             stored = [j for j in self._tallied if are_numbers[kinds[j]] and j not in self.form.texts]
             values, point = numbers_in(batch, stored, self.form.dtype), "."
-        values = self.numbers.without(values, values_of(self._choices.na, point))
+        values = self.numbers.without(values, values_of(self.choices.na, point))
         X = np.full((batch.num_rows, self.head.width), np.nan, self.form.dtype)
         X[:, stored] = values
         self.numbers.n_missing[stored] += np.isnan(values).sum(0)

@@ -99,6 +99,9 @@ def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names:
     names = [tally.name for tally in tallies]
     word = "column" if len(names) == 1 else "columns"
     text = f"{word} {few(shown)} must be numbers."
+    named = next((tally for tally in tallies if tally.place == 0 and _are_names(tally)), None)
+    if named is not None and not has_names:
+        text += f" {named.name!r} does not hold row names, because {short(named.repeated)!r} occurs more than once."
     uses: list[tuple[Part, ...]] = []
     if all(tally.has_wrong_decimal for tally in tallies):
         return Finding(text, (tallies[0].other_decimal,), tuple(names))
@@ -114,8 +117,15 @@ def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names:
     return Finding(text, tuple(uses), tuple(names), best=len(uses) - 1)
 
 
+def _are_names(tally: Tally) -> bool:
+    """Return True for a column of texts of which few repeat."""
+    return bool(tally.repeated) and (tally.distinct is None or 3 * len(tally.distinct) > 2 * tally.n_filled)
+
+
 def _settings(tally: Tally) -> tuple[str, ...]:
     all_differ = not tally.repeats and tally.n_missing == 0
+    if tally.place == 0 and _are_names(tally):
+        return ("ids", "drop")
     if tally.kind == "date" or (all_differ and tally.n_filled >= FEW):
         return ("ids", "drop") if all_differ else ("drop",)
     return "one_hot", "ids" if all_differ else "label_column", "drop"

@@ -232,6 +232,7 @@ class Tally:
         self.has_hundreds = self.has_thousands = False  # whether there are such whole numbers, up to 999 and beyond
         self.proven = self.coded = False
         self.distinct_texts: set[Any] | None = set()
+        self.repeated = ""  # the first text that occurs a second time
         self.examples = list[str]()
 
     def read(self, column: Any, first: int) -> npt.NDArray[np.float64]:
@@ -250,7 +251,9 @@ class Tally:
         self._add_missing(given, found.texts)
         if self.text:
             if self.distinct_texts is not None:
-                self.distinct_texts.update(found.texts.drop_null().to_pylist())
+                texts = found.texts.drop_null().to_pylist()
+                self.repeated = self.repeated or _first_repeated(texts, self.distinct_texts)
+                self.distinct_texts.update(texts)
                 self.distinct_texts = None if len(self.distinct_texts) > _TEXTS else self.distinct_texts
             return found.values
         for i in self._unlike(found, first).tolist():
@@ -544,6 +547,15 @@ class Tally:
             return (self._drop,)
         as_missing = f" to read {'it as a missing value' if len(cells) == 1 else 'them as missing values'}"
         return (Setting("na", cells[0] if len(cells) == 1 else list(cells)), as_missing), self._drop
+
+
+def _first_repeated(texts: Sequence[str], before: set[Any]) -> str:
+    seen = set(before)
+    for text in texts:
+        if text in seen:
+            return text
+        seen.add(text)
+    return ""
 
 
 def short(cell: str) -> str:
