@@ -429,3 +429,24 @@ def test_a_repeated_name_is_named(tmp_path: Path) -> None:
     said = invoke("fit", tmp_path / "a.csv", "-k", 1).stderr
     assert "'s4' occurs more than once" in said
     assert "--ids store" in said
+
+
+def test_features_without_a_triplet_are_zero(tmp_path: Path) -> None:
+    X = RNG.poisson(0.8, (12, 5)).astype(float)
+    X[:, 0] += 1
+    X[-1] = [2, 0, 1, 0, 0]
+    cells = [f"r{i},w{j},{X[i, j]:g}" for i, j in np.argwhere(X)]
+    (tmp_path / "a.csv").write_text("\n".join(["row,column,value", *cells]) + "\n")
+    (tmp_path / "b.csv").write_text("row,column,value\nr11,w2,1\nr11,w0,2\n")
+    done("fit", tmp_path / "a.csv", "-k", 2, "-o", tmp_path / "out", "--no-report")
+    model = tmp_path / "out" / "model.safetensors"
+    whole = done("transform", model, tmp_path / "a.csv", "-o", "-").stdout.splitlines()[-1].split(",")
+    found = done("transform", model, tmp_path / "b.csv", "-o", "-").stdout.splitlines()[-1].split(",")
+    assert found[0] == whole[0] == "r11"
+    np.testing.assert_allclose(np.array(found[1:], float), np.array(whole[1:], float), atol=1e-12)
+
+
+def test_points_that_may_separate_thousands_are_told_where_semicolons_are(tmp_path: Path) -> None:
+    cells = [f"{1 + i * i % 7}.{100 + 37 * i};{i * i % 5}" for i in range(12)]
+    (tmp_path / "a.csv").write_text("\n".join(["a;b", *cells]) + "\n")
+    assert "--thousands '.' if it separates thousands" in done("fit", tmp_path / "a.csv", "-k", 1).stderr

@@ -81,7 +81,9 @@ def _scores_of_new(model: Any, settings: Settings) -> tuple[Table, list[tuple[in
 
 def _choices(model: Any, settings: Settings) -> Choices:
     """Return the settings of the fit, updated by those given; without its encoding for files in UTF-8."""
+    features = getattr(model, "feature_names_in_", None)
     choices: Choices = getattr(model, "table_", NOTHING).beside(settings.choices)
+    choices = replace(choices, features=() if features is None else tuple(map(str, features)))
     if choices.encoding is None or settings.choices.encoding is not None:
         return choices
     local = [path for path in settings.paths if not isinstance(path, Location) and path.is_file()]

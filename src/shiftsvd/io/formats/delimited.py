@@ -156,9 +156,19 @@ class Rows:
                 else ()
             ),
             *found,
+            *self._of_open_marks([tally for tally in read if tally.is_open and tally.decimal not in proven]),
             *(each for j, classes in self._categories() for each in of_variants(self.head.called[j], classes)),
             *self._of_ends(),
         ]
+
+    def _of_open_marks(self, tallies: Sequence[Tally]) -> Iterator[Finding]:
+        # Where semicolons are between columns, points often separate thousands.
+        source = self.head.source
+        if tallies and isinstance(source, TextRows) and source.separator == ";":
+            one, mark = tallies[0], tallies[0].decimal
+            text = f"column {one.name!r}: {one.grouped} is read with {mark!r} as the decimal mark, as no cell shows it."
+            use_other = Setting("thousands", mark), " if it separates thousands"
+            yield Finding(text, (use_other,), (one.name,), is_error=False, applies=False)
 
     def _categories(self) -> Iterator[tuple[int, Iterable[str]]]:
         yield from () if self.choices.remembered else self.form.classes.items()

@@ -141,7 +141,7 @@ def _read_rows(path: Path, head: Head, memory_limit: int | str | None, choices: 
     if head.triplets:
         choices.refuse_for("triplets", choices.of_texts)
         digits = not isinstance(head.source, Stored)
-        found = gather(path, rows.triplets(), head.triplets, memory_limit, digits=digits)
+        found = gather(path, rows.triplets(), head.triplets, memory_limit, digits=digits, features=choices.features)
     else:
         notice_header(path, head.names)
         notice_label(path, head.called[0], head.form.why)

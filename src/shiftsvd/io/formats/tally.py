@@ -341,6 +341,11 @@ class Tally:
         """Return True for a column such as 735, 1.250, 930: no cell shows that the mark is the decimal one."""
         return not self.proven and self.grouped.count > 0 and self.has_hundreds and not self.has_thousands
 
+    @property
+    def is_open(self) -> bool:
+        """Return True for a column such as 1.234, 5.100, whose mark is taken for the decimal one."""
+        return self.grouped.count > 0 and not self.proven and self.unclear is None and not self._may_be_grouped
+
     def forget(self, cell: str) -> bool:
         """Remove one cell from those that do not fit; return False if it is none of them."""
         seen = self.texts.get(cell)
