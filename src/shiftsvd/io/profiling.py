@@ -289,8 +289,10 @@ def _settings(finding: Finding, *, has_ids: bool) -> list[Setting]:
     """Return the settings to follow: the best of a finding, and names of rows where there are none yet."""
     settings = [part for use in finding.uses for part in use if isinstance(part, Setting)]
     ids = next((each for each in settings if each.name == "ids"), None)
-    if ids is None or has_ids or finding.is_error:
-        return finding.settings if ids is None or finding.is_error else [Setting("drop", list(finding.columns))]
+    if ids is None or (has_ids and finding.is_error):
+        return finding.settings
+    if has_ids:
+        return [Setting("drop", list(finding.columns))]
     others = [name for name in finding.columns if name != ids.value]
     return [ids, *([Setting("drop", others)] if others else [])]
 
