@@ -324,3 +324,129 @@ def test_an_apostrophe_is_quoted_as_people_type_it(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a;b\n1'200;2\n3;5\n4'000;1\n")
     for more in ((), ("--thousands", "'")):
         assert json.loads(done("info", tmp_path / "a.csv", "--json", *more).stdout)["features"] == 2
+
+
+@pytest.mark.parametrize(("cell", "sep"), [("-999.0", ","), ("-999,00", ";"), ("-999 EUR", ","), ("-9.99e2", ",")])
+def test_a_mark_that_is_a_number_stands_for_all_cells_of_equal_value(tmp_path: Path, cell: str, sep: str) -> None:
+    unit, decimal = " EUR" if "EUR" in cell else "", "," if sep == ";" else "."
+    pay = [f"{100 + 7.25 * (i % 5):.2f}{unit}".replace(".", decimal) for i in range(12)]
+    rows = [sep.join((each, str(i * i % 11))) for i, each in enumerate(pay)]
+    header = f"pay{sep}age"
+    for name, first in (("a.csv", cell), ("b.csv", "NA")):
+        (tmp_path / name).write_text("\n".join([header, sep.join((first, "3")), *rows]) + "\n")
+    found = [
+        done("fit", tmp_path / name, "-k", 2, "--na", "-999", "--missing", "mean", "--json")
+        for name in ("a.csv", "b.csv")
+    ]
+    values = [json.loads(each.stdout)["singular_values"] for each in found]
+    assert values[0] == values[1]
+    assert "--na" not in found[0].stderr
+    assert "no cell" not in found[0].stderr
+    assert "no cell of a feature is '-999'" in found[1].stderr
+
+
+def test_numbers_for_missing_values_are_named_in_chosen_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b\n" + "".join(f"{i * i % 7 + 0.5},{i}.5\n" for i in range(12)) + "-999,3.5\n")
+    assert "--na -999" in done("fit", tmp_path / "a.csv", "-k", 1, "--columns", "a,b").stderr
+
+
+def test_transform_reads_thousands_as_the_fit_did(tmp_path: Path) -> None:
+    price = [51.3 + (7 * i % 11) / 10 for i in range(12)]
+    rows = [
+        f"F{i};{1 + i * 5 % 9}.{100 + 61 * i};{each:.1f}".replace(f"{each:.1f}", f"{each:.1f}".replace(".", ","))
+        for i, each in enumerate(price)
+    ]
+    (tmp_path / "a.csv").write_text("\n".join(["Filiale;Kunden;Preis", *rows]) + "\n")
+    done("fit", tmp_path / "a.csv", "-k", 2, "-o", tmp_path / "out", "--no-report")
+    model = tmp_path / "out" / "model.safetensors"
+    for name, cells in (("b", "9.191;52"), ("c", "9191;52,0"), ("d", "9191;52.0"), ("e", "9,191;52.0")):
+        (tmp_path / f"{name}.csv").write_text(f"Filiale;Kunden;Preis\nF0;{cells}\nF1;{cells}\n")
+    scores = {name: done("transform", model, tmp_path / f"{name}.csv", "-o", "-") for name in "bcde"}
+    assert len({each.stdout for each in scores.values()}) == 1
+    assert "'9.191' (rows 2 and 3) is read as 9191" in scores["b"].stderr
+    given = done("transform", model, tmp_path / "b.csv", "-o", "-", "--decimal", ".")
+    assert given.stdout != scores["b"].stdout
+
+
+@pytest.mark.parametrize("form", ["{} Total", "Total {}", "Summe {}", "{} Ergebnis", "Subtotal {}"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_rows_that_are_called_totals_and_are_sums_are_refused(tmp_path: Path, form: str, nested: bool) -> None:
+    places = ("North", "East", "South", "West") if nested else ("North", "South")
+    rows, whole = list[tuple[str, float, float]](), np.zeros(2)
+    for n, place in enumerate(places):
+        numbers = RNG.integers(1, 500, (6, 2)) / 10
+        rows += [(f"{place}-{i}", *each) for i, each in enumerate(numbers.tolist())]
+        rows.append((form.format(place), *numbers.sum(0).round(6).tolist()))
+        whole += numbers.sum(0)
+        if nested and n % 2:
+            rows.append((form.format(f"Half{n}"), *whole.round(6).tolist()))
+            whole = np.zeros(2)
+    pd.DataFrame(rows, columns=["store", "revenue", "staff"]).to_csv(tmp_path / "a.csv", index=False)
+    result = invoke("fit", tmp_path / "a.csv", "-k", 1)
+    assert f"{6 if nested else 2} rows above the last one may be totals" in result.stderr
+    assert form.format("North") in result.stderr
+    assert result.exit_code == 1
+    samples = json.loads(done("info", tmp_path / "a.csv", "--json").stdout)["samples"]
+    assert samples == 6 * len(places)
+
+
+def test_samples_that_are_called_total_and_are_no_sums_are_used(tmp_path: Path) -> None:
+    rows = [(f"{'Total care' if i % 4 == 3 else 'Mini'} {i}", *RNG.normal(9, 2, 3).round(2)) for i in range(12)]
+    pd.DataFrame(rows, columns=list("nabc")).to_csv(tmp_path / "a.csv", index=False)
+    assert "12 samples x 3 features" in done("fit", tmp_path / "a.csv", "-k", 1).stdout
+
+
+@pytest.mark.parametrize("label", ["Mittel", "Ø"])
+def test_a_last_row_of_means_is_no_sample(tmp_path: Path, label: str) -> None:
+    rows = [(f"s{i}", *RNG.normal(9, 2, 3).round(2)) for i in range(12)] + [(label, 8.5, 9.1, 9.25)]
+    pd.DataFrame(rows, columns=list("nabc")).to_csv(tmp_path / "a.csv", index=False)
+    assert "12 samples x 3 features" in done("fit", tmp_path / "a.csv", "-k", 1).stdout
+
+
+def test_the_command_of_info_fits_where_its_mark_is_the_only_missing_value(tmp_path: Path) -> None:
+    rows = "".join(f"{i * i % 7 + 1},{i * i % 5 + 2}.5\n" for i in range(12))
+    (tmp_path / "a.csv").write_text(f"a,b\n{rows}99999,3.5\n")
+    command = json.loads(done("info", tmp_path / "a.csv", "--json").stdout)["command"]
+    assert "--na 99999" in command
+    assert "--missing mean" in command
+
+
+def test_a_file_in_utf8_is_read_as_such_after_a_fit_of_another_encoding(tmp_path: Path) -> None:
+    rows = "Fläche,Höhe\n" + "".join(f"{i * i % 7 + 1},{i * i % 5 + 2}.5\n" for i in range(12))
+    (tmp_path / "a.csv").write_text(rows, encoding="cp1252")
+    (tmp_path / "b.csv").write_text(rows, encoding="utf-8")
+    done("fit", tmp_path / "a.csv", "-k", 1, "--encoding", "cp1252", "-o", tmp_path / "out", "--no-report")
+    model = tmp_path / "out" / "model.safetensors"
+    found = [done("transform", model, tmp_path / name, "-o", "-").stdout for name in ("a.csv", "b.csv")]
+    assert found[0] == found[1]
+    given = invoke("transform", model, tmp_path / "b.csv", "-o", "-", "--encoding", "cp1252")
+    assert given.exit_code == 1
+
+
+def test_a_repeated_name_is_named(tmp_path: Path) -> None:
+    rows = [f"s{i},{i * i % 7},{i % 4}.5" for i in range(20)]
+    (tmp_path / "a.csv").write_text("\n".join(["store,a,b", *rows, rows[4]]) + "\n")
+    said = invoke("fit", tmp_path / "a.csv", "-k", 1).stderr
+    assert "'s4' occurs more than once" in said
+    assert "--ids store" in said
+
+
+def test_features_without_a_triplet_are_zero(tmp_path: Path) -> None:
+    X = RNG.poisson(0.8, (12, 5)).astype(float)
+    X[:, 0] += 1
+    X[-1] = [2, 0, 1, 0, 0]
+    cells = [f"r{i},w{j},{X[i, j]:g}" for i, j in np.argwhere(X)]
+    (tmp_path / "a.csv").write_text("\n".join(["row,column,value", *cells]) + "\n")
+    (tmp_path / "b.csv").write_text("row,column,value\nr11,w2,1\nr11,w0,2\n")
+    done("fit", tmp_path / "a.csv", "-k", 2, "-o", tmp_path / "out", "--no-report")
+    model = tmp_path / "out" / "model.safetensors"
+    whole = done("transform", model, tmp_path / "a.csv", "-o", "-").stdout.splitlines()[-1].split(",")
+    found = done("transform", model, tmp_path / "b.csv", "-o", "-").stdout.splitlines()[-1].split(",")
+    assert found[0] == whole[0] == "r11"
+    np.testing.assert_allclose(np.array(found[1:], float), np.array(whole[1:], float), atol=1e-12)
+
+
+def test_points_that_may_separate_thousands_are_told_where_semicolons_are(tmp_path: Path) -> None:
+    cells = [f"{1 + i * i % 7}.{100 + 37 * i};{i * i % 5}" for i in range(12)]
+    (tmp_path / "a.csv").write_text("\n".join(["a;b", *cells]) + "\n")
+    assert "--thousands '.' if it separates thousands" in done("fit", tmp_path / "a.csv", "-k", 1).stderr

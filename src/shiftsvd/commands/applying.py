@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,6 +26,8 @@ from shiftsvd.events import listening
 from shiftsvd.io import Names
 from shiftsvd.io.base import Labels
 from shiftsvd.io.choices import NOTHING, Choices
+from shiftsvd.io.formats.text import is_utf8
+from shiftsvd.io.location import Location
 from shiftsvd.io.opening import open_chosen, read_whole
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.missing.opening import open_with_gaps
@@ -64,7 +67,7 @@ def transform(settings: Settings) -> None:
 
 
 def _scores_of_new(model: Any, settings: Settings) -> tuple[Table, list[tuple[int, Block]]]:
-    choices = getattr(model, "table_", NOTHING).beside(settings.choices)
+    choices = _choices(model, settings)
     how = settings.where | vars(settings.resources)
     if isinstance(model, ContrastivePCA):
         A, names = open_chosen(settings.paths, choices, **how)
@@ -74,6 +77,19 @@ def _scores_of_new(model: Any, settings: Settings) -> tuple[Table, list[tuple[in
         X, names = read_whole(settings.paths, choices, **how)
         Z, dtype = model.transform(_as_fitted(X, names.features, model, settings.file)), precision(X.dtype)
     return coordinate_table(model, len(Z), settings.dtype or dtype, names.samples), [(0, Z)]
+
+
+def _choices(model: Any, settings: Settings) -> Choices:
+    """Return the settings of the fit, updated by those given; without its encoding for files in UTF-8."""
+    features = getattr(model, "feature_names_in_", None)
+    choices: Choices = getattr(model, "table_", NOTHING).beside(settings.choices)
+    choices = replace(choices, features=() if features is None else tuple(map(str, features)))
+    if choices.encoding is None or settings.choices.encoding is not None:
+        return choices
+    local = [path for path in settings.paths if not isinstance(path, Location) and path.is_file()]
+    if len(local) < len(settings.paths) or not all(map(is_utf8, local)):
+        return choices
+    return replace(choices, encoding=None)
 
 
 def _as_fitted(X: Any, names: Any, model: Any, file: str) -> Any:
@@ -156,7 +172,7 @@ def _opened(pca: BatchPCA, settings: Settings, hooks: Sequence[Hooks]) -> tuple[
     found = first_answer(each.open_new(pca) for each in hooks)
     if found is not None:
         return found
-    choices = getattr(pca, "table_", NOTHING).beside(settings.choices)
+    choices = _choices(pca, settings)
     how = settings.where | {"choices": choices} | vars(settings.resources)
     gaps = {} if pca.missing == "error" else {"unobserved": pca.unobserved}
     A, names = (open_with_gaps if gaps else open_chosen)(settings.paths, **gaps, **how)

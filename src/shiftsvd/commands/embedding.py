@@ -30,6 +30,7 @@ from shiftsvd.estimators.graphs import DiffusionMap, SpectralEmbedding, check_or
 from shiftsvd.events import listening
 from shiftsvd.io import Names
 from shiftsvd.io.base import Labels
+from shiftsvd.io.formats.table import with_decimals
 from shiftsvd.io.opening import open_chosen, read_whole
 from shiftsvd.model_file import save_model
 from shiftsvd.operators import Operator
@@ -172,8 +173,10 @@ def _with_names(fits: Fits, names: Any, settings: Settings) -> Fits:
     for _, model, _ in fits.models:
         if names is not None:
             model.feature_names_in_ = np.asarray(names, object)
-        if settings.choices.given and isinstance(model, ContrastivePCA):
-            model.table_ = settings.choices.learned(names)
+        if isinstance(model, ContrastivePCA):
+            choices = with_decimals(settings.paths, settings.format, settings.choices)
+            if choices.given or choices.decimals:
+                model.table_ = choices.learned(names)
     return fits
 
 

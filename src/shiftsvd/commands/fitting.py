@@ -43,7 +43,7 @@ from shiftsvd.front import planned as planned_for
 from shiftsvd.front import within as within_memory
 from shiftsvd.io import Names
 from shiftsvd.io.choices import JOIN
-from shiftsvd.io.formats.table import Column, read_column
+from shiftsvd.io.formats.table import Column, read_column, with_decimals
 from shiftsvd.io.location import Location
 from shiftsvd.io.opening import open_chosen
 from shiftsvd.missing.completion import Effort, mean_rows
@@ -262,8 +262,9 @@ def fitted(run: Run, k: int | float) -> PCA:
     if settings.one_hot and isinstance(A, Gaps):  # indicators of one column miss the same cells
         missing = A.shape[0] - A.moments().count[fields_of(names.features, A.shape[1], settings)]
         pca.info_ = replace(pca.info_, n_missing=int(missing.sum()))
-    if settings.choices.given:
-        pca.table_ = settings.choices.learned(names.features)
+    choices = with_decimals(settings.paths, settings.format, settings.choices)
+    if choices.given or choices.decimals:
+        pca.table_ = choices.learned(names.features)
     if isinstance(solver, Solver) and pca.info_.value_errors is not None:
         pca.info_ = _with_tolerance(pca.info_, float(pca.singular_values_[-1]), settings.tol)
     return pca

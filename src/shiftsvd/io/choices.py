@@ -11,6 +11,7 @@ from shiftsvd.errors import Refused, Setting, few, refuse
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
 # Settings of text files.
 OF_TEXTS: Final = (*("sep", "decimal", "thousands", "encoding", "comment", "skip", "na", "censored", "keep_total"),)
+_OF_FITS: Final = ("may_lack", "remembered", "decimals", "features")  # no settings of a user
 _SHOWN = 8  # names of columns in an error
 JOIN = "="  # between the name of a column and one of its classes: sex=F
 
@@ -48,6 +49,11 @@ class Choices:
         Columns whose absence is no error.
     remembered : bool
         Whether the settings come from a fit; the features of the fit then select the columns.
+    decimals : dict
+        Names of columns and the decimal marks that a fit found in them, for files in which no cell shows its mark.
+
+    features : tuple of str
+        Names of the features of a fit, for triplets: those without a triplet are 0.
 
     See Also
     --------
@@ -75,6 +81,8 @@ class Choices:
     keep_total: bool = False
     may_lack: tuple[str, ...] = ()
     remembered: bool = False
+    decimals: dict[str, str] = field(default_factory=dict)
+    features: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -177,7 +185,7 @@ class Choices:
     @property
     def given(self) -> list[str]:
         """Names of the settings that differ from their defaults."""
-        settings = [each.name for each in fields(self) if each.name not in ("may_lack", "remembered")]
+        settings = [each.name for each in fields(self) if each.name not in _OF_FITS]
         return [name for name in settings if getattr(self, name) not in (None, (), {}, 0, "missing")]
 
     @property

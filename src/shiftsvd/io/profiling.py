@@ -11,6 +11,7 @@ import numpy.typing as npt
 from shiftsvd.errors import Refused, Setting, Worded
 from shiftsvd.io.base import reading
 from shiftsvd.io.choices import Choices
+from shiftsvd.io.formats.cells import values_of
 from shiftsvd.io.formats.delimited import MOST, Rows
 from shiftsvd.io.formats.grid import grid_of
 from shiftsvd.io.formats.header import head_of
@@ -267,7 +268,9 @@ def _profile(
     form = table.form._replace(numbers=places)
     used = [table.tallies[j] for j in places]
     said = [*notes, *(spell(Refused(*each.parts)) for each in found if not each.columns)]
-    n_missing = sum(tally.n_missing + (0 if tally.text else tally.n_texts) for tally in used)
+    marks = set(values_of(choices.na)).difference(values_of(table.choices.na))
+    n_marked = sum(seen.count for tally in used for value, seen in tally.sentinels.items() if value in marks)
+    n_missing = n_marked + sum(tally.n_missing + (0 if tally.text else tally.n_texts) for tally in used)
     return TableProfile(
         str(path),
         kind,
@@ -286,8 +289,10 @@ def _settings(finding: Finding, *, has_ids: bool) -> list[Setting]:
     """Return the settings to follow: the best of a finding, and names of rows where there are none yet."""
     settings = [part for use in finding.uses for part in use if isinstance(part, Setting)]
     ids = next((each for each in settings if each.name == "ids"), None)
-    if ids is None or has_ids or finding.is_error:
-        return finding.settings if ids is None or finding.is_error else [Setting("drop", list(finding.columns))]
+    if ids is None or (has_ids and finding.is_error):
+        return finding.settings
+    if has_ids:
+        return [Setting("drop", list(finding.columns))]
     others = [name for name in finding.columns if name != ids.value]
     return [ids, *([Setting("drop", others)] if others else [])]
 

@@ -206,6 +206,8 @@ def _by_content(path: Path, content: str) -> str:
     if content == "folder" and (meant := meant_by(path)):
         raise ValueError(f"{path} is a folder of an unknown format. {meant}")
     no_known = f"{path} has an unknown format, judged by its name and content. Set "
+    if content == "folder" and next(path.glob("*.txt"), None):
+        raise ValueError(f"{path} holds no matrix. For texts, use shiftsvd.LSA in Python.")
     model = " A model file is passed as MODEL, before FILE." if path.suffix == ".safetensors" else ""
     raise Refused(no_known, Setting("format"), f" to one of {', '.join(formats())}.{model}")
 

@@ -149,7 +149,8 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
         if not isinstance(model, kind):
             classes = [cls for cls in map(class_of, kinds()) if issubclass(cls, kind)]
             wanted = " or ".join(cls.__name__ for cls in classes if not {*cls.__mro__[1:]} & {*classes})
-            raise Refused(f"the model must be {wanted}, got {type(model).__name__}")
+            got = type(model).__name__
+            raise Refused(f"the model must be {wanted}, got {got}, which {got}.load reads in Python")
     if hasattr(model, "unseen_variance_"):
         warn(
             f"{path} holds the components of partial_fit, but not its stream of batches. The next partial_fit starts a "

@@ -89,6 +89,12 @@ def _number(cell: str, decimal: str) -> Number | None:
     return Number(float(digits + exponent) * (-1 if negative else 1), unit, limit, unclear)
 
 
+def values_of(marks: Iterable[str], decimal: str = ".") -> list[float]:
+    """Return the numbers among marks of missing values; they stand for all cells of equal value."""
+    found = [number(mark, decimal) or number(mark, OTHER[decimal]) for mark in marks]
+    return [each.value for each in found if each and not each.unit and not each.limit]
+
+
 def any_number(cell: str) -> bool:
     return number(cell) is not None or number(cell, ",") is not None
 

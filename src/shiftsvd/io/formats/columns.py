@@ -306,8 +306,9 @@ def gather(
     memory_limit: int | str | None,
     *,
     digits: bool = False,
+    features: Sequence[str] = (),  # of a fit: those without a triplet are 0
 ) -> Opened:
-    rows, columns = _Axis("row", digits), _Axis("column", digits)
+    rows, columns = _Axis("row", digits), _Axis("column", digits, features)
     values: list[npt.NDArray[Any]] = []
     count = 0
     for batch, numbers in parts:
@@ -319,7 +320,7 @@ def gather(
     if not count:
         raise Refused("the table has a header but no rows. Check that the file is complete.")
     i, j = rows.places(), columns.places()
-    shape = int(i.max()) + 1, int(j.max()) + 1
+    shape = int(i.max()) + 1, max(int(j.max()) + 1, len(columns.names))
     plausible_shape(path, shape, memory_limit)
     X = coo_array((np.concatenate(values), (i, j)), shape=shape).tocsr()
     named = (labels(path, axis.names, memory_limit) if axis.names else None for axis in (rows, columns))
@@ -329,8 +330,8 @@ def gather(
 class _Axis:
     """Rows or columns of triplets; with `digits`, texts of digits may be positions."""
 
-    def __init__(self, what: str, digits: bool) -> None:
-        self._what, self._digits = what, digits
+    def __init__(self, what: str, digits: bool, known: Sequence[str] = ()) -> None:
+        self._what, self._digits, self._known = what, digits, known
         self.names: dict[str, int] = {}
         self._parts: list[npt.NDArray[Any]] = []
 
@@ -342,6 +343,7 @@ class _Axis:
             text = f"the {self._what} is missing in {plural(count, 'triplet')}. Remove such lines from the file."
             raise Refused(text)
         if holds_texts:
+            self.names = self.names or {name: i for i, name in enumerate(self._known)}
             encoded = column.dictionary_encode()
             codes = [self.names.setdefault(name, len(self.names)) for name in encoded.dictionary.to_pylist()]
             self._parts.append(np.array(codes, np.int64)[as_numpy(encoded.indices)])

@@ -18,6 +18,7 @@ from shiftsvd.io.base import optional
 from shiftsvd.io.choices import Choices, naming
 from shiftsvd.io.formats.cells import (
     GAPS,
+    OTHER,
     Number,
     any_number,
     as_numpy,
@@ -25,6 +26,7 @@ from shiftsvd.io.formats.cells import (
     number,
     plain_numbers,
     strings,
+    values_of,
 )
 from shiftsvd.io.formats.columns import (
     as_texts,
@@ -55,6 +57,7 @@ _NOTE = re.compile(r"\W*[^\W\d][^,;\t|:=]*[:=]")  # Source: registry
 _SKIPPED = 6  # beginnings of rows that an error names for `comment`
 _VALUELESS = 1000  # rows of a block without values that are looked at
 _ADDENDS = 3  # rows, and entries that are not zero, from which a last row of sums is a total
+_BOUNDS = 100  # totals below which a sum may begin
 
 
 class Block(NamedTuple):
@@ -78,9 +81,13 @@ class Rows:
         everything: bool = False,  # also tally columns that are not features, for a profile, which shows a few names
     ) -> None:
         self.head, self.ragged, self.total, self.n_empty = head, list[tuple[int, int, str]](), "", 0
-        self._path, self._choices, self._memory = path, choices, memory_limit
+        self._path, self.choices, self._memory = path, choices, memory_limit
         self.n_rows, self._has_begun = 0, False
         self._totals = dict[int, tuple[str, str]]()  # rows like totals: their label, and the beginning of the line
+        self._maybe = dict[int, tuple[str, str]]()  # rows with a label such as North Total
+        self._bounds: list[tuple[int, Any]] = []  # samples above each total, and their sums
+        self._excess: Any = 0.0  # the sums of the totals above
+        self._n_excess = 0
         self._labels = set[str]()
         self._summary: tuple[str, str, str] | None = (
             None  # a last row of rounded sums or means: its label and beginning
@@ -93,7 +100,6 @@ class Rows:
         self._is_typed = isinstance(head.source, Stored) and not head.source.are_texts(head.form.numeric)
         self._tallied = list(range(head.width)) if everything else self.form.numeric
         self.numbers = Numbers(head.called)
-        self._missing = [found.value for mark in choices.na if (found := number(mark)) and not found.unit]
         self._n_names = _SHOWN if everything else None
         self.tallies = dict[int, Tally]()
         for j in () if self.is_wide else self._tallied:
@@ -113,7 +119,7 @@ class Rows:
         yield from map(self._block, self._kept(self.batches()))
 
     def _tally(self, j: int) -> Tally:
-        about = self.head.called[j], self.head.decimals[j], self._choices, self.numbers, j
+        about = self.head.called[j], self.head.decimals[j], self.choices, self.numbers, j
         stores = self._is_typed or isinstance(self.head.source, Grid)
         return self.tallies.setdefault(j, Tally(*about, text=j in self.form.texts, stores=stores))
 
@@ -150,12 +156,22 @@ class Rows:
                 else ()
             ),
             *found,
+            *self._of_open_marks([tally for tally in read if tally.is_open and tally.decimal not in proven]),
             *(each for j, classes in self._categories() for each in of_variants(self.head.called[j], classes)),
             *self._of_ends(),
         ]
 
+    def _of_open_marks(self, tallies: Sequence[Tally]) -> Iterator[Finding]:
+        # Where semicolons are between columns, points often separate thousands.
+        source = self.head.source
+        if tallies and isinstance(source, TextRows) and source.separator == ";":
+            one, mark = tallies[0], tallies[0].decimal
+            text = f"column {one.name!r}: {one.grouped} is read with {mark!r} as the decimal mark, as no cell shows it."
+            use_other = Setting("thousands", mark), " if it separates thousands"
+            yield Finding(text, (use_other,), (one.name,), is_error=False, applies=False)
+
     def _categories(self) -> Iterator[tuple[int, Iterable[str]]]:
-        yield from () if self._choices.remembered else self.form.classes.items()
+        yield from () if self.choices.remembered else self.form.classes.items()
         for j, tally in self.tallies.items():
             if tally.kind == "label" and j not in self.form.classes:
                 yield j, tally.distinct or ()
@@ -178,8 +194,17 @@ class Rows:
             text = f"the last row is a total ({self.total}) and is not used as a sample."
             yield Finding(text, ((Setting("keep_total", True), " to keep it"),), is_error=False, applies=False)
 
+        if not (self.is_wide or self.form.classes or self.choices.remembered):
+            said = {mark for tally in self.tallies.values() for mark in tally.marks}
+            marks = [mark for mark in self.choices.na if mark not in said and not self._is_marked(mark)]
+            if marks:
+                yield Finding(f"no cell of a feature is {' or '.join(map(repr, marks))}.", is_error=False)
+
+    def _is_marked(self, mark: str) -> bool:
+        return any(not self.numbers.marked.isdisjoint(values_of([mark], decimal)) for decimal in OTHER)
+
     def _of_totals(self) -> Iterator[Finding]:
-        if self._choices.keep_total:
+        if self.choices.keep_total:
             return
         if self._summary:
             what, label, begin = self._summary
@@ -285,6 +310,8 @@ class Rows:
         # Hold back the last rows: they may be empty, as at the end of a spreadsheet, with a total above.
         held, n_rows, n_before = list[Any](), 0, 0
         self._totals.clear()
+        self._maybe.clear()
+        self._bounds, self._excess, self._n_excess = [(0, 0.0)], 0.0, 0
         self._labels.clear()
         self._headers.clear()
         for batch in batches:
@@ -327,9 +354,13 @@ class Rows:
     def _add_totals(self, batch: Any, first: int, *, is_end: bool = False) -> None:
         for j in sorted({0, self.form.label or 0, *self.form.texts}):
             is_first = j in (0, self.form.label)
-            for i, label in rows_of_totals(batch.column(j), self._labels, is_first=is_first, is_end=is_end).items():
-                cells = [shown(_stored(column[i].as_py())) for column in map(batch.column, range(j + 1))]
-                self._totals.setdefault(first + i, (label, self._beginning(cells).lstrip()))
+            maybe = dict[int, str]()
+            column, seen = batch.column(j), self._labels
+            totals = rows_of_totals(column, seen, is_first=is_first, is_end=is_end, possible=maybe)
+            for found, rows in ((totals, self._totals), (maybe, self._maybe)):
+                for i, label in found.items():
+                    cells = [shown(_stored(column[i].as_py())) for column in map(batch.column, range(j + 1))]
+                    rows.setdefault(first + i, (label, self._beginning(cells).lstrip()))
 
     def _beginning(self, cells: Sequence[str | float]) -> str:
         source = self.head.source
@@ -343,7 +374,7 @@ class Rows:
         if odd and (is_note or (place in self.form.numeric and n_filled == 1 < len(cells))):
             self._add_ragged(self._place(self.n_rows), 1, self._beginning(cells[: place + 1]))
             return True
-        if self._choices.keep_total or not self._has_begun:
+        if self.choices.keep_total or not self._has_begun:
             return False
         total, _ = self._totals.pop(row, ("", ""))
         if total and total not in [label for label, _ in self._totals.values()]:
@@ -388,14 +419,31 @@ class Rows:
             error, size = np.abs(there[:, :-1].sum(1) - there[:, -1]), np.abs(there).sum(1)
             self._is_right_sum = bool(np.all(error <= 1e-9 * size))
 
+    def _add_sums_of_groups(self, numbers: npt.NDArray[Any], above: npt.NDArray[np.float64]) -> None:
+        """Take rows with a label such as North Total for totals if they are sums of rows above them."""
+        first, done = self.n_rows, above - self._excess
+        there, begin = np.where(np.isnan(numbers), 0, numbers).astype(np.float64), 0
+        for i in (i for i in range(len(there)) if first + i in self._maybe or first + i in self._totals):
+            done, begin, n_above = done + there[begin:i].sum(0), i + 1, first + i - self._n_excess
+            if first + i not in self._totals and not any(
+                n_above - n > 1 and _is_sum(there[i], done - sums) for n, sums in self._bounds
+            ):
+                done = done + there[i]
+                continue
+            self._totals.setdefault(first + i, self._maybe.get(first + i, ("", "")))
+            self._excess, self._n_excess = self._excess + there[i], self._n_excess + 1
+            self._bounds = [self._bounds[0], *self._bounds[1:][-_BOUNDS:], (n_above, done)]
+
     def _block(self, batch: Any) -> Block:
-        form = self.form
+        form, above = self.form, self.numbers.sums[self.form.numeric]
         numbers = self._read(batch)[:, form.numeric]
+        if (self._maybe or self._totals) and not self.choices.keep_total:
+            self._add_sums_of_groups(numbers, above)
         for i in np.flatnonzero(np.all(np.isnan(numbers), axis=1))[:_VALUELESS].tolist():
             self._refuse_note(_row_of(batch, i), i)
         self._add_right_sum(numbers)
         self.n_rows += len(numbers)
-        numbers = with_indicators(numbers, batch, form, self.head.called, self._choices.na)
+        numbers = with_indicators(numbers, batch, form, self.head.called, self.choices.na)
         names = [] if form.label is None else texts(batch.column(form.label)[: self._n_names])
         return Block(numbers, names, batch)
 
@@ -410,7 +458,7 @@ class Rows:
         first = self.head.row + self.n_rows
         if isinstance(batch, TextBatch):
             point, wanted = self._alike
-            found = plain_numbers(batch.columns(wanted), point, gaps_of((*GAPS, *self._choices.na)))
+            found = plain_numbers(batch.columns(wanted), point, gaps_of((*GAPS, *self.choices.na)))
             are_odd = np.isin(np.arange(len(wanted)), found.odd % len(wanted))
             stored = [j for j, is_odd in zip(wanted, are_odd, strict=True) if not is_odd]
             values = found.values.reshape(-1, len(wanted))[:, ~are_odd]
@@ -418,9 +466,8 @@ class Rows:
             kinds = _kinds(batch)
             are_numbers = {kind: holds_numbers(kind) for kind in set(kinds)}
             stored = [j for j in self._tallied if are_numbers[kinds[j]] and j not in self.form.texts]
-            values = numbers_in(batch, stored, self.form.dtype)
-            if self._missing:
-                values = np.where(np.isin(values, self._missing), np.nan, values)
+            values, point = numbers_in(batch, stored, self.form.dtype), "."
+        values = self.numbers.without(values, values_of(self.choices.na, point))
         X = np.full((batch.num_rows, self.head.width), np.nan, self.form.dtype)
         X[:, stored] = values
         self.numbers.n_missing[stored] += np.isnan(values).sum(0)
@@ -460,6 +507,12 @@ def _stored(value: Any) -> Any:
 def _cell(value: Any) -> str | float:
     value = _stored(value)
     return value.strip() if isinstance(value, str) else "" if value is None else value
+
+
+def _is_sum(row: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]) -> bool:
+    """Return True if at least two numbers of a row, and half of those that are not zero, are these sums."""
+    are_sums = (row != 0) & (np.abs(row - sums) <= 1e-9 * np.abs(row))
+    return bool(np.sum(are_sums) > 1 and 2 * np.sum(are_sums) >= np.sum(row != 0))
 
 
 def _last_place(cell: str) -> float:

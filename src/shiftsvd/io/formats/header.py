@@ -83,7 +83,8 @@ def head_of(
     if is_row or (key == "triplets" and _is_header_number(cells[min(2, len(cells) - 1)])):
         return _headed(source, key, choices, None, records, above)
     if not others:
-        raise ValueError(f"{path} has a header but no rows. Check that the file is complete.")
+        texts = " For texts, use shiftsvd.LSA in Python." if path.suffix == ".txt" else ""
+        raise ValueError(f"{path} has a header but no rows. Check that the file is complete.{texts}")
     # R writes no name for the column of row names. A header below other lines is not a row.
     more = len(others[0].cells) - len(cells)
     trailing = more > 0 and _are_padded(others, len(cells))
@@ -112,7 +113,7 @@ def _headed(
     cut = [row.notation for row in rows if len(row.cells) == width and any(map(str.strip, row.cells))]
     if not choices.keep_total:
         cut = [cells for cells in cut if not is_total(cells)] or cut
-    decimals, proven = _decimals(list(zip(*cut, strict=True)) or [()] * width, choices)
+    decimals, proven = _decimals(list(zip(*cut, strict=True)) or [()] * width, choices, called)
     where = positions(called, key)
     schema = source.schema if isinstance(source, Stored) else None
     form = Layout(None, [where[2]]) if where else layout_of(called, cut, short, decimals, choices, schema)
@@ -285,15 +286,22 @@ def _is_numeric(cells: Sequence[str]) -> bool:
     return bool(filled) and 2 * sum(map(any_number, filled)) >= len(filled)
 
 
-def _decimals(columns: Sequence[Sequence[str]], choices: Choices) -> tuple[list[str], frozenset[str]]:
-    """Return the decimal mark of each column: the given one, else that which its cells or those of others prove."""
+def _decimals(
+    columns: Sequence[Sequence[str]], choices: Choices, names: Sequence[str] = ()
+) -> tuple[list[str], frozenset[str]]:
+    """Return the decimal mark of each column: the given one, that which its cells prove, or that of fit or others."""
     given = choices.decimal or OTHER.get(choices.thousands or "")
     if given is not None:
         return [given] * len(columns), frozenset(given)
     own = [_proofs(cells) for cells in columns]
     first = [max(found, key=lambda mark: found[mark]) for found in own if found]
     usual = max(".,", key=first.count)
-    return [max(found, key=lambda mark: found[mark]) if found else usual for found in own], frozenset(first)
+    known = choices.decimals
+    of_fit = next(iter(known.values())) if len({*known.values()}) == 1 else usual  # also of columns with other names
+    learned = [known.get(name, of_fit) if known else "" for name in names or map(str, columns)]
+    others = [mark if mark and (not first or mark in first) else usual for mark in learned]
+    found = [max(each, key=lambda mark: each[mark]) if each else mark for each, mark in zip(own, others, strict=True)]
+    return found, frozenset(first or filter(None, learned))
 
 
 def _proofs(cells: Sequence[str]) -> Counter[str]:

@@ -17,7 +17,7 @@ _COLUMNS = 6  # columns in an error
 _NAMED = 5  # names in a warning
 
 
-def check_table(path: Path, opened: Opened, choices: Choices, tallies: Iterable[Tally]) -> None:
+def check_table(path: Path, opened: Opened, choices: Choices, tallies: Sequence[Tally]) -> None:
     # `tallies` are those of columns that may be identifiers or categories.
     _notice_repeated(path, opened)
     _warn_of_shifted_names(path, opened)
@@ -99,6 +99,9 @@ def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names:
     names = [tally.name for tally in tallies]
     word = "column" if len(names) == 1 else "columns"
     text = f"{word} {few(shown)} must be numbers."
+    named = next((tally for tally in tallies if tally.place == 0 and _are_names(tally)), None)
+    if named is not None and not has_names:
+        text += f" {named.name!r} does not hold row names, because {short(named.repeated)!r} occurs more than once."
     uses: list[tuple[Part, ...]] = []
     if all(tally.has_wrong_decimal for tally in tallies):
         return Finding(text, (tallies[0].other_decimal,), tuple(names))
@@ -114,18 +117,25 @@ def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names:
     return Finding(text, tuple(uses), tuple(names), best=len(uses) - 1)
 
 
+def _are_names(tally: Tally) -> bool:
+    """Return True for a column of texts of which few repeat."""
+    return bool(tally.repeated) and (tally.distinct is None or 3 * len(tally.distinct) > 2 * tally.n_filled)
+
+
 def _settings(tally: Tally) -> tuple[str, ...]:
     all_differ = not tally.repeats and tally.n_missing == 0
+    if tally.place == 0 and _are_names(tally):
+        return ("ids", "drop")
     if tally.kind == "date" or (all_differ and tally.n_filled >= FEW):
         return ("ids", "drop") if all_differ else ("drop",)
     return "one_hot", "ids" if all_differ else "label_column", "drop"
 
 
-def of_numbers(tallies: Iterable[Tally], choices: Choices) -> Iterator[Finding]:
+def of_numbers(tallies: Sequence[Tally], choices: Choices) -> Iterator[Finding]:
     """Yield warnings about numbers that look like identifiers, dates, classes or missing values."""
     free = [tally for tally in tallies if tally.name not in choices.columns]
     yield from _of_columns(free)
-    yield from (each for tally in free for each in tally.warnings())
+    yield from (each for tally in tallies for each in tally.warnings())
 
 
 def _of_columns(tallies: Sequence[Tally]) -> Iterator[Finding]:

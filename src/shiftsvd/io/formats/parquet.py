@@ -75,7 +75,7 @@ def read(path: Path, form: Layout, memory_limit: int | str | None, choices: Choi
     plausible_shape(path, source.shape, memory_limit)
     bounded(f"{path}: a page of each column", source.decoding_bytes(1), memory_limit, _SMALLER)
     found = Opened(source, row_names, labels(path, form.named(names), memory_limit), table=True)
-    check_table(path, found, choices, _suspects(file, form, choices))
+    check_table(path, found, choices, list(_suspects(file, form, choices)))
     return found
 
 

@@ -26,6 +26,7 @@ from shiftsvd.io.formats.grid import GRIDS, Stored
 from shiftsvd.io.formats.header import Head, head_of
 from shiftsvd.io.formats.notices import check_table, log_findings, notice_header, notice_label, refused
 from shiftsvd.io.formats.numpy_files import NpyRows
+from shiftsvd.io.location import Location
 from shiftsvd.io.sniff import content_of, format_of, formats, split_element
 from shiftsvd.io.stacking import several
 from shiftsvd.io.storage.chunked import fingerprint_of
@@ -66,6 +67,19 @@ def read_column(paths: Sequence[Path], name: str, format: str | None, choices: C
     if not found:
         raise ValueError(f"{several(paths)} have no column {name!r}.")
     return Column(name, [cell for cells in (found if along else found[:1]) for cell in cells])
+
+
+def with_decimals(paths: Sequence[Path], format: str | None, choices: Choices) -> Choices:  # noqa: A002
+    """Return settings with the decimal marks of text files, if they have decimal commas and can be read again."""
+    found: dict[str, str] = {}
+    for path in paths if choices.decimal is None and choices.thousands is None else ():
+        if isinstance(path, Location) or not split_element(path)[0].is_file():
+            continue
+        if formats()[format_of(path, format)].is_table and content_of(path) not in (*GRIDS, "Parquet", "Arrow"):
+            head = head_of(path, "matrix", replace(choices, may_lack=choices.named))
+            marks = zip(head.called, head.decimals, strict=True)
+            found = {name: mark for name, mark in marks if mark in head.proven} | found
+    return replace(choices, decimals=found if "," in found.values() else {})
 
 
 def with_classes(paths: Sequence[Path], format: str | None, choices: Choices) -> Choices:  # noqa: A002
@@ -127,7 +141,7 @@ def _read_rows(path: Path, head: Head, memory_limit: int | str | None, choices: 
     if head.triplets:
         choices.refuse_for("triplets", choices.of_texts)
         digits = not isinstance(head.source, Stored)
-        found = gather(path, rows.triplets(), head.triplets, memory_limit, digits=digits)
+        found = gather(path, rows.triplets(), head.triplets, memory_limit, digits=digits, features=choices.features)
     else:
         notice_header(path, head.names)
         notice_label(path, head.called[0], head.form.why)

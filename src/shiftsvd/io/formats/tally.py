@@ -28,6 +28,7 @@ from shiftsvd.io.formats.cells import (
     numbers_like,
     plain_numbers,
     proves,
+    values_of,
 )
 from shiftsvd.io.formats.columns import (
     FEW_TEXTS,
@@ -126,10 +127,19 @@ class Numbers:
         # Sums of values, of absolute values, and of squares of distances from the first row.
         self.sums, self.sizes, self._squares, self._origin = np.zeros((4, n))
         self.counts = np.zeros(n, np.int64)  # entries that are not zero
+        self.marked = set[float]()  # numbers that stand for missing values, and occur
         self.sentinels = dict[int, dict[float, Seen]]()
         self.distinct: dict[int, set[float] | None] = {
             j: set() for j, name in enumerate(names) if has_suspect_name(name)
         }
+
+    def without(self, values: npt.NDArray[Any], marks: Sequence[float]) -> npt.NDArray[Any]:
+        """Return numbers, NaN where they stand for a missing value."""
+        if not marks:
+            return values
+        found = np.isin(values, marks)
+        self.marked.update(values[found].tolist())
+        return np.where(found, np.nan, values)
 
     def add(self, X: npt.NDArray[Any], first: int) -> None:
         step = max(1, _AT_ONCE // max(1, X.shape[1]))
@@ -212,7 +222,7 @@ class Tally:
 
     def __post_init__(self) -> None:
         self._gaps = gaps_of((*(NO_CLASS if self.text else GAPS), *self.choices.na))
-        self._missing = [found.value for mark in self.choices.na if (found := number(mark)) and not found.unit]
+        self._missing = values_of(self.choices.na, self.decimal)
         self.of = self.numbers or Numbers([self.name])
         self.n_gaps = 0
         self.marks = Counter[str]()  # missing values by their texts
@@ -222,14 +232,14 @@ class Tally:
         self.has_hundreds = self.has_thousands = False  # whether there are such whole numbers, up to 999 and beyond
         self.proven = self.coded = False
         self.distinct_texts: set[Any] | None = set()
+        self.repeated = ""  # the first text that occurs a second time
         self.examples = list[str]()
 
     def read(self, column: Any, first: int) -> npt.NDArray[np.float64]:
         """Tally cells, of which the first is in row `first`; return them as numbers, NaN where they are none."""
         numbers = None if self.text else numbers_of(column)
         stored = np.empty(0) if numbers is None else column_of_numbers(numbers)
-        if self._missing:
-            stored = np.where(np.isin(stored, self._missing), np.nan, stored)
+        stored = self.of.without(stored, self._missing)
         given = as_texts(column)
         if numbers is not None:  # both texts and numbers
             given = nulled(given, numbers.is_valid())
@@ -241,11 +251,18 @@ class Tally:
         self._add_missing(given, found.texts)
         if self.text:
             if self.distinct_texts is not None:
-                self.distinct_texts.update(found.texts.drop_null().to_pylist())
+                texts = found.texts.drop_null().to_pylist()
+                self.repeated = self.repeated or _first_repeated(texts, self.distinct_texts)
+                self.distinct_texts.update(texts)
                 self.distinct_texts = None if len(self.distinct_texts) > _TEXTS else self.distinct_texts
             return found.values
         for i in self._unlike(found, first).tolist():
             found.values[i] = self._odd(found.texts[i].as_py(), first + i)
+        values = self.of.without(found.values, self._missing)
+        places = np.flatnonzero(np.isnan(values) & ~np.isnan(found.values))
+        self.n_gaps += len(places)
+        self.marks.update(found.texts[int(i)].as_py() for i in places)
+        found = found._replace(values=values)
         if not self.proven:
             self.proven, unclear = proves(found.texts, self.decimal)
             for i in unclear[:_ROWS] if self.stores else ():
@@ -323,6 +340,11 @@ class Tally:
     def _may_be_grouped(self) -> bool:
         """Return True for a column such as 735, 1.250, 930: no cell shows that the mark is the decimal one."""
         return not self.proven and self.grouped.count > 0 and self.has_hundreds and not self.has_thousands
+
+    @property
+    def is_open(self) -> bool:
+        """Return True for a column such as 1.234, 5.100, whose mark is taken for the decimal one."""
+        return self.grouped.count > 0 and not self.proven and self.unclear is None and not self._may_be_grouped
 
     def forget(self, cell: str) -> bool:
         """Remove one cell from those that do not fit; return False if it is none of them."""
@@ -530,6 +552,15 @@ class Tally:
             return (self._drop,)
         as_missing = f" to read {'it as a missing value' if len(cells) == 1 else 'them as missing values'}"
         return (Setting("na", cells[0] if len(cells) == 1 else list(cells)), as_missing), self._drop
+
+
+def _first_repeated(texts: Sequence[str], before: set[Any]) -> str:
+    seen = set(before)
+    for text in texts:
+        if text in seen:
+            return text
+        seen.add(text)
+    return ""
 
 
 def short(cell: str) -> str:

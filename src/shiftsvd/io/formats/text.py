@@ -62,6 +62,20 @@ def _without_mark(path: Path, begin: bytes) -> str:
     return f"utf-16-{'le' if odd > even else 'be'}"
 
 
+def is_utf8(path: Path) -> bool:
+    """Return True for a file in UTF-8 with characters beyond ASCII, which is hardly text in another encoding."""
+    decoder, is_ascii = codecs.getincrementaldecoder("utf-8")(), True
+    with open_bytes(path) as stream:
+        try:
+            while chunk := stream.read(_CHUNK):
+                is_ascii &= chunk.isascii()
+                decoder.decode(chunk)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+    return not is_ascii
+
+
 def opened(path: Path, how: TextForm, memory_limit: int | str | None = None) -> IO[bytes]:
     stream = open_bytes(path)
     stream.read(how.mark)

@@ -25,7 +25,7 @@ _STATISTICS = (
     r"desviaci[oó]n (?:est[aá]ndar|t[ií]pica)|deviazione standard|variances?|varianz|n\s*=\s*\d+|m[eé]dia geral|"
     r"[sś]rednia|pr[uů]m[eě]r|medelv[aä]rde|gennemsnit|gjennomsnitt|keskiarvo|ortalama|среднее|平均|평균"
 )
-_BRIEF = r"n|sd|s\.d\.|std\.?|se|sem|cv|min\.?|max\.?|m[ií]n\.?|m[aá]x\.?|count|stabw\.?|media|anzahl"
+_BRIEF = r"mittel|ø|mw|n|sd|s\.d\.|std\.?|se|sem|cv|min\.?|max\.?|m[ií]n\.?|m[aá]x\.?|count|stabw\.?|media|anzahl"
 _SUM: Final = re.compile(rf"\W*{_SUMS}\W*", re.IGNORECASE)
 _STATISTIC: Final = re.compile(rf"\W*(?:{_STATISTICS})\W*", re.IGNORECASE)
 _SHORT: Final = re.compile(rf"\W*(?:{_BRIEF})\W*", re.IGNORECASE)
@@ -49,10 +49,17 @@ def _is_sum(label: str, groups: Container[str]) -> bool:
     return found is not None and all(_DETAIL.fullmatch(text) or text in groups for text in others)
 
 
-def rows_of_totals(labels: Any, seen: set[str], *, is_first: bool = True, is_end: bool = False) -> dict[int, str]:
+def rows_of_totals(
+    labels: Any,
+    seen: set[str],
+    *,
+    is_first: bool = True,
+    is_end: bool = False,
+    possible: dict[int, str] | None = None,
+) -> dict[int, str]:
     """Return the places and texts of labels such as Total in a column of texts; `is_end` if the last row is the end.
 
-    Adds all labels that may be those of totals to `seen`.
+    Adds all labels that may be those of totals to `seen`, and labels such as "North Total" to `possible`.
     """
     pc = optional("pyarrow.compute", "parquet")
     if numbers_of(labels) is labels:
@@ -64,6 +71,8 @@ def rows_of_totals(labels: Any, seen: set[str], *, is_first: bool = True, is_end
     groups, found = set(texts.unique().to_pylist()), {int(i): texts[int(i)].as_py() for i in there}
     totals = {i for i, label in found.items() if _is_sum(label, groups)}
     others = {i: label for i, label in found.items() if i not in totals}
+    if possible is not None:
+        possible.update({i: label for i, label in others.items() if _OF_GROUP.fullmatch(label)})
     statistics = [i for i, label in others.items() if _STATISTIC.fullmatch(label)]
     totals.update(statistics if is_first else ())
     short = sorted({*statistics, *(i for i, label in others.items() if _SHORT.fullmatch(label))} - totals)
