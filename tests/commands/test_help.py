@@ -113,6 +113,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = (",".join([f"r{i}", *map(str, row)]) for i, row in enumerate(np.random.default_rng(0).random((20, 4))))
     (folder / "table.csv").write_text("\n".join(["id,a,b,c,d", *rows]) + "\n", encoding="utf-8")
     shutil.copy(folder / "table.csv", folder / "controls.csv")
+    answers = (f"{i},{i % 7},{i * i % 11},{'xyz'[i % 3]},{'ab'[i % 2]}" for i in range(24))
+    (folder / "survey.csv").write_text("\n".join(["id,age,income,job,country", *answers]) + "\n", encoding="utf-8")
     W = X @ X.T
     sparse.save_npz(folder / "graph.npz", W)
     anndata = pytest.importorskip("anndata")
