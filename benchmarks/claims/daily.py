@@ -7,7 +7,8 @@ The default size takes about a minute; that of 40 years at 0.25 degrees (15,000 
 for each file) needs the disk. A field is the sum of 20 red series times smooth patterns and noise, in steps of 1/64, so
 that it compresses as packed data do. "time": a chunk holds whole maps; "space": all days of a few cells; "both": some
 days of some cells. Fits are those of `shiftsvd.xarray.pca` by Dask, and of the command on NetCDF, each in a process of
-its own. xeofs runs in the environment of `python -m benchmarks.peers.companions fields`. Seconds are wall clock, with
+its own. xeofs runs in the environment of `python -m benchmarks.peers.companions fields`, if that is
+there. Seconds are wall clock, with
 imports; "cpu" is user and system time; the peak is that of the process. Then the notices that each fit gave.
 """
 
@@ -189,9 +190,9 @@ def main() -> int:
         if not path.exists():
             write(path, kind, layout, shape)
         size = sum(file.stat().st_size for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file())
-        contestants = [("pca", sys.executable), ("xeofs", THEIRS)] + (
-            [("command", sys.executable)] if kind == "netcdf" else []
-        )
+        contestants: list[tuple[str, Any]] = [("pca", sys.executable)]
+        contestants += [("xeofs", THEIRS)] if THEIRS.exists() else []
+        contestants += [("command", sys.executable)] if kind == "netcdf" else []
         for who, python in contestants:
             row = measured(python, who, path, given.modes, given.memory)
             notes += [f"{name}, {who}: {line}" for line in row.get("told", [])]
