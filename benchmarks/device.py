@@ -131,6 +131,25 @@ def products(torch: Any, device: str, name: str, X: Any, rounds: int) -> None:
             print(json.dumps(line | ({"made_in": made_in} if who == "our kernel" else {})), flush=True)
 
 
+def where(torch: Any, name: str, X: Any, rounds: int) -> None:
+    """What one fit asks of the card: launches, copies, waits, and the seconds of its kernels by name."""
+    from torch.profiler import ProfilerActivity, profile
+
+    def fit() -> Any:
+        return ss.svd(X, K, shift="mean", rng=SEED).to_host()
+
+    seconds = timed(torch, str(X.device), fit, rounds)[0]
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled:
+        fit()
+    events = profiled.key_averages()
+    on_card = [event for event in events if event.device_type.name == "CUDA"]
+    calls = {event.key: event.count for event in events if event.key.startswith(("cuda", "cu")) and event not in on_card}
+    dearest = sorted(on_card, key=lambda event: -event.self_device_time_total)[:12]
+    line = {"set": name, "seconds": seconds, "on_card": sum(e.self_device_time_total for e in on_card) / 1e6}
+    kernels = {event.key[:60]: [event.count, event.self_device_time_total / 1e6] for event in dearest}
+    print(json.dumps({"where": line, "calls": calls, "kernels": kernels}), flush=True)
+
+
 def by_the_library(X: Any) -> Any:
     """Our fit, with the products of the library."""
     with by_library():
@@ -254,6 +273,8 @@ def rows(torch: Any, device: str, name: str, share: float, rounds: int, who: tup
 
     if "products".startswith(who):
         products(torch, device, name, X, rounds)
+    if "where".startswith(who) and device != "cpu":
+        where(torch, name, X, rounds)
     if n <= 5000:
         values = gram_in_double(torch, X)
         print(json.dumps({"set": name, "exact_apart": float(np.max(abs(values - exact(True)) / values))}), flush=True)

@@ -116,6 +116,9 @@ class FakeArrays(Arrays):
     def copy(self, x: Any) -> Any:
         return Far(x.near.copy())
 
+    def repeated(self, row: Any, rows: int) -> Any:
+        return Far(np.broadcast_to(row.near, (rows, row.shape[1])))
+
     def hstack(self, x: Any, y: Any) -> Any:
         return Far(np.hstack([x.near, y.near]))
 

@@ -161,6 +161,7 @@ struct Function {
 };
 Function functions[] = {
     {"multiply", Called<multiply>::call, 48 << 10},
+    {"powers", Called<powers>::call, 48 << 10},
     {"add_up", Called<add_up>::call, 48 << 10},
     {"order", Called<order>::call, 48 << 10},
 };

@@ -75,7 +75,7 @@ def test_what_is_learned_and_found_lies_where_the_data_do(make: Any, tmp_path: P
     assert isinstance(pca.fit(X).components_, np.ndarray)
 
 
-@pytest.mark.filterwarnings("ignore:arrays of .* are taken as")
+@pytest.mark.filterwarnings("ignore:.* arrays are converted to NumPy")
 @pytest.mark.parametrize("namespace", ["array_api_strict", "torch"])
 def test_scikit_learns_own_check_of_the_array_api_passes(namespace: str) -> None:
     pytest.importorskip(namespace)

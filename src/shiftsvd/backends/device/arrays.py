@@ -1,5 +1,6 @@
 """Array functions of operators on a device, the adapter for the array API standard, and panels on a device."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from shiftsvd.numerics.panels import ForeignPanel, Panel, Vector
 
 # Number of vectors of the host, such as weights and scales, whose copies a device caches.
 KEPT = 8
+# Entries that are checked at a time: temporary arrays of all of them would take twice the memory of a matrix.
+PIECE = 2**26
 REAL = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 NUMBERS = (*REAL, "bool", "complex64", "complex128")
 
@@ -52,6 +55,10 @@ class Arrays(ABC):
         return self.conj(x).T
 
     def all_finite(self, x: Any) -> bool:
+        rows = max(PIECE // max(math.prod(x.shape[1:]), 1), 1)
+        return all(self.is_finite(x[lo:hi, ...]) for lo, hi in cut(x.shape[0], rows))
+
+    def is_finite(self, x: Any) -> bool:
         return bool(self.xp.all(self.xp.isfinite(x)))
 
     def empty(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
@@ -59,6 +66,9 @@ class Arrays(ABC):
 
     def copy(self, x: Any) -> Any:
         return self.xp.asarray(x, copy=True)
+
+    def repeated(self, row: Any, rows: int) -> Any:
+        return self.xp.broadcast_to(row, (rows, row.shape[1]))
 
     def hstack(self, x: Any, y: Any) -> Any:
         return self.xp.concat([x, y], axis=1)

@@ -61,17 +61,34 @@ __device__ inline Lane joined(Lane sum) {
   return sum;
 }
 
-// Entries [first, last) times the rows of a panel that they name. Entries are read once, panels often: hence __ldcs,
-// which asks caches to keep what is beside.
-template <class Index>
+// What `value` makes of entries [first, last), times the rows of a panel that they name. Entries are read once, panels
+// often: hence __ldcs, which asks caches to keep what is beside.
+template <class Index, class Value>
 __device__ inline Lane line(const DATA *__restrict__ x, const Index *__restrict__ named, Long first, Long last,
-                            const Lane *panel, Place at) {
+                            const Lane *panel, Place at, Value value) {
   Lane sum = Lane::zero();
 #pragma unroll 4
   for (Long k = first + at.group; k < last; k += GROUPS)
-    sum.add(PANEL(__ldcs(x + k)), panel[Long(__ldcs(named + k)) * LANES + at.lane]);
+    sum.add(value(PANEL(__ldcs(x + k))), panel[Long(__ldcs(named + k)) * LANES + at.lane]);
   return joined(sum);
 }
+
+struct Unchanged {
+  __device__ PANEL operator()(PANEL a) const {
+    return a;
+  }
+};
+
+// The power of an entry's distance from a centre: 0, 1 or 2.
+struct Power {
+  PANEL centre;
+  Long power;
+
+  __device__ PANEL operator()(PANEL a) const {
+    const PANEL apart = plus(a, -centre);
+    return power == 0 ? PANEL(1) : power == 1 ? apart : times(apart, apart);
+  }
+};
 
 // A column of numbers that are all there, `stride` apart, times the first rows of a panel.
 __device__ inline Lane full_line(const PANEL *__restrict__ x, Long stride, int rows, const Lane *panel, Place at) {
@@ -85,23 +102,32 @@ __device__ inline void gather(const DATA *__restrict__ x, const COLUMN *__restri
                               const Long *__restrict__ begins, const Lane *__restrict__ V, const PANEL *__restrict__ D,
                               Long sides, const PANEL *__restrict__ w, Long n, Long lo, int rows, Lane *Y, Place at) {
   for (int i = at.warp; i < rows; i += at.warps) {
-    Lane y = line(x, columns, begins[lo + i], begins[lo + i + 1], V, at);
+    Lane y = line(x, columns, begins[lo + i], begins[lo + i + 1], V, at, Unchanged());
     for (Long s = 0; s < sides; s++) y.add(D[(lo + i) * sides + s], V[(n + s) * LANES + at.lane]);
     if (w) y.scale(w[lo + i]);
     if (at.group == 0) Y[i * LANES + at.lane] = y;
   }
 }
 
-// The chunk's part of [X D]^T Y, added in double precision to what this block has of its chunks before.
+// A line of a chunk, added in double precision to what this block has of its chunks before.
+__device__ inline void add_line(Lane z, bool first, double *__restrict__ sums, Long j, Place at) {
+  double *sum = sums + j * WIDTH + at.lane * NUMBERS;
+  if (at.group == 0)
+    for (int i = 0; i < NUMBERS; i++) sum[i] = first ? double(z.v[i]) : sum[i] + double(z.v[i]);
+}
+
+// The chunk's part of [X D]^T Y.
 __device__ inline void scatter(const DATA *__restrict__ x, const unsigned short *__restrict__ rows_of,
                                const unsigned *__restrict__ ends, const PANEL *__restrict__ D, Long sides, Long n,
                                int rows, const Lane *Y, bool first, double *__restrict__ sums, Place at) {
-  for (Long j = at.warp; j < n + sides; j += at.warps) {
-    Lane z = j < n ? line(x, rows_of, j ? ends[j - 1] : 0, ends[j], Y, at) : full_line(D + j - n, sides, rows, Y, at);
-    double *sum = sums + j * WIDTH + at.lane * NUMBERS;
-    if (at.group == 0)
-      for (int i = 0; i < NUMBERS; i++) sum[i] = first ? double(z.v[i]) : sum[i] + double(z.v[i]);
-  }
+  for (Long j = at.warp; j < n + sides; j += at.warps)
+    add_line(j < n ? line(x, rows_of, j ? ends[j - 1] : 0, ends[j], Y, at, Unchanged())
+                   : full_line(D + j - n, sides, rows, Y, at),
+             first, sums, j, at);
+}
+
+__device__ inline void copy(const Lane *from, int rows, Lane *to) {
+  for (int i = threadIdx.x; i < rows * LANES; i += blockDim.x) to[i] = from[i];
 }
 
 extern __shared__ Lane shared[];
@@ -118,17 +144,35 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     const Long lo = chunk * height;
     const int rows = int(m - lo < height ? m - lo : height);
     if (given)
-      for (int i = threadIdx.x; i < rows * LANES; i += blockDim.x) shared[i] = given[lo * LANES + i];
+      copy(given + lo * LANES, rows, shared);
     else
       gather(x, columns, begins, V, D, sides, w, n, lo, rows, shared, at);
     __syncthreads();
-    if (kept)
-      for (int i = threadIdx.x; i < rows * LANES; i += blockDim.x) kept[lo * LANES + i] = shared[i];
+    if (kept) copy(shared, rows, kept + lo * LANES);
     if (sums) {
       const Long begin = begins[lo];
       scatter(x_by_columns + begin, rows_of + begin, ends + chunk * n, D + lo * sides, sides, n, rows, shared,
               chunk == blockIdx.x, sums + blockIdx.x * (n + sides) * WIDTH, at);
     }
+    __syncthreads();
+  }
+}
+
+// Of each column, powers of its entries' distances from a centre, 0 where none is given, times the rows of a panel.
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    powers(const Long *begins, const DATA *x_by_columns, const unsigned short *rows_of, const unsigned *ends,
+           const Lane *given, const PANEL *centres, double *sums, Long power, Long height, Long m, Long n) {
+  const Place at = Place::here();
+  const Long chunks = (m + height - 1) / height;
+  for (Long chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
+    const Long lo = chunk * height, begin = begins[lo];
+    const unsigned *end = ends + chunk * n;
+    copy(given + lo * LANES, int(m - lo < height ? m - lo : height), shared);
+    __syncthreads();
+    for (Long j = at.warp; j < n; j += at.warps)
+      add_line(line(x_by_columns + begin, rows_of + begin, j ? end[j - 1] : 0, end[j], shared, at,
+                    Power{centres ? centres[j] : PANEL(0), power}),
+               chunk == blockIdx.x, sums + blockIdx.x * n * WIDTH, j, at);
     __syncthreads();
   }
 }

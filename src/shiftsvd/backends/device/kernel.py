@@ -3,9 +3,9 @@
 import ctypes
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -188,6 +188,18 @@ class Chunks:
     def gram(self, V: Sequence[Any], sides: Any, weights: Any, dtype: np.dtype[Any]) -> Any:
         return self._multiplied(V, sides, dtype, weights=weights)
 
+    def powers(self, W: Any, centres: Any, power: int) -> Any:
+        """Multiply powers of the distances of entries from their column's centre by W, (m, 1 to 4), in double."""
+        ((_, wide, width),) = cut(int(W.shape[1]), DOUBLE)
+        begins, entries = self.begins, (self.by_columns, self.rows_of, self.ends)
+
+        def launch(blocks: int, sums: Any) -> None:
+            given, shared = self._stacked([W], width, DOUBLE), self.rows * width * DOUBLE.itemsize
+            operands, options = (given, centres, sums, power, self.rows, *self.shape), self._options(DOUBLE, width)
+            self.card.launch(options, "powers", blocks, self.threads, shared, begins, *entries, *operands)
+
+        return self._sums(launch, (self.shape[1], width), DOUBLE)[:, :wide]
+
     def _multiplied(
         self,
         panels: Sequence[Any],
@@ -203,7 +215,10 @@ class Chunks:
         for lo, hi, width in cut(wide, dtype):
             here = self._stacked([panel[:, lo:hi] for panel in panels], width, dtype)
             operands = (None, sides, weights, here) if given else (here, sides, weights, None)
-            part = self._rows(operands, width, dtype) if kept else self._sums(operands, (height, width), dtype)
+            if kept:
+                part = self._rows(operands, width, dtype)
+            else:
+                part = self._sums(partial(self._launch, operands, None, width, dtype), (height, width), dtype)
             product[:, lo:hi] = part[:, : hi - lo]
         return product
 
@@ -218,14 +233,14 @@ class Chunks:
 
     def _rows(self, operands: tuple[Any, ...], width: int, dtype: np.dtype[Any]) -> Any:
         found = self.card.empty((self.shape[0], width), dtype)
-        self._launch(self.chunks, (*operands, found, None), width, dtype)
+        self._launch(operands, found, width, dtype, self.chunks, None)
         return found
 
-    def _sums(self, operands: tuple[Any, ...], shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
+    def _sums(self, launch: Callable[[int, Any], None], shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
         count = shape[0] * shape[1]
         blocks = self.blocks(count)
         sums, total = self.card.empty((blocks, *shape), DOUBLE), self.card.empty(shape, DOUBLE)
-        self._launch(blocks, (*operands, None, sums), shape[1], dtype)
+        launch(blocks, sums)
         options, adding = self._options(dtype, shape[1]), -(-count // self.threads)
         self.card.launch(options, "add_up", adding, self.threads, 0, sums, total, blocks, count)
         return total
@@ -236,12 +251,13 @@ class Chunks:
         most = max(1, min(BLOCKS, max(SUMS, self.bytes // 8) // (8 * count)))
         return -(-self.chunks // -(-self.chunks // most))
 
-    def _launch(self, blocks: int, operands: tuple[Any, ...], width: int, dtype: np.dtype[Any]) -> None:
+    def _launch(
+        self, operands: tuple[Any, ...], kept: Any, width: int, dtype: np.dtype[Any], blocks: int, sums: Any
+    ) -> None:
         data = self.data, self.columns, self.begins, self.by_columns, self.rows_of, self.ends
         sizes, shared = (self.rows, *self.shape, width_of(operands[1])), self.rows * width * dtype.itemsize
-        self.card.launch(
-            self._options(dtype, width), "multiply", blocks, self.threads, shared, *data, *operands, *sizes
-        )
+        given, options = (*data, *operands, kept, sums, *sizes), self._options(dtype, width)
+        self.card.launch(options, "multiply", blocks, self.threads, shared, *given)
 
     def _options(self, dtype: np.dtype[Any], width: int) -> Options:
         kinds = {"DATA": self.dtype, "PANEL": dtype, "INDEX": self.index, "COLUMN": self.named}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import pairwise
 from operator import add
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -289,7 +289,7 @@ def own_chunks(X: Any, arrays: Arrays, stored: int) -> Chunks | None:
     rows, types = rows_of(m, n, stored), (arrays.dtype_of(data), arrays.dtype_of(indices))
     if card is None or wanted == "off" or rows is None or types[0] not in (np.float32, np.float64):
         return None
-    begins = arrays.up(np.asarray(arrays.down(indptr), np.int64))
+    begins = arrays.by_rows(arrays.in_dtype(indptr, np.dtype(np.int64)))
     try:
         return Chunks(card, (arrays.by_rows(data), arrays.by_rows(indices), begins), types, (m, n), rows=rows)
     except (OSError, RuntimeError, MemoryError) as error:
@@ -306,11 +306,9 @@ def own_chunks(X: Any, arrays: Arrays, stored: int) -> Chunks | None:
 ROWS, MOST = 2**17, 2**31 - 1
 
 
-class DeviceBlock(NamedTuple):
-    """Rows of the matrix on the device, as CSR."""
-
-    rows: Any
-    columns: Any  # of their adjoint
+# Sums over the stored entries of each row of a CSR matrix, or of each column of the chunks of our kernel: powers (0, 1
+# or 2) of the distances of the entries from the row's or column's centre, times the rows of a panel.
+Powers = Callable[[Any, Vector | None, int], Vector]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -331,7 +329,7 @@ class DeviceCSR(DeviceBlocks):
         self.describe(self.X.shape, native_dtype(self.arrays.dtype_of(self.arrays.parts(self.X)[0])))
 
     def known_costs(self) -> dict[str, Any]:
-        counts = self._stored[0].astype(np.float64)
+        counts = self._row_counts.astype(np.float64)
         return {
             "eps": float(np.finfo(np.float64).eps),
             "stored": int(counts.sum()),
@@ -340,24 +338,31 @@ class DeviceCSR(DeviceBlocks):
         }
 
     @property
-    def _stored(self) -> tuple[Vector, Vector]:
-        def counted() -> tuple[Vector, Vector]:
-            columns = sum(self.arrays.counts(block.columns) for block in self._on_device)
-            return self.arrays.counts(self.X), np.asarray(columns)
-
-        return self.remembered("stored", counted)
+    def _row_counts(self) -> Vector:
+        return self.remembered("row_counts", lambda: self.arrays.counts(self.X))
 
     @property
-    def _on_device(self) -> list[DeviceBlock]:
-        def made() -> list[DeviceBlock]:
-            parts = (self.arrays.csr_rows(self.X, *rows) for rows in self.blocks())
-            return [DeviceBlock(X, self.arrays.flipped(X)) for X in parts]
+    def _column_counts(self) -> Vector:
+        def counted() -> Vector:
+            if self._chunks is not None:
+                return self._powers_of_columns(self._chunks)(self._ones(self.shape[0]), None, 0)[:, 0]
+            return np.asarray(sum(map(self.arrays.counts, self._columns_there)))
 
-        return self.remembered("on_device", made)
+        return self.remembered("column_counts", counted)
+
+    @property
+    def _rows_there(self) -> list[Any]:
+        return self.remembered(
+            "rows_there", lambda: [self.arrays.csr_rows(self.X, *rows) for rows in self.blocks()]
+        )
+
+    @property
+    def _columns_there(self) -> list[Any]:  # the adjoints of the blocks of rows
+        return self.remembered("columns_there", lambda: list(map(self.arrays.flipped, self._rows_there)))
 
     def blocks(self) -> list[Rows]:
         def edges() -> list[Rows]:
-            indptr = np.concatenate([[0], np.cumsum(self.arrays.counts(self.X))])
+            indptr = np.concatenate([[0], np.cumsum(self._row_counts)])
             edges = [0]
             for lo, hi in cut(self.shape[0], ROWS):
                 parts = int(-(-(indptr[hi] - indptr[lo]) // MOST))
@@ -369,7 +374,7 @@ class DeviceCSR(DeviceBlocks):
     @cached_property
     def _full(self) -> Vector:
         none = np.zeros(0, np.intp)
-        return none if self.shift is None else np.flatnonzero(self._stored[1] > FULL * self.shape[0])
+        return none if self.shift is None else np.flatnonzero(self._column_counts > FULL * self.shape[0])
 
     @cached_property
     def _shifted_full(self) -> list[Any]:
@@ -378,19 +383,24 @@ class DeviceCSR(DeviceBlocks):
         chosen = np.zeros((self.shape[1], len(self._full)))
         chosen[self._full, np.arange(len(self._full))] = 1
         E, R = self.up(chosen), self.arrays.adjoint(self.up(self.shift.R[self._full]))
-        blocks = zip(self._on_device, self._left, strict=True)
-        return [self.arrays.csr_in_dtype(block.rows, self.double) @ E - L @ R for block, L in blocks]
+        blocks = zip(self._rows_there, self._left, strict=True)
+        return [self.arrays.csr_in_dtype(X, self.double) @ E - L @ R for X, L in blocks]
 
     @cached_property
     def _left(self) -> list[Any]:
-        return [] if self.shift is None else [self.up(self.shift.L[lo:hi]) for lo, hi in self.blocks()]
+        if self.shift is None:
+            return []
+        if self.shift.level:  # one row crosses the bus
+            row = self.up(self.shift.L[:1])
+            return [self.arrays.repeated(row, hi - lo) for lo, hi in self.blocks()]
+        return [self.up(self.shift.L[lo:hi]) for lo, hi in self.blocks()]
 
     @cached_property
     def _dense(self) -> list[list[Any]]:  # what lies beside the entries, of each block
         return [parts for parts in (self._left, self._shifted_full) if parts]
 
     def _forward(self, at: int, V: PanelParts, dtype: np.dtype[Any]) -> Any:
-        Y = self.arrays.csr_in_dtype(self._on_device[at].rows, dtype) @ V[0]
+        Y = self.arrays.csr_in_dtype(self._rows_there[at], dtype) @ V[0]
         for parts, P in zip(self._dense, V[1:], strict=True):
             Y = Y + self.arrays.in_dtype(parts[at], dtype) @ P
         return Y
@@ -419,7 +429,7 @@ class DeviceCSR(DeviceBlocks):
     def _backward(self, at: int, Y: Any, dtype: np.dtype[Any]) -> tuple[Any, ...]:
         wide = np.result_type(dtype, np.float64)
         beside = (self.arrays.adjoint(self.arrays.in_dtype(parts[at], dtype)) for parts in self._dense)
-        X = self.arrays.csr_in_dtype(self._on_device[at].columns, dtype)
+        X = self.arrays.csr_in_dtype(self._columns_there[at], dtype)
         return tuple(self.arrays.in_dtype(part @ Y, wide) for part in (X, *beside))
 
     def _ended(self, sums: tuple[Any, ...]) -> Any:
@@ -432,12 +442,12 @@ class DeviceCSR(DeviceBlocks):
 
     @cached_property
     def _own(self) -> OwnProducts | None:
-        chunks = self.remembered("own", lambda: own_chunks(self.X, self.arrays, int(self._stored[0].sum())))
-        if chunks is None:
-            return None
-        own = OwnProducts(chunks, self.arrays, self.blocks(), self._dense)
-        self.memo.pop("on_device", None)  # frees memory as large as the data; computed again when needed
-        return own
+        chunks = self._chunks
+        return None if chunks is None else OwnProducts(chunks, self.arrays, self.blocks(), self._dense)
+
+    @property
+    def _chunks(self) -> Chunks | None:
+        return self.remembered("chunks", lambda: own_chunks(self.X, self.arrays, int(self._row_counts.sum())))
 
     def _own_for(self, dtype: np.dtype[Any]) -> OwnProducts | None:
         return self._own if dtype.kind == "f" else None
@@ -497,43 +507,60 @@ class DeviceCSR(DeviceBlocks):
     def stored_dense(self, rows: Rows) -> Any:
         return self.arrays.dense(self.arrays.csr_in_dtype(self.arrays.csr_rows(self.X, *rows), self.double))
 
+    def _moments(self, weights: Vector | None) -> Moments:
+        if self._chunks is None:
+            return super()._moments(weights)
+        record_read(1)
+        return self._moments_of(self._powers_of_columns(self._chunks), self.shape[0], weights)
+
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        found = self._moments_of(self._on_device[self.blocks().index(rows)].columns, weights)
+        X = self._columns_there[self.blocks().index(rows)]
+        found = self._moments_of(self._powers_of_rows(X), rows[1] - rows[0], weights)
         return replace(found, mean=found.mean.conj(), low=np.conj(found.low))
 
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        return self._moments_of(self._on_device[self.blocks().index(rows)].rows, weights)
+        X = self._rows_there[self.blocks().index(rows)]
+        return self._moments_of(self._powers_of_rows(X), self.shape[1], weights)
 
     @range_errors_ignored
-    def _moments_of(self, X: Any, weights: Vector | None) -> Moments:
-        # Moments of the rows of X.
-        n, X = int(X.shape[1]), self.arrays.csr_in_dtype(X, self.double)
-        w = np.ones(n) if weights is None else np.asarray(weights, np.float64)
-        parts = None if weights is None else weight_parts(w)
-        data, there = self.arrays.parts(X)[0], self.up(w[:, None])
+    def _moments_of(self, powers: Powers, n: int, weights: Vector | None) -> Moments:
+        parts = None if weights is None else weight_parts(np.asarray(weights, np.float64))
+        by = self._ones(n) if weights is None else self.arrays.up(np.asarray(weights, np.float64)[:, None])
+        stored = powers(by if parts is None else self.arrays.up(parts), None, 0)
+        count = np.where(stored.sum(axis=1) > 0, stored.sum(axis=1), 1)
+        mean = powers(by, None, 1)[:, 0] / count
+        correction = powers(by, mean, 1)[:, 0] / count
+        squares = np.maximum(powers(by, mean, 2)[:, 0] - count * np.abs(correction) ** 2, 0)
+        return of_stored(parts, n, (stored, mean, correction, squares))
 
-        def summed(entries: Any, by: Any) -> Panel:
+    def _powers_of_rows(self, X: Any) -> Powers:
+        X = self.arrays.csr_in_dtype(X, self.double)
+
+        def summed(by: Any, centres: Vector | None, power: int) -> Vector:
+            apart = self.arrays.parts(X)[0]
+            if centres is not None:
+                apart = apart - self.arrays.for_entries(self.up(centres), X)
+            entries = apart if power == 1 else abs(apart) ** power
+            by = self.arrays.in_dtype(by, self.arrays.dtype_of(entries))
             return self.arrays.down(self.arrays.with_data(X, entries) @ by)
 
-        if parts is None:
-            stored = self.arrays.counts(X)[:, None].astype(np.float64)
-        else:
-            stored = summed(data * 0 + 1, self.up(parts)).real
-        count = np.where(stored.sum(axis=1) > 0, stored.sum(axis=1), 1)
-        mean = summed(data, there)[:, 0] / count
-        off = data - self.arrays.for_entries(self.up(mean), X)
-        correction = summed(off, there)[:, 0] / count
-        M2 = summed(abs(off) ** 2, self.arrays.up(w[:, None]))[:, 0]
-        squares = np.maximum(M2 - count * np.abs(correction) ** 2, 0)
-        return of_stored(parts, n, (stored, mean, correction, squares))
+        return summed
+
+    def _powers_of_columns(self, chunks: Chunks) -> Powers:
+        def summed(by: Any, centres: Vector | None, power: int) -> Vector:
+            return self.arrays.down(chunks.powers(by, None if centres is None else self.arrays.up(centres), power))
+
+        return summed
+
+    def _ones(self, n: int) -> Any:
+        ones = self.arrays.empty((n, 1), np.dtype(np.float64))
+        ones[:, :] = 1
+        return ones
 
     @range_errors_ignored
     def _column_squares(self, weights: Vector | None) -> Vector:
         w = np.ones(self.shape[0]) if weights is None else np.asarray(weights, np.float64)
-        stored: Any = sum(
-            self._stored_squares(block.columns, w[lo:hi])
-            for (lo, hi), block in zip(self.blocks(), self._on_device, strict=True)
-        )
+        stored: Any = self._stored_squares(w)
         if self.shift is None:
             return np.asarray(stored)
         L, R, full = self.shift.L, self.shift.R, np.zeros(len(self._full))
@@ -550,12 +577,15 @@ class DeviceCSR(DeviceBlocks):
         if self.shift is not None:
             return super().row_squares(weights)
         w = np.ones(self.shape[1]) if weights is None else np.asarray(weights, np.float64)
-        return np.concatenate([self._stored_squares(block.rows, w) for block in self._on_device])
+        by = self.arrays.up(w[:, None])
+        return np.concatenate([self._powers_of_rows(X)(by, None, 2)[:, 0] for X in self._rows_there])
 
-    def _stored_squares(self, X: Any, w: Vector) -> Vector:
-        X = self.arrays.csr_in_dtype(X, self.double)
-        squares = self.arrays.with_data(X, abs(self.arrays.parts(X)[0]) ** 2)
-        return self.arrays.down(squares @ self.arrays.up(w[:, None]))[:, 0]
+    def _stored_squares(self, w: Vector) -> Vector:
+        by = self.arrays.up(w[:, None])
+        if self._chunks is not None:
+            return self._powers_of_columns(self._chunks)(by, None, 2)[:, 0]
+        blocks = zip(self.blocks(), self._columns_there, strict=True)
+        return np.asarray(sum(self._powers_of_rows(X)(by[lo:hi, :], None, 2)[:, 0] for (lo, hi), X in blocks))
 
     def transposed(self, passes: float) -> "DeviceCSR | None":
         return None if len(self._full) else self.turned()

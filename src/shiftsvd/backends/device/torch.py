@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from shiftsvd.backends.device.arrays import Arrays
+from shiftsvd.backends.blocked import cut
+from shiftsvd.backends.device.arrays import PIECE, Arrays
 from shiftsvd.backends.device.kernel import LEAST, Card
 from shiftsvd.numerics.panels import Panel
 
@@ -58,7 +59,7 @@ class TorchArrays(Arrays):
     def adjoint(self, x: Any) -> Any:
         return x.mH
 
-    def all_finite(self, x: Any) -> bool:
+    def is_finite(self, x: Any) -> bool:
         return bool((x - x == 0).all())  # torch.isfinite fails on the values of a complex CSR
 
     def column_largest(self, x: Any) -> Any:
@@ -151,9 +152,12 @@ def _check_places(X: Any) -> None:
 
 def _is_canonical(X: Any) -> bool:
     indptr, indices = X.crow_indices(), X.col_indices()
-    ascends = torch.ones(len(indices) + 1, dtype=torch.bool, device=indices.device)
-    ascends[1:-1] = indices.diff() > 0
-    ascends[indptr.long()] = True  # where a row begins
+    return all(_ascend(indptr, indices, *part) for part in cut(len(indices) - 1, PIECE))
+
+
+def _ascend(indptr: Any, indices: Any, lo: int, hi: int) -> bool:
+    ascends = indices[lo : hi + 1].diff() > 0  # of entries lo + 1 to hi
+    ascends[indptr[(indptr > lo) & (indptr <= hi)].long() - lo - 1] = True  # where a row begins
     return bool(ascends.all())
 
 
