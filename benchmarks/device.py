@@ -143,11 +143,17 @@ def where(torch: Any, name: str, X: Any, rounds: int) -> None:
         fit()
     events = profiled.key_averages()
     on_card = [event for event in events if event.device_type.name == "CUDA"]
-    calls = {event.key: event.count for event in events if event.key.startswith(("cuda", "cu")) and event not in on_card}
-    dearest = sorted(on_card, key=lambda event: -event.self_device_time_total)[:12]
-    line = {"set": name, "seconds": seconds, "on_card": sum(e.self_device_time_total for e in on_card) / 1e6}
-    kernels = {event.key[:60]: [event.count, event.self_device_time_total / 1e6] for event in dearest}
-    print(json.dumps({"where": line, "calls": calls, "kernels": kernels}), flush=True)
+    calls = {
+        event.key: event.count for event in events if event.key.startswith(("cuda", "cu")) and event not in on_card
+    }
+    kernels: dict[str, tuple[int, float]] = {}
+    for event in on_card:  # of a template, all kernels together
+        short = event.key.partition("<")[0].removeprefix("void ")
+        count, spent = kernels.get(short, (0, 0.0))
+        kernels[short] = count + event.count, spent + event.self_device_time_total / 1e6
+    dearest = dict(sorted(kernels.items(), key=lambda item: -item[1][1])[:8])
+    line = {"set": name, "seconds": seconds, "on_card": sum(spent for _, spent in kernels.values())}
+    print(json.dumps({"where": line, "calls": calls, "kernels": dearest}), flush=True)
 
 
 def by_the_library(X: Any) -> Any:

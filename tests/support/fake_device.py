@@ -6,6 +6,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from shiftsvd.backends.device.arrays import Arrays
+from shiftsvd.numerics.orth import ROWS
 
 
 class Far:
@@ -115,6 +116,10 @@ class FakeArrays(Arrays):
 
     def copy(self, x: Any) -> Any:
         return Far(x.near.copy())
+
+    def inner_of_pieces(self, x: Any, y: Any, double: Any) -> Any:
+        parts = (x.near[lo : lo + ROWS].conj().T @ y.near[lo : lo + ROWS] for lo in range(0, len(x), ROWS))
+        return Far(sum(part.astype(double) for part in parts))
 
     def repeated(self, row: Any, rows: int) -> Any:
         return Far(np.broadcast_to(row.near, (rows, row.shape[1])))

@@ -119,16 +119,21 @@ def project(
         return Projected(*shared.project(W, B, recent, factor, repeat_below, Q, unit, scale, default_threads()))
     if factor != 1:
         W *= W.dtype.type(factor)
-    # In exact arithmetic only the last blocks have coefficients; those of the other columns are rounding errors.
-    first = subtract_projection(W, B[:, recent:])
-    coefficients = subtract_projection(W, B)
-    squares, subtracted = inner(W, W), lengths(coefficients)
+    first, coefficients, squares = subtract_two_projections(W, B, recent)
+    subtracted = lengths(coefficients)
     coefficients[recent:] += first
     remaining = np.sqrt(np.diagonal(squares).real)
     if np.any(remaining < repeat_below * np.hypot(remaining, subtracted)):
         subtract_projection(W, B)  # for orthogonality; coefficients below the rounding of the earlier ones are dropped
         squares = inner(W, W)
     return Projected(W, coefficients, squares, None)
+
+
+@by_device
+def subtract_two_projections(W: Panel, B: Panel, recent: int) -> tuple[Panel, Panel, Panel]:
+    # In exact arithmetic only the last blocks have coefficients; those of the other columns are rounding errors.
+    first = subtract_projection(W, B[:, recent:])
+    return first, subtract_projection(W, B), inner(W, W)
 
 
 def subtract_projection(W: Panel, B: Panel) -> Panel:

@@ -12,7 +12,7 @@ from shiftsvd.events import report_error_bound
 from shiftsvd.numerics import bounds
 from shiftsvd.numerics.bounds import TINY, CountBound, Ritz
 from shiftsvd.numerics.panels import Vector, hstack, to_device_of
-from shiftsvd.operators import Panel
+from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers import constants
 from shiftsvd.solvers.krylov import Factorization, RitzPairs
 from shiftsvd.solvers.probe import Proven, miss_limit, prove, required_bounds
@@ -141,7 +141,11 @@ def first_block(p: Problem, start: Panel | None, dtype: np.dtype[np.generic], rn
             Q = start @ rng.standard_normal((j, width)).astype(dtype)
         else:
             Q = hstack(start, to_device_of(start, Q[:, j:]))
-    return placed(p.multiplied, Q.astype(dtype))
+    return for_basis(p.multiplied, Q.astype(dtype))
+
+
+def for_basis(A: Operator, V: Panel) -> Panel:
+    return V if len(V) <= constants.HOST_ROWS else placed(A, V)
 
 
 # --- a check ---------------------------------------------------------------------------------------------------------
@@ -247,7 +251,7 @@ def leaders(p: Problem, G: Products, ritz: Ritz) -> int:
 
 def deflate_leaders(p: Problem, G: Products, F: Factorization, ritz: Ritz, rng: Generator) -> Reading:
     """Solve the problem orthogonal to the leaders, then compute leaders and other components in one product."""
-    V, budget = placed(p.A, F.vectors(len(ritz.theta))), G.budget
+    V, budget = for_basis(p.A, F.vectors(len(ritz.theta))), G.budget
     budget.max_passes -= 1  # reserved for the product in `read_with_leaders`
     rest = solve(p.deflated(V, first_singular_value(ritz.theta)), budget, rng)
     budget.max_passes += 1

@@ -16,6 +16,7 @@ from shiftsvd.algebra import generic
 from shiftsvd.backends import device
 from shiftsvd.backends.device import matrices as device_matrices
 from shiftsvd.operators import Operator
+from shiftsvd.solvers import constants
 from tests.support import fake_device
 from tests.support.fake_device import Far, FarCSR
 
@@ -26,6 +27,7 @@ DTYPES = ["f4", "f8", "c8", "c16"]
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(device.ADAPTERS, "tests", fake_device.__name__)
+    monkeypatch.setattr(constants, "HOST_ROWS", 0)  # bases of any size lie on the device
 
 
 def torch_of(X: np.ndarray, layout: str) -> Any:

@@ -15,6 +15,7 @@ from shiftsvd.backends import device
 from shiftsvd.backends.device.arrays import DevicePanel
 from shiftsvd.numerics import orth, panels
 from shiftsvd.numerics.moments import PARTS
+from shiftsvd.solvers import constants
 from tests.backends.device.test_device import DTYPES, MAKE, kinds, numbers, torch_of
 from tests.support import fake_device
 from tests.support.closeness import assert_close
@@ -26,6 +27,7 @@ EPS = float(np.finfo(float).eps)
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(device.ADAPTERS, "tests", fake_device.__name__)
+    monkeypatch.setattr(constants, "HOST_ROWS", 0)  # bases of any size lie on the device
 
 
 @pytest.fixture(autouse=True, scope="module")

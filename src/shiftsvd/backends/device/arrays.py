@@ -79,6 +79,15 @@ class Arrays(ABC):
     def column_largest(self, x: Any) -> Any:
         return self.xp.max(x, axis=0)
 
+    def inner_of_pieces(self, x: Any, y: Any, double: np.dtype[Any]) -> Any:
+        """Compute ``x^H y``: pieces of rows in the precision of both, and their sum in double precision."""
+        whole = x.shape[0] // ROWS * ROWS
+        rest = self.in_dtype(self.adjoint(x[whole:, :]) @ y[whole:, :], double)
+        if not whole:
+            return rest
+        pieces, others = (self.xp.reshape(z[:whole, :], (-1, ROWS, z.shape[1])) for z in (self.conj(x), y))
+        return self.xp.sum(self.in_dtype(self.xp.moveaxis(pieces, 1, 2) @ others, double), axis=0) + rest
+
     def qr(self, x: Any) -> tuple[Any, Any]:
         Q, R = self.xp.linalg.qr(x)
         return Q, R
@@ -244,18 +253,30 @@ class DevicePanel(ForeignPanel):
     norms = lengths
 
     def inner(self, W: "DevicePanel") -> Panel:
-        B, Y = self._alike(W)
-        if self.arrays.dtype_of(B) == self._double:
-            return self.arrays.down(self._product(self.arrays.adjoint(B), Y))
-        total: Any = 0
-        for lo, hi in cut(len(self), ROWS):
-            part = self._product(self.arrays.adjoint(B[lo:hi, :]), Y[lo:hi, :])
-            total = self.arrays.in_dtype(part, self._double) + total
-        return self.arrays.down(total)
+        return self.arrays.down(self._inner(W))
+
+    def subtract_two_projections(self, B: "DevicePanel", recent: int) -> tuple[Panel, Panel, Panel]:
+        # What is small comes to the host at the end, so that the host waits for the device once.
+        found = []
+        for basis in (B[:, recent:], B):
+            found.append(basis._inner(self))
+            self._subtract(basis, self.arrays.in_dtype(found[-1], B.dtype))
+        first, coefficients, squares = map(self.arrays.down, (*found, self._inner(self)))
+        return first, coefficients, squares
 
     def subtract_product(self, B: "DevicePanel", C: Panel) -> None:
+        self._subtract(B, B._sent(C, B.dtype))
+
+    def _subtract(self, B: "DevicePanel", C: Any) -> None:
         x = self.x
-        x -= self.arrays.in_dtype(B.times(C).x, self.dtype)
+        x -= self.arrays.in_dtype(self._product(B.x, C), self.dtype)
+
+    def _inner(self, W: "DevicePanel") -> Any:
+        B, Y = self._alike(W)
+        if self.arrays.dtype_of(B) == self._double:
+            return self._product(self.arrays.adjoint(B), Y)
+        with self.arrays.exact():
+            return self.arrays.inner_of_pieces(B, Y, self._double)
 
     def times(self, Z: Panel) -> "DevicePanel":
         return self._new(self._product(self.x, self._sent(Z, self.dtype)))

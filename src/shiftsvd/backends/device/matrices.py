@@ -352,9 +352,7 @@ class DeviceCSR(DeviceBlocks):
 
     @property
     def _rows_there(self) -> list[Any]:
-        return self.remembered(
-            "rows_there", lambda: [self.arrays.csr_rows(self.X, *rows) for rows in self.blocks()]
-        )
+        return self.remembered("rows_there", lambda: [self.arrays.csr_rows(self.X, *rows) for rows in self.blocks()])
 
     @property
     def _columns_there(self) -> list[Any]:  # the adjoints of the blocks of rows
