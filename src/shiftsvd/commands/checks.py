@@ -99,7 +99,7 @@ def with_device(settings: "Settings") -> "Settings":
         usual = {"missing": "error", "scheduler": None, "workers": None, "preprocess": (), "checkpoint": None}
         given = [option_of(name) for name, value in usual.items() if getattr(settings, name) != value]
         refuse_with_device(settings.device, given)
-    return replace(settings, device=device)
+    return replace(settings, device=device, cpu_if_full=settings.device == "auto")
 
 
 def refuse_with_device(device: str, options: list[str]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from shiftsvd.algebra.operator import Derived
 from shiftsvd.backends.blocked import Blocked
-from shiftsvd.backends.device import HOST, moved
+from shiftsvd.backends.device import HOST, is_out_of_memory, moved
 from shiftsvd.backends.files import bytes_in_memory, counted, left_beside
 from shiftsvd.backends.validation import named
 from shiftsvd.commands import writing
@@ -55,7 +55,7 @@ from shiftsvd.operators import LowRank, Operator
 from shiftsvd.result import Info
 from shiftsvd.runs.checkpoints import checkpoint
 from shiftsvd.runs.memory import PROGRAM, MemoryWatch, own_bytes, release, spare
-from shiftsvd.runs.messages import columns_called, notice
+from shiftsvd.runs.messages import columns_called, notice, warn
 from shiftsvd.runs.outputs import Outputs
 from shiftsvd.runs.progress import progress
 from shiftsvd.solvers import BlockLanczos, Gram, Solver, estimate
@@ -256,7 +256,7 @@ def fitted(run: Run, k: int | float) -> PCA:
     )
     with warnings.catch_warnings(), columns_called(names.features):
         warnings.filterwarnings("ignore", NOT_CERTIFIED)  # `_with_tolerance` warns, by the tolerance of the command
-        pca.fit(_on_device(A, settings, bool(run.steps)), covariates=run.covariates)
+        _fit(pca, run)
     if names.features is not None:
         pca.feature_names_in_ = np.asarray(names.features, object)
     if settings.one_hot and isinstance(A, Gaps):  # indicators of one column miss the same cells
@@ -268,6 +268,22 @@ def fitted(run: Run, k: int | float) -> PCA:
     if isinstance(solver, Solver) and pca.info_.value_errors is not None:
         pca.info_ = _with_tolerance(pca.info_, float(pca.singular_values_[-1]), settings.tol)
     return pca
+
+
+def _fit(pca: PCA, run: Run) -> None:
+    settings = run.settings
+    try:
+        pca.fit(_on_device(run.A, settings, bool(run.steps)), covariates=run.covariates)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        full = f"The memory of {settings.device} is too small for this fit."
+        if not settings.cpu_if_full:
+            raise ValueError(f"{full} Use --device cpu.") from error
+    else:
+        return
+    warn(f"{full} The CPU computes it instead.")
+    pca.fit(run.A, covariates=run.covariates)
 
 
 def _on_device(A: Observed, settings: Settings, is_changed: bool) -> Observed:

@@ -382,6 +382,7 @@ class Settings:
         show_default=False,
     )
     placed_texts: tuple[str, ...] = ()  # columns of --supplementary that hold categories
+    cpu_if_full: bool = False  # whether to compute on the CPU if the memory of the GPU is too small
     labelled: bool = False  # whether --label-column is a column of the table, to be excluded from the features
     extra: Mapping[str, Any] = field(default_factory=dict)
 

@@ -79,6 +79,29 @@ def test_what_is_read_or_changed_is_refused(tmp_path: Path) -> None:
         device.moved(ss.centered(ss.as_operator(numbers((60, 12), "f8"))), "cpu")
 
 
+class OutOfMemoryError(RuntimeError):
+    """As PyTorch raises it."""
+
+
+@pytest.mark.usefixtures("card")
+def test_a_fit_that_a_card_cannot_hold_ends_in_a_line_or_goes_on_on_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(A: Any, device: str) -> Any:
+        raise OutOfMemoryError("CUDA out of memory. Tried to allocate 80 GiB.")
+
+    np.save(tmp_path / "X.npy", X := numbers((60, 12), "f8"))
+    monkeypatch.setattr(fitting, "moved", full)
+    given = "fit", tmp_path / "X.npy", "-k", 2, "--json", "--tol", 1e-8, "--device"
+    refused = invoke(*given, "cuda")
+    assert refused.exit_code == 1
+    assert refused.stderr == "Error: The memory of cpu is too small for this fit. Use --device cpu.\n"
+    done = invoke(*given, "auto")
+    assert "The memory of cpu is too small for this fit. The CPU computes it instead." in done.stderr
+    found = json.loads(done.stdout)["singular_values"]
+    assert np.allclose(found, ss.PCA(2, tol=1e-8, random_state=0).fit(X).singular_values_, rtol=1e-7)
+
+
 @pytest.mark.usefixtures("card")
 def test_bench_times_a_card_as_it_times_the_host(tmp_path: Path) -> None:
     path = tmp_path / "X.npz"

@@ -77,6 +77,15 @@ def test_functions_of_panels_give_there_what_they_give_on_the_host(
     assert (B.shape, B.ndim, len(B), B.dtype) == (b.shape, 2, 50, b.dtype)
     assert_close(orth.inner(B, W), b.conj().T @ w, eps)
     assert orth.inner(B, W).dtype == np.result_type(b, float)
+    assert orth.inner(B, W[:, :0]).shape == (4, 0)
+    assert orth.inner(B[:, :0], W).shape == (0, 3)
+    for found, wanted in zip(
+        orth.project(W.copy(), B / 100, 2, 2.0, 0.1, None, 0.0, 0.0),
+        orth.project(w.copy(), b / 100, 2, 2.0, 0.1, None, 0.0, 0.0),
+        strict=True,
+    ):
+        if wanted is not None:
+            assert_close(panels.on_host(found), wanted, eps)
     assert_close(panels.on_host(orth.times(B, c)), b @ c, eps)
     assert orth.times(B, c).dtype == b.dtype
     assert_close(panels.lengths(B), np.linalg.norm(b, axis=0), eps)

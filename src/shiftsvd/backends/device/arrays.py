@@ -81,11 +81,11 @@ class Arrays(ABC):
 
     def inner_of_pieces(self, x: Any, y: Any, double: np.dtype[Any]) -> Any:
         """Compute ``x^H y``: pieces of rows in the precision of both, and their sum in double precision."""
-        whole = x.shape[0] // ROWS * ROWS
+        count, whole = x.shape[0] // ROWS, x.shape[0] // ROWS * ROWS
         rest = self.in_dtype(self.adjoint(x[whole:, :]) @ y[whole:, :], double)
-        if not whole:
+        if not count:
             return rest
-        pieces, others = (self.xp.reshape(z[:whole, :], (-1, ROWS, z.shape[1])) for z in (self.conj(x), y))
+        pieces, others = (self.xp.reshape(z[:whole, :], (count, ROWS, z.shape[1])) for z in (self.conj(x), y))
         return self.xp.sum(self.in_dtype(self.xp.moveaxis(pieces, 1, 2) @ others, double), axis=0) + rest
 
     def qr(self, x: Any) -> tuple[Any, Any]:
@@ -141,6 +141,11 @@ class Arrays(ABC):
 
     def counts(self, X: Any) -> Vector:
         return np.diff(self.down(self.parts(X)[2]))
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    # Of PyTorch this is a RuntimeError, of CuPy a MemoryError.
+    return type(error).__name__ == "OutOfMemoryError"
 
 
 class NamespaceArrays(Arrays):

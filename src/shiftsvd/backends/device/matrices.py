@@ -14,7 +14,7 @@ import numpy as np
 
 from shiftsvd.backends.blocked import Blocked, Rows, cut, slice_of
 from shiftsvd.backends.dense import native_dtype
-from shiftsvd.backends.device.arrays import Arrays, DevicePanel
+from shiftsvd.backends.device.arrays import Arrays, DevicePanel, is_out_of_memory
 from shiftsvd.backends.device.kernel import Chunks, rows_of
 from shiftsvd.backends.sparse import CANCELLED, FULL
 from shiftsvd.events import record_read
@@ -292,8 +292,8 @@ def own_chunks(X: Any, arrays: Arrays, stored: int) -> Chunks | None:
     begins = arrays.by_rows(arrays.in_dtype(indptr, np.dtype(np.int64)))
     try:
         return Chunks(card, (arrays.by_rows(data), arrays.by_rows(indices), begins), types, (m, n), rows=rows)
-    except (OSError, RuntimeError, MemoryError) as error:
-        if wanted == "require":
+    except (OSError, RuntimeError) as error:
+        if wanted == "require" or is_out_of_memory(error):  # the library would need more memory
             raise
         line = str(error).partition("\n")[0]
         logging.getLogger("shiftsvd").warning(
