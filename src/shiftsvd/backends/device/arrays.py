@@ -206,7 +206,9 @@ class DevicePanel(ForeignPanel):
         x, y = self._alike(other)
         return self._new(x - y)
 
-    def __mul__(self, factors: Vector) -> "DevicePanel":
+    def __mul__(self, factors: Vector | float) -> "DevicePanel":
+        if np.ndim(factors) == 0:
+            return self._new(self.x * np.asarray(factors).item())
         x, y = self._alike(np.reshape(factors, (1, -1)))
         return self._new(x * y)
 

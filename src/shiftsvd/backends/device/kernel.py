@@ -30,6 +30,7 @@ class Card(ABC):
     def __init__(self, ordinal: int, architecture: str) -> None:
         self.ordinal, self.architecture = ordinal, architecture  # as the driver counts; what kernels are compiled for
         self._modules: dict[Options, ctypes.c_void_p] = {}
+        self._functions: dict[tuple[Options, str, int], ctypes.c_void_p] = {}  # with the shared memory of a block
         self._context: ctypes.c_void_p | None = None
 
     @abstractmethod
@@ -52,7 +53,9 @@ class Card(ABC):
         values = [_argument(self, x) for x in given]
         places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         with self._current():
-            function = self._function(options, name, shared)
+            if (options, name, shared) not in self._functions:
+                self._functions[options, name, shared] = self._function(options, name, shared)
+            function = self._functions[options, name, shared]
             stream = ctypes.c_void_p(self.stream())
             self._call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, shared, stream, places, None)
 

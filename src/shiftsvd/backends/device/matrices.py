@@ -329,17 +329,21 @@ class DeviceCSR(DeviceBlocks):
         self.describe(self.X.shape, native_dtype(self.arrays.dtype_of(self.arrays.parts(self.X)[0])))
 
     def known_costs(self) -> dict[str, Any]:
-        counts = self._row_counts.astype(np.float64)
+        def pairs() -> float:
+            _, _, indptr = self.arrays.parts(self.X)
+            counts = self.arrays.in_dtype(indptr[1:] - indptr[:-1], np.dtype(np.float64))
+            return float(self.arrays.down(self.arrays.column_sums((counts * counts)[:, None]))[0]) / 2
+
         return {
             "eps": float(np.finfo(np.float64).eps),
-            "stored": int(counts.sum()),
+            "stored": self._stored,
             "gram_in_single": self.dtype == np.float32,
-            "gram_pairs": float(np.sum(counts**2) / 2),
+            "gram_pairs": self.remembered("pairs", pairs),
         }
 
     @property
-    def _row_counts(self) -> Vector:
-        return self.remembered("row_counts", lambda: self.arrays.counts(self.X))
+    def _stored(self) -> int:
+        return int(self.arrays.parts(self.X)[0].shape[0])
 
     @property
     def _column_counts(self) -> Vector:
@@ -360,10 +364,10 @@ class DeviceCSR(DeviceBlocks):
 
     def blocks(self) -> list[Rows]:
         def edges() -> list[Rows]:
-            indptr = np.concatenate([[0], np.cumsum(self._row_counts)])
-            edges = [0]
-            for lo, hi in cut(self.shape[0], ROWS):
-                parts = int(-(-(indptr[hi] - indptr[lo]) // MOST))
+            rows, edges = cut(self.shape[0], ROWS), [0]
+            begins = [*self.arrays.down(self.arrays.parts(self.X)[2][:-1:ROWS]), self._stored]
+            for (lo, hi), (begin, end) in zip(rows, pairwise(begins), strict=True):
+                parts = int(-(-(end - begin) // MOST))
                 edges += np.linspace(lo, hi, max(parts, 1) + 1).astype(int)[1:].tolist()
             return [(lo, hi) for lo, hi in pairwise(edges) if lo < hi]
 
@@ -445,7 +449,7 @@ class DeviceCSR(DeviceBlocks):
 
     @property
     def _chunks(self) -> Chunks | None:
-        return self.remembered("chunks", lambda: own_chunks(self.X, self.arrays, int(self._row_counts.sum())))
+        return self.remembered("chunks", lambda: own_chunks(self.X, self.arrays, self._stored))
 
     def _own_for(self, dtype: np.dtype[Any]) -> OwnProducts | None:
         return self._own if dtype.kind == "f" else None

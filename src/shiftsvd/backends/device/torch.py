@@ -15,7 +15,8 @@ from shiftsvd.backends.device.kernel import LEAST, Card
 from shiftsvd.numerics.panels import Panel
 
 NAMES = ("float16", "float32", "float64", "complex64", "complex128", "bool", "uint8", "int8", "int16", "int32", "int64")
-KINDS: dict[Any, np.dtype[Any]] = {getattr(torch, name): np.dtype(name) for name in NAMES}
+TYPES = {np.dtype(name): getattr(torch, name) for name in NAMES}
+KINDS: dict[Any, np.dtype[Any]] = {there: here for here, there in TYPES.items()}
 KINDS[torch.bfloat16] = np.dtype(np.float16)  # of as many bytes: computed in single precision
 
 
@@ -51,7 +52,7 @@ class TorchArrays(Arrays):
         return KINDS[x.dtype]
 
     def in_dtype(self, x: Any, dtype: np.dtype[Any]) -> Any:
-        return x.to(getattr(torch, dtype.name))
+        return x.to(TYPES[dtype])
 
     def conj(self, x: Any) -> Any:
         return torch.conj_physical(x)  # a lazy conjugate fails on the values of a CSC
