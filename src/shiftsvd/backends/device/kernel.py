@@ -180,9 +180,7 @@ class Chunks:
         self.bytes = stored * (2 * self.dtype.itemsize + 2 + self.named.itemsize)
         arrays = (self.data, named, self.begins, self.columns, self.by_columns, self.rows_of, self.ends)
         options = self._options(self.dtype, ROW_BYTES[1] // self.dtype.itemsize)
-        # Few threads, but many blocks: threads of a block wait for each other after each row.
-        blocks, threads = min(self.chunks, 4 * BLOCKS), min(threads, 256)
-        card.launch(options, "order", blocks, threads, 4 * threads, *arrays, rows, m, n)
+        card.launch(options, "order", min(self.chunks, BLOCKS), threads, 4 * threads, *arrays, rows, m, n)
 
     def gathered(self, V: Sequence[Any], sides: Any, dtype: np.dtype[Any]) -> Any:
         return self._multiplied(V, sides, dtype, kept=True)
