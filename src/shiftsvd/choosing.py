@@ -56,7 +56,9 @@ class Suggestion:
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
-    >>> X = np.random.default_rng(0).standard_normal((200, 20)) @ np.diag([9.0] * 3 + [1.0] * 17)
+    >>> X = np.random.default_rng(0).standard_normal((200, 20)) @ np.diag(
+    ...     [9.0] * 3 + [1.0] * 17
+    ... )
     >>> ss.suggest_k(X, rng=0).k
     3
     """
@@ -192,8 +194,13 @@ def suggest_k(
     --------
     >>> import numpy as np, shiftsvd as ss
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((200, 3)) @ rng.standard_normal((3, 50)) + 0.5 * rng.standard_normal((200, 50))
-    >>> [ss.suggest_k(X, method, rng=0).k for method in ("elbow", "parallel", "gavish-donoho", "cv")]
+    >>> X = rng.standard_normal((200, 3)) @ rng.standard_normal(
+    ...     (3, 50)
+    ... ) + 0.5 * rng.standard_normal((200, 50))
+    >>> [
+    ...     ss.suggest_k(X, method, rng=0).k
+    ...     for method in ("elbow", "parallel", "gavish-donoho", "cv")
+    ... ]
     [3, 3, 3, 3]
     """
     if method not in METHODS:

@@ -101,7 +101,9 @@ class Rademacher(Sketch):
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
-    >>> sorted(set(ss.sketch.Rademacher().draw(9, 2, np.random.default_rng(0)).ravel().tolist()))
+    >>> sorted(
+    ...     set(ss.sketch.Rademacher().draw(9, 2, np.random.default_rng(0)).ravel().tolist())
+    ... )
     [-1.0, 1.0]
     """
 
@@ -125,7 +127,12 @@ class SparseSign(Sketch):
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
-    >>> F = ss.svd(np.diag([3.0, 2.0, 1.0]), 1, solver=ss.RandomizedSVD(sketch=ss.sketch.SparseSign()), rng=0)
+    >>> F = ss.svd(
+    ...     np.diag([3.0, 2.0, 1.0]),
+    ...     1,
+    ...     solver=ss.RandomizedSVD(sketch=ss.sketch.SparseSign()),
+    ...     rng=0,
+    ... )
     >>> round(float(F.S[0]), 3)
     3.0
     """
@@ -156,7 +163,9 @@ class SRFT(Sketch):
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
-    >>> F = ss.svd(np.diag([3.0, 2.0, 1.0]), 1, solver=ss.RandomizedSVD(sketch=ss.sketch.SRFT()), rng=0)
+    >>> F = ss.svd(
+    ...     np.diag([3.0, 2.0, 1.0]), 1, solver=ss.RandomizedSVD(sketch=ss.sketch.SRFT()), rng=0
+    ... )
     >>> round(float(F.S[0]), 3)
     3.0
     """

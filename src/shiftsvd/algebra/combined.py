@@ -171,7 +171,9 @@ def hstack(parts: Sequence[Operator]) -> Operator:
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
-    >>> ss.operators.hstack([ss.as_operator(np.ones((3, 2))), ss.as_operator(np.ones((3, 4)))]).shape
+    >>> ss.operators.hstack(
+    ...     [ss.as_operator(np.ones((3, 2))), ss.as_operator(np.ones((3, 4)))]
+    ... ).shape
     (3, 6)
     """
     return VStack(tuple(A.H for A in parts)).H

@@ -86,7 +86,9 @@ class ContrastivePCA(Components):
     >>> rng = np.random.default_rng(0)
     >>> background = rng.standard_normal((500, 4)) * [9, 1, 1, 1]
     >>> target = rng.standard_normal((500, 4)) * [9, 3, 1, 1]
-    >>> contrast = ss.ContrastivePCA(1, alpha=2, random_state=0).fit(target, background=background)
+    >>> contrast = ss.ContrastivePCA(1, alpha=2, random_state=0).fit(
+    ...     target, background=background
+    ... )
     >>> int(np.abs(contrast.components_).argmax())
     1
     """

@@ -340,7 +340,15 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
-    >>> X = np.array([["red", "round"], ["red", "long"], ["green", "round"], ["green", "long"], ["red", "round"]])
+    >>> X = np.array(
+    ...     [
+    ...         ["red", "round"],
+    ...         ["red", "long"],
+    ...         ["green", "round"],
+    ...         ["green", "long"],
+    ...         ["red", "round"],
+    ...     ]
+    ... )
     >>> mca = ss.MultipleCorrespondenceAnalysis(correction="greenacre").fit(X)
     >>> mca.column_names_
     ['x0__green', 'x0__red', 'x1__long', 'x1__round']

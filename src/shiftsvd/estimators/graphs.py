@@ -175,7 +175,9 @@ class SpectralEmbedding(GraphEmbedding):
     --------
     >>> import numpy as np, shiftsvd as ss
     >>> W = np.diag(np.ones(5), 1)
-    >>> ss.SpectralEmbedding(1, affinity="precomputed", random_state=0).fit(W + W.T).eigenvalues_.round(6)
+    >>> ss.SpectralEmbedding(1, affinity="precomputed", random_state=0).fit(
+    ...     W + W.T
+    ... ).eigenvalues_.round(6)
     array([0.190983])
     """
 
@@ -275,7 +277,7 @@ class DiffusionMap(GraphEmbedding):
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
-    >>> W = np.exp(-np.subtract.outer(np.arange(6.0), np.arange(6.0)) ** 2)
+    >>> W = np.exp(-(np.subtract.outer(np.arange(6.0), np.arange(6.0)) ** 2))
     >>> ss.DiffusionMap(1, random_state=0).fit(W).eigenvalues_.round(3)
     array([0.94])
     """

@@ -64,7 +64,12 @@ class LSA(Components):
     Examples
     --------
     >>> import shiftsvd as ss
-    >>> texts = ["a cat and a dog", "dogs chase a cat", "stocks fell today", "today stocks rose"]
+    >>> texts = [
+    ...     "a cat and a dog",
+    ...     "dogs chase a cat",
+    ...     "stocks fell today",
+    ...     "today stocks rose",
+    ... ]
     >>> lsa = ss.LSA(2, random_state=0).fit(texts)
     >>> Z = lsa.transform(["the cat", "the stocks"])
     >>> abs(float(Z[0] @ Z[1])) < 1e-6

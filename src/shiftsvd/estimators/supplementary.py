@@ -111,7 +111,9 @@ def supplementary(columns: Any, scores: Any) -> Supplementary:
     >>> import numpy as np, pandas as pd, shiftsvd as ss
     >>> X = np.random.default_rng(0).standard_normal((40, 5))
     >>> pca = ss.PCA(2, random_state=0).fit(X)
-    >>> more = pd.DataFrame({"sum": X.sum(axis=1), "side": np.where(X[:, 0] > 0, "left", "right")})
+    >>> more = pd.DataFrame(
+    ...     {"sum": X.sum(axis=1), "side": np.where(X[:, 0] > 0, "left", "right")}
+    ... )
     >>> found = ss.supplementary(more, pca.transform(X))
     >>> found.names
     ['sum', 'side__left', 'side__right']

@@ -108,7 +108,9 @@ class Decoder(NamedTuple):
     Examples
     --------
     >>> from shiftsvd.extend import Decoder
-    >>> Decoder((".vcf",), "colours:decode", {".pgen": (".pvar", ".psam")}, "colours:refusal").suffixes
+    >>> Decoder(
+    ...     (".vcf",), "colours:decode", {".pgen": (".pvar", ".psam")}, "colours:refusal"
+    ... ).suffixes
     ('.vcf',)
     """
 
@@ -172,7 +174,9 @@ class Extension:
     Examples
     --------
     >>> from shiftsvd.extend import Extension
-    >>> Extension(name="colours", verbs={"colour": ("colours:colour", "Colour a file.")}).verbs["colour"][1]
+    >>> Extension(name="colours", verbs={"colour": ("colours:colour", "Colour a file.")}).verbs[
+    ...     "colour"
+    ... ][1]
     'Colour a file.'
     """
 

@@ -264,7 +264,9 @@ class GenotypeModel(PCA, Projects):
     ...     to_bed(f"{folder}/a.bed", G)
     ...     fit = f"fit {folder}/a.bed -k 2 --no-report -o {folder}/a"
     ...     _ = CliRunner().invoke(main, fit.split())
-    ...     found = shiftsvd.load_model(f"{folder}/a/model.safetensors").project(f"{folder}/a.bed")
+    ...     found = shiftsvd.load_model(f"{folder}/a/model.safetensors").project(
+    ...         f"{folder}/a.bed"
+    ...     )
     >>> found.eigenvectors.shape, found.n_used
     ((20, 2), 50)
     """

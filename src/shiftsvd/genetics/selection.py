@@ -383,7 +383,7 @@ def unrelated(
     >>> from bed_reader import to_bed
     >>> rng = np.random.default_rng(0)
     >>> G = rng.binomial(2, rng.uniform(0.1, 0.9, 2000), (20, 2000)).astype(np.float32)
-    >>> G[7] = G[3]                                   # twins
+    >>> G[7] = G[3]  # twins
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     to_bed(f"{folder}/a.bed", G)
     ...     found = shiftsvd.genetics.unrelated(f"{folder}/a.bed")

@@ -69,7 +69,9 @@ class Variants(NamedTuple):
     >>> import numpy as np
     >>> from shiftsvd.genetics import Variants
     >>> alleles = np.array(["A", "C"], object), np.array(["G", "T"], object)
-    >>> variants = Variants(np.array(["1", "X"]), np.array(["rs1", "rs2"]), np.array(["100", "200"]), *alleles)
+    >>> variants = Variants(
+    ...     np.array(["1", "X"]), np.array(["rs1", "rs2"]), np.array(["100", "200"]), *alleles
+    ... )
     >>> variants.at(np.array([1])).names.tolist()
     ['rs2']
     """

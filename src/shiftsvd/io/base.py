@@ -142,7 +142,9 @@ class Opened:
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
-    >>> opened = ss.io.Opened(np.ones((3, 2)), columns=np.array(["a", "b", "c"]), samples="columns")
+    >>> opened = ss.io.Opened(
+    ...     np.ones((3, 2)), columns=np.array(["a", "b", "c"]), samples="columns"
+    ... )
     >>> opened.by_features, opened.names.samples.tolist()
     (True, ['a', 'b', 'c'])
     """

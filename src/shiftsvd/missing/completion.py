@@ -187,14 +187,18 @@ def complete_matrix(
     >>> import numpy as np, shiftsvd as ss
     >>> X = np.outer(np.arange(1.0, 9), [1.0, 2, 3, 4])
     >>> X[2, 1] = np.nan  # was 6
-    >>> ss.complete_matrix(X, 1, biases=None, penalty=0, tol=1e-8, rng=0).predict([2], [1]).round(3)
+    >>> ss.complete_matrix(X, 1, biases=None, penalty=0, tol=1e-8, rng=0).predict(
+    ...     [2], [1]
+    ... ).round(3)
     array([6.])
 
     Ratings: entries that are not stored are missing, and users and items have biases.
 
     >>> from scipy import sparse
     >>> R = sparse.csr_array([[1.0, 2, 0, 3], [0, 3, 4, 4], [3, 0, 5, 0], [1, 2, 3, 0]])
-    >>> ss.complete_matrix(R, 1, biases="both", penalty=1.0, unobserved=True, rng=0).predict([0, 1], [2, 0]).round(2)
+    >>> ss.complete_matrix(R, 1, biases="both", penalty=1.0, unobserved=True, rng=0).predict(
+    ...     [0, 1], [2, 0]
+    ... ).round(2)
     array([3., 2.])
     """
     gaps = gaps_of(X, unobserved, n_threads, memory_limit)

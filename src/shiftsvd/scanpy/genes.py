@@ -120,7 +120,11 @@ def highly_variable(
     >>> import numpy as np, shiftsvd.scanpy
     >>> from anndata import AnnData
     >>> rng = np.random.default_rng(0)
-    >>> adata = AnnData(rng.poisson(rng.gamma(1.0, 1.0, (200, 1)) * rng.gamma(1.0, 1.0, 50)).astype("float32"))
+    >>> adata = AnnData(
+    ...     rng.poisson(rng.gamma(1.0, 1.0, (200, 1)) * rng.gamma(1.0, 1.0, 50)).astype(
+    ...         "float32"
+    ...     )
+    ... )
     >>> shiftsvd.scanpy.highly_variable(adata, 10, flavor="seurat_v3")
     >>> int(adata.var["highly_variable"].sum())
     10

@@ -51,7 +51,9 @@ class Transform(ABC):
     ... class Squares(ss.transforms.Transform):
     ...     def learn_rows(self, A, weights, tol):
     ...         m, n = A.shape
-    ...         return ss.transforms.Fitted(self, np.zeros((n, 0)), np.zeros(0)), np.zeros((m, 0))
+    ...         return ss.transforms.Fitted(self, np.zeros((n, 0)), np.zeros(0)), np.zeros(
+    ...             (m, 0)
+    ...         )
     ...
     ...     def entry(self, x, r, c, known, table):
     ...         return x**2

@@ -128,7 +128,9 @@ class TfIdf(OfCounts):
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
-    >>> ss.preprocess(np.array([[1.0, 1.0], [0.0, 2.0]]), ss.TfIdf(norm=None, use_idf=False)) @ np.eye(2)
+    >>> ss.preprocess(
+    ...     np.array([[1.0, 1.0], [0.0, 2.0]]), ss.TfIdf(norm=None, use_idf=False)
+    ... ) @ np.eye(2)
     array([[1., 1.],
            [0., 2.]])
     """
@@ -250,7 +252,9 @@ class PMI(OfCounts):
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
-    >>> ss.preprocess(np.array([[3.0, 0.0], [1.0, 4.0]]), ss.PMI(smoothing=0, context_power=1)) @ np.eye(2)
+    >>> ss.preprocess(
+    ...     np.array([[3.0, 0.0], [1.0, 4.0]]), ss.PMI(smoothing=0, context_power=1)
+    ... ) @ np.eye(2)
     array([[ 0.69314718,  0.        ],
            [-0.91629073,  0.47000363]])
     """

@@ -108,8 +108,12 @@ def coupled(
     --------
     >>> import numpy as np, xarray, shiftsvd.xarray
     >>> values = np.random.default_rng(0).standard_normal((20, 4, 5))
-    >>> X = xarray.DataArray(values, dims=("time", "lat", "lon"), coords={"lat": [-45, -15, 15, 45]})
-    >>> pair = shiftsvd.xarray.coupled(X, X.isel(lat=[1, 2]) ** 2, n_modes=2, weights=("coslat", None))
+    >>> X = xarray.DataArray(
+    ...     values, dims=("time", "lat", "lon"), coords={"lat": [-45, -15, 15, 45]}
+    ... )
+    >>> pair = shiftsvd.xarray.coupled(
+    ...     X, X.isel(lat=[1, 2]) ** 2, n_modes=2, weights=("coslat", None)
+    ... )
     >>> pair.x_components.dims, pair.y_components.dims
     (('mode', 'lat_x', 'lon'), ('mode', 'lat_y', 'lon'))
     """

@@ -145,7 +145,9 @@ def pca(
     --------
     >>> import numpy as np, xarray, shiftsvd.xarray
     >>> values = np.random.default_rng(0).standard_normal((20, 4, 5))
-    >>> da = xarray.DataArray(values, dims=("time", "lat", "lon"), coords={"lat": [-45, -15, 15, 45]})
+    >>> da = xarray.DataArray(
+    ...     values, dims=("time", "lat", "lon"), coords={"lat": [-45, -15, 15, 45]}
+    ... )
     >>> eofs = shiftsvd.xarray.pca(da, n_modes=2, weights="coslat")
     >>> eofs.components.dims, eofs.mode.values
     (('mode', 'lat', 'lon'), array([1, 2]))

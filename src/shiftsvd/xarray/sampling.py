@@ -295,7 +295,11 @@ def correlation(da: Any, series: Any, *, along: Hashable | None = None) -> Any:
     >>> values = np.random.default_rng(0).standard_normal((200, 4, 5))
     >>> da = xarray.DataArray(values, dims=("time", "lat", "lon"))
     >>> maps = sx.correlation(da, da[:, 1, 2] + 1.0)
-    >>> float(maps.correlation[1, 2].round(6)), bool(maps.p_value[1, 2] < 1e-9), bool(maps.p_value.median() > 0.2)
+    >>> (
+    ...     float(maps.correlation[1, 2].round(6)),
+    ...     bool(maps.p_value[1, 2] < 1e-9),
+    ...     bool(maps.p_value.median() > 0.2),
+    ... )
     (1.0, True, True)
     """
     da = fields.as_field(da)

@@ -233,7 +233,9 @@ def hilbert(
     --------
     >>> import numpy as np, xarray, shiftsvd.xarray
     >>> t, x = np.arange(80)[:, None], np.arange(12)
-    >>> da = xarray.DataArray(np.cos(2 * np.pi * (t / 20 - x / 12)), dims=("time", "lon"))  # a travelling wave
+    >>> da = xarray.DataArray(
+    ...     np.cos(2 * np.pi * (t / 20 - x / 12)), dims=("time", "lon")
+    ... )  # a travelling wave
     >>> modes = shiftsvd.xarray.hilbert(da, 2, padding=None)
     >>> modes.explained_variance_ratio.values.round(6).tolist()
     [1.0, 0.0]
