@@ -1,8 +1,8 @@
 // A card made of the host: the text of our CUDA kernels, run by fibers, behind the names of the CUDA driver.
 //
 // Every thread of a block is a fiber. They run one at a time, each up to its next barrier or shuffle, in an order that
-// `turns` chooses: forwards, backwards, or at random. A barrier that is missing, or that only some threads reach,
-// shows. CHUNKS is the path of the kernels.
+// `turns` chooses: forwards, backwards, or at random, where warps also fall behind others. A barrier that is missing,
+// or that only some threads reach, shows. CHUNKS is the path of the kernels.
 #include <setjmp.h>
 #include <ucontext.h>
 
@@ -84,8 +84,9 @@ bool run_block(Turns turns, unsigned &random) {
     for (unsigned i = 0; i < count; i++) {
       const unsigned t = turns == backwards ? count - 1 - i : (i + offset) % count;
       if (fibers[t].state != ready) continue;
-      resume(t);
       moved = true;
+      const bool rests = turns == random_turns && random >> (16 + t / 32 % 16) & 1;  // a warp falls behind
+      if (!rests) resume(t);
     }
     for (unsigned t = 0; t < count; t += 32) moved |= released(t, t + 32, at_shuffle);
     if (released(0, count, ended)) return true;
@@ -103,14 +104,31 @@ static void barrier(int line) {
 }
 #define __syncthreads() barrier(__LINE__)
 
-template <class T>
-static T __shfl_xor_sync(unsigned, T value, int apart) {
+// What the lanes of a warp have given; whole numbers below 2^53 are exact.
+static const double *exchanged(double value) {
   Fiber &me = fibers[threadIdx.x];
   double *places = shuffled[me.second];
   me.second = !me.second;
   places[threadIdx.x] = value;
   suspend(at_shuffle);
-  return T(places[threadIdx.x ^ unsigned(apart)]);
+  return places + threadIdx.x / 32 * 32;
+}
+template <class T>
+static T __shfl_xor_sync(unsigned, T value, int apart) {
+  return T(exchanged(double(value))[threadIdx.x % 32 ^ unsigned(apart)]);
+}
+template <class T>
+static T __shfl_sync(unsigned, T value, int lane) {
+  return T(exchanged(double(value))[lane]);
+}
+static bool __any_sync(unsigned, bool value) {
+  const double *lanes = exchanged(value);
+  for (int lane = 0; lane < 32; lane++)
+    if (lanes[lane] != 0) return true;
+  return false;
+}
+static void __syncwarp() {
+  exchanged(0);
 }
 
 template <class T>

@@ -135,18 +135,19 @@ LINES = kernel.SOURCE.read_text(encoding="utf-8").splitlines()
 def test_no_barrier_can_be_left_out(line: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "BLOCKS", 1)  # which takes one chunk after the other
     rng = np.random.default_rng(0)
-    # Warps have different numbers of columns, with and without those beside.
-    X = sparse.random_array((100, 41), density=0.4, format="csr", rng=rng, dtype=np.float32)
-    V, D = rng.standard_normal((43, 8)).astype(np.float32), rng.standard_normal((100, 2)).astype(np.float32)
+    # Warps have different numbers of columns, with and without those beside, and of entries.
+    X = sparse.csr_array(rng.random((100, 101)) * (rng.random((100, 101)) < np.linspace(0.1, 1, 101)), dtype=np.float32)
+    V, D = rng.standard_normal((103, 8)).astype(np.float32), rng.standard_normal((100, 2)).astype(np.float32)
 
-    def right(turns: int) -> bool:
-        there = HostCard(turns, filling=0, without=line)
+    def right(turns: int, seed: int) -> bool:
+        there = HostCard(turns, seed, filling=0, without=line)
         try:
             return same_as_the_twin(chunks_of(X, there, ROWS, THREADS), X, V, D, None)
         except MemoryError:
             return False
 
-    assert not all(right(turns) for turns in TURNS)
+    orders = [(FORWARDS, 0), (BACKWARDS, 0), *((RANDOM, seed) for seed in range(12))]
+    assert not all(right(turns, seed) for turns, seed in orders)
 
 
 def compiled_by_nvcc(folder: Path, kinds: tuple[str, str, int], *how: str) -> tuple[Path, str]:

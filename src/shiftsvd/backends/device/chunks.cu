@@ -187,12 +187,36 @@ extern "C" __global__ void add_up(const double *__restrict__ sums, double *__res
   total[i] = sum;
 }
 
-// What is done with each entry of some rows: all threads share a row, whose columns differ, and rows follow each other.
+// The first of the entries [first, last) of a row, whose columns ascend, from column j on.
+__device__ inline Long first_from(const INDEX *__restrict__ columns, Long first, Long last, Long j) {
+  while (first < last) {
+    const Long middle = first + (last - first) / 2;
+    if (columns[middle] < j)
+      first = middle + 1;
+    else
+      last = middle;
+  }
+  return first;
+}
+
+// What is done with the entries of some rows in the columns [from, to), which are a warp's own: its lanes share a row,
+// whose columns differ, and rows follow each other.
 template <class Done>
-__device__ inline void row_by_row(const Long *__restrict__ begins, Long lo, Long hi, Done done) {
-  for (Long i = lo; i < hi; i++) {
-    for (Long k = begins[i] + threadIdx.x; k < begins[i + 1]; k += blockDim.x) done(i, k);
-    __syncthreads();
+__device__ inline void row_by_row(const INDEX *__restrict__ columns, const Long *__restrict__ begins, Long lo, Long hi,
+                                  Long from, Long to, Done done) {
+  const int lane = threadIdx.x % 32;
+  for (Long top = lo; top < hi; top += 32) {
+    const Long mine = top + lane;
+    const Long found = mine < hi ? first_from(columns, begins[mine], begins[mine + 1], from) : 0;
+    for (int r = 0; r < 32 && top + r < hi; r++) {
+      const Long last = begins[top + r + 1];
+      for (Long k = __shfl_sync(~0u, found, r) + lane;; k += 32) {
+        const Long j = k < last ? columns[k] : to;
+        if (j < to) done(top + r, k, j);
+        if (__any_sync(~0u, j >= to)) break;
+      }
+      __syncwarp();
+    }
   }
 }
 
@@ -219,19 +243,21 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     order(const DATA *__restrict__ x, const INDEX *__restrict__ given, const Long *__restrict__ begins,
           COLUMN *__restrict__ columns, DATA *__restrict__ x_by_columns, unsigned short *__restrict__ rows_of,
           unsigned *ends, Long height, Long m, Long n) {
-  const Long chunks = (m + height - 1) / height;
+  const Long chunks = (m + height - 1) / height, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  const Long from = n * warp / warps, to = n * (warp + 1) / warps;
   for (Long chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
     const Long lo = chunk * height, hi = m - lo < height ? m : lo + height, begin = begins[lo];
     unsigned *end = ends + chunk * n;
-    for (Long j = threadIdx.x; j < n; j += blockDim.x) end[j] = 0;
-    __syncthreads();
-    row_by_row(begins, lo, hi, [&](Long, Long k) {
-      columns[k] = (COLUMN)given[k];
-      end[given[k]]++;
+    for (Long j = from + threadIdx.x % 32; j < to; j += 32) end[j] = 0;
+    __syncwarp();
+    row_by_row(given, begins, lo, hi, from, to, [&](Long, Long k, Long j) {
+      columns[k] = (COLUMN)j;
+      end[j]++;
     });
+    __syncthreads();
     begin_after_each_other(end, n, reinterpret_cast<unsigned *>(shared));
-    row_by_row(begins, lo, hi, [&](Long i, Long k) {
-      const Long at = begin + end[given[k]]++;  // what begins a column moves on, and ends it at last
+    row_by_row(given, begins, lo, hi, from, to, [&](Long i, Long k, Long j) {
+      const Long at = begin + end[j]++;  // what begins a column moves on, and ends it at last
       x_by_columns[at] = x[k];
       rows_of[at] = (unsigned short)(i - lo);
     });

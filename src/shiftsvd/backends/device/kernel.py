@@ -152,7 +152,7 @@ NAMES = {"f4": "float", "f8": "double", "i4": "int", "i8": "long long", "u2": "u
 
 
 class Chunks:
-    """Entries of a CSR matrix without duplicates on a GPU, in chunks of rows, and their products."""
+    """Entries of a CSR matrix on a GPU, whose columns ascend in each row, in chunks of rows, and their products."""
 
     # With eps of the panels' precision, rows of at most r entries and s dense columns beside, a number of X^T X V errs
     # by at most (r / 4 + rows / 4 + s + 8) eps / 2 of what |X|^T |X| |V| has there: sums inside a chunk round, in
