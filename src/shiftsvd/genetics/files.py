@@ -407,9 +407,9 @@ def eigenvec(file: BinaryIO, columns: list[str], samples: Samples) -> Iterator[C
     text.detach()
 
 
-def sample_list(path: Path, samples: Samples) -> None:
-    rows = ["#FID\tIID", *map("\t".join, zip(*samples, strict=True))]
-    path.write_text("\n".join(rows) + "\n", encoding="utf-8", newline="\n")
+def sample_list(path: Path, samples: Samples, rows: Mask) -> None:
+    lines = ["#FID\tIID", *map("\t".join, zip(*(each[rows] for each in samples), strict=True))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
 
 
 def eigenval(path: Path, eigenvalues: Iterable[float]) -> None:
