@@ -289,8 +289,7 @@ class GenotypeHooks(Hooks):
         if "eigenval" in paths:
             eigenval(outputs.part(paths["eigenval"]), run.document["genotypes"]["eigenvalues"])
         if "eigenvec.allele" in paths:
-            loadings = run.pca.components_[:, both].T.astype(np.float64)
-            eigenvec_allele(outputs.part(paths["eigenvec.allele"]), variants, loadings)
+            eigenvec_allele(outputs.part(paths["eigenvec.allele"]), variants, run.pca.components_[:, both].T)
         if "genome" in paths:
             write_png(outputs.part(paths["genome"]), self.figures(run))
         for kind, write_list in self.cohort.lists.items():
