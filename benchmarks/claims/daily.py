@@ -81,7 +81,7 @@ def write(path: Path, kind: str, layout: str, shape: tuple[int, int, int]) -> No
         import dask.array as da
         import zarr
 
-        lazy = xr.DataArray(da.zeros(shape, np.float32, chunks=chunks), coords, ("time", "lat", "lon"), "t2m")
+        lazy = xr.DataArray(da.zeros(shape, dtype=np.float32, chunks=chunks), coords, ("time", "lat", "lon"), "t2m")
         lazy.to_dataset().to_zarr(path, compute=False, consolidated=False, encoding={"t2m": {"chunks": chunks}})
         target = zarr.open_group(str(path))["t2m"]
         for where, values in blocks(shape, chunks):

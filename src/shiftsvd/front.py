@@ -181,7 +181,9 @@ def learned(
     preparation = replace(preparation, tol=float(accuracy))
     preparation.check(A.shape[1])
     check_solver(solver, k)
-    A, moments, account = completed(A, missing, preparation.shift, k, preparation.weights, rng, penalty, max_iter)
+    A, moments, account = completed(
+        A, missing, preparation.shift, k, preparation.weights, preparation.scale, rng, penalty, max_iter
+    )
     return preparation.learn(planned(A, entries, k, solver, tol, memory_limit), moments), account
 
 

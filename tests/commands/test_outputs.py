@@ -1,6 +1,7 @@
 """How the command ends: codes for scripts, one line for people, outputs whole or not at all."""
 
 import errno
+import io
 import json
 import os
 import shlex
@@ -8,11 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from shiftsvd.commands.tables import Table, csv_table
 from shiftsvd.runs.outputs import Outputs, refuse
 from tests.support.commands import invoke
 
@@ -298,3 +301,17 @@ def test_outputs_that_cannot_be_are_refused(tmp_path: Path) -> None:
         refuse([tmp_path], force=True)
     with pytest.raises(OSError, match="not a writable folder"):
         refuse([tmp_path / "file" / "x"], force=True)
+
+
+def test_a_csv_of_many_rows_is_written_in_parts() -> None:
+    block, names = np.arange(600_000.0).reshape(-1, 3), np.array([f"r{i}" for i in range(200_000)])
+    table, file = Table(["a", "b", "c"], len(block), block.dtype, names, "row"), io.BytesIO()
+    tracemalloc.start()
+    with csv_table(file, table) as write:
+        write(0, block)
+        added = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    lines = file.getvalue().decode().splitlines()
+    assert lines[0] == "row,a,b,c"
+    assert lines[1:] == [f"r{i},{3.0 * i!r},{3.0 * i + 1!r},{3.0 * i + 2!r}" for i in range(200_000)]
+    assert added < 3 * len(file.getvalue())

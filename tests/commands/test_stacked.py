@@ -155,6 +155,28 @@ def test_what_is_wrong_with_several_files_is_said_before_any_work(tmp_path: Path
         assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("suffix", ["csv", "npz", "mtx"])
+@pytest.mark.parametrize("stack", ["rows", "columns"])
+def test_the_file_that_holds_a_bad_entry_is_named(stack: str, suffix: str, tmp_path: Path) -> None:
+    from scipy import io, sparse
+
+    paths = [tmp_path / f"{i}.{suffix}" for i in range(3)]
+    for i, path in enumerate(paths):
+        X = np.arange(1.0, 13).reshape(3, 4) + i
+        X[1, 2] = np.inf if i == 1 else X[1, 2]
+        if suffix == "csv":
+            head = ",".join(f"f{j + 4 * i * (stack == 'columns')}" for j in range(4))
+            np.savetxt(path, X, delimiter=",", header=head, comments="")
+        elif suffix == "npz":
+            sparse.save_npz(path, sparse.csr_array(X))
+        else:
+            io.mmwrite(path, sparse.coo_array(X))
+    for missing in ("error", "mean"):
+        result = invoke("fit", *paths, "--stack", stack, "-k", 1, "--missing", missing)
+        assert result.exit_code == 1
+        assert f"Error: {paths[1]}: the matrix must be finite" in result.stderr
+
+
 def test_the_missing_entries_of_several_files_are_those_of_one(tmp_path: Path) -> None:
     X = np.random.default_rng(0).standard_normal((40, 8))
     X[X > 1.5] = np.nan

@@ -53,7 +53,21 @@ def test_relatives_and_projected_samples_are_files(family: Path, tmp_path: Path)
         np.testing.assert_allclose(np.array(row[5:], float), [*shares, found.kinship[i, j]], rtol=1e-5)
     assert [row[1] for row in rows(f"{out}.projected")[1:]] == found.samples.names[~found.unrelated].tolist()
     pca(family, 2, unrelated=0.1).save(tmp_path / "python")
-    assert rows(tmp_path / "python.projected") == rows(f"{out}.projected")
+    for kind in ("projected", "kin0"):
+        assert rows(tmp_path / f"python.{kind}") == rows(f"{out}.{kind}")
+
+
+def test_samples_that_mind_removes_are_a_file(tmp_path: Path) -> None:
+    G = genotypes(12, 200)
+    G[[3, 7], :80] = np.nan
+    path = write(tmp_path / "a.bed", G)
+    done("fit", path, "-k", 2, "--mind", 0.3, "-o", tmp_path / "o", "--no-report")
+    everyone = pca(path, 2).samples
+    want = [["#FID", "IID"], *([everyone.families[i], everyone.names[i]] for i in (3, 7))]
+    assert rows(tmp_path / "o.mindrem.id") == want
+    fit = pca(path, 2, mind=0.3)
+    fit.save(tmp_path / "python")
+    assert rows(tmp_path / "python.mindrem.id") == want
 
 
 def test_no_relatives_are_files_with_a_header_only(tmp_path: Path) -> None:

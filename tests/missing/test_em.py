@@ -6,6 +6,7 @@ from scipy.sparse import csr_array
 
 import shiftsvd as ss
 from shiftsvd.missing.completion import complete_matrix
+from shiftsvd.missing.gaps import gaps_of
 from tests.support.closeness import assert_close
 from tests.support.holes import holed, planted, rms
 
@@ -125,3 +126,23 @@ def test_the_same_seed_gives_the_same_completion_whatever_the_threads():
     a, b = (complete_matrix(X, 3, unobserved=True, rng=7, n_threads=n) for n in (1, 2))
     assert a.penalty == b.penalty
     assert np.array_equal(a.V, b.V)
+
+
+@pytest.mark.parametrize("kind", ["array", "stored", "file"])
+def test_a_completion_is_in_the_units_of_the_scale(kind: str, tmp_path):
+    rng = np.random.default_rng(4)
+    scale, X = rng.uniform(0.2, 5, 12), holed((60, 12))
+    X = 100 + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 12)) + 0.1 * X
+    penalty = 0.5
+    known = ss.PCA(2, missing="em", penalty=penalty, random_state=0).fit(X / scale)
+    given = X
+    if kind == "stored":
+        given = csr_array(X)
+    elif kind == "file":
+        np.save(tmp_path / "X.npy", X)
+        given = gaps_of(ss.io.open_matrix(tmp_path / "X.npy", stream=True)[0])
+    found = ss.PCA(2, missing="em", penalty=penalty, scale=scale, random_state=0).fit(given)
+    np.testing.assert_allclose(found.singular_values_, known.singular_values_, rtol=1e-6)
+    np.testing.assert_allclose(found.mean_, known.mean_ * scale, rtol=1e-7)
+    if kind != "file":  # a file has no held-out values
+        assert found.info_.heldout_r2 == pytest.approx(known.info_.heldout_r2, rel=1e-6)

@@ -175,3 +175,19 @@ def test_a_field_with_land_is_fitted_as_its_messages_say(gaps: float, tmp_path: 
     model: Any = load_model(tmp_path / "out" / "model.safetensors")
     assert np.abs(model.components_[:, 2 * 9 + 3]).max() < 1e-12
     assert np.abs(model.components_).max() > 0.1
+
+
+def test_predictions_and_their_r2_are_those_of_weighted_cells(tmp_path: Path) -> None:
+    rng, lat = np.random.default_rng(3), np.linspace(85, -85, 12)
+    waves = np.tensordot(rng.normal(size=(90, 3)) * [5, 3, 2], rng.normal(size=(3, 12, 10)), 1)
+    noise = rng.normal(size=waves.shape) * np.where(abs(lat) > 60, 15, 0.5)[:, None]
+    coords = {"time": np.arange(90), "lat": lat, "lon": np.arange(0, 360, 36.0)}
+    da = xr.DataArray(waves + noise, coords, ("time", "lat", "lon"), "t").where(rng.random(waves.shape) > 0.2)
+    da.to_netcdf(tmp_path / "t.nc")
+    how = {"missing": "em", "penalty": 3.0}
+    eofs = ss.xarray.pca(da, 3, weights="coslat", rng=0, **how)
+    words = [word for name, value in how.items() for word in (f"--{name}", value)]
+    told("fit", tmp_path / "t.nc", "-k", 3, "--weights", "coslat", *words, "--seed", 0, "-o", tmp_path / "out")
+    model: Any = load_model(tmp_path / "out" / "model.safetensors")
+    np.testing.assert_allclose(model.singular_values_, eofs.singular_values, rtol=1e-3)
+    assert model.info_.heldout_r2 == pytest.approx(eofs.attrs["heldout_r2"], abs=0.02)

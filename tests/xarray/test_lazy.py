@@ -91,3 +91,28 @@ def test_chunks_that_slow_down_a_fit_are_told(tmp_path: Any, monkeypatch: pytest
     (joined,) = told("both", {})
     assert "each pass cuts and joins all chunks" in joined
     assert "Use da.chunk({'time': 24, 'lat': -1, 'lon': -1})" in joined
+
+
+@pytest.mark.parametrize("chunks", [(-1, 7, 4), (100, 7, 4), (100, 20, 4), (-1, 20, 30)])
+def test_chunks_of_parts_of_maps_are_not_joined_across_cells(chunks: tuple[int, ...]) -> None:
+    da = field(2)
+    land = da.isel(time=0, drop=True).copy(data=np.random.default_rng(0).random((20, 30))) < 0.3
+    da = da.where(~land)
+    lazy = da.chunk(dict(zip(da.dims, chunks, strict=True)))
+    X = stacked(lazy, "time").X
+    assert not any("merge" in layer or "split" in layer for layer in X.dask.layers)
+    found, known = (pca(each, 3, weights="coslat", rng=0, missing="mean") for each in (lazy, da))
+    for name in ("components", "mean_field", "weights", "standard_deviation", "singular_values"):
+        np.testing.assert_allclose(found[name], known[name], rtol=1e-5, atol=1e-8, err_msg=name)
+
+
+def test_chunks_beyond_the_memory_limit_are_told() -> None:
+    import dask
+
+    lazy = field(3).chunk({"lat": 10})
+    of_all = "3 workers of Dask load chunks of up to 504 kB each"
+    with dask.config.set(num_workers=3), pytest.warns(UserWarning, match=of_all):
+        ss.estimate(ss.as_operator(lazy.data.reshape(TIMES, -1), memory_limit="1MB"), 3)
+    with dask.config.set(num_workers=1), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ss.as_operator(lazy.data.reshape(TIMES, -1), memory_limit="1MB")

@@ -20,6 +20,7 @@ from dask.base import get_scheduler
 from dask.callbacks import Callback
 from dask.delayed import Delayed
 from dask.sizeof import sizeof
+from dask.system import CPU_COUNT
 from scipy.sparse import csr_array, issparse, sparray
 
 from shiftsvd.algebra.generic import with_entries
@@ -38,6 +39,7 @@ from shiftsvd.numerics.entrywise import Change
 from shiftsvd.numerics.orth import folded
 from shiftsvd.numerics.powers import times, times_sparse
 from shiftsvd.operators import Adjoint, LowRank, Moments, Operator, Panel, Vector
+from shiftsvd.runs.memory import limit_of, shown_bytes, spare
 from shiftsvd.runs.messages import warn
 
 
@@ -270,8 +272,21 @@ def dask_operator(X: Any, memory_limit: int | str | None = None) -> Operator:
     as_it_is = not by_columns and (X.numblocks[1] == 1 or X.shape[0] >= X.shape[1])
     tall = X if as_it_is else (X.conj() if X.dtype.kind == "c" else X).T
     rows = tall if tall.numblocks[1] == 1 else tall.rechunk({0: "auto", 1: -1})
+    _warn_of_chunks(rows, memory_limit)
     A = DaskRows(rows, memory_limit=memory_limit)
     return A if as_it_is else Adjoint(A)
+
+
+def _warn_of_chunks(X: Any, memory_limit: int | str | None) -> None:
+    if issparse(X._meta) or hasattr(get_scheduler(), "__self__"):  # a cluster has memory of its own
+        return
+    most, workers = max(X.chunks[0]) * X.shape[1] * X.dtype.itemsize, dask.config.get("num_workers", None) or CPU_COUNT
+    if not spare(workers * most, memory_limit):
+        limit = shown_bytes(limit_of(memory_limit) or 0)
+        warn(
+            f"{workers} workers of Dask load chunks of up to {shown_bytes(most)} each at once, more than the memory "
+            f"limit of {limit}. Rechunk the file, or use fewer workers: dask.config.set(num_workers=1)."
+        )
 
 
 def _check_sparse(X: Any) -> None:

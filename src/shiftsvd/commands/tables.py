@@ -19,6 +19,7 @@ from shiftsvd.names import resolve
 from shiftsvd.runs.messages import Notice
 
 _MARKS: Final = re.compile('[,"\r\n]')
+LINES: Final = 1024  # of a CSV that are in memory at once: a number takes about 60 bytes there
 _BEGINS: Final = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")  # the last four are full-width = + - @
 
 
@@ -85,12 +86,14 @@ def csv_table(file: BinaryIO, table: Table) -> Iterator[Write]:
     line = ",".join(["%.9g" if table.dtype.itemsize == 4 else "%r"] * len(table.columns)) + "\n"
 
     def write(first: int, block: Block) -> None:
-        lines = [line % tuple(row) for row in block.astype(table.dtype, copy=False).tolist()]
-        if table.names is not None:
-            texts = [each[first : first + len(block)] for each in (table.names, *(texts for _, texts in table.beside))]
-            names = [[_quoted(terminal(name(text))) for text in column] for column in texts]
-            lines = [",".join(cells) for cells in zip(*names, lines, strict=True)]
-        text.write("".join(lines))
+        for lo in range(0, len(block), LINES):
+            part, rows = block[lo : lo + LINES].astype(table.dtype, copy=False), slice(first + lo, first + lo + LINES)
+            lines = [line % tuple(row) for row in part.tolist()]
+            if table.names is not None:
+                texts = [each[rows] for each in (table.names, *(texts for _, texts in table.beside))]
+                names = [[_quoted(terminal(name(text))) for text in column] for column in texts]
+                lines = [",".join(cells) for cells in zip(*names, lines, strict=True)]
+            text.write("".join(lines))
 
     with texts_for(f"{table.of}s") as name:
         csv.writer(text, lineterminator="\n").writerow([terminal(name(head)) for head in table.head])

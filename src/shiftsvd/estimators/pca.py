@@ -62,7 +62,8 @@ class PCA(BatchPCA):
     missing : "error", "mean" or "em"
         Treatment of NaN, in new rows, too. "mean": missing entries equal the column means of the observed ones, and the
         scale is that of the observed entries. "em": they equal a model of n_components and column means fitted to the
-        observed entries (`complete_matrix`), and a regression projects new rows. Neither fills X in.
+        observed entries (`complete_matrix`), in units of `scale` if it is an array, and a regression projects new rows.
+        Neither fills X in.
     n_threads : int, optional
         Default: the cores that this process may use. The result does not depend on it.
     memory_limit : int (bytes) or str such as "2GB", optional

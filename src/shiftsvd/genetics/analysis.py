@@ -1,8 +1,9 @@
 """`shiftsvd.genetics.pca`: principal components of genotypes in PLINK files, and the fitted components."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack, get_args
@@ -146,6 +147,8 @@ class GenotypePCA(Projects):
         Selection scan of all variants, if ``pca`` got ``scan=True``; not saved in model files.
     filters : dict
         Settings of the filters, such as ``{"chromosomes": "autosomes", "maf": 0.01}``.
+    lists : dict
+        Functions that write the lists of samples for `save`, by the suffix of the file; not saved in model files.
 
     See Also
     --------
@@ -180,6 +183,7 @@ class GenotypePCA(Projects):
     tracy_widom: TracyWidom | None = None
     scan: SelectionScan | None = None
     filters: Mapping[str, str | float] = field(default_factory=dict)
+    lists: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
 
     @property
     def n_used(self) -> int:
@@ -207,7 +211,9 @@ class GenotypePCA(Projects):
     def save(self, prefix: str | PathLike[str], *, scores_scale: ScoresScale = "unit", force: bool = False) -> None:
         """Write PREFIX.eigenvec (with a header), PREFIX.eigenval and PREFIX.eigenvec.allele, as plink2 --pca does.
 
-        If samples were projected, also write PREFIX.projected, the list of their FID and IID.
+        With the filter `unrelated`, also write PREFIX.projected, the list of the samples that were projected, and
+        PREFIX.kin0, the pairs with a larger kinship (one read of the genotypes); with `mind`, PREFIX.mindrem.id, the
+        list of the removed samples. A model file keeps the first of these lists only.
 
         Parameters
         ----------
@@ -227,17 +233,20 @@ class GenotypePCA(Projects):
         if scores_scale not in get_args(ScoresScale):
             raise refuse("scores_scale", f"be one of {', '.join(get_args(ScoresScale))}", scores_scale)
         vectors, values, weights = paths = [Path(f"{prefix}.{kind}") for kind in RESULTS]
-        projected = None if self.learned is None or self.learned.all() else Path(f"{prefix}.projected")
+        lists = dict(self.lists)
+        if self.learned is not None:
+            lists["projected"] = partial(sample_list, samples=self.samples, rows=~self.learned)
         lengths = np.sqrt(self.eigenvalues * self.n_used)
         scores = self.eigenvectors * np.where(lengths > 0, lengths, 1)
-        with Outputs(paths + ([] if projected is None else [projected]), force) as outputs:
+        beside = {Path(f"{prefix}.{kind}"): write_list for kind, write_list in lists.items()}
+        with Outputs([*paths, *beside], force) as outputs:
             with (
                 outputs.part(vectors).open("wb") as file,
                 eigenvec(file, component_names(len(lengths)), self.samples) as write,
             ):
                 write(0, scores * score_factors(scores_scale, lengths, self.n_used))
-            if projected is not None and self.learned is not None:
-                sample_list(outputs.part(projected), Samples(*(each[~self.learned] for each in self.samples)))
+            for path, write_list in beside.items():
+                write_list(outputs.part(path))
             eigenval(outputs.part(values), self.eigenvalues)
             eigenvec_allele(outputs.part(weights), self.variants.at(self.used), self.loadings[self.used])
 
@@ -404,6 +413,7 @@ def pca(
         matrix.tracy_widom(U, S, rng, resources) if tracy_widom else None,
         _selection_scan(cohort, matrix, U, resources) if scan else None,
         selection.given,
+        cohort.lists,
     )
 
 

@@ -46,10 +46,8 @@ from shiftsvd.genetics.files import (
     eigenval,
     eigenvec,
     eigenvec_allele,
-    sample_list,
     score_factors,
 )
-from shiftsvd.genetics.kinship import kin0
 from shiftsvd.genetics.lists import LabelTable
 from shiftsvd.genetics.matching import n_ambiguous
 from shiftsvd.genetics.projection import Scores, Target
@@ -62,7 +60,7 @@ SCALE: Final = "patterson"
 NAMES: Final = tuple(Filters.__annotations__)
 _TESTS: Final = ("tracy_widom", "scan")
 PICTURE: Final = "loadings.png"
-RELATIVES: Final = ("kin0", "projected")  # files of --unrelated
+LISTS: Final = {"unrelated": ("kin0", "projected"), "mind": ("mindrem.id",)}  # files of filters, as plink2 names them
 _PHENOTYPE_MISSING: Final = "-9"  # PLINK's code
 _LEAST_P: Final = 1e-300  # smaller p values lose digits or become 0
 _LEVEL: Final = 0.05  # of the Tracy-Widom test
@@ -172,7 +170,8 @@ class GenotypeHooks(Hooks):
         kinds: tuple[str, ...] = RESULTS if self.settings.filled and self.settings.scale == SCALE else ()
         if self.are_genotypes and self.settings.report is not False and find_spec("matplotlib"):
             files["genome"] = PICTURE
-        kinds += RELATIVES if self.settings.given(("unrelated",)) else ()
+        for name, lists in LISTS.items():
+            kinds += lists if self.settings.given((name,)) else ()
         return files | {kind: folder.with_name(f"{folder.name}.{kind}") for kind in kinds}
 
     def open(self) -> tuple[Observed, Names] | None:
@@ -290,14 +289,12 @@ class GenotypeHooks(Hooks):
         if "eigenval" in paths:
             eigenval(outputs.part(paths["eigenval"]), run.document["genotypes"]["eigenvalues"])
         if "eigenvec.allele" in paths:
-            loadings = run.pca.components_[:, both].T.astype(np.float64)
-            eigenvec_allele(outputs.part(paths["eigenvec.allele"]), variants, loadings)
+            eigenvec_allele(outputs.part(paths["eigenvec.allele"]), variants, run.pca.components_[:, both].T)
         if "genome" in paths:
             write_png(outputs.part(paths["genome"]), self.figures(run))
-        if "kin0" in paths and self.cohort.pairs is not None and self.cohort.learned is not None:
-            kin0(outputs.part(paths["kin0"]), self.cohort.pairs, self.settings.resources)
-            samples = self.cohort.files.samples
-            sample_list(outputs.part(paths["projected"]), Samples(*(each[~self.cohort.learned] for each in samples)))
+        for kind, write_list in self.cohort.lists.items():
+            if kind in paths:
+                write_list(outputs.part(paths[kind]))
         if "tracy_widom" in paths:
             _write_test(outputs.part(paths["tracy_widom"]), self.test)
         if "scan" in paths:

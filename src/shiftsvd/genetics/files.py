@@ -407,9 +407,9 @@ def eigenvec(file: BinaryIO, columns: list[str], samples: Samples) -> Iterator[C
     text.detach()
 
 
-def sample_list(path: Path, samples: Samples) -> None:
-    rows = ["#FID\tIID", *map("\t".join, zip(*samples, strict=True))]
-    path.write_text("\n".join(rows) + "\n", encoding="utf-8", newline="\n")
+def sample_list(path: Path, samples: Samples, rows: Mask) -> None:
+    lines = ["#FID\tIID", *map("\t".join, zip(*(each[rows] for each in samples), strict=True))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
 
 
 def eigenval(path: Path, eigenvalues: Iterable[float]) -> None:
@@ -419,12 +419,13 @@ def eigenval(path: Path, eigenvalues: Iterable[float]) -> None:
 def eigenvec_allele(path: Path, variants: Variants, loadings: Panel) -> None:
     # plink2's weights are loadings times -+sqrt(n) / 2, with n the number of variants used: scores by `plink2 --score`
     # (variance-standardize) are averages, -sqrt(eigenvalue) / 2 times .eigenvec, and its users divide by this factor.
-    weights = loadings * (-np.sqrt(len(loadings)) / 2)
+    factor = -np.sqrt(len(loadings)) / 2
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write("\t".join(["#CHROM", "ID", "REF", "ALT", "A1", *component_names(loadings.shape[1])]) + "\n")
-        for lo in range(0, len(weights), _ROWS):
+        for lo in range(0, len(loadings), _ROWS):
             part = slice(lo, lo + _ROWS)
-            rows = zip(*(each[part] for each in variants), weights[part], strict=True)
+            weights = loadings[part].astype(np.float64) * factor
+            rows = zip(*(each[part] for each in variants), weights, strict=True)
             for chromosome, name, _, first, second, row in rows:
                 for allele, signed in ((second, -row), (first, row)):
                     file.write("\t".join([chromosome, name, second, first, allele, *_numbers(signed)]) + "\n")

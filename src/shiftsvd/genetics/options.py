@@ -58,7 +58,11 @@ OF_FIT: Final = (
         ),
         click.option("--keep", type=_FILE, help=f"Samples to keep: {_LIST}"),
         click.option("--remove", type=_FILE, help=f"Samples to remove: {_LIST}"),
-        _limit("mind", "SHARE", "Remove samples with a share of missing genotypes (0 to 1) above SHARE."),
+        _limit(
+            "mind",
+            "SHARE",
+            "Remove samples with a share of missing genotypes (0 to 1) above SHARE. Write OUT.mindrem.id.",
+        ),
         _limit("geno", "SHARE", "Remove variants with a share of missing genotypes (0 to 1) above SHARE."),
         _limit("hwe", "P", "Remove variants with a Hardy-Weinberg exact test p value below P, such as 1e-6."),
         click.option("--hwe-midp", is_flag=True, help="Use the mid-p value for --hwe (PLINK's midp)."),

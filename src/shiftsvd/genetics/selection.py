@@ -1,7 +1,8 @@
 """Filter samples and variants as PLINK does, in PLINK's order, and find unrelated samples."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict, Unpack, get_args
@@ -12,8 +13,8 @@ import numpy.typing as npt
 from shiftsvd.extend.operators import Vector
 from shiftsvd.extend.running import Refused, Resources, Setting, few, plural, refuse
 from shiftsvd.genetics.extension import REGIONS, SHARES, Build, Chromosomes
-from shiftsvd.genetics.files import Beds, CallCounts, Fileset, call_counts, listed, missing_by_sample
-from shiftsvd.genetics.kinship import Kinship, RelatedPairs, kinship_matrix, unrelated_mask
+from shiftsvd.genetics.files import Beds, CallCounts, Fileset, call_counts, listed, missing_by_sample, sample_list
+from shiftsvd.genetics.kinship import Kinship, RelatedPairs, kin0, kinship_matrix, unrelated_mask
 from shiftsvd.genetics.linkage import BACKWARDS, FORWARDS, Windows, pruned
 from shiftsvd.genetics.lists import LONG_RANGE, Listed, Region, inside, listed_regions, listed_samples, listed_variants
 from shiftsvd.genetics.matching import build_of
@@ -215,7 +216,7 @@ class Cohort:
     kept: Mask  # variants of `whole` to keep
     rows: Mask  # samples of `whole` to keep
     learned: Mask | None = None  # training samples among those of `files`; None: all of them
-    pairs: RelatedPairs | None = None  # with a kinship above that of the filter
+    lists: dict[str, Callable[[Path], None]] = field(default_factory=dict)  # write files of samples, by their suffix
     removed: dict[str, int] = field(default_factory=dict)  # number removed by each filter, in order
     absent: dict[str, int] = field(default_factory=dict)  # number of names in a list that are not in the files
 
@@ -259,8 +260,10 @@ def selected(files: Fileset, selection: Selection, resources: Resources) -> Coho
     if selection.unrelated is not None:
         on_autosomes = cohort.files.of_variants(cohort.autosomes)
         kinship = kinship_matrix(on_autosomes, resources)
-        cohort.pairs = RelatedPairs.of(on_autosomes, kinship, selection.unrelated)
+        pairs = RelatedPairs.of(on_autosomes, kinship, selection.unrelated)
         cohort.learned = unrelated_mask(kinship, selection.unrelated)
+        cohort.lists["kin0"] = partial(kin0, pairs=pairs, resources=resources)
+        cohort.lists["projected"] = partial(sample_list, samples=cohort.files.samples, rows=~cohort.learned)
         del kinship
         cohort.removed["unrelated"] = int(np.count_nonzero(~cohort.learned))
     if selection.indep_pairwise is not None:
@@ -286,7 +289,9 @@ def _by_lists(cohort: Cohort, selection: Selection, resources: Resources) -> Non
         cohort.drop(name, ~there if name.startswith(("extract", "keep")) else there)
     if selection.mind is not None:
         share = missing_by_sample(cohort.files, resources) / cohort.files.shape[1]
-        cohort.drop("mind", share > selection.mind * (1 + _EPSILON))
+        out = share > selection.mind * (1 + _EPSILON)
+        cohort.lists["mindrem.id"] = partial(sample_list, samples=cohort.files.samples, rows=out)
+        cohort.drop("mind", out)
 
 
 def _long_range(cohort: Cohort, build: Build) -> list[Region]:

@@ -13,8 +13,8 @@ import numpy as np
 from shiftsvd.backends import Incomplete, as_operator
 from shiftsvd.backends.columns import Places, SomeColumns, SomeRows
 from shiftsvd.backends.files import DiskRows, left_beside
-from shiftsvd.backends.source import RowSource, Stacked
-from shiftsvd.backends.validation import SHOWN, NotFinite
+from shiftsvd.backends.source import OnTop, RowSource, Stacked
+from shiftsvd.backends.validation import SHOWN, BadValues, NotFinite
 from shiftsvd.errors import Refused, Setting, plural, refuse
 from shiftsvd.io.base import Features, Labels, Names, Opened, Orient, reading
 from shiftsvd.io.choices import NOTHING, Censored, Choices, Columns, naming
@@ -342,11 +342,21 @@ def named_as(paths: Sequence[Path], opened: Opened, by_features: bool) -> Iterat
         names, drop = opened.names.features, None
         if opened.table and names is not None and len(found.columns[0]) <= SHOWN:
             drop = naming("drop", [str(names[j]) for j in found.columns[0]])
-        raise NotFinite(replace(found, names=names, where=f"{several(paths)}: ", drop=drop)) from None
+        where = f"{several(_holding(paths, opened, found))}: "
+        raise NotFinite(replace(found, names=names, where=where, drop=drop)) from None
     except Refused:
         raise
     except ValueError as error:
         raise Refused(str(error)) from error
+
+
+def _holding(paths: Sequence[Path], opened: Opened, found: BadValues) -> Sequence[Path]:
+    if not isinstance(opened.matrix, Stacked):
+        return paths
+    on_top = isinstance(opened.matrix, OnTop)
+    lines = found.columns if on_top == opened.by_features else found.rows
+    ends = np.cumsum([part.shape[0 if on_top else 1] for part in opened.matrix.parts])
+    return [paths[i] for i in np.unique(np.searchsorted(ends, lines[0], "right"))]
 
 
 def read_files(

@@ -547,13 +547,14 @@ def completed(
     shift: Any,
     k: Any,
     weights: Vector | None,
+    scale: Any,
     rng: np.random.Generator,
     penalty: float | Literal["auto"] = "auto",
     max_iter: int = MAX_ITER,
 ) -> tuple[Operator, Moments | None, MissingSummary]:
     # Return the matrix that a fit decomposes, and the moments of its columns. With "mean", missing entries equal the
     # shift, and the moments are those of the observed entries. With "em", missing entries come from a completion with
-    # the biases of the shift, and the moments are those of the completed matrix.
+    # the biases of the shift, in units of `scale` if it has numbers, and the moments are those of the completed matrix.
     if isinstance(gaps, Operator):
         return gaps, None, MissingSummary()
     name = shift if isinstance(shift, str) or shift is None else type(shift).__name__
@@ -572,8 +573,11 @@ def completed(
         raise Refused(setting, " does not support ", Setting("sample_weight"), *remedy)
     if isinstance(k, bool) or not isinstance(k, int | np.integer):
         raise Refused(setting, f" requires an integer number of components, got {k!r}")
-    C = complete_matrix(gaps, max(int(k), 1), biases=biases[name], penalty=penalty, max_iter=max_iter, rng=rng)
-    A, summary = C.A, MissingSummary(gaps.n_missing(), C.heldout_r2, C.converged, C.n_iter)
+    units = None if scale is None or isinstance(scale, bool | str) else np.asarray(scale, np.float64)
+    Y = gaps if units is None else gaps.times(1 / units)  # for the model alone: these products round the entries
+    C = complete_matrix(Y, max(int(k), 1), biases=biases[name], penalty=penalty, max_iter=max_iter, rng=rng)
+    A = C.A if units is None else gaps.filled(LowRank(C.model.L, C.model.R * units[:, None]))
+    summary = MissingSummary(gaps.n_missing(), C.heldout_r2, C.converged, C.n_iter)
     mean = A.moments().mean
     M2 = (A - repeated(mean, A.shape[0])).column_squares()
     return A, Moments(float(A.shape[0]), mean, M2), summary

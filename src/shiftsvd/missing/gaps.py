@@ -61,6 +61,9 @@ class Gaps(ABC):
         return self.filled(S) - S
 
     @abstractmethod
+    def times(self, w: Vector) -> "Gaps": ...  # columns times w
+
+    @abstractmethod
     def absent(self, W: Panel, rows: Rows) -> Panel: ...
 
     @abstractmethod
@@ -203,6 +206,9 @@ class ArrayGaps(BlockGaps):
         # for a block of S and a copy of X that the caller may have made.
         return self._operator(Off(self, S), spare(3 * self.stored * self.dtype.itemsize, self.memory_limit))
 
+    def times(self, w: Vector) -> "ArrayGaps":
+        return replace(self, X=self.X * w.astype(self.dtype))
+
     def _operator(self, X: "Patched", formed: bool = False) -> Operator:
         long, conjugate = self.shape[0] >= self.shape[1], self.dtype.kind == "c"
         rows = X if long else X.T
@@ -304,6 +310,9 @@ class SparseGaps(BlockGaps):
     def at(self, i: Vector, j: Vector) -> Vector:
         return _at(self.X, i, j)
 
+    def times(self, w: Vector) -> "SparseGaps":
+        return replace(self, X=self._like(self.X.data * w.astype(self.dtype)[self.X.indices]))
+
     def _like(self, data: Vector) -> CSR:
         C = csr_array((data, self.X.indices, self.X.indptr), shape=self.shape, copy=False)
         C.has_canonical_format = True
@@ -400,6 +409,9 @@ class FileGaps(Gaps):
     def filled(self, S: LowRank) -> Operator:
         return replace(self.X, source=PatchedSource(self.X.source, S), memo={})
 
+    def times(self, w: Vector) -> "FileGaps":
+        return FileGaps(replace(self.X, source=WeightedSource(self.X.source, w), memo={}))
+
     def absent(self, W: Panel, rows: Rows) -> Panel:
         return self._read(rows).absent(W, (0, rows[1] - rows[0]))
 
@@ -438,6 +450,18 @@ class PatchedSource(Changed):
             return Patched(ArrayGaps(X), S)[:]
         X.data = StoredGaps(X).patched(S)
         return X
+
+
+class WeightedSource(Changed):
+    """A file with missing entries, its columns times w."""
+
+    def __init__(self, source: RowSource, w: Vector) -> None:
+        super().__init__(source, f"times {told(w)}")
+        self.w = w
+
+    def read(self, lo: int, hi: int) -> Any:
+        X = sound_rows(self.source, lo, hi)
+        return (StoredGaps(X) if isinstance(X, csr_array) else ArrayGaps(X)).times(self.w).X
 
 
 def sound_rows(source: RowSource, lo: int, hi: int) -> Any:

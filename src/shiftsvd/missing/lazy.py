@@ -40,6 +40,9 @@ class LazyGaps(HeldGaps):
         )
         return dask_operator(changed, self.memory_limit)
 
+    def times(self, w: Vector) -> "LazyGaps":
+        return replace(self, X=self.X * w.astype(self.dtype))
+
     def absent(self, W: Panel, rows: Rows) -> Panel:
         return np.asarray((self._missing(rows) @ self._columns(np.asarray(W))).compute())
 

@@ -68,14 +68,14 @@ class Stacked(NamedTuple):
 
     X: Any  # present samples x present cells, an array of NumPy or Dask
     rows: Mask
-    cells: Mask
+    cells: Places  # of the columns of X, in the order of the field
     over: Dims  # dimensions of the samples
     space: Dims
     n_missing: int = 0  # of X
     da: Any = None  # the field
 
     def in_space(self, values: Panel, mode: "DataArray | None" = None, attrs: Attrs | None = None) -> "DataArray":
-        full = with_absent_cells(np.atleast_2d(values), self.cells)
+        full = with_absent_cells(np.atleast_2d(values), self.cells, math.prod(self.da.sizes[dim] for dim in self.space))
         return labelled(full if mode is not None else full[0], self.da, self.space, mode, attrs=attrs)
 
     def in_time(self, Z: Panel, mode: "DataArray") -> "DataArray":
@@ -168,11 +168,24 @@ def stacked(da: "DataArray", dim: Dim, missing: str = "error", name: str = "da",
     if not da.size:
         raise ValueError(f"{name} must have samples and cells, got an empty array of sizes {dict(da.sizes)}")
     notice_chunks(da, over, space, name)
-    X = matrix_of(da, over, space)
-    rows, cells, n_missing = _present(X, missing, name, every)
+    X, cells = _in_chunks(da, over, space)
+    rows, present, n_missing = _present(X, missing, name, every)
     if not rows.all():
         X = X[rows]
-    return Stacked(X if cells.all() else X[:, cells], rows, cells, over, space, n_missing, da)
+    return Stacked(X if present.all() else X[:, present], rows, cells[present], over, space, n_missing, da)
+
+
+def _in_chunks(da: "DataArray", over: Dims, space: Dims) -> tuple[Any, Places]:
+    # In the order of the field, Dask would cut and join chunks that hold parts of lines of cells.
+    n_cells = math.prod(da.sizes[dim] for dim in space)
+    if not is_lazy(da.data) or all(len(da.chunksizes[dim]) == 1 for dim in space[1:]):
+        return matrix_of(da, over, space), np.arange(n_cells)
+    from dask.array import from_array, reshape_blockwise
+
+    X, chunks = da.transpose(*over, *space).data, tuple(da.chunksizes[dim] for dim in space)
+    X = X if len(over) == 1 else X.reshape(-1, *X.shape[len(over) :])
+    order = from_array(np.arange(n_cells).reshape(X.shape[1:]), chunks)
+    return reshape_blockwise(X, (len(X), n_cells)), reshape_blockwise(order, n_cells).compute()
 
 
 def matrix_of(da: "DataArray", over: Dims, space: Dims) -> Any:
@@ -208,12 +221,11 @@ def keep_samples(field: Stacked, rows: Mask) -> Stacked:
     keep = rows[field.rows]
     if keep.all():
         return field
-    X, cells = field.X[keep], field.cells.copy()
+    X = field.X[keep]
     if not field.n_missing:
         return field._replace(X=X, rows=rows)
     _, there, n_missing = _present(X, "mean")
-    cells[cells] = there
-    return field._replace(X=X[:, there], rows=rows, cells=cells, n_missing=n_missing)
+    return field._replace(X=X[:, there], rows=rows, cells=field.cells[there], n_missing=n_missing)
 
 
 def notice_used(rows: Mask, over: Dims, where: str = "have values") -> None:
@@ -362,10 +374,8 @@ def minus_low_rank(X: Any, factors: tuple[Panel, Panel], times: Vector | float =
     return out
 
 
-def with_absent_cells(values: Panel, present: Mask) -> Panel:
-    if present.all():
-        return values
-    full = np.full((len(values), len(present)), np.nan, values.dtype)
+def with_absent_cells(values: Panel, present: Mask | Places, n_cells: int | None = None) -> Panel:
+    full = np.full((len(values), len(present) if n_cells is None else n_cells), np.nan, values.dtype)
     full[:, present] = values
     return full
 
@@ -459,7 +469,7 @@ _NORTH: Final = ("degrees_north", "degree_north", "degrees_n", "degree_n", "degr
 _MAX_LATITUDE: Final = 90 + 1e-3  # sums of steps of 0.1 end beyond 90
 
 
-def cell_weights(da: "DataArray", weights: Any, space: Dims, cells: Mask | None = None) -> Vector | None:
+def cell_weights(da: "DataArray", weights: Any, space: Dims, cells: Places | None = None) -> Vector | None:
     if weights is None:
         return None
     if isinstance(weights, str):
