@@ -50,12 +50,10 @@ def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
         measured = G.extra_rounding(first_singular_value(ritz.theta))
         reading = read(p, G, Snapshot(ritz, V, block, panels, proven, G.eps, measured, outcome, product), rng)
         readings += 1
-        if (
-            reading.values_converged
-            or readings == constants.READINGS
-            or outcome is not Stop.CONVERGED
-            or cannot_step(G, F)
-        ):
+        if reading.values_converged or readings == constants.READINGS or outcome is not Stop.CONVERGED:
+            return reading
+        F.end_probe()
+        if cannot_step(G, F):
             return reading
 
 
@@ -74,6 +72,7 @@ def converge(
 
 def advance(G: Products, F: Factorization, count: Callable[[Vector], int], steps: int) -> RitzPairs:
     """Take `steps` steps, or fewer if the basis or the budget is exhausted; restarts keep `count` values."""
+    F.end_probe()
     if steps > 1 and F.size and F.columns < F.n:  # restart now, while the Ritz vectors of the check are stored
         F.make_room(count(F.ritz().theta), steps)
     while steps > 0 and not (F.size and cannot_step(G, F)):
