@@ -116,7 +116,7 @@ def begin(p: Problem, budget: Budget, rng: Generator) -> tuple[Products, Factori
     G.precise = G.precise or not G.may_step(constants.FIRST_STEP)
     Q = first_block(p, p.start, G.dtype, rng)
     F = Factorization.of(Q, p.shape.columns, rng, not G.precise, p.shape.reserved)
-    return G, F, first_check(p, p.start)
+    return G, F, first_check(p, p.start, p.start is None and G.step_taker is not None)
 
 
 def begin_in_double(p: Problem, G: Products, F: Factorization, ritz: Ritz, rng: Generator) -> int:
@@ -126,9 +126,10 @@ def begin_in_double(p: Problem, G: Products, F: Factorization, ritz: Ritz, rng: 
     return first_check(p, start)
 
 
-def first_check(p: Problem, start: Panel | None) -> int:
-    # Steps until the basis has twice as many columns as components, or as many as start vectors, plus one block.
-    return -(-(2 * p.shape.wanted if start is None else start.shape[1]) // p.shape.block) + 1
+def first_check(p: Problem, start: Panel | None, in_memory: bool = False) -> int:
+    # Steps until the basis has twice as many columns as components, or as many as start vectors, plus some blocks.
+    more = constants.FIRST_IN_MEMORY if in_memory else 1
+    return -(-(2 * p.shape.wanted if start is None else start.shape[1]) // p.shape.block) + more
 
 
 def first_block(p: Problem, start: Panel | None, dtype: np.dtype[np.generic], rng: Generator) -> Panel:
@@ -196,7 +197,7 @@ def steps_to_go(history: History, in_memory: bool = False) -> int:
     if worst <= 2 or likely1 <= constants.ENOUGH:  # one step shrinks errors at least so much, on most data
         return 1
     if not np.isfinite(likely0) or not likely1 < likely0:  # no rate is known yet
-        return 2
+        return constants.MOST_IN_MEMORY if in_memory and likely1 > constants.FAR else 2
     rate = np.log(likely0 / likely1) / (step1 - step0)
     faster, most = constants.FASTER, constants.MOST_STEPS
     if in_memory:
