@@ -25,6 +25,7 @@ def probe(
         if basis.width == 0 or done(found.level, found.top):
             break
     found.finish()
+    basis.end_probe()
     return found.level
 
 

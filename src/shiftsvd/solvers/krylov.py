@@ -30,8 +30,8 @@ class Factorization:
     """``G B = B H + Q C J^H``: Q is the next block, and J picks the last `last` columns of B.
 
     Products with the other columns of B have no part along Q. An epoch ends when columns of B are removed. A bound of G
-    outside of B holds until the epoch ends, because B only grows. A probe replaces Q by a random block; until it ends,
-    `suspended` stores the replaced Q, and residuals lack their part along that Q.
+    outside of B holds until the epoch ends, because B only grows. A probe replaces Q by a random block; until
+    `end_probe`, `suspended` stores the replaced Q, and residuals lack their part along that Q.
     """
 
     rng: Generator
@@ -294,10 +294,11 @@ class Factorization:
         return R
 
     def end_probe(self) -> None:
-        """Append the suspended block to the next block, so that residuals are complete again."""
-        assert self.suspended is not None
+        """Append a suspended block to the next block, so that residuals are complete again."""
+        if self.suspended is None:
+            return
         block, residuals = self.suspended
-        self.suspended = None
+        self.suspended = self._ritz = None
         end = self.size + self.width
         self.reserve(end + block.shape[1])
         Q, coefficients, squares, below = self._project_fully(block, end)

@@ -137,7 +137,6 @@ class Probe:
         self.level, self.top = self._chain.bound(max(self.noise, F.rounding)), self._chain.top
 
     def finish(self) -> None:
-        self.F.end_probe()
         if self.F.size == self.F.n:  # the basis spans the whole space
             self.level = self.top + self.noise
 
@@ -185,10 +184,11 @@ def prove(
 ) -> Proof:
     """Multiply a random block by G until its level proves the `needs`, or its Ritz values show that no level can.
 
-    F is restarted with as many Ritz vectors as the proof takes, and grows by the products of the block. V is multiplied
-    together with the block in the product that is likely to be the last; not in the first product unless the run is
-    `cold`, because the probe of a run with start vectors may find missed components. If residuals are too large for any
-    level to prove the needs, return without a product.
+    F is restarted with as many Ritz vectors as the proof takes, and grows by the products of the block; before further
+    steps, call `F.end_probe`, which a run that ends with the proof does not need. V is multiplied together with the
+    block in the product that is likely to be the last; not in the first product unless the run is `cold`, because the
+    probe of a run with start vectors may find missed components. If residuals are too large for any level to prove the
+    needs, return without a product.
     """
     count, product = vectors_to_keep(ritz, needs), None
     if count is None:

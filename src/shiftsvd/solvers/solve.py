@@ -50,12 +50,10 @@ def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
         measured = G.extra_rounding(first_singular_value(ritz.theta))
         reading = read(p, G, Snapshot(ritz, V, block, panels, proven, G.eps, measured, outcome, product), rng)
         readings += 1
-        if (
-            reading.values_converged
-            or readings == constants.READINGS
-            or outcome is not Stop.CONVERGED
-            or cannot_step(G, F)
-        ):
+        if reading.values_converged or readings == constants.READINGS or outcome is not Stop.CONVERGED:
+            return reading
+        F.end_probe()
+        if cannot_step(G, F):
             return reading
 
 
@@ -74,6 +72,7 @@ def converge(
 
 def advance(G: Products, F: Factorization, count: Callable[[Vector], int], steps: int) -> RitzPairs:
     """Take `steps` steps, or fewer if the basis or the budget is exhausted; restarts keep `count` values."""
+    F.end_probe()
     if steps > 1 and F.size and F.columns < F.n:  # restart now, while the Ritz vectors of the check are stored
         F.make_room(count(F.ritz().theta), steps)
     while steps > 0 and not (F.size and cannot_step(G, F)):
@@ -117,7 +116,7 @@ def begin(p: Problem, budget: Budget, rng: Generator) -> tuple[Products, Factori
     G.precise = G.precise or not G.may_step(constants.FIRST_STEP)
     Q = first_block(p, p.start, G.dtype, rng)
     F = Factorization.of(Q, p.shape.columns, rng, not G.precise, p.shape.reserved)
-    return G, F, first_check(p, p.start)
+    return G, F, first_check(p, p.start, p.start is None and G.step_taker is not None)
 
 
 def begin_in_double(p: Problem, G: Products, F: Factorization, ritz: Ritz, rng: Generator) -> int:
@@ -127,9 +126,10 @@ def begin_in_double(p: Problem, G: Products, F: Factorization, ritz: Ritz, rng: 
     return first_check(p, start)
 
 
-def first_check(p: Problem, start: Panel | None) -> int:
-    # Steps until the basis has twice as many columns as components, or as many as start vectors, plus one block.
-    return -(-(2 * p.shape.wanted if start is None else start.shape[1]) // p.shape.block) + 1
+def first_check(p: Problem, start: Panel | None, in_memory: bool = False) -> int:
+    # Steps until the basis has twice as many columns as components, or as many as start vectors, plus some blocks.
+    more = constants.FIRST_IN_MEMORY if in_memory else 1
+    return -(-(2 * p.shape.wanted if start is None else start.shape[1]) // p.shape.block) + more
 
 
 def first_block(p: Problem, start: Panel | None, dtype: np.dtype[np.generic], rng: Generator) -> Panel:
@@ -201,7 +201,7 @@ def steps_to_go(history: History, in_memory: bool = False) -> int:
     if worst <= 2 or likely1 <= constants.ENOUGH:  # one step shrinks errors at least so much, on most data
         return 1
     if not np.isfinite(likely0) or not likely1 < likely0:  # no rate is known yet
-        return 2
+        return constants.MOST_IN_MEMORY if in_memory and likely1 > constants.FAR else 2
     rate = np.log(likely0 / likely1) / (step1 - step0)
     faster, most = constants.FASTER, constants.MOST_STEPS
     if in_memory:

@@ -15,6 +15,10 @@
 #include <utility>
 #include <vector>
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 #include "panels.hpp"
 #include "rows.hpp"
 #include "team.hpp"
@@ -35,6 +39,7 @@ class Buffer {
   struct Raw {
     explicit Raw(std::size_t bytes) : bytes_(std::malloc(bytes)) {
       if (!bytes_) throw std::bad_alloc();
+      ask_for_huge_pages(bytes);
     }
     ~Raw() {
       std::free(bytes_);
@@ -42,6 +47,15 @@ class Buffer {
     Raw(const Raw &) = delete;
     char *get() const {
       return static_cast<char *>(bytes_);
+    }
+    // As NumPy does: a product of 50 double precision columns with feedback takes 15 ms instead of 21 on one thread.
+    void ask_for_huge_pages(std::size_t bytes) {
+#ifdef MADV_HUGEPAGE
+      constexpr std::size_t least = std::size_t(1) << 22, page = 4096;
+      if (bytes < least) return;
+      std::size_t offset = (page - reinterpret_cast<std::uintptr_t>(bytes_) % page) % page;
+      madvise(get() + offset, (bytes - offset) / page * page, MADV_HUGEPAGE);
+#endif
     }
     void *bytes_;
   };
