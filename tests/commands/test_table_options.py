@@ -213,8 +213,8 @@ def test_classes_that_are_said_are_those_of_the_columns(tmp_path: Path) -> None:
 
 
 def test_whole_numbers_as_classes_are_in_the_order_of_numbers(tmp_path: Path) -> None:
-    _, names = dense(text(tmp_path, "a,s\n1,10\n2,9\n3,10\n"), one_hot="s")
-    assert names.features.tolist() == ["a", "s=9", "s=10"]
+    _, names = dense(text(tmp_path, "a,s\n1,10\n2,9\n3,-1\n4,-2\n"), one_hot="s")
+    assert names.features.tolist() == ["a", "s=-2", "s=-1", "s=9", "s=10"]
 
 
 def test_truth_values_are_classes_of_one_name_in_every_file(tmp_path: Path) -> None:
@@ -410,6 +410,8 @@ def test_a_column_of_sums_at_the_right_is_named(tmp_path: Path, caplog: pytest.L
     others = text(tmp_path, content.replace("\n1.5,", "\n9.5,", 1))
     assert not any("is the sum" in message for message in noticed(caplog, others))
     assert dense(others)[0].shape == (8, 4)
+    copy = text(tmp_path, "a,Total\n" + "".join(f"{a},{a}\n" for a, *_ in rows))
+    assert not any("is the sum" in message for message in noticed(caplog, copy))
 
 
 def noticed(caplog: pytest.LogCaptureFixture, path: Path, **settings) -> list[str]:
