@@ -395,6 +395,10 @@ def test_a_last_row_that_is_the_sum_of_the_others_is_no_sample(
     assert dense(path)[0].shape == (21, 40)
 
 
+def test_a_table_may_begin_below_many_blank_lines(tmp_path: Path) -> None:
+    assert dense(text(tmp_path, "\n" * 300 + "a,b\n1,2\n3,4\n"))[0].tolist() == [[1, 2], [3, 4]]
+
+
 def test_rows_below_repeated_headers_have_their_numbers_in_the_file(tmp_path: Path) -> None:
     rows = [f"s{i},{i}.5,{i * i % 7}\n" for i in range(1, 9)]
     content = "id,a,b\n" + "".join(rows[:3]) + "id,a,b\n" + "".join(rows[3:5]) + "id,a,b\n" + "".join(rows[5:])
