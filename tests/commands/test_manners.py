@@ -1,5 +1,6 @@
 """What the command says to people: the option that helps, columns by their names, sizes and broken files in words."""
 
+import errno
 import os
 import re
 import subprocess
@@ -285,6 +286,15 @@ def test_sizes_are_told_in_units_that_people_use() -> None:
 
 
 @pytest.mark.long
+def test_an_error_of_the_system_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, X) -> None:
+    def denied(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "X.npy")
+
+    np.save(tmp_path / "X.npy", X)
+    monkeypatch.setattr("shiftsvd.commands.fitting.opened", denied)
+    assert refused("fit", tmp_path / "X.npy") == "Error: X.npy: Permission denied"
+
+
 def test_whoever_reads_no_further_ends_the_command_as_cat_ends(tmp_path: Path) -> None:
     X = np.random.default_rng(0).standard_normal((20_000, 4))
     np.save(tmp_path / "X.npy", X)

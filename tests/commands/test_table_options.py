@@ -1,5 +1,6 @@
 """What `open_matrix` makes of tables: how texts are written, and which columns are what."""
 
+import io
 import logging
 import warnings
 from collections.abc import Sequence
@@ -411,6 +412,8 @@ def test_a_column_of_sums_at_the_right_is_named(tmp_path: Path, caplog: pytest.L
     content = "a,b,c,Total\n" + "".join(f"{a},{b},{c},{a + b + c}\n" for a, b, c in rows)
     is_sum = "column 'Total' is the sum of the other columns and is used as a feature. Use drop=\"Total\" to exclude"
     assert any(is_sum in message for message in noticed(caplog, text(tmp_path, content)))
+    pd.read_csv(io.StringIO(content)).to_parquet(tmp_path / "a.parquet")
+    assert any(is_sum in message for message in noticed(caplog, tmp_path / "a.parquet"))
     others = text(tmp_path, content.replace("\n1.5,", "\n9.5,", 1))
     assert not any("is the sum" in message for message in noticed(caplog, others))
     assert dense(others)[0].shape == (8, 4)
