@@ -40,7 +40,8 @@ def test_files_of_other_years_are_one_field(tmp_path: Path, stream: bool) -> Non
 
 def test_samples_of_one_day_have_names_with_their_hours(tmp_path: Path) -> None:
     file, da = decade(tmp_path, 2001)
-    da.assign_coords(time=da.time[0].values + 6 * np.arange(12, dtype="timedelta64[h]")).to_netcdf(file, engine="h5netcdf")
+    times = da.time[0].values + 6 * np.arange(12, dtype="timedelta64[h]")
+    da.assign_coords(time=times).to_netcdf(file, engine="h5netcdf")
     samples = open_matrix(file)[1].samples
     assert samples is not None
     assert samples[:3].tolist() == ["2001-01-01T00", "2001-01-01T06", "2001-01-01T12"]
