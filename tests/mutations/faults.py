@@ -2219,10 +2219,9 @@ FAULTS = (
         "transforms/chains.py",
         "pairwise(each for each in known if not each.selects)",
         "pairwise(known)",
-        "transforms/test_transforms.py",
-        "transforms",
-        "scanpy",
+        "estimators/test_select.py",
         "estimators",
+        "transforms",
     ),
     fault(
         "the hours of samples of a NetCDF file",

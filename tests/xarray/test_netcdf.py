@@ -44,7 +44,7 @@ def test_samples_of_one_day_have_names_with_their_hours(tmp_path: Path) -> None:
     da.assign_coords(time=times).to_netcdf(file, engine="h5netcdf")
     samples = open_matrix(file)[1].samples
     assert samples is not None
-    assert samples[:3].tolist() == ["2001-01-01T00", "2001-01-01T06", "2001-01-01T12"]
+    assert samples[:3].tolist() == ["2001-01-01", "2001-01-01T06:00", "2001-01-01T12:00"]
 
 
 def test_files_on_other_cells_are_refused(tmp_path: Path) -> None:
