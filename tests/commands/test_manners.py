@@ -285,7 +285,6 @@ def test_sizes_are_told_in_units_that_people_use() -> None:
     assert beyond(1_000_400_000, 10**9) == "1.01 GB, more than the limit of 1 GB"
 
 
-@pytest.mark.long
 def test_an_error_of_the_system_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, X) -> None:
     def denied(*_: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", "X.npy")
@@ -295,6 +294,7 @@ def test_an_error_of_the_system_names_its_file(tmp_path: Path, monkeypatch: pyte
     assert refused("fit", tmp_path / "X.npy") == "Error: X.npy: Permission denied"
 
 
+@pytest.mark.long
 def test_whoever_reads_no_further_ends_the_command_as_cat_ends(tmp_path: Path) -> None:
     X = np.random.default_rng(0).standard_normal((20_000, 4))
     np.save(tmp_path / "X.npy", X)
