@@ -96,7 +96,7 @@ def test_an_older_model_file_tells_what_its_squares_lost() -> None:
 
 
 def test_an_older_model_in_single_precision_counts_the_rounding_of_its_values(tmp_path: Path) -> None:
-    pca = streamed([graded(0)], n_components=2)
+    pca = streamed([np.random.default_rng(6).standard_normal((40, 6)).astype(np.float32)], n_components=2)
     pca.singular_values_ = pca.singular_values_.astype(np.float32)
     pca.info_ = replace(pca.info_, solver="Streaming(ell=5)")
     pca.save(tmp_path / "older")
