@@ -222,6 +222,14 @@ def test_single_precision_sparse_products_are_made_in_double() -> None:
             assert A.costs.eps == EPS
 
 
+@pytest.mark.usefixtures("small_blocks")
+def test_blocks_of_single_precision_are_added_in_double() -> None:
+    D = np.ones((65, 48), np.float32)
+    D[0] = 2**24  # to which single precision cannot add 1
+    sums = ss.as_operator(D).rmatmat(np.ones((65, 1), np.float32))
+    assert np.array_equal(sums, np.full((48, 1), 2**24 + 64))
+
+
 def test_integers_past_the_reach_of_single_precision_are_exact() -> None:
     D = np.array([[2**31 - 1, 2**30 + 1], [3, 2**29 + 1], [5, 7]])
     for X in (D, D.astype(np.uint32), sparse.csr_array(D), D.astype(object), D.tolist(), pd.DataFrame(D)):

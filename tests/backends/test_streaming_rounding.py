@@ -1,5 +1,6 @@
 """Streams: what rounding did to the singular values is within the bounds, for columns and spectra of any grading."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,16 @@ def test_an_older_model_file_tells_what_its_squares_lost() -> None:
     assert older.info_.solver.startswith("Streaming(ell=")
     assert np.all(older.info_.value_errors > 0)
     assert older.info_.converged
+
+
+def test_an_older_model_in_single_precision_counts_the_rounding_of_its_values(tmp_path: Path) -> None:
+    pca = streamed([np.random.default_rng(6).standard_normal((40, 6)).astype(np.float32)], n_components=2)
+    pca.singular_values_ = pca.singular_values_.astype(np.float32)
+    pca.info_ = replace(pca.info_, solver="Streaming(ell=5)")
+    pca.save(tmp_path / "older")
+    with pytest.warns(UserWarning, match="not its stream"):
+        older = ss.load_model(tmp_path / "older")
+    assert np.all(older.info_.value_errors >= np.finfo(np.float32).eps)
 
 
 def merged(one: dict, other: dict, columns: int = 3) -> None:

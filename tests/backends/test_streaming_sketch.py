@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import shiftsvd as ss
 from shiftsvd.streaming import Scatter, SketchedScatter, Stream, WholeScatter, krylov, nystrom
@@ -72,6 +73,15 @@ def test_what_is_kept_lies_between_the_plain_sketch_and_the_matrix(order: str, r
     assert lowest(T - (vectors * values) @ vectors.T) >= -rounding
     some = stream.scatter.leading(5, np.zeros(60))
     assert np.isclose(some.values @ some.values + some.rest, np.trace(T))
+
+
+def test_the_slack_holds_the_rounding_of_every_batch_at_the_level_of_its_numbers() -> None:
+    D = np.random.default_rng(0).random((300, 60))
+    alone, both = (stream_of(sketch(), parts).scatter.slack for parts in ([1e3 * D], [1e3 * D, D]))
+    assert np.all(both >= alone)
+    far = np.where(np.arange(300)[:, None] > 0, D + 1e6, 0)  # products of sparse rows subtract the means from sums
+    slack = stream_of(sketch(), [csr_array(far)]).scatter.slack
+    assert np.all(slack >= 100 * EPS * (far**2).sum(axis=0))
 
 
 @pytest.mark.long

@@ -1,5 +1,6 @@
 """What the command says to people: the option that helps, columns by their names, sizes and broken files in words."""
 
+import errno
 import os
 import re
 import subprocess
@@ -282,6 +283,15 @@ def test_sizes_are_told_in_units_that_people_use() -> None:
     assert {size: shown_bytes(size) for size in sizes} == sizes
     assert shown_bytes(999_999) == "1,000 kB"
     assert beyond(1_000_400_000, 10**9) == "1.01 GB, more than the limit of 1 GB"
+
+
+def test_an_error_of_the_system_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, X) -> None:
+    def denied(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "X.npy")
+
+    np.save(tmp_path / "X.npy", X)
+    monkeypatch.setattr("shiftsvd.commands.fitting.opened", denied)
+    assert refused("fit", tmp_path / "X.npy") == "Error: X.npy: Permission denied"
 
 
 @pytest.mark.long

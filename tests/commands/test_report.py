@@ -311,6 +311,14 @@ def test_the_contributions_of_the_outermost_samples_are_shares_of_the_squared_sc
     assert re.search(rf"<td>sample 18</td><td>[^<]*</td><td>{100 * share:.2f} %</td>", found.source)
 
 
+def test_scores_of_a_decomposition_are_its_left_vectors_times_its_values(tmp_path: Path) -> None:
+    F = ss.svd(X, 2, shift="mean", rng=0)
+    told = re.compile(r"<td>sample \d+</td><td>[^<]*</td>")
+    shown, want = (told.findall(page(tmp_path, F, **scores).source) for scores in ({}, {"scores": F.U * F.S}))
+    assert shown == want
+    assert shown
+
+
 @pytest.mark.long
 @pytest.mark.figures
 def test_new_samples_are_drawn_over_those_of_the_fit(tmp_path: Path) -> None:

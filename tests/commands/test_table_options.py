@@ -1,5 +1,6 @@
 """What `open_matrix` makes of tables: how texts are written, and which columns are what."""
 
+import io
 import logging
 import warnings
 from collections.abc import Sequence
@@ -213,8 +214,8 @@ def test_classes_that_are_said_are_those_of_the_columns(tmp_path: Path) -> None:
 
 
 def test_whole_numbers_as_classes_are_in_the_order_of_numbers(tmp_path: Path) -> None:
-    _, names = dense(text(tmp_path, "a,s\n1,10\n2,9\n3,10\n"), one_hot="s")
-    assert names.features.tolist() == ["a", "s=9", "s=10"]
+    _, names = dense(text(tmp_path, "a,s\n1,10\n2,9\n3,-1\n4,-2\n"), one_hot="s")
+    assert names.features.tolist() == ["a", "s=-2", "s=-1", "s=9", "s=10"]
 
 
 def test_truth_values_are_classes_of_one_name_in_every_file(tmp_path: Path) -> None:
@@ -395,6 +396,10 @@ def test_a_last_row_that_is_the_sum_of_the_others_is_no_sample(
     assert dense(path)[0].shape == (21, 40)
 
 
+def test_a_table_may_begin_below_many_blank_lines(tmp_path: Path) -> None:
+    assert dense(text(tmp_path, "\n" * 300 + "a,b\n1,2\n3,4\n"))[0].tolist() == [[1, 2], [3, 4]]
+
+
 def test_rows_below_repeated_headers_have_their_numbers_in_the_file(tmp_path: Path) -> None:
     rows = [f"s{i},{i}.5,{i * i % 7}\n" for i in range(1, 9)]
     content = "id,a,b\n" + "".join(rows[:3]) + "id,a,b\n" + "".join(rows[3:5]) + "id,a,b\n" + "".join(rows[5:])
@@ -407,9 +412,13 @@ def test_a_column_of_sums_at_the_right_is_named(tmp_path: Path, caplog: pytest.L
     content = "a,b,c,Total\n" + "".join(f"{a},{b},{c},{a + b + c}\n" for a, b, c in rows)
     is_sum = "column 'Total' is the sum of the other columns and is used as a feature. Use drop=\"Total\" to exclude"
     assert any(is_sum in message for message in noticed(caplog, text(tmp_path, content)))
+    pd.read_csv(io.StringIO(content)).to_parquet(tmp_path / "a.parquet")
+    assert any(is_sum in message for message in noticed(caplog, tmp_path / "a.parquet"))
     others = text(tmp_path, content.replace("\n1.5,", "\n9.5,", 1))
     assert not any("is the sum" in message for message in noticed(caplog, others))
     assert dense(others)[0].shape == (8, 4)
+    copy = text(tmp_path, "a,Total\n" + "".join(f"{a},{a}\n" for a, *_ in rows))
+    assert not any("is the sum" in message for message in noticed(caplog, copy))
 
 
 def noticed(caplog: pytest.LogCaptureFixture, path: Path, **settings) -> list[str]:

@@ -202,10 +202,11 @@ def test_files_name_samples_and_variants(messy: Path, tmp_path: Path) -> None:
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
         return tmp_path / name
 
-    both, alone = file("both", "f0 p1 more", "f9 p27", "f1 nobody"), file("alone", "p3", "p4")
+    both, alone = file("both", "f0 p1 more", "f9 p27", "f1 nobody"), file("alone", "p3", "nobody", "p4")
     assert names(chosen(messy, keep=both))[1] == ["p1", "p27"]
     assert chosen(messy, keep=both).absent == {"keep": 1}
     assert names(chosen(messy, keep=alone))[1] == ["p3", "p4"]
+    assert chosen(messy, keep=alone).absent == {"keep": 1}
     assert names(chosen(messy, keep=file("head", "#FID\tIID", "f0\tp1")))[1] == ["p1"]
     assert names(chosen(messy, keep=file("short", "#IID", "p1", "p2"), remove=["p2"]))[1] == ["p1"]
     assert len(names(chosen(messy, remove=both))[1]) == 158

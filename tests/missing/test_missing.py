@@ -303,6 +303,8 @@ def test_what_cannot_be_is_refused(message, call):
 def test_operators_have_no_entries_to_be_missing():
     with pytest.raises(TypeError, match="an array in memory, a sparse matrix or a file"):
         gaps_of(ss.centered(np.eye(3)))
+    with pytest.raises(ValueError, match="unobserved=True requires a sparse matrix"):
+        gaps_of(DiskRows(Held(csr_array(np.eye(3)))), unobserved=True)
 
 
 def test_a_completion_that_ran_out_of_steps_says_so():

@@ -229,6 +229,13 @@ def test_scree_without_a_total_shows_the_squares() -> None:
         reconstruction_error(F)
 
 
+def test_values_at_the_level_of_rounding_do_not_stretch_a_logarithmic_axis() -> None:
+    graded = np.random.default_rng(2).standard_normal((40, 3)) * [1, 1e-2, 1e-6]
+    ax = drawn(scree(ss.PCA(3).fit(graded))).ax_
+    assert ax.get_yscale() == "log"
+    assert 1e-5 < ax.get_ylim()[0] < 1e-4
+
+
 def test_many_components_are_a_line() -> None:
     wide = np.random.default_rng(2).standard_normal((90, 60))
     assert len(drawn(scree(ss.PCA(n_components=50).fit(wide))).ax_.patches) == 0

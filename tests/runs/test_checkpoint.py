@@ -239,6 +239,12 @@ def test_where_the_file_system_has_no_locks_a_file_stands_for_one(
     assert not folder.exists()
 
 
+def test_a_read_inside_of_one_that_is_kept_is_not_kept_itself(tmp_path: Path) -> None:
+    with ss.checkpoint(tmp_path / "run"):
+        checkpoints.once("outer", (), lambda: checkpoints.once("inner", (), lambda: {"x": np.ones(1)}))
+        assert len(list((tmp_path / "run").glob("read-*.npz"))) == 1
+
+
 def test_a_full_disk_is_named_as_that_of_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "run"
 

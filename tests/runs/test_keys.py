@@ -14,7 +14,7 @@ from scipy import sparse
 import shiftsvd as ss
 from shiftsvd.backends import blocked
 from shiftsvd.backends.files import DiskRows
-from shiftsvd.backends.source import HeldRows
+from shiftsvd.backends.source import HeldRows, Multiplied
 from shiftsvd.io import open_matrix
 from shiftsvd.missing.gaps import FileGaps
 from shiftsvd.missing.opening import open_with_gaps
@@ -140,7 +140,8 @@ def test_what_is_held_of_a_stack_is_told_by_its_numbers() -> None:
     X = matrix()
     parts = [X, X[:, ::-1], sparse.csr_array(X), X[:, :6], X.astype(np.float32)]
     marks = [HeldRows(part, "X.csv").fingerprint for part in parts]
-    assert len({*marks, HeldRows(X, "X").H.fingerprint}) == len(parts) + 1
+    marks += [Multiplied(HeldRows(X, "X"), *powers).fingerprint for powers in ((1, 0), (0, 1), (0, np.arange(12)))]
+    assert len({*marks, HeldRows(X, "X").H.fingerprint}) == len(marks) + 1
     assert HeldRows(X.copy(), "elsewhere").fingerprint == marks[0]
 
 

@@ -72,6 +72,7 @@ def unpack(path: Path, kind: str) -> None:
     dtype = {"uint": "<u4", "float": "<f4", "double": "<f8"}[kind]
     put(path / "val", X.data.astype(dtype))
     put(path / "index", X.indices.astype("<u4"))
+    (path / "row_names").write_bytes((path / "row_names").read_bytes().removesuffix(b"\n"))  # a last line need not end
     (path / "version").write_text(f"unpacked-{kind}-matrix-v2\n")
 
 
@@ -182,7 +183,8 @@ LATER: dict[str, tuple[Any, str]] = {
 def test_values_are_counts_until_another_comes(case, tmp_path):
     values, kind = LATER[case]
     X = counts(1 if values.dtype == bool else 7).astype(values.dtype)
-    later = sparse.csr_array((values, [3, 9], [0, 2]), shape=(1, GENES))
+    with_zero = np.append(values, values.dtype.type(0))  # which is not stored
+    later = sparse.csr_array((with_zero, [3, 9, 15], [0, 3]), shape=(1, GENES))
     path = tmp_path / "a"
     bpcells.write(path, [X, later, X], (2 * CELLS + 1, GENES), Names())
     assert (path / "version").read_text() == f"packed-{kind}-matrix-v2\n"
@@ -190,6 +192,7 @@ def test_values_are_counts_until_another_comes(case, tmp_path):
     assert (path / "val_data").exists() == (kind == "uint")
     found = bpcells.read_folder(path, None, None).matrix.read(0, 2 * CELLS + 1)
     np.testing.assert_array_equal(found.toarray(), np.vstack([X.toarray(), later.toarray(), X.toarray()]))
+    assert found.nnz == 2 * X.nnz + len(values)
     assert bpcells.is_written(path)
 
 
@@ -298,6 +301,15 @@ def test_damage_is_named(case, tmp_path):
         open_matrix(path)
     assert str(found.value).startswith(str(path))
     assert "\n" not in str(found.value)
+
+
+def test_a_file_that_became_shorter_after_it_was_opened_is_named(tmp_path):
+    path = folder(tmp_path / "a.bpcells", counts())
+    unpack(path, "float")
+    source = bpcells.read_folder(path, None, None).matrix
+    os.truncate(path / "val", 20)
+    with pytest.raises(ValueError, match="val is truncated: it was changed after it was opened"):
+        source.read(0, CELLS)
 
 
 @pytest.mark.parametrize("what", ["link", "pipe"])

@@ -9,6 +9,7 @@ from scipy.linalg import eigvalsh_tridiagonal
 
 import shiftsvd as ss
 from shiftsvd.algebra.operator import Costs
+from shiftsvd.solvers.hermitian import HermitianLanczos
 from tests.support.matrices import Array, with_values
 from tests.support.operators import Counting
 from tests.support.sampling import in_turn
@@ -51,6 +52,12 @@ def test_no_fit_reads_more_than_max_passes_and_once(kind: Any, name: str, limit:
     if known.converged:
         exact = np.linalg.svd(X.astype(np.float64), compute_uv=False)[: len(F.S)]
         assert np.all(np.abs(F.S - exact) <= (known.value_errors + 1e-12) * F.S)
+
+
+def test_a_hermitian_basis_has_as_many_blocks_as_the_values_need() -> None:
+    A = ss.as_operator(np.diag(np.arange(60.0)))
+    found = HermitianLanczos(block_size=2, max_passes=1)(A, 5, np.random.default_rng(0))
+    assert (len(found.values), found.n_passes) == (5, 3)
 
 
 def test_single_data_go_over_to_double_even_when_the_basis_holds_everything() -> None:

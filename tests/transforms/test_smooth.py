@@ -13,6 +13,7 @@ from shiftsvd.result import Info
 from shiftsvd.solvers.base import widen_bounds
 from shiftsvd.transforms.chains import apply_all, learn_all
 from shiftsvd.transforms.smooth import SHARE, Smooth, chebyshev, interpolation
+from tests.support.matrices import EPS
 from tests.support.transformed import counts, deviance, pearson
 
 
@@ -41,6 +42,13 @@ def test_every_entry_is_as_accurate_as_was_asked_for(
     # The bound of each column, of rows that are there as often as they are.
     errors = S.errors(r, None)
     assert np.all(errors * (1 + 1e-9) + 1e-13 * size >= np.linalg.norm(E, axis=0))
+
+
+def test_rounding_errors_of_the_factor_of_columns_are_within_its_sizes() -> None:
+    S = Smooth("deviance", np.linspace(-20, 2, 500), np.ones(500), 1e6, 1e-12)
+    nodes, mix = S.basis
+    exact = interpolation(nodes, S.offsets).astype(np.longdouble) @ mix.astype(np.longdouble)
+    assert np.all(np.abs(S.right - exact) <= len(nodes) * EPS * S.right_sizes)
 
 
 def test_rows_of_larger_margins_than_those_of_the_training_are_as_accurate() -> None:

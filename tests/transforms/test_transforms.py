@@ -212,6 +212,13 @@ def test_without_room_for_a_copy_the_entries_are_changed_at_every_read() -> None
 A_LITTLE = 64  # bytes
 
 
+def test_a_file_counts_the_zeros_that_a_transformation_stores() -> None:
+    A = DiskRows(Given(sparse.csr_array(X)))
+    assert A.counts.sum() == np.count_nonzero(X)  # which the transformed matrix must not take over
+    B = learn_all((ss.PearsonResiduals(clip=2.0),), A, None, 0.0).B.unshifted()[0]
+    np.testing.assert_array_equal(B.counts, DiskRows(B.source).counts)  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("how", "data", "message"),
     [

@@ -29,6 +29,15 @@ def test_missing_values_without_an_anomaly_are_those_of_pca() -> None:
     np.testing.assert_allclose(eofs.mean_field, da.mean("time"), rtol=1e-12)
 
 
+def test_missing_values_are_counted_in_the_samples_that_all_fields_have() -> None:
+    da = with_gaps(monthly(), 0.2)
+    pair = {"a": da, "b": da.where(da.time != da.time[5])}
+    with pytest.warns(UserWarning, match="95 of 96 samples along time have values in all fields"):
+        counted = joint(pair, 2, missing="mean", rng=0).attrs
+    want = np.isnan(in_columns(da)[np.arange(MONTHS) != 5]).sum()
+    assert counted["n_missing_a"] == counted["n_missing_b"] == want
+
+
 @pytest.mark.parametrize("share", [0.2, 0.6])
 def test_a_model_of_the_gaps_finds_the_field_beneath_them(share: float) -> None:
     whole = monthly()

@@ -38,6 +38,15 @@ def test_files_of_other_years_are_one_field(tmp_path: Path, stream: bool) -> Non
     assert names.features[[0, 5]].tolist() == ["lat=60.0 lon=0.0", "lat=0.0 lon=90.0"]
 
 
+def test_samples_of_one_day_have_names_with_their_hours(tmp_path: Path) -> None:
+    file, da = decade(tmp_path, 2001)
+    times = da.time[0].values + 6 * np.arange(12, dtype="timedelta64[h]")
+    da.assign_coords(time=times).to_netcdf(file, engine="h5netcdf")
+    samples = open_matrix(file)[1].samples
+    assert samples is not None
+    assert samples[:3].tolist() == ["2001-01-01", "2001-01-01T06:00", "2001-01-01T12:00"]
+
+
 def test_files_on_other_cells_are_refused(tmp_path: Path) -> None:
     first, a = decade(tmp_path, 2001)
     a.assign_coords(lat=[61.0, 0.0, -60.0]).to_netcdf(tmp_path / "b.nc", engine="h5netcdf")

@@ -56,7 +56,7 @@ RESULTS: Final = (
 # Attributes of packed numbers in the CF conventions.
 _PACKED: Final = ("scale_factor", "add_offset", "_FillValue", "missing_value")
 # Attributes that describe the stored numbers, not the field.
-_OF_NUMBERS: Final = (*_PACKED, "valid_range", "valid_min", "valid_max", "actual_range", "_Unsigned", "dtype")
+_OF_NUMBERS: Final = ("valid_range", "valid_min", "valid_max", "actual_range", "_Unsigned", "dtype")
 MAX_CHUNK: Final = 2**30  # largest chunk in bytes to recommend
 LEAST_TOLD: Final = 2**27  # bytes of a lazy field from which on slow chunks cause a notice
 # Entries in a block of a product or a difference: 8 MiB in double precision.

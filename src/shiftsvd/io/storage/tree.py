@@ -290,8 +290,7 @@ def read_hdf5(path: Path, key: str | None, memory_limit: int | str | None) -> Op
     with opened_tree(path, memory_limit) as tree:
         key = (key or tree.only_matrix()).strip("/")
         source, by_columns = tree.matrix(key)
-        sizes = source.shape[::-1] if by_columns else source.shape
-        rows, columns = (_scale(tree, tree.root[key], axis, size) for axis, size in enumerate(sizes))
+        rows, columns = (_scale(tree, tree.root[key], axis, size) for axis, size in enumerate(source.shape))
         return Opened(source, rows, columns, transposed=by_columns)
 
 
