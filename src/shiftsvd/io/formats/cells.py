@@ -91,7 +91,8 @@ def _number(cell: str, decimal: str) -> Number | None:
 
 def values_of(marks: Iterable[str], decimal: str = ".") -> list[float]:
     """Return the numbers among marks of missing values; they stand for all cells of equal value."""
-    found = [number(mark, decimal) or number(mark, OTHER[decimal]) for mark in marks]
+    # With this decimal mark only: "1.5" among numbers such as 1,5 stands for cells with this text, not for 1,5.
+    found = (number(mark, decimal) for mark in marks)
     return [each.value for each in found if each and not each.unit and not each.limit]
 
 
