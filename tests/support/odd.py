@@ -682,11 +682,12 @@ def read(path: Path, options: Sequence[str]) -> tuple[Right | None, str]:
         return None, result.stderr
     command = main.get_command(None, "fit")  # type: ignore[arg-type]
     given = command.make_context("fit", [*words, *label]).params
-    settings = Settings.of(given).changed(labelled=bool(given.get("label_column")))
+    settings = Settings.of(given).changed(labelled=given.get("label_column") is not None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         opened = read_files([path], None, settings.choices)
-    X = np.asarray(opened.matrix, float)
+    source = opened.matrix
+    X = np.asarray(source if isinstance(source, np.ndarray) else source.read(0, source.shape[0]), float)
     names = [str(j + 1) for j in range(X.shape[1])] if opened.columns is None else opened.columns.tolist()
     return [(name, X[:, j].tolist()) for j, name in enumerate(names) if "=" not in name], result.stderr
 

@@ -22,7 +22,11 @@ NO_CLASS: Final = ("", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A", "NULL",
 _GAPS: Final = frozenset(GAPS)
 
 _MONEY: Final = {"US$": "$", "USD": "$", "EUR": "€", "Euro": "€", "GBP": "£", "JPY": "¥", "R$": "R$"} | {
-    sign: sign for sign in ("$", "€", "£", "¥", "₹", "CHF", "SEK", "NOK", "DKK", "PLN", "kr", "zł")
+    sign: sign
+    for sign in (
+        *("$", "€", "£", "¥", "₹", "₩", "₽", "₺", "₪", "₴", "CHF", "SEK", "NOK", "DKK", "PLN", "CZK", "HUF", "CNY", "RUB"),
+        *("kr", "zł", "Kč", "Ft", "円", "元", "원"),
+    )
 }
 _UNITS: Final = frozenset(
     (
@@ -34,10 +38,13 @@ _UNITS: Final = frozenset(
         *("bpm", "kB", "MB", "GB"),
     )
 )
-_SPACED: Final = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:[ '\u00a0\u2009\u202f\u2019]\d{3})+(?![\d ])")
+_SPACED: Final = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:[ '`\u00a0\u2009\u202f\u2019]\d{3})+(?![\d ])")
+_HIDDEN: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060\ufeff]")  # characters without width
+_AS_TEXT: Final = re.compile(r"""=?"(.*)"|['=](.*)""")  # ="12.5" and '12.5 of spreadsheets
+_SIGN: Final = r"[+\-\u2010-\u2013\u2212]"  # also hyphens and the en dash, which publishers write for minus
 _CELL: Final = re.compile(
-    rf"(?P<limit>[<>≤≥]=?)?\s*(?P<open>\()?(?P<sign>[+\-\u2212])?\s*"
-    rf"(?P<money>{'|'.join(map(re.escape, sorted(_MONEY, key=len, reverse=True)))})?\s*(?P<inner>[+\-\u2212])?"
+    rf"(?P<limit>[<>≤≥]=?)?\s*(?P<open>\()?(?P<sign>{_SIGN})?\s*"
+    rf"(?P<money>{'|'.join(map(re.escape, sorted(_MONEY, key=len, reverse=True)))})?\s*(?P<inner>{_SIGN})?"
     r"(?P<digits>\d[\d.,]*|[.,]\d+)(?P<exponent>[eE][+\-\u2212]?\d{1,3}|[dD][+-]\d{1,3})?(?P<behind>[-\u2212])?"
     r"(?P<blank>[\s\u00a0\u202f]*)(?P<unit>[^\d\s<>()=+\-][^()]{0,15}?)?(?P<close>\))?",
     re.ASCII,
@@ -75,6 +82,8 @@ def number(cell: str, decimal: str = ".") -> Number | None:
 
 @lru_cache(1 << 16)
 def _number(cell: str, decimal: str) -> Number | None:
+    cell = _HIDDEN.sub("", cell).strip()
+    cell = next(filter(None, found.groups()), cell) if (found := _AS_TEXT.fullmatch(cell)) else cell
     found = _CELL.fullmatch(_SPACED.sub(lambda group: re.sub(r"\D", "", group[0]), cell))
     if found is None:
         return Number(float(cell)) if _INFINITE.fullmatch(cell) else None

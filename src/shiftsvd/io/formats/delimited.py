@@ -208,7 +208,7 @@ class Rows:
             return
         if self._summary:
             what, label, begin = self._summary
-            looks = f"the last row, {label!r}, holds the rounded {what} of the others and is used as a sample."
+            looks = f"the last row, {label!r}, holds the {what} of the others and is used as a sample."
             yield Finding(looks, self._skip([begin]), is_error=False)
         keep = Setting("keep_total", True), " to use all rows as samples"
         if 0 < len(self._totals) <= max(1, self.n_rows // 2):
@@ -359,7 +359,8 @@ class Rows:
             totals = rows_of_totals(column, seen, is_first=is_first, is_end=is_end, possible=maybe)
             for found, rows in ((totals, self._totals), (maybe, self._maybe)):
                 for i, label in found.items():
-                    cells = [shown(_stored(column[i].as_py())) for column in map(batch.column, range(j + 1))]
+                    shown_to = j + 1 if label else batch.num_columns
+                    cells = [shown(_stored(column[i].as_py())) for column in map(batch.column, range(shown_to))]
                     rows.setdefault(first + i, (label, self._beginning(cells).lstrip()))
 
     def _beginning(self, cells: Sequence[str | float]) -> str:
@@ -380,9 +381,10 @@ class Rows:
         if total and total not in [label for label, _ in self._totals.values()]:
             self.total = f"{total!r}"
         elif not self._is_typed and self.n_rows >= _ADDENDS:
-            found = [_value(cells[j], self.head.decimals[j]) for j in self.form.numeric if cells[j] != ""]
-            if len(found) == len(self.form.numeric) and None not in found:
-                self._compare(np.array(found, np.float64), cells, place)
+            at = [j for j in self.form.numeric if cells[j] != ""]
+            found = [_value(cells[j], self.head.decimals[j]) for j in at]
+            if at and None not in found:
+                self._compare(np.array(found, np.float64), at, cells, place)
         return bool(self.total)
 
     def _refuse_note(self, cells: Sequence[str | float], i: int) -> None:
@@ -399,19 +401,23 @@ class Rows:
             elif (tally := self.tallies.get(j)) and tally.forget(cell):
                 self._add_ragged(row, 1, begin)
 
-    def _compare(self, values: npt.NDArray[np.float64], cells: Sequence[str | float], place: int) -> None:
-        """Remove a last row that is exactly the sum of the others. Name one that is their sum or mean as rounded."""
-        of, at, label = self.numbers, self.form.numeric, str(cells[place])
-        many = (of.counts[at] >= _ADDENDS) & (of.sums[at] != 0)
-        if np.sum(many) < 2:
-            return
-        if np.all(np.abs(values - of.sums[at]) <= 1e-9 * of.sizes[at]):
+    def _compare(
+        self, values: npt.NDArray[np.float64], at: Sequence[int], cells: Sequence[str | float], place: int
+    ) -> None:
+        """Remove a last row that is the sum of the others. Name one with their rounded sums or means, or their count."""
+        of, label = self.numbers, str(cells[place])
+        many = np.sum((of.counts[at] >= _ADDENDS) & (of.sums[at] != 0))
+        are_sums = bool(np.all(np.abs(values - of.sums[at]) <= 1e-9 * of.sizes[at]))
+        if are_sums and many > 1:
             self.total = f"{label!r}, the sum of the others," if number(label) is None else "of sums"
-        elif place not in self.form.numeric:
-            steps = np.array([_last_place(str(cells[j])) for j in self.form.numeric])
-            for what, wanted in (("sums", of.sums[at]), ("means", of.sums[at] / np.maximum(of.n_numbers[at], 1))):
-                if np.all(np.abs(values - wanted) <= 0.5000001 * steps):
-                    self._summary = what, label, self._beginning(cells[: place + 1])
+        elif many and place not in self.form.numeric and (len(at) > 1 or len(at) < len(self.form.numeric)):
+            steps = np.array([_last_place(str(cells[j])) for j in at])
+            means = of.sums[at] / np.maximum(of.n_numbers[at], 1)
+            wanted = {"rounded sums": of.sums[at], "rounded means": means} if many > 1 else {}
+            found = [what for what, each in wanted.items() if np.all(np.abs(values - each) <= 0.5000001 * steps)]
+            found += ["sum"] * are_sums + ["number"] * bool(np.all(values == of.n_numbers[at]))
+            if found:
+                self._summary = found[0], label, self._beginning(cells[: place + 1])
 
     def _add_right_sum(self, numbers: npt.NDArray[np.float64]) -> None:
         if self._is_right_sum:

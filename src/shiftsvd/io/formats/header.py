@@ -80,7 +80,7 @@ def head_of(
     cells = [_unquoted(cell.strip()) for cell in first.cells]
     # A first line of numbers is a row, except 0, 1, 2, ...: pandas writes these as names.
     is_row = all(map(_is_header_number, cells)) and cells != [str(j) for j in range(len(cells))]
-    if is_row or (key == "triplets" and _is_header_number(cells[min(2, len(cells) - 1)])):
+    if is_row or _is_sample(cells, others) or (key == "triplets" and _is_header_number(cells[min(2, len(cells) - 1)])):
         return _headed(source, key, choices, None, records, above)
     if not others:
         texts = " For texts, use shiftsvd.LSA in Python." if path.suffix == ".txt" else ""
@@ -91,6 +91,17 @@ def head_of(
     longer = more == 1 and not trailing and any(map(any_number, others[0].cells))
     names = [*cells, *[""] * more] if trailing else ["", *cells] if longer else cells
     return _headed(source, key, choices, names, others, first, short=longer)
+
+
+def _is_sample(cells: Sequence[str], rows: Sequence[TextRow]) -> bool:
+    """Return True for a first line such as p1, 12.5, 3 above p2, 7.25, 5, or with numbers unlike those of a header."""
+    name, *others = cells
+    if not (others and rows and all(map(_is_header_number, others))) or is_gap(name):
+        return False
+    forms = [re.sub(r"\d+", "0", each.cells[0].strip()) for each in rows]
+    values = [found.value for found in map(number, others) if found]
+    is_unlike = any(value % 1 for value in values) and values != sorted(set(values))
+    return is_unlike or ("0" in forms[0] and {*forms, re.sub(r"\d+", "0", name)} == {forms[0]})
 
 
 def _are_padded(rows: Sequence[TextRow], width: int) -> bool:
@@ -256,7 +267,10 @@ def _refuse_lines_above(records: Sequence[TextRow]) -> None:
         begin = 0  # R writes no name for the column of row names, and other programs delimiters at the end of rows
     region = [row.cells for row in records[begin:] if len(row.cells) == width]
     numeric = [j for j in range(width) if _is_numeric([row[j] for row in region[len(region) // 2 :]])]
-    above = list(takewhile(lambda row: 2 * sum(any_number(row[j]) for j in numeric) < len(numeric), region[:_ABOVE]))
+    counts = [sum(any_number(row[j]) for j in numeric) for row in region[:_ABOVE]]
+    if len(counts) > 2 and not counts[1]:
+        counts[0] = 0  # names that are numbers, such as years, above names, labels or units
+    above = region[: len(list(takewhile(lambda count: 2 * count < len(numeric), counts)))]
     if not numeric or len(above) == len(region) or len(records[begin].cells) < width:
         above = above[:1]
     named = [[row[j].strip() for j in numeric] for row in above]

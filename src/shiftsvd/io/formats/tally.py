@@ -58,14 +58,18 @@ _DATE: Final = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?"
     r"|\d{1,2}[- ]?[A-Za-z]{3,9}\.?[- ,]*\d{2,4}|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
 )
+# Units that change a number, and the other cells if these have none.
+_FACTORS: Final = dict.fromkeys("%‰", "none and may be shares") | dict.fromkeys("KM", "none and may be whole numbers")
 _CODES = 1e11  # whole numbers above are codes, such as those in bars
 _DAY: Final = re.compile(
     r"(.*[_\W])?(day|date|datum|tag|fecha|jour|data|giorno|time|timestamp|zeit|epoch|hora|heure|ora)([_\W].*)?",
     re.IGNORECASE,
 )
+_YEAR: Final = re.compile(r"(.*[_\W])?(years?|yr|jahr|ann[ée]e|año|anno|ano|rok|år)([_\W].*)?", re.IGNORECASE)
 _CLASS: Final = re.compile(
     r"(.*[_\W])?(class|classes|label|labels|target|cluster|group|species|outcome|y)", re.IGNORECASE
 )
+_SERIALS: Final = ((20_000, 60_000), (9e8, 3e9))  # days of spreadsheets, and seconds since 1970
 Kind = Literal["measurement", "identifier", "label", "date", "constant", "text"]
 
 
@@ -426,7 +430,7 @@ class Tally:
 
     @property
     def is_identifier(self) -> bool:
-        if self._are_serials and _DAY.fullmatch(self.name.strip()):
+        if self._are_within(_SERIALS) and _DAY.fullmatch(self.name.strip()):
             return self.n_numbers > 1
         if self.n_rows < 2 or not self.whole or self.n_missing or not self.n_numbers:
             return self.coded
@@ -434,13 +438,14 @@ class Tally:
             return True
         if says_identifiers(self.name):
             return not self.repeats
+        if self._are_within([(1500, 2101)]) and _YEAR.fullmatch(self.name.strip()):
+            return True
         return (self.n_rows >= _RUN and bool(self.of.consecutive[self.place])) or (
             self.n_rows >= _SHUFFLED and self.of.is_permutation(self.place)
         )
 
-    @property
-    def _are_serials(self) -> bool:  # days of spreadsheets, and seconds since 1970
-        return any(low < self.low and self.high < high for low, high in ((20_000, 60_000), (9e8, 3e9)))
+    def _are_within(self, ranges: Iterable[tuple[float, float]]) -> bool:
+        return any(low < self.low and self.high < high for low, high in ranges)
 
     @property
     def is_class(self) -> bool:
@@ -503,14 +508,14 @@ class Tally:
     def _of_units(self, column: str) -> Iterator[Finding]:
         unit, header = self.unit(), self.header_unit
         n_plain = self.n_numbers - sum(each.count for each in self.units.values())
-        is_share = unit in ("%", "‰") and n_plain > 0 and header != unit
-        wrong = [name for name in self.units if name != unit or is_share or (header and name != header)]
+        is_factor = unit in _FACTORS and n_plain > 0 and header != unit
+        wrong = [name for name in self.units if name != unit or is_factor or (header and name != header)]
         if not wrong:
             n = self.units[unit].count
             removed = f"{column}: {plural(n, 'cell')} with the unit {unit!r}, such as {self.units[unit]}"
             yield Finding(f"{removed}, {are(n)} read as plain numbers.", columns=(self.name,), is_error=False)
             return
-        others = f"other cells have {header or unit!r}" if not is_share else "other cells have none and may be shares"
+        others = f"other cells have {_FACTORS[unit] if is_factor else repr(header or unit)}"
         shown, n = few((self.units[name] for name in wrong), 2), sum(self.units[name].count for name in wrong)
         text = f"{column} has {plural(n, 'cell')} in another unit: {shown}; {others}."
         yield Finding(text, self._missing_or_drop(self._cells_of(wrong)), (self.name,))
@@ -577,4 +582,4 @@ def are_dates(values: Any) -> Any:
 
 
 def has_suspect_name(name: str) -> bool:
-    return says_identifiers(name) or _CLASS.fullmatch(name.strip()) is not None
+    return says_identifiers(name) or any(each.fullmatch(name.strip()) for each in (_CLASS, _YEAR))
