@@ -89,8 +89,17 @@ def head_of(
     more = len(others[0].cells) - len(cells)
     trailing = more > 0 and _are_padded(others, len(cells))
     longer = more == 1 and not trailing and any(map(any_number, others[0].cells))
+    if longer and len(cells) == 1 and not _are_counted(others):
+        two = "the header has one name, but the rows have two cells. If their commas are decimal marks, use "
+        raise Refused(two, Setting("sep", ";"), ". If their first cells are row names, add a name for these.")
     names = [*cells, *[""] * more] if trailing else ["", *cells] if longer else cells
     return _headed(source, key, choices, names, others, first, short=longer)
+
+
+def _are_counted(rows: Sequence[TextRow]) -> bool:
+    """Return True for row names such as those of R: texts, or 1, 2, 3."""
+    first = [row.cells[0].strip() for row in rows]
+    return not all(map(any_number, first)) or first == [str(i + 1) for i in range(len(first))]
 
 
 def _is_sample(cells: Sequence[str], rows: Sequence[TextRow]) -> bool:

@@ -54,6 +54,7 @@ _HUNDRED, _THOUSAND = 99, 1000  # whole numbers among which 1.234 may be a large
 _MANY = 100  # odd cells from which those alike are parsed together
 _BELOW: Final = (-99.0, -999.0, -9999.0, -99999.0)  # numbers that stand for missing values where none is negative
 _ABOVE: Final = (99.0, 999.0, 9999.0, 99999.0, 999999.0)  # and where the others are much smaller
+_SENTINELS: Final = (*_BELOW, *_ABOVE, -np.inf, np.inf)
 _DATE: Final = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?"
     r"|\d{1,2}[- ]?[A-Za-z]{3,9}\.?[- ,]*\d{2,4}|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
@@ -157,7 +158,7 @@ class Numbers:
         there = ~np.isnan(values)
         self.n_numbers += there.sum(0)
         ends = np.fmin.reduce(values), np.fmax.reduce(values)
-        codes = {(int(j), float(end[j])) for end in ends for j in np.flatnonzero(np.isin(end, (*_BELOW, *_ABOVE)))}
+        codes = {(int(j), float(end[j])) for end in ends for j in np.flatnonzero(np.isin(end, _SENTINELS))}
         if codes:
             values = values.copy()
             for j, code in sorted(codes):
@@ -541,7 +542,7 @@ class Tally:
     def warnings(self) -> Iterator[Finding]:
         others = max(abs(self.low), abs(self.high)) if self.low <= self.high else None
         for value, seen in self.sentinels.items():
-            if others is None or not (self.low >= 0 if value < 0 else value > 3 * others):
+            if others is None or not (np.isinf(value) or (self.low >= 0 if value < 0 else value > 3 * others)):
                 continue
             ends = f"all others are from {self.low:g} to {self.high:g}"
             text = f"column {self.name!r} has {seen}, and {ends}."
