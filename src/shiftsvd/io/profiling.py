@@ -25,7 +25,14 @@ from shiftsvd.io.spooling import rereadable
 Use = Literal["feature", "row names", "categories", "excluded"]
 APART: Final = 100  # advise --scale from this ratio of the largest to the smallest standard deviation
 _NAMES: Final = 3  # names of rows that are kept
-_OF_ROWS: Final = ("sep", "skip", "comment", "encoding", "decimal", "thousands")  # settings with which rows are read again
+_OF_ROWS: Final = (
+    "sep",
+    "skip",
+    "comment",
+    "encoding",
+    "decimal",
+    "thousands",
+)  # settings with which rows are read again
 
 
 @dataclass(frozen=True)

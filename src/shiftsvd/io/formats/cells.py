@@ -24,7 +24,27 @@ _GAPS: Final = frozenset(GAPS)
 _MONEY: Final = {"US$": "$", "USD": "$", "EUR": "€", "Euro": "€", "GBP": "£", "JPY": "¥", "R$": "R$"} | {
     sign: sign
     for sign in (
-        *("$", "€", "£", "¥", "₹", "₩", "₽", "₺", "₪", "₴", "CHF", "SEK", "NOK", "DKK", "PLN", "CZK", "HUF", "CNY", "RUB"),
+        *(
+            "$",
+            "€",
+            "£",
+            "¥",
+            "₹",
+            "₩",
+            "₽",
+            "₺",
+            "₪",
+            "₴",
+            "CHF",
+            "SEK",
+            "NOK",
+            "DKK",
+            "PLN",
+            "CZK",
+            "HUF",
+            "CNY",
+            "RUB",
+        ),
         *("kr", "zł", "Kč", "Ft", "円", "元", "원"),
     )
 }
@@ -58,6 +78,9 @@ _PLAIN: Final = {
 OTHER: Final = {".": ",", ",": "."}  # decimal marks
 _USUAL: Final = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 _LONGEST: Final = 60  # characters of a number with its unit
+
+
+Mask = npt.NDArray[np.bool_]
 
 
 class Number(NamedTuple):
@@ -243,8 +266,8 @@ def _values(texts: Any, decimal: str) -> npt.NDArray[np.float64] | None:
         return None
 
 
-def numbers_like(cell: str, texts: Any, decimal: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Return the numbers among texts that have the unit of `cell` in the same place, and a mask of these texts."""
+def numbers_like(cell: str, texts: Any, decimal: str) -> tuple[npt.NDArray[np.float64], Mask, Mask]:
+    """Return the numbers among texts with the unit of `cell` in the same place, and masks of these and of unclear ones."""
     pc = optional("pyarrow.compute", "parquet")
     found = _CELL.fullmatch(cell)
     before, after = ("", "") if found is None else (found["money"] or "", (found["unit"] or "").strip())
@@ -252,14 +275,13 @@ def numbers_like(cell: str, texts: Any, decimal: str) -> tuple[npt.NDArray[np.fl
     bare = nulled(texts, pc.invert(has_unit))
     bare = pc.replace_substring_regex(bare, rf"^{re.escape(before)}\s*|\s*{re.escape(after)}$", "")
     other = re.escape(OTHER[decimal])  # separates thousands in 1,234.5 and in 1,234,567
-    is_grouped = pc.match_substring_regex(
-        bare, rf"^{_WHOLE}({other}\d{{3}})+{re.escape(decimal)}\d*$|^{_WHOLE}({other}\d{{3}}){{2,}}$"
-    )
+    is_grouped = pc.match_substring_regex(bare, rf"^{_WHOLE}({other}\d{{3}})+({re.escape(decimal)}\d*)?$")
+    is_unclear = pc.match_substring_regex(bare, rf"^{_WHOLE}{other}\d{{3}}$")
     bare = pc.if_else(is_grouped, pc.replace_substring(bare, OTHER[decimal], ""), bare)
     is_plain = pc.match_substring_regex(bare, _PLAIN[decimal])
     values = _values(nulled(bare, pc.invert(is_plain)), decimal)
-    mask = as_numpy(is_plain)
-    return (np.full(len(texts), np.nan), mask & False) if values is None else (values, mask)
+    mask = as_numpy(is_plain) & (values is not None)
+    return np.full(len(texts), np.nan) if values is None else values, mask, mask & as_numpy(is_unclear)
 
 
 def has_leading_zeros(texts: Any) -> bool:

@@ -105,7 +105,7 @@ def _are_counted(rows: Sequence[TextRow]) -> bool:
 def _is_sample(cells: Sequence[str], rows: Sequence[TextRow]) -> bool:
     """Return True for a first line such as p1, 12.5, 3 above p2, 7.25, 5, or with numbers unlike those of a header."""
     name, *others = cells
-    if not (others and rows and all(map(_is_header_number, others))) or is_gap(name):
+    if not (others and rows and all(map(_is_header_number, others))) or is_gap(name) or any_number(name):
         return False
     forms = [re.sub(r"\d+", "0", each.cells[0].strip()) for each in rows]
     values = [found.value for found in map(number, others) if found]
@@ -133,7 +133,7 @@ def _headed(
     cut = [row.notation for row in rows if len(row.cells) == width and any(map(str.strip, row.cells))]
     if not choices.keep_total:
         cut = [cells for cells in cut if not is_total(cells)] or cut
-    decimals, proven = _decimals(list(zip(*cut, strict=True)) or [()] * width, choices, called)
+    decimals, proven = _decimals(list(zip(*cut, strict=True)) or [()] * width, called, choices)
     where = positions(called, key)
     schema = source.schema if isinstance(source, Stored) else None
     form = Layout(None, [where[2]]) if where else layout_of(called, cut, short, decimals, choices, schema)
@@ -310,24 +310,23 @@ def _is_numeric(cells: Sequence[str]) -> bool:
 
 
 def _decimals(
-    columns: Sequence[Sequence[str]], choices: Choices, names: Sequence[str] = ()
+    columns: Sequence[Sequence[str]], names: Sequence[str], choices: Choices
 ) -> tuple[list[str], frozenset[str]]:
     """Return the decimal mark of each column: the given one, that which its cells prove, or that of fit or others."""
     given = choices.decimal or OTHER.get(choices.thousands or "")
     if given is not None:
         return [given] * len(columns), frozenset(given)
-    own = [_proofs(cells) for cells in columns]
-    first = [max(found, key=lambda mark: found[mark]) for found in own if found]
-    usual = max(".,", key=first.count)
-    known = choices.decimals
-    of_fit = next(iter(known.values())) if len({*known.values()}) == 1 else usual  # also of columns with other names
-    learned = [known.get(name, of_fit) if known else "" for name in names or map(str, columns)]
-    others = [mark if mark and (not first or mark in first) else usual for mark in learned]
-    found = [max(each, key=lambda mark: each[mark]) if each else mark for each, mark in zip(own, others, strict=True)]
-    return found, frozenset(first or filter(None, learned))
+    own = list(map(_proven, columns))
+    proven = list(filter(None, own))
+    usual, marks = max(".,", key=proven.count), set(choices.decimals.values())
+    learned = [choices.decimals.get(name, min(marks) if len(marks) == 1 else usual) for name in names]
+    others = [mark if mark in (proven or ".,") else usual for mark in learned]
+    found = [mark or other for mark, other in zip(own, others, strict=True)]
+    return found, frozenset(proven or (learned if marks else ()))
 
 
-def _proofs(cells: Sequence[str]) -> Counter[str]:
+def _proven(cells: Sequence[str]) -> str:
+    """Return the decimal mark of most cells that can be read with one mark only, or "" if there are none."""
     found = Counter[str]()
     for cell in cells:
         if "." in cell or "," in cell:
@@ -335,4 +334,4 @@ def _proofs(cells: Sequence[str]) -> Counter[str]:
             found.update(read if len(read) == 1 else ())
             if found.total() == _ENOUGH:
                 break
-    return found
+    return max(found, key=lambda mark: found[mark], default="")

@@ -271,7 +271,7 @@ class Tally:
         if not self.proven:
             self.proven, unclear = proves(found.texts, self.decimal)
             for i in unclear[:_ROWS] if self.stores else ():
-                self._add_unclear(found.texts[int(i)].as_py(), first + int(i))
+                self._add_unclear(found.texts[int(i)].as_py(), [first + int(i)])
             self._add_grouped(found, unclear, first)
         if not self.n_rows:
             self.coded = has_leading_zeros(found.texts[:_SAMPLE])
@@ -281,16 +281,19 @@ class Tally:
         return found.values
 
     def _unlike(self, found: Cells, first: int) -> npt.NDArray[np.intp]:
-        """Parse cells that are written like the first odd one together; return the others."""
+        """Parse cells that are written like the first number among odd ones together; return the others."""
         odd = found.odd
         if len(odd) < _MANY:
             return odd
         texts = found.texts.take(arrow(odd))
-        like = number(cell := texts[0].as_py(), self.decimal)
-        if like is None or like.limit or like.unclear:
+        read = ((cell, number(cell, self.decimal)) for cell in texts[:_MANY].to_pylist())
+        cell, like = next(((cell, one) for cell, one in read if one and not one.limit), ("", None))
+        if like is None:
             return odd
-        values, alike = numbers_like(cell, texts, self.decimal)
+        values, alike, unclear = numbers_like(cell, texts, self.decimal)
         found.values[odd[alike]] = values[alike]
+        if len(places := np.flatnonzero(unclear)):
+            self._add_unclear(texts[int(places[0])].as_py(), first + odd[places], len(places))
         if like.unit and np.any(alike):
             seen = self.units.setdefault(like.unit, Seen(cell))
             seen.add(int(alike.sum()), (first + odd[alike][:_ROWS]).tolist())
@@ -326,12 +329,12 @@ class Tally:
         if found.unit:
             self.units.setdefault(found.unit, Seen(cell)).add(1, (row,), cell)
         if found.unclear:
-            self._add_unclear(cell, row)
+            self._add_unclear(cell, [row])
         return found.value
 
-    def _add_unclear(self, cell: str, row: int) -> None:
+    def _add_unclear(self, cell: str, rows: Iterable[int], count: int = 1) -> None:
         self.unclear = self.unclear or Seen(cell)
-        self.unclear.add(1, (row,))
+        self.unclear.add(count, map(int, rows))
 
     def _add_grouped(self, found: Cells, unclear: npt.NDArray[np.intp], first: int) -> None:
         sizes = np.abs(np.delete(found.values, unclear))

@@ -25,7 +25,9 @@ _STATISTICS = (
     r"desviaci[oó]n (?:est[aá]ndar|t[ií]pica)|deviazione standard|variances?|varianz|n\s*=\s*\d+|m[eé]dia geral|"
     r"[sś]rednia|pr[uů]m[eě]r|medelv[aä]rde|gennemsnit|gjennomsnitt|keskiarvo|ortalama|среднее|平均|평균"
 )
-_BRIEF = r"\*+|%|Σ|mittel|ø|mw|n|sd|s\.d\.|std\.?|se|sem|cv|min\.?|max\.?|m[ií]n\.?|m[aá]x\.?|count|stabw\.?|media|anzahl"
+_BRIEF = (
+    r"\*+|%|Σ|mittel|ø|mw|n|sd|s\.d\.|std\.?|se|sem|cv|min\.?|max\.?|m[ií]n\.?|m[aá]x\.?|count|stabw\.?|media|anzahl"
+)
 _SUM: Final = re.compile(rf"\W*{_SUMS}\W*", re.IGNORECASE)
 _STATISTIC: Final = re.compile(rf"\W*(?:{_STATISTICS})\W*", re.IGNORECASE)
 _SHORT: Final = re.compile(rf"\W*(?:{_BRIEF})\W*", re.IGNORECASE)
@@ -76,7 +78,9 @@ def rows_of_totals(
     totals = {i for i, label in found.items() if _is_sum(label, groups)}
     others = {i: label for i, label in found.items() if i not in totals}
     if possible is not None:
-        possible.update({i: label for i, label in others.items() if _OF_GROUP.fullmatch(label) or _SIGNS.fullmatch(label)})
+        possible.update(
+            {i: label for i, label in others.items() if _OF_GROUP.fullmatch(label) or _SIGNS.fullmatch(label)}
+        )
     statistics = [i for i, label in others.items() if _STATISTIC.fullmatch(label)]
     totals.update(statistics if is_first else ())
     short = sorted({*statistics, *(i for i, label in others.items() if _SHORT.fullmatch(label))} - totals)
