@@ -38,6 +38,7 @@ class Odd:
     right: Right
     names: bool = True  # False if an encoding garbles the names
     either: bool = False  # whether it may be read in two ways, of which a reader chooses
+    suffix: str = ".csv"
 
 
 def shown(value: float, decimal: str = ".", form: str = "") -> str:
@@ -759,7 +760,7 @@ def repeatable() -> set[str]:
 
 
 def follow(each: Odd, folder: Path, most: int = 3) -> Course:
-    path = folder / "table.csv"
+    path = folder / f"table{each.suffix}"
     path.write_bytes(each.content)
     states: list[list[str]] = [[]]
     seen: set[tuple[str, ...]] = {()}
@@ -795,8 +796,10 @@ def follow(each: Odd, folder: Path, most: int = 3) -> Course:
 
 
 def measure(cases: Sequence[Odd] | None = None) -> dict[str, Course]:
+    from tests.support.habits import habits  # which imports this module
+
     with tempfile.TemporaryDirectory() as folder:
-        return {each.name: follow(each, Path(folder)) for each in (made() if cases is None else cases)}
+        return {each.name: follow(each, Path(folder)) for each in ([*made(), *habits()] if cases is None else cases)}
 
 
 def summary(courses: dict[str, Course]) -> str:

@@ -78,8 +78,6 @@ _PLAIN: Final = {
 OTHER: Final = {".": ",", ",": "."}  # decimal marks
 _USUAL: Final = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 _LONGEST: Final = 60  # characters of a number with its unit
-
-
 Mask = npt.NDArray[np.bool_]
 
 
@@ -267,7 +265,7 @@ def _values(texts: Any, decimal: str) -> npt.NDArray[np.float64] | None:
 
 
 def numbers_like(cell: str, texts: Any, decimal: str) -> tuple[npt.NDArray[np.float64], Mask, Mask]:
-    """Return the numbers among texts with the unit of `cell` in the same place, and masks of these and of unclear ones."""
+    """Return the numbers among texts with the unit of `cell` in the same place; masks of these, and of unclear ones."""
     pc = optional("pyarrow.compute", "parquet")
     found = _CELL.fullmatch(cell)
     before, after = ("", "") if found is None else (found["money"] or "", (found["unit"] or "").strip())

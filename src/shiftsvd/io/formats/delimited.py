@@ -115,7 +115,8 @@ class Rows:
 
     @property
     def names(self) -> list[str] | None:
-        return None if self.head.names is None and not self.form.classes else self.form.named(self.head.called)
+        are_all = not self.form.classes and len(self.form.numbers) == self.head.width
+        return None if self.head.names is None and are_all else self.form.named(self.head.called)
 
     def __iter__(self) -> Iterator[Block]:
         yield from map(self._block, self._kept(self.batches()))
@@ -217,8 +218,8 @@ class Rows:
         if 0 < len(self._totals) <= max(1, self.n_rows // 2):
             labels, starts = zip(*self._totals.values(), strict=True)
             seen, begins = Seen(labels[0]), sorted(set(starts))
-            seen.add(len(self._totals), map(self._place, self._totals))
-            looks = f"{plural(seen.count, 'row')} above the last one may be totals: {seen}."
+            seen.add(len(self._totals), map(self._place, sorted(self._totals)))
+            looks = f"{plural(seen.count, 'row')} may be totals: {seen}."
             yield Finding(looks, (*(self._skip(begins) if len(begins) <= _SKIPPED else ()), keep))
         if (seen := self._named).count:
             is_few = seen.count <= _NOTES
@@ -403,8 +404,10 @@ class Rows:
             return True
         if self.choices.keep_total or not self._has_begun:
             return False
-        total, _ = self._totals.pop(row, ("", ""))
-        if total and total not in [label for label, _ in self._totals.values()]:
+        total, begin = self._totals.pop(row, ("", ""))
+        if total and not any(map(str.isalnum, total)):  # such as %, known by the n above: name both
+            self._totals[row] = total, begin
+        elif total and total not in [label for label, _ in self._totals.values()]:
             self.total = f"{total!r}"
         elif not self._is_typed and self.n_rows >= _ADDENDS:
             at = [j for j in self.form.numeric if cells[j] != ""]
@@ -437,7 +440,7 @@ class Rows:
     def _compare(
         self, values: npt.NDArray[np.float64], at: Sequence[int], cells: Sequence[str | float], place: int
     ) -> None:
-        """Remove a last row that is the sum of the others. Name one with their rounded sums or means, or their count."""
+        """Remove a last row of sums of the others. Name one with their rounded sums or means, or their number."""
         of, label = self.numbers, str(cells[place])
         many = np.sum((of.counts[at] >= _ADDENDS) & (of.sums[at] != 0))
         are_sums = bool(np.all(np.abs(values - of.sums[at]) <= 1e-9 * of.sizes[at]))

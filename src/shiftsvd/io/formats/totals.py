@@ -34,7 +34,6 @@ _SHORT: Final = re.compile(rf"\W*(?:{_BRIEF})\W*", re.IGNORECASE)
 _CANDIDATE: Final = rf"(^|\W)({_SUMS}|{_STATISTICS}|{_BRIEF})(\W|$)"
 # Spreadsheets write "North Total" below the rows of North.
 _OF_GROUP: Final = re.compile(rf"(?P<before>.*\S)?\s*\b{_SUMS}\b\s*(?P<after>\S.*)?", re.IGNORECASE)
-_SIGNS: Final = re.compile(r"\W*")
 _BLANK: Final = 100  # most rows of a block without a label that may be totals
 _DETAIL: Final = re.compile(r"[\W\d]*|\(.*\)|n\s*=.*", re.IGNORECASE)  # in "Total 2026" and "Total (n=30)"
 
@@ -51,6 +50,10 @@ def _is_sum(label: str, groups: Container[str]) -> bool:
     found = _OF_GROUP.fullmatch(label)
     others = [] if found is None else [text for text in found.groups() if text]
     return found is not None and all(_DETAIL.fullmatch(text) or text in groups for text in others)
+
+
+def _is_sign(label: str) -> bool:  # such as the * and ** of SAP
+    return not any(map(str.isalnum, label))
 
 
 def rows_of_totals(
@@ -78,14 +81,13 @@ def rows_of_totals(
     totals = {i for i, label in found.items() if _is_sum(label, groups)}
     others = {i: label for i, label in found.items() if i not in totals}
     if possible is not None:
-        possible.update(
-            {i: label for i, label in others.items() if _OF_GROUP.fullmatch(label) or _SIGNS.fullmatch(label)}
-        )
+        possible.update({i: label for i, label in others.items() if _OF_GROUP.fullmatch(label) or _is_sign(label)})
     statistics = [i for i, label in others.items() if _STATISTIC.fullmatch(label)]
     totals.update(statistics if is_first else ())
     short = sorted({*statistics, *(i for i, label in others.items() if _SHORT.fullmatch(label))} - totals)
     for i in (*short, *reversed(short)):
         is_last = is_end and i == len(texts) - 1 and found[i] not in seen and list(found.values()).count(found[i]) == 1
+        is_last &= not _is_sign(found[i]) or i - 1 in short  # a lone * may mark a sample
         if {i - 1, i + 1} & totals or is_last:
             totals.add(i)
     seen.update(found.values())
