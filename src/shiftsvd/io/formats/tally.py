@@ -256,9 +256,10 @@ class Tally:
         self._add_missing(given, found.texts)
         if self.text:
             if self.distinct_texts is not None:
-                texts = found.texts.drop_null().to_pylist()
-                self.repeated = self.repeated or _first_repeated(texts, self.distinct_texts)
-                self.distinct_texts.update(texts)
+                texts, different = found.texts.drop_null(), found.texts.drop_null().unique().to_pylist()
+                if len(different) < len(texts) or not self.distinct_texts.isdisjoint(different):
+                    self.repeated = self.repeated or _first_repeated(texts.to_pylist(), self.distinct_texts)
+                self.distinct_texts.update(different)
                 self.distinct_texts = None if len(self.distinct_texts) > _TEXTS else self.distinct_texts
             return found.values
         for i in self._unlike(found, first).tolist():
