@@ -14,26 +14,28 @@ import pytest
 from shiftsvd.io import Choices, profile
 from shiftsvd.io.opening import read_files
 from tests.support.commands import done, invoke
+from tests.support.habits import habits
 from tests.support.odd import Odd, follow, judge, made, read
 
 pytest.importorskip("pyarrow")
+TABLES = [*made(), *habits()]
 
 
 @pytest.mark.one_in(6)
-@pytest.mark.parametrize("each", made(), ids=lambda each: each.name)
+@pytest.mark.parametrize("each", TABLES, ids=lambda each: each.name)
 def test_a_table_is_right_after_one_hint_at_most(each: Odd, tmp_path: Path) -> None:
     course = follow(each, tmp_path)
     assert course.rounds in (0, 1), course
     assert not any((course.silent, course.misled, course.loops)), course
 
 
-RIGHT = [each for each in made() if each.right]
+RIGHT = [each for each in TABLES if each.right]
 
 
 @pytest.mark.one_in(12)
 @pytest.mark.parametrize("each", RIGHT, ids=lambda each: each.name)
 def test_info_prints_a_command_that_reads_the_table(each: Odd, tmp_path: Path) -> None:
-    path = tmp_path / "table.csv"
+    path = tmp_path / f"table{each.suffix}"
     path.write_bytes(each.content)
     found = json.loads(done("info", path, "--json").stdout)
     name, verb, file, *options = shlex.split(found["command"])
@@ -162,7 +164,7 @@ def test_texts_of_numbers_are_features_and_totals_are_found_in_typed_tables(kind
         assert (found.n_rows, len(found.features)) == matrix.shape
     table = pd.DataFrame({"x": x, "who": [*"ab", "Total", *"cde"]})
     (table.to_parquet if kind == "parquet" else table.to_feather)(path)
-    with pytest.raises(ValueError, match=r"1 row above the last one may be totals: 'Total' \(row 3\)"):
+    with pytest.raises(ValueError, match=r"1 row may be totals: 'Total' \(row 3\)"):
         read_files([path], None, Choices(drop=("who",)))
 
 

@@ -375,7 +375,7 @@ def test_a_row_is_no_total_where_it_may_be_a_sample(tmp_path: Path) -> None:
 
 def test_totals_above_the_last_row_are_refused_until_one_says_what_they_are(tmp_path: Path) -> None:
     path = text(tmp_path, "who,a\nTotal,6\nx,1\ny,1\nz,3\n")
-    assert "1 row above the last one may be totals: 'Total' (row 2)" in refusal(path)
+    assert "1 row may be totals: 'Total' (row 2)" in refusal(path)
     assert len(dense(path, comment="Total")[0]) == 3
     assert len(dense(path, keep_total=True)[0]) == 4
     classes = text(tmp_path, "part,a\nTotal,1\nLeft,2\nTotal,4\nLeft,4\nTotal,5\n")
@@ -513,7 +513,7 @@ def test_wide_tables_have_the_notices_of_narrow_ones(tmp_path: Path, caplog: pyt
     assert "the row that repeats the header is not used" in caplog.text
     assert "the last row is a total ('Total')" in caplog.text
     rows = [["part", "a"], *([label, str(i * i)] for i, label in enumerate(["x", "Total", "y", "Total", "z"]))]
-    assert "2 rows above the last one may be totals: 'Total' (rows 3 and 5)" in refusal(wide(tmp_path, rows))
+    assert "2 rows may be totals: 'Total' (rows 3 and 5)" in refusal(wide(tmp_path, rows))
     assert dense(tmp_path / "a.csv", ids="part", keep_total=True)[0].shape == (5, 1101)
 
 

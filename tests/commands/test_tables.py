@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from shiftsvd.cli import main
 from shiftsvd.commands import writing
 from shiftsvd.commands.options import joined, quoted
+from shiftsvd.io import profile
 from shiftsvd.model_file import load_model
 from tests.support.commands import done, invoke
 
@@ -383,7 +384,7 @@ def test_rows_that_are_called_totals_and_are_sums_are_refused(tmp_path: Path, fo
             whole = np.zeros(2)
     pd.DataFrame(rows, columns=["store", "revenue", "staff"]).to_csv(tmp_path / "a.csv", index=False)
     result = invoke("fit", tmp_path / "a.csv", "-k", 1)
-    assert f"{6 if nested else 2} rows above the last one may be totals" in result.stderr
+    assert f"{6 if nested else 2} rows may be totals" in result.stderr
     assert form.format("North") in result.stderr
     assert result.exit_code == 1
     samples = json.loads(done("info", tmp_path / "a.csv", "--json").stdout)["samples"]
@@ -451,3 +452,12 @@ def test_points_that_may_separate_thousands_are_told_where_semicolons_are(tmp_pa
     cells = [f"{1 + i * i % 7}.{100 + 37 * i};{i * i % 5}" for i in range(12)]
     (tmp_path / "a.csv").write_text("\n".join(["a;b", *cells]) + "\n")
     assert "--thousands '.' if it separates thousands" in done("fit", tmp_path / "a.csv", "-k", 1).stderr
+
+
+@pytest.mark.parametrize(("usual", "odd", "sep"), [("1,5", "1.5", ";"), ("1.5", "1,5", "\t")])
+def test_a_mark_with_the_other_decimal_mark_is_its_text_alone(tmp_path: Path, usual: str, odd: str, sep: str) -> None:
+    rows = [f"{cell}{sep}{i * i % 7}" for i, cell in enumerate([usual] * 6 + [usual.replace("5", "7"), odd])]
+    (tmp_path / "a.csv").write_text("\n".join([f"a{sep}b", *rows]) + "\n")
+    found = profile(tmp_path / "a.csv")
+    assert (found.settings, found.n_missing) == ({"na": [odd]}, 1)
+    assert profile(tmp_path / "a.csv", na=odd).n_missing == 1

@@ -516,7 +516,7 @@ def test_a_column_without_a_decimal_mark_of_its_own_has_that_of_the_others() -> 
     from shiftsvd.io.formats.header import _decimals
 
     columns = [["1,25", "2,5"], ["1,234", "5,678"], ["3,5", "4,75"]]  # the second may hold thousands
-    assert _decimals(columns, Choices())[0] == [",", ",", ","]
+    assert _decimals(columns, ["a", "b", "c"], Choices())[0] == [",", ",", ","]
 
 
 def test_amounts_in_brackets_are_negative() -> None:

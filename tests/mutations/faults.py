@@ -1885,8 +1885,8 @@ FAULTS = (
     fault(
         "the decimal mark that other columns prove",
         "io/formats/header.py",
-        'usual = max(".,", key=first.count)',
-        'usual = "."',
+        'usual, marks = max(".,", key=proven.count), set(choices.decimals.values())',
+        'usual, marks = ".", set(choices.decimals.values())',
         "io/test_readers.py",
         "io/test_grids.py",
         "commands/test_table_options.py",

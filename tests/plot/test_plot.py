@@ -517,6 +517,7 @@ def test_no_name_covers_another(seed: int) -> None:
         boxes = [text.get_window_extent() for text in texts]
         assert len(boxes) > 2
         assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+        assert {text.get_va() for text in texts} == {"baseline"}  # from which a browser computes its boxes
 
 
 def test_an_ellipse_surrounds_most_of_its_class() -> None:

@@ -38,6 +38,7 @@ class Odd:
     right: Right
     names: bool = True  # False if an encoding garbles the names
     either: bool = False  # whether it may be read in two ways, of which a reader chooses
+    suffix: str = ".csv"
 
 
 def shown(value: float, decimal: str = ".", form: str = "") -> str:
@@ -682,11 +683,12 @@ def read(path: Path, options: Sequence[str]) -> tuple[Right | None, str]:
         return None, result.stderr
     command = main.get_command(None, "fit")  # type: ignore[arg-type]
     given = command.make_context("fit", [*words, *label]).params
-    settings = Settings.of(given).changed(labelled=bool(given.get("label_column")))
+    settings = Settings.of(given).changed(labelled=given.get("label_column") is not None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         opened = read_files([path], None, settings.choices)
-    X = np.asarray(opened.matrix, float)
+    source = opened.matrix
+    X = np.asarray(source if isinstance(source, np.ndarray) else source.read(0, source.shape[0]), float)
     names = [str(j + 1) for j in range(X.shape[1])] if opened.columns is None else opened.columns.tolist()
     return [(name, X[:, j].tolist()) for j, name in enumerate(names) if "=" not in name], result.stderr
 
@@ -758,7 +760,7 @@ def repeatable() -> set[str]:
 
 
 def follow(each: Odd, folder: Path, most: int = 3) -> Course:
-    path = folder / "table.csv"
+    path = folder / f"table{each.suffix}"
     path.write_bytes(each.content)
     states: list[list[str]] = [[]]
     seen: set[tuple[str, ...]] = {()}
@@ -794,8 +796,10 @@ def follow(each: Odd, folder: Path, most: int = 3) -> Course:
 
 
 def measure(cases: Sequence[Odd] | None = None) -> dict[str, Course]:
+    from tests.support.habits import habits  # which imports this module
+
     with tempfile.TemporaryDirectory() as folder:
-        return {each.name: follow(each, Path(folder)) for each in (made() if cases is None else cases)}
+        return {each.name: follow(each, Path(folder)) for each in ([*made(), *habits()] if cases is None else cases)}
 
 
 def summary(courses: dict[str, Course]) -> str:

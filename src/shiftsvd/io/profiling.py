@@ -25,7 +25,7 @@ from shiftsvd.io.spooling import rereadable
 Use = Literal["feature", "row names", "categories", "excluded"]
 APART: Final = 100  # advise --scale from this ratio of the largest to the smallest standard deviation
 _NAMES: Final = 3  # names of rows that are kept
-_OF_ROWS: Final = ("skip", "comment", "encoding", "decimal", "thousands")  # settings with which rows are read again
+_OF_ROWS: Final = ("sep", "skip", "comment", "encoding", "decimal", "thousands")  # these change the rows
 
 
 @dataclass(frozen=True)
@@ -233,8 +233,8 @@ def profiled(
             rows = Rows(path, head, choices, memory_limit, everything=True)
             samples = [name for block in rows for name in block.names][:_NAMES]
             findings = rows.findings()
-            errors = [each for each in findings if each.is_error]
-            changing = [each for each in errors if any(setting.name in _OF_ROWS for setting in each.settings)]
+            applied = [each for each in findings if each.applies]
+            changing = [each for each in applied if any(setting.name in _OF_ROWS for setting in each.settings)]
             given, choices = choices, _with(choices, [part for each in changing for part in each.settings])
             if choices == given:
                 return _profile(path, kind, rows, findings, samples, choices, notes, spell)

@@ -312,8 +312,10 @@ def write_names(ax: Any, points: Panel, names: list[str], colors: Sequence[str] 
             inside = lower >= 0 and lower + height <= 1 and left >= 0 and end <= 1
             if inside and all(left >= e or begin >= end or abs(lower - line) >= height for begin, e, line in taken):
                 taken.append((left, end, lower))
-                place = {"xytext": (4 if to_right else -4, 3 if upwards else -3), "textcoords": "offset points"}
-                place |= {"ha": "left" if to_right else "right", "va": "bottom" if upwards else "top"}
+                # At the base line: names at their top and bottom edges overlap by the boxes of a browser.
+                below = 3 if upwards else -3 - 72 * LETTER[1]
+                place = {"xytext": (4 if to_right else -4, below), "textcoords": "offset points"}
+                place |= {"ha": "left" if to_right else "right", "va": "baseline"}
                 ax.annotate(
                     name, low + (x, y) * spans, **place, fontsize="x-small", color=color or None, parse_math=False
                 )

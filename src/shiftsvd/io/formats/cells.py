@@ -22,7 +22,31 @@ NO_CLASS: Final = ("", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A", "NULL",
 _GAPS: Final = frozenset(GAPS)
 
 _MONEY: Final = {"US$": "$", "USD": "$", "EUR": "€", "Euro": "€", "GBP": "£", "JPY": "¥", "R$": "R$"} | {
-    sign: sign for sign in ("$", "€", "£", "¥", "₹", "CHF", "SEK", "NOK", "DKK", "PLN", "kr", "zł")
+    sign: sign
+    for sign in (
+        *(
+            "$",
+            "€",
+            "£",
+            "¥",
+            "₹",
+            "₩",
+            "₽",
+            "₺",
+            "₪",
+            "₴",
+            "CHF",
+            "SEK",
+            "NOK",
+            "DKK",
+            "PLN",
+            "CZK",
+            "HUF",
+            "CNY",
+            "RUB",
+        ),
+        *("kr", "zł", "Kč", "Ft", "円", "元", "원"),
+    )
 }
 _UNITS: Final = frozenset(
     (
@@ -34,10 +58,13 @@ _UNITS: Final = frozenset(
         *("bpm", "kB", "MB", "GB"),
     )
 )
-_SPACED: Final = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:[ '\u00a0\u2009\u202f\u2019]\d{3})+(?![\d ])")
+_SPACED: Final = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:[ '`\u00a0\u2009\u202f\u2019]\d{3})+(?![\d ])")
+_HIDDEN: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060\ufeff]")  # characters without width
+_AS_TEXT: Final = re.compile(r"""=?"(.*)"|['=](.*)""")  # ="12.5" and '12.5 of spreadsheets
+_SIGN: Final = r"[+\-\u2010-\u2013\u2212]"  # also hyphens and the en dash, which publishers write for minus
 _CELL: Final = re.compile(
-    rf"(?P<limit>[<>≤≥]=?)?\s*(?P<open>\()?(?P<sign>[+\-\u2212])?\s*"
-    rf"(?P<money>{'|'.join(map(re.escape, sorted(_MONEY, key=len, reverse=True)))})?\s*(?P<inner>[+\-\u2212])?"
+    rf"(?P<limit>[<>≤≥]=?)?\s*(?P<open>\()?(?P<sign>{_SIGN})?\s*"
+    rf"(?P<money>{'|'.join(map(re.escape, sorted(_MONEY, key=len, reverse=True)))})?\s*(?P<inner>{_SIGN})?"
     r"(?P<digits>\d[\d.,]*|[.,]\d+)(?P<exponent>[eE][+\-\u2212]?\d{1,3}|[dD][+-]\d{1,3})?(?P<behind>[-\u2212])?"
     r"(?P<blank>[\s\u00a0\u202f]*)(?P<unit>[^\d\s<>()=+\-][^()]{0,15}?)?(?P<close>\))?",
     re.ASCII,
@@ -51,6 +78,7 @@ _PLAIN: Final = {
 OTHER: Final = {".": ",", ",": "."}  # decimal marks
 _USUAL: Final = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 _LONGEST: Final = 60  # characters of a number with its unit
+Mask = npt.NDArray[np.bool_]
 
 
 class Number(NamedTuple):
@@ -75,6 +103,8 @@ def number(cell: str, decimal: str = ".") -> Number | None:
 
 @lru_cache(1 << 16)
 def _number(cell: str, decimal: str) -> Number | None:
+    cell = _HIDDEN.sub("", cell).strip()
+    cell = next(filter(None, found.groups()), cell) if (found := _AS_TEXT.fullmatch(cell)) else cell
     found = _CELL.fullmatch(_SPACED.sub(lambda group: re.sub(r"\D", "", group[0]), cell))
     if found is None:
         return Number(float(cell)) if _INFINITE.fullmatch(cell) else None
@@ -91,7 +121,8 @@ def _number(cell: str, decimal: str) -> Number | None:
 
 def values_of(marks: Iterable[str], decimal: str = ".") -> list[float]:
     """Return the numbers among marks of missing values; they stand for all cells of equal value."""
-    found = [number(mark, decimal) or number(mark, OTHER[decimal]) for mark in marks]
+    # With this decimal mark only: "1.5" among numbers such as 1,5 stands for cells with this text, not for 1,5.
+    found = (number(mark, decimal) for mark in marks)
     return [each.value for each in found if each and not each.unit and not each.limit]
 
 
@@ -233,8 +264,8 @@ def _values(texts: Any, decimal: str) -> npt.NDArray[np.float64] | None:
         return None
 
 
-def numbers_like(cell: str, texts: Any, decimal: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Return the numbers among texts that have the unit of `cell` in the same place, and a mask of these texts."""
+def numbers_like(cell: str, texts: Any, decimal: str) -> tuple[npt.NDArray[np.float64], Mask, Mask]:
+    """Return the numbers among texts with the unit of `cell` in the same place; masks of these, and of unclear ones."""
     pc = optional("pyarrow.compute", "parquet")
     found = _CELL.fullmatch(cell)
     before, after = ("", "") if found is None else (found["money"] or "", (found["unit"] or "").strip())
@@ -242,14 +273,13 @@ def numbers_like(cell: str, texts: Any, decimal: str) -> tuple[npt.NDArray[np.fl
     bare = nulled(texts, pc.invert(has_unit))
     bare = pc.replace_substring_regex(bare, rf"^{re.escape(before)}\s*|\s*{re.escape(after)}$", "")
     other = re.escape(OTHER[decimal])  # separates thousands in 1,234.5 and in 1,234,567
-    is_grouped = pc.match_substring_regex(
-        bare, rf"^{_WHOLE}({other}\d{{3}})+{re.escape(decimal)}\d*$|^{_WHOLE}({other}\d{{3}}){{2,}}$"
-    )
+    is_grouped = pc.match_substring_regex(bare, rf"^{_WHOLE}({other}\d{{3}})+({re.escape(decimal)}\d*)?$")
+    is_unclear = pc.match_substring_regex(bare, rf"^{_WHOLE}{other}\d{{3}}$")
     bare = pc.if_else(is_grouped, pc.replace_substring(bare, OTHER[decimal], ""), bare)
     is_plain = pc.match_substring_regex(bare, _PLAIN[decimal])
     values = _values(nulled(bare, pc.invert(is_plain)), decimal)
-    mask = as_numpy(is_plain)
-    return (np.full(len(texts), np.nan), mask & False) if values is None else (values, mask)
+    mask = as_numpy(is_plain) & (values is not None)
+    return np.full(len(texts), np.nan) if values is None else values, mask, mask & as_numpy(is_unclear)
 
 
 def has_leading_zeros(texts: Any) -> bool:

@@ -28,7 +28,7 @@ Cells = Sequence[Sequence[str]]  # rows of cells
 # Names of columns of identifiers; the columns that _NAMES matches hold texts.
 _IDENTIFIERS: Final = re.compile(
     r"(.*[_\W])?(ids?|idx|index|key|uuid|guid|barcodes?|row|rows?_?(id|nr|no|num|number)|rownames?|nr|no|num|number|"
-    r"serial|code|record|unnamed: 0)",
+    r"serial|((zip|post(al)?|bar)[ _-]?)?code|plz|zip|iban|isbn|ean|record|unnamed: 0)",
     re.IGNORECASE,
 )
 _CAMEL: Final = re.compile(r".*[a-z](Id|ID|Nr|No|Key|Index)")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.errors import Part, Setting, plural
+from shiftsvd.errors import Part, Refused, Setting, plural
 from shiftsvd.io.base import optional
 from shiftsvd.io.choices import Choices, naming
 from shiftsvd.io.formats.cells import (
@@ -23,6 +23,7 @@ from shiftsvd.io.formats.cells import (
     any_number,
     as_numpy,
     gaps_of,
+    is_unit,
     number,
     plain_numbers,
     strings,
@@ -93,7 +94,8 @@ class Rows:
             None  # a last row of rounded sums or means: its label and beginning
         )
         self._named, self._blank = Seen(""), Seen("")  # rows of one text, without numbers, and of empty cells
-        self._headers = list[int]()  # rows that repeat the header: number of rows above each without them
+        # Rows that repeat the header, and rows of empty cells: the number of rows above each without them.
+        self._headers, self._blanks = list[int](), list[int]()
         self.form = head.form
         self.is_wide = head.width > MOST
         # A Parquet file of texts alone is read as the text that it was exported from.
@@ -113,7 +115,8 @@ class Rows:
 
     @property
     def names(self) -> list[str] | None:
-        return None if self.head.names is None and not self.form.classes else self.form.named(self.head.called)
+        are_all = not self.form.classes and len(self.form.numbers) == self.head.width
+        return None if self.head.names is None and are_all else self.form.named(self.head.called)
 
     def __iter__(self) -> Iterator[Block]:
         yield from map(self._block, self._kept(self.batches()))
@@ -181,8 +184,9 @@ class Rows:
             repeat = "row that repeats the header is" if n == 1 else f"{n:,} rows that repeat the header are"
             yield Finding(f"the {repeat} not used.", is_error=False)
         if n := self._blank.count:
-            are = "is used as a sample" if n == 1 else "are used as samples"
-            yield Finding(f"{plural(n, 'row')} of empty cells {are} ({self._blank.places}).", is_error=False)
+            used = "not used" if self.form.label is not None else "used as a sample" if n == 1 else "used as samples"
+            text = f"{plural(n, 'row')} of empty cells {'is' if n == 1 else 'are'} {used} ({self._blank.places})."
+            yield Finding(text, is_error=False)
         if n := self.n_empty:
             rows = "row of empty cells is" if n == 1 else f"{n:,} rows of empty cells are"
             yield Finding(f"the last {rows} ignored.", is_error=False)
@@ -208,14 +212,14 @@ class Rows:
             return
         if self._summary:
             what, label, begin = self._summary
-            looks = f"the last row, {label!r}, holds the rounded {what} of the others and is used as a sample."
+            looks = f"the last row, {label!r}, holds the {what} of the others and is used as a sample."
             yield Finding(looks, self._skip([begin]), is_error=False)
         keep = Setting("keep_total", True), " to use all rows as samples"
         if 0 < len(self._totals) <= max(1, self.n_rows // 2):
             labels, starts = zip(*self._totals.values(), strict=True)
             seen, begins = Seen(labels[0]), sorted(set(starts))
-            seen.add(len(self._totals), map(self._place, self._totals))
-            looks = f"{plural(seen.count, 'row')} above the last one may be totals: {seen}."
+            seen.add(len(self._totals), map(self._place, sorted(self._totals)))
+            looks = f"{plural(seen.count, 'row')} may be totals: {seen}."
             yield Finding(looks, (*(self._skip(begins) if len(begins) <= _SKIPPED else ()), keep))
         if (seen := self._named).count:
             is_few = seen.count <= _NOTES
@@ -234,7 +238,7 @@ class Rows:
         if not self.ragged:
             return
         first, more = self.ragged[0], len(self.ragged) - 1
-        if more < _NOTES and all(_is_note(text, count) for _, count, text in self.ragged):
+        if more < _SKIPPED and all(_is_note(text, count) for _, count, text in self.ragged):
             notes = [text.strip().lstrip('"')[:_SHOWN] for *_, text in self.ragged]
             has, holds = ("row", "holds") if not more else ("rows", "hold")
             rows = ", ".join(f"{row:,}" for row, *_ in self.ragged)
@@ -300,10 +304,12 @@ class Rows:
         return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
     def _add_ragged(self, row: int, count: int, text: str) -> None:
-        self.ragged.append((row, count, text if len(self.ragged) < _RAGGED else ""))
+        if text.strip("\0\x1a \t\r\n"):  # zero bytes, and the sign of the end of a file of DOS, are no row
+            self.ragged.append((row, count, text if len(self.ragged) < _RAGGED else ""))
 
     def _place(self, i: int) -> int:
         """Return the number of a row in the file, where headers may repeat above it."""
+        i += bisect_right(self._blanks, i)
         return self.head.row + i + bisect_right(self._headers, i)
 
     def _kept(self, batches: Iterator[Any]) -> Iterator[Any]:
@@ -314,11 +320,14 @@ class Rows:
         self._bounds, self._excess, self._n_excess = [(0, 0.0)], 0.0, 0
         self._labels.clear()
         self._headers.clear()
+        self._blanks.clear()
+        self._blank = Seen("")
         for batch in batches:
             batch = self._without_headers(batch, n_before)
             n_before += batch.num_rows
             if held and (self._is_typed or _filled(batch, batch.num_rows)):
                 self._has_begun = True
+                held = [self._without_blanks(each, n_rows) for each in held]
                 self._add_totals(held[0], n_rows)
                 n_rows += sum(each.num_rows for each in held)
                 yield from held
@@ -328,6 +337,7 @@ class Rows:
         if last is None or not last.num_rows:
             return
         self.n_empty = sum(each.num_rows for each in held) - last.num_rows
+        last = self._without_blanks(last, n_rows)
         self._add_totals(last, n_rows, is_end=True)
         end = last.num_rows - 1
         before = _filled(last, end)
@@ -342,14 +352,31 @@ class Rows:
         if names is None or any(map(holds_numbers, set(_kinds(batch)))):
             return batch
         repeats: Any = None
-        for j, name in enumerate(strings(map(str.strip, names))):
-            equal = pc.equal(pc.utf8_trim_whitespace(as_texts(batch.column(j))), name)
+        for j, name in enumerate(strings(_plain(name) for name in names)):
+            text = pc.replace_substring(as_texts(batch.column(j)), "\ufeff", "")
+            equal = pc.equal(pc.utf8_lower(pc.utf8_trim_whitespace(text)), name)
             repeats = equal if repeats is None else pc.and_(repeats, equal)
             if not pc.any(repeats).as_py():
                 return batch
         places = np.flatnonzero(as_numpy(repeats))
         self._headers += (n_before + places - np.arange(len(places))).tolist()
         return batch.filter(pc.invert(repeats))
+
+    def _without_blanks(self, batch: Any, n_before: int) -> Any:
+        """Remove rows of empty cells from a table with row names, of which every sample has one."""
+        pc, are_blank = optional("pyarrow.compute", "parquet"), None
+        if self._is_typed or self.form.label is None:
+            return batch
+        for j in (self.form.label, *range(batch.num_columns)):
+            blank = pc.equal(pc.utf8_trim_whitespace(as_texts(batch.column(j))), "")
+            are_blank = blank if are_blank is None else pc.and_(are_blank, blank)
+            if not pc.any(are_blank).as_py():
+                return batch
+        places = np.flatnonzero(as_numpy(are_blank))
+        above = places + n_before + len(self._blanks)
+        self._blank.add(len(places), (self.head.row + i + bisect_right(self._headers, i) for i in above.tolist()))
+        self._blanks += (n_before + places - np.arange(len(places))).tolist()
+        return batch.filter(pc.invert(are_blank))
 
     def _add_totals(self, batch: Any, first: int, *, is_end: bool = False) -> None:
         for j in sorted({0, self.form.label or 0, *self.form.texts}):
@@ -359,7 +386,8 @@ class Rows:
             totals = rows_of_totals(column, seen, is_first=is_first, is_end=is_end, possible=maybe)
             for found, rows in ((totals, self._totals), (maybe, self._maybe)):
                 for i, label in found.items():
-                    cells = [shown(_stored(column[i].as_py())) for column in map(batch.column, range(j + 1))]
+                    shown_to = j + 1 if label else batch.num_columns
+                    cells = [shown(_stored(column[i].as_py())) for column in map(batch.column, range(shown_to))]
                     rows.setdefault(first + i, (label, self._beginning(cells).lstrip()))
 
     def _beginning(self, cells: Sequence[str | float]) -> str:
@@ -376,19 +404,25 @@ class Rows:
             return True
         if self.choices.keep_total or not self._has_begun:
             return False
-        total, _ = self._totals.pop(row, ("", ""))
-        if total and total not in [label for label, _ in self._totals.values()]:
+        total, begin = self._totals.pop(row, ("", ""))
+        if total and not any(map(str.isalnum, total)):  # such as %, known by the n above: name both
+            self._totals[row] = total, begin
+        elif total and total not in [label for label, _ in self._totals.values()]:
             self.total = f"{total!r}"
         elif not self._is_typed and self.n_rows >= _ADDENDS:
-            found = [_value(cells[j], self.head.decimals[j]) for j in self.form.numeric if cells[j] != ""]
-            if len(found) == len(self.form.numeric) and None not in found:
-                self._compare(np.array(found, np.float64), cells, place)
+            at = [j for j in self.form.numeric if cells[j] != ""]
+            found = [_value(cells[j], self.head.decimals[j]) for j in at]
+            if at and None not in found:
+                self._compare(np.array(found, np.float64), at, cells, place)
         return bool(self.total)
 
     def _refuse_note(self, cells: Sequence[str | float], i: int) -> None:
         """Take a row of one text for a note; another remedy than that for a cell that does not fit."""
         filled = [(j, str(cell)) for j, cell in enumerate(cells) if cell != ""]
         row = self._place(self.n_rows + i)
+        if self.head.names and sorted(_plain(str(cell)) for cell in cells) == sorted(map(_plain, self.head.names)):
+            swapped = f"row {row:,} holds the names of the header in another order."
+            raise Refused(f"{swapped} Put the columns below it in the order of the header.")
         if not filled:
             self._blank.add(1, (row,))
         elif len(filled) == 1 < len(cells):
@@ -398,20 +432,28 @@ class Rows:
                 self._named.add(1, (row,), begin)
             elif (tally := self.tallies.get(j)) and tally.forget(cell):
                 self._add_ragged(row, 1, begin)
+        elif all(is_unit(cell) or not any(map(str.isalnum, cell)) for _, cell in filled):  # units, or a drawn line
+            odd = [tally for j, cell in filled if (tally := self.tallies.get(j)) and tally.forget(cell)]
+            if len(odd) > 1:
+                self._add_ragged(row, 1, self._beginning(cells))
 
-    def _compare(self, values: npt.NDArray[np.float64], cells: Sequence[str | float], place: int) -> None:
-        """Remove a last row that is exactly the sum of the others. Name one that is their sum or mean as rounded."""
-        of, at, label = self.numbers, self.form.numeric, str(cells[place])
-        many = (of.counts[at] >= _ADDENDS) & (of.sums[at] != 0)
-        if np.sum(many) < 2:
-            return
-        if np.all(np.abs(values - of.sums[at]) <= 1e-9 * of.sizes[at]):
+    def _compare(
+        self, values: npt.NDArray[np.float64], at: Sequence[int], cells: Sequence[str | float], place: int
+    ) -> None:
+        """Remove a last row of sums of the others. Name one with their rounded sums or means, or their number."""
+        of, label = self.numbers, str(cells[place])
+        many = np.sum((of.counts[at] >= _ADDENDS) & (of.sums[at] != 0))
+        are_sums = bool(np.all(np.abs(values - of.sums[at]) <= 1e-9 * of.sizes[at]))
+        if are_sums and many > 1:
             self.total = f"{label!r}, the sum of the others," if number(label) is None else "of sums"
-        elif place not in self.form.numeric:
-            steps = np.array([_last_place(str(cells[j])) for j in self.form.numeric])
-            for what, wanted in (("sums", of.sums[at]), ("means", of.sums[at] / np.maximum(of.n_numbers[at], 1))):
-                if np.all(np.abs(values - wanted) <= 0.5000001 * steps):
-                    self._summary = what, label, self._beginning(cells[: place + 1])
+        elif many and place not in self.form.numeric and (len(at) > 1 or len(at) < len(self.form.numeric)):
+            steps = np.array([_last_place(str(cells[j])) for j in at])
+            means = of.sums[at] / np.maximum(of.n_numbers[at], 1)
+            wanted = {"rounded sums": of.sums[at], "rounded means": means} if many > 1 else {}
+            found = [what for what, each in wanted.items() if np.all(np.abs(values - each) <= 0.5000001 * steps)]
+            found += ["sum"] * are_sums + ["number"] * bool(np.all(values == of.n_numbers[at]))
+            if found:
+                self._summary = found[0], label, self._beginning(cells[: place + 1])
 
     def _add_right_sum(self, numbers: npt.NDArray[np.float64]) -> None:
         if self._is_right_sum:
@@ -477,6 +519,10 @@ class Rows:
             X[:, j] = self._tally(j).read(batch.column(j), first)
         self.numbers.add(X, first)
         return X
+
+
+def _plain(name: str) -> str:
+    return name.replace("\ufeff", "").strip().lower()
 
 
 def _is_note(text: str, n_cells: int) -> bool:

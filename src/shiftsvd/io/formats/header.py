@@ -80,7 +80,7 @@ def head_of(
     cells = [_unquoted(cell.strip()) for cell in first.cells]
     # A first line of numbers is a row, except 0, 1, 2, ...: pandas writes these as names.
     is_row = all(map(_is_header_number, cells)) and cells != [str(j) for j in range(len(cells))]
-    if is_row or (key == "triplets" and _is_header_number(cells[min(2, len(cells) - 1)])):
+    if is_row or _is_sample(cells, others) or (key == "triplets" and _is_header_number(cells[min(2, len(cells) - 1)])):
         return _headed(source, key, choices, None, records, above)
     if not others:
         texts = " For texts, use shiftsvd.LSA in Python." if path.suffix == ".txt" else ""
@@ -89,8 +89,28 @@ def head_of(
     more = len(others[0].cells) - len(cells)
     trailing = more > 0 and _are_padded(others, len(cells))
     longer = more == 1 and not trailing and any(map(any_number, others[0].cells))
+    if longer and len(cells) == 1 and not _are_counted(others):
+        two = "the header has one name, but the rows have two cells. If their commas are decimal marks, use "
+        raise Refused(two, Setting("sep", ";"), ". If their first cells are row names, add a name for these.")
     names = [*cells, *[""] * more] if trailing else ["", *cells] if longer else cells
     return _headed(source, key, choices, names, others, first, short=longer)
+
+
+def _are_counted(rows: Sequence[TextRow]) -> bool:
+    """Return True for row names such as those of R: texts, or 1, 2, 3."""
+    first = [row.cells[0].strip() for row in rows]
+    return not all(map(any_number, first)) or first == [str(i + 1) for i in range(len(first))]
+
+
+def _is_sample(cells: Sequence[str], rows: Sequence[TextRow]) -> bool:
+    """Return True for a first line such as p1, 12.5, 3 above p2, 7.25, 5, or with numbers unlike those of a header."""
+    name, *others = cells
+    if not (others and rows and all(map(_is_header_number, others))) or is_gap(name) or any_number(name):
+        return False
+    forms = [re.sub(r"\d+", "0", each.cells[0].strip()) for each in rows]
+    values = [found.value for found in map(number, others) if found]
+    is_unlike = any(value % 1 for value in values) and values != sorted(set(values))
+    return is_unlike or ("0" in forms[0] and {*forms, re.sub(r"\d+", "0", name)} == {forms[0]})
 
 
 def _are_padded(rows: Sequence[TextRow], width: int) -> bool:
@@ -113,7 +133,7 @@ def _headed(
     cut = [row.notation for row in rows if len(row.cells) == width and any(map(str.strip, row.cells))]
     if not choices.keep_total:
         cut = [cells for cells in cut if not is_total(cells)] or cut
-    decimals, proven = _decimals(list(zip(*cut, strict=True)) or [()] * width, choices, called)
+    decimals, proven = _decimals(list(zip(*cut, strict=True)) or [()] * width, called, choices)
     where = positions(called, key)
     schema = source.schema if isinstance(source, Stored) else None
     form = Layout(None, [where[2]]) if where else layout_of(called, cut, short, decimals, choices, schema)
@@ -256,7 +276,10 @@ def _refuse_lines_above(records: Sequence[TextRow]) -> None:
         begin = 0  # R writes no name for the column of row names, and other programs delimiters at the end of rows
     region = [row.cells for row in records[begin:] if len(row.cells) == width]
     numeric = [j for j in range(width) if _is_numeric([row[j] for row in region[len(region) // 2 :]])]
-    above = list(takewhile(lambda row: 2 * sum(any_number(row[j]) for j in numeric) < len(numeric), region[:_ABOVE]))
+    counts = [sum(any_number(row[j]) for j in numeric) for row in region[:_ABOVE]]
+    if len(counts) > 2 and not counts[1]:
+        counts[0] = 0  # names that are numbers, such as years, above names, labels or units
+    above = region[: len(list(takewhile(lambda count: 2 * count < len(numeric), counts)))]
     if not numeric or len(above) == len(region) or len(records[begin].cells) < width:
         above = above[:1]
     named = [[row[j].strip() for j in numeric] for row in above]
@@ -287,24 +310,23 @@ def _is_numeric(cells: Sequence[str]) -> bool:
 
 
 def _decimals(
-    columns: Sequence[Sequence[str]], choices: Choices, names: Sequence[str] = ()
+    columns: Sequence[Sequence[str]], names: Sequence[str], choices: Choices
 ) -> tuple[list[str], frozenset[str]]:
     """Return the decimal mark of each column: the given one, that which its cells prove, or that of fit or others."""
     given = choices.decimal or OTHER.get(choices.thousands or "")
     if given is not None:
         return [given] * len(columns), frozenset(given)
-    own = [_proofs(cells) for cells in columns]
-    first = [max(found, key=lambda mark: found[mark]) for found in own if found]
-    usual = max(".,", key=first.count)
-    known = choices.decimals
-    of_fit = next(iter(known.values())) if len({*known.values()}) == 1 else usual  # also of columns with other names
-    learned = [known.get(name, of_fit) if known else "" for name in names or map(str, columns)]
-    others = [mark if mark and (not first or mark in first) else usual for mark in learned]
-    found = [max(each, key=lambda mark: each[mark]) if each else mark for each, mark in zip(own, others, strict=True)]
-    return found, frozenset(first or filter(None, learned))
+    own = list(map(_proven, columns))
+    proven = list(filter(None, own))
+    usual, marks = max(".,", key=proven.count), set(choices.decimals.values())
+    learned = [choices.decimals.get(name, min(marks) if len(marks) == 1 else usual) for name in names]
+    others = [mark if mark in (proven or ".,") else usual for mark in learned]
+    found = [mark or other for mark, other in zip(own, others, strict=True)]
+    return found, frozenset(proven or (learned if marks else ()))
 
 
-def _proofs(cells: Sequence[str]) -> Counter[str]:
+def _proven(cells: Sequence[str]) -> str:
+    """Return the decimal mark of most cells that can be read with one mark only, or "" if there are none."""
     found = Counter[str]()
     for cell in cells:
         if "." in cell or "," in cell:
@@ -312,4 +334,4 @@ def _proofs(cells: Sequence[str]) -> Counter[str]:
             found.update(read if len(read) == 1 else ())
             if found.total() == _ENOUGH:
                 break
-    return found
+    return max(found, key=lambda mark: found[mark], default="")

@@ -54,18 +54,23 @@ _HUNDRED, _THOUSAND = 99, 1000  # whole numbers among which 1.234 may be a large
 _MANY = 100  # odd cells from which those alike are parsed together
 _BELOW: Final = (-99.0, -999.0, -9999.0, -99999.0)  # numbers that stand for missing values where none is negative
 _ABOVE: Final = (99.0, 999.0, 9999.0, 99999.0, 999999.0)  # and where the others are much smaller
+_SENTINELS: Final = (*_BELOW, *_ABOVE, -np.inf, np.inf)
 _DATE: Final = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?"
     r"|\d{1,2}[- ]?[A-Za-z]{3,9}\.?[- ,]*\d{2,4}|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
 )
+# Units that change a number, and the other cells if these have none.
+_FACTORS: Final = dict.fromkeys("%‰", "none and may be shares") | dict.fromkeys("KM", "none and may be whole numbers")
 _CODES = 1e11  # whole numbers above are codes, such as those in bars
 _DAY: Final = re.compile(
     r"(.*[_\W])?(day|date|datum|tag|fecha|jour|data|giorno|time|timestamp|zeit|epoch|hora|heure|ora)([_\W].*)?",
     re.IGNORECASE,
 )
+_YEAR: Final = re.compile(r"(.*[_\W])?(years?|yr|jahr|ann[ée]e|año|anno|ano|rok|år)([_\W].*)?", re.IGNORECASE)
 _CLASS: Final = re.compile(
     r"(.*[_\W])?(class|classes|label|labels|target|cluster|group|species|outcome|y)", re.IGNORECASE
 )
+_SERIALS: Final = ((20_000, 60_000), (9e8, 3e9))  # days of spreadsheets, and seconds since 1970
 Kind = Literal["measurement", "identifier", "label", "date", "constant", "text"]
 
 
@@ -153,7 +158,7 @@ class Numbers:
         there = ~np.isnan(values)
         self.n_numbers += there.sum(0)
         ends = np.fmin.reduce(values), np.fmax.reduce(values)
-        codes = {(int(j), float(end[j])) for end in ends for j in np.flatnonzero(np.isin(end, (*_BELOW, *_ABOVE)))}
+        codes = {(int(j), float(end[j])) for end in ends for j in np.flatnonzero(np.isin(end, _SENTINELS))}
         if codes:
             values = values.copy()
             for j, code in sorted(codes):
@@ -251,9 +256,10 @@ class Tally:
         self._add_missing(given, found.texts)
         if self.text:
             if self.distinct_texts is not None:
-                texts = found.texts.drop_null().to_pylist()
-                self.repeated = self.repeated or _first_repeated(texts, self.distinct_texts)
-                self.distinct_texts.update(texts)
+                texts, different = found.texts.drop_null(), found.texts.drop_null().unique().to_pylist()
+                if len(different) < len(texts) or not self.distinct_texts.isdisjoint(different):
+                    self.repeated = self.repeated or _first_repeated(texts.to_pylist(), self.distinct_texts)
+                self.distinct_texts.update(different)
                 self.distinct_texts = None if len(self.distinct_texts) > _TEXTS else self.distinct_texts
             return found.values
         for i in self._unlike(found, first).tolist():
@@ -266,7 +272,7 @@ class Tally:
         if not self.proven:
             self.proven, unclear = proves(found.texts, self.decimal)
             for i in unclear[:_ROWS] if self.stores else ():
-                self._add_unclear(found.texts[int(i)].as_py(), first + int(i))
+                self._add_unclear(found.texts[int(i)].as_py(), [first + int(i)])
             self._add_grouped(found, unclear, first)
         if not self.n_rows:
             self.coded = has_leading_zeros(found.texts[:_SAMPLE])
@@ -276,16 +282,19 @@ class Tally:
         return found.values
 
     def _unlike(self, found: Cells, first: int) -> npt.NDArray[np.intp]:
-        """Parse cells that are written like the first odd one together; return the others."""
+        """Parse cells that are written like the first number among odd ones together; return the others."""
         odd = found.odd
         if len(odd) < _MANY:
             return odd
         texts = found.texts.take(arrow(odd))
-        like = number(cell := texts[0].as_py(), self.decimal)
-        if like is None or like.limit or like.unclear:
+        read = ((cell, number(cell, self.decimal)) for cell in texts[:_MANY].to_pylist())
+        cell, like = next(((cell, one) for cell, one in read if one and not one.limit), ("", None))
+        if like is None:
             return odd
-        values, alike = numbers_like(cell, texts, self.decimal)
+        values, alike, unclear = numbers_like(cell, texts, self.decimal)
         found.values[odd[alike]] = values[alike]
+        if len(places := np.flatnonzero(unclear)):
+            self._add_unclear(texts[int(places[0])].as_py(), first + odd[places], len(places))
         if like.unit and np.any(alike):
             seen = self.units.setdefault(like.unit, Seen(cell))
             seen.add(int(alike.sum()), (first + odd[alike][:_ROWS]).tolist())
@@ -321,12 +330,12 @@ class Tally:
         if found.unit:
             self.units.setdefault(found.unit, Seen(cell)).add(1, (row,), cell)
         if found.unclear:
-            self._add_unclear(cell, row)
+            self._add_unclear(cell, [row])
         return found.value
 
-    def _add_unclear(self, cell: str, row: int) -> None:
+    def _add_unclear(self, cell: str, rows: Iterable[int], count: int = 1) -> None:
         self.unclear = self.unclear or Seen(cell)
-        self.unclear.add(1, (row,))
+        self.unclear.add(count, map(int, rows))
 
     def _add_grouped(self, found: Cells, unclear: npt.NDArray[np.intp], first: int) -> None:
         sizes = np.abs(np.delete(found.values, unclear))
@@ -426,7 +435,7 @@ class Tally:
 
     @property
     def is_identifier(self) -> bool:
-        if self._are_serials and _DAY.fullmatch(self.name.strip()):
+        if self._are_within(_SERIALS) and _DAY.fullmatch(self.name.strip()):
             return self.n_numbers > 1
         if self.n_rows < 2 or not self.whole or self.n_missing or not self.n_numbers:
             return self.coded
@@ -434,13 +443,14 @@ class Tally:
             return True
         if says_identifiers(self.name):
             return not self.repeats
+        if self._are_within([(1500, 2101)]) and _YEAR.fullmatch(self.name.strip()):
+            return True
         return (self.n_rows >= _RUN and bool(self.of.consecutive[self.place])) or (
             self.n_rows >= _SHUFFLED and self.of.is_permutation(self.place)
         )
 
-    @property
-    def _are_serials(self) -> bool:  # days of spreadsheets, and seconds since 1970
-        return any(low < self.low and self.high < high for low, high in ((20_000, 60_000), (9e8, 3e9)))
+    def _are_within(self, ranges: Iterable[tuple[float, float]]) -> bool:
+        return any(low < self.low and self.high < high for low, high in ranges)
 
     @property
     def is_class(self) -> bool:
@@ -503,14 +513,14 @@ class Tally:
     def _of_units(self, column: str) -> Iterator[Finding]:
         unit, header = self.unit(), self.header_unit
         n_plain = self.n_numbers - sum(each.count for each in self.units.values())
-        is_share = unit in ("%", "‰") and n_plain > 0 and header != unit
-        wrong = [name for name in self.units if name != unit or is_share or (header and name != header)]
+        is_factor = unit in _FACTORS and n_plain > 0 and header != unit
+        wrong = [name for name in self.units if name != unit or is_factor or (header and name != header)]
         if not wrong:
             n = self.units[unit].count
             removed = f"{column}: {plural(n, 'cell')} with the unit {unit!r}, such as {self.units[unit]}"
             yield Finding(f"{removed}, {are(n)} read as plain numbers.", columns=(self.name,), is_error=False)
             return
-        others = f"other cells have {header or unit!r}" if not is_share else "other cells have none and may be shares"
+        others = f"other cells have {_FACTORS[unit] if is_factor else repr(header or unit)}"
         shown, n = few((self.units[name] for name in wrong), 2), sum(self.units[name].count for name in wrong)
         text = f"{column} has {plural(n, 'cell')} in another unit: {shown}; {others}."
         yield Finding(text, self._missing_or_drop(self._cells_of(wrong)), (self.name,))
@@ -536,7 +546,7 @@ class Tally:
     def warnings(self) -> Iterator[Finding]:
         others = max(abs(self.low), abs(self.high)) if self.low <= self.high else None
         for value, seen in self.sentinels.items():
-            if others is None or not (self.low >= 0 if value < 0 else value > 3 * others):
+            if others is None or not (np.isinf(value) or (self.low >= 0 if value < 0 else value > 3 * others)):
                 continue
             ends = f"all others are from {self.low:g} to {self.high:g}"
             text = f"column {self.name!r} has {seen}, and {ends}."
@@ -577,4 +587,4 @@ def are_dates(values: Any) -> Any:
 
 
 def has_suspect_name(name: str) -> bool:
-    return says_identifiers(name) or _CLASS.fullmatch(name.strip()) is not None
+    return says_identifiers(name) or any(each.fullmatch(name.strip()) for each in (_CLASS, _YEAR))

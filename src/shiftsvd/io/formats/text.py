@@ -19,6 +19,7 @@ _DECODED = 8  # bytes of memory for each byte of the sample: raw, joined, decode
 # Bytes of text in a block, and its share of the memory limit: two blocks of text and the cells and numbers of one need
 # seven times the memory of its text.
 _BLOCK, _LEAST, _SHARE = 1 << 24, 1 << 16, 64
+_OTHERS = "utf-16, cp932 (Japanese), gb18030 (Chinese), cp1250 (Polish, Czech) or cp1251 (Russian)"
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -54,6 +55,8 @@ def _without_mark(path: Path, begin: bytes) -> str:
     if b"\0" not in begin:
         return "utf-8"
     even, odd = begin[::2].count(0), begin[1::2].count(0)
+    if b"\0" not in begin.rstrip(b"\0"):
+        return "utf-8"
     if max(even, odd) < len(begin) // 4:
         said = (
             f"{path} contains zero bytes, so it is not a text file in UTF-8. Save it as CSV, or name its encoding with "
@@ -109,7 +112,7 @@ def undecoded(path: Path, how: TextForm, error: UnicodeDecodeError | None = None
     is_not = f"{path} is not encoded in {how.encoding.upper()}{where}. Use "
     # Without the bytes 0x80 to 0x9f, both read the same. With them, Latin-1 reads the sign of the euro as no text.
     best = "latin-1" if how.encoding == "cp1252" else "cp1252"
-    return Refused(is_not, Setting("encoding", best), ", or another encoding such as utf-16.")
+    return Refused(is_not, Setting("encoding", best), f", or another encoding such as {_OTHERS}.")
 
 
 def block_bytes(memory_limit: int | str | None) -> int:

@@ -16,7 +16,7 @@ _SUMS = (
     r"(?:(?:grand|sub)[- ]?)?(?:totals?|sums?|summe|zwischensumme|gesamt(?:summe|ergebnis)?|ergebnis|insgesamt|totaal|"
     r"total g[eé]n[eé]ral|total general|sous-total|somme|somma|suma(?: total)?|totale(?: generale| complessivo)?|"
     r"soma|total geral|razem|suma ko[nń]cowa|celkem|spolu|totalt|i alt|yhteens[aä]|(?:genel )?toplam|итого|всего|"
-    r"合計|合计|总计|總計|합계)"
+    r"summa|összesen|σύνολο|ukupno|skupaj|разом|сумма|jumlah|tổng cộng|合計|合计|总计|總計|小計|小计|합계)"
 )
 _STATISTICS = (
     r"means?|averages?|mean ?\(sd\)|mittelwert|durchschnitt|moyenne|promedio|gemiddelde|medians?|mediane?|"
@@ -25,13 +25,16 @@ _STATISTICS = (
     r"desviaci[oó]n (?:est[aá]ndar|t[ií]pica)|deviazione standard|variances?|varianz|n\s*=\s*\d+|m[eé]dia geral|"
     r"[sś]rednia|pr[uů]m[eě]r|medelv[aä]rde|gennemsnit|gjennomsnitt|keskiarvo|ortalama|среднее|平均|평균"
 )
-_BRIEF = r"mittel|ø|mw|n|sd|s\.d\.|std\.?|se|sem|cv|min\.?|max\.?|m[ií]n\.?|m[aá]x\.?|count|stabw\.?|media|anzahl"
+_BRIEF = (
+    r"\*+|%|Σ|mittel|ø|mw|n|sd|s\.d\.|std\.?|se|sem|cv|min\.?|max\.?|m[ií]n\.?|m[aá]x\.?|count|stabw\.?|media|anzahl"
+)
 _SUM: Final = re.compile(rf"\W*{_SUMS}\W*", re.IGNORECASE)
 _STATISTIC: Final = re.compile(rf"\W*(?:{_STATISTICS})\W*", re.IGNORECASE)
 _SHORT: Final = re.compile(rf"\W*(?:{_BRIEF})\W*", re.IGNORECASE)
 _CANDIDATE: Final = rf"(^|\W)({_SUMS}|{_STATISTICS}|{_BRIEF})(\W|$)"
 # Spreadsheets write "North Total" below the rows of North.
 _OF_GROUP: Final = re.compile(rf"(?P<before>.*\S)?\s*\b{_SUMS}\b\s*(?P<after>\S.*)?", re.IGNORECASE)
+_BLANK: Final = 100  # most rows of a block without a label that may be totals
 _DETAIL: Final = re.compile(r"[\W\d]*|\(.*\)|n\s*=.*", re.IGNORECASE)  # in "Total 2026" and "Total (n=30)"
 
 
@@ -49,6 +52,10 @@ def _is_sum(label: str, groups: Container[str]) -> bool:
     return found is not None and all(_DETAIL.fullmatch(text) or text in groups for text in others)
 
 
+def _is_sign(label: str) -> bool:  # such as the * and ** of SAP
+    return not any(map(str.isalnum, label))
+
+
 def rows_of_totals(
     labels: Any,
     seen: set[str],
@@ -59,25 +66,28 @@ def rows_of_totals(
 ) -> dict[int, str]:
     """Return the places and texts of labels such as Total in a column of texts; `is_end` if the last row is the end.
 
-    Adds all labels that may be those of totals to `seen`, and labels such as "North Total" to `possible`.
+    Adds all labels that may be those of totals to `seen`, and labels such as "North Total", "*" and "" to `possible`.
     """
     pc = optional("pyarrow.compute", "parquet")
     if numbers_of(labels) is labels:
         return {}
     texts = filled(as_texts(labels), strings([""]))
     there = np.flatnonzero(as_numpy(pc.match_substring_regex(texts, _CANDIDATE, ignore_case=True)))
+    if possible is not None and is_first and 0 < texts.null_count <= _BLANK:
+        possible.update(dict.fromkeys(np.flatnonzero(as_numpy(texts.is_null())).tolist(), ""))
     if not len(there):
         return {}
     groups, found = set(texts.unique().to_pylist()), {int(i): texts[int(i)].as_py() for i in there}
     totals = {i for i, label in found.items() if _is_sum(label, groups)}
     others = {i: label for i, label in found.items() if i not in totals}
     if possible is not None:
-        possible.update({i: label for i, label in others.items() if _OF_GROUP.fullmatch(label)})
+        possible.update({i: label for i, label in others.items() if _OF_GROUP.fullmatch(label) or _is_sign(label)})
     statistics = [i for i, label in others.items() if _STATISTIC.fullmatch(label)]
     totals.update(statistics if is_first else ())
     short = sorted({*statistics, *(i for i, label in others.items() if _SHORT.fullmatch(label))} - totals)
     for i in (*short, *reversed(short)):
         is_last = is_end and i == len(texts) - 1 and found[i] not in seen and list(found.values()).count(found[i]) == 1
+        is_last &= not _is_sign(found[i]) or i - 1 in short  # a lone * may mark a sample
         if {i - 1, i + 1} & totals or is_last:
             totals.add(i)
     seen.update(found.values())
