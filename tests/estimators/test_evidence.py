@@ -199,3 +199,84 @@ def test_both_rows_of_an_edge_turn_by_what_lies_outside_of_the_components() -> N
         np.testing.assert_array_equal(safe, D[i, nearest] + turned[i] + turned[nearest] < first)
     assert 0 < found.sine < 1
     assert 0 < found.safe.mean() < 1
+
+
+@pytest.mark.parametrize(("kind", "grouped"), [("dense", False), ("sparse single", True), ("small", True)])
+def test_refits_narrow_the_bounds(kind: str, grouped: bool) -> None:
+    rng = np.random.default_rng(2)
+    X, groups = KINDS[kind](counts(rng, 60, 30)), rng.integers(0, 4, 60)
+    left_out = groups if grouped else None
+    pca = ss.PCA(3, random_state=0).fit(X)
+    wide, found = (pca.influence(X, left_out, widest) for widest in (90, 0.5))
+    for name in ("singular_values", "angles", "subspace"):
+        assert np.all(getattr(found, name)[..., 0] >= getattr(wide, name)[..., 0])
+        assert np.all(getattr(found, name)[..., 1] <= getattr(wide, name)[..., 1])
+    assert np.ptp(wide.angles, axis=2).max() > 10
+    assert np.ptp(found.angles, axis=2).max() < 0.5
+    A = as_array(X) * (2.0**500 if kind == "small" else 1)
+    W = exact(centred(A), 3)[1]
+    for at, label in enumerate(found.labels):
+        w = exact(centred(A[groups != label if grouped else np.arange(60) != label]), 3)[1]
+        turned = np.degrees(np.arccos(np.minimum(np.abs(np.sum(w * W, axis=1)), 1)))
+        assert np.all(found.angles[at, :, 0] - 1e-4 <= turned)
+        assert np.all(turned <= found.angles[at, :, 1] + 1e-4)
+
+
+@pytest.mark.parametrize("shift", ["mean", None])
+@pytest.mark.parametrize("kind", ["dense", "sparse single", "off centre", "small"])
+def test_jackknife_errors_are_those_of_explicit_fits(kind: str, shift: Any) -> None:
+    rng = np.random.default_rng(0)
+    X, groups = KINDS[kind](counts(rng, 60, 30)), rng.integers(0, 7, 60)
+    pca = ss.PCA(3, random_state=0, tol=1e-10, shift=shift).fit(X)
+    found = pca.stability(X, groups, "jackknife")
+    A = as_array(X) * (2.0**500 if kind == "small" else 1)
+    V = pca.components_.astype(float)
+    W = [exact(centred(A[groups != g]) if shift else A[groups != g], 3)[1] for g in range(7)]
+    W = [w * np.sign(np.sum(w * V, axis=1))[:, None] for w in W]
+    expected = np.sqrt(6 * np.var(W, axis=0))
+    np.testing.assert_allclose(found.standard_errors, expected, atol=1e-5)
+    cosines = np.array([np.sum(w * V, axis=1) for w in W])
+    np.testing.assert_allclose(found.angles, np.degrees(np.arccos(np.minimum(cosines, 1))), atol=0.05)
+
+
+@pytest.mark.parametrize("method", ["bootstrap", "jackknife"])
+def test_standard_errors_are_the_asymptotic_ones(method: Any) -> None:
+    variances = np.array([81, 25, 9, 4, 1, 1, 1, 0.5])
+    X = np.random.default_rng(0).standard_normal((2000, 8)) * np.sqrt(variances)
+    pca = ss.PCA(3, random_state=0).fit(X)
+    found, again = (pca.stability(X, method=method, n_resamples=200) for _ in range(2))
+    # Anderson (1963)
+    gaps = variances - variances[:3, None]
+    ratio = np.sqrt(variances * variances[:3, None] / 2000) / np.where(gaps == 0, np.inf, np.abs(gaps))
+    off = np.arange(8) != np.arange(3)[:, None]
+    np.testing.assert_allclose(found.standard_errors[off], ratio[off], rtol=0.25)
+    assert np.all(found.standard_errors[~off] < 0.01)
+    np.testing.assert_array_equal(found.standard_errors, again.standard_errors)
+    assert found.angles.shape == (200, 3)
+    assert found.n_passes >= 200
+
+
+def test_components_that_exchange_places_are_matched() -> None:
+    X = np.zeros((50, 6))
+    X[:10, 1], X[10:, 0] = np.tile([30, -30], 5), np.tile([9, -9], 20)
+    pca = ss.PCA(2, random_state=0).fit(X)
+    found = pca.stability(X, np.arange(50) // 8 * (np.arange(50) < 24), "jackknife")  # the first 8 rows are a group
+    assert found.angles.max() < 1e-4
+
+
+def test_refused_resamples() -> None:
+    X = counts(np.random.default_rng(0), 30, 10)
+    pca = ss.PCA(5, random_state=0).fit(X)
+    with pytest.raises(Refused, match='method must be "bootstrap" or "jackknife"'):
+        pca.stability(X, method="other")  # type: ignore[arg-type]
+    with pytest.raises(Refused, match="n_resamples must be an integer of at least 2"):
+        pca.stability(X, n_resamples=1)
+    with pytest.raises(Refused, match="groups must be the labels of at least 2 groups"):
+        pca.stability(X, np.zeros(30))
+    with pytest.raises(ValueError, match="A resample has 3 different rows, too few for 5 components"):
+        pca.stability(X, np.arange(30) < 3, "jackknife")
+    for widest in (-1, np.nan, "1", True):
+        with pytest.raises(Refused, match="widest must be a number of at least 0"):
+            pca.influence(X, widest=widest)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="stability needs the 30 rows of the fit"):
+        pca.stability(X[1:])
