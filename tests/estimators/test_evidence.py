@@ -168,8 +168,13 @@ def test_bad_input_is_refused() -> None:
         pca.influence(X[1:])
     with pytest.raises(ValueError, match="mean of X differs"):
         pca.influence(X + 1)
-    with pytest.raises(Refused, match="at least 2 groups"):
+    with pytest.raises(Refused, match="leave_out must be the labels of at least 2 groups, got one"):
         pca.influence(X, leave_out=np.zeros(30))
+    for gap in (None, np.nan):
+        with pytest.raises(Refused, match="leave_out must not hold missing labels, got 15"):
+            pca.influence(X, leave_out=np.array(["a", gap] * 15, object))
+    with pytest.raises(Refused, match=r"leave_out must hold one label per row, shape \(30,\), got shape \(29,\)"):
+        pca.influence(X, leave_out=np.arange(29))
     with pytest.raises(Refused, match="approximates transformed zeros"):
         ss.PCA(2, preprocess="pearson").fit(X).neighbors(X, 3)
     with pytest.raises(ValueError, match="sample weights"):

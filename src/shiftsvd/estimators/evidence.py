@@ -9,6 +9,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from shiftsvd.algebra.generic import cancelled, matmat_in_double, rmatmat_in_double, shift_of
+from shiftsvd.errors import plural
 from shiftsvd.front import decompose
 from shiftsvd.numerics import bounds
 from shiftsvd.numerics.bounds import TURNING
@@ -398,10 +399,10 @@ def stability(fits: Refits, V: Panel, weights: Iterable[Vector], jackknife: bool
     k, angles, n_passes = V.shape[1], [], 0
     sums, squares = np.zeros(V.shape), np.zeros(V.shape)
     for each in weights:
-        if (n_rows := np.count_nonzero(each)) <= k:
+        if (n_rows := int(np.count_nonzero(each))) <= k:
             raise ValueError(
-                f"A resample has {n_rows:,} different rows, too few for {k:,} components. Pass more rows, or groups of "
-                "more rows."
+                f"A resample has {plural(n_rows, 'different row')}, too few for {plural(k, 'component')}. Pass more rows, "
+                "or groups of more rows."
             )
         F = fits.of(fits.weighted(each))
         W = aligned(F.Vh.T.astype(np.float64), V)

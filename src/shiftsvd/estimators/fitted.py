@@ -23,6 +23,7 @@ from shiftsvd.missing.gaps import Observed, with_nan
 from shiftsvd.names import LazyArray
 from shiftsvd.numerics.powers import SQUARED, check_size, largest_of
 from shiftsvd.operators import LowRank, Operator, Panel, Vector
+from shiftsvd.preparation.covariates import labels_of_rows
 from shiftsvd.preparation.prepare import Prepared
 from shiftsvd.preparation.shifts import Learned, MeanShift, of_each_row
 from shiftsvd.runs.messages import warn
@@ -67,10 +68,10 @@ def _is_number(variances: Vector) -> Vector:
 
 
 def labels_of_groups(name: str, given: Any, m: int) -> Vector:
-    labels: Vector = np.asarray(given)
-    if labels.shape != (m,) or len(np.unique(labels)) < 2:
-        rule = f"be the labels of at least 2 groups, one label for each of {m:,} rows"
-        raise refuse(name, rule, f"an array of shape {labels.shape}")
+    known, labels = labels_of_rows(name, given, m), np.asarray(given)
+    labels = np.array(known) if labels.dtype == object else labels
+    if len(np.unique(labels)) < 2:
+        raise Refused(Setting(name), " must be the labels of at least 2 groups, got one group.")
     return labels
 
 
