@@ -65,6 +65,36 @@ def test_a_safe_neighbour_is_one_by_the_exact_components(kind: str, m: int, n: i
     np.testing.assert_allclose(np.sort(found.distances), found.distances)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("tol", [0.05, 1e-3, 1e-6])
+def test_no_safe_edge_of_a_hundred_thousand_differs(tol: float) -> None:
+    X = counts(np.random.default_rng(4), 2000, 80)
+    found = ss.PCA(4, solver=ss.BlockLanczos(tol, block_size=4), random_state=0).fit(csr_array(X)).neighbors(X, 50)
+    A = centred(X)
+    Y = A @ exact(A, 4)[1].T
+    for i, (chosen, safe) in enumerate(zip(found.indices, found.safe, strict=True)):
+        d = np.linalg.norm(Y - Y[i], axis=1)
+        d[i] = np.inf
+        assert set(chosen[safe]) <= set(np.argsort(d)[:50])
+    assert found.safe.mean() > (0.9 if tol < 1e-5 else -1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("widest", [90, 1])
+def test_values_of_500_refits_are_within_their_intervals(widest: float) -> None:
+    X = counts(np.random.default_rng(5), 500, 40)
+    found = ss.PCA(3, random_state=0).fit(X).influence(X, widest=widest)
+    W = exact(centred(X), 3)[1]
+    for i in range(500):
+        s, w = exact(centred(np.delete(X, i, 0)), 3)
+        assert np.all(found.singular_values[i, :, 0] <= s * (1 + 1e-12))
+        assert np.all(s <= found.singular_values[i, :, 1] * (1 + 1e-12))
+        turned = np.degrees(np.arccos(np.minimum(np.abs(np.sum(w * W, axis=1)), 1)))
+        assert np.all(found.angles[i, :, 0] - 1e-4 <= turned)
+        assert np.all(turned <= found.angles[i, :, 1] + 1e-4)
+    assert np.ptp(found.angles, axis=2).max() <= widest
+
+
 def test_distances_are_those_of_scores_that_are_not_whitened() -> None:
     X = counts(np.random.default_rng(0), 50, 20)
     found, Z = ss.PCA(3, whiten=True).fit(X).neighbors(X, 4), ss.PCA(3).fit_transform(X)

@@ -401,8 +401,8 @@ def stability(fits: Refits, V: Panel, weights: Iterable[Vector], jackknife: bool
     for each in weights:
         if (n_rows := int(np.count_nonzero(each))) <= k:
             raise ValueError(
-                f"A resample has {plural(n_rows, 'different row')}, too few for {plural(k, 'component')}. Pass more rows, "
-                "or groups of more rows."
+                f"A resample has {plural(n_rows, 'different row')}, too few for {plural(k, 'component')}. Pass more "
+                "rows, or groups of more rows."
             )
         F = fits.of(fits.weighted(each))
         W = aligned(F.Vh.T.astype(np.float64), V)
