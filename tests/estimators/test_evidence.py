@@ -207,6 +207,8 @@ def test_bad_input_is_refused() -> None:
         pca.influence(X, leave_out=np.arange(29))
     with pytest.raises(Refused, match="approximates transformed zeros"):
         ss.PCA(2, preprocess="pearson").fit(X).neighbors(X, 3)
+    counted = ss.PCA(2, preprocess="pearson", random_state=0).fit(X)
+    assert counted.stability(X, n_resamples=2).standard_errors.shape == (2, 10)  # no bounds
     with pytest.raises(ValueError, match="sample weights"):
         ss.PCA(2).fit(X, sample_weight=np.arange(30) % 3 + 1).neighbors(X, 3)
     with pytest.raises(Refused, match="missing"):

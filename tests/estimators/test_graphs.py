@@ -209,6 +209,10 @@ CONTAINERS = {
     "explicit zeros": lambda W: csr_array(
         (W.ravel(), np.tile(np.arange(len(W)), len(W)), np.arange(0, W.size + 1, len(W)))
     ),
+    "Dask": lambda W: pytest.importorskip("dask.array").from_array(W, chunks=(7, -1)),
+    "Dask of sparse blocks": lambda W: (
+        pytest.importorskip("dask.array").from_array(W, chunks=(7, -1)).map_blocks(csr_array)
+    ),
     "negative zeros": lambda W: np.where(W == 0, -0.0, W),
 }
 
