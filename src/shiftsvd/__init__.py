@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from shiftsvd.estimators.correspondence import MultipleCorrespondenceAnalysis as MultipleCorrespondenceAnalysis
     from shiftsvd.estimators.evidence import Influence as Influence
     from shiftsvd.estimators.evidence import Neighbors as Neighbors
+    from shiftsvd.estimators.evidence import Stability as Stability
     from shiftsvd.estimators.famd import FAMD as FAMD
     from shiftsvd.estimators.graphs import DiffusionMap as DiffusionMap
     from shiftsvd.estimators.graphs import SpectralEmbedding as SpectralEmbedding
@@ -94,7 +95,7 @@ _NAMES = {
     "estimators.batches": ("IncrementalPCA", "merge_pca"),
     "estimators.contrastive": ("ContrastivePCA",),
     "estimators.correspondence": ("CorrespondenceAnalysis", "MultipleCorrespondenceAnalysis"),
-    "estimators.evidence": ("Influence", "Neighbors"),
+    "estimators.evidence": ("Influence", "Neighbors", "Stability"),
     "estimators.famd": ("FAMD",),
     "estimators.graphs": ("DiffusionMap", "SpectralEmbedding"),
     "estimators.lsa": ("LSA",),

@@ -13,6 +13,7 @@ from shiftsvd.names import resolve
 VERBS = {
     "fit": "Compute the principal components of a data file.",
     "transform": "Compute the scores of new samples.",
+    "influence": "Bound the angle by which each component turns if a sample is left out.",
     "inverse": "Reconstruct samples from their scores.",
     "info": "Describe a data file, a model or this installation.",
     "estimate": "Predict the memory, passes and time of a fit.",

@@ -1,15 +1,16 @@
-"""`shiftsvd transform`, `inverse` and `report`: a model applied to files."""
+"""`shiftsvd transform`, `influence`, `inverse` and `report`: a model applied to files."""
 
 import json
 import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import io, sparse
 
 import shiftsvd
-from tests.support.commands import done, invoke
+from tests.support.commands import done, invoke, told
 
 FEATURES = [f"gene {j}" for j in range(20)]
 
@@ -217,3 +218,45 @@ def test_a_direction_that_would_be_lost_is_refused_however_few_features_are_abse
     assert result.exit_code == 1
     assert "mainly component 1, the features that are present hold only 0%" in result.stderr
     assert f"(at least 50% are needed). The most important absent features are {FEATURES[0]}." in result.stderr
+
+
+def test_influence_names_the_sample_without_which_a_component_turns(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 5)) * [9, 5, 1, 1, 1]
+    X[16] = [0, 0, 0, 0, 30]
+    frame = pd.DataFrame(X, columns=list("abcde"), index=pd.Index([f"s{i + 1}" for i in range(60)], name="id"))
+    frame.assign(donor=[f"d{i % 5}" for i in range(60)]).to_csv(tmp_path / "X.csv")
+    done("fit", tmp_path / "X.csv", "-k", 3, "--drop", "donor", "-q", "--no-report", "-o", tmp_path / "out")
+    model = tmp_path / "out" / "model.safetensors"
+    result = done("influence", model, tmp_path / "X.csv", "--widest", 1, "-o", tmp_path / "influence.csv")
+    expected = shiftsvd.PCA(3, random_state=0).fit(X).influence(X, widest=1)
+    at_least, at_most = expected.angles[16, 2]
+    assert f"Without sample s17, PC3 turns by {np.floor(10 * at_least) / 10:.1f} to " in result.stdout
+    written = pd.read_csv(tmp_path / "influence.csv", index_col="sample")
+    assert list(written)[-4:] == ["PC3_at_least", "PC3_at_most", "space_at_least", "space_at_most"]
+    assert np.allclose(written.loc["s17", ["PC3_at_least", "PC3_at_most"]], [at_least, at_most], atol=1e-6)
+    assert np.allclose(written.iloc[:, :6], expected.angles.reshape(60, 6), atol=1e-6)
+    found = told("influence", model, tmp_path / "X.csv", "--leave-out", "donor", "-q")
+    by_donor = shiftsvd.PCA(3, random_state=0).fit(X).influence(X, np.arange(60) % 5)
+    assert [turn["component"] for turn in found["turns"]] == ["PC1", "PC2", "PC3", "space"]
+    first = int(by_donor.angles[:, 0, 0].argmax())
+    assert found["turns"][0]["without"] == f"d{first}"
+    assert np.isclose(found["turns"][0]["at_least"], by_donor.angles[first, 0, 0])
+    assert found["n_left_out"] == 5
+
+
+def test_influence_refuses_other_samples_and_empty_labels(tmp_path: Path) -> None:
+    frame = pd.DataFrame(np.random.default_rng(0).random((20, 3)), columns=list("abc")).assign(g=list("xy") * 10)
+    frame.to_csv(tmp_path / "X.csv", index=False)
+    done("fit", tmp_path / "X.csv", "-k", 2, "--drop", "g", "-q", "--no-report", "-o", tmp_path / "out")
+    model = tmp_path / "out" / "model.safetensors"
+    frame.iloc[1:].to_csv(tmp_path / "few.csv", index=False)
+    frame.assign(g=["", *frame.g[1:]]).to_csv(tmp_path / "gap.csv", index=False)
+    for line, message in (
+        (("few.csv",), "influence needs the 20 rows of the fit, got 19"),
+        (("gap.csv", "--leave-out", "g"), "The column 'g' is empty for 1 sample."),
+        (("X.csv", "--leave-out", "h"), "has no column 'h'"),
+    ):
+        result = invoke("influence", model, tmp_path / line[0], *line[1:], "-o", tmp_path / "out.csv")
+        assert (result.exit_code, message in result.stderr) == (1, True), result.stderr
+        assert not (tmp_path / "out.csv").exists()

@@ -27,6 +27,7 @@ WRITES = {
     "fit": "out checkpoint scores components contributions supplementary anndata report top_features tracy_widom scan "
     "unrelated",
     "transform": "out",
+    "influence": "out",
     "inverse": "out",
     "convert": "out",
     "report": "out",
@@ -44,7 +45,7 @@ OTHERS = """
     covariates groups shift scale missing unobserved penalty max_iter solver solvers tol certify seed threads memory
     device devices scheduler workers dtype json_out force spreadsheet_safe progress quiet verbose max_absent project
     match trust_ambiguous trust_order top_features trust_values weights compression rounds alpha alphas background
-    affinity choose n_neighbors t drop_first max_products max_passes
+    leave_out widest affinity choose n_neighbors t drop_first max_products max_passes
 """
 
 
@@ -107,6 +108,7 @@ CASES = {
     ),
     "transform": Case("transform IN/model.safetensors IN/X.npy -q -o OUT", "scores.csv"),
     "transform to a new folder": Case("transform IN/model.safetensors IN/X.npy -q -o OUT", "new/scores.npy"),
+    "influence": Case("influence IN/model.safetensors IN/X.npy -q -o OUT", "influence.csv"),
     "inverse": Case("inverse IN/model.safetensors IN/scores.npy -q -o OUT", "restored.npy"),
     "report": Case("report IN/model.safetensors IN/scores.npy -q -o OUT", "report.html", "matplotlib jinja2"),
     "convert to HDF5": Case("convert IN/X.npy OUT -q", "X.h5ad", "h5py"),

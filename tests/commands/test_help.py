@@ -87,6 +87,7 @@ def test_subcommands_are_listed_in_the_order_of_their_use() -> None:
     assert listed == [
         "fit",
         "transform",
+        "influence",
         "inverse",
         "info",
         "estimate",

@@ -65,6 +65,36 @@ def test_a_safe_neighbour_is_one_by_the_exact_components(kind: str, m: int, n: i
     np.testing.assert_allclose(np.sort(found.distances), found.distances)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("tol", [0.05, 1e-3, 1e-6])
+def test_no_safe_edge_of_a_hundred_thousand_differs(tol: float) -> None:
+    X = counts(np.random.default_rng(4), 2000, 80)
+    found = ss.PCA(4, solver=ss.BlockLanczos(tol, block_size=4), random_state=0).fit(csr_array(X)).neighbors(X, 50)
+    A = centred(X)
+    Y = A @ exact(A, 4)[1].T
+    for i, (chosen, safe) in enumerate(zip(found.indices, found.safe, strict=True)):
+        d = np.linalg.norm(Y - Y[i], axis=1)
+        d[i] = np.inf
+        assert set(chosen[safe]) <= set(np.argsort(d)[:50])
+    assert found.safe.mean() > (0.9 if tol < 1e-5 else -1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("widest", [90, 1])
+def test_values_of_500_refits_are_within_their_intervals(widest: float) -> None:
+    X = counts(np.random.default_rng(5), 500, 40)
+    found = ss.PCA(3, random_state=0).fit(X).influence(X, widest=widest)
+    W = exact(centred(X), 3)[1]
+    for i in range(500):
+        s, w = exact(centred(np.delete(X, i, 0)), 3)
+        assert np.all(found.singular_values[i, :, 0] <= s * (1 + 1e-12))
+        assert np.all(s <= found.singular_values[i, :, 1] * (1 + 1e-12))
+        turned = np.degrees(np.arccos(np.minimum(np.abs(np.sum(w * W, axis=1)), 1)))
+        assert np.all(found.angles[i, :, 0] - 1e-4 <= turned)
+        assert np.all(turned <= found.angles[i, :, 1] + 1e-4)
+    assert np.ptp(found.angles, axis=2).max() <= widest
+
+
 def test_distances_are_those_of_scores_that_are_not_whitened() -> None:
     X = counts(np.random.default_rng(0), 50, 20)
     found, Z = ss.PCA(3, whiten=True).fit(X).neighbors(X, 4), ss.PCA(3).fit_transform(X)
@@ -168,10 +198,17 @@ def test_bad_input_is_refused() -> None:
         pca.influence(X[1:])
     with pytest.raises(ValueError, match="mean of X differs"):
         pca.influence(X + 1)
-    with pytest.raises(Refused, match="at least 2 groups"):
+    with pytest.raises(Refused, match="leave_out must be the labels of at least 2 groups, got one"):
         pca.influence(X, leave_out=np.zeros(30))
+    for gap in (None, np.nan):
+        with pytest.raises(Refused, match="leave_out must not hold missing labels, got 15"):
+            pca.influence(X, leave_out=np.array(["a", gap] * 15, object))
+    with pytest.raises(Refused, match=r"leave_out must hold one label per row, shape \(30,\), got shape \(29,\)"):
+        pca.influence(X, leave_out=np.arange(29))
     with pytest.raises(Refused, match="approximates transformed zeros"):
         ss.PCA(2, preprocess="pearson").fit(X).neighbors(X, 3)
+    counted = ss.PCA(2, preprocess="pearson", random_state=0).fit(X)
+    assert counted.stability(X, n_resamples=2).standard_errors.shape == (2, 10)  # no bounds
     with pytest.raises(ValueError, match="sample weights"):
         ss.PCA(2).fit(X, sample_weight=np.arange(30) % 3 + 1).neighbors(X, 3)
     with pytest.raises(Refused, match="missing"):
@@ -199,3 +236,84 @@ def test_both_rows_of_an_edge_turn_by_what_lies_outside_of_the_components() -> N
         np.testing.assert_array_equal(safe, D[i, nearest] + turned[i] + turned[nearest] < first)
     assert 0 < found.sine < 1
     assert 0 < found.safe.mean() < 1
+
+
+@pytest.mark.parametrize(("kind", "grouped"), [("dense", False), ("sparse single", True), ("small", True)])
+def test_refits_narrow_the_bounds(kind: str, grouped: bool) -> None:
+    rng = np.random.default_rng(2)
+    X, groups = KINDS[kind](counts(rng, 60, 30)), rng.integers(0, 4, 60)
+    left_out = groups if grouped else None
+    pca = ss.PCA(3, random_state=0).fit(X)
+    wide, found = (pca.influence(X, left_out, widest) for widest in (90, 0.5))
+    for name in ("singular_values", "angles", "subspace"):
+        assert np.all(getattr(found, name)[..., 0] >= getattr(wide, name)[..., 0])
+        assert np.all(getattr(found, name)[..., 1] <= getattr(wide, name)[..., 1])
+    assert np.ptp(wide.angles, axis=2).max() > 10
+    assert np.ptp(found.angles, axis=2).max() < 0.5
+    A = as_array(X) * (2.0**500 if kind == "small" else 1)
+    W = exact(centred(A), 3)[1]
+    for at, label in enumerate(found.labels):
+        w = exact(centred(A[groups != label if grouped else np.arange(60) != label]), 3)[1]
+        turned = np.degrees(np.arccos(np.minimum(np.abs(np.sum(w * W, axis=1)), 1)))
+        assert np.all(found.angles[at, :, 0] - 1e-4 <= turned)
+        assert np.all(turned <= found.angles[at, :, 1] + 1e-4)
+
+
+@pytest.mark.parametrize("shift", ["mean", None])
+@pytest.mark.parametrize("kind", ["dense", "sparse single", "off centre", "small"])
+def test_jackknife_errors_are_those_of_explicit_fits(kind: str, shift: Any) -> None:
+    rng = np.random.default_rng(0)
+    X, groups = KINDS[kind](counts(rng, 60, 30)), rng.integers(0, 7, 60)
+    pca = ss.PCA(3, random_state=0, tol=1e-10, shift=shift).fit(X)
+    found = pca.stability(X, groups, "jackknife")
+    A = as_array(X) * (2.0**500 if kind == "small" else 1)
+    V = pca.components_.astype(float)
+    W = [exact(centred(A[groups != g]) if shift else A[groups != g], 3)[1] for g in range(7)]
+    W = [w * np.sign(np.sum(w * V, axis=1))[:, None] for w in W]
+    expected = np.sqrt(6 * np.var(W, axis=0))
+    np.testing.assert_allclose(found.standard_errors, expected, atol=1e-5)
+    cosines = np.array([np.sum(w * V, axis=1) for w in W])
+    np.testing.assert_allclose(found.angles, np.degrees(np.arccos(np.minimum(cosines, 1))), atol=0.05)
+
+
+@pytest.mark.parametrize("method", ["bootstrap", "jackknife"])
+def test_standard_errors_are_the_asymptotic_ones(method: Any) -> None:
+    variances = np.array([81, 25, 9, 4, 1, 1, 1, 0.5])
+    X = np.random.default_rng(0).standard_normal((2000, 8)) * np.sqrt(variances)
+    pca = ss.PCA(3, random_state=0).fit(X)
+    found, again = (pca.stability(X, method=method, n_resamples=200) for _ in range(2))
+    # Anderson (1963)
+    gaps = variances - variances[:3, None]
+    ratio = np.sqrt(variances * variances[:3, None] / 2000) / np.where(gaps == 0, np.inf, np.abs(gaps))
+    off = np.arange(8) != np.arange(3)[:, None]
+    np.testing.assert_allclose(found.standard_errors[off], ratio[off], rtol=0.25)
+    assert np.all(found.standard_errors[~off] < 0.01)
+    np.testing.assert_array_equal(found.standard_errors, again.standard_errors)
+    assert found.angles.shape == (200, 3)
+    assert found.n_passes >= 200
+
+
+def test_components_that_exchange_places_are_matched() -> None:
+    X = np.zeros((50, 6))
+    X[:10, 1], X[10:, 0] = np.tile([30, -30], 5), np.tile([9, -9], 20)
+    pca = ss.PCA(2, random_state=0).fit(X)
+    found = pca.stability(X, np.arange(50) // 8, "jackknife")  # without the first group they exchange places
+    assert found.angles.max() < 1e-4
+
+
+def test_refused_resamples() -> None:
+    X = counts(np.random.default_rng(0), 30, 10)
+    pca = ss.PCA(5, random_state=0).fit(X)
+    with pytest.raises(Refused, match='method must be "bootstrap" or "jackknife"'):
+        pca.stability(X, method="other")  # type: ignore[arg-type]
+    with pytest.raises(Refused, match="n_resamples must be an integer of at least 2"):
+        pca.stability(X, n_resamples=1)
+    with pytest.raises(Refused, match="groups must be the labels of at least 2 groups"):
+        pca.stability(X, np.zeros(30))
+    with pytest.raises(ValueError, match="A resample has 3 different rows, too few for 5 components"):
+        pca.stability(X, np.arange(30) < 3, "jackknife")
+    for widest in (-1, np.nan, "1", True):
+        with pytest.raises(Refused, match="widest must be a number of at least 0"):
+            pca.influence(X, widest=widest)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="stability needs the 30 rows of the fit"):
+        pca.stability(X[1:])

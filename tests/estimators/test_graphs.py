@@ -32,6 +32,15 @@ def graph(kind: str, rng: np.random.Generator) -> Any:
         W[:half, half:] = rng.random((half, n - half)) < 0.3
     elif kind == "disconnected":
         W[:half, :half], W[half:, half:] = rng.random((half, half)), rng.random((n - half, n - half))
+    elif kind == "bipartite but for an edge":
+        W[:half, half:] = rng.random((half, n - half)) < 0.3
+        W[0, 1] = 1e-9
+    elif kind == "equal components":
+        W = np.kron(np.eye(5), np.triu(rng.random((n // 5, n // 5)) < 0.6))
+    elif kind == "twins":
+        W = np.kron(np.ones((2, 2)), np.triu((rng.random((half, half)) < 0.3) * rng.random((half, half))))
+    elif kind == "decades":
+        W = (rng.random((n, n)) < 0.15) * 10.0 ** rng.uniform(-10, 0, (n, n))
     elif kind == "clusters":  # six eigenvalues near 1
         label = rng.integers(0, 6, n)
         W = (rng.random((n, n)) < 0.5) * (label[:, None] == label) + 1e-5 * (rng.random((n, n)) < 0.1)
@@ -56,12 +65,17 @@ def nontrivial(W: Any) -> tuple[Any, Any]:
 
 KINDS = ("cycle", "star", "barbell", "bipartite", "disconnected", "clusters")
 KINDS += ("weights", "large", "small", "isolated", "loops")
+KINDS += ("bipartite but for an edge", "equal components", "twins", "decades")
 
 
 @pytest.mark.filterwarnings("ignore:The graph has", "ignore:Components")
-@pytest.mark.parametrize("kind", KINDS)
-def test_values_and_vectors_are_within_their_bounds(kind: str) -> None:
-    for seed in range(3):
+@pytest.mark.parametrize(
+    ("kind", "seeds"),
+    [(kind, range(2)) for kind in KINDS]
+    + [pytest.param(kind, range(2, 14), marks=pytest.mark.long) for kind in KINDS],  # 210 graphs in all
+)
+def test_values_and_vectors_are_within_their_bounds(kind: str, seeds: range) -> None:
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         W, k, tol = graph(kind, rng), int(rng.integers(1, 7)), 10.0 ** -rng.integers(1, 9)
         gaps, vectors = nontrivial(W)
@@ -194,6 +208,10 @@ CONTAINERS = {
     "sums beyond the integers": lambda W: _repeated(W, np.uint8),
     "explicit zeros": lambda W: csr_array(
         (W.ravel(), np.tile(np.arange(len(W)), len(W)), np.arange(0, W.size + 1, len(W)))
+    ),
+    "Dask": lambda W: pytest.importorskip("dask.array").from_array(W, chunks=(7, -1)),
+    "Dask of sparse blocks": lambda W: (
+        pytest.importorskip("dask.array").from_array(W, chunks=(7, -1)).map_blocks(csr_array)
     ),
     "negative zeros": lambda W: np.where(W == 0, -0.0, W),
 }

@@ -1,22 +1,28 @@
-"""Run `transform`, `inverse` and `report`: load a model, apply the model block by block, write the output."""
+"""Run `transform`, `influence`, `inverse` and `report`: load a model, apply it block by block, write the output."""
 
+import json
+import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import click
 import numpy as np
 
 from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.backends.validation import named
 from shiftsvd.commands.hooks import Hooks, first_answer, hooks_of
+from shiftsvd.commands.mixed import labels_of
 from shiftsvd.commands.options import print_message, typed
 from shiftsvd.commands.settings import Settings, table_format
 from shiftsvd.commands.tables import Block, Table, component_names, format_named, write_rows
 from shiftsvd.commands.writing import model_in, rastering, score_rasters
-from shiftsvd.errors import few, plural
+from shiftsvd.errors import few, plain_lines, plural
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.contrastive import ContrastivePCA
 from shiftsvd.estimators.features import absent_limit, feature_names_of
@@ -26,6 +32,7 @@ from shiftsvd.events import listening
 from shiftsvd.io import Names
 from shiftsvd.io.base import Labels
 from shiftsvd.io.choices import NOTHING, Choices
+from shiftsvd.io.formats.cells import NO_CLASS
 from shiftsvd.io.formats.text import is_utf8
 from shiftsvd.io.location import Location
 from shiftsvd.io.opening import open_chosen, read_whole
@@ -33,6 +40,7 @@ from shiftsvd.missing.gaps import Observed
 from shiftsvd.missing.opening import open_with_gaps
 from shiftsvd.names import resolve
 from shiftsvd.operators import Operator
+from shiftsvd.runs.memory import peak_bytes
 from shiftsvd.runs.outputs import Outputs, refuse
 from shiftsvd.runs.progress import progress
 
@@ -109,6 +117,65 @@ def coordinate_table(model: Any, n_rows: int, dtype: Any, names: Any) -> Table:
 
 def precision(dtype: Any) -> np.dtype[Any]:
     return np.dtype(np.float32 if dtype == np.float32 else np.float64)
+
+
+def influence(settings: Settings) -> None:
+    if settings.out is not None:
+        _check_output(settings)
+    started, hooks = time.perf_counter(), hooks_of(settings)
+    pca, A, names = _opened(model_in(settings.model, BatchPCA), settings, hooks)
+    groups = None
+    if settings.leave_out is not None:
+        groups = np.array(labels_of(A.shape[0], "leave_out", settings, _choices(pca, settings), hooks).cells)
+        if unknown := int(np.isin(np.char.strip(groups), NO_CLASS).sum()):
+            raise ValueError(
+                f"The column {settings.leave_out!r} is empty for {plural(unknown, 'sample')}. Pass a file with a label "
+                "for each sample."
+            )
+    with named(names.features), progress(settings.progress, settings.quiet) as listen, listening(listen):
+        found = pca.influence(A, groups, settings.widest)
+    labels = found.labels if groups is not None else names.samples
+    ends = np.concatenate([found.angles, found.subspace[:, None]], axis=1)
+    columns = [*component_names(pca.n_components_), "space"]
+    document = {
+        "turns": [_largest_turn(*pair, labels) for pair in zip(columns, ends.swapaxes(0, 1), strict=True)],
+        "n_left_out": len(ends),
+        "leave_out": settings.leave_out,
+        "widest": settings.widest,
+        "n_components": pca.n_components_,
+        "model": str(settings.model),
+        "file": settings.file,
+        "shape": list(A.shape),
+        "seconds": round(time.perf_counter() - started, 3),
+        "peak_bytes": peak_bytes(),
+        "version": version("shiftsvd"),
+    }
+    if settings.out is not None:
+        heads = [f"{name}_{end}" for name in columns for end in ("at_least", "at_most")]
+        table = Table(heads, len(ends), np.dtype(np.float64), labels, settings.leave_out or "sample")
+        _write(table, [(0, ends.reshape(len(ends), -1))], settings)
+    lines = [_in_words(turn, settings.leave_out or "sample") for turn in document["turns"]]
+    click.echo(json.dumps(document) if settings.json_out else plain_lines("\n".join(lines)))
+
+
+def _largest_turn(component: str, ends: Block, labels: Any) -> dict[str, Any]:
+    """Return the row or group without which a component turns most by the lower bound, and the bounds in degrees."""
+    row = int(np.lexsort((ends[:, 1], ends[:, 0]))[-1])
+    without = f"row {row + 1:,}" if labels is None else str(labels[row])
+    least, most = ends[row].tolist()
+    others = int(np.count_nonzero(ends[:, 1] > most))
+    return {"component": component, "without": without, "at_least": least, "at_most": most, "others": others}
+
+
+def _in_words(turn: Mapping[str, Any], of: str) -> str:
+    what = "the space of all components" if turn["component"] == "space" else turn["component"]
+    least, most = math.floor(10 * turn["at_least"]) / 10, math.ceil(10 * turn["at_most"]) / 10
+    if (least, most) == (0, 90):
+        return f"{what[0].upper()}{what[1:]}: no angle is proven, because the singular values are too close to others."
+    who = turn["without"] if turn["without"].startswith("row ") else f"{of} {turn['without']}"
+    by = f"at least {least:.1f}" if most == 90 else f"{least:.1f} to {most:.1f}"
+    more = f" The upper bound of {plural(turn['others'], 'other')} is larger." if turn["others"] else ""
+    return f"Without {who}, {what} turns by {by} degrees.{more}"
 
 
 def inverse(settings: Settings) -> None:

@@ -25,6 +25,7 @@ from shiftsvd.commands.cluster import workers
 from shiftsvd.commands.hooks import Hooks, Run, first_answer, hooks_of
 from shiftsvd.commands.mixed import (
     fields_of,
+    labels_of,
     mixed_scale,
     naming_columns,
     supplementary_columns,
@@ -43,7 +44,7 @@ from shiftsvd.front import planned as planned_for
 from shiftsvd.front import within as within_memory
 from shiftsvd.io import Names
 from shiftsvd.io.choices import JOIN
-from shiftsvd.io.formats.table import Column, read_column, with_decimals
+from shiftsvd.io.formats.table import Column, with_decimals
 from shiftsvd.io.location import Location
 from shiftsvd.io.opening import open_chosen
 from shiftsvd.missing.completion import Effort, mean_rows
@@ -210,17 +211,7 @@ def _labels(run: Run, hooks: Sequence[Hooks]) -> Column | None:
     settings, m = run.settings, run.A.shape[0] if run.names.samples is None else len(run.names.samples)
     if settings.label_column is None:
         return None
-    found = first_answer(each.labels(settings.label_column) for each in hooks)
-    if found is not None:
-        label = Column(settings.label_column, found)
-    else:
-        along = settings.stack != "columns"
-        label = read_column(settings.paths, settings.label_column, settings.format, settings.choices, along=along)
-    if len(label) != m:
-        raise ValueError(
-            f"--label-column must name a column with one value per sample, got {len(label):,} values for {m:,} samples."
-        )
-    return label
+    return labels_of(m, "label_column", settings, settings.choices, hooks)
 
 
 def _notice_unless_kept(run: Run) -> None:

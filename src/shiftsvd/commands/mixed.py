@@ -12,13 +12,16 @@ import numpy as np
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.validation import SHOWN, NotFinite
-from shiftsvd.commands.options import joined
+from shiftsvd.commands.hooks import Hooks, first_answer
+from shiftsvd.commands.options import joined, option_of
 from shiftsvd.commands.settings import Settings
 from shiftsvd.commands.tables import texts_for
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.estimators.supplementary import Categories, Column, Numbers, Supplementary
 from shiftsvd.io import Names
-from shiftsvd.io.choices import JOIN, naming
+from shiftsvd.io.choices import JOIN, Choices, naming
+from shiftsvd.io.formats.table import Column as Texts
+from shiftsvd.io.formats.table import read_column
 from shiftsvd.io.opening import read_files
 from shiftsvd.io.profiling import ColumnProfile, profiled
 from shiftsvd.io.sniff import format_of, formats
@@ -97,6 +100,22 @@ def _columns_of(features: Sequence[str], settings: Settings) -> list[str]:
 
 def _first(names: Sequence[str]) -> Vector:
     return np.sort(np.unique(names, return_index=True)[1])
+
+
+def labels_of(m: int, option: str, settings: Settings, choices: Choices, hooks: Sequence[Hooks]) -> Texts:
+    """Return the label of each of m samples in the column that an option names."""
+    name = getattr(settings, option)
+    found = first_answer(each.labels(name) for each in hooks)
+    if found is not None:
+        label = Texts(name, found)
+    else:
+        label = read_column(settings.paths, name, settings.format, choices, along=settings.stack != "columns")
+    if len(label) != m:
+        raise ValueError(
+            f"{option_of(option)} must name a column with one value per sample, got {len(label):,} values for {m:,} "
+            "samples."
+        )
+    return label
 
 
 def supplementary_columns(settings: Settings, m: int, samples: Any) -> list[Column]:

@@ -274,6 +274,19 @@ class Settings:
         metavar="NUMBER",
         callback=options.nonnegative,
     )
+    leave_out: str | None = option(
+        "Column of a table or of obs with groups, such as donors: leave out one group at a time.  [default: one sample "
+        "at a time]",
+        metavar="COLUMN",
+    )
+    widest: float = option(
+        "Refit without a sample or group if the bounds of an angle differ by more than this number of degrees.  "
+        "[default: 90, never]",
+        default=90.0,
+        type=click.FloatRange(0, 90),
+        metavar="DEGREES",
+        show_default=False,
+    )
     background: str | None = option(
         "File with the samples whose variation is of no interest, and with the features of TARGET.",
         type=options.Matrix(exists=True),

@@ -129,6 +129,30 @@ def transform(settings: Settings) -> None:
 
 
 @verb(
+    "influence out/model.safetensors counts.npz -o influence.csv",
+    takes=[
+        _MODEL,
+        files("FILE...", required=True),
+        *named("stack join leave_out widest"),
+        declared(_SETTINGS["out"], type=Local(), help="File for the bounds of all samples: .parquet, .csv or .npy."),
+        *named(f"{_DATA} threads memory json_out progress force spreadsheet_safe quiet verbose"),
+    ],
+)
+def influence(settings: Settings) -> None:
+    """Bound the angle by which each component turns if a sample is left out.
+
+    FILE holds the samples by which `fit` made MODEL. For each component, the sample without which it turns most is
+    printed, with the least and the largest angle in degrees. The bounds hold for a PCA of the other samples, with the
+    scale and the transformations of MODEL; without --widest, no fit is repeated. OUT has a row for each sample, and two
+    columns for each component and for the space of all components.
+    """
+    check_files(settings)
+    from shiftsvd.commands.applying import influence as run
+
+    run(settings)
+
+
+@verb(
     "inverse out/model.safetensors out/scores.parquet -o restored.npy",
     takes=[
         _MODEL,

@@ -1,19 +1,22 @@
-"""Bounds by the principal subspace of given rows: neighbours that are safe, and components without a row or a group."""
+"""Evidence for components: neighbours that are safe, bounds without a row or a group, and standard errors."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from shiftsvd.algebra.generic import cancelled, matmat_in_double, rmatmat_in_double, shift_of
+from shiftsvd.errors import plural
+from shiftsvd.front import decompose
 from shiftsvd.numerics import bounds
 from shiftsvd.numerics.bounds import TURNING
 from shiftsvd.numerics.orth import inner, triangle
 from shiftsvd.numerics.panels import Vector, lengths
-from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.operators import LowRank, Operator, Panel, Scaled
+from shiftsvd.result import SVDResult
 from shiftsvd.solvers.constants import EPS
 from shiftsvd.solvers.factors import shift_rounding
 from shiftsvd.solvers.subspace import Subspace, subspace
@@ -21,6 +24,8 @@ from shiftsvd.solvers.subspace import Subspace, subspace
 BLOCK: Final = 2**21  # numbers of a block of distances or of small matrices: 16 MB
 # Largest length of the mean of the centred rows, over the first singular value of the mean of a row.
 OFF_CENTRE: Final = 1e-6
+# Relative accuracy of the singular values of refits. Angles are accurate to about its square root: 0.006 degrees.
+OF_REFITS: Final = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +88,33 @@ class Influence:
     singular_values: Panel
     angles: Panel
     subspace: Panel
+
+
+@dataclass(frozen=True, eq=False)
+class Stability:
+    """Standard errors of the loadings by resampling; made by `PCA.stability`.
+
+    Parameters
+    ----------
+    standard_errors : array of shape (n_components, n_features)
+        Standard error of each entry of `components_`.
+    angles : array of shape (n_fits, n_components)
+        Angle in degrees between each component and its counterpart in each resample.
+    n_passes : int
+        Passes over the data that the fits took together.
+
+    See Also
+    --------
+    PCA.stability : Makes one.
+
+    Examples
+    --------
+    See `PCA.stability`.
+    """
+
+    standard_errors: Panel
+    angles: Panel
+    n_passes: int
 
 
 # ---- neighbours
@@ -164,15 +196,19 @@ def differences(Y: Panel, rows: slice, nearest: NDArray[np.intp]) -> Vector:
 # ---- influence
 
 
-def influence(A: Operator, V: Panel, rng: Generator, centred: bool, left_out: NDArray[Any] | None) -> Influence:
-    """Bound values and angles of the components without each row, or without each group of rows."""
+def influence(A: Operator, V: Panel, rng: Generator, fits: "Refits", left_out: Any, widest: float) -> Influence:
+    """Bound values and angles of the components without each row, or without each group of rows.
+
+    Refit if the bounds of an angle differ by more than `widest` (in radians).
+    """
     found = subspace(A, V, rng)
-    m = A.shape[0]
+    m, centred = A.shape[0], fits.centred
     rests = squared_rests(A, found)
     moved = check_centred(A, found, float(np.sqrt(np.max(rests + lengths(found.scores.T) ** 2)))) if centred else 0.0
     full = Changed.of(found, Part(np.diag(found.theta)[None], inner(found.R, found.R)[None]), moved)
     if left_out is None:
-        labels, parts = np.arange(m), without_rows(A, found, rests, m / (m - 1) if centred else 1.0)
+        labels = of_row = np.arange(m)
+        parts = without_rows(A, found, rests, m / (m - 1) if centred else 1.0)
     else:
         labels, of_row = np.unique(left_out, return_inverse=True)
         parts = without_groups(A, found, of_row, len(labels), centred)
@@ -180,6 +216,12 @@ def influence(A: Operator, V: Panel, rng: Generator, centred: bool, left_out: ND
     values = np.concatenate([np.stack((each.lower, each.upper), axis=-1) for each in changed])
     angles = np.concatenate([each.angles(full.turned) for each in changed])
     spaces = np.concatenate([each.spaces(found.sine) for each in changed])
+    for at in np.flatnonzero(np.ptp(angles, axis=2).max(axis=1) > widest):
+        one = Changed.refitted(found, fits, of_row != at, moved, rng)
+        found_there = np.stack((one.lower, one.upper), axis=-1), one.angles(full.turned), one.spaces(found.sine)
+        for ends, new in zip((values, angles, spaces), found_there, strict=True):  # both bounds hold
+            ends[at, ..., 0] = np.maximum(ends[at, ..., 0], new[0, ..., 0])
+            ends[at, ..., 1] = np.maximum(np.minimum(ends[at, ..., 1], new[0, ..., 1]), ends[at, ..., 0])
     return Influence(labels, np.sqrt(values), np.degrees(angles), np.degrees(spaces))
 
 
@@ -224,7 +266,7 @@ class Changed:
     space: Panel  # (b, 2): bounds of the sine of the angle between V and the leading space of G - B^H B
 
     @classmethod
-    def of(cls, found: Subspace, part: Part, moved: float) -> "Changed":
+    def of(cls, found: Subspace, part: Part, moved: float) -> Self:
         """Bound eigenvalues and angles, given an error `moved` of the matrices.
 
         M bounds from below; ``M + N / (mu - level)`` bounds the first J values from above, with mu the J-th of M.
@@ -274,6 +316,16 @@ class Changed:
         spaces = np.stack([least_space, space], axis=-1)
         return cls(lower, upper, np.arctan2(across, along), apart, turned, spaces)
 
+    @classmethod
+    def refitted(cls, found: Subspace, fits: "Refits", kept: NDArray[np.bool_], moved: float, rng: Generator) -> Self:
+        """Bound them by the components of the rows that are kept."""
+        B = fits.weighted(kept.astype(np.float64))
+        other = subspace(B, fits.of(B).Vh.T, rng)
+        alone = cls.of(other, Part(np.diag(other.theta)[None], inner(other.R, other.R)[None]), moved)
+        of_space = float(np.linalg.norm(found.V - other.V @ inner(other.V, found.V), 2))
+        space = np.stack((of_space - alone.space[:, 1], of_space + alone.space[:, 1]), axis=-1)
+        return replace(alone, off_axis=angles_between(found.V, other.V)[None], apart=0 * alone.apart, space=space)
+
     def angles(self, first: Panel) -> Panel:
         between = first + self.turned
         least = np.maximum(np.maximum(self.off_axis - between, self.apart - first), 0)
@@ -316,3 +368,72 @@ def without_groups(A: Operator, found: Subspace, of_row: NDArray[np.intp], count
         M = np.diag(found.theta) - inner(Y, W)
         E = found.R - (B - found.V @ inner(found.V, B))
         yield Part(((M + M.T) / 2)[None], inner(E, E)[None])
+
+
+# ---- refits, stability
+
+
+@dataclass(frozen=True, eq=False)
+class Refits:
+    """Fits of weighted rows, centred again."""
+
+    A: Operator
+    k: int
+    centred: bool
+    rng: Generator
+    memory_limit: int | str | None
+
+    def weighted(self, weights: Vector) -> Operator:
+        A = self.A
+        if self.centred:
+            means = rmatmat_in_double(A, weights[:, None]).astype(np.float64) / weights.sum()
+            A = A - LowRank(np.ones((A.shape[0], 1)), means)
+        return Scaled(A, np.sqrt(weights))
+
+    def of(self, B: Operator) -> SVDResult:
+        return decompose(B, self.k, "auto", OF_REFITS, self.rng, self.memory_limit)
+
+
+def stability(fits: Refits, V: Panel, weights: Iterable[Vector], jackknife: bool) -> Stability:
+    """Refit with each of the weights, and measure how far the aligned components scatter."""
+    k, angles, n_passes = V.shape[1], [], 0
+    sums, squares = np.zeros(V.shape), np.zeros(V.shape)
+    for each in weights:
+        if (n_rows := int(np.count_nonzero(each))) <= k:
+            raise ValueError(
+                f"A resample has {plural(n_rows, 'different row')}, too few for {plural(k, 'component')}. Pass more "
+                "rows, or groups of more rows."
+            )
+        F = fits.of(fits.weighted(each))
+        W = aligned(F.Vh.T.astype(np.float64), V)
+        sums, squares = sums + (W - V), squares + (W - V) ** 2
+        angles.append(angles_between(V, W))
+        n_passes += F.info.n_passes + fits.centred
+    count = len(angles)
+    scatter = np.maximum(squares - sums**2 / count, 0)
+    factor = (count - 1) / count if jackknife else 1 / (count - 1)
+    return Stability(np.sqrt(factor * scatter).T, np.degrees(angles), n_passes)
+
+
+def aligned(W: Panel, V: Panel) -> Panel:
+    from scipy.optimize import linear_sum_assignment
+
+    cosines = V.T @ W
+    mine, theirs = linear_sum_assignment(-np.abs(cosines))
+    return W[:, theirs] * np.where(cosines[mine, theirs] < 0, -1.0, 1.0)
+
+
+def angles_between(V: Panel, W: Panel) -> Vector:
+    cosines = np.sum(V * W, axis=0)
+    return np.asarray(np.arctan2(lengths(W - V * cosines), np.abs(cosines)))
+
+
+def bootstrap_weights(of_row: NDArray[np.intp], n_fits: int, rng: Generator) -> Iterator[Vector]:
+    n_groups = int(of_row.max()) + 1
+    for _ in range(n_fits):
+        yield np.bincount(rng.integers(n_groups, size=n_groups), minlength=n_groups)[of_row].astype(np.float64)
+
+
+def jackknife_weights(of_row: NDArray[np.intp]) -> Iterator[Vector]:
+    for group in range(int(of_row.max()) + 1):
+        yield (of_row != group).astype(np.float64)

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array, issparse
 from sklearn.neighbors import kneighbors_graph
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
-from shiftsvd.backends import as_operator
+from shiftsvd.backends import as_operator, is_lazy, unwrapped
 from shiftsvd.backends.affinity import Affinity, affinity_of_edges, affinity_of_rows
 from shiftsvd.backends.validation import before_sklearn
 from shiftsvd.errors import Part, Refused, Setting, plural, refuse
@@ -74,7 +74,7 @@ class GraphEmbedding(Saved, Estimator):
     def _validated(self, X: Any, **how: Any) -> Any:
         if isinstance(X, Operator):
             raise TypeError(f"{type(self).__name__} needs an array or a sparse matrix in memory, got {X}.")
-        X = before_sklearn(X)
+        X = before_sklearn(unwrapped(X).compute() if is_lazy(X) else X)
         if bool(issparse(X)) and X.dtype.kind in "iu":
             X = X.astype(np.float64)  # sums of entries at the same place would overflow in small integers
         return validate_data(self, X, accept_sparse="csr", dtype=np.float64, **how)
@@ -190,7 +190,7 @@ class SpectralEmbedding(GraphEmbedding):
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or (n_samples, n_samples)
+        X : array, sparse matrix or Dask array of shape (n_samples, n_features), or (n_samples, n_samples)
             Samples; with ``affinity="precomputed"`` affinities.
         y : ignored
             For scikit-learn.

@@ -306,10 +306,14 @@ class LearnedCovariates(Learned):
 
 
 def _labels(labels: Any, m: int) -> list[Any]:
-    groups = Setting("groups")
     if labels is None:
         raise ValueError("GroupMeans needs a label per row. Use GroupMeans(labels), or PCA with fit(X, groups=labels).")
-    array = np.asarray(unmasked("groups", labels, "give these rows a label of their own"))
+    return labels_of_rows("groups", labels, m)
+
+
+def labels_of_rows(name: str, labels: Any, m: int) -> list[Any]:
+    groups = Setting(name)
+    array = np.asarray(unmasked(name, labels, "give these rows a label of their own"))
     if array.shape != (m,):
         raise Refused(groups, f" must hold one label per row, shape ({m},), got shape {array.shape}")
     known: list[Any] = array.tolist()
