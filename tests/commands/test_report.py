@@ -311,6 +311,15 @@ def test_the_contributions_of_the_outermost_samples_are_shares_of_the_squared_sc
     assert re.search(rf"<td>sample 18</td><td>[^<]*</td><td>{100 * share:.2f} %</td>", found.source)
 
 
+def test_numbers_in_place_of_names_are_said_to_count_from_1(tmp_path: Path) -> None:
+    said = page(tmp_path, scores=PCA.transform(X)).text
+    assert "Samples are counted from 1." in said
+    assert "Features are counted from 1." in said
+    names = [f"gene{j}" for j in range(X.shape[1])]
+    named = page(tmp_path, scores=PCA.transform(X), names=names, samples=[f"cell{i}" for i in range(len(X))])
+    assert "counted from" not in named.text
+
+
 @pytest.mark.long
 @pytest.mark.figures
 def test_new_samples_are_drawn_over_those_of_the_fit(tmp_path: Path) -> None:
