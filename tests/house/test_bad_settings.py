@@ -22,7 +22,7 @@ def test_k_of_svd_is_an_integer_in_range(k):
 @pytest.mark.parametrize("k", [0.0, 1.0, 2.0, 1.5, -0.5, np.nan])
 def test_a_float_k_is_a_share_between_0_and_1(k):
     refuses(f"k must be an integer, or a share of the variance between 0 and 1, got {k}", lambda: ss.svd(X, k))
-    message = f"n_components must be an integer, a float in (0, 1), None or \"mle\"{{}}, got {k!r}"
+    message = f'n_components must be an integer, a float in (0, 1), None or "mle"{{}}, got {k!r}'
     refuses(message.format(""), lambda: ss.PCA(k).fit(X))
     refuses(message.format(" with svd_solver='full'"), lambda: ss.PCA(k, svd_solver="full").fit(X))
 
