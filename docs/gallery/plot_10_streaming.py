@@ -3,10 +3,12 @@ Streaming: partial_fit, merge, refine
 =====================================
 
 Rows that come in batches, and are gone afterwards. Up to 4096 features `PCA.partial_fit` keeps the scatter matrix of
-all rows so far, and the components are exact. Of more features it keeps a sketch and the directions found so far: mean
+all rows so far, and the components are exact. Otherwise it keeps a sketch and the directions found so far: mean
 and total variance are exact all the same, and the error is bounded by the variance that was not seen. Streams of
 different machines are joined by `merge_pca`.
 """
+
+import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -35,10 +37,11 @@ print(whole.n_samples_, "rows; mean off by at most", np.abs(whole.mean_ - exact.
 print("variances off by at most", np.abs(whole.explained_variance_ - exact.explained_variance_).max())
 
 # %%
-# Where `memory_limit` leaves no room for the scatter matrix (here on purpose) there is a sketch of 8 + 10 columns.
-# Every exact variance lies between the one that is given and that plus `unseen_variance_`, dashed. Where the rows can
-# be read again, `refine` comes nearer; it is shown after one reading.
+# Where `memory_limit` leaves no room for the scatter matrix (here on purpose) there is a sketch of 8 + 10 columns, of
+# which warnings tell. Every exact variance lies between the one that is given and that plus `unseen_variance_`, dashed.
+# Where the rows can be read again, `refine` comes nearer; it is shown after one reading.
 
+warnings.filterwarnings("ignore", "The components|. components did not converge")
 stream = ss.merge_pca(*(streamed(rows, memory_limit="400kB") for rows in (X[:900], X[900:])))
 missed = exact.explained_variance_ - stream.explained_variance_
 unseen = stream.unseen_variance_

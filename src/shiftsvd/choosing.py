@@ -423,8 +423,8 @@ def resampling(
     known_zeros = issparse(X)
     sound_places(X)
     X = csr_array(X) if known_zeros else np.asarray(X)
-    check_size('the entries for "parallel" and "cv"', largest_of(X))
     A = as_operator(X, **vars(resources))
+    check_size('the entries for "parallel" and "cv"', largest_of(X))
     if entries:
         A, X = _transformed(A, X, entries)
     if not (shift is None or (isinstance(shift, str) and shift == "mean") or isinstance(shift, list | np.ndarray)):

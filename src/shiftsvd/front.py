@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from shiftsvd.backends.files import LEAST_BLOCK, DiskRows
+from shiftsvd.backends.source import Turned
 from shiftsvd.errors import Part, Refused, Setting, plural, refuse
 from shiftsvd.kernels import threads
 from shiftsvd.missing.completion import MissingSummary, check_unused, completed, with_missing
@@ -222,9 +223,11 @@ def planned(
         try:
             within(memory_limit, A, k, solver, tol)
             return A
-        except OverLimit:
+        except OverLimit as error:
             if plan <= LEAST_BLOCK and read.workers <= 2:
-                raise
+                if not tall(A).costs.square_columns:  # rows lie on the long side
+                    raise
+                raise _beside_the_transpose(error, A, read, k, solver, tol, memory_limit) from None
         if plan > LEAST_BLOCK:
             plan //= 2
             read = read.in_blocks_for(plan)
@@ -237,9 +240,26 @@ def within(memory_limit: int | str | None, A: Operator, k: int | float, solver: 
     count = asked_for(A, k)
     chosen = solver_named(solver, A, k, tol, memory_limit)
     what = f"finding {plural(count, 'component')} of a {A.shape[0]:,} x {A.shape[1]:,} matrix"
-    fewer = "components" + ", or store the transposed matrix" * bool(tall(A).costs.square_columns)
-    affordable(chosen.needed_bytes(A, count), memory_limit, what, fewer)
+    affordable(chosen.needed_bytes(A, count), memory_limit, what)
     return chosen
+
+
+def _beside_the_transpose(
+    error: OverLimit,
+    A: Operator,
+    read: DiskRows,
+    k: int | float,
+    solver: str | Solver,
+    tol: float,
+    memory_limit: int | str | None,
+) -> OverLimit:
+    stored = replace(read, source=Turned(read.source), shift=None, memo={})
+    try:
+        within(memory_limit, stored if isinstance(A, Adjoint) else stored.H, k, solver, tol)
+    except OverLimit:
+        return error
+    *known, fewer = error.args
+    return OverLimit(*known, f"{fewer}, or store the transposed matrix")
 
 
 # ---- settings that estimators share

@@ -18,6 +18,7 @@ import numpy as np
 
 from shiftsvd import plot
 from shiftsvd.errors import Refused, Setting, plain_lines, plural
+from shiftsvd.estimators.features import feature_names_of
 from shiftsvd.io.choices import JOIN
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.plot import ScoreRaster
@@ -130,7 +131,8 @@ def write(
     fit = read(model)
     info = {name: getattr(fit.info, name, None) for name in FACTS}
     measured = {"seconds": seconds, "peak_bytes": peak_bytes}
-    names = fit.feature_names(getattr(names, "features", names))
+    given = getattr(names, "features", names)
+    names = fit.feature_names(given)
     if scores is None and fit.k and not fit.is_estimator:
         scores = np.asarray(fit.model.U * fit.model.S)
     planes = [] if scores is None or not fit.k else _planes(fit, scores)
@@ -142,6 +144,8 @@ def write(
         "outermost": _outermost(planes[0][1], planes[0][0], samples) if planes else [],
         "supplementary": [] if supplementary is None else _positions(supplementary),
         "more_figures": [_figure(title, 2.6, lambda ax, draw=draw: draw(ax)) for title, draw in figures],
+        "numbered_samples": samples is None,
+        "numbered_features": given is None and feature_names_of(model) is None,
         "n_new": next((raster.n for raster in new.values()), 0),
         "source": {name: shown(value) for name, value in (source or {}).items()},
         "command": command,

@@ -16,7 +16,7 @@ from scipy.linalg.lapack import dgejsv
 
 from shiftsvd.algebra.generic import gram_matrix, row_blocks, triangle
 from shiftsvd.backends import as_operator
-from shiftsvd.errors import Refused, Setting, plural
+from shiftsvd.errors import Part, Refused, Setting, plural
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.kernels.twin import range_errors_ignored
 from shiftsvd.numerics.bounds import rounding_bounds
@@ -25,7 +25,7 @@ from shiftsvd.operators import Moments, Operator, Panel, Vector
 from shiftsvd.preparation.prepare import Prepared
 from shiftsvd.preparation.shifts import MeanShift
 from shiftsvd.result import Info
-from shiftsvd.runs.memory import affordable, spare
+from shiftsvd.runs.memory import affordable, enough_bytes, spare
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.factors import rounding
 
@@ -382,7 +382,7 @@ def krylov(times: Callable[[Panel], Panel], start: Panel, columns: int) -> tuple
 
 # ---- A stream of rows: exact moments, and a scatter matrix that is centred after each batch
 
-# Keep the full scatter matrix up to this number of features (540 MB).
+# Keep the full scatter matrix up to this number of features (1.5 GB with the workspace of 2 threads).
 WHOLE = 4096
 LARGEST = 2.0**240  # largest size of a column of a batch; the smallest size is its inverse
 
@@ -443,6 +443,20 @@ class Stream:
         affordable(SketchedScatter.bytes(n, ell), memory_limit, what)
         return cls.empty(SketchedScatter.empty(n, ell, rng()), scale, k)
 
+    @property
+    def is_sketched(self) -> bool:
+        return self.scatter.size < len(self.moments.mean)
+
+    def more_exactly(self) -> tuple[Part, ...]:
+        """Return how to get more accurate components than those of the sketch."""
+        n = len(self.moments.mean)
+        if n <= max(WHOLE, 4 * self.scatter.size):
+            least = enough_bytes(WholeScatter.bytes(n, default_threads()))
+            first = "Set ", Setting("memory_limit"), f" to {least} for exact components, or "
+        else:
+            first = "Raise ", Setting("n_oversamples"), ", or "
+        return (*first, "call refine with all rows.")
+
     def update(self, A: Operator, weights: Vector | None = None) -> None:
         started = time.perf_counter()
         empty = weights is not None and not weights.any()
@@ -502,7 +516,7 @@ class Stream:
         slip = EPS * (self.n_joined + 1) * np.sqrt(self._in_units(_raw_squares(self.moments)))
         found = scatter.leading(k, slip)
         kept, rest, unseen = float(found.values @ found.values), found.rest, 0.0
-        if self.scatter.size < len(squares):  # sketched: the rest is total minus kept, plus rounding
+        if self.is_sketched:  # the rest is total minus kept, plus rounding
             rest = max(total - kept, 0.0)
             unseen = max(rest - found.rest, 0.0) + max(self.n_rows, len(squares)) * EPS * total
         values, slip_norm = np.minimum(found.values, np.sqrt(total)), float(np.linalg.norm(slip))

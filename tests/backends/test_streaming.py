@@ -9,6 +9,8 @@ from scipy import sparse
 import shiftsvd as ss
 from tests.support.matrices import EPS, decaying
 
+# A sketch is small here on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore:The components of .* come from a sketch", "ignore:.* did not converge")
 # A limit that the scatter matrix of 60 features and more does not fit in: what is kept is a sketch.
 SKETCH = {"memory_limit": 200_000}
 KINDS = {"whole": {}, "sketch": SKETCH}

@@ -137,3 +137,33 @@ def test_a_krylov_basis_is_orthonormal_whatever_the_rank(rank: int, columns: int
     assert W.shape == (20, columns)
     assert np.allclose(W.T @ W, np.eye(columns), atol=1e-12)
     assert np.allclose(SW, S @ W, atol=1e-12)
+
+
+def test_a_stream_with_a_sketch_warns_once_and_names_a_limit_that_is_exact() -> None:
+    D = decaying((300, 60), 0.9, seed=1)
+    pca = ss.PCA(5, random_state=0, memory_limit="150kB", n_threads=2)
+    with pytest.warns(UserWarning, match=r"sketch of 15 columns.*Set memory_limit to \S+ kB for exact") as said:
+        pca.partial_fit(D[:30])
+    for part in np.array_split(D[30:], 9):
+        pca.partial_fit(part)  # without a warning
+    assert len(said) == 1
+    limit = str(said[0].message).partition("memory_limit to ")[2].partition(" for")[0]
+    exact = ss.PCA(5, random_state=0, memory_limit=limit.replace(" ", ""), n_threads=2).partial_fit(D)
+    assert exact.info_.converged
+    assert exact.info_.sample_size == 60
+
+
+def test_more_features_than_are_kept_whole_are_told_of_other_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shiftsvd.streaming.WHOLE", 8)
+    with pytest.warns(UserWarning, match=r"Raise n_oversamples, or call refine with all rows\.$"):
+        ss.PCA(1, n_oversamples=3, random_state=0).partial_fit(decaying((30, 20), 0.9))
+
+
+def test_a_fit_and_a_refinement_name_the_components_that_did_not_converge() -> None:
+    D = decaying((300, 60), 0.9, seed=1)
+    ipca = ss.IncrementalPCA(5, batch_size=50, random_state=0, memory_limit="150kB", n_threads=2)
+    with pytest.warns(UserWarning, match=r"^5 components did not converge: 1-5 .* or call refine") as said:
+        ipca.fit(D)
+    assert len(said) == 1
+    with pytest.warns(UserWarning, match=r"^\d components? did not converge: "):
+        ipca.refine(D)

@@ -300,3 +300,12 @@ def test_noise_free_data_have_their_rank() -> None:
     assert ss.suggest_k(D, "gavish-donoho", max_k=10).k == 4
     found = ss.suggest_k(D, "cv", max_k=10, rng=0)
     assert found.table["error"][4] <= 1e3 * EPS * found.table["error"][0]
+
+
+@pytest.mark.parametrize("method", ["elbow", "parallel", "gavish-donoho", "cv"])
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+def test_a_missing_value_is_named_by_its_column(method: str, container: type) -> None:
+    bad = np.random.default_rng(0).random((30, 6))
+    bad[4, 3] = np.nan
+    with pytest.raises(ValueError, match=r"got 1 NaN in column 3 \(counted from 0\)"):
+        ss.suggest_k(container(bad), method)

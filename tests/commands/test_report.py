@@ -319,6 +319,15 @@ def test_scores_of_a_decomposition_are_its_left_vectors_times_its_values(tmp_pat
     assert shown
 
 
+def test_numbers_in_place_of_names_are_said_to_count_from_1(tmp_path: Path) -> None:
+    said = page(tmp_path, scores=PCA.transform(X)).text
+    assert "Samples are counted from 1." in said
+    assert "Features are counted from 1." in said
+    names = [f"gene{j}" for j in range(X.shape[1])]
+    named = page(tmp_path, scores=PCA.transform(X), names=names, samples=[f"cell{i}" for i in range(len(X))])
+    assert "counted from" not in named.text
+
+
 @pytest.mark.long
 @pytest.mark.figures
 def test_new_samples_are_drawn_over_those_of_the_fit(tmp_path: Path) -> None:

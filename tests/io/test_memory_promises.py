@@ -3,6 +3,7 @@
 import gzip
 import sys
 import tracemalloc
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -335,3 +336,18 @@ def test_chunks_that_are_inflated_count(kind: str, limit: float, tmp_path: Path)
     assert found.code == 0, found.err
     assert found.growth <= 1.1 * limit
     assert bool(found.out) == (limit < 1e8)
+
+
+@pytest.mark.parametrize(("n", "helps"), [(4096, False), (40_000, True)])
+def test_storing_the_transposed_matrix_is_advised_only_where_it_helps(n: int, helps: bool, tmp_path: Path) -> None:
+    X = np.zeros((500, n), np.float32)
+    np.save(tmp_path / "rows.npy", X)
+    np.save(tmp_path / "columns.npy", np.ascontiguousarray(X.T))
+    limit = "40MB" if helps else "20MB"
+    A, _ = open_matrix(tmp_path / "rows.npy", memory_limit=limit, stream=True)
+    with pytest.raises(ValueError, match="needs about") as refused:
+        ss.svd(A, 20, memory_limit=limit)
+    assert ("or store the transposed matrix." in str(refused.value)) == helps
+    A, _ = open_matrix(tmp_path / "columns.npy", memory_limit=limit, stream=True, orient="columns")
+    with nullcontext() if helps else pytest.raises(ValueError, match="needs about"):
+        ss.svd(A, 20, memory_limit=limit)

@@ -299,3 +299,18 @@ def test_indices_out_of_range_and_gaps_are_named_with_the_file(tmp_path: Path) -
             open_matrix(path, stream=False)[0].matmat(np.eye(3))
         with pytest.raises(ValueError, match=f"^{path}:X"):
             open_matrix(path, stream=True)[0].matmat(np.eye(3))
+
+
+def test_a_stack_of_images_is_refused_with_its_shape_and_the_rows_to_make_of_it(tmp_path: Path) -> None:
+    stack = np.zeros((9, 4, 5), np.float32)
+    np.save(tmp_path / "stack.npy", stack)
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "stack.h5", "w") as file:
+        file["entry/data"], file["entry/times"] = stack, np.zeros(9)
+    remedy = r"\. Save X\.reshape\(9, -1\), with a row for each sample\.$"
+    with pytest.raises(ValueError, match=rf"got shape \(9, 4, 5\) of float32{remedy}"):
+        open_matrix(tmp_path / "stack.npy")
+    with pytest.raises(ValueError, match=rf"no matrix of numbers, but 'entry/data' of shape \(9, 4, 5\){remedy}"):
+        open_matrix(tmp_path / "stack.h5")
+    with pytest.raises(ValueError, match=rf"got shape \(9, 4, 5\) of float32{remedy}"):
+        open_matrix(tmp_path / "stack.h5", key="entry/data")

@@ -135,6 +135,17 @@ class Multiplied(Changed):
         return out.astype(self.dtype, copy=False)  # type: ignore[no-any-return]
 
 
+class Turned(Changed):
+    """The transpose of a source as if it were stored: has its costs, and no rows to read."""
+
+    def __init__(self, source: RowSource) -> None:
+        super().__init__(source, "transposed")
+        self.shape = source.shape[::-1]
+
+    def read(self, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
+        raise NotImplementedError
+
+
 class InMemory(RowSource):
     """Source of a matrix in memory."""
 

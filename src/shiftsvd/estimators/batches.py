@@ -20,6 +20,8 @@ from shiftsvd.front import integer
 from shiftsvd.kernels import threads
 from shiftsvd.operators import Operator, Vector
 from shiftsvd.preparation.scales import finite_vector, is_named, resolve_scale, row_weights
+from shiftsvd.runs.messages import warn
+from shiftsvd.solvers.base import TOL, named_unconverged
 from shiftsvd.streaming import Stream
 
 if TYPE_CHECKING:
@@ -56,20 +58,21 @@ class BatchPCA(FittedPCA):
         Notes
         -----
         Up to 4096 features, if `memory_limit` allows, the whole scatter matrix S is stored: a triangular factor of
-        dense rows, the squares of sparse batches of more than 256 rows, and rows not yet added, together at most
-        4 n_features^2 numbers (540 MB for 4096 features). The rounding error of each column is relative to its norm,
-        so columns of very different sizes keep their digits, also in sums of squares, unless such columns are nearly
-        linearly dependent. ``info_.value_errors`` bound the error of each singular value. A value at rounding level is
-        reported as 0, with an infinite error unless it is below ``2 max(m, n) eps`` times the norm of the data.
+        dense rows, the squares of sparse batches of more than 256 rows, and rows not yet added. With the workspace this
+        takes ``8 n_features ((n_threads + 9) n_features + 512)`` bytes: 1.5 GB for 4096 features and 2 threads. The
+        rounding error of each column is relative to its norm, so columns of very different sizes keep their digits,
+        also in sums of squares, unless such columns are nearly linearly dependent. ``info_.value_errors`` bound the
+        error of each singular value. A value at rounding level is reported as 0, with an infinite error unless it is
+        below ``2 max(m, n) eps`` times the norm of the data.
 
-        For more features, 4 n_features x ell numbers are kept, with ``ell = k + max(k, n_oversamples)``: the sketch
-        ``S Omega``, which depends on the order and size of batches by rounding alone, and the `ell` leading directions
-        found so far, as in IncrementalPCA. These directions depend on the order of batches, since `ell` directions do
-        not represent all rows. Each exact variance lies between `explained_variance_` and `explained_variance_` plus
-        `unseen_variance_`; ``info_.value_errors`` include this interval. `shiftsvd.merge_pca` merges separate fits, and
-        `refine` improves the components. Each batch is read twice; with a sketch, a batch of more than ell rows is read
-        at most six times. The settings of the solver are ignored. The first `partial_fit` after `fit` discards the
-        earlier fit.
+        Otherwise, as a warning says, 4 n_features x ell numbers are kept, with ``ell = k + max(k, n_oversamples)``: the
+        sketch ``S Omega``, which depends on the order and size of batches by rounding alone, and the `ell` leading
+        directions found so far, as in IncrementalPCA. These directions depend on the order of batches, since `ell`
+        directions do not represent all rows. Each exact variance lies between `explained_variance_` and
+        `explained_variance_` plus `unseen_variance_`; ``info_.value_errors`` include this interval.
+        `shiftsvd.merge_pca` merges separate fits, and `refine` improves the components. Each batch is read twice; with
+        a sketch, a batch of more than ell rows is read at most six times. The settings of the solver are ignored. The
+        first `partial_fit` after `fit` discards the earlier fit.
 
         References
         ----------
@@ -102,7 +105,9 @@ class BatchPCA(FittedPCA):
         A = self._operator(X, reset=stream is None)
         weights = row_weights(sample_weight, A.shape[0], of_a_batch=True)
         with threads(self.n_threads):
-            stream = stream or self._begin(self._checked_n_components(A.shape))
+            if stream is None:
+                stream = self._begin(self._checked_n_components(A.shape))
+                _warn_sketched(stream)
             stream.update(A, weights)
         self._keep(stream)
         return self
@@ -134,8 +139,18 @@ class BatchPCA(FittedPCA):
         with threads(self.n_threads):
             for _ in range(passes):
                 stream.refine(A, weights)
-        self._keep(stream)
+            self._keep(stream)
+            if stream.is_sketched and stream.moments.count > 1:
+                self._recover(stream)
         return self
+
+    def _recover(self, stream: Stream) -> None:
+        vars(self).update(self._made(stream))
+        errors = self.info_.value_errors
+        unconverged = np.flatnonzero(~(errors <= TOL))
+        # Without a sketch these are values at rounding level, which are reported as 0.
+        if stream.is_sketched and len(unconverged):
+            warn(named_unconverged(errors, unconverged), *stream.more_exactly())
 
     def __getattr__(self, name: str) -> Any:
         stream = self._stream
@@ -208,10 +223,11 @@ class IncrementalPCA(BatchPCA):
     copy : bool
         Accepted for compatibility; input is never written.
     batch_size : int, optional
-        Rows per batch in `fit`. Default: ``5 * n_features``. Up to 4096 features the batch size changes memory, time
-        and rounding, but not the result.
+        Rows per batch in `fit`. Default: ``5 * n_features``. Without a sketch the batch size changes memory, time and
+        rounding, but not the result.
     n_oversamples : int
-        Extra columns of the sketch, which is used for more than 4096 features; at least `n_components` are used.
+        Extra columns of the sketch, which replaces exact sums of more than 4096 features, or of fewer that
+        `memory_limit` leaves no room for (see `PCA.partial_fit`); at least `n_components` are used.
     random_state, n_threads, memory_limit : optional
         As in `PCA`; the seed is used for the sketch.
 
@@ -228,7 +244,7 @@ class IncrementalPCA(BatchPCA):
     batch_size_ : int
         Rows per batch in `fit`.
     unseen_variance_ : float
-        Bound of the amount by which exact variances exceed `explained_variance_`; 0 up to 4096 features.
+        Bound of the amount by which exact variances exceed `explained_variance_`; 0 without a sketch.
     feature_names_in_ : array of str
         If X was a data frame.
     info_ : Info
@@ -240,7 +256,7 @@ class IncrementalPCA(BatchPCA):
 
     Notes
     -----
-    Up to 4096 features the components equal those of a PCA of all rows; scikit-learn's class truncates after every
+    Without a sketch the components equal those of a PCA of all rows; scikit-learn's class truncates after every
     batch. Sparse rows stay sparse, also in `partial_fit`. Each batch is read twice.
 
     References
@@ -286,7 +302,7 @@ class IncrementalPCA(BatchPCA):
                 stream.update(A)
             self._keep(stream)
             if stream.moments.count > 1:
-                vars(self).update(self._made(stream))
+                self._recover(stream)
         self.batch_size_ = size
         return self
 
@@ -361,7 +377,7 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
 
     Notes
     -----
-    No data are read; O(n_features^2) operations up to 4096 features, O(n_features ell^2) beyond.
+    No data are read; O(n_features^2) operations, O(n_features ell^2) with a sketch.
 
     Examples
     --------
@@ -400,6 +416,17 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
         both.feature_names_in_ = others if names is None else names
     both._keep(a._stream.merged(b._stream))
     return both
+
+
+# Once for a stream, not once for each of its batches: the errors of a stream that goes on are not final.
+def _warn_sketched(stream: Stream) -> None:
+    if stream.is_sketched:
+        n, ell = len(stream.moments.mean), stream.scatter.size
+        warn(
+            f"The components of {plural(n, 'feature')} come from a sketch of {plural(ell, 'column')}, and may be "
+            "inaccurate: look at info_.value_errors after the last batch. ",
+            *stream.more_exactly(),
+        )
 
 
 def _short(setting: Any) -> str:

@@ -52,7 +52,8 @@ def warn_unconverged(components: Iterable[int], effort: str, most: str) -> None:
 def wanted(n_components: Any, shape: tuple[int, int], svd_solver: str | None) -> int | float | Literal["mle"]:
     m, n = shape
     truncated = svd_solver in ("arpack", "randomized")
-    spelled = f"with svd_solver={svd_solver if truncated else 'full'!r}"
+    # scikit-learn's words, which its tests require.
+    spelled = "" if svd_solver is None else f" with svd_solver={svd_solver if truncated else 'full'!r}"
     if n_components is None:
         return min(m, n) - (svd_solver == "arpack")
     if isinstance(n_components, str):
@@ -60,7 +61,7 @@ def wanted(n_components: Any, shape: tuple[int, int], svd_solver: str | None) ->
             raise refuse("n_components", 'be a number, None or "mle"', n_components)
         mle = Setting("n_components", "mle")
         if truncated:
-            raise Refused(mle, f" cannot be a string {spelled}. Remove ", Setting("svd_solver"), ".")
+            raise Refused(mle, f" cannot be a string{spelled}. Remove ", Setting("svd_solver"), ".")
         if m < n:
             raise Refused(mle, f" is only supported if n_samples >= n_features, got {m:,} x {n:,}. Pass a number.")
         if n > MLE_FEATURES:
@@ -73,12 +74,12 @@ def wanted(n_components: Any, shape: tuple[int, int], svd_solver: str | None) ->
         return float(n_components)
     if isinstance(n_components, bool) or not isinstance(n_components, int | np.integer):
         kinds = "an integer" if truncated else 'an integer, a float in (0, 1), None or "mle"'
-        raise refuse("n_components", f"be {kinds} {spelled}", n_components)
+        raise refuse("n_components", f"be {kinds}{spelled}", n_components)
     least = int(truncated)
     if not least <= n_components <= min(m, n):
         raise Refused(
             Setting("n_components", int(n_components)),
-            f" must be between {least} and min(n_samples, n_features)={min(m, n)} {spelled}",
+            f" must be between {least} and min(n_samples, n_features)={min(m, n)}{spelled}",
         )
     return int(n_components)
 

@@ -240,6 +240,11 @@ def open_bytes(path: Path) -> IO[bytes]:
     return bz2.open(path, "rb") if kind == "bzip2" else open(path, "rb")
 
 
+def in_rows(shape: tuple[int, ...]) -> str:
+    """Return the remedy for an array of more than two dimensions, such as a stack of images."""
+    return f"Save X.reshape({shape[0]}, -1), with a row for each sample."
+
+
 def bounded(path: Path | str, n_bytes: int, memory_limit: int | str | None, remedy: str = _IN_PARTS) -> None:
     limit = limit_of(memory_limit)
     if limit is not None and n_bytes > limit:

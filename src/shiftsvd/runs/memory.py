@@ -46,13 +46,16 @@ def shown_bytes(n_bytes: float, digits: int = 3) -> str:
     return f"{n_bytes:.0f} bytes"
 
 
+def enough_bytes(needed: float, digits: int = 3) -> str:
+    unit = 10.0 ** (math.floor(math.log10(max(needed, 1))) + 1 - digits)
+    return shown_bytes(math.ceil(needed / unit) * unit if unit > 1 else needed, digits)
+
+
 def beyond(needed: float, limit: int) -> str:
     for digits in range(3, 9):  # print enough digits for the two numbers to differ
-        unit = 10.0 ** (math.floor(math.log10(max(needed, 1))) + 1 - digits)
-        enough = math.ceil(needed / unit) * unit if unit > 1 else needed
-        if shown_bytes(enough, digits) != shown_bytes(limit, digits):
+        if enough_bytes(needed, digits) != shown_bytes(limit, digits):
             break
-    return f"{shown_bytes(enough, digits)}, more than the limit of {shown_bytes(limit, digits)}"
+    return f"{enough_bytes(needed, digits)}, more than the limit of {shown_bytes(limit, digits)}"
 
 
 def available_memory() -> int | None:

@@ -243,7 +243,12 @@ def _slice(F: Lazy, part: tuple[slice, slice], A: Operator) -> Lazy:
 def _warn(certificate: Certificate, last: float, missed: float | None) -> None:
     parts: list[Part] = []
     if len(certificate.unconverged):
-        parts += [_unconverged(certificate.value_errors, certificate.unconverged), "Raise ", Setting("tol"), REMEDIES]
+        parts += [
+            named_unconverged(certificate.value_errors, certificate.unconverged),
+            "Raise ",
+            Setting("tol"),
+            REMEDIES,
+        ]
     if not certificate.complete:
         between = " " if parts else ""
         raise_it: tuple[Part, ...] = ". Allow more passes, or raise ", Setting("missed_tol"), "."
@@ -254,13 +259,13 @@ def _warn(certificate: Certificate, last: float, missed: float | None) -> None:
 def _uncertified(info: Info, last: float, tol: float) -> str:
     assert info.value_errors is not None
     unconverged = np.flatnonzero(~(info.value_errors <= tol))
-    text = _unconverged(info.value_errors, unconverged) if len(unconverged) else ""
+    text = named_unconverged(info.value_errors, unconverged) if len(unconverged) else ""
     if info.missed_below is None or info.missed_below > last * (1 + max(tol, MISSED_TOL)):
         text += _missed_values(info.missed_below, last) + ". "
     return text
 
 
-def _unconverged(errors: Vector, unconverged: Vector) -> str:
+def named_unconverged(errors: Vector, unconverged: Vector) -> str:
     return (
         f"{plural(len(unconverged), 'component')} did not converge: {_ranges(unconverged + 1)} "
         f"(relative errors bounded by {errors[unconverged].max():.1e}, see value_errors). "

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.errors import Refused, Setting
-from shiftsvd.io.base import Labels, Opened, bounded, labels, plausible_shape, reading, refuse_key
+from shiftsvd.io.base import Labels, Opened, bounded, in_rows, labels, plausible_shape, reading, refuse_key
 from shiftsvd.io.location import Location
 from shiftsvd.io.storage.chunked import fingerprint_of, row_edges
 
@@ -43,9 +43,9 @@ def read_npy(path: Path, key: str | None, memory_limit: int | str | None) -> Ope
             head = io.BytesIO(file.read(_HEADER))
         shape, fortran, dtype = _header(str(path), head)
         if len(shape) != 2 or dtype.kind not in "fciub":
+            remedy = in_rows(shape) if len(shape) > 2 else "Save such an array with numpy.save."
             raise ValueError(
-                f"{path} must hold a matrix of numbers with two dimensions, got shape {shape} of {dtype}. Save such an "
-                "array with numpy.save."
+                f"{path} must hold a matrix of numbers with two dimensions, got shape {shape} of {dtype}. {remedy}"
             )
         plausible_shape(path, shape, memory_limit)
         claimed, there = head.tell() + shape[0] * shape[1] * dtype.itemsize, path.stat().st_size

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io.base import bounded, plausible_shape, reading
+from shiftsvd.io.base import bounded, in_rows, plausible_shape, reading
 from shiftsvd.io.location import Location
 from shiftsvd.io.storage.hdf5 import H5Array
 from shiftsvd.runs.memory import shown_bytes
@@ -125,7 +125,9 @@ def array_rows(array: StoredArray, path: Path, key: str, memory_limit: int | str
     name = f"{path}:{key}"
     dtype = np.dtype(array.dtype)
     if len(array.shape) != 2 or dtype.kind not in "fciub":
-        raise ValueError(f"{name} must be a matrix of numbers, got shape {tuple(array.shape)} of {dtype}")
+        shape = tuple(array.shape)
+        remedy = f". {in_rows(shape)}" if len(shape) > 2 else ""
+        raise ValueError(f"{name} must be a matrix of numbers, got shape {shape} of {dtype}{remedy}")
     m, n = map(int, array.shape)
     plausible_shape(name, (m, n), memory_limit)
     check_size(name, path, array, memory_limit)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.errors import Refused, Setting, few
-from shiftsvd.io.base import Labels, Opened, bounded, labels, optional, reading
+from shiftsvd.io.base import Labels, Opened, bounded, in_rows, labels, optional, reading
 from shiftsvd.io.location import Location
 from shiftsvd.io.sniff import format_claiming, formats, split_element
 from shiftsvd.io.storage.chunked import StoredArray, array_rows, check_size, csr_rows
@@ -67,10 +67,18 @@ class Tree:
     def only_matrix(self) -> str:
         keys = self.matrices()
         if not keys:
-            raise ValueError(f"{self.path} has no matrix of numbers. Write the data as a two-dimensional dataset.")
+            raise ValueError(f"{self.path} has no matrix of numbers{self._stacks()}")
         if len(keys) != 1:
             raise Refused(f"{self.path} has {self.content()}. Select one with ", Setting("key"), ".")
         return keys[0]
+
+    def _stacks(self) -> str:
+        arrays = ((key, node) for key, node in _walk(self.root) if _is_of_numbers(node))
+        found = {repr(key): tuple(node.shape) for key, node in arrays if len(node.shape) > 2}
+        if not found:
+            return ". Write the data as a two-dimensional dataset."
+        listed = few(f"{key} of shape {shape}" for key, shape in found.items())
+        return f", but {listed}. {in_rows(next(iter(found.values())))}"
 
     def content(self) -> str:
         keys = self.matrices()
@@ -179,7 +187,11 @@ def is_array(node: Any) -> bool:
 def _is_matrix(node: Any) -> bool:
     if not is_array(node):
         return is_sparse(node)
-    return node.shape is not None and len(node.shape) == 2 and np.dtype(node.dtype).kind in "fciub"
+    return _is_of_numbers(node) and len(node.shape) == 2
+
+
+def _is_of_numbers(node: Any) -> bool:
+    return is_array(node) and node.shape is not None and np.dtype(node.dtype).kind in "fciub"
 
 
 def is_sparse(node: Any) -> bool:
