@@ -125,3 +125,14 @@ def test_the_same_seed_gives_the_same_completion_whatever_the_threads():
     a, b = (complete_matrix(X, 3, unobserved=True, rng=7, n_threads=n) for n in (1, 2))
     assert a.penalty == b.penalty
     assert np.array_equal(a.V, b.V)
+
+
+@pytest.mark.parametrize("kind", ["clicks", "array"])
+def test_that_all_observed_entries_are_equal_is_told(kind):
+    rng = np.random.default_rng(0)
+    clicks = csr_array((rng.random((60, 20)) < 0.3).astype(float))
+    X = clicks if kind == "clicks" else np.where(clicks.toarray() > 0, 3.0, np.nan)
+    said = r"All observed entries are equal \((1|3)\), so no model of them can tell the missing entries apart\."
+    said += " Without unobserved=True, entries that are not stored are zeros." if kind == "clicks" else "$"
+    with pytest.warns(UserWarning, match=said):
+        ss.PCA(2, missing="em", unobserved=kind == "clicks", random_state=0).fit(X)
