@@ -1,4 +1,4 @@
-"""Detect raw counts, logarithms of counts and weights of words in a sample of entries, and warn if a method expects the other."""
+"""Detect raw counts, logarithms and weights in a sample of entries, and warn if a method expects others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
