@@ -30,6 +30,7 @@ from shiftsvd.transforms.chains import Preprocess, as_transforms, learn_all
 
 METHODS: Final = get_args(RuleName)
 MAX_K: Final = 30
+MATRIX: Final = " Pass the matrix that it decomposed, and its shift (None for TruncatedSVD and LSA)."
 UNLIMITED: Final = Resources()
 EPS: Final = float(np.finfo(np.float64).eps)
 ENOUGH: Final = 1e-3  # relative accuracy of singular values of permuted data, far below their standard deviation
@@ -285,11 +286,12 @@ def warm_start(fitted: Any, tol: float = TOL) -> BlockLanczos:
     return BlockLanczos(tol, start=fitted.components_.T.astype(np.float64))
 
 
-def _shape_of(fitted: Any) -> tuple[int, int]:
+def _shape_of(fitted: Any, remedy: str = "") -> tuple[int, int]:
     # Of the matrix that was decomposed: `n_features_in_` counts features that `Select` removed, too.
     if not hasattr(fitted, "n_samples_"):
         kind = type(fitted).__name__
-        raise TypeError(f"expected a fit by PCA or svd, got a fitted {kind}, which does not store the number of rows.")
+        told = f"expected a fit by PCA or svd, got a fitted {kind}, which does not store the number of rows."
+        raise TypeError(told + remedy)
     return fitted.n_samples_, fitted.components_.shape[1]
 
 
@@ -351,7 +353,7 @@ def spectrum_of(fitted: Any) -> Spectrum | None:
         return of_result(fitted)
     if not hasattr(fitted, "singular_values_"):
         return None
-    S, (m, n) = np.asarray(fitted.singular_values_, np.float64), _shape_of(fitted)
+    S, (m, n) = np.asarray(fitted.singular_values_, np.float64), _shape_of(fitted, MATRIX)
     share = float(np.sum(fitted.explained_variance_ratio_, dtype=np.float64))
     centred = isinstance(getattr(fitted, "shift", "mean"), str)
     rest = getattr(getattr(fitted, "info_", None), "frobenius_error", None) if len(S) else None

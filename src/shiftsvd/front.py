@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from shiftsvd.backends.files import LEAST_BLOCK, DiskRows
+from shiftsvd.backends.files import LEAST_BLOCK, DiskRows, larger_blocks
 from shiftsvd.backends.source import Turned
 from shiftsvd.errors import Part, Refused, Setting, plural, refuse
 from shiftsvd.kernels import threads
@@ -19,7 +19,7 @@ from shiftsvd.operators import Adjoint, Operator
 from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.preparation.scales import row_weights
 from shiftsvd.result import SVDResult, native
-from shiftsvd.runs.memory import OverLimit, Resources, affordable, parse_bytes
+from shiftsvd.runs.memory import ROUNDED_UP, OverLimit, Resources, affordable, parse_bytes
 from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
@@ -221,7 +221,7 @@ def planned(
     plan = max(parse_bytes(read.memory_limit or memory_limit or LEAST_BLOCK), 2 * LEAST_BLOCK)
     while True:
         try:
-            within(memory_limit, A, k, solver, tol)
+            _fitting(memory_limit, A, k, solver, tol)
             return A
         except OverLimit as error:
             if plan <= LEAST_BLOCK and read.workers <= 2:
@@ -237,6 +237,24 @@ def planned(
 
 
 def within(memory_limit: int | str | None, A: Operator, k: int | float, solver: str | Solver, tol: float) -> Solver:
+    try:
+        return _fitting(memory_limit, A, k, solver, tol)
+    except OverLimit as error:
+        raise error.needing(lambda needed, limit: _enough(needed, limit, A, k, solver, tol)) from None
+
+
+# A larger limit reads larger blocks, which need more: return a limit that is enough for its own blocks.
+def _enough(needed: int, limit: int, A: Operator, k: int | float, solver: str | Solver, tol: float) -> int:
+    count = asked_for(A, k)
+    while True:
+        B = larger_blocks(A, needed + needed // ROUNDED_UP - limit)
+        found = solver_named(solver, B, k, tol, needed).needed_bytes(B, count)
+        if found <= needed:
+            return needed
+        needed = found + found // (2 * ROUNDED_UP)
+
+
+def _fitting(memory_limit: int | str | None, A: Operator, k: int | float, solver: str | Solver, tol: float) -> Solver:
     count = asked_for(A, k)
     chosen = solver_named(solver, A, k, tol, memory_limit)
     what = f"finding {plural(count, 'component')} of a {A.shape[0]:,} x {A.shape[1]:,} matrix"

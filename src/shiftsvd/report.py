@@ -186,7 +186,8 @@ def _page(fit: Fit, info: dict[str, Any], names: list[str]) -> dict[str, Any]:
         "n_null": fit.k - len(rows),
         "categories": categories,
         "least_of_class": LEAST_OF_CLASS,
-        "quantity": "variance" if fit.is_estimator else "squared norm",
+        "quantity": fit.quantity,
+        "whole": fit.whole,
         "rows": rows[:ROWS],
         "table": _table(rows) if 0 < len(rows) <= TABLE else None,
         "late": [row["number"] for row in rows if row["converged"] == "no"],
@@ -302,7 +303,7 @@ def _link(name: str, ending: str, content: tuple[str, bytes]) -> dict[str, str]:
 
 
 def _variance_figures(fit: Fit) -> Iterator[dict[str, Any]]:
-    yield _figure("Explained variance", 3.2, plot.scree, fit.model)
+    yield _figure(f"Explained {fit.whole}", 3.2, plot.scree, fit.model)
     if fit.total:
         yield _figure("Error of the reconstruction", 3.2, plot.reconstruction_error, fit.model)
 

@@ -90,9 +90,12 @@ def test_features_that_a_fit_left_out_do_not_count(method: str) -> None:
 
 def test_a_fit_that_does_not_know_its_rows_is_refused() -> None:
     svd = ss.TruncatedSVD(4, warn_mean=False).fit(planted((160, 70), 3))
-    for function in (ss.suggest_k, ss.warm_start):
-        with pytest.raises(TypeError, match="TruncatedSVD"):
-            function(svd)
+    with pytest.raises(
+        TypeError, match=r"TruncatedSVD, .*Pass the matrix that it decomposed, and its shift \(None for"
+    ):
+        ss.suggest_k(svd)
+    with pytest.raises(TypeError, match=r"TruncatedSVD, which does not store the number of rows\.$"):
+        ss.warm_start(svd)
 
 
 def test_fits_of_scikit_learn_are_too() -> None:

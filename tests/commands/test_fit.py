@@ -206,6 +206,24 @@ def test_shift_and_scale_are_those_of_the_library(file: Path, X: sparse.csr_arra
             np.testing.assert_allclose(told["singular_values"], np.linalg.svd(B, compute_uv=False)[:2], rtol=1e-4)
 
 
+def test_without_the_means_of_features_a_second_moment_is_not_called_a_variance(file: Path) -> None:
+    out = file.parent / "out"
+    result = done("fit", file, "-k", 3, "--shift", "none", "-o", out)
+    scores = np.asarray(shiftsvd.load_model(out / "model.safetensors").transform(open_matrix(file)[0]), float)
+    header, first, *_ = (out / "variances.csv").read_text().splitlines()
+    told = float(first.split(",")[header.split(",").index("second_moment")])
+    assert np.isclose(told, np.sum(scores[:, 0] ** 2) / 199)
+    assert "singular value second moment   share" in result.stdout
+    assert "variance" not in result.stdout + header
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "of the total second moment of" in page
+    assert "Explained variance" not in page
+    assert "<dt>variance</dt>" not in page
+    assert len(json.loads((out / "result.json").read_text())["explained_variance"]) == 3
+    assert "The first component is the mean of the rows (|cos| = 0.99" in result.stderr
+    assert "Use --shift mean" in page
+
+
 def test_standard_input_is_read(X: sparse.csr_array, file: Path, tmp_path: Path) -> None:
     io.mmwrite(tmp_path / "X.mtx", X)
     text = (tmp_path / "X.mtx").read_bytes()

@@ -11,7 +11,9 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
+from shiftsvd import front
 from shiftsvd.backends.files import DiskRows
+from shiftsvd.estimators import pca
 from shiftsvd.runs import memory
 from tests.support.commands import invoke, told, verbs
 from tests.support.containers import Held
@@ -63,6 +65,32 @@ def test_what_is_needed_does_not_depend_on_the_limit_and_is_enough() -> None:
     enough = needs.pop().replace(" ", "")
     A = DiskRows(Held(np.random.default_rng(0).random((30, 50_000))), n_threads=2, memory_limit=enough)
     assert ss.svd(A, 5, solver="lanczos", shift="mean", memory_limit=enough).info.converged
+
+
+@pytest.mark.parametrize("n_threads", [1, 4])
+@pytest.mark.parametrize("how", [{"preprocess": "tfidf", "shift": None}, {"preprocess": "sqrt"}, {"scale": "std"}])
+@pytest.mark.parametrize(("shape", "k"), [((20_000, 1_000), 60), ((8_000, 6_000), 40), ((3_000, 20_000), 20)])
+def test_the_limit_that_is_named_is_enough_for_the_blocks_that_it_reads(
+    shape: tuple[int, int], k: int, how: dict[str, Any], n_threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X = sparse.random_array(shape, density=0.005, format="csr", rng=0, dtype=np.float32)
+    X.data = np.ceil(9 * X.data)
+
+    def fit(limit: str) -> None:
+        A = DiskRows(Held(X), n_threads=n_threads, memory_limit=limit)
+        ss.PCA(k, **how, solver="lanczos", n_threads=n_threads, memory_limit=limit).fit(A)
+
+    def checked(A: Any, k: int, solver: Any, tol: float, rng: Any, limit: Any, **other: Any) -> None:
+        front.within(limit, A, k, solver, tol)
+        raise KeyboardInterrupt  # it would be fitted now
+
+    monkeypatch.setattr(pca, "decompose", checked)
+    with pytest.raises(ValueError, match=NEEDED) as refused:
+        fit("9MB")
+    found = NEEDED.search(str(refused.value))
+    assert found is not None
+    with pytest.raises(KeyboardInterrupt):
+        fit(found[1].replace(" ", "").replace(",", ""))
 
 
 @pytest.mark.parametrize("more", [(), ("--preprocess", "sqrt"), ("--top-features", 1200)])

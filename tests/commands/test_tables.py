@@ -446,6 +446,28 @@ def test_features_without_a_triplet_are_zero(tmp_path: Path) -> None:
     found = done("transform", model, tmp_path / "b.csv", "-o", "-").stdout.splitlines()[-1].split(",")
     assert found[0] == whole[0] == "r11"
     np.testing.assert_allclose(np.array(found[1:], float), np.array(whole[1:], float), atol=1e-12)
+    (tmp_path / "c.csv").write_text("row,column,value\nr11,new,4\nr11,w2,1\nr11,w0,2\nr12,newer,1\n")
+    result = done("transform", model, tmp_path / "c.csv", "-o", "-")
+    assert "removed 2 features that the model does not have: new, newer." in result.stderr
+    scores = np.array([line.split(",")[1:] for line in result.stdout.splitlines()[1:]], float)
+    assert scores.shape == (2, 2)
+    np.testing.assert_allclose(scores[0], np.array(found[1:], float), atol=1e-12)
+    (tmp_path / "d.csv").write_text("row,column,value\nr11,new,4\n")
+    assert (
+        "has features that the model does not have: new"
+        in invoke("transform", model, tmp_path / "d.csv", "-o", "-").stderr
+    )
+
+
+def test_a_column_of_texts_is_not_encoded_as_categories(tmp_path: Path) -> None:
+    lines = [
+        f"a text of several words about {word},{i}" for i, word in enumerate(["cats", "dogs", "cats", "stocks"] * 5)
+    ]
+    (tmp_path / "a.csv").write_text("\n".join(["text,year", *lines]) + "\n")
+    said = invoke("fit", tmp_path / "a.csv", "-k", 1).stderr
+    assert "LSA in Python finds components of texts such as those of 'text'." in said
+    assert "--one-hot" not in said
+    assert "--drop text" in said
 
 
 def test_points_that_may_separate_thousands_are_told_where_semicolons_are(tmp_path: Path) -> None:

@@ -146,3 +146,14 @@ def test_a_completion_is_in_the_units_of_the_scale(kind: str, tmp_path):
     np.testing.assert_allclose(found.mean_, known.mean_ * scale, rtol=1e-7)
     if kind != "file":  # a file has no held-out values
         assert found.info_.heldout_r2 == pytest.approx(known.info_.heldout_r2, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["clicks", "array"])
+def test_that_all_observed_entries_are_equal_is_told(kind):
+    rng = np.random.default_rng(0)
+    clicks = csr_array((rng.random((60, 20)) < 0.3).astype(float))
+    X = clicks if kind == "clicks" else np.where(clicks.toarray() > 0, 3.0, np.nan)
+    said = r"All observed entries are equal \((1|3)\), so no model of them can tell the missing entries apart\."
+    said += " Without unobserved=True, entries that are not stored are zeros." if kind == "clicks" else "$"
+    with pytest.warns(UserWarning, match=said):
+        ss.PCA(2, missing="em", unobserved=kind == "clicks", random_state=0).fit(X)

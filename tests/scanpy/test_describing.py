@@ -83,6 +83,7 @@ def test_values_are_recognised_in_a_sample_and_the_command_works(name: str, cont
     m = "40 genes" if container is sparse.csc_matrix and name not in ("zeros", "others") else "cells"
     assert m in found["sampled"] or "genes" in found["sampled"]
     assert options in found["command"]
+    assert any("For counts of words" in note for note in found["notes"]) == looks.startswith("counts")
     if not options:
         assert found["command"] == f"shiftsvd fit '{tmp_path}/a file.h5ad'"
     runs(found["command"])

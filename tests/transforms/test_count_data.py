@@ -213,6 +213,14 @@ def test_new_cells_of_logarithms_on_a_model_of_counts_are_told() -> None:
         ss.scanpy.project(cells(shares()[:40]), reference)
 
 
+@pytest.mark.parametrize("name", ["tfidf", "bm25"])
+def test_weights_in_place_of_counts_of_words_are_told(name: str) -> None:
+    counts = counted(np.random.default_rng(0))
+    weights = ss.preprocess(counts, "tfidf") @ np.eye(np.shape(counts)[1])
+    with warned("requires counts, but the entries look like weights of words: their squares have the same sum"):
+        ss.TruncatedSVD(3, preprocess=name, warn_mean=False).fit(weights)
+
+
 # --- the command ------------------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from shiftsvd.algebra import generic
+from shiftsvd.algebra.operator import Derived
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, exhaust, kept
 from shiftsvd.backends.dense import BLOCK as MULTIPLIED
 from shiftsvd.backends.dense import DenseRows, native_dtype
@@ -418,3 +419,10 @@ class DiskRows(Reread):
         X = rows_of(self.source, lo, hi)
         full = self.full if self.sparse and shift is not None else None
         return rows_operator(X, shift, full, *self.source.place(lo), 4 * self.block_bytes)
+
+
+def larger_blocks(A: Any, more: int) -> Any:
+    """Return the operator A with the blocks of files that it would have with `more` bytes of memory."""
+    if isinstance(A, DiskRows):
+        return A if A.memory_limit is None else A.in_blocks_for(max(parse_bytes(A.memory_limit) + more, 1))
+    return replace(A, A=larger_blocks(A.A, more)) if isinstance(A, Derived) else A

@@ -46,7 +46,7 @@ def lines(facts: Facts, as_json: bool) -> str:
     columns = [plain(line) for line in _of_columns(facts["columns"])] if "columns" in facts else []
     notes = [plain(as_given(note)) for note in facts.get("notes", ())]
     n_last = sum(name.endswith("command") for name in single)
-    return "\n".join([*found[:-n_last], *columns, *notes, *found[-n_last:]] if columns else found)
+    return "\n".join([*found[:-n_last], *columns, *notes, *found[-n_last:]] if columns or notes else found)
 
 
 def _of_columns(columns: list[Facts]) -> list[str]:

@@ -108,7 +108,7 @@ def run(given: Settings) -> None:
                 run.pca = fitted(run, k)
             for each in hooks:
                 each.after_fit(run)
-            if (advice := writing.scale_advice(A, names, given)) is not None:
+            if (advice := writing.scale_advice(A, names, given) or writing.mean_advice(run)) is not None:
                 print_message(advice, settings.quiet)
             writing.leave_out_components(run, outputs, paths)
             release()

@@ -119,7 +119,8 @@ def transform(settings: Settings) -> None:
 
     FILE ("-": standard input) holds the samples; MODEL is a file that `fit` wrote. Features are matched by name, in
     any order, if both have names. A feature of MODEL that FILE lacks is an error, unless --max-absent allows it; scores
-    are then fitted to the remaining features by least squares. Several files form one matrix, as in `fit`. Options of
+    are then fitted to the remaining features by least squares. Features that MODEL lacks are an error, too, but are
+    removed from triplets, such as counts of new words. Several files form one matrix, as in `fit`. Options of
     tables default to those of the fit.
     """
     check_files(settings)

@@ -23,6 +23,8 @@ from shiftsvd.commands.options import as_given, print_message, typed
 from shiftsvd.commands.settings import OF_RESULTS, Settings
 from shiftsvd.commands.tables import WRITERS, Table, Write, component_names, format_named, write_rows
 from shiftsvd.errors import plain_lines, plural
+from shiftsvd.estimators.fitted import quantity_of
+from shiftsvd.estimators.truncated import ALIGNED, first_is_mean
 from shiftsvd.io import Names
 from shiftsvd.io.location import Location, located
 from shiftsvd.io.profiling import far_apart
@@ -59,8 +61,9 @@ class Result:
     features: Any  # names, or None
     tol: float  # a component whose error bound is at most `tol` has converged
     taken: str | None = None  # number of features used and how they were selected, for the report
-    advice: str | None = None  # notice about the scale
+    advice: str | None = None  # notice about the scale or the mean
     n_cells: int = 0  # of the table
+    quantity: str = "variance"  # what the shares are shares of
 
     @classmethod
     def of(
@@ -104,7 +107,7 @@ class Result:
             **run.document,
         }
         n_cells = A.shape[0] * len(fields_of(run.names.features, A.shape[1], settings))
-        return cls(document, features, settings.tol, run.features, advice, n_cells)
+        return cls(document, features, settings.tol, run.features, advice, n_cells, quantity_of(pca))
 
     @property
     def source(self) -> dict[str, str]:
@@ -166,19 +169,20 @@ def printed(result: Result, hooks: Sequence[Hooks], verbose: bool) -> str:
     if transforms := document["settings"]["preprocess"]:
         lines.append(f"entries transformed by {', then '.join(transforms)}")
     lines += [line for each in hooks for line in each.summary(document)]
-    lines += _gap_lines(document, result.n_cells)
+    lines += _gap_lines(document, result)
     passes = f"{document['n_passes']:,} {'pass' if document['n_passes'] == 1 else 'passes'} over the data"
     lines.append(f"{document['solver']}; {passes}, {document['seconds']:.2f} s\n")
-    lines.append("component  singular value    variance   share  cumulative  residual     error")
+    width = max(11, len(result.quantity))
+    lines.append(f"component  singular value {result.quantity:>{width}}   share  cumulative  residual     error")
     shown = [row for row in result.rows() if row[0] != 0]
     for j, (value, variance, share, cumulative, residual, error, _) in enumerate(shown):
         lines.append(
-            f"{j + 1:9}  {as_text(value, '14.6g')}  {as_text(variance, '10.4g')}  {as_text(share, '6.2%')}  "
+            f"{j + 1:9}  {as_text(value, '14.6g')} {as_text(variance, f'{width}.4g')}  {as_text(share, '6.2%')}  "
             f"{as_text(cumulative, '10.2%')}  {as_text(residual, '8.0e')}  {as_text(error, '8.0e')}"
         )
     if null := document["n_components"] - len(shown):
         further = "further component" if shown else "component"
-        lines.append(f"{plural(null, further)} {'has' if null == 1 else 'have'} variance 0.")
+        lines.append(f"{plural(null, further)} {'has' if null == 1 else 'have'} {result.quantity} 0.")
     errors = (document["value_errors"] or [])[: len(shown)]
     if errors and document["converged"] and None not in errors:  # with --tol 0, values of 0 may have no bound
         few = {1: "the singular value", 2: "both singular values"}
@@ -199,13 +203,13 @@ def missed(level: float, last: float) -> str:
     return f"Singular values not shown are at most {level / last:.4g} times the last one, with probability 1 - 1e-9."
 
 
-def _gap_lines(document: dict[str, Any], n_cells: int) -> list[str]:
+def _gap_lines(document: dict[str, Any], result: Result) -> list[str]:
     if document["n_missing"] is None:
         return []
     values = "value" if document["n_missing"] == 1 else "values"
     lines = [
-        f"{document['n_missing']:,} missing {values} ({document['n_missing'] / n_cells:.1%})",
-        f"shares of the variance refer to {document['variance_of']}",
+        f"{document['n_missing']:,} missing {values} ({document['n_missing'] / result.n_cells:.1%})",
+        f"shares of the {result.quantity} refer to {document['variance_of']}",
     ]
     if document["completed"] is not None:
         r2 = (
@@ -228,7 +232,8 @@ def as_text(value: float | None, form: str) -> str:
 def variance_table(path: Path, result: Result) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["component", *COLUMNS])
+        own = {} if result.quantity == "variance" else {"explained_variance": result.quantity.replace(" ", "_")}
+        writer.writerow(["component", *(own.get(name, name) for name in COLUMNS)])
         for j, row in enumerate(result.rows()):
             cells = ["" if cell is None else str(cell).lower() if isinstance(cell, bool) else cell for cell in row]
             writer.writerow([f"PC{j + 1}", *cells])
@@ -374,6 +379,20 @@ def scale_advice(A: Observed, names: Names, settings: Settings) -> str | None:
         f"{called[1]}, so the components mostly describe {called[0]}. Use --scale to give all columns the same weight, "
         "or --scale none to keep their units and hide this notice."
     )
+
+
+def mean_advice(run: Run) -> str | None:
+    """Return a notice if nothing was centred and the first component is the mean of the samples; one pass."""
+    pca = run.pca
+    if pca.shift is not None or not pca.n_components_:
+        return None
+    B = pca._in_units(pca._minus_shift(pca._operator(run.A), None, None))
+    mean = B.rmatmat(np.ones((B.shape[0], 1)))[:, 0]
+    length = float(np.linalg.norm(mean))
+    cosine = abs(float(pca.components_[0] @ mean)) / length if length > 0 else 0.0
+    if cosine <= ALIGNED:
+        return None
+    return f"{first_is_mean(cosine, pca.n_components_)} Use --shift mean to subtract the mean. Sparse data stay sparse."
 
 
 def _are_tables(settings: Settings) -> bool:

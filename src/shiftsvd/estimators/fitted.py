@@ -58,6 +58,12 @@ def in_range(explained: Vector, unit: int) -> Vector:
     return variances
 
 
+def quantity_of(model: Any) -> str:
+    """Return what `explained_variance_` holds: without means of columns in the shift, it is no variance."""
+    shift = getattr(model, "shift", "mean")
+    return "second moment" if shift is None or (isinstance(shift, str) and shift == "rows") else "variance"
+
+
 def beyond(S: Vector, variances: Vector) -> bool:
     return bool(len(S) and S[0] > 0 and not _is_number(variances[:1])[0])
 

@@ -26,6 +26,13 @@ from shiftsvd.transforms.chains import Preprocess, apply_all, as_transforms, wid
 ALIGNED = 0.99  # least |cosine| with the mean of the rows at which `warn_mean` warns
 
 
+def first_is_mean(cosine: float, k: int) -> str:
+    return (
+        f"The first component is the mean of the rows (|cos| = {cosine:.4f}), so only {k - 1} of {k} components "
+        "describe how rows differ."
+    )
+
+
 @dataclass(eq=False, repr=False)
 class TruncatedSVD(Components):
     """Truncated SVD of X without centring; sparse X stays sparse.
@@ -128,9 +135,8 @@ class TruncatedSVD(Components):
         self._set(F, B, centred, squares)
         if self.warn_mean and self.mean_alignment_[0] > ALIGNED:
             warn_once(
-                f"The first component is the mean of the rows (|cos| = {self.mean_alignment_[0]:.4f}), so only "
-                f"{len(F.S) - 1} of {len(F.S)} components describe how rows differ. Use PCA to subtract the mean. "
-                "Sparse data stay sparse. ",
+                f"{first_is_mean(self.mean_alignment_[0], len(F.S))} Use PCA to subtract the mean. Sparse data stay "
+                "sparse. ",
                 *("This warning appears once per process. Pass ", Setting("warn_mean", False), " to silence it."),
             )
         return self

@@ -53,7 +53,7 @@ class Choices:
         Names of columns and the decimal marks that a fit found in them, for files in which no cell shows its mark.
 
     features : tuple of str
-        Names of the features of a fit, for triplets: those without a triplet are 0.
+        Names of the features of a fit, for triplets: those without a triplet are 0, others are removed.
 
     See Also
     --------

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from shiftsvd.backends import as_operator
 from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.kernels import threads
-from shiftsvd.missing.gaps import Gaps, HeldGaps, Hidden, Observed, gaps_of
+from shiftsvd.missing.gaps import Gaps, HeldGaps, Hidden, Observed, UnstoredGaps, gaps_of
 from shiftsvd.names import MAX_ITER, BiasName, MissingName
 from shiftsvd.numerics.orth import orth
 from shiftsvd.numerics.panels import unmasked
@@ -214,6 +214,7 @@ def complete_matrix(
             *(Setting("max_iter"), " to limit the time, or pass a number as ", Setting("penalty"), "."),
         )
     with threads(n_threads):
+        _tell_of_equal(gaps)
         penalty, error, r2, state = _initial(gaps, k, biases, penalty, tol, max_iter, generator(rng))
         state, n_iter, converged = descend(gaps, state, penalty, tol, max_iter)
         if not converged:
@@ -227,6 +228,24 @@ def complete_matrix(
         U = state.L / np.where(S > 0, S, 1)
         parts = (U, S, state.R, state.row, state.column)
         return Completion(gaps.filled(M), M, *parts, penalty, n_iter, converged, error, r2)
+
+
+def _tell_of_equal(gaps: Gaps) -> None:
+    if not isinstance(gaps, HeldGaps):  # a pass over a file is slow
+        return
+    moments = gaps.observed_moments(np.ones(gaps.shape[0]))
+    there = moments.count > 0
+    mean = moments.mean[there]
+    if not len(mean) or moments.M2 is None:
+        return
+    small = 8 * np.finfo(gaps.dtype).eps * np.abs(mean[0])
+    if np.any(moments.M2[there] > small**2 * moments.count[there]) or np.any(np.abs(mean - mean[0]) > small):
+        return
+    zeros = " Without ", Setting("unobserved", True), ", entries that are not stored are zeros."
+    notice(
+        f"All observed entries are equal ({mean[0]:g}), so no model of them can tell the missing entries apart.",
+        *(zeros if isinstance(gaps, UnstoredGaps) else ()),
+    )
 
 
 def _check_descent(penalty: float | str, max_iter: int) -> None:

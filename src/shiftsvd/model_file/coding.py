@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from importlib import import_module
 from importlib.metadata import version
+from inspect import isroutine
 from itertools import groupby
 from math import prod
 from pathlib import Path
@@ -176,6 +177,8 @@ def code(value: Any, name: str, tensors: Tensors) -> Any:
             return {"list": _code_runs(value, name, tensors)}
     if isinstance(value, tuple):
         return {"tuple": _code_runs(value, name, tensors)}
+    if isroutine(value):
+        kind += ". Apply the function before the fit, and pass what it returns"
     return _code_array(np.asarray(value), name, tensors, kind)
 
 

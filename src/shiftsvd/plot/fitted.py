@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from shiftsvd.errors import refuse
 from shiftsvd.estimators.features import feature_names_of
-from shiftsvd.estimators.fitted import beyond
+from shiftsvd.estimators.fitted import beyond, quantity_of
 from shiftsvd.operators import Panel, Vector
 from shiftsvd.result import SVDResult
 
@@ -48,6 +48,14 @@ class Fit:
     @property
     def is_estimator(self) -> bool:
         return not isinstance(self.model, SVDResult)
+
+    @property
+    def quantity(self) -> str:
+        return quantity_of(self.model) if self.is_estimator else "squared norm"
+
+    @property
+    def whole(self) -> str:
+        return self.quantity if self.is_estimator else "variance"
 
     @property
     def k(self) -> int:

@@ -68,7 +68,7 @@ class ScreeDisplay(FitDisplay):
             bounds=bounds and (fit.share_of(bounds[0]), fit.share_of(bounds[1])),
             cumulative=known[0],
             cumulative_bounds=bounds and known[1:],
-            whole="variance, with missing entries by the model" if fit.is_completed else "variance",
+            whole=fit.whole + ", with missing entries by the model" * fit.is_completed,
         ).plot(ax=ax)
 
     def _draw(self) -> None:
@@ -81,7 +81,7 @@ class ScreeDisplay(FitDisplay):
             _error_bars(self.ax_, at, self.values, self.bounds)
         whole = self.cumulative is not None
         self.ax_.set(
-            title="Explained variance" if whole else "Squared singular values",
+            title=f"Explained {self.whole.partition(',')[0]}" if whole else "Squared singular values",
             xlabel="component",
             ylabel=f"share of the {self.whole}" if whole else "squared singular value",
             xlim=(0.3, len(at) + 0.7),

@@ -46,6 +46,9 @@ def shown_bytes(n_bytes: float, digits: int = 3) -> str:
     return f"{n_bytes:.0f} bytes"
 
 
+ROUNDED_UP: Final = 100  # a need is shown with at least 3 digits, so up to one part in so many larger
+
+
 def enough_bytes(needed: float, digits: int = 3) -> str:
     unit = 10.0 ** (math.floor(math.log10(max(needed, 1))) + 1 - digits)
     return shown_bytes(math.ceil(needed / unit) * unit if unit > 1 else needed, digits)
@@ -98,6 +101,10 @@ class OverLimit(Refused):
         *before, needed, limit, what, fewer = self.args
         setting = spell(Setting("memory_limit"))
         return f"{''.join(before)}{what} needs about {beyond(needed, limit)}. Raise {setting}, or use fewer {fewer}."
+
+    def needing(self, enough: Callable[[int, int], int]) -> "OverLimit":
+        *before, needed, limit, what, fewer = self.args
+        return OverLimit(*before, enough(needed, limit), limit, what, fewer)
 
     def beside(self, held: int) -> "OverLimit":
         *before, needed, limit, what, fewer = self.args

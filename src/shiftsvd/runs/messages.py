@@ -29,7 +29,7 @@ class Notice(Advice):
 
 
 class ValuesWarning(Advice):
-    """The entries look like logarithms where counts are needed, or like raw counts where logarithms are usual.
+    """The entries look like logarithms or weights where counts are needed, or like counts where logarithms are usual.
 
     ``warnings.simplefilter("ignore", shiftsvd.transforms.ValuesWarning)`` silences it, `--trust-values` in the command.
 

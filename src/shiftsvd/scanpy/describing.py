@@ -46,7 +46,8 @@ def describe_tenx(path: Path, opened: Opened, key: str | None, memory_limit: int
     kind = _kind(samples, logged=False)
     facts: dict[str, Any] = {"looks_like": kind[1], "sampled": _extent(samples, opened)}
     facts |= {"gene_names": _kinds_of_names(opened.features)}
-    return facts | {"settings": _settings(kind[0], opened.names.features, None, samples)}
+    settings = _settings(kind[0], opened.names.features, None, samples)
+    return facts | {"notes": _of_words(kind[0], opened.features), "settings": settings}
 
 
 def describe_anndata(path: Path, opened: Opened, key: str | None, memory_limit: int | str | None) -> Mapping[str, Any]:
@@ -79,7 +80,7 @@ def describe_anndata(path: Path, opened: Opened, key: str | None, memory_limit: 
             "batches": [f"{each['name']} ({each['kind']})" for each in batches] or None,
             "columns": columns,
         }
-        return facts | {"notes": _notes(batches), "settings": settings}
+        return facts | {"notes": [*_notes(batches), *_of_words(kinds[best][0], opened.features)], "settings": settings}
 
 
 def _kinds_of_names(features: Features | None) -> list[str] | None:
@@ -230,6 +231,12 @@ def _notes(batches: list[dict[str, Any]]) -> list[str]:
     groups = f"--groups {quoted(names[0])} subtracts the mean of each of its groups"
     ranks = f"--batch {quoted(names[0])} with --top-features ranks features within groups"
     return [f"{few(names)} {may}: {groups}, and {ranks}."]
+
+
+def _of_words(kind: str, features: Features | None) -> list[str]:
+    if kind != _COUNTS or _kinds_of_names(features):
+        return []
+    return ["The command is for cells. For counts of words, use --preprocess tfidf --shift none."]
 
 
 # ---- the command

@@ -1,4 +1,4 @@
-"""Detect raw counts and logarithms of counts in a sample of entries, and warn if a method expects the other."""
+"""Detect raw counts, logarithms and weights in a sample of entries, and warn if a method expects others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 BLOCKS, ROWS, ENTRIES = 4, 64, 2**17
 IGNORED: Final = SettingText("trust_values", True, "a filter of shiftsvd.transforms.ValuesWarning")
 FEW: Final = 20  # smaller samples give no evidence
+MOSTLY: Final = 0.5  # least share of fractions among weights of words
 BASES: Final = {"natural logarithms": np.e, "logarithms of base 2": 2.0, "logarithms of base 10": 10.0}
 LARGEST: Final = 30.0  # largest plausible logarithm: base 2, of a billion
 # Exponentials of logarithms of counts are integer multiples of the smallest in their row: all of them, but only 6 % by
@@ -37,8 +38,9 @@ EQUAL: Final = 5e-3  # largest relative difference of equal row sums in single p
 
 def warn_of_logarithms(method: Part, A: Operator, logged: bool = False) -> None:
     for sample in samples_of(A):
-        if evidence := sample.logarithms(logged):
-            looks = f" requires counts, but the entries look like logarithms: {evidence}."
+        evidence = sample.logarithms(logged)
+        if what := f"logarithms: {evidence}" if evidence else sample.weights():
+            looks = f" requires counts, but the entries look like {what}."
             remedy = " Pass the raw counts, or remove the transformation. To silence this warning for counts, use "
             warn(method, looks, remedy, IGNORED, ".", category=ValuesWarning)
             return
@@ -89,6 +91,12 @@ class Sample:
             if self._multiples(y) > MULTIPLES > 2 * self._multiples(x):  # small scaled counts are multiples themselves
                 return f"as {name}, their exponentials are integer multiples of the smallest in each row"
         return self._narrow(share)
+
+    def weights(self) -> str | None:
+        if len(self.x) < FEW or not self.whole_rows or np.mean(self.fractional) <= MOSTLY:
+            return None
+        equal = self._spread(self.x**2) < min(EQUAL, self._spread(self.x) / 4)
+        return "weights of words: their squares have the same sum in each row" if equal else None
 
     def _spread(self, y: Vector) -> float:
         sums = np.bincount(self.i, y, minlength=self.shape[0])

@@ -14,6 +14,7 @@ from shiftsvd.errors import Part, Refused, Setting, few, plural, sentence
 from shiftsvd.io.base import Opened, bounded, labels, optional, plausible_shape
 from shiftsvd.io.choices import JOIN, Choices, naming
 from shiftsvd.io.formats.cells import NO_CLASS, any_number, as_numpy, filled, is_gap, number, strings
+from shiftsvd.runs.messages import notice
 
 FEW_TEXTS: Final = 3  # different texts that may be missing values among numbers
 _PURPOSES: Final = {
@@ -306,7 +307,7 @@ def gather(
     memory_limit: int | str | None,
     *,
     digits: bool = False,
-    features: Sequence[str] = (),  # of a fit: those without a triplet are 0
+    features: Sequence[str] = (),  # of a fit: those without a triplet are 0, and others are removed
 ) -> Opened:
     rows, columns = _Axis("row", digits), _Axis("column", digits, features)
     values: list[npt.NDArray[Any]] = []
@@ -320,9 +321,15 @@ def gather(
     if not count:
         raise Refused("the table has a header but no rows. Check that the file is complete.")
     i, j = rows.places(), columns.places()
-    shape = int(i.max()) + 1, max(int(j.max()) + 1, len(columns.names))
+    n_rows, x = int(i.max()) + 1, np.concatenate(values)
+    known = j < len(features)
+    if columns.names and known.any() and not known.all():  # new texts have new words
+        new = [columns.names.popitem()[0] for _ in range(len(columns.names) - len(features))][::-1]
+        notice(f"{path}: removed {plural(len(new), 'feature')} that the model does not have: {few(new)}.")
+        i, j, x = i[known], j[known], x[known]
+    shape = n_rows, max(int(j.max()) + 1, len(columns.names))
     plausible_shape(path, shape, memory_limit)
-    X = coo_array((np.concatenate(values), (i, j)), shape=shape).tocsr()
+    X = coo_array((x, (i, j)), shape=shape).tocsr()
     named = (labels(path, axis.names, memory_limit) if axis.names else None for axis in (rows, columns))
     return Opened(X, next(named), next(named))
 

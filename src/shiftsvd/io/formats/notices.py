@@ -15,6 +15,7 @@ from shiftsvd.runs.messages import log_notice, warn
 _SHOWN = 5  # names in a notice
 _COLUMNS = 6  # columns in an error
 _NAMED = 5  # names in a warning
+PROSE = 5  # words of a text that is no category
 
 
 def check_table(path: Path, opened: Opened, choices: Choices, tallies: Sequence[Tally]) -> None:
@@ -102,6 +103,8 @@ def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names:
     named = next((tally for tally in tallies if tally.place == 0 and _are_names(tally)), None)
     if named is not None and not has_names:
         text += f" {named.name!r} does not hold row names, because {short(named.repeated)!r} occurs more than once."
+    if wordy := [tally.name for tally in tallies if _is_prose(tally)]:
+        text += f" LSA in Python finds components of texts such as those of {few(map(repr, wordy))}."
     uses: list[tuple[Part, ...]] = []
     if all(tally.has_wrong_decimal for tally in tallies):
         return Finding(text, (tallies[0].other_decimal,), tuple(names))
@@ -122,13 +125,18 @@ def _are_names(tally: Tally) -> bool:
     return bool(tally.repeated) and (tally.distinct is None or 3 * len(tally.distinct) > 2 * tally.n_filled)
 
 
+def _is_prose(tally: Tally) -> bool:
+    return len(tally.examples) > 0 and all(len(text.split()) >= PROSE for text in tally.examples)
+
+
 def _settings(tally: Tally) -> tuple[str, ...]:
     all_differ = not tally.repeats and tally.n_missing == 0
     if tally.place == 0 and _are_names(tally):
         return ("ids", "drop")
     if tally.kind == "date" or (all_differ and tally.n_filled >= FEW):
         return ("ids", "drop") if all_differ else ("drop",)
-    return "one_hot", "ids" if all_differ else "label_column", "drop"
+    one_hot = () if _is_prose(tally) else ("one_hot",)
+    return *one_hot, "ids" if all_differ else "label_column", "drop"
 
 
 def of_numbers(tallies: Sequence[Tally], choices: Choices) -> Iterator[Finding]:
