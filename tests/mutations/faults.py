@@ -162,9 +162,23 @@ FAULTS = (
     fault(
         "the sum of an inner product on a device",
         "backends/device/arrays.py",
-        "total = self.arrays.in_dtype(part, self._double) + total",
-        "total = self.arrays.in_dtype(part, self._double)",
+        "@ others, double), axis=0) + rest",
+        "@ others, double), axis=0)",
         "backends/device/test_panels.py",
+    ),
+    fault(
+        "the squares of a column on a GPU",
+        "backends/device/chunks.cu",
+        "power == 1 ? apart : times(apart, apart)",
+        "apart",
+        "backends/device/test_own.py",
+    ),
+    fault(
+        "the columns of a warp",
+        "backends/device/chunks.cu",
+        "to = n * (warp + 1) / warps;",
+        "to = n * warp / warps + n / warps;",
+        "backends/device/test_own.py",
     ),
     fault(
         "a run whose panels stay on a device",
@@ -582,8 +596,8 @@ FAULTS = (
     fault(
         "the second orthogonalization",
         "numerics/orth.py",
-        "    coefficients = subtract_projection(W, B)\n",
-        "    coefficients = inner(B, W)\n",
+        "return first, subtract_projection(W, B), inner(W, W)",
+        "return first, inner(B, W), inner(W, W)",
         "kernels/test_steps.py",
         "solvers",
     ),
@@ -2266,8 +2280,8 @@ FAULTS = (
     fault(
         "missing values of samples that were left out",
         "xarray/fields.py",
-        "rows=rows, cells=cells, n_missing=n_missing)",
-        "rows=rows, cells=cells)",
+        "cells=field.cells[there], n_missing=n_missing)",
+        "cells=field.cells[there])",
         "xarray/test_gaps.py",
         "xarray",
     ),

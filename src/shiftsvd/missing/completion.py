@@ -239,7 +239,9 @@ def _tell_of_equal(gaps: Gaps) -> None:
     if not len(mean) or moments.M2 is None:
         return
     small = 8 * np.finfo(gaps.dtype).eps * np.abs(mean[0])
-    if np.any(moments.M2[there] > small**2 * moments.count[there]) or np.any(np.abs(mean - mean[0]) > small):
+    if np.any(np.sqrt(moments.M2[there]) > small * np.sqrt(moments.count[there])) or np.any(
+        np.abs(mean - mean[0]) > small
+    ):
         return
     zeros = " Without ", Setting("unobserved", True), ", entries that are not stored are zeros."
     notice(
