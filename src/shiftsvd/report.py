@@ -349,7 +349,7 @@ def _positions(found: Any) -> list[dict[str, Any]]:
 
 def _outermost(raster: ScoreRaster, pair: tuple[int, int], samples: Any) -> list[dict[str, Any]]:
     points, rows = raster.farthest
-    shares = points**2 / np.where(raster.squares > 0, raster.squares, 1)
+    shares = (points / raster.deviations) ** 2 / np.where(raster.squares > 0, raster.squares, 1)
     names = [f"sample {row + 1:,}" if samples is None else short(samples[row], 60) for row in rows]
     return [
         {"name": name, "scores": point.tolist(), "shares": share.tolist()}

@@ -70,8 +70,10 @@ class ScoreRaster:
         Number of these that took part in the fit.
     clipped : int
         Number of rows outside the grid.
+    deviations : array of shape (2,)
+        Standard deviations of the scores, or 1 for those that are 0.
     squares : array of shape (2,)
-        Sums of the squared scores of the rows of the fit.
+        Sums of the squared scores of the rows of the fit, in units of the squared standard deviations.
     farthest : array of shape (at most 15, 2), and array of row numbers
         The outermost points of the fit, which `scores` labels with names.
 
@@ -105,8 +107,8 @@ class ScoreRaster:
         size: int = 20_000,
         rng: int | np.random.Generator | None = None,
     ) -> None:
-        self._deviations = np.array([float(one) if one > 0 else 1.0 for one in deviations])
-        half = np.where(np.asarray(deviations) > 0, reach * self._deviations, 1.0)
+        self.deviations = np.array([float(one) if one > 0 else 1.0 for one in deviations])
+        half = np.where(np.asarray(deviations) > 0, reach * self.deviations, 1.0)
         self.grid = Grid(-half, half, bins)
         self.components = components
         self.counts = np.zeros((bins, bins), np.int64)
@@ -167,9 +169,9 @@ class ScoreRaster:
         rows = np.arange(self.n, self.n + len(points))
         fitted = slice(None) if projected is None else ~np.asarray(projected)
         self.n_fitted += len(points[fitted])
-        self.squares += np.sum(points[fitted] ** 2, axis=0)
+        self.squares += np.sum((points[fitted] / self.deviations) ** 2, axis=0)
         known, numbers = np.vstack([self.farthest[0], points[fitted]]), np.append(self.farthest[1], rows[fitted])
-        far = _farthest(known / self._deviations)
+        far = _farthest(known / self.deviations)
         self.farthest = known[far], numbers[far]
         size = len(self._rows)
         # Row t replaces the entry at a place drawn from 0..t, if the sample has that place; later rows win.
