@@ -6,7 +6,9 @@ Errors of packages that do not centre are those to the matrix as it is. The exac
 5,000 columns they are also the square roots of the eigenvalues of a Gram matrix, which is summed in double precision
 from dense blocks. Each line of the output is one JSON object; benchmarks/device.jsonl keeps them, with the card and
 versions that each first line names: of 2026-11-26, four runs of all contestants while a block of our kernel had 512
-threads, and then four of some with 768 threads. Where there is no card, it says so and ends.
+threads, and then four of some with 768 threads; of 2026-11-27, where a fit on an H100 spent its time before moments
+were computed by our kernel and short bases stayed in main memory, and then two runs on an H200 with both. The first of
+these was cut off at 1 M rows, before the packages that do not change. Where there is no card, it says so and ends.
 
 Run: python -m benchmarks.device [--device cuda] [--share 1.0] [--rounds 3] [--only counts ...]
 (--share makes fewer rows, so that `--device cpu --share 0.01` tries the script itself.)

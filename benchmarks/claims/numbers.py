@@ -79,7 +79,7 @@ CLAIMS = [
     Claim("docs/guide/centring.rst", "more than 99 % full", "at most 99 % full", SETTING),
     Claim("docs/guide/cluster.rst", "each chunk should take at least", "1,000 seconds", ARITHMETIC),
     Claim("docs/guide/gpu.rst", "at least 0.52 %", "entries are stored", SETTING),
-    Claim("docs/guide/gpu.rst", "50 components, data on the GPU", "102 GB at its peak", script("device")),
+    Claim("docs/guide/gpu.rst", "50 components, data on the GPU", "65 GB at its peak", script("device")),
     Claim("docs/guide/solvers.rst", "With probability at least 1 - 1e-9", "1 - 1e-9", SETTING),
     Claim("docs/guide/solvers.rst", "this interval is at most 5 %", "5 % wide", SETTING),
     Claim(

@@ -174,13 +174,6 @@ FAULTS = (
         "backends/device/test_own.py",
     ),
     fault(
-        "the columns of a warp",
-        "backends/device/chunks.cu",
-        "to = n * (warp + 1) / warps;",
-        "to = n * warp / warps + n / warps;",
-        "backends/device/test_own.py",
-    ),
-    fault(
         "a run whose panels stay on a device",
         "backends/device/matrices.py",
         "there: Panel = V if isinstance(V, DevicePanel) else self._lying_there(self.up(V, V.dtype))",
