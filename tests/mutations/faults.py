@@ -1771,7 +1771,7 @@ FAULTS = (
     ),
     fault(
         "the mean in the influence of rows if rows are centred, too",
-        "estimators/fitted.py",
+        "estimators/diagnostics.py",
         'centred = isinstance(self.shift, str) and self.shift != "rows"',
         'centred = isinstance(self.shift, str) and self.shift == "mean"',
         "estimators/test_evidence.py",
@@ -1779,7 +1779,7 @@ FAULTS = (
     ),
     fault(
         "the unit of the distances of neighbours",
-        "estimators/fitted.py",
+        "estimators/diagnostics.py",
         "return replace(found, distances=np.ldexp(found.distances, self._unit))",
         "return found",
         "estimators/test_evidence.py",
@@ -1937,7 +1937,7 @@ FAULTS = (
     ),
     fault(
         "the unit of the angle that asks for a refit",
-        "estimators/fitted.py",
+        "estimators/diagnostics.py",
         'most, rng = np.radians(nonnegative("widest", widest)), self._probing()',
         'most, rng = nonnegative("widest", widest), self._probing()',
         "estimators/test_evidence.py",

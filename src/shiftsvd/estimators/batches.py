@@ -13,8 +13,8 @@ from sklearn.utils import gen_batches
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.validation import named
 from shiftsvd.errors import Refused, Setting, plural
+from shiftsvd.estimators.diagnostics import DiagnosablePCA
 from shiftsvd.estimators.features import checked, is_unread
-from shiftsvd.estimators.fitted import FittedPCA
 from shiftsvd.estimators.settings import random_generator
 from shiftsvd.front import integer
 from shiftsvd.kernels import threads
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from shiftsvd.estimators.pca import PCA
 
 
-class BatchPCA(FittedPCA):
+class BatchPCA(DiagnosablePCA):
     """Base class of PCA estimators that are fitted batch by batch."""
 
     _stream: Stream | None = None  # statistics of all batches of `partial_fit` so far
