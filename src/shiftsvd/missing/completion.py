@@ -234,14 +234,10 @@ def _tell_of_equal(gaps: Gaps) -> None:
     if not isinstance(gaps, HeldGaps):  # a pass over a file is slow
         return
     moments = gaps.observed_moments(np.ones(gaps.shape[0]))
-    there = moments.count > 0
-    mean = moments.mean[there]
-    if not len(mean) or moments.M2 is None:
+    if moments.M2 is None or not np.any(there := moments.count > 0):
         return
-    small = 8 * np.finfo(gaps.dtype).eps * np.abs(mean[0])
-    if np.any(np.sqrt(moments.M2[there]) > small * np.sqrt(moments.count[there])) or np.any(
-        np.abs(mean - mean[0]) > small
-    ):
+    mean, spread = moments.mean[there], np.sqrt(moments.M2[there] / moments.count[there])
+    if max(float(np.max(spread)), float(np.max(np.abs(mean - mean[0])))) > 8 * np.finfo(gaps.dtype).eps * abs(mean[0]):
         return
     zeros = " Without ", Setting("unobserved", True), ", entries that are not stored are zeros."
     notice(
