@@ -237,7 +237,8 @@ def _tell_of_equal(gaps: Gaps) -> None:
     if moments.M2 is None or not np.any(there := moments.count > 0):
         return
     mean, spread = moments.mean[there], np.sqrt(moments.M2[there] / moments.count[there])
-    if max(float(np.max(spread)), float(np.max(np.abs(mean - mean[0])))) > 8 * np.finfo(gaps.dtype).eps * abs(mean[0]):
+    size = 8 * np.finfo(gaps.dtype).eps * abs(mean[0])
+    if not (np.all(spread <= size) and np.all(np.abs(mean - mean[0]) <= size)):
         return
     zeros = " Without ", Setting("unobserved", True), ", entries that are not stored are zeros."
     notice(
