@@ -172,7 +172,7 @@ def printed(result: Result, hooks: Sequence[Hooks], verbose: bool) -> str:
     lines += _gap_lines(document, result)
     passes = f"{document['n_passes']:,} {'pass' if document['n_passes'] == 1 else 'passes'} over the data"
     lines.append(f"{document['solver']}; {passes}, {document['seconds']:.2f} s\n")
-    width = max(11, len(result.quantity))
+    width = max(11, len(result.quantity) + 1)
     lines.append(f"component  singular value {result.quantity:>{width}}   share  cumulative  residual     error")
     shown = [row for row in result.rows() if row[0] != 0]
     for j, (value, variance, share, cumulative, residual, error, _) in enumerate(shown):
