@@ -213,7 +213,7 @@ def test_without_the_means_of_features_a_second_moment_is_not_called_a_variance(
     header, first, *_ = (out / "variances.csv").read_text().splitlines()
     told = float(first.split(",")[header.split(",").index("second_moment")])
     assert np.isclose(told, np.sum(scores[:, 0] ** 2) / 199)
-    assert "singular value second moment   share" in result.stdout
+    assert "singular value  second moment   share" in result.stdout
     assert "variance" not in result.stdout + header
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "of the total second moment of" in page
