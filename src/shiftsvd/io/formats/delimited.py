@@ -409,7 +409,7 @@ class Rows:
             self._totals[row] = total, begin
         elif total and total not in [label for label, _ in self._totals.values()]:
             self.total = f"{total!r}"
-        elif not self._is_typed and self.n_rows >= _ADDENDS:
+        elif self.n_rows >= _ADDENDS:
             at = [j for j in self.form.numeric if cells[j] != ""]
             found = [_value(cells[j], self.head.decimals[j]) for j in at]
             if at and None not in found:
