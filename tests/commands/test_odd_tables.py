@@ -153,6 +153,13 @@ def test_texts_of_numbers_are_features_and_totals_are_found_in_typed_tables(kind
         ),
         "commas": ({"x": x, "b": [f"{v}".replace(".", ",") for v in x]}, [[v, v] for v in x]),
         "total": ({"who": [*"abcde", "Total"], "x": x}, [[v] for v in x[:5]]),
+        "sums": ({"x": [*x, sum(x)], "b": [*x[::-1], sum(x)]}, [[*v] for v in zip(x, x[::-1], strict=True)]),
+        "sums of differences": (
+            {"x": [*x, -9.0, sum(x) - 9], "b": [*x, -1.5, sum(x) - 1.5]},
+            [*([v, v] for v in x), [-9, -1.5]],
+        ),
+        "sums beside a sign": ({"who": [*"abcdef", "*"], "x": [*x, sum(x)], "b": [*x, sum(x)]}, [[v, v] for v in x]),
+        "one sum": ({"x": [*x, sum(x)], "b": [*x, 1.0]}, [*([v, v] for v in x), [sum(x), 1]]),
     }
     for cells, right in tables.values():
         path = tmp_path / f"a.{kind}"
@@ -160,7 +167,8 @@ def test_texts_of_numbers_are_features_and_totals_are_found_in_typed_tables(kind
         (table.to_parquet if kind == "parquet" else table.to_feather)(path)
         found = profile(path)
         matrix = read_files([path], None, found.choices).matrix
-        np.testing.assert_array_equal(matrix, right)
+        rows = matrix if isinstance(matrix, np.ndarray) else matrix.read(0, matrix.shape[0])
+        np.testing.assert_array_equal(rows, right)
         assert (found.n_rows, len(found.features)) == matrix.shape
     table = pd.DataFrame({"x": x, "who": [*"ab", "Total", *"cde"]})
     (table.to_parquet if kind == "parquet" else table.to_feather)(path)

@@ -1,7 +1,6 @@
 """Column moments: count, mean, and sum of squared deviations; stable, mergeable, float64."""
 
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -131,7 +130,10 @@ def from_raw(raw: RawMoments) -> Moments:
 
 def _row_sums(parts: Array) -> Vector:
     # ``parts.sum(axis=1)`` has the same bits, and takes 50 times as long for 90,000 rows.
-    return np.asarray(reduce(np.add, parts.T))
+    sums = parts[:, 0].copy()
+    for column in parts.T[1:]:
+        sums += column
+    return sums
 
 
 def _rounded(x: Vector, y: Vector) -> tuple[Vector, Vector]:
