@@ -19,7 +19,6 @@ from shiftsvd.io.choices import Choices, naming
 from shiftsvd.io.formats.cells import (
     GAPS,
     OTHER,
-    Number,
     any_number,
     as_numpy,
     gaps_of,
@@ -567,6 +566,8 @@ def _last_place(cell: str) -> float:
     return 10.0 ** -len(found[1]) if found else 1.0
 
 
-def _value(cell: str | float, decimal: str) -> float | None:
-    found = number(cell, decimal) if isinstance(cell, str) else Number(cell)
-    return None if found is None else found.value
+def _value(cell: Any, decimal: str) -> float | None:
+    if isinstance(cell, str):
+        found = number(cell, decimal)
+        return None if found is None else found.value
+    return float(cell) if isinstance(cell, int | float) else None  # stored cells are also dates
