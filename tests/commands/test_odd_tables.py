@@ -159,6 +159,13 @@ def test_texts_of_numbers_are_features_and_totals_are_found_in_typed_tables(kind
             [*([v, v] for v in x), [-9, -1.5]],
         ),
         "sums beside a sign": ({"who": [*"abcdef", "*"], "x": [*x, sum(x)], "b": [*x, sum(x)]}, [[v, v] for v in x]),
+        "sums in single precision": (
+            {
+                name: np.append(np.cbrt(v), np.cbrt(v).sum(dtype="f4"))
+                for name, v in (("x", np.float32(x)), ("b", np.float32(x[::-1])))
+            },
+            np.cbrt(np.float32([x, x[::-1]])).T.tolist(),
+        ),
         "one sum": ({"x": [*x, sum(x)], "b": [*x, 1.0]}, [*([v, v] for v in x), [sum(x), 1]]),
     }
     for cells, right in tables.values():

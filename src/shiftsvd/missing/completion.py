@@ -237,8 +237,7 @@ def _tell_of_equal(gaps: Gaps) -> None:
     if moments.M2 is None or not np.any(there := moments.count > 0):
         return
     mean, spread = moments.mean[there], np.sqrt(moments.M2[there] / moments.count[there])
-    size = 8 * np.finfo(gaps.dtype).eps * abs(mean[0])
-    if not (np.all(spread <= size) and np.all(np.abs(mean - mean[0]) <= size)):
+    if not np.all(np.maximum(spread, np.abs(mean - mean[0])) <= 8 * np.finfo(gaps.dtype).eps * abs(mean[0])):
         return
     zeros = " Without ", Setting("unobserved", True), ", entries that are not stored are zeros."
     notice(

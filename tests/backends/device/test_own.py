@@ -231,6 +231,20 @@ def test_products_with_shifts_and_full_columns_are_those_of_the_host(dtype: str,
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_moments_are_those_of_the_host(weighted: bool, offset: float) -> None:
+    X = numbers((150, 24), "f8") * 3
+    X[X != 0] += offset
+    X[:, 3], X[:, 4] = 0, offset + 1 + np.arange(150) % 2
+    w = np.linspace(0, 2, 150) if weighted else None
+    found, want = on_card(X).moments(w), ss.as_operator(sparse.csr_array(X)).moments(w)
+    assert found.count == pytest.approx(want.count, rel=1e-14)
+    np.testing.assert_allclose(found.mean, want.mean, rtol=1e-13)
+    np.testing.assert_allclose(found.M2, want.M2, rtol=1e-11)
+
+
+@pytest.mark.usefixtures("small")
 def test_arrays_may_lie_with_gaps() -> None:
     X = sparse.csr_array(numbers((150, 24), "f4"))
     X.data, X.indices = (np.repeat(part, 2)[::2] for part in (X.data, X.indices))

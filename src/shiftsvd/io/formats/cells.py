@@ -24,28 +24,8 @@ _GAPS: Final = frozenset(GAPS)
 _MONEY: Final = {"US$": "$", "USD": "$", "EUR": "€", "Euro": "€", "GBP": "£", "JPY": "¥", "R$": "R$"} | {
     sign: sign
     for sign in (
-        *(
-            "$",
-            "€",
-            "£",
-            "¥",
-            "₹",
-            "₩",
-            "₽",
-            "₺",
-            "₪",
-            "₴",
-            "CHF",
-            "SEK",
-            "NOK",
-            "DKK",
-            "PLN",
-            "CZK",
-            "HUF",
-            "CNY",
-            "RUB",
-        ),
-        *("kr", "zł", "Kč", "Ft", "円", "元", "원"),
+        *("$", "€", "£", "¥", "₹", "₩", "₽", "₺", "₪", "₴", "kr", "zł", "Kč", "Ft", "円", "元", "원"),
+        *("CHF", "SEK", "NOK", "DKK", "PLN", "CZK", "HUF", "CNY", "RUB"),
     )
 }
 _UNITS: Final = frozenset(

@@ -41,7 +41,7 @@ from shiftsvd.io.formats.header import Head, numbered
 from shiftsvd.io.formats.notices import of_text_columns, of_variants
 from shiftsvd.io.formats.tally import Finding, Numbers, Seen, Tally
 from shiftsvd.io.formats.text import TextBatch, TextRows, block_bytes, undecoded
-from shiftsvd.io.formats.totals import is_total, rows_of_totals
+from shiftsvd.io.formats.totals import SUMMED, is_total, rows_of_totals
 
 _SHOWN = 60  # characters of a line in an error
 _RAGGED = 30  # rows of another width whose text is kept
@@ -442,7 +442,8 @@ class Rows:
         """Remove a last row of sums of the others. Name one with their rounded sums or means, or their number."""
         of, label = self.numbers, str(cells[place])
         many = np.sum((of.counts[at] >= _ADDENDS) & (of.sums[at] != 0))
-        are_sums = bool(np.all(np.abs(values - of.sums[at]) <= 1e-9 * of.sizes[at]))
+        rounding = SUMMED if self.form.dtype == np.float32 else 1e-9
+        are_sums = bool(np.all(np.abs(values - of.sums[at]) <= rounding * of.sizes[at]))
         if are_sums and many > 1:
             self.total = f"{label!r}, the sum of the others," if number(label) is None else "of sums"
         elif many and place not in self.form.numeric and (len(at) > 1 or len(at) < len(self.form.numeric)):

@@ -37,7 +37,7 @@ from shiftsvd.io.formats.columns import (
 )
 from shiftsvd.io.formats.notices import check_table
 from shiftsvd.io.formats.tally import Tally, are_dates, has_suspect_name
-from shiftsvd.io.formats.totals import is_total, rows_of_totals
+from shiftsvd.io.formats.totals import SUMMED, is_total, rows_of_totals
 from shiftsvd.io.location import Location
 from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.numerics.digests import told
@@ -110,7 +110,7 @@ def _ends_with_sum(file: Any, name: str) -> bool:
         values = column_of_numbers(batch.column(batch.schema.get_field_index(name))).astype(np.float64, copy=False)
         total, size = total + np.nansum(values), size + np.nansum(np.abs(values))
         last = values[-1] if len(values) else last
-    return bool(abs(total - 2 * last) <= 1e-9 * size)
+    return bool(abs(total - 2 * last) <= SUMMED * size)
 
 
 def column(file: Any, j: int) -> Any:

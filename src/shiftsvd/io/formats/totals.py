@@ -34,6 +34,7 @@ _SHORT: Final = re.compile(rf"\W*(?:{_BRIEF})\W*", re.IGNORECASE)
 _CANDIDATE: Final = rf"(^|\W)({_SUMS}|{_STATISTICS}|{_BRIEF})(\W|$)"
 # Spreadsheets write "North Total" below the rows of North.
 _OF_GROUP: Final = re.compile(rf"(?P<before>.*\S)?\s*\b{_SUMS}\b\s*(?P<after>\S.*)?", re.IGNORECASE)
+SUMMED: Final = 1e-6  # relative rounding error of sums in single precision
 _BLANK: Final = 100  # most rows of a block without a label that may be totals
 _DETAIL: Final = re.compile(r"[\W\d]*|\(.*\)|n\s*=.*", re.IGNORECASE)  # in "Total 2026" and "Total (n=30)"
 
