@@ -16,7 +16,7 @@ from shiftsvd.backends.files import OURS, DiskRows, Reread, rows_operator
 from shiftsvd.backends.source import Changed, InMemory, RowSource, rows_of
 from shiftsvd.backends.sparse import SparseRows, coordinates
 from shiftsvd.kernels import default_threads, ordered
-from shiftsvd.kernels.twin import CSR
+from shiftsvd.kernels.twin import CSR, csr_of
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.entrywise import Change, Grouped, Parts, Table, Terms, Values, table_of
 from shiftsvd.operators import Adjoint, Operator, Panel, Vector
@@ -173,7 +173,7 @@ def changed_rows(X: Any, change: Change) -> Any:
 
 
 def _like(X: CSR, data: Vector) -> CSR:
-    Y = csr_array((data, X.indices, X.indptr), shape=X.shape, copy=False)
+    Y = csr_of(data, X.indices, X.indptr, X.shape)
     Y.has_canonical_format = True
     return Y
 

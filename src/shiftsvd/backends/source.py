@@ -12,7 +12,7 @@ from scipy.sparse import csr_array, hstack, issparse
 
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.validation import numeric_array, sound_places, sound_structure
-from shiftsvd.kernels.twin import CSR, take_rows
+from shiftsvd.kernels.twin import CSR, csr_of, take_rows
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.panels import Vector
 from shiftsvd.numerics.powers import part_of, times, times_sparse
@@ -165,7 +165,7 @@ class InMemory(RowSource):
         if not self.sparse:
             return self.X[lo:hi]
         X = take_rows(self.X, lo, hi)  # in a container of its own, whose flags and data may be replaced
-        return csr_array((X.data, X.indices, X.indptr), shape=X.shape, copy=False)
+        return csr_of(X.data, X.indices, X.indptr, X.shape)
 
 
 class HeldRows(InMemory):

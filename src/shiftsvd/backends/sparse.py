@@ -11,7 +11,7 @@ from scipy.sparse import coo_array, csr_array
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, exhaust, kept, slice_of
 from shiftsvd.events import record_read
 from shiftsvd.kernels import Kernels, best, kernels_for, ordered, shared
-from shiftsvd.kernels.twin import CSR, Array, Groups, Steps, StepTaker, range_errors_ignored, sum_by, take_rows
+from shiftsvd.kernels.twin import CSR, Array, Groups, Steps, StepTaker, csr_of, range_errors_ignored, sum_by, take_rows
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, of_stored, weight_parts
 from shiftsvd.numerics.panels import Vector, as_complex, as_real, mirror
@@ -208,7 +208,7 @@ class SparseRows(Blocked):
     def made(self, rows: Rows, dtype: np.dtype[Any]) -> CSR:
         X = self.stored_rows(rows)
         if self.full is None:
-            return csr_array((X.data.astype(dtype, copy=False), X.indices, X.indptr), shape=X.shape)
+            return csr_of(X.data.astype(dtype, copy=False), X.indices, X.indptr, X.shape)
         return self.full.shifted(X, rows, dtype)
 
     def stored_rows(self, rows: Rows) -> CSR:

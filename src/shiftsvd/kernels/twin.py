@@ -119,7 +119,14 @@ def take_rows(X: CSR, lo: int, hi: int) -> CSR:
         )
     if lo == 0 and hi == X.shape[0]:
         return X
-    return csr_array((X.data[start:stop], indices, X.indptr[lo : hi + 1] - start), shape=(hi - lo, X.shape[1]))
+    return csr_of(X.data[start:stop], indices, X.indptr[lo : hi + 1] - start, (hi - lo, X.shape[1]))
+
+
+def csr_of(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> CSR:
+    # The constructor that takes these arrays copies them if they are parts of larger arrays.
+    X = csr_array(shape, dtype=data.dtype)
+    X.data, X.indices, X.indptr = data, indices, indptr
+    return X
 
 
 def panel(V: Array, dtype: npt.DTypeLike) -> Groups:

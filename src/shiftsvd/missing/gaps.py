@@ -17,7 +17,7 @@ from shiftsvd.backends.source import Changed, RowSource
 from shiftsvd.backends.sparse import SparseRows, adjoint_of, by_rows, coordinates
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.kernels import default_threads, kernels_for, ordered
-from shiftsvd.kernels.twin import CSR, take_rows
+from shiftsvd.kernels.twin import CSR, csr_of, take_rows
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, from_raw, merge_zeros, of_observed, weight_of_zeros, weight_parts
 from shiftsvd.operators import Adjoint, LowRank, Operator, Panel, Vector
@@ -295,8 +295,7 @@ class SparseGaps(BlockGaps):
 
     def missing(self, rows: Rows) -> Missing:
         X = take_rows(self.X, *rows)
-        beyond = csr_array((is_missing(X.data) - self.unstored, X.indices, X.indptr), shape=X.shape, copy=False)
-        return beyond, self.unstored
+        return csr_of(is_missing(X.data) - self.unstored, X.indices, X.indptr, X.shape), self.unstored
 
     def block_moments(self, rows: Rows, w: Vector) -> Moments:
         kernels, X, m = kernels_for(self.dtype), take_rows(self.X, *rows), rows[1] - rows[0]
@@ -314,7 +313,7 @@ class SparseGaps(BlockGaps):
         return replace(self, X=self._like(self.X.data * w.astype(self.dtype)[self.X.indices]))
 
     def _like(self, data: Vector) -> CSR:
-        C = csr_array((data, self.X.indices, self.X.indptr), shape=self.shape, copy=False)
+        C = csr_of(data, self.X.indices, self.X.indptr, self.shape)
         C.has_canonical_format = True
         return C
 

@@ -16,8 +16,8 @@ from shiftsvd.runs.memory import limit_of
 _CHUNK = 1 << 20  # bytes decoded at a time
 LINES, _BYTES = 200, 1 << 18  # size of the sample from which the layout is detected; two lines at least
 _DECODED = 8  # bytes of memory for each byte of the sample: raw, joined, decoded, and split into lines
-# Bytes of text in a block, and its share of the memory limit. A block of text, its cells and its numbers, with the memory
-# that allocators keep, take 25 times its text; blocks of 8 MB took as long as those of 2 MB (benchmarks.claims.sheets).
+# Bytes of text in a block, and its share of the memory limit. Its text, its cells and its numbers, with the memory that
+# allocators keep, take 25 times its text; blocks of 8 MB took as long as those of 2 MB (benchmarks.claims.sheets).
 _BLOCK, _LEAST, _SHARE = 1 << 22, 1 << 16, 256
 _LONGEST_ROW = 1 << 24  # bytes
 _OTHERS = "utf-16, cp932 (Japanese), gb18030 (Chinese), cp1250 (Polish, Czech) or cp1251 (Russian)"
