@@ -16,8 +16,9 @@ from shiftsvd.numerics.moments import Moments, of_block
 from shiftsvd.numerics.powers import PowerScaled, exponents_of
 from shiftsvd.operators import LowRank, Mixer, Panel, Vector, panel_dtype
 
-# Entries of a block: 8 MiB of float64 stay near the cache and keep BLAS busy.
-BLOCK = 2**20
+# Entries of a block: at most 8 MiB of float64, which stay near the cache and keep BLAS busy; at least EACH unless the
+# array is smaller. Small arrays have at most BLOCKS blocks of about the same size, for that many threads.
+BLOCK, EACH, BLOCKS = 2**20, 2**17, 4
 # Entries of a piece of a block that is multiplied by itself, and its fewest rows: fewer do not keep BLAS busy.
 FORMED, LEAST = 2**16, 256
 NUMBERS = [np.dtype(name) for name in ("f4", "f8", "c8", "c16")]  # types that are read without conversion
@@ -48,7 +49,8 @@ class DenseRows(Blocked):
         return self.remembered("fingerprint", lambda: told((self.X, self.conjugate)))
 
     def blocks(self) -> list[Rows]:
-        return cut(self.shape[0], BLOCK // max(self.shape[1], 1))
+        m, size = self.shape[0], self.shape[0] * self.shape[1]
+        return cut(m, -(-m // max(-(-size // BLOCK), min(size // EACH, BLOCKS), 1)))
 
     def block(self, rows: Rows, dtype: np.dtype[Any] | None = None) -> Panel:
         dtype = dtype or self.dtype

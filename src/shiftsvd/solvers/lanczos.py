@@ -193,7 +193,9 @@ class BlockLanczos(Solver):
         n, b, _, _, reserved = side(A.shape), *self.shape(k, A)
         threads = A.costs.n_threads or default_threads()
         panels = (threads + 9) * (k + b if k > b else 2 * b)  # the last reading shares a product with a block
-        return 8 * n * (reserved + panels) + overhead_bytes(A, k + b) + long_vector_bytes(A, k)
+        # The basis is free when the long-side factor of a wide matrix is computed.
+        largest = max(8 * n * (reserved + panels), 8 * n * 3 * k + long_vector_bytes(A, k))
+        return largest + overhead_bytes(A, k + b)
 
 
 def problem_of(
