@@ -343,7 +343,7 @@ def test_storing_the_transposed_matrix_is_advised_only_where_it_helps(n: int, he
     X = np.zeros((500, n), np.float32)
     np.save(tmp_path / "rows.npy", X)
     np.save(tmp_path / "columns.npy", np.ascontiguousarray(X.T))
-    limit = "40MB" if helps else "20MB"
+    limit = "40MB" if helps else "18MB"
     A, _ = open_matrix(tmp_path / "rows.npy", memory_limit=limit, stream=True)
     with pytest.raises(ValueError, match="needs about") as refused:
         ss.svd(A, 20, memory_limit=limit)
