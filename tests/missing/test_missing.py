@@ -303,7 +303,7 @@ def test_what_cannot_be_is_refused(message, call):
 def test_operators_have_no_entries_to_be_missing():
     with pytest.raises(TypeError, match="an array in memory, a sparse matrix or a file"):
         gaps_of(ss.centered(np.eye(3)))
-    with pytest.raises(ValueError, match="unobserved=True requires a sparse matrix"):
+    with pytest.raises(ValueError, match="a sparse matrix in memory, got a file that is read in blocks"):
         gaps_of(DiskRows(Held(csr_array(np.eye(3)))), unobserved=True)
 
 
