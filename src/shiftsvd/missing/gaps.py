@@ -495,11 +495,11 @@ def gaps_of(
             C = adjoint_of(C)
         return UnstoredGaps(C, threads, memory_limit) if unobserved else StoredGaps(C, threads, memory_limit)
     if unobserved:
+        must = Setting("unobserved", True), " requires a sparse matrix in memory, got "
         if isinstance(X, Operator) and X.costs.file_bytes:
-            got = "a file that is read in blocks. Load it, with ", Setting("stream", False), " in open_matrix."
-        else:
-            got = ("a dense one. Mark missing entries by NaN.",)
-        raise Refused(Setting("unobserved", True), " requires a sparse matrix in memory, got ", *got)
+            load = "a file that is read in blocks. Load it, with ", Setting("stream", False), " in open_matrix."
+            raise Refused(*must, *load)
+        raise Refused(*must, "a dense one. Mark missing entries by NaN.")
     if isinstance(X, Adjoint) and isinstance(X.A, DiskRows):
         raise Refused(
             f"{X.A.source.name} is read in blocks of columns, and missing entries need rows. Pass ",
