@@ -73,6 +73,8 @@ RESOLVED_BY_SQUARES: Final = 1e-6
 # Columns of a basis for k components by blocks of b: 2 k + 12 b, and at least k + 8 b. With 6 b instead of 12 b, fits
 # took up to two products more, with 8 b and 10 b up to one. Without restarts they took as many, and more time.
 OF_COMPONENTS, OF_BLOCKS, LEAST_BLOCKS = 2, 12, 8
+# Share of the basis, less two blocks, that a restart keeps: bounds need values beyond the k-th to determine the gap.
+KEPT_SHARE: Final = 0.5
 # A basis with at most so many rows stays in main memory if the data are on a GPU: its small products take less time
 # there than the calls of a GPU (benchmarks.device).
 HOST_ROWS: Final = 2**14

@@ -11,7 +11,7 @@ from shiftsvd.kernels.twin import Steps, StepTaker
 from shiftsvd.numerics.orth import Projected, inner, orth, project, subtract_product, subtract_projection, times
 from shiftsvd.numerics.panels import Vector, empty_columns, hstack, lengths, may_overwrite, set_columns, to_device_of
 from shiftsvd.operators import Panel
-from shiftsvd.solvers.constants import EPS, REPEAT_BELOW, RESOLVED_BY_SQUARES, SINGLE_ROUNDING
+from shiftsvd.solvers.constants import EPS, KEPT_SHARE, REPEAT_BELOW, RESOLVED_BY_SQUARES, SINGLE_ROUNDING
 
 
 class RitzPairs(NamedTuple):
@@ -42,7 +42,7 @@ class Factorization:
     # (capacity, capacity), Hermitian, in double precision; rows and columns up to `size` are set.
     H: Panel = field(default_factory=lambda: NONE)
     C: Panel = field(default_factory=lambda: NONE)  # (width, last)
-    columns: int = 0  # columns of the basis before `make_room` restarts it
+    columns: int = 0  # columns of the basis before `restart_if_full` restarts it
     block_width: int = 0  # columns of the first block; `width` may differ
     epoch: int = 0
     size: int = 0  # columns of B that were multiplied
@@ -116,13 +116,12 @@ class Factorization:
         self.B = NONE  # free the old basis first
         self.B, self.H = empty_columns(like, self.capacity, dtype), np.zeros((self.capacity, self.capacity), like.dtype)
 
-    def make_room(self, k: int, steps: int = 1) -> None:
+    def restart_if_full(self, k: int, steps: int = 1) -> None:
         """Restart with at least k Ritz vectors, or enlarge the basis if that would leave no room for steps.
 
         For several steps, restart only if the basis already has room for them afterwards.
         """
-        # Keep half of the basis: error bounds need values beyond the k-th to determine the gap.
-        keep = min(max(k + self.block_width, (self.columns - 2 * self.width) // 2), self.size)
+        keep = min(max(k + self.block_width, int(KEPT_SHARE * (self.columns - 2 * self.width))), self.size)
         if steps == 1:
             self.columns = max(self.columns, min(keep + 2 * self.width + 4 * self.block_width, self.n))
         elif keep + (steps + 1) * self.width > min(self.size, self.columns):

@@ -74,7 +74,7 @@ def advance(G: Products, F: Factorization, count: Callable[[Vector], int], steps
     """Take `steps` steps, or fewer if the basis or the budget is exhausted; restarts keep `count` values."""
     F.end_probe()
     if steps > 1 and F.size and F.columns < F.n:  # restart now, while the Ritz vectors of the check are stored
-        F.make_room(count(F.ritz().theta), steps)
+        F.restart_if_full(count(F.ritz().theta), steps)
     while steps > 0 and not (F.size and cannot_step(G, F)):
         taken = take_steps(G, F, steps)
         if not taken:
@@ -94,7 +94,7 @@ def take_steps(G: Products, F: Factorization, steps: int) -> int:
 
 def step(G: Products, F: Factorization, count: Callable[[Vector], int]) -> None:
     if F.size and F.size + 2 * F.width > F.columns < F.n:
-        F.make_room(count(F.ritz().theta))
+        F.restart_if_full(count(F.ritz().theta))
     W = G(F.block)
     if G.precise and F.single:
         # The first product has shown that single precision is too coarse. Start again: the block is orthonormal to
