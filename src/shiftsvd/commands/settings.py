@@ -26,7 +26,7 @@ SCALES: Final = (*get_args(ScaleName), *(name for each in extensions() for name 
 TRANSFORMS: Final = tuple(places())
 FORMATS: Final = (*get_args(FormatName), *merged("formats"))
 # Settings of the core that the results depend on; result.json lists them.
-OF_RESULTS: Final = (
+RECORDED: Final = (
     *(
         "k",
         "key",
@@ -462,7 +462,7 @@ class Settings:
 
     def identity(self, extra: tuple[str, ...]) -> str:
         """Return all settings that the results of a fit depend on, as the identity of a checkpoint."""
-        names = ("files", "memory", "certify", *OF_RESULTS)
+        names = ("files", "memory", "certify", *RECORDED)
         own = self.where | {name: getattr(self, name) for name in names} | {"choices": vars(self.choices)}
         own["files"] = [public_address(file) if is_address(file) else file for file in self.files]  # tokens expire
         return json.dumps(own | {name: self.extra[name] for name in extra}, default=list)

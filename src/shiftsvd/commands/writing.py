@@ -20,7 +20,7 @@ from shiftsvd.backends.files import DiskRows
 from shiftsvd.commands.hooks import Hooks, Run
 from shiftsvd.commands.mixed import fields_of
 from shiftsvd.commands.options import as_given, print_message, typed
-from shiftsvd.commands.settings import OF_RESULTS, Settings
+from shiftsvd.commands.settings import RECORDED, Settings
 from shiftsvd.commands.tables import WRITERS, Table, Write, component_names, format_named, write_rows
 from shiftsvd.errors import plain_lines, plural
 from shiftsvd.estimators.fitted import quantity_of
@@ -79,7 +79,7 @@ class Result:
         info, more = pca.info_, settings.extra
         files = [as_given(file) for file in settings.files]
         several = {"files": files, "stack": settings.stack} if len(files) > 1 else {}
-        own = {name: getattr(settings, name) for name in OF_RESULTS} | {name: more[name] for name in recorded}
+        own = {name: getattr(settings, name) for name in RECORDED} | {name: more[name] for name in recorded}
         document = {
             "singular_values": numbers(pca.singular_values_),
             "explained_variance": numbers(pca.explained_variance_),
