@@ -9,21 +9,26 @@ from scipy.sparse import csr_array
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.errors import Part, Setting, refuse
-from shiftsvd.estimators.categories import (
+from shiftsvd.estimators.features import Components, is_pandas, labelled, labels_of
+from shiftsvd.estimators.pca import PCA
+from shiftsvd.estimators.settings import as_one_fit
+from shiftsvd.estimators.supplementary import (
+    JOIN,
+    Categories,
     Codes,
+    Column,
+    Numbers,
+    Sums,
     checked_table,
     codes_of,
     columns_of,
     is_categorical,
     learned_categories,
+    mean_and_deviation,
     missing_in,
     refuse_missing,
     refuse_unknown,
 )
-from shiftsvd.estimators.features import Components, is_pandas, labelled, labels_of
-from shiftsvd.estimators.pca import PCA
-from shiftsvd.estimators.settings import as_one_fit
-from shiftsvd.estimators.supplementary import JOIN, Categories, Column, Numbers, Sums, mean_and_deviation
 from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel

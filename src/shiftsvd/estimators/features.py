@@ -14,8 +14,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import validate_data
 
 from shiftsvd.backends import as_operator, is_lazy, unwrapped
-from shiftsvd.backends.columns import Places
 from shiftsvd.backends.device import Arrays, arrays_of
+from shiftsvd.backends.entries import Places
 from shiftsvd.backends.validation import before_sklearn
 from shiftsvd.errors import Part, Refused, few
 from shiftsvd.kernels import threads

@@ -1,6 +1,6 @@
 """Names for readers and writers of files."""
 
-from shiftsvd.backends.columns import Places, SomeColumns, SomeRows, some_columns
+from shiftsvd.backends.entries import Places, SomeColumns, SomeRows, some_columns
 from shiftsvd.backends.files import left_beside
 from shiftsvd.backends.source import OnTop, RowSource
 from shiftsvd.backends.validation import sound_structure

@@ -103,7 +103,10 @@ class Genotypes(RowSource):
         G = self._read(self._places[lo:hi], np.float32)
         missing = np.isnan(G)
         np.copyto(G, 0, where=missing)
-        means = _means(G, missing) if self._means is None else self._means[lo:hi]
+        means = None if self._means is None else self._means[lo:hi]
+        if means is None:
+            means = G.sum(axis=1, dtype=np.float64)
+            means /= np.maximum(G.shape[1] - missing.sum(axis=1), 1)
         np.copyto(G, means[:, None], where=missing, casting="same_kind")
         return G
 
@@ -112,12 +115,6 @@ class Genotypes(RowSource):
 
     def calls(self, lo: int, hi: int) -> Calls:
         return self._read(self._places[lo:hi], np.int8)
-
-
-def _means(G: npt.NDArray[np.float32], missing: Mask) -> npt.NDArray[np.float64]:
-    means: npt.NDArray[np.float64] = G.sum(axis=1, dtype=np.float64)
-    means /= np.maximum(G.shape[1] - missing.sum(axis=1), 1)
-    return means
 
 
 def _digest(parts: list[npt.NDArray[Any] | None]) -> str:
@@ -217,14 +214,12 @@ def refuse_key(path: Path, key: str | None) -> None:
 
 
 def _open_files(kind: type[Genotypes], path: Path, memory_limit: int | str | None) -> Opened:
-    of_variants, of_samples = both = tables(path, kind is PgenGenotypes)
+    of_variants, of_samples = both = tables(path)
     if absent := next((table.name for table in both if not table.exists()), None):
         put = f"Put {of_variants.name} and {of_samples.name} next to {path.name}."
         raise FileNotFoundError(f"{path}: {absent} does not exist. {put}")
-    samples, variants = (
-        columns(of_samples, ("FID", "IID"), memory_limit),
-        columns(of_variants, ("ID", "ALT"), memory_limit),
-    )
+    samples = columns(of_samples, ("FID", "IID"), memory_limit)
+    variants = columns(of_variants, ("ID", "ALT"), memory_limit)
     more = (name for name, alt in zip(*variants.values(), strict=True) if "," in alt and kind is PgenGenotypes)
     if found := next(more, None):
         raise ValueError(
@@ -350,8 +345,7 @@ class CallCounts(NamedTuple):
     @property
     def frequencies(self) -> npt.NDArray[np.float64]:
         known = self.none + self.one + self.two
-        share: npt.NDArray[np.float64] = (self.one + 2 * self.two) / np.maximum(2 * known, 1)
-        return share
+        return np.asarray((self.one + 2 * self.two) / np.maximum(2 * known, 1))
 
 
 def block_size(resources: Resources) -> int:
@@ -368,8 +362,7 @@ def over_blocks(files: Fileset, of_block: Callable[[Calls], T], resources: Resou
 
 def missing_by_sample(files: Fileset, resources: Resources) -> Numbers:
     found = over_blocks(files, lambda G: np.count_nonzero(G < 0, axis=0), resources)
-    total: Numbers = np.sum(list(found), axis=0, dtype=np.int64)
-    return total
+    return np.asarray(np.sum(list(found), axis=0, dtype=np.int64))
 
 
 def call_counts(files: Fileset, founders: Mask, resources: Resources) -> CallCounts:

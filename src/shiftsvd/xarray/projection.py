@@ -19,8 +19,7 @@ from shiftsvd.xarray.anomalies import (
 )
 from shiftsvd.xarray.datasets import Dataset, checked_fit, names_of, side, suffixed, with_modes
 from shiftsvd.xarray.fields import Dims, Mask, Panel, Vector
-from shiftsvd.xarray.time_series import AnalyticSignal
-from shiftsvd.xarray.travelling import check_no_empty_steps, check_steps
+from shiftsvd.xarray.travelling import AnalyticSignal, check_no_empty_steps, check_steps
 
 
 def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -> Any:
