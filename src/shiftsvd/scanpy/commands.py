@@ -29,6 +29,7 @@ from shiftsvd.extend.commands import (
 from shiftsvd.extend.files import (
     Column,
     Labels,
+    MatrixOptions,
     Names,
     Places,
     creating,
@@ -83,8 +84,7 @@ class CellHooks(Hooks):
     def annotations(self) -> AnnotationSource:
         """The files, as opened for the matrix, in which columns of obs and var are read."""
         settings = self.settings
-        where = {name: value for name, value in settings.where.items() if name != "join"}
-        return AnnotationSource(settings.paths, **where, memory_limit=settings.memory)
+        return AnnotationSource(settings.paths, MatrixOptions(**settings.where), settings.memory)
 
     @cached_property
     def of_cells(self) -> bool:
@@ -420,7 +420,7 @@ def anndata_writer(
         write_frame(store, "obs", names.samples, table.n_rows)
         source.copy_columns(root["obs"], "samples")
         source.copy_columns(root["var"], "features", getattr(pca, "genes_", None), ranked)
-        varm, computed_on = loadings_of(pca, n_features, kept, keys), source.key or "adata.X"
+        varm, computed_on = loadings_of(pca, n_features, kept, keys), source.where.key or "adata.X"
         varm[keys.varm] = varm[keys.varm].astype(table.dtype)
         uns = uns_entries(pca, keys.uns, _params(pca, mask), variances, np.array(genes, object), computed_on)
         for name, group in {"varm": varm, "uns": uns, "layers": {}, "obsm": {}, "obsp": {}, "varp": {}}.items():
@@ -454,8 +454,6 @@ def _store(parent: Any, name: str, value: Any) -> Any:
         return group
     is_array = isinstance(value, np.ndarray)
     is_text = isinstance(value, str) or (is_array and value.dtype == object)
-    kind = "string" if is_text else "numeric-scalar"
-    if is_array:
-        kind = "string-array" if is_text else "array"
+    kind = ("string-array" if is_text else "array") if is_array else "string" if is_text else "numeric-scalar"
     dtype = optional("h5py", "hdf5").string_dtype() if is_text else None
     return mark(parent.create_dataset(name, data=value, dtype=dtype), kind, "0.2.0")
