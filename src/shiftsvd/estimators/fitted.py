@@ -92,13 +92,8 @@ def _log_evidence(spectrum: Vector, k: int, n_samples: int) -> float:
     upper = np.triu_indices(k, 1, n)
     gaps = (spectrum[upper[0]] - spectrum[upper[1]]) * (1 / fitted[upper[1]] - 1 / fitted[upper[0]])
     log_hessian = np.sum(np.log(np.maximum(gaps, np.finfo(np.float64).tiny)) + np.log(n_samples))
-    return float(
-        log_prior
-        + log_variance
-        + (parameters + k) / 2 * np.log(2 * np.pi)
-        - log_hessian / 2
-        - k / 2 * np.log(n_samples)
-    )
+    volume = (parameters + k) / 2 * np.log(2 * np.pi)
+    return float(log_prior + log_variance + volume - log_hessian / 2 - k / 2 * np.log(n_samples))
 
 
 # ---- methods
@@ -320,9 +315,8 @@ class FittedPCA(features.Components):
             Shares that sum to 1 over all components of a row; 0 for a row that equals the shift. Two passes.
         """
         A = self._in_units(self._minus_shift(self._operator(X), groups, covariates))
-        return features.labelled(
-            features.cosines(_joined(A.row_products(self._loadings)), features.row_squares(A)), features.labels_of(X)[0]
-        )
+        found = features.cosines(_joined(A.row_products(self._loadings)), features.row_squares(A))
+        return features.labelled(found, features.labels_of(X)[0])
 
     @property
     def _loadings(self) -> Panel:
@@ -393,8 +387,8 @@ class FittedPCA(features.Components):
         """Return the inverse of `get_covariance`, by Woodbury's formula."""
         return self._model().precision()
 
-    def _operator(self, X: Any, reset: bool = False) -> Operator:
-        A = self._observed(X, reset)
+    def _operator(self, X: Any, reset: bool = False, least: int = 1) -> Operator:
+        A = self._observed(X, reset, least)
         if isinstance(A, Operator):
             return A
         if self.missing == "mean" or not self.n_components_:

@@ -1,6 +1,7 @@
 """Embeddings of graphs: Laplacian eigenmaps and diffusion maps."""
 
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -214,7 +215,7 @@ class SpectralEmbedding(GraphEmbedding):
         if self.affinity == "precomputed":
             check_order(*labels_of(X))
         X = self._validated(X, ensure_min_samples=2)
-        n, operator = X.shape[0], _operators(self.n_threads)
+        n, operator = X.shape[0], partial(as_operator, n_threads=thread_count(self.n_threads))
         if self.affinity == "cosine":
             A = affinity_of_rows(_unit_rows(_nonnegative(X, self)), operator)
         else:
@@ -316,12 +317,11 @@ class DiffusionMap(GraphEmbedding):
         if W.nnz:
             least, most = W.data.min(), W.data.max()
             if not 1 / LARGEST < least <= most < LARGEST:
-                raise Refused(
-                    Setting("alpha", self.alpha),
-                    f" divides affinities by powers of densities that leave {1 / LARGEST:.0e} to {LARGEST:.0e}. Lower ",
-                    *(Setting("alpha"), ", or rescale the affinities."),
+                rule = (
+                    f" divides affinities by powers of densities that leave {1 / LARGEST:.0e} to {LARGEST:.0e}. Lower "
                 )
-        A = affinity_of_edges(W, _operators(self.n_threads))
+                raise Refused(Setting("alpha", self.alpha), rule, Setting("alpha"), ", or rescale the affinities.")
+        A = affinity_of_edges(W, partial(as_operator, n_threads=thread_count(self.n_threads)))
         Y, gaps = self._embed(A)
         self.eigenvalues_, self._psi = 1 - gaps, Y * np.sqrt(A.degrees.sum() or 1.0)
         self.eigenvalue_errors_ += EPS  # of the difference 1 - gaps
@@ -361,10 +361,7 @@ class DiffusionMap(GraphEmbedding):
 
 
 def check_order(rows: Any, columns: Any) -> None:
-    """Raise ValueError if the rows and columns of affinities have the same labels in different orders."""
-    if rows is None or columns is None:
-        return
-    nodes, others = ([str(label) for label in labels] for labels in (rows, columns))
+    nodes, others = ([] if labels is None else [str(label) for label in labels] for labels in (rows, columns))
     if nodes != others and sorted(nodes) == sorted(others):
         raise ValueError(
             "The rows and columns of the affinities have the same labels in different orders. Reorder one."
@@ -436,11 +433,6 @@ def _sums(W: csr_array) -> Vector:
 
 def _powers(eigenvalues: Vector, t: float) -> Vector:
     return np.sign(eigenvalues) * np.abs(eigenvalues) ** t if t % 1 else eigenvalues**t
-
-
-def _operators(n_threads: int | None) -> Any:
-    count = thread_count(n_threads)
-    return lambda X: as_operator(X, n_threads=count)
 
 
 def _of_nodes(n: int, components: int) -> str:

@@ -182,9 +182,8 @@ class LSA(Components):
             return X
         wrong = next(((i, x) for i, x in enumerate(X) if not isinstance(x, str | bytes)), None)
         if wrong is not None:
-            raise TypeError(
-                f"LSA needs texts, got {type(wrong[1]).__name__} at position {wrong[0]:,}: {wrong[1]!r:.60}"
-            )
+            i, x = wrong
+            raise TypeError(f"LSA needs texts, got {type(x).__name__} at position {i:,}: {x!r:.60}")
         return X
 
     def _with_settings(self, kind: Any, **fixed: Any) -> Any:
