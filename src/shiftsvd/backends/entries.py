@@ -110,9 +110,7 @@ def bare(A: Blocked) -> None:
         )
 
 
-@some_lines.register
-def _(A: Adjoint, places: Places, axis: int) -> Operator:
-    return some_lines(A.A, places, 1 - axis).H
+some_lines.register(Adjoint, lambda A, places, axis: some_lines(A.A, places, 1 - axis).H)
 
 
 @some_lines.register
@@ -192,9 +190,7 @@ def _by_pieces(
 # --- sums -----------------------------------------------------------------------------------------------------------
 
 
-@generic.entry_sums.register
-def _(A: Adjoint, terms: Terms) -> Sums:
-    return generic.entry_sums(A.A, terms.H)[::-1]
+generic.entry_sums.register(Adjoint, lambda A, terms: generic.entry_sums(A.A, terms.H)[::-1])
 
 
 @generic.entry_sums.register
@@ -239,9 +235,7 @@ def _below(a: Sums, b: Sums) -> Sums:
 # --- values ---------------------------------------------------------------------------------------------------------
 
 
-@generic.entry_values.register
-def _(A: Adjoint, values: Values) -> Table:
-    return generic.entry_values(A.A, values.H)
+generic.entry_values.register(Adjoint, lambda A, values: generic.entry_values(A.A, values.H))
 
 
 @generic.entry_values.register
@@ -331,9 +325,7 @@ def with_zeros(X: CSR, change: Change) -> CSR:
     return both
 
 
-@generic.with_entries.register
-def _(A: Adjoint, change: Change) -> Operator:
-    return generic.with_entries(A.A, change.H).H
+generic.with_entries.register(Adjoint, lambda A, change: generic.with_entries(A.A, change.H).H)
 
 
 @generic.with_entries.register
@@ -398,9 +390,7 @@ def group_moments(A: Operator, what: Grouped) -> Parts:
     raise generic.no_entries(A)
 
 
-@group_moments.register
-def _(A: Adjoint, what: Grouped) -> Parts:
-    return group_moments(A.A, what.H)
+group_moments.register(Adjoint, lambda A, what: group_moments(A.A, what.H))
 
 
 @group_moments.register

@@ -436,9 +436,7 @@ class SparseRows(Blocked):
         return replace(self, shift=shift, asked=asked, memo={}, powers=powers)
 
     def formed(self, rows: Rows) -> Panel:
-        X = self.stored_rows(rows)
-        block = np.zeros(X.shape, panel_dtype(self.dtype))
-        block[coordinates(X)] = X.data
+        block: Panel = self.stored_rows(rows).astype(panel_dtype(self.dtype)).toarray()
         if self.shift is not None:
             block -= self.shift.rows(*rows)
         return block
