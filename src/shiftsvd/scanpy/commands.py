@@ -292,9 +292,34 @@ class CellHooks(Hooks):
         self, run: Run, table: Table, paths: Mapping[str, Path], outputs: Any
     ) -> Iterable[AbstractContextManager[Write]]:
         if "anndata" in paths:
-            mask, ranked = (self.mask, None) if self.ranking is None else (DEFAULT_MASK, self.ranking.columns)
-            path = outputs.part(paths["anndata"])
-            yield anndata_writer(path, table, run.pca, run.names, self.annotations, mask, ranked)
+            yield self._anndata(outputs.part(paths["anndata"]), run, table)
+
+    @contextmanager
+    def _anndata(self, path: Path, run: Run, table: Table) -> Iterator[Write]:
+        mask, ranked = (self.mask, None) if self.ranking is None else (DEFAULT_MASK, self.ranking.columns)
+        pca, names, source, keys = run.pca, run.names, self.annotations, Keys()
+        n_features = int(pca.n_features_in_)
+        kept = kept_of(getattr(pca, "preprocess_", ()), n_features)
+        variances = {"variance": pca.explained_variance_, "variance_ratio": pca.explained_variance_ratio_}
+        with creating(path, None) as store:
+            root = mark(store.root, "anndata", "0.1.0")
+            genes = write_frame(store, "var", names.features, n_features)
+            write_frame(store, "obs", names.samples, table.n_rows)
+            source.copy_columns(root["obs"], "samples")
+            source.copy_columns(root["var"], "features", getattr(pca, "genes_", None), ranked)
+            varm, computed_on = loadings_of(pca, n_features, kept, keys), source.where.key or "adata.X"
+            varm[keys.varm] = varm[keys.varm].astype(table.dtype)
+            uns = uns_entries(pca, keys.uns, _params(pca, mask), variances, np.array(genes, object), computed_on)
+            for name, group in {"varm": varm, "uns": uns, "layers": {}, "obsm": {}, "obsp": {}, "varp": {}}.items():
+                _store(root, name, group)
+            shape = table.n_rows, len(table.columns)
+            scores = mark(root["obsm"].create_dataset(keys.obsm, shape, table.dtype), "array", "0.2.0")
+
+            def write(first: int, block: Block) -> None:
+                scores[first : first + len(block)] = block
+                store.check()
+
+            yield write
 
     def write(self, run: Run, paths: Mapping[str, Path], outputs: Any) -> None:
         if "features" in paths and self.ranking is not None:
@@ -399,40 +424,6 @@ def _texts(values: Any) -> list[str]:
 
 
 # ---- fit.h5ad
-
-
-@contextmanager
-def anndata_writer(
-    path: Path,
-    table: Table,
-    pca: Any,
-    names: Names,
-    source: AnnotationSource,
-    mask: str | None = None,
-    ranked: Mapping[str, Any] | None = None,
-) -> Iterator[Write]:
-    keys, n_features = Keys(), int(pca.n_features_in_)
-    kept = kept_of(getattr(pca, "preprocess_", ()), n_features)
-    variances = {"variance": pca.explained_variance_, "variance_ratio": pca.explained_variance_ratio_}
-    with creating(path, None) as store:
-        root = mark(store.root, "anndata", "0.1.0")
-        genes = write_frame(store, "var", names.features, n_features)
-        write_frame(store, "obs", names.samples, table.n_rows)
-        source.copy_columns(root["obs"], "samples")
-        source.copy_columns(root["var"], "features", getattr(pca, "genes_", None), ranked)
-        varm, computed_on = loadings_of(pca, n_features, kept, keys), source.where.key or "adata.X"
-        varm[keys.varm] = varm[keys.varm].astype(table.dtype)
-        uns = uns_entries(pca, keys.uns, _params(pca, mask), variances, np.array(genes, object), computed_on)
-        for name, group in {"varm": varm, "uns": uns, "layers": {}, "obsm": {}, "obsp": {}, "varp": {}}.items():
-            _store(root, name, group)
-        shape = table.n_rows, len(table.columns)
-        scores = mark(root["obsm"].create_dataset(keys.obsm, shape, table.dtype), "array", "0.2.0")
-
-        def write(first: int, block: Block) -> None:
-            scores[first : first + len(block)] = block
-            store.check()
-
-        yield write
 
 
 def _params(pca: PCA, mask: str | None) -> dict[str, Any]:

@@ -381,12 +381,7 @@ def with_absent_cells(values: Panel, present: Mask | Places, n_cells: int | None
 
 
 def labelled(
-    values: Vector,
-    da: "DataArray",
-    dims: Dims,
-    mode: "DataArray | None" = None,
-    name: str | None = None,
-    attrs: Attrs | None = None,
+    values: Vector, da: "DataArray", dims: Dims, mode: "DataArray | None" = None, attrs: Attrs | None = None
 ) -> "DataArray":
     # With the coordinates of `da` on these dimensions; `mode` is the coordinate of an additional first dimension.
     from xarray import DataArray
@@ -397,7 +392,7 @@ def labelled(
     sizes = [da.sizes[dim] for dim in dims]
     if mode is not None:
         belong, dims, sizes = belong.assign_coords({mode.name: mode}), (mode.name, *dims), [len(mode), *sizes]
-    return DataArray(values.reshape(sizes), belong.coords, dims, name, attrs)
+    return DataArray(values.reshape(sizes), belong.coords, dims, attrs=attrs)
 
 
 def attrs_of(da: "DataArray", *names: str) -> Attrs:
