@@ -217,7 +217,7 @@ class SparseRows(Blocked):
 
     @property
     def _multiplied(self) -> bool:
-        return any(np.any(e) for e in self.powers)
+        return bool(np.any(self.powers[0]) or np.any(self.powers[1]))
 
     def known_costs(self) -> dict[str, Any]:
         working = self.held_bytes
@@ -436,7 +436,9 @@ class SparseRows(Blocked):
         return replace(self, shift=shift, asked=asked, memo={}, powers=powers)
 
     def formed(self, rows: Rows) -> Panel:
-        block: Panel = self.stored_rows(rows).astype(panel_dtype(self.dtype)).toarray()
+        X = self.stored_rows(rows)
+        block = np.zeros(X.shape, panel_dtype(self.dtype))
+        block[coordinates(X)] = X.data
         if self.shift is not None:
             block -= self.shift.rows(*rows)
         return block

@@ -322,13 +322,9 @@ class FAMD(Components):
         apart = (sums[block].toarray() / np.maximum(counts[block], 1)[:, None] - centre for block in blocks)
         return np.concatenate([(block**2).sum(axis=1) for block in apart])
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        tags.input_tags.categorical = tags.input_tags.string = True
-        tags.input_tags.allow_nan = self.missing == "mean"
-        tags.transformer_tags.preserves_dtype = []
-        return tags
+    @property
+    def _tags(self) -> dict[str, Any]:
+        return {"categorical": True, "string": True, "allow_nan": self.missing == "mean", "preserves_dtype": []}
 
 
 def _moments(column: Column) -> tuple[Vector, Vector, float]:

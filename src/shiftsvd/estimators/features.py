@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import wraps
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, cast
@@ -82,7 +83,21 @@ class Saved:
         return load_model(path, cls)
 
 
-class Components(Saved, Estimator):
+class Tagged(Saved, Estimator):
+    """Mixin of estimators that describe their input to scikit-learn by `_tags`."""
+
+    @property
+    def _tags(self) -> dict[str, Any]:
+        return {}
+
+    def __sklearn_tags__(self) -> Any:
+        tags, known = super().__sklearn_tags__(), dict(self._tags)
+        tags.transformer_tags.preserves_dtype = known.pop("preserves_dtype", ["float64"])
+        tags.input_tags = replace(tags.input_tags, **known)
+        return tags
+
+
+class Components(Tagged):
     """Base class of estimators of components: the number of output columns, and scikit-learn's tags."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -138,11 +153,9 @@ class Components(Saved, Estimator):
         with named(vars(self).get("feature_names_in_")):
             return as_operator(X, **vars(self._resources))
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
+    @property
+    def _tags(self) -> dict[str, Any]:
+        return {"sparse": True, "preserves_dtype": ["float64", "float32"]}
 
 
 # ---- data

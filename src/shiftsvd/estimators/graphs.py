@@ -13,7 +13,7 @@ from shiftsvd.backends import as_operator, is_lazy, unwrapped
 from shiftsvd.backends.affinity import Affinity, affinity_of_edges, affinity_of_rows
 from shiftsvd.backends.validation import before_sklearn
 from shiftsvd.errors import Part, Refused, Setting, plural, refuse
-from shiftsvd.estimators.features import Estimator, Saved, labels_of
+from shiftsvd.estimators.features import Tagged, labels_of
 from shiftsvd.estimators.settings import as_one_fit, random_generator, warn_unconverged
 from shiftsvd.front import integer, nonnegative
 from shiftsvd.kernels import thread_count
@@ -34,7 +34,7 @@ MOST_PRODUCTS = 20_000  # the default of `max_products`: a gap of 1e-6 takes abo
 
 
 @dataclass(eq=False, repr=False)
-class GraphEmbedding(Saved, Estimator):
+class GraphEmbedding(Tagged):
     """Base class: leading nontrivial eigenvectors of ``N = D^-1/2 W D^-1/2``, with bounds of their errors."""
 
     n_components: int = 2
@@ -229,12 +229,10 @@ class SpectralEmbedding(GraphEmbedding):
         self.embedding_, self.eigenvalues_ = self._embed(A)
         return self
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.pairwise = self.affinity == "precomputed"
-        tags.input_tags.positive_only = self.affinity != "nearest_neighbors"
-        return tags
+    @property
+    def _tags(self) -> dict[str, Any]:
+        given, positive = self.affinity == "precomputed", self.affinity != "nearest_neighbors"
+        return {"sparse": True, "pairwise": given, "positive_only": positive}
 
 
 @dataclass(eq=False, repr=False)
@@ -351,10 +349,9 @@ class DiffusionMap(GraphEmbedding):
         nonzero = np.where(np.abs(self.eigenvalues_) <= self.eigenvalue_errors_, np.inf, self.eigenvalues_)
         return np.asarray(means / nonzero * _powers(self.eigenvalues_, self.t))
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = tags.input_tags.pairwise = tags.input_tags.positive_only = True
-        return tags
+    @property
+    def _tags(self) -> dict[str, Any]:
+        return dict.fromkeys(("sparse", "pairwise", "positive_only"), True)
 
 
 # --- affinities ------------------------------------------------------------------------------------------------------

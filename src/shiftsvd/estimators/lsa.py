@@ -197,9 +197,6 @@ class LSA(Components):
         lengths = np.linalg.norm(Z, axis=1, keepdims=True)
         return np.asarray(Z / np.where(lengths > 0, lengths, 1))
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        tags.input_tags.sparse = tags.input_tags.two_d_array = False
-        tags.transformer_tags.preserves_dtype = ["float64"]
-        return tags
+    @property
+    def _tags(self) -> dict[str, Any]:
+        return {"string": True, "two_d_array": False}

@@ -191,12 +191,9 @@ class PCoA(Components):
     def _n_features_out(self) -> int:
         return len(self.eigenvalues_)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        tags.input_tags.pairwise = tags.input_tags.positive_only = self.metric == "precomputed"
-        tags.transformer_tags.preserves_dtype = ["float64"]
-        return tags
+    @property
+    def _tags(self) -> dict[str, Any]:
+        return dict.fromkeys(("pairwise", "positive_only"), self.metric == "precomputed")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
