@@ -23,9 +23,9 @@ from shiftsvd.estimators.supplementary import (
     codes_of,
     columns_of,
     is_categorical,
-    learned_categories,
     mean_and_deviation,
     missing_in,
+    read_column,
     refuse_missing,
     refuse_unknown,
 )
@@ -257,16 +257,14 @@ class FAMD(Components):
             self._refuse_missing(name, column)
             if missing_in(column).all():
                 raise ValueError(f"column {name} has no observed values. Remove the column.")
-            if is_categorical(name, column):
-                known = learned_categories(name, column)
-                codes = codes_of(column, known)
-                counts = np.bincount(codes[codes >= 0], minlength=len(known))
-                if len(known) == counts.sum() >= FEW:
+            found = read_column(name, column)
+            if isinstance(found, Categories):
+                counts = np.bincount(found.codes[found.codes >= 0], minlength=len(found.known))
+                if len(found.known) == counts.sum() >= FEW:
                     warn(f"Column {name} has a different category in each row. Remove columns of identifiers.")
                 places = np.where(counts > 0, np.cumsum(counts > 0) - 1, -1)
-                yield Categories(name, np.where(codes < 0, -1, places[codes]), known[counts > 0])
-            else:
-                yield Numbers.of(name, column)
+                found = Categories(name, np.where(found.codes < 0, -1, places[found.codes]), found.known[counts > 0])
+            yield found
 
     def _read(self, X: Any) -> list[Column]:
         check_is_fitted(self, "pca_")

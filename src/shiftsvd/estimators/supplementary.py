@@ -258,7 +258,7 @@ def supplementary(columns: Any, scores: Any) -> Supplementary:
     given = given[:, None] if len(given.shape) == 1 else given
     if len(given.shape) != 2 or given.shape[0] != len(Z):
         raise ValueError(f"columns must have {len(Z):,} rows, as the scores have, got shape {tuple(given.shape)}")
-    sums = Sums([_read(name, column) for name, column in columns_of(given)], Z.shape[1])
+    sums = Sums([read_column(name, column) for name, column in columns_of(given)], Z.shape[1])
     sums.add(0, Z)
     return sums.result(JOIN, framed=is_pandas(columns))
 
@@ -296,12 +296,11 @@ class Categories:
 Column = Numbers | Categories
 
 
-def _read(name: str, column: Any) -> Column:
+def read_column(name: str, column: Any) -> Column:
     if not is_categorical(name, column):
         return Numbers.of(name, column)
     known = learned_categories(name, column)
-    codes = codes_of(column, known)
-    return Categories(name, codes, [*known])
+    return Categories(name, codes_of(column, known), known)
 
 
 class Sums:
