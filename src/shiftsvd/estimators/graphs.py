@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array, diags_array, issparse
 from sklearn.neighbors import kneighbors_graph
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
@@ -225,7 +225,8 @@ class SpectralEmbedding(GraphEmbedding):
                     neighbours = integer("n_neighbors", self.n_neighbors, 1, n - 1, f" for {n:,} samples")
                 X = kneighbors_graph(X, neighbours, include_self=True)
                 X = (X + X.T) / 2
-            A = affinity_of_edges(_without_diagonal(_affinities(X, self)), operator)
+            W = _affinities(X, self)
+            A = affinity_of_edges(csr_array(W - diags_array(W.diagonal(), format="csr")), operator)
         self.embedding_, self.eigenvalues_ = self._embed(A)
         return self
 
@@ -391,12 +392,6 @@ def _nonnegative(X: Any, estimator: Any) -> csr_array:
     check_non_negative(W, type(estimator).__name__)
     W.eliminate_zeros()
     return W
-
-
-def _without_diagonal(W: csr_array) -> csr_array:
-    rows = np.repeat(np.arange(W.shape[0]), np.diff(W.indptr))
-    off = W.indices != rows
-    return csr_array((W.data[off], (rows[off], W.indices[off])), shape=W.shape)
 
 
 def _unit_rows(X: csr_array) -> csr_array:
