@@ -396,9 +396,7 @@ def _nonnegative(X: Any, estimator: Any) -> csr_array:
 
 def _unit_rows(X: csr_array) -> csr_array:
     rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    largest = np.zeros(X.shape[0])
-    np.maximum.at(largest, rows, X.data)
-    data = X.data / largest[rows]
+    data = X.data / X.max(axis=1).toarray().ravel()[rows]
     data[data < LEAST_COSINE] = 0.0
     lengths = np.sqrt(np.bincount(rows, data**2, minlength=X.shape[0]))
     units = csr_array((data / lengths[rows], X.indices, X.indptr), shape=X.shape)

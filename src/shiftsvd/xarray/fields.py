@@ -314,14 +314,10 @@ def ordered_as(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[st
 
 def matching_places(like: "DataArray", da: "DataArray", dim: Hashable) -> Places | None:
     # -1: absent or duplicate. None: the labels are equal, or one of the two has none.
-    labels, own = (labels_of(each, dim) for each in (like, da))
+    labels, own = (each.indexes.get(dim) for each in (like, da))
     if labels is None or own is None or labels.equals(own):
         return None
     return np.asarray(own.get_indexer(labels)) if own.is_unique else np.full(len(labels), -1)
-
-
-def labels_of(da: "DataArray", dim: Hashable) -> "Index | None":
-    return da.indexes.get(dim) if dim in da.coords else None
 
 
 # --- arrays ---------------------------------------------------------------------------------------------------------
@@ -414,7 +410,7 @@ def on_grid(known: "DataArray", da: "DataArray", space: Dims, what: str = "da") 
     for dim in space:
         if dim not in da.dims:
             raise ValueError(f"{what} must have the dimension {dim} with {known.sizes[dim]:,} cells, got {da.dims}")
-        labels, own = (labels_of(each, dim) for each in (known, da))
+        labels, own = (each.indexes.get(dim) for each in (known, da))
         if da.sizes[dim] != known.sizes[dim]:
             raise ValueError(f"{what} must have {known.sizes[dim]:,} cells along {dim}, got {da.sizes[dim]:,}")
         if labels is None or own is None or labels.equals(own):

@@ -19,7 +19,7 @@ from shiftsvd.operators import Costs, Product
 from shiftsvd.solvers import Solver
 from shiftsvd.xarray.anomalies import Anomalies, FieldOptions, anomalies
 from shiftsvd.xarray.datasets import Dataset, fit_attrs, mode_labels, modes_dataset, scores_of, variance_variables
-from shiftsvd.xarray.fields import Dim, Mask, Stacked, as_dims, as_field, labelled, labels_of, stacked
+from shiftsvd.xarray.fields import Dim, Mask, Stacked, as_dims, as_field, labelled, stacked
 
 Part = TypeVar("Part")
 
@@ -450,7 +450,7 @@ def check_steps(da: Any, dim: Dim, what: str) -> None:
     names = as_dims(dim)
     if len(names) != 1:
         raise Refused(f"{what} requires a single dimension of consecutive samples, got ", Setting("dim", dim))
-    index = labels_of(da, names[0])
+    index = da.indexes.get(names[0])
     if index is not None and not index.is_unique:
         raise ValueError(
             f"{what} requires ascending samples, but {names[0]} has duplicate labels. Remove them with "
