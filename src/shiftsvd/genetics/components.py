@@ -3,6 +3,7 @@
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import airy, chdtrc, chdtri
 
 from shiftsvd import LowRank, Operator
@@ -250,9 +251,9 @@ class SelectionScan(NamedTuple):
     """
 
     z_scores: Panel
-    statistics: Vector
+    statistics: npt.NDArray[np.float64]
     inflation: float
-    p_values: Vector
+    p_values: npt.NDArray[np.float64]
 
 
 def selection_scan(files: Fileset, U: Panel, resources: Resources) -> SelectionScan:
