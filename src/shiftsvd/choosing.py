@@ -289,9 +289,8 @@ def warm_start(fitted: Any, tol: float = TOL) -> BlockLanczos:
 def _shape_of(fitted: Any, remedy: str = "") -> tuple[int, int]:
     # Of the matrix that was decomposed: `n_features_in_` counts features that `Select` removed, too.
     if not hasattr(fitted, "n_samples_"):
-        kind = type(fitted).__name__
-        told = f"expected a fit by PCA or svd, got a fitted {kind}, which does not store the number of rows."
-        raise TypeError(told + remedy)
+        got = f"got a fitted {type(fitted).__name__}, which does not store the number of rows."
+        raise TypeError(f"expected a fit by PCA or svd, {got}{remedy}")
     return fitted.n_samples_, fitted.components_.shape[1]
 
 
@@ -437,10 +436,8 @@ def resampling(
 
 def _transformed(A: Operator, X: Any, entries: tuple[Transform, ...]) -> tuple[Operator, Any]:
     if changes := [each for each in entries if not each.keeps_zeros]:
-        raise ValueError(
-            f'"parallel" and "cv" require transformations that keep zeros, got {changes[0]}. Use "elbow" or '
-            '"gavish-donoho".'
-        )
+        others = 'Use "elbow" or "gavish-donoho".'
+        raise ValueError(f'"parallel" and "cv" require transformations that keep zeros, got {changes[0]}. {others}')
     B = learn_all(entries, A, None, TOL).B
     stored = B.H if isinstance(B, Adjoint) else B
     if not hasattr(stored, "X"):

@@ -9,7 +9,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.algebra import generic
-from shiftsvd.backends.columns import SomeColumns, SomeRows
+from shiftsvd.backends.entries import SomeColumns, SomeRows
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.events import Event, listening
 from tests.support.containers import Held

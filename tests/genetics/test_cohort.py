@@ -14,9 +14,8 @@ from scipy.stats import chi2, kstest
 import shiftsvd
 from shiftsvd.cli import main
 from shiftsvd.genetics import GenotypePCA, pca, tracy_widom, unrelated
-from shiftsvd.genetics.components import upper_tail
+from shiftsvd.genetics.components import robust_distances, upper_tail
 from shiftsvd.genetics.kinship import unrelated_mask
-from shiftsvd.genetics.scan import robust_distances
 from shiftsvd.model_file import save_model
 from tests.support.cohort import bed_reader, linked, ran, write
 

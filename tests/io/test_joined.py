@@ -192,7 +192,8 @@ def test_files_that_disagree_about_a_feature_without_a_name_are_refused(tmp_path
     for name, first in (("a", True), ("b", False)):
         var = pd.DataFrame({"used": [first, True]}, index=["", "g1"])
         anndata.AnnData(np.eye(2, dtype=np.float32), var=var).write_h5ad(tmp_path / f"{name}.h5ad")
-    source = annotations.AnnotationSource([tmp_path / "a.h5ad", tmp_path / "b.h5ad"], stack="rows")
+    stacked = annotations.MatrixOptions(stack="rows")
+    source = annotations.AnnotationSource([tmp_path / "a.h5ad", tmp_path / "b.h5ad"], stacked)
     with pytest.raises(annotations.Disagreement, match="have different values of '' in the column 'used'"):
         annotations.feature_column(source, "used")
 

@@ -11,7 +11,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.algebra.generic import exponents, gram_matrix, row_moments
-from shiftsvd.backends.columns import some_columns, some_rows
+from shiftsvd.backends.entries import some_columns, some_rows
 from tests.support.matrices import values
 from tests.support.operators import panel
 

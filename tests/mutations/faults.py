@@ -401,7 +401,7 @@ FAULTS = (
     ),
     fault(
         "the row in an error about some rows of a file",
-        "backends/columns.py",
+        "backends/entries.py",
         "return self.source.place(int(self._places[row]))",
         "return self.source.place(row)",
         "backends/test_disk.py",
@@ -1044,7 +1044,7 @@ FAULTS = (
     ),
     fault(
         "genes in another order",
-        "scanpy/projection.py",
+        "scanpy/analysis.py",
         "on_places(model, order)",
         "on_places(model, there)",
         "scanpy/test_projection.py",
@@ -1069,7 +1069,7 @@ FAULTS = (
     ),
     fault(
         "the scales in a likelihood",
-        "estimators/ppca.py",
+        "estimators/fitted.py",
         "log_det += 2 * np.log(self.scale).sum()",
         "log_det += np.log(self.scale).sum()",
         "estimators/test_pca_weights.py",
@@ -1250,14 +1250,14 @@ FAULTS = (
     ),
     fault(
         "the place of a lag",
-        "xarray/time_series.py",
+        "xarray/travelling.py",
         "out[lag : lag + n, j * b : (j + 1) * b] = V",
         "out[:n, j * b : (j + 1) * b] = V",
         "xarray/test_time_series.py",
     ),
     fault(
         "the adjoint of padding",
-        "xarray/time_series.py",
+        "xarray/travelling.py",
         "(before.T @ Y[:m] + after.T @ Y[2 * m :])",
         "(before.T @ Y[:m] - after.T @ Y[2 * m :])",
         "xarray/test_time_series.py",
@@ -1977,7 +1977,7 @@ FAULTS = (
     ),
     fault(
         "the number of components in the genomic inflation",
-        "genetics/scan.py",
+        "genetics/components.py",
         "inflation = float(np.median(statistics) / chdtri(k, 0.5))",
         "inflation = float(np.median(statistics) / chdtri(1, 0.5))",
         "genetics/test_cohort.py",

@@ -10,8 +10,7 @@ from click.testing import CliRunner
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.backends.columns import some_columns
-from shiftsvd.backends.entries import group_moments
+from shiftsvd.backends.entries import group_moments, some_columns
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.source import InMemory
 from shiftsvd.cli import main

@@ -52,7 +52,7 @@ def write(path: Path, X: Any, genes: Any, obs: Any = None, kind: str = "csr") ->
 def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are read in blocks, and no part of them is held."""
     monkeypatch.setattr("shiftsvd.io.opening.held_bytes", lambda source: 2**50)
-    monkeypatch.setattr("shiftsvd.backends.columns.HELD", 2**40)
+    monkeypatch.setattr("shiftsvd.backends.entries.HELD", 2**40)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_genes_that_fit_into_memory_are_read_once_for_all_of_the_fit(
     monkeypatch.setattr(DiskRows, "_block", lambda self, rows: reads.append(rows[0]) or read(self, rows))
     line = ("fit", file, "-k", 4, "--preprocess", "log-normalize", "--top-features", 10, "--tol", 1e-10)
     many = told(*line), reads.count(0)
-    monkeypatch.setattr("shiftsvd.backends.columns.HELD", 2)
+    monkeypatch.setattr("shiftsvd.backends.entries.HELD", 2)
     reads.clear()
     few = told(*line), reads.count(0)
     np.testing.assert_allclose(few[0]["singular_values"], many[0]["singular_values"], rtol=1e-8)
@@ -196,9 +196,9 @@ def test_batches_of_a_table_are_refused_with_the_formats_that_have_them(tmp_path
 # Dies when it has made so many reads, as a kill does: nothing that Python would still do is done.
 KILLED = """
 import os, signal, sys
-from shiftsvd.backends import columns
+from shiftsvd.backends import entries
 from shiftsvd.io import opening
-opening.held_bytes, columns.HELD = lambda source: 2**50, 2**40
+opening.held_bytes, entries.HELD = lambda source: 2**50, 2**40
 from shiftsvd.runs import checkpoints
 keep, reads = checkpoints._Journal.keep, []
 def dying(self, what, record):

@@ -12,7 +12,7 @@ from scipy import signal
 from shiftsvd.backends import as_operator
 from shiftsvd.operators import Product
 from shiftsvd.xarray import coupled, extended, hilbert, joint, pca, project, reconstruct, rotate, side
-from shiftsvd.xarray.time_series import AnalyticSignal
+from shiftsvd.xarray.travelling import AnalyticSignal
 
 xarray = pytest.importorskip("xarray")
 

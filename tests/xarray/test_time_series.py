@@ -11,7 +11,7 @@ from shiftsvd.algebra.generic import gram_matrix, row_moments
 from shiftsvd.algebra.low_rank import Deflated
 from shiftsvd.operators import Product
 from shiftsvd.testing import check_operator
-from shiftsvd.xarray.time_series import AnalyticSignal, Lagged
+from shiftsvd.xarray.travelling import AnalyticSignal, Lagged
 from tests.support.closeness import assert_close
 from tests.support.containers import CONTAINERS, FEW
 from tests.support.matrices import EPS, Array, in_double, values

@@ -139,9 +139,9 @@ class LowRank(Operator):
 
     def frobenius_norm(self) -> float:
         if self.L.shape[1] == 1:
-            lengths = factor_norm(self.L), factor_norm(self.R)
-            if all(LEAST_SQUARES < length * length < MOST_SQUARES for length in lengths):
-                return lengths[0] * lengths[1]
+            short, long = sorted((factor_norm(self.L), factor_norm(self.R)))
+            if LEAST_SQUARES < short * short and long * long < MOST_SQUARES:
+                return short * long
         return float(np.linalg.norm(_triangle(self.L) @ _triangle(self.R).conj().T))
 
     def as_low_rank(self) -> "LowRank":

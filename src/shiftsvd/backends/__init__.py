@@ -150,8 +150,9 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
 
 
 def is_lazy(X: Any) -> bool:
-    kinds = type(unwrapped(X)).__mro__  # AnnData's views derive from those of Dask
-    return any(kind.__module__.startswith("dask.") for kind in kinds)
+    X = unwrapped(X)
+    # AnnData's views derive from those of Dask; xarray's data sets have graphs, too.
+    return hasattr(X, "__dask_graph__") and any(kind.__module__.startswith("dask.") for kind in type(X).__mro__)
 
 
 def unwrapped(X: Any) -> Any:

@@ -144,8 +144,7 @@ def affinity_of_edges(W: csr_array, as_operator: Any) -> EdgeAffinity:
 def affinity_of_rows(X: csr_array, as_operator: Any) -> Affinity:
     """Return the affinity ``W = X X^T - diag`` of rows with positive entries, without forming W."""
     (n, p), rows = X.shape, np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    most, place = np.zeros(p), np.full(p, -1)
-    np.maximum.at(most, X.indices, X.data)
+    most, place = X.max(axis=0).toarray().ravel(), np.full(p, -1)
     at = np.flatnonzero(X.data == most[X.indices])
     place[X.indices[at]] = at
     largest = np.zeros(X.nnz, bool)  # one entry of each column

@@ -25,9 +25,8 @@ from scipy.sparse import csr_array, issparse, sparray
 
 from shiftsvd.algebra.generic import with_entries
 from shiftsvd.backends.blocked import Rows, kept
-from shiftsvd.backends.columns import LINES, Places, bare, some_lines
 from shiftsvd.backends.dense import native_dtype
-from shiftsvd.backends.entries import changed_rows
+from shiftsvd.backends.entries import LINES, Places, bare, changed_rows, some_lines
 from shiftsvd.backends.files import DiskRows, Merge, Panels, Reread, block_part, in_double, rows_operator
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.validation import inspected, sound_pointers

@@ -1,4 +1,4 @@
-"""Entries of matrices: sums by rows, columns and groups, and entries changed one by one."""
+"""Parts of matrices: selected rows and columns; sums and values of entries; entries changed one by one."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -6,30 +6,159 @@ from functools import cached_property, reduce, singledispatch
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array, vstack
 
 from shiftsvd.algebra import generic
 from shiftsvd.backends.blocked import Blocked, Rows, cut, exhaust
-from shiftsvd.backends.columns import IN_COLUMNS, IN_ROWS
 from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.files import OURS, DiskRows, Reread, rows_operator
-from shiftsvd.backends.source import Changed, InMemory, RowSource, rows_of
+from shiftsvd.backends.source import Changed, InMemory, RowSource, below, inside_rows_of, rows_of
 from shiftsvd.backends.sparse import SparseRows, coordinates
 from shiftsvd.kernels import default_threads, ordered
-from shiftsvd.kernels.twin import CSR, csr_of
+from shiftsvd.kernels.twin import CSR, csr_of, take_rows
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.entrywise import Change, Grouped, Parts, Table, Terms, Values, table_of
 from shiftsvd.operators import Adjoint, Operator, Panel, Vector
-from shiftsvd.runs.memory import spare
+from shiftsvd.runs.memory import affordable, limit_of, spare
 
-Sums = tuple[Panel, Panel]  # of rows, and of columns
-Found = TypeVar("Found")
-SUMMED = 2**16  # entries that are summed at once, or as many as there are columns
+Places = npt.NDArray[np.intp]  # of rows: ascending, without repeats
+
+
+class SomeRows(Changed):
+    """Selected rows of a source."""
+
+    def __init__(self, source: RowSource, places: Places) -> None:
+        super().__init__(source, f"rows {told(places)}")
+        self._places, self.shape = places, (len(places), source.shape[1])
+
+    def edges(self, n_bytes: int) -> list[int]:
+        cuts = np.searchsorted(self._places, self.source.edges(n_bytes))
+        return [0, *np.unique(cuts[(cuts > 0) & (cuts < self.shape[0])]).tolist(), self.shape[0]]
+
+    def place(self, row: int) -> tuple[str, int]:
+        return self.source.place(int(self._places[row]))
+
+    def read(self, lo: int, hi: int) -> csr_array | npt.NDArray[Any]:
+        places = self._places[lo:hi]
+        first = int(places[0])
+        return self.source.read(first, int(places[-1]) + 1)[places - first]
+
+
+class SomeColumns(Changed):
+    """Selected columns of a source; every column is read."""
+
+    def __init__(self, source: RowSource, places: Places) -> None:
+        super().__init__(source, f"columns {told(places)}")
+        self._places, self.shape = places, (source.shape[0], len(places))
+
+    def read(self, lo: int, hi: int) -> csr_array | npt.NDArray[Any]:
+        X = inside_rows_of(self.source, lo, hi)
+        return X[:, self._places] if isinstance(X, csr_array) else np.ascontiguousarray(X[:, self._places])
+
+
+class Among(Changed):
+    """Columns of a source at ascending places among `n` columns; the other columns are 0."""
+
+    def __init__(self, source: RowSource, places: Places, n: int) -> None:
+        super().__init__(source, f"among {n} columns {told(places)}")
+        self._places, self.shape = places, (source.shape[0], n)
+        self.stored = source.stored if self.sparse else self.shape[0] * n
+
+    def read(self, lo: int, hi: int) -> csr_array | npt.NDArray[Any]:
+        X = inside_rows_of(self.source, lo, hi)
+        if isinstance(X, csr_array):
+            return csr_array((X.data, self._places[X.indices], X.indptr), shape=(hi - lo, self.shape[1]))
+        wide = np.zeros((hi - lo, self.shape[1]), X.dtype)
+        wide[:, self._places] = X
+        return wide
+
+
+# Keys of the memo for the number of stored entries of each row and each column, set after a pass over the whole file.
+IN_ROWS, IN_COLUMNS = STORED = "stored in rows", "stored in columns"
+# Share of the memory limit for entries of a file that are kept in memory, including their transformed copies; and
+# numbers that solvers store per line of the short side: the basis and panels of about a hundred components.
+HELD, PANELS = 2, 2500
+
+
+def some_columns(A: Operator, places: Places) -> Operator:
+    return some_lines(A, places, 1)
+
+
+def some_rows(A: Operator, places: Places) -> Operator:
+    return some_lines(A, places, 0)
+
+
+LINES = "rows", "columns"
+
+
+@singledispatch
+def some_lines(A: Operator, places: Places, axis: int) -> Operator:
+    what, kinds = LINES[axis], "an array, a sparse matrix, a file or a Dask array"
+    raise TypeError(f"{A!r} does not support the selection of {what}. Pass {kinds}.")
+
+
+def at(places: Places, axis: int) -> tuple[Any, ...]:
+    return (slice(None), places) if axis else (places,)
 
 
 def bare(A: Blocked) -> None:
     if A.shift is not None:
-        raise ValueError("transformations must precede shifts. Pass the matrix without its shift.")
+        raise ValueError(
+            "columns must be selected before a shift is subtracted, and transformations must precede shifts. Pass the "
+            "matrix without its shift."
+        )
+
+
+some_lines.register(Adjoint, lambda A, places, axis: some_lines(A.A, places, 1 - axis).H)
+
+
+@some_lines.register
+def _(A: DenseRows, places: Places, axis: int) -> Operator:
+    bare(A)
+    return replace(A, X=np.ascontiguousarray(A.X[at(places, axis)]), memo={})
+
+
+@some_lines.register
+def _(A: SparseRows, places: Places, axis: int) -> Operator:
+    stored = len(places) / A.shape[axis] * A.X.nnz * (A.X.dtype.itemsize + A.X.indices.itemsize)
+    affordable(int(stored), A.memory_limit, f"taking {len(places)} {LINES[axis]}")
+    bare(A)
+    part = csr_array(take_rows(A.X, 0, A.shape[0])[at(places, axis)])
+    part.has_canonical_format = True
+    return replace(A, X=part, memo={}, full_columns=None)
+
+
+@some_lines.register
+def _(A: DiskRows, places: Places, axis: int) -> Operator:
+    bare(A)
+    source, stored = (SomeRows, SomeColumns)[axis](A.source, places), A.memo.get(STORED[axis])
+    held: tuple[str, Operator] = A.memo.get("held", ("", A))
+    if held[0] == source.fingerprint:
+        return held[1]
+    if not source.sparse or stored is None:
+        return replace(A, source=source, memo={})
+    # If the number of entries of each line is known, and the selected lines take a small part of the memory limit, read
+    # these lines once and keep them in memory.
+    n_stored = int(stored[places].sum())
+    B = replace(A, source=source, memo={"stored": n_stored})
+    limit, needed = limit_of(A.memory_limit), 16 * n_stored + 8 * B.shape[0]
+    if limit is None or needed > limit // HELD or needed + 8 * PANELS * min(B.shape) > limit:
+        return B
+    X = below((part.X for _, part in B._each(B._block)), B.shape, n_stored)
+    X.has_canonical_format = True
+    threads = B.n_threads or default_threads()
+    C = SparseRows(X, n_threads=threads, memory_limit=B.memory_limit, held_bytes=needed)
+    A.memo["held"] = source.fingerprint, C
+    return C
+
+
+# --- entries ---------------------------------------------------------------------------------------------------------
+
+
+Sums = tuple[Panel, Panel]  # of rows, and of columns
+Found = TypeVar("Found")
+SUMMED = 2**16  # entries that are summed at once, or as many as there are columns
 
 
 def entries(A: SparseRows | DenseRows, rows: Rows) -> tuple[Vector, Vector, Vector]:
@@ -61,9 +190,7 @@ def _by_pieces(
 # --- sums -----------------------------------------------------------------------------------------------------------
 
 
-@generic.entry_sums.register
-def _(A: Adjoint, terms: Terms) -> Sums:
-    return generic.entry_sums(A.A, terms.H)[::-1]
+generic.entry_sums.register(Adjoint, lambda A, terms: generic.entry_sums(A.A, terms.H)[::-1])
 
 
 @generic.entry_sums.register
@@ -108,9 +235,7 @@ def _below(a: Sums, b: Sums) -> Sums:
 # --- values ---------------------------------------------------------------------------------------------------------
 
 
-@generic.entry_values.register
-def _(A: Adjoint, values: Values) -> Table:
-    return generic.entry_values(A.A, values.H)
+generic.entry_values.register(Adjoint, lambda A, values: generic.entry_values(A.A, values.H))
 
 
 @generic.entry_values.register
@@ -200,9 +325,7 @@ def with_zeros(X: CSR, change: Change) -> CSR:
     return both
 
 
-@generic.with_entries.register
-def _(A: Adjoint, change: Change) -> Operator:
-    return generic.with_entries(A.A, change.H).H
+generic.with_entries.register(Adjoint, lambda A, change: generic.with_entries(A.A, change.H).H)
 
 
 @generic.with_entries.register
@@ -267,9 +390,7 @@ def group_moments(A: Operator, what: Grouped) -> Parts:
     raise generic.no_entries(A)
 
 
-@group_moments.register
-def _(A: Adjoint, what: Grouped) -> Parts:
-    return group_moments(A.A, what.H)
+group_moments.register(Adjoint, lambda A, what: group_moments(A.A, what.H))
 
 
 @group_moments.register

@@ -217,7 +217,7 @@ class SparseRows(Blocked):
 
     @property
     def _multiplied(self) -> bool:
-        return any(np.any(e) for e in self.powers)
+        return bool(np.any(self.powers[0]) or np.any(self.powers[1]))
 
     def known_costs(self) -> dict[str, Any]:
         working = self.held_bytes

@@ -20,7 +20,6 @@ from shiftsvd.runs.memory import affordable
 
 Counts = npt.NDArray[np.int64]
 SHOWN: Final = 5  # columns in an error
-_REBUILD: Final = "Rebuild the matrix from its triplets."
 FILL: Final = (
     *("remove or fill these values, or pass ", Setting("missing", "mean"), " or ", Setting("missing", "em")),
     " to svd or PCA",
@@ -295,53 +294,49 @@ def _blocks(X: CSR) -> list[Rows]:
 
 def sound_places(X: Any) -> None:
     kind = getattr(X, "format", None)
-    rule = f"corrupt {str(kind).upper()} structure: "
     if kind == "coo":
         for of, places, size in zip(("row", "column"), X.coords, X.shape, strict=True):
-            needs, remedy = f"{rule}{of} coordinates must be", _REBUILD
+            needs = f"{of} coordinates must be"
             if places.dtype.kind not in "iu" or places.shape != X.data.shape:
-                raise ValueError(f"{needs} {X.data.size:,} integers, got {places.size:,} of {places.dtype}. {remedy}")
+                raise _corrupt(X, f"{needs} {X.data.size:,} integers, got {places.size:,} of {places.dtype}")
             if len(places) and (places.min() < 0 or places.max() >= size):
-                raise ValueError(f"{needs} in 0..{size - 1}, got {places.min()}..{places.max()}. {remedy}")
+                raise _corrupt(X, f"{needs} in 0..{size - 1}, got {places.min()}..{places.max()}")
     elif kind == "bsr":
         try:
             X.check_format(full_check=True)
         except ValueError as error:
-            raise ValueError(f"{rule}{error}. Rebuild the matrix from its blocks.") from None
+            raise _corrupt(X, str(error)) from None
     elif kind == "lil":
         for i, (places, values) in enumerate(zip(X.rows, X.data, strict=True)):
             if len(places) != len(values):
                 counts = f"got {len(values)} and {len(places)}"
-                needs = f"{rule}row {i} must have as many values as column indices"
-                raise ValueError(f"{needs}, {counts}. Rebuild the matrix.")
+                raise _corrupt(X, f"row {i} must have as many values as column indices, {counts}")
+
+
+def _corrupt(X: Any, rule: str, where: str = "") -> ValueError:
+    return ValueError(f"{where}corrupt {X.format.upper()} structure: {rule}. Rebuild the matrix from its triplets.")
 
 
 def sound_structure(X: Any) -> None:
     sound_pointers(X)
     across, used = X.shape[X.format == "csr"], X.indices[: X.indptr[-1]]
     if len(used) and (used.min() < 0 or used.max() >= across):
-        rule = f"corrupt {X.format.upper()} structure: "
-        raise ValueError(f"{rule}indices must be in 0..{across - 1}, got {used.min()}..{used.max()}. {_REBUILD}")
+        raise _corrupt(X, f"indices must be in 0..{across - 1}, got {used.min()}..{used.max()}")
 
 
 def sound_pointers(X: Any, where: str = "") -> None:
     lines = X.shape[X.format == "csc"]
     indptr, indices = X.indptr, X.indices
-    rule = f"{where}corrupt {X.format.upper()} structure: "
     if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu":
-        raise ValueError(
-            f"{rule}indptr and indices must be integers, got {indptr.dtype} and {indices.dtype}. {_REBUILD}"
-        )
-    if indptr.ndim != 1 or len(indptr) != lines + 1:
-        raise ValueError(f"{rule}indptr must have {lines + 1:,} entries, got shape {indptr.shape}. {_REBUILD}")
-    if indices.ndim != 1 or X.data.ndim != 1:
-        raise ValueError(
-            f"{rule}indices and data must be flat, got shapes {indices.shape} and {X.data.shape}. {_REBUILD}"
-        )
-    if indptr[0] != 0 or np.any(indptr[1:] < indptr[:-1]):
-        raise ValueError(f"{rule}indptr must start at 0 and never decrease. {_REBUILD}")
-    if indptr[-1] > min(len(indices), len(X.data)):
-        raise ValueError(
-            f"{rule}indptr ends at {indptr[-1]:,}, but there are {len(indices):,} indices and {len(X.data):,} values. "
-            f"{_REBUILD}"
-        )
+        rule = f"indptr and indices must be integers, got {indptr.dtype} and {indices.dtype}"
+    elif indptr.ndim != 1 or len(indptr) != lines + 1:
+        rule = f"indptr must have {lines + 1:,} entries, got shape {indptr.shape}"
+    elif indices.ndim != 1 or X.data.ndim != 1:
+        rule = f"indices and data must be flat, got shapes {indices.shape} and {X.data.shape}"
+    elif indptr[0] != 0 or np.any(indptr[1:] < indptr[:-1]):
+        rule = "indptr must start at 0 and never decrease"
+    elif indptr[-1] > min(len(indices), len(X.data)):
+        rule = f"indptr ends at {indptr[-1]:,}, but there are {len(indices):,} indices and {len(X.data):,} values"
+    else:
+        return
+    raise _corrupt(X, rule, where)

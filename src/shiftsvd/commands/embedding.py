@@ -14,7 +14,7 @@ import numpy as np
 from click.core import ParameterSource
 
 from shiftsvd.backends import as_operator
-from shiftsvd.backends.columns import some_columns
+from shiftsvd.backends.entries import some_columns
 from shiftsvd.backends.files import left_beside
 from shiftsvd.backends.validation import named
 from shiftsvd.commands import writing

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftsvd.backends.columns import Places, some_columns
+from shiftsvd.backends.entries import Places, some_columns
 from shiftsvd.commands.settings import Settings
 from shiftsvd.commands.tables import Block, Table, Write
 from shiftsvd.extend import extensions

@@ -171,10 +171,8 @@ class BatchPCA(DiagnosablePCA):
         self._stream = stream
 
     def _forget(self) -> None:
-        for name in [name for name in vars(self) if name[-1] == "_" and _is_fitted(name)]:
+        for name in [name for name in vars(self) if name in ("_stream", "_freedom") or _is_fitted(name)]:
             del self.__dict__[name]
-        for name in ("_stream", "_freedom"):
-            self.__dict__.pop(name, None)
 
     def _begin(self, k: int) -> Stream:
         n = self.n_features_in_
@@ -387,13 +385,10 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     >>> ss.merge_pca(*parts).n_samples_
     300
     """
-    for one in (a, b):
-        if getattr(one, "_stream", None) is None:
-            raise ValueError(
-                f"merge_pca needs estimators fitted by partial_fit, and {one!r} was not. Call partial_fit."
-            )
-    assert a._stream is not None
-    assert b._stream is not None
+    first, second = (getattr(one, "_stream", None) for one in (a, b))
+    if first is None or second is None:
+        wrong = a if first is None else b
+        raise ValueError(f"merge_pca needs estimators fitted by partial_fit, and {wrong!r} was not. Call partial_fit.")
     n, m = a.n_features_in_, b.n_features_in_
     if n != m:
         raise ValueError(
@@ -414,7 +409,7 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     both.n_features_in_ = n
     if names is not None or others is not None:
         both.feature_names_in_ = others if names is None else names
-    both._keep(a._stream.merged(b._stream))
+    both._keep(first.merged(second))
     return both
 
 

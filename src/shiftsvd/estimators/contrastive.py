@@ -9,9 +9,8 @@ import numpy as np
 from numpy.random import Generator
 from sklearn.utils.validation import check_is_fitted
 
-from shiftsvd.backends import as_operator
 from shiftsvd.errors import Refused, Setting, refuse
-from shiftsvd.estimators.features import Components, checked
+from shiftsvd.estimators.features import Components
 from shiftsvd.estimators.settings import as_one_fit, random_generator, warn_unconverged
 from shiftsvd.front import integer, nonnegative
 from shiftsvd.numerics.bounds import residual_rounding
@@ -164,8 +163,7 @@ class ContrastivePCA(Components):
             choose = integer("choose", choose, 1)
         if background is None:
             raise Refused(Setting("background"), " is missing: fit(X, background=...). For X alone, use PCA.")
-        target = self._operator(X, reset=True)
-        others = self._operator(background, reset=False)
+        target, others = self._operator(X, reset=True, least=2), self._operator(background)
         n = target.shape[1]
         k = integer("n_components", self.n_components, 1, n, f" for {n:,} features")
         needed = family_bytes(k, n, self.tol, len(weights))
@@ -200,10 +198,7 @@ class ContrastivePCA(Components):
     def transform(self, X: Any) -> Any:
         check_is_fitted(self, "components_")
         V = self.components_.T
-        return np.asarray(self._operator(X, reset=False).matmat(V) - self.mean_ @ V)
-
-    def _operator(self, X: Any, reset: bool) -> Operator:
-        return as_operator(checked(self, X, reset, least=2 if reset else 1), **vars(self._resources))
+        return np.asarray(self._operator(X).matmat(V) - self.mean_ @ V)
 
 
 def _centred(X: Operator) -> tuple[Operator, Vector, float]:
@@ -225,7 +220,7 @@ def _covariances_times(A: Operator, B: Operator, V: Panel) -> tuple[Panel, Panel
 
 def _medoids(models: list[Any], count: int, rng: Generator) -> list[int]:
     if len(models) <= count:
-        return list(range(len(models)))
+        return [*range(len(models))]
     from sklearn.cluster import SpectralClustering  # takes a second to import
 
     order = np.argsort([model.alpha for model in models], kind="stable")

@@ -12,14 +12,6 @@ from shiftsvd.algebra.generic import gram_matrix, least
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.validation import before_sklearn
 from shiftsvd.errors import Refused, Setting, plural, refuse
-from shiftsvd.estimators.categories import (
-    checked_table,
-    codes_of,
-    columns_of,
-    learned_categories,
-    refuse_missing,
-    refuse_unknown,
-)
 from shiftsvd.estimators.features import (
     Components,
     checked,
@@ -31,6 +23,14 @@ from shiftsvd.estimators.features import (
     row_squares,
 )
 from shiftsvd.estimators.settings import as_one_fit, random_generator
+from shiftsvd.estimators.supplementary import (
+    checked_table,
+    codes_of,
+    columns_of,
+    learned_categories,
+    refuse_missing,
+    refuse_unknown,
+)
 from shiftsvd.front import decompose, integer, tolerance
 from shiftsvd.kernels import threads
 from shiftsvd.names import SolverName
@@ -257,10 +257,9 @@ class CorrespondenceAnalysis(Components):
     def _column_names(self, X: Any) -> Any:
         return labels_of(X)[1]
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        return tags
+    @property
+    def _tags(self) -> dict[str, Any]:
+        return super()._tags | {"positive_only": True}
 
 
 def independent(A: Operator) -> tuple[Scaled, Vector, Vector]:
@@ -427,12 +426,9 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
         Z = csr_array((np.ones(len(kept), np.int8), kept, indptr), shape=(len(indices), int(first[-1])))
         return as_operator(Z, **vars(self._resources))
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = tags.input_tags.positive_only = False
-        tags.input_tags.categorical = tags.input_tags.string = True
-        tags.transformer_tags.preserves_dtype = []
-        return tags
+    @property
+    def _tags(self) -> dict[str, Any]:
+        return {"categorical": True, "string": True, "preserves_dtype": []}
 
 
 def _adjusted(eigenvalues: Vector, K: int) -> Vector:

@@ -235,13 +235,11 @@ class DiagnosablePCA(FittedPCA):
             rule = " approximates transformed zeros, and the bounds do not include the errors. "
             raise Refused(got, rule, "Use another transformation, such as Pearson residuals with theta=inf.")
         if self.missing == "em":
-            raise Refused(
-                Setting("missing", "em"), " completes rows by the components, which have no exact counterpart."
-            )
+            rule = " completes rows by the components, which have no exact counterpart."
+            raise Refused(Setting("missing", "em"), rule)
         if self._weighted:
-            raise ValueError(
-                "the model was fitted with sample weights, which neighbors, influence and stability do not support."
-            )
+            which = "neighbors, influence and stability do not support"
+            raise ValueError(f"the model was fitted with sample weights, which {which}.")
         return self._in_units(prepared.of(self._operator(X), data))
 
     @property

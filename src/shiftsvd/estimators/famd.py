@@ -9,21 +9,26 @@ from scipy.sparse import csr_array
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.errors import Part, Setting, refuse
-from shiftsvd.estimators.categories import (
+from shiftsvd.estimators.features import Components, is_pandas, labelled, labels_of
+from shiftsvd.estimators.pca import PCA
+from shiftsvd.estimators.settings import as_one_fit
+from shiftsvd.estimators.supplementary import (
+    JOIN,
+    Categories,
     Codes,
+    Column,
+    Numbers,
+    Sums,
     checked_table,
     codes_of,
     columns_of,
     is_categorical,
-    learned_categories,
+    mean_and_deviation,
     missing_in,
+    read_column,
     refuse_missing,
     refuse_unknown,
 )
-from shiftsvd.estimators.features import Components, is_pandas, labelled, labels_of
-from shiftsvd.estimators.pca import PCA
-from shiftsvd.estimators.settings import as_one_fit
-from shiftsvd.estimators.supplementary import JOIN, Categories, Column, Numbers, Sums, mean_and_deviation
 from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
@@ -252,16 +257,14 @@ class FAMD(Components):
             self._refuse_missing(name, column)
             if missing_in(column).all():
                 raise ValueError(f"column {name} has no observed values. Remove the column.")
-            if is_categorical(name, column):
-                known = learned_categories(name, column)
-                codes = codes_of(column, known)
-                counts = np.bincount(codes[codes >= 0], minlength=len(known))
-                if len(known) == counts.sum() >= FEW:
+            found = read_column(name, column)
+            if isinstance(found, Categories):
+                counts = np.bincount(found.codes[found.codes >= 0], minlength=len(found.known))
+                if len(found.known) == counts.sum() >= FEW:
                     warn(f"Column {name} has a different category in each row. Remove columns of identifiers.")
                 places = np.where(counts > 0, np.cumsum(counts > 0) - 1, -1)
-                yield Categories(name, np.where(codes < 0, -1, places[codes]), known[counts > 0])
-            else:
-                yield Numbers.of(name, column)
+                found = Categories(name, np.where(found.codes < 0, -1, places[found.codes]), found.known[counts > 0])
+            yield found
 
     def _read(self, X: Any) -> list[Column]:
         check_is_fitted(self, "pca_")
@@ -317,13 +320,9 @@ class FAMD(Components):
         apart = (sums[block].toarray() / np.maximum(counts[block], 1)[:, None] - centre for block in blocks)
         return np.concatenate([(block**2).sum(axis=1) for block in apart])
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        tags.input_tags.categorical = tags.input_tags.string = True
-        tags.input_tags.allow_nan = self.missing == "mean"
-        tags.transformer_tags.preserves_dtype = []
-        return tags
+    @property
+    def _tags(self) -> dict[str, Any]:
+        return {"categorical": True, "string": True, "allow_nan": self.missing == "mean", "preserves_dtype": []}
 
 
 def _moments(column: Column) -> tuple[Vector, Vector, float]:

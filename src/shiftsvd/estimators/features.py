@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import wraps
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, cast
@@ -14,9 +15,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import validate_data
 
 from shiftsvd.backends import as_operator, is_lazy, unwrapped
-from shiftsvd.backends.columns import Places
 from shiftsvd.backends.device import Arrays, arrays_of
-from shiftsvd.backends.validation import before_sklearn
+from shiftsvd.backends.entries import Places
+from shiftsvd.backends.validation import before_sklearn, named
 from shiftsvd.errors import Part, Refused, few
 from shiftsvd.kernels import threads
 from shiftsvd.missing.gaps import Gaps
@@ -82,7 +83,21 @@ class Saved:
         return load_model(path, cls)
 
 
-class Components(Saved, Estimator):
+class Tagged(Saved, Estimator):
+    """Mixin of estimators that describe their input to scikit-learn by `_tags`."""
+
+    @property
+    def _tags(self) -> dict[str, Any]:
+        return {}
+
+    def __sklearn_tags__(self) -> Any:
+        tags, known = super().__sklearn_tags__(), dict(self._tags)
+        tags.transformer_tags.preserves_dtype = known.pop("preserves_dtype", ["float64"])
+        tags.input_tags = replace(tags.input_tags, **known)
+        return tags
+
+
+class Components(Tagged):
     """Base class of estimators of components: the number of output columns, and scikit-learn's tags."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -133,11 +148,14 @@ class Components(Saved, Estimator):
     def _resources(self) -> Resources:
         return Resources(self.memory_limit, self.n_threads)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
+    def _operator(self, X: Any, reset: bool = False, least: int = 1) -> Operator:
+        X = checked(self, X, reset, least)
+        with named(vars(self).get("feature_names_in_")):
+            return as_operator(X, **vars(self._resources))
+
+    @property
+    def _tags(self) -> dict[str, Any]:
+        return {"sparse": True, "preserves_dtype": ["float64", "float32"]}
 
 
 # ---- data
@@ -271,9 +289,8 @@ def absent_limit(fitted: Any, given: float | None) -> float:
 # Return the model with its features in the order of `names`, the features of `file`. A share `max_absent` of the
 # features of the components may be absent, and all features that only enter sums of rows. `remedy` ends the error.
 def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *remedy: Part) -> Model:
-    pca: Any = fitted
-    known = pca.feature_names_in_
-    model, found = [str(name) for name in known], [str(name) for name in names]
+    pca = cast("Any", fitted)
+    model, found = [str(name) for name in pca.feature_names_in_], [str(name) for name in names]
     if model == found:
         return fitted
     place, there = {name: j for j, name in enumerate(model)}, set(found)
@@ -287,22 +304,17 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
         raise ValueError(f"{file} has features that the model does not have: {few(unknown)}. Remove these features.")
     if len(there) < len(found) or len(place) < len(model):
         what = file if len(there) < len(found) else "the model"
-        raise ValueError(
-            f"{file} has another order of features than the model, and {what} has duplicate feature names, so columns "
-            "cannot be matched. Make the names unique."
-        )
+        others = f"{file} has another order of features than the model, and {what} has duplicate feature names"
+        raise ValueError(f"{others}, so columns cannot be matched. Make the names unique.")
     if lacking:
-        notice(
-            f"{file} lacks {len(lacking):,} of the model's {len(needed):,} features: {few(lacking)}. They are "
-            "treated as missing."
-        )
+        absent = f"{len(lacking):,} of the model's {len(needed):,} features: {few(lacking)}"
+        notice(f"{file} lacks {absent}. They are treated as missing.")
     return on_places(fitted, np.array([place[name] for name in found], np.intp))
 
 
 # Return the model for rows whose column j is feature places[j] of the model; other features are unobserved.
 def on_places(fitted: Model, places: Places) -> Model:
-    pca: Any = fitted
-    moved: Any = copy(pca)
+    pca, moved = cast("Any", fitted), cast("Any", copy(fitted))
     moved.n_features_in_ = len(places)
     if "feature_names_in_" in vars(pca):
         moved.feature_names_in_ = pca.feature_names_in_[places]
@@ -317,8 +329,7 @@ def on_places(fitted: Model, places: Places) -> Model:
     moved.scale_ = None if scale is None else scale[order]
     if hasattr(pca, "shift_"):
         moved.shift_ = pca.shift_.at(order)
-    result: Model = moved
-    return result
+    return cast("Model", moved)
 
 
 def least_squares(V: Panel, there: Places, names: Any) -> Panel:

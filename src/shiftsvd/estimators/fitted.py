@@ -1,10 +1,12 @@
-"""Methods of a fitted PCA: scores, reconstruction, likelihood, files, export to scikit-learn."""
+"""A fitted PCA: scores, reconstruction, the probabilistic model of Tipping & Bishop (1999), export to scikit-learn."""
 
 from collections.abc import Generator, Iterable, Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any, Self, overload
 
 import numpy as np
+from scipy.special import gammaln
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.algebra.scaled import times_powers
@@ -12,7 +14,6 @@ from shiftsvd.backends import is_lazy
 from shiftsvd.backends.validation import named
 from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.estimators import features
-from shiftsvd.estimators.ppca import PPCA
 from shiftsvd.estimators.settings import data_of_rows
 from shiftsvd.kernels import stepwise
 from shiftsvd.missing.completion import mean_rows, regressed_rows, with_missing
@@ -23,6 +24,80 @@ from shiftsvd.operators import LowRank, Operator, Panel, Vector
 from shiftsvd.preparation.prepare import Prepared
 from shiftsvd.preparation.shifts import Learned, MeanShift, of_each_row
 from shiftsvd.runs.messages import warn
+
+
+@dataclass(frozen=True, eq=False)
+class PPCA:
+    """Gaussian with covariance ``D (V diag(variance - noise) V^T + noise I) D``; D holds the scales of the features."""
+
+    V: Panel  # shape (n, k)
+    variance: Vector  # of the components, at least the noise
+    noise: float
+    scale: Vector | None
+
+    def log_likelihood(self, scores: Panel, rest: Vector) -> Vector:
+        n, k = self.V.shape
+        squares = (scores.astype(np.float64) ** 2 / self.variance).sum(axis=1)
+        log_det = np.log(self.variance).sum()
+        dimensions = n if k == n or self.noise > 0 else k
+        if k < dimensions:
+            log_det += (n - k) * np.log(self.noise)
+            squares += rest / self.noise
+        if self.scale is not None:
+            log_det += 2 * np.log(self.scale).sum()
+        likelihood = -0.5 * (squares + log_det + dimensions * np.log(2 * np.pi))
+        off = rest > 1e-12 * (rest + (scores**2).sum(axis=1)) if dimensions < n else np.zeros(len(rest), bool)
+        return np.where(off, -np.inf, likelihood)
+
+    def covariance(self) -> Panel:
+        C = (self.V * (self.variance - self.noise)) @ self.V.T
+        C[np.diag_indices_from(C)] += self.noise
+        return self._in_units(C, 1)
+
+    def precision(self) -> Panel:
+        V, (n, k) = self.V, self.V.shape
+        if k == n:
+            return self._in_units((V / self.variance) @ V.T, -1)
+        if self.noise <= 0:
+            raise ValueError(
+                f"the noise variance is 0, so the covariance has no inverse. Use fewer than {k} components."
+            )
+        P = V * (1 / self.variance - 1 / self.noise) @ V.T
+        P[np.diag_indices_from(P)] += 1 / self.noise
+        return self._in_units(P, -1)
+
+    def _in_units(self, C: Panel, power: int) -> Panel:
+        if self.scale is None:
+            return C
+        d = self.scale**power
+        return np.asarray(d[:, None] * C * d)
+
+
+def minka_rank(spectrum: Vector, n_samples: int) -> int:
+    evidence = [_log_evidence(spectrum, k, n_samples) for k in range(1, len(spectrum))]
+    return 1 + int(np.argmax(evidence)) if evidence else 1
+
+
+def _log_evidence(spectrum: Vector, k: int, n_samples: int) -> float:
+    n = len(spectrum)
+    tiny = 1e-15 * float(spectrum[0])
+    if spectrum[k - 1] <= tiny:
+        return -np.inf
+    noise = max(float(spectrum[k:].mean()), tiny)
+    i = np.arange(1, k + 1)
+    log_prior = -k * np.log(2.0) + np.sum(gammaln((n - i + 1) / 2) - np.log(np.pi) * (n - i + 1) / 2)
+    log_variance = -0.5 * n_samples * (np.log(spectrum[:k]).sum() + (n - k) * np.log(noise))
+    parameters = n * k - k * (k + 1) / 2
+    fitted = np.where(np.arange(n) < k, spectrum, noise)
+    upper = np.triu_indices(k, 1, n)
+    gaps = (spectrum[upper[0]] - spectrum[upper[1]]) * (1 / fitted[upper[1]] - 1 / fitted[upper[0]])
+    log_hessian = np.sum(np.log(np.maximum(gaps, np.finfo(np.float64).tiny)) + np.log(n_samples))
+    volume = (parameters + k) / 2 * np.log(2 * np.pi)
+    return float(log_prior + log_variance + volume - log_hessian / 2 - k / 2 * np.log(n_samples))
+
+
+# ---- methods
+
 
 OURS = {"scale_", "info_", "n_iter_", "unseen_variance_"}  # fitted attributes without a counterpart in scikit-learn
 
@@ -240,9 +315,8 @@ class FittedPCA(features.Components):
             Shares that sum to 1 over all components of a row; 0 for a row that equals the shift. Two passes.
         """
         A = self._in_units(self._minus_shift(self._operator(X), groups, covariates))
-        return features.labelled(
-            features.cosines(_joined(A.row_products(self._loadings)), features.row_squares(A)), features.labels_of(X)[0]
-        )
+        found = features.cosines(_joined(A.row_products(self._loadings)), features.row_squares(A))
+        return features.labelled(found, features.labels_of(X)[0])
 
     @property
     def _loadings(self) -> Panel:
@@ -313,8 +387,8 @@ class FittedPCA(features.Components):
         """Return the inverse of `get_covariance`, by Woodbury's formula."""
         return self._model().precision()
 
-    def _operator(self, X: Any, reset: bool = False) -> Operator:
-        A = self._observed(X, reset)
+    def _operator(self, X: Any, reset: bool = False, least: int = 1) -> Operator:
+        A = self._observed(X, reset, least)
         if isinstance(A, Operator):
             return A
         if self.missing == "mean" or not self.n_components_:

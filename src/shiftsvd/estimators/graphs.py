@@ -1,10 +1,11 @@
 """Embeddings of graphs: Laplacian eigenmaps and diffusion maps."""
 
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array, diags_array, issparse
 from sklearn.neighbors import kneighbors_graph
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
@@ -12,7 +13,7 @@ from shiftsvd.backends import as_operator, is_lazy, unwrapped
 from shiftsvd.backends.affinity import Affinity, affinity_of_edges, affinity_of_rows
 from shiftsvd.backends.validation import before_sklearn
 from shiftsvd.errors import Part, Refused, Setting, plural, refuse
-from shiftsvd.estimators.features import Estimator, Saved, labels_of
+from shiftsvd.estimators.features import Tagged, labels_of
 from shiftsvd.estimators.settings import as_one_fit, random_generator, warn_unconverged
 from shiftsvd.front import integer, nonnegative
 from shiftsvd.kernels import thread_count
@@ -33,7 +34,7 @@ MOST_PRODUCTS = 20_000  # the default of `max_products`: a gap of 1e-6 takes abo
 
 
 @dataclass(eq=False, repr=False)
-class GraphEmbedding(Saved, Estimator):
+class GraphEmbedding(Tagged):
     """Base class: leading nontrivial eigenvectors of ``N = D^-1/2 W D^-1/2``, with bounds of their errors."""
 
     n_components: int = 2
@@ -214,7 +215,7 @@ class SpectralEmbedding(GraphEmbedding):
         if self.affinity == "precomputed":
             check_order(*labels_of(X))
         X = self._validated(X, ensure_min_samples=2)
-        n, operator = X.shape[0], _operators(self.n_threads)
+        n, operator = X.shape[0], partial(as_operator, n_threads=thread_count(self.n_threads))
         if self.affinity == "cosine":
             A = affinity_of_rows(_unit_rows(_nonnegative(X, self)), operator)
         else:
@@ -224,16 +225,15 @@ class SpectralEmbedding(GraphEmbedding):
                     neighbours = integer("n_neighbors", self.n_neighbors, 1, n - 1, f" for {n:,} samples")
                 X = kneighbors_graph(X, neighbours, include_self=True)
                 X = (X + X.T) / 2
-            A = affinity_of_edges(_without_diagonal(_affinities(X, self)), operator)
+            W = _affinities(X, self)
+            A = affinity_of_edges(csr_array(W - diags_array(W.diagonal(), format="csr")), operator)
         self.embedding_, self.eigenvalues_ = self._embed(A)
         return self
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.pairwise = self.affinity == "precomputed"
-        tags.input_tags.positive_only = self.affinity != "nearest_neighbors"
-        return tags
+    @property
+    def _tags(self) -> dict[str, Any]:
+        given, positive = self.affinity == "precomputed", self.affinity != "nearest_neighbors"
+        return {"sparse": True, "pairwise": given, "positive_only": positive}
 
 
 @dataclass(eq=False, repr=False)
@@ -316,12 +316,11 @@ class DiffusionMap(GraphEmbedding):
         if W.nnz:
             least, most = W.data.min(), W.data.max()
             if not 1 / LARGEST < least <= most < LARGEST:
-                raise Refused(
-                    Setting("alpha", self.alpha),
-                    f" divides affinities by powers of densities that leave {1 / LARGEST:.0e} to {LARGEST:.0e}. Lower ",
-                    *(Setting("alpha"), ", or rescale the affinities."),
+                rule = (
+                    f" divides affinities by powers of densities that leave {1 / LARGEST:.0e} to {LARGEST:.0e}. Lower "
                 )
-        A = affinity_of_edges(W, _operators(self.n_threads))
+                raise Refused(Setting("alpha", self.alpha), rule, Setting("alpha"), ", or rescale the affinities.")
+        A = affinity_of_edges(W, partial(as_operator, n_threads=thread_count(self.n_threads)))
         Y, gaps = self._embed(A)
         self.eigenvalues_, self._psi = 1 - gaps, Y * np.sqrt(A.degrees.sum() or 1.0)
         self.eigenvalue_errors_ += EPS  # of the difference 1 - gaps
@@ -351,20 +350,16 @@ class DiffusionMap(GraphEmbedding):
         nonzero = np.where(np.abs(self.eigenvalues_) <= self.eigenvalue_errors_, np.inf, self.eigenvalues_)
         return np.asarray(means / nonzero * _powers(self.eigenvalues_, self.t))
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = tags.input_tags.pairwise = tags.input_tags.positive_only = True
-        return tags
+    @property
+    def _tags(self) -> dict[str, Any]:
+        return dict.fromkeys(("sparse", "pairwise", "positive_only"), True)
 
 
 # --- affinities ------------------------------------------------------------------------------------------------------
 
 
 def check_order(rows: Any, columns: Any) -> None:
-    """Raise ValueError if the rows and columns of affinities have the same labels in different orders."""
-    if rows is None or columns is None:
-        return
-    nodes, others = ([str(label) for label in labels] for labels in (rows, columns))
+    nodes, others = ([] if labels is None else [str(label) for label in labels] for labels in (rows, columns))
     if nodes != others and sorted(nodes) == sorted(others):
         raise ValueError(
             "The rows and columns of the affinities have the same labels in different orders. Reorder one."
@@ -399,17 +394,9 @@ def _nonnegative(X: Any, estimator: Any) -> csr_array:
     return W
 
 
-def _without_diagonal(W: csr_array) -> csr_array:
-    rows = np.repeat(np.arange(W.shape[0]), np.diff(W.indptr))
-    off = W.indices != rows
-    return csr_array((W.data[off], (rows[off], W.indices[off])), shape=W.shape)
-
-
 def _unit_rows(X: csr_array) -> csr_array:
     rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    largest = np.zeros(X.shape[0])
-    np.maximum.at(largest, rows, X.data)
-    data = X.data / largest[rows]
+    data = X.data / X.max(axis=1).toarray().ravel()[rows]
     data[data < LEAST_COSINE] = 0.0
     lengths = np.sqrt(np.bincount(rows, data**2, minlength=X.shape[0]))
     units = csr_array((data / lengths[rows], X.indices, X.indptr), shape=X.shape)
@@ -436,11 +423,6 @@ def _sums(W: csr_array) -> Vector:
 
 def _powers(eigenvalues: Vector, t: float) -> Vector:
     return np.sign(eigenvalues) * np.abs(eigenvalues) ** t if t % 1 else eigenvalues**t
-
-
-def _operators(n_threads: int | None) -> Any:
-    count = thread_count(n_threads)
-    return lambda X: as_operator(X, n_threads=count)
 
 
 def _of_nodes(n: int, components: int) -> str:

@@ -182,9 +182,8 @@ class LSA(Components):
             return X
         wrong = next(((i, x) for i, x in enumerate(X) if not isinstance(x, str | bytes)), None)
         if wrong is not None:
-            raise TypeError(
-                f"LSA needs texts, got {type(wrong[1]).__name__} at position {wrong[0]:,}: {wrong[1]!r:.60}"
-            )
+            i, x = wrong
+            raise TypeError(f"LSA needs texts, got {type(x).__name__} at position {i:,}: {x!r:.60}")
         return X
 
     def _with_settings(self, kind: Any, **fixed: Any) -> Any:
@@ -198,9 +197,6 @@ class LSA(Components):
         lengths = np.linalg.norm(Z, axis=1, keepdims=True)
         return np.asarray(Z / np.where(lengths > 0, lengths, 1))
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        tags.input_tags.sparse = tags.input_tags.two_d_array = False
-        tags.transformer_tags.preserves_dtype = ["float64"]
-        return tags
+    @property
+    def _tags(self) -> dict[str, Any]:
+        return {"string": True, "two_d_array": False}

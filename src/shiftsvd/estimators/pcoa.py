@@ -117,12 +117,8 @@ class PCoA(Components):
             B = DoubleCentred(S)
             found = self._everything(B, k) if small else self._leading(B, k, rng)
         if not found.converged:
-            worst = float(found.value_errors.max())
-            warn(
-                f"Eigenvalues did not converge (relative errors up to {worst:.1e}, `tol` {self.tol:g}). Raise ",
-                Setting("tol"),
-                ".",
-            )
+            worst = f"relative errors up to {float(found.value_errors.max()):.1e}, `tol` {self.tol:g}"
+            warn(f"Eigenvalues did not converge ({worst}). Raise ", Setting("tol"), ".")
         self._set(found, means, small, names)
         return self
 
@@ -170,9 +166,7 @@ class PCoA(Components):
             self._points = D.copy()
             D = pairwise_distances(D, metric=self.metric)
         if D.shape[0] != D.shape[1]:
-            raise ValueError(
-                f"distances must be a square matrix with a row and a column per point, got shape {D.shape}"
-            )
+            raise ValueError(f"distances must be a square matrix with a row and a column per point, got {D.shape}")
         _distances(D)
         return SquaredDistances(D, thread_count(self.n_threads))
 
@@ -197,12 +191,9 @@ class PCoA(Components):
     def _n_features_out(self) -> int:
         return len(self.eigenvalues_)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        tags.input_tags.pairwise = tags.input_tags.positive_only = self.metric == "precomputed"
-        tags.transformer_tags.preserves_dtype = ["float64"]
-        return tags
+    @property
+    def _tags(self) -> dict[str, Any]:
+        return dict.fromkeys(("pairwise", "positive_only"), self.metric == "precomputed")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -65,23 +65,19 @@ def wanted(n_components: Any, shape: tuple[int, int], svd_solver: str | None) ->
         if m < n:
             raise Refused(mle, f" is only supported if n_samples >= n_features, got {m:,} x {n:,}. Pass a number.")
         if n > MLE_FEATURES:
-            raise Refused(
-                mle,
-                f" computes all eigenvalues and supports at most {MLE_FEATURES:,} features, got {n:,}. Pass a number.",
-            )
+            most = f" computes all eigenvalues and supports at most {MLE_FEATURES:,} features"
+            raise Refused(mle, f"{most}, got {n:,}. Pass a number.")
         return "mle"
     if isinstance(n_components, float | np.floating) and 0 < n_components < 1 and not truncated:
         return float(n_components)
     if isinstance(n_components, bool) or not isinstance(n_components, int | np.integer):
         kinds = "an integer" if truncated else 'an integer, a float in (0, 1), None or "mle"'
         raise refuse("n_components", f"be {kinds}{spelled}", n_components)
-    least = int(truncated)
-    if not least <= n_components <= min(m, n):
-        raise Refused(
-            Setting("n_components", int(n_components)),
-            f" must be between {least} and min(n_samples, n_features)={min(m, n)}{spelled}",
-        )
-    return int(n_components)
+    k, least = int(n_components), int(truncated)
+    if not least <= k <= min(m, n):
+        rule = f" must be between {least} and min(n_samples, n_features)={min(m, n)}{spelled}"
+        raise Refused(Setting("n_components", k), rule)
+    return k
 
 
 def solver_of(pca: "PCA", k: int | float | Literal["mle"], shape: tuple[int, int]) -> str | Solver:
@@ -89,9 +85,8 @@ def solver_of(pca: "PCA", k: int | float | Literal["mle"], shape: tuple[int, int
     if pca.svd_solver is not None and pca.svd_solver not in SVD_SOLVERS:
         raise refuse("svd_solver", f"be one of {', '.join(SVD_SOLVERS)} or None", pca.svd_solver)
     if k == "mle" and not (isinstance(name, Exact) or name in ("auto", "exact", "full", "covariance_eigh")):
-        raise Refused(
-            *(Setting("n_components", "mle"), " needs ", Setting("solver", "auto"), f' or "exact", got {name!r}')
-        )
+        exact = Setting("solver", "auto"), f' or "exact", got {name!r}'
+        raise Refused(Setting("n_components", "mle"), " needs ", *exact)
     if k == "mle" and pca.missing == "em":
         raise Refused(Setting("missing", "em"), " needs the number of components as an integer, got 'mle'")
     if k == "mle" or name == "full":
@@ -122,9 +117,8 @@ def either(solver: str | Solver, **theirs: str | None) -> str | Solver:
     if spelled is None:
         return solver
     if not (isinstance(solver, str) and solver == "auto"):
-        raise Refused(
-            *("Pass either ", Setting(name), " or ", Setting("solver"), f", not both, got {spelled!r} and {solver!r}")
-        )
+        both = f", not both, got {spelled!r} and {solver!r}"
+        raise Refused("Pass either ", Setting(name), " or ", Setting("solver"), both)
     return spelled
 
 
@@ -160,10 +154,8 @@ def shift_of_rows(shift: Any, missing: str, data: dict[str, Any]) -> Any:
 def data_of_rows(needed: str | None, shift: Any, data: dict[str, Any]) -> Any:
     for name, values in data.items():
         if name == needed and values is None:
-            raise Refused(
-                *(Setting("shift", shift), " needs ", Setting(name), ". Pass ", Setting(name)),
-                "=..., with one entry per row of X.",
-            )
+            remedy = ". Pass ", Setting(name), "=..., with one entry per row of X."
+            raise Refused(Setting("shift", shift), " needs ", Setting(name), *remedy)
         if name != needed and values is not None:
             kind = {"groups": "GroupMeans()", "covariates": "Covariates()"}[name]
             remedy = ". Remove ", Setting(name), ", or change the shift."

@@ -7,10 +7,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.algebra.scaled import in_units
-from shiftsvd.backends import as_operator, is_lazy
-from shiftsvd.backends.validation import named
+from shiftsvd.backends import is_lazy
 from shiftsvd.errors import Setting, refuse
-from shiftsvd.estimators.features import Components, checked, points, scores_by_row
+from shiftsvd.estimators.features import Components, points, scores_by_row
 from shiftsvd.estimators.fitted import in_range
 from shiftsvd.estimators.settings import as_one_fit, either, random_generator
 from shiftsvd.front import decompose, integer, learned, tolerance
@@ -177,7 +176,7 @@ class TruncatedSVD(Components):
         check_is_fitted(self, "components_")
         if is_lazy(X):
             return scores_by_row(self, X)
-        A = self._operator(X, reset=False)
+        A = self._operator(X)
         with threads(A.costs.n_threads):
             Z = apply_all(getattr(self, "preprocess_", ()), A).matmat(self.components_.T.astype(np.float64))
         return np.asarray(Z, A.dtype)
@@ -198,11 +197,6 @@ class TruncatedSVD(Components):
         """
         check_is_fitted(self, "components_")
         return points(self, X, lambda Z: np.asarray(Z @ self.components_))
-
-    def _operator(self, X: Any, reset: bool) -> Operator:
-        X = checked(self, X, reset)
-        with named(getattr(self, "feature_names_in_", None)):
-            return as_operator(X, **vars(self._resources))
 
     def _checked_n_components(self, shape: tuple[int, int]) -> int | float:
         k, (m, n) = self.n_components, shape

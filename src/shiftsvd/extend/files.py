@@ -1,6 +1,6 @@
 """Names for readers and writers of files."""
 
-from shiftsvd.backends.columns import Places, SomeColumns, SomeRows, some_columns
+from shiftsvd.backends.entries import Places, SomeColumns, SomeRows, some_columns
 from shiftsvd.backends.files import left_beside
 from shiftsvd.backends.source import OnTop, RowSource
 from shiftsvd.backends.validation import sound_structure
@@ -21,7 +21,7 @@ from shiftsvd.io.base import (
     refuse_key,
 )
 from shiftsvd.io.formats.market import comments, read_matrix, unsaid
-from shiftsvd.io.opening import FeatureTypes, held_or_streamed, listed, of_types, operator_of, read_file, read_files
+from shiftsvd.io.opening import MatrixOptions, held_or_streamed, listed, of_types, operator_of, read_file, read_files
 from shiftsvd.io.sniff import format_of, split_element
 from shiftsvd.io.stacking import several, stacked
 from shiftsvd.io.storage.anndata_store import Block, creating, mark, write_frame

@@ -12,41 +12,25 @@ if TYPE_CHECKING:
     from shiftsvd.genetics.analysis import GenotypeModel as GenotypeModel
     from shiftsvd.genetics.analysis import GenotypePCA as GenotypePCA
     from shiftsvd.genetics.analysis import pca as pca
+    from shiftsvd.genetics.components import SelectionScan as SelectionScan
     from shiftsvd.genetics.components import TracyWidom as TracyWidom
     from shiftsvd.genetics.components import tracy_widom as tracy_widom
     from shiftsvd.genetics.kinship import Kinship as Kinship
     from shiftsvd.genetics.projection import Projection as Projection
-    from shiftsvd.genetics.scan import SelectionScan as SelectionScan
     from shiftsvd.genetics.selection import Selection as Selection
     from shiftsvd.genetics.selection import unrelated as unrelated
     from shiftsvd.genetics.variants import Samples as Samples
     from shiftsvd.genetics.variants import Variants as Variants
 
-__all__ = [
-    "GenotypeModel",
-    "GenotypePCA",
-    "Kinship",
-    "Projection",
-    "Samples",
-    "Selection",
-    "SelectionScan",
-    "TracyWidom",
-    "Variants",
-    "pca",
-    "tracy_widom",
-    "unrelated",
-]
 
 if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every name
-    __getattr__, __dir__ = lazy(
-        __name__,
-        {
-            "shiftsvd.genetics.analysis": ("GenotypeModel", "GenotypePCA", "pca"),
-            "shiftsvd.genetics.components": ("TracyWidom", "tracy_widom"),
-            "shiftsvd.genetics.projection": ("Projection",),
-            "shiftsvd.genetics.scan": ("SelectionScan",),
-            "shiftsvd.genetics.kinship": ("Kinship",),
-            "shiftsvd.genetics.selection": ("Selection", "unrelated"),
-            "shiftsvd.genetics.variants": ("Samples", "Variants"),
-        },
-    )
+    _homes = {
+        "shiftsvd.genetics.analysis": ("GenotypeModel", "GenotypePCA", "pca"),
+        "shiftsvd.genetics.components": ("SelectionScan", "TracyWidom", "tracy_widom"),
+        "shiftsvd.genetics.projection": ("Projection",),
+        "shiftsvd.genetics.kinship": ("Kinship",),
+        "shiftsvd.genetics.selection": ("Selection", "unrelated"),
+        "shiftsvd.genetics.variants": ("Samples", "Variants"),
+    }
+    __getattr__, __dir__ = lazy(__name__, _homes)
+    __all__ = sorted(name for names in _homes.values() for name in names)

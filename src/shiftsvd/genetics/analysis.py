@@ -15,7 +15,7 @@ from shiftsvd import PCA, Info, SVDResult, svd
 from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import Panel, Vector, generator
 from shiftsvd.extend.running import Outputs, Refused, Resources, Setting, SolverName, plural, refuse
-from shiftsvd.genetics.components import Patterson, TracyWidom, patterson_scale
+from shiftsvd.genetics.components import Patterson, SelectionScan, TracyWidom, patterson_scale, selection_scan
 from shiftsvd.genetics.extension import Chromosomes, MatchName, ProjectName, ScoresScale
 from shiftsvd.genetics.files import (
     RESULTS,
@@ -29,8 +29,7 @@ from shiftsvd.genetics.files import (
     sample_list,
     score_factors,
 )
-from shiftsvd.genetics.projection import Basis, Projection, projected
-from shiftsvd.genetics.scan import SelectionScan, selection_scan
+from shiftsvd.genetics.projection import Basis, Projection, Target
 from shiftsvd.genetics.selection import Cohort, Filters, Selection, selected
 from shiftsvd.genetics.variants import Mask, Samples, Variants
 from shiftsvd.solvers import Solver
@@ -99,7 +98,11 @@ class Projects(ABC):
         Vilhjálmsson (2020), Efficient toolkit implementing best practices for principal component analysis of
         population genetic data.
         """
-        return projected(self.basis, Fileset.of(listed(bed)), project, match, trust_ambiguous, memory_limit)
+        for name, value, choices in (("project", project, ProjectName), ("match", match, MatchName)):
+            if value not in get_args(choices):
+                raise refuse(name, f"be one of {', '.join(get_args(choices))}", value)
+        target = Target.of(self.basis, Fileset.of(listed(bed)), match, trust_ambiguous)
+        return target.projection(project, memory_limit)
 
     @property
     @abstractmethod
@@ -387,18 +390,15 @@ def pca(
     _check_rank(cohort, matrix, k)
     F = svd(matrix.A, k, shift=matrix.mean, scale=matrix.scale, solver=solver, rng=rng, tol=tol, **vars(resources))
     kept, S, U = cohort.kept, F.S.astype(np.float64), F.U.astype(np.float64)
-    used, p, V = (
-        _expand(kept, matrix.polymorphic, False),
-        _expand(kept, matrix.mean / 2, 0.0),
-        _expand(kept, F.Vh.T, 0.0),
-    )
+    parts = matrix.polymorphic, matrix.mean / 2, F.Vh.T.astype(np.float64)
+    used, p, V = (_expand(kept, each, 0) for each in parts)
     V[~used] = 0
     if not kept.all():
         p[~kept] = _other_frequencies(cohort, resources)
     n_used, n_left_out = int(used.sum()), cohort.removed.get("chromosomes", 0)
     return GenotypePCA(
         S**2 / n_used,
-        _all_eigenvectors(cohort, matrix, F, resources, stream),
+        _all_eigenvectors(cohort, matrix, U, F, resources, stream),
         V,
         S**2 / matrix.total if matrix.total > 0 else np.zeros(k),
         p,
@@ -436,11 +436,11 @@ def _check_rank(cohort: Cohort, matrix: Patterson, k: Any) -> None:
 
 
 def _all_eigenvectors(
-    cohort: Cohort, matrix: Patterson, F: SVDResult, resources: Resources, stream: bool | None
+    cohort: Cohort, matrix: Patterson, U: Panel, F: SVDResult, resources: Resources, stream: bool | None
 ) -> Panel:
     # Project the samples that are not training samples, with the means of the training samples in place of missing
     # genotypes. This takes one read if there are such samples, and none otherwise.
-    U, S, learned = F.U.astype(np.float64), F.S.astype(np.float64), cohort.learned
+    S, learned = F.S.astype(np.float64), cohort.learned
     if learned is None or learned.all():
         return U
     Z = matrix.scaled(cohort.files.filled(matrix.mean).of_samples(~learned).operator(resources, stream))
@@ -452,13 +452,13 @@ def _all_eigenvectors(
 
 def _selection_scan(cohort: Cohort, matrix: Patterson, U: Panel, resources: Resources) -> SelectionScan:
     found = selection_scan(cohort.training.of_variants(matrix.polymorphic), U, resources)
-    used = _expand(cohort.kept, matrix.polymorphic, False)
+    used = _expand(cohort.kept, matrix.polymorphic, 0)
     z, statistics, p = (_expand(used, each, np.nan) for each in (found.z_scores, found.statistics, found.p_values))
     return SelectionScan(z, statistics, found.inflation, p)
 
 
-def _expand(kept: Mask, values: npt.NDArray[Any], rest: bool | float) -> npt.NDArray[Any]:
-    out = np.full((len(kept), *values.shape[1:]), rest)
+def _expand(kept: Mask, values: npt.NDArray[Any], rest: float) -> npt.NDArray[Any]:
+    out = np.full((len(kept), *values.shape[1:]), rest, values.dtype)
     out[kept] = values
     return out
 
@@ -468,5 +468,4 @@ def _other_frequencies(cohort: Cohort, resources: Resources) -> Vector:
     if cohort.learned is not None:
         training[cohort.rows] = cohort.learned
     others = cohort.whole.of_variants(~cohort.kept).of_samples(training).operator(resources, stream=True)
-    frequencies: Vector = np.clip(others.moments().mean / 2, 0, 1)
-    return frequencies
+    return np.asarray(np.clip(others.moments().mean / 2, 0, 1))

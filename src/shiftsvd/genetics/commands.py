@@ -36,7 +36,7 @@ from shiftsvd.extend.files import n_missing
 from shiftsvd.extend.fits import BatchPCA, Observed
 from shiftsvd.extend.running import plural
 from shiftsvd.genetics.analysis import GenotypePCA
-from shiftsvd.genetics.components import Patterson, TracyWidom, patterson_scale
+from shiftsvd.genetics.components import Patterson, SelectionScan, TracyWidom, patterson_scale, selection_scan
 from shiftsvd.genetics.extension import ProjectName, ScoresScale
 from shiftsvd.genetics.figures import DRAWN, figures, write_png
 from shiftsvd.genetics.files import (
@@ -51,7 +51,6 @@ from shiftsvd.genetics.files import (
 from shiftsvd.genetics.lists import LabelTable
 from shiftsvd.genetics.matching import n_ambiguous
 from shiftsvd.genetics.projection import Scores, Target
-from shiftsvd.genetics.scan import SelectionScan, selection_scan
 from shiftsvd.genetics.selection import OF_SAMPLES, Cohort, Filters, Selection, selected
 from shiftsvd.genetics.variants import Samples, Variants, autosomal, read_sample_column
 from shiftsvd.io import Names

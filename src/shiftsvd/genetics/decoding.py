@@ -119,7 +119,8 @@ class VcfFile(VariantFile):
         _check_end(path)
         with reading(path), _htslib():
             self._file = optional("cyvcf2", "vcf").VCF(str(path.absolute()))
-        declared = [name for name in FIELDS if self._declares(name)]
+        formats = {record["ID"] for record in self._file.header_iter() if record["HeaderType"] == "FORMAT"}
+        declared = [name for name in FIELDS if name in formats]
         usual = next((name for name in (("GT", "DS") if calls else ("DS", "GT")) if name in declared), None)
         self._field = field or usual
         if self._field not in declared:
@@ -129,13 +130,6 @@ class VcfFile(VariantFile):
             )
         self.dosages = self._field != "GT"
         super().__init__(path, [Person("0", name) for name in self._file.samples], memory_limit)
-
-    def _declares(self, name: str) -> bool:
-        try:
-            self._file.get_header_type(name, order=[2])
-        except KeyError:
-            return False
-        return True
 
     def variants(self) -> Iterator[Variant]:
         with reading(self.path), _htslib():
@@ -269,7 +263,6 @@ def _people(path: Path, count: int, memory_limit: int | str | None) -> list[Pers
 _MISSING: Final = 3
 _UNITS, _NO_DOSAGE = 2**14, 2**16 - 1  # of a dosage in a .pgen
 _CALLED: Final = _UNITS // 10  # largest distance of a hard call from a whole number, in units, as in PLINK 2
-_WEIGHTS: Final = np.array([1, 4, 16, 64], np.uint8)  # of four genotypes in a byte, the first in the lowest bits
 _BED_CODES: Final = np.array([3, 2, 0, 1], np.uint8)
 _NO_CALL: Final = "dosages not within 0.1 of 0, 1 or 2, written as missing in the .bed (to keep them, convert to .pgen)"
 
@@ -318,9 +311,8 @@ def called(dosages: Dosages) -> npt.NDArray[np.uint8]:
 
 
 def _pack_calls(codes: npt.NDArray[np.uint8]) -> bytes:
-    padded = np.zeros(-(-len(codes) // 4) * 4, np.uint8)
-    padded[: len(codes)] = codes
-    return bytes((padded.reshape(-1, 4) * _WEIGHTS).sum(axis=1, dtype=np.uint8))
+    # Four genotypes in a byte, the first in the lowest bits.
+    return np.packbits(np.stack([codes & 1, codes >> 1], axis=1), bitorder="little").tobytes()
 
 
 def _pack_dosages(dosages: Dosages) -> bytes:

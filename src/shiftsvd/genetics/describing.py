@@ -13,7 +13,7 @@ from shiftsvd.genetics.extension import REGIONS
 from shiftsvd.genetics.files import Calls, Fileset, over_blocks
 from shiftsvd.genetics.linkage import is_sorted
 from shiftsvd.genetics.matching import build_of
-from shiftsvd.genetics.variants import Mask, autosomal, columns, is_pgen, read_founders, tables
+from shiftsvd.genetics.variants import Mask, autosomal, columns, read_founders, tables
 from shiftsvd.io import Opened
 
 _MOST: Final = 2**28  # genotypes to read: about a second for a .bed; of larger files, evenly spaced variants
@@ -25,7 +25,7 @@ def describe(path: Path, opened: Opened, key: str | None, memory_limit: int | st
     """Return facts of a .bed or .pgen, with "settings" of a first fit."""
     whole = Fileset.of([path], key, memory_limit)
     (m, n), variants, founders = whole.shape, whole.variants, read_founders(path)
-    sexes = columns(tables(path, is_pgen(path))[1], ("SEX",)).get("SEX", np.full(m, "0")).tolist()
+    sexes = columns(tables(path)[1], ("SEX",)).get("SEX", np.full(m, "0")).tolist()
     seen = np.arange(n) % max(1, -(-m * n // _MOST)) == 0
     maf, by_variant, by_sample = _shares(whole.of_variants(seen), founders, Resources(memory_limit, None))
     build, autosomes = build_of(variants), autosomal(variants.chromosomes)
@@ -69,6 +69,5 @@ def _shares(files: Fileset, founders: Mask, resources: Resources) -> tuple[Vecto
 
 def _quantiles(values: Vector) -> dict[str, float]:
     found = np.quantile(values, (0, 0.25, 0.5, 0.75, 1)).tolist()
-    return {
-        name: float(f"{x:.3g}") for name, x in zip(("least", "25%", "median", "75%", "largest"), found, strict=True)
-    }
+    names = "least", "25%", "median", "75%", "largest"
+    return {name: float(f"{x:.3g}") for name, x in zip(names, found, strict=True)}

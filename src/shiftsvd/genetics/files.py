@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from io import TextIOWrapper
 from itertools import pairwise
 from math import prod
@@ -34,7 +33,7 @@ from shiftsvd.extend.files import (
     stacked,
 )
 from shiftsvd.extend.operators import Panel, Vector
-from shiftsvd.extend.running import Refused, Resources, Setting, default_threads, notice, ordered, parse_bytes
+from shiftsvd.extend.running import Refused, Resources, Setting, default_threads, notice, ordered, parse_bytes, told
 from shiftsvd.genetics.extension import TARGETS, ScoresScale
 from shiftsvd.genetics.variants import Mask, Samples, Variants, columns, is_pgen, read_samples, read_variants, tables
 
@@ -52,6 +51,7 @@ _CODES: Final = (2, -1, 1, 0)  # copies of the first allele for each code of a g
 _GAP: Final = 16  # variants; a longer gap is skipped
 
 
+@dataclass(eq=False)
 class Genotypes(RowSource):
     """Counts of the first allele, variants x samples, for an ascending subset of variants and samples in any order.
 
@@ -63,34 +63,30 @@ class Genotypes(RowSource):
     unstackable = COHORTS
     readers = 0
 
-    def __init__(
-        self,
-        path: Path,
-        in_file: tuple[int, int],
-        places: Places | None = None,
-        means: Vector | None = None,
-        samples: Places | None = None,
-    ) -> None:
-        self.path, self._in_file, self._means, self._samples = path, in_file, means, samples
-        self._places = np.arange(in_file[0]) if places is None else places
-        self.shape = len(self._places), in_file[1] if samples is None else len(samples)
-        self.name = str(path)
+    path: Path
+    in_file: tuple[int, int]
+    places: Places
+    means: Vector | None = None
+    samples: Places | None = None
+
+    def __post_init__(self) -> None:
+        self.shape = len(self.places), self.in_file[1] if self.samples is None else len(self.samples)
+        self.name = str(self.path)
         self.largest_block = max(_LEAST_READ, _FEWEST * 4 * self.shape[1])
-        chosen = [places, means, samples]
-        self.fingerprint = fingerprint_of(path, "" if all(part is None for part in chosen) else _digest(chosen))
+        self.fingerprint = fingerprint_of(self.path, told((self.places, self.means, self.samples)))
 
     @abstractmethod
     def _read(self, places: Places, dtype: type[np.generic]) -> npt.NDArray[Any]: ...
 
     def at(self, variants: Mask | Places | slice = _ALL, samples: Mask | Places | slice = _ALL) -> Self:
-        own = self._samples
+        own = self.samples
         if samples is not _ALL:
             own = (np.arange(self.shape[1]) if own is None else own)[samples]
-        means = None if self._means is None else self._means[variants]
-        return type(self)(self.path, self._in_file, self._places[variants], means, own)
+        means = None if self.means is None else self.means[variants]
+        return replace(self, places=self.places[variants], means=means, samples=own)
 
     def filled(self, means: Vector) -> Self:
-        return type(self)(self.path, self._in_file, self._places, means, self._samples)
+        return replace(self, means=means)
 
     def with_nan(self) -> Self:
         return self.filled(np.full(self.shape[0], np.nan))
@@ -100,36 +96,28 @@ class Genotypes(RowSource):
         return [*range(0, self.shape[0], step), self.shape[0]]
 
     def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
-        G = self._read(self._places[lo:hi], np.float32)
+        G = self._read(self.places[lo:hi], np.float32)
         missing = np.isnan(G)
         np.copyto(G, 0, where=missing)
-        means = _means(G, missing) if self._means is None else self._means[lo:hi]
+        means = None if self.means is None else self.means[lo:hi]
+        if means is None:
+            means = G.sum(axis=1, dtype=np.float64)
+            means /= np.maximum(G.shape[1] - missing.sum(axis=1), 1)
         np.copyto(G, means[:, None], where=missing, casting="same_kind")
         return G
 
     def dosages(self) -> npt.NDArray[np.float32]:
-        return self._read(self._places, np.float32)  # NaN where missing
+        return self._read(self.places, np.float32)  # NaN where missing
 
     def calls(self, lo: int, hi: int) -> Calls:
-        return self._read(self._places[lo:hi], np.int8)
-
-
-def _means(G: npt.NDArray[np.float32], missing: Mask) -> npt.NDArray[np.float64]:
-    means: npt.NDArray[np.float64] = G.sum(axis=1, dtype=np.float64)
-    means /= np.maximum(G.shape[1] - missing.sum(axis=1), 1)
-    return means
-
-
-def _digest(parts: list[npt.NDArray[Any] | None]) -> str:
-    content = b"|".join(b"" if part is None else part.tobytes() for part in parts)
-    return blake2b(content, digest_size=8).hexdigest()
+        return self._read(self.places[lo:hi], np.int8)
 
 
 class BedGenotypes(Genotypes):
     """Variants of a .bed file."""
 
     def _read(self, places: Places, dtype: type[np.generic]) -> npt.NDArray[Any]:
-        n_bytes = -(-self._in_file[1] // 4)
+        n_bytes = -(-self.in_file[1] // 4)
         codes = np.array(_CODES, dtype)
         if dtype is np.float32:
             codes[codes < 0] = np.nan
@@ -139,8 +127,8 @@ class BedGenotypes(Genotypes):
             packed = np.concatenate(parts) if parts else np.empty((0, n_bytes), np.uint8)
         # Entries of 4 or 16 bytes are copied whole, which is several times as fast as four numbers.
         whole = table.view(np.complex128 if dtype is np.float32 else np.int32)[:, 0]
-        G: npt.NDArray[Any] = whole[packed].view(dtype)[:, : self._in_file[1]]
-        return G if self._samples is None else G[:, self._samples]
+        G: npt.NDArray[Any] = whole[packed].view(dtype)[:, : self.in_file[1]]
+        return G if self.samples is None else G[:, self.samples]
 
 
 def _spans(places: Places) -> Iterator[tuple[int, int, Places]]:
@@ -163,8 +151,8 @@ class PgenGenotypes(Genotypes):
     """Variants of a .pgen file: dosages where the file has them, else hard calls."""
 
     def _read(self, places: Places, dtype: type[np.generic]) -> npt.NDArray[Any]:
-        G, own = np.empty((len(places), self.shape[1]), dtype), self._samples
-        with _pgen_reader(self.path, self._in_file[1], own) as reader, reading(self.path):
+        G, own = np.empty((len(places), self.shape[1]), dtype), self.samples
+        with _pgen_reader(self.path, self.in_file[1], own) as reader, reading(self.path):
             (reader.read_list if dtype is np.int8 else reader.read_dosages_list)(places.astype(np.uint32), G)
         if dtype is not np.int8:
             G[G < 0] = np.nan
@@ -217,14 +205,12 @@ def refuse_key(path: Path, key: str | None) -> None:
 
 
 def _open_files(kind: type[Genotypes], path: Path, memory_limit: int | str | None) -> Opened:
-    of_variants, of_samples = both = tables(path, kind is PgenGenotypes)
+    of_variants, of_samples = both = tables(path)
     if absent := next((table.name for table in both if not table.exists()), None):
         put = f"Put {of_variants.name} and {of_samples.name} next to {path.name}."
         raise FileNotFoundError(f"{path}: {absent} does not exist. {put}")
-    samples, variants = (
-        columns(of_samples, ("FID", "IID"), memory_limit),
-        columns(of_variants, ("ID", "ALT"), memory_limit),
-    )
+    samples = columns(of_samples, ("FID", "IID"), memory_limit)
+    variants = columns(of_variants, ("ID", "ALT"), memory_limit)
     more = (name for name, alt in zip(*variants.values(), strict=True) if "," in alt and kind is PgenGenotypes)
     if found := next(more, None):
         raise ValueError(
@@ -236,7 +222,8 @@ def _open_files(kind: type[Genotypes], path: Path, memory_limit: int | str | Non
         names = ["_".join(pair) for pair in zip(samples["FID"], names, strict=True)]
     shape = len(variants["ID"]), len(names)
     plausible_shape(path, shape, memory_limit)
-    return Opened(kind(path, shape), variants["ID"], labels(of_samples, names, memory_limit), samples="columns")
+    matrix = kind(path, shape, np.arange(shape[0]))
+    return Opened(matrix, variants["ID"], labels(of_samples, names, memory_limit), samples="columns")
 
 
 Beds = str | PathLike[str] | Sequence[str | PathLike[str]]  # one file, or one for each chromosome
@@ -350,8 +337,7 @@ class CallCounts(NamedTuple):
     @property
     def frequencies(self) -> npt.NDArray[np.float64]:
         known = self.none + self.one + self.two
-        share: npt.NDArray[np.float64] = (self.one + 2 * self.two) / np.maximum(2 * known, 1)
-        return share
+        return np.asarray((self.one + 2 * self.two) / np.maximum(2 * known, 1))
 
 
 def block_size(resources: Resources) -> int:
@@ -368,8 +354,7 @@ def over_blocks(files: Fileset, of_block: Callable[[Calls], T], resources: Resou
 
 def missing_by_sample(files: Fileset, resources: Resources) -> Numbers:
     found = over_blocks(files, lambda G: np.count_nonzero(G < 0, axis=0), resources)
-    total: Numbers = np.sum(list(found), axis=0, dtype=np.int64)
-    return total
+    return np.asarray(np.sum(list(found), axis=0, dtype=np.int64))
 
 
 def call_counts(files: Fileset, founders: Mask, resources: Resources) -> CallCounts:

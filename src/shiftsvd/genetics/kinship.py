@@ -110,43 +110,35 @@ def kinship_matrix(files: Fileset, resources: Resources) -> npt.NDArray[np.float
     return kinship
 
 
-class RelatedPairs(NamedTuple):
-    """Pairs of samples with a kinship above a cutoff, and the variants that the kinship was computed from."""
-
-    files: Fileset
-    first: Places
-    second: Places
-    kinship: Vector
-
-    @classmethod
-    def of(cls, files: Fileset, kinship: npt.NDArray[np.float64], cutoff: float) -> "RelatedPairs":
-        first, second = np.nonzero(np.triu(kinship > cutoff * (1 + _EPSILON), 1))
-        return cls(files, first, second, kinship[first, second])
-
-    def counts(self, resources: Resources) -> list[Numbers]:
-        # Variants with both genotypes, with two heterozygous ones, and with opposite homozygous ones. One read.
-        def of_block(G: Calls) -> list[Numbers]:
-            A, B = G[:, self.first], G[:, self.second]
-            known = (A >= 0) & (B >= 0)
-            masks = known, (A == 1) & (B == 1), known & (np.abs(A - B) == 2)
-            return [np.count_nonzero(mask, axis=0) for mask in masks]
-
-        if not len(self.first):
-            return [np.zeros(0, np.int64)] * 3
-        expanded = -(-5 * len(self.first) // self.files.shape[0])
-        blocks = over_blocks(self.files, of_block, resources, max(1, expanded))
-        return [np.asarray(sum(part)) for part in zip(*blocks, strict=True)]
+Pairs = tuple[Places, Places, Vector]  # indices of two samples, and their kinship
 
 
-def kin0(path: Path, pairs: RelatedPairs, resources: Resources) -> None:
+def related_pairs(kinship: npt.NDArray[np.float64], cutoff: float) -> Pairs:
+    first, second = np.nonzero(np.triu(kinship > cutoff * (1 + _EPSILON), 1))
+    return first, second, kinship[first, second]
+
+
+def _pair_counts(files: Fileset, first: Places, second: Places, resources: Resources) -> list[Numbers]:
+    # Variants with both genotypes, with two heterozygous ones, and with opposite homozygous ones. One read.
+    def of_block(G: Calls) -> list[Numbers]:
+        A, B = G[:, first], G[:, second]
+        known = (A >= 0) & (B >= 0)
+        masks = known, (A == 1) & (B == 1), known & (np.abs(A - B) == 2)
+        return [np.count_nonzero(mask, axis=0) for mask in masks]
+
+    blocks = over_blocks(files, of_block, resources, max(1, -(-5 * len(first) // files.shape[0])))
+    return [np.asarray(sum(part)) for part in zip(*blocks, strict=True)]
+
+
+def kin0(path: Path, files: Fileset, pairs: Pairs, resources: Resources) -> None:
     # plink2's --make-king-table: HETHET and IBS0 are shares of the NSNP variants.
-    samples, (n, both, opposite) = pairs.files.samples, pairs.counts(resources)
+    counts = _pair_counts(files, *pairs[:2], resources) if len(pairs[0]) else [np.zeros(0, np.int64)] * 3
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write("\t".join(["#FID1", "IID1", "FID2", "IID2", "NSNP", "HETHET", "IBS0", "KINSHIP"]) + "\n")
-        for p, (i, j) in enumerate(zip(pairs.first, pairs.second, strict=True)):
-            names = [each[at] for at in (i, j) for each in samples]
-            shares = (f"{value:.6g}" for value in (both[p] / n[p], opposite[p] / n[p], pairs.kinship[p]))
-            file.write("\t".join([*names, str(n[p]), *shares]) + "\n")
+        for i, j, kinship, n, both, opposite in zip(*pairs, *counts, strict=True):
+            names = [each[at] for at in (i, j) for each in files.samples]
+            shares = (f"{value:.6g}" for value in (both / n, opposite / n, kinship))
+            file.write("\t".join([*names, str(n), *shares]) + "\n")
 
 
 def unrelated_mask(kinship: npt.NDArray[np.float64], cutoff: float) -> Mask:

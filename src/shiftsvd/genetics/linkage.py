@@ -158,8 +158,7 @@ def _exceeds_r2(G: _Counts, H: _Counts, r2: float) -> Mask:
         xx, yy = _products(G.squares, H.known), _products(G.known, H.squares)
     covariance = dot * known - x * y
     both = (xx * known - x * x) * (yy * known - y * y)
-    above: Mask = covariance * covariance > r2 * (1 + _EPSILON) * both
-    return above
+    return np.asarray(covariance * covariance > r2 * (1 + _EPSILON) * both)
 
 
 def _products(X: Single, Y: Single) -> npt.NDArray[np.float64]:

@@ -83,9 +83,7 @@ class Match(NamedTuple):
     counts: dict[str, int]
 
     def part(self, lo: int, hi: int) -> "Match":
-        rows = slice(lo, hi)
-        places = self.here[rows], self.there[rows]
-        return Match(*places, self.swapped[rows], self.complemented[rows], self.counts)
+        return Match._make([*(each[lo:hi] for each in self[:-1]), self.counts])
 
     def in_segments(self, used: Mask) -> bool:
         # A heuristic: true if many unmatched variants lie in runs over 5 times as long as the longest run that is

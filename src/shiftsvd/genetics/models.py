@@ -5,9 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from shiftsvd.extend.models import (
-    KINDS as OF_CORE,
-)
+from shiftsvd.extend.models import KINDS as OF_CORE
 from shiftsvd.extend.models import (
     ByName,
     Kind,

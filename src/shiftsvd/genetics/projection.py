@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple, get_args
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from shiftsvd.extend.files import Places
 from shiftsvd.extend.operators import Panel, Vector
-from shiftsvd.extend.running import Refused, Setting, limit_of, refuse
+from shiftsvd.extend.running import Refused, Setting, limit_of
 from shiftsvd.genetics.extension import MatchName, ProjectName
 from shiftsvd.genetics.files import Fileset
 from shiftsvd.genetics.matching import Match, matched
@@ -275,8 +275,23 @@ class Target:
         half = (limit_of(memory_limit) or _DEFAULT_BYTES) // 2  # bytes: half for sums over samples, half for genotypes
         step = max(1, half // (8 * (_SAMPLE_MATRICES * k * k + (2 * N_SEGMENTS + 4) * (k + 1))))
         for lo in range(0, m, step):
-            rows = slice(lo, min(lo + step, m))
-            yield _scores(self, rows, min(_BLOCK_GENOTYPES, half // (8 * _BLOCK_COPIES)), method)
+            yield _scores(
+                self, slice(lo, min(lo + step, m)), min(_BLOCK_GENOTYPES, half // (8 * _BLOCK_COPIES)), method
+            )
+
+    def projection(self, method: ProjectName, memory_limit: int | str | None) -> Projection:
+        groups = list(self.scores(method, memory_limit))
+        units = np.where(self.basis.nonzero, self.basis.lengths, 1)
+        errors = [group.errors for group in groups if group.errors is not None]
+        counts = {f"n_{name}": count for name, count in self.match.counts.items()}
+        return Projection(
+            eigenvectors=np.concatenate([group.scores for group in groups]) / units,
+            samples=self.files.samples,
+            n_used=counts.pop("n_matched"),
+            **counts,
+            standard_errors=np.concatenate(errors) / units if errors else None,
+            n_present=np.concatenate([group.n_present for group in groups]),
+        )
 
     def blocks(self, rows: slice, most: int) -> Iterator[tuple[Panel, Panel, Places]]:
         """Yield blocks of at most `most` scaled genotypes (NaN if missing), with loadings and indices of variants."""
@@ -346,32 +361,6 @@ def _by_oadp(found: LeastSquares, covariance: Panel, share: Vector, lengths: Vec
     J = oadp_derivatives(B, squares, lengths)
     moved[determined] = J @ covariance[determined] @ J.swapaxes(1, 2)
     return scores, moved
-
-
-def projected(
-    basis: Basis,
-    files: Fileset,
-    project: ProjectName,
-    match: MatchName,
-    trust_ambiguous: bool,
-    memory_limit: int | str | None,
-) -> Projection:
-    for name, value, choices in (("project", project, ProjectName), ("match", match, MatchName)):
-        if value not in get_args(choices):
-            raise refuse(name, f"be one of {', '.join(get_args(choices))}", value)
-    target = Target.of(basis, files, match, trust_ambiguous)
-    groups = list(target.scores(project, memory_limit))
-    units = np.where(basis.nonzero, basis.lengths, 1)
-    errors = [group.errors for group in groups if group.errors is not None]
-    counts = {f"n_{name}": count for name, count in target.match.counts.items()}
-    return Projection(
-        eigenvectors=np.concatenate([group.scores for group in groups]) / units,
-        samples=files.samples,
-        n_used=counts.pop("n_matched"),
-        **counts,
-        standard_errors=np.concatenate(errors) / units if errors else None,
-        n_present=np.concatenate([group.n_present for group in groups]),
-    )
 
 
 def _no_common_variants(file: str, n: int, counts: dict[str, int]) -> Refused:

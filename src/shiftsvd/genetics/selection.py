@@ -14,7 +14,7 @@ from shiftsvd.extend.operators import Vector
 from shiftsvd.extend.running import Refused, Resources, Setting, few, plural, refuse
 from shiftsvd.genetics.extension import REGIONS, SHARES, Build, Chromosomes
 from shiftsvd.genetics.files import Beds, CallCounts, Fileset, call_counts, listed, missing_by_sample, sample_list
-from shiftsvd.genetics.kinship import Kinship, RelatedPairs, kin0, kinship_matrix, unrelated_mask
+from shiftsvd.genetics.kinship import Kinship, kin0, kinship_matrix, related_pairs, unrelated_mask
 from shiftsvd.genetics.linkage import BACKWARDS, FORWARDS, Windows, pruned
 from shiftsvd.genetics.lists import LONG_RANGE, Listed, Region, inside, listed_regions, listed_samples, listed_variants
 from shiftsvd.genetics.matching import build_of
@@ -37,8 +37,7 @@ def exact_p(first: Counts, both: Counts, second: Counts, mid_p: bool = False) ->
         for step in (2, -2):
             _add_tables(sums, first.astype(np.float64), both.astype(np.float64), second.astype(np.float64), step)
     below, tied, above = sums
-    p_values: Vector = (below + (tied / 2 if mid_p else tied)) / (below + tied + above)
-    return p_values
+    return np.asarray((below + (tied / 2 if mid_p else tied)) / (below + tied + above))
 
 
 def _add_tables(sums: Vector, first: Vector, both: Vector, second: Vector, step: int) -> None:
@@ -183,10 +182,8 @@ def _stored(name: str, value: Any) -> str | float:
 
 
 def windows_of(given: Sequence[Any]) -> Windows:
-    name, rule = (
-        "indep_pairwise",
-        'be a window, a step and a largest r^2, such as (50, 5, 0.2) for 50 variants or ("200kb", 1, 0.2)',
-    )
+    name, shown = "indep_pairwise", '(50, 5, 0.2) for 50 variants or ("200kb", 1, 0.2)'
+    rule = f"be a window, a step and a largest r^2, such as {shown}"
     try:
         window, step, r2 = given
         text = str(window).lower().replace(" ", "")
@@ -195,15 +192,13 @@ def windows_of(given: Sequence[Any]) -> Windows:
         raise refuse(name, rule, given) from None
     by_position = text.endswith("kb")
     if not (0 <= share < 1 and whole >= 1 and whole == float(step) and 0 < size < float("inf")):
-        raise refuse(
-            name, rule, given, "the window must be positive, the step an integer of at least 1, and r^2 in [0, 1)"
-        )
+        limits = "the window must be positive, the step an integer of at least 1, and r^2 in [0, 1)"
+        raise refuse(name, rule, given, limits)
     if by_position and whole != 1:
         raise Refused(Setting(name), f" must have a step of 1 if the window is in kilobases, got {whole}.")
     if not by_position and (size < max(2, whole) or not size.is_integer()):
-        raise refuse(
-            name, rule, given, "the window must be an integer of at least 2, and at least as large as the step"
-        )
+        limits = "the window must be an integer of at least 2, and at least as large as the step"
+        raise refuse(name, rule, given, limits)
     return Windows(round(1000 * size) if by_position else int(size), whole, share, by_position)
 
 
@@ -248,10 +243,8 @@ def selected(files: Fileset, selection: Selection, resources: Resources) -> Coho
     cohort = Cohort(files, files, np.ones(n, bool), np.ones(m, bool))
     others = ~cohort.autosomes if selection.chromosomes == "autosomes" else np.zeros(n, bool)
     if others.all():
-        names = sorted(set(files.variants.chromosomes.tolist()))
-        rule = (
-            f"{files.name} must have variants on autosomes, got variants on {few(names)}. To keep all chromosomes, use "
-        )
+        got = f"got variants on {few(sorted(set(files.variants.chromosomes.tolist())))}"
+        rule = f"{files.name} must have variants on autosomes, {got}. To keep all chromosomes, use "
         raise Refused(rule, Setting("chromosomes", "all"), ".")
     if others.any():
         cohort.drop("chromosomes", others)
@@ -260,9 +253,9 @@ def selected(files: Fileset, selection: Selection, resources: Resources) -> Coho
     if selection.unrelated is not None:
         on_autosomes = cohort.files.of_variants(cohort.autosomes)
         kinship = kinship_matrix(on_autosomes, resources)
-        pairs = RelatedPairs.of(on_autosomes, kinship, selection.unrelated)
+        pairs = related_pairs(kinship, selection.unrelated)
         cohort.learned = unrelated_mask(kinship, selection.unrelated)
-        cohort.lists["kin0"] = partial(kin0, pairs=pairs, resources=resources)
+        cohort.lists["kin0"] = partial(kin0, files=on_autosomes, pairs=pairs, resources=resources)
         cohort.lists["projected"] = partial(sample_list, samples=cohort.files.samples, rows=~cohort.learned)
         del kinship
         cohort.removed["unrelated"] = int(np.count_nonzero(~cohort.learned))

@@ -95,8 +95,7 @@ class Variants(NamedTuple):
         Variants
             The selected variants, in the order of `places`.
         """
-        texts = (self.chromosomes[places], self.names[places], self.positions[places])
-        return Variants(*texts, self.first[places], self.second[places])
+        return Variants._make(each[places] for each in self)
 
 
 # Columns of tables without a header, by PLINK 2's names, and the first words of the headers of the other tables.
@@ -114,8 +113,8 @@ def is_pgen(genotypes: Path) -> bool:
     return genotypes.suffix.lower() == ".pgen"
 
 
-def tables(genotypes: Path, of_pgen: bool) -> tuple[Path, Path]:
-    if not of_pgen:
+def tables(genotypes: Path) -> tuple[Path, Path]:
+    if not is_pgen(genotypes):
         return genotypes.with_suffix(".bim"), genotypes.with_suffix(".fam")
     unpacked, packed = genotypes.with_suffix(".pvar"), genotypes.with_suffix(".pvar.zst")
     return packed if packed.exists() and not unpacked.exists() else unpacked, genotypes.with_suffix(".psam")
@@ -191,13 +190,12 @@ def _open(path: Path) -> Iterator[IO[bytes]]:
 
 
 def read_samples(genotypes: Path) -> Samples:
-    path = tables(genotypes, is_pgen(genotypes))[1]
-    found = columns(path, ("FID", "IID"))
+    found = columns(tables(genotypes)[1], ("FID", "IID"))
     return Samples(found.get("FID", np.full(len(found["IID"]), "0")), found["IID"])
 
 
 def read_sample_column(genotypes: Path, name: str) -> Labels:
-    path = tables(genotypes, is_pgen(genotypes))[1]
+    path = tables(genotypes)[1]
     found = columns(path, (name,))
     if name not in found:
         with reading(path), _open(path) as stream:
@@ -211,15 +209,16 @@ def read_sample_column(genotypes: Path, name: str) -> Labels:
 
 def read_founders(genotypes: Path) -> Mask:
     # All samples are founders if the .psam has no columns PAT and MAT.
-    found = columns(tables(genotypes, is_pgen(genotypes))[1], ("IID", "PAT", "MAT"))
+    found = columns(tables(genotypes)[1], ("IID", "PAT", "MAT"))
     nobody = ["0"] * len(found["IID"])
     parents = zip(found.get("PAT", nobody), found.get("MAT", nobody), strict=True)
     return np.array([both == _NOBODY for both in parents], bool)
 
 
 def read_variants(genotypes: Path) -> Variants:
-    found = columns(tables(genotypes, is_pgen(genotypes))[0], ("CHROM", "ID", "POS", "ALT", "REF"))
-    return Variants(*(found[name] for name in ("CHROM", "ID", "POS", "ALT", "REF")))
+    names = "CHROM", "ID", "POS", "ALT", "REF"
+    found = columns(tables(genotypes)[0], names)
+    return Variants(*(found[name] for name in names))
 
 
 def positions_of(variants: Variants) -> npt.NDArray[np.int64]:

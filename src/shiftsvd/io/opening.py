@@ -11,7 +11,7 @@ from typing import Any, Final, cast, get_args
 import numpy as np
 
 from shiftsvd.backends import Incomplete, as_operator
-from shiftsvd.backends.columns import Places, SomeColumns, SomeRows
+from shiftsvd.backends.entries import Places, SomeColumns, SomeRows
 from shiftsvd.backends.files import DiskRows, left_beside
 from shiftsvd.backends.source import OnTop, RowSource, Stacked
 from shiftsvd.backends.validation import SHOWN, BadValues, NotFinite

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from shiftsvd.backends.columns import Among, SomeColumns, SomeRows
+from shiftsvd.backends.entries import Among, SomeColumns, SomeRows
 from shiftsvd.backends.source import HeldRows, OnTop, RowSource, SideBySide, bytes_of
 from shiftsvd.errors import Part, Refused, Setting, few
 from shiftsvd.io.base import Labels, Opened, Orient, bounded, labels, reading

@@ -412,13 +412,14 @@ class FileGaps(Gaps):
         return FileGaps(replace(self.X, source=WeightedSource(self.X.source, w), memo={}))
 
     def absent(self, W: Panel, rows: Rows) -> Panel:
-        return self._read(rows).absent(W, (0, rows[1] - rows[0]))
+        return rows_with_gaps(self.X.source, *rows).absent(W, (0, rows[1] - rows[0]))
 
     def absent_below(self, w: Vector) -> Vector:
-        return np.asarray(sum(self._read(rows).absent_below(w[slice(*rows)]) for rows in self.X.blocks()))
+        parts = (rows_with_gaps(self.X.source, *rows).absent_below(w[slice(*rows)]) for rows in self.X.blocks())
+        return np.asarray(sum(parts))
 
     def observed_moments(self, w: Vector) -> Moments:
-        parts = self.X._each(lambda rows: self._read(rows).observed_moments(w[slice(*rows)]))
+        parts = self.X._each(lambda rows: rows_with_gaps(self.X.source, *rows).observed_moments(w[slice(*rows)]))
         merged: Moments = reduce(Moments.merge, (part for _, part in parts))
         return merged
 
@@ -431,10 +432,6 @@ class FileGaps(Gaps):
             *(Setting("penalty"), ", or use ", Setting("missing", "mean"), "."),
         )
 
-    def _read(self, rows: Rows) -> Gaps:
-        X = sound_rows(self.X.source, *rows)
-        return StoredGaps(X) if isinstance(X, csr_array) else ArrayGaps(X)
-
 
 class PatchedSource(Changed):
     """A file with missing entries replaced by those of a low-rank matrix."""
@@ -444,11 +441,11 @@ class PatchedSource(Changed):
         self.S = S
 
     def read(self, lo: int, hi: int) -> Any:
-        X, S = sound_rows(self.source, lo, hi), LowRank(self.S.L[lo:hi], self.S.R)
-        if not isinstance(X, csr_array):
-            return Patched(ArrayGaps(X), S)[:]
-        X.data = StoredGaps(X).patched(S)
-        return X
+        gaps, S = rows_with_gaps(self.source, lo, hi), LowRank(self.S.L[lo:hi], self.S.R)
+        if isinstance(gaps, ArrayGaps):
+            return Patched(gaps, S)[:]
+        gaps.X.data = gaps.patched(S)
+        return gaps.X
 
 
 class WeightedSource(Changed):
@@ -459,18 +456,18 @@ class WeightedSource(Changed):
         self.w = w
 
     def read(self, lo: int, hi: int) -> Any:
-        X = sound_rows(self.source, lo, hi)
-        return (StoredGaps(X) if isinstance(X, csr_array) else ArrayGaps(X)).times(self.w).X
+        return rows_with_gaps(self.source, lo, hi).times(self.w).X
 
 
-def sound_rows(source: RowSource, lo: int, hi: int) -> Any:
+def rows_with_gaps(source: RowSource, lo: int, hi: int) -> ArrayGaps | StoredGaps:
     X = source.read(lo, hi)
-    if isinstance(X, csr_array):
-        try:
-            validation.sound_structure(X)
-        except ValueError as error:
-            raise ValueError(f"{source.name}, rows {lo} to {hi}: {error}") from None
-    return X
+    if not isinstance(X, csr_array):
+        return ArrayGaps(X)
+    try:
+        validation.sound_structure(X)
+    except ValueError as error:
+        raise ValueError(f"{source.name}, rows {lo} to {hi}: {error}") from None
+    return StoredGaps(X)
 
 
 Observed = Operator | Gaps  # a matrix, with missing entries if something is to replace them

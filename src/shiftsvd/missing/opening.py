@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from shiftsvd.backends.columns import SomeColumns
+from shiftsvd.backends.entries import SomeColumns
 from shiftsvd.backends.source import RowSource, Stacked
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import Names, Opened, reading

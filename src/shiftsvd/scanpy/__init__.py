@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from shiftsvd.extend import lazy
 
 if TYPE_CHECKING:
+    from shiftsvd.scanpy.analysis import diffmap as diffmap
     from shiftsvd.scanpy.analysis import pca as pca
-    from shiftsvd.scanpy.diffusion import diffmap as diffmap
+    from shiftsvd.scanpy.analysis import project as project
     from shiftsvd.scanpy.genes import highly_variable as highly_variable
-    from shiftsvd.scanpy.projection import project as project
 
 __all__ = ["diffmap", "highly_variable", "pca", "project"]
 
@@ -21,9 +21,7 @@ if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every
     __getattr__, __dir__ = lazy(
         __name__,
         {
-            "shiftsvd.scanpy.analysis": ("pca",),
-            "shiftsvd.scanpy.diffusion": ("diffmap",),
+            "shiftsvd.scanpy.analysis": ("diffmap", "pca", "project"),
             "shiftsvd.scanpy.genes": ("highly_variable",),
-            "shiftsvd.scanpy.projection": ("project",),
         },
     )

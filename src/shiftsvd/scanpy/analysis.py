@@ -1,4 +1,4 @@
-"""`shiftsvd.scanpy.pca`: principal components of AnnData objects, files and arrays."""
+"""`shiftsvd.scanpy`: principal components of AnnData objects and arrays, projection of new cells, diffusion maps."""
 
 from collections.abc import Sequence
 from typing import Any, Final, Literal
@@ -6,12 +6,12 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd import PCA, Covariates, Operator, as_operator, centered
+from shiftsvd import PCA, Covariates, DiffusionMap, Operator, as_operator, centered
 from shiftsvd.extend.files import some_columns
-from shiftsvd.extend.fits import Design, integer
+from shiftsvd.extend.fits import Design, integer, on_places
 from shiftsvd.extend.operators import Panel, Vector
 from shiftsvd.extend.running import Refused, Resources, Setting, SklearnSolverName, SolverName, columns_called, few
-from shiftsvd.extend.transforms import Preprocess, apply_all, as_transforms, warn_of_counts, warn_unless_counts
+from shiftsvd.extend.transforms import Preprocess, apply_all, as_transforms, kept_of, warn_of_counts, warn_unless_counts
 from shiftsvd.scanpy.clipping import clipped_shares, with_clip
 from shiftsvd.scanpy.stored import (
     MarginsName,
@@ -25,6 +25,8 @@ from shiftsvd.scanpy.stored import (
     matrix_of,
     obs_column,
     obs_names,
+    places_of,
+    read_model,
     uns_entries,
     with_selection,
 )
@@ -289,3 +291,195 @@ def _mask_name(adata: Any, mask: Any, obsm: str | None) -> Any:
     if mask is not None and obsm is not None:
         raise Refused(Setting("mask_var"), " selects genes and must be None with ", Setting("obsm", obsm))
     return mask
+
+
+# ---- projection of new cells
+
+
+def project(
+    adata: Any,
+    reference: Any,
+    *,
+    layer: str | None = None,
+    key_added: str | None = None,
+    max_absent: float = 0.1,
+) -> None:
+    """Project new cells onto the components of a reference, with its shift, scale and transformations.
+
+    Parameters
+    ----------
+    adata : AnnData
+        New cells, processed as those of the reference. Genes are matched by name; other genes are ignored. The scores
+        are written to ``obsm["X_pca"]``; ``varm`` and ``uns`` are not changed.
+    reference : AnnData
+        The result of `pca`, or fit.h5ad of ``shiftsvd fit --anndata``.
+    layer : str, optional
+        The layer to use instead of `X`.
+    key_added : str, optional
+        As in `pca`.
+    max_absent : float
+        Largest share of the genes of the components, and of the genes of library sizes, that the new cells may lack;
+        a notice counts them. If genes are absent, scores are the least-squares fit of the components to the present
+        genes, and library sizes are sums over the present genes.
+
+    Raises
+    ------
+    ValueError
+        If the reference has no components of `pca`, or components of an obsm; if the new cells lack more genes than
+        `max_absent` allows, or so many that a direction in the space of the components loses half of its squared norm;
+        if gene names are not unique; or if `obs` lacks a column that was regressed out, or has a category in it that
+        the reference does not have.
+
+    See Also
+    --------
+    scanpy.pca : Compute the components.
+
+    Notes
+    -----
+    Projection takes one pass, and another for library sizes if needed. Sparse data stay sparse. Genes outside the mask
+    of the reference are needed for library sizes only. If `pca` transformed raw counts, the new cells must be raw
+    counts too.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd.scanpy
+    >>> from anndata import AnnData
+    >>> adata = AnnData(np.random.default_rng(0).poisson(1.0, (100, 30)).astype("float32"))
+    >>> shiftsvd.scanpy.pca(adata, 5, preprocess="log-normalize")
+    >>> new = adata[:3].copy()
+    >>> shiftsvd.scanpy.project(new, adata)
+    >>> bool(np.allclose(new.obsm["X_pca"], adata.obsm["X_pca"][:3], atol=1e-5))
+    True
+    """
+    keys = keys_of(key_added)
+    model, genes = read_model(reference, keys)
+    model.feature_names_in_ = np.asarray(genes, object)
+    steps, design = getattr(model, "preprocess_", ()), getattr(model, "design_", None)
+    places = places_of(adata, reference, genes[kept_of(steps, len(genes))], "of the components", max_absent)
+    if any(each.selects for each in steps):
+        places = places_of(adata, reference, genes, "in the library sizes", max_absent)
+    present = np.flatnonzero(places >= 0)
+    order = present[np.argsort(places[present])]  # read files in their own order
+    A = matrix_of(adata, layer, places[order], Resources())
+    warn_unless_counts([each.how for each in steps], A, has_logarithms(adata, layer))
+    Z = on_places(model, order).transform(A, covariates=None if design is None else design.of(obs_column(adata)))
+    dtype = np.asarray(reference.obsm[keys.obsm]).dtype if keys.obsm in reference.obsm else np.float32
+    adata.obsm[keys.obsm] = Z.astype(dtype)
+
+
+# ---- diffusion maps
+
+
+def diffmap(
+    adata: Any,
+    n_comps: int = 15,
+    neighbors_key: str | None = None,
+    *,
+    random_state: Any = 0,
+    copy: bool = False,
+    dtype: npt.DTypeLike = "float32",
+    tol: float = 1e-6,
+    max_products: int | None = None,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+) -> Any:
+    """Compute a diffusion map of the neighbours of cells as ``scanpy.tl.diffmap`` does, with bounds of the errors.
+
+    Parameters
+    ----------
+    adata : AnnData
+        With the connectivities that ``scanpy.pp.neighbors`` writes.
+    n_comps : int
+        Number of components, including the first one, which is constant up to the density of the cells; at most
+        ``n_obs - 1``, as in scanpy.
+    neighbors_key : str, optional
+        The `key_added` of ``scanpy.pp.neighbors``. Default: use ``obsp["connectivities"]``.
+    random_state : int, Generator or RandomState
+        Seed of the solver; the same seed gives identical results.
+    copy : bool
+        Write the results to a copy, and return the copy.
+    dtype : dtype
+        Data type of the components.
+    tol : float
+        Bound of the sine of the angle of each component to its eigenvector, as in `shiftsvd.DiffusionMap`.
+    max_products, n_threads, memory_limit : optional
+        As in `shiftsvd.DiffusionMap`.
+
+    Returns
+    -------
+    None, or AnnData
+        None, or the copy if ``copy=True``. Results are ``obsm["X_diffmap"]``, ``uns["diffmap_evals"]`` and
+        ``uns["diffmap"]`` (params, eigenvalue_errors, vector_errors): bounds of the absolute errors of the eigenvalues,
+        and of the sines of the angles of the components to their eigenvectors.
+
+    Raises
+    ------
+    ValueError
+        If there are no connectivities, if they are negative or asymmetric, or for invalid settings.
+
+    See Also
+    --------
+    DiffusionMap : The diffusion map of any affinities, with other powers of the density.
+    scanpy.pca : Compute principal components, from which scanpy finds neighbours.
+
+    Notes
+    -----
+    If the cells form several connected components, the first components of the map are constant up to the density on
+    one of these each and 0 elsewhere, the largest first. Others have the largest eigenvalues; scanpy has those of
+    largest absolute value, which differ if the transition matrix has large negative eigenvalues. scanpy computes the
+    transition matrix in single precision if the connectivities have it.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd.scanpy
+    >>> from anndata import AnnData
+    >>> X = np.random.default_rng(0).standard_normal((60, 3))
+    >>> W = np.exp(-np.square(X[:, None] - X).sum(axis=2))
+    >>> adata = AnnData(X, obsp={"connectivities": W})
+    >>> shiftsvd.scanpy.diffmap(adata, 4)
+    >>> adata.obsm["X_diffmap"].shape, bool(adata.uns["diffmap"]["params"]["converged"])
+    ((60, 4), True)
+    """
+    if not is_annotated(adata):
+        raise TypeError(f"adata must be AnnData, got {type(adata).__name__}. Use shiftsvd.DiffusionMap for a matrix.")
+    if copy and adata.isbacked:
+        raise ValueError("copy must be False for a backed AnnData object. Results are not written to its file.")
+    W = _connectivities(adata, neighbors_key)
+    count = max(min(integer("n_comps", n_comps, 1), adata.n_obs - 1), 1)
+    model = DiffusionMap(
+        count,
+        t=0,
+        drop_first=False,
+        tol=tol,
+        max_products=max_products,
+        random_state=random_state,
+        n_threads=n_threads,
+        memory_limit=memory_limit,
+    ).fit(W)
+    # Eigenvectors of the symmetric matrix, of unit norm. A cell without neighbours is a component of its own.
+    shares = np.where(model.degrees_ > 0, model.degrees_, 1.0) / (model.degrees_.sum() or 1.0)
+    params = {"n_comps": count, "tol": tol, "converged": model.converged_}
+    params["error_bound"] = float(model.vector_errors_.max())
+    if neighbors_key is not None:
+        params["neighbors_key"] = neighbors_key
+    adata = adata.copy() if copy else adata
+    adata.obsm["X_diffmap"] = (model.embedding_ * np.sqrt(shares)[:, None]).astype(dtype, copy=False)
+    adata.uns["diffmap_evals"] = model.eigenvalues_
+    errors = {name: getattr(model, f"{name}_") for name in ("eigenvalue_errors", "vector_errors")}
+    adata.uns["diffmap"] = {"params": params, **errors}
+    return adata if copy else None
+
+
+def _connectivities(adata: Any, neighbors_key: str | None) -> Any:
+    key = "connectivities"
+    if neighbors_key not in (None, "neighbors"):
+        settings = adata.uns.get(neighbors_key)
+        if not (hasattr(settings, "get") and settings.get("connectivities_key")):
+            raise ValueError(
+                f"neighbors_key must be the key_added of scanpy.pp.neighbors, but uns[{neighbors_key!r}] has no "
+                f"connectivities_key. Keys of uns: {few(adata.uns)}."
+            )
+        key = settings["connectivities_key"]
+    if key not in adata.obsp:
+        raise ValueError(f"adata.obsp has no {key!r}. Run scanpy.pp.neighbors first.")
+    return adata.obsp[key]

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -12,9 +12,8 @@ import numpy as np
 from shiftsvd.extend.files import (
     Column,
     Features,
-    FeatureTypes,
     Labels,
-    Orient,
+    MatrixOptions,
     Places,
     Tree,
     column,
@@ -28,7 +27,7 @@ from shiftsvd.extend.files import (
     read_files,
     split_element,
 )
-from shiftsvd.extend.running import Notice, VarNamesName, few
+from shiftsvd.extend.running import Notice, few
 from shiftsvd.io import Opened
 from shiftsvd.scanpy import soma
 from shiftsvd.scanpy.files import frames_of, is_anndata, tenx_features
@@ -101,46 +100,40 @@ class AnnotationSource:
     """A matrix in one or several files, by the arguments of `open_matrix`."""
 
     paths: Sequence[Path]
-    stack: Orient | None = None
-    format: str | None = None
-    key: str | None = None
-    orient: Orient | None = None
-    feature_types: FeatureTypes = None
-    var_names: VarNamesName | None = None
-    measurement: str | None = None
-    obs_query: str | None = None
+    where: MatrixOptions = MatrixOptions()
     memory_limit: int | str | None = None
 
     @contextmanager
     def frame(self, path: Path, axis: Axis) -> Iterator[Frame | None]:
-        if str(path) == "-" or format_of(path, self.format) not in ("h5ad", "zarr"):
+        if self._format(path) not in ("h5ad", "zarr"):
             yield None
             return
+        where = self.where
         with opened_tree(path, self.memory_limit) as tree:
-            name = frames_of(self.key or split_element(path)[1])[(axis == "features") == (self.orient != "columns")]
+            name = frames_of(where.key or split_element(path)[1])[(axis == "features") == (where.orient != "columns")]
             has_frame = name is not None and is_anndata(tree.root) and name in tree.root
             yield (tree, tree.root[name]) if has_frame else None
 
-    def _is_soma(self, path: Path) -> bool:
-        return str(path) != "-" and format_of(path, self.format) == "soma"
+    def _format(self, path: Path) -> str | None:
+        return None if str(path) == "-" else format_of(path, self.where.format)
 
     def columns(self, path: Path, axis: Axis) -> list[str]:
-        if axis == "samples" and self._is_soma(path):
+        if axis == "samples" and self._format(path) == "soma":
             return soma.obs_columns(path, self.memory_limit)
         with self.frame(path, axis) as found:
             return [] if found is None else column_names(found[1])
 
     @property
     def logged(self) -> bool:
-        return self.key in (None, "X") and any(map(self._logged, self.paths))
+        return self.where.key in (None, "X") and any(map(self._logged, self.paths))
 
     def _logged(self, path: Path) -> bool:
         with self.frame(path, "samples") as found:
             return found is not None and "uns/log1p" in found[0].root
 
     def column(self, path: Path, axis: Axis, name: str) -> Column:
-        if axis == "samples" and self._is_soma(path):
-            return soma.obs_column(path, name, self.obs_query, self.memory_limit)
+        if axis == "samples" and self._format(path) == "soma":
+            return soma.obs_column(path, name, self.where.obs_query, self.memory_limit)
         with self.frame(path, axis) as found:
             if found is None:
                 raise ValueError(
@@ -189,9 +182,7 @@ class AnnotationSource:
     def opened(self, path: Path) -> Opened:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Notice)
-            names = "format", "key", "orient", "feature_types", "var_names", "measurement", "obs_query"
-            where = {name: getattr(self, name) for name in names}
-            return read_files([path], self.memory_limit, **where)
+            return read_files([path], self.memory_limit, **vars(replace(self.where, stack=None, join=None)))
 
     def genes(self, names: Labels) -> GeneNames | None:
         """Return the ids and symbols of the features with these names, or None if no file has them."""
@@ -202,7 +193,8 @@ class AnnotationSource:
                 continue
             blank = np.full(len(features.names), "")
             parts = (blank if part is None else part for part in (features.ids, features.symbols))
-            for name, *own in zip(*(part.tolist() for part in (features.labels(self.var_names), *parts)), strict=True):
+            labels = features.labels(self.where.var_names)
+            for name, *own in zip(*(part.tolist() for part in (labels, *parts)), strict=True):
                 for texts, text in zip(known.setdefault(name, (set(), set())), own, strict=True):
                     texts.update({text} - {""})
         found = [known.get(name, ((), ())) for name in names.tolist()]
@@ -212,22 +204,20 @@ class AnnotationSource:
         return GeneNames(ids, symbols) if np.any(ids != "") or np.any(symbols != "") else None
 
     def _features(self, path: Path) -> Features | None:
-        if str(path) == "-":
-            return None
-        kind = format_of(path, self.format)
+        kind = self._format(path)
         if kind in ("h5ad", "zarr", "10x-h5", "soma"):
             return self.opened(path).features
-        features = tenx_features(path, self.key, self.memory_limit) if kind in ("10x", "mtx") else None
+        features = tenx_features(path, self.where.key, self.memory_limit) if kind in ("10x", "mtx") else None
         if features is None:
             return None
         empty = Opened(np.empty((len(features.names), 0)), samples="columns", features=features)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Notice)
-            return of_types(path, empty, self.feature_types).features
+            return of_types(path, empty, self.where.feature_types).features
 
 
 def sample_column(source: AnnotationSource, name: str) -> Column:
-    paths = source.paths if source.stack != "columns" else source.paths[:1]  # those stacked by columns share samples
+    paths = source.paths if source.where.stack != "columns" else source.paths[:1]  # stacked by columns: same samples
     parts = [source.column(path, "samples", name) for path in paths]
     if len({"n" if part.dtype.kind in "iuf" else part.dtype.kind for part in parts}) > 1:
         parts = [part.astype(object) for part in parts]
@@ -236,7 +226,7 @@ def sample_column(source: AnnotationSource, name: str) -> Column:
 
 def feature_column(source: AnnotationSource, name: str) -> tuple[Column, Labels | None]:
     found = [_feature_column_of(source, path, name) for path in source.paths]
-    if len(found) == 1 or source.stack == "columns":
+    if len(found) == 1 or source.where.stack == "columns":
         names = [labels for _, labels in found if labels is not None]
         parts = [values for values, _ in found]
         return np.concatenate(parts), np.concatenate(names) if len(names) == len(found) else None

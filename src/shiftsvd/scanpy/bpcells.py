@@ -63,6 +63,10 @@ def _file(path: Path) -> Path:
     return path
 
 
+def damaged(what: object, rule: str) -> ValueError:
+    return ValueError(f"{what} is damaged: {rule}. Write it again.")
+
+
 class FlatArray:
     """Array of numbers in a file of its own, after a header with the type."""
 
@@ -74,8 +78,7 @@ class FlatArray:
             header = file.read(_HEADER)
             n_bytes = os.fstat(file.fileno()).st_size - _HEADER
         if header != _HEADERS[dtype]:
-            wanted = _HEADERS[dtype].decode()
-            raise ValueError(f"{path} must begin with {wanted}, got {header!r}. The file is damaged. Write it again.")
+            raise damaged(path, f"it must begin with {_HEADERS[dtype].decode()}, got {header!r}")
         if n_bytes % dtype.itemsize:
             raise ValueError(f"{path} is truncated: its last number is incomplete. Write it again.")
         self.shape = (n_bytes // dtype.itemsize,)
@@ -119,18 +122,14 @@ class PackedArray:
         for part, (array, wanted) in lengths.items():
             if array.shape != (wanted,):
                 got = " x ".join(f"{size:,}" for size in array.shape)
-                raise ValueError(
-                    f"{self.name}_{part} is damaged: it must have the length {wanted:,}, got {got}. Write it again."
-                )
+                raise damaged(f"{self.name}_{part}", f"it must have the length {wanted:,}, got {got}")
         for lo in range(0, count, _AT_ONCE):
             edges = self._edges(lo, min(lo + _AT_ONCE, count))
             steps = np.diff(edges)
             inside = edges.min() >= 0 and edges.max() <= self.data.shape[0]
             if not inside or steps.min() < 0 or steps.max() > _CHUNK or np.any(steps % _WORDS_PER_BIT):
-                raise ValueError(
-                    f"{self.name}_idx must cut the {self.data.shape[0]:,} words into chunks of at most {_CHUNK}, but "
-                    f"does not from chunk {lo:,} on. The file is damaged. Write it again."
-                )
+                rule = f"it must cut the {self.data.shape[0]:,} words into chunks of at most {_CHUNK}"
+                raise damaged(f"{self.name}_idx", f"{rule}, but does not from chunk {lo:,} on")
             most = max(most, int(steps.max()) // _WORDS_PER_BIT)
         return most
 
@@ -197,11 +196,10 @@ def read_group(path: Path, key: str | None, memory_limit: int | str | None) -> O
 
         def array(name: str, dtype: np.dtype[Any]) -> StoredArray:
             if name not in group:
-                raise ValueError(f"{path}:{key} is damaged: it has no {name!r}. Write it again.")
+                raise damaged(f"{path}:{key}", f"it has no {name!r}")
             node = tree.lazy(group[name])
             if np.dtype(node.dtype).kind != dtype.kind or len(node.shape) != 1:
-                rule = f"must be a flat array of {dtype}"
-                raise ValueError(f"{path}:{key}/{name} is damaged: it {rule}, got {node.dtype}. Write it again.")
+                raise damaged(f"{path}:{key}/{name}", f"it must be a flat array of {dtype}, got {node.dtype}")
             return node
 
         def names(name: str, size: int) -> Labels | None:
@@ -225,18 +223,16 @@ def _opened(
     if kind is None:
         raise ValueError(f"{path} has the version {version!r}, which is unknown. Write it as packed-uint-matrix-v2.")
     if order not in ("col", "row"):
-        raise ValueError(f"{path} is damaged: storage_order must be 'col' or 'row', got {order!r}. Write it again.")
+        raise damaged(path, f"storage_order must be 'col' or 'row', got {order!r}")
     first = kind[3] == "1"
     sizes = array("shape", _INTEGER)
     if sizes.shape != (2,):
-        raise ValueError(f"{path} is damaged: shape must have 2 numbers, got {sizes.shape[0]:,}. Write it again.")
+        raise damaged(path, f"shape must have 2 numbers, got {sizes.shape[0]:,}")
     m, n = map(int, sizes[0:2])
     shape = (m, n) if order == "row" else (n, m)
     indptr = array("idxptr", _INTEGER if first else _LONG)
     if indptr.shape != (shape[0] + 1,):
-        raise ValueError(
-            f"{path} is damaged: idxptr must have {shape[0] + 1:,} numbers, got {indptr.shape[0]:,}. Write it again."
-        )
+        raise damaged(path, f"idxptr must have {shape[0] + 1:,} numbers, got {indptr.shape[0]:,}")
     length = int(indptr[shape[0] : shape[0] + 1][0])
     packed = partial(_packed, path, length, array, first)
     unpacked = kind[1] is not None
@@ -247,7 +243,7 @@ def _opened(
     }
     source = csr_rows(parts, shape, path, key, memory_limit)
     if np.diff(source.indptr).max() > shape[1]:  # few bytes may declare a row that fits in no memory
-        raise ValueError(f"{path} is damaged: idxptr has more than {shape[1]:,} entries of one line. Write it again.")
+        raise damaged(path, f"idxptr has more than {shape[1]:,} entries of one line")
     rows, columns = names("row_names", m), names("col_names", n)
     # The package for R stores cells as columns and their names; that for Python stores no names, and any axis.
     which = f"{path}: using the {n:,} columns as samples, as BPCells does. To use the rows, pass "
@@ -257,13 +253,13 @@ def _opened(
 
 def _packed(path: Path, length: int, array: Array, first: bool, name: str) -> PackedArray:
     if length > np.iinfo(np.int64).max // _CHUNK:
-        raise ValueError(f"{path} is damaged: idxptr ends at {length:,}. Write it again.")
+        raise damaged(path, f"idxptr ends at {length:,}")
     data, idx = (array(f"{name}_{part}", _INTEGER) for part in _PACKED[:2])
     offsets = np.zeros(1, np.int64)
     if not first:
         stored = array(f"{name}_idx_offsets", _LONG)
         if not 1 <= stored.shape[0] <= (data.shape[0] >> _WORD_BITS) + 2:
-            raise ValueError(f"{path} is damaged: {name}_idx_offsets has {stored.shape[0]:,} numbers. Write it again.")
+            raise damaged(path, f"{name}_idx_offsets has {stored.shape[0]:,} numbers")
         offsets = np.asarray(stored[0 : stored.shape[0]]).astype(np.int64)
     starts = array("index_starts", _INTEGER) if name == "index" else None
     return PackedArray(f"{path}: {name}", length, data, idx, offsets, starts)
@@ -285,7 +281,7 @@ def _names_of_lines(folder: Path, name: str, size: int, memory_limit: int | str 
     if content[-1] != ord("\n"):
         ends = np.append(ends, len(content))
     if len(ends) != size:
-        raise ValueError(f"{folder} is damaged: {name} must have {size:,} lines, got {len(ends):,}. Write it again.")
+        raise damaged(folder, f"{name} must have {size:,} lines, got {len(ends):,}")
     longest = int(np.diff(ends, prepend=-1).max()) - 1
     if longest > _LONGEST_NAME:
         raise ValueError(f"{path} has a name of {longest:,} bytes. Shorten it to at most {_LONGEST_NAME:,}.")
@@ -359,8 +355,7 @@ class ValueWriter:
         if counts is not None:
             self.counts.write(counts)
         else:
-            floats = self.floats or self._begin_floats(values.dtype)
-            floats.write(values)
+            (self.floats or self._begin_floats(values.dtype)).write(values)
         self.length += len(values)
 
     def finish(self) -> None:
@@ -373,9 +368,7 @@ class ValueWriter:
         self.counts.finish()
         for part in (self.counts.data, self.counts.idx, self.counts.offsets):
             part.file.close()
-        packed = _packed(
-            self.folder, self.length, lambda name, dtype: FlatArray(self.folder / name, dtype), False, "val"
-        )
+        packed = _packed(self.folder, self.length, lambda name, kind: FlatArray(self.folder / name, kind), False, "val")
         for lo in range(0, self.length, _AT_ONCE):
             self.floats.write(packed[lo : min(lo + _AT_ONCE, self.length)])
         for name in _PACKED:

@@ -85,16 +85,10 @@ def with_clip(
     if not scaled:
         raise Refused(setting, " clips scaled values. Add ", Setting("scale", True), ".")
     if regressed:
-        raise Refused(
-            setting,
-            " cannot follow a regression, whose residuals are not sparse. Remove it, or ",
-            *(Setting("covariates"), " and ", Setting("groups"), "."),
-        )
+        rule = " cannot follow a regression, whose residuals are not sparse. Remove it, or "
+        raise Refused(setting, rule, Setting("covariates"), " and ", Setting("groups"), ".")
     if others := [str(each) for each in how if not each.keeps_zeros]:
-        raise Refused(
-            setting,
-            f" requires that zeros stay 0, but {others[0]} changes them. Remove one.",
-        )
+        raise Refused(setting, f" requires that zeros stay 0, but {others[0]} changes them. Remove one.")
     return (*how, clip)
 
 

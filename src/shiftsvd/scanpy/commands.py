@@ -1,8 +1,8 @@
-"""Single cells in `fit` and `transform`: columns of obs and var, and highly variable features."""
+"""Single cells in `fit` and `transform`: columns of obs and var, highly variable features, fit.h5ad."""
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,20 +11,36 @@ from typing import Any, Final
 import click
 import numpy as np
 
-from shiftsvd import Covariates, Operator
+from shiftsvd import PCA, Covariates, Operator
 from shiftsvd.extend.commands import (
+    Block,
     Hooks,
     Run,
     Settings,
     Table,
     Write,
     need_folder,
+    of_gaps,
     option_of,
     refuse_with_device,
     texts_for,
     worded,
 )
-from shiftsvd.extend.files import Column, Labels, Names, Places, format_of, left_beside, several, some_columns
+from shiftsvd.extend.files import (
+    Column,
+    Labels,
+    MatrixOptions,
+    Names,
+    Places,
+    creating,
+    format_of,
+    left_beside,
+    mark,
+    optional,
+    several,
+    some_columns,
+    write_frame,
+)
 from shiftsvd.extend.fits import BatchPCA, Design, Observed, absent_limit, planned, within
 from shiftsvd.extend.operators import Panel
 from shiftsvd.extend.running import Refused, Setting, few, notice, passes_so_far, plural
@@ -33,9 +49,8 @@ from shiftsvd.scanpy.annotations import AnnotationSource, Disagreement, feature_
 from shiftsvd.scanpy.clipping import clipped_shares, with_clip
 from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.gene_names import Genes, matched
-from shiftsvd.scanpy.outputs import anndata_writer
 from shiftsvd.scanpy.ranking import Batches, HighlyVariable, Ranking, bytes_of_ranking, rank
-from shiftsvd.scanpy.stored import booleans, with_selection
+from shiftsvd.scanpy.stored import Keys, booleans, loadings_of, uns_entries, with_selection
 from shiftsvd.transforms import Transform
 
 DEFAULT_MASK: Final = "highly_variable"  # the default mask, as in scanpy
@@ -69,8 +84,7 @@ class CellHooks(Hooks):
     def annotations(self) -> AnnotationSource:
         """The files, as opened for the matrix, in which columns of obs and var are read."""
         settings = self.settings
-        where = {name: value for name, value in settings.where.items() if name != "join"}
-        return AnnotationSource(settings.paths, **where, memory_limit=settings.memory)
+        return AnnotationSource(settings.paths, MatrixOptions(**settings.where), settings.memory)
 
     @cached_property
     def of_cells(self) -> bool:
@@ -278,9 +292,34 @@ class CellHooks(Hooks):
         self, run: Run, table: Table, paths: Mapping[str, Path], outputs: Any
     ) -> Iterable[AbstractContextManager[Write]]:
         if "anndata" in paths:
-            mask, ranked = (self.mask, None) if self.ranking is None else (DEFAULT_MASK, self.ranking.columns)
-            path = outputs.part(paths["anndata"])
-            yield anndata_writer(path, table, run.pca, run.names, self.annotations, mask, ranked)
+            yield self._anndata(outputs.part(paths["anndata"]), run, table)
+
+    @contextmanager
+    def _anndata(self, path: Path, run: Run, table: Table) -> Iterator[Write]:
+        mask, ranked = (self.mask, None) if self.ranking is None else (DEFAULT_MASK, self.ranking.columns)
+        pca, names, source, keys = run.pca, run.names, self.annotations, Keys()
+        n_features = int(pca.n_features_in_)
+        kept = kept_of(getattr(pca, "preprocess_", ()), n_features)
+        variances = {"variance": pca.explained_variance_, "variance_ratio": pca.explained_variance_ratio_}
+        with creating(path, None) as store:
+            root = mark(store.root, "anndata", "0.1.0")
+            genes = write_frame(store, "var", names.features, n_features)
+            write_frame(store, "obs", names.samples, table.n_rows)
+            source.copy_columns(root["obs"], "samples")
+            source.copy_columns(root["var"], "features", getattr(pca, "genes_", None), ranked)
+            varm, computed_on = loadings_of(pca, n_features, kept, keys), source.where.key or "adata.X"
+            varm[keys.varm] = varm[keys.varm].astype(table.dtype)
+            uns = uns_entries(pca, keys.uns, _params(pca, mask), variances, np.array(genes, object), computed_on)
+            for name, group in {"varm": varm, "uns": uns, "layers": {}, "obsm": {}, "obsp": {}, "varp": {}}.items():
+                _store(root, name, group)
+            shape = table.n_rows, len(table.columns)
+            scores = mark(root["obsm"].create_dataset(keys.obsm, shape, table.dtype), "array", "0.2.0")
+
+            def write(first: int, block: Block) -> None:
+                scores[first : first + len(block)] = block
+                store.check()
+
+            yield write
 
     def write(self, run: Run, paths: Mapping[str, Path], outputs: Any) -> None:
         if "features" in paths and self.ranking is not None:
@@ -382,3 +421,30 @@ def _texts(values: Any) -> list[str]:
     if values.dtype == bool:
         return ["true" if value else "false" for value in values]
     return ["" if value != value else repr(value) for value in values.tolist()]
+
+
+# ---- fit.h5ad
+
+
+def _params(pca: PCA, mask: str | None) -> dict[str, Any]:
+    info = pca.info_
+    params = {"zero_center": pca.shift is not None, "n_comps": pca.n_components_, "scale": str(pca.scale)}
+    params |= {"svd_solver": info.solver, "mask_var": mask, "use_highly_variable": mask == "highly_variable"}
+    if info.completed is not None:  # variance ratios refer to the completed matrix
+        params |= {"variance_of": of_gaps(pca)["variance_of"], "heldout_r2": info.heldout_r2}
+    if shares := clipped_shares(getattr(pca, "preprocess_", ())):
+        params |= {"scale": "std", **shares}
+    return {name: value for name, value in params.items() if value is not None}
+
+
+def _store(parent: Any, name: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        group = mark(parent.create_group(name), "dict", "0.1.0")
+        for key, part in value.items():
+            _store(group, key, part)
+        return group
+    is_array = isinstance(value, np.ndarray)
+    is_text = isinstance(value, str) or (is_array and value.dtype == object)
+    kind = ("string-array" if is_text else "array") if is_array else "string" if is_text else "numeric-scalar"
+    dtype = optional("h5py", "hdf5").string_dtype() if is_text else None
+    return mark(parent.create_dataset(name, data=value, dtype=dtype), kind, "0.2.0")

@@ -29,10 +29,9 @@ from shiftsvd.extend.files import (
     unsaid,
 )
 from shiftsvd.extend.running import Refused, Setting
-from shiftsvd.scanpy.gene_names import names_of_var
+from shiftsvd.scanpy.gene_names import features_of_var
 
 GENES: Final = "Gene Expression"  # 10x's feature type of genes
-TYPES = "feature_types"  # the column of var with the feature type
 # Data frames with the names of the rows and the columns of each element.
 _FRAMES = {
     "X": ("obs", "var"),
@@ -75,11 +74,8 @@ def _features_of_var(tree: Tree, frame: str | None, names: Labels | None) -> Fea
     node = None if frame is None or frame not in tree.root else tree.root[frame]
     if node is None or names is None:
         return None
-    known, read = column_names(node), partial(column, tree, node, length=len(names))
-    ids, symbols = names_of_var(names, known, read)
-    types = labels(tree.path, map(str, read(TYPES)), tree.memory_limit) if TYPES in known else None
-    every = ids is None and symbols is None and types is None
-    return None if every else Features(names, ids, types, symbols=symbols)
+    read = partial(column, tree, node, length=len(names))
+    return features_of_var(tree.path, names, column_names(node), read, tree.memory_limit)
 
 
 def _names(tree: Tree, frame: str | None, length: int) -> Labels | None:
@@ -87,10 +83,8 @@ def _names(tree: Tree, frame: str | None, length: int) -> Labels | None:
         return None
     node = tree.root[frame]
     if is_array(node):  # layout of AnnData before 0.7
-        field = next(
-            name for name in ("index", "_index", *(node.dtype.names or ())) if name in (node.dtype.names or ())
-        )
-        return tree.texts(Field(node, field), length)
+        fields = node.dtype.names or ()
+        return tree.texts(Field(node, next(name for name in ("index", "_index", *fields) if name in fields)), length)
     index = attribute(node, "_index") or "_index"
     return tree.texts(node[index], length) if index in node else None
 
@@ -199,10 +193,8 @@ def read_tenx_h5(path: Path, key: str | None, memory_limit: int | str | None) ->
     with opened_tree(path, memory_limit) as tree:
         found = genomes(tree.root)
         if key is None and len(found) != 1:
-            got = ", ".join(found) or "none"
-            raise Refused(
-                f"{path} must have one 10x matrix, got {got}. To choose one, pass its name as ", Setting("key"), "."
-            )
+            few = f"{path} must have one 10x matrix, got {', '.join(found) or 'none'}. To choose one, pass its name as "
+            raise Refused(few, Setting("key"), ".")
         group = tree.find((key or found[0]).strip("/"))
         if not _is_genome(group):
             raise ValueError(f"{path} has no 10x matrix {key!r}. Its matrices: {', '.join(found) or 'none'}.")

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from shiftsvd.extend.files import Labels, Places
+from shiftsvd.extend.files import Features, Labels, Places, labels
 from shiftsvd.extend.running import Refused, Setting, few, plural
 
 # Columns of var with ids and with symbols, in order of preference; scanpy writes the first ones.
@@ -16,6 +17,7 @@ SYMBOLS: Final = (
     *("gene_symbols", "gene_symbol", "feature_name", "gene_name", "gene_names", "symbol", "symbols"),
     *("gene_short_name", "hgnc_symbol"),
 )
+TYPES: Final = "feature_types"  # the column of var with the feature type
 # A version is removed from ids of Ensembl only: ".12" belongs to symbols such as AC000123.12.
 _VERSIONED: Final = re.compile(r"(ENS[A-Z]*\d{5,})\.\d+(_PAR_Y)?")
 _AMBIGUOUS: Final = -2
@@ -46,6 +48,15 @@ def names_of_var(
     return np.where(
         differs | [_VERSIONED.match(f"{name}.0") is not None for name in names.tolist()], names, ""
     ), symbols
+
+
+def features_of_var(
+    path: Path, names: Labels, columns: Sequence[str], read: Callable[[str], Any], memory_limit: int | str | None
+) -> Features | None:
+    ids, symbols = names_of_var(names, columns, read)
+    types = labels(path, map(str, read(TYPES)), memory_limit) if TYPES in columns else None
+    unknown = ids is None and symbols is None and types is None
+    return None if unknown else Features(names, ids, types, symbols=symbols)
 
 
 def _first_column(columns: Sequence[str], known: Sequence[str], read: Callable[[str], Any]) -> Labels | None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from shiftsvd import Operator, as_operator
-from shiftsvd.extend.files import listed
+from shiftsvd.extend.files import MatrixOptions, listed
 from shiftsvd.extend.operators import Vector
 from shiftsvd.extend.running import Resources, few, threads
 from shiftsvd.extend.transforms import Preprocess, as_transforms
@@ -166,7 +166,7 @@ def _open_data(data: Any, layer: str | None, batch: Any, resources: Resources) -
     if isinstance(data, str | Path):
         key = None if layer is None else f"layers/{layer}"
         A, names = open_matrix(data, key=key, **vars(resources))
-        source = AnnotationSource(listed(data), key=key, memory_limit=resources.memory_limit)
+        source = AnnotationSource(listed(data), MatrixOptions(key=key), resources.memory_limit)
         return A, names.features, sample_column(source, batch) if isinstance(batch, str) else batch, 1.0
     if layer is not None or isinstance(batch, str):
         raise ValueError(f"layer and a column name as batch require AnnData or a file, got {type(data).__name__}")

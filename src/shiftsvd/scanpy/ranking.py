@@ -290,7 +290,8 @@ def _dispersions(moments: Panel, criterion: HighlyVariable, of_batch: bool) -> C
             means = np.log1p(means)
             centre, spread = _mean_and_deviation(_equal_bins(means, criterion.n_bins), dispersions)
         else:
-            centre, spread = _median_and_mad(_percentile_bins(means), dispersions)
+            edges = np.unique(np.percentile(means, PERCENTILES))
+            centre, spread = _median_and_mad(np.searchsorted(edges, means, side="left"), dispersions)
         found = (dispersions - centre) / spread
     if criterion.n_top is None:
         chosen = criterion.cutoffs.inside(means, np.nan_to_num(found))
@@ -310,18 +311,12 @@ def _at_least_nth(values: Vector, n_top: int) -> Vector:
 
 def _equal_bins(means: Vector, n_bins: int) -> Vector:
     least, most = float(means.min()), float(means.max())
+    lower = (most - least) * 0.001  # of the first edge; equal means get a range of their own
     if least == most:
         least, most = least - 0.001 * (abs(least) or 1), most + 0.001 * (abs(most) or 1)
-        edges = np.linspace(least, most, n_bins + 1)
-    else:
-        edges = np.linspace(least, most, n_bins + 1)
-        edges[0] -= (most - least) * 0.001
+    edges = np.linspace(least, most, n_bins + 1)
+    edges[0] -= lower
     return np.searchsorted(edges, means, side="left") - 1
-
-
-def _percentile_bins(means: Vector) -> Vector:
-    edges = np.unique(np.percentile(means, PERCENTILES))
-    return np.searchsorted(edges, means, side="left")
 
 
 def _mean_and_deviation(bins: Vector, values: Vector) -> tuple[Vector, Vector]:
@@ -347,9 +342,8 @@ def _median_and_mad(bins: Vector, values: Vector) -> tuple[Vector, Vector]:
 
 # Sort genes by the number of batches that select them, then by mean dispersion, then by name (`order`), as in scanpy.
 def _combine_batches(each: list[Columns], criterion: HighlyVariable, order: Vector) -> Columns:
-    combined: Columns = {}
-    for name in ("means", "dispersions", "dispersions_norm"):
-        combined[name] = _mean_without_nan(np.array([columns[name] for columns in each]))
+    names = "means", "dispersions", "dispersions_norm"
+    combined = {name: _mean_without_nan(np.array([columns[name] for columns in each])) for name in names}
     n_batches = np.sum([columns["highly_variable"] for columns in each], axis=0)
     if criterion.n_top is None:
         combined["dispersions_norm"] = np.nan_to_num(combined["dispersions_norm"], posinf=np.inf, neginf=-np.inf)

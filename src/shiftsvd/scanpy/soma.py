@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -22,15 +23,14 @@ from shiftsvd.extend.files import (
     reading,
     row_edges,
 )
-from shiftsvd.extend.files import Features as FeatureNames
 from shiftsvd.extend.running import Refused, Setting, few, is_address, limit_of, told
-from shiftsvd.scanpy.gene_names import names_of_var
+from shiftsvd.scanpy.gene_names import features_of_var
 
 USUAL: Final = "RNA"  # name of the measurement of genes
 _LAYER: Final = "data"
-_TYPES: Final = "feature_types"
 _JOINED: Final = "soma_joinid"
 _INDEX: Final = {"obs": ("obs_id", "cell_id", "barcode"), "var": ("var_id", "feature_id", "gene_id")}
+Identifiers = np.ndarray[Any, np.dtype[np.int64]]
 _BUFFER, _LEAST, _SHARE = 2**26, 2**20, 32  # bytes of a buffer of TileDB: default, minimum, share of the memory limit
 _GROUP: Final = ("__group", "__tiledb_group.tdb")
 
@@ -60,16 +60,13 @@ def read(
         where = _selected(path, experiment, key, measurement, obs_query)
         cells, samples = _cells(path, experiment, obs_query, memory_limit)
         frame = _Frame(path, experiment.ms[where.measurement].var, None)
-        genes = frame.joined
         names = frame.names("var", memory_limit)
         array = experiment.ms[where.measurement].X[where.layer]
+        sparse = isinstance(array, optional("tiledbsoma", "soma").SparseNDArray)
         files = "" if is_address(_uri(path)) else fingerprint_of(path)
-        source = SomaRows(path, where, _dtype(path, array), cells, genes, _is_sparse(array), memory_limit, files)
+        source = SomaRows(path, where, _dtype(path, array), cells, frame.joined, sparse, memory_limit, files)
         plausible_shape(source.name, source.shape, memory_limit)
-        ids, symbols = names_of_var(names, frame.columns, frame.read)
-        types = labels(path, map(str, frame.read(_TYPES)), memory_limit) if _TYPES in frame.columns else None
-        unknown = ids is None and symbols is None and types is None
-        features = None if unknown else FeatureNames(names, ids, types, symbols=symbols)
+        features = features_of_var(path, names, frame.columns, frame.read, memory_limit)
         return Opened(source, samples, names if features is None else features.labels(), features=features)
 
 
@@ -123,22 +120,16 @@ def _selected(path: Path, experiment: Any, key: str | None, measurement: str | N
     there = list(experiment.ms)
     chosen = measurement or (there[0] if len(there) == 1 else USUAL)
     if chosen not in there:
-        raise Refused(
-            f"{path} has no measurement {chosen!r}. Choose one of {few(map(repr, there))} by ",
-            Setting("measurement"),
-            ".",
-        )
+        have = f"{path} has no measurement {chosen!r}. Choose one of {few(map(repr, there))} by "
+        raise Refused(have, Setting("measurement"), ".")
     layers = list(experiment.ms[chosen].X) if "X" in experiment.ms[chosen] else []
     if not layers:
-        raise Refused(
-            f"{path} has no matrix in {chosen!r}. Choose another measurement by ", Setting("measurement"), "."
-        )
+        have = f"{path} has no matrix in {chosen!r}. Choose another measurement by "
+        raise Refused(have, Setting("measurement"), ".")
     layer = (key or _LAYER).strip("/").removeprefix("X/")
     if layer not in layers:
-        raise Refused(
-            f"{path} has no layer {layer!r} in X of {chosen!r}. Choose one of {few(map(repr, layers))} by ",
-            *(Setting("key"), "."),
-        )
+        have = f"{path} has no layer {layer!r} in X of {chosen!r}. Choose one of {few(map(repr, layers))} by "
+        raise Refused(have, Setting("key"), ".")
     uri = experiment.ms[chosen].X[layer].uri
     return Selection(uri, chosen, layer, query, experiment.tiledb_timestamp_ms)
 
@@ -184,20 +175,13 @@ class _Frame:
         if name not in self.columns:
             raise ValueError(f"{self.path} has no column {name!r} in obs. Its columns: {few(self.columns, 20)}.")
         column = self._values(name).column(name)
-        return np.asarray(column.to_pandas().astype(object) if _is_dictionary(column) else column.to_pandas())
+        dictionary = optional("pyarrow", "soma").types.is_dictionary(column.type)
+        return np.asarray(column.to_pandas().astype(object) if dictionary else column.to_pandas())
 
     def names(self, frame: str, memory_limit: int | str | None) -> Labels:
         found = next((name for name in _INDEX[frame] if name in self.columns), None)
         texts = self.joined if found is None else self.read(found)
         return labels(self.path, map(str, texts.tolist()), memory_limit)
-
-
-def _is_dictionary(column: Any) -> bool:
-    return bool(optional("pyarrow", "soma").types.is_dictionary(column.type))
-
-
-def _is_sparse(array: Any) -> bool:
-    return isinstance(array, optional("tiledbsoma", "soma").SparseNDArray)
 
 
 def _dtype(path: Path, array: Any) -> np.dtype[Any]:
@@ -208,41 +192,38 @@ def _dtype(path: Path, array: Any) -> np.dtype[Any]:
     return dtype
 
 
+@dataclass(eq=False)
 class SomaRows(RowSource):
     """Cells of a layer of X; places of cells and genes follow soma_joinid."""
 
-    def __init__(
-        self,
-        path: Path,
-        where: Selection,
-        dtype: np.dtype[Any],
-        cells: np.ndarray[Any, np.dtype[np.int64]],
-        genes: np.ndarray[Any, np.dtype[np.int64]],
-        sparse: bool,
-        memory_limit: int | str | None,
-        files: str = "",
-    ) -> None:
-        self._path, self.where, self.dtype, self.cells, self.genes = path, where, dtype, cells, genes
-        self.sparse, self._memory_limit, self._files = sparse, memory_limit, files
-        self.shape = len(cells), len(genes)
-        self.copies = 5 if sparse else 2  # sparse: the coordinates, their places, and the block
-        self.name = f"{path}:ms/{where.measurement}/X/{where.layer}"
+    path: Path
+    where: Selection
+    dtype: np.dtype[Any]
+    cells: Identifiers
+    genes: Identifiers
+    sparse: bool
+    memory_limit: int | str | None
+    files: str = ""
 
-    def __reduce__(self) -> Any:
-        given = self._path, self.where, self.dtype, self.cells, self.genes, self.sparse, self._memory_limit
-        return SomaRows, (*given, self._files)
+    def __post_init__(self) -> None:
+        self.shape = len(self.cells), len(self.genes)
+        self.copies = 5 if self.sparse else 2  # sparse: the coordinates, their places, and the block
+        self.name = f"{self.path}:ms/{self.where.measurement}/X/{self.where.layer}"
+
+    def __reduce__(self) -> Any:  # without the open array
+        return SomaRows, tuple(getattr(self, each.name) for each in fields(self))
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
         # An address has no list of its objects: the number of entries of each cell stands for them.
         chosen = told((self.where._replace(timestamp=0), self.cells, self.genes))
-        return f"{self._files or self._path}:{chosen}:{told(self._counts) if self.sparse and not self._files else ''}"
+        return f"{self.files or self.path}:{chosen}:{told(self._counts) if self.sparse and not self.files else ''}"
 
     @cached_property
     def _array(self) -> Any:
         soma = optional("tiledbsoma", "soma")
         with _soma_errors(self.name):
-            context = _context(_buffer(self._memory_limit))
+            context = _context(_buffer(self.memory_limit))
             return soma.open(self.where.uri, context=context, tiledb_timestamp=self.where.timestamp)
 
     @cached_property
@@ -270,7 +251,7 @@ class SomaRows(RowSource):
         return [0, *np.unique(cuts[(cuts > 0) & (cuts < self.shape[0])]).tolist(), self.shape[0]]
 
     def decoding_bytes(self, readers: int) -> int:
-        return readers * 3 * _buffer(self._memory_limit)
+        return readers * 3 * _buffer(self.memory_limit)
 
     def read(self, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
         with _soma_errors(self.name):

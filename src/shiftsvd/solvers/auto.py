@@ -8,7 +8,7 @@ import numpy as np
 
 from shiftsvd.algebra.generic import gram_seconds
 from shiftsvd.backends import as_operator, centered
-from shiftsvd.backends.columns import some_rows
+from shiftsvd.backends.entries import some_rows
 from shiftsvd.errors import plural, refuse
 from shiftsvd.events import without_progress
 from shiftsvd.kernels import threads

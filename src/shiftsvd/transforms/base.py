@@ -9,7 +9,7 @@ import numpy as np
 
 from shiftsvd.algebra import generic
 from shiftsvd.backends import as_operator
-from shiftsvd.backends.columns import Places, some_columns
+from shiftsvd.backends.entries import Places, some_columns
 from shiftsvd.errors import Refused, Setting, plural, refuse
 from shiftsvd.names import TOL
 from shiftsvd.numerics.digests import told

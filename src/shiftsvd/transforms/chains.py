@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Final, Literal, Union, get_args, get_origin
 import numpy as np
 
 from shiftsvd.backends import as_operator
-from shiftsvd.backends.columns import Places, some_columns
-from shiftsvd.backends.entries import bytes_kept
+from shiftsvd.backends.entries import Places, bytes_kept, some_columns
 from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.names import TOL
 from shiftsvd.numerics.entrywise import Quantities

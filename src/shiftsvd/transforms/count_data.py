@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from shiftsvd.backends.columns import some_rows
 from shiftsvd.backends.dense import DenseRows
-from shiftsvd.backends.entries import entries
+from shiftsvd.backends.entries import entries, some_rows
 from shiftsvd.backends.files import DiskRows, Reread, rows_operator
 from shiftsvd.backends.source import rows_of
 from shiftsvd.backends.sparse import SparseRows

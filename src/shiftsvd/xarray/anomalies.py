@@ -250,13 +250,8 @@ def _as_numbers(values: Labels, name: str) -> npt.NDArray[np.float64]:
         days = cftime.date2num(values, f"days since {_EPOCH}", calendar=values[0].calendar)
         return np.asarray(days, np.float64)
     if values.dtype.kind not in "fiub":
-        raise Refused(
-            *(
-                Setting("covariates"),
-                f" must be numbers or times, but {name!r} has dtype {values.dtype}. Pass labels as ",
-            ),
-            *(Setting("groups"), "."),
-        )
+        rule = f" must be numbers or times, but {name!r} has dtype {values.dtype}. Pass labels as "
+        raise Refused(Setting("covariates"), rule, Setting("groups"), ".")
     return values.astype(np.float64)
 
 

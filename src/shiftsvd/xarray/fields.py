@@ -314,14 +314,10 @@ def ordered_as(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[st
 
 def matching_places(like: "DataArray", da: "DataArray", dim: Hashable) -> Places | None:
     # -1: absent or duplicate. None: the labels are equal, or one of the two has none.
-    labels, own = (labels_of(each, dim) for each in (like, da))
+    labels, own = (each.indexes.get(dim) for each in (like, da))
     if labels is None or own is None or labels.equals(own):
         return None
     return np.asarray(own.get_indexer(labels)) if own.is_unique else np.full(len(labels), -1)
-
-
-def labels_of(da: "DataArray", dim: Hashable) -> "Index | None":
-    return da.indexes.get(dim) if dim in da.coords else None
 
 
 # --- arrays ---------------------------------------------------------------------------------------------------------
@@ -381,12 +377,7 @@ def with_absent_cells(values: Panel, present: Mask | Places, n_cells: int | None
 
 
 def labelled(
-    values: Vector,
-    da: "DataArray",
-    dims: Dims,
-    mode: "DataArray | None" = None,
-    name: str | None = None,
-    attrs: Attrs | None = None,
+    values: Vector, da: "DataArray", dims: Dims, mode: "DataArray | None" = None, attrs: Attrs | None = None
 ) -> "DataArray":
     # With the coordinates of `da` on these dimensions; `mode` is the coordinate of an additional first dimension.
     from xarray import DataArray
@@ -397,7 +388,7 @@ def labelled(
     sizes = [da.sizes[dim] for dim in dims]
     if mode is not None:
         belong, dims, sizes = belong.assign_coords({mode.name: mode}), (mode.name, *dims), [len(mode), *sizes]
-    return DataArray(values.reshape(sizes), belong.coords, dims, name, attrs)
+    return DataArray(values.reshape(sizes), belong.coords, dims, attrs=attrs)
 
 
 def attrs_of(da: "DataArray", *names: str) -> Attrs:
@@ -419,7 +410,7 @@ def on_grid(known: "DataArray", da: "DataArray", space: Dims, what: str = "da") 
     for dim in space:
         if dim not in da.dims:
             raise ValueError(f"{what} must have the dimension {dim} with {known.sizes[dim]:,} cells, got {da.dims}")
-        labels, own = (labels_of(each, dim) for each in (known, da))
+        labels, own = (each.indexes.get(dim) for each in (known, da))
         if da.sizes[dim] != known.sizes[dim]:
             raise ValueError(f"{what} must have {known.sizes[dim]:,} cells along {dim}, got {da.sizes[dim]:,}")
         if labels is None or own is None or labels.equals(own):

@@ -19,8 +19,7 @@ from shiftsvd.xarray.anomalies import (
 )
 from shiftsvd.xarray.datasets import Dataset, checked_fit, names_of, side, suffixed, with_modes
 from shiftsvd.xarray.fields import Dims, Mask, Panel, Vector
-from shiftsvd.xarray.time_series import AnalyticSignal
-from shiftsvd.xarray.travelling import check_no_empty_steps, check_steps
+from shiftsvd.xarray.travelling import AnalyticSignal, check_no_empty_steps, check_steps
 
 
 def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -> Any:
@@ -92,7 +91,7 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
         of_values = eofs.attrs.get("missing") == "em" and "standard_deviation" in eofs
         scores = _scores_with_gaps(X, eofs, V) if of_values else _scores_by_product(X, eofs, V, unknown)
     like = da.isel({over[0]: slice(0, len(scores))}) if lagged else da
-    return fields.labelled(scores.T, like, over, components.mode, "scores", dict(eofs.scores.attrs))
+    return fields.labelled(scores.T, like, over, components.mode, dict(eofs.scores.attrs)).rename("scores")
 
 
 def _project_several(eofs: xarray.Dataset, names: list[str], data: Any, groups: Any, covariates: Any) -> DataArray:

@@ -219,7 +219,8 @@ class Chunks:
             here = self._stacked([panel[:, lo:hi] for panel in panels], width, dtype)
             operands = (None, sides, weights, here) if given else (here, sides, weights, None)
             if kept:
-                part = self._rows(operands, width, dtype)
+                part = self.card.empty((self.shape[0], width), dtype)
+                self._launch(operands, part, width, dtype, self.chunks, None)
             else:
                 part = self._sums(partial(self._launch, operands, None, width, dtype), (height, width), dtype)
             product[:, lo:hi] = part[:, : hi - lo]
@@ -233,11 +234,6 @@ class Chunks:
             stacked[lo:hi, : width_of(panel)] = panel
             lo = hi
         return stacked
-
-    def _rows(self, operands: tuple[Any, ...], width: int, dtype: np.dtype[Any]) -> Any:
-        found = self.card.empty((self.shape[0], width), dtype)
-        self._launch(operands, found, width, dtype, self.chunks, None)
-        return found
 
     def _sums(self, launch: Callable[[int, Any], None], shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
         count = shape[0] * shape[1]

@@ -349,7 +349,8 @@ class DeviceCSR(DeviceBlocks):
     def _column_counts(self) -> Vector:
         def counted() -> Vector:
             if self._chunks is not None:
-                return self._powers_of_columns(self._chunks)(self._ones(self.shape[0]), None, 0)[:, 0]
+                ones = self.arrays.up(np.ones((self.shape[0], 1)))
+                return self._powers_of_columns(self._chunks)(ones, None, 0)[:, 0]
             return np.asarray(sum(map(self.arrays.counts, self._columns_there)))
 
         return self.remembered("column_counts", counted)
@@ -527,7 +528,7 @@ class DeviceCSR(DeviceBlocks):
     @range_errors_ignored
     def _moments_of(self, powers: Powers, n: int, weights: Vector | None) -> Moments:
         parts = None if weights is None else weight_parts(np.asarray(weights, np.float64))
-        by = self._ones(n) if weights is None else self.arrays.up(np.asarray(weights, np.float64)[:, None])
+        by = self.arrays.up(np.ones((n, 1)) if weights is None else np.asarray(weights, np.float64)[:, None])
         stored = powers(by if parts is None else self.arrays.up(parts), None, 0)
         count = np.where(stored.sum(axis=1) > 0, stored.sum(axis=1), 1)
         mean = powers(by, None, 1)[:, 0] / count
@@ -553,11 +554,6 @@ class DeviceCSR(DeviceBlocks):
             return self.arrays.down(chunks.powers(by, None if centres is None else self.arrays.up(centres), power))
 
         return summed
-
-    def _ones(self, n: int) -> Any:
-        ones = self.arrays.empty((n, 1), np.dtype(np.float64))
-        ones[:, :] = 1
-        return ones
 
     @range_errors_ignored
     def _column_squares(self, weights: Vector | None) -> Vector:
