@@ -1,5 +1,7 @@
 """Spectral embedding and diffusion maps: eigenvalues, vectors and their bounds beside dense ones."""
 
+import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import shiftsvd as ss
 from shiftsvd.backends.affinity import affinity_of_edges
-from shiftsvd.solvers import constants
+from shiftsvd.solvers import constants, filtered
 
 ROUNDING = 4e-15  # of the eigenvalues of LAPACK
 
@@ -300,6 +302,7 @@ def test_trivial_vectors_may_be_all_components() -> None:
     assert np.count_nonzero(model.embedding_) == 5
 
 
+@pytest.mark.filterwarnings("ignore:The gap after the last component is small")
 @pytest.mark.parametrize("most", [1, 5, 20, 200])
 def test_few_products_give_all_components_unconverged(most: int) -> None:
     W = np.diag(np.ones(1999), 1)
@@ -432,3 +435,38 @@ def test_graded_eigenvalues_keep_their_digits() -> None:
     model = ss.SpectralEmbedding(15, affinity="precomputed", random_state=0).fit(W[order][:, order])
     assert np.allclose(model.eigenvalues_[[0, 1, 3]], exact, rtol=1e-13, atol=0)
     assert np.all(model.eigenvalue_errors_[[0, 1, 3]] >= np.abs(model.eigenvalues_[[0, 1, 3]] - exact) - 1e-15 * exact)
+
+
+def _foretold(model: Any, W: Any) -> list[int]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(W)
+    found = (
+        re.search(r"at least about ([\d,]+) products .*, more than max_prod", str(each.message)) for each in caught
+    )
+    return [int(each[1].replace(",", "")) for each in found if each]
+
+
+@pytest.mark.parametrize("k", [1, 5, 10])
+def test_more_products_than_allowed_are_foretold(k: int) -> None:
+    n, steps = 8000, []
+    W = csr_array((np.ones(n - 1), (np.arange(n - 1), np.arange(1, n))), shape=(n, n))
+    model = ss.SpectralEmbedding(k, affinity="precomputed", tol=1e-3, max_products=1000, random_state=0)
+    told = _foretold(model, W + W.T)
+    assert not model.converged_
+    with ss.events.listening(steps.append):
+        assert not _foretold(model.set_params(max_products=None), W + W.T)
+    assert model.converged_
+    assert model.n_products_ / 3 < told[-1] < 2 * model.n_products_
+    assert abs(steps[-1].done - model.n_products_) <= 1
+
+
+def test_long_runs_are_foretold(monkeypatch: pytest.MonkeyPatch) -> None:
+    W = csr_array((np.ones(1999), (np.arange(1999), np.arange(1, 2000))), shape=(2000, 2000))
+    model = ss.SpectralEmbedding(5, affinity="precomputed", random_state=0)
+    model.fit(W + W.T)  # warnings are errors
+    monkeypatch.setattr(filtered, "LONG", 1e7)
+    with pytest.warns(
+        UserWarning, match=r"at least about [\d,]+ products with W are expected. Vectors converge faster"
+    ):
+        model.fit(W + W.T)

@@ -58,6 +58,11 @@ class Affinity(Operator):
         stored = A.stored if self.largest is None else 2 * (A.stored + self.largest.costs.stored)
         return Costs.of(self, eps=A.eps, stored=stored, n_threads=A.n_threads)
 
+    @property
+    def reads(self) -> int:
+        """Passes over stored matrices of a product."""
+        return 1 if self.largest is None else 4
+
     @cached_property
     def trivial(self) -> csr_array:
         """U, of shape (n, components)."""

@@ -7,12 +7,17 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.backends.affinity import Affinity
+from shiftsvd.errors import Setting
+from shiftsvd.events import passes_so_far, set_expected_passes
 from shiftsvd.numerics.bounds import combined_sines, residual_rounding
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Derived, Panel
+from shiftsvd.runs.messages import notice, warn
+from shiftsvd.solvers.constants import EPS
 from shiftsvd.solvers.hermitian import Eigenpairs, VectorLanczos, errors_of_pairs
 
 BLOCK = 8
+N_COMPONENTS = Setting("n_components")
 LOWEST = -1.1  # below all eigenvalues
 
 
@@ -87,6 +92,11 @@ MOST_DEGREE = 100
 # Vectors converge to this part of the tolerance, and to LOOSEST at least: the read combines them, which adds a part of
 # the order of the square of their errors, up to a tenth of errors of LOOSEST.
 SHARE, LOOSEST = 0.9, 0.05
+# Tell a forecast that exceeds the budget or LONG multiplications (3 to 10 seconds on two cores), and again if it grew
+# by AGAIN. Vectors converge when a Chebyshev polynomial has grown by exp(GROWTH) / tol between two eigenvalues, whose
+# forecasts were 0.3 to 1.3 of the products of paths, and 0.3 to 0.6 of those of graphs of neighbours. A run takes twice
+# as many steps as the one before, so that at least as many products follow as were computed.
+LONG, AGAIN, GROWTH = 5e9, 2.0, 2.5
 MOST_RANGE = 14.0  # logarithm of the largest quotient of the polynomial at 1 and at the k-th value
 
 
@@ -101,8 +111,10 @@ def leading_modes(A: Affinity, k: int, tol: float, most_products: int, rng: Gene
     steps = most if columns == n else min(columns // b - 1, most)
     found = replace(solver, max_passes=steps)(A, k, rng)
     n_products, theta, limit = found.n_passes, np.append(found.values, found.rest), found.limit
+    told = 0.0
     while found.spent:
         G = _filter(A, theta, k)
+        told = _foretell(A, n_products + max(_products(theta, k, tol), n_products), most_products, told)
         steps = min(2 * steps, (most - n_products) // G.degree)
         if steps < least:
             break
@@ -124,6 +136,25 @@ def _filter(A: Affinity, theta: Vector, k: int) -> Filtered:
     t, first = np.arccosh(shape.y(np.array([least, 1.0])))
     most = MOST_RANGE / max(first - t, MOST_RANGE / MOST_DEGREE)
     return replace(shape, degree=max(int(min(np.ceil(SHRINK / t), most)), 1))
+
+
+def _products(theta: Vector, k: int, tol: float) -> float:
+    """Forecast the products that vectors take, from the gap between Ritz values, which shrinks as they converge."""
+    cut = float(theta[min(k + BLOCK // 2, len(theta) - 1)])
+    y = 1 + 2 * max(float(theta[k - 1]) - cut, EPS) / (cut - LOWEST)
+    return float((GROWTH - np.log(max(tol, EPS))) / np.arccosh(y))
+
+
+def _foretell(A: Affinity, expected: float, most: int, told: float) -> float:
+    set_expected_passes(A.reads * expected - (passes_so_far() or 0.0))
+    if expected < AGAIN * told or (expected <= most and expected * BLOCK * A.costs.stored < LONG):
+        return told
+    text = f"The gap after the last component is small: at least about {expected:,.0f} products with W are expected"
+    if expected <= most:
+        notice(f"{text}. Vectors converge faster with another ", N_COMPONENTS, ", before a larger gap.")
+    else:
+        warn(f"{text}, more than ", Setting("max_products", most), ". Raise it, or choose another ", N_COMPONENTS, ".")
+    return expected
 
 
 def _read(A: Affinity, found: Eigenpairs, limit: float, tol: float, n_products: int) -> Modes:
