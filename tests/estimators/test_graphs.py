@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_array, csc_array, csr_array, random_array
+from scipy.sparse import block_diag, coo_array, csc_array, csr_array, random_array
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import clone
 from sklearn.datasets import make_swiss_roll
@@ -14,6 +14,7 @@ from sklearn.manifold import SpectralEmbedding as Reference
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import shiftsvd as ss
+from shiftsvd.backends import affinity
 from shiftsvd.backends.affinity import affinity_of_edges
 from shiftsvd.solvers import constants, filtered
 
@@ -470,3 +471,22 @@ def test_long_runs_are_foretold(monkeypatch: pytest.MonkeyPatch) -> None:
         UserWarning, match=r"at least about [\d,]+ products with W are expected. Vectors converge faster"
     ):
         model.fit(W + W.T)
+
+
+def test_sorted_nodes_keep_their_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    W = csr_array(block_diag([rng.random((size, size)) for size in (20, 31, 40)]))
+    W = W + W.T
+    shuffled = rng.permutation(W.shape[0])
+    W = W[shuffled][:, shuffled]
+    fits = []
+    for most in (2**15, 0):
+        monkeypatch.setattr(affinity, "UNSORTED", most)
+        monkeypatch.setattr(affinity, "NARROW", 1.0)
+        model = ss.SpectralEmbedding(6, affinity="precomputed", drop_first=False, tol=1e-9, random_state=0)
+        with pytest.warns(UserWarning, match="connected components"):
+            fits.append(model.fit(W))
+    one, two = fits
+    assert np.array_equal(one.degrees_, two.degrees_)
+    assert np.array_equal(one.component_labels_, two.component_labels_)
+    assert np.allclose(one.embedding_, two.embedding_, atol=1e-8)

@@ -97,7 +97,8 @@ class GraphEmbedding(Saved, Estimator):
         joined = sizes[A.labels] > 1
         Y = np.hstack([first, np.where(joined[:, None], modes.vectors, 0)])
         Y /= np.sqrt(np.where(A.degrees > 0, A.degrees, 1.0))[:, None]
-        self.degrees_, self.component_labels_ = A.degrees, A.labels.astype(np.int64)
+        places = slice(None) if A.places is None else A.places
+        Y, self.degrees_, self.component_labels_ = Y[places], A.degrees[places], A.labels[places].astype(np.int64)
         self.eigenvalue_errors_ = np.append(zeros, modes.gap_errors)
         self.vector_errors_ = np.append(zeros, modes.sines)
         self.converged_, self.n_products_ = modes.converged, modes.n_products

@@ -1,6 +1,8 @@
 """Eigenvectors of a normalized affinity, by Lanczos on a Chebyshev polynomial of it where gaps are small."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,16 +56,16 @@ class Filtered(Derived):
         eps = self.A.costs.eps * float(np.sum(growth))
         return {"eps": eps, "gram_eps": eps, "stored": self.degree * self.A.costs.stored}
 
+    @cached_property
+    def step(self) -> Callable[[Panel], Panel]:
+        """The function that computes ``2 y(N) V``."""
+        return self.A.combination(4 / (self.cut - LOWEST), -2 * (LOWEST + self.cut) / (self.cut - LOWEST))
+
     def matmat(self, V: Panel) -> Panel:
-        slope, constant = 2 / (self.cut - LOWEST), -(LOWEST + self.cut) / (self.cut - LOWEST)
         before = self.A.nontrivial(V)
-        now = self.A.normalized(before)
-        now *= slope
-        now += constant * before
+        now = self.step(before) / 2
         for _ in range(self.degree - 1):
-            after = self.A.normalized(now)
-            after *= 2 * slope
-            after += (2 * constant) * now
+            after = self.step(now)
             after -= before
             before, now = now, after
         return self.A.nontrivial(now) / self.size
@@ -97,6 +99,8 @@ SHARE, LOOSEST = 0.9, 0.05
 # forecasts were 0.3 to 1.3 of the products of paths, and 0.3 to 0.6 of those of graphs of neighbours. A run takes twice
 # as many steps as the one before, so that at least as many products follow as were computed.
 LONG, AGAIN, GROWTH = 5e9, 2.0, 2.5
+FINER = 2  # ratio of the degrees of a polynomial that is tried after one whose rounding errors are too large
+LONGER = 3  # a run may take this many times its steps if it converges
 MOST_RANGE = 14.0  # logarithm of the largest quotient of the polynomial at 1 and at the k-th value
 
 
@@ -111,15 +115,20 @@ def leading_modes(A: Affinity, k: int, tol: float, most_products: int, rng: Gene
     steps = most if columns == n else min(columns // b - 1, most)
     found = replace(solver, max_passes=steps)(A, k, rng)
     n_products, theta, limit = found.n_passes, np.append(found.values, found.rest), found.limit
-    told = 0.0
-    while found.spent:
+    told, degree = 0.0, 0
+    while found.spent or degree:
         G = _filter(A, theta, k)
+        # At the rounding errors of a polynomial, one of a higher degree may have smaller ones relative to its gaps.
+        if not found.spent and (np.all(found.value_errors <= solver.tol) or G.degree < FINER * degree):
+            break
         told = _foretell(A, n_products + max(_products(theta, k, tol), n_products), most_products, told)
-        steps = min(2 * steps, (most - n_products) // G.degree)
+        left = (most - n_products) // G.degree
+        steps = min(2 * steps, left)
         if steps < least:
             break
-        found = replace(solver, max_passes=steps)(G, k, rng, found.vectors)
-        n_products += found.n_passes * G.degree
+        found = replace(solver, max_passes=steps, longest=min(LONGER * steps, left))(G, k, rng, found.vectors)
+        degree = G.degree
+        n_products += found.n_passes * degree
         theta = G.inverse(np.append(found.values, found.rest))
         limit = float(G.inverse(found.limit + residual_rounding(G.costs.eps)))
     return _read(A, found, limit, tol, n_products)
