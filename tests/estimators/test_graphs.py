@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.linalg import polar, qr
 from scipy.sparse import block_diag, coo_array, csc_array, csr_array, random_array
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import clone
 from sklearn.datasets import make_swiss_roll
 from sklearn.manifold import SpectralEmbedding as Reference
+from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import shiftsvd as ss
@@ -490,3 +492,22 @@ def test_sorted_nodes_keep_their_coordinates(monkeypatch: pytest.MonkeyPatch) ->
     assert np.array_equal(one.degrees_, two.degrees_)
     assert np.array_equal(one.component_labels_, two.component_labels_)
     assert np.allclose(one.embedding_, two.embedding_, atol=1e-8)
+
+
+def test_recipes_of_clusters_and_communities() -> None:
+    rng = np.random.default_rng(0)
+    label = rng.integers(0, 4, 200)
+    A = csr_array((rng.random((200, 200)) < np.where(label[:, None] == label, 0.3, 0.02)).astype(float))
+    A = csr_array(A.maximum(A.T))
+    A.setdiag(0)
+    A.eliminate_zeros()
+    four = ss.SpectralEmbedding(4, affinity="precomputed", drop_first=False, tol=1e-9, random_state=0).fit(A)
+    V = four.embedding_ * np.sqrt(four.degrees_)[:, None]
+    middles = qr(V.T, mode="r", pivoting=True)[1][:4]
+    assert adjusted_rand_score(np.abs(V @ polar(V[middles].T)[0]).argmax(axis=1), label) > 0.95
+    d = A.sum(axis=1).reshape(-1, 1)
+    F = ss.svd(A, 12, shift=ss.LowRank(d, d / d.sum()), rng=0, tol=1e-9)
+    eigenvalues = np.linalg.eigvalsh(A.toarray() - d * d.T / d.sum())
+    largest = eigenvalues[np.argsort(-np.abs(eigenvalues))][:12]
+    assert (largest < 0).any()
+    assert np.allclose(F.S * np.sum(F.U * F.Vh.T, axis=0), largest)
