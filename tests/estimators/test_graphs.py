@@ -511,3 +511,39 @@ def test_recipes_of_clusters_and_communities() -> None:
     largest = eigenvalues[np.argsort(-np.abs(eigenvalues))][:12]
     assert (largest < 0).any()
     assert np.allclose(F.S * np.sum(F.U * F.Vh.T, axis=0), largest)
+
+
+@pytest.mark.parametrize("t", [0.0, 1.0, 2.5])
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_errors_of_new_coordinates_are_within_their_bounds(alpha: float, t: float) -> None:
+    rng, n, worst = np.random.default_rng(1), 150, 0.0
+    X = rng.standard_normal((n + 9, 3))
+    W = np.exp(-np.square(X[:, None] - X).sum(axis=2))
+    new, W = W[n:, :n], W[:n, :n]
+    q = W.sum(axis=1) ** -alpha
+    K = W * q[:, None] * q
+    d = K.sum(axis=1)
+    values, vectors = np.linalg.eigh(K / np.sqrt(d[:, None] * d))
+    exact, psi = values[::-1][1:4], vectors[:, ::-1][:, 1:4] * np.sqrt(d.sum() / d)[:, None]
+    P = new * q / (new * q).sum(axis=1)[:, None]
+    expected = P @ psi * exact ** (t - 1)
+    for tol in (0.3, 1e-2, 1e-6):
+        model = ss.DiffusionMap(3, alpha=alpha, t=t, tol=tol, random_state=0).fit(W)
+        # An accurate model has vectors in other directions than those of LAPACK, but the same as those of other models.
+        found = model.transform(new)
+        errors = np.abs(found - expected * np.sign(np.sum(found * expected, axis=0)))
+        bounds = model.transform_errors(new)
+        assert np.all(errors <= bounds + 1e-12)
+        worst = max(worst, float((errors / bounds).max()))
+    assert bounds.max() < 1e-3
+    assert worst > 1e-4
+    assert np.array_equal(model.transform_errors(np.zeros((1, n))), np.zeros((1, 3)))
+
+
+def test_coordinates_along_eigenvalues_that_may_be_zero_have_no_bound() -> None:
+    W = np.kron(np.eye(2), np.ones((4, 4)))
+    with pytest.warns(UserWarning, match="The graph has 2 connected components"):
+        model = ss.DiffusionMap(4, drop_first=False, random_state=0).fit(W)
+    bounds = model.transform_errors(W[:1])
+    assert np.all(bounds[0, :2] < 1e-12)
+    assert np.all(np.isinf(bounds[0, 2:]))
