@@ -127,7 +127,8 @@ class EdgeAffinity(Affinity):
     def combination(self, scale: float, shift: float) -> Callable[[Panel], Panel]:
         assert self.edges is not None
         N = _normalized(self.edges, self.degrees)
-        combined: Operator = self.as_operator(csr_array(N * scale + shift * eye_array(N.shape[0])))
+        N.data *= scale
+        combined: Operator = self.as_operator(csr_array(N + shift * eye_array(N.shape[0])))
         return combined.matmat
 
     def energies(self, V: Panel) -> tuple[Vector, Panel, Vector | float]:

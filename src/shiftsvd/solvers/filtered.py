@@ -100,7 +100,9 @@ SHARE, LOOSEST = 0.9, 0.05
 # as many steps as the one before, so that at least as many products follow as were computed.
 LONG, AGAIN, GROWTH = 5e9, 2.0, 2.5
 FINER = 2  # ratio of the degrees of a polynomial that is tried after one whose rounding errors are too large
-LONGER = 3  # a run may take this many times its steps if it converges
+# A run may take this many times its steps if it converges: on 100,000 points of a surface, a run ended one step before,
+# and the next took as many products again.
+LONGER = 3
 MOST_RANGE = 14.0  # logarithm of the largest quotient of the polynomial at 1 and at the k-th value
 
 
@@ -176,6 +178,6 @@ def _read(A: Affinity, found: Eigenpairs, limit: float, tol: float, n_products: 
 
 
 def modes_bytes(A: Affinity, k: int) -> int:
-    """Predict the memory of `leading_modes`: the basis, and panels of the recurrence and of the results."""
-    n = A.shape[0]
-    return 8 * n * (VectorLanczos(block_size=BLOCK).basis_columns(k, n) + 5 * BLOCK + 4 * k)
+    """Predict the memory of `leading_modes`: the basis, panels of the recurrence and results, and copies of edges."""
+    n, copies = A.shape[0], 0 if A.largest is not None else 2 * 12 * A.costs.stored
+    return 8 * n * (VectorLanczos(block_size=BLOCK).basis_columns(k, n) + 5 * BLOCK + 4 * k) + copies
