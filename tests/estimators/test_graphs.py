@@ -1,19 +1,24 @@
 """Spectral embedding and diffusion maps: eigenvalues, vectors and their bounds beside dense ones."""
 
+import re
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_array, csc_array, csr_array, random_array
+from scipy.linalg import polar, qr
+from scipy.sparse import block_diag, coo_array, csc_array, csr_array, random_array
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import clone
 from sklearn.datasets import make_swiss_roll
 from sklearn.manifold import SpectralEmbedding as Reference
+from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import shiftsvd as ss
+from shiftsvd.backends import affinity
 from shiftsvd.backends.affinity import affinity_of_edges
-from shiftsvd.solvers import constants
+from shiftsvd.solvers import constants, filtered
 
 ROUNDING = 4e-15  # of the eigenvalues of LAPACK
 
@@ -300,6 +305,7 @@ def test_trivial_vectors_may_be_all_components() -> None:
     assert np.count_nonzero(model.embedding_) == 5
 
 
+@pytest.mark.filterwarnings("ignore:The gap after the last component is small")
 @pytest.mark.parametrize("most", [1, 5, 20, 200])
 def test_few_products_give_all_components_unconverged(most: int) -> None:
     W = np.diag(np.ones(1999), 1)
@@ -432,3 +438,112 @@ def test_graded_eigenvalues_keep_their_digits() -> None:
     model = ss.SpectralEmbedding(15, affinity="precomputed", random_state=0).fit(W[order][:, order])
     assert np.allclose(model.eigenvalues_[[0, 1, 3]], exact, rtol=1e-13, atol=0)
     assert np.all(model.eigenvalue_errors_[[0, 1, 3]] >= np.abs(model.eigenvalues_[[0, 1, 3]] - exact) - 1e-15 * exact)
+
+
+def _foretold(model: Any, W: Any) -> list[int]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(W)
+    found = (
+        re.search(r"at least about ([\d,]+) products .*, more than max_prod", str(each.message)) for each in caught
+    )
+    return [int(each[1].replace(",", "")) for each in found if each]
+
+
+@pytest.mark.parametrize("k", [1, 5, 10])
+def test_more_products_than_allowed_are_foretold(k: int) -> None:
+    n, steps = 8000, []
+    W = csr_array((np.ones(n - 1), (np.arange(n - 1), np.arange(1, n))), shape=(n, n))
+    model = ss.SpectralEmbedding(k, affinity="precomputed", tol=1e-3, max_products=1000, random_state=0)
+    told = _foretold(model, W + W.T)
+    assert not model.converged_
+    with ss.events.listening(steps.append):
+        assert not _foretold(model.set_params(max_products=None), W + W.T)
+    assert model.converged_
+    assert model.n_products_ / 3 < told[-1] < 2 * model.n_products_
+    assert abs(steps[-1].done - model.n_products_) <= 1
+
+
+def test_long_runs_are_foretold(monkeypatch: pytest.MonkeyPatch) -> None:
+    W = csr_array((np.ones(1999), (np.arange(1999), np.arange(1, 2000))), shape=(2000, 2000))
+    model = ss.SpectralEmbedding(5, affinity="precomputed", random_state=0)
+    model.fit(W + W.T)  # warnings are errors
+    monkeypatch.setattr(filtered, "LONG", 1e7)
+    with pytest.warns(
+        UserWarning, match=r"at least about [\d,]+ products with W are expected. Vectors converge faster"
+    ):
+        model.fit(W + W.T)
+
+
+def test_sorted_nodes_keep_their_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    W = csr_array(block_diag([rng.random((size, size)) for size in (20, 31, 40)]))
+    W = W + W.T
+    shuffled = rng.permutation(W.shape[0])
+    W = W[shuffled][:, shuffled]
+    fits = []
+    for most in (2**15, 0):
+        monkeypatch.setattr(affinity, "UNSORTED", most)
+        monkeypatch.setattr(affinity, "NARROW", 1.0)
+        model = ss.SpectralEmbedding(6, affinity="precomputed", drop_first=False, tol=1e-9, random_state=0)
+        with pytest.warns(UserWarning, match="connected components"):
+            fits.append(model.fit(W))
+    one, two = fits
+    assert np.array_equal(one.degrees_, two.degrees_)
+    assert np.array_equal(one.component_labels_, two.component_labels_)
+    assert np.allclose(one.embedding_, two.embedding_, atol=1e-8)
+
+
+def test_recipes_of_clusters_and_communities() -> None:
+    rng = np.random.default_rng(0)
+    label = rng.integers(0, 4, 200)
+    A = csr_array((rng.random((200, 200)) < np.where(label[:, None] == label, 0.3, 0.02)).astype(float))
+    A = csr_array(A.maximum(A.T))
+    A.setdiag(0)
+    A.eliminate_zeros()
+    four = ss.SpectralEmbedding(4, affinity="precomputed", drop_first=False, tol=1e-9, random_state=0).fit(A)
+    V = four.embedding_ * np.sqrt(four.degrees_)[:, None]
+    middles = qr(V.T, mode="r", pivoting=True)[1][:4]
+    assert adjusted_rand_score(np.abs(V @ polar(V[middles].T)[0]).argmax(axis=1), label) > 0.95
+    d = A.sum(axis=1).reshape(-1, 1)
+    F = ss.svd(A, 12, shift=ss.LowRank(d, d / d.sum()), rng=0, tol=1e-9)
+    eigenvalues = np.linalg.eigvalsh(A.toarray() - d * d.T / d.sum())
+    largest = eigenvalues[np.argsort(-np.abs(eigenvalues))][:12]
+    assert (largest < 0).any()
+    assert np.allclose(F.S * np.sum(F.U * F.Vh.T, axis=0), largest)
+
+
+@pytest.mark.parametrize("t", [0.0, 1.0, 2.5])
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_errors_of_new_coordinates_are_within_their_bounds(alpha: float, t: float) -> None:
+    rng, n, worst = np.random.default_rng(1), 150, 0.0
+    X = rng.standard_normal((n + 9, 3))
+    W = np.exp(-np.square(X[:, None] - X).sum(axis=2))
+    new, W = W[n:, :n], W[:n, :n]
+    q = W.sum(axis=1) ** -alpha
+    K = W * q[:, None] * q
+    d = K.sum(axis=1)
+    values, vectors = np.linalg.eigh(K / np.sqrt(d[:, None] * d))
+    exact, psi = values[::-1][1:4], vectors[:, ::-1][:, 1:4] * np.sqrt(d.sum() / d)[:, None]
+    P = new * q / (new * q).sum(axis=1)[:, None]
+    expected = P @ psi * exact ** (t - 1)
+    for tol in (0.3, 1e-2, 1e-6):
+        model = ss.DiffusionMap(3, alpha=alpha, t=t, tol=tol, random_state=0).fit(W)
+        # An accurate model has vectors in other directions than those of LAPACK, but the same as those of other models.
+        found = model.transform(new)
+        errors = np.abs(found - expected * np.sign(np.sum(found * expected, axis=0)))
+        bounds = model.transform_errors(new)
+        assert np.all(errors <= bounds + 1e-12)
+        worst = max(worst, float((errors / bounds).max()))
+    assert bounds.max() < 1e-3
+    assert worst > 1e-4
+    assert np.array_equal(model.transform_errors(np.zeros((1, n))), np.zeros((1, 3)))
+
+
+def test_coordinates_along_eigenvalues_that_may_be_zero_have_no_bound() -> None:
+    W = np.kron(np.eye(2), np.ones((4, 4)))
+    with pytest.warns(UserWarning, match="The graph has 2 connected components"):
+        model = ss.DiffusionMap(4, drop_first=False, random_state=0).fit(W)
+    bounds = model.transform_errors(W[:1])
+    assert np.all(bounds[0, :2] < 1e-12)
+    assert np.all(np.isinf(bounds[0, 2:]))

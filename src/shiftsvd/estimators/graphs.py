@@ -98,7 +98,8 @@ class GraphEmbedding(Tagged):
         joined = sizes[A.labels] > 1
         Y = np.hstack([first, np.where(joined[:, None], modes.vectors, 0)])
         Y /= np.sqrt(np.where(A.degrees > 0, A.degrees, 1.0))[:, None]
-        self.degrees_, self.component_labels_ = A.degrees, A.labels.astype(np.int64)
+        places = slice(None) if A.places is None else A.places
+        Y, self.degrees_, self.component_labels_ = Y[places], A.degrees[places], A.labels[places].astype(np.int64)
         self.eigenvalue_errors_ = np.append(zeros, modes.gap_errors)
         self.vector_errors_ = np.append(zeros, modes.sines)
         self.converged_, self.n_products_ = modes.converged, modes.n_products
@@ -340,15 +341,45 @@ class DiffusionMap(GraphEmbedding):
         array of shape (n_new, n_components)
             0 for a sample without affinities, and along components whose eigenvalue is 0 up to its error.
         """
-        check_is_fitted(self, "embedding_")
-        X = self._validated(X, reset=False)
-        W = _nonnegative(X, self)
-        P = _scaled(W, np.ones(W.shape[0]), self._factors)  # densities of rows cancel
-        sums = _sums(P)[:, None]
-        means = np.divide(P @ self._psi, sums, out=np.zeros((W.shape[0], len(self.eigenvalues_))), where=sums > 0)
+        P = self._steps(X)
         # The extension is undefined for eigenvalues that may be 0.
         nonzero = np.where(np.abs(self.eigenvalues_) <= self.eigenvalue_errors_, np.inf, self.eigenvalues_)
-        return np.asarray(means / nonzero * _powers(self.eigenvalues_, self.t))
+        return np.asarray(P @ self._psi / nonzero * _powers(self.eigenvalues_, self.t))
+
+    def transform_errors(self, X: Any) -> Panel:
+        """Bound the errors of `transform` that the errors of the fit cause.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_new, n_samples)
+            Affinities of the new samples to those of the fit.
+
+        Returns
+        -------
+        array of shape (n_new, n_components)
+            Bounds of the absolute differences to the coordinates by the exact eigenvectors, if `converged_`. Infinite
+            along components whose eigenvalue may be 0.
+        """
+        P, eigenvalues, errors = self._steps(X), self.eigenvalues_, self.eigenvalue_errors_
+        unit = (8 + np.sqrt(P.shape[1])) * EPS
+        squares = P.multiply(P) @ np.divide(1, self.degrees_, out=np.zeros(P.shape[1]), where=self.degrees_ > 0)
+        lengths = np.sqrt(squares * (self.degrees_.sum() or 1.0))
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            power, *ends = (
+                _powers(mu, self.t) / mu for mu in (eigenvalues, eigenvalues - errors, eigenvalues + errors)
+            )
+            moved = np.maximum(*(np.abs(end - power) for end in ends))
+            each = (np.sqrt(2) * self.vector_errors_ + unit) * np.abs(power) + moved
+        each = np.where(np.abs(eigenvalues) <= errors, np.inf, each)
+        return np.asarray(np.where(lengths[:, None] > 0, lengths[:, None] * each, 0.0))
+
+    def _steps(self, X: Any) -> csr_array:
+        """Return the probabilities of steps from new samples; 0 for a sample without affinities."""
+        check_is_fitted(self, "embedding_")
+        W = _nonnegative(self._validated(X, reset=False), self)
+        P = _scaled(W, np.ones(W.shape[0]), self._factors)  # densities of rows cancel
+        sums = _sums(P)
+        return _scaled(P, np.divide(1, sums, out=np.zeros(len(sums)), where=sums > 0), np.ones(P.shape[1]))
 
     @property
     def _tags(self) -> dict[str, Any]:

@@ -1,18 +1,25 @@
 """Eigenvectors of a normalized affinity, by Lanczos on a Chebyshev polynomial of it where gaps are small."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.backends.affinity import Affinity
+from shiftsvd.errors import Setting
+from shiftsvd.events import passes_so_far, set_expected_passes
 from shiftsvd.numerics.bounds import combined_sines, residual_rounding
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Derived, Panel
+from shiftsvd.runs.messages import notice, warn
+from shiftsvd.solvers.constants import EPS
 from shiftsvd.solvers.hermitian import Eigenpairs, VectorLanczos, errors_of_pairs
 
 BLOCK = 8
+N_COMPONENTS = Setting("n_components")
 LOWEST = -1.1  # below all eigenvalues
 
 
@@ -49,16 +56,16 @@ class Filtered(Derived):
         eps = self.A.costs.eps * float(np.sum(growth))
         return {"eps": eps, "gram_eps": eps, "stored": self.degree * self.A.costs.stored}
 
+    @cached_property
+    def step(self) -> Callable[[Panel], Panel]:
+        """The function that computes ``2 y(N) V``."""
+        return self.A.combination(4 / (self.cut - LOWEST), -2 * (LOWEST + self.cut) / (self.cut - LOWEST))
+
     def matmat(self, V: Panel) -> Panel:
-        slope, constant = 2 / (self.cut - LOWEST), -(LOWEST + self.cut) / (self.cut - LOWEST)
         before = self.A.nontrivial(V)
-        now = self.A.normalized(before)
-        now *= slope
-        now += constant * before
+        now = self.step(before) / 2
         for _ in range(self.degree - 1):
-            after = self.A.normalized(now)
-            after *= 2 * slope
-            after += (2 * constant) * now
+            after = self.step(now)
             after -= before
             before, now = now, after
         return self.A.nontrivial(now) / self.size
@@ -87,6 +94,15 @@ MOST_DEGREE = 100
 # Vectors converge to this part of the tolerance, and to LOOSEST at least: the read combines them, which adds a part of
 # the order of the square of their errors, up to a tenth of errors of LOOSEST.
 SHARE, LOOSEST = 0.9, 0.05
+# Tell a forecast that exceeds the budget or LONG multiplications (3 to 10 seconds on two cores), and again if it grew
+# by AGAIN. Vectors converge when a Chebyshev polynomial has grown by exp(GROWTH) / tol between two eigenvalues, whose
+# forecasts were 0.3 to 1.3 of the products of paths, and 0.3 to 0.6 of those of graphs of neighbours. A run takes twice
+# as many steps as the one before, so that at least as many products follow as were computed.
+LONG, AGAIN, GROWTH = 5e9, 2.0, 2.5
+FINER = 2  # ratio of the degrees of a polynomial that is tried after one whose rounding errors are too large
+# A run may take this many times its steps if it converges: on 100,000 points of a surface, a run ended one step before,
+# and the next took as many products again.
+LONGER = 3
 MOST_RANGE = 14.0  # logarithm of the largest quotient of the polynomial at 1 and at the k-th value
 
 
@@ -101,13 +117,20 @@ def leading_modes(A: Affinity, k: int, tol: float, most_products: int, rng: Gene
     steps = most if columns == n else min(columns // b - 1, most)
     found = replace(solver, max_passes=steps)(A, k, rng)
     n_products, theta, limit = found.n_passes, np.append(found.values, found.rest), found.limit
-    while found.spent:
+    told, degree = 0.0, 0
+    while found.spent or degree:
         G = _filter(A, theta, k)
-        steps = min(2 * steps, (most - n_products) // G.degree)
+        # At the rounding errors of a polynomial, one of a higher degree may have smaller ones relative to its gaps.
+        if not found.spent and (np.all(found.value_errors <= solver.tol) or G.degree < FINER * degree):
+            break
+        told = _foretell(A, n_products + max(_products(theta, k, tol), n_products), most_products, told)
+        left = (most - n_products) // G.degree
+        steps = min(2 * steps, left)
         if steps < least:
             break
-        found = replace(solver, max_passes=steps)(G, k, rng, found.vectors)
-        n_products += found.n_passes * G.degree
+        found = replace(solver, max_passes=steps, longest=min(LONGER * steps, left))(G, k, rng, found.vectors)
+        degree = G.degree
+        n_products += found.n_passes * degree
         theta = G.inverse(np.append(found.values, found.rest))
         limit = float(G.inverse(found.limit + residual_rounding(G.costs.eps)))
     return _read(A, found, limit, tol, n_products)
@@ -126,6 +149,25 @@ def _filter(A: Affinity, theta: Vector, k: int) -> Filtered:
     return replace(shape, degree=max(int(min(np.ceil(SHRINK / t), most)), 1))
 
 
+def _products(theta: Vector, k: int, tol: float) -> float:
+    """Forecast the products that vectors take, from the gap between Ritz values, which shrinks as they converge."""
+    cut = float(theta[min(k + BLOCK // 2, len(theta) - 1)])
+    y = 1 + 2 * max(float(theta[k - 1]) - cut, EPS) / (cut - LOWEST)
+    return float((GROWTH - np.log(max(tol, EPS))) / np.arccosh(y))
+
+
+def _foretell(A: Affinity, expected: float, most: int, told: float) -> float:
+    set_expected_passes(A.reads * expected - (passes_so_far() or 0.0))
+    if expected < AGAIN * told or (expected <= most and expected * BLOCK * A.costs.stored < LONG):
+        return told
+    text = f"The gap after the last component is small: at least about {expected:,.0f} products with W are expected"
+    if expected <= most:
+        notice(f"{text}. Vectors converge faster with another ", N_COMPONENTS, ", before a larger gap.")
+    else:
+        warn(f"{text}, more than ", Setting("max_products", most), ". Raise it, or choose another ", N_COMPONENTS, ".")
+    return expected
+
+
 def _read(A: Affinity, found: Eigenpairs, limit: float, tol: float, n_products: int) -> Modes:
     gaps, X, rounding = A.energies(found.vectors)
     V, noise = found.vectors @ X, residual_rounding(A.costs.eps)
@@ -136,6 +178,6 @@ def _read(A: Affinity, found: Eigenpairs, limit: float, tol: float, n_products: 
 
 
 def modes_bytes(A: Affinity, k: int) -> int:
-    """Predict the memory of `leading_modes`: the basis, and panels of the recurrence and of the results."""
-    n = A.shape[0]
-    return 8 * n * (VectorLanczos(block_size=BLOCK).basis_columns(k, n) + 5 * BLOCK + 4 * k)
+    """Predict the memory of `leading_modes`: the basis, panels of the recurrence and results, and copies of edges."""
+    n, copies = A.shape[0], 0 if A.largest is not None else 2 * 12 * A.costs.stored
+    return 8 * n * (VectorLanczos(block_size=BLOCK).basis_columns(k, n) + 5 * BLOCK + 4 * k) + copies

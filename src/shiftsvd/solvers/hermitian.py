@@ -61,6 +61,7 @@ class HermitianLanczos:
     block_size: int | None = None
     max_basis: int | None = None
     max_passes: int | None = None
+    longest: int = 0  # maximum number of passes, instead of `max_passes`, as soon as bounds of all errors are below 1
     noise: float = 0.0  # rounding errors of products of unit vectors, if terms of a product cancel
 
     def block(self, n: int) -> int:
@@ -85,9 +86,12 @@ class HermitianLanczos:
             lowest = min(lowest, float(pairs.theta[-1]))
             if F.epoch == first_epoch and not proven.n_probes:
                 negative = _negative(ritz, pairs.Z, F)
+            converged = self.converged(ritz, proven)
+            if np.all(self.errors(ritz, proven) < 1):
+                budget.max_passes = max(budget.max_passes, self.longest)
             if cannot_step(G, F):
                 return ritz, Stop.SPENT
-            return ritz, Stop.CONVERGED if self.converged(ritz, proven) else Continue(1)
+            return ritz, Stop.CONVERGED if converged else Continue(1)
 
         while True:
             ritz, outcome = converge(partial(advance, G, F, lambda theta: k), check, steps)
