@@ -138,6 +138,8 @@ class TestCoupled:
     def test_canonical_correlations_are_those_of_the_leading_components(self) -> None:
         X, Y = fields()
         pair = coupled(X, Y, 3, method="cca", leading=(5, 0.99), weights="coslat", tol=1e-9, rng=0)
+        reads = [pca(da, 5, weights="coslat", solver="exact").attrs["n_passes"] for da in (X, Y)]
+        assert coupled(X, Y, 3, method="cca", leading=5, solver="exact").attrs["n_passes"] == sum(reads) > max(reads)
         D, E = matrix(X), matrix(Y)
         k = pair.attrs["leading"][1]
         S = np.linalg.svd(E, compute_uv=False) ** 2
