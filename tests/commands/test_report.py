@@ -184,6 +184,8 @@ def test_what_may_have_been_missed_is_told(bare: Page, tmp_path: Path) -> None:
     far = ss.PCA(n_components=5, random_state=0).fit(X)
     far.info_ = replace(PCA.info_, converged=False, missed_below=float(2 * PCA.singular_values_[-1]))
     assert "Singular values up to 2 times the last one may have been missed" in page(tmp_path, far).text
+    far.info_ = replace(far.info_, missed_below=float(0.9 * PCA.singular_values_[-1]))
+    assert "may have been missed" not in page(tmp_path, far).text
     far.info_ = replace(PCA.info_, missed_below=None, vector_errors=None)  # as in files of older models
     assert "that is not shown" not in page(tmp_path, far).text
 
