@@ -313,13 +313,14 @@ def test_a_folder_that_cannot_be_replaced_stays_as_it_was(tmp_path: Path, monkey
             raise PermissionError("refused")
         return rename(part, target)
 
+    def write() -> None:
+        with Outputs([folder], force=True, recognised=lambda path: True) as outputs:
+            outputs.part(folder).mkdir()
+            (outputs.part(folder) / "new").write_text("data")
+
     monkeypatch.setattr(Path, "rename", refusing)
-    with (
-        pytest.raises(PermissionError, match="refused"),
-        Outputs([folder], force=True, recognised=lambda path: True) as outputs,
-    ):
-        outputs.part(folder).mkdir()
-        (outputs.part(folder) / "new").write_text("data")
+    with pytest.raises(PermissionError, match="refused"):
+        write()
     assert [file.name for file in folder.iterdir()] == ["old"]
     assert [path.name for path in tmp_path.iterdir()] == ["X.zarr"]
 
