@@ -119,7 +119,7 @@ def test_an_operator_that_only_multiplies_knows_its_remainder_by_products() -> N
             assert F.info.frobenius_error == pytest.approx(left_by(F, D), rel=0.01), (shape, share)
 
 
-@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("stored", [*STORED, "of one's own"])
 def test_what_is_beyond_a_projection_has_the_squares_of_the_explicit_difference(
     stored: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +128,8 @@ def test_what_is_beyond_a_projection_has_the_squares_of_the_explicit_difference(
     D, weights = signal_and_noise((90, 30), 1e-20, np.float64, blocks=True), rng.random(90)
     scale, rows = rng.random(30) + 0.5, rng.random(90) + 0.5
     scale[3] = 0
-    A = ss.operators.Scaled(ss.as_operator(STORED[stored](D)) - ss.LowRank(np.ones(90), D.mean(axis=0)), rows, scale)
+    X = ss.as_operator((STORED | {"of one's own": Minimal})[stored](D))
+    A = ss.operators.Scaled(X - ss.LowRank(np.ones(90), D.mean(axis=0)), rows, scale)
     B = rows[:, None] * (D - D.mean(axis=0)) * scale
     V = np.linalg.svd(B)[2][:5].T
     V[3] = 0  # where the scale is 0

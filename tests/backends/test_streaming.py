@@ -196,6 +196,21 @@ def test_a_refined_stream_goes_on_and_merges(kind: str) -> None:
         assert projection_error(D, pca.components_) <= 1.001 * projection_error(D, exact.components_)
 
 
+@pytest.mark.parametrize("kinds", [("f4", "f8"), ("f8", "f4"), ("f4", "f4")])
+def test_a_merged_fit_is_as_precise_as_the_more_precise_part(kinds: tuple[str, str]) -> None:
+    a, b = (streamed([counts_like(40, 12).astype(kind)]) for kind in kinds)
+    assert ss.merge_pca(a, b).components_.dtype == np.result_type(*kinds)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_merged_fit_has_the_rounding_of_both_parts(kind: str) -> None:
+    X = counts_like()
+    a, b = (streamed([part], **KINDS[kind]) for part in (X[:300], X[300:]))
+    whole, *parts = (pca._stream.scatter.slack for pca in (ss.merge_pca(a, b), a, b))
+    assert np.all(whole >= sum(parts))
+    assert all(part.any() for part in parts)
+
+
 def test_rows_one_at_a_time_from_the_first_on() -> None:
     X = counts_like(40, 12)
     pca = ss.PCA(3, random_state=0).partial_fit(X[[0]])

@@ -79,6 +79,14 @@ def test_fits_are_reused(method: str) -> None:
     assert [ss.suggest_k(fit, method, X=X, rng=0).k for fit in (F, pca, streamed)] == [5, 5, 5]
 
 
+@pytest.mark.parametrize("shift", ["mean", None])
+def test_a_fit_has_the_threshold_of_its_data(shift: str | None) -> None:
+    D = planted((160, 70), 3)
+    fit = ss.PCA(20, shift=shift, random_state=0).fit(D)
+    found, want = (ss.suggest_k(each, "gavish-donoho", shift=shift, max_k=20, rng=0) for each in (fit, D))
+    np.testing.assert_allclose(found.table["threshold"], want.table["threshold"], rtol=1e-8)
+
+
 @pytest.mark.parametrize("method", ["elbow", "gavish-donoho"])
 def test_features_that_a_fit_left_out_do_not_count(method: str) -> None:
     D, noise = planted((160, 70), 3), np.random.default_rng(0).standard_normal((160, 900))

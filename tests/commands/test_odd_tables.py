@@ -103,12 +103,13 @@ def test_stored_texts_are_read_as_those_of_a_text_file(kind: str, tmp_path: Path
     assert (found.n_rows, found.features) == (30, ("a", "b", "c"))
 
 
-def test_info_suggests_a_mixed_fit_for_numbers_and_categories(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("who,age,sex,note\n" + "".join(f"p{i},{20 + i * i % 7},{'FM'[i % 2]},x{i}\n" for i in range(20)))
+@pytest.mark.parametrize(("sex", "option"), [("F", ""), ("", "--missing mean ")])
+def test_info_suggests_a_mixed_fit_for_numbers_and_categories(sex: str, option: str, tmp_path: Path) -> None:
+    path, sexes = tmp_path / "a.csv", [sex, *"MFMF" * 5]
+    path.write_text("who,age,sex,note\n" + "".join(f"p{i},{20 + i * i % 7},{sexes[i]},x{i}\n" for i in range(20)))
     found = json.loads(done("info", path, "--json").stdout)
     assert found["command"] == f"shiftsvd fit {path} --drop sex,note"
-    assert found["mixed_command"] == f"shiftsvd fit {path} --drop note --mixed"
+    assert found["mixed_command"] == f"shiftsvd fit {path} --drop note {option}--mixed"
     done(*shlex.split(found["mixed_command"])[1:], "-k", 1)
     path.write_text("pet,sex\n" + "".join(f"{['cat', 'dog', 'cow'][i % 3]},{'FM'[i % 2]}\n" for i in range(20)))
     found = json.loads(done("info", path, "--json").stdout)

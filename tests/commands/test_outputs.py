@@ -303,6 +303,28 @@ def test_outputs_that_cannot_be_are_refused(tmp_path: Path) -> None:
         refuse([tmp_path / "file" / "x"], force=True)
 
 
+def test_a_folder_that_cannot_be_replaced_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, rename = tmp_path / "X.zarr", Path.rename
+    folder.mkdir()
+    (folder / "old").write_text("data")
+
+    def refusing(part: Path, target: Path) -> Path:
+        if target == folder and (part / "new").exists():
+            raise PermissionError("refused")
+        return rename(part, target)
+
+    def write() -> None:
+        with Outputs([folder], force=True, recognised=lambda path: True) as outputs:
+            outputs.part(folder).mkdir()
+            (outputs.part(folder) / "new").write_text("data")
+
+    monkeypatch.setattr(Path, "rename", refusing)
+    with pytest.raises(PermissionError, match="refused"):
+        write()
+    assert [file.name for file in folder.iterdir()] == ["old"]
+    assert [path.name for path in tmp_path.iterdir()] == ["X.zarr"]
+
+
 def test_a_csv_of_many_rows_is_written_in_parts() -> None:
     block, names = np.arange(600_000.0).reshape(-1, 3), np.array([f"r{i}" for i in range(200_000)])
     table, file = Table(["a", "b", "c"], len(block), block.dtype, names, "row"), io.BytesIO()

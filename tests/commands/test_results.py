@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shiftsvd.commands.tables import Table, csv_table
+from shiftsvd.commands.tables import WRITERS, Table, csv_table, write_rows
 from shiftsvd.commands.writing import COLUMNS, Result
 
 
@@ -34,6 +34,29 @@ def test_components_have_converged_whose_errors_are_within_the_tolerance(
 ) -> None:
     column = COLUMNS.index("converged")
     assert [row[column] for row in account(**told).rows()] == converged
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_table_of_any_format_is_the_same_however_its_blocks_are_cut(
+    kind: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Z = np.random.default_rng(0).standard_normal((23, 2)).astype(dtype)
+    names = np.array([f"s{i}" for i in range(23)])
+    monkeypatch.setattr("shiftsvd.commands.tables.LINES", 3)
+    monkeypatch.setattr("shiftsvd.commands.tables.ENTRIES", 2 * 7)
+    file = io.BytesIO()
+    with WRITERS[kind](file, Table(["a", "b"], 23, Z.dtype, names)) as write:
+        write_rows([(0, Z[:9]), (9, Z[9:])], [write])
+    content = io.BytesIO(file.getvalue())
+    if kind == "npy":
+        np.testing.assert_array_equal(np.load(content), Z)
+        return
+    pd = pytest.importorskip("pandas")
+    read = pytest.importorskip("pyarrow.parquet").read_pandas if kind == "parquet" else None
+    frame = pd.read_csv(content, float_precision="round_trip") if read is None else read(content).to_pandas()
+    assert frame["sample"].tolist() == names.tolist()
+    np.testing.assert_array_equal(frame[["a", "b"]].to_numpy(dtype), Z)
 
 
 def test_numbers_in_single_precision_come_back_from_their_text() -> None:

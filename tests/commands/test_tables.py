@@ -78,6 +78,12 @@ def test_transform_refuses_classes_and_features_that_the_model_does_not_know(
     assert "does not have: age" in invoke("transform", model, tmp_path / "new.csv", "-o", "-").stderr
     done("transform", model, tmp_path / "new.csv", "-o", "-", "--drop", "age")
     assert "no column 'agee'" in invoke("transform", model, tmp_path / "new.csv", "-o", "-", "--drop", "agee").stderr
+    # A column that the fit named may be absent, unless it is named again.
+    frame.drop(columns=["patient_id", "date, of birth"]).to_csv(tmp_path / "new.csv", index=False)
+    done("transform", model, tmp_path / "new.csv", "-o", "-")
+    for again, name in ((CHOSEN[:2], "patient_id"), (CHOSEN[4:6], "date, of birth")):
+        refused = invoke("transform", model, tmp_path / "new.csv", "-o", "-", *again)
+        assert (refused.exit_code, f"no column {name!r}" in refused.stderr) == (1, True)
 
 
 def test_how_a_text_is_written_is_remembered(tmp_path: Path) -> None:

@@ -129,6 +129,8 @@ def test_no_two_of_an_unrelated_set_are_related_and_chains_lose_few() -> None:
     star = np.where(np.eye(6, dtype=bool), 0.5, 0.0)
     star[0, 1:] = star[1:, 0] = 0.25
     assert unrelated_mask(star, 0.1).tolist() == [False] + 5 * [True]
+    circle = np.where(np.abs(np.subtract.outer(np.arange(4), np.arange(4))) == 2, 0.0, 0.25)
+    assert unrelated_mask(circle, 0.1).tolist() == [True, False, True, False]  # of equals, the last one goes first
     rng = np.random.default_rng(0)
     random = np.triu(rng.random((60, 60)) * 0.2, 1)
     random += random.T

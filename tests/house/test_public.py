@@ -123,6 +123,25 @@ def parameters() -> dict[str, set[str]]:
     return found
 
 
+# Parameters that the documentation calls ignored: those of scikit-learn's pipelines, and of scanpy's blocks.
+IGNORED = {"y", "check_input", "chunked", "chunk_size"}
+
+
+def test_a_parameter_of_a_public_function_is_read() -> None:
+    for name in listed():
+        module, _, own = name.rpartition(".")
+        value = getattr(importlib.import_module(module), own)
+        several = vars(value).values() if hasattr(value, "get_params") else [value]  # methods of other classes override
+        for function in map(inspect.unwrap, filter(inspect.isfunction, several)):
+            given = {*inspect.signature(function).parameters} - {"self"} - IGNORED
+            if function.__code__.co_filename == "<string>":  # made by dataclass
+                continue
+            body = ast.parse(inspect.cleandoc("\n" + inspect.getsource(function))).body[0].body  # type: ignore[attr-defined]
+            read = {each.id for part in body for each in ast.walk(part) if isinstance(each, ast.Name)}
+            if "locals" not in read and not any(isinstance(part, ast.Raise) for part in body[:2]):
+                assert not given - read, f"{name}: {function.__name__}"
+
+
 def test_one_word_for_one_thing() -> None:
     # Words of packages that are swapped out for ours stay where those have them, and words of PCA in a PCA.
     theirs = ("shiftsvd.scanpy.pca", "shiftsvd.scanpy.diffmap", "shiftsvd.genetics.GenotypeModel")

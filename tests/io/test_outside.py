@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -102,7 +103,11 @@ def test_a_pipe_is_read_as_the_file_that_comes_through_it(tmp_path: Path) -> Non
     os.mkfifo(tmp_path / "pipe")
 
     def write() -> None:
-        (tmp_path / "pipe").write_bytes((tmp_path / "a.h5").read_bytes())
+        content = (tmp_path / "a.h5").read_bytes()
+        with (tmp_path / "pipe").open("wb", buffering=0) as pipe:
+            pipe.write(content[:100])
+            time.sleep(0.1)  # as of a process that computes what it writes
+            pipe.write(content[100:])
 
     for line in ("info", "fit -k 2 --json"):
         writer = threading.Thread(target=write)

@@ -56,6 +56,10 @@ def test_a_large_file_is_read_in_blocks_where_that_is_possible(tmp_path: Path):
     gaps, _ = open_with_gaps(path, memory_limit="3M")
     assert type(gaps).__name__ == "FileGaps"
     np.testing.assert_allclose(fitted(gaps).singular_values_, fitted(X).singular_values_)
+    weights = np.arange(4000.0) ** 2
+    model, want = (ss.PCA(2, missing="mean", tol=1e-10).fit(each, sample_weight=weights) for each in (gaps, X))
+    for name in ("mean_", "singular_values_"):
+        np.testing.assert_allclose(getattr(model, name), getattr(want, name))
     for refused in ({"whole": True}, {"orient": "columns"}, {"unobserved": True}):
         with pytest.raises(ValueError, match=r"X\.npy.*would take 1\.6 MB, more than the limit of 1 MB of memory"):
             open_with_gaps(path, memory_limit="1M", **refused)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.model_file import coding
+from shiftsvd.model_file import coding, describe
 from tests.support.model_files import assert_same_model, data, first_version, written_by_hand
 from tests.support.mutants import JUNK, mutants, nodes
 
@@ -21,10 +21,11 @@ Tensors, Texts = dict[str, Any], dict[str, Any]
 
 
 def refused(path: Path, message: str) -> None:
-    with pytest.raises(ValueError, match=message) as caught:
-        ss.load_model(path)
-    assert str(caught.value).startswith(f"{path} cannot be read: ")
-    assert len(str(caught.value)) < len(str(path)) + 1500
+    for read in (ss.load_model, describe):
+        with pytest.raises(ValueError, match=message) as caught:
+            read(path)
+        assert str(caught.value).startswith(f"{path} cannot be read: ")
+        assert len(str(caught.value)) < len(str(path)) + 1500
 
 
 def usable(model: ss.PCA, path: Path) -> None:

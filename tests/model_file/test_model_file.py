@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,14 @@ def test_describe_says_what_is_in_the_file(tmp_path: Path) -> None:
     }
     assert said["settings"]["n_components"] == 2
     assert said["tensors"]["components_"] == {"dtype": "float64", "shape": [2, 9]}
+
+
+def test_the_same_fit_gives_the_same_file_whatever_it_cost(tmp_path: Path) -> None:
+    model = ss.PCA(2, random_state=0).fit(data())
+    for name, seconds, peak in (("a", 0.5, None), ("b", 0.25, 10**6)):
+        model.info_ = replace(model.info_, seconds=seconds, peak_bytes=peak)
+        model.save(tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_any_reader_of_safetensors_finds_the_arrays(tmp_path: Path) -> None:

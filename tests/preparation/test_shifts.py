@@ -429,3 +429,15 @@ def test_removal_equals_explicit_regression_on_counts_of_cells(shift):
     A = ss.as_operator(counts) - spec.resolve(ss.as_operator(counts), ss.as_operator(counts).moments())
     V = panel(D.shape[1], 3)
     assert np.linalg.norm(A @ V - E @ V) <= 1e-8 * np.linalg.norm(E @ V)
+
+
+@pytest.mark.parametrize("places", [[3, 0, 4], [2, 1, 0, 4, 3]])
+def test_a_learned_shift_of_some_columns_in_any_order_has_these_columns(places: list[int]) -> None:
+    rng = np.random.default_rng(0)
+    X, groups, C = rng.random((12, 5)), np.repeat(["a", "b", "c"], 4), rng.random((12, 2))
+    A, part = ss.as_operator(X), ss.as_operator(X[:, places])
+    for shift, data in ((ss.GroupMeans(groups), groups), (ss.Covariates(C), C)):
+        _, learned = shift.learn(A, A.moments())
+        want = learned.points(12, data)[:, places]
+        np.testing.assert_array_equal(learned.at(places).points(12, data), want)
+        np.testing.assert_allclose(learned.at(places).of(part, data).matmat(np.eye(len(places))), want, rtol=1e-13)

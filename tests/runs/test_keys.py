@@ -97,6 +97,10 @@ CHANGED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"preprocess": ss.Elementwise(partial(np.minimum, 1.5))},
         {"preprocess": ss.Elementwise(partial(np.minimum, 2.5))},
     ),
+    "keyword of a partial function": (
+        {"preprocess": ss.Elementwise(partial(np.clip, a_min=0, a_max=1.5))},
+        {"preprocess": ss.Elementwise(partial(np.clip, a_min=0, a_max=2.5))},
+    ),
 }
 
 
@@ -190,16 +194,25 @@ def test_what_stands_for_missing_entries_tells_reads(tmp_path: Path) -> None:
     np.save(tmp_path / "X.npy", X)
     file = tmp_path / "X.npy"
 
-    def of_file(**how: Any) -> ss.PCA:
+    def opened() -> FileGaps:
         A, _ = open_with_gaps([file], memory_limit="20KB")
         assert isinstance(A, FileGaps)
-        return ss.PCA(**HOW | how).fit(A)
+        return A
+
+    def of_file(**how: Any) -> ss.PCA:
+        return ss.PCA(**HOW | how).fit(opened())
 
     em: dict[str, Any] = {"missing": "em", "max_iter": 3}
     first, second = (lambda: of_file(missing="mean")), (lambda: of_file(**em, penalty=1.0))
     assert after(first, second, tmp_path / "kept") == "refused"
     assert after(lambda: of_file(**em, penalty=2.0), second, tmp_path / "penalty") == "refused"
     assert after(second, second, tmp_path / "again") == "the same"
+    # Nothing but the values for missing entries, or the factors of columns, differs.
+    one, two = (partial(opened().filled, ss.LowRank(np.full(300, value), np.ones(12))) for value in (1.0, 2.0))
+    assert after(lambda: fit(one), lambda: fit(two), tmp_path / "filled") == "refused"
+    one, two = (partial(opened().times, np.full(12, value)) for value in (1.0, 2.0))
+    how: dict[str, Any] = {"missing": "mean"}
+    assert after(lambda: fit(one, **how), lambda: fit(two, **how), tmp_path / "factors") == "refused"
 
 
 @pytest.mark.parametrize("name", ["shiftsvd", "numpy", "scipy", "kernels", "machine"])

@@ -293,6 +293,8 @@ def test_parts_of_a_generator_are_each_made_in_the_threads_of_a_fit() -> None:
             yield given_threads(), set(limits())
 
     assert list(stepwise(parts(), 2)) == [(2, {1})] * 3
+    with threads(3):  # as many as in the fit around it
+        assert list(stepwise(parts())) == [(3, {1})] * 3
 
 
 def no_threads(monkeypatch: pytest.MonkeyPatch, allowed: int) -> None:

@@ -12,7 +12,7 @@ import shiftsvd as ss
 from shiftsvd.report import settings_of
 from shiftsvd.scanpy import pca, project
 from tests.support.cells import CELLS, MASK, annotated, assert_alike, counts, logs, written
-from tests.support.commands import invoke
+from tests.support.commands import invoke, told
 
 anndata = pytest.importorskip("anndata")
 pytestmark = [
@@ -25,9 +25,11 @@ FAR = np.where(np.arange(40) == 3, 50.0, 0) + 9 * np.outer(np.arange(CELLS) == 5
 DATA = {"logs": logs(counts()), "far": logs(counts()) + FAR, "negative": -logs(counts())}
 
 
-def clipped(D: np.ndarray, most: float, new: np.ndarray | None = None, zero_center: bool = True) -> np.ndarray:
+def clipped(
+    D: np.ndarray, most: float, new: np.ndarray | None = None, zero_center: bool = True, ddof: int = 1
+) -> np.ndarray:
     """As scanpy clips it: on both sides if centred, else above only."""
-    new, mean, std = D if new is None else new, D.mean(axis=0), D.std(axis=0, ddof=1)
+    new, mean, std = D if new is None else new, D.mean(axis=0), D.std(axis=0, ddof=ddof)
     std = np.where(std == 0, 1, std)
     return np.clip((new - mean) / std, -most, most) if zero_center else np.minimum(new / std, most)
 
@@ -103,9 +105,21 @@ def test_the_command_clips_and_its_model_clips_new_cells(tmp_path: Path) -> None
     assert_alike(new.obsm["X_pca"], want, 1e-5)
     model = ss.PCA.load(out / "model.safetensors")
     assert isinstance(model, ss.PCA)
-    told = settings_of(model)
-    assert told["chosen"]["features divided by"] == "their standard deviations, then clipped at 2"
-    assert "features divided by" not in told["usual"]
+    settings = settings_of(model)
+    assert settings["chosen"]["features divided by"] == "their standard deviations, then clipped at 2"
+    assert "features divided by" not in settings["usual"]
+
+
+@pytest.mark.parametrize(("suffix", "ddof"), [("h5ad", 1), ("npy", 0)])
+def test_deviations_are_those_of_scanpy_for_cells_and_of_scikit_learn_for_other_data(
+    suffix: str, ddof: int, tmp_path: Path
+) -> None:
+    D, file = logs(counts()), tmp_path / f"X.{suffix}"
+    np.save(file, D) if suffix == "npy" else anndata.AnnData(D).write_h5ad(file)
+    for most in ([], ["--max-value", 2]):
+        Z = clipped(D, 2 if most else np.inf, ddof=ddof)
+        found = told("fit", file, "-k", 3, "--scale", *most, "--tol", 1e-10)["singular_values"]
+        np.testing.assert_allclose(found, np.linalg.svd(Z - Z.mean(axis=0))[1][:3], rtol=1e-8)
 
 
 @pytest.mark.parametrize(

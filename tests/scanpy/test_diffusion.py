@@ -83,6 +83,16 @@ def test_connected_components_come_first_the_largest_before_others(k: int) -> No
         assert np.allclose(np.abs((ours * theirs).sum(axis=0)), 1, atol=1e-6)
 
 
+def test_a_map_that_needs_more_products_has_not_converged() -> None:
+    path = np.diag(np.ones(499), 1)
+    adata = anndata.AnnData(np.ones((500, 1)), obsp={"connectivities": csr_matrix(path + path.T)})
+    with pytest.warns(UserWarning, match=r"did not converge in 9 products"):
+        diffmap(adata, 20, max_products=9)
+    assert not adata.uns["diffmap"]["params"]["converged"]
+    diffmap(adata, 20)
+    assert adata.uns["diffmap"]["params"]["converged"]
+
+
 def test_a_cell_without_neighbours_is_a_component_of_its_own() -> None:
     adata = cells(40)
     W = adata.obsp["connectivities"].toarray()

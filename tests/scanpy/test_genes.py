@@ -10,6 +10,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.scanpy import highly_variable, pca
+from shiftsvd.scanpy.annotations import AnnotationSource
 from tests.support.ranked import FLAVORS, OF_LOGARITHMS, cells, frame_of, logarithms
 
 anndata = pytest.importorskip("anndata")
@@ -95,12 +96,28 @@ def test_cutoffs_are_those_of_scanpy(flavor: Any) -> None:
     assert 0 < ours.var["highly_variable"].sum() < 130
 
 
-def test_logarithms_are_in_the_base_that_scanpy_noted() -> None:
-    natural, binary = annotated(logarithms(X)), annotated(logarithms(X) / np.log(2))
-    binary.uns["log1p"] = {"base": 2}
-    want, found = (highly_variable(adata, 30, inplace=False) for adata in (natural, binary))
+@pytest.mark.parametrize("suffix", [None, "h5ad", "zarr"])
+@pytest.mark.parametrize("base", [2, None])
+@pytest.mark.filterwarnings("ignore:Writing zarr v2 data")
+def test_logarithms_are_in_the_base_that_scanpy_noted(base: int | None, suffix: str | None, tmp_path: Path) -> None:
+    natural, noted = annotated(logarithms(X)), annotated(logarithms(X) / np.log(base or np.e))
+    noted.uns["log1p"] = {"base": base}
+    data = noted if suffix is None else tmp_path / f"noted.{suffix}"
+    if suffix is not None:
+        pytest.importorskip("h5py" if suffix == "h5ad" else "zarr")
+        getattr(noted, f"write_{suffix}")(data)
+    want, found = (highly_variable(each, 30, inplace=False) for each in (natural, data))
     for name in want:
         np.testing.assert_allclose(found[name].astype(float), want[name].astype(float), rtol=1e-3, err_msg=name)
+
+
+def test_files_with_logarithms_in_two_bases_are_refused(tmp_path: Path) -> None:
+    for base in (2, 10):
+        adata = annotated(logarithms(X) / np.log(base))
+        adata.uns["log1p"] = {"base": base}
+        adata.write_h5ad(tmp_path / f"{base}.h5ad")
+    with pytest.raises(ValueError, match="logarithms in different bases"):
+        _ = AnnotationSource([tmp_path / "2.h5ad", tmp_path / "10.h5ad"]).log_of_base
 
 
 def test_components_are_of_the_genes_that_were_found() -> None:

@@ -153,6 +153,16 @@ def test_logarithms_in_a_file_are_ranked_as_they_are(tmp_path: Path) -> None:
     assert found["features"]["flavor"] == "seurat"
 
 
+def test_logarithms_in_a_file_are_ranked_in_the_base_that_scanpy_noted(tmp_path: Path) -> None:
+    file = write(tmp_path / "L.h5ad", logarithms(X) / np.log(2), GENES)
+    with h5py.File(file, "a") as noted:
+        noted["uns/log1p/base"] = 2
+    found = told("fit", file, "-k", 3, "--top-features", TOP, "--tol", 1e-10)
+    mask = frame_of(X, "seurat", TOP)["highly_variable"].to_numpy()
+    D = (logarithms(X)[:, mask] / np.log(2)).astype(np.float32).astype(np.float64)
+    np.testing.assert_allclose(found["singular_values"], components_of(D, 3)[0], rtol=1e-8)
+
+
 def test_the_flavor_goes_with_the_transformation_where_none_is_named(file: Path) -> None:
     line = ("fit", file, "-k", 2, "--top-features", TOP)
     assert told(*line, "--preprocess", "pearson")["features"]["flavor"] == "pearson_residuals"

@@ -557,6 +557,10 @@ def test_truncated_result_has_the_first_components_and_their_error(result: ss.SV
         assert T.info.rank == k
         assert np.array_equal(T.info.residuals, result.info.residuals[:k])
         assert np.array_equal(T.info.value_errors, result.info.value_errors[:k])
+    # A value that is left out may be as large as its bound says.
+    known = replace(result.info, value_errors=np.full(5, 0.5), missed_below=0.1)
+    for k, level in ((2, 1.5 * result.S[2]), (5, 0.1)):
+        assert ss.SVDResult(*result, known).truncate(k).info.missed_below == pytest.approx(level)
     for k in (0, 6, -1):
         with pytest.raises(ValueError, match=r"k must be in 1\.\.5"):
             result.truncate(k)

@@ -25,6 +25,7 @@ class FolderServer(ThreadingHTTPServer):
         self.folder, self.fault, self.after = folder, "", 0
         self.once, self.failed = False, set[str]()
         self.only = ""  # part of the paths that have the fault
+        self.tags = ("ETag", "Last-Modified")  # headers by which a change is noticed
         self.n_answers = self.n_bytes = self.n_faults = 0
         self.rate = 0.0  # bytes per second of all connections together
         self.pause = 0.0  # seconds before each answer
@@ -100,6 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
         stats = file.stat()
         size = stats.st_size
         tag = {"ETag": f'"{stats.st_mtime_ns:x}-{stats.st_size:x}"', "Last-Modified": formatdate(stats.st_mtime)}
+        tag = {name: tag[name] for name in self.server.tags}
         if fault == "etag":
             tag["ETag"] = '"another"'
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))

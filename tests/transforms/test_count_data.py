@@ -183,6 +183,15 @@ def test_scanpy_pca_is_told_of_raw_counts_and_of_logarithms(layout: Any) -> None
         ss.scanpy.pca(cells(layout(raw)), 3)
 
 
+def test_counts_in_some_of_the_rows_are_no_raw_counts() -> None:
+    X = np.random.default_rng(0).poisson(2.0, (300, 40)).astype(np.float64)
+    pca = pytest.importorskip("shiftsvd.scanpy").pca
+    with warned(RAW):
+        pca(cells(X.copy()), 2)
+    X[200:] /= 2
+    pca(cells(X), 2)
+
+
 def test_what_scanpy_marks_counts_where_entries_alone_say_nothing() -> None:
     """Logarithms of corrected counts, of some genes; and counts that were put back where logarithms were."""
     needs("scanpy")

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shiftsvd as ss
 from shiftsvd.estimators.rotation import varimax_criterion
 from shiftsvd.xarray import patterns, pca, project, reconstruct, rotate
 from tests.support.fields import monthly, with_gaps
@@ -51,6 +52,17 @@ def test_patterns_are_covariances_and_correlations_with_the_field(settings: Any,
     assert patterns(eofs).dims == ("mode", "lat", "lon")
     assert patterns(eofs).attrs["units"] == "K"
     np.testing.assert_allclose(patterns(eofs.sel(mode=2)), patterns(eofs).sel(mode=2))
+
+
+@pytest.mark.filterwarnings("ignore:The rotation did not converge")
+@pytest.mark.parametrize("how", [{"kaiser": False}, {"method": "promax", "power": 2}, {"max_iter": 2}])
+def test_settings_are_those_of_the_rotation_of_arrays(how: dict[str, Any]) -> None:
+    eofs = pca(monthly(season=4), 4)
+    turned = rotate(eofs, **how)
+    before, after = (each.components.stack(cell=("lat", "lon")).dropna("cell").values for each in (eofs, turned))
+    want = ss.rotate(before.T, np.sqrt(eofs.explained_variance.values), **how)
+    np.testing.assert_allclose(after, want.components, atol=1e-10)
+    assert np.abs(rotate(eofs).components - turned.components).max() > 1e-4
 
 
 def test_what_has_no_patterns_is_refused() -> None:

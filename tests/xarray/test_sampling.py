@@ -186,7 +186,7 @@ def test_drawn_modes_are_those_of_the_drawn_field(chunked: bool) -> None:
         pytest.importorskip("dask.array")
     da, _ = red_field(2, n=60)
     eofs = pca(da, 2, tol=1e-10)
-    found = bootstrap(eofs, da.chunk({"time": 25}) if chunked else da, 3, block=7, rng=5)
+    found = bootstrap(eofs, da.chunk({"time": 25}) if chunked else da, 3, block=7, level=0.8, rng=5)
     starts = np.random.default_rng(5).integers(0, 54, (3, 9))
     modes = []
     for sample in range(3):
@@ -198,6 +198,9 @@ def test_drawn_modes_are_those_of_the_drawn_field(chunked: bool) -> None:
         modes.append(drawn.components * np.sign(cosines))
     errors = xarray.concat(modes, "sample").std("sample", ddof=1)
     np.testing.assert_allclose(found.component_error, errors, atol=1e-6)
+    variances = found.explained_variance.values
+    np.testing.assert_allclose(found.standard_error, variances.std(axis=0, ddof=1))
+    np.testing.assert_allclose([found.lower, found.upper], np.quantile(variances, [0.1, 0.9], axis=0))
 
 
 def test_the_bootstrap_agrees_with_the_rule_of_thumb() -> None:

@@ -138,6 +138,8 @@ class TestCoupled:
     def test_canonical_correlations_are_those_of_the_leading_components(self) -> None:
         X, Y = fields()
         pair = coupled(X, Y, 3, method="cca", leading=(5, 0.99), weights="coslat", tol=1e-9, rng=0)
+        reads = [pca(da, 5, weights="coslat", solver="exact").attrs["n_passes"] for da in (X, Y)]
+        assert coupled(X, Y, 3, method="cca", leading=5, solver="exact").attrs["n_passes"] == sum(reads) > max(reads)
         D, E = matrix(X), matrix(Y)
         k = pair.attrs["leading"][1]
         S = np.linalg.svd(E, compute_uv=False) ** 2
@@ -310,12 +312,15 @@ class TestHilbert:
         np.testing.assert_allclose(largest.imag, 0, atol=1e-12)
         assert np.all(largest.real > 0)
 
-    def test_the_real_part_of_all_modes_is_the_field(self) -> None:
+    @pytest.mark.parametrize("how", [{}, {"decay": 0.05}, {"padding": None}])
+    def test_the_real_part_of_all_modes_is_the_field_and_their_scores_are_projections(self, how: Any) -> None:
         da = wave()
-        modes = hilbert(da, 12, tol=1e-9)
+        modes = hilbert(da, 12, tol=1e-9, **how)
+        xarray.testing.assert_allclose(project(modes, da), modes.scores, atol=1e-7)
         made = (modes.scores * modes.components).sum("mode").real / modes.weights + modes.mean_field
         xarray.testing.assert_allclose(made.transpose("time", "lat", "lon"), da, rtol=1e-9)
-        assert (modes.attrs["padding"], modes.attrs["decay"]) == ("exp", 0.2)
+        kept = {"padding": "exp", "decay": 0.2} | {name: value or str(value) for name, value in how.items()}
+        assert {name: modes.attrs.get(name, 0.2) for name in kept} == kept
         xarray.testing.assert_allclose(reconstruct(modes), da, rtol=1e-9)
         with pytest.raises(ValueError, match="eofs must be real modes, got complex modes of hilbert"):
             rotate(modes)

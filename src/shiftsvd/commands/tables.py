@@ -87,7 +87,8 @@ def csv_table(file: BinaryIO, table: Table) -> Iterator[Write]:
 
     def write(first: int, block: Block) -> None:
         for lo in range(0, len(block), LINES):
-            part, rows = block[lo : lo + LINES].astype(table.dtype, copy=False), slice(first + lo, first + lo + LINES)
+            part = block[lo : lo + LINES].astype(table.dtype, copy=False)
+            rows = slice(first + lo, first + lo + len(part))
             lines = [line % tuple(row) for row in part.tolist()]
             if table.names is not None:
                 texts = [each[rows] for each in (table.names, *(texts for _, texts in table.beside))]

@@ -16,6 +16,7 @@ from shiftsvd.extend.files import (
     MatrixOptions,
     Places,
     Tree,
+    attribute,
     column,
     column_names,
     format_of,
@@ -35,6 +36,7 @@ from shiftsvd.scanpy.gene_names import IDS, SYMBOLS, GeneNames
 
 _UNINDEXED: Final = ("categories", "__categories")  # arrays that have no entry for each row
 _SKIPPED_ATTRS: Final = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # references into the source file
+_BASE: Final = "uns/log1p/base"
 _DEEPEST, _MOST = 2, 20  # largest depth of groups in a frame, and largest number of arrays in a column
 Axis = Literal["samples", "features"]
 
@@ -130,6 +132,23 @@ class AnnotationSource:
     def _logged(self, path: Path) -> bool:
         with self.frame(path, "samples") as found:
             return found is not None and "uns/log1p" in found[0].root
+
+    @property
+    def log_of_base(self) -> float:
+        """Return the natural logarithm of the base of the logarithms that scanpy noted in the files; 1 if none."""
+        found = {self._log_of_base(path): path for path in self.paths}
+        if len(found) > 1:
+            one, other, *_ = found.values()
+            raise ValueError(f"{one} and {other} hold logarithms in different bases. Compute both in the same base.")
+        return next(iter(found), 1.0)
+
+    def _log_of_base(self, path: Path) -> float:
+        with self.frame(path, "samples") as found:
+            if found is None or _BASE not in found[0].root:
+                return 1.0
+            node = found[0].root[_BASE]
+            is_none = node.shape != () or attribute(node, "encoding-type") == "null"  # as anndata writes None
+            return 1.0 if is_none else float(np.log(node[()]))
 
     def column(self, path: Path, axis: Axis, name: str) -> Column:
         if axis == "samples" and self._format(path) == "soma":

@@ -255,7 +255,8 @@ class CellHooks(Hooks):
         criterion, steps = self._criterion()
         batches = self._batches(A.shape[0])
         before = passes_so_far() or 0.0
-        self.ranking = rank(A, criterion, steps, batches, run.names.features, memory_limit=memory)
+        base = self.annotations.log_of_base
+        self.ranking = rank(A, criterion, steps, batches, run.names.features, base, memory)
         places, reads = np.flatnonzero(self.ranking.mask), round((passes_so_far() or 0.0) - before, 2)
         facts = {"flavor": criterion.flavor, "asked": criterion.n_top, "taken": len(places), "of": A.shape[1]}
         facts |= {} if column is None else {"batch": column, "batches": batches.n}

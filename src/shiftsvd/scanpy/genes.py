@@ -137,7 +137,7 @@ def highly_variable(
     batches = Batches.of(labels, A.shape[0])
     with threads(n_threads):
         marked = is_annotated(data) and has_logarithms(data, layer)
-        found = rank(A, criterion, steps, batches, names, 1.0 if steps else base, memory_limit, marked)
+        found = rank(A, criterion, steps, batches, names, base, memory_limit, marked)
     if not is_annotated(data):
         return ({} if names is None else {"names": names}) | found.columns
     columns = as_scanpy(found)
@@ -167,7 +167,8 @@ def _open_data(data: Any, layer: str | None, batch: Any, resources: Resources) -
         key = None if layer is None else f"layers/{layer}"
         A, names = open_matrix(data, key=key, **vars(resources))
         source = AnnotationSource(listed(data), MatrixOptions(key=key), resources.memory_limit)
-        return A, names.features, sample_column(source, batch) if isinstance(batch, str) else batch, 1.0
+        labels = sample_column(source, batch) if isinstance(batch, str) else batch
+        return A, names.features, labels, source.log_of_base
     if layer is not None or isinstance(batch, str):
         raise ValueError(f"layer and a column name as batch require AnnData or a file, got {type(data).__name__}")
     return as_operator(data, **vars(resources)), None, batch, 1.0

@@ -171,7 +171,7 @@ def rank(
     bytes_of_ranking(A, batches, memory_limit)
     if criterion.of_logarithms:
         warn_unless_counts(steps, A, logged)
-        found = _by_dispersion(A, criterion, steps, batches, names, base)
+        found = _by_dispersion(A, criterion, steps, batches, names, 1.0 if steps else base)
     else:
         warn_of_logarithms(criterion.named, A, logged)
         found = _by_variance(A, criterion, batches)
