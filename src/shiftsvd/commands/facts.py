@@ -12,6 +12,7 @@ import numpy as np
 
 from shiftsvd.backends.device import devices, products
 from shiftsvd.backends.source import RowSource
+from shiftsvd.commands.checks import check_files
 from shiftsvd.commands.options import as_given, quoted, spelled, worded
 from shiftsvd.commands.settings import Settings
 from shiftsvd.errors import Setting, few, plain, plural
@@ -33,9 +34,22 @@ SAMPLED = 2**26  # and where a sample is described, up to this size
 COUNTED = 2**30  # count missing entries up to this size in bytes: counting reads the whole matrix
 
 
-def lines(facts: Facts, as_json: bool) -> str:
-    if as_json:
-        return as_given(json.dumps(facts))
+def info(settings: Settings) -> None:
+    if not settings.files:
+        found = installation()
+    elif settings.files[0].endswith(".safetensors"):
+        found = of_model(settings)
+    else:
+        check_files(settings)
+        found = of_matrix(settings)
+    echo(found, settings.json_out)
+
+
+def echo(facts: Facts, as_json: bool) -> None:
+    click.echo(as_given(json.dumps(facts)) if as_json else _lines(facts))
+
+
+def _lines(facts: Facts) -> str:
     single = {name: value for name, value in facts.items() if name not in ("columns", "notes")}
     if single.get("density") == 1:  # would read as "nothing is missing"
         del single["density"]

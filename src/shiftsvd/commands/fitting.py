@@ -22,6 +22,7 @@ from shiftsvd.backends.files import bytes_in_memory, counted, left_beside
 from shiftsvd.backends.validation import named
 from shiftsvd.commands import writing
 from shiftsvd.commands.cluster import workers
+from shiftsvd.commands.facts import echo
 from shiftsvd.commands.hooks import Hooks, Run, first_answer, hooks_of
 from shiftsvd.commands.mixed import (
     fields_of,
@@ -329,7 +330,7 @@ def solver_of(given: Observed, k: int | float, settings: Settings, memory: int |
 # Estimates
 
 
-def estimated(given: Settings) -> dict[str, Any]:
+def estimated(given: Settings) -> None:
     # Open the data as `fit` does, and measure the memory of data and program. Predict the later stages of a fit one by
     # one. Freed memory returns to the system between stages, so the peak is that of the largest stage.
     settings, hooks = validated(given)
@@ -388,7 +389,7 @@ def estimated(given: Settings) -> dict[str, Any]:
         stages["report"] = model + packages + DRAWN * ("report" in paths)
     seconds = foreseen.seconds_per_pass
     moved = _moved(settings, A, held, foreseen.n_passes + reads)
-    return {
+    facts = {
         "file": settings.file,
         **moved,
         "samples": B.shape[0],
@@ -407,6 +408,7 @@ def estimated(given: Settings) -> dict[str, Any]:
         "seconds": None if seconds is None or foreseen.seconds is None else foreseen.seconds + seconds * reads,
         **({} if completion is None else completion.facts),
     }
+    echo(facts, settings.json_out)
 
 
 def _moved(settings: Settings, A: Operator, held: int, n_passes: int) -> dict[str, int]:
