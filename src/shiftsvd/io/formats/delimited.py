@@ -24,6 +24,8 @@ from shiftsvd.io.formats.cells import (
     gaps_of,
     is_unit,
     number,
+    pa,
+    pc,
     plain_numbers,
     strings,
     values_of,
@@ -278,7 +280,7 @@ class Rows:
         return TextBatch(strings(cells), self.head.width)
 
     def _parsed(self, source: TextRows, piece: bytes, before: int) -> Any:
-        pa, arrow_csv = optional("pyarrow", "parquet"), optional("pyarrow.csv", "parquet")
+        arrow_csv = optional("pyarrow.csv", "parquet")
         names = numbered(self.head.width)
 
         def invalid(row: Any) -> str:
@@ -347,7 +349,7 @@ class Rows:
             yield last.slice(before)
 
     def _without_headers(self, batch: Any, n_before: int) -> Any:
-        pc, names = optional("pyarrow.compute", "parquet"), self.head.names
+        names = self.head.names
         if names is None or any(map(holds_numbers, set(_kinds(batch)))):
             return batch
         repeats: Any = None
@@ -363,7 +365,7 @@ class Rows:
 
     def _without_blanks(self, batch: Any, n_before: int) -> Any:
         """Remove rows of empty cells from a table with row names, of which every sample has one."""
-        pc, are_blank = optional("pyarrow.compute", "parquet"), None
+        are_blank: Any = None
         if self._is_typed or self.form.label is None:
             return batch
         for j in (self.form.label, *range(batch.num_columns)):

@@ -20,7 +20,7 @@ import numpy as np
 from shiftsvd.errors import Refused, Setting, few, plural
 from shiftsvd.io.base import optional
 from shiftsvd.io.formats import parquet, sheets
-from shiftsvd.io.formats.cells import arrow, strings
+from shiftsvd.io.formats.cells import arrow, pa, strings
 from shiftsvd.io.formats.columns import TRIPLETS, holds_numbers, is_text, sound, texts
 from shiftsvd.io.formats.text import LINES
 from shiftsvd.io.sniff import content_of, split_element
@@ -51,7 +51,7 @@ class Grid(NamedTuple):
         return (row for row in found if not shown_row(row).startswith(self.comments)) if self.comments else found
 
     def batches(self, n_rows: int) -> Iterator[Any]:
-        pa, rows = optional("pyarrow", "parquet"), self.below()
+        rows = self.below()
         while part := list(islice(rows, n_rows)):
             columns = (None if self.names is None else _numeric(part)) or list(map(_column, zip(*part, strict=True)))
             yield pa.RecordBatch.from_arrays(columns, [str(j + 1) for j in range(len(columns))])
@@ -91,7 +91,7 @@ class Stored(NamedTuple):
 
 @contextmanager
 def _arrow(path: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
-    pa, ipc = optional("pyarrow", "parquet"), optional("pyarrow.ipc", "parquet")
+    ipc = optional("pyarrow.ipc", "parquet")
     with pa.OSFile(str(path)) as source:
         is_stream, pool = source.read(6) != b"ARROW1", pa.system_memory_pool()  # see `_numbers`
         source.seek(0)
@@ -142,9 +142,7 @@ def _column(values: Sequence[Any]) -> Any:
         return arrow(np.array(list(map(int, entries)), np.int64) if is_whole else numbers, stored)
     written = strings(map(shown, values))
     parts = [written, arrow(numbers, stored)]
-    return (
-        optional("pyarrow", "parquet").StructArray.from_arrays(parts, ["text", "number"]) if np.any(stored) else written
-    )
+    return pa.StructArray.from_arrays(parts, ["text", "number"]) if np.any(stored) else written
 
 
 def grid_of(path: Path, key: str | None, memory_limit: int | str | None) -> Grid | Stored | None:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.backends.source import RowSource
+from shiftsvd.errors import damaged
 from shiftsvd.io.base import (
     TRANSPOSED,
     Labels,
@@ -26,6 +27,7 @@ from shiftsvd.io.base import (
     reading,
 )
 from shiftsvd.io.choices import NOTHING, Choices
+from shiftsvd.io.formats.cells import pa
 from shiftsvd.io.formats.columns import (
     Layout,
     column_of_numbers,
@@ -121,7 +123,7 @@ def column(file: Any, j: int) -> Any:
 
 
 def _suspects(file: Any, form: Layout, choices: Choices) -> Iterator[Tally]:
-    is_integer, names = optional("pyarrow", "parquet").types.is_integer, file.schema_arrow.names
+    is_integer, names = pa.types.is_integer, file.schema_arrow.names
     for j in form.numbers:
         is_free = j not in form.classes and names[j] not in choices.columns and names.count(names[j]) == 1
         whole = is_integer(file.schema_arrow.field(j).type)
@@ -154,9 +156,7 @@ def _row_names(path: Path, file: Any, form: Layout, memory_limit: int | str | No
         return None
     rows = texts(column(file, form.label))
     if len(rows) != file.metadata.num_rows:
-        raise ValueError(
-            f"{path} is damaged: it has {len(rows):,} names for {file.metadata.num_rows:,} rows. Write the file again."
-        )
+        raise damaged(path, f"it has {len(rows):,} names for {file.metadata.num_rows:,} rows")
     return labels(path, rows, memory_limit)
 
 
@@ -168,9 +168,7 @@ class ParquetRows(RowSource):
     def __init__(self, path: Path, metadata: Any, form: Layout, batch: int = _BATCH) -> None:
         ends = np.cumsum([0, *(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))])
         if np.any(ends[1:] < ends[:-1]) or ends[-1] != metadata.num_rows:
-            raise ValueError(
-                f"{path} is damaged: its row groups do not add up to {metadata.num_rows:,} rows. Write the file again."
-            )
+            raise damaged(path, f"its row groups do not add up to {metadata.num_rows:,} rows")
         self.shape = int(ends[-1]), form.width
         self.dtype = form.dtype
         self.name = str(path)

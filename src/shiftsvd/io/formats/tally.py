@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.errors import Part, Setting, few, plural
-from shiftsvd.io.base import optional
 from shiftsvd.io.choices import Choices
 from shiftsvd.io.formats.cells import (
     GAPS,
@@ -26,6 +25,7 @@ from shiftsvd.io.formats.cells import (
     nulled,
     number,
     numbers_like,
+    pc,
     plain_numbers,
     proves,
     values_of,
@@ -309,7 +309,6 @@ class Tally:
         self.examples = list(dict.fromkeys((*self.examples, *cells)))[:_EXAMPLES]
 
     def _add_missing(self, column: Any, texts: Any) -> None:
-        pc = optional("pyarrow.compute", "parquet")
         self.n_gaps += texts.null_count
         if texts.null_count:
             marks = pc.utf8_trim_whitespace(column.filter(texts.is_null())).drop_null()

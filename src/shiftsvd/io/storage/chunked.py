@@ -13,6 +13,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from shiftsvd.backends.source import RowSource
+from shiftsvd.errors import damaged
 from shiftsvd.io.base import bounded, in_rows, plausible_shape, reading
 from shiftsvd.io.location import Location
 from shiftsvd.io.storage.hdf5 import H5Array
@@ -151,22 +152,17 @@ def csr_rows(
         kinds = "fciub" if part == "data" else "iu"
         if len(array.shape) != 1 or np.dtype(array.dtype).kind not in kinds:
             got = f"{array.dtype} of shape {array.shape}"
-            raise ValueError(
-                f"{name} is damaged: {part} must be a flat array of numbers, got {got}. Write the file again."
-            )
+            raise damaged(name, f"{part} must be a flat array of numbers, got {got}")
         check_size(f"{name}/{part}", path, array, memory_limit)
     if indptr.shape[0] != shape[0] + 1:
-        rule = f"indptr must have {shape[0] + 1:,} entries"
-        raise ValueError(f"{name} is damaged: {rule}, got {indptr.shape[0]:,}. Write the file again.")
+        raise damaged(name, f"indptr must have {shape[0] + 1:,} entries, got {indptr.shape[0]:,}")
     with reading(name):
         starts = np.asarray(indptr[0 : shape[0] + 1]).astype(np.int64)
     if starts[0] != 0 or np.any(starts[1:] < starts[:-1]):
-        raise ValueError(f"{name} is damaged: indptr must start at 0 and never decrease. Write the file again.")
+        raise damaged(name, "indptr must start at 0 and never decrease")
     if not starts[-1] == data.shape[0] == indices.shape[0]:
-        raise ValueError(
-            f"{name} is damaged: indptr ends at {starts[-1]:,}, but data has {data.shape[0]:,} and indices has "
-            f"{indices.shape[0]:,} entries. Write the file again."
-        )
+        counts = f"data has {data.shape[0]:,} and indices has {indices.shape[0]:,} entries"
+        raise damaged(name, f"indptr ends at {starts[-1]:,}, but {counts}")
     dtype = np.dtype(data.dtype).newbyteorder("=")
     return CsrRows(data, indices, starts, name, fingerprint_of(path, key), shape, dtype, conjugate)
 
@@ -205,9 +201,7 @@ def check_size(name: str, path: Path, array: Stored, memory_limit: int | str | N
     claimed = math.prod(array.shape) * itemsize
     size = path.n_bytes if isinstance(path, Location) else sum(stat.st_size for stat in _stats(path))
     if size is not None and claimed > max(_SLACK, _MOST_PACKED * size):
-        raise ValueError(
-            f"{name} is damaged: it declares {claimed:,} bytes, in a file of {size:,} bytes. Write the file again."
-        )
+        raise damaged(name, f"it declares {claimed:,} bytes, in a file of {size:,} bytes")
     if array.chunks is None:
         return
     chunk = math.prod(array.chunks) * itemsize

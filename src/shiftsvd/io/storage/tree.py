@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.backends.source import RowSource
-from shiftsvd.errors import Refused, Setting, few
+from shiftsvd.errors import Refused, Setting, damaged, few
 from shiftsvd.io.base import Labels, Opened, bounded, in_rows, labels, optional, reading
 from shiftsvd.io.location import Location
 from shiftsvd.io.sniff import format_claiming, formats, split_element
@@ -103,10 +103,7 @@ class Tree:
             return _plain(codes)
         known = _plain(self.values(categories, None)).astype(object)
         if codes.dtype.kind not in "iu" or codes.max(initial=-1) >= len(known) or codes.min(initial=0) < -1:
-            most = f"{len(known) - 1:,}"
-            raise ValueError(
-                f"{self.path} is damaged: codes of categories must be in -1..{most}. Write the file again."
-            )
+            raise damaged(self.path, f"codes of categories must be in -1..{len(known) - 1:,}")
         return _without(known[np.maximum(codes, 0)] if len(known) else np.full(len(codes), None), codes < 0)
 
     def values(self, node: Any, length: int | None) -> npt.NDArray[Any]:
