@@ -195,18 +195,14 @@ def _of_table(found: TableProfile, settings: Settings) -> Facts:
     facts |= {"memory_bytes": samples * features * np.dtype(found.dtype).itemsize}
     facts |= {"read_in_blocks": found.format == "parquet"}
     facts |= _named(*(found.samples or None, found.features or None)[::flip])
-    columns = [
-        vars(each) | {"misfits": {text: list(rows) for text, rows in each.misfits.items()}} for each in found.columns
-    ]
-    given = settings.choices.named
     labels = [each for each in found.columns if each.kind == "label" and each.use == "excluded"]
-    labels = [each for each in labels if each.name not in given and settings.orient != "columns"]
-    reasons = {each.name: why for each in labels if (why := _no_category(each, found.n_rows))}
-    columns = [
-        each
-        | {"notes": [*each["notes"], *([f"no categories: {reasons[each['name']]}"] if each["name"] in reasons else ())]}
-        for each in columns
-    ]
+    labels = [each for each in labels if each.name not in settings.choices.named and settings.orient != "columns"]
+    reasons = {each.name: f"no categories: {why}" for each in labels if (why := _no_category(each, found.n_rows))}
+    columns = []
+    for each in found.columns:
+        notes = [*each.notes, *([reasons[each.name]] if each.name in reasons else ())]
+        misfits = {text: list(rows) for text, rows in each.misfits.items()}
+        columns.append(vars(each) | {"misfits": misfits, "notes": notes})
     facts |= {"columns": columns, "notes": list(found.notes)}
     categories = [each.name for each in labels if each.name not in reasons]
     if categories and found.features:

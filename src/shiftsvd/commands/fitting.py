@@ -45,7 +45,7 @@ from shiftsvd.front import planned as planned_for
 from shiftsvd.front import within as within_memory
 from shiftsvd.io import Names
 from shiftsvd.io.choices import JOIN
-from shiftsvd.io.formats.table import Column, with_decimals
+from shiftsvd.io.formats.table import with_decimals
 from shiftsvd.io.location import Location
 from shiftsvd.io.opening import open_chosen
 from shiftsvd.missing.completion import Effort, mean_rows
@@ -87,7 +87,9 @@ def run(given: Settings) -> None:
     run = opened(settings, hooks)
     A, names, settings = run.A, run.names, run.settings
     k = within(settings.k, (A.shape[0], run.width), settings.file)
-    colors, columns = _labels(run, hooks), supplementary_columns(settings, A.shape[0], names.samples)
+    m = A.shape[0] if names.samples is None else len(names.samples)
+    colors = settings.label_column and labels_of(m, "label_column", settings, settings.choices, hooks)
+    columns = supplementary_columns(settings, A.shape[0], names.samples)
     release()
     with ExitStack() as stack:
         stack.enter_context(workers(settings.scheduler, settings.workers))
@@ -164,9 +166,11 @@ def opened(settings: Settings, hooks: Sequence[Hooks]) -> Run:
         A, names = first_answer(each.open() for each in hooks) or _opened(settings)
     shift = None if settings.shift == "none" else settings.shift
     steps = as_transforms(settings.preprocess)
-    run = Run(
-        settings, distributed_to_workers(A, settings), names, A.shape[1], steps, shift=shift, scale=settings.scale
-    )
+    if settings.on_cluster and isinstance(A, Operator):
+        from shiftsvd.backends.dask import on_workers
+
+        A = on_workers(A)
+    run = Run(settings, A, names, A.shape[1], steps, shift=shift, scale=settings.scale)
     for each in hooks:
         each.prepare(run)
     return run
@@ -179,14 +183,6 @@ def _opened(settings: Settings) -> tuple[Observed, Names]:
         return open_with_gaps(settings.paths, unobserved=settings.unobserved, whole=whole, **how)
     paths = [path.absolute() for path in settings.paths] if settings.on_cluster else settings.paths
     return open_chosen(paths, stream=settings.on_cluster or None, **how)
-
-
-def distributed_to_workers(A: Observed, settings: Settings) -> Observed:
-    if not settings.on_cluster or not isinstance(A, Operator):
-        return A
-    from shiftsvd.backends.dask import on_workers
-
-    return on_workers(A)
 
 
 @contextmanager
@@ -206,13 +202,6 @@ def _contributions(run: Run, path: Path) -> Iterator[Write]:
             write(first, np.hstack([pca._contributions(Z), shares]))
 
         yield add
-
-
-def _labels(run: Run, hooks: Sequence[Hooks]) -> Column | None:
-    settings, m = run.settings, run.A.shape[0] if run.names.samples is None else len(run.names.samples)
-    if settings.label_column is None:
-        return None
-    return labels_of(m, "label_column", settings, settings.choices, hooks)
 
 
 def _notice_unless_kept(run: Run) -> None:

@@ -16,7 +16,7 @@ from shiftsvd.commands.hooks import Hooks, first_answer
 from shiftsvd.commands.options import joined, option_of
 from shiftsvd.commands.settings import Settings
 from shiftsvd.commands.tables import texts_for
-from shiftsvd.errors import Refused, Setting
+from shiftsvd.errors import Refused
 from shiftsvd.estimators.supplementary import Categories, Column, Numbers, Supplementary
 from shiftsvd.io import Names
 from shiftsvd.io.choices import JOIN, Choices, naming
@@ -129,8 +129,8 @@ def supplementary_columns(settings: Settings, m: int, samples: Any) -> list[Colu
     try:
         opened = read_files(settings.paths, settings.memory, choices, **settings.where | {"join": None})
     except Refused as error:  # the column is excluded already
-        parts = (f"--supplementary without {joined(wanted)}" if _is_drop(each) else each for each in error.args)
-        raise Refused(*parts) from None
+        without = f"--supplementary without {joined(wanted)}"
+        raise Refused(*(without if getattr(each, "name", "") == "drop" else each for each in error.args)) from None
     X, names = opened.matrix, opened.names
     # One more row is a last row of totals, which is no sample.
     differ = names.samples is not None and samples is not None and list(names.samples[:m]) != list(samples)
@@ -146,10 +146,6 @@ def supplementary_columns(settings: Settings, m: int, samples: Any) -> list[Colu
     read = [_narrow(block, places, [classes.get(name, ()) for name in wanted]) for block in blocks]
     columns = zip(wanted, np.concatenate(read)[:m].T, strict=True)
     return [_placed(name, column, classes.get(name)) for name, column in columns]
-
-
-def _is_drop(part: Any) -> bool:
-    return isinstance(part, Setting) and part.name == "drop"
 
 
 def _narrow(block: Any, places: Sequence[int], classes: Sequence[Sequence[str]]) -> Any:

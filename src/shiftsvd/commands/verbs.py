@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from shiftsvd.commands.options import FILE, MATRIX, OF_TABLES, Local, declared, parameters
+from shiftsvd.commands.options import FILE, MATRIX, OF_FILES, OF_TABLES, Local, declared, parameters
 from shiftsvd.commands.running import Subcommand
 from shiftsvd.commands.settings import USUAL, Settings
 from shiftsvd.extend import extensions
@@ -14,7 +14,7 @@ from shiftsvd.names import resolve
 
 _SETTINGS: Final = {each.name: each for each in fields(Settings)}
 _MODEL: Final = click.Argument(["model"], type=FILE)
-_DATA: Final = f"format key orient feature_types var_names measurement obs_query allow_external {OF_TABLES}"
+_DATA: Final = f"format {OF_FILES} allow_external {OF_TABLES}"
 _TABLE_OUT: Final = Local(allow_dash=True)  # `settings.table_format` refuses folders
 
 
@@ -106,7 +106,7 @@ def fit() -> None:
         files("FILE...", required=True),
         *named("stack join"),
         out('File for the scores: .parquet, .csv or .npy; "-": CSV on standard output.', type=_TABLE_OUT),
-        *named("format key orient feature_types var_names measurement obs_query allow_external max_absent"),
+        *named(f"format {OF_FILES} allow_external max_absent"),
         *of_extensions("transform"),
         *named(f"trust_values {OF_TABLES} threads memory dtype progress force spreadsheet_safe quiet verbose"),
     ],

@@ -49,10 +49,6 @@ class MatrixOptions:
     measurement: str | None = None
     obs_query: str | None = None
 
-    @property
-    def selection(self) -> dict[str, str | None]:
-        return {"measurement": self.measurement, "obs_query": self.obs_query}
-
     def __post_init__(self) -> None:
         if self.orient not in (None, "rows", "columns"):
             raise refuse("orient", 'be "rows" or "columns", the axis of the samples', self.orient)
@@ -376,8 +372,10 @@ def read_files(
     if len(paths) > 1:
         choices = choices.of_parts() if which.stack == "columns" else with_classes(paths, which.format, choices)
 
+    selection = {"measurement": which.measurement, "obs_query": which.obs_query}
+
     def read(path: Path, limit: int | str | None) -> Opened:
-        return _oriented(path, read_file(path, which.format, which.key, limit, choices, **which.selection), which)
+        return _oriented(path, read_file(path, which.format, which.key, limit, choices, **selection), which)
 
     if len(paths) == 1:
         return read(paths[0], memory_limit)
@@ -415,23 +413,18 @@ def read_file(
         kind = format_of(path, format)
         known = formats()[kind]
         read = resolve(known.reader)
+        if not known.selects:
+            for name, value in selection.items():
+                if value is not None:
+                    raise Refused(f"{path} is no TileDB-SOMA experiment. Remove ", Setting(name, value), ".")
+            selection = {}
         if known.is_table:
-            _refuse_selection(path, selection)
             return cast("Opened", read(path, key, memory_limit, choices))
         if not choices.remembered:  # ignore settings for tables that come from a model
             choices.refuse_for(kind)
-        if not known.selects:
-            _refuse_selection(path, selection)
-            selection = {}
         if element is not None and key is not None:
             raise Refused(f"{path} names an element of the file. Remove ", Setting("key", key), ".")
         return cast("Opened", read(file, key if element is None else element, memory_limit, **selection))
-
-
-def _refuse_selection(path: Path, selection: Mapping[str, str | None]) -> None:
-    for name, value in selection.items():
-        if value is not None:
-            raise Refused(f"{path} is no TileDB-SOMA experiment. Remove ", Setting(name, value), ".")
 
 
 def held_bytes(source: RowSource) -> int:

@@ -40,6 +40,14 @@ def failed(address: str, why: str, kind: type[OSError] = OSError) -> OSError:
     return kind(f"{public_address(address)} {why}")
 
 
+def late(address: str, seconds: float) -> OSError:
+    return failed(address, f"sent no complete answer for {seconds:g} s ({_TIMEOUT}). Try again later.")
+
+
+def unreadable(address: str, why: str) -> OSError:
+    return failed(address, f"cannot be read: {why}. {_DOWNLOAD}")
+
+
 def joined(address: str, name: str) -> str:
     path, mark, query = address.partition("?")
     name = quote(name) if address.startswith("http") else name
@@ -194,24 +202,17 @@ class Http(Server):
         try:
             yield
         except (requests.Timeout, urllib3.exceptions.TimeoutError):
-            raise failed(
-                address, f"sent no complete answer for {self._seconds:g} s ({_TIMEOUT}). Try again later."
-            ) from None
+            raise late(address, self._seconds) from None
         except (requests.exceptions.SSLError, urllib3.exceptions.SSLError):
             raise failed(address, "cannot be read: the certificate of the server is not valid.") from None
         except (requests.ConnectionError, requests.exceptions.ChunkedEncodingError, urllib3.exceptions.HTTPError) as e:
-            causes = list(_causes(e))
+            causes, timeout = list(_causes(e)), urllib3.exceptions.TimeoutError
             if any(isinstance(each, urllib3.exceptions.NameResolutionError) for each in causes):
-                raise failed(
-                    address, "cannot be read: the name of the server is unknown (DNS). Check the address."
-                ) from None
+                unknown = "cannot be read: the name of the server is unknown (DNS). Check the address."
+                raise failed(address, unknown) from None
             refused = urllib3.exceptions.NewConnectionError  # in urllib3 2 a subclass of TimeoutError
-            if any(
-                isinstance(each, urllib3.exceptions.TimeoutError) and not isinstance(each, refused) for each in causes
-            ):
-                raise failed(
-                    address, f"sent no complete answer for {self._seconds:g} s ({_TIMEOUT}). Try again later."
-                ) from None
+            if any(isinstance(each, timeout) and not isinstance(each, refused) for each in causes):
+                raise late(address, self._seconds) from None
             why = next((each.strerror for each in causes if isinstance(each, OSError) and each.strerror), None)
             raise _AgainError(f"cannot be read: {why or 'the connection ended early'}") from None
         except requests.RequestException as error:
@@ -229,7 +230,7 @@ class Http(Server):
             raise failed(address, f"cannot be read: the server answers {shown}. {remedy}", PermissionError)
         if code in _BUSY:
             raise _AgainError(f"cannot be read: the server answers {shown}")
-        raise failed(address, f"cannot be read: the server answers {shown}. {_DOWNLOAD}")
+        raise unreadable(address, f"the server answers {shown}")
 
     def _body(self, address: str, answer: Any, expected: int | None) -> bytes:
         most = _LARGEST if expected is None else expected
@@ -242,9 +243,7 @@ class Http(Server):
                     raise failed(address, slow)
                 since, mark = time.monotonic(), len(body)
         if len(body) > most:
-            raise failed(
-                address, f"cannot be read: the server sends more than the {most:,} bytes requested. {_DOWNLOAD}"
-            )
+            raise unreadable(address, f"the server sends more than the {most:,} bytes requested")
         if expected is not None and len(body) < expected:
             raise _AgainError(f"cannot be read: the server sent {len(body):,} of {expected:,} bytes")
         return bytes(body)
@@ -253,9 +252,7 @@ class Http(Server):
 def _total(address: str, answer: Any) -> int:
     found = re.fullmatch(r"bytes \*/(\d+)", answer.headers.get("Content-Range", ""))
     if found is None:
-        raise failed(
-            address, f"cannot be read: the server answers 416 (range) without the size of the file. {_DOWNLOAD}"
-        )
+        raise unreadable(address, "the server answers 416 (range) without the size of the file")
     return int(found[1])
 
 
@@ -263,7 +260,7 @@ def _span(address: str, answer: Any, lo: int, hi: int | None, *, asked: bool) ->
     # First byte, end and total of an answer; end and total are None for a whole object of unknown length.
     packed, length = answer.headers.get("Content-Encoding", "identity"), answer.headers.get("Content-Length", "")
     if packed not in ("identity", ""):
-        raise failed(address, f"cannot be read: the server compresses its answers ({packed!r}) unasked. {_DOWNLOAD}")
+        raise unreadable(address, f"the server compresses its answers ({packed!r}) unasked")
     declared = int(length) if re.fullmatch(r"\d{1,18}", length) else None
     if answer.status_code == 200:
         if lo == 0 and not (asked and (declared is None or hi is None or declared > hi)):
@@ -273,13 +270,11 @@ def _span(address: str, answer: Any, lo: int, hi: int | None, *, asked: bool) ->
     given = answer.headers.get("Content-Range", "")
     found = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", given)
     if found is None:
-        raise failed(
-            address, f"cannot be read: Content-Range must be 'bytes FIRST-LAST/SIZE', got {given[:80]!r}. {_DOWNLOAD}"
-        )
+        raise unreadable(address, f"Content-Range must be 'bytes FIRST-LAST/SIZE', got {given[:80]!r}")
     first, end, total = int(found[1]), int(found[2]) + 1, int(found[3])
     if (first, end) != (lo, total if hi is None else min(hi, total)) or declared not in (None, end - first):
         wanted = f"{lo:,}-{'' if hi is None else f'{hi - 1:,}'}"
-        raise failed(address, f"cannot be read: bytes {wanted} were requested, the server sent {given!r}. {_DOWNLOAD}")
+        raise unreadable(address, f"bytes {wanted} were requested, the server sent {given!r}")
     return first, end, total
 
 
@@ -316,9 +311,7 @@ class Store(Server):
     """A store that fsspec opens: s3, gs, memory and others; its packages find the credentials and repeat requests."""
 
     def __init__(self, address: str, seconds: float) -> None:
-        optional("fsspec", "remote")
-        core, asyn = optional("fsspec.core", "remote"), optional("fsspec.asyn", "remote")
-        exceptions = optional("fsspec.exceptions", "remote")
+        core, asyn, exceptions = (optional(f"fsspec.{part}", "remote") for part in ("core", "asyn", "exceptions"))
         scheme = address.partition("://")[0]
         waits = {"connect_timeout": seconds, "read_timeout": seconds}
         options: dict[str, Any] = {"config_kwargs": waits, "use_listings_cache": False} if scheme == "s3" else {}
@@ -363,9 +356,7 @@ class Store(Server):
             why = without_secrets(str(error)) or "access denied"
             raise failed(address, f"cannot be read: {why}. {remedy}", PermissionError) from None
         except self._of.expired:
-            raise failed(
-                address, f"sent no complete answer for {self._seconds:g} s ({_TIMEOUT}). Try again later."
-            ) from None
+            raise late(address, self._seconds) from None
         except kinds as error:
             why = without_secrets(str(error)).strip() or type(error).__name__
             raise failed(address, f"cannot be read: {why}") from None
