@@ -17,8 +17,8 @@ from shiftsvd.commands.options import as_given, quoted, spelled, worded
 from shiftsvd.commands.settings import Settings
 from shiftsvd.errors import Setting, few, plain, plural
 from shiftsvd.io.base import reading
+from shiftsvd.io.formats.table import ColumnProfile, TableProfile, far_apart, profiled
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
-from shiftsvd.io.profiling import ColumnProfile, TableProfile, far_apart, profiled
 from shiftsvd.io.sniff import format_of, formats
 from shiftsvd.io.spooling import rereadable
 from shiftsvd.io.storage.tree import is_array, opened_tree

@@ -21,9 +21,8 @@ from shiftsvd.estimators.supplementary import Categories, Column, Numbers, Suppl
 from shiftsvd.io import Names
 from shiftsvd.io.choices import JOIN, Choices, naming
 from shiftsvd.io.formats.table import Column as Texts
-from shiftsvd.io.formats.table import read_column
+from shiftsvd.io.formats.table import ColumnProfile, profiled, read_column
 from shiftsvd.io.opening import read_files
-from shiftsvd.io.profiling import ColumnProfile, profiled
 from shiftsvd.io.sniff import format_of, formats
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.missing.opening import BLOCK

@@ -25,8 +25,8 @@ from shiftsvd.errors import plain_lines, plural
 from shiftsvd.estimators.fitted import quantity_of
 from shiftsvd.estimators.truncated import ALIGNED, first_is_mean
 from shiftsvd.io import Names
+from shiftsvd.io.formats.table import far_apart
 from shiftsvd.io.location import Location, located
-from shiftsvd.io.profiling import far_apart
 from shiftsvd.io.sniff import format_of, formats, named_format, split_element
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.model_file import load_model

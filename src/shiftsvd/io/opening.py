@@ -23,7 +23,7 @@ from shiftsvd.io.location import located
 from shiftsvd.io.sniff import format_of, formats, opening_address, split_element
 from shiftsvd.io.spooling import refuse_device, rereadable
 from shiftsvd.io.stacking import JOINS, Join, read_stack, several
-from shiftsvd.io.storage.chunked import times_decoded
+from shiftsvd.io.storage.tree import times_decoded
 from shiftsvd.kernels import thread_count
 from shiftsvd.names import VarNamesName, resolve
 from shiftsvd.operators import Operator

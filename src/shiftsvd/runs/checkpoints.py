@@ -23,8 +23,8 @@ from shiftsvd.events import set_within
 from shiftsvd.kernels import instruction_set
 from shiftsvd.numerics.digests import told
 from shiftsvd.runs import outputs
-from shiftsvd.runs.locks import files_of, held
 from shiftsvd.runs.messages import warn
+from shiftsvd.runs.outputs import files_of, held
 
 Record = Mapping[str, npt.NDArray[Any]]
 

@@ -15,7 +15,7 @@ from shiftsvd.backends.source import RowSource
 from shiftsvd.errors import Refused, Setting, damaged
 from shiftsvd.io.base import Labels, Opened, bounded, in_rows, labels, plausible_shape, reading, refuse_key
 from shiftsvd.io.location import Location
-from shiftsvd.io.storage.chunked import fingerprint_of, row_edges
+from shiftsvd.io.storage.tree import fingerprint_of, row_edges
 
 _HEADER = 1 << 16  # bytes; longer than any header of a numeric matrix
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}

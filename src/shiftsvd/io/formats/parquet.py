@@ -41,7 +41,7 @@ from shiftsvd.io.formats.notices import check_table
 from shiftsvd.io.formats.tally import Tally, are_dates, has_suspect_name
 from shiftsvd.io.formats.totals import SUMMED, is_total, rows_of_totals
 from shiftsvd.io.location import Location
-from shiftsvd.io.storage.chunked import fingerprint_of
+from shiftsvd.io.storage.tree import fingerprint_of
 from shiftsvd.numerics.digests import told
 from shiftsvd.runs.memory import limit_of
 
