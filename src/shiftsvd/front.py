@@ -17,7 +17,7 @@ from shiftsvd.missing.gaps import Observed
 from shiftsvd.names import MAX_ITER, MissingName, ScaleName, ShiftName, SolverName, VectorLike
 from shiftsvd.operators import Adjoint, Operator
 from shiftsvd.preparation.prepare import Preparation, Prepared
-from shiftsvd.preparation.scales import row_weights
+from shiftsvd.preparation.shifts import row_weights
 from shiftsvd.result import SVDResult, native
 from shiftsvd.runs.memory import ROUNDED_UP, OverLimit, Resources, affordable, parse_bytes
 from shiftsvd.shifts import Shift

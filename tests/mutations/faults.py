@@ -2167,7 +2167,7 @@ FAULTS = (
     ),
     fault(
         "a last column of sums in a Parquet file",
-        "io/formats/parquet.py",
+        "io/formats/grid.py",
         "if choices.na or has_sums or not all(",
         "if choices.na or not all(",
         "commands/test_table_options.py",

@@ -27,7 +27,7 @@ from shiftsvd.io.sniff import format_of, formats
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.missing.opening import BLOCK
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.preparation.scales import resolve_scale
+from shiftsvd.preparation.shifts import resolve_scale
 
 _TEXTS: Final = ("label", "text", "identifier")  # kinds of columns whose cells are categories, if they are no numbers
 

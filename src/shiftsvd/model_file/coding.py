@@ -277,7 +277,7 @@ def _texts(name: str, left: Tensors) -> npt.NDArray[Any]:
         raise damaged("the file", "texts must be a vector of bytes (uint8) and a vector of their ends (int64)")
     starts, content = np.append(0, ends)[:-1], utf8.tobytes()
     if np.append(0, ends)[-1] != len(utf8) or np.any(ends < starts):
-        raise damaged("the file", "the ends of texts must ascend, and the last one must be the number of bytes")
+        raise damaged("the file", "the ends of texts must be ascending, the last one the number of bytes")
     cuts = zip(starts.tolist(), ends.tolist(), strict=True)
     return np.array([content[start:end].decode("utf-8", "surrogatepass") for start, end in cuts], object)
 

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from shiftsvd.errors import Refused, Setting, Worded
 from shiftsvd.io.base import NAME, Labels, Opened, bounded, labels, plausible_shape, reading
 from shiftsvd.io.choices import NOTHING, Choices, shown
-from shiftsvd.io.formats import parquet
 from shiftsvd.io.formats.cells import NO_CLASS, is_gap, number, values_of
 from shiftsvd.io.formats.columns import (
     TRIPLETS,
@@ -22,7 +21,7 @@ from shiftsvd.io.formats.columns import (
     texts,
 )
 from shiftsvd.io.formats.delimited import MOST, Rows
-from shiftsvd.io.formats.grid import GRIDS, Stored, grid_of
+from shiftsvd.io.formats.grid import GRIDS, Stored, can_stream, grid_of, opened_parquet, read_parquet, stored_column
 from shiftsvd.io.formats.header import Head, head_of
 from shiftsvd.io.formats.notices import check_table, log_findings, notice_header, notice_label, of_numbers, refused
 from shiftsvd.io.formats.numpy_files import NpyRows
@@ -97,8 +96,8 @@ def _cells(path: Path, name: str, kind: str, choices: Choices) -> tuple[list[str
     if name not in head.called:
         return None, head.called
     place = list(head.called).index(name)
-    if kind == "parquet" and parquet.can_stream(file := parquet.opened(path), head.form, choices):
-        return texts(parquet.column(file, place)), head.called
+    if kind == "parquet" and can_stream(file := opened_parquet(path), head.form, choices):
+        return texts(stored_column(file, place)), head.called
     return [cell for block in Rows(path, head, choices) for cell in texts(block.cells.column(place))], head.called
 
 
@@ -125,7 +124,7 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
         head = head_of(path, key, choices, memory_limit)
         found = None
         if content == "Parquet" and not head.triplets:
-            found = parquet.read(path, head.form, memory_limit, choices)
+            found = read_parquet(path, head.form, memory_limit, choices)
         return _read_rows(path, head, memory_limit, choices) if found is None else found
 
 
