@@ -244,10 +244,8 @@ def packing(path: Path) -> Literal["none", "gzip", "bzip2"]:
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    kind = packing(path)
-    if kind == "gzip":
-        return cast("IO[bytes]", gzip.open(path, "rb"))
-    return bz2.open(path, "rb") if kind == "bzip2" else open(path, "rb")
+    opener: Any = {"gzip": gzip.open, "bzip2": bz2.open, "none": open}[packing(path)]
+    return cast("IO[bytes]", opener(path, "rb"))
 
 
 def in_rows(shape: tuple[int, ...]) -> str:

@@ -434,11 +434,6 @@ def held_bytes(source: RowSource) -> int:
     return source.stored * (source.dtype.itemsize + (8 if wide else 4)) + 8 * source.shape[0]
 
 
-def _beside(source: RowSource, held: int) -> int:
-    m, n = source.shape
-    return held + held // 2 + 8 * PER_COLUMN * n if source.sparse and m < n else held
-
-
 def _notice_chunks(source: RowSource, n_bytes: int) -> None:
     for part in source.parts if isinstance(source, Stacked) else [source]:
         edges = part.edges(n_bytes) if part.chunk_rows > 1 else [0, 1]
@@ -458,8 +453,10 @@ def held_or_streamed(matrix: Any, resources: Resources, stream: bool | None = No
         return matrix
     if stream is None:
         limit = limit_of(resources.memory_limit)
-        held = held_bytes(matrix)
-        stream = limit is not None and held + max(_beside(matrix, held), matrix.decoding_bytes(1)) > limit
+        held = beside = held_bytes(matrix)
+        if matrix.sparse and matrix.shape[0] < matrix.shape[1]:
+            beside += held // 2 + 8 * PER_COLUMN * matrix.shape[1]
+        stream = limit is not None and held + max(beside, matrix.decoding_bytes(1)) > limit
     if stream:
         A = DiskRows(matrix, n_threads=thread_count(resources.n_threads), memory_limit=resources.memory_limit)
         _notice_chunks(matrix, A.block_bytes)

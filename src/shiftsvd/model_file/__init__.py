@@ -191,14 +191,8 @@ def _encoded(model: Any, names: Sequence[str] | None, source: str | None) -> tup
         coded = {name: coding.code(value, prefix + name, tensors) for name, value in values.items()}
         metadata[text] = json.dumps(coded, allow_nan=False)
     if sum(map(len, metadata.values())) > coding.MAX_HEADER // 4:
-        raise Refused(
-            *(
-                f"the settings take more than {coding.MAX_HEADER // 4:,} bytes as text. Shorten ",
-                Setting("source"),
-                " or ",
-            ),
-            "the settings.",
-        )
+        large = f"the settings take more than {coding.MAX_HEADER // 4:,} bytes as text. Shorten "
+        raise Refused(large, Setting("source"), " or the settings.")
     metadata["sha256"] = coding.digest(metadata, tensors)
     return metadata, tensors
 

@@ -270,7 +270,11 @@ class H5Array:
         skipped, raw = stored
         for i, code in reversed(list(enumerate(self.filters))):
             if not skipped >> i & 1:
-                raw = _inflated(raw, n_bytes) if code == _DEFLATE else _unshuffled(raw, self.dtype.itemsize)
+                raw = (
+                    zlib.decompressobj().decompress(raw, n_bytes + 1)
+                    if code == _DEFLATE
+                    else _unshuffled(raw, self.dtype.itemsize)
+                )
         if len(raw) != n_bytes:
             raise damaged(f"{self.path}:{self.key}", f"a chunk has {len(raw):,} bytes, not {n_bytes:,}")
         return np.frombuffer(raw, self.dtype).reshape(self.chunks)
@@ -294,10 +298,6 @@ class H5Array:
         # HDF5 would hold its lock, which all threads share, while the server answers.
         first = found.byte_offset + dataset.file.userblock_size
         return found.filter_mask, self.path.read_range(first, first + found.size)
-
-
-def _inflated(raw: bytes, n_bytes: int) -> bytes:
-    return zlib.decompressobj().decompress(raw, n_bytes + 1)
 
 
 def _unshuffled(raw: bytes, itemsize: int) -> npt.NDArray[np.uint8]:
