@@ -5,7 +5,7 @@ import math
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -304,19 +304,12 @@ def _check_output(settings: Settings) -> None:
 def _write(table: Table, blocks: Iterable[tuple[int, Block]], settings: Settings) -> None:
     out = str(settings.out)
     with ExitStack() as stack:
-        file = stack.enter_context(_destination(out, settings.force))
-        write = stack.enter_context(format_named(table_format(out))(file, table))
-        write_rows(blocks, [write])
-    if out != "-":
-        print_message(f"written: {out}", settings.quiet)
-
-
-@contextmanager
-def _destination(out: str, force: bool) -> Iterator[BinaryIO]:
+        file: BinaryIO = sys.stdout.buffer
+        if out != "-":
+            outputs = stack.enter_context(Outputs([Path(out)], settings.force))
+            file = stack.enter_context(outputs.part(Path(out)).open("wb"))
+        write_rows(blocks, [stack.enter_context(format_named(table_format(out))(file, table))])
     if out == "-":
-        yield sys.stdout.buffer
         sys.stdout.buffer.flush()
-        return
-    path = Path(out)
-    with Outputs([path], force) as outputs, outputs.part(path).open("wb") as file:
-        yield file
+    else:
+        print_message(f"written: {out}", settings.quiet)

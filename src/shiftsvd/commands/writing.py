@@ -49,6 +49,7 @@ Model = TypeVar("Model")
 
 # Result of a fit
 
+SPECTRA: Final = ("singular_values", "explained_variance", "explained_variance_ratio")
 COLUMNS = ("singular_value", "explained_variance", "ratio", "cumulative", "residual", "value_error", "converged")
 
 
@@ -80,12 +81,8 @@ class Result:
         several = {"files": files, "stack": settings.stack} if len(files) > 1 else {}
         own = {name: getattr(settings, name) for name in OF_RESULTS} | {name: more[name] for name in recorded}
         document = {
-            "singular_values": numbers(pca.singular_values_),
-            "explained_variance": numbers(pca.explained_variance_),
-            "explained_variance_ratio": numbers(pca.explained_variance_ratio_),
-            "residuals": numbers(info.residuals),
-            "value_errors": numbers(info.value_errors),
-            "vector_errors": numbers(info.vector_errors),
+            **{name: numbers(getattr(pca, f"{name}_")) for name in SPECTRA},
+            **{name: numbers(getattr(info, name)) for name in ("residuals", "value_errors", "vector_errors")},
             "missed_below": info.missed_below,
             "converged": info.converged,
             **of_gaps(pca),
@@ -133,7 +130,7 @@ class Result:
             certain = [False] * result["n_components"]
         elif result["converged"] is False and all(certain):  # a value may have been missed, at an unknown position
             certain = [None] * result["n_components"]
-        known = [result[name] for name in ("singular_values", "explained_variance", "explained_variance_ratio")]
+        known = [result[name] for name in SPECTRA]
         return [
             list(row) for row in zip(*known, cumulative, result["residuals"] or blank, errors, certain, strict=True)
         ]

@@ -177,14 +177,10 @@ def gaps_of(texts: tuple[str, ...]) -> Any:
 
 def arrow(values: npt.NDArray[Any], there: npt.NDArray[np.bool_] | None = None) -> Any:
     """Return numbers as an Arrow column, null where not `there`."""
-    bits = None if there is None or np.all(there) else pa.py_buffer(np.packbits(there, bitorder="little"))
-    kind, data = pa.from_numpy_dtype(values.dtype), pa.py_buffer(np.ascontiguousarray(values))
-    return pa.Array.from_buffers(kind, len(values), [bits, data])
-
-
-def arrow_mask(mask: npt.NDArray[np.bool_]) -> Any:
-    bits = pa.py_buffer(np.packbits(mask, bitorder="little"))
-    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, bits])
+    bits = None if there is None or np.all(there) else np.packbits(there, bitorder="little")
+    data = np.packbits(values, bitorder="little") if values.dtype == bool else np.ascontiguousarray(values)
+    buffers = [part if part is None else pa.py_buffer(part) for part in (bits, data)]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
 
 
 def as_numpy(column: Any) -> npt.NDArray[Any]:
