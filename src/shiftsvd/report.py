@@ -195,7 +195,10 @@ def _page(fit: Fit, info: dict[str, Any], names: list[str]) -> dict[str, Any]:
         "variance_figures": list(_variance_figures(fit)) if fit.k else [],
         "in_words": _in_words(fit, names, categories),
         "loadings_figures": list(_loadings_figures(fit, names)),
-        "loadings": list(_top_loadings(fit, names)),
+        "loadings": [
+            dict(zip(("number", "positive", "negative"), (place, *_ends(values, names, NAMED, LEAST)), strict=True))
+            for place, values in enumerate(fit.components[DRAWN : min(LISTED, fit.n_varying)], start=DRAWN + 1)
+        ],
         "version": version("shiftsvd"),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     }
@@ -397,12 +400,6 @@ def _planes(fit: Fit, scores: Any) -> list[tuple[tuple[int, int], ScoreRaster]]:
     for raster in rasters:
         raster.add(scores)
     return [(raster.components, raster) for raster in rasters]
-
-
-def _top_loadings(fit: Fit, names: list[str]) -> Iterator[dict[str, Any]]:
-    for place, values in enumerate(fit.components[DRAWN : min(LISTED, fit.n_varying)], start=DRAWN + 1):
-        positive, negative = _ends(values, names, NAMED, LEAST)
-        yield {"number": place, "positive": positive, "negative": negative}
 
 
 def _ends(values: Vector, names: list[str], count: int, least: float) -> Iterator[list[tuple[str, float]]]:

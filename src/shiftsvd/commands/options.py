@@ -4,7 +4,6 @@ import csv
 import io
 import os
 import shlex
-import stat
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field
 from pathlib import Path
@@ -114,7 +113,7 @@ class Matrix(click.Path):
         path = os.fsdecode(super().convert(value, parameter, ctx))
         if element is not None:
             return f"{path}::{element}"
-        if ctx is None or path == "-" or not stat.S_ISFIFO(os.stat(path).st_mode):
+        if ctx is None or path == "-" or not Path(path).is_fifo():
             return path
         from shiftsvd.io.spooling import spooled_pipe
 

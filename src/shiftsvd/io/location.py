@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from shiftsvd.errors import is_address, public_address
-from shiftsvd.io.servers import METADATA, Server, Stat, failed, joined, server_of
+from shiftsvd.io.servers import METADATA, Http, Server, Stat, Store, failed, joined, timeout
 from shiftsvd.numerics.digests import told
 
 _BLOCK: Final = 2**18  # bytes that are read at once where fewer are needed
@@ -36,7 +36,8 @@ class Connection:
 
     @cached_property
     def server(self) -> Server:
-        return server_of(self.address)
+        is_http = self.address.lower().startswith(("http://", "https://"))
+        return Http(timeout()) if is_http else Store(self.address, timeout())
 
     def stat(self, address: str) -> Stat:
         if (known := self._seen.get(address)) is not None:

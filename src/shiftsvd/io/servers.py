@@ -83,10 +83,6 @@ class Server(ABC):
         """Return the objects of a folder by their paths in it, or None if the server has no lists."""
 
 
-def server_of(address: str) -> Server:
-    return Http(timeout()) if address.lower().startswith(("http://", "https://")) else Store(address, timeout())
-
-
 class _AgainError(Exception):
     """A failure that may pass: the request is repeated."""
 
@@ -216,7 +212,8 @@ class Http(Server):
             why = next((each.strerror for each in causes if isinstance(each, OSError) and each.strerror), None)
             raise _AgainError(f"cannot be read: {why or 'the connection ended early'}") from None
         except requests.RequestException as error:
-            raise failed(address, f"cannot be read: {_words(type(error).__name__)}.") from None
+            words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__).lower()
+            raise failed(address, f"cannot be read: {words}.") from None
 
     def _check_status(self, address: str, answer: Any) -> None:
         code = answer.status_code
@@ -285,10 +282,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         if isinstance(each, BaseException):
             yield each
             seen += [each.__cause__ or each.__context__, getattr(each, "reason", None), *each.args]
-
-
-def _words(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
 
 
 # Errors of libraries of stores that are not OSErrors, by module; the module is in memory if it can raise one.

@@ -13,7 +13,6 @@ from shiftsvd.operators import Moments, Operator, Panel, Product, Scaled, Vector
 from shiftsvd.preparation.shifts import (
     Learned,
     ShiftLike,
-    check_scale,
     check_shift,
     is_named,
     learn_shift,
@@ -44,7 +43,7 @@ class Preparation:
     def check(self, n: int) -> None:
         n = width(self.entries, n)
         check_shift(self.shift, n)
-        check_scale(self.scale, n, self.ddof)
+        resolve_scale(self.scale, n, Moments(2.0, np.zeros(n), np.ones(n)), ddof=self.ddof)
 
     def learn(self, A: Operator, moments: Moments | None = None) -> "Prepared":
         weights = self.weights

@@ -365,10 +365,6 @@ def _squares(A: Operator, weights: Vector | None) -> Vector | None:
     return np.concatenate([w @ np.abs(block) ** 2 for block in blocks])
 
 
-def check_scale(scale: ScaleLike, n: int, ddof: int) -> None:
-    resolve_scale(scale, n, Moments(2.0, np.zeros(n), np.ones(n)), ddof=ddof)
-
-
 def is_named(scale: ScaleLike) -> bool:
     return scale is True or isinstance(scale, str)
 

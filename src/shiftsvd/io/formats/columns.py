@@ -203,11 +203,6 @@ def sound(batch: Any) -> Any:
     return batch
 
 
-def to_numbers(batch: Any, form: Layout) -> npt.NDArray[Any]:
-    numbers = numbers_in(batch, form.numeric, form.dtype)
-    return with_indicators(numbers, batch, form, batch.schema.names)
-
-
 def with_indicators(
     numbers: npt.NDArray[Any], batch: Any, form: Layout, names: Sequence[str], na: Sequence[str] = ()
 ) -> npt.NDArray[Any]:

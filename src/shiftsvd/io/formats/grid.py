@@ -42,9 +42,10 @@ from shiftsvd.io.formats.columns import (
     column_of_numbers,
     holds_numbers,
     is_text,
+    numbers_in,
     sound,
     texts,
-    to_numbers,
+    with_indicators,
 )
 from shiftsvd.io.formats.notices import check_table
 from shiftsvd.io.formats.tally import Tally, are_dates, has_suspect_name
@@ -502,7 +503,9 @@ class _Cursor:
         X = np.empty((count, self._form.width), self._form.dtype)
         first = self.row
         for part in self._parts(count):
-            X[self.row - first : self.row - first + part.num_rows] = to_numbers(part, self._form)
+            numbers = numbers_in(part, self._form.numeric, self._form.dtype)
+            numbers = with_indicators(numbers, part, self._form, part.schema.names)
+            X[self.row - first : self.row - first + part.num_rows] = numbers
         return X
 
     def skip(self, count: int) -> None:

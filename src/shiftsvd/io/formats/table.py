@@ -23,7 +23,7 @@ from shiftsvd.io.formats.columns import (
 from shiftsvd.io.formats.delimited import MOST, Rows
 from shiftsvd.io.formats.grid import GRIDS, Stored, can_stream, grid_of, opened_parquet, read_parquet, stored_column
 from shiftsvd.io.formats.header import Head, head_of
-from shiftsvd.io.formats.notices import check_table, log_findings, notice_header, notice_label, of_numbers, refused
+from shiftsvd.io.formats.notices import check_table, log_findings, notice_header, of_numbers, refused
 from shiftsvd.io.formats.numpy_files import NpyRows
 from shiftsvd.io.formats.tally import Finding, Kind
 from shiftsvd.io.location import Location, located
@@ -144,8 +144,7 @@ def _read_rows(path: Path, head: Head, memory_limit: int | str | None, choices: 
         digits = not isinstance(head.source, Stored)
         found = gather(path, rows.triplets(), head.triplets, memory_limit, digits=digits, features=choices.features)
     else:
-        notice_header(path, head.names)
-        notice_label(path, head.called[0], head.form.why)
+        notice_header(path, head.names, head.form.why)
         parts = ((block.numbers, block.names) for block in rows)
         found = _gather(path, parts, rows.names, head.form.label is not None, memory_limit, (rows.form, choices))
     findings = rows.findings()

@@ -522,10 +522,11 @@ class Tally:
         others = f"other cells have {_FACTORS[unit] if is_factor else repr(header or unit)}"
         shown, n = few((self.units[name] for name in wrong), 2), sum(self.units[name].count for name in wrong)
         text = f"{column} has {plural(n, 'cell')} in another unit: {shown}; {others}."
-        yield Finding(text, self._missing_or_drop(self._cells_of(wrong)), (self.name,))
-
-    def _cells_of(self, units: Sequence[str]) -> list[str]:
-        return sorted({text for unit in units for text in self.units[unit].texts})
+        yield Finding(
+            text,
+            self._missing_or_drop(sorted({each for name in wrong for each in self.units[name].texts})),
+            (self.name,),
+        )
 
     def _of_unclear(self, column: str, seen: Seen) -> Finding:
         mark, other = (",", ".") if "," in seen.text else (".", ",")

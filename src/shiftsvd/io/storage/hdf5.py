@@ -34,7 +34,8 @@ def open_hdf5(path: Path) -> Iterator[Any]:
         with h5py.File(path, "r") as root:
             yield root
         return
-    with _guarded(path) as file, h5py.File(file, "r") as root:
+    guarded = GuardedRanges(path) if isinstance(path, Location) else GuardedFile(path)
+    with guarded as file, h5py.File(file, "r") as root:
         file.width = root.id.get_create_plist().get_sizes()[1]
         _check_objects(path, root)
         yield root
@@ -159,10 +160,6 @@ class GuardedFile(_Guard, FileIO):
 
 class GuardedRanges(_Guard, RangedFile):
     """A file of a server that is validated as HDF5 reads it."""
-
-
-def _guarded(path: Path) -> "GuardedFile | GuardedRanges":
-    return GuardedRanges(path) if isinstance(path, Location) else GuardedFile(path)
 
 
 class ErrorKeepingFile(FileIO):
