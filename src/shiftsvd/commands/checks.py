@@ -43,8 +43,6 @@ def check_uses(settings: "Settings") -> None:
     for option, given in (("--mixed", settings.mixed), ("--supplementary", settings.supplementary)):
         if not given:
             continue
-        if settings.files[0] == "-":
-            raise click.UsageError(f"{option} needs a file, which is read twice. Write the data to a file.")
         for name, wrong in (("stack", "columns"), ("orient", "columns")):
             if getattr(settings, name) == wrong:
                 raise click.UsageError(f"{option} needs one table with samples as rows. Remove --{name} {wrong}.")

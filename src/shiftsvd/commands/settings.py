@@ -38,6 +38,12 @@ FORMATS: Final = (*get_args(FormatName), *merged("formats"))
 OF_RESULTS: Final = (
     f"k {OF_FILES} join mixed preprocess shift scale missing unobserved penalty max_iter solver tol seed".split()
 )
+# Settings that standard input, which can be read once, cannot have.
+READ_TWICE: Final = {
+    "checkpoint": "standard input cannot be read again when the command is repeated",
+    "label_column": "the labels are read in a second pass",
+    **dict.fromkeys(("mixed", "supplementary"), "the table is read twice"),
+}
 USUAL: Final = 50  # default number of components, or the smaller side of the matrix
 COUNTED: Final = ("randomized", "shifted-randomized")  # solvers that need a number of components, not a share
 _ON_DEVICE: Final = "Compute on cpu or, by PyTorch, on a GPU such as cuda or cuda:1; auto: on a GPU if there is one."
@@ -460,15 +466,10 @@ class Settings:
         check_files(self)
         if isinstance(self.k, float) and self.solver in COUNTED:
             raise wrong_k(f"--solver {self.solver} {NO_SHARE} Use --solver lanczos.")
-        if self.files[0] == "-" and self.checkpoint:
-            raise click.UsageError(
-                "--checkpoint needs a file, because standard input cannot be read again when the command is repeated. "
-                "Write the data to a file."
-            )
-        if self.files[0] == "-" and self.label_column:
-            raise click.UsageError(
-                "--label-column needs a file, because the labels are read in a second pass. Write the data to a file."
-            )
+        for name, why in READ_TWICE.items():
+            if self.files[0] == "-" and getattr(self, name):
+                option = f"--{name.replace('_', '-')}"
+                raise click.UsageError(f"{option} needs a file, because {why}. Write the data to a file.")
         checked = with_device(self)
         check_uses(self)
         check_workers(self)

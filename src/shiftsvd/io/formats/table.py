@@ -1,7 +1,7 @@
 """Tables: CSV, TSV, Parquet and Arrow files as matrices, one column read by itself, and the profile of a table."""
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.errors import Refused, Setting, Worded
-from shiftsvd.io.base import NAME, Labels, Opened, bounded, labels, plausible_shape, reading
+from shiftsvd.io.base import NAME, Opened, bounded, labels, plausible_shape, reading
 from shiftsvd.io.choices import NOTHING, Choices, shown
 from shiftsvd.io.formats.cells import NO_CLASS, is_gap, number, values_of
 from shiftsvd.io.formats.columns import (
@@ -145,8 +145,7 @@ def _read_rows(path: Path, head: Head, memory_limit: int | str | None, choices: 
         found = gather(path, rows.triplets(), head.triplets, memory_limit, digits=digits, features=choices.features)
     else:
         notice_header(path, head.names, head.form.why)
-        parts = ((block.numbers, block.names) for block in rows)
-        found = _gather(path, parts, rows.names, head.form.label is not None, memory_limit, (rows.form, choices))
+        found = _gather(path, rows, memory_limit, choices)
     findings = rows.findings()
     if errors := [each for each in findings if each.is_error]:
         raise refused(errors)
@@ -167,19 +166,12 @@ def _below(matrix: npt.NDArray[Any] | None, block: npt.NDArray[Any]) -> npt.NDAr
     return matrix
 
 
-def _gather(
-    path: Path,
-    parts: Iterable[tuple[npt.NDArray[Any], Sequence[str]]],
-    names: Iterable[str] | None,
-    is_named: bool,
-    memory_limit: int | str | None,
-    settings: object,
-) -> Opened:
+def _gather(path: Path, blocks: Rows, memory_limit: int | str | None, choices: Choices) -> Opened:
     # In memory up to half of the limit; a larger table is written to a temporary file, and read from there in blocks.
     matrix, rows, n_rows, limit = None, list[str](), 0, limit_of(memory_limit)
     with ExitStack() as stack:
         spilled: BinaryIO | None = None
-        for block, called in parts:
+        for block, called, _ in blocks:
             bounded(path, 2 * block.nbytes + NAME * (len(rows) + len(called)), memory_limit)
             rows += called
             n_rows += len(block)
@@ -198,11 +190,12 @@ def _gather(
         found: Any = matrix
         if spilled is not None:
             spilled.close()
-            about = str(path), fingerprint_of(split_element(path)[0], told((str(path), settings)))
+            about = str(path), fingerprint_of(split_element(path)[0], told((str(path), (blocks.form, choices))))
             found = NpyRows(*about, shape, matrix.dtype, matrix.dtype, 0, False, spilled.name)
             weakref.finalize(found, stack.pop_all().close)
-    columns: Labels | None = None if names is None else labels(path, names, memory_limit)
-    return Opened(found, labels(path, rows, memory_limit) if is_named else None, columns, table=True)
+    names = labels(path, rows, memory_limit) if blocks.head.form.label is not None else None
+    columns = None if blocks.names is None else labels(path, blocks.names, memory_limit)
+    return Opened(found, names, columns, table=True)
 
 
 # --- the profile of a table: what each column holds, what does not fit, and the settings that read it ---
