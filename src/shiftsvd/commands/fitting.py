@@ -88,7 +88,9 @@ def run(given: Settings) -> None:
     A, names, settings = run.A, run.names, run.settings
     k = within(settings.k, (A.shape[0], run.width), settings.file)
     m = A.shape[0] if names.samples is None else len(names.samples)
-    colors = settings.label_column and labels_of(m, "label_column", settings, settings.choices, hooks)
+    colors = None
+    if settings.label_column is not None:
+        colors = labels_of(m, "label_column", settings, settings.choices, hooks)
     columns = supplementary_columns(settings, A.shape[0], names.samples)
     release()
     with ExitStack() as stack:

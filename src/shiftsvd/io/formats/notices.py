@@ -60,7 +60,7 @@ def log_findings(path: Path, findings: Iterable[Finding]) -> None:
         log_notice(f"{called(path)}: ", *finding.parts)
 
 
-def notice_header(path: Path, names: Sequence[str] | None, why: str | None) -> None:
+def notice_header(path: Path, names: Sequence[str] | None, first: str, why: str | None) -> None:
     if names is None:
         no_header = "the first line holds numbers, so the file has no header. Columns are named by their numbers."
         log_notice(f"{called(path)}: {no_header}")
@@ -68,10 +68,8 @@ def notice_header(path: Path, names: Sequence[str] | None, why: str | None) -> N
         is_header = f"{called(path)}: the first line is used as the header, although {names[1]!r} is a number. "
         log_notice(f"{is_header}If this line is a sample, add a header above it.")
     if why is not None:
-        first = (
-            f"the first column{f' {names[0]!r}' if names and names[0] else ''} is used for row names, because {why}. "
-        )
-        log_notice(f"{called(path)}: {first}To take them from another column, use ", Setting("ids"), ".")
+        used = f"the first column{f' {first!r}' if first else ''} is used for row names, because {why}. "
+        log_notice(f"{called(path)}: {used}To take them from another column, use ", Setting("ids"), ".")
 
 
 # --- findings about several columns ---
