@@ -2,8 +2,8 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple
@@ -196,8 +196,13 @@ def _run(
     with ExitStack() as stack:
         listen = stack.enter_context(progress(settings.progress, settings.quiet))
         stack.enter_context(outputs)
-        with listening(listen), _option_errors():
-            fits = fit(settings)
+        try:
+            with listening(listen):
+                fits = fit(settings)
+        except Refused as error:
+            if not isinstance(error.args[0], Setting):
+                raise
+            raise click.UsageError(worded(error)) from None
         found = [_numbers(model, columns) for _, model, _ in fits.models]
         own = {name: getattr(settings, name) for name in recorded.split()}
         document = {
@@ -227,17 +232,6 @@ def _run(
     click.echo(json.dumps(document) if settings.json_out else _printed(document, found, columns))
     if settings.out:
         print_message(f"written: {', '.join(document['outputs'].values())}", settings.quiet)
-
-
-@contextmanager
-def _option_errors() -> Iterator[None]:
-    """Turn errors about the value of a setting into errors of its option, which exit with code 2."""
-    try:
-        yield
-    except Refused as error:
-        if not isinstance(error.args[0], Setting):
-            raise
-        raise click.UsageError(worded(error)) from None
 
 
 def _files(settings: Settings, suffixes: Sequence[str], with_model: bool) -> dict[str, str]:

@@ -85,9 +85,8 @@ class Rows:
         self.head, self.ragged, self.total, self.n_empty = head, list[tuple[int, int, str]](), "", 0
         self._path, self.choices, self._memory = path, choices, memory_limit
         self.n_rows, self._has_begun = 0, False
-        self._summary: tuple[str, str, str] | None = (
-            None  # a last row of rounded sums or means: its label and beginning
-        )
+        # A last row of rounded sums or means: what it holds, its label and beginning.
+        self._summary: tuple[str, str, str] | None = None
         self._named = Seen("")  # rows of one text, without numbers
         self._begin()
         self.form = head.form

@@ -133,9 +133,8 @@ def _check_header(path: Path, header: _Header, memory_limit: int | str | None) -
             "the file again."
         )
     plausible_shape(path, sizes[:2], memory_limit)
-    entries = (
-        sizes[2] if sparse else (sizes[0] * (sizes[1] - 1)) // 2
-    )  # a symmetric array may hold the half below the diagonal alone
+    # A symmetric array may hold the half below the diagonal alone.
+    entries = sizes[2] if sparse else (sizes[0] * (sizes[1] - 1)) // 2
     shortest = len("1 1\n") if sparse else len("1\n")
     if entries * shortest > path.stat().st_size * _BEST[packing(path)] + 1:
         raise damaged(path, f"its header declares {entries:,} entries, which need a larger file")
