@@ -63,6 +63,7 @@ class Store(ABC):
         array.resize((first + len(block), *array.shape[1:]))
         if len(block):
             array[first:] = block
+        self.check()
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +73,6 @@ class H5Store(Store):
     root: Any
     file: ErrorKeepingFile
     filters: dict[str, Any]
-
-    def append(self, array: Any, block: npt.NDArray[Any]) -> None:
-        super().append(array, block)
-        self.check()
 
     def check(self) -> None:
         self.file.check()
