@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from shiftsvd.errors import is_address, public_address
-from shiftsvd.io.servers import METADATA, Http, Server, Stat, Store, failed, joined, timeout
+from shiftsvd.io.servers import METADATA, Http, Stat, Store, failed, joined, timeout
 from shiftsvd.numerics.digests import told
 
 _BLOCK: Final = 2**18  # bytes that are read at once where fewer are needed
@@ -35,7 +35,7 @@ class Connection:
         self._runs: dict[tuple[str, int], int] = {}  # number of blocks to read at once, by the first one
 
     @cached_property
-    def server(self) -> Server:
+    def server(self) -> Http | Store:
         is_http = self.address.lower().startswith(("http://", "https://"))
         return Http(timeout()) if is_http else Store(self.address, timeout())
 

@@ -7,10 +7,8 @@ import re
 import sys
 import time
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.client import HTTPResponse
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -65,24 +63,6 @@ def timeout() -> float:
     return seconds
 
 
-class Server(ABC):
-    """Objects of a server by their addresses; methods raise OSError that begins with the address."""
-
-    @abstractmethod
-    def fetch(self, address: str, lo: int, hi: int | None) -> tuple[bytes, Stat]:
-        """Return bytes `lo` to `hi` of an object (None: to its end; fewer at its end), and its `Stat`."""
-
-    @abstractmethod
-    def stat(self, address: str) -> Stat: ...
-
-    @abstractmethod
-    def is_folder(self, address: str) -> bool: ...
-
-    @abstractmethod
-    def listing(self, address: str) -> dict[str, Stat] | None:
-        """Return the objects of a folder by their paths in it, or None if the server has no lists."""
-
-
 class _AgainError(Exception):
     """A failure that may pass: the request is repeated."""
 
@@ -125,7 +105,12 @@ def _with_deadline(pool: Any) -> Any:
     return type("Pool", (pool,), {"ConnectionCls": connection})
 
 
-class Http(Server):
+# `Http` and `Store` have the same methods, whose errors begin with the address. `fetch` returns the bytes `lo` to `hi` of
+# an object (None: to its end; fewer at its end) and its `Stat`; `listing` returns the objects of a folder by their paths
+# in it, or None if the server has no lists.
+
+
+class Http:
     """A server of HTTP; each answer must hold exactly the bytes that were requested."""
 
     def __init__(self, seconds: float) -> None:
@@ -293,14 +278,7 @@ _RAISED: Final = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class _Fsspec:
-    files: Any
-    sync: Any
-    expired: type[Exception]
-
-
-class Store(Server):
+class Store:
     """A store that fsspec opens: s3, gs, memory and others; its packages find the credentials and repeat requests."""
 
     def __init__(self, address: str, seconds: float) -> None:
@@ -314,7 +292,8 @@ class Store(Server):
             raise ImportError(f"{public_address(address)} needs another package. {error}.") from None
         except ValueError as error:
             raise ValueError(f"{public_address(address)} cannot be opened: {without_secrets(str(error))}.") from None
-        self._seconds, self._of = seconds, _Fsspec(files, asyn.sync, exceptions.FSTimeoutError)
+        self._seconds, self._files = seconds, files
+        self._sync, self._expired = asyn.sync, exceptions.FSTimeoutError
 
     def stat(self, address: str) -> Stat:
         return _stat_of(self._call(address, "info", 0))
@@ -323,7 +302,7 @@ class Store(Server):
         return bool(self._call(address, "isdir", 0))
 
     def listing(self, address: str) -> dict[str, Stat]:
-        root = self._of.files._strip_protocol(address).rstrip("/") + "/"
+        root = self._files._strip_protocol(address).rstrip("/") + "/"
         found = self._call(address, "find", 0, detail=True)
         return {name.removeprefix(root): _stat_of(each) for name, each in sorted(found.items())}
 
@@ -335,20 +314,20 @@ class Store(Server):
         return bytes(data), self.stat(address)  # after the data: they are those of this object or of an older one
 
     def _call(self, address: str, name: str, n_bytes: int, **more: Any) -> Any:
-        files, kinds = self._of.files, _raised()
+        files, kinds = self._files, _raised()
         path = files._strip_protocol(address)
         try:
             if not files.async_impl:
                 return getattr(files, name)(path, **more)
             seconds = self._seconds + n_bytes / _SLOWEST
-            return self._of.sync(files.loop, getattr(files, f"_{name}"), path, timeout=seconds, **more)
+            return self._sync(files.loop, getattr(files, f"_{name}"), path, timeout=seconds, **more)
         except FileNotFoundError:
             raise failed(address, "does not exist.", FileNotFoundError) from None
         except PermissionError as error:
             remedy = "Check the address and your credentials for this store."
             why = without_secrets(str(error)) or "access denied"
             raise failed(address, f"cannot be read: {why}. {remedy}", PermissionError) from None
-        except self._of.expired:
+        except self._expired:
             raise late(address, self._seconds) from None
         except kinds as error:
             why = without_secrets(str(error)).strip() or type(error).__name__
