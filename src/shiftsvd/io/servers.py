@@ -105,9 +105,9 @@ def _with_deadline(pool: Any) -> Any:
     return type("Pool", (pool,), {"ConnectionCls": connection})
 
 
-# `Http` and `Store` have the same methods, whose errors begin with the address. `fetch` returns the bytes `lo` to `hi` of
-# an object (None: to its end; fewer at its end) and its `Stat`; `listing` returns the objects of a folder by their paths
-# in it, or None if the server has no lists.
+# `Http` and `Store` have the same methods, whose errors begin with the address. `fetch` returns the bytes `lo` to `hi`
+# of an object (None: to its end; fewer at its end) and its `Stat`; `listing` returns the objects of a folder by their
+# paths in it, or None if the server has no lists.
 
 
 class Http:
