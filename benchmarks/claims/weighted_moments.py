@@ -24,7 +24,7 @@ import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.source import InMemory
 from shiftsvd.io import open_matrix
-from shiftsvd.preparation.scales import resolve_scale
+from shiftsvd.preparation.shifts import resolve_scale
 
 EPS = float(np.finfo(np.float64).eps)
 CONSTANT = 8 * EPS  # deviations below this part of the root mean square are those of a constant column

@@ -15,8 +15,8 @@ from time import perf_counter
 from shiftsvd.errors import Refused
 from shiftsvd.io.choices import Choices
 from shiftsvd.io.formats.header import head_of, text_rows
+from shiftsvd.io.formats.table import profile
 from shiftsvd.io.formats.text import TextRows
-from shiftsvd.io.profiling import profile
 from tests.support.odd import made
 
 Found = tuple[str, tuple[str, ...]]  # delimiter, names of columns

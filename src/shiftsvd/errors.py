@@ -116,6 +116,10 @@ def refuse(name: str, rule: str, value: Any, remedy: Part = "") -> Refused:
     return Refused(Setting(name), f" must {rule}, got {value!r}", *((".", *sentence(remedy)) if remedy else ()))
 
 
+def damaged(what: object, why: str) -> ValueError:
+    return ValueError(f"{what} is damaged: {why}. Copy or write the file again.")
+
+
 def sentence(first: Part, *more: Part) -> tuple[Part, ...]:
     """Return parts of a message as a sentence that follows another: " Raise tol."."""
     capital = first[:1].upper() + first[1:] if isinstance(first, str) else first

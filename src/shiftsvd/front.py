@@ -17,7 +17,7 @@ from shiftsvd.missing.gaps import Observed
 from shiftsvd.names import MAX_ITER, MissingName, ScaleName, ShiftName, SolverName, VectorLike
 from shiftsvd.operators import Adjoint, Operator
 from shiftsvd.preparation.prepare import Preparation, Prepared
-from shiftsvd.preparation.scales import row_weights
+from shiftsvd.preparation.shifts import row_weights
 from shiftsvd.result import SVDResult, native
 from shiftsvd.runs.memory import ROUNDED_UP, OverLimit, Resources, affordable, parse_bytes
 from shiftsvd.shifts import Shift
@@ -225,9 +225,13 @@ def planned(
             return A
         except OverLimit as error:
             if plan <= LEAST_BLOCK and read.workers <= 2:
-                if not tall(A).costs.square_columns:  # rows lie on the long side
+                turned = replace(read, source=Turned(read.source), shift=None, memo={})
+                B = turned if isinstance(A, Adjoint) else turned.H
+                # If rows lie on the long side, the transposed matrix takes no less.
+                if not tall(A).costs.square_columns or not _fits(memory_limit, B, k, solver, tol):
                     raise
-                raise _beside_the_transpose(error, A, read, k, solver, tol, memory_limit) from None
+                *known, fewer = error.args
+                raise OverLimit(*known, f"{fewer}, or store the transposed matrix") from None
         if plan > LEAST_BLOCK:
             plan //= 2
             read = read.in_blocks_for(plan)
@@ -262,22 +266,12 @@ def _fitting(memory_limit: int | str | None, A: Operator, k: int | float, solver
     return chosen
 
 
-def _beside_the_transpose(
-    error: OverLimit,
-    A: Operator,
-    read: DiskRows,
-    k: int | float,
-    solver: str | Solver,
-    tol: float,
-    memory_limit: int | str | None,
-) -> OverLimit:
-    stored = replace(read, source=Turned(read.source), shift=None, memo={})
+def _fits(memory_limit: int | str | None, A: Operator, k: int | float, solver: str | Solver, tol: float) -> bool:
     try:
-        within(memory_limit, stored if isinstance(A, Adjoint) else stored.H, k, solver, tol)
+        within(memory_limit, A, k, solver, tol)
     except OverLimit:
-        return error
-    *known, fewer = error.args
-    return OverLimit(*known, f"{fewer}, or store the transposed matrix")
+        return False
+    return True
 
 
 # ---- settings that estimators share

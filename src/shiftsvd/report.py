@@ -138,7 +138,7 @@ def write(
     planes = [] if scores is None or not fit.k else _planes(fit, scores)
     new = {} if new_scores is None or not planes else dict(_planes(fit, new_scores))
     page = _page(fit, info, names) | {
-        "scores_figures": list(_scores_figures(fit, planes, new, samples, colors)),
+        "scores_figures": [_scores_figure(fit, *plane, new, color=colors, labels=samples) for plane in planes],
         "biplot": [_biplot(fit, *planes[0], names, colors, supplementary)] if planes else [],
         "has_ellipses": getattr(colouring(colors), "names", None) is not None,
         "outermost": _outermost(planes[0][1], planes[0][0], samples) if planes else [],
@@ -158,21 +158,18 @@ def write(
 
 def _template() -> Any:
     try:
-        import jinja2  # noqa: F401
+        import jinja2
         import matplotlib as mpl  # noqa: F401
     except ImportError as error:
-        raise ImportError(
-            "A report needs matplotlib and jinja2. Install them with: pip install 'shiftsvd[plot]'"
-        ) from error
-    return _environment().get_template("report.html.j2")
+        needs = "A report needs matplotlib and jinja2. Install them with: pip install 'shiftsvd[plot]'"
+        raise ImportError(needs) from error
+    return _environment(jinja2).get_template("report.html.j2")
 
 
 @cache
-def _environment() -> Any:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    folder = FileSystemLoader(Path(__file__).parent)
-    environment = Environment(loader=folder, autoescape=True, trim_blocks=True, undefined=StrictUndefined)
+def _environment(jinja2: Any) -> Any:
+    settings = {"autoescape": True, "trim_blocks": True, "undefined": jinja2.StrictUndefined}
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent), **settings)
     environment.filters |= {"number": number, "percent": percent}
     return environment
 
@@ -198,7 +195,10 @@ def _page(fit: Fit, info: dict[str, Any], names: list[str]) -> dict[str, Any]:
         "variance_figures": list(_variance_figures(fit)) if fit.k else [],
         "in_words": _in_words(fit, names, categories),
         "loadings_figures": list(_loadings_figures(fit, names)),
-        "loadings": list(_top_loadings(fit, names)),
+        "loadings": [
+            dict(zip(("number", "positive", "negative"), (place, *_ends(values, names, NAMED, LEAST)), strict=True))
+            for place, values in enumerate(fit.components[DRAWN : min(LISTED, fit.n_varying)], start=DRAWN + 1)
+        ],
         "version": version("shiftsvd"),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     }
@@ -308,16 +308,9 @@ def _variance_figures(fit: Fit) -> Iterator[dict[str, Any]]:
         yield _figure("Error of the reconstruction", 3.2, plot.reconstruction_error, fit.model)
 
 
-def _scores_figures(
-    fit: Fit,
-    planes: list[tuple[tuple[int, int], ScoreRaster]],
-    new: dict[tuple[int, int], ScoreRaster],
-    samples: Any,
-    colors: Any,
-) -> Iterator[dict[str, Any]]:
-    for pair, Z in planes:
-        title, how = f"Scores of components {pair[0]} and {pair[1]}", {"color": colors, "labels": samples}
-        yield _figure(title, 4.0, _draw_scores, fit, Z, new.get(pair), components=pair, ellipses=True, **how)
+def _scores_figure(fit: Fit, pair: tuple[int, int], Z: ScoreRaster, new: Any, **how: Any) -> dict[str, Any]:
+    title, how = f"Scores of components {pair[0]} and {pair[1]}", {"components": pair, "ellipses": True} | how
+    return _figure(title, 4.0, _draw_scores, fit, Z, new.get(pair), **how)
 
 
 def _draw_scores(fit: Fit, Z: ScoreRaster, new: ScoreRaster | None, ax: Any, **how: Any) -> None:
@@ -409,12 +402,6 @@ def _planes(fit: Fit, scores: Any) -> list[tuple[tuple[int, int], ScoreRaster]]:
     return [(raster.components, raster) for raster in rasters]
 
 
-def _top_loadings(fit: Fit, names: list[str]) -> Iterator[dict[str, Any]]:
-    for place, values in enumerate(fit.components[DRAWN : min(LISTED, fit.n_varying)], start=DRAWN + 1):
-        positive, negative = _ends(values, names, NAMED, LEAST)
-        yield {"number": place, "positive": positive, "negative": negative}
-
-
 def _ends(values: Vector, names: list[str], count: int, least: float) -> Iterator[list[tuple[str, float]]]:
     size = np.max(np.abs(values))
     for sign in (1, -1):
@@ -472,16 +459,14 @@ VALUES: Final = {
     "solver": {"auto": "the cheapest accurate solver (auto)"} | _NOTHING,
 }
 SOLVERS: Final = {
-    "BlockLanczos": "block Lanczos",
-    "Gram": "Gram matrix of the short side",
-    "Exact": "exact factorization",
+    **dict.fromkeys(("BlockLanczos", "lanczos"), "block Lanczos"),
+    **dict.fromkeys(("Gram", "gram"), "Gram matrix of the short side"),
+    **dict.fromkeys(("Exact", "exact"), "exact factorization"),
     "RandomizedSVD": "randomized",
-    "ShiftedRandomizedSVD": "shifted randomized, Algorithm 1 of Basirat (2019)",
+    **dict.fromkeys(
+        ("ShiftedRandomizedSVD", "shifted-randomized"), "shifted randomized, Algorithm 1 of Basirat (2019)"
+    ),
     "Streaming": "streaming of batches",
-    "lanczos": "block Lanczos",
-    "gram": "Gram matrix of the short side",
-    "exact": "exact factorization",
-    "shifted-randomized": "shifted randomized, Algorithm 1 of Basirat (2019)",
 }
 ARGUMENTS: Final = {
     "tol": "relative accuracy",
@@ -549,7 +534,7 @@ def shown(value: Any) -> str:
 
 # --- figures as SVG, with the colours and the width of the page -----------------------------------------------------
 
-# Placeholder colours that figures do not use otherwise; `_with_colours` replaces them by the colours of the page.
+# Placeholder colours that figures do not use otherwise; `inline_svg` replaces them by the colours of the page.
 _INK, _DIM = "#010203", "#040506"
 _LOOK: Final = {
     "svg.fonttype": "none",  # text stays text: searchable, and a tenth of the size
@@ -590,11 +575,8 @@ def _saved(figure: Any, title: str, kind: str) -> bytes:
 def inline_svg(text: str, title: str) -> str:
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r'<g id="[\w.]+"', "<g", text)  # figure_1, axes_1, ...: the same in each figure
-    text = re.sub(r"<[^>]*>", _with_colours, text)  # the words between tags stay
+    # Only in tags: the words between them stay.
+    text = re.sub(r"<[^>]*>", lambda tag: tag[0].replace(_INK, "currentColor").replace(_DIM, "var(--dim)"), text)
     box = re.search(r'viewBox="[^"]*"', text)
     assert box is not None
     return f'<svg role="img" aria-label="{escape(title)}" {box[0]}>' + text[text.index(">") + 1 :]
-
-
-def _with_colours(tag: re.Match[str]) -> str:
-    return tag[0].replace(_INK, "currentColor").replace(_DIM, "var(--dim)")

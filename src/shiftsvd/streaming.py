@@ -432,10 +432,8 @@ class Stream:
         rng: Callable[[], Generator],
         memory_limit: int | str | None,
     ) -> "Stream":
-        ell, what = (
-            min(k + max(k, n_oversamples), n),
-            f"partial_fit with {plural(k, 'component')} of {plural(n, 'feature')}",
-        )
+        ell = min(k + max(k, n_oversamples), n)
+        what = f"partial_fit with {plural(k, 'component')} of {plural(n, 'feature')}"
         needed = WholeScatter.bytes(n, default_threads())
         if ell == n or (n <= max(WHOLE, 4 * ell) and spare(needed, memory_limit)):
             affordable(needed, memory_limit, what)
@@ -496,8 +494,8 @@ class Stream:
     def refine(self, A: Operator, weights: Vector | None = None) -> None:
         started, count = time.perf_counter(), float(A.shape[0]) if weights is None else float(weights.sum())
         if A.shape[0] != self.n_rows or not np.isclose(count, self.moments.count, rtol=1e-9):
-            known, given = f"{plural(self.n_rows, 'row')}", f"{plural(A.shape[0], 'row')}"
-            if A.shape[0] == self.n_rows:
+            known, given = plural(self.n_rows, "row"), plural(A.shape[0], "row")
+            if known == given:
                 known, given = f"weights of sum {self.moments.count:g}", f"weights of sum {count:g}"
             raise ValueError(f"refine needs the same data as all calls of partial_fit: {known}, got {given}.")
         self.n_passes += self.scatter.refine(self._centred(A, self.moments.mean), weights)

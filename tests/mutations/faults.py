@@ -892,7 +892,7 @@ FAULTS = (
     ),
     fault(
         "a decreasing indptr",
-        "io/storage/chunked.py",
+        "io/storage/tree.py",
         "np.any(starts[1:] < starts[:-1])",
         "np.any(starts[1:] < 0)",
         "io/test_damaged_streaming.py",
@@ -969,7 +969,7 @@ FAULTS = (
     ),
     fault(
         "a file whose date was put back",
-        "io/storage/chunked.py",
+        "io/storage/tree.py",
         'return f"{path.absolute()}:{key}:{size}:{changed}:{max(stat.st_ctime_ns for stat in stats)}"',
         'return f"{path.absolute()}:{key}:{size}:{changed}"',
         "runs/test_keys.py",
@@ -2121,7 +2121,7 @@ FAULTS = (
     ),
     fault(
         "constant columns among deviations that are far apart",
-        "io/profiling.py",
+        "io/formats/table.py",
         "np.flatnonzero(spread > 0)",
         "np.flatnonzero(spread >= 0)",
         "commands/test_odd_tables.py",
@@ -2167,7 +2167,7 @@ FAULTS = (
     ),
     fault(
         "a last column of sums in a Parquet file",
-        "io/formats/parquet.py",
+        "io/formats/grid.py",
         "if choices.na or has_sums or not all(",
         "if choices.na or not all(",
         "commands/test_table_options.py",

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shiftsvd.runs import locks
-from shiftsvd.runs.locks import held, this_process
-from shiftsvd.runs.outputs import MARK, Outputs, lock_of, stage_of, write_all
+from shiftsvd.runs import outputs as locks
+from shiftsvd.runs.outputs import MARK, Outputs, held, lock_of, stage_of, this_process, write_all
 
 SHIFTSVD = [sys.executable, "-c", "from shiftsvd.cli import main; main()"]
 

@@ -1,11 +1,11 @@
-"""Run `transform`, `influence`, `inverse` and `report`: load a model, apply it block by block, write the output."""
+"""Run `transform`, `influence`, `inverse`, `convert` and `report`: read block by block, and write the output."""
 
 import json
 import math
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 
 from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.backends.validation import named
+from shiftsvd.commands.checks import check_files
 from shiftsvd.commands.hooks import Hooks, first_answer, hooks_of
 from shiftsvd.commands.mixed import labels_of
 from shiftsvd.commands.options import print_message, typed
@@ -30,6 +31,7 @@ from shiftsvd.estimators.features import aligned as by_names
 from shiftsvd.estimators.graphs import DiffusionMap
 from shiftsvd.events import listening
 from shiftsvd.io import Names
+from shiftsvd.io import convert as converted
 from shiftsvd.io.base import Labels
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.formats.cells import NO_CLASS
@@ -54,6 +56,7 @@ SCORES = Choices(ids="sample", keep_total=True, may_lack=("sample",), remembered
 
 
 def transform(settings: Settings) -> None:
+    check_files(settings)
     _check_output(settings)
     hooks = hooks_of(settings)
     kinds = [resolve(place) for each in hooks for place in each.models]
@@ -120,6 +123,7 @@ def precision(dtype: Any) -> np.dtype[Any]:
 
 
 def influence(settings: Settings) -> None:
+    check_files(settings)
     if settings.out is not None:
         _check_output(settings)
     started, hooks = time.perf_counter(), hooks_of(settings)
@@ -194,6 +198,14 @@ def inverse(settings: Settings) -> None:
     table = Table(columns, Z.shape[0], np.dtype(settings.dtype or dtype), names.samples)
     blocks = ((first, pca.inverse_transform(block)) for first, block in _rows(Z, len(columns), places))
     _write(table, blocks, settings)
+
+
+def convert(settings: Settings) -> None:
+    check_files(settings)
+    how = {name: value for name, value in settings.where.items() if name not in ("stack", "join")}
+    how |= {"force": settings.force, "memory_limit": settings.memory, "compression": settings.compression}
+    converted(settings.files[0], str(settings.out), choices=settings.choices, **how)
+    print_message(f"written: {settings.out}", settings.quiet)
 
 
 def report(settings: Settings) -> None:
@@ -292,19 +304,12 @@ def _check_output(settings: Settings) -> None:
 def _write(table: Table, blocks: Iterable[tuple[int, Block]], settings: Settings) -> None:
     out = str(settings.out)
     with ExitStack() as stack:
-        file = stack.enter_context(_destination(out, settings.force))
-        write = stack.enter_context(format_named(table_format(out))(file, table))
-        write_rows(blocks, [write])
-    if out != "-":
-        print_message(f"written: {out}", settings.quiet)
-
-
-@contextmanager
-def _destination(out: str, force: bool) -> Iterator[BinaryIO]:
+        file: BinaryIO = sys.stdout.buffer
+        if out != "-":
+            outputs = stack.enter_context(Outputs([Path(out)], settings.force))
+            file = stack.enter_context(outputs.part(Path(out)).open("wb"))
+        write_rows(blocks, [stack.enter_context(format_named(table_format(out))(file, table))])
     if out == "-":
-        yield sys.stdout.buffer
         sys.stdout.buffer.flush()
-        return
-    path = Path(out)
-    with Outputs([path], force) as outputs, outputs.part(path).open("wb") as file:
-        yield file
+    else:
+        print_message(f"written: {out}", settings.quiet)

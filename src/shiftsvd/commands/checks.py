@@ -1,7 +1,7 @@
 """Checks of options that need or exclude each other."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -11,9 +11,16 @@ if TYPE_CHECKING:
     from shiftsvd.commands.settings import Settings
 
 
+NO_SHARE: Final = "needs a number of components, not a share of the variance."
+
+
 def need_folder(name: str, value: Any) -> None:
     if value:
         raise click.UsageError(f"{option_of(name)} needs an output folder. Add one, such as -o out/.")
+
+
+def wrong_k(text: str) -> click.BadParameter:
+    return click.BadParameter(text, param_hint="'-k'")
 
 
 def check_files(settings: "Settings") -> None:
@@ -36,8 +43,6 @@ def check_uses(settings: "Settings") -> None:
     for option, given in (("--mixed", settings.mixed), ("--supplementary", settings.supplementary)):
         if not given:
             continue
-        if settings.files[0] == "-":
-            raise click.UsageError(f"{option} needs a file, which is read twice. Write the data to a file.")
         for name, wrong in (("stack", "columns"), ("orient", "columns")):
             if getattr(settings, name) == wrong:
                 raise click.UsageError(f"{option} needs one table with samples as rows. Remove --{name} {wrong}.")
@@ -68,10 +73,7 @@ def check_missing(settings: "Settings") -> None:
     if settings.unobserved and settings.missing == "error":
         raise click.UsageError("--unobserved needs --missing mean or --missing em, which replace missing values.")
     if settings.missing == "em" and isinstance(settings.k, float):
-        raise click.BadParameter(
-            "--missing em needs a number of components, not a share of the variance. Pass an integer, such as -k 10.",
-            param_hint="'-k'",
-        )
+        raise wrong_k(f"--missing em {NO_SHARE} Pass an integer, such as -k 10.")
     if settings.missing != "error" and settings.on_cluster:
         raise click.UsageError("--missing cannot be used on worker processes. Remove --scheduler and --workers.")
     for name in ("penalty", "max_iter"):

@@ -2,11 +2,10 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
@@ -88,8 +87,7 @@ def _embedded(settings: Settings) -> Fits:
 def _diffused(settings: Settings) -> Fits:
     X, names = read_whole(settings.paths, settings.choices, **settings.where, **vars(settings.resources))
     fits = _graph(DiffusionMap(alpha=settings.alpha, t=settings.t, **_of_graphs(settings)), X, names)
-    nodes = names.samples if names.features is None else names.features
-    return _with_names(fits, nodes, settings)
+    return _with_names(fits, names.samples if names.features is None else names.features, settings)
 
 
 def _graph(model: Any, X: Any, names: Names) -> Fits:
@@ -102,8 +100,7 @@ def _graph(model: Any, X: Any, names: Names) -> Fits:
 
 
 def _of_graphs(settings: Settings) -> dict[str, Any]:
-    names = "tol", "max_products", "drop_first"
-    own = {name: getattr(settings, name) for name in names}
+    own = {name: getattr(settings, name) for name in ("tol", "max_products", "drop_first")}
     return own | {"n_components": settings.k, "random_state": settings.seed, **vars(settings.resources)}
 
 
@@ -199,9 +196,15 @@ def _run(
     with ExitStack() as stack:
         listen = stack.enter_context(progress(settings.progress, settings.quiet))
         stack.enter_context(outputs)
-        with listening(listen), _option_errors():
-            fits = fit(settings)
+        try:
+            with listening(listen):
+                fits = fit(settings)
+        except Refused as error:
+            if not isinstance(error.args[0], Setting):
+                raise
+            raise click.UsageError(worded(error)) from None
         found = [_numbers(model, columns) for _, model, _ in fits.models]
+        own = {name: getattr(settings, name) for name in recorded.split()}
         document = {
             **(found[0] if len(found) == 1 else {"contrasts": found}),
             "converged": all(one["converged"] for one in found),
@@ -213,30 +216,22 @@ def _run(
             "file": settings.file,
             "shape": list(fits.shape),
             "dtype": str(fits.dtype),
-            "settings": {name: _recorded(getattr(settings, name)) for name in recorded.split()},
+            "settings": {name: as_given(own) if isinstance(own, str) else own for name, own in own.items()},
             **({"table": settings.choices.told} if settings.choices.told else {}),
             "version": version("shiftsvd"),
         }
+        for suffix, model, Z in fits.models:
+            if (path := paths.get(f"scores{suffix}")) is not None:
+                table = coordinate_table(model, len(Z), settings.dtype or fits.dtype, fits.samples)
+                with outputs.part(path).open("wb") as file, WRITERS[path.suffix[1:]](file, table) as write:
+                    write_rows([(0, Z)], [write])
+            if (path := paths.get(f"model{suffix}")) is not None:
+                save_model(model, outputs.part(path), source=settings.file)
         if paths:
-            _write(settings, fits, document, outputs, paths)
+            writing.write_manifest(document, outputs, paths)
     click.echo(json.dumps(document) if settings.json_out else _printed(document, found, columns))
     if settings.out:
         print_message(f"written: {', '.join(document['outputs'].values())}", settings.quiet)
-
-
-def _recorded(value: Any) -> Any:
-    return as_given(value) if isinstance(value, str) else value
-
-
-@contextmanager
-def _option_errors() -> Iterator[None]:
-    """Turn errors about the value of a setting into errors of its option, which exit with code 2."""
-    try:
-        yield
-    except Refused as error:
-        if not isinstance(error.args[0], Setting):
-            raise
-        raise click.UsageError(worded(error)) from None
 
 
 def _files(settings: Settings, suffixes: Sequence[str], with_model: bool) -> dict[str, str]:
@@ -253,19 +248,6 @@ def _numbers(model: Any, columns: Mapping[str, str]) -> dict[str, Any]:
     alpha = {"alpha": model.alpha} if isinstance(model, ContrastivePCA) else {}
     values = {name.rstrip("_"): writing.numbers(getattr(model, name)) for name in columns}
     return {**alpha, **values, "converged": model.converged_}
-
-
-def _write(
-    settings: Settings, fits: Fits, document: dict[str, Any], outputs: Outputs, paths: Mapping[str, Path]
-) -> None:
-    for suffix, model, Z in fits.models:
-        if (path := paths.get(f"scores{suffix}")) is not None:
-            table = coordinate_table(model, len(Z), settings.dtype or fits.dtype, fits.samples)
-            with outputs.part(path).open("wb") as file, WRITERS[path.suffix[1:]](file, table) as write:
-                write_rows([(0, Z)], [write])
-        if (path := paths.get(f"model{suffix}")) is not None:
-            save_model(model, outputs.part(path), source=settings.file)
-    writing.write_manifest(document, outputs, paths)
 
 
 def _printed(document: Mapping[str, Any], found: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:

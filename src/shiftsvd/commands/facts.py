@@ -12,12 +12,13 @@ import numpy as np
 
 from shiftsvd.backends.device import devices, products
 from shiftsvd.backends.source import RowSource
+from shiftsvd.commands.checks import check_files
 from shiftsvd.commands.options import as_given, quoted, spelled, worded
 from shiftsvd.commands.settings import Settings
 from shiftsvd.errors import Setting, few, plain, plural
 from shiftsvd.io.base import reading
+from shiftsvd.io.formats.table import ColumnProfile, TableProfile, far_apart, profiled
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
-from shiftsvd.io.profiling import ColumnProfile, TableProfile, far_apart, profiled
 from shiftsvd.io.sniff import format_of, formats
 from shiftsvd.io.spooling import rereadable
 from shiftsvd.io.storage.tree import is_array, opened_tree
@@ -33,9 +34,22 @@ SAMPLED = 2**26  # and where a sample is described, up to this size
 COUNTED = 2**30  # count missing entries up to this size in bytes: counting reads the whole matrix
 
 
-def lines(facts: Facts, as_json: bool) -> str:
-    if as_json:
-        return as_given(json.dumps(facts))
+def info(settings: Settings) -> None:
+    if not settings.files:
+        found = installation()
+    elif settings.files[0].endswith(".safetensors"):
+        found = of_model(settings)
+    else:
+        check_files(settings)
+        found = of_matrix(settings)
+    echo(found, settings.json_out)
+
+
+def echo(facts: Facts, as_json: bool) -> None:
+    click.echo(as_given(json.dumps(facts)) if as_json else _lines(facts))
+
+
+def _lines(facts: Facts) -> str:
     single = {name: value for name, value in facts.items() if name not in ("columns", "notes")}
     if single.get("density") == 1:  # would read as "nothing is missing"
         del single["density"]
@@ -181,18 +195,14 @@ def _of_table(found: TableProfile, settings: Settings) -> Facts:
     facts |= {"memory_bytes": samples * features * np.dtype(found.dtype).itemsize}
     facts |= {"read_in_blocks": found.format == "parquet"}
     facts |= _named(*(found.samples or None, found.features or None)[::flip])
-    columns = [
-        vars(each) | {"misfits": {text: list(rows) for text, rows in each.misfits.items()}} for each in found.columns
-    ]
-    given = settings.choices.named
     labels = [each for each in found.columns if each.kind == "label" and each.use == "excluded"]
-    labels = [each for each in labels if each.name not in given and settings.orient != "columns"]
-    reasons = {each.name: why for each in labels if (why := _no_category(each, found.n_rows))}
-    columns = [
-        each
-        | {"notes": [*each["notes"], *([f"no categories: {reasons[each['name']]}"] if each["name"] in reasons else ())]}
-        for each in columns
-    ]
+    labels = [each for each in labels if each.name not in settings.choices.named and settings.orient != "columns"]
+    reasons = {each.name: f"no categories: {why}" for each in labels if (why := _no_category(each, found.n_rows))}
+    columns = []
+    for each in found.columns:
+        notes = [*each.notes, *([reasons[each.name]] if each.name in reasons else ())]
+        misfits = {text: list(rows) for text, rows in each.misfits.items()}
+        columns.append(vars(each) | {"misfits": misfits, "notes": notes})
     facts |= {"columns": columns, "notes": list(found.notes)}
     categories = [each.name for each in labels if each.name not in reasons]
     if categories and found.features:

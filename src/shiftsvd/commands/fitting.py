@@ -22,6 +22,7 @@ from shiftsvd.backends.files import bytes_in_memory, counted, left_beside
 from shiftsvd.backends.validation import named
 from shiftsvd.commands import writing
 from shiftsvd.commands.cluster import workers
+from shiftsvd.commands.facts import echo
 from shiftsvd.commands.hooks import Hooks, Run, first_answer, hooks_of
 from shiftsvd.commands.mixed import (
     fields_of,
@@ -44,7 +45,7 @@ from shiftsvd.front import planned as planned_for
 from shiftsvd.front import within as within_memory
 from shiftsvd.io import Names
 from shiftsvd.io.choices import JOIN
-from shiftsvd.io.formats.table import Column, with_decimals
+from shiftsvd.io.formats.table import with_decimals
 from shiftsvd.io.location import Location
 from shiftsvd.io.opening import open_chosen
 from shiftsvd.missing.completion import Effort, mean_rows
@@ -86,7 +87,11 @@ def run(given: Settings) -> None:
     run = opened(settings, hooks)
     A, names, settings = run.A, run.names, run.settings
     k = within(settings.k, (A.shape[0], run.width), settings.file)
-    colors, columns = _labels(run, hooks), supplementary_columns(settings, A.shape[0], names.samples)
+    m = A.shape[0] if names.samples is None else len(names.samples)
+    colors = None
+    if settings.label_column is not None:
+        colors = labels_of(m, "label_column", settings, settings.choices, hooks)
+    columns = supplementary_columns(settings, A.shape[0], names.samples)
     release()
     with ExitStack() as stack:
         stack.enter_context(workers(settings.scheduler, settings.workers))
@@ -163,9 +168,11 @@ def opened(settings: Settings, hooks: Sequence[Hooks]) -> Run:
         A, names = first_answer(each.open() for each in hooks) or _opened(settings)
     shift = None if settings.shift == "none" else settings.shift
     steps = as_transforms(settings.preprocess)
-    run = Run(
-        settings, distributed_to_workers(A, settings), names, A.shape[1], steps, shift=shift, scale=settings.scale
-    )
+    if settings.on_cluster and isinstance(A, Operator):
+        from shiftsvd.backends.dask import on_workers
+
+        A = on_workers(A)
+    run = Run(settings, A, names, A.shape[1], steps, shift=shift, scale=settings.scale)
     for each in hooks:
         each.prepare(run)
     return run
@@ -178,14 +185,6 @@ def _opened(settings: Settings) -> tuple[Observed, Names]:
         return open_with_gaps(settings.paths, unobserved=settings.unobserved, whole=whole, **how)
     paths = [path.absolute() for path in settings.paths] if settings.on_cluster else settings.paths
     return open_chosen(paths, stream=settings.on_cluster or None, **how)
-
-
-def distributed_to_workers(A: Observed, settings: Settings) -> Observed:
-    if not settings.on_cluster or not isinstance(A, Operator):
-        return A
-    from shiftsvd.backends.dask import on_workers
-
-    return on_workers(A)
 
 
 @contextmanager
@@ -205,13 +204,6 @@ def _contributions(run: Run, path: Path) -> Iterator[Write]:
             write(first, np.hstack([pca._contributions(Z), shares]))
 
         yield add
-
-
-def _labels(run: Run, hooks: Sequence[Hooks]) -> Column | None:
-    settings, m = run.settings, run.A.shape[0] if run.names.samples is None else len(run.names.samples)
-    if settings.label_column is None:
-        return None
-    return labels_of(m, "label_column", settings, settings.choices, hooks)
 
 
 def _notice_unless_kept(run: Run) -> None:
@@ -329,7 +321,7 @@ def solver_of(given: Observed, k: int | float, settings: Settings, memory: int |
 # Estimates
 
 
-def estimated(given: Settings) -> dict[str, Any]:
+def estimated(given: Settings) -> None:
     # Open the data as `fit` does, and measure the memory of data and program. Predict the later stages of a fit one by
     # one. Freed memory returns to the system between stages, so the peak is that of the largest stage.
     settings, hooks = validated(given)
@@ -388,7 +380,7 @@ def estimated(given: Settings) -> dict[str, Any]:
         stages["report"] = model + packages + DRAWN * ("report" in paths)
     seconds = foreseen.seconds_per_pass
     moved = _moved(settings, A, held, foreseen.n_passes + reads)
-    return {
+    facts = {
         "file": settings.file,
         **moved,
         "samples": B.shape[0],
@@ -407,6 +399,7 @@ def estimated(given: Settings) -> dict[str, Any]:
         "seconds": None if seconds is None or foreseen.seconds is None else foreseen.seconds + seconds * reads,
         **({} if completion is None else completion.facts),
     }
+    echo(facts, settings.json_out)
 
 
 def _moved(settings: Settings, A: Operator, held: int, n_passes: int) -> dict[str, int]:

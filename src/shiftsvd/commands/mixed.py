@@ -16,19 +16,18 @@ from shiftsvd.commands.hooks import Hooks, first_answer
 from shiftsvd.commands.options import joined, option_of
 from shiftsvd.commands.settings import Settings
 from shiftsvd.commands.tables import texts_for
-from shiftsvd.errors import Refused, Setting
+from shiftsvd.errors import Refused
 from shiftsvd.estimators.supplementary import Categories, Column, Numbers, Supplementary
 from shiftsvd.io import Names
 from shiftsvd.io.choices import JOIN, Choices, naming
 from shiftsvd.io.formats.table import Column as Texts
-from shiftsvd.io.formats.table import read_column
+from shiftsvd.io.formats.table import ColumnProfile, profiled, read_column
 from shiftsvd.io.opening import read_files
-from shiftsvd.io.profiling import ColumnProfile, profiled
 from shiftsvd.io.sniff import format_of, formats
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.missing.opening import BLOCK
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.preparation.scales import resolve_scale
+from shiftsvd.preparation.shifts import resolve_scale
 
 _TEXTS: Final = ("label", "text", "identifier")  # kinds of columns whose cells are categories, if they are no numbers
 
@@ -129,8 +128,8 @@ def supplementary_columns(settings: Settings, m: int, samples: Any) -> list[Colu
     try:
         opened = read_files(settings.paths, settings.memory, choices, **settings.where | {"join": None})
     except Refused as error:  # the column is excluded already
-        parts = (f"--supplementary without {joined(wanted)}" if _is_drop(each) else each for each in error.args)
-        raise Refused(*parts) from None
+        without = f"--supplementary without {joined(wanted)}"
+        raise Refused(*(without if getattr(each, "name", "") == "drop" else each for each in error.args)) from None
     X, names = opened.matrix, opened.names
     # One more row is a last row of totals, which is no sample.
     differ = names.samples is not None and samples is not None and list(names.samples[:m]) != list(samples)
@@ -146,10 +145,6 @@ def supplementary_columns(settings: Settings, m: int, samples: Any) -> list[Colu
     read = [_narrow(block, places, [classes.get(name, ()) for name in wanted]) for block in blocks]
     columns = zip(wanted, np.concatenate(read)[:m].T, strict=True)
     return [_placed(name, column, classes.get(name)) for name, column in columns]
-
-
-def _is_drop(part: Any) -> bool:
-    return isinstance(part, Setting) and part.name == "drop"
 
 
 def _narrow(block: Any, places: Sequence[int], classes: Sequence[Sequence[str]]) -> Any:

@@ -4,7 +4,6 @@ import csv
 import io
 import os
 import shlex
-import stat
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field
 from pathlib import Path
@@ -17,12 +16,13 @@ from shiftsvd.errors import Setting, Worded, is_address, plain, public_address, 
 from shiftsvd.names import resolve
 
 F = TypeVar("F", bound=Callable[..., Any])
+OF_FILES: Final = "key orient feature_types var_names measurement obs_query"
 OF_TABLES: Final = "ids drop columns one_hot na censored keep_total sep decimal thousands encoding skip comment"
 # Settings by heading, in the order of the help; "..." stands for the headings of extensions.
 HEADINGS: Final = {
     "Components": "k alpha alphas choose background leave_out widest affinity n_neighbors t drop_first solver solvers "
     "rounds tol certify max_products max_passes seed",
-    "Data": "stack join format key orient feature_types var_names measurement obs_query allow_external max_absent",
+    "Data": f"stack join format {OF_FILES} allow_external max_absent",
     "Tables": f"{OF_TABLES} label_column mixed supplementary",
     "...": "",
     "Preparation": "preprocess trust_values shift scale",
@@ -113,7 +113,7 @@ class Matrix(click.Path):
         path = os.fsdecode(super().convert(value, parameter, ctx))
         if element is not None:
             return f"{path}::{element}"
-        if ctx is None or path == "-" or not stat.S_ISFIFO(os.stat(path).st_mode):
+        if ctx is None or path == "-" or not Path(path).is_fifo():
             return path
         from shiftsvd.io.spooling import spooled_pipe
 

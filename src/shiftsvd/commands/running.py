@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import click
 
@@ -158,17 +158,11 @@ def _warnings_as_lines(quiet: bool, trusted: bool) -> Iterator[None]:
         yield
 
 
-class _Plain(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        text = worded(record.msg) if isinstance(record.msg, Worded) else super().format(record)
-        return plain_lines(as_given(text))
-
-
-class _Once(logging.Filter):
-    """Print a notice once if a file is read more than once, as for --supplementary."""
+class _Lines(logging.StreamHandler[TextIO]):
+    """Print messages with options in place of settings; print a notice once, such as one about each read of a file."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(sys.stderr)
         self.printed: set[str] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -177,13 +171,15 @@ class _Once(logging.Filter):
         self.printed.add(text)
         return is_new
 
+    def format(self, record: logging.LogRecord) -> str:
+        text = worded(record.msg) if isinstance(record.msg, Worded) else super().format(record)
+        return plain_lines(as_given(text))
+
 
 @contextmanager
 def _log_as_lines(verbose: int, quiet: bool) -> Iterator[None]:
     """Print the log of the library: notices by default, information with -v, details with -vv."""
-    logger, handler = logging.getLogger("shiftsvd"), logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Plain("%(message)s"))
-    handler.addFilter(_Once())
+    logger, handler = logging.getLogger("shiftsvd"), _Lines()
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel((logging.WARNING if quiet else NOTICE, logging.INFO, logging.DEBUG)[min(verbose, 2)])

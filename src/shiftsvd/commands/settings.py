@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 import click
 
 from shiftsvd.commands import options
-from shiftsvd.commands.checks import check_files, check_missing, check_uses, check_workers, need_folder, with_device
-from shiftsvd.commands.options import OF_TABLES, as_given, worded
+from shiftsvd.commands.checks import (
+    NO_SHARE,
+    check_files,
+    check_missing,
+    check_uses,
+    check_workers,
+    need_folder,
+    with_device,
+    wrong_k,
+)
+from shiftsvd.commands.options import OF_FILES, OF_TABLES, as_given, worded
 from shiftsvd.errors import is_address, plural, public_address
 from shiftsvd.extend import extensions, merged
 from shiftsvd.names import MAX_ITER, TOL, FormatName, MissingName, ScaleName, SolverName, VarNamesName
@@ -27,28 +36,17 @@ TRANSFORMS: Final = tuple(places())
 FORMATS: Final = (*get_args(FormatName), *merged("formats"))
 # Settings of the core that the results depend on; result.json lists them.
 RECORDED: Final = (
-    *(
-        "k",
-        "key",
-        "orient",
-        "feature_types",
-        "var_names",
-        "measurement",
-        "obs_query",
-        "join",
-        "mixed",
-        "preprocess",
-        "shift",
-        "scale",
-        "missing",
-        "unobserved",
-        "penalty",
-        "max_iter",
-    ),
-    *("solver", "tol", "seed"),
+    f"k {OF_FILES} join mixed preprocess shift scale missing unobserved penalty max_iter solver tol seed".split()
 )
+# Settings that standard input, which can be read once, cannot have.
+READ_TWICE: Final = {
+    "checkpoint": "standard input cannot be read again when the command is repeated",
+    "label_column": "the labels are read in a second pass",
+    **dict.fromkeys(("mixed", "supplementary"), "the table is read twice"),
+}
 USUAL: Final = 50  # default number of components, or the smaller side of the matrix
 COUNTED: Final = ("randomized", "shifted-randomized")  # solvers that need a number of components, not a share
+_ON_DEVICE: Final = "Compute on cpu or, by PyTorch, on a GPU such as cuda or cuda:1; auto: on a GPU if there is one."
 Orient = Literal["rows", "columns"]
 
 
@@ -59,6 +57,11 @@ def option(text: str, *names: str, default: Any = None, **more: Any) -> Any:
 
 def _columns(text: str) -> Any:
     return option(text, default=(), metavar="COLUMNS", multiple=True, callback=options.columns)
+
+
+def _nonnegative(text: str, *names: str, default: Any = 1.0, **more: Any) -> Any:
+    check = options.nonnegative
+    return option(text, *names, default=default, type=float, metavar="NUMBER", callback=check, **more)
 
 
 def _completed(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
@@ -244,21 +247,14 @@ class Settings:
         default=True,
         show_default=False,
     )
-    alpha: float = option(
-        "Exponent of the density of the samples that affinities are divided by: 1 removes its influence, 0 keeps it.",
-        default=1.0,
-        type=float,
-        metavar="NUMBER",
-        callback=options.nonnegative,
+    alpha: float = _nonnegative(
+        "Exponent of the density of the samples that affinities are divided by: 1 removes its influence, 0 keeps it."
     )
-    alphas: tuple[float, ...] = option(
+    alphas: tuple[float, ...] = _nonnegative(
         "Weight of the background: larger values remove more of its variation. Repeat the option for several.",
         "--alpha",
         default=(1.0,),
-        type=float,
-        metavar="NUMBER",
         multiple=True,
-        callback=options.nonnegative,
     )
     choose: int | None = option(
         "Keep the N values of --alpha whose components represent those of the others; without --alpha, of 0 and 40 "
@@ -266,14 +262,7 @@ class Settings:
         type=click.IntRange(1),
         metavar="N",
     )
-    t: float = option(
-        "Number of steps of the random walk; later coordinates shrink with more steps.",
-        "--steps",
-        default=1.0,
-        type=float,
-        metavar="NUMBER",
-        callback=options.nonnegative,
-    )
+    t: float = _nonnegative("Number of steps of the random walk; later coordinates shrink with more steps.", "--steps")
     leave_out: str | None = option(
         "Column of a table or of obs with groups, such as donors: leave out one group at a time.  [default: one sample "
         "at a time]",
@@ -327,14 +316,9 @@ class Settings:
         metavar="SIZE",
         callback=options.checked_by("shiftsvd.runs.memory:parse_bytes"),
     )
-    device: str | None = option(
-        "Compute on cpu or, by PyTorch, on a GPU such as cuda or cuda:1; auto: on a GPU if there is one.  [default: "
-        "cpu]",
-        metavar="NAME",
-    )
+    device: str | None = option(f"{_ON_DEVICE}  [default: cpu]", metavar="NAME")
     devices: tuple[str, ...] = option(
-        "Compute on cpu or, by PyTorch, on a GPU such as cuda or cuda:1; auto: on a GPU if there is one. Repeat the "
-        "option for several.",
+        f"{_ON_DEVICE} Repeat the option for several.",
         "--device",
         default=("cpu",),
         metavar="NAME",
@@ -437,8 +421,7 @@ class Settings:
     @property
     def where(self) -> dict[str, Any]:
         """The arguments of `io.open_matrix` that select a matrix in the files."""
-        names = ["format", "key", "orient", "feature_types", "var_names", "measurement", "obs_query", "stack", "join"]
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in f"format {OF_FILES} stack join".split()}
 
     @property
     def resources(self) -> "Resources":
@@ -481,16 +464,12 @@ class Settings:
     def check(self) -> "Settings":
         """Raise UsageError if options of a fit contradict each other; return the settings with the device resolved."""
         check_files(self)
-        check_share(self.k, self.solver)
-        if self.files[0] == "-" and self.checkpoint:
-            raise click.UsageError(
-                "--checkpoint needs a file, because standard input cannot be read again when the command is repeated. "
-                "Write the data to a file."
-            )
-        if self.files[0] == "-" and self.label_column:
-            raise click.UsageError(
-                "--label-column needs a file, because the labels are read in a second pass. Write the data to a file."
-            )
+        if isinstance(self.k, float) and self.solver in COUNTED:
+            raise wrong_k(f"--solver {self.solver} {NO_SHARE} Use --solver lanczos.")
+        for name, why in READ_TWICE.items():
+            if self.files[0] == "-" and getattr(self, name):
+                option = f"--{name.replace('_', '-')}"
+                raise click.UsageError(f"{option} needs a file, because {why}. Write the data to a file.")
         checked = with_device(self)
         check_uses(self)
         check_workers(self)
@@ -509,24 +488,13 @@ class Settings:
         return checked
 
 
-def check_share(k: int | float | None, solver: str) -> None:
-    if isinstance(k, float) and solver in COUNTED:
-        raise click.BadParameter(
-            f"--solver {solver} needs a number of components, not a share of the variance. Use --solver lanczos.",
-            param_hint="'-k'",
-        )
-
-
 def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | float:
     if k is None:
         return min(USUAL, *shape)
     if isinstance(k, int) and k > min(shape):
         m, n = shape
-        raise click.BadParameter(
-            f"must be at most {min(m, n):,}, as {file} has {plural(m, 'sample')} and {plural(n, 'feature')}, "
-            f"got {k:,}.",
-            param_hint="'-k'",
-        )
+        sizes = f"{plural(m, 'sample')} and {plural(n, 'feature')}"
+        raise wrong_k(f"must be at most {min(m, n):,}, as {file} has {sizes}, got {k:,}.")
     return k
 
 

@@ -20,7 +20,8 @@ from shiftsvd.runs.messages import Notice
 
 _MARKS: Final = re.compile('[,"\r\n]')
 LINES: Final = 1024  # of a CSV that are in memory at once: a number takes about 60 bytes there
-_BEGINS: Final = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")  # the last four are full-width = + - @
+_BEGINS: Final = "=+-@\t\r\uff1d\uff0b\uff0d\uff20"  # the last four are full-width = + - @
+_ODD: Final = re.compile(f'[,"\r\n]|^[{re.escape(_BEGINS)}]')  # cells to quote, or perhaps formulas
 
 
 @contextmanager
@@ -47,7 +48,7 @@ def texts_for(table: str) -> Iterator[Callable[[Any], str]]:
 
 
 def is_formula(text: str) -> bool:
-    if not text.startswith(_BEGINS) or len(text) == 1:
+    if not text.startswith(tuple(_BEGINS)) or len(text) == 1:
         return False
     try:
         float(text)
@@ -81,7 +82,8 @@ class Table:
 @contextmanager
 def csv_table(file: BinaryIO, table: Table) -> Iterator[Write]:
     text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-    terminal = plain if file.isatty() else str
+    is_terminal = file.isatty()
+    terminal = plain if is_terminal else str
     # %r is the shortest text that parses back to the same double; nine digits suffice for single precision.
     line = ",".join(["%.9g" if table.dtype.itemsize == 4 else "%r"] * len(table.columns)) + "\n"
 
@@ -92,7 +94,13 @@ def csv_table(file: BinaryIO, table: Table) -> Iterator[Write]:
             lines = [line % tuple(row) for row in part.tolist()]
             if table.names is not None:
                 texts = [each[rows] for each in (table.names, *(texts for _, texts in table.beside))]
-                names = [[_quoted(terminal(name(text))) for text in column] for column in texts]
+                names = [
+                    [
+                        _quoted(terminal(name(cell))) if is_terminal or _ODD.search(cell) else cell
+                        for cell in map(str, each)
+                    ]
+                    for each in texts
+                ]
                 lines = [",".join(cells) for cells in zip(*names, lines, strict=True)]
             text.write("".join(lines))
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from shiftsvd.backends import as_operator, centered
 from shiftsvd.backends.device import HOST, moved
+from shiftsvd.commands.checks import device_named
 from shiftsvd.commands.settings import USUAL, Settings, within
 from shiftsvd.errors import plural
 from shiftsvd.io import open_matrix
@@ -25,12 +26,12 @@ Row = tuple[str, SolverName]  # a device, and a solver on it
 
 
 def run(settings: Settings) -> None:
-    path, k = settings.files[0], int(settings.k or USUAL)
+    path, k, devices = settings.files[0], int(settings.k or USUAL), dict.fromkeys(map(device_named, settings.devices))
     X, _ = open_matrix(path)
     within(k, X.shape, path)
     A = centered(X)
-    placed = {device: centered(_on_device(X, device)) for device in settings.devices}
-    for device in settings.devices:
+    placed = {device: centered(_on_device(X, device)) for device in devices}
+    for device in devices:
         if device != HOST:
             _fit(placed[device], k, settings.solvers[0], settings.tol)  # compile GPU kernels before timing
     rows = _timed(placed, k, settings)

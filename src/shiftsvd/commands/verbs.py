@@ -1,13 +1,12 @@
 """Define the subcommands and their options; the code of a subcommand is imported when it runs."""
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, Final
 
 import click
 
-from shiftsvd.commands.checks import check_files, device_named
-from shiftsvd.commands.options import FILE, MATRIX, OF_TABLES, Local, declared, parameters, print_message
+from shiftsvd.commands.options import FILE, MATRIX, OF_FILES, OF_TABLES, Local, declared, parameters
 from shiftsvd.commands.running import Subcommand
 from shiftsvd.commands.settings import USUAL, Settings
 from shiftsvd.extend import extensions
@@ -15,7 +14,7 @@ from shiftsvd.names import resolve
 
 _SETTINGS: Final = {each.name: each for each in fields(Settings)}
 _MODEL: Final = click.Argument(["model"], type=FILE)
-_DATA: Final = f"format key orient feature_types var_names measurement obs_query allow_external {OF_TABLES}"
+_DATA: Final = f"format {OF_FILES} allow_external {OF_TABLES}"
 _TABLE_OUT: Final = Local(allow_dash=True)  # `settings.table_format` refuses folders
 
 
@@ -35,10 +34,10 @@ def of_extensions(verb: str) -> list[click.Parameter]:
     return parameters(*(each for one in extensions() if verb in one.options for each in resolve(one.options[verb])))
 
 
-def verb(*examples: str, takes: list[click.Parameter]) -> Callable[[Callable[[Settings], None]], click.Command]:
-    """Make a subcommand of the decorated function; append paragraphs and examples of extensions to its help."""
+def verb(*examples: str, takes: list[click.Parameter], run: str) -> Callable[[Callable[[], None]], click.Command]:
+    """Make a subcommand that calls `run`; its help is the docstring, with paragraphs and examples of extensions."""
 
-    def decorate(function: Callable[[Settings], None]) -> click.Command:
+    def decorate(function: Callable[[], None]) -> click.Command:
         name, summary = function.__name__, str(function.__doc__).rstrip()
         text = "\n\n    ".join([summary, *(each.help[name] for each in extensions() if name in each.help)])
         lines = [*examples, *(line for each in extensions() for line in each.examples.get(name, ()))]
@@ -46,7 +45,7 @@ def verb(*examples: str, takes: list[click.Parameter]) -> Callable[[Callable[[Se
         return Subcommand(
             name,
             params=takes,
-            callback=lambda **given: function(Settings.of(given)),
+            callback=lambda **given: resolve(f"shiftsvd.commands.{run}")(Settings.of(given)),
             help=text,
             epilog=f"\b\nExamples:\n{shown}",
         )
@@ -72,8 +71,9 @@ _OPTIONS_OF_FIT: Final = [
     "fit ratings.npz -k 5 --missing em --unobserved",
     "fit counts.npz -k 10 --preprocess pearson --memory 1G -o residuals/",
     takes=_OPTIONS_OF_FIT,
+    run="fitting:run",
 )
-def fit(settings: Settings) -> None:
+def fit() -> None:
     """Compute the principal components of a data file.
 
     FILE ("-": standard input) is a table with one sample per row, or a matrix in any other format that `shiftsvd info`
@@ -96,9 +96,6 @@ def fit(settings: Settings) -> None:
     files may have different formats. If their features differ, use --join to select the common features or all of
     them.
     """
-    from shiftsvd.commands.fitting import run
-
-    run(settings)
 
 
 @verb(
@@ -109,12 +106,13 @@ def fit(settings: Settings) -> None:
         files("FILE...", required=True),
         *named("stack join"),
         out('File for the scores: .parquet, .csv or .npy; "-": CSV on standard output.', type=_TABLE_OUT),
-        *named("format key orient feature_types var_names measurement obs_query allow_external max_absent"),
+        *named(f"format {OF_FILES} allow_external max_absent"),
         *of_extensions("transform"),
         *named(f"trust_values {OF_TABLES} threads memory dtype progress force spreadsheet_safe quiet verbose"),
     ],
+    run="applying:transform",
 )
-def transform(settings: Settings) -> None:
+def transform() -> None:
     """Compute the scores of new samples.
 
     FILE ("-": standard input) holds the samples; MODEL is a file that `fit` wrote. Features are matched by name, in
@@ -123,10 +121,6 @@ def transform(settings: Settings) -> None:
     removed from triplets, such as counts of new words. Several files form one matrix, as in `fit`. Options of
     tables default to those of the fit.
     """
-    check_files(settings)
-    from shiftsvd.commands.applying import transform as run
-
-    run(settings)
 
 
 @verb(
@@ -138,8 +132,9 @@ def transform(settings: Settings) -> None:
         declared(_SETTINGS["out"], type=Local(), help="File for the bounds of all samples: .parquet, .csv or .npy."),
         *named(f"{_DATA} threads memory json_out progress force spreadsheet_safe quiet verbose"),
     ],
+    run="applying:influence",
 )
-def influence(settings: Settings) -> None:
+def influence() -> None:
     """Bound the angle by which each component turns if a sample is left out.
 
     FILE holds the samples by which `fit` made MODEL. For each component, the sample without which it turns most is
@@ -147,10 +142,6 @@ def influence(settings: Settings) -> None:
     scale and the transformations of MODEL; without --widest, no fit is repeated. OUT has a row for each sample, and two
     columns for each component and for the space of all components.
     """
-    check_files(settings)
-    from shiftsvd.commands.applying import influence as run
-
-    run(settings)
 
 
 @verb(
@@ -161,23 +152,22 @@ def influence(settings: Settings) -> None:
         out('File for the samples: .npy, .csv or .parquet; "-": CSV on standard output.', type=_TABLE_OUT),
         *named("threads memory dtype force spreadsheet_safe quiet verbose"),
     ],
+    run="applying:inverse",
 )
-def inverse(settings: Settings) -> None:
+def inverse() -> None:
     """Reconstruct samples from their scores.
 
     SCORES is a table (.parquet, .csv, .npy) that `fit` or `transform` wrote. The reconstructed samples have the units
     of the data.
     """
-    from shiftsvd.commands.applying import inverse as run
-
-    run(settings)
 
 
 @verb(
     *("info", "info counts.npz", "info table.csv", "info out/model.safetensors --json"),
     takes=[files("[FILE]..."), *named(f"stack join {_DATA} memory json_out quiet verbose")],
+    run="facts:info",
 )
-def info(settings: Settings) -> None:
+def info() -> None:
     """Describe a data file, a model or this installation.
 
     FILE ("-": standard input) is a matrix or a model. For a table, `info` describes each column: its kind, its use,
@@ -185,23 +175,14 @@ def info(settings: Settings) -> None:
     command that reads the table. Without FILE, the versions, threads and devices of this installation are printed.
     Several files form one matrix, as in `fit`.
     """
-    from shiftsvd.commands import facts
-
-    if not settings.files:
-        found = facts.installation()
-    elif settings.files[0].endswith(".safetensors"):
-        found = facts.of_model(settings)
-    else:
-        check_files(settings)
-        found = facts.of_matrix(settings)
-    click.echo(facts.lines(found, settings.json_out))
 
 
 @verb(
     *("estimate counts.npz -k 10", "estimate counts.npz -k 10 --preprocess log-normalize --memory 1G -o out/"),
     takes=_OPTIONS_OF_FIT,
+    run="fitting:estimated",
 )
-def estimate(settings: Settings) -> None:
+def estimate() -> None:
     """Predict the memory, passes and time of a fit.
 
     The options are those of `shiftsvd fit`: replace "fit" by "estimate". Nothing is fitted or written. total_bytes is
@@ -209,10 +190,6 @@ def estimate(settings: Settings) -> None:
     --memory is too small, so does `estimate`. The passes of nine of ten fits are within passes_range. The time per pass
     is measured on a short sample of the data.
     """
-    from shiftsvd.commands.facts import lines
-    from shiftsvd.commands.fitting import estimated
-
-    click.echo(lines(estimated(settings), settings.json_out))
 
 
 @verb(
@@ -222,32 +199,14 @@ def estimate(settings: Settings) -> None:
         click.Argument(["out"], metavar="OUT", type=Local()),
         *named(f"{_DATA} compression memory force quiet verbose"),
     ],
+    run="applying:convert",
 )
-def convert(settings: Settings) -> None:
+def convert() -> None:
     """Convert a matrix to AnnData (.h5ad, .h5, .zarr) or BPCells (.bpcells).
 
     OUT has the layout of AnnData: rows are samples, and sparse data are compressed by rows (CSR). Names of samples and
     features are kept. A matrix larger than --memory is converted block by block.
     """
-    check_files(settings)
-    from shiftsvd.io.convert import convert as run
-
-    run(
-        settings.files[0],
-        str(settings.out),
-        format=settings.format,
-        key=settings.key,
-        orient=settings.orient,
-        feature_types=settings.feature_types,
-        var_names=settings.var_names,
-        measurement=settings.measurement,
-        obs_query=settings.obs_query,
-        force=settings.force,
-        memory_limit=settings.memory,
-        compression=settings.compression,
-        choices=settings.choices,
-    )
-    print_message(f"written: {settings.out}", settings.quiet)
 
 
 @verb(
@@ -258,28 +217,26 @@ def convert(settings: Settings) -> None:
         out("File for the report, such as report.html.", type=Local()),
         *named("memory force quiet verbose"),
     ],
+    run="applying:report",
 )
-def report(settings: Settings) -> None:
+def report() -> None:
     """Write an HTML report about a model.
 
     The report is a single file that needs no network. SCORES and NEW are tables (.parquet, .csv, .npy). The report
     plots SCORES, which `fit` wrote, and on the same axes NEW, the scores of new samples, which `transform` wrote.
     """
-    from shiftsvd.commands.applying import report as run
-
-    run(settings)
 
 
-def _of_components(text: str) -> list[click.Parameter]:
-    """Return -k as a number of components, and --tol as the angle of a component."""
-    count = {"type": click.IntRange(min=1), "default": 2, "show_default": True, "callback": None, "help": text}
-    sine = "Largest sine of the angle of a component to its exact direction."
-    return [declared(_SETTINGS["k"], **count), declared(_SETTINGS["tol"], help=sine)]
+def _count(text: str, default: int = 2, **more: Any) -> click.Option:
+    """Return -k as a number of components."""
+    count = {"type": click.IntRange(min=1), "default": default, "show_default": True, "callback": None, "help": text}
+    return declared(_SETTINGS["k"], **count, **more)
 
 
-_OF_EMBEDDINGS: Final = [
-    *named(f"{_DATA} seed threads memory out scores dtype json_out force spreadsheet_safe progress quiet verbose"),
-]
+_SINE: Final = declared(_SETTINGS["tol"], help="Largest sine of the angle of a component to its exact direction.")
+_OF_EMBEDDINGS: Final = named(
+    f"{_DATA} seed threads memory out scores dtype json_out force spreadsheet_safe progress quiet verbose"
+)
 
 
 @verb(
@@ -287,12 +244,14 @@ _OF_EMBEDDINGS: Final = [
     "embed counts.npz --affinity cosine -k 10 -o embedding/",
     takes=[
         click.Argument(["file"], type=MATRIX),
-        *_of_components("Number of coordinates."),
+        _count("Number of coordinates."),
+        _SINE,
         *named("affinity n_neighbors drop_first max_products trust_values"),
         *_OF_EMBEDDINGS,
     ],
+    run="embedding:embed",
 )
-def embed(settings: Settings) -> None:
+def embed() -> None:
     """Compute a spectral embedding (Laplacian eigenmap) of samples or of a graph.
 
     Samples that are close, or joined by heavy edges, get close coordinates, for plots and clustering. FILE ("-":
@@ -301,9 +260,6 @@ def embed(settings: Settings) -> None:
     printed, with bounds of their errors and of the angles of the coordinates. With -o, the folder gets the scores and
     result.json.
     """
-    from shiftsvd.commands.embedding import embed as run
-
-    run(settings)
 
 
 @verb(
@@ -311,12 +267,14 @@ def embed(settings: Settings) -> None:
     "diffmap cells.h5ad --key obsp/connectivities -k 10 -o walk/",
     takes=[
         click.Argument(["file"], type=MATRIX),
-        *_of_components("Number of coordinates."),
+        _count("Number of coordinates."),
+        _SINE,
         *named("alpha t drop_first max_products"),
         *_OF_EMBEDDINGS,
     ],
+    run="embedding:diffmap",
 )
-def diffmap(settings: Settings) -> None:
+def diffmap() -> None:
     """Compute a diffusion map of a graph.
 
     The coordinates describe where a random walk on the graph leads. FILE ("-": standard input) is a square matrix of
@@ -324,9 +282,6 @@ def diffmap(settings: Settings) -> None:
     With -o, the folder gets the scores, result.json with bounds of the errors, and model.safetensors, with which
     `transform` computes coordinates of new samples from their affinities to those of FILE.
     """
-    from shiftsvd.commands.embedding import diffmap as run
-
-    run(settings)
 
 
 @verb(
@@ -334,12 +289,14 @@ def diffmap(settings: Settings) -> None:
     "contrast table.csv --background controls.csv --choose 3 --json",
     takes=[
         click.Argument(["file"], metavar="TARGET", type=MATRIX),
-        *_of_components("Number of components."),
+        _count("Number of components."),
+        _SINE,
         *named("background alphas choose max_passes trust_values"),
         *_OF_EMBEDDINGS,
     ],
+    run="embedding:contrast",
 )
-def contrast(settings: Settings) -> None:
+def contrast() -> None:
     """Find directions that vary more in one file than in another (contrastive PCA).
 
     TARGET and the background are tables or matrices with one sample per row, and features that are matched by name.
@@ -348,33 +305,20 @@ def contrast(settings: Settings) -> None:
     of alpha share their passes over the files; the names of the files end in alpha, such as scores_alpha2.csv, or with
     --choose in a number, such as scores_1.csv.
     """
-    from shiftsvd.commands.embedding import contrast as run
-
-    run(settings)
 
 
 @verb(
     "bench counts.npz -k 5 --solver gram --solver lanczos --rounds 1",
     takes=[
         click.Argument(["file"], type=FILE),
-        declared(
-            _SETTINGS["k"],
-            type=click.IntRange(min=1),
-            default=USUAL,
-            show_default=True,
-            metavar=None,
-            callback=None,
-            help="Number of components.",
-        ),
+        _count("Number of components.", USUAL, metavar=None),
         *named("solvers rounds tol devices"),
         declared(_SETTINGS["json_out"], help="Print one JSON object instead of a table."),
     ],
+    run="timing:run",
 )
-def bench(settings: Settings) -> None:
+def bench() -> None:
     """Time the solvers on a data file.
 
     FILE is a matrix in any format that `shiftsvd info` reads. Its columns are centred.
     """
-    from shiftsvd.commands.timing import run
-
-    run(replace(settings, devices=tuple(dict.fromkeys(map(device_named, settings.devices)))))

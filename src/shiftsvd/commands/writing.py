@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from hashlib import file_digest
 from importlib.metadata import version
 from importlib.util import find_spec
-from itertools import repeat
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
@@ -26,8 +25,8 @@ from shiftsvd.errors import plain_lines, plural
 from shiftsvd.estimators.fitted import quantity_of
 from shiftsvd.estimators.truncated import ALIGNED, first_is_mean
 from shiftsvd.io import Names
+from shiftsvd.io.formats.table import far_apart
 from shiftsvd.io.location import Location, located
-from shiftsvd.io.profiling import far_apart
 from shiftsvd.io.sniff import format_of, formats, named_format, split_element
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.model_file import load_model
@@ -50,6 +49,7 @@ Model = TypeVar("Model")
 
 # Result of a fit
 
+SPECTRA: Final = ("singular_values", "explained_variance", "explained_variance_ratio")
 COLUMNS = ("singular_value", "explained_variance", "ratio", "cumulative", "residual", "value_error", "converged")
 
 
@@ -81,12 +81,8 @@ class Result:
         several = {"files": files, "stack": settings.stack} if len(files) > 1 else {}
         own = {name: getattr(settings, name) for name in RECORDED} | {name: more[name] for name in recorded}
         document = {
-            "singular_values": numbers(pca.singular_values_),
-            "explained_variance": numbers(pca.explained_variance_),
-            "explained_variance_ratio": numbers(pca.explained_variance_ratio_),
-            "residuals": numbers(info.residuals),
-            "value_errors": numbers(info.value_errors),
-            "vector_errors": numbers(info.vector_errors),
+            **{name: numbers(getattr(pca, f"{name}_")) for name in SPECTRA},
+            **{name: numbers(getattr(info, name)) for name in ("residuals", "value_errors", "vector_errors")},
             "missed_below": info.missed_below,
             "converged": info.converged,
             **of_gaps(pca),
@@ -134,13 +130,10 @@ class Result:
             certain = [False] * result["n_components"]
         elif result["converged"] is False and all(certain):  # a value may have been missed, at an unknown position
             certain = [None] * result["n_components"]
-        columns = (
-            result["singular_values"],
-            result["explained_variance"],
-            result["explained_variance_ratio"],
-            cumulative,
-        )
-        return [list(row) for row in zip(*columns, result["residuals"] or blank, errors, certain, strict=True)]
+        known = [result[name] for name in SPECTRA]
+        return [
+            list(row) for row in zip(*known, cumulative, result["residuals"] or blank, errors, certain, strict=True)
+        ]
 
 
 def of_gaps(pca: Any) -> dict[str, Any]:
@@ -206,18 +199,15 @@ def missed(level: float, last: float) -> str:
 def _gap_lines(document: dict[str, Any], result: Result) -> list[str]:
     if document["n_missing"] is None:
         return []
-    values = "value" if document["n_missing"] == 1 else "values"
+    n_missing = document["n_missing"]
     lines = [
-        f"{document['n_missing']:,} missing {values} ({document['n_missing'] / result.n_cells:.1%})",
+        f"{plural(n_missing, 'missing value')} ({n_missing / result.n_cells:.1%})",
         f"shares of the {result.quantity} refer to {document['variance_of']}",
     ]
     if document["completed"] is not None:
-        r2 = (
-            "not computed, too few entries"
-            if document["heldout_r2"] is None
-            else f"R^2 = {document['heldout_r2']:.3f} (0: no better than the shift)"
-        )
-        lines.append(f"prediction of held-out entries: {r2}")
+        r2 = document["heldout_r2"]
+        shown = "not computed, too few entries" if r2 is None else f"R^2 = {r2:.3f} (0: no better than the shift)"
+        lines.append(f"prediction of held-out entries: {shown}")
     if document["completed"] is False:
         lines.append(
             "The completion of missing values did not converge. Use a larger --max-iter or a larger --penalty."
@@ -338,9 +328,12 @@ def placed(settings: Settings, files: Mapping[str, str | Path], more: Sequence[s
 
 def usual_kind(settings: Settings) -> str:
     """Return the default format of scores: CSV, unless a file is a matrix or a table of Parquet or Arrow."""
-    kinds = set(map(_known_format, settings.paths, repeat(settings.format)))
-    texts = all(kind is not None and formats()[kind].is_table for kind in kinds) and not kinds & {"parquet", "arrow"}
-    return "csv" if texts or find_spec("pyarrow") is None else "parquet"
+    stored = {"parquet", "arrow"} & set(_kinds(settings))
+    return "csv" if (_are_tables(settings) and not stored) or find_spec("pyarrow") is None else "parquet"
+
+
+def _kinds(settings: Settings) -> list[str | None]:
+    return [_known_format(path, settings.format) for path in settings.paths]
 
 
 def _known_format(path: Path, given: str | None) -> str | None:
@@ -396,8 +389,7 @@ def mean_advice(run: Run) -> str | None:
 
 
 def _are_tables(settings: Settings) -> bool:
-    kinds = map(_known_format, settings.paths, repeat(settings.format))
-    return all(kind is not None and formats()[kind].is_table for kind in kinds)
+    return all(kind is not None and formats()[kind].is_table for kind in _kinds(settings))
 
 
 def leave_out_components(run: Run, outputs: Outputs, paths: dict[str, Path]) -> None:

@@ -19,7 +19,7 @@ from shiftsvd.estimators.settings import random_generator
 from shiftsvd.front import integer
 from shiftsvd.kernels import threads
 from shiftsvd.operators import Operator, Vector
-from shiftsvd.preparation.scales import finite_vector, is_named, resolve_scale, row_weights
+from shiftsvd.preparation.shifts import finite_vector, is_named, resolve_scale, row_weights
 from shiftsvd.runs.messages import warn
 from shiftsvd.solvers.base import TOL, named_unconverged
 from shiftsvd.streaming import Stream

@@ -16,8 +16,7 @@ from shiftsvd.kernels import threads
 from shiftsvd.operators import Panel
 from shiftsvd.preparation.covariates import Covariates, GroupMeans
 from shiftsvd.preparation.prepare import Preparation, Prepared
-from shiftsvd.preparation.scales import row_weights
-from shiftsvd.preparation.shifts import MeanShift
+from shiftsvd.preparation.shifts import MeanShift, row_weights
 from shiftsvd.result import SVDResult
 from shiftsvd.runs.messages import columns_called
 from shiftsvd.solvers import Solver

@@ -20,23 +20,28 @@ from shiftsvd.io.base import (
     reading,
     refuse_key,
 )
+from shiftsvd.io.convert import Block, creating, mark, write_frame
 from shiftsvd.io.formats.market import comments, read_matrix, unsaid
 from shiftsvd.io.opening import MatrixOptions, held_or_streamed, listed, of_types, operator_of, read_file, read_files
 from shiftsvd.io.sniff import format_of, split_element
 from shiftsvd.io.stacking import several, stacked
-from shiftsvd.io.storage.anndata_store import Block, creating, mark, write_frame
-from shiftsvd.io.storage.chunked import StoredArray, check_size, csr_rows, fingerprint_of, row_edges, times_decoded
 from shiftsvd.io.storage.hdf5 import check_texts
 from shiftsvd.io.storage.tree import (
     Column,
     Field,
+    StoredArray,
     Tree,
     attribute,
+    check_size,
     column,
     column_names,
+    csr_rows,
+    fingerprint_of,
     is_array,
     is_sparse,
     opened_tree,
     refuse_outside,
+    row_edges,
+    times_decoded,
 )
 from shiftsvd.missing.opening import n_missing

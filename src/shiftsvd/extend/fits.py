@@ -9,7 +9,7 @@ from shiftsvd.missing.completion import check_unused, regressed_rows
 from shiftsvd.missing.gaps import Gaps, Observed, gaps_of
 from shiftsvd.names import lazy
 from shiftsvd.preparation.covariates import Column, Design
-from shiftsvd.preparation.scales import deviations
+from shiftsvd.preparation.shifts import deviations
 
 if TYPE_CHECKING:
     from shiftsvd.missing.lazy import LazyGaps

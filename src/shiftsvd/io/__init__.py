@@ -3,7 +3,7 @@
 from shiftsvd.io.base import Names, Opened
 from shiftsvd.io.choices import Choices
 from shiftsvd.io.convert import convert
+from shiftsvd.io.formats.table import ColumnProfile, TableProfile, profile
 from shiftsvd.io.opening import open_matrix
-from shiftsvd.io.profiling import ColumnProfile, TableProfile, profile
 
 __all__ = ["Choices", "ColumnProfile", "Names", "Opened", "TableProfile", "convert", "open_matrix", "profile"]

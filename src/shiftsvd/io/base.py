@@ -215,6 +215,16 @@ def optional(module: str, extra: str) -> Any:
         raise ImportError(f"The package {package} is needed but not installed. Install it with: {remedy}") from error
 
 
+class Optional:
+    """A module that is imported when one of its names is first needed."""
+
+    def __init__(self, module: str, extra: str) -> None:
+        self._of = module, extra
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(optional(*self._of), name)
+
+
 _LONGEST_LINE = 1 << 28  # bytes of a line of a text file: a row of ten million numbers
 NAME = 100  # bytes of a name, as Python holds it and in an array
 _COLUMN = 400  # bytes for each column of a text: its name, and its cells in the first rows
@@ -234,10 +244,8 @@ def packing(path: Path) -> Literal["none", "gzip", "bzip2"]:
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    kind = packing(path)
-    if kind == "gzip":
-        return cast("IO[bytes]", gzip.open(path, "rb"))
-    return bz2.open(path, "rb") if kind == "bzip2" else open(path, "rb")
+    opener: Any = {"gzip": gzip.open, "bzip2": bz2.open, "none": open}[packing(path)]
+    return cast("IO[bytes]", opener(path, "rb"))
 
 
 def in_rows(shape: tuple[int, ...]) -> str:

@@ -245,8 +245,7 @@ class Choices:
                     f". {hint}The columns are {shown(names)}.",
                 )
         for name in (*self.named_ids, *self.one_hot):
-            if list(names).count(name) > 1:
-                count = list(names).count(name)
+            if (count := list(names).count(name)) > 1:
                 raise Refused(f"{name!r} must be the name of one column, but {count:,} columns have it. Rename them.")
         for name in self.one_hot:
             if other := next((other for other in names if other.startswith(name + JOIN)), None):

@@ -5,7 +5,7 @@ import os
 import stat
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from shiftsvd.errors import is_address, public_address
-from shiftsvd.io.servers import METADATA, Server, Stat, failed, joined, server_of
+from shiftsvd.io.servers import METADATA, Http, Stat, Store, failed, joined, timeout
 from shiftsvd.numerics.digests import told
 
 _BLOCK: Final = 2**18  # bytes that are read at once where fewer are needed
@@ -35,19 +35,14 @@ class Connection:
         self._runs: dict[tuple[str, int], int] = {}  # number of blocks to read at once, by the first one
 
     @cached_property
-    def server(self) -> Server:
-        return server_of(self.address)
+    def server(self) -> Http | Store:
+        is_http = self.address.lower().startswith(("http://", "https://"))
+        return Http(timeout()) if is_http else Store(self.address, timeout())
 
     def stat(self, address: str) -> Stat:
         if (known := self._seen.get(address)) is not None:
             return known
-        try:
-            found = self.server.stat(address)
-        except FileNotFoundError:
-            self._check_same(address, None)
-            raise
-        self._check_same(address, found)
-        return found
+        return self._checked(address, lambda: (b"", self.server.stat(address)))[1]
 
     def is_folder(self, address: str) -> bool:
         if address not in self._folders:
@@ -59,18 +54,22 @@ class Connection:
         return self.server.listing(self.address)
 
     def read(self, address: str, lo: int = 0, hi: int | None = None) -> bytes:
-        try:
-            data, found = self.server.fetch(address, lo, hi)
-        except FileNotFoundError:
-            self._check_same(address, None)
-            raise
-        self._check_same(address, found)
+        data, found = self._checked(address, lambda: self.server.fetch(address, lo, hi))
         with self._lock:
             self.n_reads, self.n_bytes = self.n_reads + 1, self.n_bytes + len(data)
         expected = max(0, (found.size if hi is None else min(hi, found.size)) - lo)
         if len(data) != expected:
             raise failed(address, f"cannot be read: the server sent {len(data):,} of {expected:,} bytes.")
         return data
+
+    def _checked(self, address: str, ask: Callable[[], tuple[bytes, Stat]]) -> tuple[bytes, Stat]:
+        try:
+            answer = ask()
+        except FileNotFoundError:
+            self._check_same(address, None)
+            raise
+        self._check_same(address, answer[1])
+        return answer
 
     def _check_same(self, address: str, found: Stat | None) -> None:
         if (known := self._seen.setdefault(address, found)) != found:

@@ -23,7 +23,7 @@ from shiftsvd.io.location import located
 from shiftsvd.io.sniff import format_of, formats, opening_address, split_element
 from shiftsvd.io.spooling import refuse_device, rereadable
 from shiftsvd.io.stacking import JOINS, Join, read_stack, several
-from shiftsvd.io.storage.chunked import times_decoded
+from shiftsvd.io.storage.tree import times_decoded
 from shiftsvd.kernels import thread_count
 from shiftsvd.names import VarNamesName, resolve
 from shiftsvd.operators import Operator
@@ -48,10 +48,6 @@ class MatrixOptions:
     var_names: VarNamesName | None = None
     measurement: str | None = None
     obs_query: str | None = None
-
-    @property
-    def selection(self) -> dict[str, str | None]:
-        return {"measurement": self.measurement, "obs_query": self.obs_query}
 
     def __post_init__(self) -> None:
         if self.orient not in (None, "rows", "columns"):
@@ -376,8 +372,10 @@ def read_files(
     if len(paths) > 1:
         choices = choices.of_parts() if which.stack == "columns" else with_classes(paths, which.format, choices)
 
+    selection = {"measurement": which.measurement, "obs_query": which.obs_query}
+
     def read(path: Path, limit: int | str | None) -> Opened:
-        return _oriented(path, read_file(path, which.format, which.key, limit, choices, **which.selection), which)
+        return _oriented(path, read_file(path, which.format, which.key, limit, choices, **selection), which)
 
     if len(paths) == 1:
         return read(paths[0], memory_limit)
@@ -415,23 +413,18 @@ def read_file(
         kind = format_of(path, format)
         known = formats()[kind]
         read = resolve(known.reader)
+        if not known.selects:
+            for name, value in selection.items():
+                if value is not None:
+                    raise Refused(f"{path} is no TileDB-SOMA experiment. Remove ", Setting(name, value), ".")
+            selection = {}
         if known.is_table:
-            _refuse_selection(path, selection)
             return cast("Opened", read(path, key, memory_limit, choices))
         if not choices.remembered:  # ignore settings for tables that come from a model
             choices.refuse_for(kind)
-        if not known.selects:
-            _refuse_selection(path, selection)
-            selection = {}
         if element is not None and key is not None:
             raise Refused(f"{path} names an element of the file. Remove ", Setting("key", key), ".")
         return cast("Opened", read(file, key if element is None else element, memory_limit, **selection))
-
-
-def _refuse_selection(path: Path, selection: Mapping[str, str | None]) -> None:
-    for name, value in selection.items():
-        if value is not None:
-            raise Refused(f"{path} is no TileDB-SOMA experiment. Remove ", Setting(name, value), ".")
 
 
 def held_bytes(source: RowSource) -> int:
@@ -439,11 +432,6 @@ def held_bytes(source: RowSource) -> int:
         return source.stored * source.dtype.itemsize
     wide = max(source.stored, source.shape[1]) > np.iinfo(np.int32).max
     return source.stored * (source.dtype.itemsize + (8 if wide else 4)) + 8 * source.shape[0]
-
-
-def _beside(source: RowSource, held: int) -> int:
-    m, n = source.shape
-    return held + held // 2 + 8 * PER_COLUMN * n if source.sparse and m < n else held
 
 
 def _notice_chunks(source: RowSource, n_bytes: int) -> None:
@@ -465,8 +453,10 @@ def held_or_streamed(matrix: Any, resources: Resources, stream: bool | None = No
         return matrix
     if stream is None:
         limit = limit_of(resources.memory_limit)
-        held = held_bytes(matrix)
-        stream = limit is not None and held + max(_beside(matrix, held), matrix.decoding_bytes(1)) > limit
+        held = beside = held_bytes(matrix)
+        if matrix.sparse and matrix.shape[0] < matrix.shape[1]:
+            beside += held // 2 + 8 * PER_COLUMN * matrix.shape[1]
+        stream = limit is not None and held + max(beside, matrix.decoding_bytes(1)) > limit
     if stream:
         A = DiskRows(matrix, n_threads=thread_count(resources.n_threads), memory_limit=resources.memory_limit)
         _notice_chunks(matrix, A.block_bytes)

@@ -7,10 +7,8 @@ import re
 import sys
 import time
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.client import HTTPResponse
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -40,6 +38,14 @@ def failed(address: str, why: str, kind: type[OSError] = OSError) -> OSError:
     return kind(f"{public_address(address)} {why}")
 
 
+def late(address: str, seconds: float) -> OSError:
+    return failed(address, f"sent no complete answer for {seconds:g} s ({_TIMEOUT}). Try again later.")
+
+
+def unreadable(address: str, why: str) -> OSError:
+    return failed(address, f"cannot be read: {why}. {_DOWNLOAD}")
+
+
 def joined(address: str, name: str) -> str:
     path, mark, query = address.partition("?")
     name = quote(name) if address.startswith("http") else name
@@ -55,28 +61,6 @@ def timeout() -> float:
     if not 0 < seconds < 1e6:
         raise ValueError(f"{_TIMEOUT} must be a number of seconds above 0, got {given!r}.")
     return seconds
-
-
-class Server(ABC):
-    """Objects of a server by their addresses; methods raise OSError that begins with the address."""
-
-    @abstractmethod
-    def fetch(self, address: str, lo: int, hi: int | None) -> tuple[bytes, Stat]:
-        """Return bytes `lo` to `hi` of an object (None: to its end; fewer at its end), and its `Stat`."""
-
-    @abstractmethod
-    def stat(self, address: str) -> Stat: ...
-
-    @abstractmethod
-    def is_folder(self, address: str) -> bool: ...
-
-    @abstractmethod
-    def listing(self, address: str) -> dict[str, Stat] | None:
-        """Return the objects of a folder by their paths in it, or None if the server has no lists."""
-
-
-def server_of(address: str) -> Server:
-    return Http(timeout()) if address.lower().startswith(("http://", "https://")) else Store(address, timeout())
 
 
 class _AgainError(Exception):
@@ -121,7 +105,12 @@ def _with_deadline(pool: Any) -> Any:
     return type("Pool", (pool,), {"ConnectionCls": connection})
 
 
-class Http(Server):
+# `Http` and `Store` have the same methods, whose errors begin with the address. `fetch` returns the bytes `lo` to `hi`
+# of an object (None: to its end; fewer at its end) and its `Stat`; `listing` returns the objects of a folder by their
+# paths in it, or None if the server has no lists.
+
+
+class Http:
     """A server of HTTP; each answer must hold exactly the bytes that were requested."""
 
     def __init__(self, seconds: float) -> None:
@@ -194,28 +183,22 @@ class Http(Server):
         try:
             yield
         except (requests.Timeout, urllib3.exceptions.TimeoutError):
-            raise failed(
-                address, f"sent no complete answer for {self._seconds:g} s ({_TIMEOUT}). Try again later."
-            ) from None
+            raise late(address, self._seconds) from None
         except (requests.exceptions.SSLError, urllib3.exceptions.SSLError):
             raise failed(address, "cannot be read: the certificate of the server is not valid.") from None
         except (requests.ConnectionError, requests.exceptions.ChunkedEncodingError, urllib3.exceptions.HTTPError) as e:
-            causes = list(_causes(e))
+            causes, timeout = list(_causes(e)), urllib3.exceptions.TimeoutError
             if any(isinstance(each, urllib3.exceptions.NameResolutionError) for each in causes):
-                raise failed(
-                    address, "cannot be read: the name of the server is unknown (DNS). Check the address."
-                ) from None
+                unknown = "cannot be read: the name of the server is unknown (DNS). Check the address."
+                raise failed(address, unknown) from None
             refused = urllib3.exceptions.NewConnectionError  # in urllib3 2 a subclass of TimeoutError
-            if any(
-                isinstance(each, urllib3.exceptions.TimeoutError) and not isinstance(each, refused) for each in causes
-            ):
-                raise failed(
-                    address, f"sent no complete answer for {self._seconds:g} s ({_TIMEOUT}). Try again later."
-                ) from None
+            if any(isinstance(each, timeout) and not isinstance(each, refused) for each in causes):
+                raise late(address, self._seconds) from None
             why = next((each.strerror for each in causes if isinstance(each, OSError) and each.strerror), None)
             raise _AgainError(f"cannot be read: {why or 'the connection ended early'}") from None
         except requests.RequestException as error:
-            raise failed(address, f"cannot be read: {_words(type(error).__name__)}.") from None
+            words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__).lower()
+            raise failed(address, f"cannot be read: {words}.") from None
 
     def _check_status(self, address: str, answer: Any) -> None:
         code = answer.status_code
@@ -229,7 +212,7 @@ class Http(Server):
             raise failed(address, f"cannot be read: the server answers {shown}. {remedy}", PermissionError)
         if code in _BUSY:
             raise _AgainError(f"cannot be read: the server answers {shown}")
-        raise failed(address, f"cannot be read: the server answers {shown}. {_DOWNLOAD}")
+        raise unreadable(address, f"the server answers {shown}")
 
     def _body(self, address: str, answer: Any, expected: int | None) -> bytes:
         most = _LARGEST if expected is None else expected
@@ -242,9 +225,7 @@ class Http(Server):
                     raise failed(address, slow)
                 since, mark = time.monotonic(), len(body)
         if len(body) > most:
-            raise failed(
-                address, f"cannot be read: the server sends more than the {most:,} bytes requested. {_DOWNLOAD}"
-            )
+            raise unreadable(address, f"the server sends more than the {most:,} bytes requested")
         if expected is not None and len(body) < expected:
             raise _AgainError(f"cannot be read: the server sent {len(body):,} of {expected:,} bytes")
         return bytes(body)
@@ -253,9 +234,7 @@ class Http(Server):
 def _total(address: str, answer: Any) -> int:
     found = re.fullmatch(r"bytes \*/(\d+)", answer.headers.get("Content-Range", ""))
     if found is None:
-        raise failed(
-            address, f"cannot be read: the server answers 416 (range) without the size of the file. {_DOWNLOAD}"
-        )
+        raise unreadable(address, "the server answers 416 (range) without the size of the file")
     return int(found[1])
 
 
@@ -263,7 +242,7 @@ def _span(address: str, answer: Any, lo: int, hi: int | None, *, asked: bool) ->
     # First byte, end and total of an answer; end and total are None for a whole object of unknown length.
     packed, length = answer.headers.get("Content-Encoding", "identity"), answer.headers.get("Content-Length", "")
     if packed not in ("identity", ""):
-        raise failed(address, f"cannot be read: the server compresses its answers ({packed!r}) unasked. {_DOWNLOAD}")
+        raise unreadable(address, f"the server compresses its answers ({packed!r}) unasked")
     declared = int(length) if re.fullmatch(r"\d{1,18}", length) else None
     if answer.status_code == 200:
         if lo == 0 and not (asked and (declared is None or hi is None or declared > hi)):
@@ -273,13 +252,11 @@ def _span(address: str, answer: Any, lo: int, hi: int | None, *, asked: bool) ->
     given = answer.headers.get("Content-Range", "")
     found = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", given)
     if found is None:
-        raise failed(
-            address, f"cannot be read: Content-Range must be 'bytes FIRST-LAST/SIZE', got {given[:80]!r}. {_DOWNLOAD}"
-        )
+        raise unreadable(address, f"Content-Range must be 'bytes FIRST-LAST/SIZE', got {given[:80]!r}")
     first, end, total = int(found[1]), int(found[2]) + 1, int(found[3])
     if (first, end) != (lo, total if hi is None else min(hi, total)) or declared not in (None, end - first):
         wanted = f"{lo:,}-{'' if hi is None else f'{hi - 1:,}'}"
-        raise failed(address, f"cannot be read: bytes {wanted} were requested, the server sent {given!r}. {_DOWNLOAD}")
+        raise unreadable(address, f"bytes {wanted} were requested, the server sent {given!r}")
     return first, end, total
 
 
@@ -292,10 +269,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
             seen += [each.__cause__ or each.__context__, getattr(each, "reason", None), *each.args]
 
 
-def _words(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
-
-
 # Errors of libraries of stores that are not OSErrors, by module; the module is in memory if it can raise one.
 _RAISED: Final = {
     "botocore.exceptions": "BotoCoreError",
@@ -305,20 +278,11 @@ _RAISED: Final = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class _Fsspec:
-    files: Any
-    sync: Any
-    expired: type[Exception]
-
-
-class Store(Server):
+class Store:
     """A store that fsspec opens: s3, gs, memory and others; its packages find the credentials and repeat requests."""
 
     def __init__(self, address: str, seconds: float) -> None:
-        optional("fsspec", "remote")
-        core, asyn = optional("fsspec.core", "remote"), optional("fsspec.asyn", "remote")
-        exceptions = optional("fsspec.exceptions", "remote")
+        core, asyn, exceptions = (optional(f"fsspec.{part}", "remote") for part in ("core", "asyn", "exceptions"))
         scheme = address.partition("://")[0]
         waits = {"connect_timeout": seconds, "read_timeout": seconds}
         options: dict[str, Any] = {"config_kwargs": waits, "use_listings_cache": False} if scheme == "s3" else {}
@@ -328,7 +292,8 @@ class Store(Server):
             raise ImportError(f"{public_address(address)} needs another package. {error}.") from None
         except ValueError as error:
             raise ValueError(f"{public_address(address)} cannot be opened: {without_secrets(str(error))}.") from None
-        self._seconds, self._of = seconds, _Fsspec(files, asyn.sync, exceptions.FSTimeoutError)
+        self._seconds, self._files = seconds, files
+        self._sync, self._expired = asyn.sync, exceptions.FSTimeoutError
 
     def stat(self, address: str) -> Stat:
         return _stat_of(self._call(address, "info", 0))
@@ -337,7 +302,7 @@ class Store(Server):
         return bool(self._call(address, "isdir", 0))
 
     def listing(self, address: str) -> dict[str, Stat]:
-        root = self._of.files._strip_protocol(address).rstrip("/") + "/"
+        root = self._files._strip_protocol(address).rstrip("/") + "/"
         found = self._call(address, "find", 0, detail=True)
         return {name.removeprefix(root): _stat_of(each) for name, each in sorted(found.items())}
 
@@ -349,23 +314,21 @@ class Store(Server):
         return bytes(data), self.stat(address)  # after the data: they are those of this object or of an older one
 
     def _call(self, address: str, name: str, n_bytes: int, **more: Any) -> Any:
-        files, kinds = self._of.files, _raised()
+        files, kinds = self._files, _raised()
         path = files._strip_protocol(address)
         try:
             if not files.async_impl:
                 return getattr(files, name)(path, **more)
             seconds = self._seconds + n_bytes / _SLOWEST
-            return self._of.sync(files.loop, getattr(files, f"_{name}"), path, timeout=seconds, **more)
+            return self._sync(files.loop, getattr(files, f"_{name}"), path, timeout=seconds, **more)
         except FileNotFoundError:
             raise failed(address, "does not exist.", FileNotFoundError) from None
         except PermissionError as error:
             remedy = "Check the address and your credentials for this store."
             why = without_secrets(str(error)) or "access denied"
             raise failed(address, f"cannot be read: {why}. {remedy}", PermissionError) from None
-        except self._of.expired:
-            raise failed(
-                address, f"sent no complete answer for {self._seconds:g} s ({_TIMEOUT}). Try again later."
-            ) from None
+        except self._expired:
+            raise late(address, self._seconds) from None
         except kinds as error:
             why = without_secrets(str(error)).strip() or type(error).__name__
             raise failed(address, f"cannot be read: {why}") from None

@@ -17,46 +17,31 @@ def _packed(*suffixes: str) -> tuple[str, ...]:
     return tuple(suffix + packing for suffix in suffixes for packing in ("", ".gz", ".bz2"))
 
 
+def _known(reader: str, *about: Any, **more: Any) -> Format:
+    return Format(f"shiftsvd.io.{reader}", *about, **more)
+
+
+def _table(suffixes: tuple[str, ...], contents: tuple[str, ...], description: str, **more: Any) -> Format:
+    return _known("formats.table:read", suffixes, contents, description, True, **more)
+
+
+_HDF5: Final = (".h5", ".hdf5", ".hdf", ".he5")
 _FORMATS: Final[dict[str, Format]] = {
-    "npy": Format("shiftsvd.io.formats.numpy_files:read_npy", (".npy",), ("npy",), "NumPy array", remote="read"),
-    "npz": Format(
-        "shiftsvd.io.formats.numpy_files:read_npz", (".npz",), ("zip",), "SciPy sparse matrix, or NumPy arrays"
+    "npy": _known("formats.numpy_files:read_npy", (".npy",), ("npy",), "NumPy array", remote="read"),
+    "npz": _known("formats.numpy_files:read_npz", (".npz",), ("zip",), "SciPy sparse matrix, or NumPy arrays"),
+    "mtx": _known("formats.market:read", _packed(".mtx"), ("MatrixMarket",), "MatrixMarket"),
+    "zarr": _known(
+        "storage.tree:read_zarr", (".zarr",), ("folder",), "Zarr: an array, or a CSR or CSC group", remote="read"
     ),
-    "mtx": Format("shiftsvd.io.formats.market:read", _packed(".mtx"), ("MatrixMarket",), "MatrixMarket"),
-    "zarr": Format(
-        "shiftsvd.io.storage.tree:read_zarr",
-        (".zarr",),
-        ("folder",),
-        "Zarr: an array, or a CSR or CSC group",
-        remote="read",
-    ),
-    "hdf5": Format(
-        "shiftsvd.io.storage.tree:read_hdf5",
-        (".h5", ".hdf5", ".hdf", ".he5"),
-        ("HDF5",),
-        "HDF5 dataset, or CSR or CSC group",
-        remote="read",
-    ),
-    "csv": Format("shiftsvd.io.formats.table:read", _packed(".csv"), (), "comma-separated table", True),
-    "tsv": Format("shiftsvd.io.formats.table:read", _packed(".tsv", ".tab"), (), "tab-separated table", True),
-    "parquet": Format(
-        "shiftsvd.io.formats.table:read", (".parquet", ".pq"), ("Parquet",), "Parquet table", True, remote="read"
-    ),
-    "arrow": Format(
-        "shiftsvd.io.formats.table:read", (".arrow", ".feather", ".ipc"), ("Arrow",), "Arrow IPC or Feather table", True
-    ),
-    "sheet": Format(
-        "shiftsvd.io.formats.table:read",
-        (".xlsx", ".xlsm", ".ods", ".xls"),
-        ("zip", "OLE"),
-        "sheet of a workbook",
-        True,
-    ),
-    "sqlite": Format(
-        "shiftsvd.io.formats.table:read", (".sqlite", ".sqlite3"), ("SQLite",), "table of a SQLite file", True
-    ),
-    "duckdb": Format("shiftsvd.io.formats.table:read", (".duckdb",), ("DuckDB",), "table of a DuckDB file", True),
-    "svmlight": Format("shiftsvd.io.formats.svmlight:read", _packed(".svmlight", ".libsvm", ".svm"), (), "svmlight"),
+    "hdf5": _known("storage.tree:read_hdf5", _HDF5, ("HDF5",), "HDF5 dataset, or CSR or CSC group", remote="read"),
+    "csv": _table(_packed(".csv"), (), "comma-separated table"),
+    "tsv": _table(_packed(".tsv", ".tab"), (), "tab-separated table"),
+    "parquet": _table((".parquet", ".pq"), ("Parquet",), "Parquet table", remote="read"),
+    "arrow": _table((".arrow", ".feather", ".ipc"), ("Arrow",), "Arrow IPC or Feather table"),
+    "sheet": _table((".xlsx", ".xlsm", ".ods", ".xls"), ("zip", "OLE"), "sheet of a workbook"),
+    "sqlite": _table((".sqlite", ".sqlite3"), ("SQLite",), "table of a SQLite file"),
+    "duckdb": _table((".duckdb",), ("DuckDB",), "table of a DuckDB file"),
+    "svmlight": _known("formats.svmlight:read", _packed(".svmlight", ".libsvm", ".svm"), (), "svmlight"),
 }
 
 _MAGIC: Final = {
@@ -100,8 +85,8 @@ def format_of(path: Path, format: str | None) -> str:  # noqa: A002
     path, known = split_element(path)[0], formats()
     if format is not None and format not in known:
         raise refuse("format", f"be one of {', '.join(known)}", format)
-    if format is None:
-        _refuse_unread(path)
+    if format is None and (decoder := decoder_of(path)):
+        raise ValueError(resolve(decoder.refusal)(path))
     content = content_of(path)
     named = format or _by_suffix(path)
     if named is None or (format is None and named == "hdf5" and content == "HDF5"):
@@ -150,10 +135,8 @@ def content_of(path: Path) -> str:
     if head[8:12] == b"DUCK":
         return "DuckDB"
     magics: dict[bytes, str] = _MAGIC | merged("magic")
-    for magic, content in magics.items():
-        if head.startswith(magic):
-            return content
-    return "HDF5" if _has_user_block(path) else "something else"
+    found = next((content for magic, content in magics.items() if head.startswith(magic)), None)
+    return found or ("HDF5" if _has_user_block(path) else "something else")
 
 
 @cache
@@ -173,11 +156,6 @@ def decoder_of(path: Path) -> Decoder | None:
     name = path.name.lower()
     found = (each.decoder for each in extensions() if each.decoder is not None)
     return next((decoder for decoder in found if name.endswith(decoder.suffixes)), None)
-
-
-def _refuse_unread(path: Path) -> None:
-    if decoder := decoder_of(path):
-        raise ValueError(resolve(decoder.refusal)(path))
 
 
 def named_format(path: Path) -> str | None:

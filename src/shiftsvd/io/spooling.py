@@ -1,7 +1,6 @@
 """Copy standard input and named pipes, which can be read only once, to temporary files that can be read again."""
 
 import os
-import stat
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +30,7 @@ def _rereadable(path: Path, format: str | None) -> AbstractContextManager[Path]:
     if isinstance(path, Location):
         return spooled_download(path, format)
     if str(path) != "-":
-        return spooled_pipe(path) if is_pipe(path) else nullcontext(path)
+        return spooled_pipe(path) if path.is_fifo() else nullcontext(path)
     if format is None or format not in formats():
         one_of = f". Use one of {', '.join(formats())}."
         raise Refused("standard input needs a ", Setting("format"), f", got {format!r}", one_of)
@@ -72,17 +71,9 @@ def refuse_decoded(path: Path) -> None:
         raise ValueError(f"{path} can only be converted, which decodes a local file. Download it first.")
 
 
-def is_pipe(path: Path | str) -> bool:
-    try:
-        return stat.S_ISFIFO(os.stat(path).st_mode)
-    except OSError:
-        return False  # the reader reports it
-
-
 def refuse_device(path: Path) -> None:
-    mode = path.stat().st_mode
-    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
-        kind = "a socket" if stat.S_ISSOCK(mode) else "a device"
+    if path.is_socket() or path.is_char_device() or path.is_block_device():
+        kind = "a socket" if path.is_socket() else "a device"
         raise ValueError(f"{path} is {kind}, not a file, a folder or a pipe.")
 
 

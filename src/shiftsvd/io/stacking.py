@@ -91,11 +91,8 @@ def _with(opened: Opened, matrix: RowSource, names: Labels) -> Opened:
 def _by_samples(path: Path, opened: Opened, memory_limit: int | str | None) -> Opened:
     source = opened.matrix
     with reading(path):
-        bounded(
-            f"{path}, which must be read whole because its features are in another order,",
-            bytes_of(source),
-            memory_limit,
-        )
+        whole = f"{path}, which must be read whole because its features are in another order,"
+        bounded(whole, bytes_of(source), memory_limit)
         held = source if isinstance(source, HeldRows) else HeldRows(source.read(0, source.shape[0]), source.name)
     return replace(opened, matrix=held.H, transposed=not opened.transposed)
 
@@ -153,7 +150,8 @@ def stacked(paths: Sequence[Path], stack: Orient, opened: Sequence[Opened]) -> O
     shared, along = ("features", "samples") if stack == "rows" else ("samples", "features")
     parts: list[RowSource] = [each.matrix if each.by_features == by_features else each.matrix.H for each in opened]
     sizes = [part.shape[1 if by_rows else 0] for part in parts]
-    first, known = _first_named(opened, shared)
+    named = ((i, getattr(each.names, shared)) for i, each in enumerate(opened))
+    first, known = next(((i, names) for i, names in named if names is not None), (0, None))
     for i, (path, each) in enumerate(zip(paths, opened, strict=True)):
         order = _order(paths[first], known, path, getattr(each.names, shared), shared, _other_names(opened))
         if sizes[i] != sizes[0]:
@@ -190,11 +188,6 @@ def _common(paths: Sequence[Path], opened: Sequence[Opened]) -> bool:
     return next(iter(found), False)
 
 
-def _first_named(opened: Sequence[Opened], shared: str) -> tuple[int, Labels | None]:
-    named = ((i, getattr(each.names, shared)) for i, each in enumerate(opened))
-    return next(((i, names) for i, names in named if names is not None), (0, None))
-
-
 def _order(
     first: Path, known: Labels | None, path: Path, names: Labels | None, what: str, other_names: tuple[Part, ...]
 ) -> Any:
@@ -202,11 +195,9 @@ def _order(
         return None
     for missing, verb in ((_only(known, names), "lacks"), (_only(names, known), "has")):
         if missing:
-            remedy = (
-                (" Use ", Setting("join", "inner"), " to keep the common features.", *other_names)
-                if what == "features"
-                else (f" Keep the {what} that all files have.",)
-            )
+            remedy: tuple[Part, ...] = (f" Keep the {what} that all files have.",)
+            if what == "features":
+                remedy = " Use ", Setting("join", "inner"), " to keep the common features.", *other_names
             raise Refused(f"{path} must have the {what} of {first}, but {verb} {missing}.", *remedy)
     if len(known) != len(names) or len(set(names.tolist())) < len(names):
         raise ValueError(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, overload
 import numpy as np
 from numpy.random import BitGenerator, Generator, RandomState, SeedSequence
 
-from shiftsvd.errors import Refused, Setting
+from shiftsvd.errors import Refused, Setting, damaged
 from shiftsvd.io.base import reading
 from shiftsvd.model_file import coding
 from shiftsvd.model_file.kinds import ByName, Kind, Sizes, arguments, check_finite, check_type, class_of, kinds
@@ -191,14 +191,8 @@ def _encoded(model: Any, names: Sequence[str] | None, source: str | None) -> tup
         coded = {name: coding.code(value, prefix + name, tensors) for name, value in values.items()}
         metadata[text] = json.dumps(coded, allow_nan=False)
     if sum(map(len, metadata.values())) > coding.MAX_HEADER // 4:
-        raise Refused(
-            *(
-                f"the settings take more than {coding.MAX_HEADER // 4:,} bytes as text. Shorten ",
-                Setting("source"),
-                " or ",
-            ),
-            "the settings.",
-        )
+        large = f"the settings take more than {coding.MAX_HEADER // 4:,} bytes as text. Shorten "
+        raise Refused(large, Setting("source"), " or the settings.")
     metadata["sha256"] = coding.digest(metadata, tensors)
     return metadata, tensors
 
@@ -249,20 +243,14 @@ def _decoded(metadata: coding.Metadata, tensors: coding.Tensors) -> Any:
     wanted = {"format", "version", "kind", "sha256", *TEXTS}
     if set(metadata) != wanted:
         wants = ", ".join(sorted(wanted))
-        raise ValueError(
-            f"the file is damaged: its header must have the entries {wants}, got {coding.listed(metadata)}. "
-            "Copy it again."
-        )
+        raise damaged("the file", f"its header must have the entries {wants}, got {coding.listed(metadata)}")
     if metadata["sha256"] != coding.digest(metadata, tensors):
-        raise ValueError("the file is damaged: wrong checksum. Copy it again.")
+        raise damaged("the file", "wrong checksum")
     left = dict(tensors)
     try:
         said = {text: coding.decode({"entries": json.loads(metadata[text])}, left) for text in TEXTS}
         if left:
-            text = (
-                f"the file is damaged: its header does not refer to the tensors {coding.listed(left)}. Copy it again."
-            )
-            raise ValueError(text)
+            raise damaged("the file", f"its header does not refer to the tensors {coding.listed(left)}")
         return _restored(metadata["kind"], said["settings"], said["fitted"])
     except Refused as error:  # a setting in the file, not one of its reader
         raise ValueError(str(error)) from None
@@ -297,8 +285,7 @@ def _check_settings(kind: str, settings: ByName) -> None:
 
 def _check_fitted(kind: Kind, fitted: ByName) -> Sizes:
     if missing := set(kind.fitted) - set(fitted):
-        text = f"the file is damaged: it lacks the fitted attributes {coding.listed(missing)}. Fit the model again."
-        raise ValueError(text)
+        raise damaged("the file", f"it lacks the fitted attributes {coding.listed(missing)}")
     checks = {**kind.fitted, **kind.sometimes}
     if unknown := set(fitted) - set(checks):
         raise ValueError(

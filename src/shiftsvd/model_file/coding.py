@@ -25,6 +25,7 @@ from typing import IO, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.errors import damaged
 from shiftsvd.io.base import labels
 from shiftsvd.model_file.kinds import arguments, check_type, class_of, values
 from shiftsvd.runs.outputs import Outputs
@@ -92,14 +93,12 @@ def _tensors(file: IO[bytes], header: dict[str, Any]) -> Iterator[tuple[str, npt
         dtype, shape = _DTYPES[said["dtype"]], said["shape"]
         begin, end = end, end + dtype.itemsize * prod(shape)
         if said["data_offsets"] != [begin - start, end - start] or min(shape, default=0) < 0:
-            raise ValueError(
-                f"the file is damaged: wrong offsets of {name!r:.80}, whose shape is {shape!r:.80}. Copy it again."
-            )
+            raise damaged("the file", f"wrong offsets of {name!r:.80}, whose shape is {shape!r:.80}")
         _check_length(file, end)  # each time, since the file may be truncated meanwhile
         values = np.fromfile(file, dtype, prod(shape))
         yield name, values.astype(dtype.newbyteorder("="), copy=False).reshape(shape)
     if end != os.fstat(file.fileno()).st_size:
-        raise ValueError("the file is damaged: it has bytes after the last tensor. Copy it again.")
+        raise damaged("the file", "it has bytes after the last tensor")
 
 
 def _check_length(file: IO[bytes], least: int) -> None:
@@ -107,7 +106,7 @@ def _check_length(file: IO[bytes], least: int) -> None:
     if there == 0:
         raise ValueError("the file is empty. Copy it again.")
     if there < least:
-        raise ValueError(f"the file is damaged: truncated to {there:,} of at least {least:,} bytes. Copy it again.")
+        raise damaged("the file", f"truncated to {there:,} of at least {least:,} bytes")
 
 
 def _check_version(metadata: Metadata) -> None:
@@ -263,30 +262,22 @@ def decode(coded: Any, left: Tensors) -> Any:
             return float(text)
         case [("fields", dict(fields)), ("type", str(name))]:
             return _frozen(name, {field: decode(value, left) for field, value in fields.items()})
-    raise ValueError(f"the header is damaged: {coded!r:.80} does not encode a value. Copy the file again.")
+    raise damaged("the header", f"{coded!r:.80} does not encode a value")
 
 
 def _pop(name: str, left: Tensors) -> npt.NDArray[Any]:
     if name not in left:
-        raise ValueError(
-            f"the file is damaged: the tensor {name!r:.80} is missing, or the header refers to it twice. Copy it again."
-        )
+        raise damaged("the file", f"the tensor {name!r:.80} is missing, or the header refers to it twice")
     return left.pop(name)
 
 
 def _texts(name: str, left: Tensors) -> npt.NDArray[Any]:
     utf8, ends = _pop(f"{name}.utf8", left), _pop(f"{name}.ends", left)
     if (utf8.dtype, utf8.ndim, ends.dtype, ends.ndim) != (np.dtype(np.uint8), 1, np.dtype(np.int64), 1):
-        raise ValueError(
-            "the file is damaged: texts must be a vector of bytes (uint8) and a vector of their ends (int64). "
-            "Copy it again."
-        )
+        raise damaged("the file", "texts must be a vector of bytes (uint8) and a vector of their ends (int64)")
     starts, content = np.append(0, ends)[:-1], utf8.tobytes()
     if np.append(0, ends)[-1] != len(utf8) or np.any(ends < starts):
-        raise ValueError(
-            "the file is damaged: the ends of texts must be ascending, and the last one must be the number of bytes. "
-            "Copy it again."
-        )
+        raise damaged("the file", "the ends of texts must be ascending, the last one the number of bytes")
     cuts = zip(starts.tolist(), ends.tolist(), strict=True)
     return np.array([content[start:end].decode("utf-8", "surrogatepass") for start, end in cuts], object)
 
@@ -294,7 +285,7 @@ def _texts(name: str, left: Tensors) -> npt.NDArray[Any]:
 def _vector(coded: Any, left: Tensors) -> npt.NDArray[Any]:
     array = decode(coded, left)
     if not isinstance(array, np.ndarray) or array.ndim != 1:
-        raise ValueError(f"the header is damaged: {coded!r:.80} does not encode a vector. Copy the file again.")
+        raise damaged("the header", f"{coded!r:.80} does not encode a vector")
     return array
 
 

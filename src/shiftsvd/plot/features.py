@@ -142,7 +142,7 @@ class BiplotDisplay(FitDisplay):
         chosen = largest(length, top)
         chosen = chosen[length[chosen] >= VISIBLE]
         labels = fit.feature_names(names)
-        points = ScoresDisplay._of(fit, X, Z, components, color)
+        points = ScoresDisplay._of(fit, X, Z, components, color=color)
         more: dict[str, Any] = {}
         if supplementary is not None:
             at = np.asarray(supplementary.coordinates)[:, places]

@@ -145,19 +145,11 @@ class ScoresDisplay(FitDisplay):
         ellipses: bool = False,
         ax: Any = None,
     ) -> Self:
-        return cls._of(read(estimator), X, Z, components, color, labels, ellipses).plot(ax=ax)
+        look = {"color": color, "labels": labels, "ellipses": ellipses}
+        return cls._of(read(estimator), X, Z, components, **look).plot(ax=ax)
 
     @classmethod
-    def _of(
-        cls,
-        fit: Fit,
-        X: Any,
-        Z: Any,
-        components: tuple[int, int],
-        color: Any,
-        labels: Any = None,
-        ellipses: bool = False,
-    ) -> Self:
+    def _of(cls, fit: Fit, X: Any, Z: Any, components: tuple[int, int], **look: Any) -> Self:
         places = fit.places(components)
         if isinstance(Z, ScoreRaster):
             if tuple(components) != tuple(Z.components):
@@ -170,7 +162,7 @@ class ScoresDisplay(FitDisplay):
         else:
             points = finite(_scores_of(fit, X, Z, max(components))[:, places])
         shares = None if fit.shares is None else (float(fit.shares[places[0]]), float(fit.shares[places[1]]))
-        return cls(points, components=components, shares=shares, color=color, labels=labels, ellipses=ellipses)
+        return cls(points, components=components, shares=shares, **look)
 
     def _draw(self) -> None:
         points, colours = self.points, colouring(self.color)

@@ -10,8 +10,18 @@ from shiftsvd.backends import as_operator
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.names import TOL, ScaleLike, ScaleName, ShiftName, VectorLike
 from shiftsvd.operators import Moments, Operator, Panel, Product, Scaled, Vector
-from shiftsvd.preparation import scales
-from shiftsvd.preparation.shifts import Learned, ShiftLike, check_shift, learn_shift, needs_moments
+from shiftsvd.preparation.shifts import (
+    Learned,
+    ShiftLike,
+    check_shift,
+    is_named,
+    learn_shift,
+    moments_in_units,
+    needs_moments,
+    resolve_scale,
+    row_weights,
+    squares_in_units,
+)
 from shiftsvd.solvers.base import Perturbation
 from shiftsvd.transforms.base import Fitted, Transform, units
 from shiftsvd.transforms.chains import Transformed, apply_all, learn_all, width
@@ -33,7 +43,7 @@ class Preparation:
     def check(self, n: int) -> None:
         n = width(self.entries, n)
         check_shift(self.shift, n)
-        scales.check_scale(self.scale, n, self.ddof)
+        resolve_scale(self.scale, n, Moments(2.0, np.zeros(n), np.ones(n)), ddof=self.ddof)
 
     def learn(self, A: Operator, moments: Moments | None = None) -> "Prepared":
         weights = self.weights
@@ -42,9 +52,9 @@ class Preparation:
         if moments is None and needs_moments(self.shift, self.scale):
             moments = B.moments(weights)
         S, shift = learn_shift(self.shift, B, moments, weights)
-        own = Training(A, B, S, weights, moments, changed, scales.is_named(self.scale))
-        before, after, e = own.in_units if scales.is_named(self.scale) else (None, None, 0)
-        scale = scales.resolve_scale(self.scale, B.shape[1], after, before, self.ddof, e, B.shape[0])
+        own = Training(A, B, S, weights, moments, changed, is_named(self.scale))
+        before, after, e = own.in_units if is_named(self.scale) else (None, None, 0)
+        scale = resolve_scale(self.scale, B.shape[1], after, before, self.ddof, e, B.shape[0])
         return Prepared(shift, scale, changed.fitted, own)
 
 
@@ -75,7 +85,7 @@ class Training:
 
     @cached_property
     def in_units(self) -> tuple[Moments, Moments, Vector | int]:
-        return scales.moments_in_units(self.B, self.S, self.known_moments, self.weights)
+        return moments_in_units(self.B, self.S, self.known_moments, self.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +130,7 @@ class Prepared:
         if after.M2 is None:
             without = f"{self.training.A} does not provide them"
             raise ValueError(f"column variances need squares of the entries, and {without}. Use shiftsvd.svd.")
-        return scales.squares_in_units(after, self.scale, e, self.of_own)
+        return squares_in_units(after, self.scale, e, self.of_own)
 
     @property
     def total_variance(self) -> tuple[float, int]:
@@ -232,7 +242,7 @@ def cross(
         raise ValueError(
             f"X and Y must have the same rows, got {A.shape[0]:,} and {B.shape[0]:,}. Select the rows that both have."
         )
-    weights = scales.row_weights(sample_weight, A.shape[0])
+    weights = row_weights(sample_weight, A.shape[0])
     asked = [
         Preparation(*of, weights, scale_ddof) for of in zip(_both("shift", shift), _both("scale", scale), strict=True)
     ]

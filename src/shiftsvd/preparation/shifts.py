@@ -1,16 +1,19 @@
-"""Shifts: named, given or fitted on training rows, and the same shifts of new rows."""
+"""Shifts and scales: named, given or fitted on training rows, and the same of new rows."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
-from shiftsvd.algebra.generic import row_moments
+from shiftsvd.algebra.generic import as_low_rank, exponents, row_moments
 from shiftsvd.algebra.operator import check_same_shape
-from shiftsvd.errors import refuse
+from shiftsvd.algebra.scaled import times_powers
+from shiftsvd.errors import Refused, Setting, few, plural, refuse
 from shiftsvd.names import ScaleLike, ShiftName, VectorLike
+from shiftsvd.numerics.panels import unmasked
+from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, ZERO_EXPONENT
 from shiftsvd.operators import LowRank, Moments, Operator, Panel, Vector, repeated
-from shiftsvd.preparation.scales import finite_vector, is_named
+from shiftsvd.runs.messages import column_names, warn
 
 SHIFTS = 'None, "mean", "rows", "both", a vector, Covariates, GroupMeans, a LowRank or an Operator'
 NAMES = get_args(ShiftName)
@@ -257,3 +260,166 @@ def learn_shift(
 def needs_moments(shift: ShiftLike, scale: ScaleLike) -> bool:
     named = isinstance(shift, str) or (isinstance(shift, Shift) and not isinstance(shift, Operator))
     return named or is_named(scale)
+
+
+# --- scales, the moments that scales are computed from, and validation of vectors ---
+
+
+def finite_vector(name: str, values: Any, size: int, per: str) -> Vector:
+    vector = np.asarray(unmasked(name, values))
+    if vector.dtype.kind not in "fciub" or vector.shape != (size,):
+        shape = f"shape ({size},), got {vector.dtype} {vector.shape}"
+        raise Refused(Setting(name), f" must be a numeric vector with one entry per {per}, {shape}")
+    vector = vector.astype(np.result_type(vector, np.float64))  # a copy, which the caller cannot change
+    if bad := int((~np.isfinite(vector)).sum()):
+        raise Refused(
+            Setting(name), f" must be finite, got {plural(bad, 'NaN or infinite value')}. Replace these values."
+        )
+    return vector
+
+
+def row_weights(sample_weight: Any, m: int, of_a_batch: bool = False) -> Vector | None:
+    if sample_weight is None:
+        return None
+    name = "sample_weight"
+    weights = np.asarray(unmasked(name, sample_weight))
+    weights = np.full(m, float(weights)) if weights.ndim == 0 else weights
+    weights = finite_vector(name, weights, m, "sample")
+    if np.iscomplexobj(weights):
+        raise Refused(Setting(name), " must be real, got complex numbers")
+    if np.any(weights < 0):
+        raise Refused(Setting(name), f" must not be negative, got {plural(int((weights < 0).sum()), 'negative value')}")
+    if not (of_a_batch or weights.sum() > 1):
+        rule = " must not be all zero, and must sum to more than 1, since weights count rows"
+        raise Refused(Setting(name), f"{rule}, got a sum of {weights.sum():g}")
+    return weights
+
+
+SCALES = 'None, "std", "pareto" or a vector'
+# Operators without `column_squares` are multiplied by unit vectors, COLUMNS at a time, to compute the squares of at
+# most MOST_COLUMNS columns.
+MOST_COLUMNS, COLUMNS = 1000, 64
+ROUNDINGS = 8  # rounding units by which entries of a constant column may differ
+LEAST_SIZE = 2.0**-300  # columns of smaller size, or larger than 1 / LEAST_SIZE, are rescaled before they are squared
+
+
+def moments_after(A: Operator, S: Operator | None, moments: Moments, weights: Vector | None = None) -> Moments:
+    low = None if S is None else as_low_rank(S)
+    mu = low.row_vector() if low is not None else None
+    if moments.M2 is not None and (S is None or mu is not None):
+        return moments if mu is None else Moments(moments.count, moments.mean - mu, moments.M2)
+    mean = moments.mean if S is None else moments.mean - S.moments(weights).mean
+    B = A if S is None else A - S
+    # The means are subtracted before entries are squared: a difference of squares would cancel.
+    return Moments(moments.count, mean, _squares(B - repeated(mean, A.shape[0]), weights))
+
+
+def moments_in_units(
+    A: Operator, S: Operator | None, moments: Moments, weights: Vector | None = None
+) -> tuple[Moments, Moments, Vector | int]:
+    # Return the moments before and after the shift, of columns divided by 2^e, and e. The exponents e are 0 unless
+    # squares of a column overflow or underflow; then A is read two or three times more.
+    after = moments_after(A, S, moments, weights)
+    if _in_range(moments) and _in_range(after):
+        return moments, after, 0
+    e = exponents(A, 0)
+    if e is None:
+        return moments, after, 0
+    e = np.where(e == ZERO_EXPONENT, 0, e)
+    B, T = times_powers(A, 0, -e), None if S is None else times_powers(S, 0, -e)
+    found = B.moments(weights)
+    # Missing entries are replaced by means: they do not count, and add nothing to the squares.
+    before = Moments(moments.count, found.mean, found.M2)
+    return before, moments_after(B, T, before, weights), e
+
+
+def squares_in_units(after: Moments, scale: Vector | None, e: Vector | int, B: Operator) -> tuple[float, int]:
+    # Return (sum of squares of all shifted, scaled entries over 4^unit, unit), where unit is 0 unless squares overflow
+    # or underflow. Compute the sum from the moments of columns over 2^e; if these overflow, read the prepared matrix B.
+    assert after.M2 is not None
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        squares = after.M2 + after.count * after.mean**2
+        total = float((squares if scale is None else squares / scale**2).sum())
+    if not np.any(e) and LEAST_SQUARES < total < MOST_SQUARES:
+        return total, 0
+    norm = B.frobenius_norm()
+    if norm is None:
+        return total, 0
+    unit = int(np.frexp(norm)[1])
+    return float(np.ldexp(norm, -unit)) ** 2, unit
+
+
+def _in_range(moments: Moments) -> bool:
+    squares = np.zeros(1) if moments.M2 is None else moments.M2
+    size = np.maximum(np.abs(moments.mean), np.sqrt(squares))
+    seen = (size > LEAST_SIZE) | (size == 0)
+    return bool(np.all(seen & (size < 1 / LEAST_SIZE)))
+
+
+def _squares(A: Operator, weights: Vector | None) -> Vector | None:
+    squares, n = A.column_squares(weights), A.shape[1]
+    if squares is not None or n > MOST_COLUMNS:
+        return squares
+    w = np.ones(A.shape[0]) if weights is None else weights
+    blocks = (A.matmat(np.eye(n)[:, lo : lo + COLUMNS]) for lo in range(0, n, COLUMNS))
+    return np.concatenate([w @ np.abs(block) ** 2 for block in blocks])
+
+
+def is_named(scale: ScaleLike) -> bool:
+    return scale is True or isinstance(scale, str)
+
+
+def resolve_scale(
+    scale: ScaleLike,
+    n: int,
+    after: Moments | None,
+    before: Moments | None = None,
+    ddof: int = 0,
+    exponents: Vector | int = 0,
+    rows: int = 1,
+) -> Vector | None:
+    if isinstance(ddof, bool) or ddof not in (0, 1):
+        raise refuse("scale_ddof", "be 0 or 1", ddof)
+    if scale is None or scale is False:
+        return None
+    if is_named(scale):
+        if scale not in (True, "std", "pareto") or after is None:
+            raise refuse("scale", f"be {SCALES}", scale)
+        deviation = deviations(after, ddof, rows, before, exponents)
+        return np.sqrt(deviation) if scale == "pareto" else deviation
+    divisor = finite_vector("scale", scale, n, "feature")
+    if np.iscomplexobj(divisor) or np.any(divisor <= 0):
+        bad = int(np.sum(~(divisor.real > 0)))
+        raise Refused(
+            Setting("scale"),
+            f" must be positive, got {bad:,} {'entry' if bad == 1 else 'entries'} of 0 or less",
+        )
+    return divisor
+
+
+def _constant(places: Vector, n: int) -> str:
+    names = column_names()
+    if names is not None and len(names) == n:
+        which, counted = few([repr(str(names[j])) for j in places]), ""
+    else:
+        which, counted = few(places), " (counted from 0)"
+    if len(places) == 1:
+        return f"Column {which}{counted} is constant and was not scaled."
+    return f"{len(places):,} columns are constant and were not scaled: {which}{counted}."
+
+
+def deviations(
+    after: Moments, ddof: int, rows: int, before: Moments | None = None, exponents: Vector | int = 0
+) -> Vector:
+    """Return the standard deviations of the columns, 1 for constant columns, with a warning about these."""
+    before = after if before is None else before
+    variance = after.variance(ddof)
+    # Entries of a constant column differ from its mean by a few rounding units; after a shift of a rank above 1 by as
+    # many as there are rows, as in scikit-learn. Sums of weights are no measure of that: they may be 1e12.
+    roundings = ROUNDINGS if after.M2 is before.M2 else max(rows, ROUNDINGS)
+    size = np.abs(before.mean) ** 2 + (0 if before.M2 is None else before.variance(0))
+    rounding = roundings * np.finfo(np.float64).eps
+    constant = (variance == 0) | (after.variance(0) <= rounding**2 * size)
+    if constant.any():
+        warn(_constant(np.flatnonzero(constant), len(constant)))
+    return np.where(constant, 1.0, np.ldexp(np.sqrt(np.where(constant, 1.0, variance)), exponents))

@@ -23,8 +23,8 @@ from shiftsvd.events import set_within
 from shiftsvd.kernels import instruction_set
 from shiftsvd.numerics.digests import told
 from shiftsvd.runs import outputs
-from shiftsvd.runs.locks import files_of, held
 from shiftsvd.runs.messages import warn
+from shiftsvd.runs.outputs import files_of, held
 
 Record = Mapping[str, npt.NDArray[Any]]
 
@@ -229,9 +229,8 @@ def _refuse_others(home: Path) -> set[Path]:
         raise NotADirectoryError(f"{home} is not a folder. Use a new folder.")
     there = _listed(home) - {*files_of(home / LOCK), *outputs.left_stages(home, FILES)}
     known = _known(home / RUN)
-    there = {
-        path for path in there if outputs.kind_of(path) is not None
-    }  # a run that has just ended may have removed some
+    # A run that has just ended may have removed some.
+    there = {path for path in there if outputs.kind_of(path) is not None}
     if there and "shiftsvd checkpoint" not in known:
         others = f"{home} is not empty and holds no checkpoint. Use a new folder."
         raise ValueError(_foreign(home) if home / RUN in there else others)
@@ -253,13 +252,10 @@ def _foreign(home: Path, known: Mapping[str, Any] | None = None) -> str:
     return f"{home} holds the checkpoint of another run ({why}). Repeat that run, or use another folder."
 
 
-def _software() -> dict[str, str]:
-    return _versions() | {"kernels": instruction_set(), "machine": platform.machine()}
-
-
 @cache
-def _versions() -> dict[str, str]:
-    return {name: version(name) for name in ("shiftsvd", "numpy", "scipy")}
+def _software() -> dict[str, str]:
+    versions = {name: version(name) for name in ("shiftsvd", "numpy", "scipy")}
+    return versions | {"kernels": instruction_set(), "machine": platform.machine()}
 
 
 def _known(file: Path) -> dict[str, Any]:

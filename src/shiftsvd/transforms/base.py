@@ -10,7 +10,7 @@ import numpy as np
 from shiftsvd.algebra import generic
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.entries import Places, some_columns
-from shiftsvd.errors import Refused, Setting, plural, refuse
+from shiftsvd.errors import Refused, Setting, damaged, plural, refuse
 from shiftsvd.names import TOL
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.entrywise import Change, Quantities, Terms
@@ -317,13 +317,9 @@ class Fitted:
         sizes += [] if self.table is None else [(self.table, (len(self.table), 3))]
         sizes += [] if self.smooth is None else [(self.smooth.offsets, (n,)), (self.smooth.scale, (n,))]
         if any(F.shape != size or F.dtype != np.float64 or np.isnan(F).any() for F, size in sizes):
-            raise ValueError(
-                f"fitted values of {self.how} must be numbers for {n:,} columns. The file is damaged. Copy it again."
-            )
+            raise damaged("the file", f"fitted values of {self.how} must be numbers for {n:,} columns")
         if (self.right is None) != self.how.keeps_zeros or not (self.right is None or np.isfinite(self.right).all()):
-            raise ValueError(
-                f"the values of transformed zeros of {self.how} must be finite. The file is damaged. Copy it again."
-            )
+            raise damaged("the file", f"the values of transformed zeros of {self.how} must be finite")
 
     @property
     def selects(self) -> bool:

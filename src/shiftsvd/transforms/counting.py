@@ -79,11 +79,9 @@ class LogNormalize(OfCounts):
         if self.size_factors is not None:
             s = self.size_factors
             if s.shape != (A.shape[0],) or not np.all(s > 0):
-                raise Refused(
-                    Setting("size_factors"),
-                    f" must hold a number above 0 for each of the {A.shape[0]:,} rows, got shape {s.shape} and the "
-                    f"smallest value {np.min(s, initial=np.inf):g}",
-                )
+                got = f"got shape {s.shape} and the smallest value {np.min(s, initial=np.inf):g}"
+                rule = f" must hold a number above 0 for each of the {A.shape[0]:,} rows, {got}"
+                raise Refused(Setting("size_factors"), rule)
             return Fitted(self, counted, np.ones(1)), 1 / s[:, None]
         r = margins(self, A, weights).rows
         if self.exclude_highly_expressed:

@@ -162,12 +162,8 @@ class Elementwise(OfEntry):
         require(callable(self.f), "f", "be a function of a vector", self.f)
         found = np.asarray(self.f(np.zeros(2)))
         if found.shape != (2,) or found.dtype.kind not in "fiub" or not np.isfinite(found).all():
-            raise refuse(
-                "f",
-                "return one finite number for each entry",
-                found,
-                "the function was called with an array of two zeros",
-            )
+            called = "the function was called with an array of two zeros"
+            raise refuse("f", "return one finite number for each entry", found, called)
 
     def value(self, x: Vector) -> Vector:
         return np.asarray(self.f(x), np.float64)

@@ -35,11 +35,8 @@ class NullModel(OfCounts):
         rates = columns[:, 0]
         share = known[-1] * rates[places].sum() / rates.sum()
         if not share > 0:
-            raise ValueError(
-                f"{self} cannot transform these data: their columns had no counts in the training data. Fit on data "
-                "with "
-                "counts in these columns."
-            )
+            without = "their columns had no counts in the training data. Fit on data with counts in these columns."
+            raise ValueError(f"{self} cannot transform these data: {without}")
         return np.append(known[:-1], share)
 
     def left(self, R: Panel, fitted: Fitted) -> Panel:

@@ -8,8 +8,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.io.base import optional
+from shiftsvd.io.base import Optional
 
+pa, pc = Optional("pyarrow", "parquet"), Optional("pyarrow.compute", "parquet")
 # Missing values in a column of numbers.
 GAPS: Final = (
     *("", "NA", "N/A", "n/a", "na", "NaN", "nan", "NAN", "-nan", "-NaN", "<NA>", "None", "none", "NONE"),
@@ -158,7 +159,7 @@ class Cells(NamedTuple):
 
 
 def strings(cells: Iterable[str]) -> Any:
-    pa, cells = optional("pyarrow", "parquet"), list(cells)
+    cells = list(cells)
     sizes: Iterable[int] = map(len, cells)
     try:
         data = "".join(cells).encode("ascii")
@@ -176,21 +177,14 @@ def gaps_of(texts: tuple[str, ...]) -> Any:
 
 def arrow(values: npt.NDArray[Any], there: npt.NDArray[np.bool_] | None = None) -> Any:
     """Return numbers as an Arrow column, null where not `there`."""
-    pa = optional("pyarrow", "parquet")
-    bits = None if there is None or np.all(there) else pa.py_buffer(np.packbits(there, bitorder="little"))
-    kind, data = pa.from_numpy_dtype(values.dtype), pa.py_buffer(np.ascontiguousarray(values))
-    return pa.Array.from_buffers(kind, len(values), [bits, data])
-
-
-def arrow_mask(mask: npt.NDArray[np.bool_]) -> Any:
-    pa = optional("pyarrow", "parquet")
-    bits = pa.py_buffer(np.packbits(mask, bitorder="little"))
-    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, bits])
+    bits = None if there is None or np.all(there) else np.packbits(there, bitorder="little")
+    data = np.packbits(values, bitorder="little") if values.dtype == bool else np.ascontiguousarray(values)
+    buffers = [part if part is None else pa.py_buffer(part) for part in (bits, data)]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
 
 
 def as_numpy(column: Any) -> npt.NDArray[Any]:
     """Return numbers or truth values as an array, NaN or False where they are null."""
-    pa = optional("pyarrow", "parquet")
     is_mask, (valid, data) = pa.types.is_boolean(column.type), column.buffers()
     rows = slice(column.offset, column.offset + len(column))
     there = None if valid is None else _bits(valid)[rows]
@@ -206,18 +200,15 @@ def _bits(buffer: Any) -> npt.NDArray[np.bool_]:
 
 def filled(column: Any, gaps: Any) -> Any:
     """Return trimmed texts, null where they are missing values."""
-    pc = optional("pyarrow.compute", "parquet")
     trimmed = pc.utf8_trim_whitespace(column)
     return nulled(trimmed, pc.is_in(trimmed, gaps))
 
 
 def nulled(texts: Any, mask: Any) -> Any:
-    pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
     return pc.if_else(mask, pa.nulls(1, pa.string())[0], texts)
 
 
 def plain_numbers(column: Any, decimal: str, gaps: Any) -> Cells:
-    pc = optional("pyarrow.compute", "parquet")
     values = _values(column, decimal)
     if values is not None and len(gaps) == len(GAPS) and not np.any(np.isnan(values)):
         return Cells(values, column, np.empty(0, np.intp))  # all cells are numbers
@@ -233,7 +224,6 @@ def plain_numbers(column: Any, decimal: str, gaps: Any) -> Cells:
 
 def _values(texts: Any, decimal: str) -> npt.NDArray[np.float64] | None:
     """Return the numbers of a column of texts, or None if one is no plain number."""
-    pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
     if decimal == ",":
         if pc.any(pc.match_substring(texts, ".")).as_py():
             return None
@@ -246,7 +236,6 @@ def _values(texts: Any, decimal: str) -> npt.NDArray[np.float64] | None:
 
 def numbers_like(cell: str, texts: Any, decimal: str) -> tuple[npt.NDArray[np.float64], Mask, Mask]:
     """Return the numbers among texts with the unit of `cell` in the same place; masks of these, and of unclear ones."""
-    pc = optional("pyarrow.compute", "parquet")
     found = _CELL.fullmatch(cell)
     before, after = ("", "") if found is None else (found["money"] or "", (found["unit"] or "").strip())
     has_unit = pc.and_(pc.starts_with(texts, before), pc.ends_with(texts, after))
@@ -263,13 +252,11 @@ def numbers_like(cell: str, texts: Any, decimal: str) -> tuple[npt.NDArray[np.fl
 
 
 def has_leading_zeros(texts: Any) -> bool:
-    pc = optional("pyarrow.compute", "parquet")
     return bool(pc.any(pc.match_substring_regex(texts, r"^-?0\d")).as_py())
 
 
 def proves(texts: Any, decimal: str) -> tuple[bool, npt.NDArray[np.intp]]:
     """Return whether a cell has the decimal mark where it cannot separate thousands, as 59.4, and where it may."""
-    pc = optional("pyarrow.compute", "parquet")
     unclear = pc.match_substring_regex(texts, rf"^[^\d.,]*[1-9]\d{{0,2}}{re.escape(decimal)}\d{{3}}[^\d.,]*$")
     marked = pc.match_substring(texts, decimal)
     if not pc.any(marked).as_py():

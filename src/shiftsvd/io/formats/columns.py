@@ -11,9 +11,9 @@ import numpy.typing as npt
 from scipy.sparse import coo_array
 
 from shiftsvd.errors import Part, Refused, Setting, few, plural, sentence
-from shiftsvd.io.base import Opened, bounded, labels, optional, plausible_shape
+from shiftsvd.io.base import Opened, bounded, labels, plausible_shape
 from shiftsvd.io.choices import JOIN, Choices, naming
-from shiftsvd.io.formats.cells import NO_CLASS, any_number, as_numpy, filled, is_gap, number, strings
+from shiftsvd.io.formats.cells import NO_CLASS, any_number, as_numpy, filled, is_gap, number, pa, pc, strings
 from shiftsvd.runs.messages import notice
 
 FEW_TEXTS: Final = 3  # different texts that may be missing values among numbers
@@ -96,7 +96,7 @@ def layout_of(
         raise Refused("the table has no columns of numbers. Check the delimiter, such as ", Setting("sep", ";"), ".")
     classes = {j: choices.one_hot[names[j]] for j in features if names[j] in choices.one_hot}
     kinds = {schema.field(j).type for j in features if j not in classes} if schema else ()
-    is_single = kinds == {optional("pyarrow", "parquet").float32()}
+    is_single = kinds == {pa.float32()}
     return Layout(label, features, np.dtype(np.float32 if is_single else np.float64), classes, texts, why)
 
 
@@ -134,8 +134,7 @@ def says_identifiers(name: str) -> bool:
 
 
 def holds_numbers(kind: Any) -> bool:
-    types = optional("pyarrow", "parquet").types
-    kinds = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
     return any(is_kind(kind) for is_kind in kinds)
 
 
@@ -170,10 +169,8 @@ def _stored_index(schema: Any) -> list[str]:
 
 
 def is_text(kind: Any) -> bool:
-    types = optional("pyarrow", "parquet").types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def texts(column: Any) -> list[str]:
@@ -183,7 +180,6 @@ def texts(column: Any) -> list[str]:
 
 def as_texts(column: Any) -> Any:
     """Return the cells of a column as Arrow texts; "" if a value is null."""
-    pa = optional("pyarrow", "parquet")
     if is_text(column.type):
         column = column.cast(pa.string())
         return column.fill_null("") if column.null_count else column
@@ -192,7 +188,7 @@ def as_texts(column: Any) -> Any:
 
 def _is_mixed(kind: Any) -> bool:
     # As `grid` makes columns with texts and numbers.
-    return bool(optional("pyarrow", "parquet").types.is_struct(kind)) and kind.names == ["text", "number"]
+    return bool(pa.types.is_struct(kind)) and kind.names == ["text", "number"]
 
 
 def numbers_of(column: Any) -> Any:
@@ -205,11 +201,6 @@ def numbers_of(column: Any) -> Any:
 def sound(batch: Any) -> Any:
     batch.validate(full=True)  # otherwise damaged offsets lead to reads outside the buffers
     return batch
-
-
-def to_numbers(batch: Any, form: Layout) -> npt.NDArray[Any]:
-    numbers = numbers_in(batch, form.numeric, form.dtype)
-    return with_indicators(numbers, batch, form, batch.schema.names)
 
 
 def with_indicators(
@@ -233,7 +224,6 @@ def with_indicators(
 def numbers_in(batch: Any, positions: Sequence[int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     if not positions:
         return np.empty((batch.num_rows, 0), dtype)
-    pa = optional("pyarrow", "parquet")
     numbers, kind = batch.select(list(positions)), pa.from_numpy_dtype(dtype)
     if set(numbers.schema.types) != {kind}:
         numbers = numbers.cast(pa.schema([field.with_type(kind) for field in numbers.schema]), safe=False)
@@ -244,7 +234,6 @@ def numbers_in(batch: Any, positions: Sequence[int], dtype: np.dtype[Any]) -> np
 
 
 def indicators(column: Any, classes: Sequence[str], name: str) -> npt.NDArray[np.float64]:
-    pc = optional("pyarrow.compute", "parquet")
     given = class_texts(column)
     codes = pc.index_in(given, value_set=strings(classes))
     unknown = given.filter(pc.and_(codes.is_null(), given.is_valid()))
@@ -262,7 +251,6 @@ def indicators(column: Any, classes: Sequence[str], name: str) -> npt.NDArray[np
 
 
 def class_texts(column: Any) -> Any:
-    pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
     if pa.types.is_boolean(column.type):
         column = pc.if_else(column, "True", "False")  # as pandas writes them in texts
     return filled(as_texts(column) if _is_mixed(column.type) else column.cast(pa.string()), strings(NO_CLASS))
@@ -275,7 +263,6 @@ def in_order(classes: Iterable[str]) -> tuple[str, ...]:
 
 
 def column_of_numbers(column: Any) -> npt.NDArray[Any]:
-    pa = optional("pyarrow", "parquet")
     is_float = pa.types.is_float32(column.type) or pa.types.is_float64(column.type)
     return as_numpy(column if is_float else column.cast(pa.float64(), safe=False))
 
@@ -343,7 +330,6 @@ class _Axis:
         self._parts: list[npt.NDArray[Any]] = []
 
     def add(self, column: Any) -> None:
-        pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
         holds_texts = is_text(column.type)
         column = column.cast(pa.string()) if holds_texts else column
         if count := column.null_count or (holds_texts and pc.equal(column, "").true_count):

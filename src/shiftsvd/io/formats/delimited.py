@@ -24,6 +24,8 @@ from shiftsvd.io.formats.cells import (
     gaps_of,
     is_unit,
     number,
+    pa,
+    pc,
     plain_numbers,
     strings,
     values_of,
@@ -83,18 +85,10 @@ class Rows:
         self.head, self.ragged, self.total, self.n_empty = head, list[tuple[int, int, str]](), "", 0
         self._path, self.choices, self._memory = path, choices, memory_limit
         self.n_rows, self._has_begun = 0, False
-        self._totals = dict[int, tuple[str, str]]()  # rows like totals: their label, and the beginning of the line
-        self._maybe = dict[int, tuple[str, str]]()  # rows with a label such as North Total
-        self._bounds: list[tuple[int, Any]] = []  # samples above each total, and their sums
-        self._excess: Any = 0.0  # the sums of the totals above
-        self._n_excess = 0
-        self._labels = set[str]()
-        self._summary: tuple[str, str, str] | None = (
-            None  # a last row of rounded sums or means: its label and beginning
-        )
-        self._named, self._blank = Seen(""), Seen("")  # rows of one text, without numbers, and of empty cells
-        # Rows that repeat the header, and rows of empty cells: the number of rows above each without them.
-        self._headers, self._blanks = list[int](), list[int]()
+        # A last row of rounded sums or means: what it holds, its label and beginning.
+        self._summary: tuple[str, str, str] | None = None
+        self._named = Seen("")  # rows of one text, without numbers
+        self._begin()
         self.form = head.form
         self.is_wide = head.width > MOST
         # A Parquet file of texts alone is read as the text that it was exported from.
@@ -111,6 +105,17 @@ class Rows:
             self.ragged.clear()
         free = [] if choices.remembered else [head.called[j] for j in self.form.numeric[-1:]]
         self._is_right_sum = len(self.form.numeric) > 2 and is_total(free) and free[0] not in choices.columns
+
+    def _begin(self) -> None:
+        self._totals = dict[int, tuple[str, str]]()  # rows like totals: their label, and the beginning of the line
+        self._maybe = dict[int, tuple[str, str]]()  # rows with a label such as North Total
+        self._bounds: list[tuple[int, Any]] = [(0, 0.0)]  # samples above each total, and their sums
+        self._excess: Any = 0.0  # the sums of the totals above
+        self._n_excess = 0
+        self._labels = set[str]()
+        # Rows that repeat the header, and rows of empty cells: the number of rows above each without them.
+        self._headers, self._blanks = list[int](), list[int]()
+        self._blank = Seen("")  # rows of empty cells
 
     @property
     def names(self) -> list[str] | None:
@@ -278,7 +283,7 @@ class Rows:
         return TextBatch(strings(cells), self.head.width)
 
     def _parsed(self, source: TextRows, piece: bytes, before: int) -> Any:
-        pa, arrow_csv = optional("pyarrow", "parquet"), optional("pyarrow.csv", "parquet")
+        arrow_csv = optional("pyarrow.csv", "parquet")
         names = numbered(self.head.width)
 
         def invalid(row: Any) -> str:
@@ -314,13 +319,7 @@ class Rows:
     def _kept(self, batches: Iterator[Any]) -> Iterator[Any]:
         # Hold back the last rows: they may be empty, as at the end of a spreadsheet, with a total above.
         held, n_rows, n_before = list[Any](), 0, 0
-        self._totals.clear()
-        self._maybe.clear()
-        self._bounds, self._excess, self._n_excess = [(0, 0.0)], 0.0, 0
-        self._labels.clear()
-        self._headers.clear()
-        self._blanks.clear()
-        self._blank = Seen("")
+        self._begin()
         for batch in batches:
             batch = self._without_headers(batch, n_before)
             n_before += batch.num_rows
@@ -347,7 +346,7 @@ class Rows:
             yield last.slice(before)
 
     def _without_headers(self, batch: Any, n_before: int) -> Any:
-        pc, names = optional("pyarrow.compute", "parquet"), self.head.names
+        names = self.head.names
         if names is None or any(map(holds_numbers, set(_kinds(batch)))):
             return batch
         repeats: Any = None
@@ -363,7 +362,7 @@ class Rows:
 
     def _without_blanks(self, batch: Any, n_before: int) -> Any:
         """Remove rows of empty cells from a table with row names, of which every sample has one."""
-        pc, are_blank = optional("pyarrow.compute", "parquet"), None
+        are_blank: Any = None
         if self._is_typed or self.form.label is None:
             return batch
         for j in (self.form.label, *range(batch.num_columns)):

@@ -205,24 +205,17 @@ def _is_header(line: str, after: str) -> bool:
 
 def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[str, list[TextRow]]:
     line = next(line for line in io.StringIO(text) if line.strip())
-    marks = [mark for mark in _SEPARATORS if mark in line] or [","]
-    tried = _tried(path, text, is_all, [separator] if separator else marks)
-    if separator is None and not any(map(_fits, tried.values())):
-        tried |= _tried(
-            path, text, is_all, [mark for mark in (*_SEPARATORS, " ") if mark in text and mark not in tried]
-        )
+    likely = [separator] if separator else [mark for mark in _SEPARATORS if mark in line] or [","]
+    others = [] if separator else [mark for mark in (*_SEPARATORS, " ") if mark in text and mark not in likely]
+    tried = dict[str, list[TextRow]]()
+    for marks in (likely, others):
+        for mark in () if any(map(_fits, tried.values())) else marks:
+            with suppress(ValueError):  # such as quotes that end before another delimiter
+                tried[mark] = _records(path, text, is_all, mark)
     if not tried:  # raise the error
-        _records(path, text, is_all, separator or marks[-1])
+        _records(path, text, is_all, likely[-1])
     best = max(tried, key=lambda mark: _fitness(tried[mark]))
     return best, tried[best]
-
-
-def _tried(path: Path, text: str, is_all: bool, marks: Sequence[str]) -> dict[str, list[TextRow]]:
-    tried: dict[str, list[TextRow]] = {}
-    for mark in marks:
-        with suppress(ValueError):  # such as quotes that end before another delimiter
-            tried[mark] = _records(path, text, is_all, mark)
-    return tried
 
 
 def _fits(records: Sequence[TextRow]) -> bool:

@@ -9,7 +9,7 @@ from typing import IO, Any, Final, NamedTuple, cast
 
 import numpy as np
 
-from shiftsvd.errors import Part, Setting
+from shiftsvd.errors import Part, Setting, damaged
 from shiftsvd.extend import extensions
 from shiftsvd.io.base import PIPED, Opened, bounded, called, open_bytes, packing, plausible_shape, reading, refuse_key
 from shiftsvd.names import resolve
@@ -133,15 +133,11 @@ def _check_header(path: Path, header: _Header, memory_limit: int | str | None) -
             "the file again."
         )
     plausible_shape(path, sizes[:2], memory_limit)
-    entries = (
-        sizes[2] if sparse else (sizes[0] * (sizes[1] - 1)) // 2
-    )  # a symmetric array may hold the half below the diagonal alone
+    # A symmetric array may hold the half below the diagonal alone.
+    entries = sizes[2] if sparse else (sizes[0] * (sizes[1] - 1)) // 2
     shortest = len("1 1\n") if sparse else len("1\n")
     if entries * shortest > path.stat().st_size * _BEST[packing(path)] + 1:
-        raise ValueError(
-            f"{path} is damaged: its header declares {entries:,} entries, which need a larger file. Copy or write it "
-            "again."
-        )
+        raise damaged(path, f"its header declares {entries:,} entries, which need a larger file")
     # Memory of the triplets, doubled if the matrix is symmetric, and of their CSR.
     bounded(path, 48 * entries if sparse else 16 * sizes[0] * sizes[1], memory_limit)
 
@@ -159,7 +155,7 @@ def _header(path: Path, stream: IO[bytes]) -> _Header:
         if left > 0 and line.strip() and not line.startswith(b"%"):
             field = banner[3] if len(banner) > 3 else "real"
             return _Header(banner[2] == "coordinate", field, [int(word) for word in line.split()], count)
-    raise ValueError(f"{path} is damaged: it ends before the line of its sizes. Copy or write it again.")
+    raise damaged(path, "it ends before the line of its sizes")
 
 
 def comments(path: Path) -> str:

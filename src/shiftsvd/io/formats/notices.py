@@ -55,24 +55,21 @@ def _remedy(what: str, twice: Sequence[str]) -> tuple[Part, ...]:
     return "Rename them, or use ", naming("drop", twice[:_SHOWN]), " to exclude all of them."
 
 
-def notice_label(path: Path, name: str, why: str | None) -> None:
-    if why is not None:
-        first = f"{called(path)}: the first column{f' {name!r}' if name else ''} is used for row names, because {why}. "
-        log_notice(first, "To take them from another column, use ", Setting("ids"), ".")
-
-
 def log_findings(path: Path, findings: Iterable[Finding]) -> None:
     for finding in findings:
         log_notice(f"{called(path)}: ", *finding.parts)
 
 
-def notice_header(path: Path, names: Sequence[str] | None) -> None:
+def notice_header(path: Path, names: Sequence[str] | None, first: str, why: str | None) -> None:
     if names is None:
         no_header = "the first line holds numbers, so the file has no header. Columns are named by their numbers."
         log_notice(f"{called(path)}: {no_header}")
     elif len(names) > 1 and names[0] and all(map(any_number, names[1:])):
         is_header = f"{called(path)}: the first line is used as the header, although {names[1]!r} is a number. "
         log_notice(f"{is_header}If this line is a sample, add a header above it.")
+    if why is not None:
+        used = f"the first column{f' {first!r}' if first else ''} is used for row names, because {why}. "
+        log_notice(f"{called(path)}: {used}To take them from another column, use ", Setting("ids"), ".")
 
 
 # --- findings about several columns ---

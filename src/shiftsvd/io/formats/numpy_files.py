@@ -12,10 +12,10 @@ import numpy as np
 from scipy import sparse
 
 from shiftsvd.backends.source import RowSource
-from shiftsvd.errors import Refused, Setting
+from shiftsvd.errors import Refused, Setting, damaged
 from shiftsvd.io.base import Labels, Opened, bounded, in_rows, labels, plausible_shape, reading, refuse_key
 from shiftsvd.io.location import Location
-from shiftsvd.io.storage.chunked import fingerprint_of, row_edges
+from shiftsvd.io.storage.tree import fingerprint_of, row_edges
 
 _HEADER = 1 << 16  # bytes; longer than any header of a numeric matrix
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -28,11 +28,11 @@ def _header(name: str, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype
     try:
         shape, fortran, dtype = _HEADERS[version](file)
     except (SyntaxError, tokenize.TokenError) as error:
-        raise ValueError(f"{name} is damaged: its header cannot be parsed. Save it again with numpy.save.") from error
+        raise damaged(name, "its header cannot be parsed") from error
     if dtype.hasobject:
         raise ValueError(f"{name} holds Python objects, which are not loaded for safety. Save numbers or text.")
     if any(size < 0 for size in shape):
-        raise ValueError(f"{name} is damaged: it has the shape {shape}. Save it again with numpy.save.")
+        raise damaged(name, f"it has the shape {shape}")
     return shape, fortran, dtype
 
 
@@ -50,8 +50,7 @@ def read_npy(path: Path, key: str | None, memory_limit: int | str | None) -> Ope
         plausible_shape(path, shape, memory_limit)
         claimed, there = head.tell() + shape[0] * shape[1] * dtype.itemsize, path.stat().st_size
         if claimed != there:
-            counted = f"its header declares {claimed:,} bytes, but the file has {there:,}"
-            raise ValueError(f"{path} is damaged: {counted}. Copy it again.")
+            raise damaged(path, f"its header declares {claimed:,} bytes, but the file has {there:,}")
         place = path if isinstance(path, Location) else ""
         about = str(path), fingerprint_of(path), shape[::-1] if fortran else shape, dtype.newbyteorder("=")
         return Opened(NpyRows(*about, dtype, head.tell(), conjugate=fortran, file=place), transposed=fortran)
@@ -120,18 +119,14 @@ def _members(path: Path, memory_limit: int | str | None) -> dict[str, tuple[tupl
                 shape, _, dtype = _header(f"{path}: {info.filename}", file)
                 n_bytes = math.prod(shape) * dtype.itemsize + file.tell()
             if n_bytes != info.file_size:
-                raise ValueError(
-                    f"{path} is damaged: {info.filename} has {info.file_size:,} bytes, not {n_bytes:,}. Save it again."
-                )
+                raise damaged(path, f"{info.filename} has {info.file_size:,} bytes, not {n_bytes:,}")
             members[info.filename.removesuffix(".npy")] = (shape, dtype)
     return members
 
 
 def _sparse(path: Path, archive: Any, members: dict[str, Any], memory_limit: int | str | None) -> Any:
     if members.get("shape", ((), None))[0] != (2,):
-        raise ValueError(
-            f"{path} is damaged: its array 'shape' must hold two numbers. Write it again with scipy.sparse.save_npz."
-        )
+        raise damaged(path, "its array 'shape' must hold two numbers")
     kind, shape = archive["format"].item(), archive["shape"].tolist()
     kind = kind.decode("ascii") if isinstance(kind, bytes) else kind
     if kind not in _FORMATS:
@@ -141,7 +136,7 @@ def _sparse(path: Path, archive: Any, members: dict[str, Any], memory_limit: int
     plausible_shape(path, [int(size) for size in shape], memory_limit)
     for name in _PLACES & members.keys():
         if members[name][1].kind not in "iu":
-            raise ValueError(f"{path} is damaged: its {name} must be integers, got {members[name][1]}. Save it again.")
+            raise damaged(path, f"its {name} must be integers, got {members[name][1]}")
     matrix: Any = sparse.load_npz(path)
     if kind in ("csr", "csc", "bsr"):
         matrix.check_format(full_check=True)  # a conversion would read outside the arrays for invalid indices

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.errors import Part, Setting, few, plural
-from shiftsvd.io.base import optional
 from shiftsvd.io.choices import Choices
 from shiftsvd.io.formats.cells import (
     GAPS,
@@ -26,6 +25,7 @@ from shiftsvd.io.formats.cells import (
     nulled,
     number,
     numbers_like,
+    pc,
     plain_numbers,
     proves,
     values_of,
@@ -309,7 +309,6 @@ class Tally:
         self.examples = list(dict.fromkeys((*self.examples, *cells)))[:_EXAMPLES]
 
     def _add_missing(self, column: Any, texts: Any) -> None:
-        pc = optional("pyarrow.compute", "parquet")
         self.n_gaps += texts.null_count
         if texts.null_count:
             marks = pc.utf8_trim_whitespace(column.filter(texts.is_null())).drop_null()
@@ -523,10 +522,11 @@ class Tally:
         others = f"other cells have {_FACTORS[unit] if is_factor else repr(header or unit)}"
         shown, n = few((self.units[name] for name in wrong), 2), sum(self.units[name].count for name in wrong)
         text = f"{column} has {plural(n, 'cell')} in another unit: {shown}; {others}."
-        yield Finding(text, self._missing_or_drop(self._cells_of(wrong)), (self.name,))
-
-    def _cells_of(self, units: Sequence[str]) -> list[str]:
-        return sorted({text for unit in units for text in self.units[unit].texts})
+        yield Finding(
+            text,
+            self._missing_or_drop(sorted({each for name in wrong for each in self.units[name].texts})),
+            (self.name,),
+        )
 
     def _of_unclear(self, column: str, seen: Seen) -> Finding:
         mark, other = (",", ".") if "," in seen.text else (".", ",")

@@ -10,7 +10,7 @@ import numpy as np
 
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import bounded_lines, longest_line, open_bytes, too_long
-from shiftsvd.io.formats.cells import arrow, arrow_mask, as_numpy
+from shiftsvd.io.formats.cells import arrow, as_numpy
 from shiftsvd.runs.memory import limit_of
 
 _CHUNK = 1 << 20  # bytes decoded at a time
@@ -185,7 +185,7 @@ class TextBatch(NamedTuple):
         return self._replace(cells=self.cells.slice(first * self.num_columns, end))
 
     def filter(self, mask: Any) -> "TextBatch":
-        return self._replace(cells=self.cells.filter(arrow_mask(np.repeat(as_numpy(mask), self.num_columns))))
+        return self._replace(cells=self.cells.filter(arrow(np.repeat(as_numpy(mask), self.num_columns))))
 
 
 class _PieceStream(io.RawIOBase):

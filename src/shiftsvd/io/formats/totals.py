@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from shiftsvd.io.base import optional
-from shiftsvd.io.formats.cells import as_numpy, filled, strings
+from shiftsvd.io.formats.cells import as_numpy, filled, pc, strings
 from shiftsvd.io.formats.columns import as_texts, numbers_of
 
 # Labels of rows that summarise others. Short ones are also names (South Dakota, nitrogen), and statistics are also
@@ -69,7 +68,6 @@ def rows_of_totals(
 
     Adds all labels that may be those of totals to `seen`, and labels such as "North Total", "*" and "" to `possible`.
     """
-    pc = optional("pyarrow.compute", "parquet")
     if numbers_of(labels) is labels:
         return {}
     texts = filled(as_texts(labels), strings([""]))

@@ -15,7 +15,7 @@ from weakref import ref
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.errors import Refused, Setting
+from shiftsvd.errors import Refused, Setting, damaged
 from shiftsvd.io.base import optional
 from shiftsvd.io.location import Location, RangedFile
 from shiftsvd.runs.messages import external_allowed
@@ -34,7 +34,8 @@ def open_hdf5(path: Path) -> Iterator[Any]:
         with h5py.File(path, "r") as root:
             yield root
         return
-    with _guarded(path) as file, h5py.File(file, "r") as root:
+    guarded = GuardedRanges(path) if isinstance(path, Location) else GuardedFile(path)
+    with guarded as file, h5py.File(file, "r") as root:
         file.width = root.id.get_create_plist().get_sizes()[1]
         _check_objects(path, root)
         yield root
@@ -90,7 +91,7 @@ def _check_attributes(path: Path, key: bytes, node: Any) -> None:
 def _check_type(path: Path, key: bytes, described: Any) -> None:
     kind = described.get_type()
     if kind.get_class() == _SEQUENCE and kind.encode()[3] & 15:
-        raise ValueError(f"{path}:{_shown(key)} has an invalid type. The file is damaged. Write the file again.")
+        raise damaged(f"{path}:{_shown(key)}", "it has an invalid type")
 
 
 def _shown(key: bytes) -> str:
@@ -159,10 +160,6 @@ class GuardedFile(_Guard, FileIO):
 
 class GuardedRanges(_Guard, RangedFile):
     """A file of a server that is validated as HDF5 reads it."""
-
-
-def _guarded(path: Path) -> "GuardedFile | GuardedRanges":
-    return GuardedRanges(path) if isinstance(path, Location) else GuardedFile(path)
 
 
 class ErrorKeepingFile(FileIO):
@@ -270,12 +267,13 @@ class H5Array:
         skipped, raw = stored
         for i, code in reversed(list(enumerate(self.filters))):
             if not skipped >> i & 1:
-                raw = _inflated(raw, n_bytes) if code == _DEFLATE else _unshuffled(raw, self.dtype.itemsize)
+                raw = (
+                    zlib.decompressobj().decompress(raw, n_bytes + 1)
+                    if code == _DEFLATE
+                    else _unshuffled(raw, self.dtype.itemsize)
+                )
         if len(raw) != n_bytes:
-            raise ValueError(
-                f"{self.path}:{self.key} is damaged: a chunk has {len(raw):,} bytes, not {n_bytes:,}. Write the file "
-                "again."
-            )
+            raise damaged(f"{self.path}:{self.key}", f"a chunk has {len(raw):,} bytes, not {n_bytes:,}")
         return np.frombuffer(raw, self.dtype).reshape(self.chunks)
 
     def _stored_chunk(self, corner: tuple[int, ...], n_bytes: int) -> tuple[int, Any] | None:
@@ -293,14 +291,10 @@ class H5Array:
             return None
         if found.size > _MOST_GROWN * n_bytes + _SLACK:
             has = f"a chunk of {n_bytes:,} bytes has {found.size:,} bytes compressed"
-            raise ValueError(f"{self.path}:{self.key} is damaged: {has}. Write the file again.")
+            raise damaged(f"{self.path}:{self.key}", has)
         # HDF5 would hold its lock, which all threads share, while the server answers.
         first = found.byte_offset + dataset.file.userblock_size
         return found.filter_mask, self.path.read_range(first, first + found.size)
-
-
-def _inflated(raw: bytes, n_bytes: int) -> bytes:
-    return zlib.decompressobj().decompress(raw, n_bytes + 1)
 
 
 def _unshuffled(raw: bytes, itemsize: int) -> npt.NDArray[np.uint8]:
