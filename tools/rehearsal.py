@@ -10,7 +10,6 @@ Run: python tools/rehearsal.py --python python3.11 python3.14 [--dist FOLDER] [-
 import argparse
 import hashlib
 import json
-import re
 import socket
 import subprocess
 import sys
@@ -111,7 +110,10 @@ def installed(python: str, extra: str, index: str, hashes: dict[str, str]) -> li
             done = run(*command, check=False)
             checks[f"{complaint}: {' '.join((done.stdout + done.stderr).split())[-300:]}"] = not done.returncode
     wrong = [complaint for complaint, right in checks.items() if not right]
-    print(f"{version(python):6} {extra:10} {name}, {len(installs)} packages: {'; '.join(wrong) or 'as it should be'}", flush=True)
+    print(
+        f"{version(python):6} {extra:10} {name}, {len(installs)} packages: {'; '.join(wrong) or 'as it should be'}",
+        flush=True,
+    )
     return [f"{version(python)} {extra}: {complaint}" for complaint in wrong]
 
 

@@ -122,7 +122,9 @@ class RayRows(Reread):
 def on_ray(A: Operator) -> RayRows:
     """Return a matrix that is read from its file, transformed or not, as one that Ray reads."""
     if not isinstance(A, DiskRows):
-        raise TypeError(f"expected a matrix that is read from its file, got {type(A).__name__}. Open it with stream=True.")
+        raise TypeError(
+            f"expected a matrix that is read from its file, got {type(A).__name__}. Open it with stream=True."
+        )
     return RayRows(replace(A, shift=None), A.shift, A.memory_limit)
 
 
