@@ -1,20 +1,20 @@
-"""A release as it happens: a tag in a clean clone, a local index, and every extra installed from there on every Python.
+"""A release as it happens: a tag in a clean clone, a local index, and each extra installed from there on each Python.
 
-The index is pypiserver, which sends pip to PyPI for other packages; wheels are built by tools/wheels.py, and a Python that
-none of them fits gets the sdist. Prints a line for each installation, and fails if one is not as it should be: the file is
-the one that was built, `pip check` finds nothing, what the extra installs and all modules of shiftsvd can be imported, the
-kernels are compiled, and the README's first example prints what it shows.
+The index is pypiserver, which sends installers to PyPI for other packages; wheels are built by tools/wheels.py, and uv
+installs them, because pip takes an hour. Prints a line for each installation. It is as it should be if its files are
+those of a wheel that was built, no requirement is missing, what the extra installs and all modules of shiftsvd can be
+imported without warnings of shiftsvd, kernels are compiled, and the README's first example prints what it shows.
 Run: python tools/rehearsal.py --python python3.11 python3.14 [--dist FOLDER] [--extras "" hdf5]
 """
 
 import argparse
-import hashlib
 import json
 import socket
 import subprocess
 import sys
 import time
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +24,6 @@ from installs import ROOT, environment, run
 
 TARGET = "manylinux_2_17_x86_64"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-# What the extra in sys.argv[1] requires is imported, and what of shiftsvd cannot be imported is printed.
 IMPORTED = """
 import pkgutil, re, sys, warnings
 from importlib import import_module, metadata
@@ -33,12 +32,11 @@ import shiftsvd, shiftsvd.kernels
 warnings.simplefilter("default")
 needed = [line for line in metadata.requires("shiftsvd") if f'extra == "{sys.argv[1]}"' in line]
 names = {re.match(r"[\\w.-]+", line)[0].lower() for line in needed} - {"shiftsvd"}
-found = {name: {owner.lower() for owner in owners} for name, owners in metadata.packages_distributions().items()}
-for name in sorted(name for name, owners in found.items() if owners & names and name.isidentifier() and name[0] != "_"):
-    import_module(name)
-if sys.argv[1] == "all":
-    for module in pkgutil.walk_packages(shiftsvd.__path__, "shiftsvd."):
-        import_module(module.name)
+for name, owners in metadata.packages_distributions().items():
+    if names & {owner.lower() for owner in owners} and name.isidentifier() and name[0] != "_":
+        import_module(name)
+for module in pkgutil.walk_packages(shiftsvd.__path__, "shiftsvd.") if sys.argv[1] == "all" else ():
+    import_module(module.name)
 """
 
 
@@ -51,12 +49,14 @@ def release(folder: Path, pythons: list[str]) -> Path:
     git = ("git", "-C", clone, "-c", "user.name=release", "-c", "user.email=release@localhost")
     run(*git, "commit", "-qam", f"Release {PROJECT['version']}")
     run(*git, "tag", tag)
-    first = next((python for python in pythons if version(python) != "3.11"), pythons[0])
-    run("make", "-C", clone, "check-tag", "dist", f"TAG={tag}", f"PYTHON={first}")
-    for python in {first, *(python for python in pythons if version(python) == "3.11")}:
-        own = [f"PYTHON={python}", f"VENV=.venv-{version(python)}"]
-        run("make", "-C", clone, "wheels-elsewhere", f"ELSEWHERE={TARGET}", *own)
-    print(run("make", "-C", clone, "check-dist", f"PYTHON={first}").stdout, flush=True)
+    make = ("make", "-C", clone)
+    versions = {version(python): python for python in reversed(pythons)}
+    first = next((python for name, python in versions.items() if name != "3.11"), pythons[0])
+    run(*make, "check-tag", "dist", f"TAG={tag}", f"PYTHON={first}")
+    for name in {version(first), *({"3.11"} & set(versions))}:  # one wheel for all versions from 3.12 on
+        own = (f"PYTHON={versions[name]}", f"VENV=.venv{'' if versions[name] == first else f'-{name}'}")
+        run(*make, "wheels-elsewhere", f"ELSEWHERE={TARGET}", *own)
+    print(run(*make, "check-dist", f"PYTHON={first}").stdout, flush=True)
     return clone / "dist"
 
 
@@ -66,16 +66,17 @@ def version(python: str) -> str:
 
 
 @contextmanager
-def served(dist: Path, server: Path) -> Iterator[str]:
+def served(dist: Path, bin_: Path) -> Iterator[str]:
     """The address of an index of the files in `dist`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    index = subprocess.Popen([server, "run", "-i", "127.0.0.1", "-p", str(port), dist], stderr=subprocess.DEVNULL)
+        port = str(free.getsockname()[1])
+    command = [bin_ / "pypi-server", "run", "-i", "127.0.0.1", "-p", port, dist]
+    index = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         for _ in range(100):
             with socket.socket() as asked:
-                if asked.connect_ex(("127.0.0.1", port)) == 0:
+                if asked.connect_ex(("127.0.0.1", int(port))) == 0:
                     break
             time.sleep(0.1)
         yield f"http://127.0.0.1:{port}/simple/"
@@ -84,37 +85,41 @@ def served(dist: Path, server: Path) -> Iterator[str]:
         index.wait()
 
 
-def installed(python: str, extra: str, index: str, hashes: dict[str, str]) -> list[str]:
+def is_of(wheel: Path, site: Path) -> bool:
+    """Whether the installed files are those of the wheel."""
+    with zipfile.ZipFile(wheel) as held:
+        names = [name for name in held.namelist() if not name.endswith(("RECORD", "/"))]
+        return all((site / name).is_file() and (site / name).read_bytes() == held.read(name) for name in names)
+
+
+def installed(python: str, extra: str, index: str, dist: Path, uv: Path) -> list[str]:
     """Install it in a clean environment, and return what is not as it should be."""
-    wanted = f"shiftsvd[{extra}]=={PROJECT['version']}"
-    with environment(python) as bin_:
-        report, own = bin_.parent / "report.json", bin_ / "python"
-        pip = [own, "-m", "pip"]
-        got = run(*pip, "install", "-q", "--report", report, "--index-url", index, wanted, check=False)
+    title, began = f"{version(python):6} {extra or '(none)':10}", time.monotonic()
+    with TemporaryDirectory() as folder:
+        own = Path(folder) / "bin" / "python"
+        run(uv, "venv", "-q", "--allow-existing", "--python", python, folder)
+        wanted = f"shiftsvd[{extra}]=={PROJECT['version']}"
+        how = ("-q", "--python", own, "--index-url", index, "--refresh-package", "shiftsvd")
+        got = run(uv, "pip", "install", *how, wanted, check=False)
         if got.returncode:
-            print(f"{version(python):6} {extra:10} NOT INSTALLED", flush=True)
-            return [f"{version(python)} {extra}: {got.stderr.strip().splitlines()[-1]}"]
-        installs = json.loads(report.read_text("utf-8"))["install"]
-        (ours,) = (each["download_info"] for each in installs if each["metadata"]["name"] == "shiftsvd")
-        name = ours["url"].rpartition("/")[2]
-        checks = {
-            "another file": ours["archive_info"]["hashes"]["sha256"] == hashes.get(name),
-            "no kernels": json.loads(run(bin_ / "shiftsvd", "info", "--json").stdout)["kernels"] != "SciPy",
-        }
+            print(f"{title}: NOT INSTALLED: {' '.join(got.stderr.split())[:300]}", flush=True)
+            return [f"{title}: not installed"]
+        site = Path(run(own, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))").stdout.strip())
+        wheels = [wheel.name for wheel in dist.glob("*.whl") if is_of(wheel, site)]
         tried = {
-            "pip check": [*pip, "check"],
-            "imports": [own, "-c", IMPORTED, extra],
-            "README": [own, "-m", "doctest", ROOT / "README.md"],
+            "requirements": (uv, "pip", "check", "--python", own),
+            "imports": (own, "-c", IMPORTED, extra),
+            "README": (own, "-m", "doctest", ROOT / "README.md"),
         }
-        for complaint, command in tried.items():
-            done = run(*command, check=False)
-            checks[f"{complaint}: {' '.join((done.stdout + done.stderr).split())[-300:]}"] = not done.returncode
-    wrong = [complaint for complaint, right in checks.items() if not right]
-    print(
-        f"{version(python):6} {extra:10} {name}, {len(installs)} packages: {'; '.join(wrong) or 'as it should be'}",
-        flush=True,
-    )
-    return [f"{version(python)} {extra}: {complaint}" for complaint in wrong]
+        done = {name: run(*command, check=False) for name, command in tried.items()}
+        kernels = json.loads(run(own.with_name("shiftsvd"), "info", "--json").stdout)["kernels"]
+    said = {name: " ".join((each.stdout + each.stderr).split()) for name, each in done.items() if each.returncode}
+    wrong = [f"{name}: {text[-300:]}" for name, text in said.items()]
+    wrong += [] if wheels else ["files of no wheel"]
+    wrong += ["no kernels"] if kernels == "SciPy" else []
+    told = "; ".join(wrong) or "as it should be"
+    print(f"{title}: {', '.join(wheels)}, {kernels}, {time.monotonic() - began:.0f} s: {told}", flush=True)
+    return [f"{title}: {complaint}" for complaint in wrong]
 
 
 def main() -> int:
@@ -124,14 +129,12 @@ def main() -> int:
     parser.add_argument("--dist", type=Path, help="what was built before, in place of a clone")
     parser.add_argument("--extras", nargs="+", default=["", *PROJECT["optional-dependencies"]])
     given = parser.parse_args()
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, environment(given.python[0]) as bin_:
         dist = given.dist or release(Path(folder), given.python)
-        hashes = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in dist.iterdir()}
-        with environment(given.python[0]) as bin_:
-            run(bin_ / "python", "-m", "pip", "install", "-q", "pypiserver")
-            with served(dist, bin_ / "pypi-server") as index:
-                pairs = [(python, extra) for python in given.python for extra in given.extras]
-                wrong = [line for python, extra in pairs for line in installed(python, extra, index, hashes)]
+        run(bin_ / "python", "-m", "pip", "install", "-q", "pypiserver", "uv")
+        with served(dist, bin_) as index:
+            pairs = [(python, extra) for python in given.python for extra in given.extras]
+            wrong = [line for python, extra in pairs for line in installed(python, extra, index, dist, bin_ / "uv")]
     print(f"{len(pairs)} installations, {len(wrong)} things not as they should be", *wrong, sep="\n  ")
     return min(len(wrong), 1)
 

@@ -1,8 +1,8 @@
 """A matrix in a file on a cluster of Ray: an adapter of `Reread`, and a fit on it beside the same fit in memory.
 
-The workers read their own blocks, so the file has the same path on all machines. Prints the lines of code of this adapter,
-errors of values and vectors, whether the bits are those of another number of workers and of a pass during which a worker
-is killed, and seconds. Needs ray. Run: python -m benchmarks.cluster.on_ray [--cells 20000] [--workers 2]
+The workers read their own blocks: the file has the same path on all machines. Prints errors of values and vectors,
+whether one worker, and a fit during which a worker is killed, give the same bits, and the lines of the adapter. Needs
+ray. Run: python -m benchmarks.cluster.on_ray [--cells 20000] [--workers 2]
 """
 
 import os
