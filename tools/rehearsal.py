@@ -30,7 +30,8 @@ from importlib import import_module, metadata
 warnings.simplefilter("error")
 import shiftsvd, shiftsvd.kernels
 warnings.simplefilter("default")
-needed = [line for line in metadata.requires("shiftsvd") if f'extra == "{sys.argv[1]}"' in line]
+extra = "extra ==" if sys.argv[1] == "all" else f'extra == "{sys.argv[1]}"'  # with all, those that are there
+needed = [line for line in metadata.requires("shiftsvd") if extra in line]
 names = {re.match(r"[\\w.-]+", line)[0].lower() for line in needed} - {"shiftsvd"}
 for name, owners in metadata.packages_distributions().items():
     if names & {owner.lower() for owner in owners} and name.isidentifier() and name[0] != "_":
