@@ -29,7 +29,8 @@ def wrong(path: Path, held: list[str]) -> list[str]:
     refused = f"{SOURCES}|{ROOMS}|^tests/" if wheel else f"{COMPILED}|{ROOMS}"
     needed = [r"/py\.typed$", r"LICENSE$", r"/device/chunks\.cu$"] + (
         [f"kernels/_compiled.*{COMPILED}", r"dist-info/sboms/.*\.json$", r"/licenses/.*LICENSES\.txt$"]
-        if wheel else [r"/tests/conftest\.py$", r"rows\.cpp$", r"/Makefile$"]
+        if wheel
+        else [r"/tests/conftest\.py$", r"rows\.cpp$", r"/Makefile$"]
     )
     extra = [f"{name} does not belong there" for name in held if re.search(refused, name)]
     return extra + [f"nothing is named {rule}" for rule in needed if not any(re.search(rule, name) for name in held)]

@@ -30,12 +30,11 @@ from importlib import import_module, metadata
 warnings.simplefilter("error")
 import shiftsvd, shiftsvd.kernels
 warnings.simplefilter("default")
-extra = "extra ==" if sys.argv[1] == "all" else f'extra == "{sys.argv[1]}"'  # with all, those that are there
-needed = [line for line in metadata.requires("shiftsvd") if extra in line]
-names = {re.match(r"[\\w.-]+", line)[0].lower() for line in needed} - {"shiftsvd"}
-for name, owners in metadata.packages_distributions().items():
-    if names & {owner.lower() for owner in owners} and name.isidentifier() and name[0] != "_":
-        import_module(name)
+extra = "extra ==" if sys.argv[1] == "all" else f'extra == "{sys.argv[1]}"'
+needed = {re.match(r"[\\w.-]+", line)[0] for line in metadata.requires("shiftsvd") if extra in line}
+there = {name for owners in metadata.packages_distributions().values() for name in owners}
+for name in sorted(set.intersection(*({name.lower().replace("-", "_") for name in some} for some in (needed, there)))):
+    import_module(name)
 for module in pkgutil.walk_packages(shiftsvd.__path__, "shiftsvd.") if sys.argv[1] == "all" else ():
     import_module(module.name)
 """
