@@ -212,13 +212,14 @@ def test_copies_of_a_killed_process_are_removed_and_those_of_a_running_one_are_n
             assert reader.stdout.readline() == b"read\n"
         assert len(list(tmp_path.rglob("[0-9]*.npz"))) == 2
         os.kill(readers[0].pid, signal.SIGKILL)
-        readers[0].communicate()
+        readers[0].wait()
         with cache(tmp_path):
             assert len(list(tmp_path.rglob("[0-9]*.npz"))) == 1
     finally:
         for reader in readers:
             reader.kill()
-            reader.communicate()
+            with reader:  # waits, and closes its output
+                pass
     with cache(tmp_path):
         pass
     assert sorted(each.name for each in tmp_path.rglob("*")) == ["notes.txt", "other.npz", "shiftsvd-cache-mine"]
