@@ -54,8 +54,8 @@ def release(folder: Path, pythons: list[str]) -> Path:
     run(*git, "commit", "-qam", f"Release {PROJECT['version']}")
     run(*git, "tag", tag)
     make = ("make", "-C", clone)
-    versions = {version(python): python for python in reversed(pythons)}
-    first = next((python for name, python in versions.items() if name != "3.11"), pythons[0])
+    versions = {version(python): python for python in pythons}
+    first = next((python for name, python in versions.items() if name not in ("3.11", "3.13t", "3.14t")), pythons[0])
     run(*make, "check-tag", "dist", f"TAG={tag}", f"PYTHON={first}")
     for name in {version(first), *({"3.11"} & set(versions))}:  # one wheel for all versions from 3.12 on
         own = (f"PYTHON={versions[name]}", f"VENV=.venv{'' if versions[name] == first else f'-{name}'}")
