@@ -37,7 +37,7 @@ FALLBACK := $(addprefix tests/,kernels/test_operators.py kernels/test_layouts.py
 # Whoever has no tests left takes some of the other's: a file stays in one process as far as it can, with what it has made.
 PYTEST := -m pytest -q -n 2 --dist worksteal
 
-.PHONY: help demo test test-all test-oldest test-newest test-sdist test-installs test-emulated test-device test-without torch lint lint-workflows format \
+.PHONY: help demo test test-all test-oldest test-newest test-sdist test-installs rehearse test-emulated test-device test-without torch lint lint-workflows format \
 	fuzz soak paper bench docs dist wheels wheels-elsewhere check-dist check-tag clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -138,6 +138,9 @@ check-dist: $(TOOLS) ## what is in dist/: metadata, what it needs of a system, c
 
 test-installs: ## what is in dist/ in clean environments, without compiler and with bad ones; PYTHONS="python3.11 python3.13"
 	@"$(PYTHON)" tools/installs.py dist/*.tar.gz $(wildcard dist/*.whl) --python $(or $(PYTHONS),$(PYTHON))
+
+rehearse: ## a release from a clean clone on an index of this machine, and each extra from there; PYTHONS="python3.11 python3.14"
+	@"$(PYTHON)" tools/rehearsal.py --python $(or $(PYTHONS),$(PYTHON))
 
 test-sdist: ## the tests of the sdist in dist/, where it is unpacked
 	@rm -rf build/sdist && mkdir -p build/sdist && tar -xzf dist/*.tar.gz -C build/sdist --strip-components 1

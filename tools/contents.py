@@ -28,7 +28,9 @@ def wrong(path: Path, held: list[str]) -> list[str]:
     wheel = path.suffix == ".whl"
     refused = f"{SOURCES}|{ROOMS}|^tests/" if wheel else f"{COMPILED}|{ROOMS}"
     needed = [r"/py\.typed$", r"LICENSE$", r"/device/chunks\.cu$"] + (
-        [f"kernels/_compiled.*{COMPILED}"] if wheel else [r"/tests/conftest\.py$", r"rows\.cpp$", r"/Makefile$"]
+        [f"kernels/_compiled.*{COMPILED}", r"dist-info/sboms/.*\.json$", r"/licenses/.*LICENSES\.txt$"]
+        if wheel
+        else [r"/tests/conftest\.py$", r"rows\.cpp$", r"/Makefile$"]
     )
     extra = [f"{name} does not belong there" for name in held if re.search(refused, name)]
     return extra + [f"nothing is named {rule}" for rule in needed if not any(re.search(rule, name) for name in held)]

@@ -1,8 +1,11 @@
 """Fits of files on a server held to 50 MB/s and 20 ms an answer: answers, bytes moved, seconds; seconds from the disk.
 
-Run: python -m benchmarks.claims.remote [--cells 10000] [--megabytes 50] [--milliseconds 20]
+A second table has fits of counts by `tol`, without and with --cache: reads, bytes moved and seconds.
+
+Run: python -m benchmarks.claims.remote [--cells 10000] [--megabytes 50] [--milliseconds 20] [--only-cache]
 """
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -14,11 +17,13 @@ import click
 import numpy as np
 from scipy import sparse
 
+from benchmarks import data
 from shiftsvd.io import convert
 from tests.support.server import FolderServer, serving
 
 GENES = 2000
 MEMORY = "300M"
+WIDE, WIDE_MEMORY = 10_000, "60M"  # genes of the second table: Lanczos, which reads once for each step
 FIT = [sys.executable, "-c", "from shiftsvd.cli import main; main()", "fit"]
 
 
@@ -58,14 +63,38 @@ def measure(file: Path, server: FolderServer, *words: str) -> dict[str, Any]:
     return {"size": size, "answers": server.n_answers, "moved": server.n_bytes, "seconds": seconds, "local": local}
 
 
+def by_tolerance(folder: Path, server: FolderServer, n_cells: int) -> None:
+    """Print a line for each tolerance."""
+    X = data.counts(n_cells, WIDE)
+    X.data = np.ceil(np.expm1(X.data))
+    sparse.save_npz(folder / "counts.npz", X)
+    convert(folder / "counts.npz", folder / "counts.h5ad")
+    size = (folder / "counts.h5ad").stat().st_size
+    print(f"{n_cells:,} x {WIDE:,} counts, {size / 1e6:.1f} MB")
+    for tol in (1e-1, 1e-2, 1e-4, 1e-6):
+        line = f"tol {tol:5.0e}"
+        for words in ((), ("--cache", str(folder / "copies"))):
+            server.n_bytes, begun = 0, time.monotonic()
+            place = f"{server.address}/counts.h5ad"
+            fit = [*FIT, place, "-k", "10", "--tol", str(tol), "--memory", WIDE_MEMORY, "--json", *words]
+            told = json.loads(subprocess.run(fit, check=True, capture_output=True).stdout)
+            moved, seconds = server.n_bytes / 1e6, time.monotonic() - begun
+            line += f"{' | cached' if words else ''} {told['n_passes']:3} reads {moved:7.1f} MB {seconds:6.1f} s"
+        print(line, flush=True)
+
+
 @click.command()
 @click.option("--cells", default=10000)
 @click.option("--megabytes", default=50.0, help="Of the server, each second.")
 @click.option("--milliseconds", default=20.0, help="Of each answer.")
-def main(cells: int, megabytes: float, milliseconds: float) -> None:
-    """Print a line for each file, loaded and read in blocks."""
+@click.option("--only-cache", is_flag=True, help="The second table alone.")
+def main(cells: int, megabytes: float, milliseconds: float, only_cache: bool) -> None:
+    """Print a line for each file, loaded and read in blocks, and for each tolerance."""
     with tempfile.TemporaryDirectory(prefix="remote-") as folder, serving(Path(folder)) as server:
         server.rate, server.pause = 1e6 * megabytes, milliseconds / 1000
+        by_tolerance(Path(folder), server, cells)
+        if only_cache:
+            return
         print(f"{'file':12} {'memory':8} {'size':>8} {'answers':>8} {'moved':>9} {'seconds':>8} {'disk':>6}")
         for file in written(Path(folder), cells):
             for words in ((), ("--memory", MEMORY)):

@@ -24,8 +24,8 @@ pytest.importorskip("fcntl", reason="pipes with names")
 
 # Options that write files, or add to those that are written, by command; a case below has every one of them.
 WRITES = {
-    "fit": "out checkpoint scores components contributions supplementary anndata report top_features tracy_widom scan "
-    "unrelated",
+    "fit": "out checkpoint cache scores components contributions supplementary anndata report top_features tracy_widom "
+    "scan unrelated",
     "transform": "out",
     "influence": "out",
     "inverse": "out",
@@ -45,7 +45,7 @@ OTHERS = """
     covariates groups shift scale missing unobserved penalty max_iter solver solvers tol certify seed threads memory
     device devices scheduler workers dtype json_out force spreadsheet_safe progress quiet verbose max_absent project
     match trust_ambiguous trust_order top_features trust_values weights compression rounds alpha alphas background
-    leave_out widest affinity choose n_neighbors t drop_first max_products max_passes
+    leave_out widest affinity choose n_neighbors t drop_first max_products max_passes cache_size
 """
 
 
@@ -94,6 +94,7 @@ CASES = {
     "fit": Case("fit IN/X.npy -k 2 -q --no-report --scores csv --components csv -o OUT", "out"),
     "fit into parents": Case("fit IN/X.npy -k 2 -q --no-report --scores npy -o OUT", "a/b/out"),
     "fit with a checkpoint": Case("fit IN/X.npy -k 2 -q --no-report --scores npy -o OUT --checkpoint HERE/kept", "out"),
+    "fit with copies": Case("fit IN/X.npy -k 2 -q --no-report --scores npy -o OUT --cache HERE/copies", "out"),
     "fit with all files": Case(
         "fit IN/X.npy -k 2 -q --report --anndata --preprocess log-normalize --top-features 5 --scores parquet "
         "--components parquet -o OUT",
@@ -118,7 +119,7 @@ CASES = {
     "info": Case("info IN/X.npy", forced=False),
     "estimate": Case(
         "estimate IN/X.npy -k 2 --report --anndata --preprocess log-normalize --top-features 5 --scores csv "
-        "--components csv --checkpoint HERE/kept -o HERE/out",
+        "--components csv --checkpoint HERE/kept --cache HERE/copies -o HERE/out",
         "",
         "matplotlib jinja2 h5py anndata",
         forced=False,

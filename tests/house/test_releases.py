@@ -77,6 +77,19 @@ def test_oldest_versions_are_the_lower_bounds():
             assert f">={pinned[name]}" in requirement
 
 
+@in_clone
+def test_the_recipe_for_conda_requires_what_the_package_requires():
+    yaml = pytest.importorskip("yaml")
+    recipe = yaml.safe_load((ROOT / "tools" / "conda" / "recipe.yaml").read_text(encoding="utf-8"))
+    project = PYPROJECT["project"]
+    spaced = [re.sub(r"^([\w-]+)", r"\1 ", line) for line in project["dependencies"]]
+    assert recipe["requirements"]["run"] == ["python", *spaced]
+    assert recipe["context"]["version"] == project["version"]
+    assert f'"<{project["requires-python"].removeprefix(">=")}"' in recipe["build"]["skip"]
+    assert recipe["about"]["license"] == project["license"]
+    assert recipe["about"]["license_file"] == project["license-files"]
+
+
 def test_addresses_have_one_place():
     urls = PYPROJECT["project"]["urls"]
     cited = re.findall(r"^(?:repository-code|url): \"?([^\"\n]+)", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)

@@ -67,6 +67,10 @@ def check_workers(settings: "Settings") -> None:
         )
     if settings.files[0] == "-" and settings.on_cluster:
         raise click.UsageError("Worker processes cannot read standard input. Write the data to a file.")
+    if settings.cache is not None and settings.on_cluster:
+        raise click.UsageError("Worker processes keep no copies. Remove --cache, or --scheduler and --workers.")
+    if settings.cache_size is not None and settings.cache is None:
+        raise click.UsageError("--cache-size limits the copies of --cache. Add --cache FOLDER.")
 
 
 def check_missing(settings: "Settings") -> None:

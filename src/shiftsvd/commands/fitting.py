@@ -56,7 +56,7 @@ from shiftsvd.names import MAX_ITER, SolverName
 from shiftsvd.operators import LowRank, Operator
 from shiftsvd.result import Info
 from shiftsvd.runs.checkpoints import checkpoint
-from shiftsvd.runs.memory import PROGRAM, MemoryWatch, own_bytes, release, spare
+from shiftsvd.runs.memory import PROGRAM, MemoryWatch, own_bytes, parse_bytes, release, spare
 from shiftsvd.runs.messages import columns_called, notice, warn
 from shiftsvd.runs.outputs import Outputs
 from shiftsvd.runs.progress import progress
@@ -409,7 +409,11 @@ def _moved(settings: Settings, A: Operator, held: int, n_passes: int) -> dict[st
     again = A.costs.file_bytes  # 0 if the data are in memory
     known = [size for size in sizes if size is not None]
     once = min(sum(known), again or held) if len(known) == len(sizes) else again or held
-    return {"moved_bytes": once * (n_passes if again else 1)}
+    kept = (
+        parse_bytes(settings.cache_size or again) if settings.cache and again else 0
+    )  # copies are smaller than blocks
+    later = (n_passes - 1) * max(0, again - kept) / again if again else 0
+    return {"moved_bytes": int(once * (1 + later))}
 
 
 def _check_predictable(settings: Settings) -> None:

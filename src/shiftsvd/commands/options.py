@@ -27,7 +27,7 @@ HEADINGS: Final = {
     "...": "",
     "Preparation": "preprocess trust_values shift scale",
     "Missing entries": "missing unobserved penalty max_iter",
-    "Resources": "threads memory device devices scheduler workers checkpoint",
+    "Resources": "threads memory device devices scheduler workers checkpoint cache cache_size",
     "Output": "out scores components contributions report dtype compression json_out force spreadsheet_safe",
     "Messages": "progress quiet verbose",
 }

@@ -8,7 +8,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -59,6 +59,7 @@ class Subcommand(click.Command):
             allowed = external_files(bool(ctx.params.get("allow_external")))
             with (
                 allowed,
+                _copies(ctx),
                 _warnings_as_lines(quiet, bool(ctx.params.get("trust_values"))),
                 _log_as_lines(verbose, quiet),
             ):
@@ -71,6 +72,15 @@ class Subcommand(click.Command):
             if verbose >= 2:
                 click.echo(plain_lines(traceback.format_exc()), err=True)
             raise click.ClickException(_line(_with_remedy(error))) from None
+
+
+def _copies(ctx: click.Context) -> AbstractContextManager[None]:
+    folder = ctx.params.get("cache")
+    if folder is None:
+        return nullcontext()
+    from shiftsvd.io.caching import cache
+
+    return cache(folder, ctx.params["cache_size"])
 
 
 def _is_value(word: str) -> bool:

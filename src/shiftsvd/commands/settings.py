@@ -332,6 +332,17 @@ class Settings:
         "Folder for the result of each pass over the data; repeat an interrupted command to continue.",
         type=options.Local(file_okay=False),
     )
+    cache: str | None = option(
+        "Folder for packed copies of what the first pass reads in blocks, from a server or a slow disk; later passes "
+        "read the copies, which are removed at the end.",
+        type=options.Local(file_okay=False),
+    )
+    cache_size: str | None = option(
+        "Largest size of the copies of --cache, such as 20G; other blocks are read again.  [default: half of the free "
+        "space of the disk]",
+        metavar="SIZE",
+        callback=options.checked_by("shiftsvd.runs.memory:parse_bytes"),
+    )
 
     out: str | None = option(
         "Output folder.  [default: print the result and write no files]",

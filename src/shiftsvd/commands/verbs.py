@@ -58,7 +58,9 @@ _OPTIONS_OF_FIT: Final = [
     *named(f"stack join k {_DATA} label_column mixed supplementary preprocess trust_values"),
     *of_extensions("fit"),
     *named("shift scale missing unobserved penalty max_iter solver tol certify seed threads memory device"),
-    *named("scheduler workers checkpoint out scores components contributions report dtype json_out force"),
+    *named(
+        "scheduler workers checkpoint cache cache_size out scores components contributions report dtype json_out force"
+    ),
     *named("spreadsheet_safe"),
     *named("progress quiet verbose"),
 ]

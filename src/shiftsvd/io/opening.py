@@ -17,6 +17,7 @@ from shiftsvd.backends.source import OnTop, RowSource, Stacked
 from shiftsvd.backends.validation import SHOWN, BadValues, NotFinite
 from shiftsvd.errors import Refused, Setting, plural, refuse
 from shiftsvd.io.base import Features, Labels, Names, Opened, Orient, reading
+from shiftsvd.io.caching import through_cache
 from shiftsvd.io.choices import NOTHING, Censored, Choices, Columns, naming
 from shiftsvd.io.formats.table import with_classes
 from shiftsvd.io.location import located
@@ -458,7 +459,8 @@ def held_or_streamed(matrix: Any, resources: Resources, stream: bool | None = No
             beside += held // 2 + 8 * PER_COLUMN * matrix.shape[1]
         stream = limit is not None and held + max(beside, matrix.decoding_bytes(1)) > limit
     if stream:
-        A = DiskRows(matrix, n_threads=thread_count(resources.n_threads), memory_limit=resources.memory_limit)
+        threads, source = thread_count(resources.n_threads), through_cache(matrix)
+        A = DiskRows(source, n_threads=threads, memory_limit=resources.memory_limit)
         _notice_chunks(matrix, A.block_bytes)
         return A
     return matrix.read(0, matrix.shape[0])
