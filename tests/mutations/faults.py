@@ -2653,7 +2653,7 @@ FAULTS = (
     ),
     fault(
         "the lock of a process of another machine",
-        "runs/locks.py",
+        "runs/outputs.py",
         'is_here = here["boot"] and all(',
         'is_here = here["boot"] and any(',
         "runs/test_locks.py",

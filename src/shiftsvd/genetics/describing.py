@@ -9,7 +9,7 @@ import numpy as np
 
 from shiftsvd.extend.operators import Vector
 from shiftsvd.extend.running import Resources
-from shiftsvd.genetics.extension import REGIONS
+from shiftsvd.genetics.extension import ASSEMBLIES
 from shiftsvd.genetics.files import Calls, Fileset, over_blocks
 from shiftsvd.genetics.linkage import is_sorted
 from shiftsvd.genetics.matching import build_of
@@ -43,7 +43,7 @@ def describe(path: Path, opened: Opened, key: str | None, memory_limit: int | st
     settings = {
         "missing": None,  # `fit` replaces missing genotypes
         "chromosomes": None if autosomes.any() else "all",
-        "exclude_long_range": next((each for each, name in REGIONS.items() if name == build), None),
+        "exclude_long_range": next((each for each, name in ASSEMBLIES.items() if name == build), None),
         # A filter that would remove most samples or variants needs a look first.
         "mind": _MIND if 0 < by_sample.max() and np.median(by_sample) <= _MIND else None,
         "geno": _GENO if 0 < by_variant.max() and np.median(by_variant) <= _GENO else None,

@@ -5,13 +5,13 @@ from typing import Final, Literal
 from shiftsvd.extend import Decoder, Extension, Format
 
 Build = Literal["hg19", "hg38"]  # of the human genome
-REGIONS: Final[dict[Build, str]] = {"hg19": "GRCh37", "hg38": "GRCh38"}
+ASSEMBLIES: Final[dict[Build, str]] = {"hg19": "GRCh37", "hg38": "GRCh38"}
 Chromosomes = Literal["autosomes", "all"]
 MatchName = Literal["auto", "position", "name"]
 ProjectName = Literal["lsq", "oadp", "mean"]
 ScoresScale = Literal["unit", "sqrt", "eigen"]
 # The largest value of each filter.
-SHARES: Final[dict[str, float]] = {"mind": 1, "geno": 1, "hwe": 1, "maf": 0.5, "unrelated": 0.5}
+LARGEST: Final[dict[str, float]] = {"mind": 1, "geno": 1, "hwe": 1, "maf": 0.5, "unrelated": 0.5}
 # Suffixes of files that `convert` decodes, each with the plink2 options for such a file.
 DECODED: Final = {
     **dict.fromkeys((".vcf", ".vcf.gz", ".vcf.bgz", ".vcf.zst"), "--vcf {}"),

@@ -5,7 +5,7 @@ from typing import Any, Final, get_args
 import click
 
 from shiftsvd.extend import Local, checked_by, group_options
-from shiftsvd.genetics.extension import SHARES, Build, Chromosomes, MatchName, ProjectName, ScoresScale
+from shiftsvd.genetics.extension import LARGEST, Build, Chromosomes, MatchName, ProjectName, ScoresScale
 
 _FILE: Final = Local(exists=True, dir_okay=False)
 _LIST: Final = "a file with FID and IID, or IID only, on each line."
@@ -19,7 +19,7 @@ def _number(ctx: click.Context, parameter: click.Parameter, value: float | None)
 
 
 def _limit(name: str, metavar: str, text: str) -> Any:
-    kind = click.FloatRange(0, SHARES[name])
+    kind = click.FloatRange(0, LARGEST[name])
     return click.option(f"--{name}", type=kind, callback=_number, metavar=metavar, help=text)
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from shiftsvd.extend.operators import Vector
 from shiftsvd.extend.running import Refused, Resources, Setting, few, plural, refuse
-from shiftsvd.genetics.extension import REGIONS, SHARES, Build, Chromosomes
+from shiftsvd.genetics.extension import ASSEMBLIES, LARGEST, Build, Chromosomes
 from shiftsvd.genetics.files import Beds, CallCounts, Fileset, call_counts, listed, missing_by_sample, sample_list
 from shiftsvd.genetics.kinship import Kinship, kin0, kinship_matrix, related_pairs, unrelated_mask
 from shiftsvd.genetics.linkage import BACKWARDS, FORWARDS, Windows, pruned
@@ -156,7 +156,7 @@ class Selection:
         for name, choices in (("chromosomes", get_args(Chromosomes)), ("exclude_long_range", (*get_args(Build), None))):
             if getattr(self, name) not in choices:
                 raise refuse(name, f'be "{choices[0]}" or "{choices[1]}"', getattr(self, name))
-        for name, most in SHARES.items():
+        for name, most in LARGEST.items():
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not 0 <= value <= most):
                 raise refuse(name, f"be a number in 0..{most:g}", value)
@@ -289,10 +289,10 @@ def _by_lists(cohort: Cohort, selection: Selection, resources: Resources) -> Non
 
 def _long_range(cohort: Cohort, build: Build) -> list[Region]:
     there = build_of(cohort.whole.variants)
-    if there not in (None, REGIONS[build]):
+    if there not in (None, ASSEMBLIES[build]):
         raise Refused(
             *(f"{cohort.whole.name} has positions of {there}, but ", Setting("exclude_long_range", build)),
-            f" removes regions of {REGIONS[build]}. Name the build of the file, or lift the file over.",
+            f" removes regions of {ASSEMBLIES[build]}. Name the build of the file, or lift the file over.",
         )
     return LONG_RANGE[build]
 

@@ -19,9 +19,9 @@ from shiftsvd.kernels import best as kernels
 from shiftsvd.kernels.twin import Packed
 from shiftsvd.runs import outputs
 from shiftsvd.runs.checkpoints import UNREADABLE
-from shiftsvd.runs.locks import held
 from shiftsvd.runs.memory import parse_bytes, shown_bytes, temporary_folder
 from shiftsvd.runs.messages import log_notice
+from shiftsvd.runs.outputs import held
 
 _PREFIX: Final = f"{outputs.MARK}-cache-"
 _LOCK: Final = "lock"
