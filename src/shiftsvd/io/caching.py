@@ -1,4 +1,4 @@
-"""cache: keep packed copies of the blocks of files that are read in blocks, so that later reads are local and small."""
+"""Keep packed copies of the blocks of files that are read in blocks, so that later reads are local and small."""
 
 import os
 import re
@@ -150,11 +150,8 @@ class Cached(Changed):
         return X
 
     def _keep(self, file: Path, record: Mapping[str, Any]) -> None:
-        kept, part, size = (
-            self._kept,
-            file.with_suffix(".part"),
-            sum(each.nbytes for each in record.values()) + _HEADERS,
-        )
+        kept, part = self._kept, file.with_suffix(".part")
+        size = sum(each.nbytes for each in record.values()) + _HEADERS
         kept.used += size
         try:
             if kept.used > kept.limit:
