@@ -2547,8 +2547,8 @@ FAULTS = (
     fault(
         "the weights of later blocks of a file with gaps",
         "missing/gaps.py",
-        "self._read(rows).observed_moments(w[slice(*rows)])",
-        "self._read(rows).observed_moments(w[: rows[1] - rows[0]])",
+        "rows_with_gaps(self.X.source, *rows).observed_moments(w[slice(*rows)])",
+        "rows_with_gaps(self.X.source, *rows).observed_moments(w[: rows[1] - rows[0]])",
         "missing/test_files.py",
         "missing",
     ),
