@@ -59,6 +59,18 @@ def test_embed_of_cosines_and_graphs(home: Path, affinity: str) -> None:
     assert found["connected_components"] == [60]
 
 
+def test_cosines_of_a_file_beyond_the_memory_are_read_in_blocks(home: Path) -> None:
+    rng = np.random.default_rng(0)
+    Y = rng.random((500, 3000)) * (rng.random((500, 3000)) < 0.2)
+    np.save("Y.npy", Y)
+    line = "embed Y.npy --affinity cosine --memory 22M -k 1 --tol 1e-9 -q -o out --scores csv"
+    assert not done(*line.split()).stderr
+    model = ss.SpectralEmbedding(1, affinity="cosine", tol=1e-9, random_state=0).fit(Y)
+    assert np.allclose(scores("out/scores.csv"), model.embedding_, atol=1e-8)
+    result = invoke("embed", "Y.npy", "--affinity", "cosine", "--memory", "12M")
+    assert (result.exit_code, "finding 2 coordinates of 500 nodes needs about" in result.stderr) == (1, True)
+
+
 def test_trivial_coordinates_are_kept_first(home: Path) -> None:
     np.save("two.npy", np.kron(np.eye(2), np.ones((5, 5))))
     result = done(

@@ -78,10 +78,14 @@ def _advise(verb: str, A: Operator, settings: Settings) -> None:
 
 
 def _embedded(settings: Settings) -> Fits:
-    X, names = read_whole(settings.paths, settings.choices, **settings.where, **vars(settings.resources))
+    read: Callable[..., tuple[Any, Names]] = open_chosen if settings.affinity == "cosine" else read_whole
+    X, names = read(settings.paths, settings.choices, **settings.where, **vars(settings.resources))
+    own = _of_graphs(settings)
+    if settings.affinity == "cosine":
+        own["memory_limit"] = left_beside(X, settings.memory)
     if settings.affinity != "precomputed":
         _advise("embed", as_operator(X), settings)
-    model = SpectralEmbedding(affinity=settings.affinity, n_neighbors=settings.n_neighbors, **_of_graphs(settings))
+    model = SpectralEmbedding(affinity=settings.affinity, n_neighbors=settings.n_neighbors, **own)
     return _graph(model, X, names)
 
 
