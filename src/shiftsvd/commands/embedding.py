@@ -21,6 +21,7 @@ from shiftsvd.commands import writing
 from shiftsvd.commands.applying import coordinate_table, precision
 from shiftsvd.commands.checks import check_files, need_folder
 from shiftsvd.commands.hooks import hooks_of
+from shiftsvd.commands.mixed import labels_of
 from shiftsvd.commands.options import as_given, print_message, worded
 from shiftsvd.commands.settings import Settings
 from shiftsvd.commands.tables import WRITERS, Block, write_rows
@@ -196,7 +197,10 @@ def _run(
 ) -> None:
     check_files(settings)
     if settings.out is None:
-        need_folder("scores", settings.scores)
+        for option in ("scores", "report", "label_column"):
+            need_folder(option, getattr(settings, option))
+    if settings.label_column is not None and not any(each.labels_beside() for each in hooks_of(settings)):
+        settings = replace(settings, labelled=True)
     with_model = fit is not _embedded  # new samples have no coordinates in a spectral embedding
     paths = writing.placed(settings, _files(settings, suffixes, with_model))
     outputs, started = Outputs(paths.values(), settings.force), time.perf_counter()
@@ -205,6 +209,8 @@ def _run(
         stack.enter_context(outputs)
         with listening(listen), _option_errors():
             fits = fit(settings)
+            label, m = settings.label_column, fits.shape[0]
+            colors = label and labels_of(m, "label_column", settings, settings.choices, hooks_of(settings))
         found = [_numbers(model, columns) for _, model, _ in fits.models]
         document = {
             **(found[0] if len(found) == 1 else {"contrasts": found}),
@@ -222,6 +228,11 @@ def _run(
             "version": version("shiftsvd"),
         }
         if paths:
+            if "report" in paths:
+                from shiftsvd.commands.pages import write_page
+
+                scored = [(model, Z) for _, model, Z in fits.models]
+                write_page(outputs.part(paths["report"]), scored, columns, document, fits.samples, colors)
             _write(settings, fits, document, outputs, paths)
     click.echo(json.dumps(document) if settings.json_out else _printed(document, found, columns))
     if settings.out:
@@ -250,7 +261,7 @@ def _files(settings: Settings, suffixes: Sequence[str], with_model: bool) -> dic
             files[f"scores{suffix}"] = f"scores{suffix}.{kind}"
         if with_model:
             files[f"model{suffix}"] = f"model{suffix}.safetensors"
-    return files
+    return files | writing.page(settings)
 
 
 def _numbers(model: Any, columns: Mapping[str, str]) -> dict[str, Any]:
