@@ -195,6 +195,7 @@ def test_what_has_no_cosines_is_refused() -> None:
     for A, message in (
         (DiskRows(Held(-np.ones((4, 3)))), "nonnegative values, got 12 negative values"),
         (DiskRows(Held(np.ones((1, 3)))), "at least 2 samples"),
+        (DiskRows(Held(np.ones((4, 3), complex))), "real numbers"),
         (DiskRows(Held(np.zeros((4, 3)))), "4 nodes without edges"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -73,7 +73,7 @@ class Affinity(Operator):
     def costs(self) -> Costs:
         A = self.A.costs
         stored = A.stored if self.largest is None else 2 * (A.stored + self.largest.nnz)
-        return Costs.of(self, eps=A.eps, stored=stored, n_threads=A.n_threads)
+        return Costs.of(self, eps=A.eps, stored=stored, n_threads=A.n_threads, working_bytes=A.working_bytes)
 
     @property
     def reads(self) -> int:

@@ -238,8 +238,8 @@ class SpectralEmbedding(GraphEmbedding):
         if not isinstance(X, Operator) and not is_lazy(X):
             return as_operator(_nonnegative(self._validated(X, ensure_min_samples=2), self), **how)
         A = as_operator(X, **how)
-        if A.shape[0] < 2:
-            raise ValueError(f"SpectralEmbedding needs at least 2 samples, got {A}.")
+        if A.shape[0] < 2 or A.dtype.kind == "c":
+            raise ValueError(f"SpectralEmbedding needs at least 2 samples of real numbers, got {A}.")
         self.n_features_in_ = A.shape[1]
         return A
 
