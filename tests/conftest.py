@@ -99,7 +99,7 @@ def empty_figures(request: pytest.FixtureRequest) -> Iterator[None]:
     """Draw no figure of a report, which takes seconds, but for tests marked `figures` and fixtures of modules."""
     with pytest.MonkeyPatch.context() as patch:
         if request.node.get_closest_marker("figures") is None:
-            patch.setattr("shiftsvd.report._figure", _named)
+            patch.setattr("shiftsvd.report.drawn", _named)
             if has("genetics"):
                 patch.setattr("shiftsvd.genetics.commands.write_png", lambda path, drawn: path.write_bytes(b""))
         yield

@@ -127,7 +127,7 @@ def write(
     """
     target = local(path)
     refuse([target], force)
-    template = _template()
+    page_of = template("report.html.j2")
     fit = read(model)
     info = {name: getattr(fit.info, name, None) for name in FACTS}
     measured = {"seconds": seconds, "peak_bytes": peak_bytes}
@@ -143,7 +143,7 @@ def write(
         "has_ellipses": getattr(colouring(colors), "names", None) is not None,
         "outermost": _outermost(planes[0][1], planes[0][0], samples) if planes else [],
         "supplementary": [] if supplementary is None else _positions(supplementary),
-        "more_figures": [_figure(title, 2.6, lambda ax, draw=draw: draw(ax)) for title, draw in figures],
+        "more_figures": [drawn(title, 2.6, lambda ax, draw=draw: draw(ax)) for title, draw in figures],
         "numbered_samples": samples is None,
         "numbered_features": given is None and feature_names_of(model) is None,
         "n_new": next((raster.n for raster in new.values()), 0),
@@ -151,19 +151,19 @@ def write(
         "command": command,
         "facts": _facts(info | {name: value for name, value in measured.items() if value is not None}),
     }
-    text = plain_lines(str(template.render(page)))
+    text = plain_lines(str(page_of.render(page)))
     with Outputs([target], force) as outputs:
         outputs.part(target).write_text(text, encoding="utf-8", errors="replace")
 
 
-def _template() -> Any:
+def template(name: str) -> Any:
     try:
         import jinja2
         import matplotlib as mpl  # noqa: F401
     except ImportError as error:
         needs = "A report needs matplotlib and jinja2. Install them with: pip install 'shiftsvd[plot]'"
         raise ImportError(needs) from error
-    return _environment(jinja2).get_template("report.html.j2")
+    return _environment(jinja2).get_template(name)
 
 
 @cache
@@ -280,7 +280,7 @@ def _facts(info: dict[str, Any]) -> dict[str, str]:
     return {name: written(value) for name, (value, written) in facts.items() if value is not None}
 
 
-def _figure(title: str, height: float, draw: Callable[..., Any], *what: Any, **how: Any) -> dict[str, Any]:
+def drawn(title: str, height: float, draw: Callable[..., Any], *what: Any, **how: Any) -> dict[str, Any]:
     with drawing(4.4, height) as ax:
         draw(*what, ax=ax, **how)
         legend, figure = ax.get_legend(), ax.figure
@@ -303,14 +303,14 @@ def _link(name: str, ending: str, content: tuple[str, bytes]) -> dict[str, str]:
 
 
 def _variance_figures(fit: Fit) -> Iterator[dict[str, Any]]:
-    yield _figure(f"Explained {fit.whole}", 3.2, plot.scree, fit.model)
+    yield drawn(f"Explained {fit.whole}", 3.2, plot.scree, fit.model)
     if fit.total:
-        yield _figure("Error of the reconstruction", 3.2, plot.reconstruction_error, fit.model)
+        yield drawn("Error of the reconstruction", 3.2, plot.reconstruction_error, fit.model)
 
 
 def _scores_figure(fit: Fit, pair: tuple[int, int], Z: ScoreRaster, new: Any, **how: Any) -> dict[str, Any]:
     title, how = f"Scores of components {pair[0]} and {pair[1]}", {"components": pair, "ellipses": True} | how
-    return _figure(title, 4.0, _draw_scores, fit, Z, new.get(pair), **how)
+    return drawn(title, 4.0, _draw_scores, fit, Z, new.get(pair), **how)
 
 
 def _draw_scores(fit: Fit, Z: ScoreRaster, new: ScoreRaster | None, ax: Any, **how: Any) -> None:
@@ -329,7 +329,7 @@ def _draw_scores(fit: Fit, Z: ScoreRaster, new: ScoreRaster | None, ax: Any, **h
 def _biplot(fit: Fit, pair: tuple[int, int], Z: ScoreRaster, names: list[str], color: Any, more: Any) -> dict[str, Any]:
     title = f"Biplot of components {pair[0]} and {pair[1]}"
     how = {"names": names, "color": color, "supplementary": more}
-    return _figure(title, 4.0, plot.biplot, fit.model, Z=Z, components=pair, top=ARROWS, **how)
+    return drawn(title, 4.0, plot.biplot, fit.model, Z=Z, components=pair, top=ARROWS, **how)
 
 
 def _positions(found: Any) -> list[dict[str, Any]]:
@@ -354,7 +354,7 @@ def _loadings_figures(fit: Fit, names: list[str]) -> Iterator[dict[str, Any]]:
     for component, values in enumerate(fit.components[: min(DRAWN, fit.n_varying)], start=1):
         size = np.abs(values)
         top = int(np.clip(np.count_nonzero(size > SHOWN * size.max(initial=0)), 1, BARS))
-        figure = _figure(f"Loadings of component {component}", 3.8, plot.loadings, fit.model, component, top, names)
+        figure = drawn(f"Loadings of component {component}", 3.8, plot.loadings, fit.model, component, top, names)
         order = largest(size, len(size))[top : len(size) if len(size) <= FOLDED else top]
         yield figure | {"number": component, "rest": [(short(names[j], 60), float(values[j])) for j in order]}
 

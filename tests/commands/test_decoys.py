@@ -31,9 +31,9 @@ WRITES = {
     "inverse": "out",
     "convert": "out",
     "report": "out",
-    "embed": "out scores",
-    "diffmap": "out scores",
-    "contrast": "out scores",
+    "embed": "out scores report",
+    "diffmap": "out scores report",
+    "contrast": "out scores report",
 }
 WRITES["estimate"] = WRITES["fit"]  # which it takes, and writes nothing
 # All others. A new option goes here, or above and into a case.

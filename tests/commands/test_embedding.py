@@ -1,6 +1,7 @@
 """embed, diffmap and contrast: numbers of the estimators, files, names, and what is refused."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,9 @@ def test_embed_writes_the_coordinates_and_their_bounds(home: Path) -> None:
     assert document["converged"] is True
     assert document["settings"]["n_neighbors"] == 9
     assert (
-        set(document["sha256"]) == {"scores.csv"} == {path.name for path in (home / "out").iterdir()} - {"result.json"}
+        set(document["sha256"])
+        == {"scores.csv", "report.html"}
+        == {path.name for path in (home / "out").iterdir()} - {"result.json"}
     )
 
 
@@ -57,6 +60,18 @@ def test_embed_of_cosines_and_graphs(home: Path, affinity: str) -> None:
     model = ss.SpectralEmbedding(2, affinity=affinity, random_state=0).fit(X if affinity == "cosine" else W)
     assert np.allclose(found["eigenvalues"], model.eigenvalues_, rtol=1e-12)
     assert found["connected_components"] == [60]
+
+
+def test_cosines_of_a_file_beyond_the_memory_are_read_in_blocks(home: Path) -> None:
+    rng = np.random.default_rng(0)
+    Y = rng.random((500, 3000)) * (rng.random((500, 3000)) < 0.2)
+    np.save("Y.npy", Y)
+    line = "embed Y.npy --affinity cosine --memory 22M -k 1 --tol 1e-9 -q -o out --scores csv"
+    assert not done(*line.split()).stderr
+    model = ss.SpectralEmbedding(1, affinity="cosine", tol=1e-9, random_state=0).fit(Y)
+    assert np.allclose(scores("out/scores.csv"), model.embedding_, atol=1e-8)
+    result = invoke("embed", "Y.npy", "--affinity", "cosine", "--memory", "12M")
+    assert (result.exit_code, "finding 2 coordinates of 500 nodes needs about" in result.stderr) == (1, True)
 
 
 def test_trivial_coordinates_are_kept_first(home: Path) -> None:
@@ -214,3 +229,58 @@ def test_the_background_is_never_overwritten(home: Path) -> None:
     result = invoke("contrast", "X.csv", "--background", "out/scores.csv", "-o", "out", "--force")
     assert (result.exit_code, "is an input file and would be overwritten" in result.stderr) == (1, True)
     assert Path("out/scores.csv").read_bytes() == before
+
+
+def page(line: str) -> str:
+    pytest.importorskip("matplotlib")
+    done(*line.split(), "-q", "-o", "page")
+    text = Path("page/report.html").read_text(encoding="utf-8")
+    assert not re.findall(r"https?://(?!www.w3.org)", text)
+    return text
+
+
+@pytest.mark.figures
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("embed X.csv -k 3 --neighbors 9", ["Spectral embedding: 3 components", "SE1 and SE2", "SE2 and SE3", "s17"]),
+        ("diffmap W.csv -k 1", ["Diffusion map: 1 component<", "random walk", "eigenvalue"]),
+        (
+            "contrast X.csv --background B.csv --alpha 0 --alpha 2",
+            ["Components for alpha = 2", "cPC1 and cPC2, alpha = 0", "background", "--alpha 2"],
+        ),
+    ],
+)
+def test_a_report_shows_values_bounds_and_coordinates(home: Path, line: str, words: list[str]) -> None:
+    text = page(line)
+    document = json.loads(Path("page/result.json").read_text())
+    first = (document if "eigenvalues" in document else document["contrasts"][0])["eigenvalues"][0]
+    for word in (*words, f"<td>{first:.5g}</td>", "How to read this report"):
+        assert word in text
+    assert text.count('role="img"') == {"embed": 3, "diffmap": 0, "contrast": 2}[line.split()[0]]
+    assert len(text) < 500_000
+
+
+@pytest.mark.figures
+def test_a_report_is_coloured_by_a_column_of_the_table(home: Path) -> None:
+    table = pd.read_csv("X.csv", index_col=0)
+    plain = told("embed", "X.csv", "--neighbors", 9)["eigenvalues"]
+    table["town"] = np.where(np.arange(60) < 20, "<Pau>", "Cork")
+    table.to_csv("X.csv")
+    text = page("embed X.csv --neighbors 9 --label-column town")
+    assert "Cork" in text
+    assert "&lt;Pau&gt;" in text
+    assert json.loads(Path("page/result.json").read_text())["eigenvalues"] == plain
+    done("contrast", "X.csv", "--background", "B.csv", "--label-column", "town", "-q", "-o", "contrast")
+    assert "Cork" in Path("contrast/report.html").read_text(encoding="utf-8")
+    result = invoke("embed", "X.csv", "--label-column", "town")
+    assert (result.exit_code, "--label-column needs an output folder" in result.stderr) == (2, True)
+
+
+def test_a_report_warns_of_what_did_not_converge_and_may_be_left_out(home: Path) -> None:
+    save_npz("path.npz", csr_array(np.diag(np.ones(999), 1) + np.diag(np.ones(999), -1)))
+    text = page("diffmap path.npz -k 3 --max-products 5")
+    assert "Not everything converged" in text
+    assert "--max-products or --tol" in text
+    done("diffmap", "W.csv", "-q", "--no-report", "-o", "bare")
+    assert not Path("bare/report.html").exists()

@@ -176,6 +176,42 @@ def wide(path: Path, kind: str) -> Path:
     return path
 
 
+COSINES = """
+import numpy as np, shiftsvd as ss
+from shiftsvd.io import open_matrix
+path, limit = sys.argv[1], int(sys.argv[2])
+ss.SpectralEmbedding(2, affinity="cosine", random_state=0).fit(np.random.default_rng(0).random((300, 40)))
+ready()
+try:
+    A, _ = open_matrix(path, memory_limit=limit, stream=True, n_threads=2)
+    fit = ss.SpectralEmbedding(3, affinity="cosine", tol=0.01, random_state=0, n_threads=2, memory_limit=limit).fit(A)
+    print(fit.converged_)
+except ValueError as error:
+    print("refused:", error)
+"""
+
+
+@pytest.mark.long
+def test_cosines_of_a_file_take_less_than_the_file(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((8000, 3000), density=0.3, format="csr", rng=rng)
+    X.data *= rng.choice([1, 30], p=[0.9, 0.1], size=(20, 3000))[
+        np.repeat(np.arange(8000) % 20, np.diff(X.indptr)), X.indices
+    ]
+    with h5py.File(tmp_path / "X.h5", "w") as file:
+        group = file.create_group("X")
+        group.attrs["shape"], group.attrs["encoding-type"] = X.shape, "csr_matrix"
+        for name in ("data", "indices", "indptr"):
+            group[name] = getattr(X, name)
+    limit = 60_000_000
+    assert X.data.nbytes > limit * 0.95
+    found = measured_python(COSINES, tmp_path / "X.h5", limit)
+    assert found.out == "True\n", found.out + found.err
+    assert found.growth <= 1.1 * limit
+    assert measured_python(COSINES, tmp_path / "X.h5", 20_000_000).out.startswith("refused: finding 3 coordinates")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["f4", "f8", "sparse"])
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Normalized affinities of graphs: ``D^-1/2 W D^-1/2`` without the trivial eigenvectors of its connected components."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, singledispatch
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,19 @@ from scipy.linalg import lapack
 from scipy.sparse import csr_array, eye_array
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
-from shiftsvd.algebra.operator import Costs, Operator
+from shiftsvd.algebra import generic
+from shiftsvd.algebra.operator import Adjoint, Costs, Operator
+from shiftsvd.backends.blocked import Rows
+from shiftsvd.backends.dense import DenseRows
+from shiftsvd.backends.entries import bare, by_pieces, entries
+from shiftsvd.backends.files import OURS, Reread
+from shiftsvd.backends.sparse import SparseRows
+from shiftsvd.errors import plural
 from shiftsvd.numerics.bounds import residual_rounding
+from shiftsvd.numerics.entrywise import Change, Quantities, Sides, Terms
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Panel
+from shiftsvd.numerics.powers import ZERO_EXPONENT
 
 EDGES = 2**18  # edges whose differences are computed at once
 # Sort the nodes of larger graphs (Cuthill & McKee) if neighbours are then at most this part of the nodes apart, on
@@ -40,11 +49,11 @@ class Affinity(Operator):
         Sums of the rows of W; 0 for nodes without edges.
     labels : array of shape (n,)
         The connected component of each node.
-    largest : Operator of shape (n, p), optional
-        T with one entry in each column at least as large as those of S: ``N = S S^T + S T^T + T S^T - diag(loops)``.
-        The diagonal ``T T^T`` is left out, because it may exceed N by far: it would cancel to rounding errors.
+    largest : sparse array of shape (n, p), optional
+        T with at most one entry in each column: ``N = S S^T + S T^T + T S^T - diag(loops)``. The diagonal ``T T^T`` is
+        left out, because it may exceed N by far: it would cancel to rounding errors.
     loops : array of shape (n,), optional
-        The diagonal of ``S S^T``, at most 1.
+        The diagonal of ``S S^T``, at most 1.05.
     places : array of shape (n,), optional
         The row of each node, if the nodes were sorted; degrees and labels are sorted, too.
     """
@@ -52,7 +61,7 @@ class Affinity(Operator):
     A: Operator
     degrees: Vector
     labels: np.ndarray[Any, Any]
-    largest: Operator | None = None
+    largest: csr_array | None = None
     loops: Vector | None = None
     places: np.ndarray[Any, Any] | None = None
 
@@ -63,13 +72,13 @@ class Affinity(Operator):
     @cached_property
     def costs(self) -> Costs:
         A = self.A.costs
-        stored = A.stored if self.largest is None else 2 * (A.stored + self.largest.costs.stored)
-        return Costs.of(self, eps=A.eps, stored=stored, n_threads=A.n_threads)
+        stored = A.stored if self.largest is None else 2 * (A.stored + self.largest.nnz)
+        return Costs.of(self, eps=A.eps, stored=stored, n_threads=A.n_threads, working_bytes=A.working_bytes)
 
     @property
     def reads(self) -> int:
         """Passes over stored matrices of a product."""
-        return 1 if self.largest is None else 4
+        return 1 if self.largest is None else 2
 
     @cached_property
     def trivial(self) -> csr_array:
@@ -84,7 +93,7 @@ class Affinity(Operator):
         if self.largest is None or self.loops is None:
             return self.A.matmat(V)
         Y = self.A.rmatmat(V)
-        W = self.A.matmat(Y + self.largest.rmatmat(V)) + self.largest.matmat(Y)
+        W: Panel = self.A.matmat(Y + self.largest.T @ V) + self.largest @ Y
         W -= self.loops[:, None] * V
         return W
 
@@ -183,26 +192,147 @@ def _normalized(W: csr_array, degrees: Vector) -> csr_array:
     return N
 
 
-def affinity_of_rows(X: csr_array, as_operator: Any) -> Affinity:
-    """Return the affinity ``W = X X^T - diag`` of rows with positive entries, without forming W."""
-    (n, p), rows = X.shape, np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    most, place = X.max(axis=0).toarray().ravel(), np.full(p, -1)
-    at = np.flatnonzero(X.data == most[X.indices])
-    place[X.indices[at]] = at
-    largest = np.zeros(X.nnz, bool)  # one entry of each column
-    largest[place[place >= 0]] = True
-    # The sum of the other entries of the column, without cancellation.
-    others = np.bincount(X.indices, np.where(largest, 0, X.data), minlength=p)[X.indices]
-    others += np.where(largest, 0, most[X.indices] - X.data)
-    degrees = np.bincount(rows, X.data * others, minlength=n)
-    data = X.data * _inverse_roots(degrees)[rows]
-    S, T = (csr_array((data[part], (rows[part], X.indices[part])), shape=X.shape) for part in (~largest, largest))
-    loops = np.bincount(rows, np.where(largest, 0, data**2), minlength=n)
-    joins = others > 0  # rows are joined by the columns that they share
-    ends = rows[joins], n + X.indices[joins]
-    both = connected_components(csr_array((np.ones(len(ends[0])), ends), shape=(n + p, n + p)), directed=False)[1]
-    labels = np.unique(both[:n], return_inverse=True)[1]
-    return Affinity(as_operator(S), degrees, labels, as_operator(T), loops)
+# --- cosines of rows -------------------------------------------------------------------------------------------------
+
+LEAST_COSINE = 1e-140  # smaller entries of a row of norm 1 count as 0: products would underflow
+MODERATE = 1e-140, 1e140  # entries whose squares and sums of squares are in the range of numbers
+# An entry dominates its column if it is more than this part of the sum of the column. Beyond 1/2 by more than rounding
+# errors of sums, so that at most one entry does.
+DOMINATES = 0.51
+
+
+def affinity_of_rows(X: Operator) -> Affinity:
+    """Return the affinity ``W = Y Y^T - diag``, where Y holds the rows of X over their norms; W is never formed.
+
+    Takes four reads of X, for the norms, the sums of columns, the degrees and the connected components, and two more
+    where squares of entries leave the range of numbers. A product reads X twice. Entries are changed in each read, a
+    block at a time.
+
+    An entry that is most of the sum of its column may exceed all affinities of its row by far. These entries, of which
+    there is one in a column at most, are in `Affinity.largest`, in memory.
+    """
+    norms, none = _norms(X), np.zeros((X.shape[1], 0))
+    R = np.column_stack([*norms, np.arange(len(norms[0]))])
+    sums = generic.entry_sums(X, Terms(_units, R[:, :2], none))[1]
+    of_rows, of_columns = generic.entry_sums(X, Terms(_shares, R, sums))
+    degrees, loops = of_rows.T
+    places, most, others = of_columns.T
+    j = np.flatnonzero((most > 0) & (others > 0))
+    i = places[j].astype(np.intp)
+    degrees = degrees + np.bincount(i, most[j] * others[j], minlength=len(degrees))
+    roots = _inverse_roots(degrees)
+    S = generic.with_entries(X, Change(_small, np.column_stack([*norms, roots]), sums, dtype=np.float64))
+    T = csr_array((most[j] * roots[i], (i, j)), shape=X.shape)
+    labels, _ = linked(X, Links(_joined, R[:, :2], np.column_stack([sums, others])))
+    _, first, at = np.unique(labels, return_index=True, return_inverse=True)
+    labels = np.argsort(np.argsort(first))[at]  # in the order of the rows
+    return Affinity(S, degrees, labels, T, loops * roots**2)
+
+
+def _norms(X: Operator) -> tuple[Vector, Vector]:
+    """Return exponents of the powers of two that rows are multiplied by, and the norms of the products, or 1 for 0."""
+    powers, none = np.zeros(X.shape[0]), np.zeros((X.shape[1], 0))
+    squares, negative, extreme = generic.entry_sums(X, Terms(_squares, powers[:, None], none))[0].T
+    if (count := int(negative.sum())) > 0:
+        raise ValueError(f"Cosines need nonnegative values, got {plural(count, 'negative value')}.")
+    if extreme.any():
+        exponents = generic.exponents(X, 1)
+        assert exponents is not None
+        powers = np.where(exponents > ZERO_EXPONENT, -exponents, 0)
+        squares = generic.entry_sums(X, Terms(_squares, powers[:, None], none))[0][:, 0]
+    return powers, np.sqrt(np.where(squares > 0, squares, 1.0))
+
+
+def _squares(x: Vector, r: Quantities, c: Quantities) -> tuple[tuple[Vector, ...], tuple[Vector, ...]]:
+    least, most = MODERATE
+    x = np.ldexp(x, r[0].astype(np.int64))
+    with np.errstate(over="ignore"):
+        return (x**2, x < 0, (x != 0) & ~((x > least) & (x < most))), ()
+
+
+def _unit(x: Vector, r: Quantities) -> Vector:
+    """Return entries over the norms of their rows."""
+    u = np.ldexp(x, r[0].astype(np.int64)) / r[1]
+    u[u < LEAST_COSINE] = 0.0
+    return u
+
+
+def _units(x: Vector, r: Quantities, c: Quantities) -> tuple[tuple[Vector, ...], tuple[Vector, ...]]:
+    return (), (_unit(x, r),)
+
+
+def _shares(x: Vector, r: Quantities, c: Quantities) -> tuple[tuple[Vector, ...], tuple[Vector, ...]]:
+    u, (*_, row), (total,) = _unit(x, r), r, c
+    most = u > DOMINATES * total
+    rest = np.where(most, 0.0, u)
+    return (rest * (total - rest), rest**2), (most * row, u - rest, rest)
+
+
+def _small(x: Vector, r: Quantities, c: Quantities) -> Vector:
+    u = _unit(x, r)
+    return np.where(u > DOMINATES * c[0], 0.0, u) * r[2]
+
+
+def _joined(x: Vector, r: Quantities, c: Quantities) -> Vector:
+    u, (total, others) = _unit(x, r), c
+    return (u > 0) & ((u <= DOMINATES * total) | (others > 0))
+
+
+# --- connected components of rows and columns ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Links(Sides):
+    """A function that returns which entries join their row and column."""
+
+
+Found = tuple[list[Vector], Vector]  # a column that each row is joined to, or -1; a column for each component
+
+
+@singledispatch
+def linked(A: Operator, links: Links) -> tuple[Vector, Vector]:
+    """Return the connected component of each row and of each column, any numbers; one read."""
+    raise generic.no_entries(A)
+
+
+linked.register(Adjoint, lambda A, links: linked(A.A, links.H)[::-1])
+
+
+@linked.register
+def _(A: SparseRows | DenseRows | Reread, links: Links) -> tuple[Vector, Vector]:
+    bare(A)
+    if isinstance(A, Reread):
+        firsts, columns = A._total("links", (links.rows(0, 0),), (links.R,), _linked_too)
+    else:
+        firsts, columns = _links(A, links)
+    first = np.concatenate(firsts)
+    return np.where(first >= 0, columns[first], len(columns) + np.arange(len(first))), columns
+
+
+def _links(A: SparseRows | DenseRows, links: Links) -> Found:
+    def piece(rows: Rows) -> Found:
+        x, i, j = entries(A, rows)
+        kept = links.rows(*rows).of(x, i, j)
+        first, i, j = np.full(rows[1] - rows[0], -1), i[kept], j[kept]
+        first[i] = j
+        return [first], _components(first[i], j, A.shape[1])
+
+    return by_pieces(A, piece, _linked_too, A.shape[1])
+
+
+def _linked_too(a: Found, b: Found) -> Found:
+    n = len(a[1])
+    return a[0] + b[0], _components(np.tile(np.arange(n), 2), np.concatenate([a[1], b[1]]), n)
+
+
+def _components(i: Vector, j: Vector, n: int) -> Vector:
+    """Return one of n nodes for each connected component of the graph of the edges from i to j."""
+    graph = csr_array((np.ones(len(i), bool), (i, j)), shape=(n, n))
+    _, first, at = np.unique(connected_components(graph, directed=False)[1], return_index=True, return_inverse=True)
+    return np.asarray(first[at])
+
+
+OURS["links"] = lambda A, links, R: _links(A, replace(links, R=R))
 
 
 def _inverse_roots(degrees: Vector) -> Vector:

@@ -170,7 +170,7 @@ def entries(A: SparseRows | DenseRows, rows: Rows) -> tuple[Vector, Vector, Vect
     return X[i, j], i, j
 
 
-def _by_pieces(
+def by_pieces(
     A: SparseRows | DenseRows,
     piece: Callable[[Rows], Found],
     join: Callable[[Found, Found], Found],
@@ -204,7 +204,7 @@ def _(A: SparseRows | DenseRows, terms: Terms) -> Sums:
         a[0].extend(b[0])
         return a[0], np.add(a[1], b[1], out=a[1])
 
-    of_rows, of_columns = _by_pieces(A, piece, join, A.shape[1], A.moment_workers)
+    of_rows, of_columns = by_pieces(A, piece, join, A.shape[1], A.moment_workers)
     return np.concatenate(of_rows), of_columns
 
 
@@ -245,7 +245,7 @@ def _(A: SparseRows | DenseRows, values: Values) -> Table:
         lines = j if values.lines == "columns" else i + rows[0]
         return table_of(lines.astype(np.int64), x, values.rows(*rows).of(x, i, j))
 
-    return _by_pieces(A, piece, _joined, A.shape[1])
+    return by_pieces(A, piece, _joined, A.shape[1])
 
 
 @generic.entry_values.register
@@ -396,7 +396,7 @@ group_moments.register(Adjoint, lambda A, what: group_moments(A.A, what.H))
 @group_moments.register
 def _(A: SparseRows | DenseRows, what: Grouped) -> Parts:
     width = A.shape[1] * (1 if what.transposed else what.n_groups)
-    return _by_pieces(A, lambda rows: what.part(*rows).of(*entries(A, rows)), what.joined, width)
+    return by_pieces(A, lambda rows: what.part(*rows).of(*entries(A, rows)), what.joined, width)
 
 
 @group_moments.register

@@ -20,6 +20,7 @@ from shiftsvd.commands import writing
 from shiftsvd.commands.applying import coordinate_table, precision
 from shiftsvd.commands.checks import check_files, need_folder
 from shiftsvd.commands.hooks import hooks_of
+from shiftsvd.commands.mixed import labels_of
 from shiftsvd.commands.options import as_given, print_message, worded
 from shiftsvd.commands.settings import Settings
 from shiftsvd.commands.tables import WRITERS, Block, write_rows
@@ -77,10 +78,14 @@ def _advise(verb: str, A: Operator, settings: Settings) -> None:
 
 
 def _embedded(settings: Settings) -> Fits:
-    X, names = read_whole(settings.paths, settings.choices, **settings.where, **vars(settings.resources))
+    read: Callable[..., tuple[Any, Names]] = open_chosen if settings.affinity == "cosine" else read_whole
+    X, names = read(settings.paths, settings.choices, **settings.where, **vars(settings.resources))
+    own = _of_graphs(settings)
+    if settings.affinity == "cosine":
+        own["memory_limit"] = left_beside(X, settings.memory)
     if settings.affinity != "precomputed":
         _advise("embed", as_operator(X), settings)
-    model = SpectralEmbedding(affinity=settings.affinity, n_neighbors=settings.n_neighbors, **_of_graphs(settings))
+    model = SpectralEmbedding(affinity=settings.affinity, n_neighbors=settings.n_neighbors, **own)
     return _graph(model, X, names)
 
 
@@ -189,7 +194,10 @@ def _run(
 ) -> None:
     check_files(settings)
     if settings.out is None:
-        need_folder("scores", settings.scores)
+        for option in ("scores", "report", "label_column"):
+            need_folder(option, getattr(settings, option))
+    if settings.label_column is not None and not any(each.labels_beside() for each in hooks_of(settings)):
+        settings = replace(settings, labelled=True)
     with_model = fit is not _embedded  # new samples have no coordinates in a spectral embedding
     paths = writing.placed(settings, _files(settings, suffixes, with_model))
     outputs, started = Outputs(paths.values(), settings.force), time.perf_counter()
@@ -199,6 +207,8 @@ def _run(
         try:
             with listening(listen):
                 fits = fit(settings)
+                label, m = settings.label_column, fits.shape[0]
+                colors = label and labels_of(m, "label_column", settings, settings.choices, hooks_of(settings))
         except Refused as error:
             if not isinstance(error.args[0], Setting):
                 raise
@@ -228,6 +238,11 @@ def _run(
             if (path := paths.get(f"model{suffix}")) is not None:
                 save_model(model, outputs.part(path), source=settings.file)
         if paths:
+            if "report" in paths:
+                from shiftsvd.commands.pages import write_page
+
+                scored = [(model, Z) for _, model, Z in fits.models]
+                write_page(outputs.part(paths["report"]), scored, columns, document, fits.samples, colors)
             writing.write_manifest(document, outputs, paths)
     click.echo(json.dumps(document) if settings.json_out else _printed(document, found, columns))
     if settings.out:
@@ -241,7 +256,7 @@ def _files(settings: Settings, suffixes: Sequence[str], with_model: bool) -> dic
             files[f"scores{suffix}"] = f"scores{suffix}.{kind}"
         if with_model:
             files[f"model{suffix}"] = f"model{suffix}.safetensors"
-    return files
+    return files | writing.page(settings)
 
 
 def _numbers(model: Any, columns: Mapping[str, str]) -> dict[str, Any]:

@@ -236,9 +236,10 @@ def _count(text: str, default: int = 2, **more: Any) -> click.Option:
 
 
 _SINE: Final = declared(_SETTINGS["tol"], help="Largest sine of the angle of a component to its exact direction.")
-_OF_EMBEDDINGS: Final = named(
-    f"{_DATA} seed threads memory out scores dtype json_out force spreadsheet_safe progress quiet verbose"
-)
+_OF_EMBEDDINGS: Final = [
+    *named(f"{_DATA} label_column seed threads memory out scores report dtype json_out force spreadsheet_safe"),
+    *named("progress quiet verbose"),
+]
 
 
 @verb(
@@ -259,8 +260,8 @@ def embed() -> None:
     Samples that are close, or joined by heavy edges, get close coordinates, for plots and clustering. FILE ("-":
     standard input) is a table or matrix with one sample per row; with --affinity precomputed, it is a square matrix
     with the nonnegative weights of the edges of a graph, the same in both directions. Without -o, the eigenvalues are
-    printed, with bounds of their errors and of the angles of the coordinates. With -o, the folder gets the scores and
-    result.json.
+    printed, with bounds of their errors and of the angles of the coordinates. With -o, the folder gets the scores,
+    result.json and report.html.
     """
 
 
@@ -281,8 +282,8 @@ def diffmap() -> None:
 
     The coordinates describe where a random walk on the graph leads. FILE ("-": standard input) is a square matrix of
     nonnegative affinities of samples, the same in both directions, such as --key obsp/connectivities of an .h5ad.
-    With -o, the folder gets the scores, result.json with bounds of the errors, and model.safetensors, with which
-    `transform` computes coordinates of new samples from their affinities to those of FILE.
+    With -o, the folder gets the scores, result.json with bounds of the errors, report.html, and model.safetensors,
+    with which `transform` computes coordinates of new samples from their affinities to those of FILE.
     """
 
 
@@ -303,9 +304,9 @@ def contrast() -> None:
 
     TARGET and the background are tables or matrices with one sample per row, and features that are matched by name.
     The components maximize the variance in TARGET minus alpha times that in the background. With -o, the folder gets
-    the scores of TARGET, model.safetensors for `transform`, and result.json with bounds of the errors. Several values
-    of alpha share their passes over the files; the names of the files end in alpha, such as scores_alpha2.csv, or with
-    --choose in a number, such as scores_1.csv.
+    the scores of TARGET, model.safetensors for `transform`, report.html, and result.json with bounds of the errors.
+    Several values of alpha share their passes over the files; the names of the files end in alpha, such as
+    scores_alpha2.csv, or with --choose in a number, such as scores_1.csv.
     """
 
 

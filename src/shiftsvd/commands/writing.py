@@ -299,14 +299,18 @@ def planned(settings: Settings, hooks: Sequence[Hooks]) -> dict[str, Path]:
         files["contributions"] = f"contributions.{kind}"
     if settings.supplementary:
         files["supplementary"] = "supplementary.csv"
-    drawn = all(find_spec(name) for name in ("matplotlib", "jinja2"))
-    if settings.report and not drawn:
-        raise ValueError("--report needs matplotlib and jinja2. Install them with: pip install 'shiftsvd[plot]'")
-    if drawn and settings.report is not False:
-        files["report"] = "report.html"
+    files |= page(settings)
     for each in hooks:
         files |= each.outputs()
     return placed(settings, files, [name for each in hooks for name in each.files])
+
+
+def page(settings: Settings) -> dict[str, str]:
+    """Return the file of the report, if there will be one."""
+    drawn = all(find_spec(name) for name in ("matplotlib", "jinja2"))
+    if settings.report and not drawn:
+        raise ValueError("--report needs matplotlib and jinja2. Install them with: pip install 'shiftsvd[plot]'")
+    return {"report": "report.html"} if drawn and settings.report is not False else {}
 
 
 def placed(settings: Settings, files: Mapping[str, str | Path], more: Sequence[str] = ()) -> dict[str, Path]:

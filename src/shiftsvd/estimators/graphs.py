@@ -25,10 +25,9 @@ from shiftsvd.runs.memory import affordable
 from shiftsvd.runs.messages import notice, warn
 from shiftsvd.solvers.base import TOL, check_tol
 from shiftsvd.solvers.constants import EPS
-from shiftsvd.solvers.filtered import leading_modes, modes_bytes
+from shiftsvd.solvers.filtered import in_fitting_blocks, leading_modes, modes_bytes
 
 LARGEST = 2.0**500  # of an affinity; the least is its inverse: degrees and their products are sums and squares
-LEAST_COSINE = 1e-140  # smaller entries of a row, relative to its largest, count as 0: products would underflow
 ASYMMETRY = 1e-6  # relative to the largest affinity: rounding errors of single precision
 MOST_PRODUCTS = 20_000  # the default of `max_products`: a gap of 1e-6 takes about 5,000
 
@@ -91,6 +90,7 @@ class GraphEmbedding(Tagged):
         trivial = 0 if self.drop_first else min(len(sizes), wanted)
         products = MOST_PRODUCTS if self.max_products is None else int(self.max_products)
         k = wanted - trivial
+        A = in_fitting_blocks(A, k)
         affordable(modes_bytes(A, k), self.memory_limit, f"finding {k} coordinates of {n:,} nodes")
         modes = leading_modes(A, k, self.tol, products, random_generator(self.random_state))
         by_size = np.argsort(-sizes, kind="stable")
@@ -130,7 +130,8 @@ class SpectralEmbedding(GraphEmbedding):
     affinity : {"nearest_neighbors", "cosine", "precomputed"}
         How W follows from X. "nearest_neighbors": the mean of the adjacency matrix of `n_neighbors` neighbours and its
         transpose. "cosine": ``w_ij`` is the cosine of rows i and j of X, which must be nonnegative; W is never formed.
-        "precomputed": X is W, symmetric and nonnegative.
+        "precomputed": X is W, symmetric and nonnegative. A file or Dask array of rows for cosines is not loaded: four
+        reads prepare the fit, and each product with W takes two.
     n_neighbors : int, optional
         The sample itself counts. Default: a tenth of the samples, at least 2.
     tol : float
@@ -193,7 +194,8 @@ class SpectralEmbedding(GraphEmbedding):
         Parameters
         ----------
         X : array, sparse matrix or Dask array of shape (n_samples, n_features), or (n_samples, n_samples)
-            Samples; with ``affinity="precomputed"`` affinities.
+            Samples; with ``affinity="precomputed"`` affinities. With ``affinity="cosine"`` also an Operator, such as of
+            an opened file.
         y : ignored
             For scikit-learn.
 
@@ -215,21 +217,31 @@ class SpectralEmbedding(GraphEmbedding):
             integer("n_neighbors", self.n_neighbors, 1)
         if self.affinity == "precomputed":
             check_order(*labels_of(X))
+        if self.affinity == "cosine":
+            self.embedding_, self.eigenvalues_ = self._embed(affinity_of_rows(self._rows(X)))
+            return self
         X = self._validated(X, ensure_min_samples=2)
         n, operator = X.shape[0], partial(as_operator, n_threads=thread_count(self.n_threads))
-        if self.affinity == "cosine":
-            A = affinity_of_rows(_unit_rows(_nonnegative(X, self)), operator)
-        else:
-            if self.affinity == "nearest_neighbors":
-                neighbours = max(n // 10, 2)  # the first is the sample itself
-                if self.n_neighbors is not None:
-                    neighbours = integer("n_neighbors", self.n_neighbors, 1, n - 1, f" for {n:,} samples")
-                X = kneighbors_graph(X, neighbours, include_self=True)
-                X = (X + X.T) / 2
-            W = _affinities(X, self)
-            A = affinity_of_edges(csr_array(W - diags_array(W.diagonal(), format="csr")), operator)
+        if self.affinity == "nearest_neighbors":
+            neighbours = max(n // 10, 2)  # the first is the sample itself
+            if self.n_neighbors is not None:
+                neighbours = integer("n_neighbors", self.n_neighbors, 1, n - 1, f" for {n:,} samples")
+            X = kneighbors_graph(X, neighbours, include_self=True)
+            X = (X + X.T) / 2
+        W = _affinities(X, self)
+        A = affinity_of_edges(csr_array(W - diags_array(W.diagonal(), format="csr")), operator)
         self.embedding_, self.eigenvalues_ = self._embed(A)
         return self
+
+    def _rows(self, X: Any) -> Operator:
+        how: dict[str, Any] = {"n_threads": thread_count(self.n_threads), "memory_limit": self.memory_limit}
+        if not isinstance(X, Operator) and not is_lazy(X):
+            return as_operator(_nonnegative(self._validated(X, ensure_min_samples=2), self), **how)
+        A = as_operator(X, **how)
+        if A.shape[0] < 2 or A.dtype.kind == "c":
+            raise ValueError(f"SpectralEmbedding needs at least 2 samples of real numbers, got {A}.")
+        self.n_features_in_ = A.shape[1]
+        return A
 
     @property
     def _tags(self) -> dict[str, Any]:
@@ -423,16 +435,6 @@ def _nonnegative(X: Any, estimator: Any) -> csr_array:
     check_non_negative(W, type(estimator).__name__)
     W.eliminate_zeros()
     return W
-
-
-def _unit_rows(X: csr_array) -> csr_array:
-    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    data = X.data / X.max(axis=1).toarray().ravel()[rows]
-    data[data < LEAST_COSINE] = 0.0
-    lengths = np.sqrt(np.bincount(rows, data**2, minlength=X.shape[0]))
-    units = csr_array((data / lengths[rows], X.indices, X.indptr), shape=X.shape)
-    units.eliminate_zeros()
-    return units
 
 
 def _density_factors(densities: Vector, alpha: float) -> Vector:

@@ -9,11 +9,14 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.backends.affinity import Affinity
+from shiftsvd.backends.files import larger_blocks
 from shiftsvd.errors import Setting
 from shiftsvd.events import passes_so_far, set_expected_passes
+from shiftsvd.kernels import default_threads
 from shiftsvd.numerics.bounds import combined_sines, residual_rounding
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Derived, Panel
+from shiftsvd.runs.memory import release
 from shiftsvd.runs.messages import notice, warn
 from shiftsvd.solvers.constants import EPS
 from shiftsvd.solvers.hermitian import Eigenpairs, VectorLanczos, errors_of_pairs
@@ -128,6 +131,8 @@ def leading_modes(A: Affinity, k: int, tol: float, most_products: int, rng: Gene
         steps = min(2 * steps, left)
         if steps < least:
             break
+        if A.costs.working_bytes:
+            release()
         found = replace(solver, max_passes=steps, longest=min(LONGER * steps, left))(G, k, rng, found.vectors)
         degree = G.degree
         n_products += found.n_passes * degree
@@ -177,7 +182,28 @@ def _read(A: Affinity, found: Eigenpairs, limit: float, tol: float, n_products: 
     return Modes(V, gaps, errors, sines, converged, n_products + LAST)
 
 
+# Copies of a block of a file while its entries are changed, in those of a block that is multiplied; and panels that the
+# allocator keeps among blocks (60,000 x 20,000 counts in 200 MB).
+CHANGED, FREED = 2, 12
+
+
 def modes_bytes(A: Affinity, k: int) -> int:
-    """Predict the memory of `leading_modes`: the basis, panels of the recurrence and results, and copies of edges."""
-    n, copies = A.shape[0], 0 if A.largest is not None else 2 * 12 * A.costs.stored
-    return 8 * n * (VectorLanczos(block_size=BLOCK).basis_columns(k, n) + 5 * BLOCK + 4 * k) + copies
+    """Predict the memory of `leading_modes`: the basis, panels of the recurrence and results, and copies of edges.
+
+    Of a matrix in a file: its blocks, and sums of products of each thread.
+    """
+    n, copies, columns = A.shape[0], 0, VectorLanczos(block_size=BLOCK).basis_columns(k, A.shape[0]) + 5 * BLOCK + 4 * k
+    if A.largest is None:
+        copies = 2 * 12 * A.costs.stored
+    elif blocks := A.costs.working_bytes:
+        sums = ((A.costs.n_threads or default_threads()) + 4) * BLOCK * A.A.shape[1]
+        copies = CHANGED * blocks + 8 * (sums + FREED * BLOCK * n)
+    return 8 * n * columns + copies
+
+
+def in_fitting_blocks(A: Affinity, k: int) -> Affinity:
+    """Return the affinity with blocks of a file that are small enough beside the vectors of `leading_modes`."""
+    if not A.costs.working_bytes:
+        return A
+    release()
+    return replace(A, A=larger_blocks(A.A, CHANGED * A.costs.working_bytes - modes_bytes(A, k)))
