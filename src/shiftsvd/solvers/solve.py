@@ -15,7 +15,7 @@ from shiftsvd.numerics.panels import Vector, hstack, to_device_of
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers import constants
 from shiftsvd.solvers.krylov import Factorization, RitzPairs
-from shiftsvd.solvers.probe import Proven, miss_limit, prove, required_bounds
+from shiftsvd.solvers.probe import Proven, hides, miss_limit, prove, required_bounds
 from shiftsvd.solvers.problem import Budget, Continue, Leaders, Outcome, Problem, Products, Stop
 from shiftsvd.solvers.reading import Reading, Snapshot, read, read_with_leaders
 
@@ -165,7 +165,7 @@ def check(
     worst, stuck = float(np.max(errors)), is_stuck(ritz, errors, history)
     if not G.precise and G.may_step() and (stuck or bounds.relative_noise(ritz) > constants.ROUNDING_SHARE * p.tol):
         return ritz, Stop.ROUNDED
-    if count := leaders(p, G, ritz):
+    if count := leaders(p, G, ritz, proven.n_probes > 0 and hides(F, ritz)):
         return ritz, Leaders(count)
     report_error_bound(worst * p.tol)  # for the display of progress
     history.append((float(G.n_steps), worst, bounds.likely_tol_ratio(ritz, p.tol)))
@@ -237,10 +237,10 @@ def first_singular_value(theta: Vector) -> float:
 # --- leaders ---------------------------------------------------------------------------------------------------------
 
 
-def leaders(p: Problem, G: Products, ritz: Ritz) -> int:
-    """Count the leading values that have converged and whose rounding errors hide the last values."""
+def leaders(p: Problem, G: Products, ritz: Ritz, from_probe: bool) -> int:
+    """Count the converged leading values whose rounding errors hide the last values or keep a probe from a proof."""
     floor = max(p.tol, constants.LEAST_TOL)
-    hidden = bounds.relative_noise(ritz) > constants.ROUNDING_SHARE * floor
+    hidden = from_probe or bounds.relative_noise(ritz) > constants.ROUNDING_SHARE * floor
     if isinstance(p.k, float) or not G.precise or not hidden or not G.may_step(more=1):
         return 0
     theta, r = ritz.theta[: ritz.k], ritz.r[: ritz.k]
