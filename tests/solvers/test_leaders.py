@@ -143,6 +143,13 @@ def test_leaders_do_not_keep_a_probe_from_a_proof(n: int, by: float, k: int, tol
     assert F.info.n_passes <= 40
 
 
+def test_single_precision_does_not_keep_a_probe_from_a_proof() -> None:
+    values = np.r_[100.0, np.geomspace(1, 0.2, 60), np.linspace(0.15, 0.075, 8931)]
+    F = ss.BlockLanczos(1e-2)(ss.as_operator(sparse.diags_array(values, format="csr")), 3, 0)
+    assert_found(F, values, 1e-2)
+    assert F.info.n_passes <= 30
+
+
 # --- graded spectra -------------------------------------------------------------------------------------------
 
 
