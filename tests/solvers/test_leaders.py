@@ -134,6 +134,22 @@ def test_components_beside_a_leader_turn_by_its_residual() -> None:
         assert np.all(sines <= certificate.vector_errors)
 
 
+@pytest.mark.parametrize(("n", "by", "k", "tol"), [(1000, 1e5, 3, 1e-3), (2056, 1e6, 3, 1e-2), (16_000, 1e4, 10, 1e-4)])
+def test_leaders_do_not_keep_a_probe_from_a_proof(n: int, by: float, k: int, tol: float) -> None:
+    # Rounding of products is below the tolerance here, but a level contains it enlarged.
+    values = np.r_[by, 1 / np.arange(1.0, n) ** 0.7]
+    F = ss.BlockLanczos(tol)(ss.as_operator(sparse.diags_array(values, format="csr")), k, 0)
+    assert_found(F, values, tol)
+    assert F.info.n_passes <= 40
+
+
+def test_single_precision_does_not_keep_a_probe_from_a_proof() -> None:
+    values = np.r_[100.0, np.geomspace(1, 0.2, 60), np.linspace(0.15, 0.075, 8931)]
+    F = ss.BlockLanczos(1e-2)(ss.as_operator(sparse.diags_array(values, format="csr")), 3, 0)
+    assert_found(F, values, 1e-2)
+    assert F.info.n_passes <= 30
+
+
 # --- graded spectra -------------------------------------------------------------------------------------------
 
 

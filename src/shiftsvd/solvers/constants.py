@@ -45,6 +45,9 @@ FIRST_STEP: Final = 4
 # max(tol, LEAST_TOL). Values whose squares are at least LEADING times the first square are deflated together: the error
 # of their vectors is at most the rounding error divided by LEADING (certificate.leaders).
 LEAST_TOL, LEADING = 1e-8, 1e-4
+# They are also deflated after a probe that failed, and a probe ends if a product does not lower its level, where the
+# rounding of the basis exceeds this share of the last square. A level contains it enlarged by 200 to 1000 times.
+PROBE_SHARE: Final = 1e-3
 
 # --- precision: wrong values give wrong bounds; measure again with certificate.leaders when kernels sum otherwise ---
 

@@ -198,7 +198,7 @@ def prove(
         ritz = ritz.first(count)
     probe = Probe(F, F.block_width, proven.failure_probability, ritz.noise)
     expected = constants.FIRST_LEVEL * float(ritz.theta[-1]) if cold else np.inf
-    gain = constants.FIRST_GAIN
+    gain, before = constants.FIRST_GAIN, np.inf
     while True:
         if V is not None and F.size + F.width < F.n and proves_all(ritz, needs, expected):
             (W, product), V = G.with_components(F.block, V, F.rng), None
@@ -206,7 +206,8 @@ def prove(
             W = G(F.block)
         probe.add_product(W)
         is_proven, possible = proves_all(ritz, needs, probe.level), proves_all(ritz, needs, probe.top)
-        if is_proven or not possible or F.full or not G.may_step():
+        stuck, before = not probe.level < before and hides(F, ritz), probe.level
+        if is_proven or not possible or stuck or F.full or not G.may_step():
             break
         expected, gain = probe.top + (probe.level - probe.top) / gain, constants.GAIN
     probe.finish()
@@ -215,6 +216,11 @@ def prove(
     seen, probability = proven.seen + F.block_width, proven.probability
     after = Proven(seen, probability, probe.level, F.epoch, (*proven.count_bounds, *shown), proven.n_probes + 1)
     return Proof(after, kept, product)
+
+
+def hides(F: Factorization, ritz: Ritz) -> bool:
+    """Return True if rounding errors, which a level contains enlarged, may keep a probe from proving the last value."""
+    return F.rounding > constants.PROBE_SHARE * max(float(ritz.theta[ritz.k - 1]), 0.0)
 
 
 # --- bounds that a probe must prove --------------------------------------------------------------------------------

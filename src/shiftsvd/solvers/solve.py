@@ -15,7 +15,7 @@ from shiftsvd.numerics.panels import Vector, hstack, to_device_of
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers import constants
 from shiftsvd.solvers.krylov import Factorization, RitzPairs
-from shiftsvd.solvers.probe import Proven, miss_limit, prove, required_bounds
+from shiftsvd.solvers.probe import Proven, hides, miss_limit, prove, required_bounds
 from shiftsvd.solvers.problem import Budget, Continue, Leaders, Outcome, Problem, Products, Stop
 from shiftsvd.solvers.reading import Reading, Snapshot, read, read_with_leaders
 
@@ -163,9 +163,11 @@ def check(
         return ritz, Continue(steps)
     errors = tol_ratios(p, G, ritz)
     worst, stuck = float(np.max(errors)), is_stuck(ritz, errors, history)
-    if not G.precise and G.may_step() and (stuck or bounds.relative_noise(ritz) > constants.ROUNDING_SHARE * p.tol):
+    hidden = proven.n_probes > 0 and hides(F, ritz)
+    coarse = hidden or bounds.relative_noise(ritz) > constants.ROUNDING_SHARE * p.tol
+    if not G.precise and G.may_step() and (stuck or coarse):
         return ritz, Stop.ROUNDED
-    if count := leaders(p, G, ritz):
+    if count := leaders(p, G, ritz, hidden):
         return ritz, Leaders(count)
     report_error_bound(worst * p.tol)  # for the display of progress
     history.append((float(G.n_steps), worst, bounds.likely_tol_ratio(ritz, p.tol)))
@@ -237,10 +239,10 @@ def first_singular_value(theta: Vector) -> float:
 # --- leaders ---------------------------------------------------------------------------------------------------------
 
 
-def leaders(p: Problem, G: Products, ritz: Ritz) -> int:
-    """Count the leading values that have converged and whose rounding errors hide the last values."""
+def leaders(p: Problem, G: Products, ritz: Ritz, hidden: bool) -> int:
+    """Count the converged leading values whose rounding errors hide the last values or keep a probe from a proof."""
     floor = max(p.tol, constants.LEAST_TOL)
-    hidden = bounds.relative_noise(ritz) > constants.ROUNDING_SHARE * floor
+    hidden = hidden or bounds.relative_noise(ritz) > constants.ROUNDING_SHARE * floor
     if isinstance(p.k, float) or not G.precise or not hidden or not G.may_step(more=1):
         return 0
     theta, r = ritz.theta[: ritz.k], ritz.r[: ritz.k]
