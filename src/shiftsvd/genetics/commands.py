@@ -397,8 +397,8 @@ class GenotypeHooks(Hooks):
             self.refuse(settings.given(("labels",)))
             return None
         files = self.read()
-        if isinstance(pca, GenotypeModel):
-            return self._of_fit(pca, files)
+        if hasattr(pca, "variants_"):
+            return self._of_fit(cast("GenotypeModel", pca), files)
         kept = autosomal(files.variants.chromosomes)
         if np.count_nonzero(kept) == pca.n_features_in_:
             files = files.of_variants(kept)
@@ -519,6 +519,13 @@ def _report_match(target: Target, quiet: bool) -> None:
         ", ".join(f"{found[name]:,} {text}" for name, text in each.items()) for each in (_MATCHED, _REMOVED)
     )
     print_message(f"{file}: matched {used} ({how}). Removed: {removed}.", quiet)
+    as_in_fit = not (found["flipped"] or found["complemented"] or found["by_name"])
+    if found["ambiguous"] and as_in_fit and found["matched"] + found["ambiguous"] == n:
+        print_message(
+            "If this is the file of the fit, its scores differ from those of the fit, because ambiguous variants are "
+            "removed. Use --trust-ambiguous --project mean to compute the scores of the fit.",
+            quiet,
+        )
     if found["matched"] < _MIN_MATCHED * n:
         warnings.warn(
             f"{file} has only {used}, so scores are less accurate. Check their standard errors (columns *_se).",
