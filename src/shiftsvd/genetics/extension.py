@@ -78,9 +78,9 @@ EXTENSION: Final = Extension(
     and alleles, in any order. Swapped alleles and the other strand are recoded; removed variants are counted on stderr.
     Scores are least-squares fits to the genotypes that are not missing. A .csv or .parquet has additional columns: the
     standard errors of the scores, PC1_se, ..., and the number of variants of the sample, n_variants.""",
-        "influence": """Genotypes: pass the .bed or .pgen of the fit. Its samples and variants are those that the filters
-    kept; related samples that the fit projected are not used. --leave-out names a column of the .fam, of the .psam, or
-    of the table of --labels.""",
+        "influence": """Genotypes: pass the .bed or .pgen of the fit. Samples and variants that the filters removed, and
+    samples that the fit projected, are not used. --leave-out names a column of the .fam, of the .psam, or of the table
+    of --labels.""",
         "info": """Genotypes: a .bed or .pgen is described by its chromosomes, genome build, founders, sex, MAF and
     missing genotypes. One file per chromosome needs --stack columns. Pass a model of genotypes and such files to count
     the variants of the model that `transform` would match.""",
