@@ -245,6 +245,18 @@ def test_influence_names_the_sample_without_which_a_component_turns(tmp_path: Pa
     assert found["n_left_out"] == 5
 
 
+def test_influence_counts_samples_without_names_from_1(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((60, 5)) * [9, 5, 1, 1, 1]
+    X[16] = [0, 0, 0, 0, 30]
+    np.save(tmp_path / "X.npy", X)
+    done("fit", tmp_path / "X.npy", "-k", 3, "-q", "--no-report", "-o", tmp_path / "out")
+    words = ("influence", tmp_path / "out" / "model.safetensors", tmp_path / "X.npy", "--widest", 5)
+    assert "Without row 17 (counted from 1), PC3 turns by" in done(*words, "-o", tmp_path / "a.csv").stdout
+    written = pd.read_csv(tmp_path / "a.csv", index_col="row")
+    assert (list(written.index), written["PC3_at_least"].idxmax()) == (list(range(1, 61)), 17)
+    assert told(*words, "-q")["turns"][2]["without"] == "row 17"
+
+
 def test_influence_refuses_other_samples_and_empty_labels(tmp_path: Path) -> None:
     frame = pd.DataFrame(np.random.default_rng(0).random((20, 3)), columns=list("abc")).assign(g=list("xy") * 10)
     frame.to_csv(tmp_path / "X.csv", index=False)

@@ -108,6 +108,17 @@ def test_trusted_strands_keep_all_variants(folder: Path, model: Path) -> None:
     assert "Removed: 0 ambiguous" in said
 
 
+def test_scores_of_the_file_of_the_fit_are_those_of_the_fit_if_it_is_trusted(folder: Path, model: Path) -> None:
+    file, differ = folder / "reference.bed", "If this is the file of the fit, its scores differ from those of the fit"
+    _, _, said = table(model, file)
+    assert f"{differ}, because ambiguous variants are removed. Use --trust-ambiguous --project mean" in said
+    _, got, said = table(model, file, "--trust-ambiguous", "--project", "mean", "--scores-scale", "unit")
+    assert differ not in said
+    want = pca(file, 3, tol=1e-8).eigenvectors
+    np.testing.assert_allclose(np.abs(got[:, :3]), np.abs(want), atol=1e-5)
+    assert differ not in table(model, new().swapped(HALF).written(folder / "other.bed"))[2]
+
+
 def test_alleles_that_are_not_looked_at_would_be_another_answer(folder: Path, model: Path) -> None:
     components = pca(folder / "reference.bed", 3)
     cohort = new().swapped(HALF)

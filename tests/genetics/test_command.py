@@ -341,6 +341,7 @@ def test_info_describes_genotypes_and_its_command_works(tmp_path: Path) -> None:
         np.testing.assert_allclose([*told[name].values()], np.quantile(values, np.arange(5) / 4), rtol=6e-3)
     np.testing.assert_allclose(told["missing_by_sample"]["largest"], missing.mean(axis=1).max(), rtol=6e-3)
     text = done("info", bed).stdout
+    assert "\nsamples_are         columns of the stored matrix\n" in text
     assert f"\nn_missing           {missing.sum()}\n" in text
     assert "density" not in text  # that of entries in the file, which says nothing of missing genotypes
     line = told["command"].split()

@@ -211,6 +211,8 @@ def test_files_name_samples_and_variants(messy: Path, tmp_path: Path) -> None:
     assert names(chosen(messy, keep=file("short", "#IID", "p1", "p2"), remove=["p2"]))[1] == ["p1"]
     assert len(names(chosen(messy, remove=both))[1]) == 158
     assert names(chosen(messy, keep=[("f0", "p1"), ("f0", "p3")]))[1] == ["p1"]  # p3 is in another family
+    assert len(names(chosen(messy, remove=file("empty", ""), exclude=[]))[1]) == 160
+    assert names(chosen(messy, keep=["p1"], remove=["p2"]))[1] == ["p1"]  # p2 is in the file
     some = file("some", "rs5 rs6", "", "rs9", "rs99999")
     assert names(chosen(messy, extract=some))[0] == ["rs5", "rs6", "rs9"]
     assert names(chosen(messy, extract=some, exclude=["rs6"]))[0] == ["rs5", "rs9"]
@@ -273,7 +275,11 @@ def test_files_by_chromosome_are_filtered_as_one(messy: Path, tmp_path: Path) ->
         ({"indep_pairwise": ("50kb", 5, 0.2)}, "a step of 1 if the window is in kilobases, got 5"),
         ({"indep_pairwise": (50, 5, 1.2)}, r"and r\^2 in \[0, 1\)"),
         ({"maf": 0.5, "extract": ["rs97"]}, "has no variants left: maf removed the last 1"),
-        ({"keep": ["nobody"]}, "has no samples left: keep removed the last 160"),
+        ({"keep": ["p7"], "remove": ["p7"]}, "has no samples left: remove removed the last 1"),
+        ({"keep": ["nobody"]}, r"keep must name at least one sample of .* begins with 'nobody', the file with 'p0'\."),
+        ({"remove": [("p0", "p0")]}, r"remove must name .* begins with 'p0 p0', the file with 'f0 p0'\. Write names"),
+        ({"extract": ["1:5"]}, r"extract must name at least one variant of .* begins with '1:5', the file with 'rs0'"),
+        ({"exclude": ["1:5", "1:7"]}, r"exclude must name at least one variant of .*'1:5', the file with 'rs0'\."),
     ],
     ids=str,
 )

@@ -50,6 +50,7 @@ from shiftsvd.runs.progress import progress
 ENTRIES = 2**23
 REMEDY = "Raise the limit with --max-absent, or fit on the features that both files have."
 OTHERS = ContrastivePCA, DiffusionMap  # models other than PCA that `transform` applies
+ROW = "row"  # in place of the names of samples: numbers from 1
 PREFIXES = {"SpectralEmbedding": "SE", "DiffusionMap": "DC", "ContrastivePCA": "cPC"}  # of columns of scores
 # Options of the tables that `fit` writes. Sample names may look like numbers.
 SCORES = Choices(ids="sample", keep_total=True, may_lack=("sample",), remembered=True)
@@ -138,11 +139,13 @@ def influence(settings: Settings) -> None:
             )
     with named(names.features), progress(settings.progress, settings.quiet) as listen, listening(listen):
         found = pca.influence(A, groups, settings.widest)
-    labels = found.labels if groups is not None else names.samples
+    labels, of = found.labels if groups is not None else names.samples, settings.leave_out or "sample"
+    if labels is None:
+        labels, of = np.arange(1, A.shape[0] + 1).astype(str), ROW
     ends = np.concatenate([found.angles, found.subspace[:, None]], axis=1)
     columns = [*component_names(pca.n_components_), "space"]
     document = {
-        "turns": [_largest_turn(*pair, labels) for pair in zip(columns, ends.swapaxes(0, 1), strict=True)],
+        "turns": [_largest_turn(*pair, labels, of) for pair in zip(columns, ends.swapaxes(0, 1), strict=True)],
         "n_left_out": len(ends),
         "leave_out": settings.leave_out,
         "widest": settings.widest,
@@ -156,16 +159,16 @@ def influence(settings: Settings) -> None:
     }
     if settings.out is not None:
         heads = [f"{name}_{end}" for name in columns for end in ("at_least", "at_most")]
-        table = Table(heads, len(ends), np.dtype(np.float64), labels, settings.leave_out or "sample")
+        table = Table(heads, len(ends), np.dtype(np.float64), labels, of)
         _write(table, [(0, ends.reshape(len(ends), -1))], settings)
-    lines = [_in_words(turn, settings.leave_out or "sample") for turn in document["turns"]]
+    lines = [_in_words(turn, of) for turn in document["turns"]]
     click.echo(json.dumps(document) if settings.json_out else plain_lines("\n".join(lines)))
 
 
-def _largest_turn(component: str, ends: Block, labels: Any) -> dict[str, Any]:
+def _largest_turn(component: str, ends: Block, labels: Any, of: str) -> dict[str, Any]:
     """Return the row or group without which a component turns most by the lower bound, and the bounds in degrees."""
     row = int(np.lexsort((ends[:, 1], ends[:, 0]))[-1])
-    without = f"row {row + 1:,}" if labels is None else str(labels[row])
+    without = f"row {row + 1:,}" if of == ROW else str(labels[row])
     least, most = ends[row].tolist()
     others = int(np.count_nonzero(ends[:, 1] > most))
     return {"component": component, "without": without, "at_least": least, "at_most": most, "others": others}
@@ -176,7 +179,7 @@ def _in_words(turn: Mapping[str, Any], of: str) -> str:
     least, most = math.floor(10 * turn["at_least"]) / 10, math.ceil(10 * turn["at_most"]) / 10
     if (least, most) == (0, 90):
         return f"{what[0].upper()}{what[1:]}: no angle is proven, because the singular values are too close to others."
-    who = turn["without"] if turn["without"].startswith("row ") else f"{of} {turn['without']}"
+    who = f"{turn['without']} (counted from 1)" if of == ROW else f"{of} {turn['without']}"
     by = f"at least {least:.1f}" if most == 90 else f"{least:.1f} to {most:.1f}"
     more = f" The upper bound of {plural(turn['others'], 'other')} is larger." if turn["others"] else ""
     return f"Without {who}, {what} turns by {by} degrees.{more}"

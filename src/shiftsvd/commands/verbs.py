@@ -132,6 +132,7 @@ def transform() -> None:
         files("FILE...", required=True),
         *named("stack join leave_out widest"),
         declared(_SETTINGS["out"], type=Local(), help="File for the bounds of all samples: .parquet, .csv or .npy."),
+        *of_extensions("influence"),
         *named(f"{_DATA} threads memory json_out progress force spreadsheet_safe quiet verbose"),
     ],
     run="applying:influence",

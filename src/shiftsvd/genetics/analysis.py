@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd import PCA, Info, SVDResult, svd
-from shiftsvd.extend.fits import integer
+from shiftsvd.extend.fits import integer, on_places
 from shiftsvd.extend.operators import Panel, Vector, generator
 from shiftsvd.extend.running import Outputs, Refused, Resources, Setting, SolverName, plural, refuse
 from shiftsvd.genetics.components import Patterson, SelectionScan, TracyWidom, patterson_scale, selection_scan
@@ -258,7 +258,8 @@ class GenotypeModel(PCA, Projects):
     """The model of a fit by the command, as `shiftsvd.load_model` returns it: a `PCA` that projects genotypes.
 
     Its attribute `variants_` has the names, positions and alleles of the variants, `filters` the settings of the
-    filters, and `learned`, if the fit projected samples, the mask of the training samples among all rows of scores.
+    filters, `kept`, if filters removed samples, the mask of the others among the samples of the file, and `learned`,
+    if the fit projected samples, the mask of the training samples among all rows of scores.
     `PCA` documents the arguments and the other attributes.
 
     See Also
@@ -291,6 +292,35 @@ class GenotypeModel(PCA, Projects):
         used = patterson_scale(self.mean_)[1] if self.shift is not None else np.any(components != 0, axis=1)
         scale = np.ones(len(used)) if self.scale_ is None else self.scale_
         return Basis(self.variants_, used, self.mean_, scale, components, self.singular_values_.astype(np.float64))
+
+
+def rows_of_fit(pca: GenotypeModel, files: Fileset) -> tuple[GenotypeModel, Cohort]:
+    # The training samples and the variants of the model, in the order of the files, and the model with the alleles and
+    # the order of the files. Missing genotypes are filled as in the fit.
+    target = Target.of(pca.basis, files, trust_ambiguous=True)
+    (here, there, swapped, *_), n = target.match, int(np.count_nonzero(target.basis.used))
+    if len(here) < n:
+        raise ValueError(
+            f"{files.name} has {len(here):,} of the {n:,} variants of the model, but all of them are needed. Pass the "
+            "genotypes of the fit."
+        )
+    if pca.shift is None and swapped.any():
+        raise ValueError(
+            f"{files.name} counts the other allele of {plural(int(swapped.sum()), 'variant')}, and the model has no "
+            "mean. Pass the genotypes of the fit."
+        )
+    rows, variants = np.ones(files.shape[0], bool), np.zeros(files.shape[1], bool)
+    for mask in (getattr(pca, name, None) for name in ("kept", "learned")):
+        if mask is not None and len(mask) == np.count_nonzero(rows):
+            rows[rows] = mask
+    variants[there] = True
+    moved: Any = on_places(pca, here).set_params(missing="error", unobserved=False)
+    moved.components_ = np.where(swapped, -1, 1).astype(pca.components_.dtype) * moved.components_
+    moved.mean_ = np.where(swapped, 2 - moved.mean_, moved.mean_)
+    own = files.of_samples(rows).of_variants(variants)
+    # Without a mean, the fit filled the genotypes by the means of the training samples, as an operator of them does.
+    own = own if pca.shift is None else own.filled(moved.mean_)
+    return moved, Cohort(files, own, variants, rows)
 
 
 def pca(

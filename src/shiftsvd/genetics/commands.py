@@ -35,7 +35,7 @@ from shiftsvd.extend.commands import (
 from shiftsvd.extend.files import n_missing
 from shiftsvd.extend.fits import BatchPCA, Observed
 from shiftsvd.extend.running import plural
-from shiftsvd.genetics.analysis import GenotypePCA
+from shiftsvd.genetics.analysis import GenotypeModel, GenotypePCA, rows_of_fit
 from shiftsvd.genetics.components import Patterson, SelectionScan, TracyWidom, patterson_scale, selection_scan
 from shiftsvd.genetics.extension import ProjectName, ScoresScale
 from shiftsvd.genetics.figures import DRAWN, figures, write_png
@@ -90,6 +90,10 @@ class GenotypeHooks(Hooks):
         settings = self.settings
         kinds = (settings.format or path.suffix.lower().removeprefix(".") for path in settings.paths)
         return settings.orient != "rows" and all(kind in ("bed", "pgen") for kind in kinds)
+
+    @property
+    def stacked(self) -> bool:
+        return len(self.settings.files) > 1 and self.settings.stack == "rows"
 
     def refuse(self, given: Iterable[str]) -> None:
         for name in given:
@@ -181,7 +185,7 @@ class GenotypeHooks(Hooks):
             filters["indep_order"] = int(filters["indep_order"])
         selection = Selection(settings.extra["chromosomes"], **filters)
         self.filters, whole = selection.given, self.read()
-        self._read_labels(whole)  # before the filters read the genotypes
+        self._read_labels(whole, settings.label_column)  # before the filters read the genotypes
         self.cohort = selected(whole, selection, settings.resources)
         files = self.cohort.files
         return self._operator(self.cohort.training), Names(files.labels, files.variants.names)
@@ -194,8 +198,7 @@ class GenotypeHooks(Hooks):
             return None
         return [label for label, kept in zip(self.sample_labels, self.cohort.rows, strict=True) if kept]
 
-    def _read_labels(self, files: Fileset) -> None:
-        column = self.settings.label_column
+    def _read_labels(self, files: Fileset, column: str | None) -> None:
         if column is not None and self.label_table is not None:
             self.sample_labels, self.message_of_labels = self.label_table.labels(column, files.samples)
         elif column is not None:
@@ -234,6 +237,8 @@ class GenotypeHooks(Hooks):
         if cohort is None:
             return
         pca.variants_, pca.filters = cohort.files.variants, self.filters
+        if not cohort.rows.all():
+            pca.kept = cohort.rows
         pca.info_ = replace(pca.info_, n_missing=sum(map(n_missing, cohort.training.parts)))
         run.beside = variant_columns(pca.variants_)
         results = ({"absent": cohort.absent} if cohort.absent else {}) | self._tests(run, cohort)
@@ -341,7 +346,6 @@ class GenotypeHooks(Hooks):
         settings, given = self.settings, list(self.settings.given(_OF_TRANSFORM))
         if settings.extra["trust_order"] and len(given) > 1:
             raise click.UsageError(f"--trust-order ignores alleles. Remove {option_of(given[0])} or --trust-order.")
-        self.stacked = len(settings.files) > 1 and settings.stack == "rows"
         if not self.are_genotypes or self.stacked:
             if isinstance(pca, GenotypePCA):
                 raise ValueError(
@@ -386,9 +390,15 @@ class GenotypeHooks(Hooks):
     def open_new(self, pca: BatchPCA) -> tuple[BatchPCA, Observed, Names] | None:
         # The model has no alleles. If the file has as many variants on autosomes as the model has features, use those;
         # otherwise use all variants. `aligned` then compares the names.
+        settings = self.settings
+        if settings.extra.get("labels") and settings.leave_out is None:
+            raise click.UsageError("--labels requires --leave-out, with the name of their column. Add --leave-out.")
         if not self.are_genotypes or self.stacked:
+            self.refuse(settings.given(("labels",)))
             return None
-        settings, files = self.settings, self.read()
+        files = self.read()
+        if hasattr(pca, "variants_"):
+            return self._of_fit(cast("GenotypeModel", pca), files)
         kept = autosomal(files.variants.chromosomes)
         if np.count_nonzero(kept) == pca.n_features_in_:
             files = files.of_variants(kept)
@@ -398,6 +408,17 @@ class GenotypeHooks(Hooks):
         A = files.filled(means).operator(settings.resources)
         names = Names(files.labels, files.variants.names)
         return copy(pca).set_params(missing="error", unobserved=False), A, names
+
+    def _of_fit(self, pca: GenotypeModel, files: Fileset) -> tuple[BatchPCA, Observed, Names]:
+        settings = self.settings
+        model, cohort = rows_of_fit(pca, files)
+        if settings.extra["labels"] is not None:
+            self.label_table = LabelTable.read(Path(settings.extra["labels"]))
+        self._read_labels(files, settings.leave_out)
+        if self.message_of_labels:
+            print_message(f"--labels:{self.message_of_labels}", settings.quiet)
+        self.cohort = cohort
+        return model, self._operator(cohort.files), Names(cohort.files.labels, cohort.files.variants.names)
 
     # info
 
@@ -498,6 +519,13 @@ def _report_match(target: Target, quiet: bool) -> None:
         ", ".join(f"{found[name]:,} {text}" for name, text in each.items()) for each in (_MATCHED, _REMOVED)
     )
     print_message(f"{file}: matched {used} ({how}). Removed: {removed}.", quiet)
+    as_in_fit = not (found["flipped"] or found["complemented"] or found["by_name"])
+    if found["ambiguous"] and as_in_fit and found["matched"] + found["ambiguous"] == n:
+        print_message(
+            "If this is the file of the fit, its scores differ from those of the fit, because ambiguous variants are "
+            "removed. Use --trust-ambiguous --project mean to compute the scores of the fit.",
+            quiet,
+        )
     if found["matched"] < _MIN_MATCHED * n:
         warnings.warn(
             f"{file} has only {used}, so scores are less accurate. Check their standard errors (columns *_se).",

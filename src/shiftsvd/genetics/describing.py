@@ -30,6 +30,7 @@ def describe(path: Path, opened: Opened, key: str | None, memory_limit: int | st
     maf, by_variant, by_sample = _shares(whole.of_variants(seen), founders, Resources(memory_limit, None))
     build, autosomes = build_of(variants), autosomal(variants.chromosomes)
     facts: dict[str, Any] = {
+        "samples_are": f"{opened.samples} of the stored matrix",
         "chromosomes": dict(Counter(variants.chromosomes.tolist())),
         "not_on_autosomes": n - int(np.count_nonzero(autosomes)),
         "genome_build": build or "unknown",

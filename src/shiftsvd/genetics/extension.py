@@ -58,7 +58,11 @@ EXTENSION: Final = Extension(
     ),
     kinds="shiftsvd.genetics.models:KINDS",
     values="shiftsvd.genetics.models:VALUES",
-    options={"fit": "shiftsvd.genetics.options:OF_FIT", "transform": "shiftsvd.genetics.options:OF_TRANSFORM"},
+    options={
+        "fit": "shiftsvd.genetics.options:OF_FIT",
+        "transform": "shiftsvd.genetics.options:OF_TRANSFORM",
+        "influence": "shiftsvd.genetics.options:OF_INFLUENCE",
+    },
     scales=("patterson",),
     hooks="shiftsvd.genetics.commands:GenotypeHooks",
     writers={"eigenvec": "shiftsvd.genetics.commands:eigenvec_table"},
@@ -74,6 +78,9 @@ EXTENSION: Final = Extension(
     and alleles, in any order. Swapped alleles and the other strand are recoded; removed variants are counted on stderr.
     Scores are least-squares fits to the genotypes that are not missing. A .csv or .parquet has additional columns: the
     standard errors of the scores, PC1_se, ..., and the number of variants of the sample, n_variants.""",
+        "influence": """Genotypes: pass the .bed or .pgen of the fit. Samples and variants that the filters removed, and
+    samples that the fit projected, are not used. --leave-out names a column of the .fam, of the .psam, or of the table
+    of --labels.""",
         "info": """Genotypes: a .bed or .pgen is described by its chromosomes, genome build, founders, sex, MAF and
     missing genotypes. One file per chromosome needs --stack columns. Pass a model of genotypes and such files to count
     the variants of the model that `transform` would match.""",

@@ -68,6 +68,24 @@ Listed = str | PathLike[str] | Sequence[str] | Sequence[tuple[str, str]]  # a pa
 _HEADERS: Final = ("FID", "IID", "SID")
 
 
+def refuse_unless_found(name: str, given: Listed, samples: Samples | None, variants: Variants, file: str) -> None:
+    # Raise an error if the files have no name of a list; without names in it, a list is empty on purpose.
+    if samples is not None:
+        rows, what = _sample_rows(given), "sample"
+        found, form = bool(listed_samples(given, samples)[0].any()), max(map(len, rows), default=1)
+        there = [" ".join(each[-form:]) for each in zip(samples.families[:1], samples.names[:1], strict=True)]
+    else:
+        rows, what = [(word,) for row in _rows(given) for word in row], "variant"
+        found, there = bool(listed_variants(given, variants.names)[0].any()), variants.names[:1].tolist()
+    if not rows or found:
+        return
+    listed = given if isinstance(given, str | PathLike) else "the list"
+    raise Refused(
+        *(Setting(name), f" must name at least one {what} of {file}, but {listed} names none. The list begins with "),
+        f"{' '.join(rows[0])!r}, the file with {there[0]!r}. Write names as in the file.",
+    )
+
+
 def listed_variants(given: Listed, names: Labels) -> tuple[Mask, int]:
     wanted = {word for row in _rows(given) for word in row}
     mask = np.isin(names, np.array(sorted(wanted) or [""]))
@@ -75,14 +93,17 @@ def listed_variants(given: Listed, names: Labels) -> tuple[Mask, int]:
 
 
 def listed_samples(given: Listed, samples: Samples) -> tuple[Mask, int]:
-    rows = [tuple(row[:2]) for row in _rows(given)]
-    if rows and rows[0][0].startswith("#"):
-        rows = _without_header(given, rows)
+    rows = _sample_rows(given)
     pairs, alone = {row for row in rows if len(row) > 1}, {row[0] for row in rows if len(row) == 1}
     _refuse_shared_names(given, samples, alone)
     there = list(zip(samples.families.tolist(), samples.names.tolist(), strict=True))
     mask = np.array([pair in pairs or pair[1] in alone for pair in there], bool)
     return mask, len(pairs - set(there)) + len(alone - {name for _, name in there})
+
+
+def _sample_rows(given: Listed) -> list[tuple[str, ...]]:
+    rows = [tuple(row[:2]) for row in _rows(given)]
+    return _without_header(given, rows) if rows and rows[0][0].startswith("#") else rows
 
 
 def _without_header(given: Listed, rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:

@@ -45,7 +45,12 @@ def _made(cls: type[Any], settings: ByName, fitted: ByName) -> Any:
 # The command writes this kind for genotypes, too.
 _PCA: Final = replace(
     OF_CORE["PCA"],
-    sometimes={**OF_CORE["PCA"].sometimes, "filters": _filters, "learned": numbers("r", "bool")},
+    sometimes={
+        **OF_CORE["PCA"].sometimes,
+        "filters": _filters,
+        "learned": numbers("r", "bool"),
+        "kept": numbers("s", "bool"),
+    },
     made=_made,
 )
 KINDS: Final = {

@@ -93,6 +93,17 @@ OF_FIT: Final = (
         ),
     ),
 )
+OF_INFLUENCE: Final = (
+    group_options(
+        "Genotypes",
+        click.option(
+            "--labels",
+            type=_FILE,
+            help="A table with a header, with IID or FID and IID, and labels of the samples, such as populations, for "
+            "--leave-out.",
+        ),
+    ),
+)
 OF_TRANSFORM: Final = (
     group_options(
         "Genotypes",

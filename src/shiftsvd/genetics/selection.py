@@ -16,7 +16,16 @@ from shiftsvd.genetics.extension import ASSEMBLIES, LARGEST, Build, Chromosomes
 from shiftsvd.genetics.files import Beds, CallCounts, Fileset, call_counts, listed, missing_by_sample, sample_list
 from shiftsvd.genetics.kinship import Kinship, kin0, kinship_matrix, related_pairs, unrelated_mask
 from shiftsvd.genetics.linkage import BACKWARDS, FORWARDS, Windows, pruned
-from shiftsvd.genetics.lists import LONG_RANGE, Listed, Region, inside, listed_regions, listed_samples, listed_variants
+from shiftsvd.genetics.lists import (
+    LONG_RANGE,
+    Listed,
+    Region,
+    inside,
+    listed_regions,
+    listed_samples,
+    listed_variants,
+    refuse_unless_found,
+)
 from shiftsvd.genetics.matching import build_of
 from shiftsvd.genetics.variants import Mask, autosomal, read_founders
 
@@ -272,6 +281,9 @@ def _by_lists(cohort: Cohort, selection: Selection, resources: Resources) -> Non
         given = getattr(selection, name)
         if given is None:
             continue
+        if name in ("keep", "remove", "extract", "exclude"):
+            samples = cohort.whole.samples if name in OF_SAMPLES else None
+            refuse_unless_found(name, given, samples, cohort.whole.variants, cohort.whole.name)
         if name in ("keep", "remove"):
             there, cohort.absent[name] = listed_samples(given, cohort.files.samples)
         elif name in ("extract", "exclude"):
