@@ -1,5 +1,6 @@
 """Fields that are opened lazily: as few reads and as many digits as in memory, however far from zero they are."""
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.xarray import pca
+from shiftsvd.xarray import joint, pca
 from shiftsvd.xarray.fields import stacked
 from tests.support.fields import monthly
 
@@ -116,3 +117,14 @@ def test_chunks_beyond_the_memory_limit_are_told() -> None:
     with dask.config.set(num_workers=1), warnings.catch_warnings():
         warnings.simplefilter("error")
         ss.as_operator(lazy.data.reshape(TIMES, -1), memory_limit="1MB")
+
+
+@pytest.mark.parametrize("limit", ["2MB", "4MB", "6MB"])
+def test_a_limit_that_a_message_names_is_enough_for_chunks_of_dask(limit: str) -> None:
+    values = np.random.default_rng(0).standard_normal((600, 1800)).astype(np.float32)
+    lazy = xarray.DataArray(values, dims=("time", "cell"), name="t2m").chunk({"time": 30})
+    for fit in (pca, lambda da, *k, **known: joint([da, da.rename("sst")], *k, **known)):
+        with pytest.raises(ValueError, match=r"Raise memory_limit\.$") as found:
+            fit(lazy, 1, rng=0, memory_limit=limit)
+        (needed,) = re.findall(r"needs about ([0-9.]+ MB), more than the limit of", str(found.value))
+        assert fit(lazy, 1, rng=0, memory_limit=needed).sizes["mode"] == 1
