@@ -128,3 +128,16 @@ def test_a_limit_that_a_message_names_is_enough_for_chunks_of_dask(limit: str) -
             fit(lazy, 1, rng=0, memory_limit=limit)
         (needed,) = re.findall(r"needs about ([0-9.]+ MB), more than the limit of", str(found.value))
         assert fit(lazy, 1, rng=0, memory_limit=needed).sizes["mode"] == 1
+
+
+def test_estimate_takes_a_reshaped_field_and_says_so(tmp_path: Path) -> None:
+    pytest.importorskip("zarr")
+    da = field(0)
+    for each in (da, da.chunk({"time": 100})):
+        with pytest.raises(ValueError, match=r"shape \(420, 20, 30\)\. Use reshape\(420, -1\), or, .*shiftsvd.xarray.pca"):
+            ss.estimate(each, 3)
+        assert ss.estimate(each.data.reshape(len(each), -1), 3, tol=1e-6).n_passes > 1
+    da.to_dataset(name="t2m").to_zarr(tmp_path / "t2m.zarr", consolidated=False)
+    for given in ({}, {"key": "t2m"}):
+        with pytest.raises(ValueError, match=r"Save X.reshape\(420, -1\).*use shiftsvd.xarray.pca in Python\.$"):
+            ss.io.open_matrix(tmp_path / "t2m.zarr", **given)

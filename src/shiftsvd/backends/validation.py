@@ -125,10 +125,16 @@ def numeric_array(X: Any) -> npt.NDArray[Any]:
     if array.dtype.kind not in "fciub":
         raise ValueError(f"the matrix must be numeric, got dtype {array.dtype}. Encode text and dates as numbers.")
     if len(shape) != 2:
-        raise ValueError(f"the matrix must have two dimensions, got shape {shape}. Use reshape(-1, 1) for one column.")
+        raise ValueError(f"the matrix must have two dimensions, got shape {shape}. {in_two_dimensions(shape)}")
     if min(shape) < 1:
         raise ValueError(f"the matrix must have at least one row and one column, got shape {shape}")
     return array
+
+
+def in_two_dimensions(shape: tuple[int, ...]) -> str:
+    if len(shape) < 2:
+        return "Use reshape(-1, 1) for one column."
+    return f"Use reshape({shape[0]}, -1), or, for a fit of a field with named dimensions, shiftsvd.xarray.pca."
 
 
 def unannotated(X: Any) -> None:
