@@ -134,7 +134,9 @@ def test_estimate_takes_a_reshaped_field_and_says_so(tmp_path: Path) -> None:
     pytest.importorskip("zarr")
     da = field(0)
     for each in (da, da.chunk({"time": 100})):
-        with pytest.raises(ValueError, match=r"shape \(420, 20, 30\)\. Use reshape\(420, -1\), or, .*shiftsvd.xarray.pca"):
+        with pytest.raises(
+            ValueError, match=r"shape \(420, 20, 30\)\. Use reshape\(420, -1\), or, .*shiftsvd.xarray.pca"
+        ):
             ss.estimate(each, 3)
         assert ss.estimate(each.data.reshape(len(each), -1), 3, tol=1e-6).n_passes > 1
     da.to_dataset(name="t2m").to_zarr(tmp_path / "t2m.zarr", consolidated=False)

@@ -113,7 +113,8 @@ class Reread(Blocked):
         return True
 
     def in_blocks_for(self, memory_limit: int) -> Self:
-        return replace(self, memory_limit=memory_limit, memo=self.memo_of(*self.memo.keys() - {"blocks"}))
+        memo = self.memo_of(*self.memo.keys() - {"blocks"})
+        return replace(self, memory_limit=memory_limit, memo=memo)  # type: ignore[type-var]
 
     def known_costs(self) -> dict[str, Any]:
         file_bytes = int(self.stored * (self.stored_dtype.itemsize + 4 * self.sparse))
