@@ -19,7 +19,7 @@ from shiftsvd.operators import Adjoint, Operator
 from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.preparation.shifts import row_weights
 from shiftsvd.result import SVDResult, native
-from shiftsvd.runs.memory import ROUNDED_UP, OverLimit, Resources, affordable, parse_bytes
+from shiftsvd.runs.memory import ROUNDED_UP, OverLimit, Resources, affordable, parse_bytes, spare
 from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
@@ -230,8 +230,8 @@ def planned(
                 # If rows lie on the long side, the transposed matrix takes no less.
                 if not tall(A).costs.square_columns or not _fits(memory_limit, B, k, solver, tol):
                     raise
-                *known, fewer = error.args
-                raise OverLimit(*known, f"{fewer}, or store the transposed matrix") from None
+                *known, others = error.args
+                raise OverLimit(*known, [*others, "store the transposed matrix"]) from None
         if plan > LEAST_BLOCK:
             plan //= 2
             read = read.in_blocks_for(plan)
@@ -262,7 +262,12 @@ def _fitting(memory_limit: int | str | None, A: Operator, k: int | float, solver
     count = asked_for(A, k)
     chosen = solver_named(solver, A, k, tol, memory_limit)
     what = f"finding {plural(count, 'component')} of a {A.shape[0]:,} x {A.shape[1]:,} matrix"
-    affordable(chosen.needed_bytes(A, count), memory_limit, what)
+    try:
+        affordable(chosen.needed_bytes(A, count), memory_limit, what)
+    except OverLimit as error:
+        if spare(solver_named(solver, A, 1, tol, memory_limit).needed_bytes(A, 1), memory_limit):
+            raise
+        raise OverLimit(*error.args[:-1], []) from None
     return chosen
 
 

@@ -183,7 +183,7 @@ def test_an_infinite_value_in_a_table_is_not_called_a_missing_value(tmp_path: Pa
         (["fit", "X.npy", "--ids", "age"], 1, "X.npy: --ids age applies to tables of numbers only, not to npy"),
         (["fit", "X.npy", "--format", "xls"], 2, "Invalid value for '--format'"),
         (["fit", "X.csv", "--memory", "1k"], 1, "more than the limit of 1 kB of memory. Raise --memory, or"),
-        (["fit", "X.npy", "-k", "3", "--memory", "9k"], 1, "kB. Raise --memory, or use fewer components"),
+        (["fit", "X.npy", "-k", "3", "--memory", "9k"], 1, "more than the limit of 9 kB. Raise --memory."),
         (
             ["fit", "two.npz", "-k", "2"],
             1,
@@ -238,7 +238,7 @@ def test_python_is_told_of_arguments(tmp_path: Path, X) -> None:
         ss.PCA(2).fit(X).save(tmp_path / "m.safetensors")
     with pytest.raises(ValueError, match=r"tol must be at least 0 and less than 1, got 2. Pass a relative accuracy"):
         ss.svd(X, 2, tol=2)
-    with pytest.raises(ValueError, match=r"more than the limit of 1 kB. Raise memory_limit, or use fewer"):
+    with pytest.raises(ValueError, match=r"more than the limit of 1 kB. Raise memory_limit\.$"):
         ss.svd(X, 2, memory_limit="1kB")
     with pytest.raises(
         ValueError, match=r'gaps.csv: 1 entry is missing .NaN., in column .pulse.\. .*\. Use drop="pulse"'

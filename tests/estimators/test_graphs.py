@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.linalg import polar, qr
-from scipy.sparse import block_diag, coo_array, csc_array, csr_array, random_array
+from scipy.sparse import block_diag, coo_array, csc_array, csr_array, diags_array, random_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import aslinearoperator
 from sklearn.base import clone
@@ -239,6 +239,23 @@ def test_diffusion_maps_are_eigenvectors_of_the_walk(alpha: float) -> None:
         ({}, np.triu(np.ones((4, 4))), r"needs symmetric affinities, got a difference of 1. Pass \(W \+ W.T\) / 2"),
         ({}, np.ones((4, 3)), "needs a square matrix of affinities"),
         ({}, 1e300 * np.ones((4, 4)), "affinities must be between"),
+        ({}, np.eye(4) - 0.25, r"Affinities are at least 0\. Pass W instead of a Laplacian D - W\.$"),
+        (
+            {},
+            np.diag([np.nan, 1, 1, 1]),
+            r"got 1 NaN in column 0 \(counted from 0\)\. Replace these values by 0, which is no edge\.$",
+        ),
+        (
+            {},
+            csr_array(np.diag([1, np.nan, 1, 1])),
+            r"got 1 NaN in column 1 .* Replace these values by 0, which is no edge\.$",
+        ),
+        ({"affinity": "cosine"}, np.diag([np.nan, 1, 1, 1]), r"got 1 NaN in .*\. Remove or replace these values\.$"),
+        (
+            {"affinity": "nearest_neighbors"},
+            np.diag([np.inf, 1, 1, 1]),
+            r"got 1 inf in .*\. Remove or replace these values\.$",
+        ),
         ({"affinity": "rbf"}, np.ones((4, 4)), "affinity must be one of nearest_neighbors, cosine, precomputed"),
         ({"affinity": "cosine"}, -np.ones((4, 4)), "Negative values"),
         ({"affinity": "nearest_neighbors", "n_neighbors": 9}, np.ones((4, 4)), "n_neighbors must be .*3.*4 samples"),
@@ -308,6 +325,19 @@ def test_containers_and_number_types_give_the_same_numbers(kind: Any, container:
     assert np.allclose(found.embedding_, expected.embedding_, atol=1e-12)
     if kind.__class__ is ss.DiffusionMap:
         assert np.allclose(found.transform(data), expected.embedding_, atol=1e-4)
+
+
+def test_a_graph_that_is_taken_as_samples_causes_a_notice() -> None:
+    values = np.random.default_rng(0).random((30, 30))
+    W = csr_array(values + values.T)
+    with pytest.warns(
+        UserWarning, match=r"its rows are taken as samples\. If it is a graph, use affinity=.precomputed.\."
+    ):
+        ss.SpectralEmbedding(2, drop_first=False, random_state=0).fit(W)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for X in (W.toarray(), W[:, :-1], csr_array(W + diags_array([np.arange(1.0, W.shape[0])], offsets=[1]))):
+            ss.SpectralEmbedding(2, drop_first=False, random_state=0).fit(X)
 
 
 def test_affinities_that_differ_by_direction_are_averaged_with_a_notice() -> None:
@@ -485,6 +515,16 @@ def test_a_product_costs_no_more_than_two_reads_and_removes_the_trivial_vectors(
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
+
+
+def test_affinities_of_new_samples_are_validated() -> None:
+    walk = ss.DiffusionMap(1, random_state=0).fit(np.ones((4, 4)) + np.eye(4))
+    for bad, message in (
+        (np.nan, r"got 1 NaN in column 1 .* Replace these values by 0, which is no edge"),
+        (-1.0, "at least 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            walk.transform(np.array([[1.0, bad, 1, 1]]))
 
 
 def test_components_with_the_eigenvalue_0_have_no_extension() -> None:

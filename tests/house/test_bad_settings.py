@@ -287,8 +287,11 @@ def test_what_needs_more_than_the_limit_is_refused_with_the_bytes_and_the_remedy
         lambda: ss.PCA(memory_limit=1000).fit(A),
         lambda: ss.PCA(0.9, memory_limit=1000).fit(A),
     ):
-        with pytest.raises(ValueError, match=rule + ". Raise memory_limit, or use fewer components"):
+        with pytest.raises(ValueError, match=rule + r"\. Raise memory_limit\.$"):
             call()
+    with pytest.raises(ValueError, match=r"limit of 10 MB\. Raise memory_limit, or use fewer components\.$"):
+        ss.svd(A, 100, memory_limit="10MB", solver="randomized")
+    assert ss.svd(A, 1, memory_limit="10MB", solver="randomized").S[0] > 0
 
 
 def test_all_components_of_a_huge_sparse_matrix_are_refused_by_default():

@@ -168,7 +168,9 @@ def test_a_field_with_land_is_fitted_as_its_messages_say(gaps: float, tmp_path: 
     whole[:, 2, 3] = False
     da.where(xr.DataArray(whole, dims=da.dims)).to_netcdf(tmp_path / "land.nc")
     words = ("fit", tmp_path / "land.nc", "-k", 2, "--weights", "coslat")
-    assert "--missing em to predict them, also in columns without values" in invoked(*words).stderr
+    said = invoked(*words).stderr
+    assert "Use --missing em, because 1 column has no values, and gets components of 0." in said
+    assert "--missing mean" not in said
     done = invoked(*words, "--missing", "mean")
     assert "Remove this column, or use --missing em, which gives components of 0." in done.stderr
     told(*words, "--missing", "em", "--penalty", 5, "-o", tmp_path / "out")

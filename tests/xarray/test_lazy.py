@@ -1,5 +1,6 @@
 """Fields that are opened lazily: as few reads and as many digits as in memory, however far from zero they are."""
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.xarray import pca
+from shiftsvd.xarray import joint, pca
 from shiftsvd.xarray.fields import stacked
 from tests.support.fields import monthly
 
@@ -116,3 +117,29 @@ def test_chunks_beyond_the_memory_limit_are_told() -> None:
     with dask.config.set(num_workers=1), warnings.catch_warnings():
         warnings.simplefilter("error")
         ss.as_operator(lazy.data.reshape(TIMES, -1), memory_limit="1MB")
+
+
+@pytest.mark.parametrize("limit", ["2MB", "4MB", "6MB"])
+def test_a_limit_that_a_message_names_is_enough_for_chunks_of_dask(limit: str) -> None:
+    values = np.random.default_rng(0).standard_normal((600, 1800)).astype(np.float32)
+    lazy = xarray.DataArray(values, dims=("time", "cell"), name="t2m").chunk({"time": 30})
+    for fit in (pca, lambda da, *k, **known: joint([da, da.rename("sst")], *k, **known)):
+        with pytest.raises(ValueError, match=r"Raise memory_limit\.$") as found:
+            fit(lazy, 1, rng=0, memory_limit=limit)
+        (needed,) = re.findall(r"needs about ([0-9.]+ MB), more than the limit of", str(found.value))
+        assert fit(lazy, 1, rng=0, memory_limit=needed).sizes["mode"] == 1
+
+
+def test_estimate_takes_a_reshaped_field_and_says_so(tmp_path: Path) -> None:
+    pytest.importorskip("zarr")
+    da = field(0)
+    for each in (da, da.chunk({"time": 100})):
+        with pytest.raises(
+            ValueError, match=r"shape \(420, 20, 30\)\. Use reshape\(420, -1\), or, .*shiftsvd.xarray.pca"
+        ):
+            ss.estimate(each, 3)
+        assert ss.estimate(each.data.reshape(len(each), -1), 3, tol=1e-6).n_passes > 1
+    da.to_dataset(name="t2m").to_zarr(tmp_path / "t2m.zarr", consolidated=False)
+    for given in ({}, {"key": "t2m"}):
+        with pytest.raises(ValueError, match=r"Save X.reshape\(420, -1\).*use shiftsvd.xarray.pca in Python\.$"):
+            ss.io.open_matrix(tmp_path / "t2m.zarr", **given)

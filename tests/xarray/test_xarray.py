@@ -141,7 +141,10 @@ def test_other_fields_must_be_on_the_same_space() -> None:
     eofs = pca(da, 2)
     with pytest.raises(ValueError, match="da must have the labels of the components along lat"):
         project(eofs, da.assign_coords(lat=da.lat + 1))
-    with pytest.raises(ValueError, match="da must have 9 cells along lat, got 5"):
+    with pytest.raises(
+        ValueError,
+        match=r"da must have 9 cells along lat, got 5\. Interpolate da .*: da.interp_like\(eofs.mean_field\)\.$",
+    ):
         project(eofs, da[:, :5])
     with pytest.raises(ValueError, match="must have values in all cells of the components, but 1 are missing"):
         project(eofs, da.where((da.time != 10) | (da.lat != -80) | (da.lon != 0)))

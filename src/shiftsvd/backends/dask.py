@@ -29,7 +29,7 @@ from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.entries import LINES, Places, bare, changed_rows, some_lines
 from shiftsvd.backends.files import DiskRows, Merge, Panels, Reread, block_part, in_double, rows_operator
 from shiftsvd.backends.source import RowSource
-from shiftsvd.backends.validation import inspected, sound_pointers
+from shiftsvd.backends.validation import in_two_dimensions, inspected, sound_pointers
 from shiftsvd.events import record_read, without_progress
 from shiftsvd.kernels import threads
 from shiftsvd.kernels.twin import range_errors_ignored
@@ -253,8 +253,10 @@ def dask_operator(X: Any, memory_limit: int | str | None = None) -> Operator:
         raise TypeError(
             f"a Dask array is needed, got {type(X).__name__}. Convert data frames by to_dask_array(lengths=True)."
         )
-    if X.ndim != 2 or X.dtype.kind not in "fciub":
-        raise ValueError(f"the matrix must be numeric and have two dimensions, got {X.dtype} and shape {X.shape}")
+    if X.dtype.kind not in "fciub":
+        raise ValueError(f"the matrix must be numeric, got dtype {X.dtype}. Encode text and dates as numbers.")
+    if X.ndim != 2:
+        raise ValueError(f"the matrix must have two dimensions, got shape {X.shape}. {in_two_dimensions(X.shape)}")
     if np.isnan(X.shape).any():
         raise ValueError(
             f"the chunks of the Dask array must have known sizes, got shape {X.shape}. Call X.compute_chunk_sizes()."

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from shiftsvd.algebra import generic
+from shiftsvd.algebra.combined import VStack
 from shiftsvd.algebra.operator import Derived
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, exhaust, kept
 from shiftsvd.backends.dense import BLOCK as MULTIPLIED
@@ -110,6 +111,10 @@ class Reread(Blocked):
 
     def worth_keeping(self, columns: int) -> bool:
         return True
+
+    def in_blocks_for(self, memory_limit: int) -> Self:
+        memo = self.memo_of(*self.memo.keys() - {"blocks"})
+        return replace(self, memory_limit=memory_limit, memo=memo)  # type: ignore[type-var]
 
     def known_costs(self) -> dict[str, Any]:
         file_bytes = int(self.stored * (self.stored_dtype.itemsize + 4 * self.sparse))
@@ -389,9 +394,6 @@ class DiskRows(Reread):
         exhaust(ordered(lambda rows: self._block(rows).gram(V), some, self.workers))
         return (time.perf_counter() - started) * len(blocks) / len(some)
 
-    def in_blocks_for(self, memory_limit: int) -> "DiskRows":
-        return replace(self, memory_limit=memory_limit, memo=self.memo_of(*self.memo.keys() - {"blocks"}))
-
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DiskRows":
         memo, shift = self.memo_of("counts", "blocks", "stored"), self.shift and self.shift.ldexp(rows, cols)
         return replace(self, source=Multiplied(self.source, rows, cols), shift=shift, memo=memo)
@@ -422,7 +424,9 @@ class DiskRows(Reread):
 
 
 def larger_blocks(A: Any, more: int) -> Any:
-    """Return the operator A with the blocks of files that it would have with `more` bytes of memory."""
-    if isinstance(A, DiskRows):
+    """Return the operator A with the blocks and panels that its files would have with `more` bytes of memory."""
+    if isinstance(A, Reread):
         return A if A.memory_limit is None else A.in_blocks_for(max(parse_bytes(A.memory_limit) + more, 1))
+    if isinstance(A, VStack):
+        return replace(A, parts=tuple(larger_blocks(part, more) for part in A.parts))
     return replace(A, A=larger_blocks(A.A, more)) if isinstance(A, Derived) else A

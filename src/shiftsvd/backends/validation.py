@@ -40,6 +40,12 @@ class BadValues:
     names: Any = None  # of columns: texts, or a mapping to column numbers that count from 1
     drop: Part | None = None  # setting that removes these columns, for tables
     remedy: Part | None = None  # replaces the usual remedy
+    n_rows: int = 0  # that were read; 0: unknown
+
+    @property
+    def n_empty(self) -> int:
+        """Number of columns without a value in the rows that were read."""
+        return int(np.count_nonzero(self.columns[1] == self.n_rows))
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -97,7 +103,7 @@ class NotFinite(Refused):
         return self.but(where=plain_lines(self.found.where))
 
     def turned(self) -> "NotFinite":
-        return self.but(rows=self.found.columns, columns=self.found.rows)
+        return self.but(rows=self.found.columns, columns=self.found.rows, n_rows=0)
 
 
 def _called(name: Any) -> str:
@@ -125,10 +131,16 @@ def numeric_array(X: Any) -> npt.NDArray[Any]:
     if array.dtype.kind not in "fciub":
         raise ValueError(f"the matrix must be numeric, got dtype {array.dtype}. Encode text and dates as numbers.")
     if len(shape) != 2:
-        raise ValueError(f"the matrix must have two dimensions, got shape {shape}. Use reshape(-1, 1) for one column.")
+        raise ValueError(f"the matrix must have two dimensions, got shape {shape}. {in_two_dimensions(shape)}")
     if min(shape) < 1:
         raise ValueError(f"the matrix must have at least one row and one column, got shape {shape}")
     return array
+
+
+def in_two_dimensions(shape: tuple[int, ...]) -> str:
+    if len(shape) < 2:
+        return "Use reshape(-1, 1) for one column."
+    return f"Use reshape({shape[0]}, -1), or, for a fit of a field with named dimensions, shiftsvd.xarray.pca."
 
 
 def unannotated(X: Any) -> None:
@@ -212,7 +224,7 @@ def finite_dense(X: npt.NDArray[Any], allow_nan: bool = False) -> None:
             by_column += bad.sum(axis=0)
             n_nan += int(np.isnan(tall[lo:hi][bad]).sum())
     if by_row.any():
-        _refuse(n_nan, *((by_row, by_column) if tall is X else (by_column, by_row)), allow_nan)
+        _refuse(n_nan, *((by_row, by_column) if tall is X else (by_column, by_row)), allow_nan, len(X))
 
 
 def finite_sparse(X: CSR, by_columns: bool = False, allow_nan: bool = False) -> None:
@@ -223,16 +235,17 @@ def finite_sparse(X: CSR, by_columns: bool = False, allow_nan: bool = False) -> 
     if len(bad):
         lines, across = np.searchsorted(X.indptr, bad, side="right") - 1, X.indices[bad]
         rows, columns = (across, lines) if by_columns else (lines, across)
-        _refuse(int(np.isnan(data[bad]).sum()), np.bincount(rows), np.bincount(columns), allow_nan)
+        n_nan, n_rows = int(np.isnan(data[bad]).sum()), X.shape[int(by_columns)]
+        _refuse(n_nan, np.bincount(rows), np.bincount(columns), allow_nan, n_rows)
 
 
 def _bad(x: npt.NDArray[Any], allow_nan: bool) -> npt.NDArray[np.bool_]:
     return np.asarray(np.isinf(x) if allow_nan else ~np.isfinite(x))
 
 
-def _refuse(n_nan: int, rows: npt.NDArray[Any], columns: npt.NDArray[Any], allow_nan: bool) -> None:
+def _refuse(n_nan: int, rows: npt.NDArray[Any], columns: npt.NDArray[Any], allow_nan: bool, n_rows: int) -> None:
     by_row, by_column = (np.stack([np.flatnonzero(counts), counts[counts > 0]]) for counts in (rows, columns))
-    raise NotFinite(BadValues(n_nan, int(rows.sum()) - n_nan, by_row, by_column, allow_nan))
+    raise NotFinite(BadValues(n_nan, int(rows.sum()) - n_nan, by_row, by_column, allow_nan, n_rows=n_rows))
 
 
 def canonical(X: Any, n_threads: int, memory_limit: int | str | None, allow_nan: bool = False) -> tuple[CSR, bool]:

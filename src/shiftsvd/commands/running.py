@@ -17,7 +17,7 @@ import click
 from shiftsvd.commands import OWN_PROCESS
 from shiftsvd.commands.options import LINE, SPOOLED, as_given, worded, write_options
 from shiftsvd.commands.settings import SCALES
-from shiftsvd.errors import Worded, few, is_address, plain, plain_lines, public_address
+from shiftsvd.errors import Worded, few, is_address, plain, plain_lines, plural, public_address
 from shiftsvd.runs.messages import NOTICE, Notice, ValuesWarning, external_files
 
 CAUGHT: Final = (ValueError, OSError, ImportError, MemoryError)
@@ -118,6 +118,10 @@ def _with_remedy(error: BaseException) -> BaseException:
         return error.but(remedy="fill missing values in the file, because --preprocess needs complete data")
     if "missing" in context.params and not _accepts_missing(context.params):
         return error.but(remedy="fill missing values in the file, because the other options need complete data")
+    if found.n_empty and context.command.name == "fit":
+        verbs = ("has", "gets") if found.n_empty == 1 else ("have", "get")
+        empty = f"{plural(found.n_empty, 'column')} {verbs[0]} no values, and {verbs[1]} components of 0"
+        return error.but(remedy=f"use --missing em, because {empty}")
     return error.but(remedy=_FILL.get(str(context.command.name), "fill missing values in the file"))
 
 

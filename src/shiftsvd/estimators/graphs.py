@@ -5,13 +5,13 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from scipy.sparse import csr_array, diags_array, issparse
+from scipy.sparse import csr_array, csr_matrix, diags_array, issparse
 from sklearn.neighbors import kneighbors_graph
-from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from shiftsvd.backends import as_operator, is_lazy, unwrapped
 from shiftsvd.backends.affinity import Affinity, affinity_of_edges, affinity_of_rows
-from shiftsvd.backends.validation import before_sklearn
+from shiftsvd.backends.validation import NotFinite, before_sklearn, finite_dense, finite_sparse
 from shiftsvd.errors import Part, Refused, Setting, plural, refuse
 from shiftsvd.estimators.features import Tagged, labels_of
 from shiftsvd.estimators.settings import as_one_fit, random_generator, warn_unconverged
@@ -62,6 +62,10 @@ class GraphEmbedding(Tagged):
         """
         return np.asarray(self.fit(X).embedding_)
 
+    @property
+    def _of_samples(self) -> bool:
+        return getattr(self, "affinity", "precomputed") != "precomputed"
+
     def _check(self) -> None:
         """Raise ValueError for settings that are invalid for all data."""
         integer("n_components", self.n_components, 1)
@@ -71,13 +75,22 @@ class GraphEmbedding(Tagged):
         if not isinstance(self.drop_first, bool | np.bool_):
             raise refuse("drop_first", "be True or False", self.drop_first)
 
-    def _validated(self, X: Any, **how: Any) -> Any:
+    def _validated(self, X: Any, reset: bool = True, least: int = 2) -> Any:
         if isinstance(X, Operator):
             raise TypeError(f"{type(self).__name__} needs an array or a sparse matrix in memory, got {X}.")
         X = before_sklearn(unwrapped(X).compute() if is_lazy(X) else X)
         if bool(issparse(X)) and X.dtype.kind in "iu":
             X = X.astype(np.float64)  # sums of entries at the same place would overflow in small integers
-        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, **how)
+        how = {"accept_sparse": "csr", "dtype": np.float64, "ensure_min_samples": least}
+        array = check_array(X, **how, ensure_all_finite=False, estimator=self)
+        try:
+            (finite_sparse if issparse(array) else finite_dense)(array)
+        except NotFinite as error:
+            samples = self._of_samples or error.found.n_inf
+            remedy = "remove or replace these values" if samples else "replace these values by 0, which is no edge"
+            raise error.but(remedy=remedy) from None
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return array
 
     def _embed(self, A: Affinity) -> tuple[Panel, Vector]:
         """Set the fitted attributes; return ``D^-1/2 V`` and 1 - lambda, those of the trivial vectors first."""
@@ -118,10 +131,11 @@ class GraphEmbedding(Tagged):
 class SpectralEmbedding(GraphEmbedding):
     """Spectral embedding (Laplacian eigenmaps): eigenvectors of ``L = I - D^-1/2 W D^-1/2`` with small eigenvalues.
 
-    W holds the affinities of the nodes of a graph without its diagonal, D the sums of its rows. The coordinates are
-    ``D^-1/2 v`` for the eigenvectors v of unit norm, as in scikit-learn. L has the eigenvalue 0 once for each connected
-    component of the graph, with a vector that is constant on the component. These trivial vectors are found first and
-    subtracted as a low-rank shift, so that all computed components vary within a connected component.
+    W holds the affinities of the nodes of a graph without the diagonal, which counts in `DiffusionMap` (whose default
+    ``alpha=1`` also removes the influence of densities), D the sums of its rows. The coordinates are ``D^-1/2 v`` for
+    the eigenvectors v of unit norm, as in scikit-learn. L has the eigenvalue 0 once for each connected component of the
+    graph, with a vector that is constant on the component. These trivial vectors are found first and subtracted as a
+    low-rank shift, so that all computed components vary within a connected component.
 
     Parameters
     ----------
@@ -166,7 +180,7 @@ class SpectralEmbedding(GraphEmbedding):
 
     See Also
     --------
-    DiffusionMap : The same vectors scaled by a random walk.
+    DiffusionMap : Eigenvectors of a random walk, scaled by its eigenvalues.
     PCA : Components of the samples themselves.
 
     References
@@ -220,9 +234,12 @@ class SpectralEmbedding(GraphEmbedding):
         if self.affinity == "cosine":
             self.embedding_, self.eigenvalues_ = self._embed(affinity_of_rows(self._rows(X)))
             return self
-        X = self._validated(X, ensure_min_samples=2)
+        X = self._validated(X)
         n, operator = X.shape[0], partial(as_operator, n_threads=thread_count(self.n_threads))
         if self.affinity == "nearest_neighbors":
+            if _may_be_graph(X):
+                what = "X is square, symmetric and sparse, and its rows are taken as samples. If it is a graph, use "
+                notice(what, Setting("affinity", "precomputed"), ".")
             neighbours = max(n // 10, 2)  # the first is the sample itself
             if self.n_neighbors is not None:
                 neighbours = integer("n_neighbors", self.n_neighbors, 1, n - 1, f" for {n:,} samples")
@@ -236,7 +253,7 @@ class SpectralEmbedding(GraphEmbedding):
     def _rows(self, X: Any) -> Operator:
         how: dict[str, Any] = {"n_threads": thread_count(self.n_threads), "memory_limit": self.memory_limit}
         if not isinstance(X, Operator) and not is_lazy(X):
-            return as_operator(_nonnegative(self._validated(X, ensure_min_samples=2), self), **how)
+            return as_operator(_nonnegative(self._validated(X), self), **how)
         A = as_operator(X, **how)
         if A.shape[0] < 2 or A.dtype.kind == "c":
             raise ValueError(f"SpectralEmbedding needs at least 2 samples of real numbers, got {A}.")
@@ -253,9 +270,11 @@ class SpectralEmbedding(GraphEmbedding):
 class DiffusionMap(GraphEmbedding):
     """Diffusion map: eigenvectors of a random walk on a graph, scaled by powers of their eigenvalues.
 
-    The affinities W are normalized by their densities q, the sums of rows, to ``W_ij / (q_i q_j)^alpha``; the rows of
-    the result over their sums are the probabilities P of a step. The coordinates are ``lambda^t psi`` for the right
-    eigenvectors psi of P, scaled so that the trivial vector of a connected graph is 1 everywhere.
+    The affinities W, with their diagonal, are normalized by their densities q, the sums of rows, to
+    ``W_ij / (q_i q_j)^alpha``; the rows of the result over their sums are the probabilities P of a step. The
+    coordinates are ``lambda^t psi`` for the right eigenvectors psi of P, scaled so that the trivial vector of a
+    connected graph is 1 everywhere. For ``alpha=0`` and W without a diagonal, psi are the vectors of
+    `SpectralEmbedding`, up to scale.
 
     Parameters
     ----------
@@ -322,7 +341,7 @@ class DiffusionMap(GraphEmbedding):
         self._check()
         alpha, t = nonnegative("alpha", self.alpha), nonnegative("t", self.t)
         check_order(*labels_of(X))
-        X = self._validated(X, ensure_min_samples=2)
+        X = self._validated(X)
         W = _affinities(X, self)
         self._factors = _density_factors(_sums(W), alpha)
         W = _scaled(W, self._factors, self._factors)
@@ -369,7 +388,8 @@ class DiffusionMap(GraphEmbedding):
         Returns
         -------
         array of shape (n_new, n_components)
-            Bounds of the absolute differences to the coordinates by the exact eigenvectors, if `converged_`. Infinite
+            Bounds of the absolute differences to the coordinates by the exact eigenvectors, if `converged_`; for
+            eigenvalues that cannot be distinguished, by the closest vectors of the space that they share. Infinite
             along components whose eigenvalue may be 0.
         """
         P, eigenvalues, errors = self._steps(X), self.eigenvalues_, self.eigenvalue_errors_
@@ -388,7 +408,7 @@ class DiffusionMap(GraphEmbedding):
     def _steps(self, X: Any) -> csr_array:
         """Return the probabilities of steps from new samples; 0 for a sample without affinities."""
         check_is_fitted(self, "embedding_")
-        W = _nonnegative(self._validated(X, reset=False), self)
+        W = _nonnegative(self._validated(X, reset=False, least=1), self)
         P = _scaled(W, np.ones(W.shape[0]), self._factors)  # densities of rows cancel
         sums = _sums(P)
         return _scaled(P, np.divide(1, sums, out=np.zeros(len(sums)), where=sums > 0), np.ones(P.shape[1]))
@@ -407,6 +427,12 @@ def check_order(rows: Any, columns: Any) -> None:
         raise ValueError(
             "The rows and columns of the affinities have the same labels in different orders. Reorder one."
         )
+
+
+def _may_be_graph(X: Any) -> bool:
+    if not isinstance(X, csr_array | csr_matrix) or X.shape[0] != X.shape[1] or not X.nnz or X.data.min() < 0:
+        return False
+    return bool(abs(X - X.T).max() <= ASYMMETRY * X.data.max())
 
 
 def _affinities(X: Any, estimator: Any) -> csr_array:
@@ -432,7 +458,9 @@ def _affinities(X: Any, estimator: Any) -> csr_array:
 def _nonnegative(X: Any, estimator: Any) -> csr_array:
     W: csr_array = csr_array(X, copy=True)  # zeros and duplicates are removed in place
     W.sum_duplicates()
-    check_non_negative(W, type(estimator).__name__)
+    if W.data.min(initial=0.0) < 0:
+        remedy = "" if estimator._of_samples else " Affinities are at least 0. Pass W instead of a Laplacian D - W."
+        raise ValueError(f"Negative values in data passed to {type(estimator).__name__}.{remedy}")
     W.eliminate_zeros()
     return W
 

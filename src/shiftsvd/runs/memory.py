@@ -92,23 +92,23 @@ def spare(needed: float, memory_limit: int | str | None) -> bool:
 
 
 class OverLimit(Refused):
-    """A computation exceeds the memory limit. Last arguments: bytes needed, limit, computation, what to reduce."""
+    """A computation exceeds the memory limit. Last arguments: bytes needed, limit, computation, remedies."""
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
 
     def worded(self, spell: Spell) -> str:
-        *before, needed, limit, what, fewer = self.args
-        setting = spell(Setting("memory_limit"))
-        return f"{''.join(before)}{what} needs about {beyond(needed, limit)}. Raise {setting}, or use fewer {fewer}."
+        *before, needed, limit, what, others = self.args
+        remedies = ", or ".join((f"Raise {spell(Setting('memory_limit'))}", *others))
+        return f"{''.join(before)}{what} needs about {beyond(needed, limit)}. {remedies}."
 
     def needing(self, enough: Callable[[int, int], int]) -> "OverLimit":
-        *before, needed, limit, what, fewer = self.args
-        return OverLimit(*before, enough(needed, limit), limit, what, fewer)
+        *before, needed, limit, what, others = self.args
+        return OverLimit(*before, enough(needed, limit), limit, what, others)
 
     def beside(self, held: int) -> "OverLimit":
-        *before, needed, limit, what, fewer = self.args
-        return OverLimit(*before, needed + held, limit + held, what, fewer)
+        *before, needed, limit, what, others = self.args
+        return OverLimit(*before, needed + held, limit + held, what, others)
 
 
 def affordable(needed: int, memory_limit: int | str | None, what: str, fewer: str = "components") -> None:
@@ -116,7 +116,7 @@ def affordable(needed: int, memory_limit: int | str | None, what: str, fewer: st
         return
     limit = limit_of(memory_limit)
     if limit is not None and needed > limit:
-        raise OverLimit(needed, limit, what, fewer)
+        raise OverLimit(needed, limit, what, [f"use fewer {fewer}"])
 
 
 @dataclass(frozen=True)

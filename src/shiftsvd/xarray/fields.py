@@ -407,20 +407,21 @@ _LABEL_TOLERANCE: Final = 1e-3
 
 def on_grid(known: "DataArray", da: "DataArray", space: Dims, what: str = "da") -> "DataArray":
     # Match by labels, longitudes modulo 360. If one of the two has no labels, the sizes must agree.
+    remedy = f"Interpolate {what} to the same grid first{': da.interp_like(eofs.mean_field)' if what == 'da' else ''}."
     for dim in space:
         if dim not in da.dims:
             raise ValueError(f"{what} must have the dimension {dim} with {known.sizes[dim]:,} cells, got {da.dims}")
         labels, own = (each.indexes.get(dim) for each in (known, da))
         if da.sizes[dim] != known.sizes[dim]:
-            raise ValueError(f"{what} must have {known.sizes[dim]:,} cells along {dim}, got {da.sizes[dim]:,}")
+            raise ValueError(
+                f"{what} must have {known.sizes[dim]:,} cells along {dim}, got {da.sizes[dim]:,}. {remedy}"
+            )
         if labels is None or own is None or labels.equals(own):
             continue
         places = _matching_cells(labels, own, _is_longitude(str(dim), da[dim].attrs))
         if places is None:
             of = "the components" if what == "da" else "da"
-            raise ValueError(
-                f"{what} must have the labels of {of} along {dim}. Interpolate {what} to the same grid first."
-            )
+            raise ValueError(f"{what} must have the labels of {of} along {dim}. {remedy}")
         da = da.isel({dim: places})
         if labels.nlevels == 1:
             da = da.assign_coords({dim: known[dim].variable})

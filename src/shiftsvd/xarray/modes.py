@@ -109,9 +109,11 @@ def pca(
         computes error bounds, ``value_errors (mode)`` and ``vector_errors (mode)`` as in `shiftsvd.Info`.
 
         Attributes: ``solver``, ``n_passes``, ``n_samples`` (the number of samples used), ``missing``, where values are
-        missing ``n_missing`` and ``heldout_r2``, and ``converged`` as in `shiftsvd.Info`: None without error bounds,
-        and False also if the completion did not converge (in a file of NetCDF absent, 0 or 1). If the solver bounds
-        the values that were not computed, ``missed_below`` as in `shiftsvd.Info`, and ``n_modes`` of the fit.
+        missing ``n_missing``, ``heldout_r2`` and ``noise_variance``, the mean variance along the directions beyond
+        these modes, which `project` uses for samples with gaps, and ``converged`` as in `shiftsvd.Info`: None without
+        error bounds, and False also if the completion did not converge (in a file of NetCDF absent, 0 or 1). If the
+        solver bounds the values that were not computed, ``missed_below`` as in `shiftsvd.Info`, and ``n_modes`` of the
+        fit.
 
     Raises
     ------

@@ -130,12 +130,18 @@ def _decoding(array: StoredArray) -> int:
     return int(copies * math.prod(array.chunks) * np.dtype(array.dtype).itemsize) if array.chunks else 0
 
 
+def _in_rows(array: Any) -> str:
+    metadata, attrs = getattr(array, "metadata", None), getattr(array, "attrs", ())
+    is_field = getattr(metadata, "dimension_names", None) or "_ARRAY_DIMENSIONS" in attrs  # of Zarr 3 and 2
+    return in_rows(tuple(array.shape)) + (" For a field, use shiftsvd.xarray.pca in Python." if is_field else "")
+
+
 def array_rows(array: StoredArray, path: Path, key: str, memory_limit: int | str | None) -> ArrayRows:
     name = f"{path}:{key}"
     dtype = np.dtype(array.dtype)
     if len(array.shape) != 2 or dtype.kind not in "fciub":
         shape = tuple(array.shape)
-        remedy = f". {in_rows(shape)}" if len(shape) > 2 else ""
+        remedy = f". {_in_rows(array)}" if len(shape) > 2 else ""
         raise ValueError(f"{name} must be a matrix of numbers, got shape {shape} of {dtype}{remedy}")
     m, n = map(int, array.shape)
     plausible_shape(name, (m, n), memory_limit)
@@ -277,11 +283,11 @@ class Tree:
 
     def _stacks(self) -> str:
         arrays = ((key, node) for key, node in _walk(self.root) if _is_of_numbers(node))
-        found = {repr(key): tuple(node.shape) for key, node in arrays if len(node.shape) > 2}
+        found = {repr(key): node for key, node in arrays if len(node.shape) > 2}
         if not found:
             return ". Write the data as a two-dimensional dataset."
-        listed = few(f"{key} of shape {shape}" for key, shape in found.items())
-        return f", but {listed}. {in_rows(next(iter(found.values())))}"
+        listed = few(f"{key} of shape {tuple(node.shape)}" for key, node in found.items())
+        return f", but {listed}. {_in_rows(next(iter(found.values())))}"
 
     def content(self) -> str:
         keys = self.matrices()
