@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from shiftsvd.errors import Part, Refused, Setting, few, plural
-from shiftsvd.io.base import Opened, called
+from shiftsvd.io.base import Notation, Opened, called
 from shiftsvd.io.choices import Choices, naming, shown
-from shiftsvd.io.formats.cells import any_number
+from shiftsvd.io.formats.cells import any_number, same_unit
 from shiftsvd.io.formats.columns import use
-from shiftsvd.io.formats.tally import FEW, Finding, Tally, are, short
+from shiftsvd.io.formats.tally import FACTORS, FEW, Finding, Tally, are, short, unit_of_header
 from shiftsvd.runs.messages import log_notice, warn
 
 _SHOWN = 5  # names in a notice
@@ -157,6 +157,28 @@ def _of_columns(tallies: Sequence[Tally]) -> Iterator[Finding]:
 def _named(names: Sequence[str]) -> str:
     shown = few(map(repr, names), _NAMED)
     return f"column {shown} looks" if len(names) == 1 else f"columns {shown} look"
+
+
+Units = dict[str, tuple[str, str]]  # of columns, "" for plain numbers, with the table that has them
+
+
+def refuse_other_units(found: Notation, known: Units) -> None:
+    """Raise `Refused` if a column has another unit than it has elsewhere."""
+    for name, (other, where) in known.items():
+        own = found.units.get(name, "")
+        if name not in found.numbers or same_unit(own, other):
+            continue
+        if own and other:
+            text = f"column {name!r} has the unit {own!r}, such as {found.cells[name]}, but {other!r} in {where}."
+            remedy = f" Convert the column, or remove the units from its cells if the numbers are in {other!r}."
+            raise Refused(text + remedy)
+        if (own or other) in FACTORS and not unit_of_header(name):
+            has = f"the unit {own!r}, such as {found.cells[name]}, but none" if own else f"no unit, but {other!r}"
+            remedy = "remove the units from its cells" if own else f"add {other!r} to its cells"
+            raise Refused(
+                f"column {name!r} has {has} in {where}. Convert the column, or {remedy} if the numbers are in the unit "
+                f"of {where}."
+            )
 
 
 def refused(findings: Sequence[Finding]) -> Refused:

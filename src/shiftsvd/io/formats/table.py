@@ -140,7 +140,8 @@ def refuse_settings(content: str, choices: Choices) -> None:
 def _read_rows(path: Path, head: Head, memory_limit: int | str | None, choices: Choices) -> Opened:
     rows = Rows(path, head, choices, memory_limit)
     if head.triplets:
-        choices.refuse_for("triplets", choices.of_texts)
+        if not choices.remembered:
+            choices.refuse_for("triplets", choices.of_texts)
         digits = not isinstance(head.source, Stored)
         found = gather(path, rows.triplets(), head.triplets, memory_limit, digits=digits, features=choices.features)
     else:
@@ -152,6 +153,7 @@ def _read_rows(path: Path, head: Head, memory_limit: int | str | None, choices: 
     log_findings(path, findings)
     if not head.triplets:
         check_table(path, found, choices, rows.read_tallies)
+        found = replace(found, notation=rows.notation())
     return found
 
 
