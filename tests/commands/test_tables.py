@@ -552,3 +552,38 @@ def test_transform_takes_the_row_names_of_the_fit_where_they_repeat(tmp_path: Pa
     (tmp_path / "new.csv").write_text("Name,Hb,age,x\nu,12,41,3\nu,13,42,4\nw,11,46,6\n")
     scores = done("transform", tmp_path / "out/model.safetensors", tmp_path / "new.csv", "-o", "-").stdout
     assert [line.split(",")[0] for line in scores.splitlines()] == ["sample", "u", "u", "w"]
+
+
+def test_info_counts_missing_values_as_its_command_reads_them(tmp_path: Path) -> None:
+    rows = "".join(
+        f"{1000 + i},{1 + i % 2},{'<3' if i % 3 == 0 else i + 4.5},{'n.d.' if i == 4 else i / 7:}\n" for i in range(30)
+    )
+    (tmp_path / "a.csv").write_text("id,Sex,crp,lab\n" + rows)
+    facts = json.loads(done("info", tmp_path / "a.csv", "--json").stdout)
+    columns = {each["name"]: each for each in facts["columns"]}
+    assert {name: each["n_missing"] for name, each in columns.items()} == {"id": 0, "Sex": 0, "crp": 0, "lab": 1}
+    assert facts["n_missing"] == 1
+    assert "--na 'n.d.' --censored half --missing mean" in facts["command"]
+    assert columns["id"]["use"] == "row names"
+    assert "used as numbers" not in " ".join(columns["id"]["notes"])
+    assert "2 different whole numbers, which may be categories. Use --one-hot Sex" in columns["Sex"]["notes"][0]
+    done(*facts["command"].replace("'", "").split()[1:], "-k", 1)
+
+
+def test_few_cells_below_a_limit_remain_missing_values(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(
+        "x,y\n" + "".join(f"{'<3' if i == 5 else i + 4.5},{i * i % 7}\n" for i in range(30))
+    )
+    facts = json.loads(done("info", tmp_path / "a.csv", "--json").stdout)
+    assert [each["n_missing"] for each in facts["columns"]] == [1, 0]
+    assert "censored" not in facts["command"]
+
+
+def test_info_about_a_model_has_all_names_and_settings_in_words(tmp_path: Path) -> None:
+    rows = "".join(f"{40 + i * i % 11}.5,{'abc'[i % 3]},{'mw'[i % 2]}\n" for i in range(20))
+    (tmp_path / "a.csv").write_text("age,ward,sex\n" + rows)
+    done("fit", tmp_path / "a.csv", "-k", 2, "--mixed", "-o", tmp_path / "out", "--no-report")
+    found = done("info", tmp_path / "out" / "model.safetensors").stdout
+    assert "age, ward=a, ward=b, ward=c, sex=m, sex=w" in found
+    assert "one_hot=[ward, sex], mixed=True" in found
+    assert "\\n" not in found

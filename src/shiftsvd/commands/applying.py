@@ -178,7 +178,11 @@ def _in_words(turn: Mapping[str, Any], of: str) -> str:
         return f"{what[0].upper()}{what[1:]}: no angle is proven, because the singular values are too close to others."
     who = turn["without"] if turn["without"].startswith("row ") else f"{of} {turn['without']}"
     by = f"at least {least:.1f}" if most == 90 else f"{least:.1f} to {most:.1f}"
-    more = f" The upper bound of {plural(turn['others'], 'other')} is larger." if turn["others"] else ""
+    more = (
+        f" The upper bound of {plural(turn['others'], 'other')} is larger: --widest computes these."
+        if turn["others"]
+        else ""
+    )
     return f"Without {who}, {what} turns by {by} degrees.{more}"
 
 

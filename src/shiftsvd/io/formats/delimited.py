@@ -95,6 +95,8 @@ class Rows:
         self._is_typed = isinstance(head.source, Stored) and not head.source.are_texts(head.form.numeric)
         self._tallied = list(range(head.width)) if everything else self.form.numeric
         self.numbers = Numbers(head.called)
+        if everything:
+            self.numbers.distinct = {j: set() for j in self._tallied}
         self._n_names = _SHOWN if everything else None
         self.tallies = dict[int, Tally]()
         for j in () if self.is_wide else self._tallied:
