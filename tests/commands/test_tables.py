@@ -587,3 +587,12 @@ def test_info_about_a_model_has_all_names_and_settings_in_words(tmp_path: Path) 
     assert "age, ward=a, ward=b, ward=c, sex=m, sex=w" in found
     assert "one_hot=[ward, sex], mixed=True" in found
     assert "\\n" not in found
+
+
+def test_numbers_for_missing_values_in_new_tables_are_named(tmp_path: Path) -> None:
+    file, other = _in_unit(tmp_path / "a.csv", ""), _in_unit(tmp_path / "b.csv", "")
+    other.write_text(other.read_text() + "q,-999,45.5,3\n")
+    done("fit", file, "-k", 2, "-o", tmp_path / "out", "--no-report")
+    told = done("transform", tmp_path / "out" / "model.safetensors", other, "-o", "-").stderr
+    assert "column 'Hb' has '-999' (row 11), and all others are from 12.5 to 18.5." in told
+    assert "identifiers" not in told

@@ -22,9 +22,9 @@ def check_table(path: Path, opened: Opened, choices: Choices, tallies: Sequence[
     # `tallies` are those of columns that may be identifiers or categories.
     _notice_repeated(path, opened)
     _warn_of_shifted_names(path, opened)
-    if choices.remembered:
-        return  # the model selects the columns
-    for finding in of_numbers(tallies, choices):
+    # With remembered settings the model selects the columns.
+    found = (each for tally in tallies for each in tally.warnings())
+    for finding in found if choices.remembered else of_numbers(tallies, choices):
         warn(f"{called(path)}: ", *finding.parts)
 
 
