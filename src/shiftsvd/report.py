@@ -44,6 +44,8 @@ TABLE: Final = 500  # largest number of rows of a table that can be downloaded
 NAMED: Final = 8  # features of each sign in a list
 LEAST: Final = 0.05  # smallest loading in a list, relative to the largest
 CLEAR: Final = 1 / 3  # smallest loading in a sentence, relative to the largest
+DOMINANT: Final = 1 / 3  # share of one sample in a component from which a sentence names it
+FEWEST: Final = 10  # samples from which such a share is unusual
 CLOSE: Final = 4  # largest number of decimals of a bound in percent
 FAR: Final = 1.05  # a converged fit may miss values up to this multiple of the last one
 # Attributes of `Info` in the report; None if not computed.
@@ -142,6 +144,7 @@ def write(
         "biplot": [_biplot(fit, *planes[0], names, colors, supplementary)] if planes else [],
         "has_ellipses": getattr(colouring(colors), "names", None) is not None,
         "outermost": _outermost(planes[0][1], planes[0][0], samples) if planes else [],
+        "dominant": _dominant(planes, samples),
         "supplementary": [] if supplementary is None else _positions(supplementary),
         "more_figures": [drawn(title, 2.6, lambda ax, draw=draw: draw(ax)) for title, draw in figures],
         "numbered_samples": samples is None,
@@ -350,6 +353,17 @@ def _outermost(raster: ScoreRaster, pair: tuple[int, int], samples: Any) -> list
     ]
 
 
+def _dominant(planes: list[tuple[tuple[int, int], ScoreRaster]], samples: Any) -> list[dict[str, Any]]:
+    """Return components of which one sample makes up more than `DOMINANT`, in order."""
+    found = dict[int, dict[str, Any]]()
+    for pair, raster in planes:
+        for one in _outermost(raster, pair, samples) if raster.n_fitted >= FEWEST else ():
+            name = one["name"] if samples is None else f"sample {one['name']}"
+            shares = zip(pair, one["shares"], strict=True)
+            found |= {j: {"number": j, "name": name, "share": share} for j, share in shares if share > DOMINANT}
+    return [found[j] for j in sorted(found)]
+
+
 def _loadings_figures(fit: Fit, names: list[str]) -> Iterator[dict[str, Any]]:
     for component, values in enumerate(fit.components[: min(DRAWN, fit.n_varying)], start=1):
         size = np.abs(values)
@@ -372,14 +386,14 @@ def _in_words(fit: Fit, names: list[str], categories: dict[str, str]) -> dict[st
     if not fit.n_varying or not fit.components.size:
         return None
     share = None if fit.shares is None else float(fit.shares[0])
-    phrases = []
+    phrases: dict[str, list[tuple[str, str]]] = {"numbers": [], "classes": []}
     ends = _ends(fit.components[0], names, IN_WORDS, CLEAR)
     for end, size, often in zip(ends, ("large", "small"), ("more", "less"), strict=True):
         numbers = [name for name, _ in end if name not in categories]
         classes = [categories[name] for name, _ in end if name in categories]
-        phrases += [(f"{size} values of ", joined(numbers), "")] * bool(numbers)
-        phrases += [("", joined(classes), f" {often} often")] * bool(classes)
-    return {"share": share, "phrases": phrases}
+        phrases["numbers"] += [(size, joined(numbers))] * bool(numbers)
+        phrases["classes"] += [(often, joined(classes))] * bool(classes)
+    return {"share": share, **phrases}
 
 
 def joined(names: list[str]) -> str:

@@ -17,7 +17,7 @@ from sklearn.decomposition import PCA as SklearnPCA  # noqa: N811
 import shiftsvd as ss
 from shiftsvd import report
 from shiftsvd.plot.fitted import read
-from tests.support.commands import invoke
+from tests.support.commands import done, invoke
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
@@ -637,3 +637,13 @@ def test_a_memory_limit_is_shown_as_it_was_passed(tmp_path: Path) -> None:
         model.set_params(memory_limit=limit)
         settings = report.settings_of(model)
         assert (settings["chosen"] | settings["usual"])["memory limit"] == text
+
+
+def test_the_opening_names_a_sample_that_makes_up_a_component(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    X[17] = 60, 60, 0
+    np.savetxt(tmp_path / "a.csv", X, delimiter=",", header="a,b,c", comments="")
+    done("fit", tmp_path / "a.csv", "-k", 2, "-o", tmp_path / "out")
+    page = re.sub(r"\s+", " ", (tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
+    assert re.search(r"<b>9\d\.\d+ % of component 1</b> \(of its squared scores\) is <b>sample 18</b> alone\.", page)
+    assert " of component 2</b>" not in page

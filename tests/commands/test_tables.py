@@ -1,5 +1,6 @@
 """The command on tables: its options, what the model remembers of them, and what it tells."""
 
+import io
 import json
 import re
 from pathlib import Path
@@ -317,7 +318,7 @@ def test_options_of_cells_are_repeated_and_remembered(tmp_path: Path) -> None:
     said = ("--skip", 1, "--comment", "//", "--comment", "!", "--na", "k.A.", "--na", "-999", "--censored", "half")
     done("fit", tmp_path / "a.csv", "-k", 1, *said, "--missing", "mean", "-o", tmp_path / "out", "--no-report")
     model = load_model(tmp_path / "out" / "model.safetensors")
-    assert model.table_.told == {"comment": ["//", "!"], "na": ["k.A.", "-999"], "censored": "half"}
+    assert model.table_.told == {"ids": "plot", "comment": ["//", "!"], "na": ["k.A.", "-999"], "censored": "half"}
     assert model.mean_[1] == np.mean([*range(9), 1.5])
     (tmp_path / "b.csv").write_text("plot;y;x\nr;<4;-999\ns;1;2,5\n")
     scores = done("transform", tmp_path / "out" / "model.safetensors", tmp_path / "b.csv", "-o", "-").stdout
@@ -489,3 +490,109 @@ def test_a_mark_with_the_other_decimal_mark_is_its_text_alone(tmp_path: Path, us
     found = profile(tmp_path / "a.csv")
     assert (found.settings, found.n_missing) == ({"na": [odd]}, 1)
     assert profile(tmp_path / "a.csv", na=odd).n_missing == 1
+
+
+def _in_unit(path: Path, unit: str, times: float = 1.0) -> Path:
+    body = "".join(f"p{i},{times * (12.5 + i % 7):.1f}{unit},{40 + i * i % 11}.5,{i}\n" for i in range(9))
+    path.write_text("Name,Hb,age,x\n" + body)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("fitted", "new", "message"),
+    [
+        (" g/dL", " g/L", "column 'Hb' has the unit 'g/L', such as '125.0 g/L' (rows 2, 3, 4 and 6 more), but 'g/dL' "),
+        (" $", " €", "Convert the column, or remove the units from its cells if the numbers are in '$'."),
+        (" %", "", "column 'Hb' has no unit, but '%' in "),
+        ("", " %", "column 'Hb' has the unit '%', such as "),
+    ],
+)
+def test_a_unit_other_than_that_of_the_fit_or_of_another_file_is_refused(
+    tmp_path: Path, fitted: str, new: str, message: str
+) -> None:
+    file, other = _in_unit(tmp_path / "a.csv", fitted), _in_unit(tmp_path / "b.csv", new, 10)
+    model = tmp_path / "out" / "model.safetensors"
+    done("fit", file, "-k", 2, "-o", tmp_path / "out", "--no-report")
+    for words in (("transform", model, other, "-o", "-"), ("influence", model, other)):
+        found = invoke(*words)
+        assert found.exit_code == 1
+        assert f"{other}: column 'Hb'" in found.stderr
+        assert message in found.stderr
+        assert "the fit" in found.stderr
+    stacked = invoke("fit", file, other, "--stack", "rows", "-k", 2)
+    assert stacked.exit_code == 1
+    assert message in stacked.stderr
+    assert f" in {file}" in stacked.stderr
+
+
+@pytest.mark.parametrize(("fitted", "new"), [(" g/dL", ""), (" g/dL", " g/dl"), (" ug", " µg"), ("", " kg")])
+def test_files_without_units_or_in_the_same_unit_are_accepted(tmp_path: Path, fitted: str, new: str) -> None:
+    file, other = _in_unit(tmp_path / "a.csv", fitted), _in_unit(tmp_path / "b.csv", new)
+    done("fit", file, "-k", 2, "-o", tmp_path / "out", "--no-report", "--scores", "csv")
+    model = tmp_path / "out" / "model.safetensors"
+    assert load_model(model).table_.units == ({"Hb": fitted.strip()} if fitted else {})
+    scores = done("transform", model, other, "-o", "-").stdout
+    np.testing.assert_allclose(
+        *(pd.read_csv(each)[["PC1", "PC2"]] for each in (tmp_path / "out/scores.csv", io.StringIO(scores))), atol=1e-9
+    )
+    done("fit", file, other, "--stack", "rows", "-k", 2)
+
+
+def test_half_of_a_limit_in_another_unit_is_refused(tmp_path: Path) -> None:
+    file = _in_unit(tmp_path / "a.csv", " g/dL")
+    file.write_text(file.read_text() + "q,<1 g/L,50,3\n")
+    found = invoke("fit", file, "-k", 2, "--censored", "half")
+    assert found.exit_code == 1
+    assert "column 'Hb' has 1 cell in another unit: '<1 g/L' (row 11)" in found.stderr
+
+
+def test_transform_takes_the_row_names_of_the_fit_where_they_repeat(tmp_path: Path) -> None:
+    file = _in_unit(tmp_path / "a.csv", "")
+    done("fit", file, "-k", 2, "-o", tmp_path / "out", "--no-report")
+    (tmp_path / "new.csv").write_text("Name,Hb,age,x\nu,12,41,3\nu,13,42,4\nw,11,46,6\n")
+    scores = done("transform", tmp_path / "out/model.safetensors", tmp_path / "new.csv", "-o", "-").stdout
+    assert [line.split(",")[0] for line in scores.splitlines()] == ["sample", "u", "u", "w"]
+
+
+def test_info_counts_missing_values_as_its_command_reads_them(tmp_path: Path) -> None:
+    rows = "".join(
+        f"{1000 + i},{1 + i % 2},{'<3' if i % 3 == 0 else i + 4.5},{'n.d.' if i == 4 else i / 7:}\n" for i in range(30)
+    )
+    (tmp_path / "a.csv").write_text("id,Sex,crp,lab\n" + rows)
+    facts = json.loads(done("info", tmp_path / "a.csv", "--json").stdout)
+    columns = {each["name"]: each for each in facts["columns"]}
+    assert {name: each["n_missing"] for name, each in columns.items()} == {"id": 0, "Sex": 0, "crp": 0, "lab": 1}
+    assert facts["n_missing"] == 1
+    assert "--na 'n.d.' --censored half --missing mean" in facts["command"]
+    assert columns["id"]["use"] == "row names"
+    assert "used as numbers" not in " ".join(columns["id"]["notes"])
+    assert "2 different whole numbers, which may be categories. Use --one-hot Sex" in columns["Sex"]["notes"][0]
+    done(*facts["command"].replace("'", "").split()[1:], "-k", 1)
+
+
+def test_few_cells_below_a_limit_remain_missing_values(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(
+        "x,y\n" + "".join(f"{'<3' if i == 5 else i + 4.5},{i * i % 7}\n" for i in range(30))
+    )
+    facts = json.loads(done("info", tmp_path / "a.csv", "--json").stdout)
+    assert [each["n_missing"] for each in facts["columns"]] == [1, 0]
+    assert "censored" not in facts["command"]
+
+
+def test_info_about_a_model_has_all_names_and_settings_in_words(tmp_path: Path) -> None:
+    rows = "".join(f"{40 + i * i % 11}.5,{'abc'[i % 3]},{'mw'[i % 2]}\n" for i in range(20))
+    (tmp_path / "a.csv").write_text("age,ward,sex\n" + rows)
+    done("fit", tmp_path / "a.csv", "-k", 2, "--mixed", "-o", tmp_path / "out", "--no-report")
+    found = done("info", tmp_path / "out" / "model.safetensors").stdout
+    assert "age, ward=a, ward=b, ward=c, sex=m, sex=w" in found
+    assert "one_hot=[ward, sex], mixed=True" in found
+    assert "\\n" not in found
+
+
+def test_numbers_for_missing_values_in_new_tables_are_named(tmp_path: Path) -> None:
+    file, other = _in_unit(tmp_path / "a.csv", ""), _in_unit(tmp_path / "b.csv", "")
+    other.write_text(other.read_text() + "q,-999,45.5,3\n")
+    done("fit", file, "-k", 2, "-o", tmp_path / "out", "--no-report")
+    told = done("transform", tmp_path / "out" / "model.safetensors", other, "-o", "-").stderr
+    assert "column 'Hb' has '-999' (row 11), and all others are from 12.5 to 18.5." in told
+    assert "identifiers" not in told

@@ -161,7 +161,7 @@ def influence(settings: Settings) -> None:
         heads = [f"{name}_{end}" for name in columns for end in ("at_least", "at_most")]
         table = Table(heads, len(ends), np.dtype(np.float64), labels, of)
         _write(table, [(0, ends.reshape(len(ends), -1))], settings)
-    lines = [_in_words(turn, of) for turn in document["turns"]]
+    lines = [_in_words(turn, of, settings.widest) for turn in document["turns"]]
     click.echo(json.dumps(document) if settings.json_out else plain_lines("\n".join(lines)))
 
 
@@ -174,15 +174,16 @@ def _largest_turn(component: str, ends: Block, labels: Any, of: str) -> dict[str
     return {"component": component, "without": without, "at_least": least, "at_most": most, "others": others}
 
 
-def _in_words(turn: Mapping[str, Any], of: str) -> str:
+def _in_words(turn: Mapping[str, Any], of: str, widest: float) -> str:
     what = "the space of all components" if turn["component"] == "space" else turn["component"]
     least, most = math.floor(10 * turn["at_least"]) / 10, math.ceil(10 * turn["at_most"]) / 10
     if (least, most) == (0, 90):
         return f"{what[0].upper()}{what[1:]}: no angle is proven, because the singular values are too close to others."
     who = f"{turn['without']} (counted from 1)" if of == ROW else f"{of} {turn['without']}"
     by = f"at least {least:.1f}" if most == 90 else f"{least:.1f} to {most:.1f}"
-    more = f" The upper bound of {plural(turn['others'], 'other')} is larger." if turn["others"] else ""
-    return f"Without {who}, {what} turns by {by} degrees.{more}"
+    others = plural(turn["others"], "other")
+    larger = f" The upper bound of {others} is larger: --widest below {widest:g} refits without such rows."
+    return f"Without {who}, {what} turns by {by} degrees.{larger if turn['others'] else ''}"
 
 
 def inverse(settings: Settings) -> None:

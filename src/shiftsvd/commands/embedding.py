@@ -29,7 +29,7 @@ from shiftsvd.estimators.contrastive import ALPHAS, ContrastivePCA
 from shiftsvd.estimators.graphs import DiffusionMap, SpectralEmbedding, check_order
 from shiftsvd.events import listening
 from shiftsvd.io import Names
-from shiftsvd.io.base import Labels
+from shiftsvd.io.base import Labels, Notation
 from shiftsvd.io.formats.table import with_decimals
 from shiftsvd.io.opening import open_chosen, read_whole
 from shiftsvd.model_file import save_model
@@ -113,7 +113,9 @@ def _contrasted(settings: Settings) -> Fits:
     how = settings.where | vars(settings.resources)
     A, names = open_chosen(settings.paths, settings.choices, **how)
     _advise("contrast", A, settings)
-    choices = replace(settings.choices.learned(names.features), skip=settings.choices.skip)
+    notation = getattr(names, "notation", None)
+    learned = settings.choices.learned(names.features, notation)
+    choices = replace(learned, skip=settings.choices.skip)
     B, others = open_chosen(settings.background or "", choices, **how)
     B = _same_features(B, others.features, A.shape[1], names.features, settings)
     with named(names.features):
@@ -127,7 +129,7 @@ def _contrasted(settings: Settings) -> Fits:
         ).path(A, background=B, alphas=_alphas(settings), choose=settings.choose)
         models = [(suffix, model, model.transform(A)) for suffix, model in zip(_suffixes(settings), found, strict=True)]
     facts = {"n_passes": found[0].n_passes_, "n_background": B.shape[0]}
-    return _with_names(Fits(A.shape, A.dtype, names.samples, facts, models), names.features, settings)
+    return _with_names(Fits(A.shape, A.dtype, names.samples, facts, models), names.features, settings, notation)
 
 
 def _same_features(B: Operator, found: Any, n: int, wanted: Any, settings: Settings) -> Operator:
@@ -171,14 +173,14 @@ def _suffixes(settings: Settings) -> list[str]:
     return [f"_alpha{alpha!r}".removesuffix(".0") if len(alphas) > 1 else "" for alpha in alphas]
 
 
-def _with_names(fits: Fits, names: Any, settings: Settings) -> Fits:
+def _with_names(fits: Fits, names: Any, settings: Settings, notation: Notation | None = None) -> Fits:
     for _, model, _ in fits.models:
         if names is not None:
             model.feature_names_in_ = np.asarray(names, object)
         if isinstance(model, ContrastivePCA):
             choices = with_decimals(settings.paths, settings.format, settings.choices)
-            if choices.given or choices.decimals:
-                model.table_ = choices.learned(names)
+            if choices.given or choices.decimals or notation is not None:
+                model.table_ = choices.learned(names, notation)
     return fits
 
 

@@ -29,6 +29,7 @@ from shiftsvd.runs.memory import shown_bytes
 Facts = dict[str, Any]
 _OF_MISSING = ("feature_types", "mask")  # options of a fit of data with missing values
 _SHOWN = 60  # columns that are printed; --json has all of them
+_FIRST = 6  # values of a setting
 _WIDEST = 40  # characters of a cell
 SAMPLED = 2**26  # and where a sample is described, up to this size
 COUNTED = 2**30  # count missing entries up to this size in bytes: counting reads the whole matrix
@@ -95,12 +96,18 @@ def _shown(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, dict):
-        return ", ".join(f"{name}={item}" for name, item in value.items())
+        return ", ".join(f"{name}={_of_setting(item)}" for name, item in value.items())
     if isinstance(value, list):
-        return ", ".join(_shown(item) for item in value)
+        return few(map(_shown, value), _SHOWN)
     if isinstance(value, float):
         return f"{value:.6g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _of_setting(value: Any) -> str:
+    if isinstance(value, dict):
+        value = [f"{name}: {item}" for name, item in value.items()]
+    return f"[{few(map(_shown, value), _FIRST)}]" if isinstance(value, list) else str(value)
 
 
 def installation() -> Facts:
@@ -287,9 +294,22 @@ def of_model(settings: Settings) -> Facts:
         "explained_variance_ratio": float(np.sum(pca.explained_variance_ratio_)),
         **of_gaps(pca),
         **{name: value for each in hooks for name, value in each.facts(pca).items()},
-        "feature_names": None if names is None else [str(name) for name in names[:3]],
+        **_of_model_table(pca),
+        "feature_names": None if names is None else [str(name) for name in names],
     }
 
 
+def _of_model_table(pca: Any) -> Facts:
+    choices = getattr(pca, "table_", None)
+    if choices is None:
+        return {}
+    told = {name: list(value) if isinstance(value, dict) else value for name, value in choices.told.items()}
+    told |= {"units": choices.units} if choices.units else {}
+    told |= {"mixed": True} if isinstance(pca.get_params().get("scale"), np.ndarray) else {}
+    return {"table": told} if told else {}
+
+
 def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)

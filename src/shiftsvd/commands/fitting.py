@@ -246,8 +246,9 @@ def fitted(run: Run, k: int | float) -> PCA:
         missing = A.shape[0] - A.moments().count[fields_of(names.features, A.shape[1], settings)]
         pca.info_ = replace(pca.info_, n_missing=int(missing.sum()))
     choices = with_decimals(settings.paths, settings.format, settings.choices)
-    if choices.given or choices.decimals:
-        pca.table_ = choices.learned(names.features)
+    notation = getattr(names, "notation", None)
+    if choices.given or choices.decimals or notation is not None:
+        pca.table_ = choices.learned(names.features, notation)
     if isinstance(solver, Solver) and pca.info_.value_errors is not None:
         pca.info_ = _with_tolerance(pca.info_, float(pca.singular_values_[-1]), settings.tol)
     return pca

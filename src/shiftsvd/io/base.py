@@ -74,6 +74,22 @@ class Names(NamedTuple):
     features: Labels | None = None
 
 
+@dataclass(frozen=True)
+class Notation:
+    """How a table writes its columns, for other tables with the same columns."""
+
+    units: dict[str, str]  # of columns that have one in their cells
+    cells: dict[str, str]  # examples of these cells, and their rows
+    numbers: frozenset[str]  # columns that hold numbers
+    ids: str | None = None  # the column of row names
+
+
+class TableNames(Names):
+    """Names of a table, with its notation, which is no part of the tuple."""
+
+    notation: Notation
+
+
 @dataclass(frozen=True, eq=False)
 class Features:
     """Metadata of the features of a single-cell file."""
@@ -134,6 +150,8 @@ class Opened:
         A notice for callers who do not give the axis of the samples.
     table : bool
         Whether the file is a table, from which `drop` can remove columns.
+    notation : Notation or None
+        Units of the columns of a table, and its column of row names.
 
     See Also
     --------
@@ -158,6 +176,7 @@ class Opened:
     places: Any = None
     unsaid: Sequence[Part] | None = None
     table: bool = False
+    notation: Notation | None = None
 
     @property
     def by_features(self) -> bool:
@@ -182,7 +201,12 @@ class Opened:
     @property
     def names(self) -> Names:
         """Names of the samples and of the features."""
-        return Names(*((self.rows, self.columns) if self.samples == "rows" else (self.columns, self.rows)))
+        axes = (self.rows, self.columns) if self.samples == "rows" else (self.columns, self.rows)
+        if self.notation is None:
+            return Names(*axes)
+        names = TableNames(*axes)
+        names.notation = self.notation
+        return names
 
 
 @contextmanager

@@ -7,11 +7,12 @@ from itertools import combinations
 from typing import Any, Final, Literal, Self, get_args
 
 from shiftsvd.errors import Refused, Setting, few, refuse
+from shiftsvd.io.base import Notation
 
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
 # Settings of text files.
 OF_TEXTS: Final = (*("sep", "decimal", "thousands", "encoding", "comment", "skip", "na", "censored", "keep_total"),)
-_OF_FITS: Final = ("may_lack", "remembered", "decimals", "features")  # no settings of a user
+_OF_FITS: Final = ("may_lack", "remembered", "decimals", "features", "units")  # no settings of a user
 _SHOWN = 8  # names of columns in an error
 JOIN = "="  # between the name of a column and one of its classes: sex=F
 
@@ -54,6 +55,8 @@ class Choices:
 
     features : tuple of str
         Names of the features of a fit, for triplets: those without a triplet are 0, others are removed.
+    units : dict or None
+        Units of the columns of a fit that have one in their cells; other units are refused. None: not known.
 
     See Also
     --------
@@ -83,6 +86,7 @@ class Choices:
     remembered: bool = False
     decimals: dict[str, str] = field(default_factory=dict)
     features: tuple[str, ...] = ()
+    units: dict[str, str] | None = None
 
     @classmethod
     def of(
@@ -270,13 +274,15 @@ class Choices:
         chosen = not self.columns or name in self.columns or name in self.one_hot
         return name in self.drop or name == self.ids or not chosen
 
-    def learned(self, features: Iterable[str] | None) -> Self:
+    def learned(self, features: Iterable[str] | None, notation: Notation | None = None) -> Self:
         """Return the settings for new tables: with the classes of the fit; absent columns are no error.
 
         Parameters
         ----------
         features : iterable of str, or None
             Names of the features of the fit, such as "age" and "sex=F".
+        notation : Notation or None
+            The units and the column of row names of the fit.
 
         Returns
         -------
@@ -288,7 +294,10 @@ class Choices:
             name: tuple(each[len(name + JOIN) :] for each in found if each.startswith(name + JOIN))
             for name in self.one_hot
         }
-        return replace(self, one_hot=one_hot, skip=0, may_lack=self.named, remembered=True)
+        learned = replace(self, one_hot=one_hot, skip=0, remembered=True)
+        if notation is not None:
+            learned = replace(learned, ids=self.ids or notation.ids, units=dict(notation.units))
+        return replace(learned, may_lack=learned.named)
 
     def beside(self, others: "Choices") -> "Choices":
         """Return these settings, updated by others: more columns to drop, other uses of columns.
@@ -305,6 +314,8 @@ class Choices:
         """
         now = {name: getattr(others, name) for name in others.given}
         uses = (*others.named_ids, *others.columns, *others.one_hot)
+        if self.ids in (*others.drop, *others.columns, *others.one_hot):
+            now.setdefault("ids", None)
         now["drop"] = (*(name for name in self.drop if name not in (*uses, *others.drop)), *others.drop)
         return replace(self, **now, may_lack=tuple(name for name in self.may_lack if name not in others.named))
 

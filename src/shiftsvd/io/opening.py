@@ -16,9 +16,10 @@ from shiftsvd.backends.files import DiskRows, left_beside
 from shiftsvd.backends.source import OnTop, RowSource, Stacked
 from shiftsvd.backends.validation import SHOWN, BadValues, NotFinite
 from shiftsvd.errors import Refused, Setting, plural, refuse
-from shiftsvd.io.base import Features, Labels, Names, Opened, Orient, reading
+from shiftsvd.io.base import Features, Labels, Names, Notation, Opened, Orient, reading
 from shiftsvd.io.caching import through_cache
 from shiftsvd.io.choices import NOTHING, Censored, Choices, Columns, naming
+from shiftsvd.io.formats.notices import Units, refuse_other_units
 from shiftsvd.io.formats.table import with_classes
 from shiftsvd.io.location import located
 from shiftsvd.io.sniff import format_of, formats, opening_address, split_element
@@ -375,12 +376,37 @@ def read_files(
 
     selection = {"measurement": which.measurement, "obs_query": which.obs_query}
 
+    known = _units_of_fit(choices)
+    found = list[Notation]()
+
     def read(path: Path, limit: int | str | None) -> Opened:
-        return _oriented(path, read_file(path, which.format, which.key, limit, choices, **selection), which)
+        opened = read_file(path, which.format, which.key, limit, choices, **selection)
+        if opened.notation is not None:
+            with reading(path):
+                refuse_other_units(opened.notation, known)
+            found.append(opened.notation)
+            if which.stack == "rows":
+                _add_units(known, opened.notation, path)
+        return _oriented(path, opened, which)
 
     if len(paths) == 1:
         return read(paths[0], memory_limit)
-    return read_stack(paths, which.stack, read, memory_limit, parts_only, which.join)
+    opened = read_stack(paths, which.stack, read, memory_limit, parts_only, which.join)
+    if not found:
+        return opened
+    units = {name: unit for each in found for name, unit in each.units.items()}
+    return replace(opened, notation=replace(found[0], units=units))
+
+
+def _units_of_fit(choices: Choices) -> Units:
+    units = choices.units
+    return {} if units is None else {name: (units.get(name, ""), "the fit") for name in (*choices.features, *units)}
+
+
+def _add_units(known: Units, found: Notation, path: Path) -> None:
+    for name in found.numbers:
+        if not known.get(name, ("", ""))[0]:
+            known[name] = found.units.get(name, ""), str(path)
 
 
 def _oriented(path: Path, opened: Opened, which: MatrixOptions) -> Opened:

@@ -127,6 +127,16 @@ def is_unit(text: str) -> bool:
     return all(re.sub(r"\^?[-\u207b]?[23²³]$", "", each) in _UNITS for each in re.split(r"\s*[/·*]\s*", text))
 
 
+def same_unit(one: str, other: str) -> bool:
+    """Return True for two spellings of a unit, such as "mg/dl" and "mg / dL", or "ug" and "µg"."""
+    return _spelled(one) == _spelled(other)
+
+
+def _spelled(unit: str) -> str:
+    unit = re.sub("[uµ]", "μ", re.sub(r"\s", "", unit))
+    return re.sub(r"(?<![a-zA-Z])([dmμ]?)l(?![a-zA-Z])", r"\1L", unit)
+
+
 def _digits(digits: str, decimal: str) -> tuple[str, bool] | None:
     other = OTHER[decimal]
     if re.fullmatch(rf"{_WHOLE}({re.escape(other)}\d{{3}})+({re.escape(decimal)}\d*)?", digits):

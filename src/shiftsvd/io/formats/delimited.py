@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.errors import Part, Refused, Setting, plural
-from shiftsvd.io.base import optional
+from shiftsvd.io.base import Notation, optional
 from shiftsvd.io.choices import Choices, naming
 from shiftsvd.io.formats.cells import (
     GAPS,
@@ -95,6 +95,8 @@ class Rows:
         self._is_typed = isinstance(head.source, Stored) and not head.source.are_texts(head.form.numeric)
         self._tallied = list(range(head.width)) if everything else self.form.numeric
         self.numbers = Numbers(head.called)
+        if everything:
+            self.numbers.distinct = {j: set() for j in self._tallied}
         self._n_names = _SHOWN if everything else None
         self.tallies = dict[int, Tally]()
         for j in () if self.is_wide else self._tallied:
@@ -167,6 +169,17 @@ class Rows:
             *(each for j, classes in self._categories() for each in of_variants(self.head.called[j], classes)),
             *self._of_ends(),
         ]
+
+    def notation(self) -> Notation:
+        """Return the units of the features and the column of row names, where names do not repeat; after the pass."""
+        counts, called = Counter(self.head.called), self.head.called
+        tallies = [self.tallies[j] for j in self.form.numeric if j in self.tallies and self.tallies[j].units]
+        units = {tally.name: tally.unit() for tally in tallies if counts[tally.name] == 1}
+        cells = {tally.name: str(tally.units[tally.unit()]) for tally in tallies}
+        there = frozenset(called[j] for j in self.form.numeric if self.numbers.n_numbers[j])
+        label = None if self.form.label is None else called[self.form.label]
+        ids = label if label and counts[label] == 1 and self.head.names is not None else None
+        return Notation(units, cells, there, ids)
 
     def _of_open_marks(self, tallies: Sequence[Tally]) -> Iterator[Finding]:
         # Where semicolons are between columns, points often separate thousands.

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from shiftsvd.errors import Part, Refused, Setting, few, plural
-from shiftsvd.io.base import Opened, called
+from shiftsvd.io.base import Notation, Opened, called
 from shiftsvd.io.choices import Choices, naming, shown
-from shiftsvd.io.formats.cells import any_number
+from shiftsvd.io.formats.cells import any_number, same_unit
 from shiftsvd.io.formats.columns import use
-from shiftsvd.io.formats.tally import FEW, Finding, Tally, are, short
+from shiftsvd.io.formats.tally import FACTORS, FEW, Finding, Tally, are, short, unit_of_header
 from shiftsvd.runs.messages import log_notice, warn
 
 _SHOWN = 5  # names in a notice
@@ -22,9 +22,9 @@ def check_table(path: Path, opened: Opened, choices: Choices, tallies: Sequence[
     # `tallies` are those of columns that may be identifiers or categories.
     _notice_repeated(path, opened)
     _warn_of_shifted_names(path, opened)
-    if choices.remembered:
-        return  # the model selects the columns
-    for finding in of_numbers(tallies, choices):
+    # With remembered settings the model selects the columns.
+    found = (each for tally in tallies for each in tally.warnings())
+    for finding in found if choices.remembered else of_numbers(tallies, choices):
         warn(f"{called(path)}: ", *finding.parts)
 
 
@@ -118,8 +118,10 @@ def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names:
 
 
 def _are_names(tally: Tally) -> bool:
-    """Return True for a column of texts of which few repeat."""
-    return bool(tally.repeated) and (tally.distinct is None or 3 * len(tally.distinct) > 2 * tally.n_filled)
+    """Return True for a column of texts of which few repeat, or which a fit did not have as a feature."""
+    known = tally.choices.features
+    is_new = bool(known) and tally.name not in known
+    return bool(tally.repeated) and (is_new or tally.distinct is None or 3 * len(tally.distinct) > 2 * tally.n_filled)
 
 
 def _is_prose(tally: Tally) -> bool:
@@ -136,27 +138,66 @@ def _settings(tally: Tally) -> tuple[str, ...]:
     return *one_hot, "ids" if all_differ else "label_column", "drop"
 
 
-def of_numbers(tallies: Sequence[Tally], choices: Choices) -> Iterator[Finding]:
+def of_numbers(tallies: Sequence[Tally], choices: Choices, *, used: bool = True) -> Iterator[Finding]:
     """Yield warnings about numbers that look like identifiers, dates, classes or missing values."""
     free = [tally for tally in tallies if tally.name not in choices.columns]
-    yield from _of_columns(free)
+    yield from _of_columns(free, used)
     yield from (each for tally in tallies for each in tally.warnings())
 
 
-def _of_columns(tallies: Sequence[Tally]) -> Iterator[Finding]:
+def of_codes(tallies: Sequence[Tally]) -> Iterator[Finding]:
+    """Yield findings about a few whole numbers that may stand for categories: one for each column, or for many."""
+    found = [tally for tally in tallies if tally.n_codes and not tally.is_class]
+    names = [tally.name for tally in found]
+    if len(found) > _NAMED:
+        text = (
+            f"{len(found):,} columns have 2 to 5 different whole numbers, which may be categories: {shown(names, 3)}."
+        )
+        yield Finding(text, ((Setting("one_hot"), " for such columns"),), is_error=False, applies=False)
+        return
+    for tally in found:
+        text = f"column {tally.name!r} has {tally.n_codes} different whole numbers, which may be categories."
+        yield Finding(text, (use("one_hot", [tally.name]),), (tally.name,), is_error=False, applies=False)
+
+
+def _of_columns(tallies: Sequence[Tally], used: bool) -> Iterator[Finding]:
     if names := [tally.name for tally in tallies if tally.is_identifier]:
         ids = Setting("ids", names[0]), " for row names"
-        text = f"{_named(names)} like identifiers or dates, but {are(len(names))} used as numbers."
+        but = f", but {are(len(names))} used as numbers" if used else ""
+        text = f"{_named(names)} like identifiers or dates{but}."
         yield Finding(text, (ids, use("drop", names)), tuple(names), is_error=False)
     if names := [tally.name for tally in tallies if tally.is_class]:
         uses = use("one_hot", names), use("drop", names), use("label_column", names[:1])
-        text = f"{_named(names)} like categories, but {are(len(names))} used as numbers."
+        but = f", but {are(len(names))} used as numbers" if used else ""
+        text = f"{_named(names)} like categories{but}."
         yield Finding(text, uses, tuple(names), best=1, is_error=False)
 
 
 def _named(names: Sequence[str]) -> str:
     shown = few(map(repr, names), _NAMED)
     return f"column {shown} looks" if len(names) == 1 else f"columns {shown} look"
+
+
+Units = dict[str, tuple[str, str]]  # of columns, "" for plain numbers, with the table that has them
+
+
+def refuse_other_units(found: Notation, known: Units) -> None:
+    """Raise `Refused` if a column has another unit than it has elsewhere."""
+    for name, (other, where) in known.items():
+        own = found.units.get(name, "")
+        if name not in found.numbers or same_unit(own, other):
+            continue
+        if own and other:
+            text = f"column {name!r} has the unit {own!r}, such as {found.cells[name]}, but {other!r} in {where}."
+            remedy = f" Convert the column, or remove the units from its cells if the numbers are in {other!r}."
+            raise Refused(text + remedy)
+        if (own or other) in FACTORS and not unit_of_header(name):
+            has = f"the unit {own!r}, such as {found.cells[name]}, but none" if own else f"no unit, but {other!r}"
+            remedy = "remove the units from its cells" if own else f"add {other!r} to its cells"
+            raise Refused(
+                f"column {name!r} has {has} in {where}. Convert the column, or {remedy} if the numbers are in the unit "
+                f"of {where}."
+            )
 
 
 def refused(findings: Sequence[Finding]) -> Refused:

@@ -23,9 +23,9 @@ from shiftsvd.io.formats.columns import (
 from shiftsvd.io.formats.delimited import MOST, Rows
 from shiftsvd.io.formats.grid import GRIDS, Stored, can_stream, grid_of, opened_parquet, read_parquet, stored_column
 from shiftsvd.io.formats.header import Head, head_of
-from shiftsvd.io.formats.notices import check_table, log_findings, notice_header, of_numbers, refused
+from shiftsvd.io.formats.notices import check_table, log_findings, notice_header, of_codes, of_numbers, refused
 from shiftsvd.io.formats.numpy_files import NpyRows
-from shiftsvd.io.formats.tally import Finding, Kind
+from shiftsvd.io.formats.tally import Finding, Kind, Tally
 from shiftsvd.io.location import Location, located
 from shiftsvd.io.sniff import content_of, format_of, formats, split_element
 from shiftsvd.io.spooling import rereadable
@@ -140,7 +140,8 @@ def refuse_settings(content: str, choices: Choices) -> None:
 def _read_rows(path: Path, head: Head, memory_limit: int | str | None, choices: Choices) -> Opened:
     rows = Rows(path, head, choices, memory_limit)
     if head.triplets:
-        choices.refuse_for("triplets", choices.of_texts)
+        if not choices.remembered:
+            choices.refuse_for("triplets", choices.of_texts)
         digits = not isinstance(head.source, Stored)
         found = gather(path, rows.triplets(), head.triplets, memory_limit, digits=digits, features=choices.features)
     else:
@@ -152,6 +153,7 @@ def _read_rows(path: Path, head: Head, memory_limit: int | str | None, choices: 
     log_findings(path, findings)
     if not head.triplets:
         check_table(path, found, choices, rows.read_tallies)
+        found = replace(found, notation=rows.notation())
     return found
 
 
@@ -220,7 +222,7 @@ class ColumnProfile:
     use : "feature", "row names", "categories" or "excluded"
         Its use with the settings of the profile.
     n_missing : int
-        Number of missing values, including cells beyond a limit such as ``<0.5``.
+        Number of missing values with the settings of the profile.
     missing : dict
         Number of cells of each text that is a missing value.
     misfits : dict
@@ -433,7 +435,7 @@ def _profile(
     notes: Sequence[str],
     spell: Callable[[Worded], str],
 ) -> TableProfile:
-    found = [*findings, *of_numbers(table.read_tallies, choices)]
+    found = [*findings, *of_numbers(table.read_tallies, choices, used=False), *of_codes(table.read_tallies)]
     if unsolved := [each for each in found if each.is_error and not each.uses]:
         raise refused(unsolved)
     for finding in found:
@@ -447,9 +449,7 @@ def _profile(
     form = table.form._replace(numbers=places)
     used = [table.tallies[j] for j in places]
     said = [*notes, *(spell(Refused(*each.parts)) for each in found if not each.columns)]
-    marks = set(values_of(choices.na)).difference(values_of(table.choices.na))
-    n_marked = sum(seen.count for tally in used for value, seen in tally.sentinels.items() if value in marks)
-    n_missing = n_marked + sum(tally.n_missing + (0 if tally.text else tally.n_texts) for tally in used)
+    n_missing = sum(_n_missing(tally, choices) for tally in used)
     return TableProfile(
         str(path),
         kind,
@@ -498,6 +498,15 @@ def _followed(choices: Choices, error: Refused) -> Choices:
     return followed
 
 
+def _n_missing(tally: Tally, choices: Choices) -> int:
+    """Return the number of missing values with the settings of a profile."""
+    marks = set(values_of(choices.na)).difference(values_of(tally.choices.na))
+    n_marked = sum(seen.count for value, seen in tally.sentinels.items() if value in marks)
+    n_texts = 0 if tally.text else sum(seen.count for text, seen in tally.texts.items() if text.strip() in choices.na)
+    is_half = choices.censored == "half" != tally.choices.censored and "<" in tally.limits
+    return tally.n_missing + n_marked + n_texts - (tally.limits["<"].count if is_half else 0)
+
+
 def _column(table: Rows, j: int, choices: Choices, notes: Sequence[str]) -> ColumnProfile:
     tally, name = table.tallies[j], table.head.called[j]
     is_label = j == table.form.label or name == choices.ids
@@ -509,7 +518,7 @@ def _column(table: Rows, j: int, choices: Choices, notes: Sequence[str]) -> Colu
         name,
         tally.kind,
         "categories" if is_used and name in choices.one_hot else use,
-        tally.n_missing,
+        _n_missing(tally, choices),
         dict(tally.marks),
         {} if tally.is_text else {text: tuple(seen.rows) for text, seen in tally.texts.items()},
         0 if tally.is_text else tally.n_texts,

@@ -48,6 +48,7 @@ _SAMPLE = 200  # rows in which leading zeros are searched
 FEW = 10  # different texts from which a column without repeats does not hold classes
 _RUN, _SHUFFLED = 5, 20  # rows from which consecutive integers, sorted and in any order, count as identifiers
 _KINDS = 20  # most values of a column of classes
+_CATEGORIES = 5  # most different numbers of a column that a profile takes for possible categories
 _EXAMPLES = 3
 _AT_ONCE = 1 << 18  # numbers of a block that are summarised at once, so that temporary arrays stay small
 _HUNDRED, _THOUSAND = 99, 1000  # whole numbers among which 1.234 may be a larger one: beyond the first, below the other
@@ -60,7 +61,8 @@ _DATE: Final = re.compile(
     r"|\d{1,2}[- ]?[A-Za-z]{3,9}\.?[- ,]*\d{2,4}|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
 )
 # Units that change a number, and the other cells if these have none.
-_FACTORS: Final = dict.fromkeys("%‰", "none and may be shares") | dict.fromkeys("KM", "none and may be whole numbers")
+FACTORS: Final = dict.fromkeys("%‰", "none and may be shares") | dict.fromkeys("KM", "none and may be whole numbers")
+_CENSORED = 0.05  # share of cells below a limit from which a profile replaces them by half of it
 _CODES = 1e11  # whole numbers above are codes, such as those in bars
 _DAY: Final = re.compile(
     r"(.*[_\W])?(day|date|datum|tag|fecha|jour|data|giorno|time|timestamp|zeit|epoch|hora|heure|ora)([_\W].*)?",
@@ -324,8 +326,12 @@ class Tally:
             return np.nan
         if found.limit:
             self.limits.setdefault(found.limit, Seen(cell)).add(1, (row,))
-            self.n_gaps += 1
-            return found.value / 2 if found.limit == "<" and self.choices.censored == "half" else np.nan
+            if found.limit != "<" or self.choices.censored != "half":
+                self.n_gaps += 1
+                return np.nan
+            if found.unit:
+                self.units.setdefault(found.unit, Seen(cell)).add(1, (row,), cell)
+            return found.value / 2
         if found.unit:
             self.units.setdefault(found.unit, Seen(cell)).add(1, (row,), cell)
         if found.unclear:
@@ -458,10 +464,15 @@ class Tally:
         return is_few and _CLASS.fullmatch(self.name.strip()) is not None
 
     @property
+    def n_codes(self) -> int:
+        """Return the number of different numbers if these are few and whole, and may stand for categories; else 0."""
+        found = self.of.distinct.get(self.place) or set()
+        is_few = 2 <= len(found) <= min(_CATEGORIES, self.n_numbers // 2) and found != {0.0, 1.0}
+        return len(found) if is_few and self.whole and self.kind == "measurement" else 0
+
+    @property
     def header_unit(self) -> str:
-        found = re.search(r"[(\[]([^()\[\]]+)[)\]]\s*$|\bin\s+(\S+)$|[,_]\s*(\S+)$", self.name.strip())
-        unit = next(filter(None, found.groups()), "") if found else ""
-        return unit if unit and (is_unit(unit) or number(f"1 {unit}") is not None) else ""
+        return unit_of_header(self.name)
 
     def unit(self) -> str:
         """Return the unit that is removed from cells: that of the header, else the most frequent one."""
@@ -512,14 +523,14 @@ class Tally:
     def _of_units(self, column: str) -> Iterator[Finding]:
         unit, header = self.unit(), self.header_unit
         n_plain = self.n_numbers - sum(each.count for each in self.units.values())
-        is_factor = unit in _FACTORS and n_plain > 0 and header != unit
+        is_factor = unit in FACTORS and n_plain > 0 and header != unit
         wrong = [name for name in self.units if name != unit or is_factor or (header and name != header)]
         if not wrong:
             n = self.units[unit].count
             removed = f"{column}: {plural(n, 'cell')} with the unit {unit!r}, such as {self.units[unit]}"
             yield Finding(f"{removed}, {are(n)} read as plain numbers.", columns=(self.name,), is_error=False)
             return
-        others = f"other cells have {_FACTORS[unit] if is_factor else repr(header or unit)}"
+        others = f"other cells have {FACTORS[unit] if is_factor else repr(header or unit)}"
         shown, n = few((self.units[name] for name in wrong), 2), sum(self.units[name].count for name in wrong)
         text = f"{column} has {plural(n, 'cell')} in another unit: {shown}; {others}."
         yield Finding(
@@ -538,10 +549,11 @@ class Tally:
     def _of_limits(self, column: str) -> Finding:
         n = sum(each.count for each in self.limits.values())
         shown, half = few(self.limits.values()), self.choices.censored == "half" and "<" in self.limits
-        how = "half of their limit is used" if half else "they are missing values"
+        how = "half of their limit is used" if half else "they are missing values by default"
         uses = () if half or "<" not in self.limits else ((Setting("censored", "half"), " for half of the limit"),)
+        are_many = bool(uses) and self.limits["<"].count > _CENSORED * self.n_rows
         text = f"{column} has {plural(n, 'cell')} beyond a limit: {shown}; {how}."
-        return Finding(text, uses, (self.name,), is_error=False, applies=False)
+        return Finding(text, uses, (self.name,), is_error=False, applies=are_many)
 
     def warnings(self) -> Iterator[Finding]:
         others = max(abs(self.low), abs(self.high)) if self.low <= self.high else None
@@ -562,6 +574,12 @@ class Tally:
             return (self._drop,)
         as_missing = f" to read {'it as a missing value' if len(cells) == 1 else 'them as missing values'}"
         return (Setting("na", cells[0] if len(cells) == 1 else list(cells)), as_missing), self._drop
+
+
+def unit_of_header(name: str) -> str:
+    found = re.search(r"[(\[]([^()\[\]]+)[)\]]\s*$|\bin\s+(\S+)$|[,_]\s*(\S+)$", name.strip())
+    unit = next(filter(None, found.groups()), "") if found else ""
+    return unit if unit and (is_unit(unit) or number(f"1 {unit}") is not None) else ""
 
 
 def _first_repeated(texts: Sequence[str], before: set[Any]) -> str:
