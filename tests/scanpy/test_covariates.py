@@ -277,5 +277,5 @@ def test_a_model_of_named_columns_takes_their_labels_and_never_their_order() -> 
             several.transform(X, **wrong)
     with pytest.raises(ValueError, match="groups must be the labels of 'donor', or a data frame with this column"):
         one.transform(X)
-    with pytest.raises(ValueError, match="regresses out 'donor'.*--groups"):
+    with pytest.raises(ValueError, match=r"regresses out donor.*without --groups"):
         one.influence(X)
