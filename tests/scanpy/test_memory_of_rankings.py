@@ -97,7 +97,7 @@ def test_components_that_do_not_fit_are_refused_before_features_are_ranked(
 ) -> None:
     monkeypatch.setattr("shiftsvd.scanpy.commands.rank", lambda *_, **__: pytest.fail("ranked"))
     sparse.save_npz(tmp_path / "X.npz", sparse.csr_matrix(X))
-    line = ["fit", str(tmp_path / "X.npz"), "--preprocess", "log-normalize", "--top-features", "600", "-k", "50"]
+    line = ["fit", str(tmp_path / "X.npz"), "--preprocess", "log-normalize", "--top-features", "600", "-k", "500"]
     done = CliRunner().invoke(main, [*line, "--memory", "3M"])
     assert done.exit_code == 1
     assert "x 600 matrix needs about" in done.stderr

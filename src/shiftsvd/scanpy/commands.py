@@ -393,10 +393,11 @@ class CellHooks(Hooks):
             ids, symbols = f"{by.by_id:,} genes by id", f"{by.by_symbol:,} by symbol"
             notice(f"{file}: its names differ from those of the model. Matched {ids} and {symbols}.")
         if selected is not None and (unknown or len(absent)):
-            removed = f"removed {plural(unknown, 'feature')} that the model does not have"
-            lacks = f": {few(model.called(absent))}" if len(absent) else ""
-            of_model = f"of the model's {len(model.names):,} features"
-            notice(f"{file}: {removed}. The file lacks {len(absent):,} {of_model}{lacks}.")
+            notes = [f"Removed {plural(unknown, 'feature')} that the model does not have."] * bool(unknown)
+            if len(absent):
+                of_sums = f"{len(absent):,} of the model's {len(model.names):,} features of sums such as library sizes"
+                notes.append(f"The file lacks {of_sums}: {few(model.called(absent))}.")
+            notice(f"{file}: {' '.join(notes)}")
         return renamed, places
 
     def covariates(self, pca: BatchPCA) -> Panel | None:
