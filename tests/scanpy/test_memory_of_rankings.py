@@ -81,6 +81,12 @@ def test_many_batches_are_refused_before_a_read_where_their_moments_take_too_muc
     assert not A.memo
 
 
+def test_a_column_that_is_no_batch_is_named() -> None:
+    labels = np.r_[np.arange(2000.0), np.zeros(1000)]
+    with pytest.raises(ValueError, match=r"batch must have at least 2 rows .* 1,999 of its 2,000 labels occur once"):
+        Batches.of(labels, 3000)
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("batches", [1, 200])
