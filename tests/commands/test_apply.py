@@ -87,6 +87,7 @@ def test_other_features_are_an_error_that_names_them(
     assert result.exit_code == 1
     assert f"{other}" in result.stderr
     assert said in result.stderr
+    assert ("Raise the limit" in result.stderr) is ("lacks 2 " in said)  # no limit helps if all features are absent
     assert not (tmp_path / "Z.npy").exists()
 
 

@@ -299,6 +299,8 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
     if len(lacking) > max_absent * len(needed):
         limit = f"limit {100 * max_absent:.3g} %"
         which = f"lacks {len(lacking):,} of the model's {len(needed):,} features ({limit}): {few(lacking)}"
+        if len(lacking) == len(needed):
+            remedy = ("Pass a file with the feature names of the model.",)
         raise Refused(f"{file} {which}. Its features: {few(found)}. ", *remedy)
     if unknown := [name for name in found if name not in place]:
         raise ValueError(f"{file} has features that the model does not have: {few(unknown)}. Remove these features.")

@@ -381,12 +381,15 @@ class CellHooks(Hooks):
         for kind, needed in (("selected ", selected), ("", everything)):
             lacking = absent if needed is None else np.setdiff1d(needed, places)
             if needed is not None and len(lacking) > max_absent * len(needed):
+                remedy = "Raise the limit, or fit on the features that both files have."
+                if len(lacking) == len(model.names if needed is None else needed):
+                    remedy = "Pass a file with the feature names of the model."
                 raise Refused(
                     f"{file} lacks {len(lacking):,} of the model's {len(needed):,} {kind}features "
                     f"(limit {100 * max_absent:g} %, ",
                     Setting("max_absent"),
                     f"): {few(model.called(lacking))}. The file has {few(found.called(places < 0))} that the model "
-                    "lacks. Raise the limit, or fit on the features that both files have.",
+                    f"lacks. {remedy}",
                 )
         renamed = np.where(places < 0, found.apart(model), model.names[places])
         if np.any(renamed != found.names):
