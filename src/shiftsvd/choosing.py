@@ -1,5 +1,6 @@
 """Suggest a number of components by the spectrum, by permuted data or by held-out data."""
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, get_args
@@ -467,7 +468,10 @@ def parallel(data: Resampling, most: int, n_draws: int, n_deviations: float, rng
             ", because permuted columns keep their means, which would dominate the spectrum.",
         )
     (m, n), A = data.X.shape, data.operator()
-    F = data.svd(A, most, rng)
+    with warnings.catch_warnings():
+        # The settings that the warning names are not those of `suggest_k`. The threshold tells whether it matters.
+        warnings.filterwarnings("ignore", ".*(may have been missed|did not converge)", UserWarning)
+        F = data.svd(A, most, rng)
     S, squares = F.S.astype(np.float64), np.asarray(A.column_squares())
     parts = S[:, None] ** 2 * np.abs(F.Vh) ** 2  # what each component holds of each column
     above, k = 0, -1
@@ -482,7 +486,23 @@ def parallel(data: Resampling, most: int, n_draws: int, n_deviations: float, rng
             draws.append(float(data.svd(Scaled(drawn, cols=share), 1, rng, ENOUGH).S[0]))
         threshold = float(np.mean(draws) + n_deviations * np.std(draws, ddof=1))
         above = int(np.argmin(np.append(S > threshold, False)))
+    if k < len(S) and not _holds(F, k, threshold):
+        warn(
+            f"The number of components may not be {k}, because the singular values of the data are not known well "
+            "enough to compare them with the threshold. Pass a smaller ",
+            *(Setting("max_k"), f" above {k}, or data in double precision."),
+        )
     return k, evidence(S, threshold=np.full(len(S), threshold))
+
+
+def _holds(F: SVDResult, k: int, threshold: float) -> bool:
+    info, S = F.info, F.S[: k + 1].astype(np.float64)
+    if info.converged is not False:
+        return True
+    if info.value_errors is None or info.missed_below is None or info.missed_below > threshold:
+        return False
+    errors = info.value_errors[: k + 1]
+    return bool(np.all(S[:k] * (1 - errors[:k]) > threshold) and S[k] * (1 + errors[k]) <= threshold)
 
 
 def bi_cross_validation(data: Resampling, most: int, folds: int, rng: Generator) -> Evidence:

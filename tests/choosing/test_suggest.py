@@ -1,11 +1,17 @@
 """How many components: every rule finds what was planted, from data or from a fit, sparse or dense."""
 
+import warnings
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 import shiftsvd as ss
+from shiftsvd import choosing
 from shiftsvd.choosing import METHODS, permuted, suggested
+from shiftsvd.front import decompose
 from shiftsvd.io import open_matrix
 from tests.support.matrices import EPS
 
@@ -320,3 +326,30 @@ def test_a_missing_value_is_named_by_its_column(method: str, container: type) ->
     bad[4, 3] = np.nan
     with pytest.raises(ValueError, match=r"got 1 NaN in column 3 \(counted from 0\)"):
         ss.suggest_k(container(bad), method)
+
+
+@pytest.mark.parametrize("may_change", [False, True])
+def test_parallel_says_only_where_a_missed_value_could_change_k(
+    may_change: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X = np.random.default_rng(0).standard_normal((200, 20)) @ np.diag([9.0] * 3 + [1.0] * 17)
+
+    def uncertain(A: Any, k: int, *how: Any) -> Any:
+        F = decompose(A, k, *how)
+        if k == 1:
+            return F
+        warnings.warn(
+            "Values up to 2 sigma_k may have been missed. Allow more passes, or raise missed_tol.", stacklevel=2
+        )
+        missed = float(F.S[0] if may_change else F.S[-1])
+        return ss.SVDResult(
+            F.U, F.S, F.Vh, replace(F.info, value_errors=np.zeros(k), converged=False, missed_below=missed)
+        )
+
+    monkeypatch.setattr(choosing, "decompose", uncertain)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert ss.suggest_k(X, "parallel", rng=0, max_k=10).k == 3
+    told = [str(each.message) for each in caught]
+    assert len(told) == may_change, told
+    assert all("The number of components may not be 3" in each and "smaller max_k" in each for each in told)

@@ -87,6 +87,7 @@ def test_other_features_are_an_error_that_names_them(
     assert result.exit_code == 1
     assert f"{other}" in result.stderr
     assert said in result.stderr
+    assert ("Raise the limit" in result.stderr) is ("lacks 2 " in said)  # no limit helps if all features are absent
     assert not (tmp_path / "Z.npy").exists()
 
 
@@ -218,6 +219,13 @@ def test_a_direction_that_would_be_lost_is_refused_however_few_features_are_abse
     assert result.exit_code == 1
     assert "mainly component 1, the features that are present hold only 0%" in result.stderr
     assert f"(at least 50% are needed). The most important absent features are {FEATURES[0]}." in result.stderr
+    assert "Fit a model on the features that both data sets have." in result.stderr
+    X[:, :2] = np.random.default_rng(1).normal(size=(50, 2)) * [50, 100]  # the second component is lost, not the first
+    done("fit", write_table(tmp_path / "Y.csv", X, FEATURES), "-k", 2, "-o", tmp_path / "p", "--no-report", "--quiet")
+    few = write_table(tmp_path / "few.csv", X[:, 1:], FEATURES[1:])
+    model = tmp_path / "p" / "model.safetensors"
+    result = invoke("transform", model, few, "-o", "-", "--max-absent", 0.5)
+    assert "Fit a model with at most 1 component, or on the features that both data sets have." in result.stderr
 
 
 def test_influence_names_the_sample_without_which_a_component_turns(tmp_path: Path) -> None:

@@ -107,6 +107,24 @@ def test_an_estimate_is_refused_where_the_fit_is_and_names_what_memory_excludes(
     assert "Gram 1 s (excluded by the memory limit), BlockLanczos" in reason
 
 
+@pytest.mark.parametrize("more", [(), ("--cache", "copies")])
+def test_the_limit_that_is_named_is_enough_for_the_ranking_and_the_fit(
+    more: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    X = sparse.random_array((600, 8_000), density=0.4, format="csr", rng=0, dtype=np.float32)
+    X.data = np.ceil(9 * X.data)
+    sparse.save_npz("X.npz", X)
+    invoke("convert", "X.npz", "X.h5ad")
+    line = ("X.h5ad", "--preprocess", "log-normalize", "--top-features", 500, "-k", 3, "--threads", 2, *more)
+    refused = [invoke(command, *line, "--memory", "8M").stderr for command in ("fit", "estimate")]
+    needed = [found[0] for each in refused for found in NEEDED.findall(each)]
+    assert len(needed) == 2
+    assert needed[0] == needed[1]
+    done = invoke("estimate", *line, "--memory", needed[0].replace(" ", ""))
+    assert done.exit_code == 0, done.stderr
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is read from /proc")
 def test_the_peak_of_a_fit_is_in_the_memory_that_estimate_predicts() -> None:
     held = np.ones(2**23)

@@ -9,6 +9,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
+from shiftsvd.preparation.covariates import Design
 from shiftsvd.runs.messages import Notice
 from shiftsvd.scanpy import pca, project
 from tests.support.cells import CELLS, GENES, MASK, Dense, annotated, assert_alike, counts, design, known, logs
@@ -240,3 +241,41 @@ def test_what_is_no_matrix_but_holds_one_is_refused_with_what_to_call(name: str,
         (TypeError, ValueError), match=r"Use shiftsvd\.scanpy\.pca\(adata\), or pass the matrix adata\.X"
     ):
         ESTIMATORS[name](given)
+
+
+def test_a_model_of_named_columns_takes_their_labels_and_never_their_order() -> None:
+    pd = pytest.importorskip("pandas")
+    m = 60
+    rng = np.random.default_rng(0)
+    obs = pd.DataFrame(
+        {"donor": np.array(["b", "a", "c"])[np.arange(m) % 3], "site": np.arange(m) // 20, "age": rng.random(m)}
+    )
+    X = rng.standard_normal((m, 8)) + 3 * rng.standard_normal((3, 8))[np.arange(m) % 3]
+
+    def fitted(covariates: tuple[str, ...], groups: tuple[str, ...]) -> tuple[Any, Any]:
+        design = Design.learn(covariates, groups, lambda name: obs[name].to_numpy())
+        C = design.of(lambda name: obs[name].to_numpy())
+        model = ss.PCA(2, shift=ss.Covariates(), random_state=0).fit(X, covariates=C)
+        model.design_ = design
+        return model, C
+
+    one, C = fitted((), ("donor",))
+    want = one.transform(X, covariates=C)
+    for labels in (obs["donor"], obs["donor"].tolist(), obs["donor"].astype("category"), obs):
+        np.testing.assert_array_equal(one.transform(X, groups=labels), want)
+    assert one.neighbors(X, 5, groups=obs["donor"]).indices.shape == (m, 5)
+    new = one.transform(X[:2], groups=["c", "b"])
+    np.testing.assert_allclose(new, one.transform(X[:2], covariates=[[0, 0, 1], [0, 1, 0]]))
+    with pytest.raises(ValueError, match="'donor' has labels that did not occur in the training data: 'z'"):
+        one.transform(X[:1], groups=["z"])
+    several, C = fitted(("age",), ("donor", "site"))
+    want = several.transform(X, covariates=C)
+    np.testing.assert_array_equal(several.transform(X, groups=obs[["site", "age", "donor"]]), want)
+    np.testing.assert_array_equal(several.transform(X, groups=obs[["site", "donor"]], covariates=obs[["age"]]), want)
+    for wrong in ({}, {"groups": obs["donor"]}, {"groups": obs[["donor", "age"]]}):
+        with pytest.raises(ValueError, match="groups must be a data frame with the columns 'age', 'donor', 'site'"):
+            several.transform(X, **wrong)
+    with pytest.raises(ValueError, match="groups must be the labels of 'donor', or a data frame with this column"):
+        one.transform(X)
+    with pytest.raises(ValueError, match=r"regresses out donor.*without --groups"):
+        one.influence(X)

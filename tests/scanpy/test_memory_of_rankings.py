@@ -81,6 +81,12 @@ def test_many_batches_are_refused_before_a_read_where_their_moments_take_too_muc
     assert not A.memo
 
 
+def test_a_column_that_is_no_batch_is_named() -> None:
+    labels = np.r_[np.arange(2000.0), np.zeros(1000)]
+    with pytest.raises(ValueError, match=r"batch must have at least 2 rows .* 1,999 of its 2,000 labels occur once"):
+        Batches.of(labels, 3000)
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("batches", [1, 200])
@@ -97,7 +103,7 @@ def test_components_that_do_not_fit_are_refused_before_features_are_ranked(
 ) -> None:
     monkeypatch.setattr("shiftsvd.scanpy.commands.rank", lambda *_, **__: pytest.fail("ranked"))
     sparse.save_npz(tmp_path / "X.npz", sparse.csr_matrix(X))
-    line = ["fit", str(tmp_path / "X.npz"), "--preprocess", "log-normalize", "--top-features", "600", "-k", "50"]
+    line = ["fit", str(tmp_path / "X.npz"), "--preprocess", "log-normalize", "--top-features", "600", "-k", "500"]
     done = CliRunner().invoke(main, [*line, "--memory", "3M"])
     assert done.exit_code == 1
     assert "x 600 matrix needs about" in done.stderr

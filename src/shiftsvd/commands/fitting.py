@@ -350,9 +350,9 @@ def estimated(given: Settings) -> None:
     memory = left_beside(A, settings.memory)
     solver = solver_of(B, k, settings, memory)
     with counted(A):
+        predicted = [each.foresee(run) for each in hooks]
         B = planned_for(B, run.steps, k, solver, settings.tol, memory)
         within_memory(memory, B, k, solver, settings.tol)
-        predicted = [each.foresee(run) for each in hooks]
     reads, ranking = (sum(each) for each in zip((0, 0), *predicted, strict=True))
     reads += settings.mixed  # for the scale
     foreseen = estimate(

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.errors import Refused, Setting, few, refuse
 from shiftsvd.estimators import evidence, features
 from shiftsvd.estimators.evidence import Influence, Neighbors, Stability
 from shiftsvd.estimators.fitted import FittedPCA, beyond
@@ -217,6 +217,11 @@ class DiagnosablePCA(FittedPCA):
         return evidence.stability(fits, self._loadings, drawn, not bootstrap)
 
     def _refits(self, X: Any, method: str, rng: np.random.Generator) -> evidence.Refits:
+        if (design := getattr(self, "design_", None)) is not None:
+            raise ValueError(
+                f"the model regresses out {few(design.names)}, and {method} does not include the change of this "
+                "regression with each row. Fit without --groups and --covariates."
+            )
         if hasattr(self, "shift_"):
             rule = f" for {method}, because other shifts change with each row"
             raise Refused(Setting("shift"), ' must be "mean", "both", "rows", None or a vector', rule, ".")

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, cast
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg import cho_factor, cho_solve, eigh, eigvalsh
 from scipy.sparse import csr_array, issparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -18,7 +18,7 @@ from shiftsvd.backends import as_operator, is_lazy, unwrapped
 from shiftsvd.backends.device import Arrays, arrays_of
 from shiftsvd.backends.entries import Places
 from shiftsvd.backends.validation import before_sklearn, named
-from shiftsvd.errors import Part, Refused, few
+from shiftsvd.errors import Part, Refused, few, plural
 from shiftsvd.kernels import threads
 from shiftsvd.missing.gaps import Gaps
 from shiftsvd.numerics.moments import Vector
@@ -299,6 +299,8 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
     if len(lacking) > max_absent * len(needed):
         limit = f"limit {100 * max_absent:.3g} %"
         which = f"lacks {len(lacking):,} of the model's {len(needed):,} features ({limit}): {few(lacking)}"
+        if len(lacking) == len(needed):
+            remedy = ("Pass a file with the feature names of the model.",)
         raise Refused(f"{file} {which}. Its features: {few(found)}. ", *remedy)
     if unknown := [name for name in found if name not in place]:
         raise ValueError(f"{file} has features that the model does not have: {few(unknown)}. Remove these features.")
@@ -307,7 +309,8 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
         others = f"{file} has another order of features than the model, and {what} has duplicate feature names"
         raise ValueError(f"{others}, so columns cannot be matched. Make the names unique.")
     if lacking:
-        absent = f"{len(lacking):,} of the model's {len(needed):,} features: {few(lacking)}"
+        which = "features" if len(needed) == len(model) else "features of the components"
+        absent = f"{len(lacking):,} of the model's {len(needed):,} {which}: {few(lacking)}"
         notice(f"{file} lacks {absent}. They are treated as missing.")
     return on_places(fitted, np.array([place[name] for name in found], np.intp))
 
@@ -342,11 +345,13 @@ def least_squares(V: Panel, there: Places, names: Any) -> Panel:
         absent, axis = np.setdiff1d(np.arange(len(V)), there), axes[:, 0]
         worst = absent[np.argsort(-np.abs(V[absent] @ axis), kind="stable")]
         which = "" if names is None else f" The most important absent features are {few(names[worst[:3]])}."
+        fits = [k for k in range(1, len(G)) if eigvalsh(G[:k, :k])[0] >= 1 - MOST_LOST]
+        fewer = f"a model with at most {plural(fits[-1], 'component')}, or on" if fits else "a model on"
         raise ValueError(
             "too many features are absent to compute scores. For a linear combination of the components, mainly "
             f"component {np.argmax(np.abs(axis)) + 1:,}, the features that are present hold only "
-            f"{max(squares[0], 0):.0%} of the squared loadings (at least {1 - MOST_LOST:.0%} are needed).{which} Fit a "
-            "model with fewer components, or on the features that both data sets have."
+            f"{max(squares[0], 0):.0%} of the squared loadings (at least {1 - MOST_LOST:.0%} are needed).{which} Fit "
+            f"{fewer} the features that both data sets have."
         )
     return np.asarray(cho_solve(cho_factor(G), W.conj().T).conj().T)
 

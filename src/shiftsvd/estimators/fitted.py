@@ -165,7 +165,8 @@ class FittedPCA(features.Components):
             Rows with the features of the fit; sparse X stays sparse. One pass.
         groups, covariates : array, optional
             Groups and covariates of these rows, as in `fit`; group means and coefficients are those of the training
-            data.
+            data. For models that the command fitted with ``--groups`` or ``--covariates``, `groups` is the labels of
+            the single column, or a data frame with all of these columns.
 
         Returns
         -------
@@ -406,6 +407,8 @@ class FittedPCA(features.Components):
         if "components_" not in known:
             check_is_fitted(self, "components_")  # those of a stream are made now
         shift: Learned = known.get("shift_") or MeanShift(self.mean_, of_each_row(self.shift))
+        if (design := known.get("design_")) is not None:
+            groups, covariates = None, design.of_rows(groups, covariates)
         data = data_of_rows(shift.needs, self.shift, {"groups": groups, "covariates": covariates})
         return Prepared(shift, self.scale_, known.get("preprocess_", ())), data
 

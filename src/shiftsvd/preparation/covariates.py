@@ -62,6 +62,22 @@ class Design:
             first += size
         return np.concatenate(parts, axis=1)
 
+    def of_rows(self, groups: Any, covariates: Any) -> Any:
+        """Return the design matrix of data frames with the named columns, or of the labels of a single column."""
+        frames = [each for each in (covariates, groups) if hasattr(each, "columns")]
+        columns = {str(name): frame[name] for frame in frames for name in frame.columns}
+        alone = len(self.names) == 1 and self.sizes[0] > 0
+        if not frames and groups is None and covariates is not None:
+            return covariates
+        if not frames and groups is not None and alone:
+            columns = {self.names[0]: unmasked("groups", groups, "give these rows a label of their own")}
+        if not all(name in columns for name in self.names):
+            names = ", ".join(map(repr, self.names))
+            rule = f" must be the labels of {names}, or a data frame with this column" if alone else ""
+            rule = rule or f" must be a data frame with the columns {names}"
+            raise Refused(Setting("groups"), f"{rule}, which the fit regressed out.")
+        return self.of(lambda name: np.asarray(columns[name]))
+
 
 def _texts(name: str, values: Column) -> list[str]:
     items = values.tolist()

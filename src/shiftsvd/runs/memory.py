@@ -102,6 +102,10 @@ class OverLimit(Refused):
         remedies = ", or ".join((f"Raise {spell(Setting('memory_limit'))}", *others))
         return f"{''.join(before)}{what} needs about {beyond(needed, limit)}. {remedies}."
 
+    @property
+    def needed(self) -> int:
+        return int(self.args[-4])
+
     def needing(self, enough: Callable[[int, int], int]) -> "OverLimit":
         *before, needed, limit, what, others = self.args
         return OverLimit(*before, enough(needed, limit), limit, what, others)
@@ -109,6 +113,28 @@ class OverLimit(Refused):
     def beside(self, held: int) -> "OverLimit":
         *before, needed, limit, what, others = self.args
         return OverLimit(*before, needed + held, limit + held, what, others)
+
+
+# The checks take a limit, and how many bytes larger blocks of files are. Larger blocks need more, so the checks are
+# repeated until one limit is enough for all of them.
+def all_within(limit: int, *checks: Callable[[int, int], object]) -> None:
+    """Raise the `OverLimit` of the check that needs most, with a limit that is enough for all checks."""
+    first, enough, more = None, limit, 0
+    while found := _largest_need(enough, more, checks):
+        first, enough = first or found, found.needed + found.needed // (2 * ROUNDED_UP) * (more > 0)
+        more = enough + enough // ROUNDED_UP - limit
+    if first is not None:
+        raise first.needing(lambda needed, limit: enough)
+
+
+def _largest_need(limit: int, more: int, checks: Sequence[Callable[[int, int], object]]) -> OverLimit | None:
+    found = list[OverLimit]()
+    for check in checks:
+        try:
+            check(limit, more)
+        except OverLimit as error:
+            found.append(error)
+    return max(found, key=lambda error: error.needed, default=None)
 
 
 def affordable(needed: int, memory_limit: int | str | None, what: str, fewer: str = "components") -> None:

@@ -42,8 +42,8 @@ from shiftsvd.extend.files import (
     write_frame,
 )
 from shiftsvd.extend.fits import BatchPCA, Design, Observed, absent_limit, planned, within
-from shiftsvd.extend.operators import Panel
-from shiftsvd.extend.running import Refused, Setting, few, notice, passes_so_far, plural
+from shiftsvd.extend.operators import Panel, larger_blocks
+from shiftsvd.extend.running import Refused, Setting, all_within, few, limit_of, notice, passes_so_far, plural
 from shiftsvd.extend.transforms import NullModel, as_transforms, kept_of, warn_of_counts, warn_unless_counts
 from shiftsvd.scanpy.annotations import AnnotationSource, Disagreement, feature_column, sample_column
 from shiftsvd.scanpy.clipping import clipped_shares, with_clip
@@ -244,14 +244,10 @@ class CellHooks(Hooks):
         settings, column = self.settings, self.settings.extra["batch"]
         if not settings.extra["top_features"]:
             return
-        # Check the memory of the fit before the ranking, with any features of the requested number.
-        A, some = run.A, run.taken()
+        A = run.A
         assert isinstance(A, Operator)
-        assert isinstance(some, Operator)
+        self._check_memory(run)
         memory = left_beside(A, settings.memory)
-        k = settings.k if settings.k is not None else min(some.shape)
-        some = planned(some, run.steps, k, settings.solver, settings.tol, memory)
-        within(memory, some, k, settings.solver, settings.tol)
         criterion, steps = self._criterion()
         batches = self._batches(A.shape[0])
         before = passes_so_far() or 0.0
@@ -272,8 +268,27 @@ class CellHooks(Hooks):
         if not self.settings.extra["top_features"]:
             return 0, 0
         assert isinstance(run.A, Operator)
-        needed = bytes_of_ranking(run.A, self._batches(run.A.shape[0]), left_beside(run.A, self.settings.memory))
-        return 2, needed  # reads: library sizes and moments, or moments twice
+        return 2, self._check_memory(run)  # reads: library sizes and moments, or moments twice
+
+    def _check_memory(self, run: Run) -> int:
+        """Check the memory of the ranking, and of the fit with any features of the requested number, before both."""
+        settings, A, some = self.settings, run.A, run.taken()
+        assert isinstance(A, Operator)
+        assert isinstance(some, Operator)
+        batches, k = self._batches(A.shape[0]), settings.k if settings.k is not None else min(some.shape)
+        memory = left_beside(A, settings.memory)
+
+        def fit(limit: int | str | None, more: int = 0) -> None:
+            B = planned(larger_blocks(some, more), run.steps, k, settings.solver, settings.tol, limit)
+            within(limit, B, k, settings.solver, settings.tol)
+
+        def ranking(limit: int | str | None, more: int = 0) -> None:
+            bytes_of_ranking(larger_blocks(A, more), batches, limit)
+
+        limit = limit_of(memory)
+        if limit is not None:
+            all_within(limit, fit, ranking)
+        return bytes_of_ranking(A, batches, memory)
 
     def after_fit(self, run: Run) -> None:
         genes = None if run.names.features is None else self.annotations.genes(run.names.features)
@@ -366,22 +381,26 @@ class CellHooks(Hooks):
         for kind, needed in (("selected ", selected), ("", everything)):
             lacking = absent if needed is None else np.setdiff1d(needed, places)
             if needed is not None and len(lacking) > max_absent * len(needed):
+                remedy = "Raise the limit, or fit on the features that both files have."
+                if len(lacking) == len(model.names if needed is None else needed):
+                    remedy = "Pass a file with the feature names of the model."
                 raise Refused(
                     f"{file} lacks {len(lacking):,} of the model's {len(needed):,} {kind}features "
                     f"(limit {100 * max_absent:g} %, ",
                     Setting("max_absent"),
                     f"): {few(model.called(lacking))}. The file has {few(found.called(places < 0))} that the model "
-                    "lacks. Raise the limit, or fit on the features that both files have.",
+                    f"lacks. {remedy}",
                 )
         renamed = np.where(places < 0, found.apart(model), model.names[places])
         if np.any(renamed != found.names):
             ids, symbols = f"{by.by_id:,} genes by id", f"{by.by_symbol:,} by symbol"
             notice(f"{file}: its names differ from those of the model. Matched {ids} and {symbols}.")
         if selected is not None and (unknown or len(absent)):
-            removed = f"removed {plural(unknown, 'feature')} that the model does not have"
-            lacks = f": {few(model.called(absent))}" if len(absent) else ""
-            of_model = f"of the model's {len(model.names):,} features"
-            notice(f"{file}: {removed}. The file lacks {len(absent):,} {of_model}{lacks}.")
+            notes = [f"Removed {plural(unknown, 'feature')} that the model does not have."] * bool(unknown)
+            if len(absent):
+                of_sums = f"{len(absent):,} of the model's {len(model.names):,} features of sums such as library sizes"
+                notes.append(f"The file lacks {of_sums}: {few(model.called(absent))}.")
+            notice(f"{file}: {' '.join(notes)}")
         return renamed, places
 
     def covariates(self, pca: BatchPCA) -> Panel | None:

@@ -26,7 +26,8 @@ OF_FIT: Final[tuple[Any, ...]] = (
         click.option(
             "--batch",
             metavar="COLUMN",
-            help="Rank features within each batch, a column of obs, and keep the features that most batches select.",
+            help="Rank features within each batch, a column of obs, and keep the features that most batches select; "
+            "seurat_v3: those of the best median rank.",
         ),
         click.option(
             "--mask",

@@ -118,11 +118,12 @@ class Batches(NamedTuple):
         sizes = np.bincount(codes, minlength=len(names)).astype(np.float64)
         if labels is None and n_rows < 2:
             raise ValueError(f"ranking of features requires at least 2 rows, got {n_rows}. Pass data with more rows.")
-        if sizes.min() < 2:
-            raise Refused(
-                f"every batch must have at least 2 rows, got 1 in batch {names[int(np.argmin(sizes))]!s}. Remove this "
-                "row, or merge small batches."
-            )
+        if alone := int(np.count_nonzero(sizes < 2)):
+            one = f" must have at least 2 rows in every batch, got 1 in batch {names[int(np.argmin(sizes))]!s}"
+            if 2 * alone > len(sizes) > 2:
+                most = f"{alone:,} of its {len(sizes):,} labels occur once, so it is probably no batch"
+                raise Refused(Setting("batch"), f"{one}. {most}. Use a column with a label for each batch.")
+            raise Refused(Setting("batch"), f"{one}. Remove this row, or merge small batches.")
         return cls(codes.astype(np.int64), sizes, labels is not None)
 
     @property
