@@ -170,7 +170,10 @@ def test_the_regression_is_that_of_scikit_misc() -> None:
             lambda: Batches.of(np.where(np.arange(240) < 9, None, BATCH), 240),
             "a label for every row, got 9 missing labels",
         ),
-        (lambda: Batches.of(np.where(np.arange(240) < 1, "x", BATCH), 240), "at least 2 rows in every batch, got 1 in batch x"),
+        (
+            lambda: Batches.of(np.where(np.arange(240) < 1, "x", BATCH), 240),
+            "at least 2 rows in every batch, got 1 in batch x",
+        ),
         (lambda: Batches.of(None, 1), "at least 2 rows, got 1"),
         (lambda: rank(ss.as_operator(X), HighlyVariable(10)), "all entries are whole numbers"),
         (

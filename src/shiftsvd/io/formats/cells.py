@@ -273,3 +273,14 @@ def proves(texts: Any, decimal: str) -> tuple[bool, npt.NDArray[np.intp]]:
         return False, np.empty(0, np.intp)
     places = np.flatnonzero(as_numpy(unclear))
     return bool(pc.any(pc.and_(marked, pc.invert(unclear))).as_py()), places
+
+
+def unit_of_header(name: str) -> str:
+    found = re.search(r"[(\[]([^()\[\]]+)[)\]]\s*$|\bin\s+(\S+)$|[,_]\s*(\S+)$", name.strip())
+    unit = next(filter(None, found.groups()), "") if found else ""
+    return unit if unit and (is_unit(unit) or number(f"1 {unit}") is not None) else ""
+
+
+def are_dates(values: Any) -> Any:
+    with np.errstate(invalid="ignore"):  # infinite values are no dates, and are refused later
+        return (values > 19000100) & (values < 21001232) & (values // 100 % 100 < 13) & (values % 100 < 32)

@@ -35,7 +35,7 @@ from shiftsvd.io.base import (
 )
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.formats import sheets
-from shiftsvd.io.formats.cells import arrow, pa, strings
+from shiftsvd.io.formats.cells import are_dates, arrow, pa, strings
 from shiftsvd.io.formats.columns import (
     TRIPLETS,
     Layout,
@@ -48,7 +48,7 @@ from shiftsvd.io.formats.columns import (
     with_indicators,
 )
 from shiftsvd.io.formats.notices import check_table
-from shiftsvd.io.formats.tally import Tally, are_dates, has_suspect_name
+from shiftsvd.io.formats.tally import Tally, has_suspect_name
 from shiftsvd.io.formats.text import LINES
 from shiftsvd.io.formats.totals import SUMMED, is_total, rows_of_totals
 from shiftsvd.io.location import Location

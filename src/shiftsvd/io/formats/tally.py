@@ -17,17 +17,18 @@ from shiftsvd.io.formats.cells import (
     OTHER,
     Cells,
     Number,
+    are_dates,
     arrow,
     filled,
     gaps_of,
     has_leading_zeros,
-    is_unit,
     nulled,
     number,
     numbers_like,
     pc,
     plain_numbers,
     proves,
+    unit_of_header,
     values_of,
 )
 from shiftsvd.io.formats.columns import (
@@ -576,12 +577,6 @@ class Tally:
         return (Setting("na", cells[0] if len(cells) == 1 else list(cells)), as_missing), self._drop
 
 
-def unit_of_header(name: str) -> str:
-    found = re.search(r"[(\[]([^()\[\]]+)[)\]]\s*$|\bin\s+(\S+)$|[,_]\s*(\S+)$", name.strip())
-    unit = next(filter(None, found.groups()), "") if found else ""
-    return unit if unit and (is_unit(unit) or number(f"1 {unit}") is not None) else ""
-
-
 def _first_repeated(texts: Sequence[str], before: set[Any]) -> str:
     seen = set(before)
     for text in texts:
@@ -597,11 +592,6 @@ def short(cell: str) -> str:
 
 def are(count: int) -> str:
     return "is" if count == 1 else "are"
-
-
-def are_dates(values: Any) -> Any:
-    with np.errstate(invalid="ignore"):  # infinite values are no dates, and are refused later
-        return (values > 19000100) & (values < 21001232) & (values // 100 % 100 < 13) & (values % 100 < 32)
 
 
 def has_suspect_name(name: str) -> bool:
