@@ -391,15 +391,23 @@ class DiffusionMap(GraphEmbedding):
             Bounds of the absolute differences to the coordinates by the exact eigenvectors, if `converged_`; for
             eigenvalues that cannot be distinguished, by the closest vectors of the space that they share. Infinite
             along components whose eigenvalue may be 0.
+
+        Raises
+        ------
+        ValueError
+            If X does not have a column for each sample of the fit, or has negative or missing affinities.
+
+        Notes
+        -----
+        Costs one product of the affinities with a vector. docs/how_it_works.rst, eq. nystrom, derives the bound.
         """
         P, eigenvalues, errors = self._steps(X), self.eigenvalues_, self.eigenvalue_errors_
         unit = (8 + np.sqrt(P.shape[1])) * EPS
         squares = P.multiply(P) @ np.divide(1, self.degrees_, out=np.zeros(P.shape[1]), where=self.degrees_ > 0)
         lengths = np.sqrt(squares * (self.degrees_.sum() or 1.0))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            power, *ends = (
-                _powers(mu, self.t) / mu for mu in (eigenvalues, eigenvalues - errors, eigenvalues + errors)
-            )
+            at = eigenvalues, eigenvalues - errors, eigenvalues + errors
+            power, *ends = (_powers(mu, self.t) / mu for mu in at)
             moved = np.maximum(*(np.abs(end - power) for end in ends))
             each = (np.sqrt(2) * self.vector_errors_ + unit) * np.abs(power) + moved
         each = np.where(np.abs(eigenvalues) <= errors, np.inf, each)

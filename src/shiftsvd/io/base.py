@@ -76,7 +76,7 @@ class Names(NamedTuple):
 
 @dataclass(frozen=True)
 class Notation:
-    """How a table writes its columns, for other tables with the same columns."""
+    """Units of the columns of a table, and its column of row names, to compare with other tables."""
 
     units: dict[str, str]  # of columns that have one in their cells
     cells: dict[str, str]  # examples of these cells, and their rows
