@@ -1,6 +1,6 @@
-"""Profile and fit a table of 20 million rows and 12 columns within a memory limit, as text, SQLite and Parquet.
+"""Profile and fit a table of 20 million rows and 12 columns within a memory limit: text, SQLite, Parquet, messy text.
 
-Run: python -m benchmarks.claims.sheets [--gigabytes 2] [--memory 500M] [--formats csv,sqlite,parquet]
+Run: python -m benchmarks.claims.sheets [--gigabytes 2] [--memory 500M] [--formats csv,sqlite,parquet,messy]
 """
 
 import sqlite3
@@ -60,7 +60,26 @@ def as_parquet(path: Path, n_rows: int) -> None:
             file.write_table(pa.table(list(X.T), schema=file.schema))
 
 
-WRITERS: dict[str, Callable[[Path, int], None]] = {"csv": as_csv, "sqlite": as_sqlite, "parquet": as_parquet}
+def as_messy(path: Path, n_rows: int) -> None:
+    """Columns of identifiers, classes, dates, currency, shares, units, and numbers with marks of missing values."""
+    with path.open("w") as file:
+        file.write("id,city,date,price,share,weight,a,b,c,d,e,f\n")
+        row = 0
+        for X in blocks(n_rows):
+            for a, b, c, *numbers in np.abs(X).tolist():
+                row += 1
+                date = f"2023-{1 + row % 12:02d}-{1 + row % 28:02d}"
+                mark = "k.A." if row % 5000 == 0 else f"{numbers[0]:.3f}"
+                cells = f'S{row:09d},town {row % 5},{date},"${10 * a:,.2f}",{b:.1f} %,{c:.1f} kg,{mark}'
+                file.write(",".join([cells, *(f"{x:.3f}" for x in numbers[1:6])]) + "\n")
+
+
+WRITERS: dict[str, Callable[[Path, int], None]] = {
+    "csv": as_csv,
+    "sqlite": as_sqlite,
+    "parquet": as_parquet,
+    "messy": as_messy,
+}
 
 
 @click.command()
@@ -74,9 +93,10 @@ def main(gigabytes: float, memory: str, formats: str) -> None:
     click.echo(f"{n_rows:,} rows x {COLUMNS} columns, --memory {memory}")
     with tempfile.TemporaryDirectory(prefix="shiftsvd-") as folder:
         for kind in formats.split(","):
-            path = Path(folder) / f"table.{kind}"
+            path = Path(folder) / f"table.{kind.replace('messy', 'csv')}"
             WRITERS[kind](path, n_rows)
-            for words in (["info", path], ["fit", path, "-k", 3, "--seed", 0]):
+            more = ["--drop", "city,date", "--na", "k.A.", "--missing", "mean"] if kind == "messy" else []
+            for words in (["info", path], ["fit", path, "-k", 3, "--seed", 0, *more]):
                 start = time.perf_counter()
                 found = measured([Path(sys.executable).parent / "shiftsvd", *words, "--memory", memory])
                 seconds = time.perf_counter() - start

@@ -59,6 +59,7 @@ _PLAIN: Final = {
 OTHER: Final = {".": ",", ",": "."}  # decimal marks
 _USUAL: Final = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 _LONGEST: Final = 60  # characters of a number with its unit
+_TRIED: Final = 100  # cells that are parsed before a whole column
 Mask = npt.NDArray[np.bool_]
 
 
@@ -223,9 +224,6 @@ def plain_numbers(column: Any, decimal: str, gaps: Any) -> Cells:
     if values is not None and len(gaps) == len(GAPS) and not np.any(np.isnan(values)):
         return Cells(values, column, np.empty(0, np.intp))  # all cells are numbers
     texts = filled(column, gaps)
-    values = _values(texts, decimal)
-    if values is not None:
-        return Cells(values, texts, np.empty(0, np.intp))
     is_plain = pc.match_substring_regex(texts, _PLAIN[decimal])
     odd = np.flatnonzero(as_numpy(pc.invert(is_plain)))
     values = _values(nulled(texts, pc.invert(is_plain)), decimal)
@@ -234,6 +232,9 @@ def plain_numbers(column: Any, decimal: str, gaps: Any) -> Cells:
 
 def _values(texts: Any, decimal: str) -> npt.NDArray[np.float64] | None:
     """Return the numbers of a column of texts, or None if one is no plain number."""
+    # Arrow formats an error message for each cell that is no number.
+    if len(texts) > _TRIED and _values(texts[:_TRIED], decimal) is None:
+        return None
     if decimal == ",":
         if pc.any(pc.match_substring(texts, ".")).as_py():
             return None
@@ -249,8 +250,10 @@ def numbers_like(cell: str, texts: Any, decimal: str) -> tuple[npt.NDArray[np.fl
     found = _CELL.fullmatch(cell)
     before, after = ("", "") if found is None else (found["money"] or "", (found["unit"] or "").strip())
     has_unit = pc.and_(pc.starts_with(texts, before), pc.ends_with(texts, after))
-    bare = nulled(texts, pc.invert(has_unit))
-    bare = pc.replace_substring_regex(bare, rf"^{re.escape(before)}\s*|\s*{re.escape(after)}$", "")
+    bare = pc.utf8_slice_codeunits(texts, len(before), -len(after) or None)
+    bare = nulled(pc.utf8_trim_whitespace(bare), pc.invert(has_unit))
+    if (values := _values(bare, decimal)) is not None:
+        return values, as_numpy(has_unit), np.zeros(len(texts), bool)
     other = re.escape(OTHER[decimal])  # separates thousands in 1,234.5 and in 1,234,567
     is_grouped = pc.match_substring_regex(bare, rf"^{_WHOLE}({other}\d{{3}})+({re.escape(decimal)}\d*)?$")
     is_unclear = pc.match_substring_regex(bare, rf"^{_WHOLE}{other}\d{{3}}$")

@@ -44,6 +44,7 @@ from shiftsvd.io.formats.notices import of_text_columns, of_variants
 from shiftsvd.io.formats.tally import Finding, Numbers, Seen, Tally
 from shiftsvd.io.formats.text import TextBatch, TextRows, block_bytes, undecoded
 from shiftsvd.io.formats.totals import SUMMED, is_total, rows_of_totals
+from shiftsvd.kernels import default_threads, ordered
 
 _SHOWN = 60  # characters of a line in an error
 _RAGGED = 30  # rows of another width whose text is kept
@@ -527,8 +528,10 @@ class Rows:
         self.numbers.n_missing[stored] += np.isnan(values).sum(0)
         for place in np.flatnonzero(np.isin(stored, list(self.tallies))).tolist():
             self.tallies[stored[place]].add_examples(values[:, place])
-        for j in sorted(set(self._tallied).difference(stored)):
-            X[:, j] = self._tally(j).read(batch.column(j), first)
+        others = [(j, self._tally(j), batch.column(j)) for j in sorted(set(self._tallied).difference(stored))]
+        read = ordered(lambda each: each[1].read(each[2], first), others, default_threads())
+        for (j, *_), numbers in zip(others, read, strict=True):
+            X[:, j] = numbers
         self.numbers.add(X, first)
         return X
 
