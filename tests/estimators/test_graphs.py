@@ -577,6 +577,18 @@ def test_more_products_than_allowed_are_foretold(k: int) -> None:
     assert abs(steps[-1].done - model.n_products_) <= 1
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_values_that_have_not_converged_are_within_their_bounds(seed: int, capfd: pytest.CaptureFixture[str]) -> None:
+    n = 2000
+    W = csr_array((np.ones(n - 1), (np.arange(n - 1), np.arange(1, n))), shape=(n, n))
+    model = ss.SpectralEmbedding(3, affinity="precomputed", max_products=100, random_state=seed)
+    assert _foretold(model, W + W.T)
+    assert not model.converged_
+    exact = 1 - np.cos(np.pi * np.arange(1, 4) / (n - 1))
+    assert np.all(np.abs(model.eigenvalues_ - exact) <= model.eigenvalue_errors_)
+    assert not "".join(capfd.readouterr())  # LAPACK reports wrong arguments there
+
+
 def test_long_runs_are_foretold(monkeypatch: pytest.MonkeyPatch) -> None:
     W = csr_array((np.ones(1999), (np.arange(1999), np.arange(1, 2000))), shape=(2000, 2000))
     model = ss.SpectralEmbedding(5, affinity="precomputed", random_state=0)

@@ -172,7 +172,14 @@ void shared(std::int64_t m, std::int64_t n, int threads) {
     std::vector<double> coefficients(columns * width), squares(width * width), below(width * width);
     good &= project(team, tall, {B.data(), n, columns, 1, n}, 8, {left.data(), width, width}, T(0.5), 0.1,
                     coefficients.data(), squares.data(), {Q.data(), n, below.data(), 1e-7, 0});
-    keep(Y), keep(of_both), keep(left), keep(coefficients), keep(squares), keep(below), keep(Q);
+    std::int64_t side = std::min(m, n);
+    std::vector<I> ends(indptr.begin(), indptr.begin() + side + 1), inside(indices);
+    for (I &j : inside) j %= side;
+    std::vector<T> before(V.begin(), V.begin() + side * width), now(before);
+    recur(team, products, {data.data(), inside.data(), ends.data(), 0, side}, {0, side / 3, side}, int(width), 3,
+          before.data(), now.data());
+    keep(Y), keep(of_both), keep(left), keep(coefficients), keep(squares), keep(below), keep(Q), keep(before),
+        keep(now);
     if (!good) out.clear();
     return out;
   };

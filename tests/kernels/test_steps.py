@@ -266,3 +266,25 @@ def test_calls_from_many_threads_at_once_do_not_meet():
     for thread in others:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize(("n", "width", "steps"), [(1, 1, 1), (130, 3, 2), (3000, 8, 7), (1500, 20, 0)])
+def test_a_recurrence_is_that_of_its_products_and_has_the_same_bits_with_any_threads(
+    n, width, steps, index, monkeypatch
+):
+    X = sparse.csr_array(sparse.random_array((n, n), density=min(1, 20 / n), rng=np.random.default_rng(0)))
+    X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
+    before, now = panel(n, width, seed=1), panel(n, width, seed=2)
+    found = [compiled.recur(X, before, now, steps, threads) for threads in THREADS]
+    monkeypatch.setattr(compiled, "OPERATIONS", 2 * X.nnz * width)  # calls of at most two steps
+    found.append(compiled.recur(X, before, now, steps, 2))
+    wanted = before, now
+    for _ in range(steps):
+        wanted = wanted[1], X @ wanted[1] - wanted[0]
+    for pair in found:
+        for got, first, want in zip(pair, found[0], wanted, strict=True):
+            assert np.array_equal(got, first)
+            assert_close(got, want, 1e-13 * max(1, float(np.abs(want).max())) * want.size)
+    with pytest.raises((TypeError, ValueError)):
+        compiled.recur(X, before[1:], now, 1, 1)

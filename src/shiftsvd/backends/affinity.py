@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, singledispatch
+from functools import cached_property, partial, singledispatch
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from shiftsvd.backends.entries import bare, by_pieces, entries
 from shiftsvd.backends.files import OURS, Reread
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.errors import plural
+from shiftsvd.events import record_read
+from shiftsvd.kernels import default_threads, shared
 from shiftsvd.numerics.bounds import residual_rounding
 from shiftsvd.numerics.entrywise import Change, Quantities, Sides, Terms
 from shiftsvd.numerics.moments import Vector
@@ -29,6 +31,7 @@ EDGES = 2**18  # edges whose differences are computed at once
 # average: products read vectors from the cache, and took 0.77 of the time for neighbours of 100,000 points of a surface
 # (0.003), 0.85 for points of 20 dimensions (0.16), where sorting took longer, and as long for 10,000 points.
 UNSORTED, NARROW = 2**15, 0.05
+Recurrence = Callable[[Panel, Panel, int], tuple[Panel, Panel]]
 MOVED = 2.5  # subtracted from the eigenvalue 1 of the trivial vectors
 SUMMED = 64  # rounding error of sums over edges, in rounding units of the roots of the diagonal
 
@@ -97,8 +100,8 @@ class Affinity(Operator):
         W -= self.loops[:, None] * V
         return W
 
-    def combination(self, scale: float, shift: float) -> Callable[[Panel], Panel]:
-        """Return the function that computes ``scale N V + shift V``."""
+    def recurrence(self, scale: float, shift: float) -> Recurrence:
+        """Return the function that replaces (before, now) by (now, ``scale N now + shift now - before``)."""
 
         def product(V: Panel) -> Panel:
             W = self.normalized(V)
@@ -106,7 +109,7 @@ class Affinity(Operator):
             W += shift * V
             return W
 
-        return product
+        return partial(_recur, product)
 
     def nontrivial(self, V: Panel) -> Panel:
         """Project V orthogonally to U."""
@@ -133,12 +136,20 @@ class EdgeAffinity(Affinity):
     edges: csr_array | None = None
     as_operator: Any = None
 
-    def combination(self, scale: float, shift: float) -> Callable[[Panel], Panel]:
+    def recurrence(self, scale: float, shift: float) -> Recurrence:
         assert self.edges is not None
         N = _normalized(self.edges, self.degrees)
         N.data *= scale
-        combined: Operator = self.as_operator(csr_array(N + shift * eye_array(N.shape[0])))
-        return combined.matmat
+        X = csr_array(N + shift * eye_array(N.shape[0]))
+        if not shared or X.dtype != np.float64:
+            return partial(_recur, self.as_operator(X).matmat)
+
+        def recur(before: Panel, now: Panel, steps: int) -> tuple[Panel, Panel]:
+            found = shared.recur(X, before, now, steps, self.costs.n_threads or default_threads())
+            record_read(steps)
+            return found
+
+        return recur
 
     def energies(self, V: Panel) -> tuple[Vector, Panel, Vector | float]:
         E = self._of_edges(V)
@@ -148,7 +159,7 @@ class EdgeAffinity(Affinity):
             R = np.linalg.cholesky(E).T
         except np.linalg.LinAlgError:
             return *np.linalg.eigh(E), unit * np.trace(E)
-        S, _, X, work, *_ = lapack.dgejsv(R, joba=0, jobu=3, jobv=0, jobr=0, jobt=1)
+        S, _, X, work, *_ = lapack.dgejsv(R, joba=0, jobu=3, jobv=0, jobr=0, jobt=0)
         X = X[:, ::-1]
         return (S[::-1] * (work[0] / work[1])) ** 2, X, unit * (roots @ np.abs(X)) ** 2
 
@@ -169,6 +180,14 @@ class EdgeAffinity(Affinity):
             total += differences.T @ differences
             first = end
         return total
+
+
+def _recur(product: Callable[[Panel], Panel], before: Panel, now: Panel, steps: int) -> tuple[Panel, Panel]:
+    for _ in range(steps):
+        after = product(now)
+        after -= before
+        before, now = now, after
+    return before, now
 
 
 def affinity_of_edges(W: csr_array, as_operator: Any) -> EdgeAffinity:

@@ -32,6 +32,9 @@ ENTRIES = 2**19
 # Largest number of pieces of rows that threads take one after another, and least number of entries of a piece.
 PIECES, LEAST_ENTRIES = 64, 2**12
 
+# Operations of a call of `recur`, between which a fit can be interrupted.
+OPERATIONS = 2**30
+
 # Most columns of a block that `project` makes orthonormal.
 WIDEST = 64
 
@@ -111,6 +114,18 @@ def steps_of(
         return s._replace(W=W, steps=steps, scale=scale, **of_last)
 
     return take
+
+
+# Replace (before, now) by (now, ``X now - before``), `steps` times; X is square.
+def recur(X: CSR, before: Array, now: Array, steps: int, n_threads: int) -> tuple[Array, Array]:
+    pair, stored = [panel(before, X.dtype), panel(now, X.dtype)], _in_pieces(X)
+    at_once = max(1, OPERATIONS // max(X.nnz * now.shape[1], 1))
+    for first in range(0, steps, at_once):
+        count = min(at_once, steps - first)
+        for parts in zip(pair[0].parts, pair[1].parts, strict=True):
+            _compiled.recur(stored, count, *parts, n_threads)
+        pair = pair[:: -1 if count % 2 else 1]
+    return pair[0].join(), pair[1].join()
 
 
 def _arrays(X: CSR) -> tuple[Array, Array, Array]:

@@ -1,6 +1,5 @@
 """Eigenvectors of a normalized affinity, by Lanczos on a Chebyshev polynomial of it where gaps are small."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -8,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.backends.affinity import Affinity
+from shiftsvd.backends.affinity import Affinity, Recurrence
 from shiftsvd.backends.files import larger_blocks
 from shiftsvd.errors import Setting
 from shiftsvd.events import passes_so_far, set_expected_passes
@@ -60,18 +59,14 @@ class Filtered(Derived):
         return {"eps": eps, "gram_eps": eps, "stored": self.degree * self.A.costs.stored}
 
     @cached_property
-    def step(self) -> Callable[[Panel], Panel]:
-        """The function that computes ``2 y(N) V``."""
-        return self.A.combination(4 / (self.cut - LOWEST), -2 * (LOWEST + self.cut) / (self.cut - LOWEST))
+    def recurrence(self) -> Recurrence:
+        """The recurrence of ``2 y(N)``."""
+        return self.A.recurrence(4 / (self.cut - LOWEST), -2 * (LOWEST + self.cut) / (self.cut - LOWEST))
 
     def matmat(self, V: Panel) -> Panel:
-        before = self.A.nontrivial(V)
-        now = self.step(before) / 2
-        for _ in range(self.degree - 1):
-            after = self.step(now)
-            after -= before
-            before, now = now, after
-        return self.A.nontrivial(now) / self.size
+        V = self.A.nontrivial(V)
+        doubled = self.recurrence(np.zeros_like(V), V, 1)[1]
+        return self.A.nontrivial(self.recurrence(V, doubled / 2, self.degree - 1)[1]) / self.size
 
     def rmatmat(self, W: Panel) -> Panel:
         return self.matmat(W)

@@ -300,6 +300,26 @@ void define_gram_of_all(nb::module_ &m) {
       nb::arg("Y").noconvert(), nb::arg("threads"));
 }
 
+template <class D, class T, class I>
+void define_recur(nb::module_ &m) {
+  m.def(
+      "recur",
+      [](typename Given<D, T, I>::Stored stored, std::int64_t steps, Matrix<T> before, Matrix<T> now, int threads) {
+        auto &[data, indices, indptr, edges] = stored;
+        std::int64_t n = now.shape(0);
+        int width = width_of<T>(now.shape(1));
+        require(before.shape(0) == now.shape(0) && before.shape(1) == now.shape(1), "panels have the same shape");
+        check_edges(edges, n);
+        auto X = range<D, I>(data, indices, indptr, 0, n);
+        nb::gil_scoped_release released;
+        follow(X, n);
+        Team team(sharing(threads, std::int64_t(edges.size()) - 1));
+        recur(team, products<D, T, I>(), X, edges, width, steps, before.data(), now.data());
+      },
+      nb::arg("X").noconvert(), nb::arg("steps"), nb::arg("before").noconvert(), nb::arg("now").noconvert(),
+      nb::arg("threads"));
+}
+
 // See `Factorization.take_steps` in solvers/krylov.py.
 template <class D, class T, class I>
 void define_steps(nb::module_ &m) {
@@ -682,6 +702,8 @@ NB_MODULE(_compiled, m) {
   define_steps<double, double, std::int32_t>(m);
   define_gram_of_all<double, double, std::int64_t>(m);
   define_steps<double, double, std::int64_t>(m);
+  define_recur<double, double, std::int32_t>(m);
+  define_recur<double, double, std::int64_t>(m);
   define_projections<float>(m);
   define_projections<double>(m);
   define_subtract<float>(m);

@@ -375,6 +375,28 @@ inline int sharing(int threads, std::int64_t pieces) {
   return std::int64_t(threads) < pieces ? threads : int(std::max<std::int64_t>(pieces, 1));
 }
 
+// --- a recurrence ---------------------------------------------------------------------------------------------------
+
+// Replaces `before` by X now - before and swaps the two, `steps` times: then `now` is the last panel, and `before` the
+// one before it. X is square; block b has the rows edges[b] to edges[b + 1]. The panels have `width` columns.
+template <class D, class T, class I>
+void recur(Team &team, const Products<D, T, I> &kernels, Rows<D, I> X, const std::vector<std::int64_t> &edges,
+           int width, std::int64_t steps, T *before, T *now) {
+  constexpr std::int64_t at_once = 128;  // rows whose products stay in the first-level cache
+  for (std::int64_t step = 0; step < steps; step++) {
+    team.each(std::int64_t(edges.size()) - 1, [&](std::int64_t b) {
+      T product[at_once * panel_bytes / sizeof(T)];
+      for (std::int64_t lo = edges[b]; lo < edges[b + 1]; lo += at_once) {
+        std::int64_t hi = std::min(lo + at_once, edges[b + 1]), count = (hi - lo) * width;
+        kernels.gather({X.data, X.indices, X.indptr, lo, hi}, now, X.hi, width, {product, width, width});
+        T *out = before + lo * width;
+        for (std::int64_t at = 0; at < count; at++) out[at] = product[at] - out[at];
+      }
+    });
+    std::swap(before, now);
+  }
+}
+
 // --- the transpose --------------------------------------------------------------------------------------------------
 
 // X^T with sorted rows, the same for all numbers of threads. Returns false if indices are outside of the matrix.
