@@ -2708,6 +2708,30 @@ FAULTS = (
         "choosing/test_suggest.py",
         "choosing",
     ),
+    fault(
+        "a transposition before the eigenvalues of edges",
+        "backends/affinity.py",
+        "jobr=0, jobt=0)",
+        "jobr=0, jobt=1)",
+        "estimators/test_graphs.py",
+        "estimators",
+    ),
+    fault(
+        "the degree of a polynomial of an affinity",
+        "solvers/filtered.py",
+        "self.recurrence(V, doubled / 2, self.degree - 1)",
+        "self.recurrence(V, doubled / 2, self.degree)",
+        "estimators/test_graphs.py",
+        "estimators",
+    ),
+    fault(
+        "the progress of products with an affinity",
+        "backends/affinity.py",
+        "record_read(steps)",
+        "record_read(1)",
+        "estimators/test_graphs.py",
+        "estimators",
+    ),
 )
 
 # An extension takes its faults and its tests with it.
