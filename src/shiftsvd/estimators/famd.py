@@ -87,11 +87,8 @@ class FAMD(Components):
         Mean and standard deviation of numbers; frequency of a category and its square root.
     pca_ : PCA
         The analysis of the encoded columns.
-    components_, singular_values_, info_
-        As in `PCA`, of the encoded columns.
-    n_features_in_ : int
-    feature_names_in_ : array of str
-        If X was a data frame.
+    components_, singular_values_, info_, n_features_in_, feature_names_in_
+        As in `PCA`; the components are those of the encoded columns.
 
     See Also
     --------

@@ -46,11 +46,9 @@ class LSA(Components):
     ----------
     vectorizer_ : TfidfVectorizer
     svd_ : TruncatedSVD or PCA
-    components_ : array of shape (n_components, n_terms)
-    singular_values_, explained_variance_ratio_ : array of shape (n_components,)
+    components_, singular_values_, explained_variance_ratio_, info_
+        As in `TruncatedSVD`, with the terms as features.
     terms_ : array of str, shape (n_terms,)
-    info_ : Info
-        Solver, passes, rank, and bounds of the errors of the singular values.
 
     See Also
     --------
