@@ -293,28 +293,6 @@ TITLES: Final = {
     "DiffusionMap": "Diffusion map",
     "ContrastivePCA": "Contrastive PCA",
 }
-READING: Final = {
-    "SpectralEmbedding": (
-        "Samples that are joined by heavy edges, directly or through others, are close together in the plots. "
-        "A component with an eigenvalue near 0 varies along few or light edges only, so that the samples at its two "
-        "ends are groups with few links between them. "
-        "The sign of a component is arbitrary, and components with similar eigenvalues are best read together."
-    ),
-    "DiffusionMap": (
-        "Samples between which a random walk on the graph takes few steps are close together in the plots. "
-        "A component with an eigenvalue near 1 fades slowly along the walk: its ends are the parts of the graph that "
-        "are farthest from each other, such as the beginning and the end of a process. "
-        "The sign of a component is arbitrary, and components with similar eigenvalues are best read together."
-    ),
-    "ContrastivePCA": (
-        "Samples of the target that are close together in the plots are similar in the features that vary more in the "
-        "target than in the background. "
-        "The contrast of a component is its variance in the target minus alpha times that in the background: with a "
-        "larger alpha, components avoid what varies in the background. "
-        "The sign of a component is arbitrary, and a component whose contrast is below 0 varies less in the target "
-        "than alpha times in the background."
-    ),
-}
 
 
 def _write_page(
@@ -339,7 +317,7 @@ def _write_page(
         "title": TITLES[kind],
         "k": document["n_components"],
         "converged": document["converged"],
-        "reading": READING[kind],
+        "kind": kind,
         "source": source,
         "heads": list(columns.values()),
         "models": [_section(model, Z, columns, samples, colors) for model, Z in models],
