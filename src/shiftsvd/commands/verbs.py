@@ -85,6 +85,7 @@ def fit() -> None:
     are printed as a table. With -o, the folder gets model.safetensors, scores, components.csv, variances.csv,
     result.json and report.html; --supplementary and --contributions add a file each. A warning lists components that
     did not converge.
+
     --missing is stored in the model, and `transform` treats missing values in the same way. Shares of the variance
     then refer to the matrix with its missing values filled. With --missing em, "heldout_r2" in result.json is the R^2
     of the model on observed entries that were held out of the fit (0: no better than the means).

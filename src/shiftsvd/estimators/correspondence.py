@@ -152,9 +152,6 @@ class CorrespondenceAnalysis(Components):
         """
         return labelled(self._project(X), labels_of(X)[0])
 
-    def fit_transform(self, X: Any, y: Any = None) -> Panel:
-        return self.fit(X).transform(X)
-
     def transform(self, X: Any) -> Panel:
         return self._project(X)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -125,10 +125,6 @@ class FAMD(Components):
     random_state: Any = None
     n_threads: int | None = None
     memory_limit: int | str | None = None
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        self._fit(X)
-        return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Panel:
         return self._fit(X)

@@ -2,7 +2,7 @@
 
 from dataclasses import KW_ONLY, dataclass
 from inspect import signature
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -101,10 +101,6 @@ class LSA(Components):
     random_state: Any = None
     n_threads: int | None = None
     memory_limit: int | str | None = None
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        self._fit(X)
-        return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Panel:
         return self._placed(self._fit(X))
