@@ -131,9 +131,10 @@ class Components(Tagged):
         """
         raise NotImplementedError
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
+    def fit_transform(self, X: Any, y: Any = None) -> Panel:
         """Fit to X and return its scores, as `transform` does."""
-        return self.fit(X, y).transform(X)
+        scores: Panel = self.fit(X, y).transform(X)
+        return scores
 
     @property
     def _n_features_out(self) -> int:
