@@ -5,25 +5,11 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import OWN_PROCESS, ending
+from shiftsvd.commands import OWN_PROCESS, VERBS, ending
 from shiftsvd.extend import merged
 from shiftsvd.names import resolve
 
 # Import nothing heavy here: `shiftsvd --help` must not wait for NumPy.
-VERBS = {
-    "fit": "Compute the principal components of a data file.",
-    "transform": "Compute the scores of new samples.",
-    "influence": "Bound the angle by which each component turns if a sample is left out.",
-    "inverse": "Reconstruct samples from their scores.",
-    "info": "Describe a data file, a model or this installation.",
-    "estimate": "Predict the memory, passes and time of a fit.",
-    "convert": "Convert a matrix to AnnData (.h5ad, .h5, .zarr) or BPCells (.bpcells).",
-    "report": "Write an HTML report about a model.",
-    "embed": "Compute a spectral embedding (Laplacian eigenmap) of samples or of a graph.",
-    "diffmap": "Compute a diffusion map of a graph.",
-    "contrast": "Find directions that vary more in one file than in another (contrastive PCA).",
-    "bench": "Time the solvers on a data file.",
-}
 EPILOG = """
 \b
 Environment variables set options: SHIFTSVD_FIT_THREADS=4 is `fit --threads 4`.

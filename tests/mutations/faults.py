@@ -1404,7 +1404,7 @@ FAULTS = (
     ),
     fault(
         "--stack that is not said",
-        "commands/checks.py",
+        "commands/options.py",
         "if len(files) > 1 and stack is None:",
         "if len(files) > 2 and stack is None:",
         "commands/test_stacked.py",

@@ -14,6 +14,21 @@ OWN_PROCESS: Final = "shiftsvd.commands.own_process"
 INTERRUPTED: Final = 130
 UNREAD: Final = 141  # output pipe closed by the reader; shells report 128 + SIGPIPE for `cat`
 TERMINATED: Final = 143
+# The summary of each subcommand, which `shiftsvd --help` lists and its own help begins with.
+VERBS: Final = {
+    "fit": "Compute the principal components of a data file.",
+    "transform": "Compute the scores of new samples.",
+    "influence": "Bound the angle by which each component turns if a sample is left out.",
+    "inverse": "Reconstruct samples from their scores.",
+    "info": "Describe a data file, a model or this installation.",
+    "estimate": "Predict the memory, passes and time of a fit.",
+    "convert": "Convert a matrix to AnnData (.h5ad, .h5, .zarr) or BPCells (.bpcells).",
+    "report": "Write an HTML report about a model.",
+    "embed": "Compute a spectral embedding (Laplacian eigenmap) of samples or of a graph.",
+    "diffmap": "Compute a diffusion map of a graph.",
+    "contrast": "Find directions that vary more in one file than in another (contrastive PCA).",
+    "bench": "Time the solvers on a data file.",
+}
 
 
 @contextmanager

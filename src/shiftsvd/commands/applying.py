@@ -16,10 +16,9 @@ import numpy as np
 
 from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.backends.validation import named
-from shiftsvd.commands.checks import check_files
 from shiftsvd.commands.hooks import Hooks, first_answer, hooks_of
 from shiftsvd.commands.mixed import labels_of
-from shiftsvd.commands.options import print_message, typed
+from shiftsvd.commands.options import check_files, print_message, typed
 from shiftsvd.commands.settings import Settings, table_format
 from shiftsvd.commands.tables import Block, Table, component_names, format_named, write_rows
 from shiftsvd.commands.writing import model_in, rastering, score_rasters

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
@@ -18,10 +19,9 @@ from shiftsvd.backends.files import left_beside
 from shiftsvd.backends.validation import named
 from shiftsvd.commands import writing
 from shiftsvd.commands.applying import coordinate_table, precision
-from shiftsvd.commands.checks import check_files, need_folder
 from shiftsvd.commands.hooks import hooks_of
 from shiftsvd.commands.mixed import labels_of
-from shiftsvd.commands.options import as_given, print_message, worded
+from shiftsvd.commands.options import as_given, check_files, need_folder, print_message, typed, worded
 from shiftsvd.commands.settings import Settings
 from shiftsvd.commands.tables import WRITERS, Block, write_rows
 from shiftsvd.errors import Refused, Setting, few, plain_lines, plural
@@ -34,7 +34,7 @@ from shiftsvd.io.formats.table import with_decimals
 from shiftsvd.io.opening import open_chosen, read_whole
 from shiftsvd.model_file import save_model
 from shiftsvd.operators import Operator
-from shiftsvd.runs.memory import peak_bytes
+from shiftsvd.runs.memory import peak_bytes, shown_bytes
 from shiftsvd.runs.messages import notice
 from shiftsvd.runs.outputs import Outputs
 from shiftsvd.runs.progress import progress
@@ -241,10 +241,8 @@ def _run(
                 save_model(model, outputs.part(path), source=settings.file)
         if paths:
             if "report" in paths:
-                from shiftsvd.commands.pages import write_page
-
                 scored = [(model, Z) for _, model, Z in fits.models]
-                write_page(outputs.part(paths["report"]), scored, columns, document, fits.samples, colors)
+                _write_page(outputs.part(paths["report"]), scored, columns, document, fits.samples, colors)
             writing.write_manifest(document, outputs, paths)
     click.echo(json.dumps(document) if settings.json_out else _printed(document, found, columns))
     if settings.out:
@@ -286,3 +284,76 @@ def _printed(document: Mapping[str, Any], found: Sequence[Mapping[str, Any]], co
             largest = max(one["vector_errors"])
             lines.append(f"The sine of the angle to an exact component is at most {writing.rounded_up(largest)}.")
     return plain_lines("\n".join(lines))
+
+
+# --- the report, for which matplotlib is imported ---
+
+TITLES: Final = {
+    "SpectralEmbedding": "Spectral embedding",
+    "DiffusionMap": "Diffusion map",
+    "ContrastivePCA": "Contrastive PCA",
+}
+
+
+def _write_page(
+    path: Path,
+    models: Sequence[tuple[Any, Block]],
+    columns: Mapping[str, str],
+    document: Mapping[str, Any],
+    samples: Any,
+    colors: Any,
+) -> None:
+    from shiftsvd import report
+
+    kind, facts = type(models[0][0]).__name__, {**document["settings"], "Time": f"{document['seconds']:.3g} s"}
+    source: dict[str, Any] = {"file": document["file"]}
+    (m, n), components = document["shape"], document.get("connected_components", [])
+    source["size"] = f"{plural(m, 'row')} x {plural(n, 'column')}"
+    if components:
+        source["connected components"] = f"{len(components):,}"
+    if document["peak_bytes"] is not None:
+        facts["Peak memory"] = shown_bytes(document["peak_bytes"])
+    page = {
+        "title": TITLES[kind],
+        "k": document["n_components"],
+        "converged": document["converged"],
+        "kind": kind,
+        "source": source,
+        "heads": list(columns.values()),
+        "models": [_section(model, Z, columns, samples, colors) for model, Z in models],
+        "facts": {name: report.shown(value) for name, value in facts.items() if value is not None},
+        "command": typed(),
+        "version": version("shiftsvd"),
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+    }
+    text = plain_lines(str(report.template("coordinates.html.j2").render(page)))
+    path.write_text(text, encoding="utf-8", errors="replace")
+
+
+def _section(model: Any, Z: Block, columns: Mapping[str, str], samples: Any, colors: Any) -> dict[str, Any]:
+    from shiftsvd import report
+
+    numbers = [
+        [
+            writing.as_text(value, ".0e" if name.endswith("errors_") else ".5g")
+            for value in getattr(model, name)[: report.ROWS]
+        ]
+        for name in columns
+    ]
+    names, k = coordinate_table(model, len(Z), Z.dtype, None).columns, Z.shape[1]
+    alpha, figures = getattr(model, "alpha", None) if "target_variance_" in columns else None, []
+    for pair in report.planes_of(k):
+        axes = tuple(names[j - 1] for j in pair)
+        title = f"{axes[0]} and {axes[1]}" + ("" if alpha is None else f", alpha = {alpha:g}")
+        figures.append(report.drawn(title, 4.0, _draw, Z, pair, axes, samples, colors))
+    return {"alpha": alpha, "rows": list(zip(*numbers, strict=True)), "figures": figures}
+
+
+def _draw(Z: Block, pair: tuple[int, int], axes: tuple[str, str], samples: Any, colors: Any, ax: Any) -> None:
+    from shiftsvd.plot import ScoreRaster, ScoresDisplay
+
+    deviations = np.std(Z[:, np.subtract(pair, 1)], axis=0)
+    raster = ScoreRaster((float(deviations[0]), float(deviations[1])), components=pair, rng=0)
+    raster.add(Z)
+    ScoresDisplay(raster, components=pair, color=colors, labels=samples).plot(ax=ax)
+    ax.set(xlabel=axes[0], ylabel=axes[1])

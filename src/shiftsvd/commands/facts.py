@@ -12,8 +12,7 @@ import numpy as np
 
 from shiftsvd.backends.device import devices, products
 from shiftsvd.backends.source import RowSource
-from shiftsvd.commands.checks import check_files
-from shiftsvd.commands.options import as_given, quoted, spelled, worded
+from shiftsvd.commands.options import as_given, check_files, quoted, spelled, worded
 from shiftsvd.commands.settings import Settings
 from shiftsvd.errors import Setting, few, plain, plural
 from shiftsvd.io.base import reading

@@ -326,7 +326,9 @@ def estimated(given: Settings) -> None:
     # Open the data as `fit` does, and measure the memory of data and program. Predict the later stages of a fit one by
     # one. Freed memory returns to the system between stages, so the peak is that of the largest stage.
     settings, hooks = validated(given)
-    _check_predictable(settings)
+    for name in ("device", "scheduler", "workers"):
+        if getattr(settings, name) is not None:
+            raise click.UsageError(f"`estimate` predicts a fit in one process on the CPU. Remove --{name}.")
     paths = writing.planned(settings, hooks)
     watch = MemoryWatch()
     run = opened(settings, hooks)
@@ -415,12 +417,6 @@ def _moved(settings: Settings, A: Operator, held: int, n_passes: int) -> dict[st
     )  # copies are smaller than blocks
     later = (n_passes - 1) * max(0, again - kept) / again if again else 0
     return {"moved_bytes": int(once * (1 + later))}
-
-
-def _check_predictable(settings: Settings) -> None:
-    for name in ("device", "scheduler", "workers"):
-        if getattr(settings, name) is not None:
-            raise click.UsageError(f"`estimate` predicts a fit in one process on the CPU. Remove --{name}.")
 
 
 def _program(held: int) -> int:

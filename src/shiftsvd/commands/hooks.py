@@ -1,10 +1,12 @@
 """Hooks by which extensions take part in ``fit``, ``estimate``, ``transform`` and ``info``."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from inspect import cleandoc, isfunction, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,6 +112,34 @@ class Run:
         return some_columns(self.A, np.arange(self.width) if self.places is None else self.places)
 
 
+# Arguments of the hooks, for the documentation of each hook.
+_ARGUMENTS: Final = {
+    "run": "Run\n    The fit, with the decisions of the hooks so far; `prepare`, `select` and `after_fit` change it.",
+    "document": "mapping\n    What result.json holds.",
+    "column": "str\n    The value of --label-column.",
+    "table": "Table\n    The names and the size of the table of scores.",
+    "paths": "mapping of str to Path\n    All outputs.",
+    "outputs": "Outputs\n    Gives the places that are written to, by `part`.",
+    "verb": "str\n    The name of the verb.",
+    "A": "Operator or matrix with gaps, of shape (m, n)\n    The data.",
+    "names": "io.Names\n    The names of the samples and features.",
+    "model": "str or Path\n    The file of the model.",
+    "pca": "PCA, or another model\n    The model.",
+    "files": "sequence of str\n    The other files.",
+}
+
+
+def _documented(cls: type) -> type:
+    """Add the section on its arguments to the docstring of each hook."""
+    for hook in filter(isfunction, vars(cls).values()):
+        if hook.__doc__ and (names := [*signature(hook).parameters][1:]):
+            what, *results = re.split(r"\n\n(?=Returns\n|Yields\n)", cleandoc(hook.__doc__))
+            taken = "\n".join(["Parameters", "-" * 10, *(f"{name} : {_ARGUMENTS[name]}" for name in names)])
+            hook.__doc__ = "\n\n".join([what, taken, *results]) + "\n"
+    return cls
+
+
+@_documented
 class Hooks:
     """Base class of the hooks of an extension: one object per run, whose methods do nothing by default.
 
@@ -176,11 +206,6 @@ class Hooks:
     def labels(self, column: str) -> Sequence[str] | None:
         """Return a label of each sample, if the files have labels outside the matrix.
 
-        Parameters
-        ----------
-        column : str
-            The value of --label-column.
-
         Returns
         -------
         sequence of str, or None
@@ -199,30 +224,13 @@ class Hooks:
         return False
 
     def prepare(self, run: Run) -> None:
-        """Decide which data the fit uses and what it removes, from metadata, without reading the matrix.
-
-        Parameters
-        ----------
-        run : Run
-            Changed in place.
-        """
+        """Decide which data the fit uses and what it removes, from metadata, without reading the matrix."""
 
     def select(self, run: Run) -> None:
-        """Choose features by passes over the data, immediately before the fit.
-
-        Parameters
-        ----------
-        run : Run
-            Changed in place.
-        """
+        """Choose features by passes over the data, immediately before the fit."""
 
     def foresee(self, run: Run) -> tuple[float, int]:
         """Predict the passes and the bytes of memory of `select`.
-
-        Parameters
-        ----------
-        run : Run
-            As `prepare` left it.
 
         Returns
         -------
@@ -232,29 +240,12 @@ class Hooks:
         return 0, 0
 
     def after_fit(self, run: Run) -> None:
-        """Add to the fitted model and to the result.
-
-        Parameters
-        ----------
-        run : Run
-            With its fitted model; changed in place.
-        """
+        """Add to the fitted model and to the result."""
 
     def writers(
         self, run: Run, table: Table, paths: Mapping[str, Path], outputs: Outputs
     ) -> Iterable[AbstractContextManager[Write]]:
         """Yield writers of scores into files of the extension.
-
-        Parameters
-        ----------
-        run : Run
-            With its fitted model.
-        table : Table
-            The names and the size of the table of scores.
-        paths : mapping of str to Path
-            All outputs.
-        outputs : Outputs
-            Gives the places that are written to, by `part`.
 
         Returns
         -------
@@ -264,25 +255,10 @@ class Hooks:
         return ()
 
     def write(self, run: Run, paths: Mapping[str, Path], outputs: Outputs) -> None:
-        """Write the other files of the extension.
-
-        Parameters
-        ----------
-        run : Run
-            With its fitted model.
-        paths : mapping of str to Path
-            All outputs.
-        outputs : Outputs
-            Gives the places that are written to, by `part`.
-        """
+        """Write the other files of the extension."""
 
     def figures(self, run: Run) -> Iterable[tuple[str, Callable[[Any], object]]]:
         """Return further figures of loadings for the report.
-
-        Parameters
-        ----------
-        run : Run
-            With its fitted model.
 
         Returns
         -------
@@ -294,11 +270,6 @@ class Hooks:
     def summary(self, document: Mapping[str, Any]) -> Iterator[str]:
         """Yield lines above the table that is printed.
 
-        Parameters
-        ----------
-        document : mapping
-            What result.json holds.
-
         Yields
         ------
         str
@@ -308,11 +279,6 @@ class Hooks:
     def footer(self, document: Mapping[str, Any]) -> Iterator[str]:
         """Yield lines below the table that is printed.
 
-        Parameters
-        ----------
-        document : mapping
-            What result.json holds.
-
         Yields
         ------
         str
@@ -320,38 +286,17 @@ class Hooks:
         yield from ()
 
     def tell(self, run: Run) -> None:
-        """Print messages about the fit on stderr.
-
-        Parameters
-        ----------
-        run : Run
-            With its fitted model.
-        """
+        """Print messages about the fit on stderr."""
 
     # embed and contrast
 
     def advise(self, verb: str, A: Operator) -> None:
-        """Print a notice if the verb usually needs other values, such as logarithms of counts.
-
-        Parameters
-        ----------
-        verb : str
-            The name of the verb.
-        A : Operator, of shape (m, n)
-            The data.
-        """
+        """Print a notice if the verb usually needs other values, such as logarithms of counts."""
 
     # transform
 
     def score(self, model: Path, pca: Any) -> "tuple[Table, Iterator[tuple[int, Block]]] | None":
         """Return the scores of other samples as a table and blocks of rows, if the extension computes them itself.
-
-        Parameters
-        ----------
-        model : Path
-            The file of the model.
-        pca : object
-            The model.
 
         Returns
         -------
@@ -363,11 +308,6 @@ class Hooks:
     def open_new(self, pca: "BatchPCA") -> "tuple[BatchPCA, Observed, Names] | None":
         """Open other samples, if the extension opens such files itself.
 
-        Parameters
-        ----------
-        pca : PCA
-            The model.
-
         Returns
         -------
         triple of PCA, Operator and io.Names, or None
@@ -378,15 +318,6 @@ class Hooks:
     def refine(self, pca: "BatchPCA", A: Observed, names: Names) -> tuple[Observed, Names]:
         """Prepare other samples for the model, such as by removing features that the model does not have.
 
-        Parameters
-        ----------
-        pca : PCA
-            The model.
-        A : Operator or matrix with gaps, of shape (m, n)
-            The samples.
-        names : io.Names
-            Their names.
-
         Returns
         -------
         pair of Operator and io.Names
@@ -396,11 +327,6 @@ class Hooks:
 
     def covariates(self, pca: "BatchPCA") -> Panel | None:
         """Return the covariates of other samples that the fit regressed out.
-
-        Parameters
-        ----------
-        pca : PCA
-            The model.
 
         Returns
         -------
@@ -414,11 +340,6 @@ class Hooks:
     def facts(self, pca: Any) -> Mapping[str, Any]:
         """Return additional facts about a model for ``info``.
 
-        Parameters
-        ----------
-        pca : object
-            The model.
-
         Returns
         -------
         mapping
@@ -428,13 +349,6 @@ class Hooks:
 
     def compare(self, model: str, files: Sequence[str]) -> Mapping[str, Any] | None:
         """Compare a model with files, for ``info MODEL FILE...``.
-
-        Parameters
-        ----------
-        model : str
-            The file of the model.
-        files : sequence of str
-            The other files.
 
         Returns
         -------

@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 import click
 
 from shiftsvd.commands import options
-from shiftsvd.commands.checks import (
-    NO_SHARE,
-    check_files,
-    check_missing,
-    check_uses,
-    check_workers,
-    need_folder,
-    with_device,
-    wrong_k,
-)
-from shiftsvd.commands.options import OF_FILES, OF_TABLES, as_given, worded
+from shiftsvd.commands.options import NO_SHARE, OF_FILES, OF_TABLES, as_given, need_folder, worded, wrong_k
 from shiftsvd.errors import is_address, plural, public_address
 from shiftsvd.extend import extensions, merged
 from shiftsvd.names import MAX_ITER, TOL, FormatName, MissingName, ScaleName, SolverName, VarNamesName
@@ -474,17 +464,17 @@ class Settings:
 
     def check(self) -> "Settings":
         """Raise UsageError if options of a fit contradict each other; return the settings with the device resolved."""
-        check_files(self)
+        options.check_files(self)
         if isinstance(self.k, float) and self.solver in COUNTED:
             raise wrong_k(f"--solver {self.solver} {NO_SHARE} Use --solver lanczos.")
         for name, why in READ_TWICE.items():
             if self.files[0] == "-" and getattr(self, name):
                 option = f"--{name.replace('_', '-')}"
                 raise click.UsageError(f"{option} needs a file, because {why}. Write the data to a file.")
-        checked = with_device(self)
-        check_uses(self)
-        check_workers(self)
-        check_missing(self)
+        checked = options.with_device(self)
+        options.check_uses(self)
+        options.check_workers(self)
+        options.check_missing(self)
         if self.preprocess and self.missing != "error":
             raise click.UsageError(
                 "--preprocess needs data without missing values. Fill or remove missing values in the file, and remove "

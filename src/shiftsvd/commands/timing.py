@@ -11,7 +11,7 @@ import numpy as np
 
 from shiftsvd.backends import as_operator, centered
 from shiftsvd.backends.device import HOST, moved
-from shiftsvd.commands.checks import device_named
+from shiftsvd.commands.options import device_named
 from shiftsvd.commands.settings import USUAL, Settings, within
 from shiftsvd.errors import plural
 from shiftsvd.io import open_matrix

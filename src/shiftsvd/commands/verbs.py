@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import fields
+from inspect import cleandoc
 from typing import Any, Final
 
 import click
 
+from shiftsvd.commands import VERBS
 from shiftsvd.commands.options import FILE, MATRIX, OF_FILES, OF_TABLES, Local, declared, parameters
 from shiftsvd.commands.running import Subcommand
 from shiftsvd.commands.settings import USUAL, Settings
@@ -35,11 +37,12 @@ def of_extensions(verb: str) -> list[click.Parameter]:
 
 
 def verb(*examples: str, takes: list[click.Parameter], run: str) -> Callable[[Callable[[], None]], click.Command]:
-    """Make a subcommand that calls `run`; its help is the docstring, with paragraphs and examples of extensions."""
+    """Make a subcommand that calls `run`; its help is the summary, the docstring, and what extensions add."""
 
     def decorate(function: Callable[[], None]) -> click.Command:
-        name, summary = function.__name__, str(function.__doc__).rstrip()
-        text = "\n\n    ".join([summary, *(each.help[name] for each in extensions() if name in each.help)])
+        name, more = function.__name__, (each.help for each in extensions())
+        about = [str(function.__doc__), *(each[name] for each in more if name in each)]
+        text = "\n\n".join([VERBS[name], *map(cleandoc, about)])
         lines = [*examples, *(line for each in extensions() for line in each.examples.get(name, ()))]
         shown = "\n".join(f"  shiftsvd {line}" for line in lines)
         return Subcommand(
@@ -76,14 +79,12 @@ _OPTIONS_OF_FIT: Final = [
     run="fitting:run",
 )
 def fit() -> None:
-    """Compute the principal components of a data file.
-
-    FILE ("-": standard input) is a table with one sample per row, or a matrix in any other format that `shiftsvd info`
-    reads. Sparse data remain sparse. Data larger than --memory are read in blocks; with --scheduler or
-    --workers, worker processes read the blocks, and FILE must exist at the same path for all of them. Without -o, the
-    components are printed as a table. With -o, the folder gets model.safetensors, scores, components.csv,
-    variances.csv, result.json and report.html; --supplementary and --contributions add a file each. A warning lists
-    components that did not converge.
+    """FILE ("-": standard input) is a table with one sample per row, or a matrix in any other format that `shiftsvd
+    info` reads. Sparse data remain sparse. Data larger than --memory are read in blocks; with --scheduler or --workers,
+    worker processes read the blocks, and FILE must exist at the same path for all of them. Without -o, the components
+    are printed as a table. With -o, the folder gets model.safetensors, scores, components.csv, variances.csv,
+    result.json and report.html; --supplementary and --contributions add a file each. A warning lists components that
+    did not converge.
 
     --missing is stored in the model, and `transform` treats missing values in the same way. Shares of the variance
     then refer to the matrix with its missing values filled. With --missing em, "heldout_r2" in result.json is the R^2
@@ -115,9 +116,7 @@ def fit() -> None:
     run="applying:transform",
 )
 def transform() -> None:
-    """Compute the scores of new samples.
-
-    FILE ("-": standard input) holds the samples; MODEL is a file that `fit` wrote. Features are matched by name, in
+    """FILE ("-": standard input) holds the samples; MODEL is a file that `fit` wrote. Features are matched by name, in
     any order, if both have names. A feature of MODEL that FILE lacks is an error, unless --max-absent allows it; scores
     are then fitted to the remaining features by least squares. Features that MODEL lacks are an error, too, but are
     removed from triplets, such as counts of new words. Several files form one matrix, as in `fit`. Options of
@@ -138,9 +137,7 @@ def transform() -> None:
     run="applying:influence",
 )
 def influence() -> None:
-    """Bound the angle by which each component turns if a sample is left out.
-
-    FILE holds the samples by which `fit` made MODEL. For each component, the sample without which it turns most is
+    """FILE holds the samples by which `fit` made MODEL. For each component, the sample without which it turns most is
     printed, with the least and the largest angle in degrees. The bounds hold for a PCA of the other samples, with the
     scale and the transformations of MODEL; without --widest, no fit is repeated. OUT has a row for each sample, and two
     columns for each component and for the space of all components.
@@ -158,10 +155,8 @@ def influence() -> None:
     run="applying:inverse",
 )
 def inverse() -> None:
-    """Reconstruct samples from their scores.
-
-    SCORES is a table (.parquet, .csv, .npy) that `fit` or `transform` wrote. The reconstructed samples have the units
-    of the data.
+    """SCORES is a table (.parquet, .csv, .npy) that `fit` or `transform` wrote. The reconstructed samples have the
+    units of the data.
     """
 
 
@@ -171,9 +166,7 @@ def inverse() -> None:
     run="facts:info",
 )
 def info() -> None:
-    """Describe a data file, a model or this installation.
-
-    FILE ("-": standard input) is a matrix or a model. For a table, `info` describes each column: its kind, its use,
+    """FILE ("-": standard input) is a matrix or a model. For a table, `info` describes each column: its kind, its use,
     missing values, range and examples, and the cells that cannot be read as numbers. The last line is a `shiftsvd fit`
     command that reads the table. Without FILE, the versions, threads and devices of this installation are printed.
     Several files form one matrix, as in `fit`.
@@ -186,12 +179,10 @@ def info() -> None:
     run="fitting:estimated",
 )
 def estimate() -> None:
-    """Predict the memory, passes and time of a fit.
-
-    The options are those of `shiftsvd fit`: replace "fit" by "estimate". Nothing is fitted or written. total_bytes is
-    the peak memory of a fit: the data (held_bytes), the work (peak_bytes) and the program. If `fit` would stop because
-    --memory is too small, so does `estimate`. The passes of nine of ten fits are within passes_range. The time per pass
-    is measured on a short sample of the data.
+    """The options are those of `shiftsvd fit`: replace "fit" by "estimate". Nothing is fitted or written. total_bytes
+    is the peak memory of a fit: the data (held_bytes), the work (peak_bytes) and the program. If `fit` would stop
+    because --memory is too small, so does `estimate`. The passes of nine of ten fits are within passes_range. The time
+    per pass is measured on a short sample of the data.
     """
 
 
@@ -205,10 +196,8 @@ def estimate() -> None:
     run="applying:convert",
 )
 def convert() -> None:
-    """Convert a matrix to AnnData (.h5ad, .h5, .zarr) or BPCells (.bpcells).
-
-    OUT has the layout of AnnData: rows are samples, and sparse data are compressed by rows (CSR). Names of samples and
-    features are kept. A matrix larger than --memory is converted block by block.
+    """OUT has the layout of AnnData: rows are samples, and sparse data are compressed by rows (CSR). Names of samples
+    and features are kept. A matrix larger than --memory is converted block by block.
     """
 
 
@@ -223,9 +212,7 @@ def convert() -> None:
     run="applying:report",
 )
 def report() -> None:
-    """Write an HTML report about a model.
-
-    The report is a single file that needs no network. SCORES and NEW are tables (.parquet, .csv, .npy). The report
+    """The report is a single file that needs no network. SCORES and NEW are tables (.parquet, .csv, .npy). The report
     plots SCORES, which `fit` wrote, and on the same axes NEW, the scores of new samples, which `transform` wrote.
     """
 
@@ -256,9 +243,7 @@ _OF_EMBEDDINGS: Final = [
     run="embedding:embed",
 )
 def embed() -> None:
-    """Compute a spectral embedding (Laplacian eigenmap) of samples or of a graph.
-
-    Samples that are close, or joined by heavy edges, get close coordinates, for plots and clustering. FILE ("-":
+    """Samples that are close, or joined by heavy edges, get close coordinates, for plots and clustering. FILE ("-":
     standard input) is a table or matrix with one sample per row; with --affinity precomputed, it is a square matrix
     with the nonnegative weights of the edges of a graph, the same in both directions. Without -o, the eigenvalues are
     printed, with bounds of their errors and of the angles of the coordinates. With -o, the folder gets the scores,
@@ -279,9 +264,7 @@ def embed() -> None:
     run="embedding:diffmap",
 )
 def diffmap() -> None:
-    """Compute a diffusion map of a graph.
-
-    The coordinates describe where a random walk on the graph leads. FILE ("-": standard input) is a square matrix of
+    """The coordinates describe where a random walk on the graph leads. FILE ("-": standard input) is a square matrix of
     nonnegative affinities of samples, the same in both directions, such as --key obsp/connectivities of an .h5ad.
     With -o, the folder gets the scores, result.json with bounds of the errors, report.html, and model.safetensors,
     with which `transform` computes coordinates of new samples from their affinities to those of FILE.
@@ -301,9 +284,7 @@ def diffmap() -> None:
     run="embedding:contrast",
 )
 def contrast() -> None:
-    """Find directions that vary more in one file than in another (contrastive PCA).
-
-    TARGET and the background are tables or matrices with one sample per row, and features that are matched by name.
+    """TARGET and the background are tables or matrices with one sample per row, and features that are matched by name.
     The components maximize the variance in TARGET minus alpha times that in the background. With -o, the folder gets
     the scores of TARGET, model.safetensors for `transform`, report.html, and result.json with bounds of the errors.
     Several values of alpha share their passes over the files; the names of the files end in alpha, such as
@@ -322,7 +303,4 @@ def contrast() -> None:
     run="timing:run",
 )
 def bench() -> None:
-    """Time the solvers on a data file.
-
-    FILE is a matrix in any format that `shiftsvd info` reads. Its columns are centred.
-    """
+    """FILE is a matrix in any format that `shiftsvd info` reads. Its columns are centred."""

@@ -216,10 +216,8 @@ class IncrementalPCA(BatchPCA):
     ----------
     n_components : int or None
         Number of components. None is ``min(n_samples, n_features)`` of the first batch.
-    whiten : bool
-        Scale the scores to unit variance.
-    copy : bool
-        Accepted for compatibility; input is never written.
+    whiten, copy : bool
+        As in `PCA`.
     batch_size : int, optional
         Rows per batch in `fit`. Default: ``5 * n_features``. Without a sketch the batch size changes memory, time and
         rounding, but not the result.
@@ -231,21 +229,15 @@ class IncrementalPCA(BatchPCA):
 
     Attributes
     ----------
-    components_ : array of shape (n_components_, n_features)
-        The largest entry of each is positive.
-    explained_variance_, explained_variance_ratio_, singular_values_ : array of shape (n_components_,)
+    components_, explained_variance_, explained_variance_ratio_, singular_values_, noise_variance_, info_
+        As in `PCA`; so are `n_components_`, `n_features_in_` and `feature_names_in_`.
     mean_, var_ : array of shape (n_features,)
         Means and variances (over n) of the columns of all rows so far, exact.
-    noise_variance_ : float
-        Mean variance of the components beyond `n_components_`.
-    n_components_, n_samples_seen_, n_features_in_ : int
+    n_samples_seen_ : int
     batch_size_ : int
         Rows per batch in `fit`.
     unseen_variance_ : float
         Bound of the amount by which exact variances exceed `explained_variance_`; 0 without a sketch.
-    feature_names_in_ : array of str
-        If X was a data frame.
-    info_ : Info
 
     See Also
     --------

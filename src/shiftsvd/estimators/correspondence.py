@@ -73,11 +73,8 @@ class CorrespondenceAnalysis(Components):
         r and c.
     components_ : array of shape (n_components, n_columns)
         ``V^T``; the largest entry of each is positive.
-    n_features_in_ : int
-    feature_names_in_ : array of str
-        If the table was a data frame.
-    info_ : Info
-        Solver, passes, rank, and accuracy.
+    n_features_in_, feature_names_in_, info_
+        As in `PCA`.
 
     See Also
     --------
@@ -154,9 +151,6 @@ class CorrespondenceAnalysis(Components):
             The coordinates of each row.
         """
         return labelled(self._project(X), labels_of(X)[0])
-
-    def fit_transform(self, X: Any, y: Any = None) -> Panel:
-        return self.fit(X).transform(X)
 
     def transform(self, X: Any) -> Panel:
         return self._project(X)
@@ -299,10 +293,8 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
 
     Parameters
     ----------
-    n_components : int
-        Number of dimensions.
-    solver, tol, random_state, n_threads, memory_limit : optional
-        As in `PCA`.
+    n_components, solver, tol, random_state, n_threads, memory_limit : optional
+        As in `CorrespondenceAnalysis`.
     correction : None, "benzecri" or "greenacre"
         Indicators inflate the inertia. With K columns, an eigenvalue above 1/K becomes
         ``(K / (K - 1) (lambda - 1/K))^2`` and any other 0; percentages are of the sum of these (Benzécri), or of

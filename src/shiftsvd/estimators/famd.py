@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -87,11 +87,8 @@ class FAMD(Components):
         Mean and standard deviation of numbers; frequency of a category and its square root.
     pca_ : PCA
         The analysis of the encoded columns.
-    components_, singular_values_, info_
-        As in `PCA`, of the encoded columns.
-    n_features_in_ : int
-    feature_names_in_ : array of str
-        If X was a data frame.
+    components_, singular_values_, info_, n_features_in_, feature_names_in_
+        As in `PCA`; the components are those of the encoded columns.
 
     See Also
     --------
@@ -128,10 +125,6 @@ class FAMD(Components):
     random_state: Any = None
     n_threads: int | None = None
     memory_limit: int | str | None = None
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        self._fit(X)
-        return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Panel:
         return self._fit(X)

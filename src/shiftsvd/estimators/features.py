@@ -62,14 +62,8 @@ class Saved:
 
         Parameters
         ----------
-        path : path
-            Path of the file.
-        force : bool
-            Overwrite an existing file.
-        names : sequence of str, optional
-            Names of the features, in place of `feature_names_in_`.
-        source : str, optional
-            Origin of the data, for readers of the file.
+        path, force, names, source
+            As in `shiftsvd.save_model`.
         """
         from shiftsvd.model_file import save_model
 
@@ -119,7 +113,8 @@ class Components(Tagged):
         ValueError
             For invalid data or settings, before anything is computed.
         """
-        raise NotImplementedError
+        self._fit(X)
+        return self
 
     def transform(self, X: Any) -> Any:
         """Return the scores of the rows of X on the fitted components.
@@ -136,9 +131,10 @@ class Components(Tagged):
         """
         raise NotImplementedError
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
+    def fit_transform(self, X: Any, y: Any = None) -> Panel:
         """Fit to X and return its scores, as `transform` does."""
-        return self.fit(X, y).transform(X)
+        scores: Panel = self.fit(X, y).transform(X)
+        return scores
 
     @property
     def _n_features_out(self) -> int:

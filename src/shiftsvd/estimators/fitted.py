@@ -189,10 +189,8 @@ class FittedPCA(features.Components):
 
         Parameters
         ----------
-        X : what `transform` takes, or an operator such as `shiftsvd.io.open_matrix` gives
-            Rows with the features of the fit.
-        groups, covariates : array, optional
-            As in `transform`.
+        X, groups, covariates
+            As in `transform`; X may also be an operator, such as of `shiftsvd.io.open_matrix`.
 
         Yields
         ------
@@ -285,10 +283,8 @@ class FittedPCA(features.Components):
 
         Parameters
         ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            The rows of the fit. For other rows, the share that such a row would have next to them.
-        groups, covariates : array, optional
-            As in `transform`.
+        X, groups, covariates
+            As in `transform`, for the rows of the fit; others have the share that they would have next to these.
 
         Returns
         -------
@@ -305,9 +301,7 @@ class FittedPCA(features.Components):
 
         Parameters
         ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Rows with the features of the fit.
-        groups, covariates : array, optional
+        X, groups, covariates
             As in `transform`.
 
         Returns
@@ -342,9 +336,7 @@ class FittedPCA(features.Components):
 
         Parameters
         ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Rows with the features of the fit.
-        groups, covariates : array, optional
+        X, groups, covariates
             As in `transform`.
 
         Returns

@@ -46,20 +46,7 @@ class GraphEmbedding(Tagged):
     drop_first: bool = True
 
     def fit_transform(self, X: Any, y: Any = None) -> Panel:
-        """Fit to X, and return the coordinates of its nodes.
-
-        Parameters
-        ----------
-        X : array or sparse matrix
-            As for `fit`.
-        y : ignored
-            For scikit-learn.
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
-            ``embedding_``.
-        """
+        """Fit to X, as `fit` does, and return the coordinates of its nodes: ``embedding_``."""
         return np.asarray(self.fit(X).embedding_)
 
     @property

@@ -2,7 +2,7 @@
 
 from dataclasses import KW_ONLY, dataclass
 from inspect import signature
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -46,11 +46,9 @@ class LSA(Components):
     ----------
     vectorizer_ : TfidfVectorizer
     svd_ : TruncatedSVD or PCA
-    components_ : array of shape (n_components, n_terms)
-    singular_values_, explained_variance_ratio_ : array of shape (n_components,)
+    components_, singular_values_, explained_variance_ratio_, info_
+        As in `TruncatedSVD`, with the terms as features.
     terms_ : array of str, shape (n_terms,)
-    info_ : Info
-        Solver, passes, rank, and bounds of the errors of the singular values.
 
     See Also
     --------
@@ -103,10 +101,6 @@ class LSA(Components):
     random_state: Any = None
     n_threads: int | None = None
     memory_limit: int | str | None = None
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        self._fit(X)
-        return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Panel:
         return self._placed(self._fit(X))

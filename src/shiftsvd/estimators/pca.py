@@ -71,13 +71,8 @@ class PCA(BatchPCA):
         Accepted for compatibility.
     scale_ddof : 0 or 1
         Standard deviations divide by ``n_samples - scale_ddof``: 0 as in `StandardScaler`, 1 as in scanpy.
-    unobserved : bool
-        Treat entries that a sparse X does not store as missing, as in ratings; by default they are zeros.
-    penalty : float of at least 0, or "auto"
-        Amount by which the completion shrinks its singular values; see `complete_matrix`.
-    max_iter : int
-        Maximum number of steps of the completion. A warning reports a completion that did not converge by then;
-        ``info_.converged`` is then False.
+    unobserved, penalty, max_iter : optional
+        As in `svd`.
     preprocess : transformation, its name, or list of them
         Transformations of the entries before shift and scale, such as ``LogNormalize()`` or "pearson:theta=10": see
         `preprocess`. Sparse data stay sparse. `transform` applies the fitted transformations to new rows; means,

@@ -42,42 +42,25 @@ class TruncatedSVD(Components):
         Number of components, or the share of the squared Frobenius norm to exceed with the fewest components.
     algorithm : {"arpack", "randomized"}, optional
         scikit-learn's name for the solver; pass either `algorithm` or `solver`.
-    n_iter : int
-        Power iterations of ``algorithm="randomized"``.
-    n_oversamples : int
-        Extra samples of ``algorithm="randomized"``.
-    power_iteration_normalizer : {"auto", "QR", "LU", "CholeskyQR2", "none"}
-        Normalization between the power iterations.
-    random_state, tol, solver, n_threads, memory_limit : optional
+    n_iter, n_oversamples, power_iteration_normalizer : optional
+        Power iterations of ``algorithm="randomized"``, its extra samples, and the normalization between the iterations.
+    random_state, tol, solver, n_threads, memory_limit, preprocess : optional
         As in `PCA`; ``algorithm="arpack"`` is accurate down to rounding by default.
-    preprocess : transformation, its name, or list of them
-        Transformations of the entries before the decomposition, such as `TfIdf` or `PMI`: see `shiftsvd.transforms`.
-        Sparse data stay sparse. `transform` applies the fitted transformations to new rows. Attributes refer to the
-        transformed matrix.
     warn_mean : bool
         Warn, once per process, if the first component is the mean of the rows; see `mean_alignment_`.
 
     Attributes
     ----------
-    components_ : array of shape (n_components, n_features)
-        The largest entry of each is positive.
-    singular_values_ : array of shape (n_components,)
+    components_, singular_values_, preprocess_, n_features_in_, feature_names_in_, info_
+        As in `PCA`.
     explained_variance_ : array of shape (n_components,)
         Variance of the scores, about their mean. The variances need not descend: a first component that is the mean of
-        the rows has little variance. A variance outside the range of float64 is the largest float64 number, 0 or
-        inaccurate, with a warning.
+        the rows has little variance. Out of the range of float64 as in `PCA`.
     explained_variance_ratio_ : array of shape (n_components,)
         Share of each component in the exact total variance of X.
     mean_alignment_ : array of shape (n_components,)
         ``|cos|`` of the angle between each component and the mean of the rows. Above 0.99 the first component is the
         mean; `PCA` subtracts the mean, also of sparse data.
-    preprocess_ : tuple of Fitted
-        Fitted transformations; only with `preprocess`.
-    n_features_in_ : int
-    feature_names_in_ : array of str
-        If X was a data frame.
-    info_ : Info
-        Solver, passes, rank, and bounds of the errors of the singular values.
 
     See Also
     --------

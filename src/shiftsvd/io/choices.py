@@ -26,33 +26,15 @@ class Choices:
 
     Parameters
     ----------
-    ids : str or None
-        Column of row names.
-    drop : tuple of str
-        Columns to exclude.
-    columns : tuple of str
-        Columns to use as features; empty: all.
-    one_hot : dict
-        Columns of classes, each with its classes in order; an empty tuple takes the classes from the table.
-    sep, decimal, thousands, encoding : str or None
-        Notation of a text file; None: detect it.
-    comment : str, tuple of str, or None
-        Beginnings of lines of a text file to skip.
-    skip : int
-        Number of lines above the table to skip.
-    na : tuple of str
-        Texts that are missing values, in addition to the usual ones.
-    censored : "missing" or "half"
-        Value of a cell such as ``<0.5``: missing, or half of this limit.
-    keep_total : bool
-        Whether to use a last row of totals as a sample.
+    ids, drop, columns, one_hot, sep, decimal, thousands, encoding, comment, skip, na, censored, keep_total : optional
+        As in `open_matrix`, with names as tuples. `one_hot` maps each column to its classes in order; an empty tuple
+        takes the classes from the table.
     may_lack : tuple of str
         Columns whose absence is no error.
     remembered : bool
         Whether the settings come from a fit; the features of the fit then select the columns.
     decimals : dict
         Names of columns and the decimal marks that a fit found in them, for files in which no cell shows its mark.
-
     features : tuple of str
         Names of the features of a fit, for triplets: those without a triplet are 0, others are removed.
     units : dict or None
@@ -102,16 +84,8 @@ class Choices:
 
         Parameters
         ----------
-        drop : str, or iterable of str
-            Columns to exclude.
-        columns : str, or iterable of str
-            Columns to use as features; empty: all.
-        one_hot : str, iterable of str, or mapping of str to classes
-            Columns of classes.
-        comment : str, or iterable of str
-            Beginnings of lines to skip.
-        na : str, or iterable of str
-            Texts that are missing values.
+        drop, columns, one_hot, comment, na : optional
+            As `open_matrix` takes them.
         **settings
             The other parameters of `Choices`.
 

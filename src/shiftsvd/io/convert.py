@@ -314,14 +314,8 @@ def convert(
     key : str, optional
         The element inside the file, as in `open_matrix`. For a VCF the field to read: "GT" (calls), "DS", "GP" or "HDS"
         (dosages); default: DS if the header declares it, else GT; for a .bed, which holds calls, GT first.
-    orient : "rows" or "columns", optional
-        Axis of the samples in the file, as in `open_matrix`.
-    feature_types : "all", a type such as "Antibody Capture", or list of them, optional
-        Which features to keep, as in `open_matrix`.
-    var_names : "gene_symbols" or "gene_ids", optional
-        Names of the genes, as in `open_matrix`.
-    measurement, obs_query : str, optional
-        For TileDB-SOMA experiments, as in `open_matrix`.
+    orient, feature_types, var_names, measurement, obs_query : optional
+        As in `open_matrix`.
     force : bool
         Overwrite an existing file, or a .zarr or .bpcells folder that holds only output of `convert`.
     memory_limit : int (bytes) or str such as "2GB", optional

@@ -56,18 +56,10 @@ _MAGIC: Final = {
     b"\xff\xff\xff\xff": "Arrow",  # a stream
     b"%%MatrixMarket": "MatrixMarket",
 }
+# The first format of each content; folders and HDF5 files are examined.
 _BY_CONTENT: Final = {
-    "zip": "npz",
-    "npy": "npy",
-    "Parquet": "parquet",
-    "Arrow": "arrow",
-    "MatrixMarket": "mtx",
-    "OLE": "sheet",
-    "SQLite": "sqlite",
-    "DuckDB": "duckdb",
+    content: name for name, known in reversed(_FORMATS.items()) for content in known.contents if content != "folder"
 }
-
-
 # Text files of unknown delimiter; the reader of tables detects it.
 _TEXTS: Final = _packed(".txt")
 

@@ -363,27 +363,23 @@ class Rows:
         names = self.head.names
         if names is None or any(map(holds_numbers, set(_kinds(batch)))):
             return batch
-        repeats: Any = None
-        for j, name in enumerate(strings(_plain(name) for name in names)):
-            text = pc.replace_substring(as_texts(batch.column(j)), "\ufeff", "")
-            equal = pc.equal(pc.utf8_lower(pc.utf8_trim_whitespace(text)), name)
-            repeats = equal if repeats is None else pc.and_(repeats, equal)
-            if not pc.any(repeats).as_py():
-                return batch
+        texts = (pc.replace_substring(as_texts(batch.column(j)), "\ufeff", "") for j in range(len(names)))
+        plain = (pc.utf8_lower(pc.utf8_trim_whitespace(text)) for text in texts)
+        repeats = _in_all(map(pc.equal, plain, strings(_plain(name) for name in names)))
+        if repeats is None:
+            return batch
         places = np.flatnonzero(as_numpy(repeats))
         self._headers += (n_before + places - np.arange(len(places))).tolist()
         return batch.filter(pc.invert(repeats))
 
     def _without_blanks(self, batch: Any, n_before: int) -> Any:
         """Remove rows of empty cells from a table with row names, of which every sample has one."""
-        are_blank: Any = None
         if self._is_typed or self.form.label is None:
             return batch
-        for j in (self.form.label, *range(batch.num_columns)):
-            blank = pc.equal(pc.utf8_trim_whitespace(as_texts(batch.column(j))), "")
-            are_blank = blank if are_blank is None else pc.and_(are_blank, blank)
-            if not pc.any(are_blank).as_py():
-                return batch
+        cells = (as_texts(batch.column(j)) for j in (self.form.label, *range(batch.num_columns)))
+        are_blank = _in_all(pc.equal(pc.utf8_trim_whitespace(text), "") for text in cells)
+        if are_blank is None:
+            return batch
         places = np.flatnonzero(as_numpy(are_blank))
         above = places + n_before + len(self._blanks)
         self._blank.add(len(places), (self.head.row + i + bisect_right(self._headers, i) for i in above.tolist()))
@@ -534,6 +530,16 @@ class Rows:
             X[:, j] = numbers
         self.numbers.add(X, first)
         return X
+
+
+def _in_all(masks: Iterable[Any]) -> Any:
+    """Return the rows in which all masks hold, or None as soon as no row is left."""
+    left: Any = None
+    for mask in masks:
+        left = mask if left is None else pc.and_(left, mask)
+        if not pc.any(left).as_py():
+            return None
+    return left
 
 
 def _plain(name: str) -> str:

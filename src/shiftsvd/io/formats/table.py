@@ -14,12 +14,7 @@ from shiftsvd.errors import Refused, Setting, Worded
 from shiftsvd.io.base import NAME, Opened, bounded, labels, plausible_shape, reading
 from shiftsvd.io.choices import NOTHING, Choices, shown
 from shiftsvd.io.formats.cells import NO_CLASS, is_gap, number, values_of
-from shiftsvd.io.formats.columns import (
-    TRIPLETS,
-    gather,
-    in_order,
-    texts,
-)
+from shiftsvd.io.formats.columns import TRIPLETS, gather, in_order, texts
 from shiftsvd.io.formats.delimited import MOST, Rows
 from shiftsvd.io.formats.grid import GRIDS, Stored, can_stream, grid_of, opened_parquet, read_parquet, stored_column
 from shiftsvd.io.formats.header import Head, head_of
