@@ -108,6 +108,7 @@ def values_of(marks: Iterable[str], decimal: str = ".") -> list[float]:
     return [each.value for each in found if each and not each.unit and not each.limit]
 
 
+@lru_cache(1 << 16)
 def any_number(cell: str) -> bool:
     return number(cell) is not None or number(cell, ",") is not None
 
@@ -177,7 +178,8 @@ def strings(cells: Iterable[str]) -> Any:
     except UnicodeEncodeError:
         encoded = [cell.encode(errors="replace") for cell in cells]
         data, sizes = b"".join(encoded), map(len, encoded)
-    ends = np.cumsum([0, *sizes], dtype=np.int32)
+    ends = np.zeros(len(cells) + 1, np.int32)
+    np.cumsum(np.fromiter(sizes, np.int32, len(cells)), out=ends[1:])
     return pa.StringArray.from_buffers(len(cells), pa.py_buffer(ends), pa.py_buffer(data))
 
 

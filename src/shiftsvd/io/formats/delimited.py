@@ -359,13 +359,16 @@ class Rows:
         if not self._is_total(_row_of(last, end), n_rows + end):
             yield last.slice(before)
 
+    @cached_property
+    def _plain_names(self) -> Any:
+        return strings(map(_plain, self.head.names or ()))
+
     def _without_headers(self, batch: Any, n_before: int) -> Any:
-        names = self.head.names
-        if names is None or any(map(holds_numbers, set(_kinds(batch)))):
+        if self.head.names is None or any(map(holds_numbers, set(_kinds(batch)))):
             return batch
-        texts = (pc.replace_substring(as_texts(batch.column(j)), "\ufeff", "") for j in range(len(names)))
+        texts = (pc.replace_substring(as_texts(batch.column(j)), "\ufeff", "") for j in range(len(self._plain_names)))
         plain = (pc.utf8_lower(pc.utf8_trim_whitespace(text)) for text in texts)
-        repeats = _in_all(map(pc.equal, plain, strings(_plain(name) for name in names)))
+        repeats = _in_all(map(pc.equal, plain, self._plain_names))
         if repeats is None:
             return batch
         places = np.flatnonzero(as_numpy(repeats))
