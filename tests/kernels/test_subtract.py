@@ -1,4 +1,4 @@
-"""The kernels of dense blocks: a shift subtracted, and sums in double precision."""
+"""The kernels of dense blocks: a shift subtracted, moments of columns, and sums in double precision."""
 
 import numpy as np
 import pytest
@@ -33,3 +33,19 @@ def test_compiled_subtract_is_the_twins(dtype, rank, layout):
         assert_close(found, twin.subtract(X, L, Rt, np.dtype(dtype)), bound, f"shape {shape}")
         assert_close(found, X - L @ Rt, bound, f"shape {shape}")
         assert found.dtype == dtype
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("weighted", [False, True])
+@data_types
+def test_compiled_moments_of_dense_blocks_are_the_twins(dtype, weighted, layout):
+    for shape in ((1, 1), (3, 64), (4, 65), (257, 3), (700, 130), (5, 0)):
+        X = LAYOUTS[layout](values(shape, dtype, seed=1, density=1.0) + np.array(100, dtype))
+        w = np.random.default_rng(2).integers(0, 3, len(X)).astype(float) if weighted else None
+        total = float(len(X) if w is None else max(w.sum(), 1))
+        size = np.abs(X).astype(np.float64)
+        for power, (found, want) in enumerate(
+            zip(compiled.dense_moments(X, w, total), twin.dense_moments(X, w, total), strict=True)
+        ):
+            assert_close(found, want, 1e-13 * (1 + size.sum()) * (1 + size.max(initial=0)) ** power, f"shape {shape}")
+            assert found.dtype == np.float64

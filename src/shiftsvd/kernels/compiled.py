@@ -179,6 +179,14 @@ def subtract(X: Array, L: Array, Rt: Array, dtype: npt.DTypeLike) -> Array:
     return out
 
 
+def dense_moments(X: Array, weights: Array | None, total: float) -> tuple[Array, Array, Array]:
+    if X.dtype not in REAL or X.strides[1] != X.itemsize or X.strides[0] % X.itemsize:
+        return twin.dense_moments(X, weights, total)
+    sums = np.empty((3, X.shape[1]))
+    _compiled.dense_moments(X, weights, total, *sums)
+    return sums[0], sums[1], sums[2]
+
+
 def inner(B: Array, W: Array, n_threads: int = 1) -> Array:
     if not (_has_contiguous_rows(W) or _has_contiguous_rows(W.T)):
         W = np.array(W, order="C")  # also where one row or column has other strides

@@ -80,6 +80,9 @@ def _views(flat: Array, rows: int, cut: list[int]) -> list[Array]:
     return [flat[rows * (hi - w) : rows * hi].reshape(rows, w) for hi, w in zip(ends, cut, strict=True)]
 
 
+# Entries of a dense block that are subtracted and squared at a time. More would exceed the cache and allocate new
+# memory each time (2,000 x 200: 1 ms to subtract the means, 0.05 ms in allocated memory).
+PIECE = 2**16
 PARTS = 3  # parts of a weight, as in rows.hpp
 # For the stored entries of each line: sums of the parts of their weights, (n, 3), means, corrections of the means for
 # rounding, and sums of squared deviations from the means.
@@ -156,6 +159,23 @@ def subtract(X: Array, L: Array, Rt: Array, dtype: npt.DTypeLike) -> Array:
     # In place, because new memory takes several times as long as the subtraction.
     np.subtract(X, difference, out=difference, dtype=difference.dtype)
     return difference.astype(dtype, copy=False)
+
+
+# Return the weighted mean of each column, and the sums of deviations from it and of their squares.
+def dense_moments(X: Array, weights: Array | None, total: float) -> tuple[Array, Array, Array]:
+    (m, n), dtype = X.shape, np.result_type(X.dtype, np.float64)
+    w = np.ones(m) if weights is None else weights
+    step = max(1, PIECE // max(n, 1))
+    pieces = [slice(lo, lo + step) for lo in range(0, m, step)]
+    mean, deviations, squares = np.zeros(n, dtype), np.zeros(n, dtype), np.zeros(n)
+    for rows in pieces:
+        mean += w[rows] @ X[rows].astype(dtype, copy=False)
+    mean /= total
+    for rows in pieces:
+        x = X[rows] - mean
+        deviations += w[rows] @ x
+        squares += w[rows] @ (x.real**2 + x.imag**2 if x.dtype.kind == "c" else np.multiply(x, x, out=x))
+    return mean, deviations, squares
 
 
 def inner(B: Array, W: Array) -> Array:

@@ -80,6 +80,12 @@ Subtract<T> subtract() {
 }
 
 template <class T>
+DenseMoments<T> dense_moments() {
+  static const auto found = table([](auto set) { return Tables<decltype(set)>::template dense_moments<T>(); });
+  return found;
+}
+
+template <class T>
 const TallProducts<T> &tall_products() {
   static const auto found = table([](auto set) { return TallTables<decltype(set)>::template products<T>(); });
   return found;
@@ -411,6 +417,23 @@ void define_subtract(nb::module_ &m) {
       nb::arg("X").noconvert(), nb::arg("L").noconvert(), nb::arg("Rt").noconvert(), nb::arg("out").noconvert());
 }
 
+template <class T>
+void define_dense_moments(nb::module_ &m) {
+  m.def(
+      "dense_moments",
+      [](Strided<const T> X, std::optional<Vector<const double>> weights, double total, Vector<double> mean,
+         Vector<double> deviations, Vector<double> squares) {
+        std::int64_t rows = X.shape(0), n = X.shape(1);
+        require(X.stride(1) == 1 || n <= 1, "the rows of X must be contiguous");
+        for (auto *sums : {&mean, &deviations, &squares}) require(sums->shape(0) == X.shape(1), "one sum a column");
+        const double *w = or_null(weights, rows);
+        nb::gil_scoped_release released;
+        dense_moments<T>()(X.data(), X.stride(0), rows, n, w, total, mean.data(), deviations.data(), squares.data());
+      },
+      nb::arg("X").noconvert(), nb::arg("weights").none(), nb::arg("total"), nb::arg("mean").noconvert(),
+      nb::arg("deviations").noconvert(), nb::arg("squares").noconvert());
+}
+
 template <class T, class S>
 Narrow<S> narrow(const Strided<S> &W, const Tall<T> &B) {
   std::int64_t columns = W.shape(1), bytes = columns * sizeof(T);
@@ -708,6 +731,8 @@ NB_MODULE(_compiled, m) {
   define_projections<double>(m);
   define_subtract<float>(m);
   define_subtract<double>(m);
+  define_dense_moments<float>(m);
+  define_dense_moments<double>(m);
   define_tall<float>(m);
   define_tall<double>(m);
   define_total<float>(m);

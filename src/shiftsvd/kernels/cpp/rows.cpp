@@ -418,6 +418,53 @@ void subtract(const T *X, std::int64_t stride, std::int64_t rows, std::int64_t n
   }
 }
 
+// Calls f with the rows i to i + 3 and their weights; rows beyond the last have the weight 0.
+template <class T, class F>
+void by_fours(const T *X, std::int64_t stride, std::int64_t lo, std::int64_t hi, const double *weights, F f) {
+  for (std::int64_t i = lo; i < hi; i += 4) {
+    const T *x[4];
+    double w[4];
+    for (std::int64_t r = 0; r < 4; r++) {
+      bool inside = i + r < hi;
+      x[r] = X + (inside ? i + r : i) * stride, w[r] = !inside ? 0 : weights ? weights[i + r] : 1;
+    }
+    f(x, w);
+  }
+}
+
+template <class T>
+void dense_moments(const T *X, std::int64_t stride, std::int64_t rows, std::int64_t n, const double *weights,
+                   double total, double *mean, double *deviations, double *squares) {
+  // Sums of so many rows are added up, so that rounding errors grow with the number of sums, not of rows.
+  constexpr std::int64_t chunk = 64, at_once = 256;
+  for (std::int64_t lo = 0; lo < n; lo += chunk) {
+    std::int64_t width = std::min(chunk, n - lo);
+    double *m = mean + lo, *d = deviations + lo, *s = squares + lo;
+    std::fill(m, m + width, 0.0), std::fill(d, d + width, 0.0), std::fill(s, s + width, 0.0);
+    for (std::int64_t first = 0; first < rows; first += at_once) {
+      double sum[chunk] = {};
+      by_fours(X + lo, stride, first, std::min(rows, first + at_once), weights, [&](auto &x, auto &w) {
+        for (std::int64_t j = 0; j < width; j++) {
+          sum[j] += (w[0] * x[0][j] + w[1] * x[1][j]) + (w[2] * x[2][j] + w[3] * x[3][j]);
+        }
+      });
+      for (std::int64_t j = 0; j < width; j++) m[j] += sum[j];
+    }
+    for (std::int64_t j = 0; j < width; j++) m[j] /= total;
+    for (std::int64_t first = 0; first < rows; first += at_once) {
+      double sum[chunk] = {}, sum_of_squares[chunk] = {};
+      by_fours(X + lo, stride, first, std::min(rows, first + at_once), weights, [&](auto &x, auto &w) {
+        for (std::int64_t j = 0; j < width; j++) {
+          double a = x[0][j] - m[j], b = x[1][j] - m[j], c = x[2][j] - m[j], e = x[3][j] - m[j];
+          sum[j] += (w[0] * a + w[1] * b) + (w[2] * c + w[3] * e);
+          sum_of_squares[j] += (w[0] * a * a + w[1] * b * b) + (w[2] * c * c + w[3] * e * e);
+        }
+      });
+      for (std::int64_t j = 0; j < width; j++) d[j] += sum[j], s[j] += sum_of_squares[j];
+    }
+  }
+}
+
 }  // namespace
 
 template <>
@@ -427,6 +474,14 @@ Subtract<T> Tables<ISA>::subtract() {
 }
 template Subtract<float> Tables<ISA>::subtract();
 template Subtract<double> Tables<ISA>::subtract();
+
+template <>
+template <class T>
+DenseMoments<T> Tables<ISA>::dense_moments() {
+  return shiftsvd::dense_moments<T>;
+}
+template DenseMoments<float> Tables<ISA>::dense_moments();
+template DenseMoments<double> Tables<ISA>::dense_moments();
 
 template <>
 template <class D, class T, class I>

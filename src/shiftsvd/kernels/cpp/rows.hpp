@@ -88,6 +88,12 @@ template <class T>
 using Subtract = void (*)(const T *X, std::int64_t stride, std::int64_t rows, std::int64_t n, const double *L,
                           const double *Rt, std::int64_t rank, T *out);
 
+// Weighted column sums of a block of dense rows with this total weight (null: ones): the mean, and sums of deviations
+// from it and of their squares.
+template <class T>
+using DenseMoments = void (*)(const T *X, std::int64_t stride, std::int64_t rows, std::int64_t n, const double *weights,
+                              double total, double *mean, double *deviations, double *squares);
+
 // Returns true if indptr[lo..hi] does not decrease and the indices of these rows are in 0..n-1. indptr[lo] and
 // indptr[hi] must be valid. The arrays belong to the caller, who may have changed them since they were validated.
 template <class I>
@@ -101,6 +107,8 @@ struct Tables {
   static Statistics<D, I> statistics();
   template <class T>
   static Subtract<T> subtract();
+  template <class T>
+  static DenseMoments<T> dense_moments();
   template <class I>
   static Sound<I> sound();
 };
