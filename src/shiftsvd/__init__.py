@@ -3,22 +3,21 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from shiftsvd.names import declared
+
 if TYPE_CHECKING:
     __version__: str
     from shiftsvd import events as events
     from shiftsvd import extend as extend
-    from shiftsvd import genetics as genetics
     from shiftsvd import io as io
     from shiftsvd import operators as operators
     from shiftsvd import plot as plot
     from shiftsvd import report as report
-    from shiftsvd import scanpy as scanpy
     from shiftsvd import shifts as shifts
     from shiftsvd import sketch as sketch
     from shiftsvd import solvers as solvers
     from shiftsvd import testing as testing
     from shiftsvd import transforms as transforms
-    from shiftsvd import xarray as xarray
     from shiftsvd.accuracy import frobenius_error as frobenius_error
     from shiftsvd.accuracy import halko_bound as halko_bound
     from shiftsvd.accuracy import residuals as residuals
@@ -85,70 +84,17 @@ if TYPE_CHECKING:
     from shiftsvd.transforms import TfIdf as TfIdf
     from shiftsvd.transforms import preprocess as preprocess
 
-# The public names, by the module that each lives in. Nothing is imported before it is asked for:
-# `import shiftsvd` costs a millisecond, and the command answers `--help` at once.
-_NAMES = {
-    "accuracy": ("frobenius_error", "halko_bound", "residuals", "spectral_norm"),
-    "backends": ("as_operator", "centered"),
-    "biwhitening": ("SignalCount", "count_signals"),
-    "choosing": ("Suggestion", "suggest_k", "warm_start"),
-    "estimators.batches": ("IncrementalPCA", "merge_pca"),
-    "estimators.contrastive": ("ContrastivePCA",),
-    "estimators.correspondence": ("CorrespondenceAnalysis", "MultipleCorrespondenceAnalysis"),
-    "estimators.evidence": ("Influence", "Neighbors", "Stability"),
-    "estimators.famd": ("FAMD",),
-    "estimators.graphs": ("DiffusionMap", "SpectralEmbedding"),
-    "estimators.lsa": ("LSA",),
-    "estimators.pca": ("PCA",),
-    "estimators.pcoa": ("PCoA",),
-    "estimators.rotation": ("Rotation", "rotate"),
-    "estimators.supplementary": ("Supplementary", "supplementary"),
-    "estimators.truncated": ("TruncatedSVD",),
-    "front": ("svd",),
-    "missing.completion": ("Completion", "complete_matrix"),
-    "model_file": ("load_model", "save_model"),
-    "operators": ("LowRank", "Operator"),
-    "preparation.prepare": ("cross",),
-    "result": ("Info", "SVDResult"),
-    "runs.checkpoints": ("checkpoint",),
-    "shifts": ("Covariates", "GroupMeans"),
-    "solvers": ("BlockLanczos", "Exact", "Gram", "RandomizedSVD", "ShiftedRandomizedSVD", "auto_solver", "estimate"),
-    "transforms": (
-        "BM25",
-        "CLR",
-        "PMI",
-        "Anscombe",
-        "Binarize",
-        "DevianceResiduals",
-        "Elementwise",
-        "FreemanTukey",
-        "LogNormalize",
-        "PearsonResiduals",
-        "Ranks",
-        "Select",
-        "Sqrt",
-        "TfIdf",
-        "preprocess",
-    ),
-}
-_HOME = {name: module for module, names in _NAMES.items() for name in names}
-# Modules whose names are public too: `shiftsvd.plot` is there without an import of its own.
-_MODULES = (
-    "events",
-    "extend",
-    "io",
-    "operators",
-    "plot",
-    "report",
-    "shifts",
-    "sketch",
-    "solvers",
-    "testing",
-    "transforms",
-)
+    from . import genetics as genetics  # extensions, which may be absent
+    from . import scanpy as scanpy
+    from . import xarray as xarray
+
+# Nothing is imported before it is asked for: `import shiftsvd` costs a millisecond, and the command answers `--help` at
+# once. Modules are public names, too: `shiftsvd.plot` is there without an import of its own.
+_DECLARED = declared(__name__)
+_HOME = {name: module for name, module in _DECLARED.items() if module.startswith(f"{__name__}.")}
+_MODULES = [name for name, module in _DECLARED.items() if module == __name__]
 
 __all__ = sorted(_HOME)
-
 
 if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every name
 
@@ -162,7 +108,7 @@ if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every
             if name in extensions:
                 return import_module(extensions[name])
             raise AttributeError(f"module 'shiftsvd' has no attribute {name!r}")
-        value = getattr(import_module(f"shiftsvd.{_HOME[name]}"), name)
+        value = getattr(import_module(_HOME[name]), name)
         globals()[name] = value
         return value
 
