@@ -9,15 +9,18 @@ if TYPE_CHECKING:
     __version__: str
     from shiftsvd import events as events
     from shiftsvd import extend as extend
+    from shiftsvd import genetics as genetics
     from shiftsvd import io as io
     from shiftsvd import operators as operators
     from shiftsvd import plot as plot
     from shiftsvd import report as report
+    from shiftsvd import scanpy as scanpy
     from shiftsvd import shifts as shifts
     from shiftsvd import sketch as sketch
     from shiftsvd import solvers as solvers
     from shiftsvd import testing as testing
     from shiftsvd import transforms as transforms
+    from shiftsvd import xarray as xarray
     from shiftsvd.accuracy import frobenius_error as frobenius_error
     from shiftsvd.accuracy import halko_bound as halko_bound
     from shiftsvd.accuracy import residuals as residuals
@@ -84,15 +87,13 @@ if TYPE_CHECKING:
     from shiftsvd.transforms import TfIdf as TfIdf
     from shiftsvd.transforms import preprocess as preprocess
 
-    from . import genetics as genetics  # extensions, which may be absent
-    from . import scanpy as scanpy
-    from . import xarray as xarray
 
 # Nothing is imported before it is asked for: `import shiftsvd` costs a millisecond, and the command answers `--help` at
 # once. Modules are public names, too: `shiftsvd.plot` is there without an import of its own.
 _DECLARED = declared(__name__)
-_HOME = {name: module for name, module in _DECLARED.items() if module.startswith(f"{__name__}.")}
-_MODULES = [name for name, module in _DECLARED.items() if module == __name__]
+_HOME = {name: module for name, module in _DECLARED.items() if module != __name__}
+_EXTENSIONS = ("genetics", "scanpy", "xarray")  # modules that may be absent
+_MODULES = [name for name in _DECLARED if name not in (*_HOME, *_EXTENSIONS)]
 
 __all__ = sorted(_HOME)
 
