@@ -27,11 +27,6 @@ class LoadingsDisplay(FitDisplay):
     component : int
         Number of the component, from 1.
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-
     See Also
     --------
     plot.loadings : Draws one.
@@ -95,8 +90,6 @@ class BiplotDisplay(FitDisplay):
     ----------
     factor_ : array of shape (2,)
         Factors that scale the arrows to the two axes.
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
 
     See Also
     --------
@@ -278,14 +271,5 @@ def biplot(
     >>> sorted(biplot(ss.PCA(n_components=2).fit(X), X, names=["a", "b", "c"], top=2).names)
     ['b', 'c']
     """
-    return BiplotDisplay.from_estimator(
-        estimator_or_result,
-        X,
-        Z=Z,
-        components=components,
-        top=top,
-        names=names,
-        color=color,
-        supplementary=supplementary,
-        ax=ax,
-    )
+    given = locals()
+    return BiplotDisplay.from_estimator(given.pop("estimator_or_result"), **given)

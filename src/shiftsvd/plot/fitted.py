@@ -27,23 +27,12 @@ DWARFED: Final = 0.05  # relative to the largest value: smaller ones are barely 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Variances with their bounds, components and names of an estimator or an SVDResult.
-
-    Attributes
-    ----------
-    model : fitted estimator, or SVDResult
-    variances : array of shape (k,)
-        Explained variances; of an SVDResult the squared singular values.
-    total : float or None
-        The total variance; None if it is unknown.
-    errors : array of shape (k,), or None
-        Bounds of the relative errors of the singular values.
-    """
+    """Variances with their bounds, components and names of an estimator or an SVDResult."""
 
     model: Any
-    variances: Vector
-    total: float | None
-    errors: Vector | None
+    variances: Vector  # explained variances; of an SVDResult the squared singular values
+    total: float | None  # variance; None if it is unknown
+    errors: Vector | None  # bounds of the relative errors of the singular values
 
     @property
     def is_estimator(self) -> bool:
@@ -198,7 +187,7 @@ class Display(ABC):
         Returns
         -------
         Display
-            This plot, with `ax_` and `figure_`.
+            This plot, with its axes as ``ax_`` and its figure as ``figure_``.
         """
         if ax is None:
             try:

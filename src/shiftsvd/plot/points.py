@@ -93,11 +93,6 @@ class ScoresDisplay(FitDisplay):
     ellipses : bool
         Draw an ellipse around each class.
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-
     See Also
     --------
     plot.scores : Draws one.
@@ -372,9 +367,8 @@ def scores(
     >>> scores(ss.PCA(n_components=2).fit(X), X, color=X[:, 0]).ax_.get_title()
     'Scores of 100 samples'
     """
-    return ScoresDisplay.from_estimator(
-        estimator_or_result, X, Z=Z, components=components, color=color, labels=labels, ellipses=ellipses, ax=ax
-    )
+    given = locals()
+    return ScoresDisplay.from_estimator(given.pop("estimator_or_result"), **given)
 
 
 def _scores_of(fit: Fit, X: Any, Z: Any, least: int) -> Panel:

@@ -34,9 +34,8 @@ class ScreeDisplay(FitDisplay):
 
     Attributes
     ----------
-    ax_, cumulative_ax_ : matplotlib Axes
-        `cumulative_ax_` is None if the total is unknown.
-    figure_ : matplotlib Figure
+    cumulative_ax_ : matplotlib Axes
+        None if the total is unknown.
 
     See Also
     --------
@@ -116,11 +115,6 @@ class ReconstructionErrorDisplay(FitDisplay):
     whole : str, optional
         Name of the matrix that the errors are relative to, if not the data.
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-
     See Also
     --------
     plot.reconstruction_error : Draws one.
@@ -174,11 +168,6 @@ class NorthDisplay(Display):
         Shares of the total variance, their standard errors, and the standard errors for independent samples.
     separated : array of shape (k,)
         Whether a mode is separated from its neighbours.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
 
     See Also
     --------
