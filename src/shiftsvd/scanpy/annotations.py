@@ -55,19 +55,30 @@ def _write(parent: Any, name: str, values: Any) -> Any:
     return parent.create_dataset(name, data=data, dtype=io.optional("h5py", "hdf5").string_dtype())
 
 
-def _write_legacy(target: Any, name: str, values: Any, places: io.Places | None) -> None:
+def encode(parent: Any, name: str, value: Any) -> None:
+    """Write a mapping, an array, a text or a number in the encoding of AnnData."""
+    if isinstance(value, dict):
+        group = io.mark(parent.create_group(name), "dict", "0.1.0")
+        for key, part in value.items():
+            encode(group, key, part)
+        return
+    new = _write(parent, name, np.asarray(value))
+    kinds = ("array", "string-array") if isinstance(value, np.ndarray) else ("numeric-scalar", "string")
+    io.mark(new, kinds[new.dtype.kind == "O"], "0.2.0")
+
+
+def _store_legacy(target: Any, name: str, values: Any, places: io.Places | None) -> None:
     values = values if places is None else values[places]
     if values.dtype.kind in "fiub":
-        io.mark(target.create_dataset(name, data=values), "array", "0.2.0")
+        encode(target, name, values)
         return
     texts = [None if value is None else str(value) for value in values.tolist()]
     known = sorted({text for text in texts if text is not None})
     place = {text: code for code, text in enumerate(known)}
     group = io.mark(target.create_group(name), "categorical", "0.2.0")
     group.attrs["ordered"] = False
-    io.mark(_write(group, "categories", np.array(known, object)), "string-array", "0.2.0")
-    codes = np.array([-1 if text is None else place[text] for text in texts], np.int32)
-    io.mark(group.create_dataset("codes", data=codes), "array", "0.2.0")
+    encode(group, "categories", np.array(known, object))
+    encode(group, "codes", np.array([-1 if text is None else place[text] for text in texts], np.int32))
 
 
 _SHOWN = 20  # column names in an error
@@ -155,14 +166,14 @@ class AnnotationSource:
         """Write `own` and other columns of the file, and ids and symbols of genes that these and the index lack."""
         names = list(own or ())
         for name in names:
-            io.mark(_write(target, name, (own or {})[name]), "array", "0.2.0")
+            encode(target, name, (own or {})[name])
         names += [] if len(self.paths) > 1 else self._copied(target, axis)
         index = [text.decode() for text in target["_index"][()].tolist()]
         for name, texts, known in (
             () if genes is None else ((IDS[0], genes.ids, IDS), (SYMBOLS[0], genes.symbols, SYMBOLS))
         ):
             if texts.tolist() != index and not {each.casefold() for each in names} & {*known}:
-                io.mark(_write(target, name, texts), "string-array", "0.2.0")
+                encode(target, name, texts)
                 names.append(name)
         dtype = io.optional("h5py", "hdf5").string_dtype()
         target.attrs["column-order"] = np.array(names, dtype) if names else np.empty(0)
@@ -176,7 +187,7 @@ class AnnotationSource:
             names = [name for name in io.column_names(frame) if name not in target]
             for name in names:
                 if io.is_array(frame) or "__categories" in frame:  # layout of older versions
-                    _write_legacy(target, name, io.column(tree, frame, name), places)
+                    _store_legacy(target, name, io.column(tree, frame, name), places)
                 else:
                     _copy(tree, frame[name], target, name, places)
             return names

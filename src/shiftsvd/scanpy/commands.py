@@ -18,7 +18,7 @@ from shiftsvd.extend.fits import BatchPCA, Design, Observed, absent_limit, plann
 from shiftsvd.extend.operators import Panel, larger_blocks
 from shiftsvd.extend.running import Refused, Setting, all_within, few, limit_of, notice, passes_so_far, plural
 from shiftsvd.extend.transforms import NullModel, as_transforms, kept_of, warn_of_counts, warn_unless_counts
-from shiftsvd.scanpy.annotations import AnnotationSource, Disagreement, feature_column, sample_column
+from shiftsvd.scanpy.annotations import AnnotationSource, Disagreement, encode, feature_column, sample_column
 from shiftsvd.scanpy.clipping import clipped_shares, with_clip
 from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.gene_names import Genes, matched
@@ -300,7 +300,7 @@ class CellHooks(cli.Hooks):
             varm[keys.varm] = varm[keys.varm].astype(table.dtype)
             uns = uns_entries(pca, keys.uns, _params(pca, mask), variances, np.array(genes, object), computed_on)
             for name, group in {"varm": varm, "uns": uns, "layers": {}, "obsm": {}, "obsp": {}, "varp": {}}.items():
-                _store(root, name, group)
+                encode(root, name, group)
             shape = table.n_rows, len(table.columns)
             scores = io.mark(root["obsm"].create_dataset(keys.obsm, shape, table.dtype), "array", "0.2.0")
 
@@ -432,16 +432,3 @@ def _params(pca: PCA, mask: str | None) -> dict[str, Any]:
     if shares := clipped_shares(getattr(pca, "preprocess_", ())):
         params |= {"scale": "std", **shares}
     return {name: value for name, value in params.items() if value is not None}
-
-
-def _store(parent: Any, name: str, value: Any) -> Any:
-    if isinstance(value, dict):
-        group = io.mark(parent.create_group(name), "dict", "0.1.0")
-        for key, part in value.items():
-            _store(group, key, part)
-        return group
-    is_array = isinstance(value, np.ndarray)
-    is_text = isinstance(value, str) or (is_array and value.dtype == object)
-    kind = ("string-array" if is_text else "array") if is_array else "string" if is_text else "numeric-scalar"
-    dtype = io.optional("h5py", "hdf5").string_dtype() if is_text else None
-    return io.mark(parent.create_dataset(name, data=value, dtype=dtype), kind, "0.2.0")
