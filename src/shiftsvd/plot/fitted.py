@@ -1,8 +1,9 @@
 """Numbers that plots take from an estimator or an SVDResult, and the base class of all plots."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -170,6 +171,9 @@ def short(name: Any, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
+Function = TypeVar("Function", bound=Callable[..., "FitDisplay"])
+
+
 class Display(ABC):
     """A plot: its numbers and its axes."""
 
@@ -204,22 +208,33 @@ class Display(ABC):
 
 
 class FitDisplay(Display):
-    """A plot of a fit."""
+    """A plot of a fit, which a function draws."""
+
+    _function: ClassVar[Callable[..., Any]]
 
     @classmethod
-    @abstractmethod
-    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
-        """Plot a fitted estimator or an SVDResult; the function of the same plot documents the other parameters.
+    def from_estimator(cls, estimator: Any, *args: Any, **settings: Any) -> Self:
+        """Plot a fitted estimator or an SVDResult, as the function of the same plot does.
 
         Parameters
         ----------
         estimator : fitted estimator such as `PCA`, or SVDResult
             The fit that is drawn.
-        ax : matplotlib Axes, optional
-            Default: those of a new figure.
+        *args, **settings
+            The other parameters of the function, which documents them.
 
         Returns
         -------
         Display
             The plot, drawn.
         """
+        found: Self = cls._function(estimator, *args, **settings)
+        return found
+
+
+def draws(display: type[FitDisplay]) -> Callable[[Function], Function]:
+    def named(function: Function) -> Function:
+        display._function = staticmethod(function)
+        return function
+
+    return named
