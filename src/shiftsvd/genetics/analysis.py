@@ -346,10 +346,8 @@ def pca(
         Relative accuracy of the singular values.
     rng : int, Generator or None
         Seed of the solver; the same seed gives identical results. None draws a new seed.
-    n_threads : int, optional
-        Number of threads; the result does not depend on it. Default: the cores that this process may use.
-    memory_limit : int (bytes) or str such as "2GB", optional
-        Raise an error instead of allocating more memory than this. Default: half of the available memory.
+    n_threads, memory_limit : optional
+        As in `shiftsvd.PCA`.
     stream : bool, optional
         Whether to read the genotypes from the file in every pass. Default: True if they would need more than half of
         `memory_limit` at 4 bytes per genotype.

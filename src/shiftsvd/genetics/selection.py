@@ -350,10 +350,8 @@ def unrelated(
         third degree.
     chromosomes : "autosomes" or "all"
         As in `pca`. Kinship is always computed from variants on autosomes.
-    n_threads : int, optional
-        Number of threads; the result does not depend on it. Default: the cores that this process may use.
-    memory_limit : int (bytes) or str such as "2GB", optional
-        Raise an error instead of allocating more memory than this. Default: half of the available memory.
+    n_threads, memory_limit : optional
+        As in `shiftsvd.PCA`.
     **filters
         As in `pca`, except `unrelated`. Do not prune by LD: the authors of KING advise against pruning.
 

@@ -179,9 +179,7 @@ def cross(
         Frequencies of the rows, for means, standard deviations and the product ``X^H diag(w) Y``.
     scale_ddof : 0 or 1
         Standard deviations divide by ``m - scale_ddof``.
-    n_threads : int, optional
-        As in `svd`.
-    memory_limit : int (bytes) or str such as "2GB", optional
+    n_threads, memory_limit : optional
         As in `as_operator`.
 
     Returns

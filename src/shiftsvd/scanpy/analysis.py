@@ -97,9 +97,7 @@ def pca(
     margins : "all", "mask" or None
         The genes that transformations are fitted on. By default library sizes (`LogNormalize`) are sums over all genes,
         and other transformations are fitted on the genes in the mask, as in scanpy.
-    n_threads : int, optional
-        As in `shiftsvd.svd`.
-    memory_limit : int (bytes) or str such as "2GB", optional
+    n_threads, memory_limit : optional
         As in `shiftsvd.PCA`.
     covariates : str or list of str, optional
         Columns of `obs` to regress out of every gene, in one regression with an intercept. Numeric columns get one

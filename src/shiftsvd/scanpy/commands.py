@@ -78,27 +78,23 @@ class CellHooks(cli.Hooks):
             raise click.UsageError(
                 "--mask, --covariates and --groups require data without missing values. Remove --missing."
             )
-        if extra["max_value"] is not None:
-            self._check_clip(settings)
-        if settings.device not in (None, "cpu") and extra["top_features"] is not None:
-            cli.refuse_with_device(str(settings.device), [cli.option_of("top_features")])
+        for name in ("max_value", "top_features"):
+            if extra[name] is not None and settings.missing != "error":
+                raise click.UsageError(f"{cli.option_of(name)} requires data without missing values. Remove --missing.")
+            if extra[name] is not None and settings.device not in (None, "cpu"):
+                cli.refuse_with_device(str(settings.device), [cli.option_of(name)])
+        try:
+            if extra["max_value"] is not None:
+                self._with_clip(as_transforms(settings.preprocess))
+        except ValueError as error:
+            raise click.UsageError(cli.worded(error)) from None
         if extra["top_features"] is not None:
-            self._check_ranking(settings)
+            self._check_ranking()
         elif others := [f"--{name}" for name in ("flavor", "batch") if extra[name] is not None]:
             verb = "requires" if len(others) == 1 else "require"
             raise click.UsageError(
                 f"{' and '.join(others)} {verb} --top-features. Add it, such as --top-features 2000."
             )
-
-    def _check_clip(self, settings: cli.Settings) -> None:
-        if settings.missing != "error":
-            raise click.UsageError("--max-value requires data without missing values. Remove --missing.")
-        if settings.device not in (None, "cpu"):
-            cli.refuse_with_device(str(settings.device), [cli.option_of("max_value")])
-        try:
-            self._with_clip(as_transforms(settings.preprocess))
-        except ValueError as error:
-            raise click.UsageError(cli.worded(error)) from None
 
     def _with_clip(self, steps: tuple[Transform, ...]) -> tuple[Transform, ...]:
         settings, extra = self.settings, self.settings.extra
@@ -111,11 +107,9 @@ class CellHooks(cli.Hooks):
             ddof=int(self.of_cells),
         )
 
-    def _check_ranking(self, settings: cli.Settings) -> None:
-        if settings.extra["mask"] not in (None, NONE):
+    def _check_ranking(self) -> None:
+        if self.settings.extra["mask"] not in (None, NONE):
             raise click.UsageError("--mask and --top-features both select features. Use one of them.")
-        if settings.missing != "error":
-            raise click.UsageError("--top-features requires data without missing values. Remove --missing.")
         try:
             criterion, steps = self._criterion()
             criterion.check_steps(steps)
