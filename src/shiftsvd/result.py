@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.backends.device import Arrays, DevicePanel, arrays_of
+from shiftsvd.backends.device import arrays_of
+from shiftsvd.backends.device.arrays import Arrays, DevicePanel
 from shiftsvd.errors import refuse
 from shiftsvd.numerics.orth import phases
 from shiftsvd.numerics.panels import Vector, on_host

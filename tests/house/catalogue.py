@@ -20,7 +20,7 @@ SPEAKERS = {
     "log_notice",
     "Refused",
 }
-DECLARATIONS = {"option", "out", "_columns", "_limit"}
+DECLARATIONS = {"option", "out", "_columns", "_labels", "_limit", "_list"}
 
 
 def files(*folders: str) -> list[Path]:

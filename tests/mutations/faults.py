@@ -901,8 +901,8 @@ FAULTS = (
     fault(
         "a line more than there are cells",
         "scanpy/files.py",
-        "lines = islice(bounded_lines(path, stream, memory_limit), count + 1)",
-        "lines = islice(bounded_lines(path, stream, memory_limit), count)",
+        "lines = islice(io.bounded_lines(path, stream, memory_limit), count + 1)",
+        "lines = islice(io.bounded_lines(path, stream, memory_limit), count)",
         "scanpy/test_tenx.py",
         "io",
     ),

@@ -43,30 +43,16 @@ class Affinity(Operator):
     The columns of U are the trivial eigenvectors of N, one for each connected component; their eigenvalue 1 becomes
     -1.5, below all others: N of a bipartite graph has the eigenvalue -1. The eigenvalue of a node without edges counts
     as 1, too.
-
-    Parameters
-    ----------
-    A : Operator
-        N of shape (n, n); with `largest`, the factor S of shape (n, p).
-    degrees : array of shape (n,)
-        Sums of the rows of W; 0 for nodes without edges.
-    labels : array of shape (n,)
-        The connected component of each node.
-    largest : sparse array of shape (n, p), optional
-        T with at most one entry in each column: ``N = S S^T + S T^T + T S^T - diag(loops)``. The diagonal ``T T^T`` is
-        left out, because it may exceed N by far: it would cancel to rounding errors.
-    loops : array of shape (n,), optional
-        The diagonal of ``S S^T``, at most 1.05.
-    places : array of shape (n,), optional
-        The row of each node, if the nodes were sorted; degrees and labels are sorted, too.
     """
 
-    A: Operator
-    degrees: Vector
-    labels: np.ndarray[Any, Any]
+    A: Operator  # N; with `largest`, the factor S of shape (n, p)
+    degrees: Vector  # sums of the rows of W; 0 for nodes without edges
+    labels: np.ndarray[Any, Any]  # the connected component of each node
+    # T, of shape (n, p), with at most one entry in each column: N = S S^T + S T^T + T S^T - diag(loops). The diagonal
+    # T T^T is left out, because it may exceed N by far: it would cancel to rounding errors.
     largest: csr_array | None = None
-    loops: Vector | None = None
-    places: np.ndarray[Any, Any] | None = None
+    loops: Vector | None = None  # the diagonal of S S^T, at most 1.05
+    places: np.ndarray[Any, Any] | None = None  # the row of each node, if the nodes, degrees and labels were sorted
 
     def __post_init__(self) -> None:
         n = self.A.shape[0]

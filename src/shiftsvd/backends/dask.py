@@ -29,7 +29,7 @@ from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.entries import LINES, Places, bare, changed_rows, some_lines
 from shiftsvd.backends.files import DiskRows, Merge, Panels, Reread, block_part, in_double, rows_operator
 from shiftsvd.backends.source import RowSource
-from shiftsvd.backends.validation import in_two_dimensions, inspected, sound_pointers
+from shiftsvd.backends.validation import check_numbers, inspected, sound_pointers
 from shiftsvd.events import record_read, without_progress
 from shiftsvd.kernels import threads
 from shiftsvd.kernels.twin import range_errors_ignored
@@ -253,16 +253,11 @@ def dask_operator(X: Any, memory_limit: int | str | None = None) -> Operator:
         raise TypeError(
             f"a Dask array is needed, got {type(X).__name__}. Convert data frames by to_dask_array(lengths=True)."
         )
-    if X.dtype.kind not in "fciub":
-        raise ValueError(f"the matrix must be numeric, got dtype {X.dtype}. Encode text and dates as numbers.")
-    if X.ndim != 2:
-        raise ValueError(f"the matrix must have two dimensions, got shape {X.shape}. {in_two_dimensions(X.shape)}")
+    check_numbers(X.dtype, X.shape)
     if np.isnan(X.shape).any():
         raise ValueError(
             f"the chunks of the Dask array must have known sizes, got shape {X.shape}. Call X.compute_chunk_sizes()."
         )
-    if min(X.shape) < 1:
-        raise ValueError(f"the matrix must have at least one row and one column, got shape {X.shape}")
     if issparse(X._meta):
         _check_sparse(X)
     elif not isinstance(X._meta, np.ndarray) or isinstance(X._meta, np.ma.MaskedArray):

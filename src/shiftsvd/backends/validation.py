@@ -127,20 +127,21 @@ def numeric_array(X: Any) -> npt.NDArray[Any]:
     array = np.asarray(unmasked_matrix(X))
     if array.dtype.kind == "O":
         array = _from_objects(array)
-    shape = array.shape
-    if array.dtype.kind not in "fciub":
-        raise ValueError(f"the matrix must be numeric, got dtype {array.dtype}. Encode text and dates as numbers.")
-    if len(shape) != 2:
-        raise ValueError(f"the matrix must have two dimensions, got shape {shape}. {in_two_dimensions(shape)}")
-    if min(shape) < 1:
-        raise ValueError(f"the matrix must have at least one row and one column, got shape {shape}")
+    check_numbers(array.dtype, array.shape)
     return array
 
 
-def in_two_dimensions(shape: tuple[int, ...]) -> str:
-    if len(shape) < 2:
-        return "Use reshape(-1, 1) for one column."
-    return f"Use reshape({shape[0]}, -1), or, for a fit of a field with named dimensions, shiftsvd.xarray.pca."
+def check_numbers(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    if dtype.kind not in "fciub":
+        raise ValueError(f"the matrix must be numeric, got dtype {dtype}. Encode text and dates as numbers.")
+    if len(shape) != 2:
+        remedy = "Use reshape(-1, 1) for one column."
+        if len(shape) > 2:
+            of_field = "for a fit of a field with named dimensions, shiftsvd.xarray.pca"
+            remedy = f"Use reshape({shape[0]}, -1), or, {of_field}."
+        raise ValueError(f"the matrix must have two dimensions, got shape {shape}. {remedy}")
+    if min(shape) < 1:
+        raise ValueError(f"the matrix must have at least one row and one column, got shape {shape}")
 
 
 def unannotated(X: Any) -> None:

@@ -17,7 +17,8 @@ import numpy as np
 
 from shiftsvd.algebra.operator import Derived
 from shiftsvd.backends.blocked import Blocked
-from shiftsvd.backends.device import HOST, is_out_of_memory, moved
+from shiftsvd.backends.device import HOST, moved
+from shiftsvd.backends.device.arrays import is_out_of_memory
 from shiftsvd.backends.files import bytes_in_memory, counted, left_beside
 from shiftsvd.backends.validation import named
 from shiftsvd.commands import writing

@@ -15,7 +15,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import validate_data
 
 from shiftsvd.backends import as_operator, is_lazy, unwrapped
-from shiftsvd.backends.device import Arrays, arrays_of
+from shiftsvd.backends.device import arrays_of
+from shiftsvd.backends.device.arrays import Arrays
 from shiftsvd.backends.entries import Places
 from shiftsvd.backends.validation import before_sklearn, named
 from shiftsvd.errors import Part, Refused, few, plural

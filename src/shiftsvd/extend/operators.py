@@ -8,5 +8,5 @@ from shiftsvd.backends.files import larger_blocks
 from shiftsvd.kernels import best as kernels
 from shiftsvd.numerics.entrywise import Grouped, Terms, all_groups, with_zeros
 from shiftsvd.numerics.panels import Vector, unmasked
-from shiftsvd.operators import Derived, Panel, panel_dtype
+from shiftsvd.operators import Derived, Panel, panel_dtype, repeated
 from shiftsvd.sketch import generator

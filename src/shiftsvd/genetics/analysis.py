@@ -15,20 +15,9 @@ from shiftsvd import PCA, Info, SVDResult, svd
 from shiftsvd.extend.fits import integer, on_places
 from shiftsvd.extend.operators import Panel, Vector, generator
 from shiftsvd.extend.running import Outputs, Refused, Resources, Setting, SolverName, plural, refuse
+from shiftsvd.genetics import files as plink
 from shiftsvd.genetics.components import Patterson, SelectionScan, TracyWidom, patterson_scale, selection_scan
 from shiftsvd.genetics.extension import Chromosomes, MatchName, ProjectName, ScoresScale
-from shiftsvd.genetics.files import (
-    RESULTS,
-    Beds,
-    Fileset,
-    component_names,
-    eigenval,
-    eigenvec,
-    eigenvec_allele,
-    listed,
-    sample_list,
-    score_factors,
-)
 from shiftsvd.genetics.projection import Basis, Projection, Target
 from shiftsvd.genetics.selection import Cohort, Filters, Selection, selected
 from shiftsvd.genetics.variants import Mask, Samples, Variants
@@ -40,7 +29,7 @@ class Projects(ABC):
 
     def project(
         self,
-        bed: Beds,
+        bed: plink.Beds,
         *,
         project: ProjectName = "lsq",
         match: MatchName = "auto",
@@ -101,7 +90,7 @@ class Projects(ABC):
         for name, value, choices in (("project", project, ProjectName), ("match", match, MatchName)):
             if value not in get_args(choices):
                 raise refuse(name, f"be one of {', '.join(get_args(choices))}", value)
-        target = Target.of(self.basis, Fileset.of(listed(bed)), match, trust_ambiguous)
+        target = Target.of(self.basis, plink.Fileset.of(plink.listed(bed)), match, trust_ambiguous)
         return target.projection(project, memory_limit)
 
     @property
@@ -235,23 +224,23 @@ class GenotypePCA(Projects):
         """
         if scores_scale not in get_args(ScoresScale):
             raise refuse("scores_scale", f"be one of {', '.join(get_args(ScoresScale))}", scores_scale)
-        vectors, values, weights = paths = [Path(f"{prefix}.{kind}") for kind in RESULTS]
+        vectors, values, weights = paths = [Path(f"{prefix}.{kind}") for kind in plink.RESULTS]
         lists = dict(self.lists)
         if self.learned is not None:
-            lists["projected"] = partial(sample_list, samples=self.samples, rows=~self.learned)
+            lists["projected"] = partial(plink.sample_list, samples=self.samples, rows=~self.learned)
         lengths = np.sqrt(self.eigenvalues * self.n_used)
         scores = self.eigenvectors * np.where(lengths > 0, lengths, 1)
         beside = {Path(f"{prefix}.{kind}"): write_list for kind, write_list in lists.items()}
         with Outputs([*paths, *beside], force) as outputs:
             with (
                 outputs.part(vectors).open("wb") as file,
-                eigenvec(file, component_names(len(lengths)), self.samples) as write,
+                plink.eigenvec(file, plink.component_names(len(lengths)), self.samples) as write,
             ):
-                write(0, scores * score_factors(scores_scale, lengths, self.n_used))
+                write(0, scores * plink.score_factors(scores_scale, lengths, self.n_used))
             for path, write_list in beside.items():
                 write_list(outputs.part(path))
-            eigenval(outputs.part(values), self.eigenvalues)
-            eigenvec_allele(outputs.part(weights), self.variants.at(self.used), self.loadings[self.used])
+            plink.eigenval(outputs.part(values), self.eigenvalues)
+            plink.eigenvec_allele(outputs.part(weights), self.variants.at(self.used), self.loadings[self.used])
 
 
 class GenotypeModel(PCA, Projects):
@@ -294,7 +283,7 @@ class GenotypeModel(PCA, Projects):
         return Basis(self.variants_, used, self.mean_, scale, components, self.singular_values_.astype(np.float64))
 
 
-def rows_of_fit(pca: GenotypeModel, files: Fileset) -> tuple[GenotypeModel, Cohort]:
+def rows_of_fit(pca: GenotypeModel, files: plink.Fileset) -> tuple[GenotypeModel, Cohort]:
     # The training samples and the variants of the model, in the order of the files, and the model with the alleles and
     # the order of the files. Missing genotypes are filled as in the fit.
     target = Target.of(pca.basis, files, trust_ambiguous=True)
@@ -324,7 +313,7 @@ def rows_of_fit(pca: GenotypeModel, files: Fileset) -> tuple[GenotypeModel, Coho
 
 
 def pca(
-    bed: Beds,
+    bed: plink.Beds,
     k: int = 10,
     *,
     chromosomes: Chromosomes = "autosomes",
@@ -357,10 +346,8 @@ def pca(
         Relative accuracy of the singular values.
     rng : int, Generator or None
         Seed of the solver; the same seed gives identical results. None draws a new seed.
-    n_threads : int, optional
-        Number of threads; the result does not depend on it. Default: the cores that this process may use.
-    memory_limit : int (bytes) or str such as "2GB", optional
-        Raise an error instead of allocating more memory than this. Default: half of the available memory.
+    n_threads, memory_limit : optional
+        As in `shiftsvd.PCA`.
     stream : bool, optional
         Whether to read the genotypes from the file in every pass. Default: True if they would need more than half of
         `memory_limit` at 4 bytes per genotype.
@@ -415,7 +402,7 @@ def pca(
     <2 components of 20 samples x 50 variants (removed: 0 monomorphic, 0 not on autosomes)>
     """
     selection, resources = Selection(chromosomes, **filters), Resources(memory_limit, n_threads)
-    cohort = selected(Fileset.of(listed(bed), None, memory_limit), selection, resources)
+    cohort = selected(plink.Fileset.of(plink.listed(bed), None, memory_limit), selection, resources)
     matrix, rng = Patterson.of(cohort.training.operator(resources, stream)), generator(rng)
     _check_rank(cohort, matrix, k)
     F = svd(matrix.A, k, shift=matrix.mean, scale=matrix.scale, solver=solver, rng=rng, tol=tol, **vars(resources))

@@ -14,40 +14,16 @@ import click
 import numpy as np
 
 from shiftsvd import Operator
+from shiftsvd.extend import commands as cli
 from shiftsvd.extend import print_message
-from shiftsvd.extend.commands import (
-    Block,
-    Hooks,
-    Run,
-    Table,
-    Write,
-    aligned,
-    as_text,
-    component_names,
-    csv_table,
-    model_in,
-    need_folder,
-    numbers,
-    option_of,
-    table_format,
-    write_rows,
-)
 from shiftsvd.extend.files import n_missing
 from shiftsvd.extend.fits import BatchPCA, Observed
 from shiftsvd.extend.running import plural
+from shiftsvd.genetics import files as plink
 from shiftsvd.genetics.analysis import GenotypeModel, GenotypePCA, rows_of_fit
 from shiftsvd.genetics.components import Patterson, SelectionScan, TracyWidom, patterson_scale, selection_scan
 from shiftsvd.genetics.extension import ProjectName, ScoresScale
 from shiftsvd.genetics.figures import DRAWN, figures, write_png
-from shiftsvd.genetics.files import (
-    COHORTS,
-    RESULTS,
-    Fileset,
-    eigenval,
-    eigenvec,
-    eigenvec_allele,
-    score_factors,
-)
 from shiftsvd.genetics.lists import LabelTable
 from shiftsvd.genetics.matching import n_ambiguous
 from shiftsvd.genetics.projection import Scores, Target
@@ -69,7 +45,7 @@ _OF_OTHERS: Final = ("feature_types", "var_names", "measurement", "obs_query", "
 _MIN_MATCHED: Final = 0.5  # warn if the file has less than this share of the variants of the model
 
 
-class GenotypeHooks(Hooks):
+class GenotypeHooks(cli.Hooks):
     """Filters, Patterson's scale and PLINK's output files for the genotypes of a .bed or .pgen."""
 
     recorded = ("chromosomes", "scores_scale")
@@ -98,19 +74,19 @@ class GenotypeHooks(Hooks):
     def refuse(self, given: Iterable[str]) -> None:
         for name in given:
             raise click.UsageError(
-                f"{option_of(name)} requires genotypes (.bed or .pgen) with samples as rows, got {self.settings.file}. "
-                "Remove the option."
+                f"{cli.option_of(name)} requires genotypes (.bed or .pgen) with samples as rows, got "
+                f"{self.settings.file}. Remove the option."
             )
 
-    def read(self) -> Fileset:
+    def read(self) -> plink.Fileset:
         settings = self.settings
         settings.choices.refuse_for("genotypes")
         for name in _OF_OTHERS:
             if getattr(settings, name) is not None:
-                raise click.UsageError(f"{option_of(name)} has no effect on genotypes. Remove it.")
+                raise click.UsageError(f"{cli.option_of(name)} has no effect on genotypes. Remove it.")
         # Workers of a cluster may have another working directory.
         paths = [path.absolute() for path in settings.paths] if settings.on_cluster else settings.paths
-        return Fileset.of(paths, settings.key, settings.memory)
+        return plink.Fileset.of(paths, settings.key, settings.memory)
 
     # fit and estimate
 
@@ -120,9 +96,11 @@ class GenotypeHooks(Hooks):
             raise click.UsageError("--autosome and --chromosomes all contradict each other. Use one of them.")
         for name, needed in (("hwe_midp", "hwe"), ("indep_order", "indep_pairwise")):
             if extra[name] and extra[needed] is None:
-                raise click.UsageError(f"{option_of(name)} requires {option_of(needed)}. Add {option_of(needed)}.")
+                raise click.UsageError(
+                    f"{cli.option_of(name)} requires {cli.option_of(needed)}. Add {cli.option_of(needed)}."
+                )
         for name in ("scan", "labels", "scores_scale") if settings.out is None else ():
-            need_folder(name, extra[name])
+            cli.need_folder(name, extra[name])
         if extra["labels"] and settings.report is False:
             raise click.UsageError("--labels colours the plots of the report. Remove --no-report.")
         if settings.preprocess and settings.scale == SCALE:
@@ -136,7 +114,7 @@ class GenotypeHooks(Hooks):
             self.refuse(self.settings.given(("chromosomes", "autosome", "labels", "scores_scale", *NAMES, *_TESTS)))
             return {}
         if len(settings.files) > 1 and settings.stack == "rows":
-            raise ValueError(f"{file}: {COHORTS}")
+            raise ValueError(f"{file}: {plink.COHORTS}")
         if settings.missing == "em" or settings.unobserved:
             raise ValueError(
                 f"{file}: missing genotypes are always replaced by the mean of their variant. Remove --missing."
@@ -157,7 +135,7 @@ class GenotypeHooks(Hooks):
                 f"{SCALE} and --shift mean. Remove --scale and --shift, or --scores-scale."
             )
         if self.settings.given(_TESTS) and scale != SCALE:
-            tests = " and ".join(map(option_of, _TESTS))
+            tests = " and ".join(map(cli.option_of, _TESTS))
             raise click.UsageError(f"{tests} require --scale {SCALE} and --shift mean. Remove --scale and --shift.")
         chromosomes, label = settings.extra["chromosomes"] or "autosomes", settings.label_column
         if settings.extra["labels"] is not None:
@@ -170,7 +148,7 @@ class GenotypeHooks(Hooks):
         files: dict[str, str | Path] = {name: f"{name}.csv" for name in self.settings.given(_TESTS)}
         out = Path(str(self.settings.out))
         folder = out if out.name.strip(".") else out.resolve()
-        kinds: tuple[str, ...] = RESULTS if self.settings.filled and self.settings.scale == SCALE else ()
+        kinds: tuple[str, ...] = plink.RESULTS if self.settings.filled and self.settings.scale == SCALE else ()
         if self.are_genotypes and self.settings.report is not False and find_spec("matplotlib"):
             files["genome"] = PICTURE
         for name, lists in LISTS.items():
@@ -198,17 +176,17 @@ class GenotypeHooks(Hooks):
             return None
         return [label for label, kept in zip(self.sample_labels, self.cohort.rows, strict=True) if kept]
 
-    def _read_labels(self, files: Fileset, column: str | None) -> None:
+    def _read_labels(self, files: plink.Fileset, column: str | None) -> None:
         if column is not None and self.label_table is not None:
             self.sample_labels, self.message_of_labels = self.label_table.labels(column, files.samples)
         elif column is not None:
             texts = read_sample_column(files.paths[0], column).tolist()
             self.sample_labels = ["" if text == _PHENOTYPE_MISSING else text for text in texts]
 
-    def _operator(self, files: Fileset) -> Operator:
+    def _operator(self, files: plink.Fileset) -> Operator:
         return files.operator(self.settings.resources, self.settings.on_cluster or None)
 
-    def select(self, run: Run) -> None:
+    def select(self, run: cli.Run) -> None:
         if self.settings.scale != SCALE:
             return
         mean = run.A.moments().mean
@@ -219,7 +197,7 @@ class GenotypeHooks(Hooks):
             )
         run.scale = patterson_scale(mean)[0]
 
-    def after_fit(self, run: Run) -> None:
+    def after_fit(self, run: cli.Run) -> None:
         cohort, pca = self.cohort, run.pca
         removed = {} if cohort is None else dict(cohort.removed)
         not_on_autosomes = removed.pop("chromosomes", 0)
@@ -249,11 +227,11 @@ class GenotypeHooks(Hooks):
             if not cohort.learned.all():
                 run.projected, pca.learned = ~cohort.learned, cohort.learned
         counts = cohort.removed.items()
-        run.facts |= {f"{option_of(name)} {self.filters[name]}": _removed(name, count) for name, count in counts}
+        run.facts |= {f"{cli.option_of(name)} {self.filters[name]}": _removed(name, count) for name, count in counts}
         if "tracy_widom" in results:
             run.facts["Tracy-Widom test"] = _significant(results["tracy_widom"]["p_values"], self.filters)
 
-    def _tests(self, run: Run, cohort: Cohort) -> dict[str, Any]:
+    def _tests(self, run: cli.Run, cohort: Cohort) -> dict[str, Any]:
         settings, pca, A = self.settings, run.pca, run.A
         results: dict[str, Any] = {}
         if not self.settings.given(_TESTS):
@@ -266,34 +244,34 @@ class GenotypeHooks(Hooks):
             total = float((S**2).sum() / pca.explained_variance_ratio_.sum())
             matrix, rng = Patterson(A, pca.mean_, scale, both, total), np.random.default_rng(settings.seed)
             self.test = matrix.tracy_widom(U, S, rng, settings.resources)
-            results["tracy_widom"] = {name: numbers(part) for name, part in self.test._asdict().items()}
+            results["tracy_widom"] = {name: cli.numbers(part) for name, part in self.test._asdict().items()}
         if settings.extra["scan"]:
             self.scan = selection_scan(cohort.training.of_variants(both), U, settings.resources)
             inflation = float(self.scan.inflation)
             results["genomic_inflation"] = inflation if np.isfinite(inflation) else None
         return results
 
-    def _factors(self, run: Run, scale: ScoresScale) -> Any:
+    def _factors(self, run: cli.Run, scale: ScoresScale) -> Any:
         lengths = run.pca.singular_values_.astype(np.float64)
-        return score_factors(scale, lengths, run.document["genotypes"]["variants_used"])
+        return plink.score_factors(scale, lengths, run.document["genotypes"]["variants_used"])
 
     def writers(
-        self, run: Run, table: Table, paths: Mapping[str, Path], outputs: Any
-    ) -> Iterable[AbstractContextManager[Write]]:
+        self, run: cli.Run, table: cli.Table, paths: Mapping[str, Path], outputs: Any
+    ) -> Iterable[AbstractContextManager[cli.Write]]:
         if "eigenvec" in paths:
             assert self.cohort is not None
             factors = self._factors(run, self.settings.extra["scores_scale"] or "unit")
             yield _eigenvec_file(outputs.part(paths["eigenvec"]), table.columns, self.cohort.files.samples, factors)
 
-    def write(self, run: Run, paths: Mapping[str, Path], outputs: Any) -> None:
+    def write(self, run: cli.Run, paths: Mapping[str, Path], outputs: Any) -> None:
         if self.cohort is None:
             return
         both = patterson_scale(run.pca.mean_)[1]
         variants = self.cohort.files.variants.at(both)
         if "eigenval" in paths:
-            eigenval(outputs.part(paths["eigenval"]), run.document["genotypes"]["eigenvalues"])
+            plink.eigenval(outputs.part(paths["eigenval"]), run.document["genotypes"]["eigenvalues"])
         if "eigenvec.allele" in paths:
-            eigenvec_allele(outputs.part(paths["eigenvec.allele"]), variants, run.pca.components_[:, both].T)
+            plink.eigenvec_allele(outputs.part(paths["eigenvec.allele"]), variants, run.pca.components_[:, both].T)
         if "genome" in paths:
             write_png(outputs.part(paths["genome"]), self.figures(run))
         for kind, write_list in self.cohort.lists.items():
@@ -304,7 +282,7 @@ class GenotypeHooks(Hooks):
         if "scan" in paths:
             _write_scan(outputs.part(paths["scan"]), self.scan, variants)
 
-    def figures(self, run: Run) -> Iterable[tuple[str, Any]]:
+    def figures(self, run: cli.Run) -> Iterable[tuple[str, Any]]:
         if self.cohort is None:
             return ()
         loadings = run.pca.components_[:DRAWN].T.astype(np.float64)
@@ -324,10 +302,10 @@ class GenotypeHooks(Hooks):
         yield "component  Tracy-Widom   p-value  effective markers"
         columns = (test["statistics"], test["p_values"], test["effective_markers"])
         for j, (statistic, p_value, markers) in enumerate(zip(*columns, strict=True)):
-            p = "<1e-300" if p_value is not None and p_value < _LEAST_P else as_text(p_value, "8.2g")
-            yield f"{j + 1:9}  {as_text(statistic, '11.4f')}  {p:>8}  {as_text(markers, '17.1f')}"
+            p = "<1e-300" if p_value is not None and p_value < _LEAST_P else cli.as_text(p_value, "8.2g")
+            yield f"{j + 1:9}  {cli.as_text(statistic, '11.4f')}  {p:>8}  {cli.as_text(markers, '17.1f')}"
 
-    def tell(self, run: Run) -> None:
+    def tell(self, run: cli.Run) -> None:
         cohort = self.cohort
         for name, count in ({} if cohort is None else cohort.removed).items():
             absent = 0 if cohort is None else cohort.absent.get(name, 0)
@@ -335,17 +313,17 @@ class GenotypeHooks(Hooks):
                 text = f"{plural(count, 'variant')} not on autosomes removed. To keep all, use --chromosomes all."
             else:
                 more = f" {plural(absent, 'name')} of the list not found in the data." if absent else ""
-                text = f"{option_of(name)}: {_removed(name, count)}.{more}"
+                text = f"{cli.option_of(name)}: {_removed(name, count)}.{more}"
             print_message(text, self.settings.quiet)
         if self.message_of_labels:
             print_message(f"--labels:{self.message_of_labels}", self.settings.quiet)
 
     # transform
 
-    def score(self, model: Path, pca: Any) -> tuple[Table, Iterator[tuple[int, Block]]] | None:
+    def score(self, model: Path, pca: Any) -> tuple[cli.Table, Iterator[tuple[int, cli.Block]]] | None:
         settings, given = self.settings, list(self.settings.given(_OF_TRANSFORM))
         if settings.extra["trust_order"] and len(given) > 1:
-            raise click.UsageError(f"--trust-order ignores alleles. Remove {option_of(given[0])} or --trust-order.")
+            raise click.UsageError(f"--trust-order ignores alleles. Remove {cli.option_of(given[0])} or --trust-order.")
         if not self.are_genotypes or self.stacked:
             if isinstance(pca, GenotypePCA):
                 raise ValueError(
@@ -369,22 +347,22 @@ class GenotypeHooks(Hooks):
             )
         return knows
 
-    def _projected(self, pca: Any) -> tuple[Table, Iterator[tuple[int, Block]]]:
+    def _projected(self, pca: Any) -> tuple[cli.Table, Iterator[tuple[int, cli.Block]]]:
         settings, extra, files = self.settings, self.settings.extra, self.read()
         target = Target.of(pca.basis, files, extra["match"] or "auto", extra["trust_ambiguous"])
         method = cast("ProjectName", extra["project"] or "lsq")
         _report_match(target, settings.quiet)
-        components, form = component_names(target.basis.loadings.shape[1]), table_format(str(settings.out))
+        components, form = cli.component_names(target.basis.loadings.shape[1]), cli.table_format(str(settings.out))
         columns = [*components, *([] if method == "mean" or form == "npy" else [f"{name}_se" for name in components])]
         columns += ["n_variants"] if form not in ("npy", "eigenvec") else []
         dtype, lengths = np.dtype(settings.dtype or np.float32), target.basis.lengths
         if form == "eigenvec":
             names, families = files.samples.names, (("FID", files.samples.families),)
-            table = Table(columns, files.shape[0], dtype, names, "IID", families)
+            table = cli.Table(columns, files.shape[0], dtype, names, "IID", families)
         else:
-            table = Table(columns, files.shape[0], dtype, files.labels)
+            table = cli.Table(columns, files.shape[0], dtype, files.labels)
         scale = cast("ScoresScale | None", extra["scores_scale"] or ("unit" if form == "eigenvec" else None))
-        factors = score_factors(scale, lengths, int(np.count_nonzero(target.basis.used)))
+        factors = plink.score_factors(scale, lengths, int(np.count_nonzero(target.basis.used)))
         return table, _score_rows(target.scores(method, settings.memory), factors, len(columns), files.name)
 
     def open_new(self, pca: BatchPCA) -> tuple[BatchPCA, Observed, Names] | None:
@@ -402,14 +380,14 @@ class GenotypeHooks(Hooks):
         kept = autosomal(files.variants.chromosomes)
         if np.count_nonzero(kept) == pca.n_features_in_:
             files = files.of_variants(kept)
-        pca = aligned(pca, files.shape[1], files.variants.names, settings.file)
+        pca = cli.aligned(pca, files.shape[1], files.variants.names, settings.file)
         # A model without a mean cannot replace missing genotypes: NaN makes `missing="error"` raise.
         means = pca.mean_ if pca.shift is not None else np.full(pca.n_features_in_, np.nan)
         A = files.filled(means).operator(settings.resources)
         names = Names(files.labels, files.variants.names)
         return copy(pca).set_params(missing="error", unobserved=False), A, names
 
-    def _of_fit(self, pca: GenotypeModel, files: Fileset) -> tuple[BatchPCA, Observed, Names]:
+    def _of_fit(self, pca: GenotypeModel, files: plink.Fileset) -> tuple[BatchPCA, Observed, Names]:
         settings = self.settings
         model, cohort = rows_of_fit(pca, files)
         if settings.extra["labels"] is not None:
@@ -430,12 +408,12 @@ class GenotypeHooks(Hooks):
         return {"variants": known, "filters": getattr(pca, "filters", None)}
 
     def compare(self, model: str, files: Sequence[str]) -> Mapping[str, Any] | None:
-        pca: Any = model_in(model, BatchPCA, GenotypePCA)
+        pca: Any = cli.model_in(model, BatchPCA, GenotypePCA)
         kinds = {Path(file).suffix.lower() for file in files}
         if not (isinstance(pca, GenotypePCA) or hasattr(pca, "variants_") or kinds <= {".bed", ".pgen"}):
             return None
         self._knows_alleles(pca, Path(model))
-        opened = Fileset.of([Path(file) for file in files], self.settings.key, self.settings.memory)
+        opened = plink.Fileset.of([Path(file) for file in files], self.settings.key, self.settings.memory)
         target = Target.of(pca.basis, opened)
         found = {"model": model, "file": opened.name, "samples": opened.shape[0]}
         return found | {"variants": int(np.count_nonzero(target.basis.used))} | target.match.counts
@@ -454,21 +432,21 @@ def _significant(p_values: Sequence[float | None], filters: Iterable[str]) -> st
     found = f"significant axes (Tracy-Widom, p < {_LEVEL}): {count}, {which}"
     if count < len(p_values):
         return found
-    absent = [option_of(name) for name in _AGAINST_AXES if name not in filters]
+    absent = [cli.option_of(name) for name in _AGAINST_AXES if name not in filters]
     remedy = f"see {', '.join(absent)}" if absent else "try --indep-pairwise 1000kb 1 0.1 and a larger --maf"
     return f"{found}. There may be more: use a larger -k. LD, relatives and rare variants add axes: {remedy}"
 
 
 @contextmanager
-def _eigenvec_file(path: Path, columns: list[str], samples: Samples, factors: Any) -> Iterator[Write]:
-    with path.open("wb") as file, eigenvec(file, columns, samples) as write:
+def _eigenvec_file(path: Path, columns: list[str], samples: Samples, factors: Any) -> Iterator[cli.Write]:
+    with path.open("wb") as file, plink.eigenvec(file, columns, samples) as write:
         yield lambda first, block: write(first, block * factors)
 
 
-def eigenvec_table(file: BinaryIO, table: Table) -> AbstractContextManager[Write]:
+def eigenvec_table(file: BinaryIO, table: cli.Table) -> AbstractContextManager[cli.Write]:
     if not table.beside:
         raise ValueError("A .eigenvec requires genotypes (.bed or .pgen) with samples as rows. Write a .csv instead.")
-    return eigenvec(file, table.columns, Samples(table.beside[0][1], table.names))
+    return plink.eigenvec(file, table.columns, Samples(table.beside[0][1], table.names))
 
 
 def variant_columns(variants: Variants) -> tuple[tuple[str, Any], ...]:
@@ -484,14 +462,14 @@ def _write_test(path: Path, test: TracyWidom) -> None:
 
 def _write_scan(path: Path, scan: SelectionScan, variants: Variants) -> None:
     columns = [*(f"z_PC{j + 1}" for j in range(scan.z_scores.shape[1])), "statistic", "p_value"]
-    table = Table(
+    table = cli.Table(
         columns, len(scan.p_values), np.dtype(np.float64), variants.names, "feature", variant_columns(variants)
     )
-    with path.open("wb") as file, csv_table(file, table) as write:
-        write_rows([(0, np.column_stack([scan.z_scores, scan.statistics, scan.p_values]))], [write])
+    with path.open("wb") as file, cli.csv_table(file, table) as write:
+        cli.write_rows([(0, np.column_stack([scan.z_scores, scan.statistics, scan.p_values]))], [write])
 
 
-def _score_rows(groups: Iterator[Scores], factors: Any, width: int, file: str) -> Iterator[tuple[int, Block]]:
+def _score_rows(groups: Iterator[Scores], factors: Any, width: int, file: str) -> Iterator[tuple[int, cli.Block]]:
     # The first `width` columns: scores, their standard errors if known, and the number of variants.
     n_undetermined = 0
     for first, scores, errors, n_present in groups:

@@ -20,33 +20,25 @@ DECODED: Final = {
 }
 # Suffixes of the files that `convert` writes, each with the suffixes of its tables of variants and samples.
 TARGETS: Final = {".pgen": (".pvar", ".psam"), ".bed": (".bim", ".fam")}
-_DESCRIBE: Final = "shiftsvd.genetics.describing:describe"
+
+
+def _format(reader: str, suffix: str, content: str, title: str) -> Format:
+    describe = "shiftsvd.genetics.describing:describe"
+    return Format(
+        f"shiftsvd.genetics.files:{reader}", (suffix,), (content,), title, describe=describe, remote="refused"
+    )
+
 
 EXTENSION: Final = Extension(
     name="genetics",
     module="shiftsvd.genetics",
     formats={
-        "bed": Format(
-            "shiftsvd.genetics.files:read_bed",
-            (".bed",),
-            ("PLINK",),
-            "PLINK 1 genotypes",
-            describe=_DESCRIBE,
-            remote="refused",
-        ),
-        "pgen": Format(
-            "shiftsvd.genetics.files:read_pgen",
-            (".pgen",),
-            ("PLINK 2",),
-            "PLINK 2 genotypes",
-            describe=_DESCRIBE,
-            remote="refused",
-        ),
+        "bed": _format("read_bed", ".bed", "PLINK", "PLINK 1 genotypes"),
+        "pgen": _format("read_pgen", ".pgen", "PLINK 2", "PLINK 2 genotypes"),
     },
     magic={
-        **{
-            b"\x6c\x1b" + bytes([order]): "PLINK" for order in (0, 1)
-        },  # sample-major or variant-major; the reader checks
+        # sample-major or variant-major; the reader checks
+        **{b"\x6c\x1b" + bytes([order]): "PLINK" for order in (0, 1)},
         **{b"\x6c\x1b" + bytes([kind]): "PLINK 2" for kind in (2, 3, 4, 16, 17)},
     },
     by_content={"PLINK": "bed", "PLINK 2": "pgen"},

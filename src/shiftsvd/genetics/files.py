@@ -16,22 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd import Operator
-from shiftsvd.extend.files import (
-    Labels,
-    OnTop,
-    Opened,
-    Places,
-    RowSource,
-    fingerprint_of,
-    labels,
-    operator_of,
-    optional,
-    plausible_shape,
-    read_file,
-    reading,
-    several,
-    stacked,
-)
+from shiftsvd.extend import files as io
 from shiftsvd.extend.operators import Panel, Vector
 from shiftsvd.extend.running import Refused, Resources, Setting, default_threads, notice, ordered, parse_bytes, told
 from shiftsvd.genetics.extension import TARGETS, ScoresScale
@@ -52,7 +37,7 @@ _GAP: Final = 16  # variants; a longer gap is skipped
 
 
 @dataclass(eq=False)
-class Genotypes(RowSource):
+class Genotypes(io.RowSource):
     """Counts of the first allele, variants x samples, for an ascending subset of variants and samples in any order.
 
     Missing genotypes are replaced by `means`, or if None by the mean of the variant over these samples.
@@ -65,20 +50,20 @@ class Genotypes(RowSource):
 
     path: Path
     in_file: tuple[int, int]
-    places: Places
+    places: io.Places
     means: Vector | None = None
-    samples: Places | None = None
+    samples: io.Places | None = None
 
     def __post_init__(self) -> None:
         self.shape = len(self.places), self.in_file[1] if self.samples is None else len(self.samples)
         self.name = str(self.path)
         self.largest_block = max(_LEAST_READ, _FEWEST * 4 * self.shape[1])
-        self.fingerprint = fingerprint_of(self.path, told((self.places, self.means, self.samples)))
+        self.fingerprint = io.fingerprint_of(self.path, told((self.places, self.means, self.samples)))
 
     @abstractmethod
-    def _read(self, places: Places, dtype: type[np.generic]) -> npt.NDArray[Any]: ...
+    def _read(self, places: io.Places, dtype: type[np.generic]) -> npt.NDArray[Any]: ...
 
-    def at(self, variants: Mask | Places | slice = _ALL, samples: Mask | Places | slice = _ALL) -> Self:
+    def at(self, variants: Mask | io.Places | slice = _ALL, samples: Mask | io.Places | slice = _ALL) -> Self:
         own = self.samples
         if samples is not _ALL:
             own = (np.arange(self.shape[1]) if own is None else own)[samples]
@@ -116,13 +101,13 @@ class Genotypes(RowSource):
 class BedGenotypes(Genotypes):
     """Variants of a .bed file."""
 
-    def _read(self, places: Places, dtype: type[np.generic]) -> npt.NDArray[Any]:
+    def _read(self, places: io.Places, dtype: type[np.generic]) -> npt.NDArray[Any]:
         n_bytes = -(-self.in_file[1] // 4)
         codes = np.array(_CODES, dtype)
         if dtype is np.float32:
             codes[codes < 0] = np.nan
         table = codes[np.arange(256)[:, None] >> (0, 2, 4, 6) & 3]  # the four genotypes of each byte
-        with reading(self.path), open(self.path, "rb") as file:
+        with io.reading(self.path), open(self.path, "rb") as file:
             parts = [_rows_of(file, lo, hi, n_bytes)[own] for lo, hi, own in _spans(places)]
             packed = np.concatenate(parts) if parts else np.empty((0, n_bytes), np.uint8)
         # Entries of 4 or 16 bytes are copied whole, which is several times as fast as four numbers.
@@ -131,7 +116,7 @@ class BedGenotypes(Genotypes):
         return G if self.samples is None else G[:, self.samples]
 
 
-def _spans(places: Places) -> Iterator[tuple[int, int, Places]]:
+def _spans(places: io.Places) -> Iterator[tuple[int, int, io.Places]]:
     # Ranges of variants to read, and the wanted ones of each: neighbours are read together, with the gaps between them.
     cuts = np.flatnonzero(np.diff(places) > _GAP) + 1
     for part in np.split(places, cuts):
@@ -150,24 +135,26 @@ def _rows_of(file: BinaryIO, lo: int, hi: int, n_bytes: int) -> npt.NDArray[np.u
 class PgenGenotypes(Genotypes):
     """Variants of a .pgen file: dosages where the file has them, else hard calls."""
 
-    def _read(self, places: Places, dtype: type[np.generic]) -> npt.NDArray[Any]:
+    def _read(self, places: io.Places, dtype: type[np.generic]) -> npt.NDArray[Any]:
         G, own = np.empty((len(places), self.shape[1]), dtype), self.samples
-        with _pgen_reader(self.path, self.in_file[1], own) as reader, reading(self.path):
+        with _pgen_reader(self.path, self.in_file[1], own) as reader, io.reading(self.path):
             (reader.read_list if dtype is np.int8 else reader.read_dosages_list)(places.astype(np.uint32), G)
         if dtype is not np.int8:
             G[G < 0] = np.nan
         return G if own is None or np.all(np.diff(own) > 0) else G[:, np.argsort(np.argsort(own))]
 
 
-def _pgen_reader(path: Path, n_samples: int, samples: Places | None) -> Any:
+def _pgen_reader(path: Path, n_samples: int, samples: io.Places | None) -> Any:
     subset = None if samples is None else np.sort(samples).astype(np.uint32)
-    with reading(path):
-        return optional("pgenlib", "pgen").PgenReader(str(path).encode(), raw_sample_ct=n_samples, sample_subset=subset)
+    with io.reading(path):
+        return io.optional("pgenlib", "pgen").PgenReader(
+            str(path).encode(), raw_sample_ct=n_samples, sample_subset=subset
+        )
 
 
-def read_bed(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+def read_bed(path: Path, key: str | None, memory_limit: int | str | None) -> io.Opened:
     refuse_key(path, key)
-    with reading(path), open(path, "rb") as file:
+    with io.reading(path), open(path, "rb") as file:
         magic = file.read(len(_BED))
     if magic[:2] != _BED[:2]:
         raise ValueError(f"{path} is not a PLINK 1 .bed file. Its first bytes must be 6c1b, got {magic[:2].hex()}.")
@@ -184,9 +171,9 @@ def read_bed(path: Path, key: str | None, memory_limit: int | str | None) -> Ope
     return opened
 
 
-def read_pgen(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+def read_pgen(path: Path, key: str | None, memory_limit: int | str | None) -> io.Opened:
     refuse_key(path, key)
-    optional("pgenlib", "pgen")
+    io.optional("pgenlib", "pgen")
     opened = _open_files(PgenGenotypes, path, memory_limit)
     n, m = opened.matrix.shape
     with _pgen_reader(path, m, None) as reader:
@@ -204,7 +191,7 @@ def refuse_key(path: Path, key: str | None) -> None:
         raise Refused(f"{path} holds a single matrix without a name. Remove ", Setting("key", key), ".")
 
 
-def _open_files(kind: type[Genotypes], path: Path, memory_limit: int | str | None) -> Opened:
+def _open_files(kind: type[Genotypes], path: Path, memory_limit: int | str | None) -> io.Opened:
     of_variants, of_samples = both = tables(path)
     if absent := next((table.name for table in both if not table.exists()), None):
         put = f"Put {of_variants.name} and {of_samples.name} next to {path.name}."
@@ -221,9 +208,9 @@ def _open_files(kind: type[Genotypes], path: Path, memory_limit: int | str | Non
     if len(set(names)) < len(names) and "FID" in samples:
         names = ["_".join(pair) for pair in zip(samples["FID"], names, strict=True)]
     shape = len(variants["ID"]), len(names)
-    plausible_shape(path, shape, memory_limit)
+    io.plausible_shape(path, shape, memory_limit)
     matrix = kind(path, shape, np.arange(shape[0]))
-    return Opened(matrix, variants["ID"], labels(of_samples, names, memory_limit), samples="columns")
+    return io.Opened(matrix, variants["ID"], io.labels(of_samples, names, memory_limit), samples="columns")
 
 
 Beds = str | PathLike[str] | Sequence[str | PathLike[str]]  # one file, or one for each chromosome
@@ -244,12 +231,12 @@ class Fileset:
     parts: list[Genotypes]  # one for each file that has any of the variants
     samples: Samples
     variants: Variants
-    labels: Labels  # sample names, preceded by families if the names are not unique
+    labels: io.Labels  # sample names, preceded by families if the names are not unique
 
     @classmethod
     def of(cls, paths: list[Path], key: str | None = None, memory_limit: int | str | None = None) -> Self:
-        opened = [read_file(path, "pgen" if is_pgen(path) else "bed", key, memory_limit) for path in paths]
-        joined = opened[0] if len(paths) == 1 else stacked(paths, "columns", opened)  # raises if samples differ
+        opened = [io.read_file(path, "pgen" if is_pgen(path) else "bed", key, memory_limit) for path in paths]
+        joined = opened[0] if len(paths) == 1 else io.stacked(paths, "columns", opened)  # raises if samples differ
         samples, parts = read_samples(paths[0]), [each.matrix for each in opened]
         for i, path in enumerate(paths[1:], 1):
             order = _sample_order(paths[0], samples, path)
@@ -264,7 +251,7 @@ class Fileset:
 
     @property
     def name(self) -> str:
-        return several(self.paths)
+        return io.several(self.paths)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -293,10 +280,10 @@ class Fileset:
 
     def operator(self, resources: Resources, stream: bool | None = None) -> Operator:
         """Return the genotypes, samples x variants, with means in place of missing ones."""
-        matrix = self.parts[0] if len(self.parts) == 1 else OnTop([*self.parts])
-        opened = Opened(matrix, self.variants.names, self.labels, samples="columns")
+        matrix = self.parts[0] if len(self.parts) == 1 else io.OnTop([*self.parts])
+        opened = io.Opened(matrix, self.variants.names, self.labels, samples="columns")
         stream = True if stream is None and 4 * prod(self.shape) > _HELD else stream
-        return operator_of(self.paths, opened, resources, stream)[0]
+        return io.operator_of(self.paths, opened, resources, stream)[0]
 
     def calls(self, lo: int, hi: int) -> Calls:
         starts = [0, *self.ends.tolist()]
@@ -305,7 +292,7 @@ class Fileset:
         return found[0] if len(found) == 1 else np.concatenate(found)
 
 
-def _sample_order(reference: Path, first: Samples, path: Path) -> Places | None:
+def _sample_order(reference: Path, first: Samples, path: Path) -> io.Places | None:
     wanted, there = (list(zip(*map(np.ndarray.tolist, each), strict=True)) for each in (first, read_samples(path)))
     if wanted == there:
         return None

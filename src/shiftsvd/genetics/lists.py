@@ -103,10 +103,8 @@ def listed_samples(given: Listed, samples: Samples) -> tuple[Mask, int]:
 
 def _sample_rows(given: Listed) -> list[tuple[str, ...]]:
     rows = [tuple(row[:2]) for row in _rows(given)]
-    return _without_header(given, rows) if rows and rows[0][0].startswith("#") else rows
-
-
-def _without_header(given: Listed, rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    if not rows or not rows[0][0].startswith("#"):
+        return rows
     header = [word.removeprefix("#") for word in rows[0]]
     if "IID" not in header or header[0] not in _HEADERS:
         raise ValueError(f"{given} must have the header #FID IID or #IID, got {' '.join(rows[0])!r}")

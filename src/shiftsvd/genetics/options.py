@@ -8,7 +8,8 @@ from shiftsvd.extend import Local, checked_by, group_options
 from shiftsvd.genetics.extension import LARGEST, Build, Chromosomes, MatchName, ProjectName, ScoresScale
 
 _FILE: Final = Local(exists=True, dir_okay=False)
-_LIST: Final = "a file with FID and IID, or IID only, on each line."
+_SAMPLES: Final = "a file with FID and IID, or IID only, on each line."
+_VARIANTS: Final = "a file with variant names."
 _RANGES: Final = "a file with chromosome, first and last position on each line."
 
 
@@ -23,6 +24,15 @@ def _limit(name: str, metavar: str, text: str) -> Any:
     return click.option(f"--{name}", type=kind, callback=_number, metavar=metavar, help=text)
 
 
+def _list(name: str, text: str) -> Any:
+    return click.option(f"--{name}", type=_FILE, help=text)
+
+
+def _labels(more: str) -> Any:
+    table = "A table with a header, with IID or FID and IID, and labels of the samples, such as populations"
+    return _list("labels", table + more)
+
+
 _SCORES_SCALE: Final = click.option(
     "--scores-scale",
     type=click.Choice(get_args(ScoresScale)),
@@ -33,12 +43,7 @@ _SCORES_SCALE: Final = click.option(
 OF_FIT: Final = (
     group_options(
         "Genotypes",
-        click.option(
-            "--labels",
-            type=_FILE,
-            help="A table with a header, with IID or FID and IID, and labels of the samples, such as populations. "
-            "--label-column names their column, if there are several.",
-        ),
+        _labels(". --label-column names their column, if there are several."),
         _SCORES_SCALE,
         click.option(
             "--chromosomes",
@@ -47,17 +52,17 @@ OF_FIT: Final = (
             "[default: autosomes]",
         ),
         click.option("--autosome", is_flag=True, help="Same as --chromosomes autosomes, the default."),
-        click.option("--extract", type=_FILE, help="Variants to keep: a file with variant names."),
-        click.option("--exclude", type=_FILE, help="Variants to remove: a file with variant names."),
-        click.option("--extract-range", type=_FILE, help=f"Variants to keep: {_RANGES}"),
-        click.option("--exclude-range", type=_FILE, help=f"Variants to remove: {_RANGES}"),
+        _list("extract", f"Variants to keep: {_VARIANTS}"),
+        _list("exclude", f"Variants to remove: {_VARIANTS}"),
+        _list("extract-range", f"Variants to keep: {_RANGES}"),
+        _list("exclude-range", f"Variants to remove: {_RANGES}"),
         click.option(
             "--exclude-long-range",
             type=click.Choice(get_args(Build)),
             help="Remove 24 human regions of long-range LD. Pass the genome build of the positions.",
         ),
-        click.option("--keep", type=_FILE, help=f"Samples to keep: {_LIST}"),
-        click.option("--remove", type=_FILE, help=f"Samples to remove: {_LIST}"),
+        _list("keep", f"Samples to keep: {_SAMPLES}"),
+        _list("remove", f"Samples to remove: {_SAMPLES}"),
         _limit(
             "mind",
             "SHARE",
@@ -93,17 +98,7 @@ OF_FIT: Final = (
         ),
     ),
 )
-OF_INFLUENCE: Final = (
-    group_options(
-        "Genotypes",
-        click.option(
-            "--labels",
-            type=_FILE,
-            help="A table with a header, with IID or FID and IID, and labels of the samples, such as populations, for "
-            "--leave-out.",
-        ),
-    ),
-)
+OF_INFLUENCE: Final = (group_options("Genotypes", _labels(", for --leave-out.")),)
 OF_TRANSFORM: Final = (
     group_options(
         "Genotypes",

@@ -12,20 +12,11 @@ import numpy.typing as npt
 
 from shiftsvd.extend.operators import Vector
 from shiftsvd.extend.running import Refused, Resources, Setting, few, plural, refuse
+from shiftsvd.genetics import lists
 from shiftsvd.genetics.extension import ASSEMBLIES, LARGEST, Build, Chromosomes
 from shiftsvd.genetics.files import Beds, CallCounts, Fileset, call_counts, listed, missing_by_sample, sample_list
 from shiftsvd.genetics.kinship import Kinship, kin0, kinship_matrix, related_pairs, unrelated_mask
 from shiftsvd.genetics.linkage import BACKWARDS, FORWARDS, Windows, pruned
-from shiftsvd.genetics.lists import (
-    LONG_RANGE,
-    Listed,
-    Region,
-    inside,
-    listed_regions,
-    listed_samples,
-    listed_variants,
-    refuse_unless_found,
-)
 from shiftsvd.genetics.matching import build_of
 from shiftsvd.genetics.variants import Mask, autosomal, read_founders
 
@@ -73,10 +64,10 @@ OF_SAMPLES: Final = ("keep", "remove", "mind")  # filters of samples; all others
 class Filters(TypedDict, total=False):
     """Settings of `Selection`, as keywords of `pca` and `unrelated`."""
 
-    keep: Listed | None
-    remove: Listed | None
-    extract: Listed | None
-    exclude: Listed | None
+    keep: lists.Listed | None
+    remove: lists.Listed | None
+    extract: lists.Listed | None
+    exclude: lists.Listed | None
     extract_range: str | Path | None
     exclude_range: str | Path | None
     exclude_long_range: Build | None
@@ -145,10 +136,10 @@ class Selection:
     """
 
     chromosomes: Chromosomes = "autosomes"
-    keep: Listed | None = None
-    remove: Listed | None = None
-    extract: Listed | None = None
-    exclude: Listed | None = None
+    keep: lists.Listed | None = None
+    remove: lists.Listed | None = None
+    extract: lists.Listed | None = None
+    exclude: lists.Listed | None = None
     extract_range: str | Path | None = None
     exclude_range: str | Path | None = None
     exclude_long_range: Build | None = None
@@ -283,14 +274,14 @@ def _by_lists(cohort: Cohort, selection: Selection, resources: Resources) -> Non
             continue
         if name in ("keep", "remove", "extract", "exclude"):
             samples = cohort.whole.samples if name in OF_SAMPLES else None
-            refuse_unless_found(name, given, samples, cohort.whole.variants, cohort.whole.name)
+            lists.refuse_unless_found(name, given, samples, cohort.whole.variants, cohort.whole.name)
         if name in ("keep", "remove"):
-            there, cohort.absent[name] = listed_samples(given, cohort.files.samples)
+            there, cohort.absent[name] = lists.listed_samples(given, cohort.files.samples)
         elif name in ("extract", "exclude"):
-            there, cohort.absent[name] = listed_variants(given, cohort.files.variants.names)
+            there, cohort.absent[name] = lists.listed_variants(given, cohort.files.variants.names)
         else:
-            regions = _long_range(cohort, given) if name == "exclude_long_range" else listed_regions(given)
-            there = inside(cohort.files.variants, regions)
+            regions = _long_range(cohort, given) if name == "exclude_long_range" else lists.listed_regions(given)
+            there = lists.inside(cohort.files.variants, regions)
         cohort.drop(name, ~there if name.startswith(("extract", "keep")) else there)
     if selection.mind is not None:
         share = missing_by_sample(cohort.files, resources) / cohort.files.shape[1]
@@ -299,14 +290,14 @@ def _by_lists(cohort: Cohort, selection: Selection, resources: Resources) -> Non
         cohort.drop("mind", out)
 
 
-def _long_range(cohort: Cohort, build: Build) -> list[Region]:
+def _long_range(cohort: Cohort, build: Build) -> list[lists.Region]:
     there = build_of(cohort.whole.variants)
     if there not in (None, ASSEMBLIES[build]):
         raise Refused(
             *(f"{cohort.whole.name} has positions of {there}, but ", Setting("exclude_long_range", build)),
             f" removes regions of {ASSEMBLIES[build]}. Name the build of the file, or lift the file over.",
         )
-    return LONG_RANGE[build]
+    return lists.LONG_RANGE[build]
 
 
 def _by_counts(cohort: Cohort, selection: Selection, resources: Resources) -> None:
@@ -359,10 +350,8 @@ def unrelated(
         third degree.
     chromosomes : "autosomes" or "all"
         As in `pca`. Kinship is always computed from variants on autosomes.
-    n_threads : int, optional
-        Number of threads; the result does not depend on it. Default: the cores that this process may use.
-    memory_limit : int (bytes) or str such as "2GB", optional
-        Raise an error instead of allocating more memory than this. Default: half of the available memory.
+    n_threads, memory_limit : optional
+        As in `shiftsvd.PCA`.
     **filters
         As in `pca`, except `unrelated`. Do not prune by LD: the authors of KING advise against pruning.
 

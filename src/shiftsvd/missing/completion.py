@@ -140,10 +140,8 @@ def complete_matrix(
         Maximum number of steps, at least 1. A fit that reaches it warns, and `Completion.converged` is False.
     rng : int, Generator or None
         As in `svd`.
-    n_threads : int, optional
-        Number of threads; the result does not depend on it. Default: the cores that this process may use.
-    memory_limit : int (bytes) or str such as "2GB", optional
-        Raise an error instead of allocating more memory than this. Default: half of the available memory.
+    n_threads, memory_limit : optional
+        As in `shiftsvd.PCA`.
 
     Returns
     -------

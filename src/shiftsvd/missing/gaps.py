@@ -390,8 +390,7 @@ class UnstoredGaps(SparseGaps):
             off = self.X.data[places] - S.at(rows[0] + i, j)
             residuals[places] = np.where(is_missing(off), 0, off)
 
-        for _ in ordered(part, self.row_blocks(), self.n_threads):
-            pass
+        exhaust(ordered(part, self.row_blocks(), self.n_threads))
         return self._operator(residuals)
 
 

@@ -1,12 +1,12 @@
 """Plots of features: the largest loadings of a component, and a biplot of samples and features."""
 
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from shiftsvd.operators import Panel, Vector
-from shiftsvd.plot.fitted import BLUE, GREEN, GREY, ORANGE, FitDisplay, largest, read, short
+from shiftsvd.plot.fitted import BLUE, GREEN, GREY, ORANGE, FitDisplay, draws, largest, read, short
 from shiftsvd.plot.points import ScoresDisplay, write_names
 
 FEW = 6  # minimum number of bars that the axis has room for
@@ -27,11 +27,6 @@ class LoadingsDisplay(FitDisplay):
     component : int
         Number of the component, from 1.
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-
     See Also
     --------
     plot.loadings : Draws one.
@@ -48,17 +43,6 @@ class LoadingsDisplay(FitDisplay):
     values: Vector
     names: list[str]
     component: int
-
-    @classmethod
-    def from_estimator(
-        cls, estimator: Any, component: int = 1, *, top: int = 20, names: Any = None, ax: Any = None
-    ) -> Self:
-        fit = read(estimator)
-        values = fit.components[fit.places((component,))[0]]
-        chosen = largest(np.abs(values), top)
-        chosen = chosen[np.argsort(-values[chosen], kind="stable")]
-        labels = fit.feature_names(names)
-        return cls(values=values[chosen], names=[labels[j] for j in chosen], component=component).plot(ax=ax)
 
     def _draw(self) -> None:
         at = np.arange(len(self.values))
@@ -95,8 +79,6 @@ class BiplotDisplay(FitDisplay):
     ----------
     factor_ : array of shape (2,)
         Factors that scale the arrows to the two axes.
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
 
     See Also
     --------
@@ -118,37 +100,6 @@ class BiplotDisplay(FitDisplay):
     places: Panel = field(default_factory=lambda: np.empty((0, 2)))
     place_names: list[str] = field(default_factory=list)
     are_arrows: Vector = field(default_factory=lambda: np.empty(0, bool))
-
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: Any,
-        X: Any = None,
-        *,
-        Z: Any = None,
-        components: tuple[int, int] = (1, 2),
-        top: int = 10,
-        names: Any = None,
-        color: Any = None,
-        supplementary: Any = None,
-        ax: Any = None,
-    ) -> Self:
-        fit = read(estimator)
-        places = fit.places(components)
-        arrows = fit.components[places].T
-        if getattr(estimator, "whiten", False):
-            arrows = arrows * np.sqrt(fit.variances[places])
-        length = np.hypot(*(arrows * _factors(arrows)).T)
-        chosen = largest(length, top)
-        chosen = chosen[length[chosen] >= VISIBLE]
-        labels = fit.feature_names(names)
-        points = ScoresDisplay._of(fit, X, Z, components, color=color)
-        more: dict[str, Any] = {}
-        if supplementary is not None:
-            at = np.asarray(supplementary.coordinates)[:, places]
-            numbers = np.array([one is None for one in supplementary.categories])
-            more = {"places": at, "place_names": supplementary.names, "are_arrows": numbers}
-        return cls(points, arrows=arrows[chosen], names=[labels[j] for j in chosen], **more).plot(ax=ax)
 
     def _draw(self) -> None:
         self.points.plot(ax=self.ax_)
@@ -177,6 +128,7 @@ def _factors(arrows: Panel) -> Vector:
     return 1 / np.where(longest > 0, longest, 1)
 
 
+@draws(LoadingsDisplay)
 def loadings(
     estimator_or_result: Any, component: int = 1, top: int = 20, names: Any = None, ax: Any = None
 ) -> LoadingsDisplay:
@@ -212,9 +164,15 @@ def loadings(
     >>> loadings(ss.PCA(n_components=2).fit(X), names=["a", "b", "c"], top=1).names
     ['b']
     """
-    return LoadingsDisplay.from_estimator(estimator_or_result, component, top=top, names=names, ax=ax)
+    fit = read(estimator_or_result)
+    values = fit.components[fit.places((component,))[0]]
+    chosen = largest(np.abs(values), top)
+    chosen = chosen[np.argsort(-values[chosen], kind="stable")]
+    labels = fit.feature_names(names)
+    return LoadingsDisplay(values=values[chosen], names=[labels[j] for j in chosen], component=component).plot(ax=ax)
 
 
+@draws(BiplotDisplay)
 def biplot(
     estimator_or_result: Any,
     X: Any = None,
@@ -278,14 +236,19 @@ def biplot(
     >>> sorted(biplot(ss.PCA(n_components=2).fit(X), X, names=["a", "b", "c"], top=2).names)
     ['b', 'c']
     """
-    return BiplotDisplay.from_estimator(
-        estimator_or_result,
-        X,
-        Z=Z,
-        components=components,
-        top=top,
-        names=names,
-        color=color,
-        supplementary=supplementary,
-        ax=ax,
-    )
+    fit = read(estimator_or_result)
+    places = fit.places(components)
+    arrows = fit.components[places].T
+    if getattr(estimator_or_result, "whiten", False):
+        arrows = arrows * np.sqrt(fit.variances[places])
+    length = np.hypot(*(arrows * _factors(arrows)).T)
+    chosen = largest(length, top)
+    chosen = chosen[length[chosen] >= VISIBLE]
+    labels = fit.feature_names(names)
+    points = ScoresDisplay._of(fit, X, Z, components, color=color)
+    more: dict[str, Any] = {}
+    if supplementary is not None:
+        at = np.asarray(supplementary.coordinates)[:, places]
+        numbers = np.array([one is None for one in supplementary.categories])
+        more = {"places": at, "place_names": supplementary.names, "are_arrows": numbers}
+    return BiplotDisplay(points, arrows=arrows[chosen], names=[labels[j] for j in chosen], **more).plot(ax=ax)

@@ -1,8 +1,9 @@
 """Numbers that plots take from an estimator or an SVDResult, and the base class of all plots."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,23 +28,12 @@ DWARFED: Final = 0.05  # relative to the largest value: smaller ones are barely 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Variances with their bounds, components and names of an estimator or an SVDResult.
-
-    Attributes
-    ----------
-    model : fitted estimator, or SVDResult
-    variances : array of shape (k,)
-        Explained variances; of an SVDResult the squared singular values.
-    total : float or None
-        The total variance; None if it is unknown.
-    errors : array of shape (k,), or None
-        Bounds of the relative errors of the singular values.
-    """
+    """Variances with their bounds, components and names of an estimator or an SVDResult."""
 
     model: Any
-    variances: Vector
-    total: float | None
-    errors: Vector | None
+    variances: Vector  # explained variances; of an SVDResult the squared singular values
+    total: float | None  # variance; None if it is unknown
+    errors: Vector | None  # bounds of the relative errors of the singular values
 
     @property
     def is_estimator(self) -> bool:
@@ -181,6 +171,9 @@ def short(name: Any, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
+Function = TypeVar("Function", bound=Callable[..., "FitDisplay"])
+
+
 class Display(ABC):
     """A plot: its numbers and its axes."""
 
@@ -198,7 +191,7 @@ class Display(ABC):
         Returns
         -------
         Display
-            This plot, with `ax_` and `figure_`.
+            This plot, with its axes as ``ax_`` and its figure as ``figure_``.
         """
         if ax is None:
             try:
@@ -215,22 +208,33 @@ class Display(ABC):
 
 
 class FitDisplay(Display):
-    """A plot of a fit."""
+    """A plot of a fit, which a function draws."""
+
+    _function: ClassVar[Callable[..., Any]]
 
     @classmethod
-    @abstractmethod
-    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
-        """Plot a fitted estimator or an SVDResult; the function of the same plot documents the other parameters.
+    def from_estimator(cls, estimator: Any, *args: Any, **settings: Any) -> Self:
+        """Plot a fitted estimator or an SVDResult, as the function of the same plot does.
 
         Parameters
         ----------
         estimator : fitted estimator such as `PCA`, or SVDResult
             The fit that is drawn.
-        ax : matplotlib Axes, optional
-            Default: those of a new figure.
+        *args, **settings
+            The other parameters of the function, which documents them.
 
         Returns
         -------
         Display
             The plot, drawn.
         """
+        found: Self = cls._function(estimator, *args, **settings)
+        return found
+
+
+def draws(display: type[FitDisplay]) -> Callable[[Function], Function]:
+    def named(function: Function) -> Function:
+        display._function = staticmethod(function)
+        return function
+
+    return named

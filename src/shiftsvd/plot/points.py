@@ -10,7 +10,7 @@ import numpy.typing as npt
 from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.numerics.panels import Vector, unmasked
 from shiftsvd.operators import Panel
-from shiftsvd.plot.fitted import BLUE, GREY, Fit, FitDisplay, percent, read, short
+from shiftsvd.plot.fitted import BLUE, GREY, Fit, FitDisplay, draws, percent, read, short
 from shiftsvd.plot.raster import Grid, ScoreRaster, farthest, finite
 
 MANY: Final = 20_000  # draw a raster for more points
@@ -93,11 +93,6 @@ class ScoresDisplay(FitDisplay):
     ellipses : bool
         Draw an ellipse around each class.
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-
     See Also
     --------
     plot.scores : Draws one.
@@ -131,22 +126,6 @@ class ScoresDisplay(FitDisplay):
     @property
     def _n(self) -> int:
         return self.points.n if isinstance(self.points, ScoreRaster) else len(self.points)
-
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: Any,
-        X: Any = None,
-        *,
-        Z: Any = None,
-        components: tuple[int, int] = (1, 2),
-        color: Any = None,
-        labels: Any = None,
-        ellipses: bool = False,
-        ax: Any = None,
-    ) -> Self:
-        look = {"color": color, "labels": labels, "ellipses": ellipses}
-        return cls._of(read(estimator), X, Z, components, **look).plot(ax=ax)
 
     @classmethod
     def _of(cls, fit: Fit, X: Any, Z: Any, components: tuple[int, int], **look: Any) -> Self:
@@ -314,6 +293,7 @@ def write_names(ax: Any, points: Panel, names: list[str], colors: Sequence[str] 
                 break
 
 
+@draws(ScoresDisplay)
 def scores(
     estimator_or_result: Any,
     X: Any = None,
@@ -372,9 +352,8 @@ def scores(
     >>> scores(ss.PCA(n_components=2).fit(X), X, color=X[:, 0]).ax_.get_title()
     'Scores of 100 samples'
     """
-    return ScoresDisplay.from_estimator(
-        estimator_or_result, X, Z=Z, components=components, color=color, labels=labels, ellipses=ellipses, ax=ax
-    )
+    look = {"color": color, "labels": labels, "ellipses": ellipses}
+    return ScoresDisplay._of(read(estimator_or_result), X, Z, components, **look).plot(ax=ax)
 
 
 def _scores_of(fit: Fit, X: Any, Z: Any, least: int) -> Panel:

@@ -1,13 +1,13 @@
 """Plots of explained variance: scree plot, reconstruction error, variances with North's error bars."""
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from shiftsvd.backends import as_operator
 from shiftsvd.operators import Vector, repeated
-from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, Display, Fit, FitDisplay, is_dominated, read
+from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, Display, Fit, FitDisplay, draws, is_dominated, read
 
 BARS = 40  # draw a line instead of bars for more components
 ROUNDING = 1e-8  # relative to the largest value: a logarithmic axis excludes smaller values
@@ -34,9 +34,8 @@ class ScreeDisplay(FitDisplay):
 
     Attributes
     ----------
-    ax_, cumulative_ax_ : matplotlib Axes
-        `cumulative_ax_` is None if the total is unknown.
-    figure_ : matplotlib Figure
+    cumulative_ax_ : matplotlib Axes
+        None if the total is unknown.
 
     See Also
     --------
@@ -56,20 +55,6 @@ class ScreeDisplay(FitDisplay):
     cumulative: Vector | None = None
     cumulative_bounds: Band | None = None
     whole: str = "variance"
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
-        fit = read(estimator)
-        known, bounds = fit.cumulative(), fit.bounds()
-        if known is None:
-            return cls(values=fit.variances, bounds=bounds).plot(ax=ax)
-        return cls(
-            values=fit.share_of(fit.variances),
-            bounds=bounds and (fit.share_of(bounds[0]), fit.share_of(bounds[1])),
-            cumulative=known[0],
-            cumulative_bounds=bounds and known[1:],
-            whole=fit.whole + ", with missing entries by the model" * fit.is_completed,
-        ).plot(ax=ax)
 
     def _draw(self) -> None:
         at = np.arange(1, len(self.values) + 1)
@@ -116,11 +101,6 @@ class ReconstructionErrorDisplay(FitDisplay):
     whole : str, optional
         Name of the matrix that the errors are relative to, if not the data.
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-
     See Also
     --------
     plot.reconstruction_error : Draws one.
@@ -138,18 +118,6 @@ class ReconstructionErrorDisplay(FitDisplay):
     bounds: Band | None = None
     new_errors: Vector | None = None
     whole: str = ""
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, X: Any = None, *, ax: Any = None) -> Self:
-        fit = read(estimator)
-        known = fit.cumulative()
-        if known is None:
-            raise ValueError("The norm of the matrix was not computed (info.frobenius_error is None). Fit it with PCA.")
-        share, lower, upper = (np.concatenate([[0.0], values]) for values in known)
-        bounds = None if fit.errors is None else (_left(upper), _left(lower))
-        new = None if X is None else _errors_of(fit, X)
-        whole = "the completed matrix" if fit.is_completed else ""
-        return cls(errors=_left(share), bounds=bounds, new_errors=new, whole=whole).plot(ax=ax)
 
     def _draw(self) -> None:
         at = np.arange(len(self.errors))
@@ -174,11 +142,6 @@ class NorthDisplay(Display):
         Shares of the total variance, their standard errors, and the standard errors for independent samples.
     separated : array of shape (k,)
         Whether a mode is separated from its neighbours.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
 
     See Also
     --------
@@ -218,6 +181,7 @@ class NorthDisplay(Display):
         self.ax_.legend(frameon=False)
 
 
+@draws(ScreeDisplay)
 def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
     """Plot the variance of each component and the cumulative sum, as shares of the total, with their bounds.
 
@@ -248,9 +212,20 @@ def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
     >>> scree(ss.PCA(n_components=3).fit(X)).ax_.get_title()
     'Explained variance'
     """
-    return ScreeDisplay.from_estimator(result_or_estimator, ax=ax)
+    fit = read(result_or_estimator)
+    known, bounds = fit.cumulative(), fit.bounds()
+    if known is None:
+        return ScreeDisplay(values=fit.variances, bounds=bounds).plot(ax=ax)
+    return ScreeDisplay(
+        values=fit.share_of(fit.variances),
+        bounds=bounds and (fit.share_of(bounds[0]), fit.share_of(bounds[1])),
+        cumulative=known[0],
+        cumulative_bounds=bounds and known[1:],
+        whole=fit.whole + ", with missing entries by the model" * fit.is_completed,
+    ).plot(ax=ax)
 
 
+@draws(ReconstructionErrorDisplay)
 def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None) -> ReconstructionErrorDisplay:
     """Plot the error of the first 0, 1, ..., k components, ``||A - A_j||_F / ||A||_F`` of the shifted, scaled A.
 
@@ -291,7 +266,15 @@ def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None
     >>> bool(display.errors[0] == 1), bool(display.errors[-1] < 1e-6)
     (True, True)
     """
-    return ReconstructionErrorDisplay.from_estimator(estimator_or_result, X, ax=ax)
+    fit = read(estimator_or_result)
+    known = fit.cumulative()
+    if known is None:
+        raise ValueError("The norm of the matrix was not computed (info.frobenius_error is None). Fit it with PCA.")
+    share, lower, upper = (np.concatenate([[0.0], values]) for values in known)
+    bounds = None if fit.errors is None else (_left(upper), _left(lower))
+    new = None if X is None else _errors_of(fit, X)
+    whole = "the completed matrix" if fit.is_completed else ""
+    return ReconstructionErrorDisplay(errors=_left(share), bounds=bounds, new_errors=new, whole=whole).plot(ax=ax)
 
 
 def north(errors: Any, ax: Any = None) -> NorthDisplay:

@@ -10,18 +10,7 @@ from shiftsvd.backends import as_operator
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.names import TOL, ScaleLike, ScaleName, ShiftName, VectorLike
 from shiftsvd.operators import Moments, Operator, Panel, Product, Scaled, Vector
-from shiftsvd.preparation.shifts import (
-    Learned,
-    ShiftLike,
-    check_shift,
-    is_named,
-    learn_shift,
-    moments_in_units,
-    needs_moments,
-    resolve_scale,
-    row_weights,
-    squares_in_units,
-)
+from shiftsvd.preparation import shifts
 from shiftsvd.solvers.base import Perturbation
 from shiftsvd.transforms.base import Fitted, Transform, units
 from shiftsvd.transforms.chains import Transformed, apply_all, learn_all, width
@@ -33,7 +22,7 @@ ROUNDED = 2.0**-24  # relative error of rounding to single precision
 class Preparation:
     """Settings of ``diag(sqrt(weights)) (A - shift) diag(1 / scale)``, not yet fitted on A."""
 
-    shift: ShiftLike = None
+    shift: shifts.ShiftLike = None
     scale: ScaleLike = None
     weights: Vector | None = None  # frequencies of the training rows
     ddof: int = 0  # standard deviations divide by m - ddof
@@ -42,19 +31,19 @@ class Preparation:
 
     def check(self, n: int) -> None:
         n = width(self.entries, n)
-        check_shift(self.shift, n)
-        resolve_scale(self.scale, n, Moments(2.0, np.zeros(n), np.ones(n)), ddof=self.ddof)
+        shifts.check_shift(self.shift, n)
+        shifts.resolve_scale(self.scale, n, Moments(2.0, np.zeros(n), np.ones(n)), ddof=self.ddof)
 
     def learn(self, A: Operator, moments: Moments | None = None) -> "Prepared":
         weights = self.weights
         changed = learn_all(self.entries, A, weights, self.tol)
         B = changed.B
-        if moments is None and needs_moments(self.shift, self.scale):
+        if moments is None and shifts.needs_moments(self.shift, self.scale):
             moments = B.moments(weights)
-        S, shift = learn_shift(self.shift, B, moments, weights)
-        own = Training(A, B, S, weights, moments, changed, is_named(self.scale))
-        before, after, e = own.in_units if is_named(self.scale) else (None, None, 0)
-        scale = resolve_scale(self.scale, B.shape[1], after, before, self.ddof, e, B.shape[0])
+        S, shift = shifts.learn_shift(self.shift, B, moments, weights)
+        own = Training(A, B, S, weights, moments, changed, shifts.is_named(self.scale))
+        before, after, e = own.in_units if shifts.is_named(self.scale) else (None, None, 0)
+        scale = shifts.resolve_scale(self.scale, B.shape[1], after, before, self.ddof, e, B.shape[0])
         return Prepared(shift, scale, changed.fitted, own)
 
 
@@ -85,14 +74,14 @@ class Training:
 
     @cached_property
     def in_units(self) -> tuple[Moments, Moments, Vector | int]:
-        return moments_in_units(self.B, self.S, self.known_moments, self.weights)
+        return shifts.moments_in_units(self.B, self.S, self.known_moments, self.weights)
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """Fitted preparation, which applies to any rows; `own` holds the training rows."""
 
-    shift: Learned
+    shift: shifts.Learned
     scale: Vector | None = None
     entries: tuple[Fitted, ...] = ()
     own: Training | None = None
@@ -130,7 +119,7 @@ class Prepared:
         if after.M2 is None:
             without = f"{self.training.A} does not provide them"
             raise ValueError(f"column variances need squares of the entries, and {without}. Use shiftsvd.svd.")
-        return squares_in_units(after, self.scale, e, self.of_own)
+        return shifts.squares_in_units(after, self.scale, e, self.of_own)
 
     @property
     def total_variance(self) -> tuple[float, int]:
@@ -190,9 +179,7 @@ def cross(
         Frequencies of the rows, for means, standard deviations and the product ``X^H diag(w) Y``.
     scale_ddof : 0 or 1
         Standard deviations divide by ``m - scale_ddof``.
-    n_threads : int, optional
-        As in `svd`.
-    memory_limit : int (bytes) or str such as "2GB", optional
+    n_threads, memory_limit : optional
         As in `as_operator`.
 
     Returns
@@ -242,7 +229,7 @@ def cross(
         raise ValueError(
             f"X and Y must have the same rows, got {A.shape[0]:,} and {B.shape[0]:,}. Select the rows that both have."
         )
-    weights = row_weights(sample_weight, A.shape[0])
+    weights = shifts.row_weights(sample_weight, A.shape[0])
     asked = [
         Preparation(*of, weights, scale_ddof) for of in zip(_both("shift", shift), _both("scale", scale), strict=True)
     ]

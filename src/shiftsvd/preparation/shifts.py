@@ -137,23 +137,9 @@ class Learning:
     """Base class of shifts that are fitted on training rows and apply to new rows."""
 
     def resolve(self, A: Operator, moments: Moments, weights: Vector | None = None) -> LowRank:
-        """Return the shift of A alone; see `learn`.
-
-        Parameters
-        ----------
-        A : Operator of shape (m, n)
-            The matrix that the shift is learned from.
-        moments : Moments
-            The moments of its columns, with the same weights.
-        weights : array of shape (m,), optional
-            How much each row counts; None is 1 for all.
-
-        Returns
-        -------
-        LowRank of shape (m, n)
-            The matrix that is subtracted from A.
-        """
         return self.learn(A, moments, weights)[0]
+
+    resolve.__doc__ = Shift.resolve.__doc__
 
     def learn(self, A: Operator, moments: Moments, weights: Vector | None = None) -> tuple[LowRank, Learned]:
         """Fit the shift on the rows of A.

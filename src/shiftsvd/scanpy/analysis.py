@@ -12,24 +12,8 @@ from shiftsvd.extend.fits import Design, integer, on_places
 from shiftsvd.extend.operators import Panel, Vector
 from shiftsvd.extend.running import Refused, Resources, Setting, SklearnSolverName, SolverName, columns_called, few
 from shiftsvd.extend.transforms import Preprocess, apply_all, as_transforms, kept_of, warn_of_counts, warn_unless_counts
+from shiftsvd.scanpy import stored
 from shiftsvd.scanpy.clipping import clipped_shares, with_clip
-from shiftsvd.scanpy.stored import (
-    MarginsName,
-    Mask,
-    booleans,
-    has_logarithms,
-    is_annotated,
-    keys_of,
-    loadings_of,
-    mask_of,
-    matrix_of,
-    obs_column,
-    obs_names,
-    places_of,
-    read_model,
-    uns_entries,
-    with_selection,
-)
 from shiftsvd.solvers import Solver
 from shiftsvd.transforms import Transform
 
@@ -58,7 +42,7 @@ def pca(
     solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
     preprocess: Preprocess | None = None,
-    margins: MarginsName | None = None,
+    margins: stored.MarginsName | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
     covariates: str | Sequence[str] | None = None,
@@ -113,9 +97,7 @@ def pca(
     margins : "all", "mask" or None
         The genes that transformations are fitted on. By default library sizes (`LogNormalize`) are sums over all genes,
         and other transformations are fitted on the genes in the mask, as in scanpy.
-    n_threads : int, optional
-        As in `shiftsvd.svd`.
-    memory_limit : int (bytes) or str such as "2GB", optional
+    n_threads, memory_limit : optional
         As in `shiftsvd.PCA`.
     covariates : str or list of str, optional
         Columns of `obs` to regress out of every gene, in one regression with an intercept. Numeric columns get one
@@ -185,26 +167,30 @@ def pca(
             got = f"got {mask_var!r} and {use_highly_variable!r}"
             raise Refused("Pass ", Setting("mask_var"), f" or use_highly_variable, not both, {got}")
         mask_var = "highly_variable" if use_highly_variable else None
-    annotated, mask, design, C = is_annotated(data), None, None, None
+    annotated, mask, design, C = stored.is_annotated(data), None, None, None
     if annotated:
         if copy and data.isbacked:
             raise ValueError("copy must be False for a backed AnnData object. Results are not written to its file.")
-        design = _design(data, obs_names("covariates", covariates), obs_names("groups", groups), zero_center, obsm)
+        design = _design(
+            data, stored.obs_names("covariates", covariates), stored.obs_names("groups", groups), zero_center, obsm
+        )
         if design is not None:
-            model.shift, C = Covariates(), design.of(obs_column(data))
+            model.shift, C = Covariates(), design.of(stored.obs_column(data))
         mask_var = _mask_name(data, mask_var, obsm)
-        mask = None if mask_var is None else mask_of(data, mask_var)
+        mask = None if mask_var is None else stored.mask_of(data, mask_var)
         A = _operator(data, layer, obsm, mask if not how else None, resources)
     else:
         refused = {"layer": layer, "obsm": obsm, "key_added": key_added, "covariates": covariates, "groups": groups}
         if given := [name for name, value in refused.items() if value is not None]:
             raise ValueError(f"{', '.join(given)} must be None unless data is AnnData, got {type(data).__name__}")
         A = as_operator(data, **vars(resources))
-        mask = None if mask_var is None or _is_default(mask_var) else booleans(mask_var, A.shape[1])
+        mask = None if mask_var is None or _is_default(mask_var) else stored.booleans(mask_var, A.shape[1])
         A = A if mask is None or how else some_columns(A, np.flatnonzero(mask))
     if obsm is None:
-        _warn_of_values(steps, A, annotated and has_logarithms(data, layer))
-    model.preprocess = (with_selection(how, np.flatnonzero(mask), margins) if how and mask is not None else how) or None
+        _warn_of_values(steps, A, annotated and stored.has_logarithms(data, layer))
+    model.preprocess = (
+        stored.with_selection(how, np.flatnonzero(mask), margins) if how and mask is not None else how
+    ) or None
     model.n_components = _n_components(n_comps, A.shape[0], A.shape[1] if mask is None else int(mask.sum()))
     names = data.var_names if annotated and obsm is None else None
     with columns_called(names if names is None or mask is None or how else names[mask]):
@@ -222,14 +208,14 @@ def pca(
     others = {"layer": layer, "obsm": obsm, "scale": scale or None}
     params |= {name: value for name, value in others.items() if value is not None}
     params |= clipped_shares(getattr(model, "preprocess_", ()))
-    adata, keys = data.copy() if copy else data, keys_of(key_added)
+    adata, keys = data.copy() if copy else data, stored.keys_of(key_added)
     variances = {"variance": variance, "variance_ratio": ratio}
     adata.obsm[keys.obsm] = scores
     if obsm is None:
-        adata.varm.update(loadings_of(model, adata.n_vars, slice(None) if mask is None else mask, keys))
+        adata.varm.update(stored.loadings_of(model, adata.n_vars, slice(None) if mask is None else mask, keys))
     else:
         variances["components"] = model.components_
-    adata.uns.update(uns_entries(model, keys.uns, params, variances, adata.var_names, layer or "adata.X"))
+    adata.uns.update(stored.uns_entries(model, keys.uns, params, variances, adata.var_names, layer or "adata.X"))
     return adata if copy else None
 
 
@@ -250,7 +236,7 @@ def _design(
             "covariates and groups are regressed out of genes, together with the means of the genes, and conflict with "
             "zero_center=False and obsm. Remove zero_center=False and obsm."
         )
-    return Design.learn(covariates, groups, obs_column(adata))
+    return Design.learn(covariates, groups, stored.obs_column(adata))
 
 
 def _variances_about_means(model: PCA, scores: Panel, A: Operator) -> tuple[Vector, Vector]:
@@ -271,9 +257,11 @@ def _n_components(k: Any, m: int, n: int) -> int:
     return integer("n_comps", k, 1, least, f" for {shape}")
 
 
-def _operator(adata: Any, layer: str | None, obsm: str | None, mask: Mask | None, resources: Resources) -> Operator:
+def _operator(
+    adata: Any, layer: str | None, obsm: str | None, mask: stored.Mask | None, resources: Resources
+) -> Operator:
     if obsm is None:
-        return matrix_of(adata, layer, None if mask is None else np.flatnonzero(mask), resources)
+        return stored.matrix_of(adata, layer, None if mask is None else np.flatnonzero(mask), resources)
     if layer is not None:
         raise ValueError(f"Pass layer or obsm, not both, got layer={layer!r} and obsm={obsm!r}.")
     if obsm not in adata.obsm:
@@ -351,18 +339,18 @@ def project(
     >>> bool(np.allclose(new.obsm["X_pca"], adata.obsm["X_pca"][:3], atol=1e-5))
     True
     """
-    keys = keys_of(key_added)
-    model, genes = read_model(reference, keys)
+    keys = stored.keys_of(key_added)
+    model, genes = stored.read_model(reference, keys)
     model.feature_names_in_ = np.asarray(genes, object)
     steps, design = getattr(model, "preprocess_", ()), getattr(model, "design_", None)
-    places = places_of(adata, reference, genes[kept_of(steps, len(genes))], "of the components", max_absent)
+    places = stored.places_of(adata, reference, genes[kept_of(steps, len(genes))], "of the components", max_absent)
     if any(each.selects for each in steps):
-        places = places_of(adata, reference, genes, "in the library sizes", max_absent)
+        places = stored.places_of(adata, reference, genes, "in the library sizes", max_absent)
     present = np.flatnonzero(places >= 0)
     order = present[np.argsort(places[present])]  # read files in their own order
-    A = matrix_of(adata, layer, places[order], Resources())
-    warn_unless_counts([each.how for each in steps], A, has_logarithms(adata, layer))
-    Z = on_places(model, order).transform(A, covariates=None if design is None else design.of(obs_column(adata)))
+    A = stored.matrix_of(adata, layer, places[order], Resources())
+    warn_unless_counts([each.how for each in steps], A, stored.has_logarithms(adata, layer))
+    Z = on_places(model, order).transform(A, covariates=None if design is None else design.of(stored.obs_column(adata)))
     dtype = np.asarray(reference.obsm[keys.obsm]).dtype if keys.obsm in reference.obsm else np.float32
     adata.obsm[keys.obsm] = Z.astype(dtype)
 
@@ -440,7 +428,7 @@ def diffmap(
     >>> adata.obsm["X_diffmap"].shape, bool(adata.uns["diffmap"]["params"]["converged"])
     ((60, 4), True)
     """
-    if not is_annotated(adata):
+    if not stored.is_annotated(adata):
         raise TypeError(f"adata must be AnnData, got {type(adata).__name__}. Use shiftsvd.DiffusionMap for a matrix.")
     if copy and adata.isbacked:
         raise ValueError("copy must be False for a backed AnnData object. Results are not written to its file.")

@@ -9,27 +9,8 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from shiftsvd.extend.files import (
-    Column,
-    Features,
-    Labels,
-    MatrixOptions,
-    Places,
-    Tree,
-    attribute,
-    column,
-    column_names,
-    format_of,
-    is_array,
-    mark,
-    of_types,
-    opened_tree,
-    optional,
-    read_files,
-    split_element,
-)
+from shiftsvd.extend import files as io
 from shiftsvd.extend.running import Notice, few
-from shiftsvd.io import Opened
 from shiftsvd.scanpy import soma
 from shiftsvd.scanpy.files import frames_of, is_anndata, tenx_features
 from shiftsvd.scanpy.gene_names import IDS, SYMBOLS, GeneNames
@@ -51,8 +32,8 @@ def _entries(group: Any, depth: int) -> list[str]:
     return names
 
 
-def _copy(tree: Tree, node: Any, parent: Any, name: str, places: Places | None, depth: int = 1) -> None:
-    if is_array(node):
+def _copy(tree: io.Tree, node: Any, parent: Any, name: str, places: io.Places | None, depth: int = 1) -> None:
+    if io.is_array(node):
         values = tree.values(node, None) if node.shape else np.asarray(node[()])
         new = _write(parent, name, values if places is None or not node.shape else values[places])
     else:
@@ -62,8 +43,8 @@ def _copy(tree: Tree, node: Any, parent: Any, name: str, places: Places | None, 
     for key in node.attrs:
         if key not in _SKIPPED_ATTRS:
             new.attrs[key] = node.attrs[key]
-    if is_array(node) and node.shape and "encoding-type" not in new.attrs:  # layout of AnnData 0.7
-        mark(new, "array" if new.dtype.kind in "fiub" else "string-array", "0.2.0")
+    if io.is_array(node) and node.shape and "encoding-type" not in new.attrs:  # layout of AnnData 0.7
+        io.mark(new, "array" if new.dtype.kind in "fiub" else "string-array", "0.2.0")
 
 
 def _write(parent: Any, name: str, values: Any) -> Any:
@@ -71,26 +52,37 @@ def _write(parent: Any, name: str, values: Any) -> Any:
         return parent.create_dataset(name, data=values)
     texts = [value.decode() if isinstance(value, bytes) else str(value) for value in np.ravel(values).tolist()]
     data = np.array(texts, object).reshape(values.shape)
-    return parent.create_dataset(name, data=data, dtype=optional("h5py", "hdf5").string_dtype())
+    return parent.create_dataset(name, data=data, dtype=io.optional("h5py", "hdf5").string_dtype())
 
 
-def _write_legacy(target: Any, name: str, values: Any, places: Places | None) -> None:
+def encode(parent: Any, name: str, value: Any) -> None:
+    """Write a mapping, an array, a text or a number in the encoding of AnnData."""
+    if isinstance(value, dict):
+        group = io.mark(parent.create_group(name), "dict", "0.1.0")
+        for key, part in value.items():
+            encode(group, key, part)
+        return
+    new = _write(parent, name, np.asarray(value))
+    kinds = ("array", "string-array") if isinstance(value, np.ndarray) else ("numeric-scalar", "string")
+    io.mark(new, kinds[new.dtype.kind == "O"], "0.2.0")
+
+
+def _store_legacy(target: Any, name: str, values: Any, places: io.Places | None) -> None:
     values = values if places is None else values[places]
     if values.dtype.kind in "fiub":
-        mark(target.create_dataset(name, data=values), "array", "0.2.0")
+        encode(target, name, values)
         return
     texts = [None if value is None else str(value) for value in values.tolist()]
     known = sorted({text for text in texts if text is not None})
     place = {text: code for code, text in enumerate(known)}
-    group = mark(target.create_group(name), "categorical", "0.2.0")
+    group = io.mark(target.create_group(name), "categorical", "0.2.0")
     group.attrs["ordered"] = False
-    mark(_write(group, "categories", np.array(known, object)), "string-array", "0.2.0")
-    codes = np.array([-1 if text is None else place[text] for text in texts], np.int32)
-    mark(group.create_dataset("codes", data=codes), "array", "0.2.0")
+    encode(group, "categories", np.array(known, object))
+    encode(group, "codes", np.array([-1 if text is None else place[text] for text in texts], np.int32))
 
 
 _SHOWN = 20  # column names in an error
-Frame = tuple[Tree, Any]  # a data frame and the tree of its file
+Frame = tuple[io.Tree, Any]  # a data frame and the tree of its file
 
 
 class Disagreement(ValueError):
@@ -102,7 +94,7 @@ class AnnotationSource:
     """A matrix in one or several files, by the arguments of `open_matrix`."""
 
     paths: Sequence[Path]
-    where: MatrixOptions = MatrixOptions()
+    where: io.MatrixOptions = io.MatrixOptions()
     memory_limit: int | str | None = None
 
     @contextmanager
@@ -111,19 +103,21 @@ class AnnotationSource:
             yield None
             return
         where = self.where
-        with opened_tree(path, self.memory_limit) as tree:
-            name = frames_of(where.key or split_element(path)[1])[(axis == "features") == (where.orient != "columns")]
+        with io.opened_tree(path, self.memory_limit) as tree:
+            name = frames_of(where.key or io.split_element(path)[1])[
+                (axis == "features") == (where.orient != "columns")
+            ]
             has_frame = name is not None and is_anndata(tree.root) and name in tree.root
             yield (tree, tree.root[name]) if has_frame else None
 
     def _format(self, path: Path) -> str | None:
-        return None if str(path) == "-" else format_of(path, self.where.format)
+        return None if str(path) == "-" else io.format_of(path, self.where.format)
 
     def columns(self, path: Path, axis: Axis) -> list[str]:
         if axis == "samples" and self._format(path) == "soma":
             return soma.obs_columns(path, self.memory_limit)
         with self.frame(path, axis) as found:
-            return [] if found is None else column_names(found[1])
+            return [] if found is None else io.column_names(found[1])
 
     @property
     def logged(self) -> bool:
@@ -147,10 +141,10 @@ class AnnotationSource:
             if found is None or _BASE not in found[0].root:
                 return 1.0
             node = found[0].root[_BASE]
-            is_none = node.shape != () or attribute(node, "encoding-type") == "null"  # as anndata writes None
+            is_none = node.shape != () or io.attribute(node, "encoding-type") == "null"  # as anndata writes None
             return 1.0 if is_none else float(np.log(node[()]))
 
-    def column(self, path: Path, axis: Axis, name: str) -> Column:
+    def column(self, path: Path, axis: Axis, name: str) -> io.Column:
         if axis == "samples" and self._format(path) == "soma":
             return soma.obs_column(path, name, self.where.obs_query, self.memory_limit)
         with self.frame(path, axis) as found:
@@ -160,11 +154,11 @@ class AnnotationSource:
                     "an AnnData Zarr store."
                 )
             tree, frame = found
-            names = column_names(frame)
+            names = io.column_names(frame)
             if name not in names:
                 listed = few(names, _SHOWN)
                 raise ValueError(f"{path} has no column {name!r} in {frame.name.strip('/')}. Its columns: {listed}.")
-            return column(tree, frame, name)
+            return io.column(tree, frame, name)
 
     def copy_columns(
         self, target: Any, axis: Axis, genes: GeneNames | None = None, own: Mapping[str, Any] | None = None
@@ -172,16 +166,16 @@ class AnnotationSource:
         """Write `own` and other columns of the file, and ids and symbols of genes that these and the index lack."""
         names = list(own or ())
         for name in names:
-            mark(_write(target, name, (own or {})[name]), "array", "0.2.0")
+            encode(target, name, (own or {})[name])
         names += [] if len(self.paths) > 1 else self._copied(target, axis)
         index = [text.decode() for text in target["_index"][()].tolist()]
         for name, texts, known in (
             () if genes is None else ((IDS[0], genes.ids, IDS), (SYMBOLS[0], genes.symbols, SYMBOLS))
         ):
             if texts.tolist() != index and not {each.casefold() for each in names} & {*known}:
-                mark(_write(target, name, texts), "string-array", "0.2.0")
+                encode(target, name, texts)
                 names.append(name)
-        dtype = optional("h5py", "hdf5").string_dtype()
+        dtype = io.optional("h5py", "hdf5").string_dtype()
         target.attrs["column-order"] = np.array(names, dtype) if names else np.empty(0)
 
     def _copied(self, target: Any, axis: Axis) -> list[str]:
@@ -190,20 +184,20 @@ class AnnotationSource:
                 return []
             tree, frame = found
             places = self.opened(self.paths[0]).places if axis == "features" else None
-            names = [name for name in column_names(frame) if name not in target]
+            names = [name for name in io.column_names(frame) if name not in target]
             for name in names:
-                if is_array(frame) or "__categories" in frame:  # layout of older versions
-                    _write_legacy(target, name, column(tree, frame, name), places)
+                if io.is_array(frame) or "__categories" in frame:  # layout of older versions
+                    _store_legacy(target, name, io.column(tree, frame, name), places)
                 else:
                     _copy(tree, frame[name], target, name, places)
             return names
 
-    def opened(self, path: Path) -> Opened:
+    def opened(self, path: Path) -> io.Opened:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Notice)
-            return read_files([path], self.memory_limit, **vars(replace(self.where, stack=None, join=None)))
+            return io.read_files([path], self.memory_limit, **vars(replace(self.where, stack=None, join=None)))
 
-    def genes(self, names: Labels) -> GeneNames | None:
+    def genes(self, names: io.Labels) -> GeneNames | None:
         """Return the ids and symbols of the features with these names, or None if no file has them."""
         known: dict[str, tuple[set[str], set[str]]] = {}
         for path in self.paths:
@@ -222,20 +216,20 @@ class AnnotationSource:
         ids, symbols = (np.array(part, dtype=np.str_) for part in agreed)
         return GeneNames(ids, symbols) if np.any(ids != "") or np.any(symbols != "") else None
 
-    def _features(self, path: Path) -> Features | None:
+    def _features(self, path: Path) -> io.Features | None:
         kind = self._format(path)
         if kind in ("h5ad", "zarr", "10x-h5", "soma"):
             return self.opened(path).features
         features = tenx_features(path, self.where.key, self.memory_limit) if kind in ("10x", "mtx") else None
         if features is None:
             return None
-        empty = Opened(np.empty((len(features.names), 0)), samples="columns", features=features)
+        empty = io.Opened(np.empty((len(features.names), 0)), samples="columns", features=features)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Notice)
-            return of_types(path, empty, self.where.feature_types).features
+            return io.of_types(path, empty, self.where.feature_types).features
 
 
-def sample_column(source: AnnotationSource, name: str) -> Column:
+def sample_column(source: AnnotationSource, name: str) -> io.Column:
     paths = source.paths if source.where.stack != "columns" else source.paths[:1]  # stacked by columns: same samples
     parts = [source.column(path, "samples", name) for path in paths]
     if len({"n" if part.dtype.kind in "iuf" else part.dtype.kind for part in parts}) > 1:
@@ -243,7 +237,7 @@ def sample_column(source: AnnotationSource, name: str) -> Column:
     return np.concatenate(parts)
 
 
-def feature_column(source: AnnotationSource, name: str) -> tuple[Column, Labels | None]:
+def feature_column(source: AnnotationSource, name: str) -> tuple[io.Column, io.Labels | None]:
     found = [_feature_column_of(source, path, name) for path in source.paths]
     if len(found) == 1 or source.where.stack == "columns":
         names = [labels for _, labels in found if labels is not None]
@@ -262,6 +256,6 @@ def feature_column(source: AnnotationSource, name: str) -> tuple[Column, Labels 
     return np.array(list(known.values())), None if found[0][1] is None else np.array(list(known))
 
 
-def _feature_column_of(source: AnnotationSource, path: Path, name: str) -> tuple[Column, Labels | None]:
+def _feature_column_of(source: AnnotationSource, path: Path, name: str) -> tuple[io.Column, io.Labels | None]:
     values, opened = source.column(path, "features", name), source.opened(path)
     return values if opened.places is None else values[opened.places], opened.names.features

@@ -13,22 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from shiftsvd.extend.files import (
-    Block,
-    Labels,
-    Names,
-    Opened,
-    StoredArray,
-    attribute,
-    bounded,
-    csr_rows,
-    is_array,
-    opened_tree,
-    reading,
-    refuse_key,
-    refuse_outside,
-    sound_structure,
-)
+from shiftsvd.extend import files as io
 from shiftsvd.extend.operators import kernels
 from shiftsvd.extend.running import Refused, Setting
 
@@ -97,10 +82,10 @@ class PackedArray:
 
     name: str
     length: int
-    data: StoredArray  # words of all chunks
-    idx: StoredArray  # first word of each chunk, modulo 2**32
+    data: io.StoredArray  # words of all chunks
+    idx: io.StoredArray  # first word of each chunk, modulo 2**32
     offsets: npt.NDArray[np.int64]  # chunk i has offset o * 2**32 if offsets[o] <= i < offsets[o + 1]
-    starts: StoredArray | None  # first integers of the chunks of differences; None if counts are packed
+    starts: io.StoredArray | None  # first integers of the chunks of differences; None if counts are packed
     chunks = None
 
     @property
@@ -152,20 +137,20 @@ class PackedArray:
 
 # --- reading ------------------------------------------------------------------------------------------------------
 
-Array = Callable[[str, np.dtype[Any]], StoredArray]  # opens an array of a matrix by its name
+Array = Callable[[str, np.dtype[Any]], io.StoredArray]  # opens an array of a matrix by its name
 
 
 def is_bpcells(path: Path) -> bool:
     return (path / "version").is_file() and "-matrix-v" in _text(path / "version")
 
 
-def read_folder(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
-    with reading(path):
-        refuse_key(path, key)
-        refuse_outside(path)
+def read_folder(path: Path, key: str | None, memory_limit: int | str | None) -> io.Opened:
+    with io.reading(path):
+        io.refuse_key(path, key)
+        io.refuse_outside(path)
         version, order = (_text(_file(path / name)) for name in ("version", "storage_order"))
 
-        def array(name: str, dtype: np.dtype[Any]) -> StoredArray:
+        def array(name: str, dtype: np.dtype[Any]) -> io.StoredArray:
             return FlatArray(path / name, dtype)
 
         names = partial(_names_of_lines, path, memory_limit=memory_limit)
@@ -175,16 +160,16 @@ def read_folder(path: Path, key: str | None, memory_limit: int | str | None) -> 
 
 def groups(root: Any) -> list[str]:
     """Return the keys of the groups of an HDF5 file that are matrices of BPCells."""
-    inside = [] if is_array(root) else [f"{name}" for name in root]
+    inside = [] if io.is_array(root) else [f"{name}" for name in root]
     return [key for key in ("/", *inside) if _is_group(root if key == "/" else root.get(key))]
 
 
 def _is_group(node: Any) -> bool:
-    return node is not None and not is_array(node) and "-matrix-v" in (attribute(node, "version") or "")
+    return node is not None and not io.is_array(node) and "-matrix-v" in (io.attribute(node, "version") or "")
 
 
-def read_group(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
-    with opened_tree(path, memory_limit) as tree:
+def read_group(path: Path, key: str | None, memory_limit: int | str | None) -> io.Opened:
+    with io.opened_tree(path, memory_limit) as tree:
         found = groups(tree.root)
         if key is None and len(found) != 1:
             few = f"{path} must have one matrix of BPCells, got {', '.join(found) or 'none'}. To choose one, pass its "
@@ -194,7 +179,7 @@ def read_group(path: Path, key: str | None, memory_limit: int | str | None) -> O
         if not _is_group(group):
             raise ValueError(f"{path} has no matrix of BPCells {key!r}. Its matrices: {', '.join(found) or 'none'}.")
 
-        def array(name: str, dtype: np.dtype[Any]) -> StoredArray:
+        def array(name: str, dtype: np.dtype[Any]) -> io.StoredArray:
             if name not in group:
                 raise damaged(f"{path}:{key}", f"it has no {name!r}")
             node = tree.lazy(group[name])
@@ -202,12 +187,12 @@ def read_group(path: Path, key: str | None, memory_limit: int | str | None) -> O
                 raise damaged(f"{path}:{key}/{name}", f"it must be a flat array of {dtype}, got {node.dtype}")
             return node
 
-        def names(name: str, size: int) -> Labels | None:
-            there = name in group and is_array(group[name]) and group[name].shape not in ((0,), None)
+        def names(name: str, size: int) -> io.Labels | None:
+            there = name in group and io.is_array(group[name]) and group[name].shape not in ((0,), None)
             return tree.texts(group[name], size) if there else None
 
         order = tree.texts(group["storage_order"], 1)[0] if "storage_order" in group else "missing"
-        return _opened(path, key, attribute(group, "version") or "", str(order), array, names, memory_limit)
+        return _opened(path, key, io.attribute(group, "version") or "", str(order), array, names, memory_limit)
 
 
 def _opened(
@@ -216,9 +201,9 @@ def _opened(
     version: str,
     order: str,
     array: Array,
-    names: Callable[[str, int], Labels | None],
+    names: Callable[[str, int], io.Labels | None],
     memory_limit: int | str | None,
-) -> Opened:
+) -> io.Opened:
     kind = _KINDS.fullmatch(version)
     if kind is None:
         raise ValueError(f"{path} has the version {version!r}, which is unknown. Write it as packed-uint-matrix-v2.")
@@ -241,14 +226,14 @@ def _opened(
         "indices": array("index", _INTEGER) if unpacked else packed("index"),
         "indptr": indptr,
     }
-    source = csr_rows(parts, shape, path, key, memory_limit)
+    source = io.csr_rows(parts, shape, path, key, memory_limit)
     if np.diff(source.indptr).max() > shape[1]:  # few bytes may declare a row that fits in no memory
         raise damaged(path, f"idxptr has more than {shape[1]:,} entries of one line")
     rows, columns = names("row_names", m), names("col_names", n)
     # The package for R stores cells as columns and their names; that for Python stores no names, and any axis.
     which = f"{path}: using the {n:,} columns as samples, as BPCells does. To use the rows, pass "
     unsaid = (which, Setting("orient", "rows"), ".") if order == "row" or columns is None else None
-    return Opened(source, rows, columns, "columns", transposed=order == "col", unsaid=unsaid)
+    return io.Opened(source, rows, columns, "columns", transposed=order == "col", unsaid=unsaid)
 
 
 def _packed(path: Path, length: int, array: Array, first: bool, name: str) -> PackedArray:
@@ -270,12 +255,12 @@ def _text(path: Path) -> str:
         return file.read(_LONGEST).decode("ascii", "replace").strip()
 
 
-def _names_of_lines(folder: Path, name: str, size: int, memory_limit: int | str | None) -> Labels | None:
+def _names_of_lines(folder: Path, name: str, size: int, memory_limit: int | str | None) -> io.Labels | None:
     path = folder / name
     if not path.is_file() or not path.stat().st_size:
         return None
     # Millions of names as a list of strings would take several times the memory of the array.
-    bounded(path, path.stat().st_size, memory_limit)
+    io.bounded(path, path.stat().st_size, memory_limit)
     content = np.fromfile(path, np.uint8)
     ends = np.flatnonzero(content == ord("\n"))
     if content[-1] != ord("\n"):
@@ -285,7 +270,7 @@ def _names_of_lines(folder: Path, name: str, size: int, memory_limit: int | str 
     longest = int(np.diff(ends, prepend=-1).max()) - 1
     if longest > _LONGEST_NAME:
         raise ValueError(f"{path} has a name of {longest:,} bytes. Shorten it to at most {_LONGEST_NAME:,}.")
-    bounded(path, 4 * max(longest, 1) * size, memory_limit)
+    io.bounded(path, 4 * max(longest, 1) * size, memory_limit)
     found, first = np.empty(size, f"U{max(longest, 1)}"), 0
     for lo in range(0, size, _NAMES_AT_ONCE):
         last = ends[lo : lo + _NAMES_AT_ONCE][-1]
@@ -383,7 +368,7 @@ def _as_counts(values: npt.NDArray[Any]) -> npt.NDArray[np.uint32] | None:
     return counts if np.array_equal(counts, values) else None
 
 
-def write(path: Path, blocks: Iterable[Block], shape: tuple[int, int], names: Names) -> None:
+def write(path: Path, blocks: Iterable[io.Block], shape: tuple[int, int], names: io.Names) -> None:
     """Write blocks of samples in the layout of BPCells: the samples are the columns, which are stored one by one."""
     if max(shape) >= 2**_WORD_BITS:
         raise ValueError(f"BPCells cannot store more than 2**32 - 1 rows or columns, got the shape {shape}.")
@@ -413,11 +398,11 @@ def write(path: Path, blocks: Iterable[Block], shape: tuple[int, int], names: Na
         (path / name).write_text(f"{text}\n")
 
 
-def _entries(block: Block) -> Any:
+def _entries(block: io.Block) -> Any:
     if block.dtype.kind == "c":
         raise ValueError("BPCells stores real numbers, got complex ones. Write .h5ad instead.")
     X = csr_array(block.astype(np.float32) if block.dtype == np.float16 else block)
-    sound_structure(X)
+    io.sound_structure(X)
     X.sum_duplicates()
     X.eliminate_zeros()
     return X

@@ -12,40 +12,13 @@ import click
 import numpy as np
 
 from shiftsvd import PCA, Covariates, Operator
-from shiftsvd.extend.commands import (
-    Block,
-    Hooks,
-    Run,
-    Settings,
-    Table,
-    Write,
-    need_folder,
-    of_gaps,
-    option_of,
-    refuse_with_device,
-    texts_for,
-    worded,
-)
-from shiftsvd.extend.files import (
-    Column,
-    Labels,
-    MatrixOptions,
-    Names,
-    Places,
-    creating,
-    format_of,
-    left_beside,
-    mark,
-    optional,
-    several,
-    some_columns,
-    write_frame,
-)
+from shiftsvd.extend import commands as cli
+from shiftsvd.extend import files as io
 from shiftsvd.extend.fits import BatchPCA, Design, Observed, absent_limit, planned, within
 from shiftsvd.extend.operators import Panel, larger_blocks
 from shiftsvd.extend.running import Refused, Setting, all_within, few, limit_of, notice, passes_so_far, plural
 from shiftsvd.extend.transforms import NullModel, as_transforms, kept_of, warn_of_counts, warn_unless_counts
-from shiftsvd.scanpy.annotations import AnnotationSource, Disagreement, feature_column, sample_column
+from shiftsvd.scanpy.annotations import AnnotationSource, Disagreement, encode, feature_column, sample_column
 from shiftsvd.scanpy.clipping import clipped_shares, with_clip
 from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.gene_names import Genes, matched
@@ -66,7 +39,7 @@ ADVICE: Final = {  # by verb, for raw counts
 }
 
 
-class CellHooks(Hooks):
+class CellHooks(cli.Hooks):
     """Feature selection by a column of var or by variability, and regression on columns of obs, for single cells."""
 
     recorded = decisive = ("mask", "top_features", "flavor", "batch", "covariates", "groups", "max_value")
@@ -76,7 +49,7 @@ class CellHooks(Hooks):
     design: Design | None = None
     ranking: Ranking | None = None
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: cli.Settings) -> None:
         super().__init__(settings)
         self.summary_lines: list[str] = []  # of the summary
 
@@ -84,13 +57,13 @@ class CellHooks(Hooks):
     def annotations(self) -> AnnotationSource:
         """The files, as opened for the matrix, in which columns of obs and var are read."""
         settings = self.settings
-        return AnnotationSource(settings.paths, MatrixOptions(**settings.where), settings.memory)
+        return AnnotationSource(settings.paths, io.MatrixOptions(**settings.where), settings.memory)
 
     @cached_property
     def of_cells(self) -> bool:
         """True if all files have formats that scanpy reads."""
         paths = [path for path in self.settings.paths if str(path) != "-"]
-        return len(paths) > 0 and all(format_of(path, self.settings.format) in CELL_FORMATS for path in paths)
+        return len(paths) > 0 and all(io.format_of(path, self.settings.format) in CELL_FORMATS for path in paths)
 
     # fit and estimate
 
@@ -98,34 +71,30 @@ class CellHooks(Hooks):
         settings, extra = self.settings, self.settings.extra
         regressed = extra["covariates"] or extra["groups"]
         if settings.out is None:
-            need_folder("anndata", extra["anndata"])
+            cli.need_folder("anndata", extra["anndata"])
         if regressed and settings.shift == "none":
             raise click.UsageError("--covariates and --groups also subtract means. Remove --shift none.")
         if (regressed or extra["mask"] not in (None, NONE)) and settings.missing != "error":
             raise click.UsageError(
                 "--mask, --covariates and --groups require data without missing values. Remove --missing."
             )
-        if extra["max_value"] is not None:
-            self._check_clip(settings)
-        if settings.device not in (None, "cpu") and extra["top_features"] is not None:
-            refuse_with_device(str(settings.device), [option_of("top_features")])
+        for name in ("max_value", "top_features"):
+            if extra[name] is not None and settings.missing != "error":
+                raise click.UsageError(f"{cli.option_of(name)} requires data without missing values. Remove --missing.")
+            if extra[name] is not None and settings.device not in (None, "cpu"):
+                cli.refuse_with_device(str(settings.device), [cli.option_of(name)])
+        try:
+            if extra["max_value"] is not None:
+                self._with_clip(as_transforms(settings.preprocess))
+        except ValueError as error:
+            raise click.UsageError(cli.worded(error)) from None
         if extra["top_features"] is not None:
-            self._check_ranking(settings)
+            self._check_ranking()
         elif others := [f"--{name}" for name in ("flavor", "batch") if extra[name] is not None]:
             verb = "requires" if len(others) == 1 else "require"
             raise click.UsageError(
                 f"{' and '.join(others)} {verb} --top-features. Add it, such as --top-features 2000."
             )
-
-    def _check_clip(self, settings: Settings) -> None:
-        if settings.missing != "error":
-            raise click.UsageError("--max-value requires data without missing values. Remove --missing.")
-        if settings.device not in (None, "cpu"):
-            refuse_with_device(str(settings.device), [option_of("max_value")])
-        try:
-            self._with_clip(as_transforms(settings.preprocess))
-        except ValueError as error:
-            raise click.UsageError(worded(error)) from None
 
     def _with_clip(self, steps: tuple[Transform, ...]) -> tuple[Transform, ...]:
         settings, extra = self.settings, self.settings.extra
@@ -138,11 +107,9 @@ class CellHooks(Hooks):
             ddof=int(self.of_cells),
         )
 
-    def _check_ranking(self, settings: Settings) -> None:
-        if settings.extra["mask"] not in (None, NONE):
+    def _check_ranking(self) -> None:
+        if self.settings.extra["mask"] not in (None, NONE):
             raise click.UsageError("--mask and --top-features both select features. Use one of them.")
-        if settings.missing != "error":
-            raise click.UsageError("--top-features requires data without missing values. Remove --missing.")
         try:
             criterion, steps = self._criterion()
             criterion.check_steps(steps)
@@ -163,7 +130,7 @@ class CellHooks(Hooks):
         return ranked | ({"anndata": "fit.h5ad"} if extra["anndata"] else {})
 
     def labels_beside(self) -> bool:
-        kinds = (format_of(path, self.settings.format) for path in self.settings.paths)
+        kinds = (io.format_of(path, self.settings.format) for path in self.settings.paths)
         return all(kind in ("h5ad", "zarr", "soma") for kind in kinds)
 
     def labels(self, column: str) -> Sequence[str] | None:
@@ -172,7 +139,7 @@ class CellHooks(Hooks):
         values = sample_column(self.annotations, column).tolist()
         return ["" if value is None or value != value else str(value) for value in values]
 
-    def prepare(self, run: Run) -> None:
+    def prepare(self, run: cli.Run) -> None:
         settings, extra = self.settings, self.settings.extra
         m, n = run.A.shape
         if settings.filled:
@@ -207,17 +174,17 @@ class CellHooks(Hooks):
         if self.of_cells:
             warn_of_counts(A, ADVICE[verb])
 
-    def _use_features(self, run: Run, places: Places, facts: dict[str, Any], how: str) -> None:
+    def _use_features(self, run: cli.Run, places: io.Places, facts: dict[str, Any], how: str) -> None:
         counts = f"{len(places):,} of {run.A.shape[1]:,}"
         run.places, run.width, run.steps = places, len(places), with_selection(run.steps, places)
         run.features, run.document["features"] = f"{counts}, {how}", facts
         self.summary_lines.insert(0, f"{counts} features, {how}")
 
-    def _masked(self, name: str | None, features: Labels | None, n: int) -> tuple[str | None, Places | None]:
+    def _masked(self, name: str | None, features: io.Labels | None, n: int) -> tuple[str | None, io.Places | None]:
         if name == NONE or (name is None and not self._by_default()):
             return None, None
         values, names = feature_column(self.annotations, name or DEFAULT_MASK)
-        values = _mask_by_names(values, names, features, n, several(self.annotations.paths))
+        values = _mask_by_names(values, names, features, n, io.several(self.annotations.paths))
         places = np.flatnonzero(booleans(values, n, f"the column {name or DEFAULT_MASK!r}"))
         if name is None:
             notice(
@@ -236,18 +203,18 @@ class CellHooks(Hooks):
         with_gaps = self.settings.left_missing != "error"
         why = why or ("the data have missing values" if with_gaps else _disagreement(annotations))
         if why:
-            files = several(annotations.paths)
+            files = io.several(annotations.paths)
             notice(f"{files}: var[{DEFAULT_MASK!r}] is ignored, because {why}. All features are used.")
         return why is None
 
-    def select(self, run: Run) -> None:
+    def select(self, run: cli.Run) -> None:
         settings, column = self.settings, self.settings.extra["batch"]
         if not settings.extra["top_features"]:
             return
         A = run.A
         assert isinstance(A, Operator)
         self._check_memory(run)
-        memory = left_beside(A, settings.memory)
+        memory = io.left_beside(A, settings.memory)
         criterion, steps = self._criterion()
         batches = self._batches(A.shape[0])
         before = passes_so_far() or 0.0
@@ -264,19 +231,19 @@ class CellHooks(Hooks):
         column = self.settings.extra["batch"]
         return Batches.of(None if column is None else sample_column(self.annotations, column), n_rows)
 
-    def foresee(self, run: Run) -> tuple[float, int]:
+    def foresee(self, run: cli.Run) -> tuple[float, int]:
         if not self.settings.extra["top_features"]:
             return 0, 0
         assert isinstance(run.A, Operator)
         return 2, self._check_memory(run)  # reads: library sizes and moments, or moments twice
 
-    def _check_memory(self, run: Run) -> int:
+    def _check_memory(self, run: cli.Run) -> int:
         """Check the memory of the ranking, and of the fit with any features of the requested number, before both."""
         settings, A, some = self.settings, run.A, run.taken()
         assert isinstance(A, Operator)
         assert isinstance(some, Operator)
         batches, k = self._batches(A.shape[0]), settings.k if settings.k is not None else min(some.shape)
-        memory = left_beside(A, settings.memory)
+        memory = io.left_beside(A, settings.memory)
 
         def fit(limit: int | str | None, more: int = 0) -> None:
             B = planned(larger_blocks(some, more), run.steps, k, settings.solver, settings.tol, limit)
@@ -290,7 +257,7 @@ class CellHooks(Hooks):
             all_within(limit, fit, ranking)
         return bytes_of_ranking(A, batches, memory)
 
-    def after_fit(self, run: Run) -> None:
+    def after_fit(self, run: cli.Run) -> None:
         genes = None if run.names.features is None else self.annotations.genes(run.names.features)
         if genes is not None:
             run.pca.genes_ = genes
@@ -305,39 +272,39 @@ class CellHooks(Hooks):
             run.pca.design_ = self.design
 
     def writers(
-        self, run: Run, table: Table, paths: Mapping[str, Path], outputs: Any
-    ) -> Iterable[AbstractContextManager[Write]]:
+        self, run: cli.Run, table: cli.Table, paths: Mapping[str, Path], outputs: Any
+    ) -> Iterable[AbstractContextManager[cli.Write]]:
         if "anndata" in paths:
             yield self._anndata(outputs.part(paths["anndata"]), run, table)
 
     @contextmanager
-    def _anndata(self, path: Path, run: Run, table: Table) -> Iterator[Write]:
+    def _anndata(self, path: Path, run: cli.Run, table: cli.Table) -> Iterator[cli.Write]:
         mask, ranked = (self.mask, None) if self.ranking is None else (DEFAULT_MASK, self.ranking.columns)
         pca, names, source, keys = run.pca, run.names, self.annotations, Keys()
         n_features = int(pca.n_features_in_)
         kept = kept_of(getattr(pca, "preprocess_", ()), n_features)
         variances = {"variance": pca.explained_variance_, "variance_ratio": pca.explained_variance_ratio_}
-        with creating(path, None) as store:
-            root = mark(store.root, "anndata", "0.1.0")
-            genes = write_frame(store, "var", names.features, n_features)
-            write_frame(store, "obs", names.samples, table.n_rows)
+        with io.creating(path, None) as store:
+            root = io.mark(store.root, "anndata", "0.1.0")
+            genes = io.write_frame(store, "var", names.features, n_features)
+            io.write_frame(store, "obs", names.samples, table.n_rows)
             source.copy_columns(root["obs"], "samples")
             source.copy_columns(root["var"], "features", getattr(pca, "genes_", None), ranked)
             varm, computed_on = loadings_of(pca, n_features, kept, keys), source.where.key or "adata.X"
             varm[keys.varm] = varm[keys.varm].astype(table.dtype)
             uns = uns_entries(pca, keys.uns, _params(pca, mask), variances, np.array(genes, object), computed_on)
             for name, group in {"varm": varm, "uns": uns, "layers": {}, "obsm": {}, "obsp": {}, "varp": {}}.items():
-                _store(root, name, group)
+                encode(root, name, group)
             shape = table.n_rows, len(table.columns)
-            scores = mark(root["obsm"].create_dataset(keys.obsm, shape, table.dtype), "array", "0.2.0")
+            scores = io.mark(root["obsm"].create_dataset(keys.obsm, shape, table.dtype), "array", "0.2.0")
 
-            def write(first: int, block: Block) -> None:
+            def write(first: int, block: cli.Block) -> None:
                 scores[first : first + len(block)] = block
                 store.check()
 
             yield write
 
-    def write(self, run: Run, paths: Mapping[str, Path], outputs: Any) -> None:
+    def write(self, run: cli.Run, paths: Mapping[str, Path], outputs: Any) -> None:
         if "features" in paths and self.ranking is not None:
             _write_features(outputs.part(paths["features"]), self.ranking, run.names.features)
 
@@ -346,7 +313,7 @@ class CellHooks(Hooks):
 
     # transform
 
-    def refine(self, pca: BatchPCA, A: Observed, names: Names) -> tuple[Observed, Names]:
+    def refine(self, pca: BatchPCA, A: Observed, names: io.Names) -> tuple[Observed, io.Names]:
         steps, features = getattr(pca, "preprocess_", ()), names.features
         if steps and isinstance(A, Operator):
             warn_unless_counts([each.how for each in steps], A, self.annotations.logged)
@@ -364,14 +331,16 @@ class CellHooks(Hooks):
             return A, names._replace(features=renamed)
         assert isinstance(A, Operator)
         kept = np.flatnonzero(places >= 0)
-        return some_columns(A, kept), names._replace(features=renamed[kept])
+        return io.some_columns(A, kept), names._replace(features=renamed[kept])
 
-    def _genes(self, features: Labels) -> Genes:
+    def _genes(self, features: io.Labels) -> Genes:
         kind, genes = self.settings.var_names, self.annotations.genes(features)
         ids, symbols = (None, None) if genes is None else (genes.ids, genes.symbols)
         return Genes.of(features, None if kind == "gene_symbols" else ids, None if kind == "gene_ids" else symbols)
 
-    def _matched(self, model: Genes, found: Genes, selected: Places | None, max_absent: float) -> tuple[Labels, Places]:
+    def _matched(
+        self, model: Genes, found: Genes, selected: io.Places | None, max_absent: float
+    ) -> tuple[io.Labels, io.Places]:
         """Return the features of the file with their names in the model, and their places there."""
         file, by = self.settings.file, matched(model, found)
         places, everything = by.places, np.arange(len(model.names))
@@ -416,7 +385,9 @@ def _disagreement(annotations: AnnotationSource) -> str | None:
     return None
 
 
-def _mask_by_names(values: Column, names: Labels | None, features: Labels | None, n: int, file: str) -> Column:
+def _mask_by_names(
+    values: io.Column, names: io.Labels | None, features: io.Labels | None, n: int, file: str
+) -> io.Column:
     if len(values) == n and (names is None or features is None or np.array_equal(names, features)):
         return values
     if names is None or features is None:
@@ -431,7 +402,7 @@ def _mask_by_names(values: Column, names: Labels | None, features: Labels | None
 def _write_features(path: Path, found: Ranking, names: Any) -> None:
     columns = [(name, _texts(values)) for name, values in found.columns.items()]
     labels = range(len(found.mask)) if names is None else names
-    with path.open("w", newline="", encoding="utf-8") as file, texts_for("features") as text:
+    with path.open("w", newline="", encoding="utf-8") as file, cli.texts_for("features") as text:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["feature", *(name for name, _ in columns)])
         writer.writerows(zip(map(text, labels), *(texts for _, texts in columns), strict=True))
@@ -451,20 +422,7 @@ def _params(pca: PCA, mask: str | None) -> dict[str, Any]:
     params = {"zero_center": pca.shift is not None, "n_comps": pca.n_components_, "scale": str(pca.scale)}
     params |= {"svd_solver": info.solver, "mask_var": mask, "use_highly_variable": mask == "highly_variable"}
     if info.completed is not None:  # variance ratios refer to the completed matrix
-        params |= {"variance_of": of_gaps(pca)["variance_of"], "heldout_r2": info.heldout_r2}
+        params |= {"variance_of": cli.of_gaps(pca)["variance_of"], "heldout_r2": info.heldout_r2}
     if shares := clipped_shares(getattr(pca, "preprocess_", ())):
         params |= {"scale": "std", **shares}
     return {name: value for name, value in params.items() if value is not None}
-
-
-def _store(parent: Any, name: str, value: Any) -> Any:
-    if isinstance(value, dict):
-        group = mark(parent.create_group(name), "dict", "0.1.0")
-        for key, part in value.items():
-            _store(group, key, part)
-        return group
-    is_array = isinstance(value, np.ndarray)
-    is_text = isinstance(value, str) or (is_array and value.dtype == object)
-    kind = ("string-array" if is_text else "array") if is_array else "string" if is_text else "numeric-scalar"
-    dtype = optional("h5py", "hdf5").string_dtype() if is_text else None
-    return mark(parent.create_dataset(name, data=value, dtype=dtype), kind, "0.2.0")

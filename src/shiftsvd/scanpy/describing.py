@@ -9,21 +9,10 @@ from typing import Any, Final
 import numpy as np
 from scipy import sparse
 
+from shiftsvd.extend import files as io
 from shiftsvd.extend.commands import quoted
-from shiftsvd.extend.files import (
-    Features,
-    RowSource,
-    Tree,
-    attribute,
-    column,
-    column_names,
-    is_array,
-    is_sparse,
-    opened_tree,
-)
 from shiftsvd.extend.running import few
 from shiftsvd.extend.transforms import Sample, sample_places
-from shiftsvd.io import Opened
 from shiftsvd.scanpy.commands import DEFAULT_MASK
 from shiftsvd.scanpy.files import GENES, element, frames_of
 from shiftsvd.scanpy.stored import booleans
@@ -40,7 +29,7 @@ _COUNTS, _LOGS, _NORMALIZED = "counts", "logarithms", "normalized"
 Kind = tuple[str, str]  # kind of the values, and the evidence
 
 
-def describe_tenx(path: Path, opened: Opened, key: str | None, memory_limit: int | str | None) -> Mapping[str, Any]:
+def describe_tenx(path: Path, opened: io.Opened, key: str | None, memory_limit: int | str | None) -> Mapping[str, Any]:
     """Return the facts of a 10x matrix, with "settings" of a first fit."""
     samples = _samples(opened)
     kind = _kind(samples, logged=False)
@@ -50,9 +39,11 @@ def describe_tenx(path: Path, opened: Opened, key: str | None, memory_limit: int
     return facts | {"notes": _of_words(kind[0], opened.features), "settings": settings}
 
 
-def describe_anndata(path: Path, opened: Opened, key: str | None, memory_limit: int | str | None) -> Mapping[str, Any]:
+def describe_anndata(
+    path: Path, opened: io.Opened, key: str | None, memory_limit: int | str | None
+) -> Mapping[str, Any]:
     """Return the facts of an AnnData file, with "settings" of a first fit."""
-    with opened_tree(path, memory_limit) as tree:
+    with io.opened_tree(path, memory_limit) as tree:
         logged = "uns/log1p" in tree.root
         own, others = _samples(opened), _elements(tree)
         kinds = {name: _kind_of(tree, name, logged and name == "X") for name in others}
@@ -83,53 +74,55 @@ def describe_anndata(path: Path, opened: Opened, key: str | None, memory_limit: 
         return facts | {"notes": [*_notes(batches), *_of_words(kinds[best][0], opened.features)], "settings": settings}
 
 
-def _kinds_of_names(features: Features | None) -> list[str] | None:
+def _kinds_of_names(features: io.Features | None) -> list[str] | None:
     """Return the values of --var-names that the file has names for."""
     have = {} if features is None else {"gene_symbols": features.symbols, "gene_ids": features.ids}
     return [kind for kind, names in have.items() if names is not None] or None
 
 
-def _members(tree: Tree, group: str) -> list[str]:
-    return sorted(tree.root[group]) if group in tree.root and not is_array(tree.root[group]) else []
+def _members(tree: io.Tree, group: str) -> list[str]:
+    return sorted(tree.root[group]) if group in tree.root and not io.is_array(tree.root[group]) else []
 
 
-def _elements(tree: Tree) -> list[str]:
+def _elements(tree: io.Tree) -> list[str]:
     """Return the names of the matrices of cells by genes, X first, then `counts` among the layers."""
     layers = sorted(_members(tree, "layers"), key=lambda name: ("count" not in name.casefold(), name))
     names = ["X", *(f"layers/{name}" for name in layers), "raw/X"]
-    return [name for name in names if name in tree.root and (is_array(tree.root[name]) or is_sparse(tree.root[name]))]
+    return [
+        name for name in names if name in tree.root and (io.is_array(tree.root[name]) or io.is_sparse(tree.root[name]))
+    ]
 
 
 def _shape(node: Any) -> str:
-    sizes = node.shape if is_array(node) else node.attrs.get("shape", ())
-    return " x ".join(f"{int(size):,}" for size in sizes) or str(attribute(node, "encoding-type"))
+    sizes = node.shape if io.is_array(node) else node.attrs.get("shape", ())
+    return " x ".join(f"{int(size):,}" for size in sizes) or str(io.attribute(node, "encoding-type"))
 
 
 # ---- values
 
 
-def _samples(opened: Opened) -> list[Sample]:
+def _samples(opened: io.Opened) -> list[Sample]:
     X, flip = opened.matrix, opened.by_features
-    if not isinstance(X, RowSource) and flip:
+    if not isinstance(X, io.RowSource) and flip:
         X, flip = X.T, False
-    X = X.with_nan() if isinstance(X, RowSource) else X
+    X = X.with_nan() if isinstance(X, io.RowSource) else X
     found = []
     for lo, hi in sample_places(X.shape):
-        block = sparse.coo_array(X.read(lo, hi) if isinstance(X, RowSource) else X[lo:hi])
+        block = sparse.coo_array(X.read(lo, hi) if isinstance(X, io.RowSource) else X[lo:hi])
         there = block.data != 0
         i, j = (place[there] for place in block.coords[:: -1 if flip else 1])
         found.append(Sample(block.data[there], i, j, block.shape[:: -1 if flip else 1], not flip))
     return found
 
 
-def _kind_of(tree: Tree, name: str, logged: bool) -> Kind:
+def _kind_of(tree: io.Tree, name: str, logged: bool) -> Kind:
     try:
         return _kind(_samples(element(tree, name)), logged)
     except (LookupError, OSError, TypeError, ValueError) as error:
         return "unreadable", f"unreadable: {error}"
 
 
-def _extent(samples: list[Sample], opened: Opened) -> str:
+def _extent(samples: list[Sample], opened: io.Opened) -> str:
     whole = samples[0].whole_rows if samples else True
     m, n = opened.matrix.shape[::-1] if opened.by_features else opened.matrix.shape
     seen = sum(each.shape[0 if whole else 1] for each in samples)
@@ -162,9 +155,9 @@ def _kind(samples: list[Sample], logged: bool) -> Kind:
 # ---- columns
 
 
-def _columns(tree: Tree, axis: str, frame: str | None, size: int | None) -> Iterator[dict[str, Any]]:
+def _columns(tree: io.Tree, axis: str, frame: str | None, size: int | None) -> Iterator[dict[str, Any]]:
     node = None if frame is None else tree.root.get(frame)
-    for name in [] if node is None else column_names(node):
+    for name in [] if node is None else io.column_names(node):
         facts: dict[str, Any] = {
             "name": f"{axis}/{name}",
             "kind": "unreadable",
@@ -174,7 +167,7 @@ def _columns(tree: Tree, axis: str, frame: str | None, size: int | None) -> Iter
         }
         facts |= {"low": None, "high": None, "unit": "", "n_texts": None, "examples": [], "notes": []}
         try:
-            facts |= _described(column(tree, node, name, size))
+            facts |= _described(io.column(tree, node, name, size))
         except (LookupError, OSError, TypeError, ValueError) as error:
             yield facts | {"notes": [str(error)]}
             continue
@@ -210,13 +203,13 @@ def _described(values: Any) -> dict[str, Any]:
     return facts | {"kind": kind, "examples": common, "n_categories": len(counts)}
 
 
-def _mask(tree: Tree, frame: str | None) -> str | None:
+def _mask(tree: io.Tree, frame: str | None) -> str | None:
     """Return how many features the default mask has, or why it cannot be used; None if there is none."""
     node = None if frame is None else tree.root.get(frame)
-    if node is None or DEFAULT_MASK not in column_names(node):
+    if node is None or DEFAULT_MASK not in io.column_names(node):
         return None
     try:
-        values = column(tree, node, DEFAULT_MASK)
+        values = io.column(tree, node, DEFAULT_MASK)
         kept = np.count_nonzero(booleans(values, len(values)))
     except (LookupError, OSError, TypeError, ValueError):
         return "unusable"
@@ -233,7 +226,7 @@ def _notes(batches: list[dict[str, Any]]) -> list[str]:
     return [f"{few(names)} {may}: {groups}, and {ranks}."]
 
 
-def _of_words(kind: str, features: Features | None) -> list[str]:
+def _of_words(kind: str, features: io.Features | None) -> list[str]:
     if kind != _COUNTS or _kinds_of_names(features):
         return []
     return ["The command is for cells. For counts of words, use --preprocess tfidf --shift none."]

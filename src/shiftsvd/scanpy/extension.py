@@ -1,64 +1,39 @@
 """Register file formats, options and help of single cells with shiftsvd, and name the choices of their settings."""
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from shiftsvd.extend import Extension, Format
 
 FlavorName = Literal["seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper", "pearson_residuals"]
 
+
+def _format(reader: str, suffixes: tuple[str, ...], content: str, title: str, claims: str, **more: Any) -> Format:
+    more = {"describe": "shiftsvd.scanpy.describing:describe_tenx", "claims": f"shiftsvd.scanpy.{claims}"} | more
+    return Format(f"shiftsvd.scanpy.{reader}", suffixes, (content,), title, **more)
+
+
 EXTENSION: Final = Extension(
     name="scanpy",
     module="shiftsvd.scanpy",
     formats={
-        "10x": Format(
-            "shiftsvd.scanpy.files:read_tenx_folder",
-            (),
-            ("folder",),
-            "10x folder: matrix.mtx, barcodes.tsv, features.tsv",
-            claims="shiftsvd.scanpy.files:is_tenx_folder",
-            describe="shiftsvd.scanpy.describing:describe_tenx",
+        "10x": _format(
+            *("files:read_tenx_folder", (), "folder", "10x folder: matrix.mtx, barcodes.tsv, features.tsv"),
+            "files:is_tenx_folder",
         ),
-        "10x-h5": Format(
-            "shiftsvd.scanpy.files:read_tenx_h5",
-            (),
-            ("HDF5",),
-            "10x HDF5",
-            claims="shiftsvd.scanpy.files:genomes",
-            describe="shiftsvd.scanpy.describing:describe_tenx",
-            remote="read",
+        "10x-h5": _format("files:read_tenx_h5", (), "HDF5", "10x HDF5", "files:genomes", remote="read"),
+        "bpcells": _format(
+            "bpcells:read_folder", (".bpcells",), "folder", "BPCells folder of bit-packed counts", "bpcells:is_bpcells"
         ),
-        "bpcells": Format(
-            "shiftsvd.scanpy.bpcells:read_folder",
-            (".bpcells",),
-            ("folder",),
-            "BPCells folder of bit-packed counts",
-            claims="shiftsvd.scanpy.bpcells:is_bpcells",
-            describe="shiftsvd.scanpy.describing:describe_tenx",
-        ),
-        "bpcells-h5": Format(
-            "shiftsvd.scanpy.bpcells:read_group",
-            (),
-            ("HDF5",),
-            "BPCells matrix in HDF5",
-            claims="shiftsvd.scanpy.bpcells:groups",
-            describe="shiftsvd.scanpy.describing:describe_tenx",
-        ),
-        "h5ad": Format(
-            "shiftsvd.scanpy.files:read_anndata",
-            (".h5ad",),
-            ("HDF5",),
-            "AnnData",
-            claims="shiftsvd.scanpy.files:is_anndata",
+        "bpcells-h5": _format("bpcells:read_group", (), "HDF5", "BPCells matrix in HDF5", "bpcells:groups"),
+        "h5ad": _format(
+            *("files:read_anndata", (".h5ad",), "HDF5", "AnnData", "files:is_anndata"),
             element="shiftsvd.scanpy.files:element",
             describe="shiftsvd.scanpy.describing:describe_anndata",
             remote="read",
         ),
-        "soma": Format(
-            "shiftsvd.scanpy.soma:read",
-            (),
-            ("folder",),
-            "TileDB-SOMA experiment",
-            claims="shiftsvd.scanpy.soma:is_soma",
+        "soma": _format(
+            *("soma:read", (), "folder", "TileDB-SOMA experiment", "soma:is_soma"),
+            describe=None,
             remote="read",
             schemes=("soma", "tiledb"),
             selects=True,

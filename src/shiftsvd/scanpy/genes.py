@@ -84,10 +84,8 @@ def highly_variable(
         root of the number of cells in a batch.
     inplace : bool
         Write scanpy's columns to ``var``, and the settings to ``uns["hvg"]``. Otherwise return a data frame.
-    n_threads : int, optional
-        Number of threads; the result does not depend on it. Default: the cores that this process may use.
-    memory_limit : int (bytes) or str such as "2GB", optional
-        Raise an error instead of allocating more memory than this. Default: half of the available memory.
+    n_threads, memory_limit : optional
+        As in `shiftsvd.PCA`.
 
     Returns
     -------

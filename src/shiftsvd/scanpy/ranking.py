@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, Self, get_args
 import numpy as np
 
 from shiftsvd import Operator
+from shiftsvd.extend import transforms
 from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import (
     Grouped,
@@ -19,15 +20,6 @@ from shiftsvd.extend.operators import (
     with_zeros,
 )
 from shiftsvd.extend.running import Refused, Setting, affordable, plural, refuse, warn
-from shiftsvd.extend.transforms import (
-    FittedEntry,
-    chebyshev,
-    checked,
-    interpolation,
-    learn_all,
-    warn_of_logarithms,
-    warn_unless_counts,
-)
 from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.transforms import Transform
 
@@ -168,13 +160,13 @@ def rank(
 ) -> Ranking:
     criterion.check_steps(steps)
     batches = Batches.of(None, A.shape[0]) if batches is None else batches
-    A = checked(A)
+    A = transforms.checked(A)
     bytes_of_ranking(A, batches, memory_limit)
     if criterion.of_logarithms:
-        warn_unless_counts(steps, A, logged)
+        transforms.warn_unless_counts(steps, A, logged)
         found = _by_dispersion(A, criterion, steps, batches, names, 1.0 if steps else base)
     else:
-        warn_of_logarithms(criterion.named, A, logged)
+        transforms.warn_of_logarithms(criterion.named, A, logged)
         found = _by_variance(A, criterion, batches)
     n_chosen = int(found["highly_variable"].sum())
     if not n_chosen:
@@ -213,7 +205,7 @@ def _raw_counts(flavor: str, x: Vector, r: Quantities, c: Quantities) -> ToSum:
 
 # `entry` transforms raw counts to logarithms; None if the data are logarithms.
 def _logarithms(
-    entry: FittedEntry | None, exponentials: bool, base: float, x: Vector, r: Quantities, c: Quantities
+    entry: transforms.FittedEntry | None, exponentials: bool, base: float, x: Vector, r: Quantities, c: Quantities
 ) -> ToSum:
     y = x if entry is None else entry(x, r, c)
     with np.errstate(over="ignore"):
@@ -253,9 +245,9 @@ def _by_dispersion(
 ) -> Columns:
     entry, R, C = None, None, None
     if steps:
-        A = learn_all(steps[:-1], A, None, 0.0).B
+        A = transforms.learn_all(steps[:-1], A, None, 0.0).B
         fitted, R = steps[-1].learn_rows(A, np.ones(A.shape[0]), 0.0)
-        entry, C = FittedEntry(fitted.how, fitted.known, fitted.table), fitted.columns[:, None, :]
+        entry, C = transforms.FittedEntry(fitted.how, fitted.known, fitted.table), fitted.columns[:, None, :]
         C = np.repeat(C, batches.n, axis=1)
     fractions, stored = batches.moments(A, partial(_logarithms, entry, criterion.flavor == "seurat", base), R, C)
     if not steps and not fractions.any() and stored[0].any():
@@ -444,12 +436,12 @@ def _sums_of_zeros(sums: Vector, rates: Vector, theta: float, clip: float) -> tu
         return total, squares
     b = np.log(rates[there])
     largest = float(_zero_residuals(rows[-1:], np.exp(b.max()), theta, np.inf)[0, 0])
-    nodes = chebyshev(float(b.min()), float(b.max()), INTERPOLATION_ERROR)
+    nodes = transforms.chebyshev(float(b.min()), float(b.max()), INTERPOLATION_ERROR)
     if -largest > clip or len(nodes) >= len(b):
         total[there], squares[there] = _sums_at_rates(rows, often, rates[there], theta, clip)
         return total, squares
     at_nodes = _sums_at_rates(rows, often, np.exp(nodes), theta, clip)
-    total[there], squares[there] = (interpolation(nodes, b) @ values for values in at_nodes)
+    total[there], squares[there] = (transforms.interpolation(nodes, b) @ values for values in at_nodes)
     return total, squares
 
 

@@ -10,19 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from shiftsvd.extend.files import (
-    Column,
-    Labels,
-    Opened,
-    RowSource,
-    bounded,
-    fingerprint_of,
-    labels,
-    optional,
-    plausible_shape,
-    reading,
-    row_edges,
-)
+from shiftsvd.extend import files as io
 from shiftsvd.extend.running import Refused, Setting, few, is_address, limit_of, told
 from shiftsvd.scanpy.gene_names import features_of_var
 
@@ -55,19 +43,19 @@ def read(
     memory_limit: int | str | None,
     measurement: str | None = None,
     obs_query: str | None = None,
-) -> Opened:
+) -> io.Opened:
     with opened(path, memory_limit) as experiment:
         where = _selected(path, experiment, key, measurement, obs_query)
         cells, samples = _cells(path, experiment, obs_query, memory_limit)
         frame = _Frame(path, experiment.ms[where.measurement].var, None)
         names = frame.names("var", memory_limit)
         array = experiment.ms[where.measurement].X[where.layer]
-        sparse = isinstance(array, optional("tiledbsoma", "soma").SparseNDArray)
-        files = "" if is_address(_uri(path)) else fingerprint_of(path)
+        sparse = isinstance(array, io.optional("tiledbsoma", "soma").SparseNDArray)
+        files = "" if is_address(_uri(path)) else io.fingerprint_of(path)
         source = SomaRows(path, where, _dtype(path, array), cells, frame.joined, sparse, memory_limit, files)
-        plausible_shape(source.name, source.shape, memory_limit)
+        io.plausible_shape(source.name, source.shape, memory_limit)
         features = features_of_var(path, names, frame.columns, frame.read, memory_limit)
-        return Opened(source, samples, names if features is None else features.labels(), features=features)
+        return io.Opened(source, samples, names if features is None else features.labels(), features=features)
 
 
 def obs_columns(path: Path, memory_limit: int | str | None) -> list[str]:
@@ -75,7 +63,7 @@ def obs_columns(path: Path, memory_limit: int | str | None) -> list[str]:
         return _Frame(path, experiment.obs, None).columns
 
 
-def obs_column(path: Path, name: str, obs_query: str | None, memory_limit: int | str | None) -> Column:
+def obs_column(path: Path, name: str, obs_query: str | None, memory_limit: int | str | None) -> io.Column:
     with opened(path, memory_limit) as experiment:
         return _Frame(path, experiment.obs, obs_query).read(name)
 
@@ -94,12 +82,12 @@ def _buffer(memory_limit: int | str | None) -> int:
 @cache
 def _context(buffer: int) -> Any:
     # Each context has threads of its own, so objects of one process share it.
-    return optional("tiledbsoma", "soma").SOMATileDBContext(tiledb_config={"soma.init_buffer_bytes": buffer})
+    return io.optional("tiledbsoma", "soma").SOMATileDBContext(tiledb_config={"soma.init_buffer_bytes": buffer})
 
 
 @contextmanager
 def opened(path: Path, memory_limit: int | str | None) -> Iterator[Any]:
-    soma = optional("tiledbsoma", "soma")
+    soma = io.optional("tiledbsoma", "soma")
     with _soma_errors(path), soma.open(_uri(path), context=_context(_buffer(memory_limit))) as experiment:
         if not isinstance(experiment, soma.Experiment):
             raise ValueError(f"{path} must be an Experiment of TileDB-SOMA, got a {type(experiment).__name__}.")
@@ -108,8 +96,8 @@ def opened(path: Path, memory_limit: int | str | None) -> Iterator[Any]:
 
 @contextmanager
 def _soma_errors(path: Path | str) -> Iterator[None]:
-    soma = optional("tiledbsoma", "soma")
-    with reading(path):
+    soma = io.optional("tiledbsoma", "soma")
+    with io.reading(path):
         try:
             yield
         except soma.SOMAError as error:
@@ -136,12 +124,12 @@ def _selected(path: Path, experiment: Any, key: str | None, measurement: str | N
 
 def _cells(
     path: Path, experiment: Any, query: str | None, memory_limit: int | str | None
-) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Labels]:
+) -> tuple[np.ndarray[Any, np.dtype[np.int64]], io.Labels]:
     frame = _Frame(path, experiment.obs, query)
     if not len(frame.joined):
         every = "no cells" if query is None else "no cells that satisfy "
         raise Refused(f"{path} has {every}", *(() if query is None else (Setting("obs_query", query),)), ".")
-    bounded(f"{path}: names of {len(frame.joined):,} cells", 100 * len(frame.joined), memory_limit)
+    io.bounded(f"{path}: names of {len(frame.joined):,} cells", 100 * len(frame.joined), memory_limit)
     return frame.joined, frame.names("obs", memory_limit)
 
 
@@ -157,7 +145,7 @@ class _Frame:
         self.columns = [name for name in frame.schema.names if name != _JOINED]
 
     def _values(self, *names: str) -> Any:
-        soma = optional("tiledbsoma", "soma")
+        soma = io.optional("tiledbsoma", "soma")
         try:
             table = self._frame.read(column_names=[_JOINED, *names], value_filter=self._query).concat()
         except (soma.SOMAError, SyntaxError, ValueError, KeyError) as error:
@@ -171,17 +159,17 @@ class _Frame:
     def joined(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         return np.asarray(self._values().column(_JOINED).to_numpy(), np.int64)
 
-    def read(self, name: str) -> Column:
+    def read(self, name: str) -> io.Column:
         if name not in self.columns:
             raise ValueError(f"{self.path} has no column {name!r} in obs. Its columns: {few(self.columns, 20)}.")
         column = self._values(name).column(name)
-        dictionary = optional("pyarrow", "soma").types.is_dictionary(column.type)
+        dictionary = io.optional("pyarrow", "soma").types.is_dictionary(column.type)
         return np.asarray(column.to_pandas().astype(object) if dictionary else column.to_pandas())
 
-    def names(self, frame: str, memory_limit: int | str | None) -> Labels:
+    def names(self, frame: str, memory_limit: int | str | None) -> io.Labels:
         found = next((name for name in _INDEX[frame] if name in self.columns), None)
         texts = self.joined if found is None else self.read(found)
-        return labels(self.path, map(str, texts.tolist()), memory_limit)
+        return io.labels(self.path, map(str, texts.tolist()), memory_limit)
 
 
 def _dtype(path: Path, array: Any) -> np.dtype[Any]:
@@ -193,7 +181,7 @@ def _dtype(path: Path, array: Any) -> np.dtype[Any]:
 
 
 @dataclass(eq=False)
-class SomaRows(RowSource):
+class SomaRows(io.RowSource):
     """Cells of a layer of X; places of cells and genes follow soma_joinid."""
 
     path: Path
@@ -221,7 +209,7 @@ class SomaRows(RowSource):
 
     @cached_property
     def _array(self) -> Any:
-        soma = optional("tiledbsoma", "soma")
+        soma = io.optional("tiledbsoma", "soma")
         with _soma_errors(self.name):
             context = _context(_buffer(self.memory_limit))
             return soma.open(self.where.uri, context=context, tiledb_timestamp=self.where.timestamp)
@@ -245,7 +233,7 @@ class SomaRows(RowSource):
 
     def edges(self, n_bytes: int) -> list[int]:
         if not self.sparse:
-            return row_edges(self.shape, self.dtype.itemsize, 1, n_bytes)
+            return io.row_edges(self.shape, self.dtype.itemsize, 1, n_bytes)
         read = np.cumsum(np.r_[0, self._counts]) * (self.dtype.itemsize + 8) + np.arange(self.shape[0] + 1) * 8
         cuts = np.searchsorted(read, np.arange(n_bytes, int(read[-1]), n_bytes))
         return [0, *np.unique(cuts[(cuts > 0) & (cuts < self.shape[0])]).tolist(), self.shape[0]]

@@ -13,7 +13,7 @@ from xarray import DataArray
 from shiftsvd import Completion, Covariates, LowRank, Operator, SVDResult, as_operator, complete_matrix, svd
 from shiftsvd.extend.files import optional
 from shiftsvd.extend.fits import Gaps, check_unused, gaps_of, regressed_rows
-from shiftsvd.extend.operators import generator, unmasked
+from shiftsvd.extend.operators import generator, repeated, unmasked
 from shiftsvd.extend.running import (
     BiasName,
     MissingName,
@@ -434,7 +434,7 @@ def _complete_anomalies(
         S, removed = _fit_regression(A, moments, samples)
         A, centred_squares = A - S, None
     elif options.center:
-        removed, A = _mean_alone(mean), A - _repeated(mean, m)
+        removed, A = _mean_alone(mean), A - repeated(mean, m)
     else:
         mean, mean_squares = np.zeros(n), m * mean**2
         removed = _mean_alone(mean)
@@ -478,7 +478,7 @@ def _incomplete_anomalies(
         A = completion.A
     if options.center:
         centre = A.moments().mean
-        A = A - _repeated(centre, m)
+        A = A - repeated(centre, m)
     removed = replace(removed, means=removed.means + centre / weights)
     mean = removed.means[0] if removed.levels is None else mean + centre / weights
     deviation = np.sqrt(found["squares"] / np.maximum(found["n"] - 1, 1))
@@ -525,16 +525,12 @@ def gaps_within(Y: Any, resources: Resources) -> Gaps:
 
 def regressed_scores(gaps: Gaps, centre: Vector | float, V: Panel, variances: Vector, noise: float) -> Panel:
     mean = np.broadcast_to(centre, V.shape[1:])
-    A = regressed_rows(gaps, mean, None, V, variances, noise) - _repeated(mean, gaps.shape[0])
+    A = regressed_rows(gaps, mean, None, V, variances, noise) - repeated(mean, gaps.shape[0])
     return row_scores(A, V)
 
 
 def row_scores(A: Operator, V: Panel) -> Panel:
     return np.concatenate([part for _, part in A.row_products(V.T.astype(np.float64))])
-
-
-def _repeated(mean: Vector, m: int) -> LowRank:
-    return LowRank(np.broadcast_to(1.0, (m, 1)), mean)
 
 
 def _squares(A: Operator) -> Vector:

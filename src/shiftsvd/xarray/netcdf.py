@@ -10,20 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.extend.files import (
-    Labels,
-    Opened,
-    RowSource,
-    bounded,
-    check_size,
-    check_texts,
-    fingerprint_of,
-    labels,
-    optional,
-    plausible_shape,
-    reading,
-    row_edges,
-)
+from shiftsvd.extend import files as io
 from shiftsvd.extend.running import Refused, Setting, few
 from shiftsvd.xarray.fields import bounds_of
 
@@ -32,22 +19,22 @@ MOST_CELLS: Final = 2_000_000
 CHUNK_BYTES: Final = 2**22  # of the chunks in the command that rewrites a file
 
 
-def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
-    with reading(path):
+def read(path: Path, key: str | None, memory_limit: int | str | None) -> io.Opened:
+    with io.reading(path):
         variable = variable_of(path, key)
         shape = (int(variable.shape[0]), math.prod(map(int, variable.shape[1:])))
-        plausible_shape(path, shape, memory_limit)
+        io.plausible_shape(path, shape, memory_limit)
         chunks = variable.encoding.get("chunksizes") or None
-        source = NetcdfRows(variable, chunks, f"{path}:{variable.name}", fingerprint_of(path, variable.name), shape)
-        check_size(source.name, path, source, memory_limit)
-        bounded(f"{source.name}: one row", shape[1] * source.dtype.itemsize, memory_limit)
+        source = NetcdfRows(variable, chunks, f"{path}:{variable.name}", io.fingerprint_of(path, variable.name), shape)
+        io.check_size(source.name, path, source, memory_limit)
+        io.bounded(f"{source.name}: one row", shape[1] * source.dtype.itemsize, memory_limit)
         samples = _coordinate(variable, variable.dims[0])
-        named = None if samples is None else labels(path, samples, memory_limit)
-        return Opened(source, named, _cells(variable, shape[1], path, memory_limit))
+        named = None if samples is None else io.labels(path, samples, memory_limit)
+        return io.Opened(source, named, _cells(variable, shape[1], path, memory_limit))
 
 
 @dataclass(frozen=True, eq=False)
-class NetcdfRows(RowSource):
+class NetcdfRows(io.RowSource):
     """Rows of a NetCDF variable, read from the file by slicing."""
 
     variable: Any
@@ -74,10 +61,10 @@ class NetcdfRows(RowSource):
         return f"Write it once in other chunks: nccopy -c {sizes} IN.nc OUT.nc"
 
     def edges(self, n_bytes: int) -> list[int]:
-        return row_edges(self.shape, self.dtype.itemsize, self.chunk_rows, n_bytes)
+        return io.row_edges(self.shape, self.dtype.itemsize, self.chunk_rows, n_bytes)
 
     def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
-        with reading(self.name):
+        with io.reading(self.name):
             block = self.variable[lo:hi].values.reshape(hi - lo, self.shape[1])
             return np.ascontiguousarray(block, self.dtype)
 
@@ -103,25 +90,25 @@ def variable_of(path: Path, key: str | None) -> Any:
 
 
 def _open(path: Path) -> Any:
-    xarray = optional("xarray", "xarray")
+    xarray = io.optional("xarray", "xarray")
     with path.open("rb") as file:
         classic = file.read(3) == b"CDF"
     if not classic:
-        optional("h5netcdf", "xarray")
-        check_texts(path)
+        io.optional("h5netcdf", "xarray")
+        io.check_texts(path)
     engine = "scipy" if classic else "h5netcdf"
     return xarray.open_dataset(path, engine=engine, decode_times=False, cache=False)
 
 
-def _cells(variable: Any, n: int, path: Path, memory_limit: int | str | None) -> Labels | None:
+def _cells(variable: Any, n: int, path: Path, memory_limit: int | str | None) -> io.Labels | None:
     dims = variable.dims[1:]
     known = {dim: _coordinate(variable, dim) for dim in dims}
     if not any(known.values()) or n > MOST_CELLS:
         return None
     if len(dims) == 1:
-        return labels(path, known[dims[0]] or (), memory_limit)
+        return io.labels(path, known[dims[0]] or (), memory_limit)
     sides = [[f"{dim}={label}" for label in known[dim] or range(variable.sizes[dim])] for dim in dims]
-    return labels(path, (" ".join(side) for side in product(*sides)), memory_limit)
+    return io.labels(path, (" ".join(side) for side in product(*sides)), memory_limit)
 
 
 def _coordinate(variable: Any, dim: Hashable) -> list[str] | None:
@@ -137,7 +124,7 @@ def _dates(coordinate: Any) -> npt.NDArray[Any]:
     # Decode numbers of days to dates, because files may count from different dates.
     if " since " not in str(coordinate.attrs.get("units", "")):
         return np.asarray(coordinate.values)
-    xarray = optional("xarray", "xarray")
+    xarray = io.optional("xarray", "xarray")
     known = coordinate.drop_vars(list(coordinate.coords)).to_dataset(name="dates")
     try:
         return np.asarray(xarray.decode_cf(known)["dates"].values)

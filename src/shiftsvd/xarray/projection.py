@@ -7,16 +7,7 @@ import xarray
 from xarray import DataArray
 
 from shiftsvd.extend.running import Refused, Resources, Setting, few, plural
-from shiftsvd.xarray import fields
-from shiftsvd.xarray.anomalies import (
-    Regressors,
-    RemovedMeans,
-    check_dates,
-    gaps_within,
-    has_dates,
-    named_covariates,
-    regressed_scores,
-)
+from shiftsvd.xarray import anomalies, fields
 from shiftsvd.xarray.datasets import Dataset, checked_fit, names_of, side, suffixed, with_modes
 from shiftsvd.xarray.fields import Dims, Mask, Panel, Vector
 from shiftsvd.xarray.travelling import AnalyticSignal, check_no_empty_steps, check_steps
@@ -142,7 +133,7 @@ def _flat(values: DataArray, space: Dims) -> Vector:
     return np.asarray(values.transpose(*space).values, np.float64).ravel()
 
 
-def _fitted_means(eofs: xarray.Dataset, space: Dims, cells: Mask) -> RemovedMeans:
+def _fitted_means(eofs: xarray.Dataset, space: Dims, cells: Mask) -> anomalies.RemovedMeans:
     def rows(name: str, dim: str) -> Panel:
         return np.asarray(fields.matrix_of(eofs[name], (dim,), space))[:, cells].astype(np.float64)
 
@@ -151,10 +142,10 @@ def _fitted_means(eofs: xarray.Dataset, space: Dims, cells: Mask) -> RemovedMean
     slopes, centre = (rows("slopes", "covariate"), eofs.covariate_means.values) if sloped else (means[:0], np.zeros(0))
     names = tuple(map(str, eofs.covariate.values)) if sloped else ()
     levels, unknown = eofs.group.values if grouped else None, np.isnan(means)
-    return RemovedMeans(levels, np.where(unknown, 0, means), slopes, centre, names, unknown)
+    return anomalies.RemovedMeans(levels, np.where(unknown, 0, means), slopes, centre, names, unknown)
 
 
-def _samples(eofs: xarray.Dataset, da: DataArray, over: Dims, groups: Any, covariates: Any) -> Regressors:
+def _samples(eofs: xarray.Dataset, da: DataArray, over: Dims, groups: Any, covariates: Any) -> anomalies.Regressors:
     for name, given in (("groups", groups), ("covariates", covariates)):
         if given is not None and name not in eofs:
             raise Refused("The fit had no ", Setting(name), ". Remove the argument.")
@@ -166,7 +157,7 @@ def _samples(eofs: xarray.Dataset, da: DataArray, over: Dims, groups: Any, covar
         own = {name: eofs.covariates.sel(covariate=name, drop=True) for name in names}
         covariates = {name: name if name in da.coords else known for name, known in own.items()}
     _check_same_times(eofs, da, covariates)
-    samples = Regressors.of(da, over, groups, covariates)
+    samples = anomalies.Regressors.of(da, over, groups, covariates)
     if "covariates" in eofs and len(samples.names) != eofs.sizes["covariate"]:
         text = f" must be {few(eofs.covariate.values.tolist())}, as in the fit, got {few(samples.names)}"
         raise Refused(Setting("covariates"), text)
@@ -178,12 +169,12 @@ def _check_same_times(eofs: xarray.Dataset, da: DataArray, covariates: Any) -> N
     if "covariates" not in eofs or "dates" not in eofs.covariates.attrs:
         return
     dated = eofs.covariates.attrs["dates"].split()
-    for name, value in named_covariates(covariates):
+    for name, value in anomalies.named_covariates(covariates):
         if not isinstance(value, str) or value not in da.coords or name not in map(str, eofs.covariate.values):
             continue
         if name in dated:
-            check_dates(da[value], "covariates", value)
-        elif has_dates(da[value].values):
+            anomalies.check_dates(da[value], "covariates", value)
+        elif anomalies.has_dates(da[value].values):
             rule = f" was fitted to numbers, but {value} of the samples holds dates. Decode the times before the fit."
             raise Refused(Setting("covariates", value), rule)
 
@@ -225,9 +216,9 @@ def _scores_with_gaps(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
     there = fields.compute_together(there=("row", (~np.isnan(X)).sum(axis=1)))["there"] > 0
     scores = np.full((len(there), len(V)), np.nan)
     if there.any():
-        gaps = gaps_within(X if there.all() else X[there], Resources())
+        gaps = anomalies.gaps_within(X if there.all() else X[there], Resources())
         variances, noise = np.atleast_1d(eofs.explained_variance.values), float(eofs.attrs.get("noise_variance", 0))
-        scores[there] = regressed_scores(gaps, 0.0, V, variances, noise)
+        scores[there] = anomalies.regressed_scores(gaps, 0.0, V, variances, noise)
     return scores
 
 

@@ -8,25 +8,12 @@ import numpy as np
 from scipy.sparse import csr_array, random_array
 
 from shiftsvd.backends.dense import DenseRows
-from shiftsvd.backends.device.arrays import Arrays, DevicePanel, NamespaceArrays, is_out_of_memory
+from shiftsvd.backends.device.arrays import Arrays, NamespaceArrays
 from shiftsvd.backends.device.matrices import DeviceCSR, DeviceRows
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.kernels import default_threads
 from shiftsvd.kernels.twin import take_rows
 from shiftsvd.operators import Adjoint, Operator
-
-__all__ = [
-    "Arrays",
-    "DevicePanel",
-    "arrays_of",
-    "chosen",
-    "device_operator",
-    "devices",
-    "is_out_of_memory",
-    "moved",
-    "products",
-]
-
 
 # Array libraries with the module of their adapter, which is imported only for arrays of that library.
 ADAPTERS = {
