@@ -3,8 +3,6 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from shiftsvd.names import declared
-
 if TYPE_CHECKING:
     __version__: str
     from shiftsvd import events as events
@@ -87,15 +85,70 @@ if TYPE_CHECKING:
     from shiftsvd.transforms import TfIdf as TfIdf
     from shiftsvd.transforms import preprocess as preprocess
 
-
-# Nothing is imported before it is asked for: `import shiftsvd` costs a millisecond, and the command answers `--help` at
-# once. Modules are public names, too: `shiftsvd.plot` is there without an import of its own.
-_DECLARED = declared(__name__)
-_HOME = {name: module for name, module in _DECLARED.items() if module != __name__}
-_EXTENSIONS = ("genetics", "scanpy", "xarray")  # modules that may be absent
-_MODULES = [name for name in _DECLARED if name not in (*_HOME, *_EXTENSIONS)]
+# The public names, by the module that each lives in. Nothing is imported before it is asked for:
+# `import shiftsvd` costs a millisecond, and the command answers `--help` at once.
+_NAMES = {
+    "accuracy": ("frobenius_error", "halko_bound", "residuals", "spectral_norm"),
+    "backends": ("as_operator", "centered"),
+    "biwhitening": ("SignalCount", "count_signals"),
+    "choosing": ("Suggestion", "suggest_k", "warm_start"),
+    "estimators.batches": ("IncrementalPCA", "merge_pca"),
+    "estimators.contrastive": ("ContrastivePCA",),
+    "estimators.correspondence": ("CorrespondenceAnalysis", "MultipleCorrespondenceAnalysis"),
+    "estimators.evidence": ("Influence", "Neighbors", "Stability"),
+    "estimators.famd": ("FAMD",),
+    "estimators.graphs": ("DiffusionMap", "SpectralEmbedding"),
+    "estimators.lsa": ("LSA",),
+    "estimators.pca": ("PCA",),
+    "estimators.pcoa": ("PCoA",),
+    "estimators.rotation": ("Rotation", "rotate"),
+    "estimators.supplementary": ("Supplementary", "supplementary"),
+    "estimators.truncated": ("TruncatedSVD",),
+    "front": ("svd",),
+    "missing.completion": ("Completion", "complete_matrix"),
+    "model_file": ("load_model", "save_model"),
+    "operators": ("LowRank", "Operator"),
+    "preparation.prepare": ("cross",),
+    "result": ("Info", "SVDResult"),
+    "runs.checkpoints": ("checkpoint",),
+    "shifts": ("Covariates", "GroupMeans"),
+    "solvers": ("BlockLanczos", "Exact", "Gram", "RandomizedSVD", "ShiftedRandomizedSVD", "auto_solver", "estimate"),
+    "transforms": (
+        "BM25",
+        "CLR",
+        "PMI",
+        "Anscombe",
+        "Binarize",
+        "DevianceResiduals",
+        "Elementwise",
+        "FreemanTukey",
+        "LogNormalize",
+        "PearsonResiduals",
+        "Ranks",
+        "Select",
+        "Sqrt",
+        "TfIdf",
+        "preprocess",
+    ),
+}
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
+# Modules whose names are public too: `shiftsvd.plot` is there without an import of its own.
+_MODULES = (
+    "events",
+    "extend",
+    "io",
+    "operators",
+    "plot",
+    "report",
+    "shifts",
+    "sketch",
+    "solvers",
+    "testing",
+    "transforms",
+)
 
 __all__ = sorted(_HOME)
+
 
 if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every name
 
@@ -109,7 +162,7 @@ if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every
             if name in extensions:
                 return import_module(extensions[name])
             raise AttributeError(f"module 'shiftsvd' has no attribute {name!r}")
-        value = getattr(import_module(_HOME[name]), name)
+        value = getattr(import_module(f"shiftsvd.{_HOME[name]}"), name)
         globals()[name] = value
         return value
 

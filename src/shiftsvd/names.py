@@ -1,7 +1,7 @@
 """Names of settings as types, so that a type checker reports a misspelt name, and some defaults."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, Literal, Protocol, TypeVar
 
@@ -63,19 +63,9 @@ def resolve(place: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def declared(package: str) -> dict[str, str]:
-    """Return the module of each public name of a package, from its lines ``from MODULE import NAME as NAME``.
-
-    Type checkers read these lines below ``if TYPE_CHECKING``; nothing is imported before it is used.
-    """
-    spec: Any = sys.modules[package].__spec__
-    lines = (line.split() for line in spec.loader.get_data(spec.origin).decode().splitlines())
-    return {line[5]: line[1] for line in lines if line[:6:2] == ["from", "import", "as"]}
-
-
-def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of a package that declares its public names."""
-    home = declared(package)
+def lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package whose public names are imported when they are first used."""
+    home = {name: module for module, names in homes.items() for name in names}
 
     def find(name: str) -> Any:
         if name not in home:
@@ -84,4 +74,4 @@ def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], l
         setattr(sys.modules[package], name, value)
         return value
 
-    return find, lambda: sorted({*home, *vars(sys.modules[package])}), sorted(home)
+    return find, lambda: sorted({*home, *vars(sys.modules[package])})

@@ -54,7 +54,7 @@ def test_names_are_listed_once_and_sorted_with_their_homes() -> None:
     assert len(shiftsvd.__all__) == len(set(shiftsvd.__all__))
     assert set(dir(shiftsvd)) == {*shiftsvd.__all__, "__version__"}
     for name, home in shiftsvd._HOME.items():
-        assert getattr(importlib.import_module(home), name) is getattr(shiftsvd, name)
+        assert getattr(importlib.import_module(f"shiftsvd.{home}"), name) is getattr(shiftsvd, name)
 
 
 def test_star_import_brings_the_public_names() -> None:

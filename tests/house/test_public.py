@@ -86,6 +86,17 @@ def test_what_the_reference_lists_is_there_and_says_what_it_is(name: str) -> Non
             assert said[0].strip(), f"help({name}.{method}) says nothing"
 
 
+def test_type_checkers_see_the_names_where_they_are() -> None:
+    tree = ast.parse(Path(shiftsvd.__file__).read_text(encoding="utf-8"))
+    seen = {
+        alias.asname: node.module.removeprefix("shiftsvd").lstrip(".")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("shiftsvd")
+        for alias in node.names
+    }
+    assert seen == shiftsvd._HOME | dict.fromkeys((*shiftsvd._MODULES, "genetics", "scanpy", "xarray"), "")
+
+
 def test_internals_are_not_at_the_top() -> None:
     for name in ("Adjoint", "Scaled", "Shifted", "Moments", "Gaussian", "Rademacher", "SparseSign", "SRFT", "Estimate"):
         assert not hasattr(shiftsvd, name), name

@@ -252,4 +252,8 @@ def public_modules() -> dict[str, str]:
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__, _ = lazy(__name__)
+    homes = {
+        "shiftsvd.commands.hooks": ("Hooks", "Run"),
+        "shiftsvd.commands.options": ("Local", "checked_by", "group_options", "print_message", "split_names"),
+    }
+    __getattr__, __dir__ = lazy(__name__, homes)

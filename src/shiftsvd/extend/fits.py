@@ -12,6 +12,6 @@ from shiftsvd.preparation.covariates import Column, Design
 from shiftsvd.preparation.shifts import deviations
 
 if TYPE_CHECKING:
-    from shiftsvd.missing.lazy import LazyGaps as LazyGaps
+    from shiftsvd.missing.lazy import LazyGaps
 else:  # it imports Dask
-    __getattr__, __dir__, _ = lazy(__name__)
+    __getattr__, __dir__ = lazy(__name__, {"shiftsvd.missing.lazy": ("LazyGaps",)})

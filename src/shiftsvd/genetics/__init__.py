@@ -22,5 +22,15 @@ if TYPE_CHECKING:
     from shiftsvd.genetics.variants import Samples as Samples
     from shiftsvd.genetics.variants import Variants as Variants
 
+
 if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every name
-    __getattr__, __dir__, __all__ = lazy(__name__)
+    _homes = {
+        "shiftsvd.genetics.analysis": ("GenotypeModel", "GenotypePCA", "pca"),
+        "shiftsvd.genetics.components": ("SelectionScan", "TracyWidom", "tracy_widom"),
+        "shiftsvd.genetics.projection": ("Projection",),
+        "shiftsvd.genetics.kinship": ("Kinship",),
+        "shiftsvd.genetics.selection": ("Selection", "unrelated"),
+        "shiftsvd.genetics.variants": ("Samples", "Variants"),
+    }
+    __getattr__, __dir__ = lazy(__name__, _homes)
+    __all__ = sorted(name for names in _homes.values() for name in names)

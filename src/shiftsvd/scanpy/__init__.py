@@ -15,5 +15,13 @@ if TYPE_CHECKING:
     from shiftsvd.scanpy.analysis import project as project
     from shiftsvd.scanpy.genes import highly_variable as highly_variable
 
+__all__ = ["diffmap", "highly_variable", "pca", "project"]
+
 if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every name
-    __getattr__, __dir__, __all__ = lazy(__name__)
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            "shiftsvd.scanpy.analysis": ("diffmap", "pca", "project"),
+            "shiftsvd.scanpy.genes": ("highly_variable",),
+        },
+    )

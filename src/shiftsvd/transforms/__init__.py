@@ -27,8 +27,17 @@ if TYPE_CHECKING:
     from shiftsvd.transforms.residuals import DevianceResiduals as DevianceResiduals
     from shiftsvd.transforms.residuals import PearsonResiduals as PearsonResiduals
 
-# To add a transformation, add its class to the imports above, and its name for `preprocess=` and `--preprocess` to this
-# table. The command and model files read the table; the help text lists the names in this order.
+# To add a transformation, add its class to the imports above and to this table, and its name for `preprocess=` and
+# `--preprocess` to NAMED. The command and model files read these tables; the help text lists the names in this order.
+_HOMES: Final = {
+    "shiftsvd.runs.messages": ("ValuesWarning",),
+    "shiftsvd.transforms.base": ("Fitted", "Transform"),
+    "shiftsvd.transforms.chains": ("Select", "preprocess"),
+    "shiftsvd.transforms.counting": ("BM25", "CLR", "PMI", "LogNormalize", "TfIdf"),
+    "shiftsvd.transforms.elementwise": ("Anscombe", "Binarize", "Elementwise", "FreemanTukey", "Sqrt"),
+    "shiftsvd.transforms.ranks": ("Ranks",),
+    "shiftsvd.transforms.residuals": ("DevianceResiduals", "PearsonResiduals"),
+}
 NAMED: Final = {
     "log-normalize": "LogNormalize",
     "pearson": "PearsonResiduals",
@@ -43,9 +52,10 @@ NAMED: Final = {
     "anscombe": "Anscombe",
     "binarize": "Binarize",
 }
+__all__ = sorted(name for names in _HOMES.values() for name in names)
 
 if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every name
-    __getattr__, __dir__, __all__ = lazy(__name__)
+    __getattr__, __dir__ = lazy(__name__, _HOMES)
 
 
 def places() -> dict[str, str]:

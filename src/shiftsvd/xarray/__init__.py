@@ -22,5 +22,16 @@ if TYPE_CHECKING:
     from shiftsvd.xarray.travelling import extended as extended
     from shiftsvd.xarray.travelling import hilbert as hilbert
 
+
 if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every name
-    __getattr__, __dir__, __all__ = lazy(__name__)
+    _homes = {
+        "shiftsvd.xarray.coupling": ("coupled",),
+        "shiftsvd.xarray.datasets": ("side",),
+        "shiftsvd.xarray.modes": ("joint", "pca"),
+        "shiftsvd.xarray.projection": ("project", "reconstruct"),
+        "shiftsvd.xarray.rotation": ("patterns", "rotate"),
+        "shiftsvd.xarray.sampling": ("bootstrap", "correlation", "north"),
+        "shiftsvd.xarray.travelling": ("extended", "hilbert"),
+    }
+    __getattr__, __dir__ = lazy(__name__, _homes)
+    __all__ = sorted(name for names in _homes.values() for name in names)
