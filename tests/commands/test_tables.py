@@ -432,9 +432,9 @@ def test_a_file_in_utf8_is_read_as_such_after_a_fit_of_another_encoding(tmp_path
 
 
 def test_a_repeated_name_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shiftsvd.io.formats.text._BLOCK", 64)  # bytes: rows after the repeated one are in other blocks
+    monkeypatch.setattr("shiftsvd.io.formats.text._BLOCK", 64)  # bytes: the repeated rows are in different blocks
     rows = [f"s{i},{i * i % 7},{i % 4}.5" for i in range(20)]
-    (tmp_path / "a.csv").write_text("\n".join(["store,a,b", *rows[:6], rows[4], *rows[6:]]) + "\n")
+    (tmp_path / "a.csv").write_text("\n".join(["store,a,b", *rows[:6], rows[4], *rows[6:], rows[2]]) + "\n")
     said = invoke("fit", tmp_path / "a.csv", "-k", 1).stderr
     assert "'s4' occurs more than once" in said
     assert "--ids store" in said
