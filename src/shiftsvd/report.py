@@ -19,6 +19,7 @@ import numpy as np
 from shiftsvd import plot
 from shiftsvd.errors import Refused, Setting, plain_lines, plural
 from shiftsvd.estimators.features import feature_names_of
+from shiftsvd.estimators.settings import TO_ROUNDING
 from shiftsvd.io.choices import JOIN
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.plot import ScoreRaster
@@ -507,6 +508,9 @@ def settings_of(model: Any) -> dict[str, dict[str, str]]:
         if hasattr(each, "max_value"):  # a step of cells that scales and clips
             settings["usual"].pop(SETTINGS["scale"], None)
             settings["chosen"][SETTINGS["scale"]] = f"their standard deviations, then clipped at {each.max_value:g}"
+    solvers = (now.get(name) for name in ("solver", "svd_solver", "algorithm"))
+    if now.get("tol") is None and any(name in TO_ROUNDING for name in solvers):
+        settings["usual"] |= {SETTINGS["tol"]: "down to rounding, the default of this solver"}
     if _is_mixed(model) and _categories(model):
         settings["chosen"][SETTINGS["scale"]] = "their standard deviations; categories by roots of their frequencies"
     return settings

@@ -447,6 +447,20 @@ def test_chosen_settings_are_told_from_the_defaults(bare: Page) -> None:
     assert not re.search("None|True|False|<dt>[^<]*_", usual)
 
 
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (ss.PCA(2), "0.0001, the default"),
+        (ss.PCA(2, svd_solver="auto"), "0.0001, the default"),
+        (ss.PCA(2, svd_solver="arpack"), "down to rounding, the default of this solver"),
+        (ss.PCA(2, solver="covariance_eigh"), "down to rounding, the default of this solver"),
+        (ss.TruncatedSVD(2, algorithm="arpack"), "down to rounding, the default of this solver"),
+    ],
+)
+def test_the_tolerance_that_a_solver_takes_by_default_is_told(model: Any, said: str) -> None:
+    assert report.settings_of(model)["usual"][report.SETTINGS["tol"]] == said
+
+
 def test_a_result_without_a_norm_has_no_shares(tmp_path: Path) -> None:
     F = ss.svd(X, 3)
     F.info = replace(F.info, frobenius_error=None)

@@ -188,7 +188,7 @@ def toy_engine(A: ss.Operator, k: int, size: int, rng: np.random.Generator) -> S
     theta, Z = theta[::-1], Z[:, ::-1]
     ritz = Ritz(theta, C @ Z[-b:], k, rounding_of(theta, EPS))
     parts = (B[:, : size // 2], B[:, size // 2 :])
-    return Snapshot(ritz, B @ Z[:, :k], block, parts, Proven(b), EPS, 0.0, Stop.CONVERGED)
+    return Snapshot(ritz, B @ Z[:, :k], block, parts, Proven(b), EPS, 0.0)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -40,7 +40,7 @@ class PCA(BatchPCA):
     svd_solver : {"auto", "full", "covariance_eigh", "arpack", "randomized"}, optional
         scikit-learn's name for the solver; pass either `svd_solver` or `solver`.
     tol : float, optional
-        Relative accuracy of the singular values. Default 1e-4, or down to rounding if `svd_solver` is given.
+        Relative accuracy of the singular values. Default 1e-4; for "arpack" and "covariance_eigh", down to rounding.
     iterated_power : int or "auto"
         Power iterations of the randomized solvers given by name; "auto" is 7 or 4, as in scikit-learn.
     n_oversamples : int

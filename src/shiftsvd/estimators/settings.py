@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 SVD_SOLVERS = get_args(SklearnSolverName)
+TO_ROUNDING = "arpack", "covariance_eigh"  # solvers of scikit-learn's names that iterate to rounding by default
 MLE_FEATURES = 5000  # all eigenvalues are needed
 
 

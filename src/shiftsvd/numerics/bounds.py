@@ -98,8 +98,12 @@ class Ritz:
             return -np.inf
         return max(min(_next_value(self, self.k), self.proven_limit), _theta(self, self.k))
 
+    @property
+    def has_proven_growth(self) -> bool:
+        return bool(np.isfinite(self.proven_growth[0]))
+
     @cached_property
-    def proven(self) -> Vector:
+    def proven_growth(self) -> Vector:
         """Bound how far the first k eigenvalues exceed their Ritz values, by `level`; infinite if `level` is."""
         return growth_bounds(self.theta, self.E, self.level + self.noise, self.k, self.k + BEYOND) + self.noise
 
@@ -116,8 +120,8 @@ def value_errors(ritz: Ritz, S: Vector | None = None, inferring: bool = True) ->
     S = np.sqrt(np.where(theta[:k] > ritz.zero, theta[:k], 0)) if S is None else S
     bounds = value_bounds(theta, ritz.rounded_squares, k, ritz.limit)
     depth = _depth(ritz)
-    if np.isfinite(ritz.proven[0]):
-        bounds = np.minimum(bounds, ritz.proven)
+    if ritz.has_proven_growth:
+        bounds = np.minimum(bounds, ritz.proven_growth)
     elif not inferring and ritz.level > -np.inf:
         bounds = np.full(k, np.inf)
     elif depth > k and ritz.level > -np.inf:  # a heuristic: no level is proven

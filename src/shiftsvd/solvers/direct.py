@@ -20,7 +20,7 @@ from shiftsvd.solvers.cost import long_vector_bytes, overhead_bytes, tall
 from shiftsvd.solvers.factors import Factors, components_for, long_factor, rank_floor, rounding, squares_rounding
 from shiftsvd.solvers.lanczos import BlockLanczos, problem_of
 from shiftsvd.solvers.probe import Proven
-from shiftsvd.solvers.problem import Budget, Product, Products, Stop
+from shiftsvd.solvers.problem import Budget, Product, Products
 from shiftsvd.solvers.reading import Snapshot, read
 from shiftsvd.solvers.solve import solve
 
@@ -217,7 +217,7 @@ class Gram(Solver):
         product, measured = (Product(G @ V, eps), noise) if proven and not self.last_pass else (None, 0.0)
         p, budget = problem_of(self._lanczos(), A, k)[0], Budget(2, n_passes=1, widest=n)
         products = replace(Products.of(p, budget), precise=True)
-        stopped = Snapshot(ritz, V, V[:, :0], (), Proven(0), eps, measured, Stop.CONVERGED, product)
+        stopped = Snapshot(ritz, V, V[:, :0], (), Proven(0), eps, measured, product)
         return read(p, products, stopped, rng).factors(A, budget)
 
     def _by_lanczos(self, A: Operator, G: Panel, k: int | float, rng: Generator) -> Factors:

@@ -18,7 +18,7 @@ from shiftsvd.solvers.cost import overhead_bytes
 from shiftsvd.solvers.factors import Factors, long_factor, rank_floor, shift_rounding
 from shiftsvd.solvers.krylov import Factorization
 from shiftsvd.solvers.probe import Probe, Proven, miss_limit
-from shiftsvd.solvers.problem import Budget, Outcome, Problem, Product, Products
+from shiftsvd.solvers.problem import Budget, Problem, Product, Products
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,6 @@ class Snapshot:
     proven: Proven  # bounds by probes, which have used ``1 - 2**-n_probes`` of the probability
     eps: float  # rounding unit of the products
     measured: float  # further rounding errors: measured in single precision, else of terms that cancel
-    outcome: Outcome  # why the iteration stopped; `read` does not depend on it
     product: Product | None = None  # ``G V``, if it was multiplied along with a probe
 
 
@@ -153,7 +152,7 @@ def _certificate(p: Problem, ritz: Ritz, S: Vector, rounded: Vector) -> Certific
     rounded = np.where(np.isnan(rounded), np.inf, np.where(S > 0, rounded, 0.0))
     errors = bounds.value_errors(ritz, S) + rounded
     # Convergence may use inferred bounds. Report the larger of the inferred bound and min(proven bound, `tol`).
-    if not np.isfinite(ritz.proven[0]):
+    if not ritz.has_proven_growth:
         proven = bounds.value_errors(ritz, S, inferring=False)
         reported = np.where(S > 0, np.maximum(errors, np.minimum(proven, p.tol)), errors)
     else:

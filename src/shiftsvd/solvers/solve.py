@@ -40,15 +40,16 @@ def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
             block = block.copy()
             to_multiply = V if p.multiplied is p.A else None
             proven, kept, product = prove(G, F, ritz, needs, proven, to_multiply, cold=p.start is None)
-            steps = 1 if unproven(p, ritz, proven) else 0
+            found_missed = bool(unproven(p, ritz, proven))
+            steps = int(found_missed)
             # Take a step if the probe found missed values. Check again without a step if the run was stuck, or if the
             # basis spans the whole space: the level of the probe makes error bounds smaller.
-            if steps or outcome is Stop.STUCK or F.size == F.n:
+            if found_missed or outcome is Stop.STUCK or F.size == F.n:
                 continue
             ritz, proven = with_probe_level(p, G, ritz, kept, proven)
         panels = (F.B[:, : min(len(ritz.theta), F.size)],)
         measured = G.extra_rounding(first_singular_value(ritz.theta))
-        reading = read(p, G, Snapshot(ritz, V, block, panels, proven, G.eps, measured, outcome, product), rng)
+        reading = read(p, G, Snapshot(ritz, V, block, panels, proven, G.eps, measured, product), rng)
         readings += 1
         if reading.values_converged or readings == constants.READINGS or outcome is not Stop.CONVERGED:
             return reading
@@ -85,7 +86,8 @@ def advance(G: Products, F: Factorization, count: Callable[[Vector], int], steps
 
 def take_steps(G: Products, F: Factorization, steps: int) -> int:
     """Take as many steps in one call as need neither a restart nor a decision; return how many were taken."""
-    if G.step_taker is None or not F.scale or G.precise == F.single:
+    is_converted = G.precise == F.single  # products are in double precision and the basis in single, or the reverse
+    if G.step_taker is None or not F.scale or is_converted:  # the first product sets the scale
         return 0
     taken = F.take_steps(min(steps, G.steps_left), G.step_taker)
     G.record_steps(taken, F.width)
