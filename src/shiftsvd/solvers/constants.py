@@ -94,7 +94,7 @@ SWEEPS: Final = 6  # products of a probe for which the basis reserves memory
 
 # --- the probe: measure again with benchmarks.claims.levels and benchmarks.certificate.cost ---------------------------
 
-# Defaults of `miss_probability` and `missed_tol`.
+# Defaults of `miss_probability` and `missed_tol` (benchmarks.certificate.levels).
 PROBABILITY, MISSED_TOL = 1e-9, 0.05
 # Maximum number of probes per run; each may fail with half the probability of the one before.
 PROBES: Final = 20

@@ -19,8 +19,8 @@ EXTENSION: Final = Extension(
     help={
         "fit": """Gridded fields (NetCDF): the first dimension of the variable, usually time, holds the samples, and all
     other dimensions hold the cells. --key names the variable if there are several, not counting bounds. Packed values
-    are decoded. Cells without any values, such as land, require --missing em, and get components of 0; shiftsvd.xarray in
-    Python excludes such cells."""
+    are decoded. Cells without any values, such as land, require --missing em, and get components of 0; shiftsvd.xarray
+    in Python excludes such cells."""
     },
     examples={"fit": ("fit sst.nc -k 10 --weights coslat -o sst/",)},
 )
