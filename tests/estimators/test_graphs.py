@@ -419,6 +419,16 @@ def test_few_products_give_all_components_unconverged(most: int) -> None:
     assert model.n_products_ <= max(most, 5)  # three blocks have as many columns as there are components
 
 
+@pytest.mark.filterwarnings("ignore:The graph has", "ignore:Components", "ignore:The gap")
+@pytest.mark.parametrize("size", [2, 3])
+def test_few_products_of_many_components_are_unconverged(size: int) -> None:
+    W = csr_array(np.kron(np.eye(30), 1 - np.eye(size)))
+    for most, seed in np.ndindex(6, 3):
+        model = ss.SpectralEmbedding(20, affinity="precomputed", max_products=most + 1, random_state=seed).fit(W)
+        assert not model.converged_
+        assert np.all(np.isfinite(model.embedding_))
+
+
 @pytest.mark.parametrize("least", [1e-3, 1e-12, 1e-17, 1e-100])
 def test_cosines_of_a_row_that_dominates_its_columns(least: float) -> None:
     rng = np.random.default_rng(0)

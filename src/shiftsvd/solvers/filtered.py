@@ -114,7 +114,9 @@ def leading_modes(A: Affinity, k: int, tol: float, most_products: int, rng: Gene
     most = max(most_products - LAST, least)
     steps = most if columns == n else min(columns // b - 1, most)
     found = replace(solver, max_passes=steps)(A, k, rng)
-    n_products, theta, limit = found.n_passes, np.append(found.values, found.rest), found.limit
+    n_products, limit = found.n_passes, found.limit
+    # Eigenvalues of N are at least -1: lower Ritz values belong to trivial vectors.
+    theta = np.maximum(np.append(found.values, found.rest), -1.0)
     told, degree = 0.0, 0
     while found.spent or degree:
         G = _filter(A, theta, k)
