@@ -601,6 +601,19 @@ def test_values_that_have_not_converged_are_within_their_bounds(seed: int, capfd
     assert not "".join(capfd.readouterr())  # LAPACK reports wrong arguments there
 
 
+def test_a_failure_of_lapack_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(R: Any, **settings: int) -> tuple[Any, ...]:
+        k = len(R)
+        return np.full(k, np.nan), None, np.full((k, k), np.nan), np.ones(7), None, 1
+
+    monkeypatch.setattr(affinity.lapack, "dgejsv", failing)
+    W = np.diag(np.ones(39), 1)
+    model = ss.SpectralEmbedding(3, affinity="precomputed", random_state=0).fit(W + W.T)
+    exact = 1 - np.cos(np.pi * np.arange(1, 4) / 39)
+    assert model.converged_
+    assert np.all(np.abs(model.eigenvalues_ - exact) <= model.eigenvalue_errors_)
+
+
 def test_long_runs_are_foretold(monkeypatch: pytest.MonkeyPatch) -> None:
     W = csr_array((np.ones(1999), (np.arange(1999), np.arange(1, 2000))), shape=(2000, 2000))
     model = ss.SpectralEmbedding(5, affinity="precomputed", random_state=0)
