@@ -85,6 +85,23 @@ def test_a_path_holds_its_bounds_for_every_alpha(kind: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Components")
+@pytest.mark.parametrize("kind", ["multiple of the target", "same", "wide"])
+def test_more_components_than_one_block_of_products_finds(kind: str) -> None:
+    rng, k = np.random.default_rng(0), 60
+    X = rng.standard_normal((9, 80)) if kind == "wide" else np.vstack([np.eye(80), -np.eye(80)])
+    B = {"multiple of the target": 2 * X, "same": X, "wide": rng.standard_normal((9, 80))}[kind]
+    difference = np.cov(X, rowvar=False) - np.cov(B, rowvar=False)
+    for most in (1, 5, None):
+        model = ss.ContrastivePCA(k, max_passes=most, random_state=0).fit(X, background=B)
+        assert np.allclose(model.components_ @ model.components_.T, np.eye(k), atol=1e-12)
+        found = np.diag(model.components_ @ difference @ model.components_.T)
+        assert np.allclose(model.eigenvalues_, found, atol=1e-13)
+        if kind != "wide" or model.converged_:
+            exact = np.linalg.eigvalsh(difference)[::-1][:k]
+            assert np.all(np.abs(model.eigenvalues_ - exact) <= model.eigenvalue_errors_ + 1e-14)
+
+
+@pytest.mark.filterwarnings("ignore:Components")
 def test_restarts_keep_residuals_of_a_target_far_smaller_than_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pencil, "columns_of", lambda *_: 80)
     rng, n = np.random.default_rng(1), 150

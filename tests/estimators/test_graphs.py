@@ -419,6 +419,18 @@ def test_few_products_give_all_components_unconverged(most: int) -> None:
     assert model.n_products_ <= max(most, 5)  # three blocks have as many columns as there are components
 
 
+@pytest.mark.filterwarnings("ignore:The graph has", "ignore:Components", "ignore:The gap")
+@pytest.mark.parametrize("size", [2, 3])
+def test_few_products_of_many_components_are_unconverged(size: int) -> None:
+    W = csr_array(np.kron(np.eye(30), 1 - np.eye(size)))
+    for most, seed in np.ndindex(6, 3):
+        model = ss.SpectralEmbedding(20, affinity="precomputed", max_products=most + 1, random_state=seed).fit(W)
+        assert not model.converged_
+        assert np.all(np.abs(model.eigenvalues_ - size / (size - 1)) <= model.eigenvalue_errors_)
+        sums = np.array([model.embedding_[of].sum(axis=0) for of in np.arange(30 * size).reshape(30, size)])
+        assert np.abs(sums).max() < 1e-12  # no part of the trivial vectors
+
+
 @pytest.mark.parametrize("least", [1e-3, 1e-12, 1e-17, 1e-100])
 def test_cosines_of_a_row_that_dominates_its_columns(least: float) -> None:
     rng = np.random.default_rng(0)
@@ -587,6 +599,19 @@ def test_values_that_have_not_converged_are_within_their_bounds(seed: int, capfd
     exact = 1 - np.cos(np.pi * np.arange(1, 4) / (n - 1))
     assert np.all(np.abs(model.eigenvalues_ - exact) <= model.eigenvalue_errors_)
     assert not "".join(capfd.readouterr())  # LAPACK reports wrong arguments there
+
+
+def test_a_failure_of_lapack_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(R: Any, **settings: int) -> tuple[Any, ...]:
+        k = len(R)
+        return np.full(k, np.nan), None, np.full((k, k), np.nan), np.ones(7), None, 1
+
+    monkeypatch.setattr(affinity.lapack, "dgejsv", failing)
+    W = np.diag(np.ones(39), 1)
+    model = ss.SpectralEmbedding(3, affinity="precomputed", random_state=0).fit(W + W.T)
+    exact = 1 - np.cos(np.pi * np.arange(1, 4) / 39)
+    assert model.converged_
+    assert np.all(np.abs(model.eigenvalues_ - exact) <= model.eigenvalue_errors_)
 
 
 def test_long_runs_are_foretold(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,9 +143,11 @@ class EdgeAffinity(Affinity):
         unit, roots = SUMMED * self.costs.eps, np.sqrt(np.diagonal(E))
         try:
             R = np.linalg.cholesky(E).T
+            S, _, X, work, _, failed = lapack.dgejsv(R, joba=0, jobu=3, jobv=0, jobr=0, jobt=0)
         except np.linalg.LinAlgError:
+            failed = True
+        if failed:
             return *np.linalg.eigh(E), unit * np.trace(E)
-        S, _, X, work, *_ = lapack.dgejsv(R, joba=0, jobu=3, jobv=0, jobr=0, jobt=0)
         X = X[:, ::-1]
         return (S[::-1] * (work[0] / work[1])) ** 2, X, unit * (roots @ np.abs(X)) ** 2
 

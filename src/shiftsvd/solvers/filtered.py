@@ -14,6 +14,7 @@ from shiftsvd.events import passes_so_far, set_expected_passes
 from shiftsvd.kernels import default_threads
 from shiftsvd.numerics.bounds import combined_sines, residual_rounding
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import qr
 from shiftsvd.operators import Derived, Panel
 from shiftsvd.runs.memory import release
 from shiftsvd.runs.messages import notice, warn
@@ -114,7 +115,9 @@ def leading_modes(A: Affinity, k: int, tol: float, most_products: int, rng: Gene
     most = max(most_products - LAST, least)
     steps = most if columns == n else min(columns // b - 1, most)
     found = replace(solver, max_passes=steps)(A, k, rng)
-    n_products, theta, limit = found.n_passes, np.append(found.values, found.rest), found.limit
+    n_products, limit = found.n_passes, found.limit
+    # Eigenvalues of N are at least -1: lower Ritz values belong to trivial vectors.
+    theta = np.maximum(np.append(found.values, found.rest), -1.0)
     told, degree = 0.0, 0
     while found.spent or degree:
         G = _filter(A, theta, k)
@@ -169,8 +172,12 @@ def _foretell(A: Affinity, expected: float, most: int, told: float) -> float:
 
 
 def _read(A: Affinity, found: Eigenpairs, limit: float, tol: float, n_products: int) -> Modes:
-    gaps, X, rounding = A.energies(found.vectors)
-    V, noise = found.vectors @ X, residual_rounding(A.costs.eps)
+    V, noise = found.vectors, residual_rounding(A.costs.eps)
+    if not found.converged:  # trivial vectors, whose energy is 0, may have parts in a basis that is too small
+        for _ in range(2):
+            V = qr(A.nontrivial(V))[0]
+    gaps, X, rounding = A.energies(V)
+    V = V @ X
     errors = errors_of_pairs(A.normalized(V), V, 1 - gaps, noise, limit) + rounding
     sines = np.minimum(combined_sines(found.value_errors, found.starts, X), 1.0)
     converged = found.converged and bool(np.all(sines <= tol))

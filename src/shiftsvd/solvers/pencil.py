@@ -306,6 +306,9 @@ class Family:
         """Extend the basis until all vectors are within the tolerance; look at few alphas until these are."""
         every, few = list(range(len(self.alphas))), spread(range(len(self.alphas)))
         while not self.cannot_step:
+            missing = self.block - self.basis.S.shape[1]
+            if self.basis.size < self.k and missing > 0:
+                self.basis.adopt(self.rng.standard_normal((self.n, missing)))
             directions = [self.residuals(i) for i in few]
             few = [i for i, each in zip(few, directions, strict=True) if each.shape[1]]
             self.active = few
@@ -338,8 +341,6 @@ class Family:
             U, s = left_vectors(directions, False)
             b = int(np.clip(np.count_nonzero(s > WEAK * s[0]), b, TOGETHER * b))
             basis.turn(U[:, :b])
-        if basis.size < self.k and basis.S.shape[1] < b:
-            basis.adopt(self.rng.standard_normal((self.n, b - basis.S.shape[1])))
         b = min(b, basis.S.shape[1])
         if self.columns < self.n and basis.size + basis.S.shape[1] + len(basis.mix) * b > self.columns:
             self.restart()
