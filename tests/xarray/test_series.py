@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shiftsvd.xarray import extended, hilbert, project, reconstruct
+from shiftsvd.xarray import extended, hilbert, patterns, project, reconstruct
 from tests.support.fields import monthly, with_gaps
 
 xarray = pytest.importorskip("xarray")
@@ -49,6 +49,34 @@ def test_the_level_of_a_stretch_stays_in_the_field_that_its_scores_make_up() -> 
     da = monthly(noise=0)
     modes = hilbert(da, 6, weights="coslat")
     xarray.testing.assert_allclose(reconstruct(modes, project(modes, da[:30])), da[:30], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("k", "how"), [(18, {}), (12, {"groups": "time.month", "covariates": "time"}), (16, {"center": False})]
+)
+@pytest.mark.parametrize("kept", [slice(None), [1], [3]])
+def test_sequences_are_averaged_to_the_field_of_each_step(k: int, how: Any, kept: Any) -> None:
+    da = monthly(season=10, trend=1e-2, noise=0)
+    modes = extended(da, k, lags=range(0, 12, 3), weights="coslat", rng=0, **how).isel(lag=kept)
+    first = int(modes.lag[0])
+    made = reconstruct(modes)
+    np.testing.assert_array_equal(made.time, modes.scores.time)
+    assert made.dims == da.dims
+    assert np.isnan(made[:first]).all()
+    assert float(abs(made - da)[first:].max()) < 0.2  # months differ by up to 20 K
+    xarray.testing.assert_allclose(reconstruct(modes, modes.scores[:, 20:50])[12:], made[32:50], atol=1e-9)
+
+
+def test_one_lag_is_a_map_but_no_sequence() -> None:
+    modes = extended(monthly(), 2, lags=[0, 3], weights="coslat")
+    maps = patterns(modes)
+    assert maps.dims == ("mode", "lag", "lat", "lon")
+    assert maps.attrs["units"] == "K"
+    one = modes.isel(lag=1, drop=True)
+    xarray.testing.assert_allclose(patterns(one), maps.isel(lag=1, drop=True))
+    for call in (reconstruct, lambda eofs: project(eofs, monthly())):
+        with pytest.raises(ValueError, match=r"eofs must have the dimension lag of modes of extended"):
+            call(one)
 
 
 @pytest.mark.parametrize("call", [hilbert, lambda da, k, **how: extended(da, k, lags=3, **how)])

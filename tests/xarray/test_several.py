@@ -403,7 +403,7 @@ class TestExtended:
         np.testing.assert_allclose(modes.singular_values, np.linalg.svd(E)[1][:2], rtol=1e-8)
         assert not modes.mean_field.fillna(0).any()
         with pytest.raises(ValueError, match="eofs must be modes without lags, got modes of extended"):
-            reconstruct(modes)
+            rotate(modes)
 
     def test_chunked_fields_give_the_same(self) -> None:
         pytest.importorskip("dask.array")
