@@ -178,11 +178,11 @@ def stacked(da: "DataArray", dim: Dim, missing: str = "error", name: str = "da",
 def _in_chunks(da: "DataArray", over: Dims, space: Dims) -> tuple[Any, Places]:
     # In the order of the field, Dask would cut and join chunks that hold parts of lines of cells.
     n_cells = math.prod(da.sizes[dim] for dim in space)
-    if not is_lazy(da.data) or all(len(da.chunksizes[dim]) == 1 for dim in space[1:]):
+    if not is_lazy(da.data) or all(len(da.variable.chunksizes[dim]) == 1 for dim in space[1:]):
         return matrix_of(da, over, space), np.arange(n_cells)
     from dask.array import from_array, reshape_blockwise
 
-    X, chunks = da.transpose(*over, *space).data, tuple(da.chunksizes[dim] for dim in space)
+    X, chunks = da.transpose(*over, *space).data, tuple(da.variable.chunksizes[dim] for dim in space)
     X = X if len(over) == 1 else X.reshape(-1, *X.shape[len(over) :])
     order = from_array(np.arange(n_cells).reshape(X.shape[1:]), chunks)
     return reshape_blockwise(X, (len(X), n_cells)), reshape_blockwise(order, n_cells).compute()
@@ -239,7 +239,7 @@ def notice_chunks(da: "DataArray", over: Dims, space: Dims, name: str) -> None:
     # other chunks, which holds the field in memory.
     if not is_lazy(da.data) or da.nbytes < LEAST_TOLD:
         return
-    file, cut = da.encoding.get("preferred_chunks") or {}, {dim: da.chunksizes[dim] for dim in da.dims}
+    file, cut = da.encoding.get("preferred_chunks") or {}, {dim: da.variable.chunksizes[dim] for dim in da.dims}
     each = [times_decoded([0, *accumulate(cut[dim])], int(file.get(dim, 1))) for dim in da.dims]
     times = float(np.prod(each))
     both = all(any(len(cut[dim]) > 1 for dim in dims) for dims in (over, space))
