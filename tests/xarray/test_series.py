@@ -1,11 +1,13 @@
 """Other fields on modes in time: on those of analytic signals, and on sequences of patterns."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from shiftsvd.runs.messages import Notice
 from shiftsvd.xarray import extended, hilbert, patterns, project, reconstruct
 from tests.support.fields import monthly, with_gaps
 
@@ -101,6 +103,26 @@ def test_a_step_without_values_has_no_sequence_and_no_signal() -> None:
         ValueError, match="a Hilbert transform requires values at every step, but 1 of 96 samples have none"
     ):
         project(hilbert(da, 2), da.where(da.time != da.time[10]))
+
+
+@pytest.mark.parametrize("calendar", [None, "noleap", "numbers"])
+def test_unequal_steps_are_told(calendar: str | None) -> None:
+    da = monthly()
+    if calendar == "noleap":
+        pytest.importorskip("cftime")
+        da = da.assign_coords(time=xarray.date_range("2001-01-15", periods=96, freq="MS", calendar="noleap"))
+    elif calendar:
+        da = da.assign_coords(time=np.arange(96.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        modes = extended(da, 2, lags=2)  # months differ by 3 days
+    told = r"takes the steps along time as equal, but the one from \S+ to \S+ is [1-9][0-9.]+ times the smallest"
+    with pytest.warns(Notice, match=told):
+        hilbert(da.drop_isel(time=20), 2)
+    winters = da.isel(time=np.flatnonzero(np.isin(np.arange(96) % 12, [0, 1, 11])))
+    for call in (lambda: extended(winters, 2, lags=2), lambda: project(modes, winters)):
+        with pytest.warns(Notice, match=told):
+            call()
 
 
 def test_what_is_no_series_is_refused() -> None:
