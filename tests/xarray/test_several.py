@@ -118,6 +118,8 @@ class TestCoupled:
             ValueError, match=r"along time only 59 of the 60 labels of X are among the 59 labels of Y\. .*xarray\.align"
         ):
             coupled(X, Y[1:], 2, method=method)
+        with pytest.raises(ValueError, match=r"no label along time is common: .* Make the labels equal\."):
+            coupled(X, Y.assign_coords(time=Y.time.values + 0.5), 2)
         with pytest.raises(ValueError, match="same samples, each once"):
             coupled(X, Y.assign_coords(time=Y.time.values % 300), 2)
         with pytest.raises(ValueError, match="same samples, got 60 and 50 along time"):

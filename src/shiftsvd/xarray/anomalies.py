@@ -217,8 +217,9 @@ def _sample_places(value: DataArray, da: DataArray, dim: Hashable, what: str) ->
     if places is None and value.sizes[dim] != da.sizes[dim]:
         raise refuse(what, f"have {da.sizes[dim]} values along {dim}", value.sizes[dim])
     if places is not None and (absent := int(np.count_nonzero(places < 0))):
-        first = da.indexes[dim][int(np.argmax(places < 0))]
-        got = f"none or several for {plural(absent, 'label')}, such as {first}"
+        labels, own = da.indexes[dim], value.indexes[dim]
+        got = f"none or several for {plural(absent, 'label')}, such as {labels[int(np.argmax(places < 0))]}."
+        got += fields.make_equal(labels, own, dim) if absent == len(places) and own.is_unique else ""
         raise Refused(Setting(what), f" must have one value for each label of da along {dim}, got {got}")
     return places
 

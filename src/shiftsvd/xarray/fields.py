@@ -300,6 +300,12 @@ def ordered_as(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[st
                 raise ValueError(f"{text}, got {m:,} and {n:,} along {name}. Select the samples that both have.")
             continue
         common = np.unique(places[places >= 0])
+        if not len(common) and other.indexes[name].is_unique:
+            labels, own = first.indexes[name], other.indexes[name]
+            raise ValueError(
+                f"{text}, but no label along {name} is common: the first are {labels[0]} and {own[0]}."
+                + make_equal(labels, own, name)
+            )
         if len(common) < m or m != n:
             # `align` also selects cells, unless their dimensions are excluded.
             space = [own for own in dict.fromkeys((*first.dims, *other.dims)) if own not in as_dims(dim)]
@@ -310,6 +316,16 @@ def ordered_as(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[st
             )
         other = other.isel({name: places})
     return other
+
+
+def make_equal(labels: "Index", own: "Index", dim: Hashable) -> str:
+    dates = labels.dtype.kind == "M" or hasattr(labels[0], "calendar")
+    alike = labels.dtype == own.dtype and getattr(labels, "calendar", None) == getattr(own, "calendar", None)
+    if not (dates and alike):
+        return " Make the labels equal."
+    if labels.max() < own.min() or own.max() < labels.min():
+        return ""
+    return f' Make the labels equal: for months with other days, apply resample({dim}="MS").mean() to both.'
 
 
 def matching_places(like: "DataArray", da: "DataArray", dim: Hashable) -> Places | None:
