@@ -431,6 +431,7 @@ def _complete_anomalies(
     (m, n), moments, mean_squares = A.shape, A.moments(), np.zeros(1)
     mean, centred_squares = moments.mean, moments.M2
     _check_range(mean, centred_squares)
+    fields.notice_fill_values(mean, centred_squares, field.da.name)
     if samples.given:
         S, removed = _fit_regression(A, moments, samples)
         A, centred_squares = A - S, None
@@ -463,6 +464,7 @@ def _incomplete_anomalies(
     squares, count = np.nansum(Y * Y, axis=0, dtype=np.float64), (~np.isnan(X)).sum(axis=0)
     found = fields.compute_together(squares=("cell", squares), n=("cell", count))
     _check_range(mean, found["squares"])
+    fields.notice_fill_values(mean, found["squares"], field.da.name)
     if options.standardize:
         weights = _standardized(weights, found["squares"] / found["n"])
     if np.any(weights != 1):

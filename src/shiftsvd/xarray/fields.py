@@ -58,6 +58,10 @@ _PACKED: Final = ("scale_factor", "add_offset", "_FillValue", "missing_value")
 # Attributes that describe the stored numbers, not the field.
 _OF_NUMBERS: Final = ("valid_range", "valid_min", "valid_max", "actual_range", "_Unsigned", "dtype")
 MAX_CHUNK: Final = 2**30  # largest chunk in bytes to recommend
+# Absolute values that stand for missing values in files without the attribute _FillValue, and the least of others.
+FILLS: Final = (999.0, 9999.0, 32767.0, 32768.0)
+LEAST_FILL: Final = 1e15
+EPS: Final = float(np.finfo(np.float32).eps)
 LEAST_TOLD: Final = 2**27  # bytes of a lazy field from which on slow chunks cause a notice
 # Entries in a block of a product or a difference: 8 MiB in double precision.
 BLOCK: Final = 2**20
@@ -286,6 +290,17 @@ def notice_unvarying(cells: Mask, name: Hashable) -> None:
             f"Cells of {of} with no more values than the removed means and slopes, such as a single value: {count:,} "
             f"of {len(cells):,}. Their anomalies and components are 0, and reconstructions are the removed means. "
             "To exclude these cells, mask them with NaN."
+        )
+
+
+def notice_fill_values(mean: Vector, squares: Vector | None, name: Hashable) -> None:
+    constant = np.abs(mean[np.asarray(squares) <= (EPS * mean) ** 2])
+    filled = constant[(constant >= LEAST_FILL) | np.isin(constant, FILLS)]
+    if count := len(filled):
+        of = "the field" if name is None else name
+        notice(
+            f"{count:,} of {len(mean):,} cells of {of} hold a usual fill value in all samples, such as "
+            f"{filled.max():g} (in absolute value). Replace it by NaN with da.where(...)."
         )
 
 
