@@ -23,6 +23,16 @@ COMMAND = Path(sys.executable).with_name("shiftsvd")
 NEEDED = re.compile(r"needs about ([\d.,]+ [kMG]?B), more than the limit of ([\d.,]+ [kMG]?B)")
 
 
+def test_a_column_without_values_needs_em_in_an_estimate_as_in_a_fit(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((30, 8))
+    X[:, 3] = np.nan
+    np.save(tmp_path / "X.npy", X)
+    said = [invoke(command, tmp_path / "X.npy", "-k", 2).stderr for command in ("fit", "estimate")]
+    assert said[0] == said[1]
+    assert "--missing em" in said[0]
+    assert told("estimate", tmp_path / "X.npy", "-k", 2, "--missing", "em")["n_passes"] >= 1
+
+
 def test_estimate_takes_every_option_of_fit() -> None:
     fit, estimate = (
         {name for each in verbs()[command].params for name in each.opts} for command in ("fit", "estimate")

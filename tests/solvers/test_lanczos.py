@@ -392,6 +392,12 @@ def test_estimate_foresees_passes_and_memory_without_reading() -> None:
         ss.estimate(X, 401)
 
 
+@pytest.mark.parametrize(("shape", "k"), [((54, 7776), 10), ((40, 400), 10), ((300, 3000), 50), ((500, 2000), 10)])
+def test_the_expected_passes_lie_within_their_range(shape: tuple[int, int], k: int) -> None:
+    predicted = ss.estimate(np.ones(shape), k, "lanczos", tol=1e-6)
+    assert predicted.passes_range[0] <= predicted.n_passes <= predicted.passes_range[1]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("k", [5, 20, 50])
 @pytest.mark.parametrize("spectrum", ["j**-2.0", "j**-0.5", "np.exp(-j / 60)", "1 - j / 2000", "0.8 ** (j // 7)"])

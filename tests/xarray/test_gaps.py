@@ -1,11 +1,13 @@
 """Fields with gaps: what stands for missing values, how well it does, in memory and over Dask."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 
 import shiftsvd as ss
+from shiftsvd.runs.messages import Notice
 from shiftsvd.xarray import bootstrap, joint, patterns, pca, project, reconstruct, rotate, side
 from tests.support.fields import MONTHS, monthly, red, with_gaps
 
@@ -249,3 +251,13 @@ def test_deviations_of_a_field_with_gaps_are_those_of_its_values() -> None:
     values[2, 1, 1] = values[5, 0, 3] = np.nan
     eofs = pca(xarray.DataArray(values, dims=("time", "lat", "lon")), 1, missing="mean")
     np.testing.assert_allclose(eofs.standard_deviation, np.nanstd(values, axis=0, ddof=1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("fill", [1e20, -999.0, 9.96921e36])
+def test_land_of_a_fill_value_that_no_attribute_names_is_told(fill: float) -> None:
+    da = monthly().astype(np.float32)
+    with pytest.warns(Notice, match=rf"6 of 80 cells of sst hold a usual fill value .*{abs(fill):g}".replace("+", ".")):
+        pca(da.fillna(np.float32(fill)), 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pca(da.fillna(270.0), 2)

@@ -107,6 +107,19 @@ def test_chunks_of_parts_of_maps_are_not_joined_across_cells(chunks: tuple[int, 
         np.testing.assert_allclose(found[name], known[name], rtol=1e-5, atol=1e-8, err_msg=name)
 
 
+@pytest.mark.parametrize("chunks", [{"time": 1}, {"time": 1, "lat": 4, "lon": 5}])
+def test_other_chunks_of_coordinates_do_not_matter(chunks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shiftsvd.xarray.fields.LEAST_TOLD", 10**9)
+    da = monthly()
+    issued = xarray.DataArray(np.arange(96.0), dims="time").chunk(time=96)
+    lazy = da.chunk(chunks).assign_coords(issued=issued)
+    np.testing.assert_allclose(pca(lazy, 2, rng=0).explained_variance, pca(da, 2, rng=0).explained_variance, rtol=1e-6)
+    monkeypatch.setattr("shiftsvd.xarray.fields.LEAST_TOLD", 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pca(lazy, 2, rng=0)
+
+
 def test_chunks_beyond_the_memory_limit_are_told() -> None:
     import dask
 

@@ -103,7 +103,9 @@ def test_new_samples_lose_the_mean_of_their_month_and_the_trend() -> None:
     assert float((left**2).mean()) < 0.5
     labels = first.time.dt.month.values
     unnamed = pca(first, 3, groups=labels)
-    with pytest.raises(ValueError, match=r"for each label of da along time, got none or several for 24 labels"):
+    with pytest.raises(
+        ValueError, match=r"for each label of da along time, got none or several for 24 labels, such as \S+ \S+\.$"
+    ):
         project(unnamed, last)
     xarray.testing.assert_allclose(
         project(unnamed, last, groups=last.time.dt.month.values), project(pca(first, 3, groups="time.month"), last)
@@ -243,3 +245,14 @@ def test_slopes_of_dates_are_per_day(extra: Any, want: str | None) -> None:
     da = monthly(trend=1e-3).assign_attrs(units="K")
     assert pca(da, 2, covariates={"time": "time"} | extra).slopes.attrs.get("units") == want
     assert pca(da, 2, covariates={"index": np.sin(np.arange(MONTHS))}).slopes.attrs["units"] == "K"
+
+
+def test_months_that_are_labelled_with_other_days_are_told_how_to_match() -> None:
+    da = monthly()
+    first = da.resample(time="MS").mean()
+    told = r'apply resample\(time="MS"\).mean\(\) to both'
+    with pytest.raises(ValueError, match=f"no label along time is common: .*{told}"):
+        joint({"a": da, "b": first}, 2)
+    with pytest.raises(ValueError, match=f"none or several for 96 labels, such as .*{told}"):
+        pca(da, 2, covariates=first[:, 5, 5])
+    pca(first, 2, covariates=first[:, 5, 5])

@@ -1,12 +1,14 @@
 """Other fields on modes in time: on those of analytic signals, and on sequences of patterns."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from shiftsvd.xarray import extended, hilbert, project, reconstruct
+from shiftsvd.runs.messages import Notice
+from shiftsvd.xarray import extended, hilbert, patterns, project, reconstruct
 from tests.support.fields import monthly, with_gaps
 
 xarray = pytest.importorskip("xarray")
@@ -51,6 +53,34 @@ def test_the_level_of_a_stretch_stays_in_the_field_that_its_scores_make_up() -> 
     xarray.testing.assert_allclose(reconstruct(modes, project(modes, da[:30])), da[:30], atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("k", "how"), [(18, {}), (12, {"groups": "time.month", "covariates": "time"}), (16, {"center": False})]
+)
+@pytest.mark.parametrize("kept", [slice(None), [1], [3]])
+def test_sequences_are_averaged_to_the_field_of_each_step(k: int, how: Any, kept: Any) -> None:
+    da = monthly(season=10, trend=1e-2, noise=0)
+    modes = extended(da, k, lags=range(0, 12, 3), weights="coslat", rng=0, **how).isel(lag=kept)
+    first = int(modes.lag[0])
+    made = reconstruct(modes)
+    np.testing.assert_array_equal(made.time, modes.scores.time)
+    assert made.dims == da.dims
+    assert np.isnan(made[:first]).all()
+    assert float(abs(made - da)[first:].max()) < 0.2  # months differ by up to 20 K
+    xarray.testing.assert_allclose(reconstruct(modes, modes.scores[:, 20:50])[12:], made[32:50], atol=1e-9)
+
+
+def test_one_lag_is_a_map_but_no_sequence() -> None:
+    modes = extended(monthly(), 2, lags=[0, 3], weights="coslat")
+    maps = patterns(modes)
+    assert maps.dims == ("mode", "lag", "lat", "lon")
+    assert maps.attrs["units"] == "K"
+    one = modes.isel(lag=1, drop=True)
+    xarray.testing.assert_allclose(patterns(one), maps.isel(lag=1, drop=True))
+    for call in (reconstruct, lambda eofs: project(eofs, monthly())):
+        with pytest.raises(ValueError, match=r"eofs must have the dimension lag of modes of extended"):
+            call(one)
+
+
 @pytest.mark.parametrize("call", [hilbert, lambda da, k, **how: extended(da, k, lags=3, **how)])
 def test_seasons_gaps_chunks_and_files_go_along(call: Any, tmp_path: Path) -> None:
     pytest.importorskip("dask.array")
@@ -73,6 +103,26 @@ def test_a_step_without_values_has_no_sequence_and_no_signal() -> None:
         ValueError, match="a Hilbert transform requires values at every step, but 1 of 96 samples have none"
     ):
         project(hilbert(da, 2), da.where(da.time != da.time[10]))
+
+
+@pytest.mark.parametrize("calendar", [None, "noleap", "numbers"])
+def test_unequal_steps_are_told(calendar: str | None) -> None:
+    da = monthly()
+    if calendar == "noleap":
+        pytest.importorskip("cftime")
+        da = da.assign_coords(time=xarray.date_range("2001-01-15", periods=96, freq="MS", calendar="noleap"))
+    elif calendar:
+        da = da.assign_coords(time=np.arange(96.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        modes = extended(da, 2, lags=2)  # months differ by 3 days
+    told = r"takes the steps along time as equal, but the one from \S+ to \S+ is [1-9][0-9.]+ times the smallest"
+    with pytest.warns(Notice, match=told):
+        hilbert(da.drop_isel(time=20), 2)
+    winters = da.isel(time=np.flatnonzero(np.isin(np.arange(96) % 12, [0, 1, 11])))
+    for call in (lambda: extended(winters, 2, lags=2), lambda: project(modes, winters)):
+        with pytest.warns(Notice, match=told):
+            call()
 
 
 def test_what_is_no_series_is_refused() -> None:

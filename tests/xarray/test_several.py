@@ -118,6 +118,8 @@ class TestCoupled:
             ValueError, match=r"along time only 59 of the 60 labels of X are among the 59 labels of Y\. .*xarray\.align"
         ):
             coupled(X, Y[1:], 2, method=method)
+        with pytest.raises(ValueError, match=r"no label along time is common: .* Make the labels equal\."):
+            coupled(X, Y.assign_coords(time=Y.time.values + 0.5), 2)
         with pytest.raises(ValueError, match="same samples, each once"):
             coupled(X, Y.assign_coords(time=Y.time.values % 300), 2)
         with pytest.raises(ValueError, match="same samples, got 60 and 50 along time"):
@@ -403,7 +405,7 @@ class TestExtended:
         np.testing.assert_allclose(modes.singular_values, np.linalg.svd(E)[1][:2], rtol=1e-8)
         assert not modes.mean_field.fillna(0).any()
         with pytest.raises(ValueError, match="eofs must be modes without lags, got modes of extended"):
-            reconstruct(modes)
+            rotate(modes)
 
     def test_chunked_fields_give_the_same(self) -> None:
         pytest.importorskip("dask.array")

@@ -339,12 +339,14 @@ def estimated(given: Settings) -> None:
     opening, program = watch.passed(), _program(held)
     completion: Effort | None = None
     if isinstance(A, Gaps):
-        with named(names.features):
-            mean = A.moments().mean
         if settings.missing == "em":
+            mean = np.nan_to_num(A.observed_moments(np.ones(A.shape[0])).mean)  # 0 in columns without values
             rank = int(within(settings.k, A.shape, settings.file))
             penalty = "auto" if settings.penalty is None else settings.penalty
             completion = foreseen_completion(A, rank, penalty, settings.max_iter or MAX_ITER)
+        else:
+            with named(names.features):
+                mean = A.moments().mean
         A = mean_rows(A, mean)  # products with the completed matrix cost as much
         run = replace(run, A=A)
     B = run.taken()

@@ -23,10 +23,13 @@ from shiftsvd.runs.messages import NOTICE, Notice, ValuesWarning, external_files
 CAUGHT: Final = (ValueError, OSError, ImportError, MemoryError)
 NO_THREAD: Final = "can't start new thread"  # text of Python's RuntimeError, in this process and on workers
 # Remedies for missing values, by subcommand.
+_PREDICT: Final = (
+    "use --missing mean to replace missing values by the mean, or --missing em to predict them, also in columns "
+    "without values"
+)
 _FILL: Final = {
-    "fit": "use --missing mean to replace missing values by the mean, or --missing em to predict them, also "
-    "in columns without values",
-    "estimate": "use --missing mean to replace missing values by the mean",
+    "fit": _PREDICT,
+    "estimate": _PREDICT,
     "transform": "fill missing values in the file, or repeat the fit with --missing mean or --missing em, whose models "
     "accept missing values",
 }
@@ -118,7 +121,7 @@ def _with_remedy(error: BaseException) -> BaseException:
         return error.but(remedy="fill missing values in the file, because --preprocess needs complete data")
     if "missing" in context.params and not _accepts_missing(context.params):
         return error.but(remedy="fill missing values in the file, because the other options need complete data")
-    if found.n_empty and context.command.name == "fit":
+    if found.n_empty and context.command.name in ("fit", "estimate"):
         verbs = ("has", "gets") if found.n_empty == 1 else ("have", "get")
         empty = f"{plural(found.n_empty, 'column')} {verbs[0]} no values, and {verbs[1]} components of 0"
         return error.but(remedy=f"use --missing em, because {empty}")

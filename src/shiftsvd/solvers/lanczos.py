@@ -171,6 +171,9 @@ class BlockLanczos(Solver):
         return A.costs.gram_in_single and self.tol >= residual_rounding(constants.SINGLE) * roundings
 
     def expected_passes(self, A: Operator, k: int) -> float:
+        return min(self._model_passes(A, k), self.passes_range(A, k)[1])
+
+    def _model_passes(self, A: Operator, k: int) -> float:
         shape = self.shape(k, A)
         return Work.of(A).lanczos(k, shape.block, shape.columns).n_passes * self._reads(A, k)
 
@@ -183,7 +186,7 @@ class BlockLanczos(Solver):
         least = min(-(-k // block) + constants.QUICKEST, whole)
         slower = 1 + np.log10(TOL / max(self.tol, A.costs.gram_eps)) / constants.DIGITS
         noise = round((constants.NOISE + constants.RESTARTED * k / block) * (n / block) ** (1 / 3) * max(slower, 1))
-        most = max(noise, round(self.expected_passes(A, k)) // reads)
+        most = max(noise, round(self._model_passes(A, k)) // reads)
         return least * reads, max(
             least, min(most, whole + constants.MEASURING_PASSES) if columns == n else most
         ) * reads

@@ -217,8 +217,9 @@ def _sample_places(value: DataArray, da: DataArray, dim: Hashable, what: str) ->
     if places is None and value.sizes[dim] != da.sizes[dim]:
         raise refuse(what, f"have {da.sizes[dim]} values along {dim}", value.sizes[dim])
     if places is not None and (absent := int(np.count_nonzero(places < 0))):
-        first = da.indexes[dim][int(np.argmax(places < 0))]
-        got = f"none or several for {plural(absent, 'label')}, such as {first}"
+        labels, own = da.indexes[dim], value.indexes[dim]
+        got = f"none or several for {plural(absent, 'label')}, such as {labels[int(np.argmax(places < 0))]}."
+        got += fields.make_equal(labels, own, dim) if absent == len(places) and own.is_unique else ""
         raise Refused(Setting(what), f" must have one value for each label of da along {dim}, got {got}")
     return places
 
@@ -430,6 +431,7 @@ def _complete_anomalies(
     (m, n), moments, mean_squares = A.shape, A.moments(), np.zeros(1)
     mean, centred_squares = moments.mean, moments.M2
     _check_range(mean, centred_squares)
+    fields.notice_fill_values(mean, centred_squares, field.da.name)
     if samples.given:
         S, removed = _fit_regression(A, moments, samples)
         A, centred_squares = A - S, None
@@ -462,6 +464,7 @@ def _incomplete_anomalies(
     squares, count = np.nansum(Y * Y, axis=0, dtype=np.float64), (~np.isnan(X)).sum(axis=0)
     found = fields.compute_together(squares=("cell", squares), n=("cell", count))
     _check_range(mean, found["squares"])
+    fields.notice_fill_values(mean, found["squares"], field.da.name)
     if options.standardize:
         weights = _standardized(weights, found["squares"] / found["n"])
     if np.any(weights != 1):

@@ -119,15 +119,22 @@ def checked_fit(eofs: Any, kinds: str = "f", lags: bool = False) -> Any:
         )
     if "lag" in eofs.components.dims and not lags:
         raise ValueError(
-            "eofs must be modes without lags, got modes of extended. Select a lag with eofs.isel(lag=0, drop=True)."
+            "eofs must be modes without lags, got modes of extended. Functions of these are project, reconstruct and "
+            "patterns."
+        )
+    if lags and "score_means" in eofs and "lag" not in eofs.components.dims and eofs.components.dtype.kind != "c":
+        raise ValueError(
+            "eofs must have the dimension lag of modes of extended, got a single lag without it. Pass the modes with "
+            "all lags."
         )
     if eofs.components.dtype.kind not in kinds:
         raise ValueError("eofs must be real modes, got complex modes of hilbert, which this function does not support")
     return eofs
 
 
-def check_variances(eofs: Any) -> None:
-    checked_fit(eofs)
+def check_variances(eofs: Any, lags: bool = False) -> None:
+    if not (lags and "lag" in getattr(eofs, "dims", ())):
+        checked_fit(eofs)
     if "explained_variance" not in eofs:
         raise ValueError(
             "eofs must have explained variances, which one field of a result of shiftsvd.xarray.coupled does not have. "

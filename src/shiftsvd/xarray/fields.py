@@ -58,6 +58,10 @@ _PACKED: Final = ("scale_factor", "add_offset", "_FillValue", "missing_value")
 # Attributes that describe the stored numbers, not the field.
 _OF_NUMBERS: Final = ("valid_range", "valid_min", "valid_max", "actual_range", "_Unsigned", "dtype")
 MAX_CHUNK: Final = 2**30  # largest chunk in bytes to recommend
+# Absolute values that stand for missing values in files without the attribute _FillValue, and the least of others.
+FILLS: Final = (999.0, 9999.0, 32767.0, 32768.0)
+LEAST_FILL: Final = 1e15
+EPS: Final = float(np.finfo(np.float32).eps)
 LEAST_TOLD: Final = 2**27  # bytes of a lazy field from which on slow chunks cause a notice
 # Entries in a block of a product or a difference: 8 MiB in double precision.
 BLOCK: Final = 2**20
@@ -178,11 +182,11 @@ def stacked(da: "DataArray", dim: Dim, missing: str = "error", name: str = "da",
 def _in_chunks(da: "DataArray", over: Dims, space: Dims) -> tuple[Any, Places]:
     # In the order of the field, Dask would cut and join chunks that hold parts of lines of cells.
     n_cells = math.prod(da.sizes[dim] for dim in space)
-    if not is_lazy(da.data) or all(len(da.chunksizes[dim]) == 1 for dim in space[1:]):
+    if not is_lazy(da.data) or all(len(da.variable.chunksizes[dim]) == 1 for dim in space[1:]):
         return matrix_of(da, over, space), np.arange(n_cells)
     from dask.array import from_array, reshape_blockwise
 
-    X, chunks = da.transpose(*over, *space).data, tuple(da.chunksizes[dim] for dim in space)
+    X, chunks = da.transpose(*over, *space).data, tuple(da.variable.chunksizes[dim] for dim in space)
     X = X if len(over) == 1 else X.reshape(-1, *X.shape[len(over) :])
     order = from_array(np.arange(n_cells).reshape(X.shape[1:]), chunks)
     return reshape_blockwise(X, (len(X), n_cells)), reshape_blockwise(order, n_cells).compute()
@@ -239,7 +243,7 @@ def notice_chunks(da: "DataArray", over: Dims, space: Dims, name: str) -> None:
     # other chunks, which holds the field in memory.
     if not is_lazy(da.data) or da.nbytes < LEAST_TOLD:
         return
-    file, cut = da.encoding.get("preferred_chunks") or {}, {dim: da.chunksizes[dim] for dim in da.dims}
+    file, cut = da.encoding.get("preferred_chunks") or {}, {dim: da.variable.chunksizes[dim] for dim in da.dims}
     each = [times_decoded([0, *accumulate(cut[dim])], int(file.get(dim, 1))) for dim in da.dims]
     times = float(np.prod(each))
     both = all(any(len(cut[dim]) > 1 for dim in dims) for dims in (over, space))
@@ -289,6 +293,17 @@ def notice_unvarying(cells: Mask, name: Hashable) -> None:
         )
 
 
+def notice_fill_values(mean: Vector, squares: Vector | None, name: Hashable) -> None:
+    constant = np.abs(mean[np.asarray(squares) <= (EPS * mean) ** 2])
+    filled = constant[(constant >= LEAST_FILL) | np.isin(constant, FILLS)]
+    if count := len(filled):
+        of = "the field" if name is None else name
+        notice(
+            f"{count:,} of {len(mean):,} cells of {of} hold a usual fill value in all samples, such as "
+            f"{filled.max():g} (in absolute value). Replace it by NaN with da.where(...)."
+        )
+
+
 def ordered_as(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[str, str]) -> "DataArray":
     for name in as_dims(dim):
         if name not in first.dims or name not in other.dims:
@@ -300,6 +315,12 @@ def ordered_as(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[st
                 raise ValueError(f"{text}, got {m:,} and {n:,} along {name}. Select the samples that both have.")
             continue
         common = np.unique(places[places >= 0])
+        if not len(common) and other.indexes[name].is_unique:
+            labels, own = first.indexes[name], other.indexes[name]
+            raise ValueError(
+                f"{text}, but no label along {name} is common: the first are {labels[0]} and {own[0]}."
+                + make_equal(labels, own, name)
+            )
         if len(common) < m or m != n:
             # `align` also selects cells, unless their dimensions are excluded.
             space = [own for own in dict.fromkeys((*first.dims, *other.dims)) if own not in as_dims(dim)]
@@ -310,6 +331,16 @@ def ordered_as(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[st
             )
         other = other.isel({name: places})
     return other
+
+
+def make_equal(labels: "Index", own: "Index", dim: Hashable) -> str:
+    dates = labels.dtype.kind == "M" or hasattr(labels[0], "calendar")
+    alike = labels.dtype == own.dtype and getattr(labels, "calendar", None) == getattr(own, "calendar", None)
+    if not (dates and alike):
+        return " Make the labels equal."
+    if labels.max() < own.min() or own.max() < labels.min():
+        return ""
+    return f' Make the labels equal: for months with other days, apply resample({dim}="MS").mean() to both.'
 
 
 def matching_places(like: "DataArray", da: "DataArray", dim: Hashable) -> Places | None:

@@ -252,12 +252,13 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
     """Compute a field from modes, in the units of the field.
 
     ``mean_field + sum of scores * components / weights``. If the fit had groups, their means replace `mean_field`; if
-    it had covariates, their regression is added.
+    it had covariates, their regression is added. For modes of `extended`, the sum is the mean over the sequences that
+    contain the step, which begin at ``t - lag``.
 
     Parameters
     ----------
     eofs : xarray.Dataset
-        The result of `pca`, or some of its modes.
+        The result of `pca`, `joint`, `rotate`, `hilbert` or `extended`, or of `side`; or some of its modes.
     scores : xarray.DataArray, optional
         Scores of some or all modes, such as ``eofs.scores.sel(mode=[1, 2])`` or ``eofs.scores.sel(mode=1)``.
         Default: ``eofs.scores``.
@@ -271,7 +272,7 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
     -------
     xarray.DataArray
         The field on the dimensions of the samples and the space, with its name and attributes. For several fields, a
-        Dataset; for complex modes, the real part.
+        Dataset; for complex modes, the real part. With lags, steps in which no sequence has a lag are NaN.
 
     Raises
     ------
@@ -297,7 +298,7 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
     if names := names_of(eofs):
         how = {"modes": modes, "groups": groups, "covariates": covariates}
         return Dataset({name: suffixed(eofs, name, reconstruct(side(eofs, name), scores, **how)) for name in names})
-    eofs = checked_fit(eofs, kinds="fc")
+    eofs = checked_fit(eofs, kinds="fc", lags=True)
     scores = eofs.scores if scores is None else scores
     fields.check_labelled(scores, "scores", kinds="fiub" + eofs.components.dtype.kind)
     scores, components = with_modes(scores, "scores"), with_modes(eofs.components, "components")
@@ -309,11 +310,28 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
         _check_known([] if isinstance(modes, slice) else np.atleast_1d(modes), scores, "modes")
         scores = with_modes(scores.sel(mode=modes), "scores")
     _check_known(scores.mode.values, components, "scores")
-    made = scores.dot(components.sel(mode=scores.mode), dim="mode")
+    components = components.sel(mode=scores.mode)
+    if "lag" in components.dims:
+        means = with_modes(eofs.score_means, "score_means").sel(mode=scores.mode)
+        made = _mean_over_lags(scores + means, components)
+    else:
+        made = scores.dot(components, dim="mode")
     field = (made.real if made.dtype.kind == "c" else made) / eofs.weights
     field = (field + _removed_part(eofs, like, groups, covariates)).drop_vars("mode", errors="ignore")
     field = field.transpose(*like.dims, *eofs.mean_field.dims).squeeze(single).rename(eofs.attrs.get("field"))
     return field.assign_attrs(eofs.mean_field.attrs)
+
+
+def _mean_over_lags(scores: DataArray, components: DataArray) -> DataArray:
+    # "Reconstructed components" of Ghil et al. (2002), at the steps at which sequences start.
+    dims = tuple(dim for dim in scores.dims if dim != "mode")
+    check_steps(scores, dims, "a reconstruction from modes with lags")
+    lags, steps = components.lag.values.tolist(), xarray.DataArray(np.arange(scores.sizes[dims[0]]), dims=dims)
+    total = sum(
+        scores.dot(components.isel(lag=j), dim="mode").shift({dims[0]: lag}, fill_value=0) for j, lag in enumerate(lags)
+    )
+    count = sum(steps >= lag for lag in lags)
+    return (total / count).where(count > 0)
 
 
 def _check_known(wanted: Any, of: DataArray, what: str) -> None:

@@ -59,7 +59,7 @@ def patterns(eofs: Any, scaling: Scaling = "covariance") -> Any:
     >>> bool(np.allclose(maps[0], xarray.corr(eofs.scores[0], da, "time")))
     True
     """
-    check_variances(eofs)
+    check_variances(eofs, lags=True)
     if scaling not in get_args(Scaling):
         raise refuse("scaling", f"be one of {', '.join(map(repr, get_args(Scaling)))}", scaling)
     if scaling == "correlation" and "standard_deviation" not in eofs:

@@ -1,6 +1,6 @@
 """Modes of travelling and oscillating patterns: lagged matrices, analytic signals, extended and Hilbert EOFs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import repeat
@@ -14,7 +14,7 @@ from xarray import concat
 from shiftsvd import Gram, Operator, SVDResult
 from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import Deflated, Derived, Panel, Vector, generic, panel_dtype
-from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName, refuse
+from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName, notice, refuse
 from shiftsvd.operators import Costs, Product
 from shiftsvd.solvers import Solver
 from shiftsvd.xarray.anomalies import Anomalies, FieldOptions, anomalies
@@ -197,6 +197,9 @@ def _centred(Y: Panel) -> Panel:
 
 
 DECAY: Final = 0.2
+# Ratio of the largest to the smallest time step from which on a notice tells: months, dekads and half months have up to
+# 1.4, and an absent month gives at least 1.9.
+UNEQUAL: Final = 1.6
 # Time steps up to which the Gram matrix between steps is formed, in one read.
 MAX_GRAM_STEPS = 4000
 # Entries of a block of cells in one Fourier transform.
@@ -459,6 +462,23 @@ def check_steps(da: Any, dim: Dim, what: str) -> None:
     if index is not None and not index.is_monotonic_increasing:
         raise ValueError(
             f"{what} requires ascending samples, but {names[0]} is not sorted. Sort it with da.sortby({names[0]!r})."
+        )
+    _notice_unequal_steps(index, what, names[0])
+
+
+def _notice_unequal_steps(index: Any, what: str, dim: Hashable) -> None:
+    labels = np.asarray(() if index is None else index.values)
+    if len(labels) < 3 or not (labels.dtype.kind in "iufMm" or hasattr(labels[0], "calendar")):
+        return
+    steps = np.diff(labels)
+    at, ratio = int(np.argmax(steps)), float(np.max(steps) / np.min(steps))
+    if ratio > UNEQUAL:
+        first, last = (str(index[i]).removesuffix(" 00:00:00") for i in (at, at + 1))
+        notice(
+            f"{what} takes the steps along {dim} as equal, but the one from {first} to {last} is {ratio:,.1f} times "
+            f"the smallest. To keep such distances, insert the absent samples as NaN with da.reindex({dim}=...), and "
+            "fit with ",
+            *(Setting("missing", "mean"), ' or "em".'),
         )
 
 
